@@ -91,6 +91,67 @@ fn failures_and_what_the_pool_did_are_listed_in_the_order_of_their_times() {
     );
 }
 
+/// A trim long after the last event before it gives a segment back.
+#[test]
+fn segments_are_taken_and_given_back_at_their_own_times() {
+    let text = RECORDED.replace(
+        "p trim 4096 700000000 released\n",
+        "S 10 700000000\np trim 131072 700000000 released\n",
+    );
+    let text = text.replace("b 1 9", "s 10 131072 1000\nb 1 9");
+    let (_, page, numbers) = page_of(&text, &[]);
+    let events = numbers["pool_events"].as_array().unwrap();
+    let segments: Vec<&Value> = events.iter().map(|event| &event["segment"]).collect();
+    assert_eq!(segments, [&json!(0), &json!(1), &json!(1), &Value::Null]);
+    let there = page.run(
+        "",
+        "return all('#events .event[data-kind]').map(row => [row.children[1].textContent, row.children[2].textContent]);",
+    );
+    let rows: Vec<(String, String)> = there
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (plain(&row[1]), plain(&row[0])))
+        .collect();
+    let expected = [
+        ("segment taken", "1.0000 µs"),
+        ("segment taken", "1.0000 µs"),
+        ("allocated", "1.0000 µs"),
+        ("failed when recorded", "500.00 ms"),
+        ("segment given back", "700.00 ms"),
+        ("trim", "700.00 ms"),
+        ("allocated", "900.00 ms"),
+    ];
+    for (row, expected) in rows.iter().zip(expected) {
+        assert_eq!((row.0.as_str(), row.1.as_str()), expected, "{rows:?}");
+    }
+}
+
+/// 192 KiB are reserved until a third of the axis, and 64 KiB from there on, although the next event comes later, and the one before came
+/// long before.
+#[test]
+fn what_is_reserved_falls_when_a_segment_is_given_back() {
+    let text = RECORDED.replace(
+        "p trim 4096 700000000 released\n",
+        "S 10 700000000\np trim 131072 700000000 released\n",
+    );
+    let text = text.replace("b 1 9", "s 10 131072 1000\nb 1 9");
+    let (_, page, _) = page_of(&text, &[]);
+    let there = page.run(
+        "clock=time",
+        "const c = chart(); const width = c.clientWidth - 66 - 14; const seen = [];
+         for (const part of [0.05, 0.3, 0.34, 0.36, 0.4, 0.9]) {
+           await pointer(c, 'pointermove', 66 + width * part, c.clientHeight * 0.9);
+           const names = all('#tooltip dt').map(name => name.textContent);
+           seen.push(all('#tooltip dd')[names.indexOf('reserved')].textContent);
+         }
+         return seen;",
+    );
+    let seen: Vec<String> = there.as_array().unwrap().iter().map(plain).collect();
+    let (before, after) = ("192 KiB", "64.0 KiB");
+    assert_eq!(seen, [before, before, before, after, after, after]);
+}
+
 #[test]
 fn a_key_leads_to_a_failure_that_is_out_of_sight() {
     let (_, page, _) = page_of(RECORDED, &[]);

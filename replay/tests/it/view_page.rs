@@ -763,7 +763,7 @@ fn a_column_of_pixels_shows_the_moments_that_begin_in_it() {
          // Three allocations and a free, at 5, 5, 8 and 10 ns.
          const columns = { frees: [0, 0, 0, 1], times: [5, 0, 3, 2], asked: [1, 2, 4], more: three, segment: three, offset: three,
            segment_bytes: [6, 1], segment_from: [0, 2], segment_to: [0, 4] };
-         const program = new Program({ numbers: { events: 4, stacks: [] }, columns, groupings: none });
+         const program = new Program({ numbers: { events: 4, stacks: [], shortages: [], pool_events: [] }, columns, groupings: none });
          const shown = (clock, ...range) => {
            const { moments, reserved } = Timeline.prototype.columns.call({ program, clock }, ...range);
            return [[...moments], [...reserved]];

@@ -48,14 +48,19 @@ class EventList {
     const { block, segmentFrom, segmentTo, numbers } = program;
     const more = [];
     segmentFrom.forEach((from, segment) => more.push([from + 1, 0, TAKEN, segment]));
-    segmentTo.forEach((to, segment) => to !== NEVER && more.push([to + 1, 0, GIVEN_BACK, segment]));
+    segmentTo.forEach((to, segment) => {
+      if (to === NEVER) return;
+      const after = program.givenBackAfter.get(segment);
+      // A recording says after which event it was.
+      more.push(after === undefined ? [to + 1, 0, GIVEN_BACK, segment] : [after, 1, GIVEN_BACK, segment, program.givenBackAt[segment]]);
+    });
     // The recording tells what the pool did beside that: misses, trims, flushes, waits.
     numbers.pool_events.forEach(({ moment, what, time_ns: time }, place) => POOLS_SEGMENTS.includes(what) || more.push([moment, 1, POOL, place, time]));
     // What failed when it was recorded comes after the event at whose moment it did, and among what the pool did then, by its time.
     numbers.shortages.forEach(({ moment, time_ns: time }, failure) => more.push([moment, 1, FAILED, failure, time]));
     if (numbers.out_of_memory) more.push([program.moments, 2, OUT, 0]);
     more.sort(([one, first, kind, , early], [other, second, another, , late]) =>
-      one - other || first - second || (early ?? 0) - (late ?? 0) || kind - another);
+      one - other || first - second || (early || 0) - (late || 0) || kind - another);
     const count = block.length + more.length;
     this.moments = new Uint32Array(count);
     this.kind = new Uint8Array(count);
@@ -185,6 +190,8 @@ class EventList {
     const [moment, number] = [this.moments[row], this.number[row]];
     if (this.kind[row] === POOL) return pool[number].time_ns;
     if (this.kind[row] === FAILED) return shortages[number].time_ns;
+    const own = this.kind[row] === TAKEN ? program.takenAt[number] : this.kind[row] === GIVEN_BACK ? program.givenBackAt[number] : NaN;
+    if (!Number.isNaN(own)) return own;
     return program.times && moment > 0 ? program.place(moment, "time") : null;
   }
 

@@ -139,15 +139,19 @@ class Timeline {
     const { program, clock } = this;
     const moments = new Uint32Array(width);
     const reserved = new Float64Array(width);
+    // The stack of segments is that of the moments.
+    const isByTime = clock === "time" && program.reservedSteps !== null && !this.showsSegments;
     let moment = program.momentAt(from, clock);
+    let start = from;
     for (let column = 0; column < width; column++) {
       const end = from + ((column + 1) / width) * (to - from);
       let last = column + 1 === width ? program.momentAt(to, clock) : program.momentAt(end, clock);
       if (last > moment && program.place(last, clock) >= end) last--;
       last = Math.max(last, moment);
       moments[column] = program.shownPeaks.between(moment, last);
-      reserved[column] = program.reserved[program.reservedPeaks.between(moment, last)];
+      reserved[column] = isByTime ? program.reservedBetween(start, end) : program.reserved[program.reservedPeaks.between(moment, last)];
       moment = program.momentAt(end, clock);
+      start = end;
     }
     return { moments, reserved };
   }
@@ -475,24 +479,30 @@ class Timeline {
 
   hover(event, x) {
     const bytes = this.bytesUnder(event, x);
-    this.hovered = bytes === null ? null : this.momentUnder(x);
+    const under = bytes === null ? null : this.under(x);
+    this.hovered = under?.moment ?? null;
     if (bytes === null) tooltip.hide();
-    else this.tell(event, bytes);
+    else this.tell(event, bytes, under.reserved);
     this.recross();
   }
 
-  /** The moment that the column of pixels under `x` shows. */
-  momentUnder(x) {
+  /** The moment that the column of pixels under `x` shows, and what is reserved there. */
+  under(x) {
     const column = Math.floor(x);
-    return this.columns(1, this.placeAt(column), this.placeAt(column + 1)).moments[0];
+    const { moments, reserved } = this.columns(1, this.placeAt(column), this.placeAt(column + 1));
+    return { moment: moments[0], reserved: reserved[0] };
   }
 
-  tell(event, bytes) {
+  momentUnder(x) {
+    return this.under(x).moment;
+  }
+
+  tell(event, bytes, reserved) {
     const { program } = this;
     const moment = this.hovered;
     const rows = [
       ["in use", bytesText(program.active[moment])],
-      ["reserved", bytesText(program.reserved[moment])],
+      ["reserved", bytesText(reserved)],
     ];
     if (this.showsBlocks && bytes <= program.shown[moment]) return this.tellBlock(event, moment, bytes);
     if (this.showsSegments && bytes <= program.reserved[moment]) return this.tellSegment(event, moment, bytes);
@@ -502,7 +512,7 @@ class Timeline {
     while (series < SERIES && sum < bytes) sum += stack[++series];
     const isInStack = bytes <= program.shown[moment];
     if (isInStack) rows.unshift([program.seriesName(series), bytesText(stack[series])]);
-    else if (!this.hidesReserved && bytes <= program.reserved[moment]) rows.unshift(["held, free", bytesText(program.reserved[moment] - program.active[moment])]);
+    else if (!this.hidesReserved && bytes <= reserved) rows.unshift(["held, free", bytesText(reserved - program.active[moment])]);
     tooltip.show(event.clientX, event.clientY, program.momentText(moment, this.clock), rows, isInStack ? series : undefined);
   }
 
