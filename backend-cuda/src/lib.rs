@@ -92,3 +92,7 @@ pub use memory::CudaMemory;
 pub use module::CudaModule;
 pub use queue::CudaQueue;
 pub use sys::CudaError;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

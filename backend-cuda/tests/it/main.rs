@@ -25,4 +25,6 @@ mod loading;
 mod per_thread;
 mod pool;
 mod queues;
+#[cfg(feature = "cudarc")]
+mod readme;
 mod virtual_memory;

@@ -47,6 +47,7 @@ mod p2p;
 mod pipes;
 mod pool;
 mod raw_memory;
+mod readme;
 mod rects;
 mod reuse;
 mod samplers;

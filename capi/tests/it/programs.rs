@@ -189,6 +189,36 @@ fn the_programs_of_the_readme_and_the_guide_compile() {
 }
 
 #[test]
+fn the_lines_of_c_in_the_header_compile() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let header = fs::read_to_string(root.join("include/binpool.h")).unwrap();
+    let comments = header
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("//"));
+    let comments: String = comments
+        .map(|line| format!("{}\n", line.trim_start()))
+        .collect();
+    let examples = programs_in(&comments);
+    assert!(!examples.is_empty());
+    let folder = tempfile::tempdir().unwrap();
+    for example in examples {
+        let source = folder.path().join("lines.c");
+        fs::write(
+            &source,
+            format!("#include <binpool.h>\nvoid lines(void) {{\n{example}\n}}\n"),
+        )
+        .unwrap();
+        let mut command = Command::new("cc");
+        command.args(["-std=c11", "-fsyntax-only"]).args(STRICT);
+        command
+            .arg("-Wno-unused-variable")
+            .arg("-I")
+            .arg(root.join("include"));
+        run(command.arg(source));
+    }
+}
+
+#[test]
 fn the_header_is_c_and_cpp_by_itself() {
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
     for (compiler, language) in [("cc", "c"), ("c++", "c++")] {

@@ -16,7 +16,7 @@ use clap_complete::Shell;
 
 #[cfg(feature = "bench")]
 use crate::command::bench::Bench;
-use crate::command::view::View;
+use crate::command::{chosen_profile::ChosenProfile, view::View};
 
 /// Device-memory pools: see what they do to real programs.
 #[derive(Debug, Parser)]
@@ -244,7 +244,7 @@ pub(crate) struct Replay {
     /// The device whose costs and limits the mock has: h200, pocl, none (the H200's limits, no costs), or a file that
     /// `binpool devices --measure -o FILE.json` wrote. Recordings of programs on CUDA have its limits on the H200, not OpenCL's. Default: h200.
     #[arg(long, value_name = "NAME|FILE")]
-    pub(crate) profile: Option<Profile>,
+    pub(crate) profile: Option<ChosenProfile>,
     /// The way of getting memory. Default: immediate; for a pool on CUDA, pages of virtual memory.
     #[arg(long, value_enum)]
     pub(crate) allocator: Option<AllocatorChoice>,
@@ -320,7 +320,8 @@ pub(crate) struct Replay {
 /// Try the pool's settings on recorded traces, on the simulated device, and print the best.
 ///
 /// The best setting is the one with the least device time among those whose peak of reserved bytes is within
-/// `--reserve` of the peak of live bytes; where none is, the one that reserves the least. `no pool` is there to
+/// `--reserve` of the peak of live bytes; where none is, the one that reserves the least. Of settings that cost the same to within 1 %
+/// it is the one that is nearest to the default. `no pool` is there to
 /// compare with, and is never the best. Of several traces, a table over all has the geometric mean of
 /// reserved / live and the sum of the device times, and the same rule. A setting that runs out of memory on one
 /// trace is not the best over all.
@@ -343,7 +344,7 @@ pub(crate) struct Tune {
     /// The device whose costs and limits the mock has: h200, pocl, none (the H200's limits, no costs), or a file that
     /// `binpool devices --measure -o FILE.json` wrote.
     #[arg(long, value_name = "NAME|FILE", default_value = "h200")]
-    pub(crate) profile: Profile,
+    pub(crate) profile: ChosenProfile,
     /// The way of getting memory.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) allocator: AllocatorChoice,
@@ -456,6 +457,12 @@ impl Replay {
         }
     }
 
+    /// The device that the mock is.
+    pub(crate) fn profile(&self) -> Profile {
+        let chosen = self.profile.as_ref();
+        chosen.map_or_else(Profile::default, |chosen| chosen.profile.clone())
+    }
+
     /// What two options contradict each other, if any do.
     fn contradiction(&self) -> Option<&'static str> {
         match self.backend() {
@@ -566,6 +573,102 @@ mod tests {
                 assert!(parsed.is_ok(), "{example}: {parsed:?}");
             }
         }
+    }
+
+    /// The calls of the command in a text: lines of its code, and what stands between backticks. Some name it by cargo.
+    fn calls(text: &str) -> Vec<String> {
+        let spans = text.split('`').skip(1).step_by(2);
+        let spans = spans.filter(|span| !span.contains('\n'));
+        let code = text.lines().chain(spans).map(str::trim);
+        let call = |code: &str| {
+            let by_cargo = code.split_once("-p binpool-replay").and_then(|(_, rest)| {
+                let (_, rest) = rest.split_once(" -- ")?;
+                Some(format!("binpool {rest}"))
+            });
+            let is_call = |code: &String| {
+                let mut words = code.split(' ').skip(1);
+                let names = [
+                    "bench",
+                    "completions",
+                    "devices",
+                    "import",
+                    "man",
+                    "record",
+                    "replay",
+                    "tune",
+                    "view",
+                ];
+                code.starts_with("binpool ")
+                    && words.next().is_some_and(|word| names.contains(&word))
+            };
+            by_cargo.or_else(|| Some(code.to_owned())).filter(is_call)
+        };
+        code.filter_map(call).collect()
+    }
+
+    /// Every text of the repository that people read.
+    fn texts() -> Vec<PathBuf> {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut folders = vec![root];
+        let mut found = Vec::new();
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                let name = path.file_name().unwrap().to_str().unwrap();
+                if path.is_dir() && !name.starts_with('.') && name != "target" {
+                    folders.push(path);
+                } else if ["md", "txt"]
+                    .contains(&path.extension().unwrap_or_default().to_str().unwrap())
+                {
+                    found.push(path);
+                }
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn the_calls_of_the_command_in_every_text_are_such_as_it_takes() {
+        let mut count = 0;
+        for path in texts() {
+            let Ok(text) = std::fs::read_to_string(&path) else {
+                continue;
+            };
+            for call in calls(&text) {
+                let words = call
+                    .split_whitespace()
+                    .take_while(|word| !word.starts_with(['|', '>', '#']));
+                // A profile is read from its file when the command line is parsed. `NAME` and `[--like this]` are for others.
+                let words: Vec<&str> = words
+                    .map(|word| match word {
+                        "N" => "1",
+                        "snapshot.json" => word,
+                        _ if word.ends_with(".json") => "pocl",
+                        _ => word,
+                    })
+                    .take_while(|word| !word.starts_with('['))
+                    .collect();
+                let is_bench = words.get(1) == Some(&"bench");
+                if is_bench && !cfg!(feature = "bench") {
+                    continue;
+                }
+                count += 1;
+                let Err(error) = Cli::try_parse_from(&words) else {
+                    continue;
+                };
+                let is_named_alone = words.last().is_some_and(|word| word.starts_with("--"));
+                assert!(
+                    match error.kind() {
+                        ErrorKind::MissingRequiredArgument | ErrorKind::DisplayHelp => true,
+                        ErrorKind::InvalidValue => is_named_alone,
+                        _ => false,
+                    },
+                    "{}: {call}: {error}",
+                    path.display()
+                );
+            }
+        }
+        assert!(count > 80, "{count}");
     }
 
     /// `clap` joins lines without an empty line between them.

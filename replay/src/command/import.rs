@@ -12,11 +12,14 @@ use flate2::{Compression, write::GzEncoder};
 use crate::command::{
     cli::Import,
     output::{open_trace_beyond, print},
-    whole_file::{NotWritten, write_with},
+    whole_file::{NotWritten, keep_inputs, write_with},
 };
 
 /// Writes a recording as a trace. Returns `true`: failures are errors.
 pub(crate) fn import_one(options: &Import) -> Result<bool, Box<dyn Error>> {
+    if let Some(output) = &options.output {
+        keep_inputs(output, [&*options.file])?;
+    }
     let trace = open_trace_beyond(&options.file, options.device, &options.beyond)?;
     let Some(path) = &options.output else {
         let mut output = BufWriter::new(io::stdout().lock());

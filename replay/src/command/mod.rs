@@ -2,6 +2,7 @@
 
 #[cfg(feature = "bench")]
 pub(crate) mod bench;
+mod chosen_profile;
 pub(crate) mod cli;
 pub(crate) mod color_choice;
 #[cfg(feature = "bench")]

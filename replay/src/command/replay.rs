@@ -28,7 +28,7 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
         );
     }
     let device = match options.backend() {
-        BackendChoice::Mock => Device::Mock(options.profile.clone().unwrap_or_default()),
+        BackendChoice::Mock => Device::Mock(options.profile()),
         BackendChoice::Opencl => {
             Device::opencl(options.device.as_ref().unwrap_or(&DeviceSelector::Any))?
         }

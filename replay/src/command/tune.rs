@@ -1,6 +1,6 @@
 //! `binpool tune`.
 
-use std::error::Error;
+use std::{error::Error, path::PathBuf};
 
 use binpool_replay::{
     AllocatorChoice, Candidate, Device, Settings, Touch, Trace, Trial, TuneReport, candidates,
@@ -12,7 +12,7 @@ use crate::command::{
     output::{open_trace, print, print_report, remark, report},
     progress_bar::bar,
     terminal,
-    whole_file::write_file,
+    whole_file::{keep_inputs, write_file},
 };
 
 /// The columns of the tables that a narrow terminal can do without.
@@ -26,7 +26,11 @@ pub(crate) fn tune_all(options: &Tune) -> Result<bool, Box<dyn Error>> {
             "deferred memory that is never touched takes neither memory nor time: use another --allocator".into(),
         );
     }
-    let device = Device::Mock(options.profile.clone());
+    if let Some(plot) = &options.plot {
+        let traces = options.traces.iter().map(PathBuf::as_path);
+        keep_inputs(plot, traces.chain(options.profile.file()))?;
+    }
+    let device = Device::Mock(options.profile.profile.clone());
     let mut candidates = candidates();
     if options.virtual_memory {
         candidates.extend(page_candidates());

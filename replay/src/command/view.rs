@@ -20,11 +20,12 @@ use clap::{
 };
 
 use crate::command::{
+    chosen_profile::ChosenProfile,
     cli::{at_least_one, leading_bits, size},
     histories::{Histories, Wanted, histories_of},
     output::{STANDARD_INPUT, is_standard_input, print, remark},
     progress_bar::bar,
-    whole_file::write_file,
+    whole_file::{keep_inputs, write_file},
 };
 
 /// Show a program's memory as a page for the browser: what uses it, why it ran out, and what is leaked or only cached.
@@ -86,7 +87,7 @@ pub(crate) struct View {
     /// The device whose limits the simulated device has: h200, pocl, none (the H200's limits, no costs), or a file that
     /// `binpool devices --measure -o FILE.json` wrote. Default: h200.
     #[arg(long, value_name = "NAME|FILE")]
-    profile: Option<Profile>,
+    profile: Option<ChosenProfile>,
     /// The most memory that may be taken from the device, such as 12GiB. Default: all of it.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     capacity: Option<ByteSize>,
@@ -123,6 +124,9 @@ enum Input {
 /// Writes the page, and prints its numbers if requested. Returns `true`: failures are errors.
 pub(crate) fn view(options: &View) -> Result<bool, Box<dyn Error>> {
     let file = &options.file;
+    if let Some(page) = options.page() {
+        keep_inputs(&page, options.inputs())?;
+    }
     let input = open(file, &options.beyond)?;
     let Some(after) = &options.after else {
         match input {
@@ -282,7 +286,8 @@ fn view_trace(options: &View, content: Content<'_>) -> Result<(), Box<dyn Error>
 fn simulate(options: &View, trace: &Trace) -> Result<History, Failure> {
     let bar = bar(trace.events().len(), trace.name());
     let capacity = options.capacity.map(|size| size.as_u64());
-    let profile = options.profile.as_ref().unwrap_or(&Profile::H200);
+    let chosen = options.profile.as_ref();
+    let profile = chosen.map_or(&Profile::H200, |chosen| &chosen.profile);
     let history = record(trace, profile, capacity, &options.pool(), &|events| {
         bar.set_position(events as u64);
     })?;
@@ -386,6 +391,13 @@ impl View {
             name = name.file_stem().map_or(name, Path::new);
         }
         Some(name.with_extension("html"))
+    }
+
+    /// Returns the files that are read.
+    fn inputs(&self) -> impl Iterator<Item = &Path> {
+        let after = self.after.as_deref();
+        let profile = self.profile.as_ref().and_then(ChosenProfile::file);
+        [&*self.file].into_iter().chain(after).chain(profile)
     }
 
     fn pool(&self) -> PoolOptions {

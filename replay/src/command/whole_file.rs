@@ -1,4 +1,4 @@
-//! Writing whole files: after a failure, the previous file is unchanged.
+//! Writing whole files: after a failure, the previous file is unchanged. No command writes over what it reads.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -7,6 +7,8 @@ use std::{
 };
 
 use binpool_replay::shown;
+
+use crate::command::output::{STANDARD_INPUT, is_standard_input};
 
 /// The most symbolic links that one name may lead through, as on Linux.
 const LINKS: usize = 40;
@@ -17,6 +19,58 @@ const LINKS: usize = 40;
 pub(crate) struct NotWritten {
     pub(crate) path: PathBuf,
     pub(crate) source: io::Error,
+}
+
+/// The output of a command is one of its inputs, under this or another name.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the output {} is the input {}, which would be lost: write to another file",
+    shown(output.display()),
+    shown(input.display())
+)]
+pub(crate) struct WouldBeLost {
+    output: PathBuf,
+    input: PathBuf,
+}
+
+/// Refuses to write to a file that the command reads, whatever names it has. To be called before anything is written.
+pub(crate) fn keep_inputs<'p>(
+    output: &Path,
+    inputs: impl IntoIterator<Item = &'p Path>,
+) -> Result<(), WouldBeLost> {
+    let Some(written) = identity(output) else {
+        return Ok(());
+    };
+    for input in inputs {
+        let (file, name) = if is_standard_input(input) {
+            (Path::new("/dev/stdin"), Path::new(STANDARD_INPUT))
+        } else {
+            (input, input)
+        };
+        if identity(file).is_some_and(|read| read == written) {
+            return Err(WouldBeLost {
+                output: output.to_owned(),
+                input: name.to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Returns what tells a file from all others, by whichever path it is found; `None` for what is no file, such as a terminal, and what is not
+/// there.
+#[cfg(unix)]
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    let file = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+    Some((file.dev(), file.ino()))
+}
+
+/// Returns the path of a file without links, which tells it from others that have no second name; `None` for what is no file.
+#[cfg(not(unix))]
+fn identity(path: &Path) -> Option<PathBuf> {
+    let path = fs::canonicalize(path).ok()?;
+    path.is_file().then_some(path)
 }
 
 /// Writes `contents` to a file.

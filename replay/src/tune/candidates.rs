@@ -17,6 +17,21 @@ pub struct Candidate {
     pub code: Option<&'static str>,
 }
 
+/// The name of the candidate whose settings are those of a pool that is given none.
+const DEFAULT: &str = "segments 8";
+
+/// Returns how far a candidate is from the default, among all: those that are alike stand next to each other.
+pub(crate) fn oddness(index: usize, candidates: &[Candidate]) -> usize {
+    let default = candidates.iter().position(Candidate::is_default);
+    default.map_or(index, |default| index.abs_diff(default))
+}
+
+impl Candidate {
+    pub(crate) fn is_default(&self) -> bool {
+        self.name == DEFAULT
+    }
+}
+
 /// Makes settings together with their expression, so that the two always agree.
 macro_rules! pool {
     ($name:literal, $options:expr) => {

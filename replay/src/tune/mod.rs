@@ -16,7 +16,7 @@ use std::{
 
 use crate::{
     Candidate, Cost, Device, Failure, Measured, Settings, Trace, best, pareto_front,
-    replay_report::ratio,
+    replay_report::ratio, tune::candidates::oddness,
 };
 
 /// A trace, and the results of every candidate on it.
@@ -37,7 +37,8 @@ pub struct Comparison {
     pub costs: Vec<Option<Cost>>,
     /// The candidates on the Pareto front ([`pareto_front`]).
     pub front: Vec<usize>,
-    /// The [`best`] of the candidates with a pool; `None` where all of these ran out of memory.
+    /// The [`best`] of the candidates with a pool or, of those that cost the same to within 1 %, the one that is nearest to the default.
+    /// `None` where all ran out of memory.
     pub best: Option<usize>,
 }
 
@@ -138,9 +139,20 @@ impl Comparison {
         let pools: Vec<_> = pools
             .map(|(cost, candidate)| cost.filter(|_| candidate.pool.is_some()))
             .collect();
+        let best = best(&pools, reserve).and_then(|best| {
+            let is_equal = |index: &usize| match (pools[*index], pools[best]) {
+                (Some(cost), Some(best)) => {
+                    let most = reserve.max(best.reserved_over_live);
+                    cost.is_about(&best) && cost.reserved_over_live <= most
+                }
+                _ => false,
+            };
+            let equals = (0..pools.len()).filter(is_equal);
+            equals.min_by_key(|index| oddness(*index, candidates))
+        });
         Self {
             front: pareto_front(&costs),
-            best: best(&pools, reserve),
+            best,
             costs,
         }
     }

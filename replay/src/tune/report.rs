@@ -1,6 +1,6 @@
 //! The report on a trial of settings.
 
-use crate::{AllocatorChoice, Candidate, Comparison, Trial};
+use crate::{AllocatorChoice, Candidate, Comparison, Cost, Trial};
 
 /// A trial of settings: the device, the candidates and the results. [`tables`](Self::tables) are for display,
 /// [`json`](Self::json) is for programs.
@@ -21,6 +21,9 @@ pub struct TuneReport {
     /// The results, a trial for each trace.
     pub trials: Vec<Trial>,
 }
+
+/// The verdict on fewer allocations says how few they are.
+const FEW: u64 = 100;
 
 impl TuneReport {
     /// The comparison on one trace.
@@ -57,7 +60,9 @@ impl TuneReport {
         let Some((name, code, cost)) = found else {
             return "best: none, since every setting of the pool runs out of memory".into();
         };
-        let remark = if cost.reserved_over_live > self.reserve {
+        let remark = if self.makes_no_difference(&cost, comparison) {
+            ", the default, since no setting makes a difference".into()
+        } else if cost.reserved_over_live > self.reserve {
             format!(
                 ", since none reserves at most {} times what is live, and it the least",
                 self.reserve
@@ -65,6 +70,34 @@ impl TuneReport {
         } else {
             String::new()
         };
-        format!("best: {name}{remark}\n\n    {code}")
+        let few = match self.allocations() {
+            1 => "\n(of 1 allocation: a longer recording may say something else)".into(),
+            few if few < FEW => {
+                format!("\n(of {few} allocations: a longer recording may say something else)")
+            }
+            _ => String::new(),
+        };
+        format!("best: {name}{remark}{few}\n\n    {code}")
+    }
+
+    /// Returns whether all candidates with a pool cost about as much as the best.
+    fn makes_no_difference(&self, best: &Cost, comparison: &Comparison) -> bool {
+        let costs = comparison.costs.iter().zip(&self.candidates);
+        let mut pools = costs.filter(|(_, candidate)| candidate.pool.is_some());
+        pools.all(|(cost, _)| cost.is_some_and(|cost| cost.is_about(best)))
+    }
+
+    /// The allocations of all traces.
+    fn allocations(&self) -> u64 {
+        let tried = |trial: &Trial| {
+            let mut tried = trial
+                .results
+                .iter()
+                .filter_map(|result| result.as_ref().ok());
+            tried
+                .next()
+                .map_or(0, |measured| measured.outcome.allocations)
+        };
+        self.trials.iter().map(tried).sum()
     }
 }

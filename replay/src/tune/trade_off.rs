@@ -11,7 +11,20 @@ pub struct Cost {
     pub device_time: Duration,
 }
 
+/// Costs that differ by no more are equal: the costs of a device are not known better.
+const ABOUT: f64 = 1.01;
+
 impl Cost {
+    /// Returns whether this and another one are the same to within 1 %, in both respects.
+    pub(crate) fn is_about(&self, other: &Self) -> bool {
+        let is_about = |one: f64, other: f64| one.max(other) <= one.min(other) * ABOUT;
+        is_about(self.reserved_over_live, other.reserved_over_live)
+            && is_about(
+                self.device_time.as_secs_f64(),
+                other.device_time.as_secs_f64(),
+            )
+    }
+
     fn by_reserved(&self, other: &Self) -> Ordering {
         (self.reserved_over_live.total_cmp(&other.reserved_over_live))
             .then(self.device_time.cmp(&other.device_time))

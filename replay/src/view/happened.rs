@@ -170,20 +170,20 @@ impl Known {
     /// Takes over a step of the pool. Returns `None` if it cannot be.
     fn take(&mut self, step: &PoolStep, trace: &Trace) -> Option<()> {
         let moment = step.events_before;
-        let mut tell = |what: &str, bytes: u64, text: &str| {
-            self.events.push(PoolEvent {
-                moment,
-                time_ns: trace.time_of(0).map(|_| step.time),
-                what: what.to_owned(),
-                bytes,
-                text: text.to_owned(),
-            });
+        let event = |what: &str, bytes: u64, segment: Option<usize>| PoolEvent {
+            moment,
+            time_ns: trace.time_of(0).map(|_| step.time),
+            what: what.to_owned(),
+            bytes,
+            segment,
+            text: String::new(),
         };
         match &step.action {
             // Written by no pool: what it has is mapped.
             PoolAction::Taken { .. } if self.has_pages => return None,
             PoolAction::Taken { memory, bytes } => {
-                tell("taken", *bytes, "");
+                let segment = Some(self.segments.len());
+                self.events.push(event("taken", *bytes, segment));
                 self.add(*memory, *bytes, moment);
             }
             PoolAction::GivenBack { memory } => {
@@ -195,7 +195,7 @@ impl Known {
                     segment.to = Some(moment.saturating_sub(1).max(segment.from));
                     segment.bytes
                 });
-                tell("given back", bytes, "");
+                self.events.push(event("given back", bytes, index));
             }
             PoolAction::Placed {
                 block,
@@ -215,7 +215,8 @@ impl Known {
                 offset,
                 bytes,
             } => {
-                tell("mapped", *bytes, "");
+                let segment = Some(self.segments.len());
+                self.events.push(event("mapped", *bytes, segment));
                 self.map(*reservation, *offset, *bytes, moment)?;
             }
             PoolAction::Unmapped {
@@ -223,15 +224,18 @@ impl Known {
                 offset,
                 bytes,
             } => {
-                tell("unmapped", *bytes, "");
-                self.unmap(*reservation, *offset, *bytes, moment)?;
+                let segment = self.unmap(*reservation, *offset, *bytes, moment)?;
+                self.events.push(event("unmapped", *bytes, segment));
             }
             PoolAction::Waiting { block } => {
                 let block = *self.live.get(block)?;
                 self.waiting.entry(block).or_insert(moment);
             }
             PoolAction::Did { what, bytes, text } => {
-                tell(what, *bytes, text);
+                self.events.push(PoolEvent {
+                    text: text.to_string(),
+                    ..event(what, *bytes, None)
+                });
                 if &**what == "miss" {
                     self.served_at = Some(moment);
                 }
@@ -297,15 +301,22 @@ impl Known {
         Some(())
     }
 
-    /// Ends pages. Returns `None` if others are mapped there; none may be, as those that were on their way when the recording began.
-    fn unmap(&mut self, reservation: u64, offset: u64, bytes: u64, moment: usize) -> Option<()> {
+    /// Ends pages, and returns their segment. It is `None` for those that were on their way when the recording began, of which nothing is
+    /// known. Returns `None` if others are mapped there.
+    fn unmap(
+        &mut self,
+        reservation: u64,
+        offset: u64,
+        bytes: u64,
+        moment: usize,
+    ) -> Option<Option<usize>> {
         let reservation = self.reservations.get(&reservation);
         let pages = reservation.and_then(|reservation| self.pages.remove(&(*reservation, offset)));
         let Some(pages) = pages else {
-            return Some(());
+            return Some(None);
         };
         self.end(pages, moment);
-        (self.segments[pages].bytes == bytes).then_some(())
+        (self.segments[pages].bytes == bytes).then_some(Some(pages))
     }
 
     /// Sets how many bytes of pages are mapped nowhere.

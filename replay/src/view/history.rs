@@ -72,6 +72,8 @@ pub struct PoolEvent {
     pub what: String,
     /// The bytes that it was about.
     pub bytes: u64,
+    /// The index of the segment that it took or gave back; `None` for anything else, and for memory from before the recording.
+    pub segment: Option<usize>,
     /// More about it, in words; may be empty.
     pub text: String,
 }

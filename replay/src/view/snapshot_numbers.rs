@@ -27,7 +27,7 @@ pub struct SnapshotNumbers {
     pub active_blocks: u64,
     /// The free bytes of the pool.
     pub held_bytes: u64,
-    /// The part of these that commands may still use.
+    /// The part of these that commands may still use: the bytes of the pending blocks.
     pub pending_bytes: u64,
     /// The free memory for blocks. Adjacent ranges count as one.
     pub free: FreeMemory,
@@ -81,7 +81,10 @@ impl SnapshotNumbers {
             active_bytes: statistics.active_bytes,
             active_blocks: statistics.active_blocks,
             held_bytes: statistics.held_bytes,
-            pending_bytes: statistics.pending_bytes,
+            pending_bytes: all_blocks(snapshot)
+                .filter(|block| block.state == BlockState::Pending)
+                .map(|block| block.bytes)
+                .fold(0, u64::saturating_add),
             free,
             scattered: free.scattered(),
             states: rows(all_blocks(snapshot), |block| state_name(block.state)),

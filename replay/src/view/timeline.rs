@@ -9,6 +9,7 @@ use plotters::{
 };
 
 use crate::{
+    Shortage,
     plots::svg::{Area, Drawn, OTHER, centered, svg_of_height},
     trace::name::cut,
     view::{
@@ -107,12 +108,22 @@ impl History {
             Some(_) => most.max(numbers.capacity_bytes),
             None => most,
         };
-        let start = self.along(0);
-        let end = self.along(self.last_moment()).max(start + 1e-9);
         Plot {
-            along: start..end,
+            along: self.axis(),
             top: high(top) * 1.06,
         }
+    }
+
+    /// The whole axis: that of the events, and of what failed before or after them.
+    fn axis(&self) -> Range<f64> {
+        let failures = || {
+            self.shortages
+                .iter()
+                .map(|failed| self.along_shortage(failed))
+        };
+        let start = failures().fold(self.along(0), f64::min);
+        let end = failures().fold(self.along(self.last_moment()), f64::max);
+        start..end.max(start + 1e-9)
     }
 
     /// The position of a moment's beginning on the axis: its number, or seconds.
@@ -122,7 +133,16 @@ impl History {
             .times
             .get(moment.saturating_sub(1))
             .or(self.times.last());
-        time.map_or(moment as f64, |ns| *ns as f64 / 1e9)
+        time.map_or(moment as f64, |ns| seconds(*ns))
+    }
+
+    /// The position of a request that failed: its own time, which is that of no event.
+    fn along_shortage(&self, failed: &Shortage) -> f64 {
+        if self.times.is_empty() {
+            self.along(failed.events_before)
+        } else {
+            seconds(failed.time)
+        }
     }
 
     fn stacks(&self, by: By, series: &[usize]) -> Vec<Column> {
@@ -133,7 +153,10 @@ impl History {
         };
         let (active, reserved) = (self.active(), self.reserved());
         let moments = self.last_moment();
-        let (first, last) = (self.along(0), self.along(moments));
+        let Range {
+            start: first,
+            end: last,
+        } = self.axis();
         let mut stack = [0; SERIES + 1];
         let mut next = 0;
         let mut begun = 0;
@@ -174,17 +197,18 @@ impl History {
     }
 
     fn draw_marks(&self, area: &Area<'_>, plot: &Plot, numbers: &Numbers) -> Drawn<()> {
-        let mut moments: Vec<usize> = numbers.shortages.iter().map(|it| it.moment).collect();
+        let failures = self.shortages.iter();
+        let mut marks: Vec<f64> = failures.map(|it| self.along_shortage(it)).collect();
         if numbers.out_of_memory.is_some() {
-            moments.push(self.last_moment());
+            marks.push(self.along(self.last_moment()));
             let y = plot.y(numbers.capacity_bytes);
             let line = [(LEFT, y), (RIGHT, y)];
             area.draw(&DashedPathElement::new(line, 6, 4, DANGER.stroke_width(2)))?;
             let text = format!("capacity {}", bytes(numbers.capacity_bytes));
             area.draw(&Text::new(text, (LEFT + 8, y - 17), small(&DANGER)))?;
         }
-        for moment in moments {
-            let x = plot.x(self.along(moment));
+        for along in marks {
+            let x = plot.x(along);
             let line = vec![(x, TOP), (x, BOTTOM)];
             area.draw(&PathElement::new(line, DANGER.stroke_width(2)))?;
         }
@@ -360,6 +384,11 @@ fn ticks(top: f64) -> Vec<u64> {
 
 fn round_bytes(tick: u64) -> String {
     bytes(tick).replace(".0 ", " ")
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a position in a picture")]
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
 }
 
 /// The height at which a number of bytes is drawn.

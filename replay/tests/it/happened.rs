@@ -448,7 +448,7 @@ fn a_page_says_in_large_letters_what_it_shows() {
             happened,
             "{there}"
         );
-        assert_eq!(has("ran", "not in this replay"), !happened, "{there}");
+        assert_eq!(has("ran", "this replay had room"), !happened, "{there}");
     }
 }
 

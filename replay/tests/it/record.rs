@@ -1,8 +1,8 @@
-//! What `binpool record` says: its example is compiled and run here.
+//! What `binpool record` says: its examples are compiled and run here.
 
-use std::{env, error::Error, fs::File, io::BufWriter, process::Command};
+use std::{env, error::Error, process::Command};
 
-use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder, Tag, adaptors::Recording};
+use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
 use binpool_mock::{MockBackend, MockDevice};
 use binpool_replay::Trace;
 
@@ -24,17 +24,26 @@ fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// The words of the code that is printed below a heading, up to another one.
+fn printed(text: &str, heading: &str, next: &str) -> String {
+    let (_, section) = text.split_once(heading).unwrap();
+    let (section, _) = section.split_once(next).unwrap();
+    let code = section.lines().filter(|line| line.starts_with("    "));
+    words(&code.collect::<Vec<_>>().join("\n"))
+}
+
 #[test]
 fn what_is_printed_is_what_is_run_below() {
     let ran = binpool(&["record"]);
     assert_eq!(ran.status, 0, "{}", ran.errors);
-    let printed = words(&ran.output);
-    for name in ["first example", "second example"] {
-        assert!(
-            printed.contains(&example(name)),
-            "{name}: {}",
-            example(name)
-        );
+    let headings = [
+        "A program with a pool of binpool\n",
+        "A program with an allocator of binpool, but no pool\n",
+        "PyTorch\n",
+    ];
+    for (name, place) in [("first example", 0), ("second example", 1)] {
+        let code = printed(&ran.output, headings[place], headings[place + 1]);
+        assert_eq!(code, example(name), "{name}");
     }
 }
 
@@ -56,44 +65,62 @@ fn the_examples_record_what_the_program_does() -> Result<(), Box<dyn Error>> {
         return Ok(());
     }
     let backend = MockDevice::new().backend();
-    pooled(&backend)?;
+    let queue = backend.create_queue(QueueOrder::InOrder)?;
+    let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    first::pooled(&pool)?;
     let trace = Trace::open("program.trace".as_ref())?;
     assert_eq!((trace.allocations(), trace.frees()), (2, 1));
     assert_eq!(trace.group_of(0), Some("weights"));
 
-    bare(ImmediateAllocator::new(&backend)?)?;
+    second::bare(ImmediateAllocator::new(&backend)?)?;
     let trace = Trace::open("program.trace".as_ref())?;
     assert_eq!((trace.allocations(), trace.frees()), (1, 1));
     Ok(())
 }
 
-fn pooled(backend: &MockBackend) -> Result<(), Box<dyn Error>> {
-    let queue = backend.create_queue(QueueOrder::InOrder)?;
-    let pool = MemoryPool::new(ImmediateAllocator::new(backend)?, &queue)?;
-    let build_weights = |pool: &MemoryPool<Allocator>| pool.allocate(1 << 20);
-    let run_your_program = |pool: &MemoryPool<Allocator>| pool.allocate(4096).map(drop);
-    // The first example begins.
-    let recording = pool.record(BufWriter::new(File::create("program.trace")?))?;
-    let weights = Tag::new("weights").within(|| build_weights(&pool))?;
-    run_your_program(&pool)?;
-    let summary = recording.finish()?;
-    // The first example ends.
-    assert_eq!((summary.allocations, summary.frees), (2, 1));
-    drop(weights);
-    Ok(())
+/// Each example is in a module of its own, where it has only the names that it uses itself.
+mod first {
+    use super::{Allocator, Error, MemoryPool};
+
+    #[allow(clippy::items_after_statements, reason = "as it is printed")]
+    pub(super) fn pooled(pool: &MemoryPool<Allocator>) -> Result<(), Box<dyn Error>> {
+        let build_weights = |pool: &MemoryPool<Allocator>| pool.allocate(1 << 20);
+        let run_your_program = |pool: &MemoryPool<Allocator>| pool.allocate(4096).map(drop);
+        let pool = pool.clone();
+        // The first example begins.
+        use std::{fs::File, io::BufWriter};
+
+        use binpool::Tag;
+
+        let recording = pool.record(BufWriter::new(File::create("program.trace")?))?;
+        let weights = Tag::new("weights").within(|| build_weights(&pool))?;
+        run_your_program(&pool)?;
+        let summary = recording.finish()?;
+        // The first example ends.
+        assert_eq!((summary.allocations, summary.frees), (2, 1));
+        drop(weights);
+        Ok(())
+    }
 }
 
-fn bare(allocator: Allocator) -> Result<(), Box<dyn Error>> {
-    let run_your_program = |allocator: &Recording<Allocator>| {
-        use binpool::Allocator as _;
-        allocator
-            .allocate(4096)
-            .and_then(|memory| allocator.release(memory, &[]))
-    };
-    // The second example begins.
-    let allocator = Recording::new(allocator, BufWriter::new(File::create("program.trace")?));
-    run_your_program(&allocator)?;
-    allocator.finish()?;
-    // The second example ends.
-    Ok(())
+mod second {
+    use super::{Allocator, Error};
+
+    #[allow(clippy::items_after_statements, reason = "as it is printed")]
+    pub(super) fn bare(allocator: Allocator) -> Result<(), Box<dyn Error>> {
+        let run_your_program = |allocator: &Recording<Allocator>| {
+            let memory = binpool::Allocator::allocate(allocator, 4096)?;
+            binpool::Allocator::release(allocator, memory, &[])
+        };
+        // The second example begins.
+        use std::{fs::File, io::BufWriter};
+
+        use binpool::adaptors::Recording;
+
+        let allocator = Recording::new(allocator, BufWriter::new(File::create("program.trace")?));
+        run_your_program(&allocator)?;
+        allocator.finish()?;
+        // The second example ends.
+        Ok(())
+    }
 }

@@ -38,7 +38,7 @@ fn the_blocks_in_use_and_the_largest_numbers_are_those_that_a_look_at_all_finds(
          }
          const zeros = asked.map(() => 0);
          const columns = { frees, times: [], asked, more: zeros, segment: zeros, offset: zeros, segment_bytes: [], segment_from: [], segment_to: [] };
-         const program = new Program({ numbers: { events: frees.length, stacks: [] }, columns, groupings: [] });
+         const program = new Program({ numbers: { events: frees.length, stacks: [], shortages: [], pool_events: [] }, columns, groupings: [] });
          const mask = Uint8Array.from(asked, (_, block) => block % 3 === 0 ? 0 : 1);
          const wrong = [];
          let most = 0;

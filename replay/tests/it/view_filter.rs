@@ -183,7 +183,7 @@ fn a_click_in_the_legend_isolates_a_group_and_another_brings_all_back() {
 }
 
 #[test]
-fn the_wheel_scrolls_the_page_until_the_chart_is_clicked_or_ctrl_is_held() {
+fn the_wheel_scrolls_the_page_unless_ctrl_or_shift_is_held() {
     let (_, page, _) = tagged_page();
     let there = page.run(
         "clock=events",
@@ -193,11 +193,13 @@ fn the_wheel_scrolls_the_page_until_the_chart_is_clicked_or_ctrl_is_held() {
            c.dispatchEvent(event); await settle(); return [event.defaultPrevented, range() !== null];
          };
          const seen = [await turn({}), await turn({ ctrlKey: true })]; await key('0');
-         c.focus(); seen.push(await turn({})); await key('0'); c.blur(); seen.push(await turn({}));
-         seen.push(text('#help').includes('Once the picture has been clicked, the wheel alone does')); return seen;",
+         await pointer(c, 'pointerdown', 400, 100); await pointer(c, 'pointerup', 400, 100); c.focus();
+         seen.push(await turn({}), await turn({ shiftKey: true }), await turn({ metaKey: true })); return seen;",
     );
     let [left, taken] = [json!([false, false]), json!([true, true])];
-    assert_eq!(there, json!([left, taken, taken, left, true]));
+    // All is in sight, so there is nowhere to move to.
+    let moved = json!([true, false]);
+    assert_eq!(there, json!([left, taken, left, moved, taken]));
 }
 
 /// The colour and the pattern of each group of a page.
@@ -260,6 +262,27 @@ fn a_group_has_the_same_colour_on_every_page() {
     assert_eq!(distinct.len(), all.len());
     for pair in together.windows(2) {
         assert_ne!(pair[0].0, pair[1].0, "neighbours of the same hue");
+    }
+}
+
+#[test]
+fn up_to_six_groups_differ_in_their_hues() {
+    let all = [
+        "(no group)",
+        "train_step.py:12",
+        "optimizer",
+        "loss",
+        "weights",
+        "cache",
+    ];
+    for count in 2..=all.len() {
+        let mut hues: Vec<String> = colors_of(&all[..count])
+            .into_iter()
+            .map(|(hue, _)| hue)
+            .collect();
+        hues.sort();
+        hues.dedup();
+        assert_eq!(hues.len(), count, "{hues:?}");
     }
 }
 

@@ -39,7 +39,7 @@ function momentButton(program, moment, pin) {
     program.momentText(moment, "events"));
 }
 
-function ranOutAnswer(program, pin) {
+function ranOutAnswer(program, pinShortage) {
   const { out_of_memory: failed, shortages, capacity_bytes: capacity, peak_reserved: peak, origin } = program.numbers;
   const happened = origin === "happened";
   const at = failed ? program.numbers.at_end : peak;
@@ -47,7 +47,8 @@ function ranOutAnswer(program, pin) {
   const bar = shareBar([[at.block_bytes, "live", "in use"], [at.held_bytes, "held", "held"]], capacity || Math.max(1, at.reserved_bytes));
   const recorded = shortages.length === 0 ? null : element("p", {},
     `When it was recorded, ${counted(shortages.length, "allocation")} failed for lack of memory, the first at `,
-    momentButton(program, shortages[0].moment, pin), `: ${bytesText(shortages[0].bytes)}`,
+    element("button", { type: "button", class: "link", onclick: () => pinShortage(shortages[0]), title: "Show this moment" },
+      program.shortageText(shortages[0])), `: ${bytesText(shortages[0].bytes)}`,
     shortages[0].group ? ` for ${shortages[0].group}.` : ".");
   if (failed) {
     return answer("ran-out", "Why did I run out?", "bad", bytesText(failed.requested_bytes), "could not be allocated", bar,
@@ -66,9 +67,12 @@ function ranOutAnswer(program, pin) {
     : `At most ${bytesText(peak.reserved_bytes)} of ${bytesText(capacity)} were reserved: ${bytesText(room)} to spare.`);
   if (recorded) {
     const report = happened ? shortages[0].report : null;
-    return answer("ran-out", "Why did I run out?", "bad", "You did", happened ? "as it happened" : "when this was recorded; not in this replay", bar,
-      report && element("p", { id: "reported" }, `${bytesText(report.active_bytes)} were in use, of `,
-        `${bytesText(report.capacity_bytes)}: ${report.reason}. To do: ${report.advice}.`),
+    const unit = happened ? "could not be allocated" : "could not be allocated when this was recorded; this replay had room";
+    return answer("ran-out", "Why did I run out?", "bad", bytesText(shortages[0].bytes), unit, bar,
+      report && element("p", { id: "reported" }, `${bytesText(report.active_bytes)} were in use`,
+        isLimited ? "" : `, of ${bytesText(report.capacity_bytes)}`, `: ${report.reason}. `,
+        report.held_bytes > 0 ? `${bytesText(report.held_bytes)} were free in the pool, ${bytesText(report.largest_held_bytes)} of that in one piece. ` : "",
+        `To do: ${report.advice}.`),
       report && report.device_free_bytes !== null && element("p", { id: "device-free" },
         `The device had ${bytesText(report.device_free_bytes)} free, of all programs.`),
       most, recorded);
@@ -76,8 +80,16 @@ function ranOutAnswer(program, pin) {
   if (capacity === 0) {
     return answer("ran-out", "How close was I to running out?", "good", bytesText(peak.reserved_bytes), "reserved at most: memory did not run out", bar, most);
   }
+  const smaller = smallerThan(peak.reserved_bytes);
   return answer("ran-out", "How close was I to running out?", "good", bytesText(room), "to spare: memory did not run out", bar, most,
-    element("p", { class: "quiet" }, "To try a smaller device: ", element("code", {}, "binpool view --capacity 4GiB")));
+    smaller && element("p", { class: "quiet" }, "To try a smaller device: ", element("code", {}, `binpool view --capacity ${smaller}`)));
+}
+
+/** The largest power of two below so many bytes, as the command takes it; null where that is less than a KiB. */
+function smallerThan(bytes) {
+  const power = Math.ceil(Math.log2(bytes)) - 1;
+  const unit = Math.min(Math.floor(power / 10), UNITS.length - 1);
+  return power < 10 ? null : `${2 ** (power - 10 * unit)}${UNITS[unit]}`;
 }
 
 function leakedAnswer(program, pin) {

@@ -110,7 +110,7 @@ function comparisonPage(comparison, state, menu, pictures, restyle) {
   state.on("compare", show);
   followTheme(state, restyled);
   restyled();
-  listenToKeys(state, { t: () => document.getElementById("theme").click(), "?": () => help.showModal() });
+  listenToKeys(state, { t: () => document.getElementById("theme").click(), "?": () => openHelp(help) });
   ready();
 }
 

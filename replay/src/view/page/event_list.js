@@ -48,13 +48,19 @@ class EventList {
     const { block, segmentFrom, segmentTo, numbers } = program;
     const more = [];
     segmentFrom.forEach((from, segment) => more.push([from + 1, 0, TAKEN, segment]));
-    segmentTo.forEach((to, segment) => to !== NEVER && more.push([to + 1, 0, GIVEN_BACK, segment]));
+    segmentTo.forEach((to, segment) => {
+      if (to === NEVER) return;
+      const after = program.givenBackAfter.get(segment);
+      // A recording says after which event it was.
+      more.push(after === undefined ? [to + 1, 0, GIVEN_BACK, segment] : [after, 1, GIVEN_BACK, segment, program.givenBackAt[segment]]);
+    });
     // The recording tells what the pool did beside that: misses, trims, flushes, waits.
-    numbers.pool_events.forEach(({ moment, what }, place) => POOLS_SEGMENTS.includes(what) || more.push([moment, 1, POOL, place]));
-    // What failed when it was recorded comes behind the event at whose moment it did.
-    numbers.shortages.forEach(({ moment }, failure) => more.push([moment, 2, FAILED, failure]));
+    numbers.pool_events.forEach(({ moment, what, time_ns: time }, place) => POOLS_SEGMENTS.includes(what) || more.push([moment, 1, POOL, place, time]));
+    // What failed when it was recorded comes after the event at whose moment it did, and among what the pool did then, by its time.
+    numbers.shortages.forEach(({ moment, time_ns: time }, failure) => more.push([moment, 1, FAILED, failure, time]));
     if (numbers.out_of_memory) more.push([program.moments, 2, OUT, 0]);
-    more.sort(([one, first], [other, second]) => one - other || first - second);
+    more.sort(([one, first, kind, , early], [other, second, another, , late]) =>
+      one - other || first - second || (early || 0) - (late || 0) || kind - another);
     const count = block.length + more.length;
     this.moments = new Uint32Array(count);
     this.kind = new Uint8Array(count);
@@ -177,15 +183,28 @@ class EventList {
     }, this.cells(row).map(cell => element("span", { class: "name" }, cell)))));
   }
 
+  /** The time of a row, in nanoseconds: its own, or that of its event; null where it has none. */
+  timeOf(row) {
+    const { program } = this;
+    const { shortages, pool_events: pool } = program.numbers;
+    const [moment, number] = [this.moments[row], this.number[row]];
+    if (this.kind[row] === POOL) return pool[number].time_ns;
+    if (this.kind[row] === FAILED) return shortages[number].time_ns;
+    const own = this.kind[row] === TAKEN ? program.takenAt[number] : this.kind[row] === GIVEN_BACK ? program.givenBackAt[number] : NaN;
+    if (!Number.isNaN(own)) return own;
+    return program.times && moment > 0 ? program.place(moment, "time") : null;
+  }
+
   cells(row) {
     const { program } = this;
     const [moment, kind, number] = [this.moments[row], this.kind[row], this.number[row]];
-    const time = program.times && moment > 0 ? timeText(program.place(moment, "time"), 2) : "";
+    const at = this.timeOf(row);
+    const time = at === null ? "" : timeText(at, 2);
     const what = [countText(moment), time, KINDS[kind]];
     if (kind === TAKEN || kind === GIVEN_BACK) return [...what, bytesText(program.segmentBytes[number]), `segment ${number + 1}`, "", ""];
     if (kind === POOL) {
-      const { what, bytes, text, time_ns: at } = program.numbers.pool_events[number];
-      return [countText(moment), at === null ? "" : timeText(at, 2), what, bytesText(bytes), text, "", ""];
+      const { what, bytes, text } = program.numbers.pool_events[number];
+      return [countText(moment), time, what, bytesText(bytes), text, "", ""];
     }
     if (kind >= FAILED) {
       const { name, bytes, stream } = this.subject(row);

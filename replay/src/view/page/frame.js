@@ -27,14 +27,21 @@ function head(state, title, facts, help, menu = null) {
     element("div", { class: "head-buttons" }, menu,
       element("button", { type: "button", class: "button", id: "theme", onclick: toggle, title: "Light or dark (t)" },
         element("span", { "aria-hidden": "true" }, "◐"), " Theme"),
-      element("button", { type: "button", class: "button", id: "help-button", onclick: () => help.showModal(), title: "Keys (?)" },
+      element("button", { type: "button", class: "button", id: "help-button", onclick: () => openHelp(help), title: "Keys (?)" },
         element("span", { "aria-hidden": "true" }, "?"), " Help")));
+}
+
+/** Opens the help at its beginning, wherever it was left. */
+function openHelp(dialog) {
+  dialog.showModal();
+  dialog.scrollTop = 0;
 }
 
 /** A dialog with the keys, as [keys, action], and the meanings of the words. */
 function helpDialog(keys, words) {
   const dialog = element("dialog", { id: "help", "aria-labelledby": "help-heading" },
-    element("h2", { id: "help-heading" }, "Keys and words"),
+    // The focus of a dialog goes to its first button, which is at its end and would be scrolled to.
+    element("h2", { id: "help-heading", tabindex: "-1", autofocus: true }, "Keys and words"),
     element("dl", { class: "keys" }, keys.map(([names, text]) => [
       element("dt", {}, names.split(" ").map(name => element("kbd", {}, name))), element("dd", {}, text)])),
     element("dl", { class: "words" }, words.map(([word, text]) => [element("dt", {}, word), element("dd", {}, text)])),

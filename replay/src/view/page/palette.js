@@ -33,18 +33,25 @@ function hashOf(name) {
 
 /**
  * Gives the series with these names, from the bottom of the stack to its top, their colours. A name has the same colour on every
- * page, unless another name of the page has it, or a neighbour in the stack has its hue: then the one that is later in the
- * alphabet gets the next colour that is free.
+ * page, unless another name of the page, earlier in the alphabet, has its hue. Then it gets a hue that few others have, and none of
+ * its neighbours in the stack: up to six series differ in their hues, not only in their stripes.
  */
 function assignColors(names) {
   const hues = HUES.light.length;
-  const order = names.map((_, series) => series).sort((one, other) => (names[one] < names[other] ? -1 : 1));
+  const uses = new Array(hues).fill(0);
   colorPlaces = new Array(names.length).fill(null);
-  for (const series of order) {
-    const first = hashOf(names[series]) % COLORS;
-    const places = Array.from({ length: COLORS }, (_, step) => (first + step) % COLORS).filter(place => !colorPlaces.includes(place));
+  const give = (series, place) => {
+    colorPlaces[series] = place;
+    uses[place % hues]++;
+  };
+  const own = series => hashOf(names[series]) % COLORS;
+  const order = names.map((_, series) => series).sort((one, other) => (names[one] < names[other] ? -1 : 1));
+  for (const series of order) if (uses[own(series) % hues] === 0) give(series, own(series));
+  for (const series of order.filter(series => colorPlaces[series] === null)) {
+    const places = Array.from({ length: COLORS }, (_, step) => (own(series) + step) % COLORS).filter(place => !colorPlaces.includes(place));
     const beside = [colorPlaces[series - 1], colorPlaces[series + 1]].filter(place => place != null).map(place => place % hues);
-    colorPlaces[series] = places.find(place => !beside.includes(place % hues)) ?? places[0];
+    const likeness = place => uses[place % hues] + (beside.includes(place % hues) ? COLORS : 0);
+    give(series, places.reduce((best, place) => (likeness(place) < likeness(best) ? place : best)));
   }
 }
 

@@ -13,6 +13,17 @@ function sharedFolder(names) {
   return folders.length > 1 && folders.every(folder => folder === first) ? first : "";
 }
 
+/** The place after the last of rising numbers of which `is` holds. */
+function placeAfter(numbers, is) {
+  let [low, high] = [0, numbers.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (is(numbers[middle])) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
 class Program {
   constructor({ numbers, columns, groupings }) {
     this.numbers = numbers;
@@ -32,6 +43,7 @@ class Program {
     this.readEvents(columns.frees, blocks);
     this.times = columns.times.length > 0 ? risen(columns.times) : null;
     this.readSegments(columns);
+    this.readSegmentTimes();
     this.reservedPeaks = new Peaks(this.reserved);
     this.scratch = new Float64Array(SERIES + 1);
     this.lastSubject = {};
@@ -136,6 +148,45 @@ class Program {
     for (let moment = 1; moment <= this.moments; moment++) this.reserved[moment] += this.reserved[moment - 1];
   }
 
+  /** When each segment was taken and given back, where the recording says so: between two events. NaN where it does not. */
+  readSegmentTimes() {
+    this.takenAt = new Float64Array(this.segmentBytes.length).fill(NaN);
+    this.givenBackAt = this.takenAt.slice();
+    /** The number of events before each was given back, where the recording says so. */
+    this.givenBackAfter = new Map();
+    for (const { what, moment, segment, time_ns: time } of this.numbers.pool_events) {
+      if (segment === null) continue;
+      const isTaken = what === "taken" || what === "mapped";
+      if (!isTaken) this.givenBackAfter.set(segment, moment);
+      if (time !== null) (isTaken ? this.takenAt : this.givenBackAt)[segment] = time;
+    }
+    const isTold = this.times !== null && this.numbers.pool_events.some(({ segment }) => segment !== null);
+    this.reservedSteps = isTold ? this.stepsOfReserved() : null;
+  }
+
+  /** The times at which segments came and went, which may lie between two events, and what is reserved from each on. */
+  stepsOfReserved() {
+    const orEvent = (time, moment) => (Number.isNaN(time) ? this.place(moment, "time") : time);
+    const changes = [];
+    this.segmentBytes.forEach((bytes, segment) => {
+      const [from, to] = [this.segmentFrom[segment], this.segmentTo[segment]];
+      changes.push([orEvent(this.takenAt[segment], from + 1), bytes]);
+      if (to !== NEVER) changes.push([orEvent(this.givenBackAt[segment], to + 1), -bytes]);
+    });
+    changes.sort(([one], [other]) => one - other);
+    let now = 0;
+    const bytes = Float64Array.from(changes, ([, change]) => (now += change));
+    return { times: Float64Array.from(changes, ([time]) => time), bytes, peaks: new Peaks(bytes) };
+  }
+
+  /** The most that is reserved in a range of time. */
+  reservedBetween(from, to) {
+    const { times, bytes, peaks } = this.reservedSteps;
+    const first = placeAfter(times, time => time <= from) - 1;
+    const last = Math.max(first, placeAfter(times, time => time < to) - 1);
+    return last < 0 ? 0 : bytes[peaks.between(Math.max(0, first), last)];
+  }
+
   /** The block that a segment was taken for: the one of the request that had no room; null where that is not known. */
   blockOfSegment(segment) {
     const block = this.block[this.segmentFrom[segment]];
@@ -148,9 +199,9 @@ class Program {
     const block = this.blockOfSegment(segment);
     return [
       ["size", bytesInFull(this.segmentBytes[segment])],
-      ["taken", this.momentText(from + 1, "events")],
+      ["taken", this.momentText(from + 1, "events", this.takenAt[segment])],
       block === null ? null : ["taken for", `block ${countText(block + 1)}, ${this.nameOf(block)}`],
-      ["given back", to === NEVER ? "never" : this.momentText(to + 1, "events")],
+      ["given back", to === NEVER ? "never" : this.momentText(to + 1, "events", this.givenBackAt[segment])],
     ].filter(Boolean);
   }
 
@@ -217,27 +268,43 @@ class Program {
   /** The moment at a position on the axis. */
   momentAt(place, clock) {
     if (clock !== "time") return Math.max(0, Math.min(this.moments, Math.floor(place)));
-    let [low, high] = [0, this.times.length];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (this.times[middle] <= place) low = middle + 1;
-      else high = middle;
-    }
-    return Math.min(low, this.moments);
+    return Math.min(placeAfter(this.times, time => time <= place), this.moments);
+  }
+
+  /** The position of a request that failed when the program was recorded: its own time, which is that of no event. */
+  placeOfShortage({ moment, time_ns: time }, clock) {
+    return clock === "time" ? time : moment;
+  }
+
+  /** When it failed, in words. */
+  shortageText(shortage) {
+    const { moment, time_ns: time } = shortage;
+    const event = moment === 0 ? "before the first event" : `after event ${countText(moment)}`;
+    return this.times ? `${timeText(time, 2)} (${event})` : this.momentText(moment);
+  }
+
+  /** The first and the last time of anything that is shown: failures, and what the pool did, may be outside the events. */
+  get span() {
+    const lists = [this.numbers.shortages, this.numbers.pool_events].filter(list => list.length > 0);
+    return [
+      lists.reduce((first, list) => Math.min(first, list[0].time_ns), this.times[0]),
+      lists.reduce((last, list) => Math.max(last, list.at(-1).time_ns), this.times.at(-1)),
+    ];
   }
 
   /** The whole axis: a bit more than the last moment, so that it is seen. Times begin at 0, unless little would be left of the picture. */
   ends(clock) {
     if (clock !== "time") return [0, this.moments + 1];
-    const last = this.times[this.times.length - 1];
-    const first = this.times[0] < last / 10 ? 0 : this.times[0];
+    const [earliest, last] = this.span;
+    const first = earliest < last / 10 ? 0 : earliest;
     return [first, last + Math.max(1, (last - first) * 0.004)];
   }
 
-  momentText(moment, clock) {
+  /** A moment in words, with the time `at`, unless that is NaN, or else with that of its event. */
+  momentText(moment, clock, at = NaN) {
     const event = moment === 0 ? "before the first event" : `event ${countText(moment)}`;
     if (!this.times || moment === 0) return event;
-    const time = timeText(this.place(moment, "time"), 2);
+    const time = timeText(Number.isNaN(at) ? this.place(moment, "time") : at, 2);
     return clock === "time" ? `${time} (${event})` : `${event} (${time})`;
   }
 

@@ -18,6 +18,16 @@ const STATES = {
   withheld: "not usable until it is filled with zeros, or returned to the device",
 };
 
+/** What the page calls a state. All that the pool keeps is held, not only the blocks that are in the state of that name. */
+const STATE_NAMES = { active: "in use", held: "ready" };
+
+/** Counters that are left to the answers and to the table of states, which say more about them. */
+const TOLD_ELSEWHERE = ["active_blocks", "active_bytes", "held_blocks", "held_bytes", "pending_blocks", "pending_bytes"];
+
+function stateName(state) {
+  return STATE_NAMES[state] ?? state;
+}
+
 function snapshotPage({ numbers, snapshot }, state) {
   const { settings, statistics } = snapshot;
   const by = () => (SNAPSHOT_BY.some(([name]) => name === state.get("by")) ? state.get("by") : "tag");
@@ -31,7 +41,7 @@ function snapshotPage({ numbers, snapshot }, state) {
   };
   const seriesOf = block => series.get(block[by()] ?? NAMELESS[by()]) ?? SERIES;
 
-  const map = new MapWithLens((segment, range) => ({ title: `${bytesText(range.bytes)} ${range.state}`, rows: blockRows(segment, range) }));
+  const map = new MapWithLens((segment, range) => ({ title: `${bytesText(range.bytes)} ${stateName(range.state)}`, rows: blockRows(segment, range) }));
   const amount = (title, of) => ({ title, number: true, value: of, text: row => bytesText(of(row)) });
   const columns = named => [
     named,
@@ -43,7 +53,7 @@ function snapshotPage({ numbers, snapshot }, state) {
     swatch(kind(row)), element("span", { class: "name", title: row.name }, row.name)) });
   const groups = new SortedTable("Active blocks", columns(name(row => series.get(row.name) ?? SERIES)), 1);
   const states = new SortedTable("Blocks by state", columns({ title: "State", value: row => row.name, cell: row => element("span", { class: "named" },
-    swatch(row.name === "active" ? "live" : row.name), element("span", { class: "name" }, `${row.name}: ${STATES[row.name] ?? ""}`)) }), 1);
+    swatch(row.name === "active" ? "live" : row.name), element("span", { class: "name" }, `${stateName(row.name)}: ${STATES[row.name] ?? ""}`)) }), 1);
   const bySwitch = switchOf("Group blocks by", SNAPSHOT_BY, by(), value => state.set("by", value));
   const help = helpDialog(SNAPSHOT_KEYS, WORDS);
   const answers = element("div", { class: "answers" });
@@ -57,7 +67,7 @@ function snapshotPage({ numbers, snapshot }, state) {
       answers, shortage,
       panel("moment-panel", "Memory map", bySwitch,
         unlisted ? element("p", { class: "quiet" }, "Blocks in use are listed only by a pool that watches them (", element("code", {}, "MemoryPool::watch"), ").") : null,
-        element("div", { class: "with-aside" }, element("div", {}, map.element, mapKey("held", "pending", "free", "withheld")),
+        element("div", { class: "with-aside" }, element("div", {}, map.element, mapKey(...["held", "pending", "free", "withheld"].map(state => [state, stateName(state)]))),
           element("div", { class: "aside" }, figures([
             ["segments", countText(snapshot.segments.length), "segments"],
             ["blocks outside segments", countText(snapshot.blocks.length)],
@@ -66,7 +76,7 @@ function snapshotPage({ numbers, snapshot }, state) {
       panel("groups", "Who uses it", element("span", { class: "quiet" }, "Click a title to sort."), groups.element),
       panel("states", "Blocks by state", null, states.element),
       element("div", { class: "columns" },
-        panel("counters", "Counters", null, figures(plainRows(statistics))),
+        panel("counters", "Counters", null, figures(plainRows(statistics, TOLD_ELSEWHERE))),
         panel("settings", "Settings", null, figures(plainRows(settings))))),
     help, tooltip.box);
 
@@ -90,7 +100,7 @@ function snapshotPage({ numbers, snapshot }, state) {
   listenToKeys(state, {
     g: () => state.set("by", by() === "tag" ? "call_site" : "tag"),
     t: () => document.getElementById("theme").click(),
-    "?": () => help.showModal(),
+    "?": () => openHelp(help),
   });
   ready();
 }
@@ -166,9 +176,9 @@ function ranOutBefore(numbers, statistics, failed) {
     "to spare: no request has failed", reserved);
 }
 
-/** An object's fields, in words. Fields whose names end in `bytes` are sizes. */
-function plainRows(fields) {
-  return Object.entries(fields).map(([name, value]) => {
+/** An object's fields, in words, without those in `left`. Fields whose names end in `bytes` are sizes. */
+function plainRows(fields, left = []) {
+  return Object.entries(fields).filter(([name]) => !left.includes(name)).map(([name, value]) => {
     const isSize = name.endsWith("_bytes");
     const text = typeof value !== "number" ? String(value).replaceAll("_", " ") : isSize ? bytesText(value) : countText(value);
     return [name.replaceAll("_", " "), text];

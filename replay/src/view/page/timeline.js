@@ -14,7 +14,7 @@ class Timeline {
     this.segmentPicture = new BlockPicture(new SegmentsAsBlocks(program));
     this.canvas = element("canvas", {
       class: "chart", tabindex: "0", role: "application", "aria-roledescription": "chart",
-      "aria-label": "Memory over time. Plus and minus zoom, arrows move, comma and full stop go from event to event. With the focus here, the wheel zooms.",
+      "aria-label": "Memory over time. Plus and minus zoom, arrows move, comma and full stop go from event to event. Control and the wheel zoom.",
     });
     this.over = element("canvas", { class: "chart over", "aria-hidden": "true" });
     this.whole = element("canvas", { class: "whole", "aria-hidden": "true" });
@@ -104,12 +104,18 @@ class Timeline {
     return failed ? this.program.moments : peak.moment;
   }
 
-  pin(moment) {
+  /** Pins a moment, and moves to it, or to another `place` in it. */
+  pin(moment, place = null) {
     const pinned = Math.max(0, Math.min(this.program.moments, moment));
     this.state.set("at", pinned);
     const [from, to] = this.range;
-    const place = this.program.place(pinned, this.clock);
+    place ??= this.program.place(pinned, this.clock);
     if (place < from || place >= to) this.setRange(place - (to - from) / 2, place + (to - from) / 2);
+  }
+
+  /** Pins the moment in which a request failed when the program was recorded, and moves to that request. */
+  pinShortage(shortage) {
+    this.pin(shortage.moment, this.program.placeOfShortage(shortage, this.clock));
   }
 
   // Positions.
@@ -133,15 +139,19 @@ class Timeline {
     const { program, clock } = this;
     const moments = new Uint32Array(width);
     const reserved = new Float64Array(width);
+    // The stack of segments is that of the moments.
+    const isByTime = clock === "time" && program.reservedSteps !== null && !this.showsSegments;
     let moment = program.momentAt(from, clock);
+    let start = from;
     for (let column = 0; column < width; column++) {
       const end = from + ((column + 1) / width) * (to - from);
       let last = column + 1 === width ? program.momentAt(to, clock) : program.momentAt(end, clock);
       if (last > moment && program.place(last, clock) >= end) last--;
       last = Math.max(last, moment);
       moments[column] = program.shownPeaks.between(moment, last);
-      reserved[column] = program.reserved[program.reservedPeaks.between(moment, last)];
+      reserved[column] = isByTime ? program.reservedBetween(start, end) : program.reserved[program.reservedPeaks.between(moment, last)];
       moment = program.momentAt(end, clock);
+      start = end;
     }
     return { moments, reserved };
   }
@@ -290,11 +300,11 @@ class Timeline {
 
   drawMarks(pen, plot) {
     const { numbers, moments } = this.program;
-    const marks = numbers.shortages.map(shortage => [shortage.moment, "recorded failure"]);
-    if (numbers.out_of_memory) marks.push([moments, "out of memory"]);
+    const marks = numbers.shortages.map(shortage => [this.program.placeOfShortage(shortage, this.clock), "recorded failure"]);
+    if (numbers.out_of_memory) marks.push([this.program.place(moments, this.clock), "out of memory"]);
     let free = -Infinity;
-    for (const [moment, text] of marks) {
-      const place = Math.round(this.xOf(this.program.place(moment, this.clock)));
+    for (const [along, text] of marks) {
+      const place = Math.round(this.xOf(along));
       if (place < plot.left - 1 || place > plot.left + plot.width + 1) continue;
       pen.strokeStyle = pen.fillStyle = ink("danger");
       pen.lineWidth = 2;
@@ -401,12 +411,13 @@ class Timeline {
     let down = null;
     const xOf = event => event.clientX - canvas.getBoundingClientRect().left;
     canvas.addEventListener("wheel", event => {
-      // Elsewhere the wheel scrolls the page.
-      if (!event.ctrlKey && document.activeElement !== canvas) return;
+      const isSideways = event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY);
+      // By itself the wheel scrolls the page.
+      if (!event.ctrlKey && !event.metaKey && !isSideways) return;
       event.preventDefault();
       const lines = event.deltaMode === 1 ? 16 : 1;
-      const sideways = event.shiftKey ? event.deltaY : event.deltaX;
-      if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) this.pan((sideways * lines) / 1000);
+      const sideways = event.deltaX || event.deltaY;
+      if (isSideways) this.pan((sideways * lines) / 1000);
       else this.zoom(1.0018 ** (event.deltaY * lines), this.placeAt(xOf(event)));
     }, { passive: false });
     canvas.addEventListener("pointerdown", event => {
@@ -468,24 +479,30 @@ class Timeline {
 
   hover(event, x) {
     const bytes = this.bytesUnder(event, x);
-    this.hovered = bytes === null ? null : this.momentUnder(x);
+    const under = bytes === null ? null : this.under(x);
+    this.hovered = under?.moment ?? null;
     if (bytes === null) tooltip.hide();
-    else this.tell(event, bytes);
+    else this.tell(event, bytes, under.reserved);
     this.recross();
   }
 
-  /** The moment that the column of pixels under `x` shows. */
-  momentUnder(x) {
+  /** The moment that the column of pixels under `x` shows, and what is reserved there. */
+  under(x) {
     const column = Math.floor(x);
-    return this.columns(1, this.placeAt(column), this.placeAt(column + 1)).moments[0];
+    const { moments, reserved } = this.columns(1, this.placeAt(column), this.placeAt(column + 1));
+    return { moment: moments[0], reserved: reserved[0] };
   }
 
-  tell(event, bytes) {
+  momentUnder(x) {
+    return this.under(x).moment;
+  }
+
+  tell(event, bytes, reserved) {
     const { program } = this;
     const moment = this.hovered;
     const rows = [
       ["in use", bytesText(program.active[moment])],
-      ["reserved", bytesText(program.reserved[moment])],
+      ["reserved", bytesText(reserved)],
     ];
     if (this.showsBlocks && bytes <= program.shown[moment]) return this.tellBlock(event, moment, bytes);
     if (this.showsSegments && bytes <= program.reserved[moment]) return this.tellSegment(event, moment, bytes);
@@ -495,7 +512,7 @@ class Timeline {
     while (series < SERIES && sum < bytes) sum += stack[++series];
     const isInStack = bytes <= program.shown[moment];
     if (isInStack) rows.unshift([program.seriesName(series), bytesText(stack[series])]);
-    else if (!this.hidesReserved && bytes <= program.reserved[moment]) rows.unshift(["held, free", bytesText(program.reserved[moment] - program.active[moment])]);
+    else if (!this.hidesReserved && bytes <= reserved) rows.unshift(["held, free", bytesText(reserved - program.active[moment])]);
     tooltip.show(event.clientX, event.clientY, program.momentText(moment, this.clock), rows, isInStack ? series : undefined);
   }
 

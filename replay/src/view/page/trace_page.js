@@ -9,7 +9,7 @@ const MODES = [["groups", "Groups"], ["blocks", "Blocks"], ["segments", "Segment
 
 const TRACE_KEYS = [
   ["+ −", "Zoom, around the pinned moment."],
-  ["Ctrl Wheel", "Zoom around the pointer. Once the picture has been clicked, the wheel alone does; before, it scrolls the page."],
+  ["Ctrl Wheel", "Zoom around the pointer. The wheel alone scrolls the page, and with Shift it moves the picture."],
   ["← →", "Move. So does dragging, and the strip below the picture."],
   ["0", "See all of it again. So does a double click."],
   [", .", "The previous event, the next one. A click pins a moment; Shift and drag zooms into a part."],
@@ -124,7 +124,7 @@ function tracePage(about, program, state, place) {
     counterpartPanel(about, state, place) ?? "",
     head(state, file, [
       numbers.device, numbers.limit_bytes ? `limit ${bytesText(numbers.limit_bytes)}` : null, counted(numbers.events, "event"), counted(numbers.blocks, "block"),
-      numbers.has_times ? timeText(program.times.at(-1) - program.times[0]) : null,
+      numbers.has_times ? timeText(program.span[1] - program.span[0]) : null,
     ], help, historyMenu(about, state, place)),
     element("main", {},
       answers, shortage,
@@ -132,14 +132,14 @@ function tracePage(about, program, state, place) {
         filterBar.element,
         element("div", { class: "with-aside" }, element("div", {}, timeline.stage, timeline.whole, note, blockPanel.element), legend.element)),
       panel("moment-panel", "Memory map", [moment, stepButtons(timeline)],
-        element("div", { class: "with-aside" }, element("div", {}, map.element, mapKey("held, free", ...(program.waiting.some(moment => moment > 0) ? ["pending, freed while another stream uses it"] : [])), blocks.element), momentFigures)),
+        element("div", { class: "with-aside" }, element("div", {}, map.element, mapKey(["held", "held, free"], ...(program.waiting.some(moment => moment > 0) ? [["pending", "pending, freed while another stream uses it"]] : [])), blocks.element), momentFigures)),
       stacks?.element ?? null,
       panel("events", "Events", [events.count, events.select], events.element),
       panel("groups", "Who uses it", element("span", { class: "quiet" }, "Click a title to sort."), table.element)),
     help, tooltip.box);
 
   const showAnswers = () => {
-    answers.replaceChildren(usedAnswer(program, pin), ranOutAnswer(program, pin), leakedAnswer(program, pin));
+    answers.replaceChildren(usedAnswer(program, pin), ranOutAnswer(program, shortage => timeline.pinShortage(shortage)), leakedAnswer(program, pin));
     const failed = numbers.out_of_memory;
     if (failed) {
       shortage.replaceChildren(shortagePanel(failed, partsAt(program, program.moments), failed.event,
@@ -253,7 +253,8 @@ function tracePage(about, program, state, place) {
   regroup();
 
   const nextOf = (list, now) => list[(list.indexOf(now) + 1) % list.length];
-  const shortages = () => [...numbers.shortages.map(shortage => shortage.moment), ...(numbers.out_of_memory ? [program.moments] : [])];
+  const failures = [...numbers.shortages.map(shortage => [shortage.moment, () => timeline.pinShortage(shortage)]),
+    ...(numbers.out_of_memory ? [[program.moments, () => pin(program.moments)]] : [])];
   const step = count => () => pin(timeline.moment + count);
   listenToKeys(state, {
     "+": () => timeline.zoom(1 / 1.6), "=": () => timeline.zoom(1 / 1.6),
@@ -263,8 +264,8 @@ function tracePage(about, program, state, place) {
     ",": step(-1), ".": step(1), "<": step(-100), ">": step(100),
     p: () => pin(numbers.peak_active.moment), e: () => pin(program.moments),
     o: () => {
-      const next = shortages().find(moment => moment > timeline.moment) ?? shortages()[0];
-      if (next !== undefined) pin(next);
+      const next = failures.find(([moment]) => moment > timeline.moment) ?? failures[0];
+      next?.[1]();
     },
     r: toggleReserved,
     b: () => setMode(nextOf(MODES.map(([name]) => name), mode())),
@@ -272,7 +273,7 @@ function tracePage(about, program, state, place) {
     g: () => state.set("by", nextOf(BY.map(([name]) => name).filter(name => name !== "group" || hasGroups), by())),
     c: () => numbers.has_times && clockSwitch.querySelector("[aria-checked=false]").click(),
     t: () => document.getElementById("theme").click(),
-    "?": () => help.showModal(),
+    "?": () => openHelp(help),
   });
   ready();
 }
@@ -311,9 +312,10 @@ function stepButtons(timeline) {
     button("End", "The end (e)", () => timeline.pin(timeline.program.moments)));
 }
 
+/** `free` are [state, name]. */
 function mapKey(...free) {
   return element("p", { class: "quiet map-key" }, "Each bar is a segment, as wide as it is large; a click, or Enter, enlarges it. ",
-    free.map(name => element("span", { class: "key" }, swatch(name.split(",")[0]), ` ${name} `)));
+    free.map(([state, name]) => element("span", { class: "key" }, swatch(state), ` ${name} `)));
 }
 
 function groupTable(program, pin) {
