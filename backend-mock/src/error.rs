@@ -49,7 +49,7 @@ pub enum MockError {
         bytes: usize,
     },
     /// An injected fault.
-    #[error("a fault that was asked for, in {call}")]
+    #[error("an injected fault, in {call}")]
     Injected {
         /// The call that failed.
         call: CallKind,

@@ -87,7 +87,7 @@ impl AllocatorFault {
 
 /// The source of injected errors, which tells them from the device's own in a log.
 #[derive(Debug, thiserror::Error)]
-#[error("this call of {call} was made to fail")]
+#[error("an injected fault, in {call}")]
 struct Injected {
     call: &'static str,
 }

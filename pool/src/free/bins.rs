@@ -247,4 +247,35 @@ mod tests {
         bins.pop_youngest(5_000, 0);
         assert_eq!(between(&bins, 7, 5_000), [7], "bin 5000 is empty by now");
     }
+
+    #[test]
+    fn blocks_of_one_bin_and_different_sizes_are_told_apart() {
+        let mock = MockPool::of_blocks();
+        let fresh = || {
+            let mut bins = Bins::default();
+            for bytes in [768, 256, 1024, 512] {
+                let mut held = mock.unused(bytes);
+                held.block.bin = 7;
+                bins.push(held);
+            }
+            bins
+        };
+        let sizes = |bins: &Bins<Immediate>| -> Vec<usize> {
+            bins.iter().map(|held| held.block.bytes).collect()
+        };
+        let mut bins = fresh();
+        assert_eq!(bins.largest_bytes(), 1024);
+        let youngest = bins.pop_youngest(7, 600);
+        assert_eq!(youngest.map(|held| held.block.bytes), Some(1024));
+        let next = bins.pop_youngest(7, 600);
+        assert_eq!(next.map(|held| held.block.bytes), Some(768));
+        assert!(bins.pop_youngest(7, 600).is_none());
+        assert_eq!((sizes(&bins), bins.bytes()), (vec![256, 512], 768));
+        // The oldest of a bin covers as many bytes as it has.
+        let mut bins = fresh();
+        assert!(bins.pop_covering(769).is_none());
+        let covering = bins.pop_covering(768);
+        assert_eq!(covering.map(|held| held.block.bytes), Some(768));
+        assert_eq!(sizes(&bins), [256, 1024, 512]);
+    }
 }

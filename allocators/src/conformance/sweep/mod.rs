@@ -56,8 +56,8 @@ const SAMPLE: u64 = 8;
 /// The time after which a run counts as hanging. No run takes a hundredth of it.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The mark in the `Debug` text of an injected error, by which a sweep sees that a check ended because of it.
-pub const MARK: &str = "Injected";
+/// The mark in the text of an injected error, by which a sweep sees that a check ended because of it.
+pub const MARK: &str = "injected fault";
 
 /// The call of a run that fails, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl fmt::Display for Strike {
 
 /// A device or an allocator with injected faults that counts its calls, made for one run.
 ///
-/// The source of its injected errors has a `Debug` text that contains [`MARK`].
+/// The source of its injected errors has a text that contains [`MARK`].
 pub trait Faulty: Send + Sync + 'static {
     /// Makes a call fail. Called before the run, at most once.
     fn arm(&self, strike: Strike);

@@ -80,7 +80,7 @@ fn errors_are_what_was_asked_for_and_say_that_they_were() {
         allocator.fail(AllocatorCall::Allocate, FaultTrigger::Next(1), fault);
         let error = allocator.allocate(100).unwrap_err();
         let source = error.source().unwrap().to_string();
-        assert_eq!(source, "this call of allocate was made to fail");
+        assert_eq!(source, "an injected fault, in allocate");
         error
     };
     for scope in [Scope::Device, Scope::Host, Scope::Limit] {
