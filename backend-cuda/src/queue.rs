@@ -175,7 +175,7 @@ impl Queues {
 
     /// Returns the queue of a stream that is there already.
     pub(crate) fn adopt(&self, context: &Arc<Context>, raw: Handle) -> CudaQueue {
-        let thread = (raw == PER_THREAD).then(|| ThreadNumber::own());
+        let thread = (raw == PER_THREAD).then(ThreadNumber::own);
         let mut living = self.living.lock();
         let known = living.iter().filter_map(Weak::upgrade);
         // Those that are not the one may be the last of their queue, and are dropped outside the lock.

@@ -174,7 +174,9 @@ impl CudaBackend {
             return;
         }
         for context in contexts() {
-            parts.iter().for_each(|part| part.note_unknown_use(context));
+            for part in parts {
+                part.note_unknown_use(context);
+            }
         }
         if !held.is_empty() {
             let after = contexts().map(Arc::clone).map(End::Everything).collect();

@@ -230,7 +230,7 @@ void binpool_string_free(char *string);
 // The message of the last call that failed on the calling thread; an empty text where none has. It is in UTF-8, and may have several
 // lines: that of a request without memory is a whole report.
 //
-// It is valid until another call fails on this thread. Calls that go well leave it as it is. Not to be freed.
+// It is valid until another call fails on this thread, or the thread ends. Calls that go well leave it as it is. Not to be freed.
 //
 // Any thread may call it.
 const char *binpool_last_error_message(void);
@@ -407,6 +407,10 @@ binpool_status binpool_tag_enter(const char *name);
 //
 // Errors: `INVALID_ARGUMENT` where it has none.
 binpool_status binpool_tag_leave(void);
+
+extern int pthread_key_create(unsigned int *key, void (*destructor)(void*));
+
+extern int pthread_setspecific(unsigned int key, const void *value);
 
 // Returns the pool of a device, which is made where there is none, for the other functions of the interface: its counters, its limit, its
 // recording. It is freed by `binpool_pool_free`, which leaves PyTorch's tensors as they are.

@@ -15,6 +15,7 @@ use binpool::contained::discard;
 use crate::{
     last_error,
     status::{Failure, Status},
+    thread_end,
 };
 
 /// Runs the body of a function of the interface, and keeps the message if it fails or panics.
@@ -30,6 +31,7 @@ pub(crate) fn guarded(body: impl FnOnce() -> Result<(), Failure>) -> Status {
 
 /// Returns the result of `body`, or a failure that says what it panicked with.
 pub(crate) fn caught<R>(body: impl FnOnce() -> Result<R, Failure>) -> Result<R, Failure> {
+    thread_end::watch();
     // A panic is reported as a defect; what it leaves behind is kept right by the pool's own guards.
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
         let message = panic_message(&*panic);

@@ -2,25 +2,30 @@
 
 use std::{
     cell::RefCell,
-    ffi::{CString, c_char},
+    ffi::{CStr, CString, c_char},
 };
 
 thread_local! {
-    static LAST: RefCell<CString> = RefCell::default();
+    static LAST: RefCell<Option<CString>> = const { RefCell::new(None) };
 }
 
 /// Keeps a message for the calling thread. What is behind a zero in it is lost.
 pub(crate) fn set(message: &str) {
     let text = message.split('\0').next().unwrap_or_default();
-    let text = CString::new(text).unwrap_or_default();
+    let text = CString::new(text).ok();
     // A thread that ends has no message any more.
     let _ended = LAST.try_with(|last| last.replace(text));
+}
+
+/// Forgets the message of a thread that ends.
+pub(crate) fn forget() {
+    let _ended = LAST.try_with(RefCell::take);
 }
 
 /// The message of the last call that failed on the calling thread; an empty text where none has. It is in UTF-8, and may have several
 /// lines: that of a request without memory is a whole report.
 ///
-/// It is valid until another call fails on this thread. Calls that go well leave it as it is. Not to be freed.
+/// It is valid until another call fails on this thread, or the thread ends. Calls that go well leave it as it is. Not to be freed.
 ///
 /// Any thread may call it.
 #[expect(
@@ -30,6 +35,6 @@ pub(crate) fn set(message: &str) {
 // SAFETY: No other library has names that begin like this.
 #[unsafe(no_mangle)]
 pub extern "C" fn binpool_last_error_message() -> *const c_char {
-    LAST.try_with(|last| last.borrow().as_ptr())
-        .unwrap_or(c"".as_ptr())
+    let found = LAST.try_with(|last| last.borrow().as_deref().map(CStr::as_ptr));
+    found.ok().flatten().unwrap_or(c"".as_ptr())
 }

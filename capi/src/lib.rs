@@ -17,6 +17,7 @@ mod recording;
 mod statistics;
 mod status;
 mod tag;
+mod thread_end;
 pub mod torch;
 
 pub use allocators::{CudaAllocator, OpenClAllocator};

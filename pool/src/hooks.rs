@@ -140,7 +140,9 @@ impl Round<'_> {
 impl Drop for Round<'_> {
     fn drop(&mut self) {
         let mut registered = self.of.registered.lock();
-        registered.callers.retain(|caller| Some(*caller) != self.caller);
+        registered
+            .callers
+            .retain(|caller| Some(*caller) != self.caller);
     }
 }
 

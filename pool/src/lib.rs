@@ -147,6 +147,7 @@ pub use inspect::snapshot::{
 };
 pub use kept_addresses::KeptAddresses;
 pub use live_group::LiveGroup;
+pub use lock::per_thread::leave_pools;
 pub use options::PoolOptions;
 pub use place::Place;
 pub use pool::{ImmediatePool, MemoryPool};

@@ -192,6 +192,20 @@ fn memory_of_a_pool_of_the_driver_is_freed_after_the_last_command_of_each_queue(
 }
 
 #[test]
+fn the_end_of_a_backend_waits_for_no_user_event_and_leaves_what_that_holds_back() {
+    let device = Device::new(1 << 24);
+    let backend = device.backend();
+    let queue = queue(&backend);
+    let block = backend.create_buffer(SIZE, MemoryFlags::empty()).unwrap();
+    let gate = backend.create_user_event().unwrap();
+    let all = Region::first(SIZE);
+    let fill = backend.enqueue_fill(&queue, &block, all, &[1], from_ref(&gate));
+    drop((fill, block, queue, backend));
+    drop(gate);
+    assert_eq!(device.used(), SIZE);
+}
+
+#[test]
 fn a_user_event_that_is_dropped_holds_nothing_back() {
     let device = Device::new(1 << 24);
     let backend = device.backend();

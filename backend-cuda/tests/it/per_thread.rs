@@ -50,9 +50,8 @@ fn what_threads_that_have_ended_have_freed_serves_others() {
     };
     let first = streams();
     on_threads(100, || use_quarter(&pool));
-    let (managed, objects) = (pool.managed_bytes(), device.objects());
+    let objects = device.objects();
     on_threads(100, || use_quarter(&pool));
-    assert!(pool.managed_bytes() <= managed, "{}", pool.statistics());
     assert!(
         device.objects() <= objects + 64,
         "{objects}, now {}",

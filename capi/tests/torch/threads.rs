@@ -84,11 +84,9 @@ fn what_threads_have_freed_on_their_own_default_streams_serves_others() {
             let on_threads = |count| {
                 (0..count).for_each(|_| thread::spawn(use_both).join().unwrap());
             };
-            on_threads(10);
-            let level = managed();
-            // The device has 1 GiB.
+            // Without that, they would need 4 GiB, of a device of 1 GiB.
             on_threads(100);
-            assert!(managed() <= level, "{} of {level}", managed());
+            assert!(managed() <= 512 << 20, "{}", managed());
             pool_of(0).unwrap().trim_to(0);
             assert_eq!(managed(), 0);
         },

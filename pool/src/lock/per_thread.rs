@@ -148,7 +148,7 @@ pub(crate) fn with_own_and<T, R, C>(
     // SAFETY: `latest.owner` is the address of an `Owner<T>`: `PoolId::fresh` gives each number once, with one `T`, `join` stores a
     // membership with an `Owner<T>` beside that number, and `find` takes the address from that membership. The `Owner` is alive:
     // the membership is boxed, so it does not move, and its `drop` resets `LATEST`, so its address is not found afterwards.
-    // It is not dropped during `visit` either: only `join` and the end of the thread drop memberships, and `visit` does neither.
+    // It is not dropped during `visit` either: only `join`, `leave_pools` and the end of the thread drop memberships, and `visit` does neither.
     let owner = unsafe { &*latest.owner.cast::<Owner<T>>() };
     Ok(visit(owner, argument))
 }
@@ -191,6 +191,29 @@ pub(crate) fn join<T: 'static, P: PerThread<T> + 'static>(
     joined.unwrap_or(false)
 }
 
+/// Gives back what the calling thread has cached of all pools, as its end does by itself; it may go on.
+///
+/// For libraries in other languages: where the first call of a thread comes from a destructor of thread-specific data of C, no destructors of
+/// thread-locals of Rust run any more, and the pools would keep its caches. Like the end of a thread, it is called by no code that a pool calls.
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// drop(pool.allocate(4096)?); // Cached by this thread.
+/// binpool::leave_pools();
+/// assert!(pool.statistics().held_bytes > 0); // The pool has it.
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn leave_pools() {
+    let members =
+        MEMBERS.try_with(|members| Some(std::mem::take(&mut *members.try_borrow_mut().ok()?)));
+    // Each gives its blocks back, which calls the device.
+    drop(members);
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -223,5 +246,24 @@ mod tests {
         drop(one);
         let three = new();
         assert_eq!(pools(), [second, three.0.number]);
+    }
+
+    #[test]
+    fn a_thread_that_leaves_gives_its_values_back_and_may_join_again() {
+        struct Counted(PoolId<u32>, std::sync::atomic::AtomicUsize);
+        impl PerThread<u32> for Counted {
+            fn end_thread(&self, _: Owner<u32>) {
+                self.1.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let mut locks = BiasedLocks::default();
+        let pool = Arc::new(Counted(PoolId::fresh(), 0.into()));
+        for round in 1..=2 {
+            assert!(join(pool.0, Arc::downgrade(&pool), || locks.add(1)));
+            assert!(with_own(pool.0, |_| ()).is_some());
+            leave_pools();
+            assert!(with_own(pool.0, |_| ()).is_none());
+            assert_eq!(pool.1.load(Ordering::Relaxed), round);
+        }
     }
 }

@@ -212,3 +212,25 @@ fn a_pool_over_a_deferred_allocator_is_as_careful() {
     drop(block);
     assert_ne!(pool.allocate(100).unwrap().memory_id(), memory);
 }
+
+#[test]
+fn queues_that_programs_are_done_with_do_not_pile_up_though_nothing_is_missed() {
+    let rig = Rig::with_capacity(64 * MIB);
+    drop(rig.pool.allocate(MIB).unwrap());
+    let misses = rig.pool.statistics().misses;
+    for _ in 0..500 {
+        let queue = rig.another_queue(QueueOrder::InOrder);
+        let block = rig.pool.allocate_on(&queue, 4096).unwrap();
+        block.enqueue_fill(&queue, .., &[1_u8]).unwrap();
+    }
+    assert!(
+        rig.device.live_queues() < 200,
+        "{}",
+        rig.device.live_queues()
+    );
+    assert!(
+        rig.pool.statistics().misses < misses + 10,
+        "{}",
+        rig.pool.statistics()
+    );
+}
