@@ -12,10 +12,10 @@ pub(crate) mod queue {
 
     use binpool_allocators::{QueueId, QueueOrder, Result};
 
-    use super::sys::{ClResult, Device};
+    use super::sys::{ClResult, Device, EventHandle};
     use crate::order::{
         access_log::AccessLog,
-        weak_queue::{Flush, WeakQueue},
+        weak_queue::{QueueCalls, WeakQueue},
     };
 
     #[derive(Clone, Debug)]
@@ -36,8 +36,6 @@ pub(crate) mod queue {
         pub(crate) fn order_log(&self) -> &AccessLog {
             &self.log
         }
-
-        pub(crate) fn note_early_failure(&self, _number: u64) {}
 
         pub(crate) fn check_order(&self) -> Result<()> {
             Ok(())
@@ -65,10 +63,14 @@ pub(crate) mod queue {
         pub(crate) number: usize,
     }
 
-    impl Flush for DeviceQueue {
+    impl QueueCalls for DeviceQueue {
         fn flush_up_to(&self, number: u64) -> ClResult<()> {
             self.device.flush(self.number, number);
             Ok(())
+        }
+
+        fn stand_in(&self, event: &EventHandle) -> ClResult<EventHandle> {
+            event.another()
         }
     }
 

@@ -13,7 +13,7 @@ impl ClMemory {
     /// that uses it has ended (OpenCL 3.0, section 5.5.1). A sub-buffer is an object of its own here; regions of shared
     /// virtual memory are destroyed with their block.
     ///
-    /// On Intel's runtime, the events of commands that were enqueued before this call delay it as long as they are kept.
+    /// On Intel's runtime, the events of commands that were enqueued before this call delay it as long as the program keeps them.
     ///
     /// Of several, the last one set is called first. It is called on the thread that finds the memory unused: one inside a
     /// `drop`, or a thread of the runtime, which it must not hold up. So it must not wait, nor call OpenCL, even through

@@ -37,7 +37,7 @@ use smallvec::SmallVec;
 
 use crate::{
     order::access::Access,
-    order::failures::pending_before,
+    order::failures::{in_place_of, pending_before},
     order::tracked_command::{Dependency, Earlier, TrackedCommand},
     sys::{self, ClResult, EventHandle},
 };
@@ -437,7 +437,7 @@ impl Piece {
     fn forget_what_is_over(&mut self, discarded: &mut Vec<Arc<TrackedCommand>>) {
         self.retain(discarded, |entry| !entry.command.is_over());
         for entry in std::mem::take(&mut self.entries) {
-            let Some(replacement) = entry.command.replacement() else {
+            let Some(replacement) = in_place_of(&entry.command) else {
                 self.entries.push(entry);
                 continue;
             };

@@ -73,6 +73,17 @@ pub(crate) fn pending_before(failed: &Arc<TrackedCommand>) -> ClResult<Earlier> 
     }
 }
 
+/// Returns the commands that say as much as `command`, which has failed: the pending ones that it was to come after. `None` where it
+/// has not failed, or has a companion of a user event to itself.
+pub(crate) fn in_place_of(command: &Arc<TrackedCommand>) -> Option<Earlier> {
+    if !command.has_failed() {
+        return None;
+    }
+    // Nothing is waited for: what a failed command comes after was enqueued before it.
+    let pending = pending_before(command).ok()?;
+    command.shares_companions_with(&pending).then_some(pending)
+}
+
 fn each_once(mut commands: Earlier) -> Earlier {
     commands.sort_unstable_by_key(Arc::as_ptr);
     commands.dedup_by(|one, other| Arc::ptr_eq(one, other));

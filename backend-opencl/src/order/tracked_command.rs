@@ -294,20 +294,19 @@ impl TrackedCommand {
         }
     }
 
-    /// Returns the commands that say as much as this one, which has failed: those that it was to come after. `None` where it has not
-    /// failed, or has a companion of a user event to itself.
-    pub(crate) fn replacement(&self) -> Option<Earlier> {
-        if !matches!(*self.state.lock(), CommandState::Failed) {
-            return None;
-        }
-        let earlier = self.earlier();
+    /// Returns whether it was found to have failed, and is not gone.
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(*self.state.lock(), CommandState::Failed)
+    }
+
+    /// Returns whether each pending companion that it has is one of `others`, too.
+    pub(crate) fn shares_companions_with(&self, others: &[Arc<Self>]) -> bool {
         let is_theirs = |companion: &EventHandle| {
-            let mut theirs = earlier.iter().map(|one| one.companions.lock());
+            let mut theirs = others.iter().map(|one| one.companions.lock());
             let is_pending = !matches!(sys::look(companion), Ok(Progress::Complete));
             !is_pending || theirs.any(|theirs| theirs.has(companion))
         };
-        let are_theirs = self.companions.lock().iter().all(is_theirs);
-        are_theirs.then_some(earlier)
+        self.companions.lock().iter().all(is_theirs)
     }
 
     /// Returns whether it has an event, which may keep memory.

@@ -4,6 +4,7 @@ use std::{
     env,
     fmt::Arguments,
     process::Command,
+    slice::from_ref,
     thread,
     time::{Duration, Instant},
 };
@@ -262,7 +263,7 @@ fn memory_of_pending_commands_comes_back_when_they_have_ended() {
     bench.fill(&bench.queue, &block, 1, &[]).wait().unwrap();
     let gate = bench.gate();
     let copied = bench.backend.enqueue_copy(
-        bench.queue.after(&[gate.clone()]),
+        bench.queue.after(from_ref(&gate)),
         &block,
         ..4096,
         others,

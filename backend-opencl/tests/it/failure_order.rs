@@ -144,16 +144,29 @@ fn what_stands_behind_a_failed_command_does_not_complete_before_what_that_waits_
     assert_ne!(now(&x), EventStatus::Pending, "after a finish");
 }
 
+/// A gate that the program makes by its own call: nothing but the command that waits for it is known to be pending.
+fn gate_of_the_program(test: &Failing) -> ClEvent {
+    let backend = &test.bench.backend;
+    let raw = cl3::event::create_user_event(backend.raw_context()).unwrap();
+    // SAFETY: the event lives.
+    let gate = unsafe { backend.wrap_raw_event(raw) }.unwrap();
+    // SAFETY: the reference is this test's own.
+    unsafe { cl3::event::release_event(raw) }.unwrap();
+    gate
+}
+
 /// A command of another queue is pending, and many of this one that were to come after it have failed.
 #[test]
 fn markers_of_an_out_of_order_queue_come_after_what_its_failed_commands_were_to_come_after() {
     if !crate::common::open().limits().out_of_order_queues {
         return;
     }
-    for (failures, is_barrier) in [(1, false), (1, true), (40, false), (40, true)] {
+    let cases = [(1, 0), (40, 0), (40, 200)];
+    let cases = cases.map(|(failures, others)| [false, true].map(|it| (failures, others, it)));
+    for (failures, others, is_barrier) in cases.into_iter().flatten() {
         let test = Failing::on(QueueOrder::OutOfOrder);
         let (backend, queue) = (&test.bench.backend, &test.queue);
-        let (gate, doomed) = (test.bench.gate(), test.bench.gate());
+        let (gate, doomed) = (gate_of_the_program(&test), test.bench.gate());
         let w = test.fill(&test.bench.queue, 0, from_ref(&gate));
         test.bench.queue.flush().unwrap();
         for _ in 0..failures {
@@ -167,6 +180,10 @@ fn markers_of_an_out_of_order_queue_come_after_what_its_failed_commands_were_to_
             test.fill(queue, 2, &[w.clone(), doomed.clone()]);
             test.bench.fail_gate(&doomed);
         }
+        // So many that the log has nothing of those that failed but what they were to come after.
+        for _ in 0..others {
+            test.fill(queue, 4, &[]).wait().unwrap();
+        }
         let marker = if is_barrier {
             backend.enqueue_barrier(queue).unwrap()
         } else {
@@ -179,7 +196,7 @@ fn markers_of_an_out_of_order_queue_come_after_what_its_failed_commands_were_to_
         }
         assert_eq!(now(&w), EventStatus::Pending);
         if test.order.keeps_places() {
-            assert_eq!(now(&marker), EventStatus::Pending, "{failures}");
+            assert_eq!(now(&marker), EventStatus::Pending, "{failures}, {others}");
         }
         test.bench.open_gate(&gate);
         queue.finish().unwrap();
