@@ -51,16 +51,23 @@
 //! ```
 //!
 //! Arrays have one dimension and one type of elements, and no slices with steps.
+//!
+//! # Features
+//!
+//! `cuda` and `mock`, both on by default, are the kernels of those backends. Without them the crate needs OpenCL's backend alone.
 
 #![deny(unsafe_code)]
 
 mod array;
 mod context;
+#[cfg(any(feature = "cuda", feature = "mock"))]
 mod copied_map;
+#[cfg(feature = "cuda")]
 mod cuda;
 mod error;
 mod kernels;
 mod map;
+#[cfg(feature = "mock")]
 mod mock;
 mod opencl;
 mod operators;
@@ -70,11 +77,14 @@ mod slice_mut;
 
 pub use array::Array;
 pub use context::Context;
+#[cfg(any(feature = "cuda", feature = "mock"))]
 pub use copied_map::CopiedMapMut;
+#[cfg(feature = "cuda")]
 pub use cuda::{CudaKernels, open_cuda};
 pub use error::ArrayError;
 pub use kernels::{BinaryOperation, Kernels};
 pub use map::{HostMap, HostMapMut, HostMaps};
+#[cfg(feature = "mock")]
 pub use mock::MockKernels;
 pub use opencl::{OpenClKernels, open_opencl};
 pub use reduction::Reduction;

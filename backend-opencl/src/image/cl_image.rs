@@ -329,13 +329,20 @@ impl ClImage {
         bytes.ok_or(ImageError::Overflow { shape, item })
     }
 
+    /// Returns the size of all pixels, in bytes.
+    fn all_bytes(&self) -> usize {
+        let all = ImageRegion::all(self.shape());
+        // There is an image of that size.
+        self.region_bytes(all).unwrap_or(usize::MAX)
+    }
+
     /// Describes a use of the whole image. The use of a part cannot be told apart, since only the device knows where its
     /// pixels lie.
     pub(crate) fn used(&self, access: Access) -> MemoryUse<'_> {
         match &self.inner.pixels {
             Pixels::Own { log, .. } => MemoryUse {
                 log,
-                region: Region::first(1),
+                region: Region::first(self.all_bytes()),
                 access,
                 is_svm: false,
             },

@@ -11,7 +11,10 @@ use crate::{
     order::access::Access,
     order::memory_use::MemoryUse,
     queue::ClQueue,
-    sys::{self, ClResult, EventHandle, Purpose, WaitList, image::DevicePixels},
+    sys::{
+        self, ClResult, DeviceBytes, EventHandle, MemHandle, Purpose, WaitList, image::DevicePixels,
+    },
+    transfer::parts::enqueue_through_buffer,
 };
 
 fn enqueue(
@@ -44,6 +47,10 @@ fn enqueue(
             sys::enqueue_copy(queue, source, destination, bytes, wait)
         }
     }
+}
+
+fn bytes_of(buffer: &MemHandle) -> DevicePixels<'_> {
+    DevicePixels::Bytes(DeviceBytes::Buffer(buffer, 0))
 }
 
 /// Copies on the device (`enqueue_copy`; OpenCL 3.0, sections 5.3.4 and 5.3.6).
@@ -80,8 +87,7 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// [`FormatMismatch`](ImageError::FormatMismatch), [`EmptyRegion`](ImageError::EmptyRegion),
-    /// [`OutOfBounds`](ImageError::OutOfBounds); [`OverlappingCopy`](ImageError::OverlappingCopy), on Intel's runtime also
-    /// for regions in different layers of an array; images over the
+    /// [`OutOfBounds`](ImageError::OutOfBounds); [`OverlappingCopy`](ImageError::OverlappingCopy); images over the
     /// same bytes of a buffer; a device that cannot copy layers so
     /// ([`layer_copies`](crate::ImageLimits::layer_copies)); objects of another backend; a failure of the runtime.
     pub fn enqueue_copy_image<'q>(
@@ -118,16 +124,21 @@ impl OpenClBackend {
         let bytes = source.region_bytes(from)?;
         let purpose = Purpose::Memory(bytes);
         let ends = (source.device_pixels(from), destination.device_pixels(into));
+        let (from, to) = ends;
         let event = self.submit(queue, purpose, &uses, wait_for, |wait| {
-            enqueue(queue, ends.0, ends.1, bytes, wait)
-        });
-        event.map_err(|error| match error {
-            // Intel's runtime takes all layers of an array for the same one.
-            Error::Backend(failure) if failure.code == Some(CL_MEM_COPY_OVERLAP) => {
-                ImageError::OverlappingCopy { from, to: into }
+            match enqueue(queue, from, to, bytes, wait) {
+                // They do not overlap. Intel's runtime takes all layers of an array for the same one.
+                Err(error) if error.code == CL_MEM_COPY_OVERLAP => enqueue_through_buffer(
+                    queue,
+                    bytes,
+                    wait,
+                    |between, wait| enqueue(queue, from, bytes_of(between), bytes, wait),
+                    |between, wait| enqueue(queue, bytes_of(between), to, bytes, wait),
+                ),
+                copied => copied,
             }
-            error => error.into(),
-        })
+        })?;
+        Ok(event)
     }
 
     /// Enqueues a copy of the region `from` of an image to the bytes of `memory` from `offset` on, without gaps between

@@ -63,7 +63,7 @@ impl SvmBackend for OpenClBackend {
 }
 
 impl OpenClBackend {
-    /// Allocates shared virtual memory with these options. The errors are those of `allocate_svm`.
+    /// Allocates shared virtual memory with these options. The errors are those of `allocate_svm`, and `ContradictoryFlags`.
     pub(super) fn allocate(&self, bytes: usize, options: &SvmOptions) -> Result<ClMemory> {
         let SvmOptions {
             grain,
@@ -76,6 +76,7 @@ impl OpenClBackend {
             return Err(Error::svm_unsupported(&limits.device_name, grain));
         }
         limits.check_block(bytes)?;
+        flags.check()?;
         let largest = limits.largest_svm_alignment;
         if let Some(alignment) = alignment.filter(|&alignment| alignment > largest) {
             return Err(InvalidRequest::AlignmentTooLarge { alignment, largest }.into());

@@ -83,7 +83,9 @@ impl SvmOptions {
         self
     }
 
-    /// Asks for memory that kernels only read. The host and its commands may write it.
+    /// Asks for memory that kernels only read. The host and its commands may write it. Memory that kernels only read and
+    /// [only write](Self::write_only) is refused when it is allocated
+    /// ([`ContradictoryFlags`](binpool_allocators::InvalidRequest::ContradictoryFlags)).
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -106,11 +108,11 @@ impl SvmOptions {
     /// ```
     #[must_use]
     pub const fn read_only(mut self) -> Self {
-        self.flags = MemoryFlags::READ_ONLY;
+        self.flags = self.flags.union(MemoryFlags::READ_ONLY);
         self
     }
 
-    /// Asks for memory that kernels only write.
+    /// Asks for memory that kernels only write, and so not [only read](Self::read_only).
     ///
     /// ```
     /// # use binpool_allocators::{Backend, Memory, MemoryFlags, QueueOrder};
@@ -122,7 +124,7 @@ impl SvmOptions {
     /// ```
     #[must_use]
     pub const fn write_only(mut self) -> Self {
-        self.flags = MemoryFlags::WRITE_ONLY;
+        self.flags = self.flags.union(MemoryFlags::WRITE_ONLY);
         self
     }
 }

@@ -51,6 +51,32 @@ use crate::{
 /// assert_eq!(*memory.map_ro::<u8>(&queue)?, [1; 8]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// Two things that have addresses are no `SvmPointer`, which names no queue and has a `ClMemory` of its own. The memory of a pooled
+/// block is for a queue, on which the pool notes the use. And a slice of elements starts at any of them, where a `ClMemory` is
+/// aligned. Commands and maps take both as they are, and for the rest both lead to a `ClMemory`:
+///
+/// ```
+/// use binpool::SvmPool;
+/// use binpool_allocators::{AsMemory, MemoryFlags, SvmGrain};
+/// # use binpool_allocators::{Backend, QueueOrder};
+/// # use binpool_opencl::{OpenClBackend, SvmPointer};
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let pool = SvmPool::bound_to(&backend, SvmGrain::Coarse, &queue)?;
+/// let block = pool.allocate(4096)?;
+/// backend.map_mut::<u8>(&queue, &block, ..)?.fill(7);
+/// let memory = block.memory_on(&queue).ok_or("0 bytes")?;
+/// let buffer = memory.as_buffer(MemoryFlags::empty(), Some(block.size()))?;
+/// assert_eq!(backend.map::<u8>(&queue, &buffer, ..)?[..], [7; 4096]);
+///
+/// let numbers = backend.csvm_empty::<f32>(1000)?.fill_all(&queue, 17.0)?;
+/// let part = numbers.slice(128..256)?;
+/// assert_eq!(part.map_ro(&queue)?[..], [17.0; 128]);
+/// let opaque = numbers.memory().slice(512..1024)?; // in bytes
+/// assert_eq!(opaque.address()?.addr().get() - numbers.address()?.addr().get(), 512);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait SvmPointer: AsMemory<OpenClBackend> {
     /// Returns the memory in the opaque style.
     ///

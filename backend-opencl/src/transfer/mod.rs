@@ -8,7 +8,7 @@ mod markers;
 mod migration;
 mod owned;
 pub(crate) mod p2p;
-mod parts;
+pub(crate) mod parts;
 mod rect;
 mod scope;
 

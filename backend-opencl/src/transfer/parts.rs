@@ -1,12 +1,30 @@
 //! Commands of several calls of OpenCL. The program gets the event of the last part.
 
 use binpool_allocators::Queue;
+use cl3::memory::CL_MEM_READ_WRITE;
 
 use crate::{
+    kept_memory,
     queue::ClQueue,
     quirks::dropped_events::WaitedFor,
-    sys::{self, ClResult, EventHandle, WaitList},
+    sys::{self, ClResult, EventHandle, MemHandle, WaitList},
 };
+
+/// Enqueues a copy by way of a further buffer of `bytes` bytes: `first` copies to it, after `wait`, and `second` from it.
+pub(crate) fn enqueue_through_buffer(
+    queue: &ClQueue,
+    bytes: usize,
+    wait: &WaitList<'_>,
+    first: impl FnOnce(&MemHandle, &WaitList<'_>) -> ClResult<EventHandle>,
+    second: impl FnOnce(&MemHandle, &WaitList<'_>) -> ClResult<EventHandle>,
+) -> ClResult<EventHandle> {
+    let context = queue.context();
+    let flags = context.quirks.flags_to_make(CL_MEM_READ_WRITE);
+    // The runtime keeps this buffer until the second copy has ended.
+    let between = kept_memory::allocate(|| sys::create_buffer(&context.handle, flags, bytes))?;
+    let first = first(&between, wait)?;
+    enqueue_behind(queue, &first, |behind| second(&between, behind))
+}
 
 /// Enqueues the next part of a command, behind the part `before`. If it cannot be enqueued, this waits until `before` has
 /// ended.

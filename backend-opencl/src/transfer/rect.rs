@@ -6,7 +6,7 @@ use binpool_allocators::{
     AsMemory, Error, InvalidRequest, Memory, On, PendingRead, Region, Result,
 };
 use bytemuck::{AnyBitPattern, NoUninit};
-use cl3::{error_codes::CL_MEM_COPY_OVERLAP, memory::CL_MEM_READ_WRITE};
+use cl3::error_codes::CL_MEM_COPY_OVERLAP;
 
 use super::{copy, parts};
 use crate::{
@@ -14,7 +14,6 @@ use crate::{
     backend::OpenClBackend,
     event::ClEvent,
     host_transfer::HostTransfer,
-    kept_memory,
     memory::cl_memory::ClMemory,
     order::access::Access,
     queue::ClQueue,
@@ -174,6 +173,42 @@ fn rows_overlap(from: Corner, to: Corner, [bytes, rows, slices]: [usize; 3]) -> 
         }
     }
     false
+}
+
+/// Enqueues a copy of a rectangle to another one that shares no byte with it, between two buffers or within one. OpenCL refuses
+/// a copy within one buffer whose pitches differ, but all blocks of a pool may lie in one buffer. Such a copy goes through a
+/// further buffer, as does one that the runtime takes for overlapping: `PoCL` does so where rows touch.
+fn copy_between(
+    queue: &ClQueue,
+    (source, from): (&MemHandle, Corner),
+    (destination, to): (&MemHandle, Corner),
+    region: [usize; 3],
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    let copy =
+        |source: (&MemHandle, Corner), destination: (&MemHandle, Corner), wait: &WaitList<'_>| {
+            sys::rect::enqueue_copy(queue.handle(), source, destination, region, wait)
+        };
+    if source.raw() != destination.raw() || have_same_pitches(from, to) {
+        match copy((source, from), (destination, to), wait) {
+            Err(error) if error.code == CL_MEM_COPY_OVERLAP => {}
+            copied => return copied,
+        }
+    }
+    let [bytes, rows, slices] = region;
+    let tight = Corner {
+        offset: 0,
+        row_pitch: bytes,
+        slice_pitch: bytes.saturating_mul(rows),
+    };
+    let size = tight.slice_pitch.saturating_mul(slices);
+    parts::enqueue_through_buffer(
+        queue,
+        size,
+        wait,
+        |between, wait| copy((source, from), (between, tight), wait),
+        |between, wait| copy((between, tight), (destination, to), wait),
+    )
 }
 
 /// Transfers of rectangles, of buffers and shared virtual memory, bare or pooled: `PyOpenCL`'s `enqueue_copy` with
@@ -396,7 +431,7 @@ impl OpenClBackend {
                 let source = (source, from.at(offset));
                 destination.on_buffer(|destination, offset| {
                     let destination = (destination, to.at(offset));
-                    self.copy_between(queue, source, destination, region, wait)
+                    copy_between(queue, source, destination, region, wait)
                 })
             })
         })
@@ -415,44 +450,6 @@ impl OpenClBackend {
         let (memory, span) = found.ok_or(InvalidRequest::ZeroSize)?;
         self.check_pitches(memory, corner, region[2])?;
         Ok((memory, span, corner))
-    }
-
-    /// Enqueues a copy of a rectangle to another one that shares no byte with it, between two buffers or within one. OpenCL refuses
-    /// a copy within one buffer whose pitches differ, but all blocks of a pool may lie in one buffer. Such a copy goes through a
-    /// further buffer, as does one that the runtime takes for overlapping: `PoCL` does so where rows touch.
-    fn copy_between(
-        &self,
-        queue: &ClQueue,
-        (source, from): (&MemHandle, Corner),
-        (destination, to): (&MemHandle, Corner),
-        region: [usize; 3],
-        wait: &WaitList<'_>,
-    ) -> ClResult<EventHandle> {
-        let copy = |source, destination, wait: &WaitList<'_>| {
-            sys::rect::enqueue_copy(queue.handle(), source, destination, region, wait)
-        };
-        if source.raw() != destination.raw() || have_same_pitches(from, to) {
-            match copy((source, from), (destination, to), wait) {
-                Err(error) if error.code == CL_MEM_COPY_OVERLAP => {}
-                copied => return copied,
-            }
-        }
-        let [bytes, rows, slices] = region;
-        let tight = Corner {
-            offset: 0,
-            row_pitch: bytes,
-            slice_pitch: bytes.saturating_mul(rows),
-        };
-        let size = tight.slice_pitch.saturating_mul(slices);
-        // The runtime keeps this buffer until the second copy has ended.
-        let context = self.context();
-        let flags = context.quirks.flags_to_make(CL_MEM_READ_WRITE);
-        let between =
-            kept_memory::allocate(|| sys::create_buffer(&context.handle, flags, size))?;
-        let first = copy((source, from), (&between, tight), wait)?;
-        parts::enqueue_behind(queue, &first, |behind| {
-            copy((&between, tight), (destination, to), behind)
-        })
     }
 
     /// Enqueues a transfer of a rectangle of the host's bytes, which the caller keeps until the command has ended.

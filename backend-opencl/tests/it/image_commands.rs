@@ -374,6 +374,32 @@ fn a_copy_within_one_image_takes_regions_that_share_no_pixel() {
     }
 }
 
+/// Intel's runtime takes all layers of an array for one.
+#[test]
+fn a_layer_is_copied_to_another_one_of_its_image() {
+    let bench = Bench::new();
+    for shape in SHAPES {
+        let layers = match shape.kind() {
+            ImageKind::D2Array | ImageKind::D3 => [[0, 0, 0], [0, 0, 2]],
+            ImageKind::D1Array => [[0, 0, 0], [0, 2, 0]],
+            _ => continue,
+        };
+        let (image, mut picture) = bench.numbered_image(shape);
+        if !copies_layers(&bench, &image, &image) {
+            continue;
+        }
+        let mut size = shape.extent();
+        let layer = usize::from(shape.kind() != ImageKind::D1Array) + 1;
+        size[layer] = 1;
+        let from = ImageRegion::new(layers[0], size);
+        let (backend, queue) = (&bench.backend, &bench.queue);
+        let copied = backend.enqueue_copy_image(queue, &image, from, &image, layers[1]);
+        copied.unwrap().wait().unwrap();
+        picture.put(from.moved_to(layers[1]), &picture.get(from));
+        assert_eq!(bench.pixels(&image), picture.bytes, "{shape}");
+    }
+}
+
 #[test]
 fn a_copy_changes_no_format() {
     let bench = Bench::new();

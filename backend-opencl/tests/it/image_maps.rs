@@ -147,12 +147,9 @@ fn the_device_is_kept_out_of_an_image_that_is_mapped() {
     let (backend, queue) = (&bench.backend, &bench.queue);
     let image = drawn(&bench, &Picture::numbered(PLANE, 4));
     let all = ImageRegion::all(PLANE);
-    let is_mapped = |request| {
-        assert!(
-            matches!(request, InvalidRequest::Mapped { .. }),
-            "{request}"
-        );
-    };
+    // Whatever part is mapped: only the device knows where it lies.
+    let (offset, bytes) = (0, 7 * 5 * 4);
+    let is_mapped = |request| assert_eq!(request, InvalidRequest::Mapped { offset, bytes });
     let fill = || backend.enqueue_fill_image(queue, &image, all, ImageColor::Unsigned([1; 4]));
     let map = backend.map_image::<u8>(queue, &image, all).unwrap();
     is_mapped(request(fill()));

@@ -696,3 +696,17 @@ fn shared_memory_that_kernels_only_read_or_write_is_the_hosts_all_the_same() {
     launch.memory(&output).enqueue().unwrap();
     assert_eq!(*output.map_ro::<f32>(queue).unwrap(), [20.0, 4.0, 6.0, 8.0]);
 }
+
+#[test]
+fn shared_memory_that_kernels_only_read_and_only_write_is_refused() {
+    let bench = Bench::new();
+    let flags = MemoryFlags::READ_ONLY | MemoryFlags::WRITE_ONLY;
+    for options in [
+        SvmOptions::coarse().read_only().write_only(),
+        SvmOptions::coarse().write_only().read_only(),
+    ] {
+        let refused = bench.backend.svm_empty::<f32>(4, &options);
+        let contradictory = InvalidRequest::ContradictoryFlags { flags };
+        assert_eq!(refusal(refused), contradictory);
+    }
+}

@@ -159,9 +159,11 @@ fn a_map_ends_though_what_the_program_has_enqueued_by_the_bare_handle_fails() {
         unsafe { cl3::command_queue::enqueue_marker_with_wait_list(queue.raw(), 1, wait.as_ptr()) };
     // SAFETY: the event is the one that the call has just returned.
     let failing = unsafe { bench.backend.wrap_raw_event(failing.unwrap()) }.unwrap();
-    drop(map);
+    let unmapped = map.unmap().unwrap();
     bench.fail_gate(&gate);
     assert!(failing.wait().is_err());
+    // NVIDIA's runtime lets it fail, and keeps no memory.
+    assert!(unmapped.wait().is_ok() || bench.is_nvidia());
     assert_eq!(buffer.into_host().unwrap(), [1; SIZE]);
 }
 
