@@ -4,9 +4,9 @@
     python random_programs.py SECONDS SEED    from this seed on, which a failure names
 
 Each program has pools, queues, blocks, arrays, parts, views, recordings and threads, and drops, releases, reads, limits, watches and
-misuses them as its seed says. Blocks are filled and read back, so that one that is handed out too early is seen. At its end nothing is left in the
-pools. Programs run in a child process, so that a crash is a failure with its seed, and so is a program that does not end. The child ends
-while its threads still use a pool.
+misuses them as its seed says. Blocks are filled and read back, so that one that is handed out too early is seen. At its end nothing is
+left in the pools. Programs run in a child process, so that a crash is a failure with its seed, and so is a program that does not end. The
+child ends while its threads still use a pool.
 """
 
 import contextlib
