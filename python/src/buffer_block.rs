@@ -58,10 +58,11 @@ impl Block {
 /// A part of a block: the same attribute of the `pyopencl.Buffer` over it. It keeps the block.
 #[pyclass(frozen, module = "binpool")]
 struct Part {
+    /// Has the pool keep the memory if the program releases the block. Locked only while other threads of Python may run. Before the
+    /// block: a block without views goes back at once.
+    view: Mutex<Option<ClMemory>>,
     block: Py<Block>,
     backend: OpenClBackend,
-    /// Has the pool keep the memory if the program releases the block. Locked only while other threads of Python may run.
-    view: Mutex<Option<ClMemory>>,
 }
 
 #[pymethods]

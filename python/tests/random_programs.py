@@ -3,10 +3,10 @@
     python random_programs.py SECONDS         for so long, from a seed of its own
     python random_programs.py SECONDS SEED    from this seed on, which a failure names
 
-Each program has pools, queues, blocks, arrays, parts, views, recordings and threads, and drops, releases, reads, limits, watches and misuses
-them as its seed says. Blocks are filled and read back, so that one that is handed out too early is seen. At its end nothing is left in the
-pools. Programs run in a child process, so that a crash is a failure with its seed, and so is a program that does not end. The child ends
-while its threads still use a pool.
+Each program has pools, queues, blocks, arrays, parts, views, recordings and threads, and drops, releases, reads, limits, watches and
+misuses them as its seed says. Blocks are filled and read back, so that one that is handed out too early is seen. At its end nothing is
+left in the pools. Programs run in a child process, so that a crash is a failure with its seed, and so is a program that does not end. The
+child ends while its threads still use a pool.
 """
 
 import contextlib
@@ -31,10 +31,13 @@ import binpool
 
 # How long a child runs programs, and how long one program may take.
 CHILD_SECONDS = 10
-WATCHDOG_SECONDS = 15
+WATCHDOG_SECONDS = 60
 
 # What a call may raise that is asked for too much, or for nonsense.
 REFUSALS = (binpool.Error, ValueError, TypeError, BufferError, OverflowError, OSError)
+
+# PyOpenCL's arrays share kernels, whose arguments two threads must not set at once.
+ARRAYS = threading.Lock()
 
 CONTEXT = cl.Context([cl.get_platforms()[0].get_devices()[0]])
 
@@ -330,12 +333,17 @@ class Program:
         queue = rng.choice([queue for queue in self.queues if not queue.properties] or [None])
         if queue is not None:
             pool = rng.choice(self.pools)
-            array = cl_array.zeros(queue, rng.choice([1, 1000, 50_000]), np.float32, allocator=pool.on(queue))
-            value = rng.randrange(1000)
-            found, event = ((array + value) * 2).get_async()
-            event.wait()
-            if found[-1] != 2 * value:
-                raise AssertionError("an array computes something else")
+            with ARRAYS:
+                self.compute(rng, pool.on(queue), queue)
+
+    @staticmethod
+    def compute(rng, allocator, queue):
+        array = cl_array.zeros(queue, rng.choice([1, 1000, 50_000]), np.float32, allocator=allocator)
+        value = rng.randrange(1000)
+        found, event = ((array + value) * 2).get_async()
+        event.wait()
+        if found[-1] != 2 * value:
+            raise AssertionError("an array computes something else")
 
     def do_new_pool(self, rng, depth):
         if rng.random() < 0.2:

@@ -244,9 +244,15 @@ fn a_request_has_the_tag_that_the_program_says() {
     over_stand_in(
         "streams::a_request_has_the_tag_that_the_program_says",
         || {
-            name_requests(|| Some(Tag::new("model.py:7 in forward")));
+            static ASKED: AtomicU32 = AtomicU32::new(0);
+            name_requests(|| {
+                ASKED.fetch_add(1, Ordering::Relaxed);
+                Some(Tag::new("model.py:7 in forward"))
+            });
             let program = Program::new();
             let pool = pool_of(0).unwrap();
+            free(allocate(&program.one), &program.one);
+            assert_eq!(ASKED.load(Ordering::Relaxed), 0, "nobody wants to know");
             pool.watch(WatchOptions::new());
             let block = allocate(&program.one);
             let live = pool.live_blocks();
@@ -256,6 +262,9 @@ fn a_request_has_the_tag_that_the_program_says() {
             assert_eq!(group.tag.as_deref(), Some("model.py:7 in forward"));
             assert_eq!(group.requested_bytes, 1 << 20);
             free(block, &program.one);
+            pool.stop_watching();
+            free(allocate(&program.one), &program.one);
+            assert_eq!(ASKED.load(Ordering::Relaxed), 1, "nobody wants to know any more");
         },
     );
 }
