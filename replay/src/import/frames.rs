@@ -165,7 +165,12 @@ fn owner(file: &str) -> Owner {
         || ["site-packages", "dist-packages", "pytorch"]
             .into_iter()
             .any(is_torch)
-        || file.contains("/lib/python3") && !file.contains("-packages/")
+        || file.contains("/torchinductor_")
+        || ["/lib/python3", "/Lib/"]
+            .iter()
+            .any(|folder| file.contains(folder))
+            && file.to_ascii_lowercase().contains("/python3")
+            && !file.contains("-packages/")
     {
         Owner::Runtime
     } else {
@@ -438,6 +443,12 @@ mod tests {
             owner("C:\\env\\site-packages\\torch\\nn\\x.py"),
             Owner::Runtime
         );
+        assert_eq!(
+            owner("C:\\Programs\\Python\\Python311\\Lib\\threading.py"),
+            Owner::Runtime
+        );
+        assert_eq!(owner("/tmp/torchinductor_ada/4q/c4q7.py"), Owner::Runtime);
+        assert_eq!(owner("/home/ada/Lib/train.py"), Owner::Program);
         assert_eq!(owner("/home/torch/train.py"), Owner::Program);
         assert_eq!(owner("<unknown>"), Owner::Native);
     }

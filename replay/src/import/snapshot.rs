@@ -273,8 +273,8 @@ struct Import<'o> {
     files: HashMap<Id, File>,
     /// The functions on the stacks, by the objects of their names.
     functions: HashMap<Id, Function>,
-    /// The group and the call stack of each list of frames so far. Many entries share one.
-    callers: HashMap<Id, (Option<u32>, Option<u32>)>,
+    /// The group's name and the call stack of each list of frames so far. Many entries share one.
+    callers: HashMap<Id, (Option<String>, Option<u32>)>,
     leaves_frames_out: bool,
     told: Told,
     notes: Notes<'o>,
@@ -314,14 +314,14 @@ impl<'o> Import<'o> {
         }
         match action {
             "alloc" => {
-                let block = self.block(entry, self.number(entry, "addr", where_is)?, where_is)?;
+                let mut block =
+                    self.block(entry, self.number(entry, "addr", where_is)?, where_is)?;
+                (block.group, block.stack) = self.caller(entry, block.group);
                 self.blocks.allocate(block, moment);
             }
             "free_requested" | "free_completed" if action == free => {
-                let mut block =
-                    self.block(entry, self.number(entry, "addr", where_is)?, where_is)?;
                 // The stack may be the one that freed it.
-                (block.group, block.stack) = (self.category(entry), None);
+                let block = self.block(entry, self.number(entry, "addr", where_is)?, where_is)?;
                 self.blocks.free(block, moment);
             }
             // The allocator has most blocks at once.
@@ -333,7 +333,8 @@ impl<'o> Import<'o> {
             }
             "free_requested" | "free_completed" => {}
             "oom" => {
-                let block = self.block(entry, 0, where_is)?;
+                let mut block = self.block(entry, 0, where_is)?;
+                (block.group, block.stack) = self.caller(entry, block.group);
                 let free = self.objects.field(entry, "device_free");
                 let free = free.and_then(|free| self.objects.integer(free));
                 let free = free.and_then(|free| u64::try_from(free).ok());
@@ -412,12 +413,12 @@ impl<'o> Import<'o> {
                     };
                     let last = history.unwrap_or(*block);
                     let frames = field(last, "frames").and_then(|list| objects.list(list));
+                    let category = self.category(*block);
                     // Blocks without a stack have an empty one.
                     let (group, stack) = match frames {
-                        Some([_, ..]) => self.caller(last),
-                        _ => (None, None),
+                        Some([_, ..]) => self.caller(last, category),
+                        _ => (category, None),
                     };
-                    let group = self.category(*block).or(group);
                     let block = Block {
                         address,
                         bytes: usize::try_from(asked).unwrap_or(usize::MAX),
@@ -454,6 +455,7 @@ impl<'o> Import<'o> {
         Ok((address, self.number(entry, "size", where_is)?))
     }
 
+    /// The block of an entry, in the group of its category.
     fn block(
         &mut self,
         entry: Id,
@@ -463,14 +465,12 @@ impl<'o> Import<'o> {
         let bytes = self.number(entry, "size", where_is)?;
         let stream = self.objects.field(entry, "stream");
         let stream = stream.and_then(|stream| self.objects.integer(stream));
-        let (group, stack) = self.caller(entry);
-        let group = self.category(entry).or(group);
         Ok(Block {
             address,
             bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
             stream: stream.unwrap_or(0).into(),
-            group,
-            stack,
+            group: self.category(entry),
+            stack: None,
         })
     }
 
@@ -500,20 +500,21 @@ impl<'o> Import<'o> {
         (!category.is_empty()).then(|| self.blocks.group(category))
     }
 
-    /// Returns the group and the call stack of an object with frames.
-    fn caller(&mut self, of: Id) -> (Option<u32>, Option<u32>) {
+    /// Returns the group and the call stack of an object with frames. A category is its group.
+    fn caller(&mut self, of: Id, category: Option<u32>) -> (Option<u32>, Option<u32>) {
         let Some(frames) = self.objects.field(of, "frames") else {
-            return (None, None);
+            return (category, None);
         };
-        if let Some(known) = self.callers.get(&frames) {
-            return *known;
+        if !self.callers.contains_key(&frames) {
+            let caller = self.read_frames(frames).unwrap_or_default();
+            self.callers.insert(frames, caller);
         }
-        let caller = self.read_frames(frames).unwrap_or_default();
-        self.callers.insert(frames, caller);
-        caller
+        let (name, stack) = self.callers.get(&frames).cloned().unwrap_or_default();
+        let named = || name.map(|name| self.blocks.group(name));
+        (category.or_else(named), stack)
     }
 
-    fn read_frames(&mut self, stack: Id) -> Option<(Option<u32>, Option<u32>)> {
+    fn read_frames(&mut self, stack: Id) -> Option<(Option<String>, Option<u32>)> {
         let objects = self.objects;
         let text = |frame: Id, key: &str| {
             let value = objects.field(frame, key)?;
@@ -521,7 +522,7 @@ impl<'o> Import<'o> {
         };
         let frames = objects.list(stack)?;
         if frames.is_empty() {
-            return Some((Some(self.blocks.group(WITHOUT_PYTHON.to_owned())), None));
+            return Some((Some(WITHOUT_PYTHON.to_owned()), None));
         }
         let beyond = self.beyond;
         for (path, name) in frames.iter().filter_map(|frame| text(*frame, "filename")) {
@@ -542,7 +543,7 @@ impl<'o> Import<'o> {
             })
         });
         let frames: Vec<Frame<'_>> = frames.collect();
-        let group = group_name(frames.iter().copied()).map(|name| self.blocks.group(name));
+        let group = group_name(frames.iter().copied());
         let part = program_part(&frames);
         self.leaves_frames_out |= part.len() < frames.len();
         Some((

@@ -177,6 +177,8 @@ fn blocks_are_in_the_group_of_their_category() {
         "(recorded without call stacks)",
     ];
     assert_eq!(groups(&trace), expected.map(Some));
+    // No group is there that no block is in.
+    assert_eq!(trace.groups().len(), 4);
 }
 
 /// MLX's converter leaves the list empty.
