@@ -264,7 +264,11 @@ fn a_request_has_the_tag_that_the_program_says() {
             free(block, &program.one);
             pool.stop_watching();
             free(allocate(&program.one), &program.one);
-            assert_eq!(ASKED.load(Ordering::Relaxed), 1, "nobody wants to know any more");
+            assert_eq!(
+                ASKED.load(Ordering::Relaxed),
+                1,
+                "nobody wants to know any more"
+            );
         },
     );
 }
