@@ -33,11 +33,14 @@ fn the_code_of_the_readme_is_compiled_here() {
         .map(|block| words(block.split_once("```").unwrap().0))
         .collect();
     assert_eq!(blocks, ["first example", "second example"].map(example));
-    let _compiled = (first, second);
 }
 
 #[rustfmt::skip]
-#[allow(clippy::needless_pass_by_value, reason = "as it is printed")]
+#[allow(
+    dead_code,
+    clippy::needless_pass_by_value,
+    reason = "it is compiled as it is printed, and is not run"
+)]
 fn first(numbers: Vec<f32>, kernel: CudaFunction, count: u64, config: LaunchConfig) -> Result<(), Box<dyn Error>> {
     // The first example begins.
     let backend = CudaDevice::open(0)?; // An error where there is no driver: cudarc panics then.
@@ -57,7 +60,11 @@ fn first(numbers: Vec<f32>, kernel: CudaFunction, count: u64, config: LaunchConf
 }
 
 #[rustfmt::skip]
-#[allow(clippy::needless_pass_by_value, reason = "as it is printed")]
+#[allow(
+    dead_code,
+    clippy::needless_pass_by_value,
+    reason = "it is compiled as it is printed, and is not run"
+)]
 fn second(
     allocator: Allocator, queue: CudaQueue, stream: Arc<CudaStream>, step: fn(&MemoryPool<Allocator>) -> Result<(), Box<dyn Error>>,
 ) -> Result<(), Box<dyn Error>> {

@@ -20,10 +20,10 @@ fn the_code_of_the_readme_is_compiled_here() {
         .map(|block| words(block.split_once("```").unwrap().0))
         .collect();
     assert_eq!(blocks, [words(example)]);
-    let _compiled = with_ocl;
 }
 
 /// As in the crate `ocl`.
+#[allow(dead_code, reason = "it is used by what is compiled only")]
 mod ocl {
     pub(super) mod core {
         use std::ffi::c_void;
@@ -42,8 +42,10 @@ mod ocl {
 }
 
 /// A context, a device, a queue or a buffer of `ocl`.
+#[allow(dead_code, reason = "it is used by what is compiled only")]
 struct Object(*mut c_void);
 
+#[allow(dead_code, reason = "it is used by what is compiled only")]
 impl Object {
     fn as_core(&self) -> &Self {
         self
@@ -59,7 +61,12 @@ impl Object {
 }
 
 #[rustfmt::skip]
-#[allow(clippy::needless_pass_by_value, unused_variables, reason = "as it is printed")]
+#[allow(
+    dead_code,
+    unused_variables,
+    clippy::needless_pass_by_value,
+    reason = "it is compiled as it is printed, and is not run"
+)]
 fn with_ocl(
     [ocl_context, ocl_device, ocl_queue, ocl_buffer]: [Object; 4], block: PooledBuffer<ImmediateAllocator<OpenClBackend>>,
 ) -> Result<(), Box<dyn Error>> {
@@ -81,6 +88,5 @@ fn with_ocl(
         Ok::<(), binpool::Error>(())
     })??;
     // The example ends.
-    let _used = memory;
     Ok(())
 }

@@ -196,7 +196,7 @@ fn the_lines_of_c_in_the_header_compile() {
         .lines()
         .filter_map(|line| line.trim_start().strip_prefix("//"));
     let comments: String = comments
-        .map(|line| format!("{}\n", line.trim_start()))
+        .flat_map(|line| [line.trim_start(), "\n"])
         .collect();
     let examples = programs_in(&comments);
     assert!(!examples.is_empty());

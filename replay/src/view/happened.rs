@@ -224,8 +224,9 @@ impl Known {
                 offset,
                 bytes,
             } => {
-                let segment = self.unmap(*reservation, *offset, *bytes, moment)?;
+                let segment = self.pages_at(*reservation, *offset);
                 self.events.push(event("unmapped", *bytes, segment));
+                self.unmap(*reservation, *offset, *bytes, moment)?;
             }
             PoolAction::Waiting { block } => {
                 let block = *self.live.get(block)?;
@@ -301,22 +302,21 @@ impl Known {
         Some(())
     }
 
-    /// Ends pages, and returns their segment. It is `None` for those that were on their way when the recording began, of which nothing is
-    /// known. Returns `None` if others are mapped there.
-    fn unmap(
-        &mut self,
-        reservation: u64,
-        offset: u64,
-        bytes: u64,
-        moment: usize,
-    ) -> Option<Option<usize>> {
+    /// The segment of the pages that are mapped there.
+    fn pages_at(&self, reservation: u64, offset: u64) -> Option<usize> {
+        let reservation = self.reservations.get(&reservation)?;
+        self.pages.get(&(*reservation, offset)).copied()
+    }
+
+    /// Ends pages. Returns `None` if others are mapped there; none may be, as those that were on their way when the recording began.
+    fn unmap(&mut self, reservation: u64, offset: u64, bytes: u64, moment: usize) -> Option<()> {
         let reservation = self.reservations.get(&reservation);
         let pages = reservation.and_then(|reservation| self.pages.remove(&(*reservation, offset)));
         let Some(pages) = pages else {
-            return Some(None);
+            return Some(());
         };
         self.end(pages, moment);
-        (self.segments[pages].bytes == bytes).then_some(Some(pages))
+        (self.segments[pages].bytes == bytes).then_some(())
     }
 
     /// Sets how many bytes of pages are mapped nowhere.

@@ -29,7 +29,7 @@ fn simulated() -> String {
     let lines = RECORDED
         .lines()
         .filter(|line| line.starts_with(['a', 'f', 'o']));
-    lines.map(|line| format!("{line}\n")).collect()
+    lines.flat_map(|line| [line, "\n"]).collect()
 }
 
 /// Text with ordinary spaces.
