@@ -59,6 +59,8 @@ fn first(numbers: Vec<f32>, kernel: CudaFunction, count: u64, config: LaunchConf
     Ok(())
 }
 
+type Step = fn(&MemoryPool<Allocator>) -> Result<(), Box<dyn Error>>;
+
 #[rustfmt::skip]
 #[allow(
     dead_code,
@@ -66,7 +68,7 @@ fn first(numbers: Vec<f32>, kernel: CudaFunction, count: u64, config: LaunchConf
     reason = "it is compiled as it is printed, and is not run"
 )]
 fn second(
-    allocator: Allocator, queue: CudaQueue, stream: Arc<CudaStream>, step: fn(&MemoryPool<Allocator>) -> Result<(), Box<dyn Error>>,
+    allocator: Allocator, queue: CudaQueue, stream: Arc<CudaStream>, step: Step,
 ) -> Result<(), Box<dyn Error>> {
     // The second example begins.
     let for_graph = MemoryPool::new(allocator, &queue)?; // No other request gets its memory.
