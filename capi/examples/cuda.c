@@ -117,7 +117,7 @@ int main(void) {
 
   binpool_block *large = NULL;
   CHECK(binpool_allocate(pool, 100 << 20, &large) == BINPOOL_STATUS_OUT_OF_MEMORY);
-  CHECK(strstr(binpool_last_error_message(), "out of memory: 100.0 MiB") != NULL);
+  CHECK(strstr(binpool_last_error_message(), "out of memory: could not allocate 100.0 MiB") != NULL);
 
   /* Streams outlive their pool. */
   OK(binpool_pool_free(pool));

@@ -106,7 +106,7 @@ int main(int argc, char **argv) {
 
   /* What does not fit has a report for its message. */
   CHECK(binpool_allocate(pool, 100 << 20, &second) == BINPOOL_STATUS_OUT_OF_MEMORY);
-  CHECK(strstr(binpool_last_error_message(), "out of memory: 100.0 MiB") != NULL);
+  CHECK(strstr(binpool_last_error_message(), "out of memory: could not allocate 100.0 MiB") != NULL);
 
   char *report = NULL;
   OK(binpool_pool_report(pool, &report));

@@ -52,7 +52,7 @@ int main(int, char** arguments) {
     BeginPool begin = reinterpret_cast<BeginPool>(dlsym(library, "binpool_torch_refuse_graph"));
     // More than once, so that nothing is left locked.
     for (int round = 0; round < 3; ++round) {
-        if (!fails(allocate, ssize_t(1) << 40, 0, "out of memory: 1.0 TiB")) return 3;
+        if (!fails(allocate, ssize_t(1) << 40, 0, "out of memory: could not allocate 1.0 TiB")) return 3;
         if (!fails(allocate, -1, 0, "-1 bytes")) return 4;
         if (!fails(allocate, 512, -1, "device -1")) return 5;
         if (!refuses(begin)) return 7;
