@@ -76,6 +76,15 @@ fn all_of_a_backend() -> Vec<Check<Mock>> {
     each.into_iter().flatten().collect()
 }
 
+/// The checks of virtual memory, but for the one that unmaps pages under commands, which the mock reports as a misuse.
+fn all_of_virtual_memory() -> Vec<Check<Mock>> {
+    let mut checks = virtual_memory_checks();
+    let all = checks.len();
+    checks.retain(|check| check.name != "pages_that_a_command_uses_are_not_unmapped");
+    assert_eq!(checks.len(), all - 1);
+    checks
+}
+
 #[test]
 fn every_check_of_a_backend() {
     swept(all_of_a_backend(), || SweptDevices::new(builder()), Mock);
@@ -89,7 +98,7 @@ fn every_check_of_shared_virtual_memory() {
 #[test]
 fn every_check_of_virtual_memory() {
     swept(
-        virtual_memory_checks(),
+        all_of_virtual_memory(),
         || SweptDevices::new(builder()),
         Mock,
     );
@@ -101,7 +110,7 @@ fn every_check_where_commands_run_late() {
     swept(all_of_a_backend(), || SweptDevices::new(seeded()), Mock);
     swept(svm_checks(), || SweptDevices::new(seeded()), Mock);
     swept(
-        virtual_memory_checks(),
+        all_of_virtual_memory(),
         || SweptDevices::new(seeded()),
         Mock,
     );
@@ -113,7 +122,7 @@ fn every_check_with_the_other_device_failing() {
     let fresh = || SweptDevices::with_another_failing(builder(), 1);
     swept(all_of_a_backend(), fresh, Mock);
     swept(svm_checks(), fresh, Mock);
-    swept(virtual_memory_checks(), fresh, Mock);
+    swept(all_of_virtual_memory(), fresh, Mock);
 }
 
 /// Sweeps the checks of an allocator. A check in which not even the allocator could be made ends there.

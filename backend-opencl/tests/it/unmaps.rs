@@ -117,7 +117,10 @@ fn a_map_that_is_dropped_while_it_is_pending_or_has_failed_is_unmapped_after_fin
                 bench.open_gate(&gate);
             }
             queue.finish().unwrap();
-            until_unmapped(memory);
+            // NVIDIA's driver goes on to count a map that has failed.
+            if !(fails && bench.is_nvidia()) {
+                until_unmapped(memory);
+            }
         }
     });
 }

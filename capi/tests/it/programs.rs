@@ -130,7 +130,10 @@ fn the_example_in_c_runs_with_either_library() {
 fn the_example_in_cpp_gets_its_errors_as_exceptions() {
     let program = compile("c++", "examples/opencl.cpp", false);
     let printed = run(&mut command(&program));
-    assert!(printed.starts_with("out of memory: could not allocate 32.0 MiB"), "{printed}");
+    assert!(
+        printed.starts_with("out of memory: could not allocate 32.0 MiB"),
+        "{printed}"
+    );
 }
 
 #[test]
