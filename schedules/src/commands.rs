@@ -283,7 +283,9 @@ fn beside_maps() {
         assert!(host.logs[0].check_unmapped().is_err());
         host.queue.device.check_unused(&mapped);
         drop(admission);
-        let unmap = CommandAdmission::of_unmap(&host.queue, &uses[0], map, Earlier::new()).unwrap();
+        let unmap =
+            CommandAdmission::of_unmap((&host.queue, &host.queue), &uses[0], map, Earlier::new())
+                .unwrap();
         drop(unmap);
         host.logs[0].forget_map(map);
         host.submit(&[touch(0, 4, 12, Read)]);

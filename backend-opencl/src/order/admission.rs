@@ -68,7 +68,7 @@ impl<'a> CommandAdmission<'a> {
         own: MapId,
         named: Earlier,
     ) -> Result<Self> {
-        let role = if queue == home {
+        let role = if queue.identity() == home.identity() {
             OrderRole::Command
         } else {
             OrderRole::Elsewhere
