@@ -1,6 +1,6 @@
 //! What a function of the C interface returns.
 
-use std::{fmt, io};
+use std::fmt;
 
 use binpool::{Error, PoolError, RecordError, SnapshotError};
 use binpool_opencl::OpenClError;
@@ -107,12 +107,6 @@ impl From<RecordError> for Failure {
             RecordError::AlreadyRecording => Self::of(Status::Busy, &error),
             _ => Self::of(Status::Io, &error),
         }
-    }
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        Self::of(Status::Io, &error)
     }
 }
 

@@ -101,7 +101,7 @@ impl Hooks {
     /// Returns the present hooks, for this thread to call; `None` if it is calling them already.
     pub(crate) fn begin_round(&self) -> Option<Round<'_>> {
         let mut registered = self.registered.lock();
-        // Without hooks, nobody comes here again, and the caller may be a thread in C whose thread-locals are gone, and with them its id.
+        // Without hooks, no request comes here again, and the caller may be a thread in C whose thread-locals are gone, and with them its id.
         let caller = (!registered.hooks.is_empty()).then(|| current().id());
         if let Some(caller) = caller {
             if registered.callers.contains(&caller) {

@@ -20,7 +20,7 @@ class Buffer(pyopencl.Buffer):
         self._block.release()
 
     def get_sub_region(self, origin: int, size: int, flags: int = 0) -> pyopencl.Buffer:
-        """Return a buffer over ``size`` bytes from the byte ``origin`` on. While it is left, the pool gives the block to nobody."""
+        """Return a buffer over ``size`` bytes from the byte ``origin`` on. While it is left, the pool does not reuse the block."""
         part: pyopencl.Buffer = self._block.part(origin, size, flags)
         return part
 

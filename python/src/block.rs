@@ -68,7 +68,7 @@ impl<A: ForPyOpenCl> GivesBlocks for MemoryPool<A> {
 pub(crate) struct Held<A: Allocator> {
     /// Locked only while other threads of Python may run: a call that waits for commands holds it.
     block: Mutex<Option<PooledBuffer<A>>>,
-    /// Set by whoever takes the block out.
+    /// Set by the call that takes the block out.
     released: AtomicBool,
 }
 
@@ -96,7 +96,7 @@ impl<A: Allocator<Backend = OpenClBackend>> Held<A> {
     }
 
     /// Takes the block out for `work`, which gives it back to its pool. An error if the program has released it before, or if `check`, which
-    /// is called once nobody else can take it, objects.
+    /// is called once no other call can take it, objects.
     pub(crate) fn take<R>(
         &self,
         py: Python<'_>,

@@ -31,7 +31,7 @@ struct Block {
 #[pymethods]
 impl Block {
     /// Gives the block back to its pool. Commands that were enqueued before may still use it. Its parts stay valid: until they are gone,
-    /// the pool gives the memory to nobody.
+    /// the pool does not reuse the memory.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
         self.held.take(py, || Ok(()), PooledBuffer::release)
     }

@@ -161,7 +161,7 @@ class Program:
             return binpool.SVMPool(origin, limit=limit, reuse=reuse)
         return binpool.MemoryPool(origin, limit=limit, reuse=reuse, segments=rng.choice([None, False]))
 
-    # Items are handed from thread to thread: whoever has taken one out has it alone.
+    # Items are handed from thread to thread: the thread that has taken one out has it alone.
 
     def take(self, rng):
         with self.lock:

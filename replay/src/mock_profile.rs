@@ -110,7 +110,7 @@ impl Profile {
         Duration::from_secs_f64(micros / 1e6)
     }
 
-    /// Makes a mock device for a replay of a trace, with so many bytes of memory; `None` for the profile's own capacity.
+    /// Makes a mock device for a replay of a trace, with this many bytes of memory; `None` for the profile's own capacity.
     pub(crate) fn mock(
         &self,
         trace: &Trace,

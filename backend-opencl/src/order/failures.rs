@@ -1,6 +1,6 @@
 //! What failed commands were to come after.
 //!
-//! A failed command says nothing of the commands that it was to come after, so whoever comes after it comes after those, too. They
+//! A failed command says nothing of the commands that it was to come after, so a command after it comes after those, too. They
 //! may have failed themselves, and so on: a line of failed commands as long as the program has run. What has ended stays ended, so
 //! each look at such a line leaves only its pending commands behind. The next look is then as short as if none had failed.
 

@@ -250,7 +250,7 @@ fn in_the_place_of_one_that_was_dropped(case: &str) {
     }
 }
 
-/// A command is pending when the last block that it uses is dropped, and its event is kept by nobody but the logs.
+/// A command is pending when the last block that it uses is dropped, and only the logs keep its event.
 #[test]
 fn memory_of_pending_commands_comes_back_when_they_have_ended() {
     let _alone = alone();

@@ -55,7 +55,7 @@ impl<R: BufRead> Lines<R> {
         }))
     }
 
-    /// Skips the rest of a line that is too long. Returns whether it ended within so many bytes.
+    /// Skips the rest of a line that is too long. Returns whether it ended within the limit.
     pub(crate) fn skip_rest(&mut self, most: usize) -> io::Result<bool> {
         let mut skipped = 0;
         while skipped <= most {

@@ -132,7 +132,7 @@ fn every_command_says_the_same_of_a_file_that_is_no_recording() {
     }
 }
 
-/// A log may begin late in other output, but nobody waits for it for ever.
+/// A log may begin late in other output, but the search for it ends.
 #[test]
 fn text_is_searched_for_a_log_up_to_a_limit() {
     let text = |lines| {
