@@ -318,8 +318,10 @@ impl<'m> Mapping<'m> {
     fn end_on(&mut self, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<Option<ClEvent>> {
         let others = self.others_being_made();
         let must_not_fail = self.must_not_fail();
-        // On a queue whose bare handle the program has, commands may be pending that are in no log.
-        if !others.is_empty() || must_not_fail && queue.id_if_exposed().is_some() {
+        // Commands may be pending that the log does not name: on a queue whose bare handle the program has, and on one that the
+        // runtime keeps in order though the program did not ask for it.
+        let is_known = queue.id_if_exposed().is_none() && self.keeps_order_as_asked(queue);
+        if !others.is_empty() || must_not_fail && !is_known {
             return Ok(None);
         }
         let used = self.mapped.used(self.access);
@@ -366,6 +368,11 @@ impl<'m> Mapping<'m> {
     /// Returns whether the runtime may keep memory for ever whose unmap fails. Commands that are enqueued meanwhile fail with it, too.
     fn must_not_fail(&self) -> bool {
         self.backend.context().quirks.failed_maps_keep_memory
+    }
+
+    /// Returns whether the runtime adds no order of its own to that of `queue`.
+    fn keeps_order_as_asked(&self, queue: &ClQueue) -> bool {
+        queue.is_in_order() || !self.backend.context().quirks.out_of_order_queues_crash
     }
 
     /// Returns the events that the end of the map comes after: that of the map, and `wait_for`.

@@ -182,3 +182,28 @@ fn a_block_that_could_not_be_released_serves_no_request_until_it_can() {
     ];
     run(setting, &operations);
 }
+
+#[test]
+fn free_memory_above_a_lowered_limit_makes_no_room() {
+    let setting = Setting {
+        source: Immediate,
+        segments: false,
+        reuse: SameQueue,
+        threshold: None,
+        completion: AtOnce,
+        failures: Failures {
+            order: Kept,
+            spread: false,
+        },
+        watched: false,
+    };
+    let operations = [
+        Allocate(Bytes(4096), Queue(0), Thread(0)),
+        Allocate(Bytes(1000), Queue(0), Thread(0)),
+        Drop(Block(3), Thread(0)),
+        Drop(Block(2), Thread(0)),
+        Limit(Bytes(0)),
+        WouldFit(Bytes(5000)),
+    ];
+    run(setting, &operations);
+}

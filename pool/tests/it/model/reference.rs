@@ -719,8 +719,8 @@ impl Reference {
             .ok_or_else(|| format!("hits of a kind that there cannot be: {told:?}"))
     }
 
-    /// Whether a forecast is right: `None` where it may be either.
-    pub(crate) fn would_fit(&self, asked: usize, room: usize, ledger: &Ledger) -> Option<bool> {
+    /// Whether a forecast is right: `None` where it may be either. `room` is less than nothing where the limit has been lowered since.
+    pub(crate) fn would_fit(&self, asked: usize, room: isize, ledger: &Ledger) -> Option<bool> {
         if asked == 0 {
             return Some(true);
         }
@@ -733,12 +733,14 @@ impl Reference {
             let free = free.filter(|(root, _)| ledger.roots.contains_key(root));
             let free: Vec<_> = free.map(|(_, free)| free.bytes).collect();
             let is_free = free.iter().any(|free| *free >= bytes);
-            return Some(is_free || room + free.iter().sum::<usize>() >= bytes);
+            return Some(is_free || room + signed(free.iter().sum()) >= signed(bytes));
         }
+        let bytes = signed(bytes);
         if room >= bytes {
             return Some(true);
         }
-        let best = self.largest_gap(ledger).max(room + self.idle_bytes(ledger));
+        let gap = signed(self.largest_gap(ledger));
+        let best = gap.max(room + signed(self.idle_bytes(ledger)));
         // Free neighbours that different queues used are not one, as far as the pool knows.
         let are_joined = self.used.len() <= 1 && self.used.iter().all(|used| used.1);
         (best < bytes || (are_joined && !self.has_failed)).then_some(best >= bytes)

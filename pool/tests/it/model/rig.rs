@@ -1245,9 +1245,9 @@ impl Rig {
         };
         let told = pool.would_fit(bytes.0);
         let known = self.ledger(|ledger| {
-            let capacity = usize::try_from(self.allocator.capacity_bytes()).unwrap();
-            let available = usize::try_from(self.allocator.available_bytes()).unwrap();
-            let room = capacity.saturating_sub(ledger.bytes()).min(available);
+            let capacity = isize::try_from(self.allocator.capacity_bytes()).unwrap();
+            let available = isize::try_from(self.allocator.available_bytes()).unwrap();
+            let room = (capacity - ledger.bytes().cast_signed()).min(available);
             self.reference.would_fit(bytes.0, room, ledger)
         });
         // What waits in vain to go back is not in the pool any more, and no room for other blocks either.
