@@ -127,9 +127,9 @@ impl ClQueue {
         }
     }
 
-    /// Makes a queue for the end of one map, which then holds up no other command, and which no failure of another command
-    /// reaches.
-    pub(crate) fn for_unmap(context: &Arc<Context>) -> ClResult<Self> {
+    /// Makes a queue for one command, which then waits for no other command of a queue and holds up none, and which no failure of
+    /// another command reaches.
+    pub(crate) fn for_one_command(context: &Arc<Context>) -> ClResult<Self> {
         let handle = sys::create_queue(&context.handle, context.device, false)?;
         Ok(Self::created(context, handle, QueueOrder::InOrder))
     }
@@ -234,8 +234,10 @@ impl QueueCalls for QueueInner {
     }
 
     fn stand_in(&self, event: &EventHandle) -> ClResult<EventHandle> {
-        let marker = stand_in_events::marker(&self.handle, event)?;
-        sys::flush(&self.handle)?;
+        // On this queue it would come after commands that may wait for what waits for `event`.
+        let queue = ClQueue::for_one_command(&self.context)?;
+        let marker = stand_in_events::marker(queue.handle(), event)?;
+        sys::flush(queue.handle())?;
         Ok(marker)
     }
 }

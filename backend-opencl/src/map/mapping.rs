@@ -303,7 +303,7 @@ impl<'m> Mapping<'m> {
 
     /// Returns a queue on which the end of a map waits for no command of the program's queue.
     fn unmap_queue(&self) -> Result<ClQueue> {
-        ClQueue::for_unmap(self.queue.context()).map_err(ClError::control_error)
+        ClQueue::for_one_command(self.queue.context()).map_err(ClError::control_error)
     }
 
     /// Ends the map by a command of `queue`, after `wait_for`.

@@ -14,7 +14,7 @@ pub(crate) trait QueueCalls: Send + Sync {
     /// Flushes, unless the command of that number was flushed before.
     fn flush_up_to(&self, number: u64) -> ClResult<()>;
 
-    /// Returns the event of a marker behind that of a command of the queue, and flushes both.
+    /// Returns the event of a marker, on a queue of its own, that waits for `event`.
     fn stand_in(&self, event: &EventHandle) -> ClResult<EventHandle>;
 }
 

@@ -6,7 +6,7 @@ use binpool_allocators::{
     Backend, Error, Event, EventStatus, InvalidRequest, Outcome, Queue, Region,
 };
 
-use crate::common::{Bench, refusal};
+use crate::common::{Bench, refusal, step_waits_for_no_gate};
 
 #[test]
 fn a_command_waits_for_an_unflushed_command_of_another_queue() {
@@ -268,6 +268,24 @@ fn a_queue_may_be_dropped_with_commands_in_it() {
     bench.open_gate(&gate);
     fill.wait().unwrap();
     assert_eq!(bench.read(&memory), [1; 64]);
+}
+
+/// On Intel's runtime the release of memory has a marker stand for each pending command.
+#[test]
+fn after_a_release_a_command_waits_for_no_later_command_of_the_queue_of_another() {
+    let bench = Bench::new();
+    let (first, later) = (bench.gate(), bench.gate());
+    let (used, unused) = (bench.filled(64, 0), bench.buffer(64));
+    let queue = bench.another_queue();
+    let fill = bench.fill(&queue, &used, 1, from_ref(&first));
+    let last = bench.fill(&queue, &bench.buffer(64), 2, from_ref(&later));
+    drop(unused);
+    bench.open_gate(&first);
+    step_waits_for_no_gate(&bench, &later, || {
+        assert_eq!(bench.read(&used), [1; 64]);
+    });
+    fill.wait().unwrap();
+    last.wait().unwrap();
 }
 
 /// Intel's runtime ends a command once for each failed entry of its list. What it frees twice shows later, if at all.

@@ -5,7 +5,7 @@ use std::{slice::from_ref, thread};
 use binpool_allocators::{Backend, Event, EventStatus, MemoryFlags, Queue};
 use binpool_opencl::{ClEvent, ClMemory, ClQueue};
 
-use crate::common::{Bench, let_commands_run};
+use crate::common::{Bench, let_commands_run, step_waits_for_no_gate};
 
 const SIZE: usize = 4096;
 
@@ -123,6 +123,20 @@ fn a_map_that_is_dropped_while_it_is_pending_or_has_failed_is_unmapped_after_fin
             }
         }
     });
+}
+
+/// Intel's runtime runs the commands of its out-of-order queues in order.
+#[test]
+fn a_map_ends_while_later_commands_of_its_out_of_order_queue_are_pending() {
+    let bench = Bench::new();
+    for memory in memories(&bench) {
+        let queue = bench.out_of_order_queue();
+        let map = bench.backend.map::<u8>(&queue, &memory, ..).unwrap();
+        let gate = bench.gate();
+        let fill = bench.fill(&queue, &bench.buffer(64), 1, from_ref(&gate));
+        step_waits_for_no_gate(&bench, &gate, || drop(map));
+        fill.wait().unwrap();
+    }
 }
 
 #[test]

@@ -4,9 +4,14 @@ pub(crate) mod kernels;
 pub(crate) mod launches;
 pub(crate) mod picture;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
 };
 
 use binpool_allocators::{
@@ -173,14 +178,14 @@ pub(crate) fn watch(memory: &ClMemory) -> Arc<AtomicBool> {
 
 pub(crate) fn wait_until(flag: &AtomicBool) {
     while !flag.load(Ordering::SeqCst) {
-        std::thread::yield_now();
+        thread::yield_now();
     }
 }
 
 /// Waits until `data` has no other owner.
 pub(crate) fn until_given_back(data: &Arc<[u8]>) {
     while Arc::strong_count(data) > 1 {
-        std::thread::yield_now();
+        thread::yield_now();
     }
 }
 
@@ -201,4 +206,19 @@ pub(crate) fn let_commands_run(bench: &Bench) {
         let filled = bench.fill(&idle, &bench.buffer(64), 1, &[]);
         filled.wait().unwrap();
     }
+}
+
+/// Calls `step`, and opens the gate once it is done, or when it seems to wait for it.
+pub(crate) fn step_waits_for_no_gate(bench: &Bench, gate: &ClEvent, step: impl FnOnce()) {
+    let (done, is_done) = mpsc::channel();
+    thread::scope(|scope| {
+        let opener = scope.spawn(move || {
+            let told = is_done.recv_timeout(Duration::from_secs(20));
+            bench.open_gate(gate);
+            told
+        });
+        step();
+        let _received_or_late = done.send(());
+        assert_eq!(opener.join().unwrap(), Ok(()), "it waited for the gate");
+    });
 }
