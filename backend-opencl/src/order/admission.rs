@@ -211,11 +211,9 @@ impl<'a> CommandAdmission<'a> {
         if self.role.comes_after_all() {
             self.queue.check_order()?;
         }
-        // The runtime waits for those of these commands that are its queue's. Where one has failed, it does not wait for what that
-        // command was to come after, which may be in its place.
-        let are_own = self.by_runtime.iter().all(|one| one.queue().id() == own);
+        // Where one has failed, the runtime does not wait for what that command was to come after, which may be in its place.
         let by_runtime = dependencies(None, self.by_runtime.clone()).map_err(control)?;
-        if by_runtime.any_failed || !are_own {
+        if by_runtime.any_failed {
             events.extend(by_runtime.events);
         }
         let conflicting = dependencies(Some(own), self.earlier.clone()).map_err(control)?;
