@@ -128,7 +128,7 @@ pub enum KernelError {
     },
     /// A kernel uses memory or an image in a way that the flags of the memory forbid.
     #[error(
-        "parameter {parameter} of {kernel} is {access}, and was given memory that was made with {flag:?}: pass memory \
+        "parameter {parameter} of {kernel} is {access}, and was given memory that was made with {flag}: pass memory \
          without that flag"
     )]
     AccessFlag {

@@ -272,7 +272,7 @@ fn refused_for_flag(
     };
     assert_eq!((kernel.as_str(), used, against), (name, access, flag));
     assert_eq!(parameter, LaunchMemory::Parameter(0));
-    for part in [name, "parameter 0", &format!("{flag:?}")] {
+    for part in [name, "parameter 0", &format!("{flag}")] {
         assert!(text.contains(part), "{text}");
     }
 }
