@@ -786,21 +786,16 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         self.tell_arenas();
         let growth = self.growth_of(home);
         let size = growth.segment_for(bytes, allocations);
+        self.growth.asked(size as u64);
         let most = if self.arena_grows(home) {
             self.growth.most_of_arenas()
         } else {
             self.growth.most()
         };
-        let before = self.bytes();
-        let mut leaving = self.make_room(size as u64, most);
-        if !leaving.is_empty() && self.growth.replaces_often(allocations) && !growth.is_small(bytes)
-        {
-            leaving.extend(self.take_idle(u64::MAX, |_, idle| !idle.is_small));
-            let room = most.saturating_sub(self.bytes());
-            let released = before - self.bytes();
-            let merged = released.min(room).min(self.growth.most_merged());
-            let merged = usize::try_from(merged).unwrap_or(usize::MAX);
-            return (size.max(merged - merged % alignment), leaving);
+        let leaving = self.make_room(size as u64, most);
+        if !leaving.is_empty() {
+            let bytes = leaving.iter().map(|gone| gone.bytes as u64).sum();
+            self.growth.replace(bytes);
         }
         let size = if self.bytes() + size as u64 > most {
             growth.least_segment_for(bytes, size)
@@ -890,6 +885,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// assert_eq!(segments.sweep(|()| true)[0].memory, "segment");
     /// ```
     pub fn sweep(&mut self, wanted: impl Fn(&U) -> bool) -> Vec<Leaving<M, U>> {
+        self.growth.sweep();
         let now = self.arenas.all().map(|mut arena| arena.sweep()).max();
         let mut leaving = self.take_idle(u64::MAX, |arena, idle| {
             Some(idle.since) < now && arena.uses_of(idle.segment).all(&wanted)

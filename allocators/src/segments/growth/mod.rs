@@ -1,9 +1,11 @@
 //! The rules of growth: the size of the next segment, and which segments are released before it is made.
 
+mod regret;
 mod rules;
 
 use super::placement::Placement;
 use crate::GrowthPolicy;
+use regret::Regret;
 use rules::Rules;
 
 /// The least size of a segment in bytes; only a few small blocks get less.
@@ -38,15 +40,6 @@ const MOST_CHUNK: usize = 128 << 20;
 /// Memory is tight if the high water is more than this part of the capacity.
 const TIGHT: (u64, u64) = (5, 6);
 
-/// Idle segments are merged if more than one allocation in this had segments released to make room.
-const ALLOCATIONS_PER_REPLACEMENT: u64 = 32;
-
-/// The number of such releases that do not count yet.
-const UNCOUNTED_REPLACEMENTS: u64 = 12;
-
-/// The largest merged segment: one part in this of the high water.
-const MERGED_PARTS: u64 = 4;
-
 /// The rules of growth, in bytes. They were found by simulation on recorded programs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Growth {
@@ -61,6 +54,7 @@ pub(super) struct Growth {
     refused: Option<u64>,
     /// Set if the capacity is hardly more than the high water.
     is_tight: bool,
+    regret: Regret,
 }
 
 impl Growth {
@@ -108,11 +102,43 @@ impl Growth {
         } else {
             (rules.least_piece, rules.whole_parts)
         };
+        let large = if self.program_repeats() {
+            usize::MAX
+        } else {
+            self.general_size() / parts
+        };
         Placement {
             small_bytes: self.small_bytes(),
-            large: self.general_size() / parts,
+            large,
             least_piece,
         }
+    }
+
+    /// Returns whether the device was asked for so much that had gone back to it that idle segments serve blocks of any size.
+    fn program_repeats(&self) -> bool {
+        let is_much = self.regret.bytes() >= self.high_water && self.high_water > 0;
+        is_much && !self.is_tight && self.rules().regret_percent > 0
+    }
+
+    /// The bytes by which memory may pass the rules, since it was asked for again after it had gone back.
+    fn allowance(&self) -> u64 {
+        let most = self.high_water / 100 * self.rules().regret_percent;
+        self.regret.bytes().min(most)
+    }
+
+    /// Records that `bytes` bytes went back, or to another place, because of these rules.
+    pub(super) fn went_back(&mut self, bytes: u64) {
+        self.regret.went_back(bytes);
+    }
+
+    /// Records that the device is asked for `bytes` bytes.
+    pub(super) fn asked(&mut self, bytes: u64) {
+        self.regret.asked(bytes);
+    }
+
+    /// Forgets a part of what was regretted, unless some was since the last sweep.
+    pub(super) fn sweep(&mut self) {
+        self.regret.sweep();
     }
 
     /// The most bytes of free blocks that may be cached outside of their segments.
@@ -124,13 +150,13 @@ impl Growth {
     /// The most bytes that segments may have together while some of them are free: hardly more than the high water.
     pub(super) fn most(&self) -> u64 {
         let slack = self.high_water / self.rules().slack_parts;
-        self.above_high_water(slack.max(LEAST_SEGMENT as u64))
+        self.above_high_water(slack.max(LEAST_SEGMENT as u64).max(self.allowance()))
     }
 
     /// The most bytes of pages that are mapped while some of them are free and can be moved.
     pub(super) fn most_mapped(&self) -> u64 {
         let slack = self.high_water / self.rules().slack_parts;
-        self.high_water.saturating_add(slack)
+        self.high_water.saturating_add(slack.max(self.allowance()))
     }
 
     /// What is mapped for a block that is not small is a multiple of this, and not of `page` bytes only: a power of two.
@@ -205,19 +231,10 @@ impl Growth {
         usual.min(bytes.saturating_mul(blocks)).max(bytes)
     }
 
-    /// Records that segments were released to make room for another one. Returns whether that has happened so often, in so
-    /// many allocations, that the idle segments should be merged.
-    pub(super) fn replaces_often(&mut self, allocations: u64) -> bool {
+    /// Records that segments of `bytes` bytes were released to make room for another one.
+    pub(super) fn replace(&mut self, bytes: u64) {
         self.replacements += 1;
-        self.rules().merges
-            && !self.is_tight
-            && self.replacements
-                > UNCOUNTED_REPLACEMENTS + allocations / ALLOCATIONS_PER_REPLACEMENT
-    }
-
-    /// The largest size of a merged segment.
-    pub(super) fn most_merged(&self) -> u64 {
-        self.high_water / MERGED_PARTS
+        self.regret.went_back(bytes);
     }
 
     const fn rules(&self) -> Rules {

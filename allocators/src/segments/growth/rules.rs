@@ -34,8 +34,9 @@ pub(super) struct Rules {
     pub(super) chunk_parts: u64,
     /// New pages for a large block are one part in this of what is mapped for it, if that is more.
     pub(super) block_parts: usize,
-    /// Whether idle segments are merged where they often replace one another.
-    pub(super) merges: bool,
+    /// The most that memory may pass the high water by because it was asked for again after it had gone back, in percent of that. With 0,
+    /// idle segments are also kept whole however often they replace one another.
+    pub(super) regret_percent: u64,
 }
 
 impl Rules {
@@ -55,7 +56,7 @@ impl Rules {
                 whole_parts: 1,
                 chunk_parts: 64,
                 block_parts: 4,
-                merges: true,
+                regret_percent: 25,
             },
             GrowthPolicy::Balanced => Self {
                 slack_parts: 33,
@@ -71,7 +72,7 @@ impl Rules {
                 whole_parts: 1,
                 chunk_parts: 256,
                 block_parts: 16,
-                merges: false,
+                regret_percent: 15,
             },
             GrowthPolicy::Dense => Self {
                 slack_parts: 100,
@@ -87,7 +88,7 @@ impl Rules {
                 whole_parts: 2,
                 chunk_parts: 512,
                 block_parts: 32,
-                merges: false,
+                regret_percent: 0,
             },
         }
     }

@@ -1,0 +1,85 @@
+//! What went back to the device and was asked for again.
+//!
+//! A pool that gives memory back cannot know whether the program is about to ask for it again. This is the problem of whether to rent
+//! skis or to buy them (Karlin, Manasse, Rudolph, Sleator: *Competitive snoopy caching*, 1988): keeping costs memory, giving back costs
+//! calls. The answer is the same. Memory is kept in the measure in which giving it back has already cost something.
+//!
+//! - Memory that is asked for within the bytes that went back before is *regretted*.
+//! - By so many bytes segments may have more than the rules of growth say, up to a part of the high water.
+//! - Once as much was regretted as the program has had in use, it repeats itself: idle segments serve blocks of any size then, instead
+//!   of being replaced.
+//! - Between two sweeps without regret, half of all this is forgotten.
+
+/// What was regretted, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Regret {
+    /// What went back and was not asked for again.
+    gone: u64,
+    /// What was asked for again.
+    bytes: u64,
+    /// Set if something was asked for again since the last sweep.
+    is_recent: bool,
+}
+
+impl Regret {
+    /// Records that `bytes` bytes went back, or to another place, because of the rules.
+    pub(super) fn went_back(&mut self, bytes: u64) {
+        self.gone = self.gone.saturating_add(bytes);
+    }
+
+    /// Records that the device is asked for `bytes` bytes.
+    pub(super) fn asked(&mut self, bytes: u64) {
+        let again = bytes.min(self.gone);
+        self.gone -= again;
+        self.bytes = self.bytes.saturating_add(again);
+        self.is_recent |= again > 0;
+    }
+
+    /// What was regretted.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Forgets half of it, unless something was asked for again since the last call of this.
+    pub(super) fn sweep(&mut self) {
+        if !std::mem::take(&mut self.is_recent) {
+            self.gone /= 2;
+            self.bytes /= 2;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_went_back_before_is_regretted() {
+        let mut regret = Regret::default();
+        regret.asked(100);
+        assert_eq!(regret.bytes(), 0, "nothing went back");
+        regret.went_back(100);
+        regret.asked(70);
+        assert_eq!(regret.bytes(), 70);
+        regret.asked(70);
+        assert_eq!(regret.bytes(), 100, "no more than went back");
+        regret.asked(70);
+        assert_eq!(regret.bytes(), 100);
+    }
+
+    #[test]
+    fn a_sweep_without_regret_forgets_half() {
+        let mut regret = Regret::default();
+        regret.went_back(300);
+        regret.asked(100);
+        regret.sweep();
+        assert_eq!(regret.bytes(), 100, "it is recent");
+        regret.sweep();
+        assert_eq!(regret.bytes(), 50);
+        // Of the 200 that were left, 100 are remembered.
+        regret.asked(200);
+        assert_eq!(regret.bytes(), 150);
+        (0..9).for_each(|_| regret.sweep());
+        assert_eq!(regret.bytes(), 0);
+    }
+}
