@@ -27,6 +27,16 @@ const SMALL_SEGMENT_PARTS: usize = 16;
 /// it where memory is tight.
 const LEAST_PIECE_WHEN_TIGHT: (usize, usize) = (1, 2);
 
+/// Once so many times the high water was regretted, a large segment that is free as a whole is broken up for a block of this part of it.
+const REPEATED: (u64, (usize, usize)) = (1, (1, 5));
+
+/// Once so many times the high water was regretted, it is broken up for any block.
+const REPEATED_OFTEN: u64 = 4;
+
+/// Until so many times the high water was regretted, pages are mapped for half of what is allowed for regret: they move for less than a
+/// segment costs.
+const REPEATED_WITH_PAGES: u64 = 2;
+
 /// A block of up to this many bytes has no segment of its own, unless two of them would not fit into a usual one: a program that has
 /// just begun would get each of its blocks from the device.
 const LEAST_OWN: usize = 1 << 20;
@@ -99,10 +109,12 @@ impl Growth {
         let rules = self.rules();
         let (least_piece, parts) = if self.is_tight {
             (LEAST_PIECE_WHEN_TIGHT, 1)
+        } else if self.has_regretted(REPEATED.0) {
+            (REPEATED.1, rules.whole_parts)
         } else {
             (rules.least_piece, rules.whole_parts)
         };
-        let large = if self.program_repeats() {
+        let large = if self.has_regretted(REPEATED_OFTEN) {
             usize::MAX
         } else {
             self.general_size() / parts
@@ -114,13 +126,14 @@ impl Growth {
         }
     }
 
-    /// Returns whether the device was asked for so much that had gone back to it that idle segments serve blocks of any size.
-    fn program_repeats(&self) -> bool {
-        let is_much = self.regret.bytes() >= self.high_water && self.high_water > 0;
-        is_much && !self.is_tight && self.rules().regret_percent > 0
+    /// Returns whether the device was asked for so many times the high water that had gone back to it.
+    fn has_regretted(&self, times: u64) -> bool {
+        let enough = self.high_water.saturating_mul(times);
+        let may_keep = !self.is_tight && self.rules().regret_percent > 0;
+        may_keep && enough > 0 && self.regret.bytes() >= enough
     }
 
-    /// The bytes by which memory may pass the rules, since it was asked for again after it had gone back.
+    /// The bytes by which memory may pass the other rules, since it was asked for again after it had gone back.
     fn allowance(&self) -> u64 {
         let most = self.high_water / 100 * self.rules().regret_percent;
         self.regret.bytes().min(most)
@@ -156,7 +169,13 @@ impl Growth {
     /// The most bytes of pages that are mapped while some of them are free and can be moved.
     pub(super) fn most_mapped(&self) -> u64 {
         let slack = self.high_water / self.rules().slack_parts;
-        self.high_water.saturating_add(slack.max(self.allowance()))
+        let parts = if self.has_regretted(REPEATED_WITH_PAGES) {
+            1
+        } else {
+            2
+        };
+        self.high_water
+            .saturating_add(slack.max(self.allowance() / parts))
     }
 
     /// What is mapped for a block that is not small is a multiple of this, and not of `page` bytes only: a power of two.

@@ -35,7 +35,7 @@ pub(super) struct Rules {
     /// New pages for a large block are one part in this of what is mapped for it, if that is more.
     pub(super) block_parts: usize,
     /// The most that memory may pass the high water by because it was asked for again after it had gone back, in percent of that. With 0,
-    /// idle segments are also kept whole however often they replace one another.
+    /// idle segments are kept whole, too, however often they replace one another.
     pub(super) regret_percent: u64,
 }
 
@@ -70,8 +70,8 @@ impl Rules {
                 rounds_down: false,
                 least_piece: (3, 5),
                 whole_parts: 1,
-                chunk_parts: 256,
-                block_parts: 16,
+                chunk_parts: 64,
+                block_parts: 4,
                 regret_percent: 15,
             },
             GrowthPolicy::Dense => Self {
