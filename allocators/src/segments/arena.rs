@@ -160,6 +160,17 @@ impl<M, U: Clone + Default> Arena<M, U> {
         self.carved(taken)
     }
 
+    /// Takes neighbouring free ranges of a reservation whose uses are `usable`.
+    pub(super) fn take_run(
+        &mut self,
+        bytes: usize,
+        usable: impl Fn(&U) -> bool,
+    ) -> Option<Carved<M, U>> {
+        let is_small = self.placement.is_small(bytes);
+        let taken = self.space.take_run(bytes, is_small, usable)?;
+        self.carved(taken)
+    }
+
     /// Takes a range as [`take`](Self::take) does, unless cached views overlap the block.
     pub(super) fn take_ready(
         &mut self,

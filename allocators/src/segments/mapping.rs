@@ -351,7 +351,10 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         // The spare ones are no longer among the pages of this value.
         let may_create = room.saturating_sub(self.bytes() + used);
         let moved = self.take_pages_to_move(&mut rest, may_create, over);
-        let gone = moved.iter().map(|(place, _)| place.region.bytes as u64).sum();
+        let gone = moved
+            .iter()
+            .map(|(place, _)| place.region.bytes as u64)
+            .sum();
         self.growth.went_back(gone);
         Mapping::Map(Plan {
             incomplete,

@@ -582,6 +582,47 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         })
     }
 
+    /// Takes `bytes` bytes of free neighbours on pages, each with uses that are `usable`, where these keep them from being one range. The
+    /// uses in the result are those of the last of them: this is for requests that wait for none.
+    ///
+    /// ```
+    /// use binpool_allocators::{Region, segments::{Mapping, Segments}};
+    ///
+    /// // The number of the queue that used the range last, or 0. Ranges of different queues stay apart.
+    /// let segments: Segments<&str, u32> = Segments::new(|one, two| (one == two).then_some(*one));
+    /// let mut segments = segments.with_pages(4096);
+    /// // Without pages there is nothing to take.
+    /// assert!(segments.take_run(8192, |_| true).is_none());
+    /// assert!(matches!(segments.plan(0, 8192, 0, 1 << 20, |_| true, |_| true), Mapping::Reserve { .. }));
+    /// ```
+    pub fn take_run(&mut self, bytes: usize, usable: impl Fn(&U) -> bool) -> Option<Carved<M, U>> {
+        if !self.has_pages() {
+            return None;
+        }
+        let mut arenas = self.arenas.each();
+        arenas.find_map(|mut arena| arena.take_run(bytes, &usable))
+    }
+
+    /// Sets which free neighbours become one range from now on, fewer than before: what `join` returns as in [`new`](Self::new).
+    ///
+    /// ```
+    /// use binpool_allocators::segments::Segments;
+    ///
+    /// let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
+    /// segments.set_join(|(), ()| None);
+    /// let lower = segments.add("segment", 4096, 2048).unwrap();
+    /// let upper = segments.take(2048, |()| true).unwrap();
+    /// segments.give(lower.range, (), None);
+    /// segments.give(upper.range, (), None);
+    /// assert_eq!(segments.largest_free(), 2048);
+    /// ```
+    pub fn set_join(&mut self, join: fn(&U, &U) -> Option<U>) {
+        self.join = join;
+        self.arenas
+            .all()
+            .for_each(|mut arena| arena.space.set_join(join));
+    }
+
     /// Returns whether an arena grows before its requests take from others: where others have segments of which little is free, and
     /// all have not reached their limit.
     fn arena_grows(&self, home: usize) -> bool {

@@ -11,7 +11,11 @@ use crate::{
         ranges::{Carved, RangeFilter},
     },
     free::cached::Wanted,
-    order::{hit_kind::HitKind, queue_uses::QueueUses, timestamps::QueueKey},
+    order::{
+        hit_kind::HitKind,
+        queue_uses::QueueUses,
+        timestamps::{QueueKey, QueueUse},
+    },
     request::Request,
 };
 
@@ -69,6 +73,10 @@ pub(crate) struct CarvingTerms {
     /// What segments are rounded up to, in bytes.
     pub(crate) alignment: usize,
     pub(crate) limits: Limits,
+    /// Whether the pool's policy lets memory cross from one queue to another.
+    pub(crate) crosses: bool,
+    /// Set while the commands that hold ranges back may be looked at again.
+    pub(crate) looks_again: bool,
 }
 
 impl<A: Allocator, O> State<A, O> {
@@ -118,9 +126,9 @@ impl<A: Allocator, O> State<A, O> {
         }
         if *stage == CarvingStage::Look {
             *stage = CarvingStage::TakeEnded;
-            let holding_back = self.holding_back();
-            if !holding_back.is_empty() {
-                return CarvingStep::LookAt(holding_back);
+            let in_the_way = self.ranges_in_the_way(terms);
+            if !in_the_way.is_empty() {
+                return CarvingStep::LookAt(in_the_way);
             }
         }
         if *stage == CarvingStage::TakeEnded {
@@ -128,6 +136,13 @@ impl<A: Allocator, O> State<A, O> {
             self.settle();
             if let Some(carved) = self.take_range(queue_key, request, RangeFilter::Free) {
                 return CarvingStep::Take(carved);
+            }
+            if terms.looks_again && self.held_back_bytes(Some(queue_key)) >= request.bytes as u64 {
+                let in_the_way = self.ranges_in_the_way(terms);
+                if !in_the_way.is_empty() {
+                    *stage = CarvingStage::TakeEnded;
+                    return CarvingStep::LookAt(in_the_way);
+                }
             }
         }
         if *stage == CarvingStage::Wait {
@@ -147,6 +162,22 @@ impl<A: Allocator, O> State<A, O> {
         }
         let (bytes, leaving) = self.grow(request, terms.alignment, terms.limits.capacity);
         CarvingStep::Grow { bytes, leaving }
+    }
+
+    /// The uses that hold memory back and that the policy lets a request look at, the latest of each queue.
+    fn ranges_in_the_way(&self, terms: CarvingTerms) -> QueueUses {
+        let is_own = |use_: &QueueUse| {
+            let is_retired = self
+                .queues
+                .get(use_.key)
+                .is_none_or(|known| known.is_retired);
+            use_.key == terms.queue_key || is_retired
+        };
+        let held_back = self.holding_back();
+        let allowed = held_back
+            .iter()
+            .filter(|use_| terms.crosses || is_own(use_));
+        allowed.copied().collect()
     }
 }
 
@@ -179,6 +210,8 @@ mod tests {
                 capacity: 1 << 32,
                 available,
             },
+            crosses: true,
+            looks_again: false,
         };
         let mut stage = CarvingStage::Retry;
         let mut names = Vec::new();

@@ -29,9 +29,21 @@ use crate::{
         viewed::Viewed,
     },
     lock::{biased::BiasedLocks, transit::Transit},
-    order::{clock::Clock, queue_uses::QueueUses, timestamps::QueueKey},
+    order::{
+        clock::Clock,
+        queue_uses::{QueueUses, join_of_one_kind},
+        timestamps::QueueKey,
+    },
     track::watch::Watch,
 };
+
+/// The queues that requests have named.
+#[derive(Clone, Copy, Debug)]
+enum AskingQueues {
+    None,
+    One(QueueKey),
+    Several,
+}
 
 /// All data of a pool that changes.
 ///
@@ -62,6 +74,7 @@ pub(crate) struct State<A: Allocator, O> {
     pub(crate) pending: Bins<A, O>,
     /// The segments that blocks are carved from; `None` if each block is one of the allocator.
     pub(crate) segments: Option<Segments<MemoryOf<A>, QueueUses>>,
+    asking: AskingQueues,
     /// Blocks of segments that no request may have before they are filled with zeros; `None` once the last handle is gone, and
     /// no request can come.
     pub(crate) unscrubbed: Option<Bins<A, O>>,
@@ -115,6 +128,7 @@ impl<A: Allocator, O> State<A, O> {
             idle: Bins::default(),
             pending: Bins::default(),
             segments,
+            asking: AskingQueues::None,
             unscrubbed: Some(Bins::default()),
             fills: Fills::default(),
             quarantine: Quarantine::default(),
@@ -138,6 +152,7 @@ impl<A: Allocator, O> State<A, O> {
     /// called with it.
     pub(crate) fn enter(&mut self, queue: &QueueOf<A>) -> QueueKey {
         let key = self.queues.find_or_add(queue);
+        self.note_asking(key);
         if let Some(queue_state) = self.queues.get_mut(key) {
             queue_state.active += 1;
             // A retired queue keeps the gates closed, so that a new request for it is seen here.
@@ -146,6 +161,21 @@ impl<A: Allocator, O> State<A, O> {
             }
         }
         key
+    }
+
+    /// Has pages that no command uses stay apart from those of queues, once there is a second queue that could have them.
+    fn note_asking(&mut self, key: QueueKey) {
+        self.asking = match self.asking {
+            AskingQueues::None => AskingQueues::One(key),
+            AskingQueues::One(other) if other != key => AskingQueues::Several,
+            AskingQueues::One(_) | AskingQueues::Several => return,
+        };
+        let segments = self.segments.as_mut();
+        if matches!(self.asking, AskingQueues::Several)
+            && let Some(segments) = segments.filter(|segments| segments.has_pages())
+        {
+            segments.set_join(join_of_one_kind);
+        }
     }
 
     /// Undoes one [`enter`](Self::enter).

@@ -40,7 +40,9 @@ impl<A: Allocator, O> State<A, O> {
         let segments = self.segments.as_mut()?;
         let is_free = |uses: &QueueUses| uses.iter().all(|use_| queues.is_before(*use_, queue_key));
         let carved = match filter {
-            RangeFilter::Free => segments.take_near(request.home, request.bytes, is_free),
+            RangeFilter::Free => segments
+                .take_near(request.home, request.bytes, is_free)
+                .or_else(|| segments.take_run(request.bytes, is_free)),
             RangeFilter::FreeAnywhere => segments.take_anywhere(request.bytes, is_free),
             RangeFilter::Any => segments.take_near(request.home, request.bytes, |_| true),
         }?;

@@ -92,6 +92,13 @@ pub(crate) fn join(one: &QueueUses, two: &QueueUses) -> Option<QueueUses> {
     }
 }
 
+/// As [`join`], but a range that no command uses stays apart from one that a queue used. For pages, where all free memory may be one row of
+/// neighbours: joined, all of it would be kept for the queue of the last block until its commands are known to have ended.
+pub(crate) fn join_of_one_kind(one: &QueueUses, two: &QueueUses) -> Option<QueueUses> {
+    let is_unused = |uses: &QueueUses| matches!(uses, QueueUses::None);
+    (is_unused(one) == is_unused(two)).then(|| join(one, two))?
+}
+
 /// Returns all of these uses, the latest of each queue.
 pub(crate) fn together(one: &[QueueUse], two: &[QueueUse]) -> QueueUses {
     let mut uses: QueueUses = one.iter().copied().collect();

@@ -68,8 +68,6 @@ enum Choice {
 pub(super) struct Idle {
     pub(super) segment: SegmentKey,
     pub(super) bytes: usize,
-    /// Whether it is for small blocks.
-    pub(super) is_small: bool,
     /// The number of the sweep period in which it became idle.
     pub(super) since: u64,
 }
@@ -242,7 +240,6 @@ impl<V, U: Clone + Default> Space<V, U> {
         idle.map(|(key, segment)| Idle {
             segment: key,
             bytes: segment.bytes,
-            is_small: segment.is_small,
             since: segment.idle_since,
         })
     }
@@ -426,6 +423,72 @@ impl<V, U: Clone + Default> Space<V, U> {
             .as_ref()
             .and_then(|free| self.cached.start(free.views));
         first.is_some_and(|start| start < range.region.offset + bytes)
+    }
+
+    /// Takes the first `bytes` bytes of neighbouring free ranges of a reservation that are `usable` each, and that have as few bytes together
+    /// as any. The rest of the last one keeps its uses. Reservations have no cached views.
+    pub(super) fn take_run(
+        &mut self,
+        bytes: usize,
+        is_small: bool,
+        usable: impl Fn(&U) -> bool,
+    ) -> Option<Taken<V, U>> {
+        let usable_bytes = |key: usize| {
+            let range = &self.ranges[key];
+            let free = range.free.as_ref()?;
+            usable(&free.uses).then_some(range.region.bytes)
+        };
+        let mut best: Option<(usize, usize)> = None;
+        for (_, segment) in &self.segments {
+            if segment.is_small != is_small || !segment.is_reservation {
+                continue;
+            }
+            let mut run: Option<(usize, usize)> = None;
+            let mut next = Some(segment.first);
+            while next.is_some() || run.is_some() {
+                match next.and_then(|key| Some((key, usable_bytes(key)?))) {
+                    Some((key, more)) => {
+                        run = Some(run.map_or((key, more), |(first, sum)| (first, sum + more)));
+                    }
+                    None => {
+                        if let Some((first, sum)) = run.take()
+                            && sum >= bytes
+                            && best.is_none_or(|(_, least)| sum < least)
+                        {
+                            best = Some((first, sum));
+                        }
+                    }
+                }
+                next = next.and_then(|key| self.ranges[key].after);
+            }
+        }
+        let (first, _) = best?;
+        let mut has = 0;
+        loop {
+            let key = if has == 0 {
+                first
+            } else {
+                self.ranges[first].after?
+            };
+            let Free { uses, views } = self.set_taken(key)?;
+            let more = self.ranges[key].region.bytes;
+            if has + more > bytes {
+                let rest = self.split(key, bytes - has);
+                self.set_free(rest, uses.clone(), views);
+            }
+            if key != first {
+                self.absorb(first, key);
+            }
+            has += more;
+            if has >= bytes {
+                return Some(self.hand_out(first, bytes, uses, None, Vec::new()));
+            }
+        }
+    }
+
+    /// Sets which free neighbours become one from now on: fewer than before.
+    pub(super) fn set_join(&mut self, join: fn(&U, &U) -> Option<U>) {
+        self.join = join;
     }
 
     /// Takes the first `bytes` bytes of a segment that has just been added.
