@@ -44,6 +44,7 @@ fn show(trace: &Trace) -> Result<(), Box<dyn Error>> {
         capacity_bytes: None,
         touch: Touch::Nothing,
         threads: 1,
+        rounds: 1,
     };
     let candidates = candidates();
     let trial = tune(trace, &device, &candidates, &settings, &|| {})?;

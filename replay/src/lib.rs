@@ -31,11 +31,15 @@ mod plots;
 mod replay;
 mod replay_device;
 mod replay_report;
+mod reserved;
+mod rounds;
+mod rounds_report;
 mod stream_ordered;
 mod touch;
 mod trace;
 mod tune;
 pub mod view;
+mod watermark;
 
 #[cfg(feature = "bench")]
 pub use bench::device_pairs::{DevicePair, LeftOut, cuda_pairs, device_pairs};
@@ -59,6 +63,8 @@ pub use plots::tuning_text::text_plot;
 pub use replay::{AtEnd, Failure, Manner, Outcome, replay};
 pub use replay_device::{AllocatorChoice, Device, Measured, Settings};
 pub use replay_report::{Header, Row, end_table, json, table};
+pub use rounds::{Round, Warm};
+pub use rounds_report::rounds_tables;
 pub use touch::Touch;
 pub use trace::error::{ImportProblem, Problem, TraceError};
 pub use trace::name::shown;

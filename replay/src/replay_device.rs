@@ -83,10 +83,12 @@ pub struct Settings {
     pub touch: Touch,
     /// The number of threads that replay the trace over one pool: see [`Manner::threads`].
     pub threads: usize,
+    /// How many times in a row the trace is replayed: see [`Manner::rounds`].
+    pub rounds: usize,
 }
 
 /// A replay, and the time that the device's calls took.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Measured {
     /// The result of the replay.
     pub outcome: Outcome,
@@ -185,6 +187,7 @@ impl Device {
             limit_bytes: u64::MAX,
             touch: settings.touch == Touch::Fill,
             threads: settings.threads,
+            rounds: settings.rounds,
         };
         match self {
             Self::Mock(profile) => {
@@ -194,23 +197,24 @@ impl Device {
                 let before = device.device_time();
                 let kernels: NewCommands<'_, MockBackend> =
                     &|queues| Ok(Box::new(MockKernels::new(queues)));
+                let clock = || device.device_time();
                 let on = On {
                     backend: &backend,
                     kernels,
+                    device_time: Some(&clock),
                 };
-                let clock = || device.device_time();
-                let (outcome, after) = if settings.allocator == AllocatorChoice::Pages {
+                let outcome = if settings.allocator == AllocatorChoice::Pages {
                     let pages = VirtualMemoryAllocator::new(&backend);
                     let mut outcome = on.with(trace, pages, settings, &manner, progress)?;
                     // The mock's own time is not the device's.
                     outcome.remap_time = profile.remap_time(outcome.maps, outcome.unmaps);
-                    (outcome, clock())
+                    outcome
                 } else {
-                    on.replay(trace, settings, &manner, progress, clock)?
+                    on.replay(trace, settings, &manner, progress)?
                 };
                 Ok(Measured {
                     outcome,
-                    device_time: after.saturating_sub(before),
+                    device_time: clock().saturating_sub(before),
                 })
             }
             Self::OpenCl(backend) => {
@@ -219,11 +223,15 @@ impl Device {
                 manner.limit_bytes = settings.capacity_bytes.unwrap_or(all);
                 let kernels: NewCommands<'_, OpenClBackend> =
                     &|queues| Ok(Box::new(OpenClKernels::new(backend, queues)?));
-                let on = On { backend, kernels };
-                let (outcome, ()) = on.replay(trace, settings, &manner, progress, || ())?;
+                let on = On {
+                    backend,
+                    kernels,
+                    device_time: None,
+                };
+                let outcome = on.replay(trace, settings, &manner, progress)?;
                 Ok(Measured {
-                    outcome,
                     device_time: outcome.allocator_time,
+                    outcome,
                 })
             }
             Self::Cuda(backend) => {
@@ -231,11 +239,15 @@ impl Device {
                 manner.limit_bytes = settings.capacity_bytes.unwrap_or(u64::MAX);
                 let kernels: NewCommands<'_, CudaBackend> =
                     &|queues| Ok(Box::new(CudaCommands::new(queues)));
-                let on = On { backend, kernels };
+                let on = On {
+                    backend,
+                    kernels,
+                    device_time: None,
+                };
                 let outcome = on.replay_on_cuda(trace, settings, &manner, progress)?;
                 Ok(Measured {
-                    outcome,
                     device_time: outcome.allocator_time,
+                    outcome,
                 })
             }
         }
@@ -282,21 +294,22 @@ fn most_of(limits: &DeviceLimits) -> (u64, usize) {
 struct On<'a, B: Backend> {
     backend: &'a B,
     kernels: NewCommands<'a, B>,
+    /// The time of the device's calls, where it has a clock of it.
+    device_time: Option<&'a dyn Fn() -> Duration>,
 }
 
 impl<B: SvmBackend> On<'_, B> {
-    /// Replays with the chosen allocator. `clock` is read at the end of the replay.
-    fn replay<T>(
+    /// Replays with the chosen allocator.
+    fn replay(
         &self,
         trace: &Trace,
         settings: &Settings,
         manner: &Manner,
         progress: &dyn Fn(usize),
-        clock: impl Fn() -> T,
-    ) -> Result<(Outcome, T), Failure> {
+    ) -> Result<Outcome, Failure> {
         let backend = self.backend;
         let svm = |grain| SvmAllocator::new(backend, grain).map_err(Failure::setup);
-        let outcome = match settings.allocator {
+        match settings.allocator {
             AllocatorChoice::Immediate => {
                 let allocator = ImmediateAllocator::new(backend).map_err(Failure::setup)?;
                 self.with(trace, allocator, settings, manner, progress)
@@ -318,8 +331,7 @@ impl<B: SvmBackend> On<'_, B> {
             AllocatorChoice::DriverPool | AllocatorChoice::StreamOrdered => {
                 Err(self.lacks("the pool of CUDA's driver", "replay with `--backend cuda`"))
             }
-        }?;
-        Ok((outcome, clock()))
+        }
     }
 }
 
@@ -348,7 +360,14 @@ impl On<'_, CudaBackend> {
             }
             AllocatorChoice::StreamOrdered => {
                 let commands = self.commands(settings.touch);
-                replay_in_stream_order(trace, backend, settings.threads, commands, progress)
+                replay_in_stream_order(
+                    trace,
+                    backend,
+                    settings.threads,
+                    settings.rounds,
+                    commands,
+                    progress,
+                )
             }
             AllocatorChoice::Deferred => Err(self.lacks(
                 "deferred memory",
@@ -372,7 +391,8 @@ impl<B: Backend> On<'_, B> {
         progress: &dyn Fn(usize),
     ) -> Result<Outcome, Failure> {
         let commands = self.commands(settings.touch);
-        replay_with(trace, allocator, manner, commands, progress)
+        let device_time = self.device_time;
+        replay_with(trace, allocator, manner, commands, device_time, progress)
     }
 
     fn commands(&self, touch: Touch) -> Option<NewCommands<'_, B>> {

@@ -3,7 +3,9 @@
 use binpool::words::bytes;
 use serde::Serialize;
 
-use crate::{AllocatorChoice, AtEnd, Outcome, Touch, markdown_table::markdown};
+use crate::{
+    AllocatorChoice, AtEnd, Outcome, Touch, markdown_table::markdown, rounds_report::Rounds,
+};
 
 /// The data that all rows of a report share.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub struct Header {
     pub touch: Touch,
     /// The number of threads.
     pub threads: usize,
+    /// How many times in a row each trace was replayed.
+    pub rounds: usize,
 }
 
 /// The replay of one trace.
@@ -70,6 +74,8 @@ struct Object<'a> {
     pages: Option<Pages>,
     #[serde(skip_serializing_if = "Option::is_none")]
     at_end: Option<AtEnd>,
+    #[serde(flatten)]
+    rounds: Option<Rounds>,
     #[serde(skip_serializing_if = "Option::is_none")]
     need_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -129,6 +135,7 @@ pub fn json(header: &Header, rows: &[Row]) -> serde_json::Result<String> {
             view_time_us: row.outcome.view_time.as_secs_f64() * 1e6,
             pages: (header.allocator == AllocatorChoice::Pages).then(|| Pages::of(row)),
             at_end: row.outcome.at_end,
+            rounds: Rounds::of(header, row),
             need_bytes: row.need_bytes,
             need_over_live: row.need_bytes.map(|need| ratio(need, row.peak_live_bytes)),
         })
@@ -138,7 +145,7 @@ pub fn json(header: &Header, rows: &[Row]) -> serde_json::Result<String> {
 }
 
 /// Returns the name of a row's file without its folders and `.trace.gz`, unless another row would have the same name.
-fn short_name<'r>(row: &'r Row, rows: &[Row]) -> &'r str {
+pub(crate) fn short_name<'r>(row: &'r Row, rows: &[Row]) -> &'r str {
     fn of_file(path: &str) -> &str {
         let name = path.rsplit('/').next().unwrap_or(path);
         let name = name.strip_suffix(".gz").unwrap_or(name);
@@ -247,8 +254,12 @@ pub fn table(header: &Header, rows: &[Row]) -> String {
         0 | 1 => String::new(),
         threads => format!(", {threads} threads"),
     };
+    let rounds = match header.rounds {
+        0 | 1 => String::new(),
+        rounds => format!(", {rounds} rounds"),
+    };
     format!(
-        "{} on {}, {} allocator, {pool}{capacity}{scale}{touch}{threads}\n\n{table}",
+        "{} on {}, {} allocator, {pool}{capacity}{scale}{touch}{threads}{rounds}\n\n{table}",
         header.backend, header.device, header.allocator
     )
 }

@@ -163,6 +163,7 @@ fn density(
         capacity_bytes: None,
         touch: Touch::Nothing,
         threads: 1,
+        rounds: 1,
     };
     let measured = Device::Mock(Profile::H200).replay(trace, &settings, &|_| {})?;
     let reserved = measured.outcome.peak_reserved_bytes;

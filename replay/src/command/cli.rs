@@ -225,6 +225,7 @@ which names the file, the line and the block; 2 for a wrong command line.
 Examples:
   binpool replay replay/traces/*.trace.gz
   binpool replay --no-pool --profile pocl replay/traces/eager_arrays.trace.gz
+  binpool replay --rounds 4 --virtual-memory TRACE
   binpool replay --device nvidia --need TRACE
   binpool replay --release-threshold 1GiB TRACE
   binpool replay --backend cuda TRACE
@@ -309,7 +310,14 @@ pub(crate) struct Replay {
     /// What is live together then depends on how far each thread has come.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one, conflicts_with = "need")]
     pub(crate) threads: usize,
-    /// Replay each trace so often, and quote median times.
+    /// Replay the trace so many times in a row in one pool, as a program does that repeats its work, and show what each round asks of the
+    /// device: a pool that is warm asks little.
+    ///
+    /// Blocks that the trace never frees are allocated in the first round alone, and live on. From three rounds on there are also the means
+    /// of the third and all later ones.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
+    pub(crate) rounds: usize,
+    /// Replay each trace so often, each time in a fresh pool, and quote median times.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
     pub(crate) repeat: usize,
     /// Print JSON: an array, an object a trace.

@@ -89,6 +89,7 @@ fn try_one(
         capacity_bytes: options.capacity.map(|size| size.as_u64()),
         touch: Touch::Nothing,
         threads: 1,
+        rounds: 1,
     };
     if let Some(warning) = device.too_small_for(trace, settings.capacity_bytes) {
         remark(&warning);

@@ -57,6 +57,7 @@ pub struct Comparison {
 ///     capacity_bytes: None,
 ///     touch: Touch::Nothing,
 ///     threads: 1,
+///     rounds: 1,
 /// };
 /// let candidates = candidates();
 /// let trial = tune(&trace, &Device::Mock(Profile::H200), &candidates, &settings, &|| {})?;

@@ -22,6 +22,7 @@ mod messages;
 mod record;
 mod recordings;
 mod replays;
+mod rounds;
 mod trace;
 mod tune;
 mod view;

@@ -26,6 +26,7 @@ fn pooled() -> Settings {
         capacity_bytes: None,
         touch: Touch::Nothing,
         threads: 1,
+        rounds: 1,
     }
 }
 
@@ -62,6 +63,7 @@ fn outcome() -> Outcome {
         unmaps: 0,
         remap_time: Duration::ZERO,
         at_end: None,
+        rounds: Vec::new(),
     }
 }
 
@@ -76,6 +78,7 @@ fn header() -> Header {
         scale: 3,
         touch: Touch::Fill,
         threads: 2,
+        rounds: 1,
     }
 }
 

@@ -215,6 +215,7 @@ fn trial_of(candidates: u64) -> Trial {
                 unmaps: 0,
                 remap_time: Duration::ZERO,
                 at_end: None,
+                rounds: Vec::new(),
             },
             device_time: Duration::from_millis(candidates - index),
         })
