@@ -45,6 +45,7 @@ fn show(trace: &Trace) -> Result<(), Box<dyn Error>> {
         touch: Touch::Nothing,
         threads: 1,
         rounds: 1,
+        behind: None,
     };
     let candidates = candidates();
     let trial = tune(trace, &device, &candidates, &settings, &|| {})?;

@@ -24,7 +24,7 @@ use crate::{
     block_source::{Source, Unpooled},
     parts::{Part, Parts},
     reserved::Reserved,
-    rounds::{Gauges, Ledger, Round},
+    rounds::{DeviceGauges, Gauges, Ledger, Pending, Round},
     touch::{Commands, Fill, InUse},
     watermark::Watermark,
 };
@@ -82,6 +82,8 @@ pub struct Outcome {
     pub at_end: Option<AtEnd>,
     /// The figures of each round; none where the trace is replayed once.
     pub rounds: Vec<Round>,
+    /// What the device had not ended; `None` where it is not behind ([`Settings::behind`](crate::Settings::behind)).
+    pub pending: Option<Pending>,
 }
 
 /// What a trace has at its end, and what was taken from the device then: what a pool keeps.
@@ -183,19 +185,20 @@ pub fn replay<A: Allocator + Clone>(
 ) -> Result<Outcome, Failure> {
     let fill: NewCommands<'_, A::Backend> = &|_| Ok(Box::new(Fill));
     let commands = manner.touch.then_some(fill);
-    replay_with(trace, allocator, manner, commands, None, &progress)
+    let gauges = DeviceGauges::default();
+    replay_with(trace, allocator, manner, commands, gauges, &progress)
 }
 
 /// Makes the commands that are enqueued on each block, for so many queues.
 pub(crate) type NewCommands<'a, B> = &'a dyn Fn(usize) -> Result<Box<dyn Commands<B>>, Error>;
 
-/// As [`replay`], with these commands on each block. `device_time` is the clock of a device that has one of its own ([`Gauges`]).
+/// As [`replay`], with these commands on each block, and what the device shows by itself.
 pub(crate) fn replay_with<A: Allocator + Clone>(
     trace: &Trace,
     allocator: A,
     manner: &Manner,
     commands: Option<NewCommands<'_, A::Backend>>,
-    device_time: Option<&dyn Fn() -> Duration>,
+    device: DeviceGauges<'_>,
     progress: &dyn Fn(usize),
 ) -> Result<Outcome, Failure> {
     let run = Run::new(
@@ -212,7 +215,7 @@ pub(crate) fn replay_with<A: Allocator + Clone>(
     let gauges = Gauges {
         reading: &|| counted.reading(),
         reserved: Some(&reserved),
-        device_time,
+        device,
     };
     let limited = Limit::new(watched, manner.limit_bytes);
     match &manner.pool {
@@ -300,6 +303,7 @@ struct Played<S: Source> {
     /// The time from the moment at which all have begun.
     host_time: Duration,
     rounds: Vec<Round>,
+    pending: Option<Pending>,
 }
 
 impl<'a, B: Backend> Run<'a, B> {
@@ -348,6 +352,7 @@ impl<'a, B: Backend> Run<'a, B> {
             left,
             host_time,
             rounds,
+            pending,
         } = self.play_all(source, gauges, progress)?;
         let hits = source.hits();
         let device = (gauges.reading)();
@@ -408,6 +413,7 @@ impl<'a, B: Backend> Run<'a, B> {
             remap_time: device.map_time,
             at_end: Some(at_end),
             rounds,
+            pending,
         })
     }
 
@@ -433,6 +439,7 @@ impl<'a, B: Backend> Run<'a, B> {
                 left: Vec::new(),
                 host_time: Duration::ZERO,
                 rounds: Vec::new(),
+                pending: None,
             });
         };
         let mut ledger = Ledger::new(gauges, &self.live);
@@ -467,6 +474,7 @@ impl<'a, B: Backend> Run<'a, B> {
             Ok(Played {
                 left,
                 host_time,
+                pending: ledger.pending(),
                 rounds: ledger.rounds,
             })
         })
@@ -757,7 +765,7 @@ mod tests {
         let gauges = Gauges {
             reading: &AllocatorStatistics::default,
             reserved: None,
-            device_time: None,
+            device: DeviceGauges::default(),
         };
         let failure = run.with(&source, &gauges, &|_| {}).unwrap_err();
         assert_eq!(failure.to_string(), "t: at the end");
@@ -805,7 +813,8 @@ mod tests {
             rounds: 2,
         };
         let allocator = DeferredAllocator::new(&MockDevice::new().backend());
-        replay_with(&trace, allocator, &manner, Some(&commands), None, &|_| {}).unwrap();
+        let gauges = DeviceGauges::default();
+        replay_with(&trace, allocator, &manner, Some(&commands), gauges, &|_| {}).unwrap();
         let mut seen = numbers.0.lock().clone();
         seen.sort_unstable();
         seen.dedup();

@@ -1,6 +1,6 @@
 //! The device that a trace is replayed on, and the kind of its memory.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use binpool::{
     Allocator, Backend, DeferredAllocator, DeviceLimits, Error, ImmediateAllocator, PoolOptions,
@@ -12,14 +12,19 @@ use binpool_opencl::{DeviceSelector, OpenClBackend, OpenClError};
 
 use crate::{
     Failure, Manner, Outcome, Profile, Touch, Trace,
+    behind::{Behind, LastUse},
     cuda_commands::CudaCommands,
     cuda_devices::open_cuda,
-    mock_kernels::MockKernels,
+    cuda_use::CudaUse,
+    mock_kernels::{MockKernels, MockUse},
     opencl_kernels::OpenClKernels,
+    opencl_use::OpenClUse,
     replay::{NewCommands, replay_with},
+    rounds::DeviceGauges,
     smallest_capacity,
     stream_ordered::replay_in_stream_order,
     touch::Fill,
+    watermark::Watermark,
 };
 use binpool::words::bytes;
 
@@ -85,6 +90,11 @@ pub struct Settings {
     pub threads: usize,
     /// How many times in a row the trace is replayed: see [`Manner::rounds`].
     pub rounds: usize,
+    /// How far the device is behind the host: before a block is freed, a command is enqueued on it that ends so much later, and not before
+    /// those before it on its queue. On the mock, by its own clock, in which an operation of the program takes 10 us and the calls of the
+    /// device what the profile says, so that each replay is the same. `None` for commands that end at once on the mock, and when they do on a
+    /// real device.
+    pub behind: Option<Duration>,
 }
 
 /// A replay, and the time that the device's calls took.
@@ -192,16 +202,24 @@ impl Device {
         match self {
             Self::Mock(profile) => {
                 let has_pages = settings.allocator == AllocatorChoice::Pages;
-                let device = profile.mock(trace, has_pages, settings.capacity_bytes);
+                let device =
+                    profile.mock(trace, has_pages, settings.capacity_bytes, settings.behind);
                 let backend = device.backend();
                 let before = device.device_time();
                 let kernels: NewCommands<'_, MockBackend> =
                     &|queues| Ok(Box::new(MockKernels::new(queues)));
                 let clock = || device.device_time();
+                let waited = || device.statistics().waited;
                 let on = On {
                     backend: &backend,
                     kernels,
-                    device_time: Some(&clock),
+                    last_use: &|| Ok(Box::new(MockUse(device.clone()))),
+                    pending: Arc::default(),
+                    device: DeviceGauges {
+                        device_time: Some(&clock),
+                        waited: Some(&waited),
+                        pending: None,
+                    },
                 };
                 let outcome = if settings.allocator == AllocatorChoice::Pages {
                     let pages = VirtualMemoryAllocator::new(&backend);
@@ -226,7 +244,9 @@ impl Device {
                 let on = On {
                     backend,
                     kernels,
-                    device_time: None,
+                    last_use: &|| Ok(Box::new(OpenClUse::new(backend)?)),
+                    pending: Arc::default(),
+                    device: DeviceGauges::default(),
                 };
                 let outcome = on.replay(trace, settings, &manner, progress)?;
                 Ok(Measured {
@@ -242,7 +262,9 @@ impl Device {
                 let on = On {
                     backend,
                     kernels,
-                    device_time: None,
+                    last_use: &|| Ok(Box::new(CudaUse::new(backend)?)),
+                    pending: Arc::default(),
+                    device: DeviceGauges::default(),
                 };
                 let outcome = on.replay_on_cuda(trace, settings, &manner, progress)?;
                 Ok(Measured {
@@ -290,12 +312,18 @@ fn most_of(limits: &DeviceLimits) -> (u64, usize) {
     (limits.capacity_bytes, limits.largest_block_bytes)
 }
 
+/// Makes the last uses of blocks on a device that is behind.
+type NewLastUse<'a, B> = &'a dyn Fn() -> Result<Box<dyn LastUse<B>>, Error>;
+
 /// A backend to replay on, and the kernels for it.
 struct On<'a, B: Backend> {
     backend: &'a B,
     kernels: NewCommands<'a, B>,
-    /// The time of the device's calls, where it has a clock of it.
-    device_time: Option<&'a dyn Fn() -> Duration>,
+    /// Makes the last uses of blocks.
+    last_use: NewLastUse<'a, B>,
+    /// The bytes that were freed and that commands use.
+    pending: Arc<Watermark>,
+    device: DeviceGauges<'a>,
 }
 
 impl<B: SvmBackend> On<'_, B> {
@@ -358,17 +386,17 @@ impl On<'_, CudaBackend> {
                 let allocator = DriverPoolAllocator::new(backend).map_err(Failure::setup)?;
                 self.with(trace, allocator, settings, manner, progress)
             }
-            AllocatorChoice::StreamOrdered => {
-                let commands = self.commands(settings.touch);
+            AllocatorChoice::StreamOrdered => self.with_commands(settings, |commands, device| {
                 replay_in_stream_order(
                     trace,
                     backend,
                     settings.threads,
                     settings.rounds,
                     commands,
+                    device,
                     progress,
                 )
-            }
+            }),
             AllocatorChoice::Deferred => Err(self.lacks(
                 "deferred memory",
                 "CUDA commits memory when it allocates it, use `--allocator immediate`",
@@ -390,9 +418,34 @@ impl<B: Backend> On<'_, B> {
         manner: &Manner,
         progress: &dyn Fn(usize),
     ) -> Result<Outcome, Failure> {
+        self.with_commands(settings, |commands, device| {
+            replay_with(trace, allocator, manner, commands, device, progress)
+        })
+    }
+
+    /// Calls `body` with the commands on each block, and what the device shows.
+    fn with_commands<R>(
+        &self,
+        settings: &Settings,
+        body: impl FnOnce(Option<NewCommands<'_, B>>, DeviceGauges<'_>) -> R,
+    ) -> R {
         let commands = self.commands(settings.touch);
-        let device_time = self.device_time;
-        replay_with(trace, allocator, manner, commands, device_time, progress)
+        let Some(time) = settings.behind else {
+            return body(commands, self.device);
+        };
+        let behind: NewCommands<'_, B> = &|queues| {
+            let inner = commands.map(|new| new(queues)).transpose()?;
+            let last_use = (self.last_use)()?;
+            let pending = Arc::clone(&self.pending);
+            Ok(Box::new(Behind::new(
+                inner, last_use, time, queues, pending,
+            )))
+        };
+        let device = DeviceGauges {
+            pending: Some(&self.pending),
+            ..self.device
+        };
+        body(Some(behind), device)
     }
 
     fn commands(&self, touch: Touch) -> Option<NewCommands<'_, B>> {

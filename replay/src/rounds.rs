@@ -30,6 +30,31 @@ pub struct Round {
     pub peak_live_bytes: u64,
     /// The most bytes that were taken from the device at once; `None` where that is not counted.
     pub peak_reserved_bytes: Option<u64>,
+    /// What the device had not ended; `None` where it is not behind ([`Settings::behind`](crate::Settings::behind)).
+    pub pending: Option<Pending>,
+}
+
+/// What a device that is behind the host had not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pending {
+    /// The most bytes at once that the program had freed and that a command still used. Bytes that were reused on the same queue meanwhile count
+    /// each time.
+    pub peak_bytes: u64,
+    /// The time that the host waited for commands; `None` on a real device, where it is not counted.
+    pub waited: Option<Duration>,
+}
+
+impl Pending {
+    /// What two parts of a replay have together, one after the other.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            peak_bytes: self.peak_bytes.max(other.peak_bytes),
+            waited: self
+                .waited
+                .zip(other.waited)
+                .map(|(one, other)| one.saturating_add(other)),
+        }
+    }
 }
 
 impl Round {
@@ -71,6 +96,8 @@ impl Warm {
             sum.device_time += round.device_time;
             sum.peak_live_bytes = sum.peak_live_bytes.max(round.peak_live_bytes);
             sum.peak_reserved_bytes = sum.peak_reserved_bytes.max(round.peak_reserved_bytes);
+            let pending = sum.pending.zip(round.pending);
+            sum.pending = pending.map(|(sum, round)| sum.and(round));
         }
         Some(Self {
             rounds: warm.len(),
@@ -85,11 +112,11 @@ impl Warm {
         figure as f64 / self.rounds as f64
     }
 
-    /// Returns the mean time of the device's calls.
+    /// Returns the mean over the rounds of a time that is summed up.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a number of rounds")]
-    pub fn mean_device_time(&self) -> Duration {
-        self.sum.device_time.div_f64(self.rounds as f64)
+    pub fn mean_time(&self, time: Duration) -> Duration {
+        time.div_f64(self.rounds as f64)
     }
 }
 
@@ -99,8 +126,18 @@ pub(crate) struct Gauges<'a> {
     pub(crate) reading: &'a dyn Fn() -> AllocatorStatistics,
     /// The bytes that are taken; `None` where they are not counted.
     pub(crate) reserved: Option<&'a Watermark>,
-    /// The time of the device's calls so far, where the device itself has a clock of it; `None` for that which the calls took.
+    pub(crate) device: DeviceGauges<'a>,
+}
+
+/// What the device itself shows.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct DeviceGauges<'a> {
+    /// The time of the device's calls so far, where the device has a clock of it; `None` for that which the calls took.
     pub(crate) device_time: Option<&'a dyn Fn() -> Duration>,
+    /// The time that the host has waited for commands; `None` where that is not counted.
+    pub(crate) waited: Option<&'a dyn Fn() -> Duration>,
+    /// The bytes that were freed and that commands use; `None` where the device is not behind.
+    pub(crate) pending: Option<&'a Watermark>,
 }
 
 /// The figures of a replay so far.
@@ -110,6 +147,7 @@ struct Totals {
     hits: u64,
     calls: AllocatorStatistics,
     device_time: Duration,
+    waited: Option<Duration>,
 }
 
 /// Takes down the rounds of a replay as they end.
@@ -145,8 +183,26 @@ impl<'a> Ledger<'a> {
             device_time: now.device_time.saturating_sub(before.device_time),
             peak_live_bytes: self.live.restart(),
             peak_reserved_bytes: self.gauges.reserved.map(Watermark::restart),
+            pending: pending_since(self.gauges, before.waited),
         });
     }
+
+    /// What the device has not ended in the whole replay, in which this has taken down all rounds or, where there is one, none.
+    pub(crate) fn pending(&self) -> Option<Pending> {
+        let of_rounds = self.rounds.iter().map(|round| round.pending);
+        let sum = of_rounds.reduce(|one, other| Some(one?.and(other?)));
+        sum.unwrap_or_else(|| pending_since(self.gauges, self.before.waited))
+    }
+}
+
+/// What the device has not ended since this was asked last, when the host had waited so long.
+fn pending_since(gauges: &Gauges<'_>, waited_before: Option<Duration>) -> Option<Pending> {
+    let waited = gauges.device.waited.map(|waited| waited());
+    let waited = waited.zip(waited_before);
+    Some(Pending {
+        peak_bytes: gauges.device.pending?.restart(),
+        waited: waited.map(|(now, before)| now.saturating_sub(before)),
+    })
 }
 
 impl Totals {
@@ -156,7 +212,11 @@ impl Totals {
             allocations,
             hits,
             calls,
-            device_time: gauges.device_time.map_or(calls.time, |clock| clock()),
+            device_time: gauges
+                .device
+                .device_time
+                .map_or(calls.time, |clock| clock()),
+            waited: gauges.device.waited.map(|waited| waited()),
         }
     }
 }
@@ -186,6 +246,9 @@ mod tests {
         assert!((warm.mean(warm.sum.device_calls()) - 14.0).abs() < 1e-9);
         assert_eq!(warm.sum.moves(), 14);
         assert_eq!(warm.sum.peak_reserved_bytes, Some(60));
-        assert_eq!(warm.mean_device_time(), Duration::from_nanos(3500));
+        assert_eq!(
+            warm.mean_time(warm.sum.device_time),
+            Duration::from_nanos(3500)
+        );
     }
 }

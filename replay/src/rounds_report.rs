@@ -4,9 +4,9 @@ use binpool::words::bytes;
 use serde::Serialize;
 
 use crate::{
-    AllocatorChoice, Header, Round, Row, Warm,
+    AllocatorChoice, Header, Pending, Round, Row, Warm,
     markdown_table::markdown,
-    replay_report::{ratio, short_name},
+    replay_report::{PendingObject, pending_cells, ratio, short_name},
     rounds::FIRST_WARM,
 };
 
@@ -31,6 +31,8 @@ struct RoundObject {
     device_time_us: f64,
     peak_live_bytes: u64,
     peak_reserved_bytes: Option<u64>,
+    #[serde(flatten)]
+    pending: Option<PendingObject>,
 }
 
 /// What rounds have of pages of virtual memory.
@@ -61,6 +63,10 @@ struct WarmObject {
     peak_live_bytes: u64,
     peak_reserved_bytes: Option<u64>,
     reserved_over_live: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peak_pending_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wait_time_us_a_round: Option<f64>,
 }
 
 impl Rounds {
@@ -82,6 +88,7 @@ impl Rounds {
             device_time_us: round.device_time.as_secs_f64() * 1e6,
             peak_live_bytes: round.peak_live_bytes,
             peak_reserved_bytes: round.peak_reserved_bytes,
+            pending: round.pending.map(PendingObject::of),
         };
         (!rounds.is_empty()).then(|| Self {
             rounds: rounds.iter().enumerate().map(object).collect(),
@@ -104,12 +111,17 @@ impl WarmObject {
             maps_a_round: of_pages(sum.maps),
             unmaps_a_round: of_pages(sum.unmaps),
             moves_a_round: of_pages(sum.moves()),
-            device_time_us_a_round: warm.mean_device_time().as_secs_f64() * 1e6,
+            device_time_us_a_round: warm.mean_time(sum.device_time).as_secs_f64() * 1e6,
             peak_live_bytes: sum.peak_live_bytes,
             peak_reserved_bytes: sum.peak_reserved_bytes,
             reserved_over_live: sum
                 .peak_reserved_bytes
                 .map(|reserved| ratio(reserved, sum.peak_live_bytes)),
+            peak_pending_bytes: sum.pending.map(|pending| pending.peak_bytes),
+            wait_time_us_a_round: sum
+                .pending
+                .and_then(|pending| pending.waited)
+                .map(|waited| warm.mean_time(waited).as_secs_f64() * 1e6),
         }
     }
 }
@@ -136,6 +148,10 @@ fn table(header: &Header, row: &Row) -> String {
         "peak reserved",
         "reserved / live",
     ]);
+    let is_behind = header.behind.is_some();
+    if is_behind {
+        titles.extend(["peak pending", "waits"]);
+    }
     let mut table = markdown(titles, 1..);
     let mut add = |name: String, round: &Round, rounds: usize| {
         let mean = |figure: u64| match rounds {
@@ -158,6 +174,15 @@ fn table(header: &Header, row: &Row) -> String {
             ],
             None => [(); 2].map(|()| "not counted".to_owned()),
         });
+        if is_behind {
+            let pending = round.pending.map(|pending| Pending {
+                waited: pending
+                    .waited
+                    .map(|waited| waited.div_f64(ratio(rounds as u64, 1))),
+                ..pending
+            });
+            cells.extend(pending_cells(pending));
+        }
         table.add_row(cells);
     };
     for (index, round) in row.outcome.rounds.iter().enumerate() {

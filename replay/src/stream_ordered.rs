@@ -12,7 +12,7 @@ use crate::{
     Failure, Outcome, Trace,
     block_source::Source,
     replay::{NewCommands, Run},
-    rounds::Gauges,
+    rounds::{DeviceGauges, Gauges},
 };
 
 /// Replays a trace with a pool of the driver that keeps what is free: each block is allocated and freed on its own stream, without a wait.
@@ -22,6 +22,7 @@ pub(crate) fn replay_in_stream_order(
     threads: usize,
     rounds: usize,
     commands: Option<NewCommands<'_, CudaBackend>>,
+    device: DeviceGauges<'_>,
     progress: &dyn Fn(usize),
 ) -> Result<Outcome, Failure> {
     let run = Run::new(trace, backend, threads, rounds, commands)?;
@@ -33,7 +34,7 @@ pub(crate) fn replay_in_stream_order(
         reading: &|| source.calls.reading(),
         // The driver has the peak of the whole replay.
         reserved: None,
-        device_time: None,
+        device,
     };
     let mut outcome = run.with(&source, &gauges, progress)?;
     let end = trace.events().len();

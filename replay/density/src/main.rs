@@ -164,6 +164,7 @@ fn density(
         touch: Touch::Nothing,
         threads: 1,
         rounds: 1,
+        behind: None,
     };
     let measured = Device::Mock(Profile::H200).replay(trace, &settings, &|_| {})?;
     let reserved = measured.outcome.peak_reserved_bytes;

@@ -4,8 +4,8 @@ use std::error::Error;
 
 use binpool_opencl::DeviceSelector;
 use binpool_replay::{
-    AllocatorChoice, Device, Failure, Header, Measured, Row, Settings, Trace, end_table, json,
-    rounds_tables, table,
+    AllocatorChoice, Device, Failure, Header, Measured, Row, Settings, Trace, behind_table,
+    end_table, json, rounds_tables, table,
 };
 
 use crate::command::{
@@ -47,6 +47,7 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
         touch: options.touched_by(),
         threads: options.threads,
         rounds: options.rounds,
+        behind: options.behind,
     };
     let mut rows = Vec::new();
     for path in &options.traces {
@@ -74,11 +75,15 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
         touch: options.touched_by(),
         threads: options.threads,
         rounds: options.rounds,
+        behind: options.behind,
     };
     if options.json {
         print(&json(&header, &rows)?)?;
     } else if !rows.is_empty() {
         print_report(&table(&header, &rows), &DISPENSABLE)?;
+        if options.behind.is_some() {
+            print_report(&format!("\n{}", behind_table(&rows)), &[])?;
+        }
         if options.rounds > 1 {
             let tables = format!("\n{}", rounds_tables(&header, &rows));
             print_report(&tables, &DISPENSABLE_OF_ROUNDS)?;

@@ -90,6 +90,7 @@ fn try_one(
         touch: Touch::Nothing,
         threads: 1,
         rounds: 1,
+        behind: None,
     };
     if let Some(warning) = device.too_small_for(trace, settings.capacity_bytes) {
         remark(&warning);

@@ -58,6 +58,7 @@ pub struct Comparison {
 ///     touch: Touch::Nothing,
 ///     threads: 1,
 ///     rounds: 1,
+///     behind: None,
 /// };
 /// let candidates = candidates();
 /// let trial = tune(&trace, &Device::Mock(Profile::H200), &candidates, &settings, &|| {})?;

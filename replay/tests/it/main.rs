@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test panics")]
 
+mod behind;
 mod bench;
 mod browser;
 mod command;

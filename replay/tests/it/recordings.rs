@@ -111,6 +111,7 @@ fn a_recorded_program_can_be_replayed() {
         touch: Touch::Nothing,
         threads: 1,
         rounds: 1,
+        behind: None,
     };
     let replayed = Device::Mock(Profile::None).replay(&trace, &settings, &|_| {});
     let outcome = replayed.unwrap().outcome;

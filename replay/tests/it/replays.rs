@@ -27,6 +27,7 @@ fn pooled() -> Settings {
         touch: Touch::Nothing,
         threads: 1,
         rounds: 1,
+        behind: None,
     }
 }
 
@@ -64,6 +65,7 @@ fn outcome() -> Outcome {
         remap_time: Duration::ZERO,
         at_end: None,
         rounds: Vec::new(),
+        pending: None,
     }
 }
 
@@ -79,6 +81,7 @@ fn header() -> Header {
         touch: Touch::Fill,
         threads: 2,
         rounds: 1,
+        behind: None,
     }
 }
 

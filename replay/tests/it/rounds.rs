@@ -25,6 +25,7 @@ fn settings(rounds: usize) -> Settings {
         touch: Touch::Nothing,
         threads: 1,
         rounds,
+        behind: None,
     }
 }
 
@@ -203,6 +204,7 @@ fn row() -> Row {
         device_time: std::time::Duration::from_micros(5000 - number),
         peak_live_bytes: 996 + number,
         peak_reserved_bytes: Some(1500),
+        pending: None,
     };
     outcome.rounds = (1..=4).map(round).collect();
     Row {
@@ -226,6 +228,7 @@ fn header(allocator: AllocatorChoice) -> Header {
         touch: Touch::Nothing,
         threads: 1,
         rounds: 4,
+        behind: None,
     }
 }
 

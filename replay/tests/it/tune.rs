@@ -216,6 +216,7 @@ fn trial_of(candidates: u64) -> Trial {
                 remap_time: Duration::ZERO,
                 at_end: None,
                 rounds: Vec::new(),
+                pending: None,
             },
             device_time: Duration::from_millis(candidates - index),
         })
