@@ -42,9 +42,9 @@ pub enum Completion {
     /// enqueued, and not before those that it waits for.
     ///
     /// The clock goes on by what calls cost by the profile of the device, by what the host does meanwhile
-    /// ([`MockDevice::pass`](crate::MockDevice::pass)), and by waits of the host, which take until their commands end. Each query of a status
-    /// takes 100 ns more than by the profile, so that a loop of queries comes to an end. Commands that are due run at every enqueue, status
-    /// query and wait, and when time passes. The same program gives the same run, as long as one thread drives the device.
+    /// ([`MockDevice::pass`](crate::MockDevice::pass)), and by waits of the host, which take until their commands end. Each query of a
+    /// status takes 100 ns more than by the profile, so that a loop of queries comes to an end. Commands that are due run at every enqueue,
+    /// status query and wait, and when time passes. The same program gives the same run, as long as one thread drives the device.
     ///
     /// ```
     /// use std::time::Duration;

@@ -80,8 +80,8 @@ impl MockBackend {
         })
     }
 
-    /// Enqueues a command that uses memory as a kernel that writes it would, and changes none of its bytes. This machine keeps no contents for it, and
-    /// it costs nothing by the profile: for the simulation of programs that are larger than this machine's memory.
+    /// Enqueues a command that uses memory as a kernel that writes it would, and changes none of its bytes. This machine keeps no contents
+    /// for it, and it costs nothing by the profile: for the simulation of programs that are larger than this machine's memory.
     ///
     /// # Errors
     ///

@@ -113,8 +113,8 @@ impl Profile {
         Duration::from_secs_f64(micros / 1e6)
     }
 
-    /// Makes a mock device for a replay of a trace, with this many bytes of memory; `None` for the profile's own capacity. It is so far behind
-    /// the host; `None` if commands end at once.
+    /// Makes a mock device for a replay of a trace, with this many bytes of memory; `None` for the profile's own capacity. It is so far
+    /// behind the host; `None` if commands end at once.
     pub(crate) fn mock(
         &self,
         trace: &Trace,

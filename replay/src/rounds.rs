@@ -37,8 +37,8 @@ pub struct Round {
 /// What a device that is behind the host had not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pending {
-    /// The most bytes at once that the program had freed and that a command still used. Bytes that were reused on the same queue meanwhile count
-    /// each time.
+    /// The most bytes at once that the program had freed and that a command still used. Bytes that were reused on the same queue meanwhile
+    /// count each time.
     pub peak_bytes: u64,
     /// The time that the host waited for commands; `None` on a real device, where it is not counted.
     pub waited: Option<Duration>,

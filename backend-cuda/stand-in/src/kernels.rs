@@ -1,4 +1,5 @@
-//! The kernels that the stand-in has, on the host: those of the array crate, one for the tests and the example of cudarc, and one of `binpool replay`.
+//! The kernels that the stand-in has, on the host: those of the array crate, one for the tests and the example of cudarc, and one of
+//! `binpool replay`.
 
 use std::{ffi::c_void, thread, time::Duration};
 

@@ -1,8 +1,8 @@
-//! Holds the memory and the device calls of pools, with segments and with pages of virtual memory, against recorded figures, or records them:
-//! see `scripts/density`, which runs this.
+//! Holds the memory and the device calls of pools, with segments and with pages of virtual memory, against recorded figures, or records
+//! them: see `scripts/density`, which runs this.
 //!
-//! Each recorded program is replayed several times in a row in one pool, and so are copies of it whose sizes are multiplied by 0.7 to 1.4. Of the
-//! first round, the figure is the most memory that the pool reserves over the most that the program has live; of the rounds from the
+//! Each recorded program is replayed several times in a row in one pool, and so are copies of it whose sizes are multiplied by 0.7 to 1.4.
+//! Of the first round, the figure is the most memory that the pool reserves over the most that the program has live; of the rounds from the
 //! third on, when the pool has seen the work, that and the calls by which it takes or maps memory. The rules of the pool are judged by the
 //! copies: the sizes of the programs themselves were before the eyes of those who wrote the rules.
 //!

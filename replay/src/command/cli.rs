@@ -319,9 +319,9 @@ pub(crate) struct Replay {
     pub(crate) rounds: usize,
     /// Let the device be so far behind the host, such as 2ms: before a block is freed, a command is enqueued on it that ends so much later.
     ///
-    /// Programs run ahead of a GPU by milliseconds, and what they free is in use until its commands have ended. On the mock, time is simulated, and
-    /// each replay is the same: the host takes 10 us for an operation of the program, and what the profile says for a call of the device.
-    /// The report says how much was freed and still in use at most, and on the mock how long the host waited.
+    /// Programs run ahead of a GPU by milliseconds, and what they free is in use until its commands have ended. On the mock, time is
+    /// simulated, and each replay is the same: the host takes 10 us for an operation of the program, and what the profile says for a call
+    /// of the device. The report says how much was freed and still in use at most, and on the mock how long the host waited.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) behind: Option<Duration>,
     /// Replay each trace so often, each time in a fresh pool, and quote median times.
@@ -334,16 +334,15 @@ pub(crate) struct Replay {
 
 /// Try the pool's settings on recorded traces, on the simulated device, and print the best.
 ///
-/// Each setting replays the trace several times in a row in one pool, as a program does that repeats its work, and is judged by the rounds from
-/// the third on, when the pool has seen it: `device time a round` and `calls a round` (those that allocate, release, map and unmap) are their
-/// means. `calls in round 1` are those of the first round.
+/// Each setting replays the trace several times in a row in one pool, as a program does that repeats its work, and is judged by the rounds
+/// from the third on, when the pool has seen it: `device time a round` and `calls a round` (those that allocate, release, map and unmap)
+/// are their means. `calls in round 1` are those of the first round.
 ///
 /// The best setting is the one with the least device time a round among those whose peak of reserved bytes, in all rounds, is within
-/// `--reserve` of the peak of live bytes; where none is, the one that reserves the least. Of settings that cost the same, to within 1 % or 20 us,
-/// it is the one that is nearest to the default. Where a little more memory would save half of the time, the verdict says so. `no pool` is
-/// there to compare with, and is never the best. Of several traces, a table over all has the geometric mean of
-/// reserved / live and the sum of the device times, and the same rule. A setting that runs out of memory on one
-/// trace is not the best over all.
+/// `--reserve` of the peak of live bytes; where none is, the one that reserves the least. Of settings that cost the same, to within 1 % or
+/// 20 us, it is the one that is nearest to the default. Where a little more memory would save half of the time, the verdict says so.
+/// `no pool` is there to compare with, and is never the best. Of several traces, a table over all has the geometric mean of reserved / live
+/// and the sum of the device times, and the same rule. A setting that runs out of memory on one trace is not the best over all.
 ///
 /// In the tables, `*` marks a setting that no other beats: none is as low in both respects and lower in one. The
 /// plot is that of the last table.

@@ -45,7 +45,8 @@ pub struct Comparison {
 /// Replays `trace` with each of `candidates`, on all cores. `settings` has the other settings; its pool is ignored.
 /// `progress` is called, from any thread, whenever a candidate is done.
 ///
-/// Where the settings say three rounds or more, a candidate is judged by those from the third on ([`Trial::costs`]): a pool that has seen the work.
+/// Where the settings say three rounds or more, a candidate is judged by those from the third on ([`Trial::costs`]): a pool that has seen
+/// the work.
 ///
 /// Running out of memory is a result, not an error. On the mock, all results but the host's times are repeatable.
 ///
@@ -126,8 +127,8 @@ pub fn tune(
 }
 
 impl Trial {
-    /// The cost of each candidate, in their order: the time of a round from the third on, or of the whole replay where there are fewer, and the
-    /// peak of all rounds. `None` where it ran out of memory.
+    /// The cost of each candidate, in their order: the time of a round from the third on, or of the whole replay where there are fewer, and
+    /// the peak of all rounds. `None` where it ran out of memory.
     #[must_use]
     pub fn costs(&self) -> Vec<Option<Cost>> {
         let cost = |measured: &Measured| Cost {

@@ -90,7 +90,8 @@ impl TuneReport {
         let (name, cost) = (self.candidates.get(index)?.name, pools[index]?);
         let milliseconds = |cost: &Cost| cost.device_time.as_secs_f64() * 1e3;
         Some(format!(
-            "\n(with --reserve {:.2} it would be {name}, or better: {:.2} ms instead of {:.2} ms, for {:.3} times what is live instead of {:.3})",
+            "\n(with --reserve {:.2} it would be {name}, or better: {:.2} ms instead of {:.2} ms, \
+             for {:.3} times what is live instead of {:.3})",
             (cost.reserved_over_live * 100.0).ceil() / 100.0,
             milliseconds(&cost),
             milliseconds(best),

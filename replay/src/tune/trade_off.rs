@@ -103,8 +103,9 @@ pub fn best(costs: &[Option<Cost>], reserve: f64) -> Option<usize> {
 /// How much more than `reserve` a setting may reserve that [`more_for_less`] returns.
 const LITTLE_MORE: f64 = 1.25;
 
-/// Returns the index of what a little more memory buys than [`best`] may have: of the costs that reserve more than `reserve`, and at most a quarter
-/// more, the one that reserves the least and takes at most half the time of `best`. `None` where there is none, or `best` takes next to nothing.
+/// Returns the index of what a little more memory buys than [`best`] may have: of the costs that reserve more than `reserve`, and at most a
+/// quarter more, the one that reserves the least and takes at most half the time of `best`. `None` where there is none, or `best` takes
+/// next to nothing.
 pub(crate) fn more_for_less(costs: &[Option<Cost>], best: &Cost, reserve: f64) -> Option<usize> {
     let most = reserve.max(best.reserved_over_live) * LITTLE_MORE;
     present(costs)
