@@ -1,5 +1,7 @@
 //! Completion modes: when commands run, and what waits of the host do.
 
+use std::time::Duration;
+
 /// When the commands of a device run. Every mode runs them in legal orders only: queue order,
 /// barriers and wait lists always hold, except for the effects of failed commands
 /// ([`Failures`](crate::Failures)).
@@ -36,6 +38,43 @@ pub enum Completion {
     /// which. A wait of the host runs commands that the generator picks until the wait is satisfied. The same program with
     /// the same seed gives the same run, as long as one thread drives the device.
     Seeded(u64),
+    /// The device is behind the host: by its clock ([`MockDevice::now`](crate::MockDevice::now)), a command ends so long after it was
+    /// enqueued, and not before those that it waits for.
+    ///
+    /// The clock goes on by what calls cost by the profile of the device, by what the host does meanwhile
+    /// ([`MockDevice::pass`](crate::MockDevice::pass)), and by waits of the host, which take until their commands end. Each query of a
+    /// status takes 100 ns more than by the profile, so that a loop of queries comes to an end. Commands that are due run at every enqueue,
+    /// status query and wait, and when time passes. The same program gives the same run, as long as one thread drives the device.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use binpool_allocators::{Backend, Event, EventStatus, MemoryFlags, QueueOrder};
+    /// use binpool_mock::{Completion, MockDevice};
+    ///
+    /// let behind = Completion::Behind {
+    ///     commands: Duration::from_millis(2),
+    ///     markers: Duration::from_micros(5),
+    /// };
+    /// let device = MockDevice::builder().completion(behind).build();
+    /// let backend = device.backend();
+    /// let [busy, idle] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
+    /// let buffer = backend.create_buffer(1024, MemoryFlags::empty())?;
+    /// backend.enqueue_use(&busy, &buffer)?;
+    /// let markers = [backend.enqueue_marker(&busy, &[])?, backend.enqueue_marker(&idle, &[])?];
+    /// device.pass(Duration::from_micros(5));
+    /// assert_eq!(markers[0].status()?, EventStatus::Pending);
+    /// assert_eq!(markers[1].status()?, EventStatus::Complete);
+    /// markers[0].wait()?;
+    /// assert_eq!(device.now(), Duration::from_millis(2));
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
+    Behind {
+        /// How long a command takes: a kernel, a transfer, a fill. A blocking one, and a commit, takes what the profile says.
+        commands: Duration,
+        /// How long a marker or a barrier takes on a queue that has nothing else to do.
+        markers: Duration,
+    },
 }
 
 /// What a wait of the host does that nothing on the device can end, because the commands wait for a user event that

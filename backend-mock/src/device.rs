@@ -5,8 +5,8 @@ use std::{fmt, sync::Arc, time::Duration};
 use binpool_allocators::{DeviceLimits, random::Random};
 
 use crate::{
-    Call, CallCounts, CallKind, CommandId, CommandRecord, Fault, LeakReport, MockBackend,
-    MockDeviceBuilder, MockStatistics, Persistence, Violation,
+    Call, CallCounts, CallKind, CommandId, CommandRecord, Completion, Fault, LeakReport,
+    MockBackend, MockDeviceBuilder, MockStatistics, Persistence, Violation,
     fault::{InjectedFault, Trigger},
     shared::{Shared, oldest},
 };
@@ -278,6 +278,40 @@ impl MockDevice {
     #[must_use]
     pub fn device_time(&self) -> Duration {
         self.shared.with(|state| state.device_time())
+    }
+
+    /// The time by the clock of the device: the costs of all calls, the time that was let [pass](Self::pass), and, on a device that is
+    /// [behind](crate::Completion::Behind), waits and queries.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        self.shared.with(|state| state.now())
+    }
+
+    /// Lets time pass by the clock of the device, in which the host does something else. On a device that is
+    /// [behind](crate::Completion::Behind), the commands that are due then run.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use binpool_allocators::{Backend, Event, QueueOrder};
+    /// use binpool_mock::{Completion, MockDevice};
+    ///
+    /// let [commands, markers] = [Duration::from_millis(1), Duration::from_micros(5)];
+    /// let device = MockDevice::builder().completion(Completion::Behind { commands, markers }).build();
+    /// let backend = device.backend();
+    /// let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let marker = backend.enqueue_marker(&queue, &[])?;
+    /// assert_eq!(device.pending_commands(), 1);
+    /// device.pass(markers);
+    /// assert_eq!(device.pending_commands(), 0);
+    /// # drop(marker);
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
+    pub fn pass(&self, time: Duration) {
+        self.shared.with(|state| state.pass(time));
+        if matches!(self.shared.completion, Completion::Behind { .. }) {
+            self.shared.make_progress();
+        }
     }
 
     /// Returns the number of events that the host holds, that a command waits for, or whose command has not ended.

@@ -4,6 +4,7 @@ use std::{
     fmt,
     hash::{Hash, Hasher},
     sync::Arc,
+    time::Duration,
 };
 
 use binpool_allocators::{Event, EventId, EventStatus, Result};
@@ -14,6 +15,9 @@ use crate::{
     shared::Shared,
     state::{EventKey, Progress, QueueKey},
 };
+
+/// What the clock of a device that is behind goes on by at each query of a status, beyond its cost.
+const QUERY: Duration = Duration::from_nanos(100);
 
 /// The event of a command, or a user event. Clones are the same event.
 ///
@@ -97,6 +101,7 @@ impl Event for MockEvent {
         let shared = &self.0.shared;
         shared.with(|state| {
             state.charge(|costs| costs.status);
+            state.pass(QUERY);
             state.call(CallKind::Status, 0, |_| Ok(()))
         })?;
         shared.make_progress();

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use binpool_allocators::{AsMemory, Backend, InvalidRequest, On, Result, bytes_on};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::{
     CallKind, MockBackend, MockEvent, MockQueue,
@@ -64,11 +64,9 @@ impl MockBackend {
         let On { queue, wait_for } = on.into();
         self.check_queue(queue)?;
         let arguments = |arguments: &[&dyn AsMemory<Self>]| -> Result<SmallVec<[Operand; 2]>> {
-            let operands = arguments.iter().map(|argument| {
-                let found = bytes_on::<Self, _>(*argument, queue, ..)?;
-                let (memory, region) = found.ok_or(InvalidRequest::ZeroSize)?;
-                self.part(memory, region)
-            });
+            let operands = arguments
+                .iter()
+                .map(|argument| self.argument(queue, *argument));
             operands.collect()
         };
         let (reads, writes) = (arguments(reads)?, arguments(writes)?);
@@ -80,5 +78,49 @@ impl MockBackend {
             work: Work::Kernel(Box::new(kernel)),
             ..Submission::new(CallKind::Launch, queue.key(), &wait_for)
         })
+    }
+
+    /// Enqueues a command that uses memory as a kernel that writes it would, and changes none of its bytes. This machine keeps no contents
+    /// for it, and it costs nothing by the profile: for the simulation of programs that are larger than this machine's memory.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`launch`](Self::launch).
+    ///
+    /// ```
+    /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// use binpool_mock::{Completion, MockDevice};
+    ///
+    /// let device = MockDevice::builder().capacity_bytes(1 << 40).completion(Completion::Manual).build();
+    /// let backend = device.backend();
+    /// let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let buffer = backend.create_buffer(1 << 40, MemoryFlags::empty())?;
+    /// backend.enqueue_use(&queue, &buffer)?;
+    /// drop(buffer);
+    /// assert_eq!(device.statistics().live_blocks, 1); // The command uses it.
+    /// device.run();
+    /// assert_eq!(device.statistics().live_blocks, 0);
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
+    pub fn enqueue_use<'q>(
+        &self,
+        on: impl Into<On<'q, MockQueue, MockEvent>>,
+        memory: &dyn AsMemory<Self>,
+    ) -> Result<MockEvent> {
+        let On { queue, wait_for } = on.into();
+        self.check_queue(queue)?;
+        let wait_for = self.events(wait_for)?;
+        self.submit(Submission {
+            name: "use".into(),
+            writes: smallvec![self.argument(queue, memory)?],
+            ..Submission::new(CallKind::Launch, queue.key(), &wait_for)
+        })
+    }
+
+    /// The bytes of an argument of a kernel, as an operand.
+    fn argument(&self, queue: &MockQueue, argument: &dyn AsMemory<Self>) -> Result<Operand> {
+        let found = bytes_on::<Self, _>(argument, queue, ..)?;
+        let (memory, region) = found.ok_or(InvalidRequest::ZeroSize)?;
+        self.part(memory, region)
     }
 }

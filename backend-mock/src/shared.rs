@@ -20,7 +20,7 @@ pub(crate) struct Shared {
     pub(crate) number: u64,
     pub(crate) limits: DeviceLimits,
     pub(crate) has_virtual_memory: bool,
-    completion: Completion,
+    pub(crate) completion: Completion,
     state: Mutex<State>,
     /// Signals that an event has ended.
     changed: Condvar,
@@ -61,6 +61,7 @@ impl Shared {
             Completion::AtOnce => {
                 self.run_all();
             }
+            Completion::Behind { .. } => while self.run_one(due) {},
             Completion::Seeded(_) => {
                 let commands = self.with(|state| {
                     let choices = state.ready.len() + 1;
@@ -123,6 +124,14 @@ impl Shared {
                 let mut ready = state.ready.iter();
                 ready.find(|id| ancestors.contains(id)).copied()
             }
+            Completion::Behind { .. } => {
+                let ancestors = ancestors.get_or_insert_with(|| state.ancestors(events));
+                let mut ready = state.ready.iter();
+                let next = ready.find(|id| ancestors.contains(id)).copied()?;
+                let due = state.commands.get(&next)?.due;
+                state.wait_until(due);
+                Some(next)
+            }
         };
         loop {
             while self.is_any_pending(events) && self.run_one(&mut pick) {}
@@ -155,10 +164,21 @@ impl Shared {
     /// Makes progress after the host has resolved a user event.
     pub(crate) fn event_was_resolved(&self) {
         self.changed.notify_all();
-        if self.completion == Completion::AtOnce {
-            self.run_all();
+        match self.completion {
+            Completion::AtOnce | Completion::Behind { .. } => self.make_progress(),
+            Completion::Manual | Completion::Seeded(_) => {}
         }
     }
+}
+
+/// Picks the oldest command that is ready and due by the device's clock.
+fn due(state: &mut State) -> Option<CommandId> {
+    let now = state.now();
+    let is_due = |id: &&CommandId| {
+        let command = state.commands.get(*id);
+        command.is_some_and(|command| command.due <= now)
+    };
+    state.ready.iter().find(is_due).copied()
 }
 
 /// Picks the oldest command that is ready.

@@ -39,6 +39,8 @@ pub struct MockStatistics {
     pub calls: CallCounts,
     /// The time that all calls would have taken, by the cost model of the device's profile; zero without one.
     pub device_time: Duration,
+    /// The time that the host waited for commands, on a device that is [behind](crate::Completion::Behind); zero on others.
+    pub waited: Duration,
 }
 
 impl MockStatistics {

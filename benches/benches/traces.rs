@@ -45,6 +45,7 @@ fn benchmarks(criterion: &mut Criterion) {
                 limit_bytes: u64::MAX,
                 touch: false,
                 threads: 1,
+                rounds: 1,
             };
             group.bench_function(format!("{name}/{subject}"), |bencher| {
                 bencher.iter_custom(|times| {

@@ -44,6 +44,8 @@ fn show(trace: &Trace) -> Result<(), Box<dyn Error>> {
         capacity_bytes: None,
         touch: Touch::Nothing,
         threads: 1,
+        rounds: 4, // Judged by the third and fourth.
+        behind: None,
     };
     let candidates = candidates();
     let trial = tune(trace, &device, &candidates, &settings, &|| {})?;
@@ -58,10 +60,10 @@ fn show(trace: &Trace) -> Result<(), Box<dyn Error>> {
         };
         match cost {
             Some(cost) => println!(
-                "{:12}{:8.3} times the peak{:>12.1?} {mark}",
+                "{:20}{:8.3} times the peak{:>12.1?} {mark}",
                 candidate.name, cost.reserved_over_live, cost.device_time
             ),
-            None => println!("{:12}runs out of memory", candidate.name),
+            None => println!("{:20}runs out of memory", candidate.name),
         }
     }
     let best = comparison.best.ok_or("no setting serves this program")?;

@@ -9,12 +9,18 @@
 
 #![deny(unsafe_code)]
 
+mod behind;
 #[cfg(feature = "bench")]
 mod bench;
 mod block_source;
 mod capacity_search;
 mod cuda_commands;
 mod cuda_devices;
+#[allow(
+    unsafe_code,
+    reason = "a kernel is what its declaration says, which only its author can know"
+)]
+mod cuda_use;
 mod devices;
 mod import;
 mod import_report;
@@ -26,16 +32,25 @@ mod mock_profile;
     reason = "a kernel is what its declaration says, which only its author can know"
 )]
 mod opencl_kernels;
+#[allow(
+    unsafe_code,
+    reason = "a kernel is what its declaration says, which only its author can know"
+)]
+mod opencl_use;
 mod parts;
 mod plots;
 mod replay;
 mod replay_device;
 mod replay_report;
+mod reserved;
+mod rounds;
+mod rounds_report;
 mod stream_ordered;
 mod touch;
 mod trace;
 mod tune;
 pub mod view;
+mod watermark;
 
 #[cfg(feature = "bench")]
 pub use bench::device_pairs::{DevicePair, LeftOut, cuda_pairs, device_pairs};
@@ -58,7 +73,9 @@ pub use plots::tuning_svg::svg;
 pub use plots::tuning_text::text_plot;
 pub use replay::{AtEnd, Failure, Manner, Outcome, replay};
 pub use replay_device::{AllocatorChoice, Device, Measured, Settings};
-pub use replay_report::{Header, Row, end_table, json, table};
+pub use replay_report::{Header, Row, behind_table, end_table, json, table};
+pub use rounds::{Pending, Round, Warm};
+pub use rounds_report::rounds_tables;
 pub use touch::Touch;
 pub use trace::error::{ImportProblem, Problem, TraceError};
 pub use trace::name::shown;

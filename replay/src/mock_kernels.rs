@@ -1,14 +1,41 @@
 //! The kernels of a replay, on the mock.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
 };
 
 use binpool::Error;
-use binpool_mock::{MockBackend, MockQueue};
+use binpool_mock::{MockBackend, MockDevice, MockQueue};
 
-use crate::touch::{Commands, InUse};
+use crate::{
+    behind::LastUse,
+    touch::{Commands, InUse},
+};
+
+/// What a program takes on the host for an operation, such as to launch a kernel from Python.
+const OPERATION: Duration = Duration::from_micros(10);
+
+/// Last uses on a mock device, which itself is behind.
+pub(crate) struct MockUse(pub(crate) MockDevice);
+
+impl LastUse<MockBackend> for MockUse {
+    fn now(&self) -> Duration {
+        self.0.now()
+    }
+
+    fn work(&self) {
+        self.0.pass(OPERATION);
+    }
+
+    fn enqueue(&self, block: &InUse<'_, MockBackend>, _: Duration) -> Result<(), Error> {
+        let used = block.backend.enqueue_use(block.queue, block.memory);
+        used.map(drop)
+    }
+}
 
 /// The number of blocks in which the kernels on each queue found another number.
 pub(crate) struct MockKernels(Vec<Arc<AtomicU32>>);

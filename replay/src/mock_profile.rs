@@ -2,7 +2,7 @@
 
 use std::{fs, io, path::Path, str::FromStr, sync::Arc, time::Duration};
 
-use binpool_mock::{CostModel, CostTable, DeviceProfile, MockDevice};
+use binpool_mock::{Completion, CostModel, CostTable, DeviceProfile, MockDevice};
 
 use crate::{Trace, replay_report::ratio, shown};
 
@@ -66,6 +66,9 @@ pub enum ProfileError {
     },
 }
 
+/// How long a marker takes to arrive on an idle queue and to end: the host sees it as pending if it looks at once.
+const MARKERS: Duration = Duration::from_micros(5);
+
 /// The most bytes that the device of a file may have: 1 EiB.
 const LARGEST: u64 = 1 << 60;
 
@@ -110,12 +113,14 @@ impl Profile {
         Duration::from_secs_f64(micros / 1e6)
     }
 
-    /// Makes a mock device for a replay of a trace, with this many bytes of memory; `None` for the profile's own capacity.
+    /// Makes a mock device for a replay of a trace, with this many bytes of memory; `None` for the profile's own capacity. It is so far
+    /// behind the host; `None` if commands end at once.
     pub(crate) fn mock(
         &self,
         trace: &Trace,
         has_pages: bool,
         capacity_bytes: Option<u64>,
+        behind: Option<Duration>,
     ) -> MockDevice {
         let profile = self.device_for(trace, has_pages);
         let largest = profile.limits.largest_block_bytes;
@@ -124,6 +129,12 @@ impl Profile {
             builder = builder
                 .capacity_bytes(capacity)
                 .largest_block_bytes(largest);
+        }
+        if let Some(commands) = behind {
+            builder = builder.completion(Completion::Behind {
+                commands,
+                markers: MARKERS,
+            });
         }
         builder.build()
     }

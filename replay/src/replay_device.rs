@@ -1,6 +1,6 @@
 //! The device that a trace is replayed on, and the kind of its memory.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use binpool::{
     Allocator, Backend, DeferredAllocator, DeviceLimits, Error, ImmediateAllocator, PoolOptions,
@@ -12,14 +12,19 @@ use binpool_opencl::{DeviceSelector, OpenClBackend, OpenClError};
 
 use crate::{
     Failure, Manner, Outcome, Profile, Touch, Trace,
+    behind::{Behind, LastUse},
     cuda_commands::CudaCommands,
     cuda_devices::open_cuda,
-    mock_kernels::MockKernels,
+    cuda_use::CudaUse,
+    mock_kernels::{MockKernels, MockUse},
     opencl_kernels::OpenClKernels,
+    opencl_use::OpenClUse,
     replay::{NewCommands, replay_with},
+    rounds::DeviceGauges,
     smallest_capacity,
     stream_ordered::replay_in_stream_order,
     touch::Fill,
+    watermark::Watermark,
 };
 use binpool::words::bytes;
 
@@ -83,10 +88,17 @@ pub struct Settings {
     pub touch: Touch,
     /// The number of threads that replay the trace over one pool: see [`Manner::threads`].
     pub threads: usize,
+    /// How many times in a row the trace is replayed: see [`Manner::rounds`].
+    pub rounds: usize,
+    /// How far the device is behind the host: before a block is freed, a command is enqueued on it that ends so much later, and not before
+    /// those before it on its queue. On the mock, by its own clock, in which an operation of the program takes 10 us and the calls of the
+    /// device what the profile says, so that each replay is the same. `None` for commands that end at once on the mock, and when they do on
+    /// a real device.
+    pub behind: Option<Duration>,
 }
 
 /// A replay, and the time that the device's calls took.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Measured {
     /// The result of the replay.
     pub outcome: Outcome,
@@ -185,32 +197,42 @@ impl Device {
             limit_bytes: u64::MAX,
             touch: settings.touch == Touch::Fill,
             threads: settings.threads,
+            rounds: settings.rounds,
         };
         match self {
             Self::Mock(profile) => {
                 let has_pages = settings.allocator == AllocatorChoice::Pages;
-                let device = profile.mock(trace, has_pages, settings.capacity_bytes);
+                let device =
+                    profile.mock(trace, has_pages, settings.capacity_bytes, settings.behind);
                 let backend = device.backend();
                 let before = device.device_time();
                 let kernels: NewCommands<'_, MockBackend> =
                     &|queues| Ok(Box::new(MockKernels::new(queues)));
+                let clock = || device.device_time();
+                let waited = || device.statistics().waited;
                 let on = On {
                     backend: &backend,
                     kernels,
+                    last_use: &|| Ok(Box::new(MockUse(device.clone()))),
+                    pending: Arc::default(),
+                    device: DeviceGauges {
+                        device_time: Some(&clock),
+                        waited: Some(&waited),
+                        pending: None,
+                    },
                 };
-                let clock = || device.device_time();
-                let (outcome, after) = if settings.allocator == AllocatorChoice::Pages {
+                let outcome = if settings.allocator == AllocatorChoice::Pages {
                     let pages = VirtualMemoryAllocator::new(&backend);
                     let mut outcome = on.with(trace, pages, settings, &manner, progress)?;
                     // The mock's own time is not the device's.
                     outcome.remap_time = profile.remap_time(outcome.maps, outcome.unmaps);
-                    (outcome, clock())
+                    outcome
                 } else {
-                    on.replay(trace, settings, &manner, progress, clock)?
+                    on.replay(trace, settings, &manner, progress)?
                 };
                 Ok(Measured {
                     outcome,
-                    device_time: after.saturating_sub(before),
+                    device_time: clock().saturating_sub(before),
                 })
             }
             Self::OpenCl(backend) => {
@@ -219,11 +241,17 @@ impl Device {
                 manner.limit_bytes = settings.capacity_bytes.unwrap_or(all);
                 let kernels: NewCommands<'_, OpenClBackend> =
                     &|queues| Ok(Box::new(OpenClKernels::new(backend, queues)?));
-                let on = On { backend, kernels };
-                let (outcome, ()) = on.replay(trace, settings, &manner, progress, || ())?;
+                let on = On {
+                    backend,
+                    kernels,
+                    last_use: &|| Ok(Box::new(OpenClUse::new(backend)?)),
+                    pending: Arc::default(),
+                    device: DeviceGauges::default(),
+                };
+                let outcome = on.replay(trace, settings, &manner, progress)?;
                 Ok(Measured {
-                    outcome,
                     device_time: outcome.allocator_time,
+                    outcome,
                 })
             }
             Self::Cuda(backend) => {
@@ -231,11 +259,17 @@ impl Device {
                 manner.limit_bytes = settings.capacity_bytes.unwrap_or(u64::MAX);
                 let kernels: NewCommands<'_, CudaBackend> =
                     &|queues| Ok(Box::new(CudaCommands::new(queues)));
-                let on = On { backend, kernels };
+                let on = On {
+                    backend,
+                    kernels,
+                    last_use: &|| Ok(Box::new(CudaUse::new(backend)?)),
+                    pending: Arc::default(),
+                    device: DeviceGauges::default(),
+                };
                 let outcome = on.replay_on_cuda(trace, settings, &manner, progress)?;
                 Ok(Measured {
-                    outcome,
                     device_time: outcome.allocator_time,
+                    outcome,
                 })
             }
         }
@@ -278,25 +312,32 @@ fn most_of(limits: &DeviceLimits) -> (u64, usize) {
     (limits.capacity_bytes, limits.largest_block_bytes)
 }
 
+/// Makes the last uses of blocks on a device that is behind.
+type NewLastUse<'a, B> = &'a dyn Fn() -> Result<Box<dyn LastUse<B>>, Error>;
+
 /// A backend to replay on, and the kernels for it.
 struct On<'a, B: Backend> {
     backend: &'a B,
     kernels: NewCommands<'a, B>,
+    /// Makes the last uses of blocks.
+    last_use: NewLastUse<'a, B>,
+    /// The bytes that were freed and that commands use.
+    pending: Arc<Watermark>,
+    device: DeviceGauges<'a>,
 }
 
 impl<B: SvmBackend> On<'_, B> {
-    /// Replays with the chosen allocator. `clock` is read at the end of the replay.
-    fn replay<T>(
+    /// Replays with the chosen allocator.
+    fn replay(
         &self,
         trace: &Trace,
         settings: &Settings,
         manner: &Manner,
         progress: &dyn Fn(usize),
-        clock: impl Fn() -> T,
-    ) -> Result<(Outcome, T), Failure> {
+    ) -> Result<Outcome, Failure> {
         let backend = self.backend;
         let svm = |grain| SvmAllocator::new(backend, grain).map_err(Failure::setup);
-        let outcome = match settings.allocator {
+        match settings.allocator {
             AllocatorChoice::Immediate => {
                 let allocator = ImmediateAllocator::new(backend).map_err(Failure::setup)?;
                 self.with(trace, allocator, settings, manner, progress)
@@ -318,8 +359,7 @@ impl<B: SvmBackend> On<'_, B> {
             AllocatorChoice::DriverPool | AllocatorChoice::StreamOrdered => {
                 Err(self.lacks("the pool of CUDA's driver", "replay with `--backend cuda`"))
             }
-        }?;
-        Ok((outcome, clock()))
+        }
     }
 }
 
@@ -346,10 +386,17 @@ impl On<'_, CudaBackend> {
                 let allocator = DriverPoolAllocator::new(backend).map_err(Failure::setup)?;
                 self.with(trace, allocator, settings, manner, progress)
             }
-            AllocatorChoice::StreamOrdered => {
-                let commands = self.commands(settings.touch);
-                replay_in_stream_order(trace, backend, settings.threads, commands, progress)
-            }
+            AllocatorChoice::StreamOrdered => self.with_commands(settings, |commands, device| {
+                replay_in_stream_order(
+                    trace,
+                    backend,
+                    settings.threads,
+                    settings.rounds,
+                    commands,
+                    device,
+                    progress,
+                )
+            }),
             AllocatorChoice::Deferred => Err(self.lacks(
                 "deferred memory",
                 "CUDA commits memory when it allocates it, use `--allocator immediate`",
@@ -371,8 +418,34 @@ impl<B: Backend> On<'_, B> {
         manner: &Manner,
         progress: &dyn Fn(usize),
     ) -> Result<Outcome, Failure> {
+        self.with_commands(settings, |commands, device| {
+            replay_with(trace, allocator, manner, commands, device, progress)
+        })
+    }
+
+    /// Calls `body` with the commands on each block, and what the device shows.
+    fn with_commands<R>(
+        &self,
+        settings: &Settings,
+        body: impl FnOnce(Option<NewCommands<'_, B>>, DeviceGauges<'_>) -> R,
+    ) -> R {
         let commands = self.commands(settings.touch);
-        replay_with(trace, allocator, manner, commands, progress)
+        let Some(time) = settings.behind else {
+            return body(commands, self.device);
+        };
+        let behind: NewCommands<'_, B> = &|queues| {
+            let inner = commands.map(|new| new(queues)).transpose()?;
+            let last_use = (self.last_use)()?;
+            let pending = Arc::clone(&self.pending);
+            Ok(Box::new(Behind::new(
+                inner, last_use, time, queues, pending,
+            )))
+        };
+        let device = DeviceGauges {
+            pending: Some(&self.pending),
+            ..self.device
+        };
+        body(Some(behind), device)
     }
 
     fn commands(&self, touch: Touch) -> Option<NewCommands<'_, B>> {

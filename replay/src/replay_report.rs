@@ -1,9 +1,14 @@
 //! The report on replays, as a table and as JSON.
 
+use std::time::Duration;
+
 use binpool::words::bytes;
 use serde::Serialize;
 
-use crate::{AllocatorChoice, AtEnd, Outcome, Touch, markdown_table::markdown};
+use crate::{
+    AllocatorChoice, AtEnd, Outcome, Pending, Touch, markdown_table::markdown,
+    rounds_report::Rounds,
+};
 
 /// The data that all rows of a report share.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +29,10 @@ pub struct Header {
     pub touch: Touch,
     /// The number of threads.
     pub threads: usize,
+    /// How many times in a row each trace was replayed.
+    pub rounds: usize,
+    /// How far the device was behind.
+    pub behind: Option<Duration>,
 }
 
 /// The replay of one trace.
@@ -70,6 +79,10 @@ struct Object<'a> {
     pages: Option<Pages>,
     #[serde(skip_serializing_if = "Option::is_none")]
     at_end: Option<AtEnd>,
+    #[serde(flatten)]
+    behind: Option<BehindObject>,
+    #[serde(flatten)]
+    rounds: Option<Rounds>,
     #[serde(skip_serializing_if = "Option::is_none")]
     need_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,6 +96,30 @@ struct Pages {
     unmaps: u64,
     /// The device's time for mapping and unmapping.
     remap_time_us: f64,
+}
+
+/// What an object has of a device that is behind.
+#[derive(Serialize)]
+struct BehindObject {
+    behind_us: f64,
+    #[serde(flatten)]
+    pending: Option<PendingObject>,
+}
+
+/// What the device had not ended.
+#[derive(Serialize)]
+pub(crate) struct PendingObject {
+    peak_pending_bytes: u64,
+    wait_time_us: Option<f64>,
+}
+
+impl PendingObject {
+    pub(crate) fn of(pending: Pending) -> Self {
+        Self {
+            peak_pending_bytes: pending.peak_bytes,
+            wait_time_us: pending.waited.map(|waited| waited.as_secs_f64() * 1e6),
+        }
+    }
 }
 
 impl Pages {
@@ -129,6 +166,11 @@ pub fn json(header: &Header, rows: &[Row]) -> serde_json::Result<String> {
             view_time_us: row.outcome.view_time.as_secs_f64() * 1e6,
             pages: (header.allocator == AllocatorChoice::Pages).then(|| Pages::of(row)),
             at_end: row.outcome.at_end,
+            behind: header.behind.map(|behind| BehindObject {
+                behind_us: behind.as_secs_f64() * 1e6,
+                pending: row.outcome.pending.map(PendingObject::of),
+            }),
+            rounds: Rounds::of(header, row),
             need_bytes: row.need_bytes,
             need_over_live: row.need_bytes.map(|need| ratio(need, row.peak_live_bytes)),
         })
@@ -138,7 +180,7 @@ pub fn json(header: &Header, rows: &[Row]) -> serde_json::Result<String> {
 }
 
 /// Returns the name of a row's file without its folders and `.trace.gz`, unless another row would have the same name.
-fn short_name<'r>(row: &'r Row, rows: &[Row]) -> &'r str {
+pub(crate) fn short_name<'r>(row: &'r Row, rows: &[Row]) -> &'r str {
     fn of_file(path: &str) -> &str {
         let name = path.rsplit('/').next().unwrap_or(path);
         let name = name.strip_suffix(".gz").unwrap_or(name);
@@ -177,6 +219,31 @@ pub fn end_table(rows: &[Row]) -> String {
         table.add_row(cells);
     }
     table.to_string()
+}
+
+/// Returns a table of what a device that is behind had not ended of each trace.
+#[must_use]
+pub fn behind_table(rows: &[Row]) -> String {
+    let titles = ["freed, and still in use", "at most", "the host waited"];
+    let mut table = markdown(titles, 1..);
+    for row in rows {
+        let mut cells = vec![short_name(row, rows).to_owned()];
+        cells.extend(pending_cells(row.outcome.pending));
+        table.add_row(cells);
+    }
+    table.to_string()
+}
+
+/// The cells of what a device had not ended: bytes, and the time that the host waited.
+pub(crate) fn pending_cells(pending: Option<Pending>) -> [String; 2] {
+    let not_counted = || "not counted".to_owned();
+    let waited = pending.and_then(|pending| pending.waited);
+    [
+        pending.map_or_else(not_counted, |pending| bytes(pending.peak_bytes)),
+        waited.map_or_else(not_counted, |waited| {
+            format!("{:.2} ms", waited.as_secs_f64() * 1e3)
+        }),
+    ]
 }
 
 /// Returns the report as a table below a line that names the device and the settings.
@@ -247,8 +314,20 @@ pub fn table(header: &Header, rows: &[Row]) -> String {
         0 | 1 => String::new(),
         threads => format!(", {threads} threads"),
     };
+    let rounds = match header.rounds {
+        0 | 1 => String::new(),
+        rounds => format!(", {rounds} rounds"),
+    };
+    let behind = header.behind.map_or_else(String::new, |behind| {
+        let micros = behind.as_secs_f64() * 1e6;
+        if micros < 1000.0 {
+            format!(", the device {micros} us behind")
+        } else {
+            format!(", the device {} ms behind", micros / 1000.0)
+        }
+    });
     format!(
-        "{} on {}, {} allocator, {pool}{capacity}{scale}{touch}{threads}\n\n{table}",
+        "{} on {}, {} allocator, {pool}{capacity}{scale}{touch}{threads}{rounds}{behind}\n\n{table}",
         header.backend, header.device, header.allocator
     )
 }

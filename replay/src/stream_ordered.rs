@@ -12,6 +12,7 @@ use crate::{
     Failure, Outcome, Trace,
     block_source::Source,
     replay::{NewCommands, Run},
+    rounds::{DeviceGauges, Gauges},
 };
 
 /// Replays a trace with a pool of the driver that keeps what is free: each block is allocated and freed on its own stream, without a wait.
@@ -19,15 +20,23 @@ pub(crate) fn replay_in_stream_order(
     trace: &Trace,
     backend: &CudaBackend,
     threads: usize,
+    rounds: usize,
     commands: Option<NewCommands<'_, CudaBackend>>,
+    device: DeviceGauges<'_>,
     progress: &dyn Fn(usize),
 ) -> Result<Outcome, Failure> {
-    let run = Run::new(trace, backend, threads, commands)?;
+    let run = Run::new(trace, backend, threads, rounds, commands)?;
     let source = StreamOrdered {
         allocator: DriverPoolAllocator::new(backend).map_err(Failure::setup)?,
         calls: Calls::default(),
     };
-    let mut outcome = run.with(&source, || source.calls.reading(), progress)?;
+    let gauges = Gauges {
+        reading: &|| source.calls.reading(),
+        // The driver has the peak of the whole replay.
+        reserved: None,
+        device,
+    };
+    let mut outcome = run.with(&source, &gauges, progress)?;
     let end = trace.events().len();
     let peaks = source.allocator.peaks();
     let peaks = peaks.map_err(|error| Failure::at(trace, end, false, error))?;

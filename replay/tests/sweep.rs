@@ -91,6 +91,7 @@ fn a_replay_ends_with_its_first_failure() {
             limit_bytes: u64::MAX,
             touch: true,
             threads: 1,
+            rounds: 1,
         };
         let swept = trace.clone();
         sweep(

@@ -1,6 +1,7 @@
-//! The kernels that the stand-in has, on the host: those of the array crate, and one for the tests and the example of cudarc.
+//! The kernels that the stand-in has, on the host: those of the array crate, one for the tests and the example of cudarc, and one of
+//! `binpool replay`.
 
-use std::ffi::c_void;
+use std::{ffi::c_void, thread, time::Duration};
 
 use crate::{
     Code, INVALID_VALUE, NOT_FOUND,
@@ -12,7 +13,7 @@ use crate::{
 type Body = fn(&Device, &Launch) -> Result<(), Code>;
 
 /// Name, number of arguments, body. The number of a kernel is its place here, counted from 1.
-const KERNELS: [(&str, usize, Body); 7] = [
+const KERNELS: [(&str, usize, Body); 8] = [
     ("array_add", 7, |device, launch| {
         launch.pairs(device, |left, right| left + right)
     }),
@@ -39,6 +40,12 @@ const KERNELS: [(&str, usize, Body); 7] = [
             .zip(floats(device, operand, count)?)
             .map(|(one, other)| one + other);
         put(device, result, sums)
+    }),
+    // A byte, and nanoseconds: takes so long, and writes the byte as it is.
+    ("last_use", 2, |device, launch| {
+        let [byte, nanoseconds, ..] = launch.arguments;
+        thread::sleep(Duration::from_nanos(nanoseconds));
+        write(device, byte, &read(device, byte, 1)?)
     }),
 ];
 

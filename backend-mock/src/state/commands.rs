@@ -1,6 +1,6 @@
 //! Commands and queues, and the end of commands.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
 use binpool_allocators::{
     EventId, EventStatus, FailureOrder, MemoryId, QueueId, QueueOrder, Region, Result,
@@ -42,6 +42,8 @@ pub(crate) struct Command {
     pub(crate) reads: Accesses,
     pub(crate) writes: Accesses,
     pub(crate) work: Work,
+    /// When it ends by the device's clock, if it waits for nothing; zero where the device is not behind.
+    pub(crate) due: Duration,
     /// `None` where races are not detected.
     pub(super) clock: Option<CommandClock>,
 }

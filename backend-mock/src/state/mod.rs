@@ -88,6 +88,8 @@ pub(crate) struct State {
 
     pub(crate) statistics: MockStatistics,
     device_micros: f64,
+    /// What the clock has beyond the costs of calls: what the host did meanwhile, and what it waited.
+    passed: Duration,
     pub(crate) faults: Faults,
     pub(crate) call_log: Vec<Call>,
     pub(crate) command_log: Vec<CommandRecord>,
@@ -103,7 +105,7 @@ impl State {
     pub(crate) fn new(config: Config) -> Self {
         let seed = match config.completion {
             Completion::Seeded(seed) => seed,
-            Completion::AtOnce | Completion::Manual => 0,
+            Completion::AtOnce | Completion::Manual | Completion::Behind { .. } => 0,
         };
         Self {
             config,
@@ -120,6 +122,7 @@ impl State {
             random: Random::new(seed),
             statistics: MockStatistics::default(),
             device_micros: 0.0,
+            passed: Duration::ZERO,
             faults: Faults::default(),
             call_log: Vec::new(),
             command_log: Vec::new(),
@@ -174,6 +177,35 @@ impl State {
     pub(crate) fn device_time(&self) -> Duration {
         // The sum is not negative, as no cost is, but a cost model of the user's may overflow.
         Duration::try_from_secs_f64(self.device_micros / 1e6).unwrap_or(Duration::MAX)
+    }
+
+    /// The time by the device's clock.
+    pub(crate) fn now(&self) -> Duration {
+        self.device_time().saturating_add(self.passed)
+    }
+
+    pub(crate) fn pass(&mut self, time: Duration) {
+        self.passed = self.passed.saturating_add(time);
+    }
+
+    /// Lets the host wait until this time.
+    pub(crate) fn wait_until(&mut self, time: Duration) {
+        let waited = time.saturating_sub(self.now());
+        self.statistics.waited = self.statistics.waited.saturating_add(waited);
+        self.pass(waited);
+    }
+
+    /// When a command of this kind ends that is enqueued now and waits for nothing.
+    fn due(&self, kind: CallKind) -> Duration {
+        let Completion::Behind { commands, markers } = self.config.completion else {
+            return Duration::ZERO;
+        };
+        let takes = match kind {
+            CallKind::Marker | CallKind::Barrier => markers,
+            CallKind::Commit | CallKind::Write | CallKind::Read => Duration::ZERO,
+            _ => commands,
+        };
+        self.now().saturating_add(takes)
     }
 
     /// The bytes of the device that are not committed.

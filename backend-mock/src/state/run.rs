@@ -74,11 +74,15 @@ impl State {
         let Some(command) = self.commands.get(&id) else {
             return Started::Ended;
         };
+        let (mut reads, mut writes) = (command.reads.clone(), command.writes.clone());
         if matches!(command.work, Work::Nothing) {
-            self.end_command(id, Ok(()));
+            let mut accesses = reads.iter().chain(&writes);
+            let result = accesses.try_for_each(|access| {
+                self.check_mapped(id, access.block, access.memory, access.region)
+            });
+            self.end_command(id, result);
             return Started::Ended;
         }
-        let (mut reads, mut writes) = (command.reads.clone(), command.writes.clone());
         let inside = match command.work {
             Work::Copy => copy_inside(&mut reads, &mut writes),
             _ => None,

@@ -139,11 +139,14 @@ impl State {
     ) -> Result<(EventKey, EventId)> {
         let (kind, bytes) = (submission.kind, submission.bytes());
         let committed = self.statistics.committed_bytes;
+        let is_use = kind == CallKind::Launch && matches!(submission.work, Work::Nothing);
         let result = self.call(kind, bytes, |state| state.enqueue(submission));
         let nothing_new = self.statistics.committed_bytes == committed;
         self.charge(|costs| match kind {
             CallKind::Marker => costs.marker,
             CallKind::Barrier => costs.barrier,
+            // It stands for commands of a program whose own costs do not count.
+            CallKind::Launch if is_use => 0.0,
             CallKind::Launch => costs.enqueue,
             // The cost of a commit includes its enqueue and its wait.
             CallKind::Commit if !nothing_new => 0.0,
@@ -212,6 +215,7 @@ impl State {
                 reads,
                 writes,
                 work,
+                due: self.due(kind),
                 clock,
             },
         );

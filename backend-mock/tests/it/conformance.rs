@@ -69,6 +69,25 @@ mod seeded_otherwise {
     svm_conformance!(MOCK);
 }
 
+mod behind {
+    use std::time::Duration;
+
+    use super::*;
+
+    const MOCK: Mock = Mock(|| {
+        builder().completion(Completion::Behind {
+            commands: Duration::from_micros(50),
+            markers: Duration::from_micros(5),
+        })
+    });
+
+    backend_conformance!(MOCK);
+    pending_conformance!(MOCK);
+    failure_conformance!(MOCK);
+    svm_conformance!(MOCK);
+    virtual_memory_conformance!(MOCK);
+}
+
 mod in_order_queues_and_coarse_svm_only {
     use binpool_allocators::SvmSupport;
 

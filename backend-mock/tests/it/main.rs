@@ -10,6 +10,7 @@
 mod accounts;
 mod at_once;
 mod bad_input;
+mod behind;
 mod common;
 mod conformance;
 mod deferred_memory;

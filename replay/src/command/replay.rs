@@ -4,7 +4,8 @@ use std::error::Error;
 
 use binpool_opencl::DeviceSelector;
 use binpool_replay::{
-    AllocatorChoice, Device, Failure, Header, Row, Settings, Trace, end_table, json, table,
+    AllocatorChoice, Device, Failure, Header, Measured, Row, Settings, Trace, behind_table,
+    end_table, json, rounds_tables, table,
 };
 
 use crate::command::{
@@ -15,6 +16,9 @@ use crate::command::{
 
 /// The columns of the table that a narrow terminal can do without.
 const DISPENSABLE: [&str; 3] = ["allocations", "peak reserved", "device allocations"];
+
+/// Those of the tables of rounds.
+const DISPENSABLE_OF_ROUNDS: [&str; 3] = ["peak reserved", "peak live", "releases"];
 
 /// Replays all traces and prints the report. Returns whether all succeeded.
 pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
@@ -42,6 +46,8 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
         capacity_bytes: options.capacity.map(|size| size.as_u64()),
         touch: options.touched_by(),
         threads: options.threads,
+        rounds: options.rounds,
+        behind: options.behind,
     };
     let mut rows = Vec::new();
     for path in &options.traces {
@@ -68,11 +74,20 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
         scale: options.scale,
         touch: options.touched_by(),
         threads: options.threads,
+        rounds: options.rounds,
+        behind: options.behind,
     };
     if options.json {
         print(&json(&header, &rows)?)?;
     } else if !rows.is_empty() {
         print_report(&table(&header, &rows), &DISPENSABLE)?;
+        if options.behind.is_some() {
+            print_report(&format!("\n{}", behind_table(&rows)), &[])?;
+        }
+        if options.rounds > 1 {
+            let tables = format!("\n{}", rounds_tables(&header, &rows));
+            print_report(&tables, &DISPENSABLE_OF_ROUNDS)?;
+        }
         if options.gives_back() {
             print_report(&format!("\n{}", end_table(&rows)), &[])?;
         }
@@ -86,16 +101,21 @@ fn replay_one(
     settings: &Settings,
     options: &Replay,
 ) -> Result<Row, Failure> {
-    let bar = bar(trace.events().len(), trace.name());
+    let bar = bar(trace.events().len() * settings.rounds, trace.name());
     let progress = |events: usize| bar.set_position(events as u64);
     let mut first = device.replay(trace, settings, &progress)?;
     if !options.gives_back() {
         first.outcome.at_end = None;
     }
-    let mut runs = vec![first];
+    let figures = |run: &Measured| {
+        let device_time_us = run.device_time.as_secs_f64() * 1e6;
+        (run.outcome.ns_per_pair(), device_time_us)
+    };
+    let mut times = vec![figures(&first)];
     for _ in 1..options.repeat {
-        runs.push(device.replay(trace, settings, &progress)?);
+        times.push(figures(&device.replay(trace, settings, &progress)?));
     }
+    let (ns_per_pair, device_time_us) = times.into_iter().unzip();
     let need_bytes = if options.need {
         bar.set_message(format!("{}: looking for the need", trace.name()));
         Some(device.need(trace, settings, &progress)?)
@@ -107,15 +127,13 @@ fn replay_one(
         peak_live_bytes: if settings.threads > 1 {
             first.outcome.peak_live_bytes
         } else {
-            trace.peak_live_bytes()
+            let rounds = first.outcome.rounds.iter();
+            let of_rounds = rounds.map(|round| round.peak_live_bytes).max();
+            of_rounds.unwrap_or_else(|| trace.peak_live_bytes())
         },
         outcome: first.outcome,
-        ns_per_pair: median(runs.iter().map(|run| run.outcome.ns_per_pair()).collect()),
-        device_time_us: median(
-            runs.iter()
-                .map(|run| run.device_time.as_secs_f64() * 1e6)
-                .collect(),
-        ),
+        ns_per_pair: median(ns_per_pair),
+        device_time_us: median(device_time_us),
         need_bytes,
     })
 }

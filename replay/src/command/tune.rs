@@ -16,7 +16,13 @@ use crate::command::{
 };
 
 /// The columns of the tables that a narrow terminal can do without.
-const DISPENSABLE: [&str; 3] = ["device allocations", "hit rate", "peak reserved"];
+const DISPENSABLE: [&str; 5] = [
+    "device allocations",
+    "hit rate",
+    "calls in round 1",
+    "calls a round",
+    "peak reserved",
+];
 
 /// Tries all candidates on all traces and prints the report. Returns whether every trace was read, and one
 /// setting is the best for all of them.
@@ -51,6 +57,7 @@ pub(crate) fn tune_all(options: &Tune) -> Result<bool, Box<dyn Error>> {
         allocator: options.allocator,
         capacity_bytes: options.capacity.map(|size| size.as_u64()),
         scale: options.scale,
+        rounds: options.rounds,
         reserve: options.reserve,
         candidates,
         trials,
@@ -89,6 +96,8 @@ fn try_one(
         capacity_bytes: options.capacity.map(|size| size.as_u64()),
         touch: Touch::Nothing,
         threads: 1,
+        rounds: options.rounds,
+        behind: None,
     };
     if let Some(warning) = device.too_small_for(trace, settings.capacity_bytes) {
         remark(&warning);

@@ -1,6 +1,6 @@
 //! The settings of a pool that are worth trying.
 
-use binpool::{GrowthPolicy, PoolOptions};
+use binpool::{GrowthPolicy, HighWater, PoolOptions};
 
 use crate::AllocatorChoice;
 
@@ -44,8 +44,8 @@ macro_rules! pool {
     };
 }
 
-/// The candidates of `binpool tune`, in the order of its rows: no pool, bins, segments, and segments that grow otherwise. The
-/// number in a name is that of the leading bits.
+/// The candidates of `binpool tune`, in the order of its rows: no pool, bins, bins that give nothing back, segments, and segments that grow
+/// otherwise. The number in a name is that of the leading bits.
 ///
 /// ```
 /// let candidates = binpool_replay::candidates();
@@ -68,6 +68,12 @@ pub fn candidates() -> Vec<Candidate> {
         pool!("bins 4", PoolOptions::new().segments(false).leading_bits(4)),
         pool!("bins 6", PoolOptions::new().segments(false).leading_bits(6)),
         pool!("bins 8", PoolOptions::new().segments(false).leading_bits(8)),
+        pool!(
+            "bins keep-all",
+            PoolOptions::new()
+                .segments(false)
+                .high_water(HighWater::KEEP_ALL)
+        ),
         pool!(
             "segments 4",
             PoolOptions::new().segments(true).leading_bits(4)

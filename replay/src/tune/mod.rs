@@ -15,7 +15,7 @@ use std::{
 };
 
 use crate::{
-    Candidate, Cost, Device, Failure, Measured, Settings, Trace, best, pareto_front,
+    Candidate, Cost, Device, Failure, Measured, Settings, Trace, Warm, best, pareto_front,
     replay_report::ratio, tune::candidates::oddness,
 };
 
@@ -45,6 +45,9 @@ pub struct Comparison {
 /// Replays `trace` with each of `candidates`, on all cores. `settings` has the other settings; its pool is ignored.
 /// `progress` is called, from any thread, whenever a candidate is done.
 ///
+/// Where the settings say three rounds or more, a candidate is judged by those from the third on ([`Trial::costs`]): a pool that has seen
+/// the work.
+///
 /// Running out of memory is a result, not an error. On the mock, all results but the host's times are repeatable.
 ///
 /// ```
@@ -57,6 +60,8 @@ pub struct Comparison {
 ///     capacity_bytes: None,
 ///     touch: Touch::Nothing,
 ///     threads: 1,
+///     rounds: 4,
+///     behind: None,
 /// };
 /// let candidates = candidates();
 /// let trial = tune(&trace, &Device::Mock(Profile::H200), &candidates, &settings, &|| {})?;
@@ -108,20 +113,29 @@ pub fn tune(
         Err(failure) if !failure.out_of_memory => Err(failure),
         result => Ok(result),
     });
+    let results: Vec<Result<Measured, Failure>> = results.collect::<Result<_, _>>()?;
+    // What is live is the same for all that come to the end.
+    let mut replayed = results.iter().filter_map(|result| result.as_ref().ok());
+    let rounds = replayed.next().map(|measured| &*measured.outcome.rounds);
+    let of_rounds = rounds.into_iter().flatten();
+    let peak_live_bytes = of_rounds.map(|round| round.peak_live_bytes).max();
     Ok(Trial {
         trace: trace.name().to_owned(),
-        peak_live_bytes: trace.peak_live_bytes(),
-        results: results.collect::<Result<_, _>>()?,
+        peak_live_bytes: peak_live_bytes.unwrap_or_else(|| trace.peak_live_bytes()),
+        results,
     })
 }
 
 impl Trial {
-    /// The cost of each candidate, in their order; `None` where it ran out of memory.
+    /// The cost of each candidate, in their order: the time of a round from the third on, or of the whole replay where there are fewer, and
+    /// the peak of all rounds. `None` where it ran out of memory.
     #[must_use]
     pub fn costs(&self) -> Vec<Option<Cost>> {
         let cost = |measured: &Measured| Cost {
             reserved_over_live: ratio(measured.outcome.peak_reserved_bytes, self.peak_live_bytes),
-            device_time: measured.device_time,
+            device_time: Warm::of(&measured.outcome.rounds).map_or(measured.device_time, |warm| {
+                warm.mean_time(warm.sum.device_time)
+            }),
         };
         let results = self.results.iter();
         results
@@ -135,10 +149,7 @@ impl Comparison {
     #[must_use]
     pub fn new(costs: Vec<Option<Cost>>, candidates: &[Candidate], reserve: f64) -> Self {
         // The baseline always reserves the least. If it could win, it would whenever no pool is within `reserve`.
-        let pools = costs.iter().zip(candidates);
-        let pools: Vec<_> = pools
-            .map(|(cost, candidate)| cost.filter(|_| candidate.pool.is_some()))
-            .collect();
+        let pools = of_pools(&costs, candidates);
         let best = best(&pools, reserve).and_then(|best| {
             let is_equal = |index: &usize| match (pools[*index], pools[best]) {
                 (Some(cost), Some(best)) => {
@@ -155,6 +166,11 @@ impl Comparison {
             best,
             costs,
         }
+    }
+
+    /// The costs of the candidates with a pool, in their order.
+    pub(crate) fn pools(&self, candidates: &[Candidate]) -> Vec<Option<Cost>> {
+        of_pools(&self.costs, candidates)
     }
 
     /// Returns whether the candidate at this index is on the Pareto front.
@@ -188,6 +204,14 @@ impl Comparison {
         });
         Self::new(costs.collect(), candidates, reserve)
     }
+}
+
+/// The costs of the candidates with a pool, in their order.
+fn of_pools(costs: &[Option<Cost>], candidates: &[Candidate]) -> Vec<Option<Cost>> {
+    let costs = costs.iter().zip(candidates);
+    costs
+        .map(|(cost, candidate)| cost.filter(|_| candidate.pool.is_some()))
+        .collect()
 }
 
 /// The geometric mean of the reserved bytes, and the sum of the times; `None` for an empty list.

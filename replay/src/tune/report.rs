@@ -1,6 +1,6 @@
 //! The report on a trial of settings.
 
-use crate::{AllocatorChoice, Candidate, Comparison, Cost, Trial};
+use crate::{AllocatorChoice, Candidate, Comparison, Cost, Trial, tune::trade_off::more_for_less};
 
 /// A trial of settings: the device, the candidates and the results. [`tables`](Self::tables) are for display,
 /// [`json`](Self::json) is for programs.
@@ -14,6 +14,8 @@ pub struct TuneReport {
     pub capacity_bytes: Option<u64>,
     /// The divisor of the sizes of the traces.
     pub scale: usize,
+    /// How many times in a row each candidate replayed each trace.
+    pub rounds: usize,
     /// The most that the best setting may reserve, over the live bytes.
     pub reserve: f64,
     /// The candidates.
@@ -77,7 +79,25 @@ impl TuneReport {
             }
             _ => String::new(),
         };
-        format!("best: {name}{remark}{few}\n\n    {code}")
+        let more = self.more(&cost, comparison).unwrap_or_default();
+        format!("best: {name}{remark}{more}{few}\n\n    {code}")
+    }
+
+    /// What a little more memory buys, as a line; `None` for nothing.
+    fn more(&self, best: &Cost, comparison: &Comparison) -> Option<String> {
+        let pools = comparison.pools(&self.candidates);
+        let index = more_for_less(&pools, best, self.reserve)?;
+        let (name, cost) = (self.candidates.get(index)?.name, pools[index]?);
+        let milliseconds = |cost: &Cost| cost.device_time.as_secs_f64() * 1e3;
+        Some(format!(
+            "\n(with --reserve {:.2} it would be {name}, or better: {:.2} ms instead of {:.2} ms, \
+             for {:.3} times what is live instead of {:.3})",
+            (cost.reserved_over_live * 100.0).ceil() / 100.0,
+            milliseconds(&cost),
+            milliseconds(best),
+            cost.reserved_over_live,
+            best.reserved_over_live,
+        ))
     }
 
     /// Returns whether all candidates with a pool cost about as much as the best.
@@ -87,16 +107,18 @@ impl TuneReport {
         pools.all(|(cost, _)| cost.is_some_and(|cost| cost.is_about(best)))
     }
 
-    /// The allocations of all traces.
+    /// The allocations of all traces, each once.
     fn allocations(&self) -> u64 {
         let tried = |trial: &Trial| {
             let mut tried = trial
                 .results
                 .iter()
                 .filter_map(|result| result.as_ref().ok());
-            tried
-                .next()
-                .map_or(0, |measured| measured.outcome.allocations)
+            tried.next().map_or(0, |measured| {
+                let outcome = &measured.outcome;
+                let first = outcome.rounds.first();
+                first.map_or(outcome.allocations, |round| round.allocations)
+            })
         };
         self.trials.iter().map(tried).sum()
     }

@@ -1,8 +1,12 @@
 //! The JSON report on a trial of settings.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
-use crate::{Candidate, Comparison, Failure, Measured, Trial, TuneReport, replay_report::ratio};
+use crate::{
+    Candidate, Comparison, Failure, Measured, Round, Trial, TuneReport, Warm, replay_report::ratio,
+};
 
 #[derive(Serialize)]
 struct Report<'a> {
@@ -11,6 +15,7 @@ struct Report<'a> {
     allocator: String,
     capacity_bytes: Option<u64>,
     scale: usize,
+    rounds: usize,
     reserve_ratio: f64,
     traces: Vec<OfTrace<'a>>,
     overall: Overall,
@@ -46,19 +51,45 @@ struct OnTrace<'a> {
 struct Figures {
     peak_reserved_bytes: u64,
     reserved_over_live: f64,
+    /// The whole replay.
     device_time_us: f64,
     device_allocations: u64,
     hit_rate: f64,
+    #[serde(flatten)]
+    rounds: Option<Rounds>,
 }
 
-/// A candidate on all traces: the geometric mean of the ratios and the sum of the times.
+/// What the first round took, and one from the third on.
+#[derive(Serialize)]
+struct Rounds {
+    first_round_device_calls: u64,
+    first_round_device_time_us: f64,
+    device_calls_a_round: f64,
+    device_time_us_a_round: f64,
+}
+
+impl Rounds {
+    /// `None` where there are fewer than three.
+    fn of(rounds: &[Round]) -> Option<Self> {
+        let (first, warm) = (rounds.first()?, Warm::of(rounds)?);
+        let micros = |time: Duration| time.as_secs_f64() * 1e6;
+        Some(Self {
+            first_round_device_calls: first.device_calls(),
+            first_round_device_time_us: micros(first.device_time),
+            device_calls_a_round: warm.mean(warm.sum.device_calls()),
+            device_time_us_a_round: micros(warm.mean_time(warm.sum.device_time)),
+        })
+    }
+}
+
+/// A candidate on all traces: the geometric mean of the ratios and the sum of the times, those that it is judged by ([`Trial::costs`]).
 #[derive(Serialize)]
 struct OnAll {
     #[serde(flatten)]
     standing: Standing,
     out_of_memory_on: usize,
     reserved_over_live: Option<f64>,
-    device_time_us: Option<f64>,
+    judged_device_time_us: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -82,6 +113,7 @@ impl TuneReport {
             allocator: self.allocator.to_string(),
             capacity_bytes: self.capacity_bytes,
             scale: self.scale,
+            rounds: self.rounds,
             reserve_ratio: self.reserve,
             traces: self
                 .trials
@@ -100,6 +132,7 @@ impl TuneReport {
             device_time_us: measured.device_time.as_secs_f64() * 1e6,
             device_allocations: measured.outcome.device_allocations,
             hit_rate: measured.outcome.hit_rate(),
+            rounds: Rounds::of(&measured.outcome.rounds),
         };
         let event = |failure: &'a Failure| &*failure.event;
         let results = self.standings(&comparison).zip(&trial.results);
@@ -128,7 +161,7 @@ impl TuneReport {
                     standing,
                     out_of_memory_on: self.failures(index),
                     reserved_over_live: cost.map(|cost| cost.reserved_over_live),
-                    device_time_us: cost.map(|cost| cost.device_time.as_secs_f64() * 1e6),
+                    judged_device_time_us: cost.map(|cost| cost.device_time.as_secs_f64() * 1e6),
                 })
                 .collect(),
             best: best.map(|best| best.name),

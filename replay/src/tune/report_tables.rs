@@ -1,10 +1,12 @@
 //! The tables of a trial of settings.
 
+use std::time::Duration;
+
 use comfy_table::Table;
 
 use crate::{
-    Candidate, Comparison, Trial, TuneReport, markdown_table::markdown, plots::tuning_text::letter,
-    replay_report::ratio,
+    Candidate, Comparison, Trial, TuneReport, Warm, markdown_table::markdown,
+    plots::tuning_text::letter, replay_report::ratio, rounds::FIRST_WARM,
 };
 use binpool::words::bytes;
 
@@ -34,21 +36,49 @@ impl TuneReport {
             1 => String::new(),
             scale => format!(", sizes divided by {scale}"),
         };
+        let (rounds, judged) = if self.is_warm() {
+            let rounds = format!(", {} rounds", self.rounds);
+            (rounds, format!(" from round {FIRST_WARM} on"))
+        } else {
+            (String::new(), String::new())
+        };
         format!(
-            "mock on {}, {} allocator{capacity}{scale}\n\
-             best: the least device time among pools that reserve at most {} times what is live",
+            "mock on {}, {} allocator{capacity}{scale}{rounds}\n\
+             best: the least device time{judged} among pools that reserve at most {} times what is live",
             self.device, self.allocator, self.reserve
         )
     }
 
+    /// Whether the candidates are judged by the rounds from the third on.
+    fn is_warm(&self) -> bool {
+        self.rounds >= FIRST_WARM
+    }
+
+    fn title_of_time(&self) -> &'static str {
+        if self.is_warm() {
+            "device time a round, predicted"
+        } else {
+            "device time, predicted"
+        }
+    }
+
     fn table_of_trial(&self, trial: &Trial) -> Table {
         let comparison = self.comparison(trial);
+        let is_warm = self.is_warm();
         let titles = [
             "peak reserved",
             "reserved / live",
-            "device time, predicted",
-            "device allocations",
-            "hit rate",
+            self.title_of_time(),
+            if is_warm {
+                "calls a round"
+            } else {
+                "device allocations"
+            },
+            if is_warm {
+                "calls in round 1"
+            } else {
+                "hit rate"
+            },
         ];
         let rows = trial.results.iter().map(|result| {
             let Ok(measured) = result else {
@@ -56,13 +86,25 @@ impl TuneReport {
             };
             let outcome = &measured.outcome;
             let reserved = outcome.peak_reserved_bytes;
-            vec![
+            let mut cells = vec![
                 bytes(reserved),
                 format!("{:.3}", ratio(reserved, trial.peak_live_bytes)),
-                format!("{:.2} ms", measured.device_time.as_secs_f64() * 1e3),
-                outcome.device_allocations.to_string(),
-                format!("{:.1} %", outcome.hit_rate() * 100.0),
-            ]
+            ];
+            let rounds = &outcome.rounds;
+            let milliseconds = |time: Duration| format!("{:.2} ms", time.as_secs_f64() * 1e3);
+            cells.extend(match rounds.first().zip(Warm::of(rounds)) {
+                Some((first, warm)) => [
+                    milliseconds(warm.mean_time(warm.sum.device_time)),
+                    format!("{:.1}", warm.mean(warm.sum.device_calls())),
+                    first.device_calls().to_string(),
+                ],
+                None => [
+                    milliseconds(measured.device_time),
+                    outcome.device_allocations.to_string(),
+                    format!("{:.1} %", outcome.hit_rate() * 100.0),
+                ],
+            });
+            cells
         });
         table(&self.candidates, &comparison, &titles, rows)
     }
@@ -71,7 +113,11 @@ impl TuneReport {
         let comparison = self.overall();
         let titles = [
             "reserved / live, geometric mean",
-            "device time, predicted, sum",
+            if self.is_warm() {
+                "device time a round, predicted, sum"
+            } else {
+                "device time, predicted, sum"
+            },
         ];
         let rows = comparison.costs.iter().enumerate().map(|(index, cost)| {
             let Some(cost) = cost else {

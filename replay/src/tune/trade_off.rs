@@ -7,22 +7,29 @@ use std::{cmp::Ordering, time::Duration};
 pub struct Cost {
     /// The most bytes taken from the device over the most bytes live.
     pub reserved_over_live: f64,
-    /// The time of the device's calls.
+    /// The time of the device's calls: in a round of the program from the third on, or in the whole replay where it has fewer.
     pub device_time: Duration,
 }
 
 /// Costs that differ by no more are equal: the costs of a device are not known better.
 const ABOUT: f64 = 1.01;
 
+/// Times that differ by no more are equal: less than one call that takes memory from the device.
+const NOTHING: Duration = Duration::from_micros(20);
+
 impl Cost {
-    /// Returns whether this and another one are the same to within 1 %, in both respects.
+    /// Returns whether this and another one are the same in both respects: to within 1 %, and the times to within 20 us.
     pub(crate) fn is_about(&self, other: &Self) -> bool {
         let is_about = |one: f64, other: f64| one.max(other) <= one.min(other) * ABOUT;
-        is_about(self.reserved_over_live, other.reserved_over_live)
-            && is_about(
-                self.device_time.as_secs_f64(),
-                other.device_time.as_secs_f64(),
-            )
+        is_about(self.reserved_over_live, other.reserved_over_live) && self.takes_about(other)
+    }
+
+    fn takes_about(&self, other: &Self) -> bool {
+        let (less, more) = (
+            self.device_time.min(other.device_time),
+            self.device_time.max(other.device_time),
+        );
+        more.saturating_sub(less) <= NOTHING || more.as_secs_f64() <= less.as_secs_f64() * ABOUT
     }
 
     fn by_reserved(&self, other: &Self) -> Ordering {
@@ -91,6 +98,22 @@ pub fn best(costs: &[Option<Cost>], reserve: f64) -> Option<usize> {
         .min_by(|(_, one), (_, other)| one.by_time(other));
     let least = || present(costs).min_by(|(_, one), (_, other)| one.by_reserved(other));
     within.or_else(least).map(|(index, _)| index)
+}
+
+/// How much more than `reserve` a setting may reserve that [`more_for_less`] returns.
+const LITTLE_MORE: f64 = 1.25;
+
+/// Returns the index of what a little more memory buys than [`best`] may have: of the costs that reserve more than `reserve`, and at most a
+/// quarter more, the one that reserves the least and takes at most half the time of `best`. `None` where there is none, or `best` takes
+/// next to nothing.
+pub(crate) fn more_for_less(costs: &[Option<Cost>], best: &Cost, reserve: f64) -> Option<usize> {
+    let most = reserve.max(best.reserved_over_live) * LITTLE_MORE;
+    present(costs)
+        .filter(|(_, cost)| cost.reserved_over_live > reserve.max(best.reserved_over_live))
+        .filter(|(_, cost)| cost.reserved_over_live <= most)
+        .filter(|(_, cost)| cost.device_time * 2 <= best.device_time && !cost.takes_about(best))
+        .min_by(|(_, one), (_, other)| one.by_reserved(other))
+        .map(|(index, _)| index)
 }
 
 fn present(costs: &[Option<Cost>]) -> impl Iterator<Item = (usize, Cost)> {

@@ -34,7 +34,7 @@ pub fn record(
     options: &PoolOptions,
     progress: &dyn Fn(usize),
 ) -> Result<History, Failure> {
-    let backend = profile.mock(trace, false, capacity_bytes).backend();
+    let backend = profile.mock(trace, false, capacity_bytes, None).backend();
     let streams = trace.streams();
     let queues = queues_of(streams.len(), &backend).map_err(Failure::setup)?;
     let queue_of_block = queues_of_blocks(trace, &streams);

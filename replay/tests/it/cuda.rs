@@ -119,6 +119,25 @@ fn commands_on_each_block_find_their_numbers_with_every_allocator() {
 }
 
 #[test]
+fn a_device_may_be_behind_with_every_allocator() {
+    for more in [
+        &["--kernels"][..],
+        &["--allocator", "immediate"],
+        &["--allocator", "driver-pool"],
+        &["--allocator", "stream-ordered", "--no-pool"],
+        &["--rounds", "2", "--threads", "2"],
+    ] {
+        let object = replay(TWO_STREAMS, &[&["--behind", "200us"], more].concat());
+        assert_eq!(object["behind_us"], 200.0);
+        assert!(
+            object["peak_pending_bytes"].as_u64().unwrap() > 0,
+            "{more:?}"
+        );
+        assert_eq!(object["wait_time_us"], Value::Null);
+    }
+}
+
+#[test]
 fn stream_ordered_memory_is_asked_of_the_driver_each_time_and_its_pool_says_what_it_reserved() {
     let whole = ["--allocator", "stream-ordered", "--no-pool"];
     for trace in [TRACE, TWO_STREAMS] {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test panics")]
 
+mod behind;
 mod bench;
 mod browser;
 mod command;
@@ -22,6 +23,7 @@ mod messages;
 mod record;
 mod recordings;
 mod replays;
+mod rounds;
 mod trace;
 mod tune;
 mod view;

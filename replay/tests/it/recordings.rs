@@ -110,6 +110,8 @@ fn a_recorded_program_can_be_replayed() {
         capacity_bytes: None,
         touch: Touch::Nothing,
         threads: 1,
+        rounds: 1,
+        behind: None,
     };
     let replayed = Device::Mock(Profile::None).replay(&trace, &settings, &|_| {});
     let outcome = replayed.unwrap().outcome;

@@ -26,6 +26,8 @@ fn pooled() -> Settings {
         capacity_bytes: None,
         touch: Touch::Nothing,
         threads: 1,
+        rounds: 1,
+        behind: None,
     }
 }
 
@@ -62,6 +64,8 @@ fn outcome() -> Outcome {
         unmaps: 0,
         remap_time: Duration::ZERO,
         at_end: None,
+        rounds: Vec::new(),
+        pending: None,
     }
 }
 
@@ -76,6 +80,8 @@ fn header() -> Header {
         scale: 3,
         touch: Touch::Fill,
         threads: 2,
+        rounds: 1,
+        behind: None,
     }
 }
 

@@ -1,0 +1,185 @@
+//! The programs, their copies, and what pools take for them.
+
+use std::{
+    error::Error,
+    num::NonZero,
+    path::Path,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread::{self, ScopedJoinHandle},
+};
+
+use binpool::{GrowthPolicy, PoolOptions, random::Random};
+use binpool_replay::{
+    AllocatorChoice, Device, Failure, Profile, Settings, Touch, Trace, TraceError, Warm,
+};
+
+use crate::sheet::Figures;
+
+/// The copies of each program, each with a seed of its own.
+const COPIES: u64 = 16;
+
+/// How many times in a row a program is replayed.
+const ROUNDS: usize = 6;
+
+/// What pools carve blocks from.
+const SOURCES: [(&str, AllocatorChoice); 2] = [
+    ("segments", AllocatorChoice::Immediate),
+    ("pages", AllocatorChoice::Pages),
+];
+
+/// The figures of each policy, source and program.
+#[derive(Default)]
+pub(crate) struct Measured {
+    pub(crate) cold: Figures,
+    pub(crate) warm: Figures,
+}
+
+/// What a pool takes for one program.
+#[derive(Clone, Copy)]
+struct Taken {
+    /// In the first round, the most that is reserved over the most that is live.
+    cold_reserved: f64,
+    /// The same from the third round on.
+    warm_reserved: f64,
+    /// The calls of one of these rounds that take memory from the device, or with pages map some.
+    warm_calls: f64,
+}
+
+/// Returns the figures of the programs in these files, by as many threads as there are cores.
+pub(crate) fn measured(files: &[String]) -> Result<Measured, Box<dyn Error>> {
+    let programs = files.iter().map(|file| Program::open(file));
+    let programs: Vec<Program> = programs.collect::<Result<_, _>>()?;
+    let jobs: Vec<_> = programs
+        .iter()
+        .flat_map(|program| settings().map(move |(policy, source)| (program, policy, source)))
+        .collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        while let Some((program, policy, (source, allocator))) =
+            jobs.get(next.fetch_add(1, Ordering::Relaxed))
+        {
+            let name = format!("{policy:?}/{source}/{}", program.name);
+            done.push((name, program.taken(*policy, *allocator)?));
+        }
+        Ok(done)
+    };
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let results: Vec<Result<Vec<_>, Failure>> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        let results = workers.into_iter().map(ScopedJoinHandle::join);
+        results
+            .map(|result| result.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    let mut measured = Measured::default();
+    for result in results {
+        for (name, taken) in result? {
+            let of = |figure: fn(&Taken) -> f64| of_all(&taken, figure);
+            let cold = of(|taken| taken.cold_reserved);
+            let warm = [
+                of(|taken| taken.warm_calls),
+                of(|taken| taken.warm_reserved),
+            ];
+            measured.cold.insert(name.clone(), cold.to_vec());
+            measured.warm.insert(name, warm.concat());
+        }
+    }
+    Ok(measured)
+}
+
+/// Returns a figure of the program itself, which is the first, and the mean and the worst of its copies.
+#[expect(clippy::cast_precision_loss, reason = "copies are few")]
+fn of_all(taken: &[Taken], figure: fn(&Taken) -> f64) -> [f64; 3] {
+    let mut figures = taken.iter().map(figure);
+    let own = figures.next().unwrap_or(f64::NAN);
+    let copies: Vec<f64> = figures.collect();
+    let mean = copies.iter().sum::<f64>() / copies.len() as f64;
+    [own, mean, copies.iter().copied().fold(0.0, f64::max)]
+}
+
+fn settings() -> impl Iterator<Item = (GrowthPolicy, (&'static str, AllocatorChoice))> {
+    let policies = GrowthPolicy::ALL.into_iter();
+    policies.flat_map(|policy| SOURCES.map(|source| (policy, source)))
+}
+
+/// A recorded program, and copies of it with other sizes.
+struct Program {
+    name: String,
+    /// Itself is the first.
+    traces: Vec<Trace>,
+}
+
+impl Program {
+    fn open(file: &str) -> Result<Self, TraceError> {
+        let itself = Trace::open(Path::new(file))?;
+        let copies = (0..COPIES).map(|seed| changed(itself.clone(), seed));
+        let copies: Vec<_> = copies.collect();
+        let name = Path::new(file).file_name().unwrap_or_default();
+        Ok(Self {
+            name: name.to_string_lossy().replace(".trace.gz", ""),
+            traces: [vec![itself], copies].concat(),
+        })
+    }
+
+    /// What a pool takes for the program itself and for each copy.
+    fn taken(
+        &self,
+        policy: GrowthPolicy,
+        allocator: AllocatorChoice,
+    ) -> Result<Vec<Taken>, Failure> {
+        let traces = self.traces.iter();
+        traces
+            .map(|trace| taken(trace, policy, allocator))
+            .collect()
+    }
+}
+
+/// Returns the program with every size multiplied by a factor from 0.7 to 1.4, the same one for equal sizes.
+fn changed(trace: Trace, seed: u64) -> Trace {
+    trace.with_sizes(|bytes| {
+        let mut random = Random::new(seed << 48 ^ bytes as u64);
+        let thousandths = 700 + random.next() % 701;
+        let bytes = bytes as u128 * u128::from(thousandths) / 1000;
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "ratios of three digits")]
+fn taken(
+    trace: &Trace,
+    policy: GrowthPolicy,
+    allocator: AllocatorChoice,
+) -> Result<Taken, Failure> {
+    let settings = Settings {
+        allocator,
+        pool: Some(PoolOptions::new().growth(policy)),
+        capacity_bytes: None,
+        touch: Touch::Nothing,
+        threads: 1,
+        rounds: ROUNDS,
+        behind: None,
+    };
+    let measured = Device::Mock(Profile::H200).replay(trace, &settings, &|_| {})?;
+    let rounds = &measured.outcome.rounds;
+    let over_live = |reserved: Option<u64>, live: u64| {
+        reserved.map_or(f64::NAN, |reserved| reserved as f64 / live as f64)
+    };
+    let nothing = (f64::NAN, f64::NAN);
+    let (warm_reserved, warm_calls) = Warm::of(rounds).map_or(nothing, |warm| {
+        let sum = &warm.sum;
+        let calls = match allocator {
+            AllocatorChoice::Pages => sum.maps,
+            _ => sum.device_allocations,
+        };
+        let reserved = over_live(sum.peak_reserved_bytes, sum.peak_live_bytes);
+        (reserved, warm.mean(calls))
+    });
+    Ok(Taken {
+        cold_reserved: rounds.first().map_or(f64::NAN, |round| {
+            over_live(round.peak_reserved_bytes, round.peak_live_bytes)
+        }),
+        warm_reserved,
+        warm_calls,
+    })
+}
