@@ -34,8 +34,12 @@ use crate::{
         queue_uses::{QueueUses, join_of_one_kind},
         timestamps::QueueKey,
     },
+    request::Request,
     track::watch::Watch,
 };
+
+/// A queue gets a fence when requests for it have taken one part in this of what the segments have.
+const FENCE_PARTS: u64 = 16;
 
 /// The queues that requests have named.
 #[derive(Clone, Copy, Debug)]
@@ -161,6 +165,18 @@ impl<A: Allocator, O> State<A, O> {
             }
         }
         key
+    }
+
+    /// Returns whether the queue of a request is to get a fence before its next commands: other queues can have its memory once a fence after
+    /// the last use has ended, and a fence that a request makes only when it needs the memory ends after everything that is pending by then.
+    pub(crate) fn is_fence_due(&mut self, key: QueueKey, request: Request) -> bool {
+        if !matches!(self.asking, AskingQueues::Several) {
+            return false;
+        }
+        let managed = self.segments.as_ref().map_or(0, Segments::bytes);
+        let queue_state = self.queues.get_mut(key);
+        managed > 0
+            && queue_state.is_some_and(|it| it.is_fence_due(request.bytes, managed / FENCE_PARTS))
     }
 
     /// Has pages that no command uses stay apart from those of queues, once there is a second queue that could have them.

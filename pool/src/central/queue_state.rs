@@ -43,6 +43,8 @@ pub(crate) struct QueueState<A: Allocator, O> {
     /// Set if the program is done with the queue: any queue may have its blocks as soon as their commands have ended.
     pub(crate) is_retired: bool,
     fences: VecDeque<Fence<A>>,
+    /// The bytes that requests for the queue have taken since its last fence.
+    unfenced_bytes: u64,
     /// What the queue waits for on the device: the uses of other queues up to these moments end before any command starts that is
     /// enqueued on this queue later.
     behind: SmallVec<[QueueUse; 2]>,
@@ -62,6 +64,7 @@ impl<A: Allocator, O> QueueState<A, O> {
             ended: now,
             is_retired: false,
             fences: VecDeque::new(),
+            unfenced_bytes: 0,
             behind: SmallVec::new(),
         }
     }
@@ -98,6 +101,17 @@ impl<A: Allocator, O> QueueState<A, O> {
     /// The oldest fence that has not been seen to end.
     pub(crate) fn oldest_fence(&self) -> Option<&Fence<A>> {
         self.fences.front()
+    }
+
+    /// Counts a request of `bytes` bytes for this queue. Returns whether it is time for a fence: as much as `most_bytes` was requested since
+    /// the last one.
+    pub(crate) fn is_fence_due(&mut self, bytes: usize, most_bytes: u64) -> bool {
+        self.unfenced_bytes = self.unfenced_bytes.saturating_add(bytes as u64);
+        let is_due = self.unfenced_bytes > most_bytes && self.has_room_for_a_fence();
+        if is_due {
+            self.unfenced_bytes = 0;
+        }
+        is_due
     }
 
     /// Returns whether one more fence can be remembered without forgetting another.

@@ -177,6 +177,7 @@ impl<A: Allocator> Shared<A> {
         let have_doubled = state.queues.have_doubled();
         self.add_spare_leases(&mut state, queue, queue_key);
         let is_sweep_due = state.clock.as_mut().is_some_and(DecayClock::allocation);
+        let is_fence_due = self.policy.crosses() && state.is_fence_due(queue_key, request);
         let lookup = self.find_free(&mut state, queue_key, request);
         if let Lookup::Block(block, kind) = &lookup {
             state.activate(request.asked, block, *kind);
@@ -186,6 +187,9 @@ impl<A: Allocator> Shared<A> {
         let entered = Entered::new(self, queue_key);
         if have_doubled {
             self.retire_idle_queues(!self.policy.crosses());
+        }
+        if is_fence_due {
+            self.add_fence_to(queue_key);
         }
         let is_found = !matches!(lookup, Lookup::Nothing { .. });
         if is_sweep_due && !is_found {

@@ -28,7 +28,7 @@ impl<A: Allocator> Shared<A> {
     pub(crate) fn check(&self, uses: &[QueueUse]) {
         for use_ in uses {
             if !self.check_fences(*use_)
-                && let Some(fence) = self.add_fence_after(*use_)
+                && let Some(fence) = self.add_fence_to(use_.key)
                 && self.status_of(&fence) == FenceStatus::Ended
             {
                 self.note_ended(fence.at());
@@ -93,13 +93,13 @@ impl<A: Allocator> Shared<A> {
         drop(forgotten);
     }
 
-    /// Enqueues a fence behind this use and returns it; `None` where the queue takes no marker, which is tried again at
+    /// Enqueues a fence on the queue of `key` and returns it; `None` where the queue takes no marker, which is tried again at
     /// the next check, and on a device where a marker says nothing.
-    pub(crate) fn add_fence_after(&self, use_: QueueUse) -> Option<Fence<A>> {
-        let new = self.state.lock().queues.begin_fence(use_.key)?;
+    pub(crate) fn add_fence_to(&self, key: QueueKey) -> Option<Fence<A>> {
+        let new = self.state.lock().queues.begin_fence(key)?;
         let fence = self.enqueue_fence(new);
         if let Err(error) = &fence {
-            tracing::warn!(%error, queue_key = use_.key.get(), "a queue takes no marker");
+            tracing::warn!(%error, queue_key = key.get(), "a queue takes no marker");
         }
         fence.ok()
     }
@@ -291,7 +291,7 @@ mod tests {
         let use_ = mock.shared.state.lock().queues.stamp(default_queue);
         let before = mock.device.live_events();
         for _ in 0..2 {
-            assert!(mock.shared.add_fence_after(use_).is_some());
+            assert!(mock.shared.add_fence_to(use_.key).is_some());
         }
         mock.device.run();
         mock.shared.check(&[use_]);

@@ -36,7 +36,7 @@ impl<A: Allocator> Shared<A> {
             self.return_to_segment(held);
         }
         for use_ in &unordered {
-            self.add_fence_after(*use_);
+            self.add_fence_to(use_.key);
         }
         if is_too_much {
             self.trim_unused_to(self.release_threshold);
