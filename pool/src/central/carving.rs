@@ -75,7 +75,7 @@ pub(crate) struct CarvingTerms {
     pub(crate) limits: Limits,
     /// Whether the pool's policy lets memory cross from one queue to another.
     pub(crate) crosses: bool,
-    /// Set while the commands that hold ranges back may be looked at again.
+    /// Set while it is worth looking again at the commands that hold ranges back.
     pub(crate) looks_again: bool,
 }
 

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use crate::{
     order::{
         fence::{Fence, Fences, NewFence, wait_for_status},
-        timestamps::{QueueKey, QueueUse},
+        timestamps::{QueueKey, QueueUse, Timestamp},
     },
     shared::{QueueStates, Shared},
     track::pool_event::{PoolEvent, What},
@@ -34,6 +34,26 @@ impl<A: Allocator> Shared<A> {
                 self.note_ended(fence.at());
             }
         }
+    }
+
+    /// Checks these uses until commands of one have ended that had not before, at most as often as `looks` says, which it lowers. Returns
+    /// whether some have.
+    pub(crate) fn check_until_one_ends(&self, uses: &[QueueUse], looks: &mut u32) -> bool {
+        let ended = || -> SmallVec<[Option<Timestamp>; 4]> {
+            let state = self.state.lock();
+            let known = uses.iter().map(|use_| state.queues.get(use_.key));
+            known.map(|known| Some(known?.ended)).collect()
+        };
+        let before = ended();
+        while *looks > 0 {
+            *looks -= 1;
+            self.check(uses);
+            if ended() != before {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        false
     }
 
     /// Checks every queue that holds memory back, and makes the blocks idle whose commands have ended.
