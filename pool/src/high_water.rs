@@ -6,7 +6,8 @@
 /// most that was in use *of each class*, which is many times the most that was in use at once where sizes vary. This rule is for
 /// a request that finds no block of its class, where a new one would take the pool above a part of the most bytes that were ever
 /// in use, in whole blocks. Such a request gets a free block up to half as large again. Where there is none, free blocks that no
-/// command uses are released first: the smallest that is enough, or the largest ones.
+/// command uses are released first: the smallest that is enough, or the largest ones. Once the program has asked again for as much as
+/// was in use at the peak, after it was released so, a request gets a free block of any larger size instead.
 ///
 /// Pools with [segments](crate::PoolOptions::segments) need no such rule: there free blocks of any size serve one another.
 ///

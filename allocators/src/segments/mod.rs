@@ -11,6 +11,7 @@ mod growth;
 mod mapping;
 mod pages;
 mod placement;
+mod regret;
 mod space;
 mod views;
 
@@ -27,6 +28,7 @@ pub use arena::RangeKey;
 pub use arenas::Arenas;
 pub use mapping::{Done, Mapping, Plan};
 pub use pages::Place;
+pub use regret::Regret;
 
 use crate::{Allocator, Backend, GrowthPolicy, MemoryOf, Region, Result};
 

@@ -17,7 +17,10 @@ pub(crate) mod watch;
 
 use std::sync::Arc;
 
-use binpool_allocators::{Allocator, EventOf, FailureOrder, MemoryOf, QueueOf, segments::Segments};
+use binpool_allocators::{
+    Allocator, EventOf, FailureOrder, MemoryOf, QueueOf,
+    segments::{Regret, Segments},
+};
 
 use crate::{
     Decay, PoolStatistics,
@@ -79,6 +82,8 @@ pub(crate) struct State<A: Allocator, O> {
     /// The segments that blocks are carved from; `None` if each block is one of the allocator.
     pub(crate) segments: Option<Segments<MemoryOf<A>, QueueUses>>,
     asking: AskingQueues,
+    /// What bins gave back to keep to the high water, and was asked for again.
+    regret: Regret,
     /// Blocks of segments that no request may have before they are filled with zeros; `None` once the last handle is gone, and
     /// no request can come.
     pub(crate) unscrubbed: Option<Bins<A, O>>,
@@ -133,6 +138,7 @@ impl<A: Allocator, O> State<A, O> {
             pending: Bins::default(),
             segments,
             asking: AskingQueues::None,
+            regret: Regret::default(),
             unscrubbed: Some(Bins::default()),
             fills: Fills::default(),
             quarantine: Quarantine::default(),

@@ -100,8 +100,23 @@ impl<A: Allocator, O> State<A, O> {
         managed.saturating_sub(high_water.most_bytes(peak))
     }
 
+    /// Notes that a request asks for what bins may have given back. Returns whether as much was asked for again as was in use at the peak:
+    /// then a free block of any size serves it.
+    pub(crate) fn regrets(&mut self, request: Request) -> bool {
+        self.regret.asked(request.bytes as u64);
+        let peak = unsigned(self.peak_in_use);
+        peak > 0 && self.regret.bytes() >= peak
+    }
+
+    /// Notes blocks of bins that were given back to keep to the high water.
+    pub(crate) fn regret_what_went(&mut self, released: &[Released<A>]) {
+        let bytes = released.iter().map(|it| it.bytes as u64).sum();
+        self.regret.went_back(bytes);
+    }
+
     /// Takes out the blocks, or segments, that no command uses and that have been free since the last call, to be released.
     pub(crate) fn take_idle(&mut self) -> Vec<Released<A>> {
+        self.regret.sweep();
         let sweeps = self.sweeps;
         self.sweeps = sweeps.wrapping_add(1);
         let released: Vec<_> = if let Some(segments) = &mut self.segments {

@@ -18,15 +18,22 @@ impl<A: Allocator> Shared<A> {
         queue_key: QueueKey,
         request: Request,
     ) -> Option<HitBlock<'_, A>> {
-        if self.state.lock().excess_above(self.high_water, request) == 0 {
-            return None;
-        }
+        let repeats = {
+            let mut state = self.state.lock();
+            if state.excess_above(self.high_water, request) == 0 {
+                return None;
+            }
+            state.regrets(request)
+        };
         // What threads count and cache by themselves is counted, and goes to the bins.
         self.flush();
-        let larger = request.bytes / 100 * MOST_LARGER_PERCENT;
-        let last = self
-            .classes
-            .bin_number(request.bytes.saturating_add(larger));
+        let last = if repeats {
+            usize::MAX
+        } else {
+            let larger = request.bytes / 100 * MOST_LARGER_PERCENT;
+            self.classes
+                .bin_number(request.bytes.saturating_add(larger))
+        };
         let across = self.policy.crosses();
         let found = self
             .state
@@ -48,7 +55,9 @@ impl<A: Allocator> Shared<A> {
         let released = {
             let mut state = self.state.lock();
             let excess = state.excess_above(self.high_water, request);
-            state.release_tightly(excess)
+            let released = state.release_tightly(excess);
+            state.regret_what_went(&released);
+            released
         };
         let bytes = self.release_each(released);
         if bytes > 0 {

@@ -1,11 +1,9 @@
 //! The rules of growth: the size of the next segment, and which segments are released before it is made.
 
-mod regret;
 mod rules;
 
-use super::placement::Placement;
+use super::{placement::Placement, regret::Regret};
 use crate::GrowthPolicy;
-use regret::Regret;
 use rules::Rules;
 
 /// The least size of a segment in bytes; only a few small blocks get less.

@@ -10,9 +10,28 @@
 //!   of being replaced.
 //! - Between two sweeps without regret, half of all this is forgotten.
 
-/// What was regretted, in bytes.
+/// What went back to the device and was asked for again, in bytes: how much it has cost to give memory back.
+///
+/// A pool that gives memory back cannot know whether the program is about to ask for it again. It keeps memory in the measure in
+/// which giving it back has already cost something, as somebody does who rents skis until the rent has come to the price of a pair
+/// (Karlin, Manasse, Rudolph, Sleator: *Competitive snoopy caching*, 1988).
+///
+/// ```
+/// use binpool_allocators::segments::Regret;
+///
+/// let mut regret = Regret::default();
+/// regret.asked(100);
+/// assert_eq!(regret.bytes(), 0); // Nothing went back.
+/// regret.went_back(100);
+/// regret.asked(70);
+/// regret.asked(70);
+/// assert_eq!(regret.bytes(), 100); // No more than went back.
+/// regret.sweep();
+/// regret.sweep(); // Nothing was asked for since the last one.
+/// assert_eq!(regret.bytes(), 50);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Regret {
+pub struct Regret {
     /// What went back and was not asked for again.
     gone: u64,
     /// What was asked for again.
@@ -23,25 +42,26 @@ pub(super) struct Regret {
 
 impl Regret {
     /// Records that `bytes` bytes went back, or to another place, because of the rules.
-    pub(super) fn went_back(&mut self, bytes: u64) {
+    pub fn went_back(&mut self, bytes: u64) {
         self.gone = self.gone.saturating_add(bytes);
     }
 
     /// Records that the device is asked for `bytes` bytes.
-    pub(super) fn asked(&mut self, bytes: u64) {
+    pub fn asked(&mut self, bytes: u64) {
         let again = bytes.min(self.gone);
         self.gone -= again;
         self.bytes = self.bytes.saturating_add(again);
         self.is_recent |= again > 0;
     }
 
-    /// What was regretted.
-    pub(super) const fn bytes(&self) -> u64 {
+    /// What was asked for again.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// Forgets half of it, unless something was asked for again since the last call of this.
-    pub(super) fn sweep(&mut self) {
+    pub fn sweep(&mut self) {
         if !std::mem::take(&mut self.is_recent) {
             self.gone /= 2;
             self.bytes /= 2;
