@@ -2,9 +2,13 @@
 
 /// What segments save when they grow: calls to the device, or memory.
 ///
-/// Memory is saved by segments of the sizes that blocks have, and by releasing idle ones sooner; both cost calls. What a pool
-/// reserves at most, over what is live at most, is 1.10 with the fewest calls, 1.06 by default and 1.03 with the densest segments,
-/// on average over copies of five recorded programs with other sizes (`scripts/density`).
+/// Memory is saved by segments of the sizes that blocks have, and by releasing idle ones sooner; both cost calls. The first two policies
+/// learn: what went back to the device and was asked for again is kept, up to a part of the most that was in use (the *high water*), and
+/// idle segments serve more sizes. So a program that repeats its work soon finds nearly everything in the pool. [`Dense`](Self::Dense) does
+/// not learn: it gives memory back however often that is asked for again.
+///
+/// `scripts/density` records what each policy reserves and how often it calls the device, in the first round of a program
+/// (`density.txt`) and in later ones (`warm.txt`).
 ///
 /// ```
 /// use binpool_allocators::{Allocator, GrowthPolicy, ImmediateAllocator, SegmentAllocator};
@@ -23,14 +27,17 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GrowthPolicy {
-    /// Fewest calls to the device: segments are reused for blocks of other sizes, and may have 1.05 times what was in use. For
-    /// devices whose allocations cost much, and programs that leave much of the memory free.
+    /// Fewest calls to the device: segments are reused for blocks of other sizes. While some are idle, all together may have 1.05 times
+    /// the high water, and up to 1.25 times once as much was asked for again. For devices whose allocations cost much, and programs that
+    /// leave much of the memory free.
     FewestCalls,
-    /// Little memory for few calls.
+    /// Little memory for few calls: 1.03 times the high water while some segments are idle, and up to 1.15 times once as much was asked
+    /// for again.
     #[default]
     Balanced,
-    /// Least memory: a block of more than one part in 20 of a usual segment, and more than 1 MiB, has a segment of its own, unless more
-    /// than one request in 20 made one. For programs that need nearly all of the device.
+    /// Least memory: 1.01 times the high water while some segments are idle, also in a program that repeats its work. A block of more
+    /// than one part in 20 of a usual segment, and more than 1 MiB, has a segment of its own, unless more than one request in 20 made
+    /// one. For programs that need nearly all of the device, and can afford the calls.
     Dense,
 }
 

@@ -130,7 +130,7 @@ impl PoolOptions {
     /// default they are.
     ///
     /// Without segments a free block serves requests of its own class only, and a program whose sizes vary takes far
-    /// more from the device than it uses. With them it takes hardly more. Blocks are then views of their segments
+    /// more from the device than it uses. With them it takes little more. Blocks are then views of their segments
     /// ([`create_sub_region`](Backend::create_sub_region)), which cost a call to the device if the pool has kept none
     /// of the right size.
     ///
@@ -155,10 +155,11 @@ impl PoolOptions {
         self
     }
 
-    /// Sets what [segments](Self::segments) save when they grow: calls to the device, or memory. `binpool tune` tries each on a
+    /// Sets what [segments](Self::segments) and pages save when they grow: calls to the device, or memory. `binpool tune` tries each on a
     /// recorded program.
     ///
-    /// The default is [`Balanced`](GrowthPolicy::Balanced). Pools without segments ignore this.
+    /// The default is [`Balanced`](GrowthPolicy::Balanced). It keeps hardly more than was in use at most, and up to 15 % more once memory that
+    /// went back is asked for again, so that a program that repeats its work soon makes few calls or none. Pools of bins ignore this.
     ///
     /// ```
     /// use binpool::{Backend, GrowthPolicy, ImmediateAllocator, PoolOptions, QueueOrder};

@@ -43,11 +43,12 @@ use crate::order::hit_kind::HitKind;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReusePolicy {
-    /// Never cross: each queue reuses only what it has used itself. [`retire_queue`](crate::MemoryPool::retire_queue)
+    /// Never cross: each queue reuses only what it has used itself, and no other queue is looked at. [`retire_queue`](crate::MemoryPool::retire_queue)
     /// frees the memory of a queue that the program is done with.
     SameQueue,
     /// Cross if the commands of the former user have ended. Costs a marker on the former user's queue, and a look at
-    /// its event.
+    /// its event. A pool of segments or pages looks up to 16 times before it asks the device for memory: a marker that it has just
+    /// enqueued takes some microseconds to end on an idle queue, and fresh memory takes longer.
     #[default]
     Opportunistic,
     /// As [`Opportunistic`](Self::Opportunistic); if the commands have not ended, cross at once, with a wait on the
