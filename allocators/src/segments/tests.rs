@@ -229,7 +229,7 @@ fn sizes_that_rise_again_and_again_replace_segments_twice_only() {
 #[test]
 fn what_was_regretted_leaves_segments_where_they_would_have_been_replaced() {
     let mut segments = after(100).with_growth(GrowthPolicy::Balanced);
-    segments.growth(100 * MIB - 1, 1);
+    segments.growth(100 * MIB, 1);
     segments.add_whole("in use", 90 * MIB);
     // There may be 103 MiB.
     segments.add_idle("12", 12 * MIB);

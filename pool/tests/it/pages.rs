@@ -96,7 +96,7 @@ fn blocks_of_two_queues_keep_their_bytes_while_pages_move() {
     for seed in 0..20 {
         let builder = MockDevice::builder().completion(Completion::Seeded(seed));
         let rig = rig(builder.capacity_bytes(96 * MIB as u64));
-        program(&rig, 400, &mut Random::new(seed));
+        program(&rig, 600, &mut Random::new(seed));
         let statistics = rig.pool.statistics();
         assert!(
             statistics.maps > statistics.unmaps && statistics.unmaps > 0,
