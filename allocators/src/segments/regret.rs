@@ -60,6 +60,15 @@ impl Regret {
         self.bytes
     }
 
+    /// Returns the same with other numbers of bytes.
+    pub(super) fn map(self, part: impl Fn(u64) -> u64) -> Self {
+        Self {
+            gone: part(self.gone),
+            bytes: part(self.bytes),
+            ..self
+        }
+    }
+
     /// Forgets half of it, unless something was asked for again since the last call of this.
     pub fn sweep(&mut self) {
         if !std::mem::take(&mut self.is_recent) {

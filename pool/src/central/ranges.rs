@@ -266,15 +266,8 @@ impl<A: Allocator, O> State<A, O> {
 
 #[cfg(test)]
 mod tests {
-    use binpool_allocators::GrowthPolicy;
-
     use super::*;
-    use crate::{
-        mock_pool::MockPool,
-        order::queue_uses::{QueueUses, join},
-        request::Request,
-        shared::State,
-    };
+    use crate::{mock_pool::MockPool, request::Request};
 
     #[test]
     fn a_range_that_is_put_back_counts_as_a_change_and_can_be_taken_again() {
@@ -305,44 +298,5 @@ mod tests {
         let before = state.changes;
         assert!(state.add_segment(memory, bytes, request).is_some());
         assert_eq!(state.changes, before + 1);
-    }
-
-    #[test]
-    fn segments_are_merged_if_many_allocations_evicted_one() {
-        const SEGMENT: usize = 2 << 20;
-        // At most one allocation in 32 may evict a segment.
-        for (hits, misses, is_often) in [(0, 0, true), (3200, 0, false), (0, 3200, false)] {
-            let mock = MockPool::of_segments();
-            let mut state = mock.shared.state.lock();
-            let segments = Segments::new(join).with_growth(GrowthPolicy::FewestCalls);
-            state.segments = Some(segments);
-            (state.counters.hits, state.counters.misses) = (hits, misses);
-            let add = |state: &mut State<_>| {
-                let memory = mock.shared.allocator.allocate(SEGMENT).unwrap();
-                state.manage(memory.id(), SEGMENT);
-                let segments = state.segments.as_mut().unwrap();
-                let carved = segments.add(memory, SEGMENT, SEGMENT).unwrap();
-                segments.give(carved.range, QueueUses::new(), None);
-            };
-            (0..20).for_each(|_| add(&mut state));
-            let bytes = 3 << 19;
-            let bin = mock.shared.classes.bin_number(bytes);
-            let request = Request {
-                asked: bytes,
-                bin,
-                bytes,
-                home: 0,
-            };
-            // Together with the request, as much as the first twenty segments have, plus room for one more.
-            state.in_use = i64::try_from(20 * SEGMENT - bytes).unwrap();
-            let mut gone = Vec::new();
-            for _ in 0..13 {
-                add(&mut state);
-                let (_, evicted) = state.grow(request, 256, u64::MAX);
-                gone.push(evicted.len());
-            }
-            assert_eq!(gone[..12], [1; 12]);
-            assert_eq!(gone[12], if is_often { 21 } else { 1 }, "{hits} {misses}");
-        }
     }
 }

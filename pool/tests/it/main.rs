@@ -43,4 +43,5 @@ mod snapshot;
 mod thread_programs;
 mod threads;
 mod views;
+mod warm;
 mod warnings;

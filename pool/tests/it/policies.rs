@@ -1,9 +1,9 @@
 //! What each reuse policy lets a queue take from another, in which order, and what it costs.
 
-use std::thread;
+use std::{thread, time::Duration};
 
-use binpool::{Event, EventStatus, Queue, QueueOrder, ReusePolicy};
-use binpool_mock::{CallKind, Completion, Fault, HostWait, MockDevice, Persistence};
+use binpool::{Event, EventStatus, PoolOptions, Queue, QueueOrder, ReusePolicy};
+use binpool_mock::{CallKind, Completion, Fault, HostWait, MockDevice, MockQueue, Persistence};
 
 use crate::common::{Block, MIB, Rig};
 
@@ -520,5 +520,102 @@ fn a_block_that_comes_back_has_a_marker_behind_each_use_that_no_order_covers() {
         drop(block);
         let made = rig.device.call_count(CallKind::Marker) - before;
         assert_eq!(made, markers, "{own:?} {others:?}");
+    }
+}
+
+/// A pool of segments where commands end only when they are told to, or when something waits for them.
+fn manual_rig_of_segments(policy: ReusePolicy) -> Rig {
+    let builder = MockDevice::builder().completion(Completion::Manual);
+    Rig::with_options(builder, PoolOptions::new().segments(true).reuse(policy))
+}
+
+/// A block of 32 MiB that was used on this queue.
+fn use_and_drop(rig: &Rig, queue: &MockQueue) {
+    let block = rig.pool.allocate_on(queue, 32 * MIB).unwrap();
+    block.enqueue_fill(queue, 0..MIB, &[1_u8]).unwrap();
+    drop(block);
+}
+
+#[test]
+fn the_same_queue_looks_at_no_segment_of_another_queue() {
+    for (policy, looks) in [
+        (ReusePolicy::SameQueue, false),
+        (ReusePolicy::Opportunistic, true),
+    ] {
+        let rig = manual_rig_of_segments(policy);
+        let other = rig.another_queue(QueueOrder::InOrder);
+        use_and_drop(&rig, &other);
+        let before = calls(&rig, [CallKind::Marker, CallKind::Status]);
+        let block = rig.pool.allocate(32 * MIB).unwrap();
+        let after = calls(&rig, [CallKind::Marker, CallKind::Status]);
+        // The first look enqueues the marker.
+        assert_eq!(after[0] - before[0], u64::from(looks), "{policy:?}");
+        assert_eq!(after[1] > before[1], looks, "{policy:?}");
+        assert_eq!(
+            rig.device.call_count(CallKind::CreateBuffer),
+            2,
+            "{policy:?}"
+        );
+        drop(block);
+        assert!(rig.device.violations().is_empty());
+    }
+}
+
+#[test]
+fn the_same_queue_looks_at_its_own_segments_and_at_those_of_queues_that_are_gone() {
+    // An out-of-order queue has its own memory back once its commands have ended.
+    let builder = MockDevice::builder();
+    let options = PoolOptions::new()
+        .segments(true)
+        .reuse(ReusePolicy::SameQueue);
+    let rig = Rig::with_options(builder, options);
+    let unordered = rig.another_queue(QueueOrder::OutOfOrder);
+    for _ in 0..3 {
+        use_and_drop(&rig, &unordered);
+    }
+    assert_eq!(rig.device.call_count(CallKind::CreateBuffer), 1);
+    // So has every queue that of one that the program is done with.
+    rig.pool.retire_queue(&unordered);
+    let _block = rig.pool.allocate(32 * MIB).unwrap();
+    assert_eq!(rig.device.call_count(CallKind::CreateBuffer), 1);
+}
+
+/// What a request does on a device where markers take so long on a queue that has nothing else to do: how many segments were made, and
+/// how often the request read a status.
+fn look_at_an_idle_queue(markers: Duration) -> (u64, u64) {
+    let behind = Completion::Behind {
+        commands: Duration::from_millis(2),
+        markers,
+    };
+    let builder = MockDevice::builder().completion(behind);
+    let rig = Rig::with_options(builder, PoolOptions::new().segments(true));
+    let other = rig.another_queue(QueueOrder::InOrder);
+    use_and_drop(&rig, &other);
+    // The fill has ended, which nobody knows.
+    rig.device.pass(Duration::from_millis(2));
+    let before = rig.device.call_count(CallKind::Status);
+    let block = rig.pool.allocate(32 * MIB).unwrap();
+    let looks = rig.device.call_count(CallKind::Status) - before;
+    drop(block);
+    assert!(rig.device.violations().is_empty());
+    (rig.device.call_count(CallKind::CreateBuffer), looks)
+}
+
+#[test]
+fn a_marker_that_ends_after_a_few_looks_serves_a_request_without_a_call_for_memory() {
+    // A look takes 100 ns.
+    for (nanoseconds, segments, looks) in [
+        (0, 1, 1),
+        (500, 1, 5),
+        (1500, 1, 15),
+        // The request does not go on for ever.
+        (100_000, 2, 16),
+    ] {
+        let markers = Duration::from_nanos(nanoseconds);
+        assert_eq!(
+            look_at_an_idle_queue(markers),
+            (segments, looks),
+            "{markers:?}"
+        );
     }
 }

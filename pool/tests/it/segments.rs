@@ -428,15 +428,24 @@ fn a_segment_of_just_the_block_is_asked_for_where_a_usual_one_is_refused() {
 
 #[test]
 fn a_segment_whose_commands_have_ended_serves_before_the_device_is_asked() {
-    let options = PoolOptions::new().segments(true);
-    let rig = Rig::with_options(MockDevice::builder(), options.reuse(ReusePolicy::SameQueue));
-    let unordered = rig.another_queue(QueueOrder::OutOfOrder);
-    // Too large to be held back from its segment.
-    let block = rig.pool.allocate_on(&unordered, 32 * MIB).unwrap();
-    block.enqueue_fill(&unordered, 0..100, &[1_u8]).unwrap();
-    drop(block);
-    let _block = rig.pool.allocate(32 * MIB).unwrap();
-    assert_eq!(rig.device.call_count(CallKind::CreateBuffer), 1);
+    // With the policy by which no memory crosses, the other queue's commands are not looked at.
+    for (policy, made) in [
+        (ReusePolicy::Opportunistic, 1),
+        (ReusePolicy::InsertWait, 1),
+        (ReusePolicy::WaitOnHost, 1),
+        (ReusePolicy::SameQueue, 2),
+    ] {
+        let options = PoolOptions::new().segments(true).reuse(policy);
+        let rig = Rig::with_options(MockDevice::builder(), options);
+        let unordered = rig.another_queue(QueueOrder::OutOfOrder);
+        // Too large to be held back from its segment.
+        let block = rig.pool.allocate_on(&unordered, 32 * MIB).unwrap();
+        block.enqueue_fill(&unordered, 0..100, &[1_u8]).unwrap();
+        drop(block);
+        let _block = rig.pool.allocate(32 * MIB).unwrap();
+        let calls = rig.device.call_count(CallKind::CreateBuffer);
+        assert_eq!(calls, made, "{policy:?}");
+    }
 }
 
 #[test]

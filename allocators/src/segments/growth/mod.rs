@@ -80,14 +80,19 @@ impl Growth {
     }
 
     /// Returns the rules for an arena that has `bytes` of the `all` bytes of segments: those of a program that had as large a part of
-    /// the high water. Its segments are smaller then, so that the arena has about as much as its threads use.
+    /// the high water, and that regretted as large a part. Its segments are smaller then, so that the arena has about as much as its
+    /// threads use.
     pub(super) fn of_arena(&self, bytes: u64, all: u64) -> Self {
         if bytes == all {
             return *self;
         }
-        let part = u128::from(self.high_water) * u128::from(bytes) / u128::from(all.max(1));
+        let part = |of: u64| {
+            let part = u128::from(of) * u128::from(bytes) / u128::from(all.max(1));
+            u64::try_from(part).unwrap_or(u64::MAX)
+        };
         Self {
-            high_water: u64::try_from(part).unwrap_or(u64::MAX),
+            high_water: part(self.high_water),
+            regret: self.regret.map(part),
             ..*self
         }
     }
@@ -131,8 +136,11 @@ impl Growth {
         may_keep && enough > 0 && self.regret.bytes() >= enough
     }
 
-    /// The bytes by which memory may pass the other rules, since it was asked for again after it had gone back.
+    /// The bytes by which memory may pass the high water, since it was asked for again after it had gone back. None where memory is tight.
     fn allowance(&self) -> u64 {
+        if self.is_tight {
+            return 0;
+        }
         let most = self.high_water / 100 * self.rules().regret_percent;
         self.regret.bytes().min(most)
     }

@@ -132,7 +132,7 @@ fn with_the_densest_policy_only_segments_that_replaced_others_count() {
         let mut growth = of(GrowthPolicy::Dense, 100);
         (0..1000).for_each(|_| growth.accept(0));
         for _ in 0..replacements {
-            growth.replaces_often(requests);
+            growth.replace(0);
         }
         let own = growth.segment_for(2 * MIB, requests) == 2 * MIB;
         assert_eq!(own, is_own, "{replacements} of {requests} requests");
@@ -210,17 +210,16 @@ fn a_small_block_does_not_break_up_a_large_idle_segment() {
 }
 
 #[test]
-fn cacheable_bytes_and_merged_segments_are_parts_of_the_high_water() {
-    for (policy, in_use, cached, merged) in [
-        (GrowthPolicy::Balanced, 0, 2, 0),
-        (GrowthPolicy::Balanced, 512, 2, 128),
-        (GrowthPolicy::Balanced, 1024, 4, 256),
-        (GrowthPolicy::Dense, 1024, 2, 256),
-        (GrowthPolicy::Dense, 4096, 4, 1024),
+fn cacheable_bytes_are_a_part_of_the_high_water() {
+    for (policy, in_use, cached) in [
+        (GrowthPolicy::Balanced, 0, 2),
+        (GrowthPolicy::Balanced, 512, 2),
+        (GrowthPolicy::Balanced, 1024, 4),
+        (GrowthPolicy::Dense, 1024, 2),
+        (GrowthPolicy::Dense, 4096, 4),
     ] {
         let growth = of(policy, in_use);
-        let found = (growth.cacheable_bytes(), growth.most_merged());
-        assert_eq!(found, (bytes(cached), bytes(merged)), "{in_use} MiB");
+        assert_eq!(growth.cacheable_bytes(), bytes(cached), "{in_use} MiB");
     }
 }
 
@@ -247,19 +246,154 @@ fn segments_stay_below_what_was_refused_until_they_have_reached_it() {
     assert_eq!(growth.most(), 0);
 }
 
+/// The rules of a policy after so many MiB in use, of which so many bytes went back and were asked for again.
+fn regretted(policy: GrowthPolicy, in_use_mib: usize, again: u64) -> Growth {
+    let mut growth = of(policy, in_use_mib);
+    growth.replace(again);
+    growth.asked(again);
+    growth
+}
+
+/// The same where memory is tight.
+fn regretted_when_tight(policy: GrowthPolicy, in_use_mib: usize, again: u64) -> Growth {
+    let mut growth = regretted(policy, in_use_mib, again);
+    growth.reach(0, bytes(in_use_mib));
+    growth
+}
+
 #[test]
-fn segments_replace_one_another_often_if_more_than_one_allocation_in_32_has_them_do_so() {
-    for (allocations, few) in [(0, 12), (31, 12), (32, 13), (100, 15)] {
-        let mut growth = of(GrowthPolicy::FewestCalls, 100);
-        let often: Vec<_> = (0..=few + 1)
-            .map(|_| growth.replaces_often(allocations))
-            .collect();
-        assert_eq!(often.iter().filter(|often| !**often).count(), few);
-        assert!(often.is_sorted());
-        // Where memory is tight, segments are never merged, and with other policies.
-        growth.is_tight = true;
-        assert!(!growth.replaces_often(allocations));
-        let mut balanced = after(100);
-        assert!((0..100).all(|_| !balanced.replaces_often(allocations)));
+fn a_large_idle_segment_serves_smaller_blocks_the_more_was_regretted() {
+    let whole = Location {
+        whole: Some(80 * MIB),
+        taken: 0,
+    };
+    // The least block for which 80 MiB are broken up, in bytes, after 96 MiB in use.
+    let cases = [
+        (GrowthPolicy::FewestCalls, [30 * MIB, 16 * MIB, 1]),
+        (GrowthPolicy::Balanced, [48 * MIB, 16 * MIB, 1]),
+        (GrowthPolicy::Dense, [72 * MIB; 3]),
+    ];
+    for (policy, [least, repeated, often]) in cases {
+        for (again, least) in [
+            (0, least),
+            (bytes(96) - 1, least),
+            (bytes(96), repeated),
+            (bytes(4 * 96) - 1, repeated),
+            (bytes(4 * 96), often),
+            (u64::MAX, often),
+        ] {
+            let growth = regretted(policy, 96, again);
+            let serves = |bytes| growth.placement().range_filter(bytes)(whole);
+            assert!(serves(least), "{policy:?}, {again} regretted");
+            assert_eq!(
+                serves(least - 1),
+                least == 1,
+                "{policy:?}, {again} regretted"
+            );
+            // Where memory is tight, half of it, whatever was regretted.
+            let tight = regretted_when_tight(policy, 96, again).placement();
+            assert!(tight.range_filter(40 * MIB)(whole));
+            assert!(!tight.range_filter(40 * MIB - 1)(whole));
+        }
     }
+}
+
+#[test]
+fn before_anything_was_in_use_nothing_is_broken_up_for_regret() {
+    let growth = regretted(GrowthPolicy::Balanced, 0, bytes(1));
+    let placement = growth.placement();
+    assert_eq!(placement, of(GrowthPolicy::Balanced, 0).placement());
+    assert_eq!(growth.most(), bytes(2));
+    assert_eq!(growth.most_mapped(), 0);
+}
+
+#[test]
+fn memory_may_pass_the_high_water_by_what_was_regretted_up_to_a_part_of_it() {
+    // MiB beyond a high water of 3300 MiB: 3 % and 15 %, 5 % and 25 %, or always 1 %.
+    let cases = [
+        (GrowthPolicy::Balanced, 0, 100, 100),
+        (GrowthPolicy::Balanced, 100, 100, 100),
+        (GrowthPolicy::Balanced, 101, 101, 100),
+        (GrowthPolicy::Balanced, 202, 202, 101),
+        (GrowthPolicy::Balanced, 495, 495, 247),
+        (GrowthPolicy::Balanced, 496, 495, 247),
+        (GrowthPolicy::Balanced, 2 * 3300 - 1, 495, 247),
+        // With pages, half until twice the high water was regretted.
+        (GrowthPolicy::Balanced, 2 * 3300, 495, 495),
+        (GrowthPolicy::Balanced, 100 * 3300, 495, 495),
+        (GrowthPolicy::FewestCalls, 0, 165, 165),
+        (GrowthPolicy::FewestCalls, 166, 166, 165),
+        (GrowthPolicy::FewestCalls, 400, 400, 200),
+        (GrowthPolicy::FewestCalls, 826, 825, 412),
+        (GrowthPolicy::FewestCalls, 2 * 3300 - 1, 825, 412),
+        (GrowthPolicy::FewestCalls, 2 * 3300, 825, 825),
+        (GrowthPolicy::Dense, 0, 33, 33),
+        (GrowthPolicy::Dense, 100, 33, 33),
+        (GrowthPolicy::Dense, 100 * 3300, 33, 33),
+    ];
+    let beyond = |most: u64| (most - bytes(3300)) / bytes(1);
+    for (policy, again, segments, pages) in cases {
+        let growth = regretted(policy, 3300, bytes(again));
+        let found = (beyond(growth.most()), beyond(growth.most_mapped()));
+        assert_eq!(found, (segments, pages), "{policy:?}, {again} MiB");
+        // Where memory is tight, no more than without regret.
+        let tight = regretted_when_tight(policy, 3300, bytes(again));
+        let plain = of(policy, 3300);
+        assert_eq!(
+            (tight.most(), tight.most_mapped()),
+            (plain.most(), plain.most_mapped())
+        );
+    }
+}
+
+#[test]
+fn what_was_regretted_never_passes_what_was_refused() {
+    let mut growth = regretted(GrowthPolicy::FewestCalls, 1000, bytes(9000));
+    growth.refuse(bytes(1100));
+    assert_eq!(growth.most(), bytes(1100) - 1);
+}
+
+#[test]
+fn a_program_that_grows_has_regretted_less_of_it() {
+    let mut growth = regretted(GrowthPolicy::Balanced, 96, bytes(4 * 96));
+    assert_eq!(growth.placement().large, usize::MAX);
+    growth.reach(bytes(97), u64::MAX);
+    assert!(growth.placement().large < usize::MAX);
+    growth.reach(bytes(4 * 96 + 1), u64::MAX);
+    let plain = of(GrowthPolicy::Balanced, 4 * 96 + 1);
+    assert_eq!(growth.placement(), plain.placement());
+}
+
+#[test]
+fn sweeps_without_regret_bring_the_rules_back() {
+    for policy in [GrowthPolicy::FewestCalls, GrowthPolicy::Balanced] {
+        let plain = of(policy, 96);
+        let mut growth = regretted(policy, 96, bytes(4 * 96));
+        // What was regretted before the first sweep counts until the second one.
+        for times in [4, 2, 1] {
+            growth.sweep();
+            let expected = regretted(policy, 96, bytes(times * 96));
+            assert_eq!(growth.placement(), expected.placement(), "{times} times");
+        }
+        growth.sweep();
+        assert_eq!(growth.placement(), plain.placement());
+        (0..64).for_each(|_| growth.sweep());
+        assert_eq!(growth.most(), plain.most());
+        assert_eq!(growth.most_mapped(), plain.most_mapped());
+        // It counts anew from there.
+        growth.asked(bytes(96));
+        assert_eq!(growth.most(), plain.most(), "nothing went back");
+    }
+}
+
+#[test]
+fn an_arena_has_regretted_as_large_a_part_as_it_has_of_the_segments() {
+    // A few bytes less than it takes to break segments up for any block.
+    let all = regretted(GrowthPolicy::Balanced, 1000, bytes(4000) - 100);
+    let part = all.of_arena(bytes(10), bytes(1000));
+    let expected = regretted(GrowthPolicy::Balanced, 10, bytes(40) - 1);
+    assert_eq!(part.placement(), expected.placement());
+    let enough = regretted(GrowthPolicy::Balanced, 1000, bytes(4000));
+    let part = enough.of_arena(bytes(10), bytes(1000));
+    assert_eq!(part.placement().large, usize::MAX);
 }

@@ -453,3 +453,162 @@ fn holes_are_known_wherever_ranges_are_cut_and_joined() {
     check(&space, &[], &[]);
     assert_eq!(space.holes.len(), 1);
 }
+
+/// What a step of a program on pages does.
+#[derive(Clone, Copy, Debug)]
+enum PageStep {
+    /// Maps so many pages of a reservation, which are taken.
+    Map(usize, usize),
+    /// Makes the range at this index a hole.
+    Unmap(usize),
+    /// Gives the range at this index back, used on this queue.
+    Give(usize, Queue),
+    /// Takes so many bytes of neighbours that no queue used, or only this one.
+    TakeRun(usize, Queue),
+    /// Forgets the uses of this queue.
+    Settle(Queue),
+}
+
+fn page_step() -> impl Strategy<Value = PageStep> {
+    prop_oneof![
+        3 => (0..3_usize, 1..5_usize).prop_map(|(of, pages)| PageStep::Map(of, pages)),
+        1 => any::<usize>().prop_map(PageStep::Unmap),
+        5 => (any::<usize>(), 0..3_u8).prop_map(|(index, queue)| PageStep::Give(index, queue)),
+        4 => (1..60_usize, 0..3_u8).prop_map(|(bytes, queue)| PageStep::TakeRun(bytes, queue)),
+        1 => (1..3_u8).prop_map(PageStep::Settle),
+    ]
+}
+
+/// What a byte of a reservation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Byte {
+    Hole,
+    Taken,
+    Free(Queue),
+}
+
+/// The runs of free bytes that no queue used or only this one, as far as they go.
+fn runs(bytes: &[Byte], queue: Queue) -> Vec<Region> {
+    let mut runs: Vec<Region> = Vec::new();
+    let usable = |byte: &Byte| matches!(byte, Byte::Free(used) if [0, queue].contains(used));
+    for offset in (0..bytes.len()).filter(|offset| usable(&bytes[*offset])) {
+        match runs.last_mut() {
+            Some(run) if run.offset + run.bytes == offset => run.bytes += 1,
+            _ => runs.push(Region::new(offset, 1)),
+        }
+    }
+    runs
+}
+
+/// The bytes of a segment as the space has them.
+fn bytes_of(space: &Space<View, Queue>, segment: usize, bytes: usize) -> Vec<Byte> {
+    let mut found = vec![Byte::Hole; bytes];
+    for (_, region, uses) in space.states_of(segment) {
+        let byte = uses.map_or(Byte::Taken, |queue| Byte::Free(*queue));
+        found[region.offset..region.offset + region.bytes].fill(byte);
+    }
+    found
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(1000), ..ProptestConfig::default() })]
+
+    /// Compares with a table of bytes: what is taken are the first bytes of neighbours that are free and usable, as few together as
+    /// any that are enough; all other bytes are what they were; and nothing is taken only where there is no such run.
+    #[test]
+    fn a_run_of_usable_neighbours_is_the_least_that_is_enough(
+        steps in prop::collection::vec(page_step(), 1..80),
+    ) {
+        const PAGE: usize = 10;
+        const BYTES: usize = 12 * PAGE;
+
+        // Ranges of different queues, and unused ones, stay apart.
+        let mut space: Space<View, Queue> = Space::new(|one, two| (one == two).then_some(*one));
+        // Of a reservation for small blocks and of a segment, nothing is taken.
+        let is_small = [false, false, true];
+        let reservations = is_small.map(|is_small| space.add_reservation(BYTES, is_small));
+        let segment = space.add(BYTES, false);
+        let mut table = [(); 3].map(|()| vec![Byte::Hole; BYTES]);
+        let mut live: Vec<(usize, View)> = Vec::new();
+        for step in steps {
+            match step {
+                PageStep::Map(of, pages) => {
+                    let bytes = pages * PAGE;
+                    let mapped = space.take_incomplete(reservations[of], bytes, PAGE, PAGE, |_| false);
+                    let Some(mapped) = mapped else { continue };
+                    prop_assert_eq!((mapped.region.bytes, mapped.missing), (bytes, mapped.region));
+                    table[of][mapped.region.offset..][..bytes].fill(Byte::Taken);
+                    live.push((mapped.range, (of, mapped.region)));
+                }
+                PageStep::Unmap(index) if !live.is_empty() => {
+                    let (range, (of, region)) = live.swap_remove(index % live.len());
+                    // Only whole pages are unmapped.
+                    if region.offset % PAGE + region.bytes % PAGE == 0 {
+                        space.make_hole(range);
+                        table[of][region.offset..][..region.bytes].fill(Byte::Hole);
+                    } else {
+                        live.push((range, (of, region)));
+                    }
+                }
+                PageStep::Give(index, queue) if !live.is_empty() => {
+                    let (range, (of, region)) = live.swap_remove(index % live.len());
+                    space.give(range, queue, None);
+                    table[of][region.offset..][..region.bytes].fill(Byte::Free(queue));
+                }
+                PageStep::Unmap(_) | PageStep::Give(..) => {}
+                PageStep::TakeRun(bytes, queue) => {
+                    let fitting = |of: usize| {
+                        let runs = runs(&table[of], queue).into_iter();
+                        runs.filter(move |run| run.bytes >= bytes).map(move |run| (of, run))
+                    };
+                    let fitting: Vec<_> = (0..2).flat_map(fitting).collect();
+                    let least = fitting.iter().map(|(_, run)| run.bytes).min();
+                    let taken = space.take_run(bytes, false, |used| [0, queue].contains(used));
+                    prop_assert_eq!(taken.is_some(), least.is_some());
+                    let Some(taken) = taken else { continue };
+                    let of = reservations.iter().position(|key| *key == taken.segment).unwrap();
+                    let run = fitting
+                        .iter()
+                        .find(|(place, run)| (*place, run.offset) == (of, taken.region.offset));
+                    prop_assert_eq!(run.map(|(_, run)| run.bytes), least);
+                    prop_assert_eq!(taken.region.bytes, bytes);
+                    prop_assert!(taken.overlapping.is_empty() && taken.view.is_none() && !taken.has_excess);
+                    let taken_bytes = &mut table[of][taken.region.offset..][..bytes];
+                    // The uses are those of the last range of it.
+                    prop_assert_eq!(taken_bytes.last(), Some(&Byte::Free(taken.uses)));
+                    taken_bytes.fill(Byte::Taken);
+                    live.push((taken.range, (of, taken.region)));
+                }
+                PageStep::Settle(queue) => {
+                    space.settle(|used| *used == queue);
+                    for byte in table.iter_mut().flatten() {
+                        if *byte == Byte::Free(queue) {
+                            *byte = Byte::Free(0);
+                        }
+                    }
+                }
+            }
+            for (reservation, table) in reservations.iter().zip(&table) {
+                prop_assert_eq!(&bytes_of(&space, *reservation, BYTES), table);
+            }
+            let is_free = |byte: &&Byte| matches!(byte, Byte::Free(_));
+            let free = table.iter().flatten().filter(is_free).count();
+            prop_assert_eq!(space.free_bytes(), (free + BYTES) as u64);
+            prop_assert_eq!(bytes_of(&space, segment, BYTES), vec![Byte::Free(0); BYTES]);
+            let views: Vec<View> = live.iter().map(|(_, (of, region))| (reservations[*of], *region)).collect();
+            check(&space, &views, &[]);
+        }
+        // All of it can be taken and given back.
+        for (range, _) in live {
+            space.give(range, 0, None);
+        }
+        space.settle(|_| true);
+        for of in [0, 1] {
+            let all = runs(&bytes_of(&space, reservations[of], BYTES), 0);
+            if let Some(largest) = all.iter().map(|run| run.bytes).max() {
+                let taken = space.take_run(largest, false, |_| true).unwrap();
+                prop_assert!(taken.region.bytes >= largest);
+            }
+        }
+    }
+}

@@ -116,13 +116,15 @@ fn what_cannot_be_undone_stays_in_use() {
     for first in 1..20 {
         for second in first + 1..first + 8 {
             let mut world = World::new(100 * PAGE as u64);
-            for bytes in [10, 80, 10] {
-                assert!(world.take(0, bytes * PAGE, 1));
+            for pages in [1; 10].into_iter().chain([80, 10]) {
+                assert!(world.take(0, pages * PAGE, 1));
             }
-            world.give(2, 0);
-            world.give(0, 0);
+            // Ten pages in a row that move one by one, and one block at the other end.
+            for number in [11, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0] {
+                world.give(number, 0);
+            }
             world.fail([first, second]);
-            world.take(0, 20 * PAGE, 1);
+            assert!(!world.take(0, 20 * PAGE, 1), "{first} {second}");
             world.check();
             world.release(u64::MAX, false);
             world.check();

@@ -183,33 +183,34 @@ fn what_came_back_is_in_use_no_more_and_segments_stay_small() {
     rig.ends_clean();
 }
 
-/// The segments that are made for 40 blocks, one after the other and each a little larger than all before, where a block
-/// was asked for so often already.
-fn segments_for_growing_blocks(allocations: usize) -> u64 {
+/// The segments that are made in each of twenty rounds for blocks of three sizes that rise, one after the other, and the bytes of
+/// all segments after them.
+fn segments_for_rising_blocks(policy: GrowthPolicy) -> (Vec<u64>, u64) {
     let mut rig = rig(64 * MIB);
-    rig.allocator = rig.allocator.with_growth(GrowthPolicy::FewestCalls);
-    let held = [6 * MIB, 2 * MIB].map(|bytes| rig.allocator.allocate(bytes).unwrap());
-    let [held, other] = held;
-    rig.allocator.release(other, &[]).unwrap();
-    rig.allocator.free_idle();
-    for _ in 0..allocations {
-        let block = rig.allocator.allocate(KIB).unwrap();
-        rig.allocator.release(block, &[]).unwrap();
-    }
-    let before = rig.allocator.statistics().segments_made;
-    for step in 0..40 {
-        let block = rig.allocator.allocate(1100 * KIB + step * KIB).unwrap();
-        rig.allocator.release(block, &[]).unwrap();
-    }
-    let made = rig.allocator.statistics().segments_made - before;
-    rig.allocator.release(held, &[]).unwrap();
+    rig.allocator = rig.allocator.with_growth(policy);
+    let made = |_| {
+        let before = rig.allocator.statistics().segments_made;
+        for mib in [8, 12, 20] {
+            let block = rig.allocator.allocate(mib * MIB).unwrap();
+            rig.allocator.release(block, &[]).unwrap();
+        }
+        rig.allocator.statistics().segments_made - before
+    };
+    let made = (0..20).map(made).collect();
+    let bytes = rig.allocator.statistics().segment_bytes;
     rig.ends_clean();
-    made
+    (made, bytes)
 }
 
 #[test]
-fn segments_become_one_if_they_replace_one_another_in_many_of_all_allocations() {
-    assert_eq!(segments_for_growing_blocks(3200), 40);
-    let few = segments_for_growing_blocks(0);
-    assert!((13..20).contains(&few), "{few} segments");
+fn segments_that_replace_one_another_again_and_again_stay_except_with_the_densest_policy() {
+    for policy in [GrowthPolicy::FewestCalls, GrowthPolicy::Balanced] {
+        let (made, bytes) = segments_for_rising_blocks(policy);
+        assert_eq!(made[0], 3, "{policy:?}");
+        assert_eq!(made[2..], [0; 18], "{policy:?}");
+        assert!(bytes <= 25 * MIB as u64, "{bytes} with {policy:?}");
+    }
+    let (made, bytes) = segments_for_rising_blocks(GrowthPolicy::Dense);
+    assert!(made.iter().all(|made| *made >= 2), "{made:?}");
+    assert!(bytes <= 22 * MIB as u64, "{bytes}");
 }

@@ -1,0 +1,263 @@
+//! Pools that have seen what the program does: memory stays in them in the measure in which it was asked for again, and leaves once it
+//! is not.
+
+use binpool::{
+    Allocator, Backend, GrowthPolicy, ImmediateAllocator, MemoryPool, PoolOptions, PooledBuffer,
+    QueueOrder, VirtualMemoryAllocator, random::Random,
+};
+use binpool_mock::{CallKind, MockBackend, MockDevice, MockQueue};
+
+use crate::common::MIB;
+
+/// The calls by which memory comes from the device, goes to it or moves.
+const CALLS: [CallKind; 5] = [
+    CallKind::CreateBuffer,
+    CallKind::Commit,
+    CallKind::CreatePages,
+    CallKind::Map,
+    CallKind::Unmap,
+];
+
+/// A step of a program: it allocates so many MiB, or frees the block at this index.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Allocate(usize),
+    Free(usize),
+}
+
+/// A program that repeats.
+struct Program<A: Allocator<Backend = MockBackend>> {
+    device: MockDevice,
+    pool: MemoryPool<A>,
+    /// The most bytes of blocks that were in use at once.
+    peak: usize,
+}
+
+impl<A: Allocator<Backend = MockBackend>> Program<A> {
+    fn new(
+        growth: GrowthPolicy,
+        capacity_mib: usize,
+        allocator: impl FnOnce(&MockBackend) -> A,
+    ) -> Self {
+        let builder = MockDevice::builder().virtual_memory(true);
+        let device = builder.capacity_bytes((capacity_mib * MIB) as u64).build();
+        let backend = device.backend();
+        let queue: MockQueue = backend.create_queue(QueueOrder::InOrder).unwrap();
+        let options = PoolOptions::new().growth(growth);
+        let pool = options.build(allocator(&backend), &queue).unwrap();
+        Self {
+            device,
+            pool,
+            peak: 0,
+        }
+    }
+
+    fn calls(&self) -> u64 {
+        CALLS.map(|kind| self.device.call_count(kind)).iter().sum()
+    }
+
+    /// Runs one round. Returns how many calls for memory it made.
+    fn round(&mut self, steps: &[Step]) -> u64 {
+        let before = self.calls();
+        let mut blocks: Vec<PooledBuffer<A>> = Vec::new();
+        for step in steps {
+            match *step {
+                Step::Allocate(bytes) => blocks.push(self.pool.allocate(bytes).unwrap()),
+                Step::Free(number) => drop(blocks.swap_remove(number)),
+            }
+            let in_use = blocks.iter().map(PooledBuffer::class_size).sum();
+            self.peak = self.peak.max(in_use);
+        }
+        drop(blocks);
+        self.calls() - before
+    }
+
+    /// The calls of each of so many rounds.
+    fn rounds(&mut self, rounds: usize, steps: &[Step]) -> Vec<u64> {
+        (0..rounds).map(|_| self.round(steps)).collect()
+    }
+
+    /// The most that the pool has had beyond the most that was in use, in percent of that.
+    fn percent_beyond(&self) -> u64 {
+        let (managed, peak) = (self.pool.statistics().peak_managed_bytes, self.peak as u64);
+        managed.saturating_sub(peak) * 100 / peak
+    }
+
+    /// Sweeps so often that nothing is left of what the pool has learned but the high water.
+    fn forget(&self) {
+        (0..64).for_each(|_| _ = self.pool.sweep());
+        assert_eq!(self.pool.managed_bytes(), 0);
+    }
+}
+
+fn with_segments(growth: GrowthPolicy) -> Program<ImmediateAllocator<MockBackend>> {
+    Program::new(growth, 64 << 10, |backend| {
+        ImmediateAllocator::new(backend).unwrap()
+    })
+}
+
+fn with_pages(growth: GrowthPolicy) -> Program<VirtualMemoryAllocator<MockBackend>> {
+    Program::new(growth, 64 << 10, VirtualMemoryAllocator::new)
+}
+
+/// Blocks of these sizes in MiB, one at a time.
+fn one_at_a_time(sizes: impl IntoIterator<Item = usize>) -> Vec<Step> {
+    let steps = sizes
+        .into_iter()
+        .flat_map(|mib| [Step::Allocate(mib * MIB), Step::Free(0)]);
+    steps.collect()
+}
+
+/// The steps of a program like a recorded one: some blocks that live long, and many of mixed sizes that live for a while.
+fn mixed(seed: u64) -> Vec<Step> {
+    let mut random = Random::new(seed);
+    let mut steps: Vec<_> = (0..20)
+        .map(|_| Step::Allocate(MIB + random.below(16 * MIB)))
+        .collect();
+    let mut live = steps.len();
+    for _ in 0..300 {
+        if live > 40 || (live > 20 && random.below(2) == 0) {
+            steps.push(Step::Free(20 + random.below(live - 20)));
+            live -= 1;
+        } else {
+            let most = [64 << 10, 2 * MIB, 40 * MIB][random.below(3)];
+            steps.push(Step::Allocate(1 + random.below(most)));
+            live += 1;
+        }
+    }
+    steps
+}
+
+/// The policies that keep memory for what was asked for again, and how much of the high water at most, in percent.
+const KEEPING: [(GrowthPolicy, u64); 2] = [
+    (GrowthPolicy::FewestCalls, 25),
+    (GrowthPolicy::Balanced, 15),
+];
+
+/// Checks that a program makes no call for memory from its third round on.
+fn comes_to_rest<A: Allocator<Backend = MockBackend>>(
+    mut program: Program<A>,
+    steps: &[Step],
+    percent: u64,
+) {
+    let calls = program.rounds(20, steps);
+    assert!(calls[0] > 0);
+    assert_eq!(calls[2..], [0; 18], "{:?}", program.pool);
+    let beyond = program.percent_beyond();
+    assert!(beyond <= percent, "{beyond} %, {:?}", program.pool);
+}
+
+#[test]
+fn a_program_that_repeats_asks_the_device_for_nothing_from_its_third_round_on() {
+    for steps in [
+        one_at_a_time([64, 96, 160]),
+        one_at_a_time((1..=100).map(|step| 2 * step)),
+        mixed(1),
+    ] {
+        for (growth, percent) in KEEPING {
+            comes_to_rest(with_segments(growth), &steps, percent);
+            comes_to_rest(with_pages(growth), &steps, percent);
+        }
+    }
+}
+
+/// The calls for memory of the first and of the last twenty of sixty rounds of a program of mixed sizes, and the memory beyond what was
+/// in use, in percent.
+fn long<A: Allocator<Backend = MockBackend>>(
+    mut program: Program<A>,
+    seed: u64,
+) -> (u64, u64, u64) {
+    let calls = program.rounds(60, &mixed(seed));
+    (calls[0], calls[40..].iter().sum(), program.percent_beyond())
+}
+
+#[test]
+fn programs_of_mixed_sizes_come_to_rest_later_and_pages_stay_within_what_they_may_have() {
+    // The programs in pools of pages that are not at rest: in each round, less than a tenth of the first one's calls is left.
+    let mut restless = Vec::new();
+    for (growth, percent) in KEEPING {
+        for seed in 1..10 {
+            // Segments in use lie beyond all rules, so nothing bounds these.
+            let (_, last, _) = long(with_segments(growth), seed);
+            assert_eq!(last, 0, "{growth:?}, program {seed}");
+            let (first, last, beyond) = long(with_pages(growth), seed);
+            assert!(beyond <= percent, "{beyond} %, {growth:?}, program {seed}");
+            assert!(last <= 2 * first, "{last}, {growth:?}, program {seed}");
+            restless.extend((last > 0).then_some((growth, seed)));
+        }
+    }
+    let by_default = |(growth, _): &(GrowthPolicy, u64)| *growth == GrowthPolicy::Balanced;
+    assert!(
+        restless.len() <= 3 && restless.iter().all(by_default),
+        "{restless:?}"
+    );
+}
+
+#[test]
+fn the_densest_policy_keeps_nothing_for_what_is_asked_for_again() {
+    let steps = one_at_a_time([64, 96, 160]);
+    let (mut segments, mut pages) = (
+        with_segments(GrowthPolicy::Dense),
+        with_pages(GrowthPolicy::Dense),
+    );
+    // Each block replaces a segment in every round.
+    assert_eq!(segments.rounds(20, &steps), [6; 20]);
+    pages.rounds(20, &steps);
+    assert_eq!((segments.percent_beyond(), pages.percent_beyond()), (0, 0));
+    for seed in 1..10 {
+        let beyond = |growth| long(with_pages(growth), seed).2;
+        let (dense, balanced) = (beyond(GrowthPolicy::Dense), beyond(GrowthPolicy::Balanced));
+        assert!(
+            dense <= balanced,
+            "{dense} % and {balanced} %, program {seed}"
+        );
+    }
+}
+
+/// Checks that a pool that was swept without requests does as one that asked for nothing again, for so many rounds.
+fn forgets<A: Allocator<Backend = MockBackend>>(
+    new: impl Fn() -> Program<A>,
+    steps: &[Step],
+    rounds: usize,
+) {
+    let mut program = new();
+    program.rounds(10, steps);
+    assert_eq!(program.round(steps), 0, "it is at rest");
+    // A pool that knows the high water, and nothing else.
+    let mut other = new();
+    drop(other.pool.allocate(program.peak).unwrap());
+    let [after, before] = [&mut program, &mut other].map(|program| {
+        program.forget();
+        let round = |_| (program.round(steps), program.pool.managed_bytes());
+        (0..rounds).map(round).collect::<Vec<_>>()
+    });
+    assert_eq!(after, before);
+}
+
+#[test]
+fn after_sweeps_without_requests_a_pool_grows_as_one_that_asked_for_nothing_again() {
+    for (growth, _) in KEEPING {
+        let steps = one_at_a_time([64, 96, 160]);
+        forgets(|| with_segments(growth), &steps, 10);
+        forgets(|| with_pages(growth), &steps, 10);
+        // In segments, the number of requests matters as well; and later rounds, where the addresses are.
+        forgets(|| with_pages(growth), &mixed(1), 2);
+    }
+}
+
+#[test]
+fn where_memory_is_tight_nothing_is_kept_for_what_is_asked_for_again() {
+    let steps = one_at_a_time([64, 96, 160]);
+    for (growth, _) in KEEPING {
+        // Memory is tight below six fifths of what was in use.
+        for (capacity, is_tight) in [(191, true), (192, false)] {
+            let mut program = Program::new(growth, capacity, |backend| {
+                ImmediateAllocator::new(backend).unwrap()
+            });
+            let calls = program.rounds(20, &steps);
+            let goes_on = calls[2..].iter().all(|calls| *calls > 0);
+            let rests = calls[2..].iter().all(|calls| *calls == 0);
+            assert_eq!((goes_on, rests), (is_tight, !is_tight), "{calls:?}");
+        }
+    }
+}
