@@ -211,7 +211,9 @@ fn free_neighbours_of_different_uses_serve_a_block_of_their_own_arena_first() {
                 assert!(world.take(home, pages * PAGE, 1));
             }
         }
-        world.segments.set_join(|one, two| (one == two).then_some(*one));
+        world
+            .segments
+            .set_join(|one, two| (one == two).then_some(*one));
         // Neighbours in the first arena: one that queue 1 used, and an unused one.
         world.give(blocks[0], 1);
         world.give(blocks[1], 0);
