@@ -587,8 +587,9 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         })
     }
 
-    /// Takes `bytes` bytes of free neighbours on pages, each with uses that are `usable`, where these keep them from being one range. The
-    /// uses in the result are those of the last of them: this is for requests that wait for none.
+    /// Takes `bytes` bytes of free neighbours on pages, each with uses that are `usable`, where these keep them from being one range: from
+    /// the arena `home` or from another one, as [`take_near`](Self::take_near) does. The uses in the result are those of the last of them:
+    /// this is for requests that wait for none.
     ///
     /// ```
     /// use binpool_allocators::{Region, segments::{Mapping, Segments}};
@@ -597,14 +598,25 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// let segments: Segments<&str, u32> = Segments::new(|one, two| (one == two).then_some(*one));
     /// let mut segments = segments.with_pages(4096);
     /// // Without pages there is nothing to take.
-    /// assert!(segments.take_run(8192, |_| true).is_none());
+    /// assert!(segments.take_run(0, 8192, |_| true).is_none());
     /// assert!(matches!(segments.plan(0, 8192, 0, 1 << 20, |_| true, |_| true), Mapping::Reserve { .. }));
     /// ```
-    pub fn take_run(&mut self, bytes: usize, usable: impl Fn(&U) -> bool) -> Option<Carved<M, U>> {
+    pub fn take_run(
+        &mut self,
+        home: usize,
+        bytes: usize,
+        usable: impl Fn(&U) -> bool,
+    ) -> Option<Carved<M, U>> {
         if !self.has_pages() {
             return None;
         }
-        let mut arenas = self.arenas.each();
+        let arenas = if self.arena_grows(home) {
+            1 << (home % self.bytes.len())
+        } else {
+            u64::MAX
+        };
+        // Whatever they have free: what is large enough is known only where it is.
+        let mut arenas = self.arenas.with(home, 1, arenas);
         arenas.find_map(|mut arena| arena.take_run(bytes, &usable))
     }
 

@@ -139,7 +139,9 @@ impl<A: Allocator, O> State<A, O> {
             }
             if terms.looks_again && self.held_back_bytes(Some(queue_key)) >= request.bytes as u64 {
                 let in_the_way = self.ranges_in_the_way(terms);
-                if !in_the_way.is_empty() {
+                // What the queue may have as it is needs no further look.
+                let is_before = |use_: &QueueUse| self.queues.is_before(*use_, queue_key);
+                if !in_the_way.iter().all(is_before) {
                     *stage = CarvingStage::TakeEnded;
                     return CarvingStep::LookAt(in_the_way);
                 }

@@ -42,7 +42,7 @@ impl<A: Allocator, O> State<A, O> {
         let carved = match filter {
             RangeFilter::Free => segments
                 .take_near(request.home, request.bytes, is_free)
-                .or_else(|| segments.take_run(request.bytes, is_free)),
+                .or_else(|| segments.take_run(request.home, request.bytes, is_free)),
             RangeFilter::FreeAnywhere => segments.take_anywhere(request.bytes, is_free),
             RangeFilter::Any => segments.take_near(request.home, request.bytes, |_| true),
         }?;

@@ -146,4 +146,21 @@ mod tests {
             assert_eq!(join(&two, &one), joined, "{two:?} {one:?}");
         }
     }
+    #[test]
+    fn unused_neighbours_of_used_ones_stay_apart_where_that_is_wanted() {
+        let none: &[_] = &[];
+        let programs = [
+            (none, none, Some(none)),
+            (&[(1, 5)], none, None),
+            (&[(1, 5)], &[(1, 7)], Some(&[(1, 7)])),
+            (&[(1, 5)], &[(2, 5)], None),
+            (none, &[(1, 5), (2, 5)], None),
+            (&[(1, 5)], &[(1, 5), (2, 5)], None),
+        ];
+        for (one, two, joined) in programs {
+            let (one, two, joined) = (uses(one), uses(two), joined.map(uses));
+            assert_eq!(join_of_one_kind(&one, &two), joined, "{one:?} {two:?}");
+            assert_eq!(join_of_one_kind(&two, &one), joined, "{two:?} {one:?}");
+        }
+    }
 }

@@ -377,7 +377,10 @@ impl Rig {
         let first = self.pool.allocate_on(&three, 4 * MIB).unwrap();
         self.device.run();
         let held = self.pool.allocate_on(&three, 8 * MIB).unwrap();
-        drop([(); 2].map(|()| self.pool.allocate_on(one, 12 * MIB).unwrap()));
+        let [block, beside] = [(); 2].map(|()| self.pool.allocate_on(one, 12 * MIB).unwrap());
+        // The thread keeps the last block, and gives the one before back.
+        drop(beside);
+        drop(block);
         std::mem::forget((first, held));
     }
 }

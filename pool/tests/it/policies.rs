@@ -580,6 +580,21 @@ fn the_same_queue_looks_at_its_own_segments_and_at_those_of_queues_that_are_gone
     assert_eq!(rig.device.call_count(CallKind::CreateBuffer), 1);
 }
 
+#[test]
+fn the_same_queue_looks_once_where_only_another_queue_holds_memory_back() {
+    let rig = manual_rig_of_segments(ReusePolicy::SameQueue);
+    let other = rig.another_queue(QueueOrder::InOrder);
+    let own = rig.pool.allocate(4 * MIB).unwrap();
+    own.enqueue_fill(&rig.queue, 0..MIB, &[1_u8]).unwrap();
+    drop(own);
+    use_and_drop(&rig, &other);
+    let before = rig.device.call_count(CallKind::Status);
+    // Its own segment is too small, and may be had without a look.
+    let _block = rig.pool.allocate(32 * MIB).unwrap();
+    let looks = rig.device.call_count(CallKind::Status) - before;
+    assert!(looks <= 1, "{looks} looks");
+}
+
 /// What a request does on a device where markers take so long on a queue that has nothing else to do: how many segments were made, and
 /// how often the request read a status.
 fn look_at_an_idle_queue(markers: Duration) -> (u64, u64) {

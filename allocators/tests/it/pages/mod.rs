@@ -200,3 +200,33 @@ fn a_sweep_releases_pages_that_were_free_at_the_last_one() {
     assert_eq!(world.segments.bytes(), 0);
     world.check();
 }
+
+#[test]
+fn free_neighbours_of_different_uses_serve_a_block_of_their_own_arena_first() {
+    // Another arena serves it, too, where a quarter of all pages is free: of 32 pages there are 14 free, or 2.
+    for (blocks, others_serve) in [([3, 2], true), ([1, 0], false)] {
+        let mut world = World::new(1 << 40);
+        for home in [0, 1] {
+            for pages in [1, 1, 6, 8] {
+                assert!(world.take(home, pages * PAGE, 1));
+            }
+        }
+        world
+            .segments
+            .set_join(|one, two| (one == two).then_some(*one));
+        // Neighbours in the first arena: one that queue 1 used, and an unused one.
+        world.give(blocks[0], 1);
+        world.give(blocks[1], 0);
+        let bytes = 2 * PAGE;
+        let more = world.segments.take_run(0, 20 * PAGE, |_| true);
+        assert!(more.is_none(), "no run has so many pages");
+        let taken = world.segments.take_run(1, bytes, |_| true);
+        assert_eq!(taken.is_some(), others_serve, "{blocks:?}");
+        if let Some(taken) = taken {
+            world.segments.give(taken.range, 0, None);
+        }
+        let own = world.segments.take_run(0, bytes, |_| true).unwrap();
+        assert_eq!(own.region.bytes, bytes);
+        world.segments.give(own.range, 0, None);
+    }
+}
