@@ -3,6 +3,7 @@
 use std::{sync::Barrier, thread};
 
 use binpool::{HighWater, PoolOptions};
+use binpool_allocators::segments::Regret;
 use binpool_mock::{Completion, MockDevice};
 use proptest::prelude::*;
 
@@ -43,7 +44,7 @@ proptest! {
     ) {
         let rig = Rig::with_options(MockDevice::builder(), bins(HighWater::percent(percent).above(least)));
         let mut live: Vec<(Block, u64)> = Vec::new();
-        let mut peak = 0;
+        let (mut peak, mut regret) = (0, Regret::default());
         for step in steps {
             match step {
                 Step::Allocate(bytes) => {
@@ -51,11 +52,23 @@ proptest! {
                     let (class, most_class) = (class_size(bytes), class_size(class_size(bytes) * 3 / 2));
                     let block = rig.pool.allocate(bytes).unwrap();
                     let block_bytes = block.class_size();
-                    prop_assert!(block_bytes <= most_class);
+                    let in_use: u64 = live.iter().map(|(_, bytes)| bytes).sum();
                     live.push((block, block_bytes as u64));
+                    let after = rig.pool.statistics();
+                    let is_hit = after.misses == before.misses;
+                    let asked = peak.max(in_use + class as u64);
+                    let above = before.managed_bytes + class as u64 > (asked * u64::from(percent) / 100).max(least);
+                    let is_own = is_hit && block_bytes == class;
+                    if above && !is_own {
+                        regret.asked(class as u64);
+                        // Once as much was asked for again as was in use at the peak, blocks of any size serve.
+                        prop_assert!(block_bytes <= most_class || regret.bytes() >= peak);
+                        regret.went_back(before.managed_bytes + u64::from(!is_hit) * block_bytes as u64 - after.managed_bytes);
+                    } else {
+                        prop_assert_eq!(block_bytes, class);
+                    }
                     peak = peak.max(live.iter().map(|(_, bytes)| bytes).sum());
                     let most = (peak * u64::from(percent) / 100).max(least);
-                    let after = rig.pool.statistics();
                     if after.misses > before.misses {
                         prop_assert!(after.managed_bytes <= most, "{} of {most}", after.managed_bytes);
                     } else {
@@ -71,6 +84,23 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn sizes_that_rise_and_repeat_are_served_by_the_largest_block_from_the_fifth_round_on() {
+    let rig = Rig::with_options(MockDevice::builder(), bins(HighWater::default()));
+    for round in 0..20 {
+        let before = rig.pool.statistics().misses;
+        for mib in [64, 96, 160] {
+            drop(rig.pool.allocate(mib * MIB).unwrap());
+        }
+        let misses = rig.pool.statistics().misses - before;
+        assert!(round < 4 || misses == 0, "{misses} misses in round {round}");
+    }
+    // A sweep for each half that is forgotten: then small requests have small blocks again.
+    (0..8).for_each(|_| drop(rig.pool.sweep()));
+    drop(rig.pool.allocate(160 * MIB).unwrap());
+    assert_eq!(rig.pool.allocate(64 * MIB).unwrap().class_size(), 64 * MIB);
 }
 
 #[test]

@@ -538,9 +538,10 @@ fn use_and_drop(rig: &Rig, queue: &MockQueue) {
 
 #[test]
 fn the_same_queue_looks_at_no_segment_of_another_queue() {
-    for (policy, looks) in [
-        (ReusePolicy::SameQueue, false),
-        (ReusePolicy::Opportunistic, true),
+    // The first look enqueues a marker, and the queue of a request gets one so early that other queues can have its memory.
+    for (policy, looks, markers) in [
+        (ReusePolicy::SameQueue, false, 0),
+        (ReusePolicy::Opportunistic, true, 2),
     ] {
         let rig = manual_rig_of_segments(policy);
         let other = rig.another_queue(QueueOrder::InOrder);
@@ -548,8 +549,7 @@ fn the_same_queue_looks_at_no_segment_of_another_queue() {
         let before = calls(&rig, [CallKind::Marker, CallKind::Status]);
         let block = rig.pool.allocate(32 * MIB).unwrap();
         let after = calls(&rig, [CallKind::Marker, CallKind::Status]);
-        // The first look enqueues the marker.
-        assert_eq!(after[0] - before[0], u64::from(looks), "{policy:?}");
+        assert_eq!(after[0] - before[0], markers, "{policy:?}");
         assert_eq!(after[1] > before[1], looks, "{policy:?}");
         assert_eq!(
             rig.device.call_count(CallKind::CreateBuffer),
@@ -623,8 +623,8 @@ fn a_marker_that_ends_after_a_few_looks_serves_a_request_without_a_call_for_memo
         (0, 1, 1),
         (500, 1, 5),
         (1500, 1, 15),
-        // The request does not go on for ever.
-        (100_000, 2, 16),
+        // The request does not go on for ever: it looks as long as fresh memory takes.
+        (100_000, 2, 129),
     ] {
         let markers = Duration::from_nanos(nanoseconds);
         assert_eq!(
