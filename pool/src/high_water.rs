@@ -7,7 +7,7 @@
 /// a request that finds no block of its class, where a new one would take the pool above a part of the most bytes that were ever
 /// in use, in whole blocks. Such a request gets a free block up to half as large again. Where there is none, free blocks that no
 /// command uses are released first: the smallest that is enough, or the largest ones. Once the program has asked again for as much as
-/// was in use at the peak, after it was released so, a request gets a free block of any larger size instead.
+/// was in use at the peak, after it was released so, a request gets a free block up to three times as large instead.
 ///
 /// Pools with [segments](crate::PoolOptions::segments) need no such rule: there free blocks of any size serve one another.
 ///

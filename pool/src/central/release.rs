@@ -101,7 +101,7 @@ impl<A: Allocator, O> State<A, O> {
     }
 
     /// Notes that a request asks for what bins may have given back. Returns whether as much was asked for again as was in use at the peak:
-    /// then a free block of any size serves it.
+    /// then much larger free blocks serve it.
     pub(crate) fn regrets(&mut self, request: Request) -> bool {
         self.regret.asked(request.bytes as u64);
         let peak = unsigned(self.peak_in_use);

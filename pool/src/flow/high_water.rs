@@ -10,6 +10,10 @@ use crate::{
 /// recorded programs that saves a tenth to a half of the calls to the device, and larger blocks than these save few more.
 const MOST_LARGER_PERCENT: usize = 50;
 
+/// The same, once the program has asked again for as much as it had in use, after it had gone back. Without a limit, small requests would take
+/// the large blocks, and on recorded programs these pools would reserve twice what is live.
+const MOST_LARGER_PERCENT_REPEATED: usize = 200;
+
 impl<A: Allocator> Shared<A> {
     /// Keeps the pool at its high water before a new block for this request is made: returns a larger free block where the
     /// queue may have one, or else releases free blocks.
@@ -27,13 +31,15 @@ impl<A: Allocator> Shared<A> {
         };
         // What threads count and cache by themselves is counted, and goes to the bins.
         self.flush();
-        let last = if repeats {
-            usize::MAX
+        let percent = if repeats {
+            MOST_LARGER_PERCENT_REPEATED
         } else {
-            let larger = request.bytes / 100 * MOST_LARGER_PERCENT;
-            self.classes
-                .bin_number(request.bytes.saturating_add(larger))
+            MOST_LARGER_PERCENT
         };
+        let larger = (request.bytes / 100).saturating_mul(percent);
+        let last = self
+            .classes
+            .bin_number(request.bytes.saturating_add(larger));
         let across = self.policy.crosses();
         let found = self
             .state

@@ -373,7 +373,7 @@ pub(crate) struct Tune {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) capacity: Option<ByteSize>,
     /// How much the best setting may reserve, as a multiple of the live peak.
-    #[arg(long, value_name = "RATIO", default_value_t = 1.15, value_parser = ratio)]
+    #[arg(long, value_name = "RATIO", default_value_t = 1.25, value_parser = ratio)]
     pub(crate) reserve: f64,
     /// How many times in a row the trace is replayed. Fewer than 3 are judged as a whole.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = at_least_one)]

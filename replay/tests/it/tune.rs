@@ -771,7 +771,7 @@ fn a_corrupt_trace_is_named_and_the_others_are_tried() {
 fn help_says_what_is_best() {
     let help = binpool(&["tune", "--help"]).output;
     assert!(help.contains("least device time"), "{help}");
-    assert!(help.contains("[default: 1.15]"), "{help}");
+    assert!(help.contains("[default: 1.25]"), "{help}");
 }
 
 /// Few different values, so that equals are among them.
