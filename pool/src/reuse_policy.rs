@@ -47,8 +47,8 @@ pub enum ReusePolicy {
     /// frees the memory of a queue that the program is done with.
     SameQueue,
     /// Cross if the commands of the former user have ended. Costs a marker on the former user's queue, and a look at
-    /// its event. A pool of segments or pages looks up to 16 times before it asks the device for memory: a marker that it has just
-    /// enqueued takes some microseconds to end on an idle queue, and fresh memory takes longer.
+    /// its event. A pool of segments or pages looks for about as long as fresh memory takes before it asks the device for some: a
+    /// marker that it has just enqueued takes some microseconds to end on an idle queue.
     #[default]
     Opportunistic,
     /// As [`Opportunistic`](Self::Opportunistic); if the commands have not ended, cross at once, with a wait on the
