@@ -1,19 +1,11 @@
 //! What went back to the device and was asked for again.
 //!
-//! A pool that gives memory back cannot know whether the program is about to ask for it again. This is the problem of whether to rent
-//! skis or to buy them (Karlin, Manasse, Rudolph, Sleator: *Competitive snoopy caching*, 1988): keeping costs memory, giving back costs
-//! calls. The answer is the same. Memory is kept in the measure in which giving it back has already cost something.
-//!
-//! - Memory that is asked for within the bytes that went back before is *regretted*.
-//! - By so many bytes segments may have more than the rules of growth say, up to a part of the high water.
-//! - Once as much was regretted as the program has had in use, it repeats itself: idle segments serve blocks of any size then, instead
-//!   of being replaced.
-//! - Between two sweeps without regret, half of all this is forgotten.
+//! What follows from it, and why, is in docs/design/growth.md.
 
 /// What went back to the device and was asked for again, in bytes: how much it has cost to give memory back.
 ///
 /// A pool that gives memory back cannot know whether the program is about to ask for it again. It keeps memory in the measure in
-/// which giving it back has already cost something, as somebody does who rents skis until the rent has come to the price of a pair
+/// which giving it back has already cost something, like a skier who rents until the rent has come to the price of a pair
 /// (Karlin, Manasse, Rudolph, Sleator: *Competitive snoopy caching*, 1988).
 ///
 /// ```
