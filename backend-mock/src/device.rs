@@ -302,7 +302,9 @@ impl MockDevice {
     /// let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let marker = backend.enqueue_marker(&queue, &[])?;
     /// assert_eq!(device.pending_commands(), 1);
+    /// let before = device.now();
     /// device.pass(markers);
+    /// assert_eq!(device.now() - before, markers);
     /// assert_eq!(device.pending_commands(), 0);
     /// # drop(marker);
     /// # Ok::<(), binpool_allocators::Error>(())
