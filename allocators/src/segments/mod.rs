@@ -276,8 +276,8 @@ pub enum RangeState<'a, U> {
 ///   water) or, for a block of more than a quarter of that, of the block's own size;
 /// - before the segments grow past 1.03 times the high water (or past the high water and 2 MiB, if that is
 ///   more), idle segments are evicted, the smallest one that is enough first;
-/// - what was evicted so and is asked for again is *regretted*. By so many bytes, and up to 1.15 times the high water, the segments may
-///   then grow further. A [`sweep`](Self::sweep) after which nothing was regretted halves that;
+/// - what was evicted and is asked for again is *regretted*: the segments may then have as many bytes more, up to 1.15 times the high
+///   water. A [`sweep`](Self::sweep) after which nothing was regretted halves that;
 /// - a large idle segment is not broken up for a block of less than 3/5 of it, and small blocks have segments of their own. Once as
 ///   much was regretted as the high water, a block of 1/5 is enough, and after 4 times the high water any block is. Where the capacity
 ///   is hardly more than the high water, the block has to be half of it;

@@ -1,5 +1,7 @@
 //! What a request does next that finds no free range of a segment.
 
+use std::slice;
+
 use binpool_allocators::{Allocator, segments::Segments};
 
 use crate::{
@@ -7,6 +9,7 @@ use crate::{
     central::{
         State,
         caches::DrainFrom,
+        find::is_own,
         limits::Limits,
         ranges::{Carved, RangeFilter},
     },
@@ -73,7 +76,7 @@ pub(crate) struct CarvingTerms {
     /// What segments are rounded up to, in bytes.
     pub(crate) alignment: usize,
     pub(crate) limits: Limits,
-    /// Whether the pool's policy lets memory cross from one queue to another.
+    /// Set if the pool's policy lets memory cross from one queue to another.
     pub(crate) crosses: bool,
     /// Set while it is worth looking again at the commands that hold ranges back.
     pub(crate) looks_again: bool,
@@ -168,17 +171,10 @@ impl<A: Allocator, O> State<A, O> {
 
     /// The uses that hold memory back and that the policy lets a request look at, the latest of each queue.
     fn ranges_in_the_way(&self, terms: CarvingTerms) -> QueueUses {
-        let is_own = |use_: &QueueUse| {
-            let is_retired = self
-                .queues
-                .get(use_.key)
-                .is_none_or(|known| known.is_retired);
-            use_.key == terms.queue_key || is_retired
-        };
         let held_back = self.holding_back();
-        let allowed = held_back
-            .iter()
-            .filter(|use_| terms.crosses || is_own(use_));
+        let allowed = held_back.iter().filter(|use_| {
+            terms.crosses || is_own(&self.queues, slice::from_ref(*use_), terms.queue_key)
+        });
         allowed.copied().collect()
     }
 }

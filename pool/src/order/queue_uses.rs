@@ -129,10 +129,24 @@ mod tests {
         uses.collect()
     }
 
+    type Uses<'a> = &'a [(usize, u64)];
+
+    /// Checks what two neighbours become, in both orders.
+    fn check(
+        join: fn(&QueueUses, &QueueUses) -> Option<QueueUses>,
+        programs: &[(Uses<'_>, Uses<'_>, Option<Uses<'_>>)],
+    ) {
+        for (one, two, joined) in programs {
+            let (one, two, joined) = (uses(one), uses(two), joined.map(uses));
+            assert_eq!(join(&one, &two), joined, "{one:?} {two:?}");
+            assert_eq!(join(&two, &one), joined, "{two:?} {one:?}");
+        }
+    }
+
     #[test]
     fn neighbours_join_if_at_most_one_queue_used_them() {
         let none: &[_] = &[];
-        let programs = [
+        let programs: [(Uses<'_>, Uses<'_>, Option<Uses<'_>>); 6] = [
             (none, none, Some(none)),
             (&[(1, 5)], none, Some(&[(1, 5)])),
             (&[(1, 5)], &[(1, 7)], Some(&[(1, 7)])),
@@ -140,16 +154,13 @@ mod tests {
             (none, &[(1, 5), (2, 5)], None),
             (&[(1, 5)], &[(1, 5), (2, 5)], None),
         ];
-        for (one, two, joined) in programs {
-            let (one, two, joined) = (uses(one), uses(two), joined.map(uses));
-            assert_eq!(join(&one, &two), joined, "{one:?} {two:?}");
-            assert_eq!(join(&two, &one), joined, "{two:?} {one:?}");
-        }
+        check(join, &programs);
     }
+
     #[test]
     fn unused_neighbours_of_used_ones_stay_apart_where_that_is_wanted() {
         let none: &[_] = &[];
-        let programs = [
+        let programs: [(Uses<'_>, Uses<'_>, Option<Uses<'_>>); 6] = [
             (none, none, Some(none)),
             (&[(1, 5)], none, None),
             (&[(1, 5)], &[(1, 7)], Some(&[(1, 7)])),
@@ -157,10 +168,6 @@ mod tests {
             (none, &[(1, 5), (2, 5)], None),
             (&[(1, 5)], &[(1, 5), (2, 5)], None),
         ];
-        for (one, two, joined) in programs {
-            let (one, two, joined) = (uses(one), uses(two), joined.map(uses));
-            assert_eq!(join_of_one_kind(&one, &two), joined, "{one:?} {two:?}");
-            assert_eq!(join_of_one_kind(&two, &one), joined, "{two:?} {one:?}");
-        }
+        check(join_of_one_kind, &programs);
     }
 }

@@ -409,7 +409,7 @@ fn a_block_may_lie_in_free_neighbours_that_are_kept_apart() {
     assert_eq!(rig.pool.statistics().maps, before.maps);
     block.enqueue_fill(one, 0..184 * MIB, &[1_u8]).unwrap();
     drop(block);
-    // The other one has none of it.
+    // The other queue gets none of it.
     let other = rig.pool.allocate_on(two, 184 * MIB).unwrap();
     assert!(rig.pool.statistics().maps > before.maps);
     other.enqueue_fill(two, 0..184 * MIB, &[2_u8]).unwrap();

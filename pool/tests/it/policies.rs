@@ -589,7 +589,7 @@ fn the_same_queue_looks_once_where_only_another_queue_holds_memory_back() {
     drop(own);
     use_and_drop(&rig, &other);
     let before = rig.device.call_count(CallKind::Status);
-    // Its own segment is too small, and may be had without a look.
+    // Its own segment is too small, and needs no look.
     let _block = rig.pool.allocate(32 * MIB).unwrap();
     let looks = rig.device.call_count(CallKind::Status) - before;
     assert!(looks <= 1, "{looks} looks");
@@ -606,7 +606,7 @@ fn look_at_an_idle_queue(markers: Duration) -> (u64, u64) {
     let rig = Rig::with_options(builder, PoolOptions::new().segments(true));
     let other = rig.another_queue(QueueOrder::InOrder);
     use_and_drop(&rig, &other);
-    // The fill has ended, which nobody knows.
+    // The fill has ended, which the pool has not seen.
     rig.device.pass(Duration::from_millis(2));
     let before = rig.device.call_count(CallKind::Status);
     let block = rig.pool.allocate(32 * MIB).unwrap();

@@ -49,7 +49,7 @@ impl TuneReport {
         )
     }
 
-    /// Whether the candidates are judged by the rounds from the third on.
+    /// Set if the candidates are judged by the rounds from the third on.
     fn is_warm(&self) -> bool {
         self.rounds >= FIRST_WARM
     }

@@ -129,19 +129,24 @@ impl Growth {
         }
     }
 
-    /// Returns whether the device was asked for so many times the high water that had gone back to it.
+    /// Returns whether `times` times the high water went back to the device and was asked for again.
     fn has_regretted(&self, times: u64) -> bool {
         let enough = self.high_water.saturating_mul(times);
-        let may_keep = !self.is_tight && self.rules().regret_percent > 0;
-        may_keep && enough > 0 && self.regret.bytes() >= enough
+        self.regret_percent() > 0 && enough > 0 && self.regret.bytes() >= enough
     }
 
-    /// The bytes by which memory may pass the high water, since it was asked for again after it had gone back. None where memory is tight.
-    fn allowance(&self) -> u64 {
+    /// The part of the high water that may stay because of regret, in percent: none where memory is tight.
+    const fn regret_percent(&self) -> u64 {
         if self.is_tight {
-            return 0;
+            0
+        } else {
+            self.rules().regret_percent
         }
-        let most = self.high_water / 100 * self.rules().regret_percent;
+    }
+
+    /// The bytes by which memory may pass the high water, since it was asked for again after it had gone back.
+    fn allowance(&self) -> u64 {
+        let most = self.high_water / 100 * self.regret_percent();
         self.regret.bytes().min(most)
     }
 

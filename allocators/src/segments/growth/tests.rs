@@ -246,7 +246,7 @@ fn segments_stay_below_what_was_refused_until_they_have_reached_it() {
     assert_eq!(growth.most(), 0);
 }
 
-/// The rules of a policy after so many MiB in use, of which so many bytes went back and were asked for again.
+/// The rules of a policy after some MiB in use, and after some bytes went back and were asked for again.
 fn regretted(policy: GrowthPolicy, in_use_mib: usize, again: u64) -> Growth {
     let mut growth = of(policy, in_use_mib);
     growth.replace(again);

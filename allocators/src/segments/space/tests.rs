@@ -463,7 +463,7 @@ enum PageStep {
     Unmap(usize),
     /// Gives the range at this index back, used on this queue.
     Give(usize, Queue),
-    /// Takes so many bytes of neighbours that no queue used, or only this one.
+    /// Takes this many bytes of neighbours that no queue used, or this one only.
     TakeRun(usize, Queue),
     /// Forgets the uses of this queue.
     Settle(Queue),
