@@ -37,6 +37,7 @@ pub struct MockDeviceBuilder {
     host_waits: HostWait,
     commit_at_create: bool,
     virtual_memory: bool,
+    page_aliases: bool,
     log_calls: bool,
     detect_races: bool,
 }
@@ -63,6 +64,7 @@ impl Default for MockDeviceBuilder {
             host_waits: HostWait::default(),
             commit_at_create: false,
             virtual_memory: false,
+            page_aliases: true,
             log_calls: false,
             detect_races: true,
         }
@@ -175,6 +177,27 @@ impl MockDeviceBuilder {
     /// ```
     pub fn virtual_memory(mut self, available: bool) -> Self {
         self.virtual_memory = available;
+        self
+    }
+
+    /// Sets whether pages of virtual memory may be mapped at several addresses at once. Default: yes, as on NVIDIA's devices.
+    ///
+    /// ```
+    /// use binpool_allocators::{Error, VirtualMemory};
+    /// use binpool_mock::MockDevice;
+    ///
+    /// for allowed in [false, true] {
+    ///     let device = MockDevice::builder().virtual_memory(true).page_aliases(allowed).build();
+    ///     let backend = device.backend();
+    ///     let (addresses, pages) = (backend.reserve(2 * backend.page_bytes())?, backend.create_pages(1)?);
+    ///     backend.map(&addresses, 0, &pages)?;
+    ///     let second = backend.map(&addresses, backend.page_bytes(), &pages);
+    ///     assert_eq!(second.is_ok(), allowed);
+    /// }
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn page_aliases(mut self, allowed: bool) -> Self {
+        self.page_aliases = allowed;
         self
     }
 
@@ -332,6 +355,7 @@ impl MockDeviceBuilder {
             shared: Arc::new(Shared::new(Config {
                 limits,
                 virtual_memory: self.virtual_memory,
+                page_aliases: self.page_aliases,
                 costs: self.costs,
                 completion: self.completion,
                 failures_spread: self.failures_spread,

@@ -15,9 +15,12 @@ const PAGE: usize = 2 << 20;
 /// ended is refused and a [`FreedInUse`](crate::Violation::FreedInUse): a program that does not wait for its commands shows that wherever
 /// it is refused.
 ///
+/// Pages may be mapped at several addresses, unless [`page_aliases`](crate::MockDeviceBuilder::page_aliases) forbids it. What a command
+/// writes through one address, later commands read through the others, and a [race](crate::Race) is one of the pages, at whatever addresses
+/// they were used. One command that uses the same pages at two addresses may see old bytes, as on a real device.
+///
 /// The first command on a reservation has the host set addresses aside for all of it, so a reservation that is larger than what the
-/// host gives can be mapped, and no command can use it. Races are looked for by address, not by page: two commands on the same pages
-/// at different addresses are not compared, and two on different pages at one address are.
+/// host gives can be mapped, and no command can use it.
 impl VirtualMemory for MockBackend {
     fn page_bytes(&self) -> usize {
         PAGE

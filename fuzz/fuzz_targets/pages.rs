@@ -13,6 +13,8 @@ use world::{PAGE, World};
 struct Program {
     /// The most pages.
     capacity: u8,
+    /// Whether pages may be mapped at two addresses.
+    aliases: bool,
     steps: Vec<Step>,
 }
 
@@ -52,7 +54,10 @@ enum Step {
 const MOST_STEPS: usize = 100;
 
 fuzz_target!(|program: Program| {
-    let mut world = World::new((usize::from(program.capacity) * PAGE) as u64);
+    let mut world = World::new(
+        (usize::from(program.capacity) * PAGE) as u64,
+        program.aliases,
+    );
     for step in program.steps.into_iter().take(MOST_STEPS) {
         match step {
             Step::Take {

@@ -1,7 +1,8 @@
 //! Reservations that grow in place: which pages are mapped for a block, and where they come from.
 //!
 //! PyTorch's expandable segments grow in place, too, one for each stream, and unmap pages where memory has run out. Here pages move
-//! as soon as more would have to be taken from the device than the program needs, and only those whose commands have ended.
+//! as soon as more would have to be taken from the device than the program needs. Those whose commands have ended are unmapped first. Those
+//! whose commands come before the block's are mapped a second time instead, and unmapped at the old address once these have ended.
 
 use std::{cmp::Reverse, fmt, sync::Arc};
 
@@ -32,6 +33,21 @@ pub enum Mapping<M, U> {
     NoAddresses,
 }
 
+/// A request that finds no free range of the mapped pages.
+///
+#[doc = include_str!("mapping.md")]
+#[derive(Clone, Copy, Debug)]
+pub struct PageRequest {
+    /// The number of the arena.
+    pub home: usize,
+    /// The bytes of the block.
+    pub bytes: usize,
+    /// The bytes that the user has in use.
+    pub in_use: u64,
+    /// The most bytes that the allocator gives in all.
+    pub capacity: u64,
+}
+
 /// The pages that are mapped for a block. It has to be [carried out](Self::carry_out), and what became of it
 /// [recorded](Segments::finish).
 ///
@@ -44,7 +60,23 @@ pub struct Plan<M, U> {
     /// Pages that are mapped nowhere.
     spare: Vec<Pages<M>>,
     /// Pages that move, and where they are.
-    moved: Vec<(Place<M>, M)>,
+    moved: Vec<Moving<M, U>>,
+}
+
+/// Free pages that were taken where they are mapped.
+#[derive(Debug)]
+struct Moving<M, U> {
+    place: Place<M>,
+    memory: M,
+    /// The commands that may still use them there; `None` if these have ended, so that the pages may be unmapped.
+    pending: Option<U>,
+}
+
+/// Addresses at which pages are still mapped that are mapped elsewhere too, for the commands that used them here.
+#[derive(Debug)]
+pub(super) struct Stale<M, U> {
+    pub(super) place: Place<M>,
+    pub(super) uses: U,
 }
 
 /// What became of a [`Plan`]: which pages are mapped where.
@@ -54,11 +86,13 @@ pub struct Plan<M, U> {
 pub struct Done<M, U> {
     incomplete: Incomplete<M, U>,
     /// The pages that are mapped to what was missing, in order: to all of it or, after a failure, those that could not be unmapped again.
-    mapped: Vec<Mapped<M>>,
+    mapped: Vec<Mapped<M, U>>,
     /// Where pages were that are neither there nor in `mapped`.
     left: Vec<Place<M>>,
+    /// Where pages are still mapped that were mapped a second time, and could not be unmapped there again.
+    stale: Vec<Stale<M, U>>,
     /// Pages that are where they were.
-    stayed: Vec<(Place<M>, M)>,
+    stayed: Vec<Moving<M, U>>,
     /// Pages that are mapped nowhere.
     spare: Vec<Pages<M>>,
     /// The bytes of pages that were created.
@@ -68,19 +102,40 @@ pub struct Done<M, U> {
     /// How often pages were unmapped.
     pub unmaps: u64,
     failure: Option<Error>,
+    /// Set if it was a second map of pages that failed first.
+    pub is_alias_refused: bool,
 }
 
 /// Pages that are mapped to what was missing.
 #[derive(Debug)]
-struct Mapped<M> {
+struct Mapped<M, U> {
     offset: usize,
     pages: Pages<M>,
-    /// Where they were before; `None` for spare and new ones.
-    origin: Option<Place<M>>,
+    origin: Origin<M, U>,
+}
+
+/// Where pages were before they were mapped.
+#[derive(Debug)]
+enum Origin<M, U> {
+    /// Nowhere: spare and new ones.
+    Nowhere,
+    /// They were unmapped there.
+    Left(Place<M>),
+    /// They are mapped there still.
+    Stale(Stale<M, U>),
+}
+
+impl<M, U> Origin<M, U> {
+    fn place(&self) -> Option<&Place<M>> {
+        match self {
+            Self::Nowhere => None,
+            Self::Left(place) | Self::Stale(Stale { place, .. }) => Some(place),
+        }
+    }
 }
 
 impl<M, U> Plan<M, U> {
-    /// Creates the pages that are missing, unmaps those that move, and maps both and the spare ones. Where a call fails, everything is
+    /// Creates the pages that are missing, unmaps those that move if no command uses them, and maps both and the spare ones. Where a call fails, everything is
     /// mapped as it was before, as far as the device lets it; pages that cannot be mapped again, and those that were created before a
     /// map failed, are kept for the next plan, and pages that cannot be unmapped are free where they are.
     ///
@@ -93,15 +148,17 @@ impl<M, U> Plan<M, U> {
             incomplete: self.incomplete,
             mapped: Vec::new(),
             left: Vec::new(),
+            stale: Vec::new(),
             stayed: Vec::new(),
             spare: Vec::new(),
             created_bytes: 0,
             maps: 0,
             unmaps: 0,
             failure: None,
+            is_alias_refused: false,
         };
         let others = self.spare.iter().map(|pages| pages.bytes);
-        let others = others.chain(self.moved.iter().map(|(place, _)| place.region.bytes));
+        let others = others.chain(self.moved.iter().map(|it| it.place.region.bytes));
         let missing = done.missing_bytes().saturating_sub(others.sum());
         let created = match create(allocator, missing, self.new_pages) {
             Ok(created) => created,
@@ -114,13 +171,8 @@ impl<M, U> Plan<M, U> {
         };
         done.created_bytes = created.iter().map(|pages| pages.bytes as u64).sum();
         done.map_each(allocator, self.spare);
-        for (place, memory) in self.moved {
-            if done.failure.is_none() && done.unmap(allocator, &place) {
-                let bytes = place.region.bytes;
-                done.map(allocator, Pages { bytes, memory }, Some(place));
-            } else {
-                done.stayed.push((place, memory));
-            }
+        for moving in self.moved {
+            done.move_one(allocator, moving);
         }
         done.map_each(allocator, created);
         if done.failure.is_some() {
@@ -166,10 +218,11 @@ impl<M, U> Done<M, U> {
         mapped.map(move |it| (reservation, Region::new(it.offset, it.pages.bytes)))
     }
 
-    /// Where pages were that are not there any more: the reservation of each, and where in it.
+    /// Where pages were that are not there any more, or only for commands that have not ended: the reservation of each, and where in it.
     pub fn unmapped(&self) -> impl Iterator<Item = (&M, Region)> {
-        let moved = self.mapped.iter().filter_map(|it| it.origin.as_ref());
-        let places = moved.chain(&self.left);
+        let moved = self.mapped.iter().filter_map(|it| it.origin.place());
+        let stale = self.stale.iter().map(|stale| &stale.place);
+        let places = moved.chain(&self.left).chain(stale);
         places.map(|place| (&*place.reservation, place.region))
     }
 
@@ -194,15 +247,39 @@ impl<M, U> Done<M, U> {
     {
         for pages in pages {
             if self.failure.is_none() {
-                self.map(allocator, pages, None);
+                self.map(allocator, pages, Origin::Nowhere);
             } else {
                 self.spare.push(pages);
             }
         }
     }
 
-    /// Maps pages behind those that are mapped already. Where that fails, they are put back.
-    fn map<A>(&mut self, allocator: &A, pages: Pages<M>, origin: Option<Place<M>>)
+    /// Maps free pages to what is missing, unless a call has failed.
+    fn move_one<A>(&mut self, allocator: &A, moving: Moving<M, U>)
+    where
+        A: Allocator<Backend: Backend<Memory = M>>,
+    {
+        let may_move = self.failure.is_none()
+            && (moving.pending.is_some() || self.unmap(allocator, &moving.place));
+        if !may_move {
+            self.stayed.push(moving);
+            return;
+        }
+        let Moving {
+            place,
+            memory,
+            pending,
+        } = moving;
+        let bytes = place.region.bytes;
+        let origin = match pending {
+            Some(uses) => Origin::Stale(Stale { place, uses }),
+            None => Origin::Left(place),
+        };
+        self.map(allocator, Pages { bytes, memory }, origin);
+    }
+
+    /// Maps pages after those that are mapped already. Where that fails, they are put back.
+    fn map<A>(&mut self, allocator: &A, pages: Pages<M>, origin: Origin<M, U>)
     where
         A: Allocator<Backend: Backend<Memory = M>>,
     {
@@ -217,6 +294,7 @@ impl<M, U> Done<M, U> {
                 origin,
             });
         } else {
+            self.is_alias_refused = matches!(origin, Origin::Stale(_));
             self.put_back(allocator, origin, pages);
         }
     }
@@ -260,52 +338,70 @@ impl<M, U> Done<M, U> {
             if self.unmap(allocator, &place) {
                 self.put_back(allocator, origin, pages);
             } else {
-                self.left.extend(origin);
+                match origin {
+                    Origin::Nowhere => {}
+                    Origin::Left(place) => self.left.push(place),
+                    Origin::Stale(stale) => self.stale.push(stale),
+                }
                 self.mapped.push(Mapped {
                     offset,
                     pages,
-                    origin: None,
+                    origin: Origin::Nowhere,
                 });
             }
         }
     }
 
-    /// Maps pages to where they were, or makes them spare ones.
-    fn put_back<A>(&mut self, allocator: &A, origin: Option<Place<M>>, pages: Pages<M>)
+    /// Maps pages to where they were, unless they are still mapped there, or makes them spare ones.
+    fn put_back<A>(&mut self, allocator: &A, origin: Origin<M, U>, pages: Pages<M>)
     where
         A: Allocator<Backend: Backend<Memory = M>>,
     {
-        if let Some(place) = origin {
-            let map = || allocator.map(&place.reservation, place.region.offset, &pages.memory);
-            let result = guarded("Allocator::map", map);
-            if let Err(error) = result {
-                tracing::warn!(%error, bytes = pages.bytes, "pages could not be mapped again; they are kept");
-                self.left.push(place);
-            } else {
-                self.maps += 1;
-                self.stayed.push((place, pages.memory));
+        let (place, pending) = match origin {
+            Origin::Nowhere => {
+                self.spare.push(pages);
                 return;
             }
-        }
-        self.spare.push(pages);
+            Origin::Stale(stale) => (stale.place, Some(stale.uses)),
+            Origin::Left(place) => {
+                let map = || allocator.map(&place.reservation, place.region.offset, &pages.memory);
+                if let Err(error) = guarded("Allocator::map", map) {
+                    tracing::warn!(%error, bytes = pages.bytes, "pages could not be mapped again; they are kept");
+                    self.left.push(place);
+                    self.spare.push(pages);
+                    return;
+                }
+                self.maps += 1;
+                (place, None)
+            }
+        };
+        self.stayed.push(Moving {
+            place,
+            memory: pages.memory,
+            pending,
+        });
     }
 }
 
 impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
-    /// Returns what a request of the arena `home` for `bytes` bytes does that finds no free range: the user has `in_use` bytes, the
-    /// request may have the ranges whose uses are `usable`, and pages of ranges whose uses are `over` may move. The allocator gives
-    /// at most `capacity` bytes in all.
+    /// Returns what a request does that finds no free range. It may have the ranges whose uses are `usable`, and pages of ranges whose uses
+    /// are `over` may move. With `after`, uses that come after all that are `usable`, pages of such ranges may move too: they are mapped a
+    /// second time, and unmapped where they were [once their uses are over](Self::take_stale).
     ///
     #[doc = include_str!("mapping.md")]
     pub fn plan(
         &mut self,
-        home: usize,
-        bytes: usize,
-        in_use: u64,
-        capacity: u64,
+        request: PageRequest,
         usable: impl Fn(&U) -> bool,
         over: impl Fn(&U) -> bool,
+        after: Option<U>,
     ) -> Mapping<M, U> {
+        let PageRequest {
+            home,
+            bytes,
+            in_use,
+            capacity,
+        } = request;
         let Some(page_bytes) = self.page_bytes else {
             return Mapping::NoAddresses;
         };
@@ -326,13 +422,13 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             let bytes = bytes.max(1).next_multiple_of(page_bytes);
             return Mapping::Reserve { bytes, is_small };
         }
-        let taken = own.take_incomplete(bytes, is_small, page_bytes, chunk, usable);
+        let taken = own.take_incomplete(bytes, is_small, page_bytes, chunk, &usable);
         drop(own);
-        let Some(incomplete) = taken else {
+        let Some(mut incomplete) = taken else {
             return Mapping::NoAddresses;
         };
         let mut rest = incomplete.missing.bytes;
-        self.growth.asked(rest as u64);
+        self.growth.asked_for_pages(rest as u64);
         let new_pages = if is_small {
             page_bytes
         } else {
@@ -350,11 +446,15 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         let used: u64 = spare.iter().map(|pages| pages.bytes as u64).sum();
         // The spare ones are no longer among the pages of this value.
         let may_create = room.saturating_sub(self.bytes() + used);
-        let moved = self.take_pages_to_move(&mut rest, may_create, over);
-        let gone = moved
-            .iter()
-            .map(|(place, _)| place.region.bytes as u64)
-            .sum();
+        let mut moved = self.take_pages_to_move(&mut rest, may_create, over, false);
+        if let Some(after) = after.filter(|_| self.may_alias(capacity)) {
+            let aliased = self.take_pages_to_move(&mut rest, may_create, usable, true);
+            if !aliased.is_empty() {
+                incomplete.uses = after;
+            }
+            moved.extend(aliased);
+        }
+        let gone = moved.iter().map(|it| it.place.region.bytes as u64).sum();
         self.growth.went_back(gone);
         Mapping::Map(Plan {
             incomplete,
@@ -364,29 +464,92 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         })
     }
 
-    /// Takes free pages until at most `may_create` of the `rest` bytes are left, which it lowers.
+    /// Takes free pages whose uses are `movable` until at most `may_create` of the `rest` bytes are left, which it lowers. With
+    /// `is_pending`, commands may still use them.
     fn take_pages_to_move(
         &mut self,
         rest: &mut usize,
         may_create: u64,
-        over: impl Fn(&U) -> bool,
-    ) -> Vec<(Place<M>, M)> {
+        movable: impl Fn(&U) -> bool,
+        is_pending: bool,
+    ) -> Vec<Moving<M, U>> {
         let mut moved = Vec::new();
         if *rest as u64 <= may_create || self.is_kept {
             return moved;
         }
-        for free in self.free_pages(&over) {
+        for free in self.free_pages(&movable) {
             if *rest as u64 <= may_create {
                 break;
             }
             if free.bytes <= *rest
-                && let Some(taken) = self.take_pages(free, &over)
+                && let Some((place, memory, uses)) = self.take_pages(free, &movable)
             {
                 *rest -= free.bytes;
-                moved.push(taken);
+                moved.push(Moving {
+                    place,
+                    memory,
+                    pending: is_pending.then_some(uses),
+                });
             }
         }
         moved
+    }
+
+    /// Returns whether pages may be mapped at a second address: the backend has not refused it, and old addresses take at most as much of the
+    /// reservations as the `capacity`.
+    fn may_alias(&self, capacity: u64) -> bool {
+        let stale = self.stale.iter();
+        !self.refuses_aliases
+            && stale.map(|it| it.place.region.bytes as u64).sum::<u64>() < capacity
+    }
+
+    /// Takes out the places where pages are still mapped that are mapped elsewhere too, and whose uses `are_over`. They are to be
+    /// [unmapped](Place::unmap) and [forgotten](Self::forget), or, where that fails, [kept](Self::keep_stale).
+    ///
+    /// ```
+    /// # use binpool_allocators::{Allocator, VirtualMemory, VirtualMemoryAllocator, segments::{Mapping, PageRequest, Segments}};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::builder().virtual_memory(true).build().backend();
+    /// # let allocator = VirtualMemoryAllocator::new(&backend);
+    /// # let page_bytes = backend.page_bytes();
+    /// // A range remembers the number of the last command that uses it. Only this queue asks, so it may have all of them.
+    /// let mut segments: Segments<_, u32> = Segments::new(|one, two| Some(*one.max(two))).with_pages(page_bytes);
+    /// # let mut allocate = |segments: &mut Segments<_, u32>, pages: usize, ended: u32, after: u32| loop {
+    /// #     let request = PageRequest { home: 0, bytes: pages * page_bytes, in_use: 0, capacity: 1 << 30 };
+    /// #     match segments.plan(request, |_| true, |last| *last <= ended, Some(after)) {
+    /// #         Mapping::Reserve { bytes, is_small } => {
+    /// #             assert!(segments.add_reservation(0, allocator.reserve(bytes).unwrap(), bytes, is_small).is_none());
+    /// #         }
+    /// #         Mapping::Map(plan) => break segments.finish(plan.carry_out(&allocator)).unwrap(),
+    /// #         Mapping::NoAddresses => unreachable!(),
+    /// #     }
+    /// # };
+    /// let blocks = [0; 3].map(|_| allocate(&mut segments, 1, 0, 0));
+    /// segments.give(blocks[0].range, 1, None); // Command 1 uses it, and command 2 the other.
+    /// segments.give(blocks[2].range, 2, None);
+    /// // Two free pages that are no neighbours become one block, while command 1 and 2 are pending.
+    /// let block = allocate(&mut segments, 2, 0, 2);
+    /// assert_eq!((segments.bytes(), block.uses), (3 * page_bytes as u64, 2));
+    /// assert_eq!(segments.take_stale(|last| *last <= 0).len(), 0);
+    /// let stale = segments.take_stale(|last| *last <= 2); // Both have ended.
+    /// assert_eq!(stale.len(), 1);
+    /// for place in stale {
+    ///     match place.unmap(&allocator) {
+    ///         Ok(()) => segments.forget(&place),
+    ///         Err(_) => segments.keep_stale(place),
+    ///     }
+    /// }
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
+    pub fn take_stale(&mut self, are_over: impl Fn(&U) -> bool) -> Vec<Place<M>> {
+        let over = self.stale.extract_if(.., |stale| are_over(&stale.uses));
+        over.map(|stale| stale.place).collect()
+    }
+
+    /// Takes back a place that [should have been unmapped](Self::take_stale), and could not be.
+    pub fn keep_stale(&mut self, place: Place<M>) {
+        let uses = U::default();
+        self.stale.push(Stale { place, uses });
     }
 
     /// The pages that lie in free ranges whose uses are `over`: the largest first, since fewer calls move them, and of these the ones
@@ -402,7 +565,12 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         free
     }
 
-    fn take_pages(&mut self, free: FreePages, over: &impl Fn(&U) -> bool) -> Option<(Place<M>, M)> {
+    /// Takes free pages. Returns where they are mapped, and the uses of their range.
+    fn take_pages(
+        &mut self,
+        free: FreePages,
+        over: &impl Fn(&U) -> bool,
+    ) -> Option<(Place<M>, M, U)> {
         let taken = self.arenas.numbered(free.arena).take_pages(free, over)?;
         self.bytes[free.arena] -= free.bytes as u64;
         Some(taken)
@@ -442,12 +610,23 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         for place in done.left {
             self.forget(&place);
         }
-        for (place, memory) in done.stayed {
-            self.keep(&place, memory);
+        for Moving {
+            place,
+            memory,
+            pending,
+        } in done.stayed
+        {
+            self.keep_used(&place, memory, pending.unwrap_or_default());
         }
         self.spare.extend(done.spare);
+        let refusal = done.failure.as_ref().filter(|_| done.is_alias_refused);
+        self.refuses_aliases |=
+            refusal.is_some_and(|error| matches!(error, Error::Unsupported { .. }));
+        done.stale
+            .into_iter()
+            .for_each(|stale| self.add_stale(stale));
         let mut arena = self.arenas.of(range);
-        let (mut left, mut holes) = (Vec::new(), Vec::new());
+        let (mut origins, mut holes) = (Vec::new(), Vec::new());
         let mut end = missing.offset;
         for Mapped {
             offset,
@@ -459,7 +638,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             holes.push(Region::new(end, offset - end));
             end = offset + pages.bytes;
             arena.add_pages(is_small, offset, pages);
-            left.extend(origin);
+            origins.push(origin);
         }
         if let Some(error) = done.failure {
             holes.push(Region::new(end, missing.offset + missing.bytes - end));
@@ -470,8 +649,12 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         arena.shrink(range, bytes, uses.clone());
         drop(arena);
         // After the arena is unlocked, since a place may lie in it.
-        for place in &left {
-            self.forget(place);
+        for origin in origins {
+            match origin {
+                Origin::Nowhere => {}
+                Origin::Left(place) => self.forget(&place),
+                Origin::Stale(stale) => self.add_stale(stale),
+            }
         }
         self.tell_arenas();
         Ok(Carved {
@@ -505,7 +688,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
                 break;
             }
             if eligible(&free)
-                && let Some((place, memory)) = self.take_pages(free, &wanted)
+                && let Some((place, memory, _)) = self.take_pages(free, &wanted)
             {
                 released += free.bytes as u64;
                 leaving.push(self::leaving(memory, free.bytes, Some(place)));
@@ -526,16 +709,17 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// Takes back pages that were to leave or to move, and that could not be unmapped: they are free where they are.
     ///
     /// ```
-    /// # use binpool_allocators::{Allocator, VirtualMemory, VirtualMemoryAllocator, segments::{Mapping, Segments}};
+    /// # use binpool_allocators::{Allocator, VirtualMemory, VirtualMemoryAllocator, segments::{Mapping, PageRequest, Segments}};
     /// # use binpool_mock::{CallKind, Fault, MockDevice, Persistence};
     /// # let device = MockDevice::builder().virtual_memory(true).build();
     /// # let allocator = VirtualMemoryAllocator::new(&device.backend());
     /// # let page_bytes = device.backend().page_bytes();
     /// let mut segments = Segments::new(|(), ()| Some(())).with_pages(page_bytes);
-    /// # segments.plan(0, page_bytes, 0, 1 << 30, |()| true, |()| true);
+    /// # let request = PageRequest { home: 0, bytes: page_bytes, in_use: 0, capacity: 1 << 30 };
+    /// # segments.plan(request, |()| true, |()| true, None);
     /// # let addresses = allocator.reserve(16 * page_bytes)?;
     /// # segments.add_reservation(0, addresses, 16 * page_bytes, false);
-    /// # let Mapping::Map(plan) = segments.plan(0, page_bytes, 0, 1 << 30, |()| true, |()| true) else { unreachable!() };
+    /// # let Mapping::Map(plan) = segments.plan(request, |()| true, |()| true, None) else { unreachable!() };
     /// # let done = plan.carry_out(&allocator);
     /// # let carved = segments.finish(done)?;
     /// # segments.give(carved.range, (), None);
@@ -550,11 +734,21 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// # Ok::<(), binpool_allocators::Error>(())
     /// ```
     pub fn keep(&mut self, place: &Place<M>, memory: M) {
+        self.keep_used(place, memory, U::default());
+    }
+
+    fn keep_used(&mut self, place: &Place<M>, memory: M, uses: U) {
         let bytes = place.region.bytes;
         self.bytes[place.range.arena as usize] += bytes as u64;
         let mut arena = self.arenas.of(place.range);
         arena.add_pages(place.is_small, place.region.offset, Pages { bytes, memory });
-        arena.give(place.range, U::default(), None);
+        arena.give(place.range, uses, None);
+    }
+
+    fn add_stale(&mut self, stale: Stale<M, U>) {
+        let range = stale.place.range;
+        self.arenas.of(range).set_stale(range);
+        self.stale.push(stale);
     }
 
     /// Records that nothing is mapped at a place any more.

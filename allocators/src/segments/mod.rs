@@ -26,7 +26,8 @@ use space::{Idle, SegmentKey};
 
 pub use arena::RangeKey;
 pub use arenas::Arenas;
-pub use mapping::{Done, Mapping, Plan};
+use mapping::Stale;
+pub use mapping::{Done, Mapping, PageRequest, Plan};
 pub use pages::Place;
 pub use regret::Regret;
 
@@ -310,6 +311,7 @@ pub enum RangeState<'a, U> {
 /// assert_eq!((segments.largest_free(), segments.idle_bytes()), (3072, 0));
 /// segments.give(other.range, (), None);
 /// assert_eq!((segments.largest_free(), segments.idle_bytes()), (8192, 8192));
+/// assert_eq!(segments.high_water(), 0); // No request has asked how the segments should grow.
 /// // The bytes of free blocks that may be cached outside of the segments.
 /// assert_eq!(segments.cacheable_bytes(), 2 << 20);
 /// // The most bytes of a small block of the first arena.
@@ -325,6 +327,10 @@ pub struct Segments<M, U> {
     placements: Vec<Placement>,
     /// Pages that are mapped nowhere, since a call failed.
     spare: Vec<Pages<M>>,
+    /// Where pages are still mapped that are mapped elsewhere too.
+    stale: Vec<Stale<M, U>>,
+    /// Set once the backend has refused to map pages at a second address.
+    refuses_aliases: bool,
     /// The pages that were free at the last sweep.
     free_at_sweep: HashSet<PagesKey>,
     /// The size of a page of virtual memory in bytes, where pages are mapped to reservations.
@@ -346,6 +352,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             bytes: vec![0],
             placements: vec![Placement::default()],
             spare: Vec::new(),
+            stale: Vec::new(),
+            refuses_aliases: false,
             free_at_sweep: HashSet::new(),
             page_bytes: None,
             is_kept: false,
@@ -526,7 +534,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         largest.max().unwrap_or(0)
     }
 
-    /// Calls `visit` with the uses of each free range, and its size in bytes.
+    /// Calls `visit` with the uses of each free range, and its size in bytes: none for addresses at which pages are still mapped that have
+    /// moved.
     ///
     /// ```
     /// use binpool_allocators::segments::Segments;
@@ -549,6 +558,13 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         for arena in self.arenas.each() {
             arena.uses().for_each(|(uses, bytes)| visit(uses, bytes));
         }
+        self.stale.iter().for_each(|stale| visit(&stale.uses, 0));
+    }
+
+    /// The most bytes that were in use at once, as far as requests that needed more than was free have told.
+    #[must_use]
+    pub fn high_water(&self) -> u64 {
+        self.growth.high_water()
     }
 
     /// The most bytes of free blocks that may be cached outside of their segments without harm.
@@ -592,14 +608,15 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// this is for requests that wait for none.
     ///
     /// ```
-    /// use binpool_allocators::{Region, segments::{Mapping, Segments}};
+    /// use binpool_allocators::{Region, segments::{Mapping, PageRequest, Segments}};
     ///
     /// // The number of the queue that used the range last, or 0. Ranges of different queues stay apart.
     /// let segments: Segments<&str, u32> = Segments::new(|one, two| (one == two).then_some(*one));
     /// let mut segments = segments.with_pages(4096);
     /// // Without pages there is nothing to take.
     /// assert!(segments.take_run(0, 8192, |_| true).is_none());
-    /// assert!(matches!(segments.plan(0, 8192, 0, 1 << 20, |_| true, |_| true), Mapping::Reserve { .. }));
+    /// let request = PageRequest { home: 0, bytes: 8192, in_use: 0, capacity: 1 << 20 };
+    /// assert!(matches!(segments.plan(request, |_| true, |_| true, None), Mapping::Reserve { .. }));
     /// ```
     pub fn take_run(
         &mut self,
@@ -844,7 +861,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         self.tell_arenas();
         let growth = self.growth_of(home);
         let size = growth.segment_for(bytes, allocations);
-        self.growth.asked(size as u64);
+        let free = self.free_bytes();
+        self.growth.asked_for_a_segment(size as u64, free);
         let most = if self.arena_grows(home) {
             self.growth.most_of_arenas()
         } else {

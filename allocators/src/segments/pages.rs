@@ -195,12 +195,12 @@ impl<M, U: Clone + Default> Arena<M, U> {
         &mut self,
         free: FreePages,
         over: &impl Fn(&U) -> bool,
-    ) -> Option<(Place<M>, M)> {
+    ) -> Option<(Place<M>, M, U)> {
         let index = usize::from(free.is_small);
         let segment = self.reservations[index].as_ref()?.segment;
         let reservation = self.root(segment)?;
         let region = Region::new(free.offset, free.bytes);
-        let range = self.space.take_region(segment, free.range, region, over)?;
+        let (range, uses) = self.space.take_region(segment, free.range, region, over)?;
         let pages = self.reservations[index]
             .as_mut()?
             .pages
@@ -211,7 +211,12 @@ impl<M, U: Clone + Default> Arena<M, U> {
             reservation,
             region,
         };
-        Some((place, pages.memory))
+        Some((place, pages.memory, uses))
+    }
+
+    /// Records that the pages of a taken range count elsewhere.
+    pub(super) fn set_stale(&mut self, range: RangeKey) {
+        self.space.set_stale(range.number());
     }
 
     /// Records that nothing is mapped at a taken range any more.

@@ -5,7 +5,10 @@ use std::{borrow::Cow, ptr::NonNull, sync::Arc};
 use binpool_allocators::{Align, MemoryFlags, MemoryId, MemoryKind, Region, Result, SvmGrain};
 use smallvec::SmallVec;
 
-use super::{BlockKey, ObjectKey, QueueKey, State, Touches, refuse, virtual_memory::Mappings};
+use super::{
+    BlockKey, ObjectKey, QueueKey, State, Touches, refuse,
+    virtual_memory::{Mappings, Place},
+};
 use crate::{CallKind, MockError, Violation, storage::Storage};
 
 /// A whole buffer, or a whole allocation of SVM.
@@ -29,8 +32,8 @@ pub(crate) struct Block {
     pub(crate) touches: Touches,
     /// What is mapped to it, if it is a reservation.
     pub(crate) mappings: Option<Mappings>,
-    /// Set while these are pages that are mapped.
-    pub(crate) is_mapped: bool,
+    /// Where these are mapped, if they are pages. The contents lie at the first place, where they were touched last.
+    pub(crate) places: Vec<Place>,
 }
 
 impl Block {
@@ -147,7 +150,7 @@ impl State {
             queue: None,
             touches: Touches::default(),
             mappings: None,
-            is_mapped: false,
+            places: Vec::new(),
         }
     }
 

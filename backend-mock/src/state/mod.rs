@@ -63,6 +63,8 @@ pub(crate) struct Config {
     pub(crate) host_waits: HostWait,
     pub(crate) commit_at_create: bool,
     pub(crate) virtual_memory: bool,
+    /// Set if pages may be mapped at several places.
+    pub(crate) page_aliases: bool,
     pub(crate) log_calls: bool,
     pub(crate) detect_races: bool,
 }

@@ -105,7 +105,9 @@ impl State {
             let writes = command.writes.iter().map(|access| (access, true));
             let reads = command.reads.iter().map(|access| (access, false));
             for (access, writes) in writes.chain(reads) {
-                self.touch(command, *access, writes, position, &before);
+                for part in self.parts_of(*access) {
+                    self.touch(command, part, writes, position, &before);
+                }
             }
         }
         let order = self.config.limits.failure_order;

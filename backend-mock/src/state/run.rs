@@ -87,6 +87,17 @@ impl State {
             Work::Copy => copy_inside(&mut reads, &mut writes),
             _ => None,
         };
+        match self
+            .fetch_contents(&reads)
+            .and_then(|is_there| Ok(is_there && self.fetch_contents(&writes)?))
+        {
+            Ok(true) => {}
+            Ok(false) => return Started::Busy,
+            Err(error) => {
+                self.end_command(id, Err(error));
+                return Started::Ended;
+            }
+        }
         let claim = self
             .spans(id, &reads)
             .and_then(|reads| Ok((reads, self.spans(id, &writes)?)))

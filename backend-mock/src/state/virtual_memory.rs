@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, sync::Arc};
 use binpool_allocators::{
     Error, InvalidRequest, MemoryFlags, MemoryId, MemoryKind, Region, Result,
 };
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
-use super::{Block, BlockKey, ObjectKey, Operand, State, refuse};
+use super::{Access, Accesses, Block, BlockKey, ObjectKey, Operand, State, refuse};
 use crate::{
     CallKind, CommandId, MockError,
     storage::{Claim, Span, Storage},
@@ -16,6 +16,9 @@ use crate::{
 /// What is mapped to a reservation: sizes and pages, by offset.
 #[derive(Debug, Default)]
 pub(crate) struct Mappings(BTreeMap<usize, (usize, BlockKey)>);
+
+/// Where pages are mapped: the reservation, and the offset there.
+pub(crate) type Place = (BlockKey, usize);
 
 impl Mappings {
     /// Returns whether nothing is mapped to these bytes.
@@ -36,6 +39,13 @@ impl Mappings {
             }
         }
         true
+    }
+
+    /// The pages that a region touches, with their regions.
+    fn touched(&self, region: Region) -> impl Iterator<Item = (Region, BlockKey)> {
+        let before = self.0.range(..end_of(region)).rev();
+        let touched = before.take_while(move |(start, (bytes, _))| *start + bytes > region.offset);
+        touched.map(|(start, (bytes, pages))| (Region::new(*start, *bytes), *pages))
     }
 
     /// The pages of a region, which have to lie inside it as a whole, with their regions.
@@ -80,7 +90,7 @@ impl State {
         let (bytes, is_mapped) = self
             .blocks
             .get(pages)
-            .map_or((0, false), |block| (block.bytes, block.is_mapped));
+            .map_or((0, false), |block| (block.bytes, !block.places.is_empty()));
         let offset = at.region.offset;
         let region = Region::new(offset, bytes);
         let Some(block) = self.blocks.get(reservation) else {
@@ -95,18 +105,20 @@ impl State {
         if !mappings.is_empty_at(region) {
             return Err(InvalidRequest::AlreadyMapped { offset, bytes }.into());
         }
-        if is_mapped {
+        if !is_mapped {
+            let moved = self.move_contents((pages, Region::first(bytes)), (reservation, region));
+            // A kernel that still runs has the memory, and what it writes is lost.
+            if let Err(error) = moved {
+                return refuse(kind, error);
+            }
+        } else if !self.config.page_aliases {
             return Err(Error::unsupported(
                 "mapping pages at two places: unmap them first",
             ));
         }
-        let moved = self.move_contents((pages, Region::first(bytes)), (reservation, region));
-        if let Err(error) = moved {
-            return refuse(kind, error);
-        }
         if let Some(block) = self.blocks.get_mut(pages) {
             block.references += 1;
-            block.is_mapped = true;
+            block.places.push((reservation, offset));
         }
         let block = self.blocks.get_mut(reservation);
         if let Some(mappings) = block.and_then(|block| block.mappings.as_mut()) {
@@ -135,9 +147,10 @@ impl State {
             return Err(InvalidRequest::InUse { offset, bytes }.into());
         }
         // All contents are kept before the first pages are unmapped, so that a failure changes nothing.
+        let is_left =
+            |place: Place| place.0 != reservation || !part.region.overlaps(Region::new(place.1, 1));
         for (region, pages) in &inside {
-            let from = (reservation, *region);
-            if let Err(error) = self.move_contents(from, (*pages, Region::first(region.bytes))) {
+            if let Err(error) = self.keep_contents(*pages, (reservation, region.offset), is_left) {
                 return refuse(kind, error);
             }
         }
@@ -147,7 +160,7 @@ impl State {
                 mappings.0.remove(&region.offset);
             }
             self.charge(|costs| costs.unmap.micros_at(region.bytes as u64));
-            self.let_go(pages);
+            self.let_go(pages, (reservation, region.offset));
         }
         Ok(())
     }
@@ -159,24 +172,101 @@ impl State {
         let Some(mappings) = mappings.map(std::mem::take) else {
             return;
         };
-        for (offset, (bytes, pages)) in mappings.0 {
+        for (offset, (_, pages)) in mappings.0 {
+            let place = (reservation, offset);
             let is_held = self
                 .blocks
                 .get(pages)
                 .is_some_and(|block| block.references > 1);
             if is_held {
-                let from = (reservation, Region::new(offset, bytes));
                 // Without room on the host for them, the contents are lost: nobody is there to be told.
-                let _moved = self.move_contents(from, (pages, Region::first(bytes)));
+                let _kept = self.keep_contents(pages, place, |other| other != place);
             }
-            self.let_go(pages);
+            self.let_go(pages, place);
         }
     }
 
+    /// Copies the contents of pages from a place that they leave, if they lie there, to another one that `is_left`, or to the pages.
+    fn keep_contents(
+        &mut self,
+        pages: BlockKey,
+        place: Place,
+        is_left: impl Fn(Place) -> bool,
+    ) -> Result<(), MockError> {
+        let Some(block) = self.blocks.get_mut(pages) else {
+            return Ok(());
+        };
+        if block.places.first() != Some(&place) {
+            return Ok(());
+        }
+        let bytes = block.bytes;
+        let other = block.places.iter().position(|place| is_left(*place));
+        let target = if let Some(other) = other {
+            block.places.swap(0, other);
+            block.places[0]
+        } else {
+            (pages, 0)
+        };
+        let [from, to] = [place, target].map(|(block, at)| (block, Region::new(at, bytes)));
+        self.move_contents(from, to).map(drop)
+    }
+
+    /// Copies the contents of pages to where a command is about to use them, if they were used at another address last. Returns false if a
+    /// kernel still runs there.
+    pub(super) fn fetch_contents(&mut self, accesses: &Accesses) -> Result<bool, MockError> {
+        for access in accesses {
+            let block = self.blocks.get(access.block);
+            let Some(mappings) = block.and_then(|block| block.mappings.as_ref()) else {
+                continue;
+            };
+            let touched: SmallVec<[_; 4]> = mappings.touched(access.region).collect();
+            for (region, pages) in touched {
+                let place = (access.block, region.offset);
+                let block = self.blocks.get(pages);
+                let Some(last) = block.and_then(|block| block.places.first().copied()) else {
+                    continue;
+                };
+                if last == place {
+                    continue;
+                }
+                let from = (last.0, Region::new(last.1, region.bytes));
+                if !self.move_contents(from, (access.block, region))? {
+                    return Ok(false);
+                }
+                if let Some(block) = self.blocks.get_mut(pages)
+                    && let Some(index) = block.places.iter().position(|other| *other == place)
+                {
+                    block.places.swap(0, index);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// The parts of memory that an access touches: of the pages that are mapped there, or of the block itself.
+    pub(super) fn parts_of(&self, access: Access) -> SmallVec<[Access; 2]> {
+        let block = self.blocks.get(access.block);
+        let Some(mappings) = block.and_then(|block| block.mappings.as_ref()) else {
+            return smallvec![access];
+        };
+        let touched = mappings.touched(access.region);
+        touched
+            .map(|(region, pages)| {
+                let start = access.region.offset.max(region.offset);
+                let end = end_of(access.region).min(end_of(region));
+                Access {
+                    block: pages,
+                    region: Region::new(start - region.offset, end - start),
+                    ..access
+                }
+            })
+            .collect()
+    }
+
     /// Drops the reference that the mapping of pages had.
-    fn let_go(&mut self, pages: BlockKey) {
+    fn let_go(&mut self, pages: BlockKey, place: Place) {
         if let Some(block) = self.blocks.get_mut(pages) {
-            block.is_mapped = false;
+            block.places.retain(|other| *other != place);
         }
         self.drop_block_reference(pages);
     }
@@ -199,22 +289,23 @@ impl State {
         Err(self.used_after_free(command, memory, region.bytes))
     }
 
-    /// Copies the bytes of pages from where they were to where they are. What was never touched needs no copy.
+    /// Copies the bytes of pages from where they were to where they are. What was never touched needs no copy. Returns false if a kernel
+    /// still uses one of the two.
     fn move_contents(
         &mut self,
         (from, source): (BlockKey, Region),
         (to, target): (BlockKey, Region),
-    ) -> Result<(), MockError> {
+    ) -> Result<bool, MockError> {
         let storage =
             |state: &Self, key| Some(Arc::clone(state.blocks.get(key)?.storage.as_ref()?));
         let alignment = self.config.limits.alignment;
         let (from, to_storage) = match (storage(self, from), storage(self, to)) {
             // Neither was touched, so both are zeros.
-            (None, None) => return Ok(()),
+            (None, None) => return Ok(true),
             (from, Some(to)) => (from, to),
             (Some(from), None) => {
                 let Some(block) = self.blocks.get_mut(to) else {
-                    return Ok(());
+                    return Ok(true);
                 };
                 let (memory, bytes) = (block.id, block.bytes);
                 let fresh = Storage::zeroed(bytes, alignment).map(Arc::new);
@@ -231,14 +322,18 @@ impl State {
             storage,
             region: source,
         });
-        // A kernel that still runs has the claim, and what it writes is lost.
-        if let Ok(claim) = Claim::new(reads.into_iter().collect(), writes) {
-            claim.touch(|reads, writes| match (reads.first(), writes.first_mut()) {
-                (Some(read), Some(write)) => write.copy_from_slice(read),
-                (None, Some(write)) => write.fill(0),
-                _ => {}
-            });
-        }
-        Ok(())
+        let Ok(claim) = Claim::new(reads.into_iter().collect(), writes) else {
+            return Ok(false);
+        };
+        claim.touch(|reads, writes| match (reads.first(), writes.first_mut()) {
+            (Some(read), Some(write)) => write.copy_from_slice(read),
+            (None, Some(write)) => write.fill(0),
+            _ => {}
+        });
+        Ok(true)
     }
+}
+
+fn end_of(region: Region) -> usize {
+    region.offset.saturating_add(region.bytes)
 }

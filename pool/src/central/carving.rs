@@ -22,6 +22,16 @@ use crate::{
     request::Request,
 };
 
+/// How often a request looks, while no commands end, at those that hold memory back. A look takes half a microsecond to one, so these
+/// take about as long as fresh memory does (100 us and more on an H100).
+const LOOKS: u32 = 128;
+
+/// The number of looks doubles for each part of the high water, one in this, by which the pool has more than that.
+const EXCESS_PARTS: u64 = 8;
+
+/// It doubles so often at most: the longest wait is of one to two milliseconds.
+const MOST_DOUBLINGS: u64 = 4;
+
 /// How far a request has come. Each stage is tried once, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum CarvingStage {
@@ -167,6 +177,19 @@ impl<A: Allocator, O> State<A, O> {
         }
         let (bytes, leaving) = self.grow(request, terms.alignment, terms.limits.capacity);
         CarvingStep::Grow { bytes, leaving }
+    }
+
+    /// How often a request looks at the commands that hold memory back before it asks for more: twice as often for each eighth of the
+    /// high water by which the pool has more than that.
+    pub(crate) fn most_looks(&self, request: Request) -> u32 {
+        let Some(segments) = &self.segments else {
+            return 0;
+        };
+        let in_use = self.bytes_in_use().saturating_add(request.bytes as u64);
+        let high_water = segments.high_water().max(in_use);
+        let excess = segments.bytes().saturating_sub(high_water);
+        let doublings = excess.saturating_mul(EXCESS_PARTS) / high_water.max(1);
+        LOOKS << doublings.min(MOST_DOUBLINGS)
     }
 
     /// The uses that hold memory back and that the policy lets a request look at, the latest of each queue.

@@ -2,7 +2,7 @@
 
 use binpool_allocators::{
     Allocator, Error, Memory, MemoryId, MemoryOf, Region,
-    segments::{self, Done, Mapping, Place, RangeKey, Segments},
+    segments::{self, Done, Mapping, PageRequest, Place, RangeKey, Segments},
 };
 
 use crate::{
@@ -105,23 +105,51 @@ impl<A: Allocator, O> State<A, O> {
         (size, evicted)
     }
 
-    /// Returns what a request does that finds no range of the mapped pages. Pages move whose commands are known to have ended.
+    /// Returns what a request does that finds no range of the mapped pages. Pages move whose commands are known to have ended, and with
+    /// `may_alias` those that the queue may have as they are.
     pub(crate) fn plan_pages(
         &mut self,
         queue_key: QueueKey,
         request: Request,
         capacity: u64,
+        may_alias: bool,
     ) -> Option<Mapping<MemoryOf<A>, QueueUses>> {
         let in_use = self.bytes_in_use();
+        let after = may_alias.then(|| QueueUses::One(self.queues.stamp(queue_key)));
         let queues = &self.queues;
-        Some(self.segments.as_mut()?.plan(
-            request.home,
-            request.bytes,
+        let request = PageRequest {
+            home: request.home,
+            bytes: request.bytes,
             in_use,
             capacity,
+        };
+        Some(self.segments.as_mut()?.plan(
+            request,
             |uses| uses.iter().all(|use_| queues.is_before(*use_, queue_key)),
             |uses| queues.are_over(uses),
+            after,
         ))
+    }
+
+    /// Takes out the addresses at which pages are still mapped that have moved, and whose commands have ended.
+    pub(crate) fn take_stale(&mut self) -> Vec<Place<MemoryOf<A>>> {
+        let queues = &self.queues;
+        let segments = self.segments.as_mut();
+        let stale = segments.map(|segments| segments.take_stale(|uses| queues.are_over(uses)));
+        stale.unwrap_or_default()
+    }
+
+    /// Records whether pages were unmapped where they counted no more.
+    pub(crate) fn end_stale(&mut self, place: Place<MemoryOf<A>>, is_unmapped: bool) {
+        let Some(segments) = &mut self.segments else {
+            return;
+        };
+        if is_unmapped {
+            self.counters.unmaps += 1;
+            segments.forget(&place);
+        } else {
+            segments.keep_stale(place);
+        }
     }
 
     /// Adds addresses for the pages of a request. Returns them if they are not needed.
@@ -206,7 +234,7 @@ impl<A: Allocator, O> State<A, O> {
 
     /// The bytes that the program has in use, in whole blocks. With several threads, what these have cached counts as well: they
     /// count hits by themselves, and tell the pool now and then.
-    fn bytes_in_use(&self) -> u64 {
+    pub(super) fn bytes_in_use(&self) -> u64 {
         match &self.segments {
             Some(segments) if self.threads.len() > 1 => {
                 let taken = segments.bytes() - segments.free_bytes();

@@ -25,11 +25,6 @@ use crate::{
     track::pool_event::{PoolEvent, What},
 };
 
-/// How often a request looks at the commands that hold memory back before it asks for more, as long as none of them ends. A look takes half a
-/// microsecond to one, so all of them take about as long as fresh memory does (100 us and more on an H100): waiting is never more than twice
-/// as slow as not waiting.
-const MOST_LOOKS: u32 = 128;
-
 impl<A: Allocator> Shared<A> {
     /// Returns a block from a segment in which nothing was free before, by the [steps](CarvingStep) that the state decides under
     /// the lock. `drain_from` says which caches are drained.
@@ -39,7 +34,7 @@ impl<A: Allocator> Shared<A> {
         request: Request,
         drain_from: DrainFrom,
     ) -> Result<HitBlock<'_, A>, Error> {
-        let mut looks = MOST_LOOKS;
+        let mut looks = None;
         let mut terms = CarvingTerms {
             queue_key,
             request,
@@ -71,7 +66,8 @@ impl<A: Allocator> Shared<A> {
                     }
                 }
                 CarvingStep::LookAt(uses) if terms.looks_again => {
-                    terms.looks_again = self.check_until_one_ends(&uses, &mut looks);
+                    let looks = looks.get_or_insert_with(|| self.state.lock().most_looks(request));
+                    terms.looks_again = self.check_until_one_ends(&uses, looks);
                 }
                 CarvingStep::LookAt(uses) => {
                     self.check(&uses);
@@ -175,10 +171,22 @@ impl<A: Allocator> Shared<A> {
         capacity: u64,
         growth: Growth<'_, A>,
     ) -> Result<HitBlock<'_, A>, Error> {
-        let plan = loop {
-            let mapping = self.state.lock().plan_pages(queue_key, request, capacity);
+        self.unmap_stale();
+        let mut may_alias = true;
+        let done = loop {
+            let mut state = self.state.lock();
+            let mapping = state.plan_pages(queue_key, request, capacity, may_alias);
+            drop(state);
             match mapping {
-                Some(Mapping::Map(plan)) => break plan,
+                Some(Mapping::Map(plan)) => {
+                    let done = plan.carry_out(&self.allocator);
+                    if !done.is_alias_refused {
+                        break done;
+                    }
+                    may_alias = false;
+                    let failed = self.state.lock().finish_pages(done);
+                    debug_assert!(failed.is_err(), "it is refused by a failed call");
+                }
                 Some(Mapping::Reserve { bytes, is_small }) => {
                     let memory = guarded("Allocator::reserve", || self.allocator.reserve(bytes))?;
                     let mut state = self.state.lock();
@@ -192,7 +200,6 @@ impl<A: Allocator> Shared<A> {
                 }
             }
         };
-        let done = plan.carry_out(&self.allocator);
         let carved = {
             let mut state = self.state.lock();
             let carved = state.finish_pages(done);
@@ -202,6 +209,19 @@ impl<A: Allocator> Shared<A> {
         let hit = self.view_new(queue_key, request, carved)?;
         tracing::debug!(asked = request.asked, "mapped pages");
         Ok(hit)
+    }
+
+    /// Unmaps pages at the addresses from which they have moved, once the commands that used them there have ended. Where that fails, a later
+    /// call tries again.
+    pub(crate) fn unmap_stale(&self) {
+        let stale = self.state.lock().take_stale();
+        for place in stale {
+            let unmapped = place.unmap(&self.allocator);
+            if let Err(error) = &unmapped {
+                tracing::warn!(%error, "pages that have moved could not be unmapped where they were");
+            }
+            self.state.lock().end_stale(place, unmapped.is_ok());
+        }
     }
 
     /// Unmaps pages that leave the pool, and returns them. Where that fails, they are free in the pool as before, and the next trim or

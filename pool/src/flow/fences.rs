@@ -9,6 +9,7 @@ use crate::{
         timestamps::{QueueKey, QueueUse, Timestamp},
     },
     shared::{QueueStates, Shared},
+    sync::yield_now,
     track::pool_event::{PoolEvent, What},
 };
 
@@ -51,7 +52,7 @@ impl<A: Allocator> Shared<A> {
             if ended() != before {
                 return true;
             }
-            std::hint::spin_loop();
+            yield_now();
         }
         false
     }
@@ -62,6 +63,7 @@ impl<A: Allocator> Shared<A> {
         let holding_back = self.state.lock().holding_back();
         self.check(&holding_back);
         self.state.lock().settle();
+        self.unmap_stale();
     }
 
     /// Checks the fences of a queue, oldest first, until one is pending. Returns whether the use has ended or a fence

@@ -126,6 +126,7 @@ impl<A: Allocator> Shared<A> {
         }
         // Ranges that those commands kept apart become one, so that pages across them are free as a whole.
         self.state.lock().settle();
+        self.unmap_stale();
     }
 
     /// Releases every held block, including those that commands still use, except pages: these wait until no command uses them.

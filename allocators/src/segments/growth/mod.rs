@@ -35,6 +35,10 @@ const REPEATED_OFTEN: u64 = 4;
 /// segment costs.
 const REPEATED_WITH_PAGES: u64 = 2;
 
+/// Where more than so many times the high water was asked for although as much was free, the allowance rises further, by one part in the second
+/// number of that: a program whose queues hold memory back from each other comes to rest, too.
+const UNUSABLE: (u64, u64) = (8, 16);
+
 /// A block of up to this many bytes has no segment of its own, unless two of them would not fit into a usual one: a program that has
 /// just begun would get each of its blocks from the device.
 const LEAST_OWN: usize = 1 << 20;
@@ -60,9 +64,13 @@ pub(super) struct Growth {
     replacements: u64,
     /// The size of all segments together that was refused last.
     refused: Option<u64>,
+    /// Set if the last request raised the high water.
+    is_rising: bool,
     /// Set if the capacity is hardly more than the high water.
     is_tight: bool,
     regret: Regret,
+    /// What was asked for while as much was free: in pieces, or held back by commands.
+    unusable: Regret,
 }
 
 impl Growth {
@@ -75,6 +83,7 @@ impl Growth {
 
     /// Records that `in_use` bytes are in use, with a capacity of `capacity` bytes.
     pub(super) fn reach(&mut self, in_use: u64, capacity: u64) {
+        self.is_rising = in_use > self.high_water;
         self.high_water = self.high_water.max(in_use);
         self.is_tight = capacity / TIGHT.1 < self.high_water / TIGHT.0;
     }
@@ -93,6 +102,7 @@ impl Growth {
         Self {
             high_water: part(self.high_water),
             regret: self.regret.map(part),
+            unusable: self.unusable.map(part),
             ..*self
         }
     }
@@ -144,10 +154,22 @@ impl Growth {
         }
     }
 
-    /// The bytes by which memory may pass the high water, since it was asked for again after it had gone back.
+    /// The bytes by which memory may pass the high water, since it was asked for again after it had gone back: a part of the high water at most,
+    /// and more only slowly.
     fn allowance(&self) -> u64 {
-        let most = self.high_water / 100 * self.regret_percent();
-        self.regret.bytes().min(most)
+        let percent = self.regret_percent();
+        if percent == 0 {
+            return 0;
+        }
+        let regret = self.regret.bytes();
+        let at_once = regret.min(self.high_water / 100 * percent);
+        let unusable = self.unusable.bytes().saturating_sub(self.high_water.saturating_mul(UNUSABLE.0));
+        at_once + (unusable / UNUSABLE.1).min(self.high_water)
+    }
+
+    /// The most bytes that were in use at once.
+    pub(super) fn high_water(&self) -> u64 {
+        self.high_water
     }
 
     /// Records that `bytes` bytes went back, or to another place, because of these rules.
@@ -155,14 +177,27 @@ impl Growth {
         self.regret.went_back(bytes);
     }
 
-    /// Records that the device is asked for `bytes` bytes.
-    pub(super) fn asked(&mut self, bytes: u64) {
+    /// Records that the device is asked for a segment of `bytes` bytes while `free` bytes are free. A request that raised the high water would have needed it in any case.
+    pub(super) fn asked_for_a_segment(&mut self, bytes: u64, free: u64) {
+        if self.is_rising {
+            return;
+        }
+        self.regret.asked(bytes);
+        if free >= bytes {
+            self.unusable.went_back(bytes);
+            self.unusable.asked(bytes);
+        }
+    }
+
+    /// Records that pages of `bytes` bytes have to be mapped.
+    pub(super) fn asked_for_pages(&mut self, bytes: u64) {
         self.regret.asked(bytes);
     }
 
     /// Forgets a part of what was regretted, unless some was since the last sweep.
     pub(super) fn sweep(&mut self) {
         self.regret.sweep();
+        self.unusable.sweep();
     }
 
     /// The most bytes of free blocks that may be cached outside of their segments.

@@ -42,22 +42,6 @@ pub(super) struct Rules {
 impl Rules {
     pub(super) const fn of(policy: GrowthPolicy) -> Self {
         match policy {
-            GrowthPolicy::FewestCalls => Self {
-                slack_parts: 20,
-                arena_slack_parts: 5,
-                small_parts: 256,
-                most_blocks: 128,
-                cached_parts: 256,
-                own_parts: 2,
-                requests_per_own: u64::MAX,
-                counts_replacements: false,
-                rounds_down: false,
-                least_piece: (3, 8),
-                whole_parts: 1,
-                chunk_parts: 64,
-                block_parts: 4,
-                regret_percent: 25,
-            },
             GrowthPolicy::Balanced => Self {
                 slack_parts: 33,
                 arena_slack_parts: 5,

@@ -82,8 +82,6 @@ fn a_segment_holds_many_small_blocks_or_some_others_or_one_that_is_large() {
         (after(100), 1536 * KIB, 6 * MIB),
         (after(100), 1536 * KIB + 1, 1536 * KIB + 1),
         (after(100), usize::MAX, usize::MAX),
-        (of(GrowthPolicy::FewestCalls, 100), 3 * MIB, 6 * MIB),
-        (of(GrowthPolicy::FewestCalls, 100), 3 * MIB + 1, 3 * MIB + 1),
         (of(GrowthPolicy::Dense, 100), MIB, 6 * MIB),
         (of(GrowthPolicy::Dense, 100), MIB + 1, MIB + 1),
         // With the densest policy, of up to 16 blocks.
@@ -155,7 +153,6 @@ fn where_there_is_little_room_a_segment_is_smaller_but_holds_whole_blocks() {
     ];
     for (block, balanced, dense) in cases {
         for (policy, least) in [
-            (GrowthPolicy::FewestCalls, balanced),
             (GrowthPolicy::Balanced, balanced),
             (GrowthPolicy::Dense, dense),
         ] {
@@ -175,7 +172,6 @@ fn a_small_block_does_not_break_up_a_large_idle_segment() {
     };
     // Of a free segment of 80 MiB, which is larger than the next one would be: a part by the policy, or half where memory is tight.
     for (growth, least) in [
-        (of(GrowthPolicy::FewestCalls, 96), 30 * MIB),
         (of(GrowthPolicy::Balanced, 96), 48 * MIB),
         (of(GrowthPolicy::Dense, 96), 72 * MIB),
         (tight_after(96), 40 * MIB),
@@ -269,7 +265,6 @@ fn a_large_idle_segment_serves_smaller_blocks_the_more_was_regretted() {
     };
     // The least block for which 80 MiB are broken up, in bytes, after 96 MiB in use.
     let cases = [
-        (GrowthPolicy::FewestCalls, [30 * MIB, 16 * MIB, 1]),
         (GrowthPolicy::Balanced, [48 * MIB, 16 * MIB, 1]),
         (GrowthPolicy::Dense, [72 * MIB; 3]),
     ];
@@ -309,7 +304,7 @@ fn before_anything_was_in_use_nothing_is_broken_up_for_regret() {
 
 #[test]
 fn memory_may_pass_the_high_water_by_what_was_regretted_up_to_a_part_of_it() {
-    // MiB beyond a high water of 3300 MiB: 3 % and 15 %, 5 % and 25 %, or always 1 %.
+    // MiB beyond a high water of 3300 MiB: 3 % and 15 %, or always 1 %.
     let cases = [
         (GrowthPolicy::Balanced, 0, 100, 100),
         (GrowthPolicy::Balanced, 100, 100, 100),
@@ -321,12 +316,6 @@ fn memory_may_pass_the_high_water_by_what_was_regretted_up_to_a_part_of_it() {
         // With pages, half until twice the high water was regretted.
         (GrowthPolicy::Balanced, 2 * 3300, 495, 495),
         (GrowthPolicy::Balanced, 100 * 3300, 495, 495),
-        (GrowthPolicy::FewestCalls, 0, 165, 165),
-        (GrowthPolicy::FewestCalls, 166, 166, 165),
-        (GrowthPolicy::FewestCalls, 400, 400, 200),
-        (GrowthPolicy::FewestCalls, 826, 825, 412),
-        (GrowthPolicy::FewestCalls, 2 * 3300 - 1, 825, 412),
-        (GrowthPolicy::FewestCalls, 2 * 3300, 825, 825),
         (GrowthPolicy::Dense, 0, 33, 33),
         (GrowthPolicy::Dense, 100, 33, 33),
         (GrowthPolicy::Dense, 100 * 3300, 33, 33),
@@ -348,7 +337,7 @@ fn memory_may_pass_the_high_water_by_what_was_regretted_up_to_a_part_of_it() {
 
 #[test]
 fn what_was_regretted_never_passes_what_was_refused() {
-    let mut growth = regretted(GrowthPolicy::FewestCalls, 1000, bytes(9000));
+    let mut growth = regretted(GrowthPolicy::Balanced, 1000, bytes(9000));
     growth.refuse(bytes(1100));
     assert_eq!(growth.most(), bytes(1100) - 1);
 }
@@ -366,7 +355,8 @@ fn a_program_that_grows_has_regretted_less_of_it() {
 
 #[test]
 fn sweeps_without_regret_bring_the_rules_back() {
-    for policy in [GrowthPolicy::FewestCalls, GrowthPolicy::Balanced] {
+    let policy = GrowthPolicy::Balanced;
+    {
         let plain = of(policy, 96);
         let mut growth = regretted(policy, 96, bytes(4 * 96));
         // What was regretted before the first sweep counts until the second one.

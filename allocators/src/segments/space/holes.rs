@@ -177,14 +177,14 @@ impl<V, U: Clone + Default> Space<V, U> {
     }
 
     /// Takes a region of a free range of a reservation: of `first`, or of what it was split into since. Returns the range that was taken,
-    /// or `None` where the region is not in a free range any more whose uses are `over`.
+    /// and its uses, or `None` where the region is not in a free range any more whose uses are `over`.
     pub(in crate::segments) fn take_region(
         &mut self,
         reservation: SegmentKey,
         first: RangeNumber,
         region: Region,
         over: impl Fn(&U) -> bool,
-    ) -> Option<RangeNumber> {
+    ) -> Option<(RangeNumber, U)> {
         let known = self.ranges.get(first)?;
         if known.segment != reservation {
             return None;
@@ -209,15 +209,21 @@ impl<V, U: Clone + Default> Space<V, U> {
         }
         if self.ranges[taken].region.bytes > region.bytes {
             let rest = self.split(taken, region.bytes);
-            self.set_free(rest, free.uses, Chain::default());
+            self.set_free(rest, free.uses.clone(), Chain::default());
         }
         self.segments[reservation].taken += 1;
-        Some(taken)
+        Some((taken, free.uses))
+    }
+
+    /// Makes a taken range one that no block has, until it becomes a hole.
+    pub(in crate::segments) fn set_stale(&mut self, key: RangeNumber) {
+        self.ranges[key].is_stale = true;
     }
 
     /// Makes a taken range a hole, since its pages were unmapped.
     pub(in crate::segments) fn make_hole(&mut self, key: RangeNumber) {
         let segment = self.ranges[key].segment;
+        self.ranges[key].is_stale = false;
         self.segments[segment].taken -= 1;
         self.set_hole(key);
     }

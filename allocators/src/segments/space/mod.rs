@@ -80,6 +80,8 @@ struct Range<U> {
     is_small: bool,
     /// Set if nothing is mapped there. A hole is neither free nor taken.
     is_hole: bool,
+    /// Set if it is taken, and its pages count elsewhere.
+    is_stale: bool,
     region: Region,
     before: Option<usize>,
     after: Option<usize>,
@@ -212,6 +214,7 @@ impl<V, U: Clone + Default> Space<V, U> {
             segment,
             is_small,
             is_hole: is_reservation,
+            is_stale: false,
             region: Region::first(bytes),
             before: None,
             after: None,
@@ -262,7 +265,8 @@ impl<V, U: Clone + Default> Space<V, U> {
         &self,
         segment: SegmentKey,
     ) -> impl Iterator<Item = (RangeNumber, Region, Option<&U>)> {
-        let mapped = self.ranges_of(segment).filter(|(_, range)| !range.is_hole);
+        let ranges = self.ranges_of(segment);
+        let mapped = ranges.filter(|(_, range)| !range.is_hole && !range.is_stale);
         mapped.map(|(key, range)| {
             let uses = range.free.as_ref().map(|free| &free.uses);
             (key, range.region, uses)
@@ -560,6 +564,7 @@ impl<V, U: Clone + Default> Space<V, U> {
             segment,
             is_small,
             is_hole: false,
+            is_stale: false,
             region: Region::new(region.offset, bytes),
             before,
             after: Some(key),
@@ -694,6 +699,7 @@ impl<V, U: Clone + Default> Space<V, U> {
             segment,
             is_small,
             is_hole: false,
+            is_stale: false,
             region: Region::new(region.offset + bytes, region.bytes - bytes),
             before: Some(key),
             after,

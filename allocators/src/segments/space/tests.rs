@@ -444,7 +444,7 @@ fn holes_are_known_wherever_ranges_are_cut_and_joined() {
     let (range, region) = free.unwrap();
     let mapped = space.take_region(reservation, range, region, |_| true);
     check(&space, &live(3), &[]);
-    space.make_hole(mapped.unwrap());
+    space.make_hole(mapped.unwrap().0);
     check(&space, &live(2), &[]);
     assert_eq!(space.holes.len(), 2);
     for range in [first.range, third.range] {

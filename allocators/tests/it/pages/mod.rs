@@ -67,8 +67,9 @@ proptest! {
     fn blocks_lie_apart_in_mapped_pages(
         steps in prop::collection::vec(step(), 1..120),
         capacity in 40..400_u64,
+        aliases: bool,
     ) {
-        play(&mut World::new(capacity * PAGE as u64), steps);
+        play(&mut World::new(capacity * PAGE as u64, aliases), steps);
     }
 
     /// The same where calls fail. What was mapped before a failed call is mapped after it.
@@ -82,14 +83,15 @@ proptest! {
             1..120,
         ),
         capacity in 40..400_u64,
+        aliases: bool,
     ) {
-        play(&mut World::new(capacity * PAGE as u64), steps);
+        play(&mut World::new(capacity * PAGE as u64, aliases), steps);
     }
 }
 
 #[test]
 fn a_map_that_fails_leaves_everything_as_it_was() {
-    let mut world = World::new(100 * PAGE as u64);
+    let mut world = World::new(100 * PAGE as u64, true);
     assert!(world.take(0, 90 * PAGE, 1));
     assert!(world.take(0, 8 * PAGE, 1));
     world.give(0, 0);
@@ -115,7 +117,7 @@ fn a_map_that_fails_leaves_everything_as_it_was() {
 fn what_cannot_be_undone_stays_in_use() {
     for first in 1..20 {
         for second in first + 1..first + 8 {
-            let mut world = World::new(100 * PAGE as u64);
+            let mut world = World::new(100 * PAGE as u64, true);
             for pages in [1; 10].into_iter().chain([80, 10]) {
                 assert!(world.take(0, pages * PAGE, 1));
             }
@@ -142,12 +144,12 @@ fn what_cannot_be_undone_stays_in_use() {
 
 #[test]
 fn where_the_device_has_no_memory_there_is_no_block() {
-    assert!(!World::new(0).take(0, PAGE, 1));
+    assert!(!World::new(0, true).take(0, PAGE, 1));
 }
 
 #[test]
 fn pages_that_commands_may_use_do_not_move() {
-    let mut world = World::new(16 * PAGE as u64);
+    let mut world = World::new(16 * PAGE as u64, true);
     assert!(world.take(0, 8 * PAGE, 1));
     assert!(world.take(0, 8 * PAGE, 1));
     world.give(0, 1);
@@ -160,7 +162,7 @@ fn pages_that_commands_may_use_do_not_move() {
 
 #[test]
 fn free_pages_move_before_more_is_taken_than_the_program_needs() {
-    let mut world = World::new(1 << 40);
+    let mut world = World::new(1 << 40, true);
     // Blocks with gaps between them, half of which are free afterwards.
     for _ in 0..64 {
         assert!(world.take(0, 16 * PAGE, 1));
@@ -179,7 +181,7 @@ fn free_pages_move_before_more_is_taken_than_the_program_needs() {
 
 #[test]
 fn a_block_grows_out_of_the_free_range_before_a_hole() {
-    let mut world = World::new(1 << 40);
+    let mut world = World::new(1 << 40, true);
     assert!(world.take(0, 10 * PAGE, 1));
     world.give(0, 0);
     assert!(world.take(0, 12 * PAGE, 1));
@@ -190,7 +192,7 @@ fn a_block_grows_out_of_the_free_range_before_a_hole() {
 
 #[test]
 fn a_sweep_releases_pages_that_were_free_at_the_last_one() {
-    let mut world = World::new(1 << 40);
+    let mut world = World::new(1 << 40, true);
     assert!(world.take(0, 10 * PAGE, 1));
     world.give(0, 0);
     assert_eq!(world.segments.idle_bytes(), 10 * PAGE as u64);
@@ -205,7 +207,7 @@ fn a_sweep_releases_pages_that_were_free_at_the_last_one() {
 fn free_neighbours_of_different_uses_serve_a_block_of_their_own_arena_first() {
     // Another arena serves it, too, where a quarter of all pages is free: of 32 pages there are 14 free, or 2.
     for (blocks, others_serve) in [([3, 2], true), ([1, 0], false)] {
-        let mut world = World::new(1 << 40);
+        let mut world = World::new(1 << 40, true);
         for home in [0, 1] {
             for pages in [1, 1, 6, 8] {
                 assert!(world.take(home, pages * PAGE, 1));

@@ -7,7 +7,7 @@ use std::{
 
 use binpool_allocators::{
     Allocator, Backend, Error, Memory, MemoryFlags, MemoryId, Region, Result,
-    segments::{Carved, Mapping, RangeKey, RangeState, Segments},
+    segments::{Carved, Mapping, PageRequest, RangeKey, RangeState, Segments},
 };
 use binpool_mock::{MockBackend, MockDevice, MockEvent, MockMemory};
 
@@ -32,6 +32,8 @@ pub(crate) struct PaperPages {
     backend: MockBackend,
     paper: Arc<Mutex<Paper>>,
     capacity: u64,
+    /// Whether pages may be mapped at two addresses.
+    aliases: bool,
 }
 
 #[derive(Debug, Default)]
@@ -40,6 +42,8 @@ struct Paper {
     mapped: BTreeMap<(u64, usize), (usize, MemoryId)>,
     /// The bytes of all pages.
     pages: HashMap<MemoryId, usize>,
+    /// Set once an unmap has failed: then pages may be released while they are mapped.
+    has_failed: bool,
     calls: usize,
     /// The numbers of the calls that fail.
     failing: Vec<usize>,
@@ -49,6 +53,7 @@ impl Paper {
     fn call(&mut self) -> Result<()> {
         self.calls += 1;
         if self.failing.contains(&self.calls) {
+            self.has_failed = true;
             return Err(Error::unsupported("this call on paper"));
         }
         Ok(())
@@ -58,27 +63,30 @@ impl Paper {
         self.pages.values().map(|bytes| *bytes as u64).sum()
     }
 
-    /// Whether pages are mapped to every byte of the region.
-    fn covers(&self, reservation: u64, region: Region) -> bool {
+    /// The bytes of pages that are mapped to a region; `None` unless some are mapped to every byte of it.
+    fn bytes_at(&self, reservation: u64, region: Region) -> Option<Vec<(MemoryId, Region)>> {
         let end = region.offset + region.bytes;
         let mut at = region.offset;
+        let mut parts = Vec::new();
         while at < end {
             let before = self.mapped.range(..=(reservation, at)).next_back();
             match before {
-                Some((&(owner, start), &(bytes, _)))
+                Some((&(owner, start), &(bytes, pages)))
                     if owner == reservation && start + bytes > at =>
                 {
-                    at = start + bytes;
+                    let next = end.min(start + bytes);
+                    parts.push((pages, Region::new(at - start, next - at)));
+                    at = next;
                 }
-                _ => return false,
+                _ => return None,
             }
         }
-        true
+        Some(parts)
     }
 }
 
 impl PaperPages {
-    fn new(capacity: u64) -> Self {
+    fn new(capacity: u64, aliases: bool) -> Self {
         let device = MockDevice::builder()
             .capacity_bytes(1 << 50)
             .largest_block_bytes(1 << 49);
@@ -86,6 +94,7 @@ impl PaperPages {
             backend: device.build().backend(),
             paper: Arc::default(),
             capacity,
+            aliases,
         }
     }
 }
@@ -115,7 +124,7 @@ impl Allocator for PaperPages {
             .mapped
             .values()
             .any(|(_, pages)| *pages == memory.id());
-        assert!(!is_mapped, "mapped pages are released");
+        assert!(!is_mapped || paper.has_failed, "mapped pages are released");
         paper.pages.remove(&memory.id()).unwrap();
         Ok(())
     }
@@ -137,6 +146,9 @@ impl Allocator for PaperPages {
         paper.call()?;
         let bytes = paper.pages[&pages.id()];
         assert!(offset.is_multiple_of(PAGE) && offset + bytes <= reservation.bytes());
+        if !self.aliases && paper.mapped.values().any(|(_, other)| *other == pages.id()) {
+            return Err(Error::unsupported("two addresses on paper"));
+        }
         let key = reservation.id().get();
         let region = Region::new(offset, bytes);
         let overlaps = paper.mapped.iter().any(|(&(owner, start), &(size, _))| {
@@ -168,8 +180,10 @@ pub(crate) struct Used {
     range: RangeKey,
     reservation: u64,
     pub(crate) region: Region,
-    /// The queue that it was given back with.
+    /// The queue that it was taken for, or given back with.
     queue: Queue,
+    /// The queue that may still use it when it is taken; 0 for none.
+    after: Queue,
 }
 
 pub(crate) struct World {
@@ -181,9 +195,9 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(capacity: u64) -> Self {
+    pub(crate) fn new(capacity: u64, aliases: bool) -> Self {
         Self {
-            allocator: PaperPages::new(capacity),
+            allocator: PaperPages::new(capacity, aliases),
             segments: Segments::new(join).with_arenas(3).with_pages(PAGE),
             blocks: Vec::new(),
             pending: Vec::new(),
@@ -194,7 +208,7 @@ impl World {
     pub(crate) fn take(&mut self, home: usize, bytes: usize, queue: Queue) -> bool {
         let usable = |uses: &Queue| *uses == 0 || *uses == queue;
         if let Some(carved) = self.segments.take_near(home, bytes, usable) {
-            self.keep(&carved);
+            self.keep(&carved, queue);
             return true;
         }
         let in_use = self
@@ -202,13 +216,16 @@ impl World {
             .iter()
             .map(|block| block.region.bytes as u64)
             .sum();
+        let request = PageRequest {
+            home,
+            bytes,
+            in_use,
+            capacity: self.allocator.capacity,
+        };
+        let mut after = Some(queue);
         loop {
-            let capacity = self.allocator.capacity;
             let over = |uses: &Queue| *uses == 0;
-            match self
-                .segments
-                .plan(home, bytes, in_use, capacity, usable, over)
-            {
+            match self.segments.plan(request, usable, over, after) {
                 Mapping::Reserve { bytes, is_small } => {
                     let memory = self.allocator.reserve(bytes).unwrap();
                     let unused = self.segments.add_reservation(home, memory, bytes, is_small);
@@ -216,10 +233,16 @@ impl World {
                 }
                 Mapping::Map(plan) => {
                     let done = plan.carry_out(&self.allocator);
+                    let is_alias_refused = done.is_alias_refused;
                     let carved = self.segments.finish(done);
+                    if is_alias_refused {
+                        assert!(carved.is_err() && after.is_some());
+                        after = None;
+                        continue;
+                    }
                     let is_there = carved.is_ok();
                     if let Ok(carved) = carved {
-                        self.keep(&carved);
+                        self.keep(&carved, queue);
                     }
                     return is_there;
                 }
@@ -228,7 +251,7 @@ impl World {
         }
     }
 
-    fn keep(&mut self, carved: &Carved<MockMemory, Queue>) {
+    fn keep(&mut self, carved: &Carved<MockMemory, Queue>, queue: Queue) {
         let reservation = carved.segment.id().get();
         let region = carved.region;
         // What it takes over is no longer pending by itself.
@@ -239,7 +262,8 @@ impl World {
             range: carved.range,
             reservation,
             region,
-            queue: 0,
+            queue,
+            after: carved.uses,
         });
     }
 
@@ -248,6 +272,8 @@ impl World {
             return;
         }
         let block = self.blocks.swap_remove(number % self.blocks.len());
+        // Its last commands come after those that used its pages before.
+        let queue = if block.after == 0 { queue } else { block.after };
         self.segments.give(block.range, queue, None);
         if queue != 0 {
             self.pending.push(Used { queue, ..block });
@@ -257,6 +283,17 @@ impl World {
     pub(crate) fn settle(&mut self, queue: Queue) {
         self.segments.settle(|uses| *uses == queue);
         self.pending.retain(|pending| pending.queue != queue);
+        let ended = [&mut self.blocks, &mut self.pending].into_iter().flatten();
+        ended
+            .filter(|used| used.after == queue)
+            .for_each(|used| used.after = 0);
+        for place in self.segments.take_stale(|uses| [0, queue].contains(uses)) {
+            if place.unmap(&self.allocator).is_ok() {
+                self.segments.forget(&place);
+            } else {
+                self.segments.keep_stale(place);
+            }
+        }
     }
 
     pub(crate) fn release(&mut self, enough: u64, sweeps: bool) {
@@ -280,16 +317,26 @@ impl World {
 
     pub(crate) fn check(&self) {
         let paper = self.allocator.paper.lock().unwrap();
-        for used in self.blocks.iter().chain(&self.pending) {
-            assert!(
-                paper.covers(used.reservation, used.region),
-                "{used:?} is not mapped"
-            );
-        }
-        for (number, one) in self.blocks.iter().enumerate() {
-            for two in &self.blocks[..number] {
-                let apart = one.reservation != two.reservation || !one.region.overlaps(two.region);
-                assert!(apart, "{one:?} and {two:?} overlap");
+        let all: Vec<_> = self.blocks.iter().chain(&self.pending).collect();
+        let parts: Vec<_> = all
+            .iter()
+            .map(|used| {
+                let parts = paper.bytes_at(used.reservation, used.region);
+                parts.unwrap_or_else(|| panic!("{used:?} is not mapped"))
+            })
+            .collect();
+        for (number, block) in self.blocks.iter().enumerate() {
+            for (other, used) in all.iter().enumerate().skip(number + 1) {
+                let is_pending = other >= self.blocks.len();
+                // Commands of the same queue come one after the other.
+                let may_share = is_pending && used.queue == block.queue;
+                let overlaps = |one: &(MemoryId, Region), two: &(MemoryId, Region)| {
+                    one.0 == two.0 && one.1.overlaps(two.1)
+                };
+                let shares = parts[number]
+                    .iter()
+                    .any(|one| parts[other].iter().any(|two| overlaps(one, two)));
+                assert!(may_share || !shares, "{block:?} and {used:?} overlap");
             }
         }
         let in_blocks: u64 = self
