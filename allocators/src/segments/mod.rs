@@ -861,8 +861,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         self.tell_arenas();
         let growth = self.growth_of(home);
         let size = growth.segment_for(bytes, allocations);
-        let free = self.free_bytes();
-        self.growth.asked_for_a_segment(size as u64, free);
+        self.growth.asked_for_a_segment(size as u64);
         let most = if self.arena_grows(home) {
             self.growth.most_of_arenas()
         } else {
@@ -881,6 +880,33 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         // A segment beyond the capacity would be refused.
         let room = usize::try_from(capacity.saturating_sub(self.bytes())).unwrap_or(usize::MAX);
         (size.min(room - room % alignment).max(bytes), leaving)
+    }
+
+    /// Records that a request [grows](Self::grow) the segments by `bytes` bytes although as much is free, since commands hold it back: what
+    /// is asked for so again and again may stay, too.
+    ///
+    /// ```
+    /// use binpool_allocators::segments::Segments;
+    ///
+    /// // The number of the queue that may still use a range. Two blocks of 64 MiB, one after the other, each on a queue of its own.
+    /// let mut segments: Segments<u32, u32> = Segments::new(|one, two| (one == two).then_some(*one));
+    /// let mut made = 0;
+    /// for request in 0..1000 {
+    ///     let queue = 1 + request % 2;
+    ///     let range = segments.take(64 << 20, |used| *used == queue).unwrap_or_else(|| {
+    ///         made += 1;
+    ///         if segments.free_bytes() > 0 {
+    ///             segments.grow_despite_held_back(64 << 20);
+    ///         }
+    ///         let (bytes, _leaving) = segments.grow(64 << 20, 0, 256, 0, 1 << 40);
+    ///         segments.add(made, bytes, 64 << 20).unwrap()
+    ///     });
+    ///     segments.give(range.range, queue, None);
+    /// }
+    /// assert!(made < 100, "{made} segments"); // In the end both stay.
+    /// ```
+    pub fn grow_despite_held_back(&mut self, bytes: usize) {
+        self.growth.asked_for_what_is_held_back(bytes as u64);
     }
 
     /// Records that there was no memory for a segment of `size` bytes.

@@ -175,7 +175,8 @@ impl<A: Allocator, O> State<A, O> {
         if self.segments.as_ref().is_some_and(Segments::has_pages) {
             return CarvingStep::Map;
         }
-        let (bytes, leaving) = self.grow(request, terms.alignment, terms.limits.capacity);
+        let (bytes, leaving) =
+            self.grow(queue_key, request, terms.alignment, terms.limits.capacity);
         CarvingStep::Grow { bytes, leaving }
     }
 

@@ -88,16 +88,21 @@ impl<A: Allocator, O> State<A, O> {
     /// Returns the size of the segment to ask the allocator for, and the segments to evict first.
     pub(crate) fn grow(
         &mut self,
+        queue_key: QueueKey,
         request: Request,
         alignment: usize,
         capacity: u64,
     ) -> (usize, Vec<Released<A>>) {
         let allocations = self.counters.hits + self.counters.misses;
         let in_use = self.bytes_in_use();
+        let is_held_back = self.held_back_bytes(Some(queue_key)) >= request.bytes as u64;
         let Some(segments) = &mut self.segments else {
             return (request.bytes, Vec::new());
         };
         let Request { home, bytes, .. } = request;
+        if is_held_back {
+            segments.grow_despite_held_back(bytes);
+        }
         let (size, evicted) =
             segments.grow_near(home, bytes, in_use, alignment, allocations, capacity);
         let evicted: Vec<_> = evicted.into_iter().map(Released::from).collect();

@@ -374,7 +374,9 @@ fn a_range_that_cannot_be_waited_for_stays_in_the_pool() {
     let builder = MockDevice::builder()
         .capacity_bytes(GIB)
         .completion(Completion::Manual);
-    let options = options().reuse(ReusePolicy::InsertWait);
+    let options = options()
+        .growth(GrowthPolicy::FewestCalls)
+        .reuse(ReusePolicy::InsertWait);
     let rig = Rig::with_options(builder, options);
     let other = rig.another_queue(QueueOrder::InOrder);
     // So that there is room for another segment before the idle one would go.

@@ -130,7 +130,7 @@ fn mixed(seed: u64) -> Vec<Step> {
 
 /// The policies that keep memory for what was asked for again, and how much of the high water at most, in percent.
 const KEEPING: [(GrowthPolicy, u64); 2] = [
-    (GrowthPolicy::FewestCalls, 25),
+    (GrowthPolicy::FewestCalls, 50),
     (GrowthPolicy::Balanced, 15),
 ];
 

@@ -95,6 +95,10 @@ pub fn candidates() -> Vec<Candidate> {
             PoolOptions::new().segments(true).leading_bits(8)
         ),
         pool!(
+            "growth fewest-calls",
+            PoolOptions::new().growth(GrowthPolicy::FewestCalls)
+        ),
+        pool!(
             "growth dense",
             PoolOptions::new().growth(GrowthPolicy::Dense)
         ),
@@ -106,12 +110,16 @@ pub fn candidates() -> Vec<Candidate> {
 ///
 /// ```
 /// let names = binpool_replay::page_candidates().map(|candidate| candidate.name);
-/// assert_eq!(names, ["pages", "pages dense"]);
+/// assert_eq!(names, ["pages", "pages fewest-calls", "pages dense"]);
 /// ```
 #[must_use]
-pub fn page_candidates() -> [Candidate; 2] {
+pub fn page_candidates() -> [Candidate; 3] {
     let candidates = [
         pool!("pages", PoolOptions::new()),
+        pool!(
+            "pages fewest-calls",
+            PoolOptions::new().growth(GrowthPolicy::FewestCalls)
+        ),
         pool!(
             "pages dense",
             PoolOptions::new().growth(GrowthPolicy::Dense)

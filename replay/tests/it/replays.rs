@@ -247,6 +247,7 @@ fn the_pool_saves_device_time() {
         let options = PoolOptions::new();
         let times = [
             (options.clone(), 8),
+            (options.clone().growth(GrowthPolicy::FewestCalls), 25),
             // These give back what is above their high water.
             (options.segments(false), 4),
         ];

@@ -127,6 +127,9 @@ fn every_pool_comes_with_the_expression_that_makes_it() {
             ("segments", bits) => Some(format!(
                 "PoolOptions::new().segments(true).leading_bits({bits})"
             )),
+            ("growth", "fewest-calls") => {
+                Some("PoolOptions::new().growth(GrowthPolicy::FewestCalls)".to_owned())
+            }
             ("growth", "dense") => {
                 Some("PoolOptions::new().growth(GrowthPolicy::Dense)".to_owned())
             }

@@ -31,13 +31,9 @@ const REPEATED: (u64, (usize, usize)) = (1, (1, 5));
 /// Once so many times the high water was regretted, it is broken up for any block.
 const REPEATED_OFTEN: u64 = 4;
 
-/// Until so many times the high water was regretted, pages are mapped for half of what is allowed for regret: they move for less than a
-/// segment costs.
-const REPEATED_WITH_PAGES: u64 = 2;
-
-/// Where more than so many times the high water was asked for although as much was free, the allowance rises further, by one part in the second
-/// number of that: a program whose queues hold memory back from each other comes to rest, too.
-const UNUSABLE: (u64, u64) = (8, 16);
+/// Where more than so many times the high water was asked for although as much was free, held back by commands, the allowance rises further, by one
+/// part in the second number of that: a program whose queues hold memory back from each other comes to rest, too.
+const HELD_BACK: (u64, u64) = (8, 16);
 
 /// A block of up to this many bytes has no segment of its own, unless two of them would not fit into a usual one: a program that has
 /// just begun would get each of its blocks from the device.
@@ -69,8 +65,8 @@ pub(super) struct Growth {
     /// Set if the capacity is hardly more than the high water.
     is_tight: bool,
     regret: Regret,
-    /// What was asked for while as much was free: in pieces, or held back by commands.
-    unusable: Regret,
+    /// What was asked for while commands held back as much that was free.
+    held_back: Regret,
 }
 
 impl Growth {
@@ -102,7 +98,7 @@ impl Growth {
         Self {
             high_water: part(self.high_water),
             regret: self.regret.map(part),
-            unusable: self.unusable.map(part),
+            held_back: self.held_back.map(part),
             ..*self
         }
     }
@@ -142,7 +138,7 @@ impl Growth {
     /// Returns whether `times` times the high water went back to the device and was asked for again.
     fn has_regretted(&self, times: u64) -> bool {
         let enough = self.high_water.saturating_mul(times);
-        self.regret_percent() > 0 && enough > 0 && self.regret.bytes() >= enough
+        self.regret_percent() > 0 && self.high_water > 0 && self.regret.bytes() >= enough
     }
 
     /// The part of the high water that may stay because of regret, in percent: none where memory is tight.
@@ -163,8 +159,11 @@ impl Growth {
         }
         let regret = self.regret.bytes();
         let at_once = regret.min(self.high_water / 100 * percent);
-        let unusable = self.unusable.bytes().saturating_sub(self.high_water.saturating_mul(UNUSABLE.0));
-        at_once + (unusable / UNUSABLE.1).min(self.high_water)
+        let held_back = self
+            .held_back
+            .bytes()
+            .saturating_sub(self.high_water.saturating_mul(HELD_BACK.0));
+        at_once + (held_back / HELD_BACK.1).min(self.high_water)
     }
 
     /// The most bytes that were in use at once.
@@ -177,16 +176,18 @@ impl Growth {
         self.regret.went_back(bytes);
     }
 
-    /// Records that the device is asked for a segment of `bytes` bytes while `free` bytes are free. A request that raised the high water would have needed it in any case.
-    pub(super) fn asked_for_a_segment(&mut self, bytes: u64, free: u64) {
-        if self.is_rising {
-            return;
+    /// Records that the device is asked for a segment of `bytes` bytes. A request that raised the high water would have needed it in any
+    /// case.
+    pub(super) fn asked_for_a_segment(&mut self, bytes: u64) {
+        if !self.is_rising {
+            self.regret.asked(bytes);
         }
-        self.regret.asked(bytes);
-        if free >= bytes {
-            self.unusable.went_back(bytes);
-            self.unusable.asked(bytes);
-        }
+    }
+
+    /// Records that the device is asked for `bytes` bytes although as much is free, since commands hold it back.
+    pub(super) fn asked_for_what_is_held_back(&mut self, bytes: u64) {
+        self.held_back.went_back(bytes);
+        self.held_back.asked(bytes);
     }
 
     /// Records that pages of `bytes` bytes have to be mapped.
@@ -197,7 +198,7 @@ impl Growth {
     /// Forgets a part of what was regretted, unless some was since the last sweep.
     pub(super) fn sweep(&mut self) {
         self.regret.sweep();
-        self.unusable.sweep();
+        self.held_back.sweep();
     }
 
     /// The most bytes of free blocks that may be cached outside of their segments.
@@ -215,7 +216,7 @@ impl Growth {
     /// The most bytes of pages that are mapped while some of them are free and can be moved.
     pub(super) fn most_mapped(&self) -> u64 {
         let slack = self.high_water / self.rules().slack_parts;
-        let parts = if self.has_regretted(REPEATED_WITH_PAGES) {
+        let parts = if self.has_regretted(self.rules().repeated_with_pages) {
             1
         } else {
             2

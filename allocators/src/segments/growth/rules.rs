@@ -37,11 +37,31 @@ pub(super) struct Rules {
     /// The most that memory may pass the high water by because it was asked for again after it had gone back, in percent of that. With 0,
     /// idle segments are kept whole, too, however often they replace one another.
     pub(super) regret_percent: u64,
+    /// Until so many times the high water was regretted, pages are mapped for half of what is allowed for regret: they move for less than a
+    /// segment costs.
+    pub(super) repeated_with_pages: u64,
 }
 
 impl Rules {
     pub(super) const fn of(policy: GrowthPolicy) -> Self {
         match policy {
+            GrowthPolicy::FewestCalls => Self {
+                slack_parts: 20,
+                arena_slack_parts: 5,
+                small_parts: 256,
+                most_blocks: 128,
+                cached_parts: 256,
+                own_parts: 2,
+                requests_per_own: u64::MAX,
+                counts_replacements: false,
+                rounds_down: false,
+                least_piece: (3, 8),
+                whole_parts: 1,
+                chunk_parts: 64,
+                block_parts: 4,
+                regret_percent: 50,
+                repeated_with_pages: 0,
+            },
             GrowthPolicy::Balanced => Self {
                 slack_parts: 33,
                 arena_slack_parts: 5,
@@ -57,6 +77,7 @@ impl Rules {
                 chunk_parts: 64,
                 block_parts: 4,
                 regret_percent: 15,
+                repeated_with_pages: 2,
             },
             GrowthPolicy::Dense => Self {
                 slack_parts: 100,
@@ -73,6 +94,7 @@ impl Rules {
                 chunk_parts: 512,
                 block_parts: 32,
                 regret_percent: 0,
+                repeated_with_pages: 0,
             },
         }
     }

@@ -204,10 +204,12 @@ fn segments_for_rising_blocks(policy: GrowthPolicy) -> (Vec<u64>, u64) {
 
 #[test]
 fn segments_that_replace_one_another_again_and_again_stay_except_with_the_densest_policy() {
-    let (made, bytes) = segments_for_rising_blocks(GrowthPolicy::Balanced);
-    assert_eq!(made[0], 3);
-    assert_eq!(made[2..], [0; 18]);
-    assert!(bytes <= 25 * MIB as u64, "{bytes}");
+    for policy in [GrowthPolicy::FewestCalls, GrowthPolicy::Balanced] {
+        let (made, bytes) = segments_for_rising_blocks(policy);
+        assert_eq!(made[0], 3, "{policy:?}");
+        assert_eq!(made[2..], [0; 18], "{policy:?}");
+        assert!(bytes <= 25 * MIB as u64, "{bytes} with {policy:?}");
+    }
     let (made, bytes) = segments_for_rising_blocks(GrowthPolicy::Dense);
     assert!(made.iter().all(|made| *made >= 2), "{made:?}");
     assert!(bytes <= 22 * MIB as u64, "{bytes}");
