@@ -115,6 +115,22 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     /// The limits and capabilities of the device.
     fn limits(&self) -> &DeviceLimits;
 
+    /// The bytes of the device that are free at this moment, whichever programs have the others. `None` where the runtime does not tell, as
+    /// OpenCL's do not. May be a call to the device.
+    ///
+    /// ```
+    /// use binpool_allocators::{Backend, VirtualMemory};
+    /// use binpool_mock::MockDevice;
+    ///
+    /// let device = MockDevice::builder().capacity_bytes(1 << 30).virtual_memory(true).build();
+    /// let _others = device.backend().create_pages(256 << 20)?;
+    /// assert_eq!(device.backend().free_bytes(), Some(768 << 20));
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
+    fn free_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// Makes a queue.
     ///
     /// # Errors

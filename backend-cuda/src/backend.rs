@@ -189,6 +189,11 @@ impl Backend for CudaBackend {
         &self.shared.limits
     }
 
+    fn free_bytes(&self) -> Option<u64> {
+        let (free, _) = self.shared.context.memory_info().ok()?;
+        Some(free as u64)
+    }
+
     fn create_queue(&self, order: QueueOrder) -> Result<CudaQueue> {
         if order == QueueOrder::OutOfOrder {
             return Err(Error::unsupported(

@@ -139,6 +139,10 @@ impl Backend for MockBackend {
         &self.shared.limits
     }
 
+    fn free_bytes(&self) -> Option<u64> {
+        Some(self.shared.with(|state| state.free_bytes()))
+    }
+
     fn create_queue(&self, order: QueueOrder) -> Result<MockQueue> {
         if order == QueueOrder::OutOfOrder && !self.limits().out_of_order_queues {
             let name = &self.limits().device_name;

@@ -138,6 +138,7 @@ pub use decay::Decay;
 pub use error::PoolError;
 pub use high_water::HighWater;
 pub use hooks::{HookId, Shortage};
+pub use inspect::held_back::HeldBack;
 pub use inspect::live_blocks::LiveBlocks;
 pub use inspect::record::{PoolRecording, RecordError};
 #[cfg(feature = "snapshot")]

@@ -508,13 +508,14 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     ///
     /// ```
     /// # use binpool_allocators::{Allocator, VirtualMemory, VirtualMemoryAllocator, segments::{Mapping, PageRequest, Segments}};
-    /// # use binpool_mock::MockDevice;
+    /// # use binpool_mock::{MockDevice, MockMemory};
     /// # let backend = MockDevice::builder().virtual_memory(true).build().backend();
     /// # let allocator = VirtualMemoryAllocator::new(&backend);
     /// # let page_bytes = backend.page_bytes();
     /// // A range remembers the number of the last command that uses it. Only this queue asks, so it may have all of them.
-    /// let mut segments: Segments<_, u32> = Segments::new(|one, two| Some(*one.max(two))).with_pages(page_bytes);
-    /// # let mut allocate = |segments: &mut Segments<_, u32>, pages: usize, ended: u32, after: u32| loop {
+    /// let segments: Segments<MockMemory, u32> = Segments::new(|one, two| Some(*one.max(two)));
+    /// let mut segments = segments.with_pages(page_bytes);
+    /// # let allocate = |segments: &mut Segments<MockMemory, u32>, pages: usize, ended: u32, after: u32| loop {
     /// #     let request = PageRequest { home: 0, bytes: pages * page_bytes, in_use: 0, capacity: 1 << 30 };
     /// #     match segments.plan(request, |_| true, |last| *last <= ended, Some(after)) {
     /// #         Mapping::Reserve { bytes, is_small } => {

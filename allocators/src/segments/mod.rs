@@ -882,6 +882,35 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         (size.min(room - room % alignment).max(bytes), leaving)
     }
 
+    /// Records that `free` bytes of the device are free: where others leave hardly more than the program has in use, the segments keep nothing
+    /// for what may be asked for again, as with a `capacity` that is hardly more.
+    ///
+    /// ```
+    /// use binpool_allocators::segments::Segments;
+    ///
+    /// // Segments of 64, 96 and 160 MiB in turn, one at a time.
+    /// let asked_for = |free: u64| {
+    ///     let mut segments: Segments<(), ()> = Segments::new(|(), ()| Some(()));
+    ///     let mut asked = 0;
+    ///     for mib in [64, 96, 160].repeat(20) {
+    ///         segments.note_free(free - segments.bytes());
+    ///         let carved = segments.take(mib << 20, |()| true).unwrap_or_else(|| {
+    ///             asked += 1;
+    ///             let (bytes, _leaving) = segments.grow(mib << 20, 0, 256, 0, 1 << 40);
+    ///             segments.add((), bytes, mib << 20).unwrap()
+    ///         });
+    ///         segments.give(carved.range, (), None);
+    ///     }
+    ///     asked
+    /// };
+    /// assert!(asked_for(1 << 40) < 10);
+    /// assert!(asked_for(180 << 20) > 30);
+    /// ```
+    pub fn note_free(&mut self, free: u64) {
+        let room = self.bytes().saturating_add(free);
+        self.growth.set_room(room);
+    }
+
     /// Records that a request [grows](Self::grow) the segments by `bytes` bytes although as much is free, since commands hold it back: what
     /// is asked for so again and again may stay, too.
     ///

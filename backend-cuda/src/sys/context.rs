@@ -130,7 +130,7 @@ impl Context {
 
     /// Returns the free and all bytes of the device.
     pub(crate) fn memory_info(&self) -> CudaResult<(usize, usize)> {
-        let driver = self.enter()?;
+        let driver = self.enter_relaxed()?;
         let (mut free, mut total) = (0, 0);
         // SAFETY: Both are places for the results.
         self.seen(unsafe { driver.memory_info(&raw mut free, &raw mut total) })?;

@@ -107,19 +107,22 @@ impl<A: Allocator, O> State<A, O> {
                 |queue_key| self.queues.is_before(*use_, queue_key),
             )
         };
-        let held = self.all_bins().flat_map(Bins::iter);
-        let held = held.map(|held| (&held.uses, held.block.bytes));
         let mut sum = 0;
-        let mut add = |uses: &QueueUses, bytes: usize| {
+        self.each_free(|uses, bytes| {
             if !uses.iter().all(is_before) {
                 sum += bytes as u64;
             }
-        };
-        held.for_each(|(uses, bytes)| add(uses, bytes));
-        if let Some(segments) = &self.segments {
-            segments.each_use(add);
-        }
+        });
         sum
+    }
+
+    /// Calls `visit` with the uses of each free block and range, and its size in bytes.
+    pub(crate) fn each_free(&self, mut visit: impl FnMut(&QueueUses, usize)) {
+        let held = self.all_bins().flat_map(Bins::iter);
+        held.for_each(|held| visit(&held.uses, held.block.bytes));
+        if let Some(segments) = &self.segments {
+            segments.each_use(visit);
+        }
     }
 
     /// The free bytes in bins, segments and the quarantine.

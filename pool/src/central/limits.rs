@@ -22,7 +22,16 @@ impl Limits {
     }
 }
 
+/// The device is asked what is free after the pool has grown so many times, and, before, each time it has grown twice as often.
+const GROWTHS_A_LOOK: u64 = 32;
+
 impl<A: Allocator, O> State<A, O> {
+    /// Counts that the pool has grown. Returns whether it is time to ask the device what is free.
+    pub(crate) fn is_look_for_pressure_due(&mut self) -> bool {
+        self.growths += 1;
+        self.growths.is_power_of_two() || self.growths.is_multiple_of(GROWTHS_A_LOOK)
+    }
+
     /// Returns whether these limits rule out a new block of `bytes` bytes, even once all free memory has been released for it:
     /// releasing any would not help.
     pub(crate) fn is_ruled_out(&self, bytes: usize, limits: Limits) -> bool {

@@ -101,6 +101,8 @@ pub(crate) struct State<A: Allocator, O> {
     /// Decides when a sweep is due; `None` without decay.
     pub(crate) clock: Option<DecayClock>,
     pub(crate) counters: PoolStatistics,
+    /// How often the pool has grown.
+    growths: u64,
     /// The number of sweeps so far.
     sweeps: u32,
     /// How many times memory came back to the pool or arrived at the allocator.
@@ -147,6 +149,7 @@ impl<A: Allocator, O> State<A, O> {
             kept_by: 0,
             clock: decay.map(DecayClock::new),
             counters: PoolStatistics::default(),
+            growths: 0,
             sweeps: 0,
             changes: 0,
             active_blocks: 0,

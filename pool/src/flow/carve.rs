@@ -145,6 +145,7 @@ impl<A: Allocator> Shared<A> {
             growth.end(&mut state);
             carved
         };
+        self.look_for_pressure();
         let hit = self.view_new(queue_key, request, carved)?;
         tracing::debug!(asked = request.asked, bytes = size, "new segment");
         Ok(hit)
@@ -206,6 +207,7 @@ impl<A: Allocator> Shared<A> {
             growth.end(&mut state);
             carved
         }?;
+        self.look_for_pressure();
         let hit = self.view_new(queue_key, request, carved)?;
         tracing::debug!(asked = request.asked, "mapped pages");
         Ok(hit)

@@ -1,6 +1,6 @@
 //! What can still be allocated within the limits of the pool's allocator.
 
-use binpool_allocators::Allocator;
+use binpool_allocators::{Allocator, Backend, contained::contained};
 
 use crate::{central::limits::Limits, shared::Shared};
 
@@ -10,6 +10,22 @@ impl<A: Allocator> Shared<A> {
         Limits {
             capacity: self.allocator.capacity_bytes(),
             available: self.allocator.available_bytes(),
+        }
+    }
+
+    /// Asks the device now and then, after the pool has grown, how much is free: what others leave bounds what the pool keeps for requests
+    /// to come.
+    pub(crate) fn look_for_pressure(&self) {
+        if !self.state.lock().is_look_for_pressure_due() {
+            return;
+        }
+        let free = contained("Backend::free_bytes", || {
+            self.allocator.backend().free_bytes()
+        });
+        if let Some(free) = free.flatten()
+            && let Some(segments) = &mut self.state.lock().segments
+        {
+            segments.note_free(free);
         }
     }
 

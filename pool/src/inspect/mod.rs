@@ -1,5 +1,6 @@
 //! What a pool tells about itself: live blocks, recordings, snapshots, metrics.
 
+pub(crate) mod held_back;
 pub(crate) mod live_blocks;
 #[cfg(feature = "metrics")]
 mod metrics;

@@ -11,6 +11,7 @@ mod behind_failures;
 mod binding;
 mod callbacks;
 mod common;
+mod creep;
 mod debug;
 mod events;
 mod failures;

@@ -60,6 +60,8 @@ pub(super) struct Growth {
     replacements: u64,
     /// The size of all segments together that was refused last.
     refused: Option<u64>,
+    /// What the device had for these segments, by what it said was free.
+    room: Option<u64>,
     /// Set if the last request raised the high water.
     is_rising: bool,
     /// Set if the capacity is hardly more than the high water.
@@ -81,6 +83,7 @@ impl Growth {
     pub(super) fn reach(&mut self, in_use: u64, capacity: u64) {
         self.is_rising = in_use > self.high_water;
         self.high_water = self.high_water.max(in_use);
+        let capacity = self.room.map_or(capacity, |room| capacity.min(room));
         self.is_tight = capacity / TIGHT.1 < self.high_water / TIGHT.0;
     }
 
@@ -164,6 +167,11 @@ impl Growth {
             .bytes()
             .saturating_sub(self.high_water.saturating_mul(HELD_BACK.0));
         at_once + (held_back / HELD_BACK.1).min(self.high_water)
+    }
+
+    /// Records that the device has `bytes` bytes for these segments, with those that they have.
+    pub(super) fn set_room(&mut self, bytes: u64) {
+        self.room = Some(bytes);
     }
 
     /// The most bytes that were in use at once.

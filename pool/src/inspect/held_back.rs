@@ -1,0 +1,63 @@
+//! Which queues hold free memory back.
+
+use binpool_allocators::{Allocator, Queue, QueueId};
+
+use crate::{MemoryPool, order::queue_uses::QueueUses, shared::State};
+
+/// Free memory that other queues have to wait for, since commands of this queue may still use it.
+///
+/// ```
+/// use binpool::{Backend, HeldBack, ImmediateAllocator, MemoryPool, Queue, QueueOrder};
+/// use binpool_mock::{Completion, MockDevice};
+///
+/// let device = MockDevice::builder().completion(Completion::Manual).build();
+/// let [upload, compute] = [(); 2].map(|()| device.backend().create_queue(QueueOrder::InOrder).unwrap());
+/// let pool = MemoryPool::new(ImmediateAllocator::new(&device.backend())?, &upload)?;
+/// let block = pool.allocate_on(&compute, 64 << 20)?;
+/// block.enqueue_fill(&compute, .., &[0_u8])?;
+/// drop(block);
+/// assert_eq!(pool.held_back(), [HeldBack { queue: compute.id(), bytes: 64 << 20 }]);
+/// device.run();
+/// pool.sweep(); // Looks which commands have ended, as a request does that finds nothing else.
+/// assert_eq!(pool.held_back(), []);
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldBack {
+    /// The queue.
+    pub queue: QueueId,
+    /// The free bytes that it used last, as far as the pool knows that its commands have not ended. Memory that several queues used counts
+    /// for each of them.
+    pub bytes: u64,
+}
+
+/// # Memory that waits for commands
+impl<A: Allocator> MemoryPool<A> {
+    /// Returns which queues hold free memory back, the most bytes first. Where this is much, the device is far behind the host, or queues
+    /// that are done were not [retired](Self::retire_queue). Takes the pool's lock.
+    #[must_use]
+    pub fn held_back(&self) -> Vec<HeldBack> {
+        self.handle().inspect(State::held_back_by_queue)
+    }
+}
+
+impl<A: Allocator> State<A> {
+    fn held_back_by_queue(&self) -> Vec<HeldBack> {
+        let mut found: Vec<HeldBack> = Vec::new();
+        let mut add = |uses: &QueueUses, bytes: usize| {
+            let pending = uses.iter().filter(|use_| !self.queues.is_over(**use_));
+            for state in pending.filter_map(|use_| self.queues.state_of(*use_)) {
+                let queue = state.queue.id();
+                let bytes = bytes as u64;
+                match found.iter_mut().find(|it| it.queue == queue) {
+                    Some(it) => it.bytes += bytes,
+                    None => found.push(HeldBack { queue, bytes }),
+                }
+            }
+        };
+        self.each_free(&mut add);
+        found.retain(|it| it.bytes > 0);
+        found.sort_by_key(|it| std::cmp::Reverse(it.bytes));
+        found
+    }
+}
