@@ -358,9 +358,17 @@ fn pages_stay_in_the_pool_while_a_limit_rules_a_request_out() {
 
 /// A pool of pages in one arena, on a device where commands end only when they are told to, or when something waits for them.
 fn manual_rig() -> Rig {
-    let builder = MockDevice::builder().completion(Completion::Manual);
-    let options = PoolOptions::new().arenas(1);
-    rig_with(builder.capacity_bytes(64 << 30), options)
+    manual(MockDevice::builder().capacity_bytes(64 << 30))
+}
+
+fn manual(builder: MockDeviceBuilder) -> Rig {
+    let builder = builder.completion(Completion::Manual);
+    rig_with(builder, PoolOptions::new().arenas(1))
+}
+
+/// The same with little memory, so that the host has room for the contents.
+fn small_manual_rig() -> Rig {
+    manual(MockDevice::builder().capacity_bytes(1 << 30))
 }
 
 impl Rig {
@@ -415,4 +423,110 @@ fn a_block_may_lie_in_free_neighbours_that_are_kept_apart() {
     other.enqueue_fill(two, 0..184 * MIB, &[2_u8]).unwrap();
     rig.device.run();
     assert_eq!(rig.device.violations(), []);
+}
+
+impl Rig {
+    /// Eight blocks of 8 MiB on the first queue, filled with their numbers from 1 on. Every second one is freed while its fill is pending.
+    fn every_second_is_pending(&self) -> Vec<binpool::PooledBuffer<Pages>> {
+        let one = &self.queues[0];
+        let block = |number: u8| {
+            let block = self.pool.allocate_on(one, 8 * MIB).unwrap();
+            block.enqueue_fill(one, .., &[number]).unwrap();
+            block
+        };
+        let mut blocks: Vec<_> = (1..=8).map(block).collect();
+        (0..4).for_each(|number| drop(blocks.remove(number)));
+        blocks
+    }
+
+    /// Checks that those that are left have their numbers.
+    fn check_numbers(&self, blocks: &[binpool::PooledBuffer<Pages>]) {
+        for (block, number) in blocks.iter().zip([2, 4, 6, 8]) {
+            let mut bytes = vec![0_u8; 8 * MIB];
+            block.read(&self.queues[0], 0, &mut bytes).unwrap();
+            assert!(bytes.iter().all(|byte| *byte == number), "block {number}");
+        }
+    }
+
+    /// The calls that mapped, those that unmapped, and what is managed.
+    fn mapping(&self) -> (u64, u64, u64) {
+        let now = self.pool.statistics();
+        (now.maps, now.unmaps, now.managed_bytes)
+    }
+}
+
+#[test]
+fn pages_of_a_queue_move_to_its_next_block_while_its_commands_are_pending() {
+    let rig = small_manual_rig();
+    let [one, two] = &rig.queues;
+    let blocks = rig.every_second_is_pending();
+    let before = rig.mapping();
+    let large = rig.pool.allocate_on(one, 32 * MIB).unwrap();
+    let (maps, unmaps, managed) = rig.mapping();
+    assert!(maps > before.0, "no free range has 32 MiB");
+    assert_eq!((unmaps, managed), (before.1, before.2), "no new pages");
+    large.enqueue_fill(one, .., &[9_u8]).unwrap();
+    drop(large);
+    // Another queue does not get them while the old commands, or the new one, are pending.
+    let other = rig.pool.allocate_on(two, 32 * MIB).unwrap();
+    assert!(rig.mapping().2 > managed);
+    other.enqueue_fill(two, .., &[10_u8]).unwrap();
+    rig.device.run();
+    rig.check_numbers(&blocks);
+    // The old addresses are given up once the commands there have ended.
+    rig.pool.sweep();
+    assert!(rig.mapping().1 > before.1);
+    rig.check_numbers(&blocks);
+    assert_eq!(rig.device.violations(), []);
+    drop((blocks, other));
+    check_end(rig);
+}
+
+#[test]
+fn where_pages_may_not_move_so_new_ones_serve_the_request() {
+    let builder = MockDevice::builder().capacity_bytes(1 << 30);
+    let refuses = manual(builder.page_aliases(false));
+    // A device that maps pages at one address only, and one that fails once.
+    for (rig, fails_once) in [(refuses, false), (small_manual_rig(), true)] {
+        let one = &rig.queues[0];
+        let blocks = rig.every_second_is_pending();
+        let before = rig.mapping();
+        if fails_once {
+            let fault = Fault::Backend(-5);
+            rig.device
+                .fail_nth(CallKind::Map, 1, fault, Persistence::Once);
+        }
+        let mut large = Vec::new();
+        for _ in 0..2 {
+            large.push(rig.pool.allocate_on(one, 32 * MIB).unwrap());
+        }
+        // A device that refuses is not asked again.
+        let failed = rig.device.call_count(CallKind::Map) - rig.mapping().0;
+        assert_eq!(failed, 1);
+        let created = rig.mapping().2 - before.2;
+        let pages = 32 * MIB as u64;
+        assert_eq!(created < 2 * pages, fails_once, "{created}");
+        rig.device.run();
+        rig.check_numbers(&blocks);
+        drop((blocks, large));
+        check_end(rig);
+    }
+}
+
+#[test]
+fn an_old_address_that_cannot_be_unmapped_is_tried_again() {
+    let rig = small_manual_rig();
+    let blocks = rig.every_second_is_pending();
+    let large = rig.pool.allocate_on(&rig.queues[0], 32 * MIB).unwrap();
+    rig.device.run();
+    rig.device
+        .fail_nth(CallKind::Unmap, 1, Fault::Backend(-5), Persistence::Once);
+    let before = rig.mapping().1;
+    rig.pool.sweep();
+    let some = rig.mapping().1;
+    rig.pool.sweep();
+    let all = rig.mapping().1;
+    assert!(before < some && some + 1 == all, "{before} {some} {all}");
+    drop((blocks, large));
+    check_end(rig);
 }
