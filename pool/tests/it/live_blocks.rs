@@ -166,7 +166,8 @@ fn ages_are_those_of_the_oldest_and_the_youngest() {
         panic!("one group: {live}")
     };
     let between = group.oldest.checked_sub(group.youngest).unwrap();
-    assert!(between >= Duration::from_millis(20), "{between:?}");
+    // Less than the pause, since the ticks are not exact.
+    assert!(between >= Duration::from_millis(10), "{between:?}");
     drop((first, second));
 }
 
