@@ -10,6 +10,11 @@ use crate::{Backend, Region, Result};
 /// [`VirtualMemoryAllocator`](crate::VirtualMemoryAllocator) makes an allocator of it, and a pool over that moves free pages to where
 /// they are wanted.
 ///
+/// Many backends map pages at several addresses at once. Commands that come one after the other see the same bytes through each of
+/// them (CUDA C++ Programming Guide, "Virtual Aliasing Support"). A single command that uses pages at two addresses may see old bytes through one of
+/// them. So pages can move while commands still use them at the old address: they are mapped a second time, later commands use them at the
+/// new address, and the old one is unmapped once the commands before have ended.
+///
 /// The calls are those of CUDA's virtual memory management (CUDA Driver API, section 6.14) and of `VkSparseMemoryBind`.
 ///
 /// ```
@@ -32,6 +37,12 @@ use crate::{Backend, Region, Result};
 /// # let mut byte = [0];
 /// backend.read(&queue, &moved, 0, &mut byte, &[])?;
 /// assert_eq!(byte, [7]);
+/// // On this device they can have a second address: it shows what is written through the first.
+/// backend.map(&reservation, 8 * page, &pages)?;
+/// # let second = backend.create_sub_region(&reservation, Region::new(9 * page, 256))?;
+/// backend.write(&queue, &moved, 0, &[8], &[])?;
+/// backend.read(&queue, &second, 0, &mut byte, &[])?;
+/// assert_eq!(byte, [8]);
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 pub trait VirtualMemory: Backend {
@@ -48,7 +59,8 @@ pub trait VirtualMemory: Backend {
     /// [`ZeroSize`](crate::InvalidRequest::ZeroSize), [`TooLarge`](crate::InvalidRequest::TooLarge), or a failure of the runtime.
     fn reserve(&self, bytes: usize) -> Result<Self::Memory>;
 
-    /// Creates `bytes` bytes of memory, rounded up to whole pages. Dropping it frees it, or, while it is mapped, its last `unmap`.
+    /// Creates `bytes` bytes of memory, rounded up to whole pages. Dropping it frees it; if it is mapped then, the last `unmap` does, which
+    /// leaves it mapped nowhere.
     ///
     /// # Errors
     ///
@@ -56,19 +68,27 @@ pub trait VirtualMemory: Backend {
     /// [`OutOfMemory`](crate::Error::OutOfMemory).
     fn create_pages(&self, bytes: usize) -> Result<Self::Memory>;
 
-    /// Maps `pages`, which are mapped nowhere, from `offset` of the reservation on, so that commands may use them there. All or nothing: where the runtime
-    /// fails, nothing is mapped.
+    /// Maps `pages` from `offset` of the reservation on, so that commands may use them there. All or nothing: where the call fails, nothing is
+    /// mapped there, and whatever was mapped before stays.
+    ///
+    /// Pages that are mapped already get a further address, if the backend can do that. Nothing has to be waited for: commands may be using them at the
+    /// others. A command sees through each address what all commands have written that come before it, whichever address they used. A command
+    /// that uses the same pages at two addresses may see old bytes.
     ///
     /// # Errors
     ///
     /// [`ForeignObject`](crate::InvalidRequest::ForeignObject), [`Misaligned`](crate::InvalidRequest::Misaligned),
     /// [`OutOfBounds`](crate::InvalidRequest::OutOfBounds), [`AlreadyMapped`](crate::InvalidRequest::AlreadyMapped),
-    /// [`Unsupported`](crate::Error::Unsupported) for pages that are mapped already, or a failure of the runtime.
+    /// [`Unsupported`](crate::Error::Unsupported) for pages that are mapped already, where the backend maps pages at one place at a time; or
+    /// a failure of the runtime.
     fn map(&self, reservation: &Self::Memory, offset: usize, pages: &Self::Memory) -> Result<()>;
 
-    /// Unmaps all pages that are mapped at `region`, which begins and ends where pages do. The call waits for no command: it is refused
-    /// while one has not ended that a call of this backend has enqueued, and that uses these pages. Commands that the program enqueues by itself
-    /// are its own affair, as when memory is freed.
+    /// Unmaps all pages that are mapped at `region`, which begins and ends where pages do. They keep their contents, and stay mapped at
+    /// other addresses that they have. Pages that were dropped and are mapped nowhere now are freed.
+    ///
+    /// The call waits for no command: it is refused while one has not ended that a call of this backend has enqueued, and that uses these addresses.
+    /// Commands that use the same pages at another address do not matter. Commands that the program enqueues by itself are its own
+    /// affair, as when memory is freed.
     ///
     /// # Errors
     ///

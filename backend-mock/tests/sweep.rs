@@ -97,11 +97,10 @@ fn every_check_of_shared_virtual_memory() {
 
 #[test]
 fn every_check_of_virtual_memory() {
-    swept(
-        all_of_virtual_memory(),
-        || SweptDevices::new(builder()),
-        Mock,
-    );
+    for page_aliases in [true, false] {
+        let fresh = || SweptDevices::new(builder().page_aliases(page_aliases));
+        swept(all_of_virtual_memory(), fresh, Mock);
+    }
 }
 
 #[test]

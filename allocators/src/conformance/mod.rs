@@ -348,7 +348,7 @@ suite! {
 
 suite! {
     $
-    /// The promises of [`VirtualMemory`]. Two checks need user events.
+    /// The promises of [`VirtualMemory`]. Three checks need user events.
     fn virtual_memory_checks<F: Fixture where F::Backend: VirtualMemory>;
     /// Expands to a `#[test]` for each promise of `VirtualMemory`, given a `Fixture`.
     macro virtual_memory_conformance;
@@ -357,7 +357,8 @@ suite! {
     virtual_memory::impossible_sizes_of_pages_are_refused,
     virtual_memory::a_map_over_other_pages_is_refused,
     virtual_memory::a_map_off_a_page_or_beyond_the_end_is_refused,
-    virtual_memory::pages_are_mapped_at_one_place_at_a_time,
+    virtual_memory::pages_at_two_addresses_are_the_same_bytes,
+    virtual_memory::pages_move_while_a_command_uses_them,
     virtual_memory::an_unmap_that_cuts_pages_or_finds_none_is_refused,
     virtual_memory::pages_have_no_addresses_of_their_own,
     virtual_memory::only_pages_are_mapped_and_only_to_reservations,

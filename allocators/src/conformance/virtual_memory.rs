@@ -8,8 +8,8 @@ use super::{
     sweep::on_threads,
 };
 use crate::{
-    Backend, Error, InvalidRequest, Memory, MemoryFlags, MemoryKind, ObjectKind, Region, Result,
-    Transfers, VirtualMemory,
+    Backend, Error, Event, InvalidRequest, Memory, MemoryFlags, MemoryKind, ObjectKind, Region,
+    Result, Transfers, VirtualMemory,
 };
 
 /// A bench with a reservation of 8 pages.
@@ -38,6 +38,16 @@ impl<B: VirtualMemory + Transfers> Mapped<B> {
     fn map(&self, page: usize, pages: &B::Memory) -> Result<()> {
         let offset = page * self.page;
         self.bench.backend.map(&self.reservation, offset, pages)
+    }
+
+    /// Maps pages that are mapped already at a further place. Returns false where the backend maps pages at one place at a time.
+    fn map_again(&self, page: usize, pages: &B::Memory) -> bool {
+        let mapped = self.map(page, pages);
+        let is_refused = matches!(mapped, Err(Error::Unsupported { .. }));
+        if !is_refused {
+            mapped.unwrap();
+        }
+        !is_refused
     }
 
     fn unmap(&self, page: usize, count: usize) -> Result<()> {
@@ -161,18 +171,101 @@ where
     mapped.map(6, &pages).unwrap();
 }
 
-/// Pages that are mapped are mapped again only once they are unmapped.
-pub fn pages_are_mapped_at_one_place_at_a_time<F>(fixture: &F)
+/// What is written through one address is read through the others, and pages stay at those that are not unmapped. Where the backend maps pages
+/// at one place at a time, it says so, and nothing has changed.
+pub fn pages_at_two_addresses_are_the_same_bytes<F>(fixture: &F)
 where
     F: Fixture<Backend: VirtualMemory>,
 {
     let mapped = Mapped::new(fixture);
+    let Mapped {
+        bench,
+        page,
+        reservation,
+    } = &mapped;
+    let pages = mapped.pages(2);
+    let [first, second] = [0, 4].map(|at| (at + 1) * page + 9);
+    mapped.map(0, &pages).unwrap();
+    mapped.write(reservation, first, 1).unwrap();
+    if !mapped.map_again(4, &pages) {
+        mapped.map(4, &mapped.pages(2)).unwrap();
+        mapped.write(reservation, second, 2).unwrap();
+        assert_eq!(mapped.read(reservation, first), 1);
+        mapped.unmap(0, 2).unwrap();
+        mapped.map(0, &pages).unwrap();
+        assert_eq!(mapped.read(reservation, first), 1);
+        return;
+    }
+    assert_eq!(mapped.read(reservation, second), 1);
+    for (written, seen, byte) in [(second, first, 2), (first, second, 3)] {
+        mapped.write(reservation, written, byte).unwrap();
+        assert_eq!(mapped.read(reservation, seen), byte);
+    }
+    // The third is in another reservation, which ends.
+    let other = bench.backend.reserve(2 * page).unwrap();
+    bench.backend.map(&other, 0, &pages).unwrap();
+    mapped.write(&other, page + 9, 4).unwrap();
+    drop(other);
+    for (unmapped, stays, byte) in [((0, first), second, 5), ((4, second), first, 6)] {
+        assert_eq!(mapped.read(reservation, stays), byte - 1);
+        let (place, used_last) = unmapped;
+        mapped.write(reservation, used_last, byte).unwrap();
+        mapped.unmap(place, 2).unwrap();
+        assert_eq!(mapped.read(reservation, stays), byte);
+        mapped.map(place, &pages).unwrap();
+    }
+    // All addresses at once.
+    mapped.map(2, &pages).unwrap();
+    mapped.write(reservation, 2 * page + 9, 7).unwrap();
+    mapped.write(reservation, 3 * page + 9, 8).unwrap();
+    mapped.unmap(0, 6).unwrap();
+    mapped.map(6, &pages).unwrap();
+    let seen = [6, 7].map(|at| mapped.read(reservation, at * page + 9));
+    assert_eq!(seen, [7, 8]);
+}
+
+/// They are mapped at another address while a command uses them, later commands use them there, and then the first address is unmapped. Not
+/// where the backend maps pages at one place at a time.
+pub fn pages_move_while_a_command_uses_them<F>(fixture: &F)
+where
+    F: Fixture<Backend: VirtualMemory>,
+{
+    let mapped = Mapped::new(fixture);
+    let Mapped {
+        bench,
+        page,
+        reservation,
+    } = &mapped;
+    let Bench { backend, queue } = bench;
     let pages = mapped.pages(1);
     mapped.map(0, &pages).unwrap();
-    let again = mapped.map(3, &pages);
-    assert!(matches!(again, Err(Error::Unsupported { .. })), "{again:?}");
-    mapped.unmap(0, 1).unwrap();
-    mapped.map(3, &pages).unwrap();
+    let copies = [(); 2].map(|()| bench.filled(*page, 1));
+    let [first, second] = [0, 4 * page].map(|at| Region::new(at, *page));
+    let gate = bench.gate();
+    let fill = |region, byte, wait_for: &[_]| {
+        let fill = backend.enqueue_fill(queue, reservation, region, &[byte], wait_for);
+        fill.unwrap()
+    };
+    fill(first, 7, std::slice::from_ref(&gate));
+    if mapped.map_again(4, &pages) {
+        let copied = backend.enqueue_copy(queue, reservation, second, &copies[0], 0, &[]);
+        copied.unwrap();
+        let filled = fill(second, 8, &[]);
+        // A queue that waits for the command comes after it, too.
+        let other = bench.another_queue();
+        let copied = backend.enqueue_copy(&other, reservation, first, &copies[1], 0, &[filled]);
+        bench.open(&gate);
+        copied.unwrap().wait().unwrap();
+        assert_eq!(bench.read(&copies[0]), vec![7; *page]);
+        assert_eq!(bench.read(&copies[1]), vec![8; *page]);
+        mapped.unmap(0, 1).unwrap();
+        assert_eq!(mapped.read(reservation, second.offset), 8);
+        mapped.unmap(4, 1).unwrap();
+    } else {
+        bench.open(&gate);
+        assert_eq!(mapped.read(reservation, first.offset), 7);
+        mapped.unmap(0, 1).unwrap();
+    }
 }
 
 /// An unmap is of whole pages that are there. One that is refused changes nothing.
@@ -323,13 +416,19 @@ where
     for _ in 0..2 {
         let all: Vec<_> = (0..count).map(|_| mapped.pages(1)).collect();
         mapped.map(0, &all[0]).unwrap();
+        // A second address takes nothing.
+        let is_at_two = mapped.map_again(1, &all[0]);
         let shortage = backend.create_pages(page).unwrap_err();
-        assert!(shortage.is_out_of_memory(), "{shortage}");
-        // Those that are mapped stay.
+        assert!(shortage.is_out_of_memory(), "{shortage:?}");
+        // Those that are mapped stay, wherever that is.
         drop(all);
         let most: Vec<_> = (1..count).map(|_| mapped.pages(1)).collect();
         assert!(backend.create_pages(page).is_err());
         mapped.unmap(0, 1).unwrap();
+        if is_at_two {
+            assert!(backend.create_pages(page).is_err());
+            mapped.unmap(1, 1).unwrap();
+        }
         drop(most);
     }
 }
@@ -387,14 +486,17 @@ where
     assert_eq!(bench.read(&copy)[page - 1], 7);
 }
 
-/// Commands that have not ended keep the pages that they use where these are, and no others. A refused unmap changes nothing.
+/// Commands that have not ended keep the pages that they use where these are, and no others: not the same pages at another address either. A
+/// refused unmap changes nothing.
 pub fn pages_that_a_command_uses_are_not_unmapped<F>(fixture: &F)
 where
     F: Fixture<Backend: VirtualMemory>,
 {
     let mapped = Mapped::new(fixture);
     let Mapped { bench, page, .. } = &mapped;
-    for at in 0..5 {
+    let pages = mapped.pages(1);
+    mapped.map(0, &pages).unwrap();
+    for at in 1..5 {
         mapped.map(at, &mapped.pages(1)).unwrap();
     }
     // Pages 0 to 2 are filled through a view, and page 3 is copied.
@@ -417,6 +519,7 @@ where
             .backend
             .enqueue_copy(&bench.queue, &mapped.reservation, third, &copy, 0, &[]);
     copied.unwrap();
+    let is_at_two = mapped.map_again(5, &pages);
     for (at, count) in [(0, 1), (1, 1), (2, 1), (3, 1), (0, 5)] {
         let expected = InvalidRequest::InUse {
             offset: at * page,
@@ -425,6 +528,9 @@ where
         assert_eq!(refusal(mapped.unmap(at, count)), expected);
     }
     mapped.unmap(4, 1).unwrap();
+    if is_at_two {
+        mapped.unmap(5, 1).unwrap();
+    }
     bench.open(&gate);
     assert_eq!(mapped.read(&mapped.reservation, 2 * page), 7);
     mapped.unmap(0, 4).unwrap();

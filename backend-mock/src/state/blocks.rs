@@ -32,8 +32,10 @@ pub(crate) struct Block {
     pub(crate) touches: Touches,
     /// What is mapped to it, if it is a reservation.
     pub(crate) mappings: Option<Mappings>,
-    /// Where these are mapped, if they are pages. The contents lie at the first place, where they were touched last.
-    pub(crate) places: Vec<Place>,
+    /// The number of addresses at which these are mapped, if they are pages.
+    pub(crate) addresses: usize,
+    /// Where a command used these last, if they are pages: their contents lie there, and not in `storage`.
+    pub(crate) contents: Option<Place>,
 }
 
 impl Block {
@@ -150,7 +152,8 @@ impl State {
             queue: None,
             touches: Touches::default(),
             mappings: None,
-            places: Vec::new(),
+            addresses: 0,
+            contents: None,
         }
     }
 

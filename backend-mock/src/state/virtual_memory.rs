@@ -7,33 +7,44 @@ use binpool_allocators::{
 };
 use smallvec::{SmallVec, smallvec};
 
-use super::{Access, Accesses, Block, BlockKey, ObjectKey, Operand, State, refuse};
+use super::{Access, Accesses, Block, BlockKey, ObjectKey, Operand, State};
 use crate::{
     CallKind, CommandId, MockError,
     storage::{Claim, Span, Storage},
 };
 
-/// What is mapped to a reservation: sizes and pages, by offset.
+/// Pages by where they are in a reservation, with their sizes.
 #[derive(Debug, Default)]
-pub(crate) struct Mappings(BTreeMap<usize, (usize, BlockKey)>);
+struct Places(BTreeMap<usize, (usize, BlockKey)>);
+
+/// What is mapped to a reservation.
+#[derive(Debug, Default)]
+pub(crate) struct Mappings {
+    mapped: Places,
+    /// The pages whose contents lie here. They may be mapped elsewhere only, or nowhere: the contents stay where a command used them last until
+    /// another one needs them elsewhere, or needs other contents here.
+    contents: Places,
+}
 
 /// Where pages are mapped: the reservation, and the offset there.
 pub(crate) type Place = (BlockKey, usize);
 
-impl Mappings {
-    /// Returns whether nothing is mapped to these bytes.
-    fn is_empty_at(&self, region: Region) -> bool {
-        let end = region.offset + region.bytes;
-        let before = self.0.range(..end).next_back();
-        before.is_none_or(|(start, (bytes, _))| start + bytes <= region.offset)
+impl Places {
+    /// The pages that a region touches, with their regions, the last ones first.
+    fn touched(&self, region: Region) -> impl Iterator<Item = (Region, BlockKey)> {
+        let before = self.0.range(..end_of(region)).rev();
+        let touched = before.take_while(move |(start, (bytes, _))| *start + bytes > region.offset);
+        touched.map(|(start, (bytes, pages))| (Region::new(*start, *bytes), *pages))
     }
+}
 
+impl Mappings {
     /// Returns whether pages are mapped to all of these bytes.
     pub(super) fn cover(&self, region: Region) -> bool {
         let end = region.offset + region.bytes;
         let mut at = region.offset;
         while at < end {
-            match self.0.range(..=at).next_back() {
+            match self.mapped.0.range(..=at).next_back() {
                 Some((start, (bytes, _))) if start + bytes > at => at = start + bytes,
                 _ => return false,
             }
@@ -41,17 +52,10 @@ impl Mappings {
         true
     }
 
-    /// The pages that a region touches, with their regions.
-    fn touched(&self, region: Region) -> impl Iterator<Item = (Region, BlockKey)> {
-        let before = self.0.range(..end_of(region)).rev();
-        let touched = before.take_while(move |(start, (bytes, _))| *start + bytes > region.offset);
-        touched.map(|(start, (bytes, pages))| (Region::new(*start, *bytes), *pages))
-    }
-
     /// The pages of a region, which have to lie inside it as a whole, with their regions.
     fn inside(&self, region: Region) -> Option<Vec<(Region, BlockKey)>> {
         let end = region.offset + region.bytes;
-        let inside = self.0.range(region.offset..end);
+        let inside = self.mapped.0.range(region.offset..end);
         let inside: Vec<_> = inside
             .map(|(start, (bytes, pages))| (Region::new(*start, *bytes), *pages))
             .collect();
@@ -90,7 +94,7 @@ impl State {
         let (bytes, is_mapped) = self
             .blocks
             .get(pages)
-            .map_or((0, false), |block| (block.bytes, !block.places.is_empty()));
+            .map_or((0, false), |block| (block.bytes, block.addresses > 0));
         let offset = at.region.offset;
         let region = Region::new(offset, bytes);
         let Some(block) = self.blocks.get(reservation) else {
@@ -102,27 +106,20 @@ impl State {
                 "mapping pages to memory that is no reservation",
             ));
         };
-        if !mappings.is_empty_at(region) {
+        if mappings.mapped.touched(region).next().is_some() {
             return Err(InvalidRequest::AlreadyMapped { offset, bytes }.into());
         }
-        if !is_mapped {
-            let moved = self.move_contents((pages, Region::first(bytes)), (reservation, region));
-            // A kernel that still runs has the memory, and what it writes is lost.
-            if let Err(error) = moved {
-                return refuse(kind, error);
-            }
-        } else if !self.config.page_aliases {
+        if is_mapped && !self.config.page_aliases {
             return Err(Error::unsupported(
                 "mapping pages at two places: unmap them first",
             ));
         }
         if let Some(block) = self.blocks.get_mut(pages) {
             block.references += 1;
-            block.places.push((reservation, offset));
+            block.addresses += 1;
         }
-        let block = self.blocks.get_mut(reservation);
-        if let Some(mappings) = block.and_then(|block| block.mappings.as_mut()) {
-            mappings.0.insert(offset, (bytes, pages));
+        if let Some(mappings) = self.mappings(reservation) {
+            mappings.mapped.0.insert(offset, (bytes, pages));
         }
         self.charge(|costs| costs.map.micros_at(bytes as u64));
         Ok(())
@@ -146,101 +143,108 @@ impl State {
         if is_used {
             return Err(InvalidRequest::InUse { offset, bytes }.into());
         }
-        // All contents are kept before the first pages are unmapped, so that a failure changes nothing.
-        let is_left =
-            |place: Place| place.0 != reservation || !part.region.overlaps(Region::new(place.1, 1));
-        for (region, pages) in &inside {
-            if let Err(error) = self.keep_contents(*pages, (reservation, region.offset), is_left) {
-                return refuse(kind, error);
-            }
-        }
         for (region, pages) in inside {
-            let block = self.blocks.get_mut(reservation);
-            if let Some(mappings) = block.and_then(|block| block.mappings.as_mut()) {
-                mappings.0.remove(&region.offset);
+            if let Some(mappings) = self.mappings(reservation) {
+                mappings.mapped.0.remove(&region.offset);
             }
             self.charge(|costs| costs.unmap.micros_at(region.bytes as u64));
-            self.let_go(pages, (reservation, region.offset));
+            self.let_go(pages);
         }
         Ok(())
     }
 
-    /// Unmaps what is mapped to a reservation that is about to be freed. Pages that the program still has keep their contents.
+    /// Unmaps what is mapped to a reservation that is about to be freed. Pages that stay keep their contents.
     pub(super) fn unmap_all(&mut self, reservation: BlockKey) {
-        let block = self.blocks.get_mut(reservation);
-        let mappings = block.and_then(|block| block.mappings.as_mut());
-        let Some(mappings) = mappings.map(std::mem::take) else {
+        let Some(mappings) = self.mappings(reservation) else {
             return;
         };
-        for (offset, (_, pages)) in mappings.0 {
-            let place = (reservation, offset);
-            let is_held = self
-                .blocks
-                .get(pages)
-                .is_some_and(|block| block.references > 1);
-            if is_held {
-                // Without room on the host for them, the contents are lost: nobody is there to be told.
-                let _kept = self.keep_contents(pages, place, |other| other != place);
-            }
-            self.let_go(pages, place);
+        for (_, pages) in std::mem::take(&mut mappings.mapped).0.into_values() {
+            self.let_go(pages);
+        }
+        let contents = self
+            .mappings(reservation)
+            .map(|mappings| std::mem::take(&mut mappings.contents));
+        for (_, pages) in contents.unwrap_or_default().0.into_values() {
+            // Without room on the host for them, the contents are lost: nobody is there to be told.
+            let _moved = self.bring_contents(pages, None);
+            self.set_contents(pages, None);
         }
     }
 
-    /// Copies the contents of pages from a place that they leave, if they lie there, to another one that `is_left`, or to the pages.
-    fn keep_contents(
-        &mut self,
-        pages: BlockKey,
-        place: Place,
-        is_left: impl Fn(Place) -> bool,
-    ) -> Result<(), MockError> {
-        let Some(block) = self.blocks.get_mut(pages) else {
-            return Ok(());
-        };
-        if block.places.first() != Some(&place) {
-            return Ok(());
-        }
-        let bytes = block.bytes;
-        let other = block.places.iter().position(|place| is_left(*place));
-        let target = if let Some(other) = other {
-            block.places.swap(0, other);
-            block.places[0]
-        } else {
-            (pages, 0)
-        };
-        let [from, to] = [place, target].map(|(block, at)| (block, Region::new(at, bytes)));
-        self.move_contents(from, to).map(drop)
-    }
-
-    /// Copies the contents of pages to where a command is about to use them, if they were used at another address last. Returns false if a
-    /// kernel still runs there.
+    /// Brings the contents of pages to where a command is about to use them. Returns false if a kernel still runs there, or where they are.
     pub(super) fn fetch_contents(&mut self, accesses: &Accesses) -> Result<bool, MockError> {
         for access in accesses {
-            let block = self.blocks.get(access.block);
-            let Some(mappings) = block.and_then(|block| block.mappings.as_ref()) else {
+            let Some(mappings) = self.mappings(access.block) else {
                 continue;
             };
-            let touched: SmallVec<[_; 4]> = mappings.touched(access.region).collect();
+            let touched: SmallVec<[_; 4]> = mappings.mapped.touched(access.region).collect();
             for (region, pages) in touched {
-                let place = (access.block, region.offset);
-                let block = self.blocks.get(pages);
-                let Some(last) = block.and_then(|block| block.places.first().copied()) else {
-                    continue;
-                };
-                if last == place {
-                    continue;
-                }
-                let from = (last.0, Region::new(last.1, region.bytes));
-                if !self.move_contents(from, (access.block, region))? {
+                if !self.bring_contents(pages, Some((access.block, region.offset)))? {
                     return Ok(false);
-                }
-                if let Some(block) = self.blocks.get_mut(pages)
-                    && let Some(index) = block.places.iter().position(|other| *other == place)
-                {
-                    block.places.swap(0, index);
                 }
             }
         }
         Ok(true)
+    }
+
+    /// Brings the contents of pages to a place where they are mapped, or, with `None`, to memory of their own. Returns false if a kernel still
+    /// runs there, or where they are.
+    fn bring_contents(&mut self, pages: BlockKey, to: Option<Place>) -> Result<bool, MockError> {
+        let Some(block) = self.blocks.get(pages) else {
+            return Ok(true);
+        };
+        if block.contents == to {
+            return Ok(true);
+        }
+        let bytes = block.bytes;
+        if let Some((reservation, offset)) = to
+            && let Some(mappings) = self.mappings(reservation)
+        {
+            // Pages that were mapped there before, perhaps these ones, have left theirs.
+            let left = mappings.contents.touched(Region::new(offset, bytes));
+            let left: SmallVec<[_; 4]> = left.collect();
+            for (_, others) in left {
+                if !self.bring_contents(others, None)? {
+                    return Ok(false);
+                }
+            }
+        }
+        let from = self.blocks.get(pages).and_then(|block| block.contents);
+        let [from, to_span] = [from, to].map(|place| {
+            let (block, offset) = place.unwrap_or((pages, 0));
+            (block, Region::new(offset, bytes))
+        });
+        let is_moved = self.move_contents(from, to_span)?;
+        if is_moved {
+            self.set_contents(pages, to);
+        }
+        Ok(is_moved)
+    }
+
+    /// Records where the contents of pages lie.
+    pub(super) fn set_contents(&mut self, pages: BlockKey, place: Option<Place>) {
+        let Some(block) = self.blocks.get_mut(pages) else {
+            return;
+        };
+        let bytes = block.bytes;
+        let before = std::mem::replace(&mut block.contents, place);
+        if place.is_some() {
+            block.storage = None;
+        }
+        if let Some((reservation, offset)) = before
+            && let Some(mappings) = self.mappings(reservation)
+        {
+            mappings.contents.0.remove(&offset);
+        }
+        if let Some((reservation, offset)) = place
+            && let Some(mappings) = self.mappings(reservation)
+        {
+            mappings.contents.0.insert(offset, (bytes, pages));
+        }
+    }
+
+    fn mappings(&mut self, reservation: BlockKey) -> Option<&mut Mappings> {
+        self.blocks.get_mut(reservation)?.mappings.as_mut()
     }
 
     /// The parts of memory that an access touches: of the pages that are mapped there, or of the block itself.
@@ -249,7 +253,7 @@ impl State {
         let Some(mappings) = block.and_then(|block| block.mappings.as_ref()) else {
             return smallvec![access];
         };
-        let touched = mappings.touched(access.region);
+        let touched = mappings.mapped.touched(access.region);
         touched
             .map(|(region, pages)| {
                 let start = access.region.offset.max(region.offset);
@@ -264,9 +268,9 @@ impl State {
     }
 
     /// Drops the reference that the mapping of pages had.
-    fn let_go(&mut self, pages: BlockKey, place: Place) {
+    fn let_go(&mut self, pages: BlockKey) {
         if let Some(block) = self.blocks.get_mut(pages) {
-            block.places.retain(|other| *other != place);
+            block.addresses -= 1;
         }
         self.drop_block_reference(pages);
     }
@@ -289,8 +293,8 @@ impl State {
         Err(self.used_after_free(command, memory, region.bytes))
     }
 
-    /// Copies the bytes of pages from where they were to where they are. What was never touched needs no copy. Returns false if a kernel
-    /// still uses one of the two.
+    /// Copies the bytes of pages from one place to another. What was never touched needs no copy. Returns false if a kernel still uses the
+    /// memory of one of the two.
     fn move_contents(
         &mut self,
         (from, source): (BlockKey, Region),

@@ -46,6 +46,12 @@ mod at_once {
     virtual_memory_conformance!(Mock(builder));
 }
 
+mod pages_at_one_place_at_a_time {
+    use super::*;
+
+    virtual_memory_conformance!(Mock(|| builder().page_aliases(false)));
+}
+
 mod seeded {
     use super::*;
 

@@ -39,6 +39,10 @@ impl Fixture for Defect {
                 ..SvmSupport::default()
             });
         }
+        builder = builder.page_aliases(!matches!(
+            self,
+            Self::SecondMapsAreLost | Self::SecondMapsAreCopies | Self::RefusedMapsAreMade
+        ));
         builder = builder.failures(Failures {
             order: match self {
                 Self::FailuresAreEarly => FailureOrder::FailsEarly,

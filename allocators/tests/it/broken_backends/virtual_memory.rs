@@ -4,6 +4,8 @@ use binpool_allocators::{
     Error, InvalidRequest, Memory, MemoryKind, Region, Result, VirtualMemory,
 };
 
+use binpool_mock::MockMemory;
+
 use crate::broken_backends::{backend::Broken, defect::Defect, objects::BrokenMemory};
 
 impl VirtualMemory for Broken {
@@ -38,8 +40,7 @@ impl VirtualMemory for Broken {
             return Ok(());
         }
         if self.has(Defect::PagesLoseTheirContents) {
-            let others = self.mock.create_pages(pages.bytes())?;
-            return self.mock.map(reservation, offset, &others);
+            return self.map_others(reservation, offset, pages);
         }
         match self.mock.map(reservation, offset, pages) {
             Err(Error::InvalidRequest(InvalidRequest::AlreadyMapped { .. }))
@@ -47,7 +48,15 @@ impl VirtualMemory for Broken {
             {
                 Ok(())
             }
-            Err(Error::Unsupported { .. }) if self.has(Defect::PagesAreMappedTwice) => Ok(()),
+            Err(refusal @ Error::Unsupported { .. }) => match self.defect {
+                Defect::SecondMapsAreLost => Ok(()),
+                Defect::SecondMapsAreCopies => self.map_others(reservation, offset, pages),
+                Defect::RefusedMapsAreMade => {
+                    self.map_others(reservation, offset, pages)?;
+                    Err(refusal)
+                }
+                _ => Err(refusal),
+            },
             result => result,
         }
     }
@@ -66,5 +75,18 @@ impl VirtualMemory for Broken {
             }
             result => result,
         }
+    }
+}
+
+impl Broken {
+    /// Maps fresh pages in place of others.
+    fn map_others(
+        &self,
+        reservation: &MockMemory,
+        offset: usize,
+        pages: &MockMemory,
+    ) -> Result<()> {
+        let others = self.mock.create_pages(pages.bytes())?;
+        self.mock.map(reservation, offset, &others)
     }
 }
