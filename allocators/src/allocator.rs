@@ -176,7 +176,8 @@ pub trait Allocator: fmt::Debug + Send + Sync + 'static {
         Err(no_pages())
     }
 
-    /// Maps pages of this allocator to addresses that it has reserved.
+    /// Maps pages of this allocator to addresses that it has reserved. Pages that are mapped already get a further address, where
+    /// the backend [can do that](crate::VirtualMemory::map).
     ///
     /// # Errors
     ///

@@ -6,7 +6,8 @@ use crate::{Allocator, Region, Result, VirtualMemory};
 /// [maps](Allocator::map) pages to them.
 ///
 /// A pool over it has its blocks in a few large reservations, takes pages from the device where something is missing there, and moves
-/// free pages once the commands that used them have ended. So it holds hardly more than the program uses.
+/// free pages: once the commands that used them have ended or, for a block whose commands come after these, before, by a second address. So it
+/// holds hardly more than the program uses.
 ///
 /// ```
 /// use binpool_allocators::{Allocator, Backend, MemoryKind, Memory, Region, VirtualMemoryAllocator};

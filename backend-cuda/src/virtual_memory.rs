@@ -16,10 +16,13 @@ use crate::{
 /// The most bytes of a reservation, 2^47: the address space of a device has 48 bits or more.
 const MOST_ADDRESSES: usize = (usize::MAX >> 17) + 1;
 
-/// `map` waits for no commands. It asks again for access where the device is busy, for 20 ms at most. A transfer or fill at addresses where
-/// nothing is mapped is refused with [`NotMapped`](InvalidRequest::NotMapped); a kernel there ends the context. `unmap` is refused with
-/// [`InUse`](InvalidRequest::InUse) under commands that this crate has enqueued, launches of a [`CudaKernel`](crate::CudaKernel) among them; a
-/// program that uses the addresses by itself waits for that before it unmaps.
+/// `map` waits for no commands. It asks again for access where the device is busy, for 20 ms at most. Pages may be mapped at several
+/// addresses: a kernel, copy or fill sees through each what those before it have written, and one kernel that uses two addresses of the same pages
+/// may see old bytes (CUDA C++ Programming Guide, "Virtual Aliasing Support").
+///
+/// A transfer or fill at addresses where nothing is mapped is refused with [`NotMapped`](InvalidRequest::NotMapped); a kernel there ends the
+/// context. `unmap` is refused with [`InUse`](InvalidRequest::InUse) under commands at these addresses that this crate has enqueued, launches of a
+/// [`CudaKernel`](crate::CudaKernel) among them; a program that uses the addresses by itself waits for that before it unmaps.
 impl VirtualMemory for CudaBackend {
     fn page_bytes(&self) -> usize {
         self.shared.page_bytes

@@ -57,9 +57,9 @@ pub struct AllocatorStatistics {
     /// The part of it that creating and releasing views took; 0 for views that are
     /// [only addresses](Allocator::views_are_addresses).
     pub view_time: Duration,
-    /// Calls that mapped pages.
+    /// Calls that mapped pages, to a first or a further address. Only their allocation counts as bytes, wherever they are mapped.
     pub maps: u64,
-    /// Calls that unmapped pages.
+    /// Calls that unmapped pages, each at one or more addresses.
     pub unmaps: u64,
     /// The part of [`time`](Self::time) that mapping and unmapping took.
     pub map_time: Duration,

@@ -2,19 +2,18 @@
 
 use std::sync::Arc;
 
-use super::{context::Context, driver::PageProperties, left::Claim, status::CudaResult};
+use super::{context::Context, driver::PageProperties, status::CudaResult};
 
 /// Memory that can be mapped, released when this value is dropped.
 ///
 /// # Invariants
 ///
-/// I1: `raw` is a handle of `cuMemCreate` that nothing else releases. While it is mapped, the reservation has a reference, unless a failed
-/// map has left it there.
+/// I1: `raw` is a handle of `cuMemCreate` that nothing else releases. Each reservation has a reference for each place where it is mapped,
+/// unless a failed map has left it there.
 pub(crate) struct Pages {
     context: Arc<Context>,
     raw: u64,
     bytes: usize,
-    claim: Claim,
 }
 
 impl Pages {
@@ -29,16 +28,11 @@ impl Pages {
             context: Arc::clone(context),
             raw,
             bytes,
-            claim: Claim::default(),
         })
     }
 
     pub(super) fn raw(&self) -> u64 {
         self.raw
-    }
-
-    pub(super) fn claim(&self) -> &Claim {
-        &self.claim
     }
 
     pub(crate) fn bytes(&self) -> usize {

@@ -74,16 +74,16 @@ impl Reservation {
         self.address
     }
 
-    /// Maps `pages` from `offset` on, which is aligned.
+    /// Maps `pages` from `offset` on, which is aligned. They may be mapped elsewhere, too.
     pub(crate) fn map(&self, offset: usize, pages: &Arc<Pages>) -> Result<()> {
         let region = Region::new(offset, pages.bytes());
         region.check_within(self.bytes)?;
-        let unmapped = unmap_left(&self.context, |_| true);
+        let unmapped = unmap_left(&self.context);
         {
             let mut mapped = self.mapped.lock();
             let end = offset + pages.bytes();
             let before = mapped.range(..end).next_back();
-            let is_left = self.is_left(region, pages);
+            let is_left = self.is_left(region);
             if is_left {
                 // It cannot be unmapped, unless another thread has left it just now.
                 unmapped?;
@@ -92,11 +92,6 @@ impl Reservation {
             {
                 let bytes = pages.bytes();
                 return Err(InvalidRequest::AlreadyMapped { offset, bytes }.into());
-            }
-            if !pages.claim().take() {
-                return Err(Error::unsupported(
-                    "mapping pages at two places: unmap them first",
-                ));
             }
             mapped.insert(offset, Entry::new(pages));
         }
@@ -113,10 +108,7 @@ impl Reservation {
                     self.context.left().lock().push(Left {
                         address: self.address + offset as Address,
                         bytes: pages.bytes(),
-                        claim: pages.claim().clone(),
                     });
-                } else {
-                    pages.claim().let_go();
                 }
                 mapped.remove(&offset);
             }
@@ -125,12 +117,11 @@ impl Reservation {
         result.map_err(|failed| failed.error.into())
     }
 
-    /// Returns whether what a failed map has left is in the way of pages.
-    fn is_left(&self, region: Region, pages: &Pages) -> bool {
+    /// Returns whether a failed map has left something at some of these addresses.
+    fn is_left(&self, region: Region) -> bool {
         let start = self.address + region.offset as Address;
         let left = self.context.left().lock();
-        left.iter()
-            .any(|left| left.is_in_the_way(pages.claim(), start, region.bytes))
+        left.iter().any(|left| left.overlaps(start, region.bytes))
     }
 
     fn map_now(&self, offset: usize, pages: &Pages) -> std::result::Result<(), Failed> {
@@ -187,11 +178,7 @@ impl Reservation {
         let mut mapped = self.mapped.lock();
         for offset in offsets {
             if result.is_ok() {
-                gone.extend(
-                    mapped
-                        .remove(&offset)
-                        .inspect(|entry| entry.pages.claim().let_go()),
-                );
+                gone.extend(mapped.remove(&offset));
             } else if let Some(entry) = mapped.get_mut(&offset) {
                 entry.is_changing = false;
             }
@@ -298,7 +285,6 @@ impl Reservation {
             all.push(Left {
                 address: self.address + offset as Address,
                 bytes: entry.pages.bytes(),
-                claim: entry.pages.claim().clone(),
             });
             entry.pages
         });
@@ -307,13 +293,10 @@ impl Reservation {
     }
 }
 
-/// Unmaps what failed maps have left at the `wanted` addresses.
-fn unmap_left(context: &Context, wanted: impl Fn(Address) -> bool) -> CudaResult<()> {
+/// Unmaps what failed maps have left.
+fn unmap_left(context: &Context) -> CudaResult<()> {
     let mut result = Ok(());
     context.left().lock().retain(|left| {
-        if !wanted(left.address) {
-            return true;
-        }
         let unmapped = context
             .enter_relaxed()
             .and_then(|driver| context.seen(left.unmap(&driver)));

@@ -122,9 +122,14 @@ fn program(backend: &CudaBackend) -> Result<(), Error> {
     allocator.peaks()?;
     add([backend, backend], &one)?;
     let reservation = backend.reserve(4 * PAGE)?;
-    backend.map(&reservation, PAGE, &backend.create_pages(PAGE)?)?;
+    let pages = backend.create_pages(PAGE)?;
+    backend.map(&reservation, PAGE, &pages)?;
+    backend.map(&reservation, 3 * PAGE, &pages)?;
     backend.write(&one, &reservation, PAGE, &[1; 100], &[])?;
     backend.unmap(&reservation, Region::new(PAGE, PAGE))?;
+    let mut seen = [0];
+    backend.read(&one, &reservation, 3 * PAGE, &mut seen, &[])?;
+    assert_eq!(seen, [1]);
     backend.map(&reservation, 0, &backend.create_pages(PAGE)?)
 }
 

@@ -1,12 +1,12 @@
-//! Pools over the backend: blocks on two streams, from several threads.
+//! Pools over the backend: blocks on two streams, from several threads, and in pages that move while commands use them.
 
-use std::thread;
+use std::{slice::from_ref, thread};
 
 use binpool::{
-    Allocator, Backend, ImmediateAllocator, MemoryPool, PoolOptions, VirtualMemoryAllocator,
-    random::Random,
+    Allocator, Backend, ImmediateAllocator, MemoryPool, PoolOptions, PooledBuffer, Queue,
+    VirtualMemoryAllocator, random::Random,
 };
-use binpool_cuda::{CudaBackend, CudaQueue, DriverPoolAllocator};
+use binpool_cuda::{CudaBackend, CudaEvent, CudaQueue, DriverPoolAllocator};
 
 use crate::common::{Device, PAGE, queue};
 
@@ -42,7 +42,7 @@ fn steps<A: Allocator<Backend = CudaBackend>>(
     let mut blocks = Vec::new();
     for step in 0..150_usize {
         if blocks.len() > 6 {
-            let (block, mark, queue): (binpool::PooledBuffer<A>, u8, &CudaQueue) =
+            let (block, mark, queue): (PooledBuffer<A>, u8, &CudaQueue) =
                 blocks.swap_remove(random.below(blocks.len()));
             let mut bytes = [0_u8; 2];
             block.read(queue, 0, &mut bytes[..1]).unwrap();
@@ -96,4 +96,106 @@ fn a_pool_that_finds_no_memory_says_so() {
     let _block = pool.allocate(6 * PAGE).unwrap();
     assert!(pool.allocate(6 * PAGE).unwrap_err().is_out_of_memory());
     let _ = backend.limits();
+}
+
+type Pages = VirtualMemoryAllocator<CudaBackend>;
+
+/// A pool of pages on one stream, whose blocks of a page each are in use. Each is filled with the number of its block, but these fills wait for
+/// the gate.
+struct Filled {
+    device: Device,
+    backend: CudaBackend,
+    queue: CudaQueue,
+    pool: MemoryPool<Pages>,
+    blocks: Vec<PooledBuffer<Pages>>,
+    gate: CudaEvent,
+}
+
+impl Filled {
+    fn new() -> Self {
+        let device = Device::new(64 * PAGE);
+        let backend = device.backend();
+        let queue = queue(&backend);
+        let pool = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &queue).unwrap();
+        let blocks: Vec<_> = (0..12).map(|_| pool.allocate(PAGE).unwrap()).collect();
+        let gate = backend.create_user_event().unwrap();
+        for (number, block) in (0_u8..).zip(&blocks) {
+            let queue = queue.after(from_ref(&gate));
+            block.enqueue_fill(queue, .., &[number]).unwrap();
+        }
+        Self {
+            device,
+            backend,
+            queue,
+            pool,
+            blocks,
+            gate,
+        }
+    }
+
+    /// Drops every other block, and gets one for which no two neighbours are free.
+    fn scattered(&mut self) -> PooledBuffer<Pages> {
+        let mut number = 0;
+        self.blocks.retain(|_| {
+            number += 1;
+            number % 2 == 0
+        });
+        let block = self.pool.allocate(4 * PAGE).unwrap();
+        block.enqueue_fill(&self.queue, .., &[100_u8]).unwrap();
+        block
+    }
+
+    /// Lets the commands run, and checks all bytes, and that nothing is left in the end.
+    fn check(self, block: PooledBuffer<Pages>) {
+        let Self {
+            device,
+            backend,
+            queue,
+            pool,
+            blocks,
+            gate,
+        } = self;
+        drop(gate);
+        let is_full_of = |block: &PooledBuffer<Pages>, byte| {
+            let read = block.enqueue_read(&queue, ..).unwrap().wait().unwrap();
+            read.iter().all(|seen| *seen == byte)
+        };
+        assert!(is_full_of(&block, 100));
+        for (number, block) in (1..).step_by(2).zip(&blocks) {
+            assert!(is_full_of(block, number), "block {number}");
+        }
+        drop((block, blocks));
+        pool.trim_to(0);
+        assert_eq!(pool.statistics().managed_bytes, 0);
+        assert!(!backend.is_lost());
+        drop((pool, queue, backend));
+        assert_eq!((device.objects(), device.used()), (0, 0));
+    }
+}
+
+#[test]
+fn pages_move_while_commands_of_the_stream_use_them() {
+    let mut filled = Filled::new();
+    let before = filled.pool.statistics();
+    let created = filled.device.calls("cuMemCreate");
+    let block = filled.scattered();
+    let after = filled.pool.statistics();
+    assert_eq!((after.maps - before.maps, after.unmaps), (4, 0));
+    assert_eq!(filled.device.calls("cuMemCreate"), created);
+    assert_eq!(after.managed_bytes, before.managed_bytes);
+    filled.check(block);
+}
+
+#[test]
+fn a_pool_whose_pages_get_no_second_address_takes_new_ones() {
+    for (call, before) in [("cuMemMap", 0), ("cuMemMap", 2), ("cuMemSetAccess", 1)] {
+        let mut filled = Filled::new();
+        let used = filled.device.used();
+        filled.device.fail(call, before, 1, 999);
+        let block = filled.scattered();
+        // The second addresses that pages had got before are given up.
+        assert_eq!(filled.pool.statistics().unmaps, before, "{call}");
+        assert_eq!(filled.device.used(), used + 4 * PAGE, "{call}");
+        filled.check(block);
+    }
 }

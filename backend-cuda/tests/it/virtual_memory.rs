@@ -8,9 +8,10 @@ use std::{
 };
 
 use binpool_allocators::{
-    Backend, Error, Event, InvalidRequest, Outcome, Region, Result, Transfers, VirtualMemory,
+    Backend, Error, Event, InvalidRequest, MemoryFlags, Outcome, Region, Result, Transfers,
+    VirtualMemory,
 };
-use binpool_cuda::{Argument, CudaModule, Grid};
+use binpool_cuda::{Argument, CudaBackend, CudaEvent, CudaMemory, CudaModule, CudaQueue, Grid};
 
 use crate::common::{Device, PAGE, queue};
 
@@ -127,7 +128,7 @@ fn pages_that_a_failed_map_has_left_are_unmapped_by_the_next_one() {
         device.fail("cuMemUnmap", 0, unmaps, 999);
         assert!(backend.map(&one, 0, &pages).is_err());
     };
-    // The same pages elsewhere, others there, and both where they were.
+    // The same pages elsewhere, and others there; then the same pages where they were.
     left(1);
     backend.map(&two, 0, &pages).unwrap();
     backend.map(&one, 0, &others).unwrap();
@@ -137,16 +138,15 @@ fn pages_that_a_failed_map_has_left_are_unmapped_by_the_next_one() {
     left(1);
     backend.map(&one, 0, &pages).unwrap();
     backend.unmap(&one, Region::first(PAGE)).unwrap();
-    // As long as they cannot be unmapped, neither they nor their addresses serve, but others do.
-    left(4);
-    assert!(matches!(
-        backend.map(&two, 0, &pages),
-        Err(Error::Backend(_))
-    ));
-    assert!(matches!(
-        backend.map(&one, 0, &others),
-        Err(Error::Backend(_))
-    ));
+    // As long as they cannot be unmapped, their addresses do not serve, but others do, for them too.
+    left(5);
+    for refused in [&pages, &others] {
+        assert!(matches!(
+            backend.map(&one, 0, refused),
+            Err(Error::Backend(_))
+        ));
+    }
+    backend.map(&two, 0, &pages).unwrap();
     backend.map(&two, PAGE, &others).unwrap();
     let fill = backend.enqueue_fill(&queue(&backend), &one, Region::first(PAGE), &[1], &[]);
     assert!(matches!(refusal(fill), InvalidRequest::NotMapped { .. }));
@@ -351,7 +351,7 @@ fn addresses_with_pages_are_freed_after_a_wait_for_the_device_and_others_at_once
 }
 
 #[test]
-fn pages_that_cannot_be_unmapped_keep_no_others_from_it_when_the_reservation_ends() {
+fn pages_that_cannot_be_unmapped_keep_nothing_from_it_when_the_reservation_ends() {
     let device = device();
     let backend = device.backend();
     let [one, two] = [(); 2].map(|()| backend.reserve(2 * PAGE).unwrap());
@@ -359,7 +359,223 @@ fn pages_that_cannot_be_unmapped_keep_no_others_from_it_when_the_reservation_end
     backend.map(&one, 0, &a).unwrap();
     backend.map(&one, PAGE, &b).unwrap();
     device.fail("cuMemUnmap", 0, 1, 999);
+    let unmaps = device.calls("cuMemUnmap");
     drop(one);
-    assert!(backend.map(&two, 0, &a).is_err());
-    backend.map(&two, 0, &b).unwrap();
+    assert_eq!(device.calls("cuMemUnmap"), unmaps + 2);
+    for (at, pages) in [(0, &a), (PAGE, &b)] {
+        backend.map(&two, at, pages).unwrap();
+    }
+    // The first address stays mapped until a later call frees it, and so does its memory.
+    drop((two, a, b));
+    drop(backend);
+    assert_eq!((device.used(), device.objects()), (0, 0));
+}
+
+/// A reservation of 8 pages with the same pages at two addresses, and a queue.
+struct AtTwo {
+    device: Device,
+    backend: CudaBackend,
+    queue: CudaQueue,
+    reservation: CudaMemory,
+    pages: CudaMemory,
+    /// The addresses, as parts of the reservation.
+    places: [Region; 2],
+}
+
+impl AtTwo {
+    fn new() -> Self {
+        let device = device();
+        let backend = device.backend();
+        let reservation = backend.reserve(8 * PAGE).unwrap();
+        let pages = backend.create_pages(PAGE).unwrap();
+        let places = [PAGE, 4 * PAGE].map(|at| Region::new(at, PAGE));
+        for place in places {
+            backend.map(&reservation, place.offset, &pages).unwrap();
+        }
+        Self {
+            queue: queue(&backend),
+            device,
+            backend,
+            reservation,
+            pages,
+            places,
+        }
+    }
+
+    /// Fills the pages through one of the addresses.
+    fn fill(&self, queue: &CudaQueue, place: usize, byte: u8, wait_for: &[CudaEvent]) -> CudaEvent {
+        let region = self.places[place];
+        self.backend
+            .enqueue_fill(queue, &self.reservation, region, &[byte], wait_for)
+            .unwrap()
+    }
+
+    /// The word of which the pages are full, through one of the addresses.
+    fn word(&self, place: usize) -> [u8; 4] {
+        let part = self.places[place];
+        let read = self
+            .backend
+            .enqueue_read(&self.queue, &self.reservation, part, &[]);
+        let bytes = read.unwrap().wait().unwrap();
+        let words = bytes.as_chunks().0;
+        assert!(words.iter().all(|word| *word == words[0]));
+        words[0]
+    }
+
+    fn unmap(&self, place: usize) -> Result<()> {
+        self.backend.unmap(&self.reservation, self.places[place])
+    }
+}
+
+#[test]
+fn what_is_written_at_one_address_is_read_at_the_other() {
+    let at_two = AtTwo::new();
+    let (backend, queue) = (&at_two.backend, &at_two.queue);
+    assert_eq!(at_two.device.used(), PAGE);
+    for (byte, [written, seen]) in [(1, [0, 1]), (2, [1, 0])] {
+        at_two.fill(queue, written, byte, &[]);
+        assert_eq!(at_two.word(seen), [byte; 4]);
+    }
+    // A kernel that adds the floats at one address, and a copy to the other.
+    let views = at_two.places.map(|place| {
+        backend
+            .create_sub_region(&at_two.reservation, place)
+            .unwrap()
+    });
+    let ones = backend.create_buffer(PAGE, MemoryFlags::empty()).unwrap();
+    let all = Region::first(PAGE);
+    for memory in [&views[0], &ones] {
+        backend
+            .enqueue_fill(queue, memory, all, &1_f32.to_ne_bytes(), &[])
+            .unwrap();
+    }
+    let module = CudaModule::load_ptx(backend, ".version 6.4\n.visible .entry add_to(").unwrap();
+    let kernel = module.kernel("add_to").unwrap();
+    for view in [&views[1], &views[0]] {
+        let arguments = [
+            Argument::Memory(view),
+            Argument::Memory(&ones),
+            Argument::U64(PAGE as u64 / 4),
+        ];
+        let grid = Grid::of_threads(u32::try_from(PAGE / 4).unwrap(), 256);
+        // SAFETY: These are its parameters.
+        unsafe { kernel.launch(queue, grid, &arguments, &[]) }.unwrap();
+    }
+    assert_eq!(at_two.word(1), 3_f32.to_ne_bytes());
+    backend
+        .enqueue_copy(queue, &ones, all, &views[1], 0, &[])
+        .unwrap();
+    assert_eq!(at_two.word(0), 1_f32.to_ne_bytes());
+    assert!(!backend.is_lost());
+}
+
+#[test]
+fn an_address_is_unmapped_while_a_command_uses_the_same_pages_at_another() {
+    let at_two = AtTwo::new();
+    let AtTwo {
+        backend, places, ..
+    } = &at_two;
+    let gate = backend.create_user_event().unwrap();
+    at_two.fill(&at_two.queue, 0, 1, from_ref(&gate));
+    // A command that comes after it uses the other address.
+    let filled = at_two.fill(&at_two.queue, 1, 2, &[]);
+    let in_use = |place: usize| InvalidRequest::InUse {
+        offset: places[place].offset,
+        bytes: PAGE,
+    };
+    for place in [0, 1] {
+        assert_eq!(refusal(at_two.unmap(place)), in_use(place));
+    }
+    let third = Region::new(6 * PAGE, PAGE);
+    backend
+        .map(&at_two.reservation, third.offset, &at_two.pages)
+        .unwrap();
+    backend.unmap(&at_two.reservation, third).unwrap();
+    drop(gate);
+    filled.wait().unwrap();
+    // Only the second address is used from now on.
+    let gate = backend.create_user_event().unwrap();
+    let filled = at_two.fill(&at_two.queue, 1, 3, from_ref(&gate));
+    at_two.unmap(0).unwrap();
+    assert_eq!(refusal(at_two.unmap(1)), in_use(1));
+    drop(gate);
+    filled.wait().unwrap();
+    assert_eq!(at_two.word(1), [3; 4]);
+    assert!(!backend.is_lost());
+}
+
+#[test]
+fn pages_at_two_addresses_are_freed_once_they_are_mapped_nowhere() {
+    for order in [[0, 1], [1, 0]] {
+        let AtTwo {
+            device,
+            backend,
+            queue,
+            reservation,
+            pages,
+            places,
+        } = AtTwo::new();
+        drop((pages, queue));
+        for place in order {
+            assert_eq!(device.used(), PAGE);
+            backend.unmap(&reservation, places[place]).unwrap();
+        }
+        assert_eq!(device.used(), 0);
+        drop((reservation, backend));
+        assert_eq!(device.objects(), 0);
+    }
+}
+
+#[test]
+fn the_end_of_a_reservation_leaves_pages_at_other_addresses() {
+    let at_two = AtTwo::new();
+    let other = at_two.backend.reserve(2 * PAGE).unwrap();
+    at_two.backend.map(&other, PAGE, &at_two.pages).unwrap();
+    at_two.fill(&at_two.queue, 1, 7, &[]);
+    let AtTwo {
+        device,
+        backend,
+        queue,
+        reservation,
+        pages,
+        ..
+    } = at_two;
+    drop((reservation, pages));
+    let pass = || backend.enqueue_marker(&queue, &[]).unwrap().wait().unwrap();
+    pass();
+    pass(); // This call finds that the fill has ended.
+    assert_eq!(device.calls("cuMemAddressFree"), 1);
+    let mut seen = [0; 2];
+    backend
+        .read(&queue, &other, 2 * PAGE - 2, &mut seen, &[])
+        .unwrap();
+    assert_eq!((seen, device.used()), ([7; 2], PAGE));
+    drop(other);
+    pass();
+    assert_eq!((device.used(), backend.is_lost()), (0, false));
+}
+
+#[test]
+fn a_second_map_that_the_driver_refuses_leaves_the_first() {
+    for call in ["cuMemMap", "cuMemSetAccess"] {
+        let at_two = AtTwo::new();
+        let AtTwo {
+            device,
+            backend,
+            queue,
+            reservation,
+            pages,
+            ..
+        } = &at_two;
+        at_two.fill(queue, 0, 7, &[]);
+        let objects = device.objects();
+        device.fail(call, 0, 1, 999);
+        let third = backend.map(reservation, 6 * PAGE, pages);
+        assert!(matches!(third, Err(Error::Backend(_))), "{call}");
+        assert_eq!((device.objects(), device.used()), (objects, PAGE));
+        for place in [0, 1] {
+            assert_eq!(at_two.word(place), [7; 4], "{call}");
+        }
+        backend.map(reservation, 6 * PAGE, pages).unwrap();
+    }
 }

@@ -3,10 +3,10 @@
 use std::{thread, time::Duration};
 
 use binpool_allocators::{
-    Allocator, Error, Region,
+    Allocator, Error, Region, VirtualMemoryAllocator,
     adaptors::{AllocatorStatistics, Statistics},
 };
-use binpool_mock::{CallKind, Fault, Persistence};
+use binpool_mock::{CallKind, Fault, MockDevice, Persistence};
 
 use crate::adaptors::{deferred, device, immediate, odd::Odd};
 
@@ -119,4 +119,34 @@ fn clones_count_together_and_blocks_that_are_dropped_stay_counted() {
     statistics.clone().release(block, &[]).unwrap();
     assert_eq!(counts(statistics.reading()), [2, 0, 1, 0, 50, 150]);
     assert_eq!(statistics.clone().reading(), statistics.reading());
+}
+
+#[test]
+fn each_address_of_pages_counts_as_a_map_and_their_bytes_count_once() {
+    for is_at_two in [true, false] {
+        let device = MockDevice::builder()
+            .virtual_memory(true)
+            .page_aliases(is_at_two)
+            .build();
+        let statistics = Statistics::new(VirtualMemoryAllocator::new(&device.backend()));
+        let page = statistics.page_bytes().unwrap();
+        let moves = || (statistics.reading().maps, statistics.reading().unmaps);
+        let addresses = statistics.reserve(4 * page).unwrap();
+        let pages = statistics.allocate(page).unwrap();
+        statistics.map(&addresses, 0, &pages).unwrap();
+        assert_eq!(moves(), (1, 0));
+        let second = statistics.map(&addresses, page, &pages);
+        assert_eq!(second.is_ok(), is_at_two);
+        assert_eq!(moves(), (1 + u64::from(is_at_two), 0));
+        assert_eq!(
+            counts(statistics.reading()),
+            [1, 0, 0, 0, page as u64, page as u64]
+        );
+        // One call unmaps both.
+        let mapped = Region::first(if is_at_two { 2 * page } else { page });
+        statistics.unmap(&addresses, mapped).unwrap();
+        assert_eq!(moves(), (1 + u64::from(is_at_two), 1));
+        statistics.release(pages, &[]).unwrap();
+        assert_eq!(counts(statistics.reading()), [1, 0, 1, 0, 0, page as u64]);
+    }
 }
