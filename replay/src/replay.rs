@@ -66,6 +66,8 @@ pub struct Outcome {
     pub peak_live_bytes: u64,
     /// The time of the whole replay on the host.
     pub host_time: Duration,
+    /// The time on the host of a round from the third on, on average; `None` where there are fewer than three.
+    pub warm_host_time: Option<Duration>,
     /// The part of it that the allocator's calls took.
     pub allocator_time: Duration,
     /// The views of segments that were made.
@@ -302,6 +304,7 @@ struct Played<S: Source> {
     left: Vec<Left<S>>,
     /// The time from the moment at which all have begun.
     host_time: Duration,
+    warm_host_time: Option<Duration>,
     rounds: Vec<Round>,
     pending: Option<Pending>,
 }
@@ -351,6 +354,7 @@ impl<'a, B: Backend> Run<'a, B> {
         let Played {
             left,
             host_time,
+            warm_host_time,
             rounds,
             pending,
         } = self.play_all(source, gauges, progress)?;
@@ -405,6 +409,7 @@ impl<'a, B: Backend> Run<'a, B> {
             peak_reserved_bytes: device.peak_bytes,
             peak_live_bytes: source.peak_live_bytes().unwrap_or(device.peak_bytes),
             host_time,
+            warm_host_time,
             allocator_time: device.time,
             views: device.views,
             view_time: device.view_time,
@@ -438,6 +443,7 @@ impl<'a, B: Backend> Run<'a, B> {
             return Ok(Played {
                 left: Vec::new(),
                 host_time: Duration::ZERO,
+                warm_host_time: None,
                 rounds: Vec::new(),
                 pending: None,
             });
@@ -474,6 +480,7 @@ impl<'a, B: Backend> Run<'a, B> {
             Ok(Played {
                 left,
                 host_time,
+                warm_host_time: ledger.warm_host_time(),
                 pending: ledger.pending(),
                 rounds: ledger.rounds,
             })
@@ -687,6 +694,15 @@ impl Outcome {
     #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
     pub fn ns_per_pair(&self) -> f64 {
         self.host_time.as_nanos() as f64 / self.pairs.max(1) as f64
+    }
+
+    /// The time on the host a pair of an allocation and its free in the rounds from the third on, in nanoseconds; `None` where there are
+    /// fewer than three.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+    pub fn warm_ns_per_pair(&self) -> Option<f64> {
+        let pairs = self.pairs as f64 / self.rounds.len() as f64;
+        Some(self.warm_host_time?.as_nanos() as f64 / pairs.max(1.0))
     }
 }
 

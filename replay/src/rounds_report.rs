@@ -50,6 +50,7 @@ struct WarmObject {
     first_round: usize,
     rounds: usize,
     hits_a_round: f64,
+    ns_per_pair: Option<f64>,
     device_calls_a_round: f64,
     device_allocations_a_round: f64,
     device_releases_a_round: f64,
@@ -92,19 +93,21 @@ impl Rounds {
         };
         (!rounds.is_empty()).then(|| Self {
             rounds: rounds.iter().enumerate().map(object).collect(),
-            warm: Warm::of(rounds).map(|warm| WarmObject::of(&warm, has_pages)),
+            warm: Warm::of(rounds)
+                .map(|warm| WarmObject::of(&warm, row.outcome.warm_ns_per_pair(), has_pages)),
         })
     }
 }
 
 impl WarmObject {
-    fn of(warm: &Warm, has_pages: bool) -> Self {
+    fn of(warm: &Warm, ns_per_pair: Option<f64>, has_pages: bool) -> Self {
         let sum = &warm.sum;
         let of_pages = |figure| has_pages.then(|| warm.mean(figure));
         Self {
             first_round: FIRST_WARM,
             rounds: warm.rounds,
             hits_a_round: warm.mean(sum.hits),
+            ns_per_pair,
             device_calls_a_round: warm.mean(sum.device_calls()),
             device_allocations_a_round: warm.mean(sum.device_allocations),
             device_releases_a_round: warm.mean(sum.device_releases),

@@ -57,6 +57,7 @@ fn outcome() -> Outcome {
         peak_reserved_bytes: 1500,
         peak_live_bytes: 1100,
         host_time: Duration::from_micros(8),
+        warm_host_time: None,
         allocator_time: Duration::from_micros(7),
         views: 5,
         view_time: Duration::from_nanos(6500),

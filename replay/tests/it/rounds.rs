@@ -207,6 +207,9 @@ fn row() -> Row {
         pending: None,
     };
     outcome.rounds = (1..=4).map(round).collect();
+    // Ten pairs a round.
+    outcome.pairs = 40;
+    outcome.warm_host_time = Some(std::time::Duration::from_nanos(1230));
     Row {
         trace: "a trace".into(),
         peak_live_bytes: 1000,
@@ -246,7 +249,7 @@ fn each_figure_of_a_round_stands_under_its_name() {
     assert_eq!(pages["rounds"][1], expected);
     assert_eq!(pages["rounds"].as_array().unwrap().len(), 4);
     let expected = json!({
-        "first_round": 3, "rounds": 2, "hits_a_round": 903.5, "device_calls_a_round": 302.5, "device_allocations_a_round": 66.5,
+        "first_round": 3, "rounds": 2, "hits_a_round": 903.5, "ns_per_pair": 123.0, "device_calls_a_round": 302.5, "device_allocations_a_round": 66.5,
         "device_releases_a_round": 46.5, "maps_a_round": 163.0, "unmaps_a_round": 26.5, "moves_a_round": 96.5,
         "device_time_us_a_round": 4996.5, "peak_live_bytes": 1000, "peak_reserved_bytes": 1500, "reserved_over_live": 1.5,
     });

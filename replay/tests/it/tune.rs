@@ -226,6 +226,7 @@ fn trial_of(candidates: u64) -> Trial {
                 peak_reserved_bytes: 1000 + index,
                 peak_live_bytes: 1000,
                 host_time: Duration::ZERO,
+                warm_host_time: None,
                 allocator_time: Duration::ZERO,
                 views: 0,
                 view_time: Duration::ZERO,
