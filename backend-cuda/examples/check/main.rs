@@ -2,6 +2,7 @@
 //! device 1, checks both together. Prints a table, and fails where a promise is broken.
 //!
 //!     cargo run -p binpool-cuda --example check
+//!     cargo run --release -p binpool-cuda --example check 1000000   # Pages change their address so often, instead of 100 000 times.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,6 +13,7 @@
 
 mod captures;
 mod elsewhere;
+mod hand_overs;
 mod peers;
 
 use std::{panic::catch_unwind, process::ExitCode, thread, time::Instant};
@@ -53,6 +55,12 @@ fn open_of(library: &CudaLibrary, ordinal: u32) -> CudaBackend {
 fn queue(backend: &CudaBackend) -> CudaQueue {
     backend.create_queue(QueueOrder::InOrder).unwrap()
 }
+
+/// So many hand-overs between addresses are checked, unless the program is told how many.
+const HAND_OVERS: usize = 100_000;
+
+/// Each is of so many words: enough for half of the multiprocessors of a large device.
+const WORDS: usize = 1 << 14;
 
 /// A device that others use too, so that no capacity is enforced.
 struct Cuda;
@@ -238,6 +246,14 @@ fn two_devices(table: &mut Table) {
 }
 
 fn main() -> ExitCode {
+    let hand_overs = match std::env::args().nth(1).map(|count| count.parse()) {
+        None => HAND_OVERS,
+        Some(Ok(count)) => count,
+        Some(Err(error)) => {
+            eprintln!("the number of hand-overs: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
     let has_two = match CudaDevice::all().as_deref() {
         Ok([device, others @ ..]) => {
             println!("{}, {} MiB\n", device.name(), device.total_bytes() >> 20);
@@ -280,6 +296,15 @@ fn main() -> ExitCode {
         "pages_move_while_threads_enqueue",
         pages_move_while_threads_enqueue,
     );
+    for (name, streams) in [("hand_overs", 1), ("hand_overs, two streams", 2)] {
+        table.run("addresses", name, || {
+            let wrong = hand_overs::between_addresses(&open(), WORDS, hand_overs, streams);
+            assert_eq!(wrong, 0);
+        });
+    }
+    table.run("addresses", "hand_overs, new addresses", || {
+        assert_eq!(hand_overs::at_new_addresses(&open(), WORDS, hand_overs), 0);
+    });
     table.run("captures", "events", captures::events);
     table.run("captures", "blocks", captures::blocks);
     table.run("captures", "pages", captures::pages);

@@ -1,5 +1,5 @@
-//! The kernels that the stand-in has, on the host: those of the array crate, one for the tests and the example of cudarc, and one of
-//! `binpool replay`.
+//! The kernels that the stand-in has, on the host: those of the array crate, one for the tests and the example of cudarc, one of
+//! `binpool replay`, and one of the example `check`.
 
 use std::{ffi::c_void, thread, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::{
 type Body = fn(&Device, &Launch) -> Result<(), Code>;
 
 /// Name, number of arguments, body. The number of a kernel is its place here, counted from 1.
-const KERNELS: [(&str, usize, Body); 8] = [
+const KERNELS: [(&str, usize, Body); 9] = [
     ("array_add", 7, |device, launch| {
         launch.pairs(device, |left, right| left + right)
     }),
@@ -46,6 +46,28 @@ const KERNELS: [(&str, usize, Body); 8] = [
         let [byte, nanoseconds, ..] = launch.arguments;
         thread::sleep(Duration::from_nanos(nanoseconds));
         write(device, byte, &read(device, byte, 1)?)
+    }),
+    // Words to read, words to write, their number, the first one, the number that they are to be, and how many were another: counts
+    // those, and writes the next number.
+    ("hand_over", 6, |device, launch| {
+        let [from, to, count, _first, expected, wrong, ..] = launch.arguments;
+        if count > launch.blocks * launch.threads {
+            return Err(INVALID_VALUE);
+        }
+        let words = |number: u64| u32::try_from(number).map_err(|_| INVALID_VALUE);
+        let (is, next) = (
+            words(expected)?.to_ne_bytes(),
+            words(expected + 1)?.to_ne_bytes(),
+        );
+        let count = usize::try_from(count).map_err(|_| INVALID_VALUE)?;
+        let seen = read(device, from, 4 * count)?;
+        let others = seen.as_chunks().0.iter().filter(|word| **word != is);
+        let before = read(device, wrong, 8)?
+            .try_into()
+            .map_err(|_| INVALID_VALUE)?;
+        let sum = u64::from_ne_bytes(before) + others.count() as u64;
+        write(device, wrong, &sum.to_ne_bytes())?;
+        write(device, to, &next.repeat(count))
     }),
 ];
 

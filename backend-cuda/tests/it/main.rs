@@ -10,6 +10,8 @@
 mod common;
 #[path = "../../examples/check/elsewhere.rs"]
 mod elsewhere;
+#[path = "../../examples/check/hand_overs.rs"]
+mod hand_overs;
 
 mod conformance;
 #[cfg(all(feature = "cudarc", target_os = "linux"))]

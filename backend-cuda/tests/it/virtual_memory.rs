@@ -13,7 +13,10 @@ use binpool_allocators::{
 };
 use binpool_cuda::{Argument, CudaBackend, CudaEvent, CudaMemory, CudaModule, CudaQueue, Grid};
 
-use crate::common::{Device, PAGE, queue};
+use crate::{
+    common::{Device, PAGE, queue},
+    hand_overs::{HandOvers, at_new_addresses, between_addresses},
+};
 
 fn device() -> Device {
     Device::new(64 * PAGE)
@@ -577,5 +580,39 @@ fn a_second_map_that_the_driver_refuses_leaves_the_first() {
             assert_eq!(at_two.word(place), [7; 4], "{call}");
         }
         backend.map(reservation, 6 * PAGE, pages).unwrap();
+    }
+}
+
+/// The check of a real device, which does it a hundred thousand times and more.
+#[test]
+fn words_are_handed_over_from_address_to_address() {
+    let device = device();
+    let backend = device.backend();
+    for streams in [1, 2] {
+        assert_eq!(between_addresses(&backend, 300, 200, streams), 0);
+    }
+    // Each address is unmapped at least once.
+    let unmaps = device.calls("cuMemUnmap");
+    assert_eq!(at_new_addresses(&backend, 300, 6100), 0);
+    assert!(device.calls("cuMemUnmap") >= unmaps + 64);
+    drop(backend);
+    assert_eq!((device.used(), device.objects()), (0, 0));
+}
+
+#[test]
+fn words_that_are_wrong_are_counted_when_they_are_read_and_in_the_end() {
+    let backend = device().backend();
+    let queue = queue(&backend);
+    let mut pages = HandOvers::new(&backend, 300);
+    pages.map(1);
+    // By each kind of hand-over.
+    for spoiled in 1..6 {
+        let event = pages.hand_over(&queue, [1, 0], &[]);
+        event.wait().unwrap();
+        assert_eq!(pages.wrong(&queue, 1), spoiled - 1);
+        backend
+            .write(&queue, &pages.views[1], 40, &[0xff; 4], &[])
+            .unwrap();
+        assert_eq!(pages.wrong(&queue, 0), spoiled);
     }
 }
