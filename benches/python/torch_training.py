@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Runs a program of PyTorch over one allocator, and prints its losses, times and memory as JSON:
 
-    torch_training.py {transformer,convolution,generation,pairs} {native,expandable,binpool} [--steps N]
+    torch_training.py {transformer,convolution,generation,graph,streams,pairs} {native,expandable,binpool} [--steps N] [--ahead]
 
 `transformer` trains one on batches of as many tokens as fit, of varying lengths; `convolution` trains a residual network on images of
-varying sizes; `generation` decodes with a cache of keys and values that is concatenated at each step; `pairs` times an allocation and its
-free. Seeds are fixed and algorithms deterministic, so that the losses of a program are the same over every allocator. A process runs one
+varying sizes; `generation` decodes with a cache of keys and values that is concatenated at each step; `graph` trains on graphs of varying
+sizes; `streams` multiplies matrices of varying sizes on four streams; `pairs` times an allocation and its free. With `--ahead` the host does
+not wait for the device between steps. Seeds are fixed and algorithms deterministic, so that the losses of a program are the same over every allocator. A process runs one
 program over one allocator, so that nothing is shared.
 """
 
@@ -23,9 +24,10 @@ GIB = 1 << 30
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("program", choices=["transformer", "convolution", "generation", "pairs"])
+    parser.add_argument("program", choices=["transformer", "convolution", "generation", "graph", "streams", "pairs"])
     parser.add_argument("allocator", choices=["native", "expandable", "binpool"])
     parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--ahead", action="store_true")
     return parser.parse_args()
 
 
@@ -182,6 +184,62 @@ def generation(choose):
     return step
 
 
+class Neighbours(nn.Module):
+    """Each node's features and the mean of its neighbours'."""
+
+    def __init__(self, given, made):
+        super().__init__()
+        self.own, self.others = nn.Linear(given, made), nn.Linear(given, made)
+
+    def forward(self, x, edges):
+        start, end = edges
+        sums = torch.zeros_like(x).index_add(0, end, x[start])
+        counts = torch.zeros(len(x), device=x.device).index_add(0, end, torch.ones(len(end), device=x.device))
+        return self.own(x) + self.others(sums / counts.clamp(min=1).unsqueeze(1))
+
+
+def graph(choose):
+    """Yields a training step on a graph of 20 000 to 300 000 nodes with 5 to 20 edges each."""
+    layers = nn.ModuleList([Neighbours(128, 256), Neighbours(256, 256), Neighbours(256, 40)]).cuda()
+    optimizer = torch.optim.Adam(layers.parameters())
+
+    def step():
+        nodes = choose.randint(20_000, 300_000)
+        edges = torch.randint(0, nodes, (2, nodes * choose.randint(5, 20)), device="cuda")
+        x = torch.randn(nodes, 128, device="cuda")
+        for layer in layers:
+            x = layer(x, edges).relu()
+        loss = x.square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss
+
+    return step
+
+
+def streams(choose):
+    """Yields a step of a product of matrices of 256 to 3000 rows on each of four streams."""
+    own = [torch.cuda.Stream() for _ in range(4)]
+    main = torch.cuda.current_stream()
+
+    def step():
+        sums = []
+        for stream in own:
+            rows = choose.randint(256, 3000)
+            with torch.cuda.stream(stream):
+                x = torch.full((rows, rows), 1.0 / rows, device="cuda")
+                product = x @ x
+                sums.append((product + 1).sum())
+        for stream, found in zip(own, sums):
+            found.record_stream(main)
+            if not OPTIONS.ahead:
+                main.wait_stream(stream)
+        return torch.stack(sums).sum() if not OPTIONS.ahead else sums
+
+    return step
+
+
 def used_bytes():
     free, total = torch.cuda.mem_get_info()
     return total - free
@@ -196,14 +254,24 @@ def run(program, steps):
     before = used_bytes()
     step = program(random.Random(SEED))
     losses, times, used = [], [], 0
+    start = time.perf_counter()
     for _ in range(steps):
-        torch.cuda.synchronize()
+        if not OPTIONS.ahead:
+            torch.cuda.synchronize()
         began = time.perf_counter()
         loss = step()
-        torch.cuda.synchronize()
+        if not OPTIONS.ahead:
+            torch.cuda.synchronize()
         times.append(time.perf_counter() - began)
-        losses.append(loss.item())
-        used = max(used, used_bytes() - before)
+        losses.append(loss)
+        if not OPTIONS.ahead:
+            losses[-1] = loss.item()
+            used = max(used, used_bytes() - before)
+    if OPTIONS.ahead:
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - start - sum(times))  # What the device had not done yet.
+        used = used_bytes() - before
+        losses = [sum(it.item() for it in (loss if isinstance(loss, list) else [loss])) for loss in losses]
     return {
         "losses": losses,
         "median_ms": 1e3 * statistics.median(times[steps // 4:]),  # Without the first: libraries are loaded there.
@@ -249,6 +317,6 @@ if __name__ == "__main__":
     if OPTIONS.program == "pairs":
         said |= pairs()
     else:
-        programs = {"transformer": transformer, "convolution": convolution, "generation": generation}
+        programs = {"transformer": transformer, "convolution": convolution, "generation": generation, "graph": graph, "streams": streams}
         said |= run(programs[OPTIONS.program], OPTIONS.steps) | memory()
     print(json.dumps(said))

@@ -21,6 +21,7 @@ mod opencl;
 #[path = "../../backend-opencl/src/order/mod.rs"]
 #[allow(dead_code, reason = "the backend uses the rest")]
 mod order;
+mod pages;
 mod program;
 mod queues;
 mod segments;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         queues::PROGRAMS,
         shortage::PROGRAMS,
         segments::PROGRAMS,
+        pages::PROGRAMS,
         adaptors::PROGRAMS,
         device::PROGRAMS,
         commands::PROGRAMS,

@@ -22,15 +22,18 @@ use crate::{
     request::Request,
 };
 
-/// How often a request looks, while no commands end, at those that hold memory back. A look takes half a microsecond to one, so these
-/// take about as long as fresh memory does (100 us and more on an H100).
-const LOOKS: u32 = 128;
+/// What fresh memory costs, in looks at the commands that hold memory back: a look takes half a microsecond to one, and fresh memory 100 us
+/// and more (on an H100). Few under `shuttle`, whose programs are short.
+const LOOKS: u32 = if cfg!(shuttle) { 2 } else { 128 };
 
-/// The number of looks doubles for each part of the high water, one in this, by which the pool has more than that.
-const EXCESS_PARTS: u64 = 8;
+/// The price doubles for each part of the high water, one in this, by which the pool has more than that: fresh memory stays.
+const EXCESS_PARTS: u64 = 16;
 
-/// It doubles so often at most: the longest wait is of one to two milliseconds.
-const MOST_DOUBLINGS: u64 = 4;
+/// It doubles so often at most.
+const MOST_DOUBLINGS: u64 = 12;
+
+/// A request looks so often at most, which takes one to two milliseconds.
+pub(crate) const MOST_LOOKS: u32 = 16 * LOOKS;
 
 /// How far a request has come. Each stage is tried once, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -180,8 +183,8 @@ impl<A: Allocator, O> State<A, O> {
         CarvingStep::Grow { bytes, leaving }
     }
 
-    /// How often a request looks at the commands that hold memory back before it asks for more: twice as often for each eighth of the
-    /// high water by which the pool has more than that.
+    /// How often a request may look at the commands that hold memory back before it asks for more: until all looks since the pool has grown
+    /// have cost what fresh memory does.
     pub(crate) fn most_looks(&self, request: Request) -> u32 {
         let Some(segments) = &self.segments else {
             return 0;
@@ -190,7 +193,13 @@ impl<A: Allocator, O> State<A, O> {
         let high_water = segments.high_water().max(in_use);
         let excess = segments.bytes().saturating_sub(high_water);
         let doublings = excess.saturating_mul(EXCESS_PARTS) / high_water.max(1);
-        LOOKS << doublings.min(MOST_DOUBLINGS)
+        let price = LOOKS << doublings.min(MOST_DOUBLINGS);
+        price.saturating_sub(self.looked)
+    }
+
+    /// Counts looks that a request has taken.
+    pub(crate) fn count_looks(&mut self, looks: u32) {
+        self.looked = self.looked.saturating_add(looks);
     }
 
     /// The uses that hold memory back and that the policy lets a request look at, the latest of each queue.

@@ -28,6 +28,7 @@ const GROWTHS_A_LOOK: u64 = 32;
 impl<A: Allocator, O> State<A, O> {
     /// Counts that the pool has grown. Returns whether it is time to ask the device what is free.
     pub(crate) fn is_look_for_pressure_due(&mut self) -> bool {
+        self.looked = 0;
         self.growths += 1;
         self.growths.is_power_of_two() || self.growths.is_multiple_of(GROWTHS_A_LOOK)
     }

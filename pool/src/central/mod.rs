@@ -101,6 +101,8 @@ pub(crate) struct State<A: Allocator, O> {
     /// Decides when a sweep is due; `None` without decay.
     pub(crate) clock: Option<DecayClock>,
     pub(crate) counters: PoolStatistics,
+    /// How often requests have looked at commands since the pool has grown.
+    looked: u32,
     /// How often the pool has grown.
     growths: u64,
     /// The number of sweeps so far.
@@ -149,6 +151,7 @@ impl<A: Allocator, O> State<A, O> {
             kept_by: 0,
             clock: decay.map(DecayClock::new),
             counters: PoolStatistics::default(),
+            looked: 0,
             growths: 0,
             sweeps: 0,
             changes: 0,

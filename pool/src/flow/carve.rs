@@ -12,7 +12,7 @@ use crate::{
     block::Lease,
     central::{
         caches::DrainFrom,
-        carving::{CarvingStage, CarvingStep, CarvingTerms},
+        carving::{CarvingStage, CarvingStep, CarvingTerms, MOST_LOOKS},
         ranges::{Carved, RangeFilter},
     },
     flow::hit_block::HitBlock,
@@ -34,7 +34,6 @@ impl<A: Allocator> Shared<A> {
         request: Request,
         drain_from: DrainFrom,
     ) -> Result<HitBlock<'_, A>, Error> {
-        let mut looks = None;
         let mut terms = CarvingTerms {
             queue_key,
             request,
@@ -47,6 +46,7 @@ impl<A: Allocator> Shared<A> {
         };
         // Where the policy waits for pending commands, it waits for the right ones.
         let looks_often = terms.crosses && terms.wait.is_none();
+        let mut looks_left = MOST_LOOKS;
         let mut stage = CarvingStage::Retry;
         loop {
             let step = {
@@ -66,8 +66,11 @@ impl<A: Allocator> Shared<A> {
                     }
                 }
                 CarvingStep::LookAt(uses) if terms.looks_again => {
-                    let looks = looks.get_or_insert_with(|| self.state.lock().most_looks(request));
-                    terms.looks_again = self.check_until_one_ends(&uses, looks);
+                    let most = self.state.lock().most_looks(request).min(looks_left);
+                    let (has_ended, looks) = self.check_until_one_ends(&uses, most);
+                    self.state.lock().count_looks(looks);
+                    looks_left -= looks;
+                    terms.looks_again = has_ended;
                 }
                 CarvingStep::LookAt(uses) => {
                     self.check(&uses);
@@ -201,13 +204,16 @@ impl<A: Allocator> Shared<A> {
                 }
             }
         };
+        let has_grown = done.created_bytes > 0;
         let carved = {
             let mut state = self.state.lock();
             let carved = state.finish_pages(done);
             growth.end(&mut state);
             carved
         }?;
-        self.look_for_pressure();
+        if has_grown {
+            self.look_for_pressure();
+        }
         let hit = self.view_new(queue_key, request, carved)?;
         tracing::debug!(asked = request.asked, "mapped pages");
         Ok(hit)

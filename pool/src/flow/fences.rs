@@ -37,24 +37,23 @@ impl<A: Allocator> Shared<A> {
         }
     }
 
-    /// Checks these uses until commands of one have ended that had not before, at most as often as `looks` says, which it lowers. Returns
-    /// whether some have.
-    pub(crate) fn check_until_one_ends(&self, uses: &[QueueUse], looks: &mut u32) -> bool {
+    /// Checks these uses until commands of one have ended that had not before, so many times at most. Returns whether some have, and how often
+    /// it has looked.
+    pub(crate) fn check_until_one_ends(&self, uses: &[QueueUse], most: u32) -> (bool, u32) {
         let ended = || -> SmallVec<[Option<Timestamp>; 4]> {
             let state = self.state.lock();
             let known = uses.iter().map(|use_| state.queues.get(use_.key));
             known.map(|known| Some(known?.ended)).collect()
         };
         let before = ended();
-        while *looks > 0 {
-            *looks -= 1;
+        for looks in 1..=most {
             self.check(uses);
             if ended() != before {
-                return true;
+                return (true, looks);
             }
             yield_now();
         }
-        false
+        (false, most)
     }
 
     /// Checks every queue that holds memory back, and makes the blocks idle whose commands have ended.

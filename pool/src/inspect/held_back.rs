@@ -17,8 +17,9 @@ use crate::{MemoryPool, order::queue_uses::QueueUses, shared::State};
 /// block.enqueue_fill(&compute, .., &[0_u8])?;
 /// drop(block);
 /// assert_eq!(pool.held_back(), [HeldBack { queue: compute.id(), bytes: 64 << 20 }]);
+/// pool.sweep(); // Enqueues a marker after the fill, as a request does that finds nothing else.
 /// device.run();
-/// pool.sweep(); // Looks which commands have ended, as a request does that finds nothing else.
+/// pool.sweep(); // Sees that it has ended.
 /// assert_eq!(pool.held_back(), []);
 /// # Ok::<(), binpool::PoolError>(())
 /// ```
