@@ -79,9 +79,9 @@ impl<A: Allocator<Backend = MockBackend>> Program<A> {
                 .map(|thread| scope.spawn(move || -> Vec<u64> { rounds(thread) }))
                 .collect();
             let managed = rounds(0);
-            others
-                .into_iter()
-                .for_each(|other| drop(other.join().unwrap()));
+            for other in others {
+                other.join().unwrap();
+            }
             managed
         })
     }

@@ -634,3 +634,38 @@ fn a_marker_that_ends_after_a_few_looks_serves_a_request_without_a_call_for_memo
         );
     }
 }
+
+/// Commands that never end. The price of fresh memory doubles for each sixteenth of what was in use that the pool has beyond it.
+#[test]
+fn the_more_the_pool_has_the_longer_a_request_looks_before_it_asks_for_more() {
+    let builder = MockDevice::builder().completion(Completion::Manual);
+    let options = PoolOptions::new().segments(true);
+    let rig = Rig::with_options(builder.capacity_bytes(64 << 30), options);
+    let other = rig.another_queue(QueueOrder::InOrder);
+    // 512 MiB that the first queue uses for ever.
+    let blocks: Vec<_> = (0..16)
+        .map(|_| {
+            let block = rig.pool.allocate(32 * MIB).unwrap();
+            block.enqueue_fill(&rig.queue, .., &[1_u8]).unwrap();
+            block
+        })
+        .collect();
+    drop(blocks);
+    let mut live = Vec::new();
+    let mut looks = || {
+        let before = rig.device.call_count(CallKind::Status);
+        live.push(rig.pool.allocate_on(&other, 32 * MIB).unwrap());
+        rig.device.call_count(CallKind::Status) - before
+    };
+    // A first look makes the marker. An idle segment goes for each new one until what is held back again and again may stay.
+    let until_as_much_is_live = [(); 16].map(|()| looks());
+    assert!(
+        until_as_much_is_live.is_sorted(),
+        "{until_as_much_is_live:?}"
+    );
+    let each = |doublings| 1 + (128 << doublings);
+    assert_eq!(until_as_much_is_live[..5], [0, 0, 1, 1, 2].map(each));
+    // What is in use is the most that has been from here on, and the pool has nothing beyond it.
+    assert_eq!([(); 4].map(|()| looks()), [each(0); 4]);
+    assert_eq!(rig.device.violations(), []);
+}
