@@ -663,7 +663,7 @@ fn the_more_the_pool_has_the_longer_a_request_looks_before_it_asks_for_more() {
         until_as_much_is_live.is_sorted(),
         "{until_as_much_is_live:?}"
     );
-    let each = |doublings| 1 + (128 << doublings);
+    let each = |doublings: u32| 1 + (128_u64 << doublings);
     assert_eq!(until_as_much_is_live[..5], [0, 0, 1, 1, 2].map(each));
     // What is in use is the most that has been from here on, and the pool has nothing beyond it.
     assert_eq!([(); 4].map(|()| looks()), [each(0); 4]);
