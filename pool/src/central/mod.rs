@@ -182,13 +182,17 @@ impl<A: Allocator, O> State<A, O> {
     /// Returns whether the queue of a request is to get a fence before its next commands: other queues can have its memory once a fence after
     /// the last use has ended, and a fence that a request makes only when it needs the memory ends after everything that is pending by then.
     pub(crate) fn is_fence_due(&mut self, key: QueueKey, request: Request) -> bool {
-        if !matches!(self.asking, AskingQueues::Several) {
+        if !self.have_several_queues_asked() {
             return false;
         }
         let managed = self.segments.as_ref().map_or(0, Segments::bytes);
         let queue_state = self.queues.get_mut(key);
         managed > 0
             && queue_state.is_some_and(|it| it.is_fence_due(request.bytes, managed / FENCE_PARTS))
+    }
+
+    pub(crate) fn have_several_queues_asked(&self) -> bool {
+        matches!(self.asking, AskingQueues::Several)
     }
 
     /// Has pages that no command uses stay apart from those of queues, once there is a second queue that could have them.
@@ -198,8 +202,9 @@ impl<A: Allocator, O> State<A, O> {
             AskingQueues::One(other) if other != key => AskingQueues::Several,
             AskingQueues::One(_) | AskingQueues::Several => return,
         };
+        let is_one_of_several = self.have_several_queues_asked();
         let segments = self.segments.as_mut();
-        if matches!(self.asking, AskingQueues::Several)
+        if is_one_of_several
             && let Some(segments) = segments.filter(|segments| segments.has_pages())
         {
             segments.set_join(join_of_one_kind);

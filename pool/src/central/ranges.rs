@@ -95,7 +95,8 @@ impl<A: Allocator, O> State<A, O> {
     ) -> (usize, Vec<Released<A>>) {
         let allocations = self.counters.hits + self.counters.misses;
         let in_use = self.bytes_in_use();
-        let is_held_back = self.held_back_bytes(Some(queue_key)) >= request.bytes as u64;
+        let is_held_back = self.have_several_queues_asked()
+            && self.held_back_bytes(Some(queue_key)) >= request.bytes as u64;
         let Some(segments) = &mut self.segments else {
             return (request.bytes, Vec::new());
         };
