@@ -1,4 +1,4 @@
-//! Pools of pages: blocks lie in mapped pages whatever fails, and pages move only once their commands have ended.
+//! Pools of pages: blocks lie in mapped pages whatever fails, and pages are unmapped only once their commands have ended.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
