@@ -16,7 +16,11 @@ import sys
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-TORCH = ("torch_training.py", ["transformer", "convolution", "generation", "graph", "streams", "pairs"], ["native", "expandable", "binpool"])
+TORCH = (
+    "torch_training.py",
+    ["transformer", "convolution", "generation", "graph", "streams", "pairs"],
+    ["native", "expandable", "binpool"],
+)
 CUPY = ("cupy_program.py", ["wave", "gradients", "pairs"], ["cupy", "binpool"])
 
 

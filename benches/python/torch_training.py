@@ -4,10 +4,10 @@
     torch_training.py {transformer,convolution,generation,graph,streams,pairs} {native,expandable,binpool} [--steps N] [--ahead]
 
 `transformer` trains one on batches of as many tokens as fit, of varying lengths; `convolution` trains a residual network on images of
-varying sizes; `generation` decodes with a cache of keys and values that is concatenated at each step; `graph` trains on graphs of varying
-sizes; `streams` multiplies matrices of varying sizes on four streams; `pairs` times an allocation and its free. With `--ahead` the host does
-not wait for the device between steps. Seeds are fixed and algorithms deterministic, so that the losses of a program are the same over every allocator. A process runs one
-program over one allocator, so that nothing is shared.
+varying sizes; `generation` decodes with a cache of keys and values that is concatenated at each step; `graph` trains on graphs of
+varying sizes; `streams` multiplies matrices of varying sizes on four streams; `pairs` times an allocation and its free. With `--ahead`
+the host does not wait for the device between steps. Seeds are fixed and algorithms deterministic, so that the losses of a program are
+the same over every allocator. A process runs one program over one allocator, so that nothing is shared.
 """
 
 import argparse
@@ -231,7 +231,7 @@ def streams(choose):
                 x = torch.full((rows, rows), 1.0 / rows, device="cuda")
                 product = x @ x
                 sums.append((product + 1).sum())
-        for stream, found in zip(own, sums):
+        for stream, found in zip(own, sums, strict=True):
             found.record_stream(main)
             if not OPTIONS.ahead:
                 main.wait_stream(stream)
