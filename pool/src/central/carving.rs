@@ -24,7 +24,7 @@ use crate::{
 
 /// What fresh memory costs, in looks at the commands that hold memory back: a look takes half a microsecond to one, and fresh memory 100 us
 /// and more (on an H100). Few under `shuttle`, whose programs are short.
-const LOOKS: u32 = if cfg!(shuttle) { 2 } else { 128 };
+pub(crate) const LOOKS: u32 = if cfg!(shuttle) { 2 } else { 128 };
 
 /// The price doubles for each part of the high water, one in this, by which the pool has more than that: fresh memory stays.
 const EXCESS_PARTS: u64 = 16;
@@ -32,7 +32,7 @@ const EXCESS_PARTS: u64 = 16;
 /// It doubles so often at most.
 const MOST_DOUBLINGS: u64 = 12;
 
-/// A request looks so often at most, which takes one to two milliseconds.
+/// A request looks so often at most, which takes one to two milliseconds on a processor that has nothing else to do.
 pub(crate) const MOST_LOOKS: u32 = 16 * LOOKS;
 
 /// How far a request has come. Each stage is tried once, in this order.

@@ -22,13 +22,15 @@ impl Limits {
     }
 }
 
-/// The device is asked what is free after the pool has grown so many times, and, before, each time it has grown twice as often.
+/// The device is asked what is free after so many requests that found no free range, and, before, each time they are twice as many.
 const GROWTHS_A_LOOK: u64 = 32;
 
 impl<A: Allocator, O> State<A, O> {
-    /// Counts that the pool has grown. Returns whether it is time to ask the device what is free.
-    pub(crate) fn is_look_for_pressure_due(&mut self) -> bool {
-        self.looked = 0;
+    /// Counts a request that took a segment or mapped pages. Returns whether it is time to ask the device what is free.
+    pub(crate) fn note_growth(&mut self, has_grown: bool) -> bool {
+        if has_grown {
+            self.looked = 0;
+        }
         self.growths += 1;
         self.growths.is_power_of_two() || self.growths.is_multiple_of(GROWTHS_A_LOOK)
     }

@@ -103,7 +103,7 @@ pub(crate) struct State<A: Allocator, O> {
     pub(crate) counters: PoolStatistics,
     /// How often requests have looked at commands since the pool has grown.
     looked: u32,
-    /// How often the pool has grown.
+    /// How many requests took a segment or mapped pages.
     growths: u64,
     /// The number of sweeps so far.
     sweeps: u32,

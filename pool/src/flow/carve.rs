@@ -148,8 +148,8 @@ impl<A: Allocator> Shared<A> {
             growth.end(&mut state);
             carved
         };
-        self.look_for_pressure();
         let hit = self.view_new(queue_key, request, carved)?;
+        self.look_for_pressure(true);
         tracing::debug!(asked = request.asked, bytes = size, "new segment");
         Ok(hit)
     }
@@ -176,7 +176,7 @@ impl<A: Allocator> Shared<A> {
         growth: Growth<'_, A>,
     ) -> Result<HitBlock<'_, A>, Error> {
         self.unmap_stale();
-        let mut may_alias = true;
+        let (mut may_alias, mut has_grown) = (true, false);
         let done = loop {
             let mut state = self.state.lock();
             let mapping = state.plan_pages(queue_key, request, capacity, may_alias);
@@ -188,6 +188,7 @@ impl<A: Allocator> Shared<A> {
                         break done;
                     }
                     may_alias = false;
+                    has_grown |= done.created_bytes > 0;
                     let failed = self.state.lock().finish_pages(done);
                     debug_assert!(failed.is_err(), "it is refused by a failed call");
                 }
@@ -204,17 +205,15 @@ impl<A: Allocator> Shared<A> {
                 }
             }
         };
-        let has_grown = done.created_bytes > 0;
+        has_grown |= done.created_bytes > 0;
         let carved = {
             let mut state = self.state.lock();
             let carved = state.finish_pages(done);
             growth.end(&mut state);
             carved
         }?;
-        if has_grown {
-            self.look_for_pressure();
-        }
         let hit = self.view_new(queue_key, request, carved)?;
+        self.look_for_pressure(has_grown);
         tracing::debug!(asked = request.asked, "mapped pages");
         Ok(hit)
     }
@@ -225,10 +224,13 @@ impl<A: Allocator> Shared<A> {
         let stale = self.state.lock().take_stale();
         for place in stale {
             let unmapped = place.unmap(&self.allocator);
-            if let Err(error) = &unmapped {
-                tracing::warn!(%error, "pages that have moved could not be unmapped where they were");
-            }
             self.state.lock().end_stale(place, unmapped.is_ok());
+            if let Err(error) = unmapped {
+                // A subscriber that panics must not lose the rest.
+                contained("a log event", || {
+                    tracing::warn!(%error, "pages that have moved could not be unmapped where they were");
+                });
+            }
         }
     }
 
@@ -340,6 +342,7 @@ impl<A: Allocator> Shared<A> {
         }
         self.state.lock().transit.depart(1);
         self.return_to_segment(held);
+        self.unmap_stale();
         let released = self.state.lock().release_all();
         self.release_each(released);
         Ok(())

@@ -4,12 +4,13 @@ use binpool_allocators::{Allocator, Backend, Error, Event, EventStatus, Queue};
 use smallvec::SmallVec;
 
 use crate::{
+    central::carving::LOOKS,
     order::{
         fence::{Fence, Fences, NewFence, wait_for_status},
         timestamps::{QueueKey, QueueUse, Timestamp},
     },
     shared::{QueueStates, Shared},
-    sync::yield_now,
+    sync::{spin_loop, yield_now},
     track::pool_event::{PoolEvent, What},
 };
 
@@ -51,7 +52,12 @@ impl<A: Allocator> Shared<A> {
             if ended() != before {
                 return (true, looks);
             }
-            yield_now();
+            // Later looks are worth less than what another thread could do.
+            if looks < LOOKS && !cfg!(shuttle) {
+                spin_loop();
+            } else {
+                yield_now();
+            }
         }
         (false, most)
     }

@@ -13,10 +13,10 @@ impl<A: Allocator> Shared<A> {
         }
     }
 
-    /// Asks the device now and then, after the pool has grown, how much is free: what others leave bounds what the pool keeps for requests
-    /// to come.
-    pub(crate) fn look_for_pressure(&self) {
-        if !self.state.lock().is_look_for_pressure_due() {
+    /// Asks the device now and then, after a request that found no free range, how much is free: what others leave bounds what the pool
+    /// keeps for requests to come.
+    pub(crate) fn look_for_pressure(&self, has_grown: bool) {
+        if !self.state.lock().note_growth(has_grown) {
             return;
         }
         let free = contained("Backend::free_bytes", || {
