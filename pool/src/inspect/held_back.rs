@@ -36,6 +36,26 @@ pub struct HeldBack {
 impl<A: Allocator> MemoryPool<A> {
     /// Returns which queues hold free memory back, the most bytes first. Where this is much, the device is far behind the host, or queues
     /// that are done were not [retired](Self::retire_queue). Takes the pool's lock.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::{Completion, MockDevice};
+    /// # let device = MockDevice::builder().completion(Completion::Manual).build();
+    /// # let [upload, compute] = [(); 2].map(|()| device.backend().create_queue(QueueOrder::InOrder).unwrap());
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&device.backend())?, &upload)?;
+    /// let blocks = [(&upload, 16), (&compute, 32)].map(|(queue, mebibytes)| {
+    ///     let block = pool.allocate_on(queue, mebibytes << 20).unwrap();
+    ///     block.enqueue_fill(queue, .., &[0_u8]).unwrap();
+    ///     block
+    /// });
+    /// drop(blocks);
+    /// for held in pool.held_back() {
+    ///     println!("{} bytes wait for queue {}", held.bytes, held.queue);
+    /// }
+    /// # let bytes: Vec<u64> = pool.held_back().iter().map(|held| held.bytes >> 20).collect();
+    /// # assert_eq!(bytes, [32, 16]);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     #[must_use]
     pub fn held_back(&self) -> Vec<HeldBack> {
         self.handle().inspect(State::held_back_by_queue)
