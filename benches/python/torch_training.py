@@ -253,20 +253,19 @@ def run(program, steps):
     torch.backends.cuda.matmul.allow_tf32 = True
     before = used_bytes()
     step = program(random.Random(SEED))
+    wait = (lambda: None) if OPTIONS.ahead else torch.cuda.synchronize
     losses, times, used = [], [], 0
     start = time.perf_counter()
     for _ in range(steps):
-        if not OPTIONS.ahead:
-            torch.cuda.synchronize()
+        wait()
         began = time.perf_counter()
         loss = step()
-        if not OPTIONS.ahead:
-            torch.cuda.synchronize()
+        wait()
         times.append(time.perf_counter() - began)
-        losses.append(loss)
         if not OPTIONS.ahead:
-            losses[-1] = loss.item()
+            loss = loss.item()
             used = max(used, used_bytes() - before)
+        losses.append(loss)
     if OPTIONS.ahead:
         torch.cuda.synchronize()
         times.append(time.perf_counter() - start - sum(times))  # What the device had not done yet.

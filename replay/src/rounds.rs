@@ -156,9 +156,8 @@ pub(crate) struct Ledger<'a> {
     /// The bytes that are live, as they were asked for.
     live: &'a Watermark,
     before: Totals,
-    /// When the rounds that are warm began.
-    warm_since: Option<Instant>,
-    last_ended: Option<Instant>,
+    /// When each round ended.
+    ends: Vec<Instant>,
     pub(crate) rounds: Vec<Round>,
 }
 
@@ -168,8 +167,7 @@ impl<'a> Ledger<'a> {
             gauges,
             live,
             before: Totals::of(gauges, 0, 0),
-            warm_since: None,
-            last_ended: None,
+            ends: Vec::new(),
             rounds: Vec::new(),
         }
     }
@@ -190,18 +188,14 @@ impl<'a> Ledger<'a> {
             peak_reserved_bytes: self.gauges.reserved.map(Watermark::restart),
             pending: pending_since(self.gauges, before.waited),
         });
-        let now = Instant::now();
-        self.last_ended = Some(now);
-        if self.rounds.len() + 1 == FIRST_WARM {
-            self.warm_since = Some(now);
-        }
+        self.ends.push(Instant::now());
     }
 
     /// The time of a warm round on average; `None` where there was none.
     pub(crate) fn warm_host_time(&self) -> Option<Duration> {
-        let rounds = (self.rounds.len() + 1).checked_sub(FIRST_WARM)?;
-        let time = self.last_ended?.duration_since(self.warm_since?);
-        time.checked_div(u32::try_from(rounds).ok()?)
+        let (before, warm) = self.ends.get(FIRST_WARM - 2..)?.split_first()?;
+        let time = warm.last()?.duration_since(*before);
+        time.checked_div(u32::try_from(warm.len()).ok()?)
     }
 
     /// What the device has not ended in the whole replay, in which this has taken down all rounds or, where there is one, none.

@@ -2,7 +2,6 @@
 
 use binpool::{Backend, MemoryPool, PooledBuffer, QueueOrder, VirtualMemoryAllocator};
 use binpool_mock::{Completion, MockBackend, MockDevice, MockQueue};
-
 use shuttle::thread;
 
 use crate::{program::Program, world::join};

@@ -66,16 +66,22 @@ pub struct Plan<M, U> {
 /// Free pages that were taken where they are mapped.
 #[derive(Debug)]
 struct Moving<M, U> {
-    place: Place<M>,
+    from: Former<M, U>,
     memory: M,
-    /// The commands that may still use them there; `None` if these have ended, so that the pages may be unmapped.
+}
+
+/// Where pages are, or were, before they move.
+#[derive(Debug)]
+struct Former<M, U> {
+    place: Place<M>,
+    /// The commands that may still use them there, so that they stay mapped; `None` if these have ended.
     pending: Option<U>,
 }
 
 /// Addresses at which pages are still mapped that are mapped elsewhere too, for the commands that used them here.
 #[derive(Debug)]
 pub(super) struct Stale<M, U> {
-    pub(super) place: Place<M>,
+    place: Place<M>,
     pub(super) uses: U,
 }
 
@@ -87,10 +93,8 @@ pub struct Done<M, U> {
     incomplete: Incomplete<M, U>,
     /// The pages that are mapped to what was missing, in order: to all of it or, after a failure, those that could not be unmapped again.
     mapped: Vec<Mapped<M, U>>,
-    /// Where pages were that are neither there nor in `mapped`.
-    left: Vec<Place<M>>,
-    /// Where pages are still mapped that were mapped a second time, and could not be unmapped there again.
-    stale: Vec<Stale<M, U>>,
+    /// Where pages were that now count elsewhere, and are not the `from` of one of `mapped`.
+    left: Vec<Former<M, U>>,
     /// Pages that are where they were.
     stayed: Vec<Moving<M, U>>,
     /// Pages that are mapped nowhere.
@@ -111,33 +115,14 @@ pub struct Done<M, U> {
 struct Mapped<M, U> {
     offset: usize,
     pages: Pages<M>,
-    origin: Origin<M, U>,
-}
-
-/// Where pages were before they were mapped.
-#[derive(Debug)]
-enum Origin<M, U> {
-    /// Nowhere: spare and new ones.
-    Nowhere,
-    /// They were unmapped there.
-    Left(Place<M>),
-    /// They are mapped there still.
-    Stale(Stale<M, U>),
-}
-
-impl<M, U> Origin<M, U> {
-    fn place(&self) -> Option<&Place<M>> {
-        match self {
-            Self::Nowhere => None,
-            Self::Left(place) | Self::Stale(Stale { place, .. }) => Some(place),
-        }
-    }
+    /// Where they were before; `None` for spare and new ones.
+    from: Option<Former<M, U>>,
 }
 
 impl<M, U> Plan<M, U> {
-    /// Creates the pages that are missing, unmaps those that move if no command uses them, and maps both and the spare ones. Where a call fails, everything is
-    /// mapped as it was before, as far as the device lets it; pages that cannot be mapped again, and those that were created before a
-    /// map failed, are kept for the next plan, and pages that cannot be unmapped are free where they are.
+    /// Creates the pages that are missing, unmaps those that move if no command uses them, and maps both and the spare ones. Where a call
+    /// fails, everything is mapped as it was before, as far as the device lets it; pages that cannot be mapped again, and those that were
+    /// created before a map failed, are kept for the next plan, and pages that cannot be unmapped are free where they are.
     ///
     /// No lock may be held, since this calls the device.
     pub fn carry_out<A>(self, allocator: &A) -> Done<M, U>
@@ -148,7 +133,6 @@ impl<M, U> Plan<M, U> {
             incomplete: self.incomplete,
             mapped: Vec::new(),
             left: Vec::new(),
-            stale: Vec::new(),
             stayed: Vec::new(),
             spare: Vec::new(),
             created_bytes: 0,
@@ -158,7 +142,7 @@ impl<M, U> Plan<M, U> {
             is_alias_refused: false,
         };
         let others = self.spare.iter().map(|pages| pages.bytes);
-        let others = others.chain(self.moved.iter().map(|it| it.place.region.bytes));
+        let others = others.chain(self.moved.iter().map(|it| it.from.place.region.bytes));
         let missing = done.missing_bytes().saturating_sub(others.sum());
         let created = match create(allocator, missing, self.new_pages) {
             Ok(created) => created,
@@ -220,9 +204,8 @@ impl<M, U> Done<M, U> {
 
     /// Where pages were that are not there any more, or only for commands that have not ended: the reservation of each, and where in it.
     pub fn unmapped(&self) -> impl Iterator<Item = (&M, Region)> {
-        let moved = self.mapped.iter().filter_map(|it| it.origin.place());
-        let stale = self.stale.iter().map(|stale| &stale.place);
-        let places = moved.chain(&self.left).chain(stale);
+        let moved = self.mapped.iter().filter_map(|it| it.from.as_ref());
+        let places = moved.chain(&self.left).map(|former| &former.place);
         places.map(|place| (&*place.reservation, place.region))
     }
 
@@ -247,7 +230,7 @@ impl<M, U> Done<M, U> {
     {
         for pages in pages {
             if self.failure.is_none() {
-                self.map(allocator, pages, Origin::Nowhere);
+                self.map(allocator, pages, None);
             } else {
                 self.spare.push(pages);
             }
@@ -259,27 +242,19 @@ impl<M, U> Done<M, U> {
     where
         A: Allocator<Backend: Backend<Memory = M>>,
     {
-        let may_move = self.failure.is_none()
-            && (moving.pending.is_some() || self.unmap(allocator, &moving.place));
-        if !may_move {
+        let is_mapped_there = moving.from.pending.is_some();
+        if self.failure.is_some() || !(is_mapped_there || self.unmap(allocator, &moving.from.place))
+        {
             self.stayed.push(moving);
             return;
         }
-        let Moving {
-            place,
-            memory,
-            pending,
-        } = moving;
-        let bytes = place.region.bytes;
-        let origin = match pending {
-            Some(uses) => Origin::Stale(Stale { place, uses }),
-            None => Origin::Left(place),
-        };
-        self.map(allocator, Pages { bytes, memory }, origin);
+        let Moving { from, memory } = moving;
+        let bytes = from.place.region.bytes;
+        self.map(allocator, Pages { bytes, memory }, Some(from));
     }
 
     /// Maps pages after those that are mapped already. Where that fails, they are put back.
-    fn map<A>(&mut self, allocator: &A, pages: Pages<M>, origin: Origin<M, U>)
+    fn map<A>(&mut self, allocator: &A, pages: Pages<M>, from: Option<Former<M, U>>)
     where
         A: Allocator<Backend: Backend<Memory = M>>,
     {
@@ -291,11 +266,11 @@ impl<M, U> Done<M, U> {
             self.mapped.push(Mapped {
                 offset,
                 pages,
-                origin,
+                from,
             });
         } else {
-            self.is_alias_refused = matches!(origin, Origin::Stale(_));
-            self.put_back(allocator, origin, pages);
+            self.is_alias_refused = from.as_ref().is_some_and(|from| from.pending.is_some());
+            self.put_back(allocator, from, pages);
         }
     }
 
@@ -327,7 +302,7 @@ impl<M, U> Done<M, U> {
             let Mapped {
                 offset,
                 pages,
-                origin,
+                from,
             } = mapped;
             let place = Place {
                 range: self.incomplete.range,
@@ -336,50 +311,44 @@ impl<M, U> Done<M, U> {
                 region: Region::new(offset, pages.bytes),
             };
             if self.unmap(allocator, &place) {
-                self.put_back(allocator, origin, pages);
+                self.put_back(allocator, from, pages);
             } else {
-                match origin {
-                    Origin::Nowhere => {}
-                    Origin::Left(place) => self.left.push(place),
-                    Origin::Stale(stale) => self.stale.push(stale),
-                }
+                self.left.extend(from);
                 self.mapped.push(Mapped {
                     offset,
                     pages,
-                    origin: Origin::Nowhere,
+                    from: None,
                 });
             }
         }
     }
 
     /// Maps pages to where they were, unless they are still mapped there, or makes them spare ones.
-    fn put_back<A>(&mut self, allocator: &A, origin: Origin<M, U>, pages: Pages<M>)
+    fn put_back<A>(&mut self, allocator: &A, from: Option<Former<M, U>>, pages: Pages<M>)
     where
         A: Allocator<Backend: Backend<Memory = M>>,
     {
-        let (place, pending) = match origin {
-            Origin::Nowhere => {
+        let Some(from) = from else {
+            self.spare.push(pages);
+            return;
+        };
+        if from.pending.is_none() {
+            let Place {
+                reservation,
+                region,
+                ..
+            } = &from.place;
+            let map = || allocator.map(reservation, region.offset, &pages.memory);
+            if let Err(error) = guarded("Allocator::map", map) {
+                tracing::warn!(%error, bytes = pages.bytes, "pages could not be mapped again; they are kept");
+                self.left.push(from);
                 self.spare.push(pages);
                 return;
             }
-            Origin::Stale(stale) => (stale.place, Some(stale.uses)),
-            Origin::Left(place) => {
-                let map = || allocator.map(&place.reservation, place.region.offset, &pages.memory);
-                if let Err(error) = guarded("Allocator::map", map) {
-                    tracing::warn!(%error, bytes = pages.bytes, "pages could not be mapped again; they are kept");
-                    self.left.push(place);
-                    self.spare.push(pages);
-                    return;
-                }
-                self.maps += 1;
-                (place, None)
-            }
-        };
-        self.stayed.push(Moving {
-            place,
-            memory: pages.memory,
-            pending,
-        });
+            self.maps += 1;
+        }
+        let memory = pages.memory;
+        self.stayed.push(Moving { from, memory });
     }
 }
 
@@ -454,7 +423,10 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             }
             moved.extend(aliased);
         }
-        let gone = moved.iter().map(|it| it.place.region.bytes as u64).sum();
+        let gone = moved
+            .iter()
+            .map(|it| it.from.place.region.bytes as u64)
+            .sum();
         self.growth.went_back(gone);
         Mapping::Map(Plan {
             incomplete,
@@ -485,11 +457,9 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
                 && let Some((place, memory, uses)) = self.take_pages(free, &movable)
             {
                 *rest -= free.bytes;
-                moved.push(Moving {
-                    place,
-                    memory,
-                    pending: is_pending.then_some(uses),
-                });
+                let pending = is_pending.then_some(uses);
+                let from = Former { place, pending };
+                moved.push(Moving { from, memory });
             }
         }
         moved
@@ -608,38 +578,30 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             missing,
             uses,
         } = done.incomplete;
-        for place in done.left {
-            self.forget(&place);
+        for former in done.left {
+            self.leave(former);
         }
-        for Moving {
-            place,
-            memory,
-            pending,
-        } in done.stayed
-        {
-            self.keep_used(&place, memory, pending.unwrap_or_default());
+        for Moving { from, memory } in done.stayed {
+            self.keep_used(&from.place, memory, from.pending.unwrap_or_default());
         }
         self.spare.extend(done.spare);
         let refusal = done.failure.as_ref().filter(|_| done.is_alias_refused);
         self.refuses_aliases |=
             refusal.is_some_and(|error| matches!(error, Error::Unsupported { .. }));
-        done.stale
-            .into_iter()
-            .for_each(|stale| self.add_stale(stale));
         let mut arena = self.arenas.of(range);
-        let (mut origins, mut holes) = (Vec::new(), Vec::new());
+        let (mut left, mut holes) = (Vec::new(), Vec::new());
         let mut end = missing.offset;
         for Mapped {
             offset,
             pages,
-            origin,
+            from,
         } in done.mapped
         {
             self.bytes[range.arena as usize] += pages.bytes as u64;
             holes.push(Region::new(end, offset - end));
             end = offset + pages.bytes;
             arena.add_pages(is_small, offset, pages);
-            origins.push(origin);
+            left.extend(from);
         }
         if let Some(error) = done.failure {
             holes.push(Region::new(end, missing.offset + missing.bytes - end));
@@ -650,12 +612,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         arena.shrink(range, bytes, uses.clone());
         drop(arena);
         // After the arena is unlocked, since a place may lie in it.
-        for origin in origins {
-            match origin {
-                Origin::Nowhere => {}
-                Origin::Left(place) => self.forget(&place),
-                Origin::Stale(stale) => self.add_stale(stale),
-            }
+        for former in left {
+            self.leave(former);
         }
         self.tell_arenas();
         Ok(Carved {
@@ -746,10 +704,14 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         arena.give(place.range, uses, None);
     }
 
-    fn add_stale(&mut self, stale: Stale<M, U>) {
-        let range = stale.place.range;
-        self.arenas.of(range).set_stale(range);
-        self.stale.push(stale);
+    /// Records that pages count elsewhere than where they were.
+    fn leave(&mut self, Former { place, pending }: Former<M, U>) {
+        let Some(uses) = pending else {
+            self.forget(&place);
+            return;
+        };
+        self.arenas.of(place.range).set_stale(place.range);
+        self.stale.push(Stale { place, uses });
     }
 
     /// Records that nothing is mapped at a place any more.

@@ -42,8 +42,13 @@ impl Regret {
     pub fn asked(&mut self, bytes: u64) {
         let again = bytes.min(self.gone);
         self.gone -= again;
-        self.bytes = self.bytes.saturating_add(again);
-        self.is_recent |= again > 0;
+        self.add(again);
+    }
+
+    /// Adds `bytes` bytes, whether they went back or not.
+    pub(super) fn add(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.is_recent |= bytes > 0;
     }
 
     /// What was asked for again.

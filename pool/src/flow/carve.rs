@@ -177,20 +177,22 @@ impl<A: Allocator> Shared<A> {
     ) -> Result<HitBlock<'_, A>, Error> {
         self.unmap_stale();
         let (mut may_alias, mut has_grown) = (true, false);
-        let done = loop {
+        let carved = loop {
             let mut state = self.state.lock();
             let mapping = state.plan_pages(queue_key, request, capacity, may_alias);
             drop(state);
             match mapping {
                 Some(Mapping::Map(plan)) => {
                     let done = plan.carry_out(&self.allocator);
-                    if !done.is_alias_refused {
-                        break done;
+                    has_grown |= done.created_bytes > 0;
+                    let is_alias_refused = done.is_alias_refused;
+                    let mut state = self.state.lock();
+                    let carved = state.finish_pages(done);
+                    if !is_alias_refused {
+                        growth.end(&mut state);
+                        break carved;
                     }
                     may_alias = false;
-                    has_grown |= done.created_bytes > 0;
-                    let failed = self.state.lock().finish_pages(done);
-                    debug_assert!(failed.is_err(), "it is refused by a failed call");
                 }
                 Some(Mapping::Reserve { bytes, is_small }) => {
                     let memory = guarded("Allocator::reserve", || self.allocator.reserve(bytes))?;
@@ -204,13 +206,6 @@ impl<A: Allocator> Shared<A> {
                     return Err(shortage.into());
                 }
             }
-        };
-        has_grown |= done.created_bytes > 0;
-        let carved = {
-            let mut state = self.state.lock();
-            let carved = state.finish_pages(done);
-            growth.end(&mut state);
-            carved
         }?;
         let hit = self.view_new(queue_key, request, carved)?;
         self.look_for_pressure(has_grown);

@@ -2,7 +2,7 @@
 
 use binpool_allocators::{Allocator, Queue, QueueId};
 
-use crate::{MemoryPool, order::queue_uses::QueueUses, shared::State};
+use crate::{MemoryPool, shared::State};
 
 /// Free memory that other queues have to wait for, since commands of this queue may still use it.
 ///
@@ -65,7 +65,7 @@ impl<A: Allocator> MemoryPool<A> {
 impl<A: Allocator> State<A> {
     fn held_back_by_queue(&self) -> Vec<HeldBack> {
         let mut found: Vec<HeldBack> = Vec::new();
-        let mut add = |uses: &QueueUses, bytes: usize| {
+        self.each_free(|uses, bytes| {
             let pending = uses.iter().filter(|use_| !self.queues.is_over(**use_));
             for state in pending.filter_map(|use_| self.queues.state_of(*use_)) {
                 let queue = state.queue.id();
@@ -75,8 +75,7 @@ impl<A: Allocator> State<A> {
                     None => found.push(HeldBack { queue, bytes }),
                 }
             }
-        };
-        self.each_free(&mut add);
+        });
         found.retain(|it| it.bytes > 0);
         found.sort_by_key(|it| std::cmp::Reverse(it.bytes));
         found

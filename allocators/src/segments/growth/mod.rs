@@ -194,8 +194,7 @@ impl Growth {
 
     /// Records that the device is asked for `bytes` bytes although as much is free, since commands hold it back.
     pub(super) fn asked_for_what_is_held_back(&mut self, bytes: u64) {
-        self.held_back.went_back(bytes);
-        self.held_back.asked(bytes);
+        self.held_back.add(bytes);
     }
 
     /// Records that pages of `bytes` bytes have to be mapped.
