@@ -71,6 +71,7 @@ mod queue;
 #[doc(hidden)]
 pub mod random;
 mod region;
+pub mod runtime;
 mod segment_allocator;
 pub mod segments;
 #[doc(hidden)]

@@ -3,18 +3,45 @@
 use std::{ffi::c_void, fmt, sync::Arc};
 
 use binpool_allocators::{
-    Backend, DeviceLimits, Error, InvalidRequest, MemoryFlags, Outcome, QueueOrder, Region, Result,
-    Scope,
+    Error, MemoryFlags, QueueOrder, Result, Scope,
+    runtime::{Core, CoreEvent, CoreMemory, CoreQueue},
 };
+use parking_lot::Mutex;
 
 use crate::{
-    event::CudaEvent,
-    memory::CudaMemory,
-    queue::CudaQueue,
-    root::Body,
-    shared::Shared,
-    sys::{Allocation, Handle, LEGACY, PER_THREAD, Staging},
+    block::{Body, CudaBlock},
+    queue::QueueStream,
+    sys::{Allocation, Context, DeviceFacts, Handle, LEGACY, PER_THREAD, Staging},
+    thread_number::ThreadNumber,
 };
+
+/// Memory of a CUDA device.
+pub type CudaMemory = CoreMemory<CudaBackend>;
+/// A stream.
+pub type CudaQueue = CoreQueue<CudaBackend>;
+/// The event of a command, or a user event.
+pub type CudaEvent = CoreEvent<CudaBackend>;
+
+/// What the clones of a backend share.
+pub(crate) struct Shared {
+    pub(crate) core: Core<CudaBackend>,
+    pub(crate) context: Arc<Context>,
+    pub(crate) facts: DeviceFacts,
+    /// The size that sizes and offsets of pages are multiples of.
+    pub(crate) page_bytes: usize,
+    /// The bytes that captured writes copy, which each launch of their graph copies again.
+    pub(crate) captured: Mutex<Vec<Arc<Staging>>>,
+    /// What commands hold that were enqueued before a call of the same thread failed.
+    pub(crate) abandoned: Mutex<Vec<(ThreadNumber, Held)>>,
+}
+
+/// What a command needs until it has ended, beside its memory.
+pub(crate) struct Held {
+    /// Pinned memory that host bytes pass through.
+    pub(crate) staging: Option<Arc<Staging>>,
+    /// The contexts of other devices whose events it waits for.
+    pub(crate) contexts: Vec<Arc<Context>>,
+}
 
 /// The memory of a device, in bytes.
 ///
@@ -123,25 +150,32 @@ impl CudaBackend {
     /// Those of [`create_buffer`](Backend::create_buffer), or [`Unsupported`](Error::Unsupported).
     pub fn create_managed(&self, bytes: usize) -> Result<CudaMemory> {
         if !self.shared.facts.managed_memory {
-            return Err(self.shared.lacks("managed memory"));
+            return Err(self.lacks("managed memory"));
         }
-        self.create(bytes, MemoryFlags::empty(), Scope::Device, || {
-            Allocation::managed(&self.shared.context, bytes)
+        let context = &self.shared.context;
+        self.create(bytes, || {
+            let allocation = Allocation::managed(context, bytes);
+            Ok(Body::Allocation(
+                allocation.map_err(|error| error.shortage(bytes, Scope::Device))?,
+            ))
         })
     }
 
-    fn create(
+    /// Makes a block by another call than `cuMemAlloc`.
+    pub(crate) fn create(
         &self,
         bytes: usize,
-        flags: MemoryFlags,
-        scope: Scope,
-        allocate: impl Fn() -> crate::sys::CudaResult<Allocation>,
+        allocate: impl Fn() -> Result<Body>,
     ) -> Result<CudaMemory> {
-        self.shared.limits.check_block(bytes)?;
-        flags.check()?;
-        let block = self.shared.allocate(bytes, scope, allocate)?;
-        let body = Body::Block(block);
-        Ok(CudaMemory::whole(&self.shared, body, bytes, flags))
+        let core = &self.shared.core;
+        core.limits().check_block(bytes)?;
+        let block = CudaBlock(core.allocate(allocate)?);
+        Ok(CoreMemory::new(self, block, bytes, MemoryFlags::empty()))
+    }
+
+    pub(crate) fn lacks(&self, what: &str) -> Error {
+        let name = &self.shared.core.limits().device_name;
+        Error::unsupported(format!("{what} on {name}: use `create_buffer`"))
     }
 
     /// The legacy default stream, which waits for all streams but those made with `CU_STREAM_NON_BLOCKING`, as those of
@@ -176,134 +210,19 @@ impl CudaBackend {
     }
 
     fn adopt(&self, raw: Handle) -> CudaQueue {
-        self.shared.queues.adopt(&self.shared.context, raw)
-    }
-}
-
-impl Backend for CudaBackend {
-    type Memory = CudaMemory;
-    type Queue = CudaQueue;
-    type Event = CudaEvent;
-
-    fn limits(&self) -> &DeviceLimits {
-        &self.shared.limits
-    }
-
-    fn free_bytes(&self) -> Option<u64> {
-        let (free, _) = self.shared.context.memory_info().ok()?;
-        Some(free as u64)
-    }
-
-    fn create_queue(&self, order: QueueOrder) -> Result<CudaQueue> {
-        if order == QueueOrder::OutOfOrder {
-            return Err(Error::unsupported(
-                "out-of-order queues of CUDA: make an in-order queue for each chain of commands, and order them by events",
-            ));
-        }
-        Ok(self.shared.queues.create(&self.shared.context)?)
-    }
-
-    fn check_queue(&self, queue: &CudaQueue) -> Result<()> {
-        self.shared.check_queue(queue)
-    }
-
-    fn create_buffer(&self, bytes: usize, flags: MemoryFlags) -> Result<CudaMemory> {
-        let context = &self.shared.context;
-        if flags.contains(MemoryFlags::HOST_RESIDENT) {
-            return self.create(bytes, flags, Scope::Host, || {
-                Allocation::host(context, bytes)
-            });
-        }
-        self.create(bytes, flags, Scope::Device, || {
-            Allocation::device(context, bytes)
-        })
-    }
-
-    fn create_sub_region(&self, parent: &CudaMemory, region: Region) -> Result<CudaMemory> {
-        parent.check_belongs(&self.shared)?;
-        parent.view(region)
-    }
-
-    /// Calls nothing: the driver commits memory when it allocates it.
-    fn commit(&self, queue: &CudaQueue, memory: &CudaMemory) -> Result<()> {
-        self.shared.check_queue(queue)?;
-        memory.check_belongs(&self.shared)?;
-        memory.address().map(drop)
-    }
-
-    /// Where the driver does not free the block at once, that is logged, and later calls ask again.
-    fn release(&self, memory: CudaMemory, after: &[CudaEvent]) -> Result<()> {
-        memory.check_belongs(&self.shared)?;
-        self.shared.check_events(after)?;
-        memory
-            .root()
-            .free_after(after.iter().filter_map(CudaEvent::end));
-        drop(memory);
-        self.shared.graveyard.reap_some();
-        Ok(())
-    }
-
-    fn enqueue_marker(&self, queue: &CudaQueue, wait_for: &[CudaEvent]) -> Result<CudaEvent> {
-        if wait_for.is_empty() && queue.is_out_of_reach() {
-            self.shared.check_queue(queue)?;
-            self.shared.graveyard.reap_some();
-            return Ok(CudaEvent::of_command(Arc::new(queue.mark_out_of_reach()?)));
-        }
-        self.check_command(queue, &[], wait_for)?;
-        self.submit(queue, &[], wait_for, |_, _| Ok(()))
-    }
-
-    /// A marker: every command of a stream waits for those before.
-    fn enqueue_barrier(&self, queue: &CudaQueue, wait_for: &[CudaEvent]) -> Result<CudaEvent> {
-        self.enqueue_marker(queue, wait_for)
-    }
-
-    fn enqueue_fill(
-        &self,
-        queue: &CudaQueue,
-        memory: &CudaMemory,
-        region: Region,
-        pattern: &[u8],
-        wait_for: &[CudaEvent],
-    ) -> Result<CudaEvent> {
-        self.check_command(queue, &[memory], wait_for)?;
-        let part = memory.part(region)?;
-        let to = part.address();
-        InvalidRequest::check_pattern(region, pattern)?;
-        let is_one_byte = pattern.iter().all(|byte| *byte == pattern[0]);
-        let pattern = if is_one_byte { &pattern[..1] } else { pattern };
-        self.submit(queue, &[part], wait_for, |stream, held| {
-            if region.bytes == 0 || stream.fill(to, region.bytes, pattern)? {
-                return Ok(());
-            }
-            let staging = Staging::of(&self.shared.context, pattern)?;
-            let staging = held.staging.insert(Arc::new(staging));
-            stream.copy_in(to, staging, pattern.len())?;
-            stream.repeat(to, pattern.len(), region.bytes)
-        })
-    }
-
-    fn create_user_event(&self) -> Result<CudaEvent> {
-        Ok(CudaEvent::of_user(&self.shared.context)?)
-    }
-
-    /// CUDA has no way to fail a command: [`Outcome::Failed`] is [`Unsupported`](Error::Unsupported), and leaves the event as it is.
-    fn resolve_user_event(&self, event: &CudaEvent, outcome: Outcome) -> Result<()> {
-        self.shared.check_events(std::slice::from_ref(event))?;
-        if outcome == Outcome::Complete {
-            return event.resolve();
-        }
-        event.check_unresolved()?;
-        Err(Error::unsupported(
-            "user events of CUDA that fail: resolve it as complete, and let the program skip what depends on it",
-        ))
+        let make = || {
+            let stream = QueueStream::adopt(&self.shared.context, raw);
+            (stream, QueueOrder::InOrder)
+        };
+        let core = &self.shared.core;
+        core.adopt_queue(self, |stream| stream.is(raw), make)
     }
 }
 
 impl fmt::Debug for CudaBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CudaBackend")
-            .field("device", &self.shared.limits.device_name)
+            .field("device", &self.shared.core.limits().device_name)
             .finish_non_exhaustive()
     }
 }

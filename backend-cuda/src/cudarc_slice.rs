@@ -16,8 +16,7 @@ use cudarc::driver::{
 };
 
 use crate::{
-    backend::CudaBackend,
-    queue::CudaQueue,
+    backend::{CudaBackend, CudaMemory, CudaQueue},
     sys::{Context, CudaError},
 };
 
@@ -91,7 +90,7 @@ impl<T, A: Allocator<Backend = CudaBackend>> PooledCudaSlice<T, A> {
         length: usize,
     ) -> Result<Self> {
         let memory = block.memory_on(queue);
-        let address = memory.map_or(Ok(0), crate::CudaMemory::cu_device_ptr)?;
+        let address = memory.map_or(Ok(0), CudaMemory::device_address)?;
         let context = stream.context();
         // What went wrong before, of which the next call would panic.
         context
@@ -109,7 +108,7 @@ impl<T, A: Allocator<Backend = CudaBackend>> PooledCudaSlice<T, A> {
             slice: ManuallyDrop::new(slice),
             block,
             _recorded: recorded,
-            device: Arc::clone(queue.stream().context()),
+            device: Arc::clone(queue.context()),
         };
         // Other streams come after the former users of the memory, whose commands are before this on the slice's stream.
         drop(slice.slice.device_ptr_mut(stream));

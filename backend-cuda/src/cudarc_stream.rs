@@ -12,10 +12,9 @@ use binpool_allocators::{Allocator, Error, InvalidRequest, ObjectKind, Result};
 use cudarc::driver::{CudaStream, DeviceRepr, HostSlice, ValidAsZeroBits};
 
 use crate::{
-    backend::CudaBackend,
+    backend::{CudaBackend, CudaQueue},
     cudarc_slice::{PooledCudaSlice, failed},
     device::ALIGNMENT,
-    queue::CudaQueue,
     sys::PER_THREAD,
 };
 

@@ -2,15 +2,12 @@
 
 use std::{fmt, sync::Arc};
 
-use binpool_allocators::{Align, DeviceLimits, Error, FailureOrder, Result};
+use binpool_allocators::{Align, DeviceLimits, Error, FailureOrder, Result, runtime::Core};
 use parking_lot::Mutex;
 
 use crate::{
-    backend::CudaBackend,
-    graveyard::Graveyard,
+    backend::{CudaBackend, Shared},
     library::CudaLibrary,
-    queue::Queues,
-    shared::Shared,
     sys::{self, Context, DeviceFacts},
 };
 
@@ -142,12 +139,11 @@ impl CudaDevice {
         limits.buffer_views_are_addresses = true;
         Ok(Shared {
             page_bytes: sys::page_bytes(driver, &facts)?,
-            graveyard: Graveyard::new(&context),
-            queues: Queues::default(),
+            core: Core::new(limits),
             captured: Mutex::default(),
+            abandoned: Mutex::default(),
             context,
             facts,
-            limits,
         })
     }
 }

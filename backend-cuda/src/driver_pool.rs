@@ -2,14 +2,11 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use binpool_allocators::{Allocator, Error, MemoryFlags, Result, Scope};
+use binpool_allocators::{Allocator, Error, Result, Scope};
 
 use crate::{
-    backend::CudaBackend,
-    event::CudaEvent,
-    memory::CudaMemory,
-    queue::CudaQueue,
-    root::Body,
+    backend::{CudaBackend, CudaEvent, CudaMemory, CudaQueue},
+    block::Body,
     sys::{Allocation, DriverPool, PER_THREAD},
 };
 
@@ -64,7 +61,7 @@ impl DriverPoolAllocator {
     /// [`Unsupported`](Error::Unsupported) on a device without memory pools, or a failure of the driver.
     pub fn new(backend: &CudaBackend) -> Result<Self> {
         if !backend.shared.facts.memory_pools {
-            return Err(backend.shared.lacks("memory pools of the driver"));
+            return Err(backend.lacks("memory pools of the driver"));
         }
         let pool = DriverPool::create(&backend.shared.context)?;
         pool.set_release_threshold(u64::MAX)?;
@@ -98,17 +95,17 @@ impl DriverPoolAllocator {
     /// memory, and while the stream is captured into a graph. A command of another queue on it, of whatever device, is [`Unsupported`](Error::Unsupported), too.
     pub fn allocate_on(&self, queue: &CudaQueue, bytes: usize) -> Result<CudaMemory> {
         self.check_queue(queue)?;
-        let shared = &self.backend.shared;
-        shared.limits.check_block(bytes)?;
-        let allocate = || Allocation::ordered(&self.pool, queue.stream(), bytes);
-        let block = shared.allocate(bytes, Scope::Device, allocate)?;
-        let body = Body::Ordered(block, queue.clone());
-        Ok(CudaMemory::whole(shared, body, bytes, MemoryFlags::empty()))
+        let stream = queue.stream().stream();
+        self.backend.create(bytes, || {
+            let allocation = Allocation::ordered(&self.pool, stream, bytes);
+            let allocation = allocation.map_err(|error| error.shortage(bytes, Scope::Device))?;
+            Ok(Body::Ordered(allocation, Arc::clone(stream)))
+        })
     }
 
     fn check_queue(&self, queue: &CudaQueue) -> Result<()> {
-        self.backend.shared.check_own_queue(queue)?;
-        if queue.stream().raw() == PER_THREAD {
+        self.backend.check_own_queue(queue)?;
+        if queue.stream().stream().raw() == PER_THREAD {
             return Err(Error::unsupported(
                 "memory in the order of a per-thread default stream: use a queue of `create_queue`",
             ));
@@ -134,8 +131,8 @@ impl DriverPoolAllocator {
     /// Those of [`allocate_on`](Self::allocate_on).
     pub fn time_pairs(&self, queue: &CudaQueue, bytes: usize, pairs: u64) -> Result<Duration> {
         self.check_queue(queue)?;
-        self.backend.shared.limits.check_block(bytes)?;
-        let timed = self.pool.time_pairs(queue.stream(), bytes, pairs);
+        self.backend.shared.core.limits().check_block(bytes)?;
+        let timed = self.pool.time_pairs(queue.stream().stream(), bytes, pairs);
         timed.map_err(|error| error.shortage(bytes, Scope::Device))
     }
 
@@ -166,7 +163,7 @@ impl DriverPoolAllocator {
     ///
     /// A failure of the driver.
     pub fn trim_to(&self, bytes: usize) -> Result<()> {
-        self.backend.shared.graveyard.reap_all();
+        self.backend.shared.core.drop_what_has_ended();
         Ok(self.pool.trim_to(bytes)?)
     }
 }
@@ -179,12 +176,11 @@ impl Allocator for DriverPoolAllocator {
     }
 
     fn allocate(&self, bytes: usize) -> Result<CudaMemory> {
-        let shared = &self.backend.shared;
-        shared.limits.check_block(bytes)?;
-        let allocate = || Allocation::pooled(&self.pool, bytes);
-        let block = shared.allocate(bytes, Scope::Device, allocate)?;
-        let body = Body::Block(block);
-        Ok(CudaMemory::whole(shared, body, bytes, MemoryFlags::empty()))
+        self.backend.create(bytes, || {
+            let allocation = Allocation::pooled(&self.pool, bytes);
+            let allocation = allocation.map_err(|error| error.shortage(bytes, Scope::Device))?;
+            Ok(Body::Allocation(allocation))
+        })
     }
 
     fn release(&self, memory: CudaMemory, after: &[CudaEvent]) -> Result<()> {

@@ -7,10 +7,11 @@
 
 use std::{fmt, sync::Arc};
 
-use binpool_allocators::Result;
+use binpool_allocators::{Result, runtime::enqueue};
 
 use crate::{
-    backend::CudaBackend, event::CudaEvent, memory::CudaMemory, module::Loaded, queue::CudaQueue,
+    backend::{CudaEvent, CudaMemory, CudaQueue},
+    module::Loaded,
     sys::Handle,
 };
 
@@ -76,7 +77,7 @@ impl Argument<'_> {
     fn bytes(self) -> Result<[u8; 8]> {
         let short = |[a, b, c, d]: [u8; 4]| [a, b, c, d, 0, 0, 0, 0];
         Ok(match self {
-            Self::Memory(memory) => memory.cu_device_ptr()?.to_ne_bytes(),
+            Self::Memory(memory) => memory.device_address()?.to_ne_bytes(),
             Self::U32(number) => short(number.to_ne_bytes()),
             Self::U64(number) => number.to_ne_bytes(),
             Self::F32(number) => short(number.to_ne_bytes()),
@@ -137,27 +138,25 @@ impl CudaKernel {
         arguments: &[Argument<'_>],
         wait_for: &[CudaEvent],
     ) -> Result<CudaEvent> {
-        let backend = CudaBackend {
-            shared: Arc::clone(&self.loaded.shared),
-        };
-        let memory = arguments.iter().filter_map(|argument| match argument {
-            Argument::Memory(memory) => Some(*memory),
-            _ => None,
-        });
-        let memory: Vec<_> = memory.collect();
-        backend.shared.check_own_queue(queue)?;
-        backend.check_command_of_devices(queue, &memory, wait_for)?;
-        for memory in &memory {
-            backend.check_reach(memory)?;
-        }
+        let backend = &self.loaded.backend;
+        backend.check_own_queue(queue)?;
         let bytes = arguments.iter().map(|argument| argument.bytes());
         let bytes = bytes.collect::<Result<Vec<_>>>()?;
-        let shape = [grid.blocks, grid.threads];
-        let parts = memory.iter().map(|memory| memory.part_of_kernel());
+        let parts = arguments.iter().filter_map(|argument| match argument {
+            Argument::Memory(memory) => Some(memory.part_of_kernel()),
+            _ => None,
+        });
         let parts = parts.collect::<Result<Vec<_>>>()?;
-        backend.submit_here(queue, &parts, wait_for, |stream, _| {
-            // SAFETY: The module is unloaded after the launches of its kernels; the caller promises the rest.
-            unsafe { stream.launch(self.function, shape, grid.shared_bytes, &bytes) }
+        for part in &parts {
+            backend.check_reach(part)?;
+        }
+        let parts: Vec<_> = parts.iter().collect();
+        let shape = [grid.blocks, grid.threads];
+        enqueue(backend, queue, &parts, wait_for, |stream, after| {
+            backend.submit_kernel(stream, after, &parts, |stream| {
+                // SAFETY: The module is unloaded after the launches of its kernels; the caller promises the rest.
+                unsafe { stream.launch(self.function, shape, grid.shared_bytes, &bytes) }
+            })
         })
     }
 }

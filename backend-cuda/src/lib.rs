@@ -56,41 +56,36 @@
 #![deny(unsafe_code)]
 
 mod backend;
+mod block;
 #[cfg(feature = "cudarc")]
 mod cudarc_slice;
 #[cfg(feature = "cudarc")]
 mod cudarc_stream;
 mod device;
 mod driver_pool;
-mod event;
-mod graveyard;
 mod kernel;
 mod library;
-mod memory;
+mod mark;
 mod module;
 mod peers;
 mod queue;
-mod root;
-mod shared;
-mod submit;
+mod runtime;
 mod sys;
 mod thread_number;
-mod transfers;
-mod virtual_memory;
 
-pub use backend::{CudaBackend, DeviceMemory};
+pub use backend::{CudaBackend, CudaEvent, CudaMemory, CudaQueue, DeviceMemory};
+pub use block::CudaBlock;
 #[cfg(feature = "cudarc")]
 pub use cudarc_slice::PooledCudaSlice;
 #[cfg(feature = "cudarc")]
 pub use cudarc_stream::PooledStream;
 pub use device::CudaDevice;
 pub use driver_pool::{DriverPoolAllocator, DriverPoolPeaks};
-pub use event::CudaEvent;
 pub use kernel::{Argument, CudaKernel, Grid};
 pub use library::CudaLibrary;
-pub use memory::CudaMemory;
+pub use mark::CudaMark;
 pub use module::CudaModule;
-pub use queue::CudaQueue;
+pub use queue::QueueStream;
 pub use sys::CudaError;
 
 #[cfg(doctest)]

@@ -10,7 +10,7 @@ use std::{
 use binpool_allocators::Result;
 use parking_lot::Mutex;
 
-use crate::{shared::Shared, sys::Driver};
+use crate::{backend::Shared, sys::Driver};
 
 /// The CUDA driver's library, loaded and initialized. Clones are the same library.
 ///

@@ -6,9 +6,8 @@ use binpool_allocators::{Error, Result};
 
 use crate::{
     backend::CudaBackend,
-    graveyard::{Conditions, End},
     kernel::CudaKernel,
-    shared::Shared,
+    mark::{CudaMark, Kind},
     sys::{CudaError, Module},
 };
 
@@ -30,7 +29,7 @@ pub struct CudaModule {
 }
 
 pub(crate) struct Loaded {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) backend: CudaBackend,
     /// Taken when this value is dropped.
     module: Option<Module>,
 }
@@ -50,7 +49,7 @@ impl CudaModule {
         let text = CString::new(text).map_err(|_| no_text())?;
         let module = Module::of_ptx(&backend.shared.context, &text)?;
         let loaded = Loaded {
-            shared: Arc::clone(&backend.shared),
+            backend: backend.clone(),
             module: Some(module),
         };
         Ok(Self {
@@ -74,12 +73,9 @@ impl CudaModule {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        let after = vec![End::Everything(Arc::clone(&self.shared.context))];
-        let when = Conditions {
-            nothing_unresolved: true,
-            no_capture: false,
-        };
-        self.shared.graveyard.bury(self.module.take(), after, when);
+        let shared = &self.backend.shared;
+        let everything = CudaMark(Kind::Everything(vec![Arc::clone(&shared.context)]));
+        shared.core.keep_until(self.module.take(), vec![everything]);
     }
 }
 

@@ -1,8 +1,8 @@
 //! Devices that use each other's memory.
 
-use binpool_allocators::{Error, ObjectKind, Result};
+use binpool_allocators::{Error, InvalidRequest, ObjectKind, Result, runtime::Part};
 
-use crate::{backend::CudaBackend, memory::CudaMemory};
+use crate::backend::CudaBackend;
 
 impl CudaBackend {
     /// Lets this device use memory of `other`, a device of the same driver: kernels of this device may read and write it, and copies
@@ -39,14 +39,17 @@ impl CudaBackend {
     /// failure of the driver.
     pub fn enable_peer_access(&self, other: &Self) -> Result<bool> {
         let (context, peer) = (&self.shared.context, &other.shared.context);
-        self.shared.check(peer, ObjectKind::Memory)?;
+        if !context.has_driver_of(peer) {
+            let kind = ObjectKind::Memory;
+            return Err(InvalidRequest::ForeignObject { kind }.into());
+        }
         Ok(context.is_same(peer) || context.enable_peer_access(peer)?)
     }
 
     /// Checks that kernels of this device may use memory, of whatever device.
-    pub(crate) fn check_reach(&self, memory: &CudaMemory) -> Result<()> {
+    pub(crate) fn check_reach(&self, part: &Part<'_, Self>) -> Result<()> {
         let context = &self.shared.context;
-        match memory.root().device_context() {
+        match part.block().device_context() {
             Some(owner) if !owner.is_same(context) && !owner.has_peer(context) => {
                 let (here, there) = (context.device(), owner.device());
                 Err(Error::unsupported(format!(

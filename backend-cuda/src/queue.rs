@@ -1,119 +1,92 @@
-//! Queues, which are streams.
+//! Streams of the driver as queues.
 
-use std::{
-    ffi::c_void,
-    fmt,
-    hash::{Hash, Hasher},
-    sync::{Arc, Weak},
-};
+use std::{ffi::c_void, fmt, sync::Arc};
 
-use binpool_allocators::{Error, Queue, QueueId, QueueOrder, Result};
+use binpool_allocators::{Error, Result};
 use parking_lot::Mutex;
 
 use crate::{
+    mark::CudaMark,
     sys::{Context, CudaResult, Handle, Mark, PER_THREAD, Stream},
     thread_number::ThreadNumber,
 };
 
-/// A CUDA stream. Clones are the same queue; any thread may use them.
-///
-/// Only its own thread can enqueue commands on a per-thread default stream. Others can wait for it, and enqueue markers and barriers that wait for
-/// no events: these have ended once everything has that was enqueued before in the context, which asks for CUDA 12.5 or later. So what is free in a pool
-/// goes from one thread to another, whether the thread that freed it lives or not.
-///
-/// However often a backend wraps one stream, the values are equal while one of them lives. Backends of other devices of the
-/// [library](crate::CudaLibrary) take the queue, too.
-///
-/// ```no_run
-/// use binpool_allocators::{Backend, Queue, QueueOrder};
-/// use binpool_cuda::CudaDevice;
-///
-/// let backend = CudaDevice::open(0)?;
-/// let queue = backend.create_queue(QueueOrder::InOrder)?;
-/// // SAFETY: the stream lives as long as `queue`.
-/// let wrapped = unsafe { backend.wrap_raw_stream(queue.cu_stream()) }?;
-/// assert_eq!(wrapped, queue);
-/// // CUDA's streams are in-order; the error says to use several of them.
-/// assert!(backend.create_queue(QueueOrder::OutOfOrder).is_err());
-/// # Ok::<(), binpool_allocators::Error>(())
-/// ```
-#[derive(Clone)]
-pub struct CudaQueue {
-    inner: Arc<Inner>,
-}
-
-struct Inner {
-    id: QueueId,
-    stream: Stream,
-    /// What keeps a stream of cudarc alive. After `stream`, which it outlives.
+/// The stream of a queue.
+pub struct QueueStream {
+    stream: Arc<Stream>,
+    /// The thread whose per-thread default stream this is.
+    thread: Option<ThreadNumber>,
+    /// Streams of other devices, for commands on their memory.
+    side_streams: Mutex<Vec<Arc<Stream>>>,
+    /// What the stream was taken from.
     #[cfg(feature = "cudarc")]
     owner: std::sync::OnceLock<Arc<cudarc::driver::CudaStream>>,
-    /// The thread that the per-thread default stream belongs to.
-    thread: Option<ThreadNumber>,
-    /// Held while a command is enqueued, so that its parts stay together and marks are in the order of their numbers.
-    commands: Mutex<Commands>,
 }
 
-/// The commands of a queue.
-#[derive(Default)]
-pub(crate) struct Commands {
-    pub(crate) count: u64,
-    /// Streams of other devices, for commands that use memory there.
-    side_streams: Vec<Arc<Stream>>,
-}
+impl QueueStream {
+    pub(crate) fn create(context: &Arc<Context>) -> CudaResult<Self> {
+        Ok(Self::new(Stream::create(context)?, None))
+    }
 
-impl Commands {
-    /// Returns the queue's stream in the context of another device.
-    pub(crate) fn side_stream(&mut self, context: &Arc<Context>) -> CudaResult<Arc<Stream>> {
-        let mut known = self.side_streams.iter();
+    /// A stream that the program has made. Its per-thread default stream is that of the calling thread.
+    pub(crate) fn adopt(context: &Arc<Context>, raw: Handle) -> Self {
+        Self::new(Stream::adopt(context, raw), Self::thread_of(raw))
+    }
+
+    fn thread_of(raw: Handle) -> Option<ThreadNumber> {
+        (raw == PER_THREAD).then(ThreadNumber::own)
+    }
+
+    /// Returns whether this is the stream that the calling thread knows by a handle.
+    pub(crate) fn is(&self, raw: Handle) -> bool {
+        self.stream.raw() == raw && self.thread == Self::thread_of(raw)
+    }
+
+    fn new(stream: Stream, thread: Option<ThreadNumber>) -> Self {
+        Self {
+            stream: Arc::new(stream),
+            thread,
+            side_streams: Mutex::default(),
+            #[cfg(feature = "cudarc")]
+            owner: std::sync::OnceLock::new(),
+        }
+    }
+
+    /// The driver's handle, a `CUstream`, for calls of other libraries. It lives as long as the queue.
+    #[must_use]
+    pub fn cu_stream(&self) -> *mut c_void {
+        std::ptr::without_provenance_mut(self.stream.raw())
+    }
+
+    /// Keeps a stream of cudarc as long as the queue.
+    #[cfg(feature = "cudarc")]
+    pub(crate) fn keep(&self, stream: &Arc<cudarc::driver::CudaStream>) {
+        // One that is kept already is the same stream of the driver.
+        self.owner.get_or_init(|| Arc::clone(stream));
+    }
+
+    pub(crate) fn stream(&self) -> &Arc<Stream> {
+        &self.stream
+    }
+
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        self.stream.context()
+    }
+
+    /// The stream of another device that stands in for this one.
+    pub(crate) fn side_stream(&self, context: &Arc<Context>) -> CudaResult<Arc<Stream>> {
+        let mut streams = self.side_streams.lock();
+        let mut known = streams.iter();
         if let Some(stream) = known.find(|stream| stream.context().is_same(context)) {
             return Ok(Arc::clone(stream));
         }
         let stream = Arc::new(Stream::create(context)?);
-        self.side_streams.push(Arc::clone(&stream));
+        streams.push(Arc::clone(&stream));
         Ok(stream)
     }
-}
 
-impl CudaQueue {
-    fn new(stream: Stream, thread: Option<ThreadNumber>) -> Self {
-        let inner = Inner {
-            id: QueueId::fresh(),
-            stream,
-            #[cfg(feature = "cudarc")]
-            owner: std::sync::OnceLock::new(),
-            thread,
-            commands: Mutex::default(),
-        };
-        Self {
-            inner: Arc::new(inner),
-        }
-    }
-
-    /// The `CUstream`, to enqueue kernels with, or to give to another library. It is valid while this value or a clone lives.
-    #[must_use]
-    pub fn cu_stream(&self) -> *mut c_void {
-        std::ptr::without_provenance_mut(self.inner.stream.raw())
-    }
-
-    /// Keeps the stream of this queue alive as long as the queue.
-    #[cfg(feature = "cudarc")]
-    pub(crate) fn keep(&self, stream: &Arc<cudarc::driver::CudaStream>) {
-        // One that is kept already is the same stream of the driver.
-        self.inner.owner.get_or_init(|| Arc::clone(stream));
-    }
-
-    pub(crate) fn stream(&self) -> &Stream {
-        &self.inner.stream
-    }
-
-    pub(crate) fn commands(&self) -> &Mutex<Commands> {
-        &self.inner.commands
-    }
-
-    /// Checks that commands run, rather than go into a graph. `what` is what would be in vain.
     pub(crate) fn check_not_captured(&self, what: &str) -> Result<()> {
-        if !self.stream().is_capturing()? {
+        if !self.stream.is_capturing()? {
             return Ok(());
         }
         Err(Error::unsupported(format!(
@@ -121,13 +94,12 @@ impl CudaQueue {
         )))
     }
 
-    /// Returns whether it is the per-thread default stream of another thread than the calling one, which has no handle for it.
+    /// Returns whether this is the default stream of another thread, whose handle means another stream here.
     pub(crate) fn is_out_of_reach(&self) -> bool {
-        let owner = self.inner.thread;
-        owner.is_some_and(|owner| owner != ThreadNumber::own())
+        self.thread
+            .is_some_and(|owner| owner != ThreadNumber::own())
     }
 
-    /// Checks that the calling thread may use the queue.
     pub(crate) fn check_thread(&self) -> Result<()> {
         if !self.is_out_of_reach() {
             return Ok(());
@@ -138,9 +110,8 @@ impl CudaQueue {
         ))
     }
 
-    /// Checks that the whole context can be waited for in place of this queue, which is out of reach.
     fn check_context(&self) -> Result<()> {
-        let context = self.stream().context();
+        let context = self.context();
         if !context.has_unresolved() && !context.has_capture() {
             return Ok(());
         }
@@ -150,102 +121,26 @@ impl CudaQueue {
         ))
     }
 
-    /// Returns the mark of everything that was enqueued so far on this queue, which is out of reach, and on all others of its context.
-    pub(crate) fn mark_out_of_reach(&self) -> Result<Mark> {
+    /// A mark after all commands of a stream out of reach: of its whole context.
+    pub(crate) fn mark_out_of_reach(&self) -> Result<CudaMark> {
         self.check_context()?;
-        let mark = Mark::new(self.stream().context())?;
+        let mark = Mark::new(self.context())?;
         mark.record_all()?;
-        Ok(mark)
-    }
-}
-
-/// The queues of a backend that live.
-#[derive(Default)]
-pub(crate) struct Queues {
-    living: Mutex<Vec<Weak<Inner>>>,
-}
-
-impl Queues {
-    /// Makes a queue with a stream of its own.
-    pub(crate) fn create(&self, context: &Arc<Context>) -> CudaResult<CudaQueue> {
-        let queue = CudaQueue::new(Stream::create(context)?, None);
-        Self::insert(&mut self.living.lock(), &queue);
-        Ok(queue)
+        Ok(CudaMark::of_command(Arc::new(mark)))
     }
 
-    /// Returns the queue of a stream that is there already.
-    pub(crate) fn adopt(&self, context: &Arc<Context>, raw: Handle) -> CudaQueue {
-        let thread = (raw == PER_THREAD).then(ThreadNumber::own);
-        let mut living = self.living.lock();
-        let known = living.iter().filter_map(Weak::upgrade);
-        // Those that are not the one may be the last of their queue, and are dropped outside the lock.
-        let mut known: Vec<_> = known.collect();
-        let found = known
-            .iter()
-            .position(|inner| inner.stream.raw() == raw && inner.thread == thread);
-        let queue = match found {
-            Some(at) => CudaQueue {
-                inner: known.swap_remove(at),
-            },
-            None => CudaQueue::new(Stream::adopt(context, raw), thread),
-        };
-        if found.is_none() {
-            Self::insert(&mut living, &queue);
-        }
-        drop(living);
-        queue
-    }
-
-    fn insert(living: &mut Vec<Weak<Inner>>, queue: &CudaQueue) {
-        living.retain(|inner| inner.strong_count() > 0);
-        living.push(Arc::downgrade(&queue.inner));
-    }
-}
-
-impl Queue for CudaQueue {
-    fn id(&self) -> QueueId {
-        self.inner.id
-    }
-
-    fn order(&self) -> QueueOrder {
-        QueueOrder::InOrder
-    }
-
-    /// Does nothing: streams submit commands when they are enqueued.
-    fn flush(&self) -> Result<()> {
-        Ok(())
-    }
-
-    /// [`Unsupported`](Error::Unsupported) while the stream is captured into a graph. For the per-thread default stream of another thread, it
-    /// waits for the whole context, and is [`Unsupported`](Error::Unsupported) while a stream waits for a user event, or any is captured.
-    fn finish(&self) -> Result<()> {
+    pub(crate) fn finish(&self) -> Result<()> {
         if self.is_out_of_reach() {
             self.check_context()?;
-            return Ok(self.inner.stream.context().synchronize()?);
+            return Ok(self.context().synchronize()?);
         }
         self.check_not_captured("waiting for a queue")?;
-        Ok(self.inner.stream.synchronize()?)
+        Ok(self.stream.synchronize()?)
     }
 }
 
-impl PartialEq for CudaQueue {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.inner, &other.inner)
-    }
-}
-
-impl Eq for CudaQueue {}
-
-impl Hash for CudaQueue {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.inner.id.hash(state);
-    }
-}
-
-impl fmt::Debug for CudaQueue {
+impl fmt::Debug for QueueStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CudaQueue")
-            .field("id", &self.inner.id)
-            .finish_non_exhaustive()
+        f.debug_struct("QueueStream").finish_non_exhaustive()
     }
 }

@@ -251,7 +251,7 @@ pub unsafe extern "C" fn binpool_block_device_ptr(
             ));
         };
         let memory = owned.buffer.memory_on(&owned.queue).ok_or_else(no_memory)?;
-        place.set(memory.cu_device_ptr()?);
+        place.set(memory.device_address()?);
         Ok(())
     })
 }

@@ -150,7 +150,7 @@ pub(crate) fn peer_access() {
             mapped(there, BYTES),
             pool.allocate(BYTES).unwrap(),
         ] {
-            set(here, memory.cu_device_ptr().unwrap(), 7);
+            set(here, memory.device_address().unwrap(), 7);
             let mut bytes = vec![0; BYTES];
             there.read(&queue, &memory, 0, &mut bytes, &[]).unwrap();
             assert_eq!(bytes, vec![7; BYTES]);

@@ -109,6 +109,10 @@ impl Allocation {
         self.address
     }
 
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
     /// Returns whether it is memory of one device, rather than of the host or of all devices.
     pub(crate) fn is_of_device(&self) -> bool {
         matches!(self.source, Source::Device | Source::Pool { .. })

@@ -77,11 +77,6 @@ impl Mark {
         }
     }
 
-    /// Returns whether the command is known not to run any more: it has ended, or the context is lost, which runs no commands.
-    pub(crate) fn is_over(&self) -> bool {
-        self.has_ended().unwrap_or_else(|error| error.is_sticky())
-    }
-
     /// Waits until the command has ended.
     pub(crate) fn wait(&self) -> CudaResult<()> {
         if self.has_ended.load(Ordering::Acquire) {

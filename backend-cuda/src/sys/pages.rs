@@ -13,7 +13,6 @@ use super::{context::Context, driver::PageProperties, status::CudaResult};
 pub(crate) struct Pages {
     context: Arc<Context>,
     raw: u64,
-    bytes: usize,
 }
 
 impl Pages {
@@ -27,16 +26,15 @@ impl Pages {
         Ok(Self {
             context: Arc::clone(context),
             raw,
-            bytes,
         })
+    }
+
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        &self.context
     }
 
     pub(super) fn raw(&self) -> u64 {
         self.raw
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
     }
 }
 

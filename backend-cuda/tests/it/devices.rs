@@ -317,7 +317,7 @@ fn a_device_that_waits_for_the_host_by_another_frees_nothing() {
 #[test]
 fn peers_use_memory_and_what_is_mapped_after_they_may() {
     let ([one, two], [here, there], _) = pair();
-    let address = |memory: &CudaMemory| memory.cu_device_ptr().unwrap();
+    let address = |memory: &CudaMemory| memory.device_address().unwrap();
     let (buffer, pages) = (block(&there), mapped(&there));
     assert!(two.can_use(address(&buffer)) && two.can_use(address(&pages)));
     assert!(!one.can_use(address(&buffer)));
@@ -342,7 +342,7 @@ fn devices_that_cannot_be_peers_say_so_and_a_device_is_its_own_peer() {
     assert!(!here.enable_peer_access(&there).unwrap());
     assert!(here.enable_peer_access(&here.clone()).unwrap());
     let pages = mapped(&there);
-    assert!(!devices[0].can_use(pages.cu_device_ptr().unwrap()));
+    assert!(!devices[0].can_use(pages.device_address().unwrap()));
 }
 
 /// A block of one device that a queue of another has used is not given to a queue of its own before those commands have ended.

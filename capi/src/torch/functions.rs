@@ -170,7 +170,7 @@ pub unsafe fn allocate(
             let pool = &place.pool.pool;
             let block = names::within(pool, || pool.allocate_on(place.queue(), size))?;
             let memory = block.memory_on(place.queue());
-            let address = memory.map_or(Ok(0), binpool_cuda::CudaMemory::cu_device_ptr)?;
+            let address = memory.map_or(Ok(0), binpool_cuda::CudaMemory::device_address)?;
             Ok((block, address))
         })?;
         let given = Given {

@@ -1,0 +1,126 @@
+//! A command on its way to its stream.
+
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
+
+use super::{CoreEvent, CoreQueue, Part, Runtime, memory::Root, uses::Uses};
+use crate::{FailureOrder, InvalidRequest, ObjectKind, Queue as _, QueueOrder, Result};
+
+/// Enqueues a command that uses these parts: checks its queue and its events, puts it in order if the core
+/// [does so](super::Core::order_conflicts), has `submit` call the runtime with what the command comes after, and keeps the memory until the
+/// command has ended.
+///
+/// This is the way of kernels, and of everything else that only one runtime has. The transfers of the core come this way, too.
+///
+/// # Errors
+///
+/// [`ForeignObject`](InvalidRequest::ForeignObject), or what `submit` returns.
+pub fn enqueue<R: Runtime>(
+    backend: &R,
+    queue: &CoreQueue<R>,
+    parts: &[&Part<'_, R>],
+    wait_for: &[CoreEvent<R>],
+    submit: impl FnOnce(&R::Stream, &[R::Mark]) -> Result<R::Mark>,
+) -> Result<CoreEvent<R>> {
+    let mut after = check(backend, queue, wait_for)?;
+    let core = backend.core();
+    core.deferred.look_at_some();
+    let mut commands = queue.commands().lock();
+    let mut logs = core.orders_conflicts().then(|| Logs::lock(parts));
+    if let Some(logs) = &mut logs {
+        logs.collect_conflicting(queue, parts, &mut after);
+    }
+    let mark = match submit(queue.stream(), &after) {
+        Ok(mark) => mark,
+        Err(error) => {
+            // What follows may wait for the device, and so for a thread that enqueues on this queue.
+            drop((logs, commands));
+            if let Some(rest) = backend.after_failure(queue.stream(), parts) {
+                for part in parts {
+                    part.root().uses.lock().note_other(rest.clone());
+                    part.pages()
+                        .iter()
+                        .for_each(|pages| pages.note_other(&rest));
+                }
+            }
+            return Err(error);
+        }
+    };
+    *commands += 1;
+    let tells_of_earlier =
+        queue.order() == QueueOrder::InOrder && core.limits().failure_order == FailureOrder::Kept;
+    let number = tells_of_earlier.then_some(*commands);
+    drop(commands);
+    if !R::is_captured(&mark) {
+        for part in parts {
+            let used = part.as_use(queue.id(), number, &mark);
+            match &mut logs {
+                Some(logs) => logs.of(part.root()).note(used, true),
+                None => part.root().uses.lock().note(used, false),
+            }
+            part.pages()
+                .iter()
+                .for_each(|pages| pages.note(part, queue.id(), number, &mark));
+        }
+    }
+    drop(logs);
+    Ok(CoreEvent::of_command(queue, mark))
+}
+
+/// Checks the objects of a command, and returns the marks that it comes after.
+pub(super) fn check<R: Runtime>(
+    backend: &R,
+    queue: &CoreQueue<R>,
+    wait_for: &[CoreEvent<R>],
+) -> Result<Vec<R::Mark>> {
+    check_queue(backend, queue)?;
+    let marks = wait_for.iter().map(|event| {
+        event.check_works_with(backend)?;
+        Ok(event.mark().clone())
+    });
+    marks.collect()
+}
+
+pub(super) fn check_queue<R: Runtime>(backend: &R, queue: &CoreQueue<R>) -> Result<()> {
+    if backend.works_with(queue.backend()) {
+        return Ok(());
+    }
+    let kind = ObjectKind::Queue;
+    Err(InvalidRequest::ForeignObject { kind }.into())
+}
+
+/// The commands of all blocks that a command uses, locked in the order of their addresses while it is enqueued.
+struct Logs<'a, R: Runtime>(Vec<(*const Root<R>, MutexGuard<'a, Uses<R>>)>);
+
+impl<'a, R: Runtime> Logs<'a, R> {
+    fn lock(parts: &[&Part<'a, R>]) -> Self {
+        let mut roots: Vec<_> = parts.iter().map(|part| part.root()).collect();
+        roots.sort_by_key(|root| Arc::as_ptr(root));
+        roots.dedup_by_key(|root| Arc::as_ptr(root));
+        let logs = roots.into_iter();
+        Self(
+            logs.map(|root| (Arc::as_ptr(root), root.uses.lock()))
+                .collect(),
+        )
+    }
+
+    fn of(&mut self, root: &Arc<Root<R>>) -> &mut Uses<R> {
+        let root = Arc::as_ptr(root);
+        let at = self.0.binary_search_by_key(&root, |(known, _)| *known);
+        &mut self.0[at.unwrap_or_default()].1
+    }
+
+    fn collect_conflicting(
+        &mut self,
+        queue: &CoreQueue<R>,
+        parts: &[&Part<'_, R>],
+        after: &mut Vec<R::Mark>,
+    ) {
+        for part in parts {
+            let place = (part.region(), part.access());
+            self.of(part.root())
+                .collect_conflicting(queue.id(), place, after);
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! Blocks, views of them, and parts that commands use.
+
+use std::{fmt, sync::Arc};
+
+use parking_lot::Mutex;
+
+use super::{
+    Runtime,
+    deferred::Held,
+    pages::{InUse, Mapped},
+    uses::{Use, Uses},
+};
+use crate::{
+    Error, InvalidRequest, Memory, MemoryFlags, MemoryId, MemoryKind, ObjectKind, Region, Result,
+    ViewCount,
+};
+
+/// Memory of a [`Runtime`]: a whole block, or a view of one, which keeps the block alive.
+///
+/// Dropping the last of them frees the block, once the commands that were enqueued with it have ended.
+pub struct CoreMemory<R: Runtime> {
+    id: MemoryId,
+    root: Arc<Root<R>>,
+    /// The place in the block.
+    region: Region,
+    views: ViewCount,
+}
+
+/// A block, and the commands that use it.
+pub(super) struct Root<R: Runtime> {
+    pub(super) backend: R,
+    /// None once it is dropped.
+    block: Option<R::Block>,
+    bytes: usize,
+    flags: MemoryFlags,
+    kind: Kind<R>,
+    pub(super) uses: Mutex<Uses<R>>,
+}
+
+pub(super) enum Kind<R: Runtime> {
+    Buffer,
+    Reservation(Mapped<R>),
+    Pages,
+}
+
+impl<R: Runtime> CoreMemory<R> {
+    /// Makes memory of a block that the backend has allocated by another call than [`Runtime::allocate`].
+    #[must_use]
+    pub fn new(backend: &R, block: R::Block, bytes: usize, flags: MemoryFlags) -> Self {
+        Self::of_kind(backend, block, bytes, flags, Kind::Buffer)
+    }
+
+    pub(super) fn of_kind(
+        backend: &R,
+        block: R::Block,
+        bytes: usize,
+        flags: MemoryFlags,
+        kind: Kind<R>,
+    ) -> Self {
+        let root = Root {
+            backend: backend.clone(),
+            block: Some(block),
+            bytes,
+            flags,
+            kind,
+            uses: Mutex::default(),
+        };
+        Self {
+            id: MemoryId::fresh(),
+            root: Arc::new(root),
+            region: Region::first(bytes),
+            views: ViewCount::default(),
+        }
+    }
+
+    pub(super) fn view(&self, region: Region) -> Result<Self> {
+        region.check_within(self.region.bytes)?;
+        if region.bytes == 0 {
+            return Err(InvalidRequest::ZeroSize.into());
+        }
+        self.root.check_has_bytes()?;
+        let place = self.in_block(region);
+        let (offset, alignment) = (place.offset, self.root.backend.core().limits().alignment);
+        if !alignment.divides(offset) {
+            return Err(InvalidRequest::Misaligned { offset, alignment }.into());
+        }
+        Ok(Self {
+            id: MemoryId::fresh(),
+            root: Arc::clone(&self.root),
+            region: place,
+            views: ViewCount::of_view(self.views.count_view()),
+        })
+    }
+
+    /// The backend that the memory belongs to.
+    #[must_use]
+    pub fn backend(&self) -> &R {
+        &self.root.backend
+    }
+
+    /// The runtime's block, of which this may be a view.
+    #[must_use]
+    pub fn block(&self) -> Option<&R::Block> {
+        self.root.block.as_ref()
+    }
+
+    /// The address of the first byte, for kernels.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](Error::Unsupported) for pages, which have one only where they are mapped, and on runtimes without addresses.
+    pub fn device_address(&self) -> Result<u64> {
+        self.root.check_has_bytes()?;
+        let address = self.block().and_then(R::address);
+        let address = address.ok_or_else(|| Error::unsupported("addresses of this memory"))?;
+        Ok(address + self.region.offset as u64)
+    }
+
+    /// A part for a command of [`enqueue`](super::enqueue()).
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds`](InvalidRequest::OutOfBounds), [`NotMapped`](InvalidRequest::NotMapped) for a reservation where not all of the part
+    /// has pages, or [`Unsupported`](Error::Unsupported) for pages that are not mapped.
+    pub fn part(&self, region: Region, access: Access) -> Result<Part<'_, R>> {
+        region.check_within(self.region.bytes)?;
+        self.root.check_has_bytes()?;
+        let region = self.in_block(region);
+        let pages = self.root.mapped();
+        let pages = pages.map(|mapped| mapped.begin_use(region)).transpose()?;
+        self.part_of(region, access, pages)
+    }
+
+    /// All of this memory, for a kernel: of a reservation it touches only what is mapped, as the program promises.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](Error::Unsupported) for pages that are not mapped.
+    pub fn part_of_kernel(&self) -> Result<Part<'_, R>> {
+        self.root.check_has_bytes()?;
+        let pages = self.root.mapped();
+        let pages = pages.map(|mapped| mapped.begin_use_of_mapped(self.region));
+        self.part_of(self.region, Access::Write, pages)
+    }
+
+    fn part_of<'a>(
+        &'a self,
+        region: Region,
+        access: Access,
+        pages: Option<InUse<'a, R>>,
+    ) -> Result<Part<'a, R>> {
+        let block = self.block().ok_or(InvalidRequest::ZeroSize)?;
+        Ok(Part {
+            root: &self.root,
+            block,
+            region,
+            access,
+            pages,
+        })
+    }
+
+    pub(super) fn in_block(&self, region: Region) -> Region {
+        Region::new(self.region.offset + region.offset, region.bytes)
+    }
+
+    pub(super) fn root(&self) -> &Arc<Root<R>> {
+        &self.root
+    }
+
+    pub(super) fn flags(&self) -> MemoryFlags {
+        self.root.flags
+    }
+
+    pub(super) fn check_belongs(&self, backend: &R) -> Result<()> {
+        foreign_unless(self.root.backend.core().is_same(backend.core()))
+    }
+
+    /// Checks that commands of `backend` can copy to and from this memory.
+    pub(super) fn check_works_with(&self, backend: &R) -> Result<()> {
+        foreign_unless(backend.works_with(&self.root.backend))
+    }
+}
+
+fn foreign_unless(is_own: bool) -> Result<()> {
+    if is_own {
+        return Ok(());
+    }
+    let kind = ObjectKind::Memory;
+    Err(InvalidRequest::ForeignObject { kind }.into())
+}
+
+impl<R: Runtime> Root<R> {
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn mapped(&self) -> Option<&Mapped<R>> {
+        match &self.kind {
+            Kind::Reservation(mapped) => Some(mapped),
+            Kind::Buffer | Kind::Pages => None,
+        }
+    }
+
+    pub(super) fn is_pages(&self) -> bool {
+        matches!(self.kind, Kind::Pages)
+    }
+
+    fn check_has_bytes(&self) -> Result<()> {
+        if !self.is_pages() {
+            return Ok(());
+        }
+        Err(Error::unsupported(
+            "commands on pages, and addresses of them: map them to a reservation, and use a view of that",
+        ))
+    }
+}
+
+impl<R: Runtime> Drop for Root<R> {
+    fn drop(&mut self) {
+        let Some(block) = self.block.take() else {
+            return;
+        };
+        let (mut after, others) = self.uses.get_mut().take();
+        if R::is_freed_in_order(&block) {
+            after.clear();
+        }
+        after.extend(others);
+        let deferred = &self.backend.core().deferred;
+        deferred.put(Held::Block(block), after);
+        if let Kind::Reservation(mapped) = &mut self.kind {
+            mapped.pass_on_uses();
+        }
+    }
+}
+
+/// What a command does with a part of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It reads there.
+    Read,
+    /// It writes there, and may read.
+    Write,
+}
+
+/// A part of a block that a command uses. What is mapped there stays mapped while this value lives, and then until the command has ended.
+pub struct Part<'a, R: Runtime> {
+    root: &'a Arc<Root<R>>,
+    block: &'a R::Block,
+    region: Region,
+    access: Access,
+    pages: Option<InUse<'a, R>>,
+}
+
+impl<'a, R: Runtime> Part<'a, R> {
+    /// The runtime's block.
+    #[must_use]
+    pub fn block(&self) -> &'a R::Block {
+        self.block
+    }
+
+    /// The place in the block, in bytes.
+    #[must_use]
+    pub fn region(&self) -> Region {
+        self.region
+    }
+
+    /// What the command does there.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// The address of the first byte, where memory has one.
+    #[must_use]
+    pub fn address(&self) -> Option<u64> {
+        Some(R::address(self.block)? + self.region.offset as u64)
+    }
+
+    pub(super) fn root(&self) -> &'a Arc<Root<R>> {
+        self.root
+    }
+
+    pub(super) fn pages(&self) -> Option<&InUse<'a, R>> {
+        self.pages.as_ref()
+    }
+
+    pub(super) fn as_use(
+        &self,
+        queue: crate::QueueId,
+        number: Option<u64>,
+        mark: &R::Mark,
+    ) -> Use<R> {
+        Use {
+            queue,
+            number,
+            mark: mark.clone(),
+            region: self.region,
+            access: self.access,
+        }
+    }
+}
+
+impl<R: Runtime> fmt::Debug for Part<'_, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Part")
+            .field("region", &self.region)
+            .field("access", &self.access)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<R: Runtime> Memory for CoreMemory<R> {
+    #[inline]
+    fn id(&self) -> MemoryId {
+        self.id
+    }
+
+    #[inline]
+    fn bytes(&self) -> usize {
+        self.region.bytes
+    }
+
+    fn kind(&self) -> MemoryKind {
+        if self.root.is_pages() {
+            MemoryKind::Pages
+        } else {
+            MemoryKind::Buffer
+        }
+    }
+
+    #[inline]
+    fn has_views(&self) -> bool {
+        self.views.has_views()
+    }
+}
+
+impl<R: Runtime> fmt::Debug for CoreMemory<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory")
+            .field("id", &self.id)
+            .field("bytes", &self.region.bytes)
+            .field("kind", &self.kind())
+            .finish_non_exhaustive()
+    }
+}

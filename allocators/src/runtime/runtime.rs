@@ -1,0 +1,258 @@
+//! The trait that a backend implements.
+
+use std::{fmt, sync::Arc};
+
+use parking_lot::Mutex;
+
+use super::{Core, Part};
+use crate::{Error, EventStatus, InvalidRequest, MemoryFlags, Outcome, QueueOrder, Result};
+
+/// A device runtime: what one device does, and nothing else.
+///
+/// A type that implements this is a [`Backend`](crate::Backend). Its values are cheap handles, such as an `Arc` of what
+/// clones share, with a [`Core`] in it. Every argument has been checked when a method is called: memory, queues and events
+/// belong to this device or to one that it [works with](Self::works_with), parts lie inside their blocks, patterns fit, and
+/// flags allow the access. All methods may be called from any thread.
+///
+/// Blocks, streams and marks must not keep a clone of the backend alive: its core keeps them.
+///
+/// A call that fails has no effect. Where that cannot be promised, see [`after_failure`](Self::after_failure).
+///
+/// The example `own_backend` of `binpool` is a whole backend over threads of the host.
+pub trait Runtime: Clone + fmt::Debug + Send + Sync + 'static {
+    /// Memory of the device. Dropping it frees it; no command uses it any more by then.
+    type Block: Send + Sync + 'static;
+    /// A queue of the device. Dropping it destroys it, after its commands.
+    type Stream: Send + Sync + 'static;
+    /// How far a command has come. Clones are the same mark.
+    type Mark: Clone + Send + Sync + 'static;
+
+    /// The part of the backend that is the same on every device, which all clones share.
+    fn core(&self) -> &Core<Self>;
+
+    /// Allocates `bytes` bytes, which may be more than 0 and at most the largest block. Their contents are undefined.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfMemory`](Error::OutOfMemory), after which the core frees what it can and asks again, or a failure of the runtime.
+    fn allocate(&self, bytes: usize, flags: MemoryFlags) -> Result<Self::Block>;
+
+    /// Makes a queue. Out-of-order queues are asked for only where the device's limits have them.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the runtime.
+    fn create_stream(&self, order: QueueOrder) -> Result<Self::Stream>;
+
+    /// Enqueues a command that begins once everything in `after` has ended, and the queue's order allows. Does not wait.
+    ///
+    /// A command that waits for one that fails does not run, and fails.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the runtime. Nothing is enqueued then, or [`after_failure`](Self::after_failure) tells when it has ended.
+    fn submit(
+        &self,
+        stream: &Self::Stream,
+        after: &[Self::Mark],
+        work: Work<'_, Self>,
+    ) -> Result<Self::Mark>;
+
+    /// Returns how far a command has come, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the runtime to tell.
+    fn status(mark: &Self::Mark) -> Result<EventStatus>;
+
+    /// Waits until a command has ended.
+    ///
+    /// # Errors
+    ///
+    /// The failure of the command, which has ended in any case.
+    fn wait(mark: &Self::Mark) -> Result<()>;
+
+    /// Makes sure that the runtime begins with the commands of a queue. Most do so by themselves.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the runtime.
+    fn flush(&self, _stream: &Self::Stream) -> Result<()> {
+        Ok(())
+    }
+
+    /// Waits until all commands of a queue have ended, well or not.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the runtime to wait.
+    fn finish(&self, stream: &Self::Stream) -> Result<()> {
+        let last = self.submit(stream, &[], Work::Marker)?;
+        match Self::wait(&last) {
+            Err(_) if Self::status(&last)?.has_ended() => Ok(()),
+            waited => waited,
+        }
+    }
+
+    /// Makes sure that memory is there, and waits until it is. Memory of most runtimes is there once it is allocated.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfMemory`](Error::OutOfMemory); the block is as before.
+    fn commit(&self, _stream: &Self::Stream, _all: &Part<'_, Self>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Writes `data` to `to`, and waits until it is there. By default by [`submit`](Self::submit), with a copy of the bytes.
+    ///
+    /// # Errors
+    ///
+    /// The failure of the command. It has ended in any case.
+    fn write(
+        &self,
+        stream: &Self::Stream,
+        after: &[Self::Mark],
+        to: &Part<'_, Self>,
+        data: &[u8],
+    ) -> Result<()> {
+        Self::wait(&self.submit(stream, after, Work::Write(to, data.into()))?)
+    }
+
+    /// Reads `from` into `data`, and waits until it is there. By default by [`submit`](Self::submit), with a copy of the bytes.
+    ///
+    /// # Errors
+    ///
+    /// The failure of the command. It has ended in any case.
+    fn read(
+        &self,
+        stream: &Self::Stream,
+        after: &[Self::Mark],
+        from: &Part<'_, Self>,
+        data: &mut [u8],
+    ) -> Result<()> {
+        let sink = Sink::default();
+        Self::wait(&self.submit(stream, after, Work::Read(from, sink.clone()))?)?;
+        data.copy_from_slice(&sink.take());
+        Ok(())
+    }
+
+    /// Makes a mark that the host resolves. By default that is unsupported.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](Error::Unsupported), or a failure of the runtime.
+    fn create_user_mark(&self) -> Result<Self::Mark> {
+        Err(Error::unsupported("user events on this backend"))
+    }
+
+    /// Resolves a mark of [`create_user_mark`](Self::create_user_mark) that is not resolved yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](Error::Unsupported) where it cannot have this outcome; it is not resolved then.
+    fn resolve(_mark: &Self::Mark, _outcome: Outcome) -> Result<()> {
+        Err(InvalidRequest::NotAUserEvent.into())
+    }
+
+    /// The bytes of the device that are free at this moment, if the runtime tells.
+    fn free_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// The address of a block for kernels, where memory has one.
+    fn address(_block: &Self::Block) -> Option<u64> {
+        None
+    }
+
+    /// Returns whether commands of this backend may wait for events of `other`, run on its queues, and copy to and from its
+    /// memory, as those of several devices of one driver may. By default only the same device.
+    fn works_with(&self, other: &Self) -> bool {
+        self.core().is_same(other.core())
+    }
+
+    /// What has to end before everything has ended that a failed call may have enqueued on `stream`, or on others for it. `None`
+    /// where that is nothing, as calls that fail usually enqueue nothing.
+    fn after_failure(
+        &self,
+        _stream: &Self::Stream,
+        _parts: &[&Part<'_, Self>],
+    ) -> Option<Self::Mark> {
+        None
+    }
+
+    /// Returns whether the command behind a mark was recorded for later, as into a graph of CUDA, and does not count as a use.
+    fn is_captured(_mark: &Self::Mark) -> bool {
+        false
+    }
+
+    /// Returns whether dropping a block enqueues its release after all commands that use it, so that it is dropped at once.
+    fn is_freed_in_order(_block: &Self::Block) -> bool {
+        false
+    }
+
+    /// Checks that dropping a block would not wait for something that only the program can make happen.
+    ///
+    /// # Errors
+    ///
+    /// What the program has to do first. The block is kept until then.
+    fn may_free(_block: &Self::Block) -> Result<(), &'static str> {
+        Ok(())
+    }
+
+    /// Waits for a command as the backend ends. Returns false where that would wait for ever: memory is leaked then.
+    fn wait_at_end(mark: &Self::Mark) -> bool {
+        Self::wait(mark).is_ok() || Self::status(mark).is_ok_and(EventStatus::has_ended)
+    }
+}
+
+/// What a command does.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Work<'a, R: Runtime> {
+    /// Nothing. Its mark ends when everything in `after` has, or, where that is empty, every earlier command of the queue.
+    Marker,
+    /// A marker that every later command of the queue comes after.
+    Barrier,
+    /// Fills a part with repetitions of a pattern, whose length divides the part's bytes and offset in its memory.
+    Fill(&'a Part<'a, R>, &'a [u8]),
+    /// Writes bytes to a part of the same length.
+    Write(&'a Part<'a, R>, Arc<[u8]>),
+    /// Puts the bytes of a part into the sink.
+    Read(&'a Part<'a, R>, Sink),
+    /// Copies the first part to the second, of the same length. They share no byte.
+    Copy(&'a Part<'a, R>, &'a Part<'a, R>),
+}
+
+/// Where a read puts its bytes. Clones are the same sink.
+///
+/// ```
+/// use binpool_allocators::runtime::Sink;
+///
+/// let sink = Sink::default();
+/// sink.clone().put(|| vec![1, 2, 3]);
+/// assert_eq!(sink.take(), [1, 2, 3]);
+/// ```
+#[derive(Clone, Default)]
+pub struct Sink(Arc<Mutex<Option<Bytes>>>);
+
+type Bytes = Box<dyn FnOnce() -> Vec<u8> + Send>;
+
+impl Sink {
+    /// Sets what returns the bytes once the command has ended. It is called at most once, and not where nobody wants the bytes.
+    pub fn put(&self, bytes: impl FnOnce() -> Vec<u8> + Send + 'static) {
+        *self.0.lock() = Some(Box::new(bytes));
+    }
+
+    /// Takes the bytes. Empty where none were put, or they were taken before.
+    #[must_use]
+    pub fn take(&self) -> Vec<u8> {
+        let bytes = self.0.lock().take();
+        bytes.map_or_else(Vec::new, |bytes| bytes())
+    }
+}
+
+impl fmt::Debug for Sink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sink").finish_non_exhaustive()
+    }
+}

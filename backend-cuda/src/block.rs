@@ -1,0 +1,65 @@
+//! Memory of the device.
+
+use std::{fmt, sync::Arc};
+
+use crate::sys::{Address, Allocation, Context, Pages, Reservation, Stream};
+
+/// Memory that the driver has given.
+pub struct CudaBlock(pub(crate) Body);
+
+pub(crate) enum Body {
+    Allocation(Allocation),
+    /// Memory that is allocated and freed in the order of this stream.
+    Ordered(Allocation, Arc<Stream>),
+    Reservation(Reservation),
+    Pages(Pages),
+}
+
+impl CudaBlock {
+    pub(crate) fn address(&self) -> Option<Address> {
+        match &self.0 {
+            Body::Allocation(allocation) | Body::Ordered(allocation, _) => {
+                Some(allocation.address())
+            }
+            Body::Reservation(reservation) => Some(reservation.address()),
+            Body::Pages(_) => None,
+        }
+    }
+
+    /// The context of memory that lies on a device. That of the host is everyone's.
+    pub(crate) fn device_context(&self) -> Option<&Arc<Context>> {
+        let (context, is_of_device) = match &self.0 {
+            Body::Allocation(allocation) | Body::Ordered(allocation, _) => {
+                (allocation.context(), allocation.is_of_device())
+            }
+            Body::Reservation(reservation) => (reservation.context(), true),
+            Body::Pages(pages) => (pages.context(), true),
+        };
+        is_of_device.then_some(context)
+    }
+
+    /// Checks that dropping this would not wait for ever.
+    pub(crate) fn may_free(&self) -> Result<(), &'static str> {
+        let (context, waits, is_a_command) = match &self.0 {
+            Body::Allocation(allocation) => (allocation.context(), allocation.waits(), false),
+            // It waits for its context.
+            Body::Reservation(reservation) => (reservation.context(), true, true),
+            // It is freed by a command of its stream.
+            Body::Ordered(allocation, _) => (allocation.context(), false, true),
+            Body::Pages(_) => return Ok(()),
+        };
+        if waits && context.has_unresolved() {
+            return Err("streams wait for a user event: resolve or drop it");
+        }
+        if is_a_command && context.has_capture() {
+            return Err("a stream is captured into a graph: end the capture");
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for CudaBlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CudaBlock").finish_non_exhaustive()
+    }
+}
