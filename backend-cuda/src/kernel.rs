@@ -147,9 +147,6 @@ impl CudaKernel {
             _ => None,
         });
         let parts = parts.collect::<Result<Vec<_>>>()?;
-        for part in &parts {
-            backend.check_reach(part)?;
-        }
         let parts: Vec<_> = parts.iter().collect();
         let shape = [grid.blocks, grid.threads];
         enqueue(backend, queue, &parts, wait_for, |stream, after| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use binpool_allocators::{
     Error, EventStatus, InvalidRequest, MemoryFlags, ObjectKind, Outcome, QueueOrder, Region,
     Result, Scope,
-    runtime::{Core, Part, Runtime, RuntimePages, Sink, Work},
+    runtime::{Core, Part, Runtime, RuntimePages, Work},
 };
 
 use crate::{
@@ -124,10 +124,10 @@ impl Runtime for CudaBackend {
         after: &[CudaMark],
         to: &Part<'_, Self>,
         data: &[u8],
-    ) -> Result<()> {
+    ) -> Result<bool> {
         on.check_not_captured("a write that blocks")?;
         if is_far(on, to) {
-            return self.submit(on, after, Work::Write(to, data.into()))?.wait();
+            return Ok(false);
         }
         check_queue(on, &[to])?;
         let to = address(to)?;
@@ -140,14 +140,10 @@ impl Runtime for CudaBackend {
         after: &[CudaMark],
         from: &Part<'_, Self>,
         data: &mut [u8],
-    ) -> Result<()> {
+    ) -> Result<bool> {
         on.check_not_captured("a read")?;
         if is_far(on, from) {
-            let sink = Sink::default();
-            self.submit(on, after, Work::Read(from, sink.clone()))?
-                .wait()?;
-            data.copy_from_slice(&sink.take());
-            return Ok(());
+            return Ok(false);
         }
         check_queue(on, &[from])?;
         let from = address(from)?;
@@ -294,6 +290,9 @@ impl CudaBackend {
         parts: &[&Part<'_, Self>],
         launch: impl FnOnce(&Stream) -> CudaResult<()>,
     ) -> Result<CudaMark> {
+        for part in parts {
+            self.check_reach(part)?;
+        }
         self.enqueue(on, after, parts, &[], |stream, _| launch(stream))
     }
 
@@ -372,16 +371,17 @@ impl CudaBackend {
         on: &QueueStream,
         after: &[CudaMark],
         work: impl FnOnce(&Stream, &Mark) -> CudaResult<()>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let stream = on.stream();
         check_waits(stream, after)?;
         self.shared.context.free_again();
         let mark = Mark::new(stream.context())?;
         let ended = hold_back(stream, after).and_then(|()| Ok(work(stream, &mark)?));
-        ended.inspect_err(|_| {
+        if let Err(error) = ended {
             self.abandon(held_by(stream, after));
-            self.after_failure(on, &[]);
-        })
+            return Err(error);
+        }
+        Ok(true)
     }
 
     /// Notes that a call has failed after others were enqueued, for [`after_failure`](Runtime::after_failure).

@@ -3,7 +3,7 @@
 use super::{
     Access, CoreEvent, CoreMemory, CoreQueue, Runtime, Work,
     enqueue::{check_queue, enqueue},
-    transfers::{own_part, unless_empty},
+    transfers::own_part,
 };
 use crate::{
     Backend, DeviceLimits, Error, InvalidRequest, Memory as _, MemoryFlags, Outcome, QueueOrder,
@@ -108,11 +108,7 @@ impl<R: Runtime> Backend for R {
         let is_one_byte = pattern.iter().all(|byte| *byte == pattern[0]);
         let pattern = if is_one_byte { &pattern[..1] } else { pattern };
         enqueue(self, queue, &[&part], wait_for, |stream, after| {
-            self.submit(
-                stream,
-                after,
-                unless_empty(&part, Work::Fill(&part, pattern)),
-            )
+            self.submit(stream, after, part.work(|| Work::Fill(&part, pattern)))
         })
     }
 

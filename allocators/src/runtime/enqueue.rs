@@ -24,6 +24,9 @@ pub fn enqueue<R: Runtime>(
     submit: impl FnOnce(&R::Stream, &[R::Mark]) -> Result<R::Mark>,
 ) -> Result<CoreEvent<R>> {
     let mut after = check(backend, queue, wait_for)?;
+    for part in parts {
+        part.check_works_with(backend)?;
+    }
     let core = backend.core();
     core.deferred.look_at_some();
     let mut commands = queue.commands().lock();
@@ -36,14 +39,7 @@ pub fn enqueue<R: Runtime>(
         Err(error) => {
             // What follows may wait for the device, and so for a thread that enqueues on this queue.
             drop((logs, commands));
-            if let Some(rest) = backend.after_failure(queue.stream(), parts) {
-                for part in parts {
-                    part.root().uses.lock().note_other(rest.clone());
-                    part.pages()
-                        .iter()
-                        .for_each(|pages| pages.note_other(&rest));
-                }
-            }
+            note_failure(backend, queue, parts);
             return Err(error);
         }
     };
@@ -66,6 +62,19 @@ pub fn enqueue<R: Runtime>(
     }
     drop(logs);
     Ok(CoreEvent::of_command(queue, mark))
+}
+
+/// Keeps the memory of a call that has failed until nothing that it may have enqueued uses it.
+pub(super) fn note_failure<R: Runtime>(backend: &R, queue: &CoreQueue<R>, parts: &[&Part<'_, R>]) {
+    let Some(rest) = backend.after_failure(queue.stream(), parts) else {
+        return;
+    };
+    for part in parts {
+        part.root().uses.lock().note_other(rest.clone());
+        if let Some(pages) = part.pages() {
+            pages.note_other(&rest);
+        }
+    }
 }
 
 /// Checks the objects of a command, and returns the marks that it comes after.

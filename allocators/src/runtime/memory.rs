@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use parking_lot::Mutex;
 
 use super::{
-    Runtime,
+    Runtime, Work,
     deferred::Held,
     pages::{InUse, Mapped},
     uses::{Use, Uses},
@@ -174,11 +174,6 @@ impl<R: Runtime> CoreMemory<R> {
     pub(super) fn check_belongs(&self, backend: &R) -> Result<()> {
         foreign_unless(self.root.backend.core().is_same(backend.core()))
     }
-
-    /// Checks that commands of `backend` can copy to and from this memory.
-    pub(super) fn check_works_with(&self, backend: &R) -> Result<()> {
-        foreign_unless(backend.works_with(&self.root.backend))
-    }
 }
 
 fn foreign_unless(is_own: bool) -> Result<()> {
@@ -276,8 +271,20 @@ impl<'a, R: Runtime> Part<'a, R> {
         Some(R::address(self.block)? + self.region.offset as u64)
     }
 
+    /// The work, or a marker where the part is empty: a command over no bytes is ordered like any other.
+    pub(super) fn work<'w>(&self, work: impl FnOnce() -> Work<'w, R>) -> Work<'w, R> {
+        if self.region.bytes == 0 {
+            return Work::Marker;
+        }
+        work()
+    }
+
     pub(super) fn root(&self) -> &'a Arc<Root<R>> {
         self.root
+    }
+
+    pub(super) fn check_works_with(&self, backend: &R) -> Result<()> {
+        foreign_unless(backend.works_with(&self.root.backend))
     }
 
     pub(super) fn pages(&self) -> Option<&InUse<'a, R>> {

@@ -103,37 +103,36 @@ pub trait Runtime: Clone + fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Writes `data` to `to`, and waits until it is there. By default by [`submit`](Self::submit), with a copy of the bytes.
+    /// Writes `data` to `to`, which may be empty, and waits until it is there, if the runtime can do so without a copy of the bytes. Otherwise
+    /// it returns false, and the core has a copy written by [`submit`](Self::submit).
     ///
     /// # Errors
     ///
-    /// The failure of the command. It has ended in any case.
+    /// The failure of the command, which does not use `data` any more.
     fn write(
         &self,
-        stream: &Self::Stream,
-        after: &[Self::Mark],
-        to: &Part<'_, Self>,
-        data: &[u8],
-    ) -> Result<()> {
-        Self::wait(&self.submit(stream, after, Work::Write(to, data.into()))?)
+        _stream: &Self::Stream,
+        _after: &[Self::Mark],
+        _to: &Part<'_, Self>,
+        _data: &[u8],
+    ) -> Result<bool> {
+        Ok(false)
     }
 
-    /// Reads `from` into `data`, and waits until it is there. By default by [`submit`](Self::submit), with a copy of the bytes.
+    /// Reads `from`, which may be empty, into `data`, and waits until it is there, if the runtime can do so without a copy of the bytes. Otherwise
+    /// it returns false, and the core has a copy read by [`submit`](Self::submit).
     ///
     /// # Errors
     ///
-    /// The failure of the command. It has ended in any case.
+    /// The failure of the command, which does not use `data` any more.
     fn read(
         &self,
-        stream: &Self::Stream,
-        after: &[Self::Mark],
-        from: &Part<'_, Self>,
-        data: &mut [u8],
-    ) -> Result<()> {
-        let sink = Sink::default();
-        Self::wait(&self.submit(stream, after, Work::Read(from, sink.clone()))?)?;
-        data.copy_from_slice(&sink.take());
-        Ok(())
+        _stream: &Self::Stream,
+        _after: &[Self::Mark],
+        _from: &Part<'_, Self>,
+        _data: &mut [u8],
+    ) -> Result<bool> {
+        Ok(false)
     }
 
     /// Makes a mark that the host resolves. By default that is unsupported.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     Access, CoreEvent, CoreMemory, CoreQueue, Part, Runtime, Sink, Work,
-    enqueue::{check, enqueue},
+    enqueue::{check, enqueue, note_failure},
 };
 use crate::{HostUse, InvalidRequest, Memory as _, PendingRead, Region, Result, Transfers};
 
@@ -17,15 +17,15 @@ impl<R: Runtime> Transfers for R {
         data: &[u8],
         wait_for: &[CoreEvent<R>],
     ) -> Result<()> {
-        if self.core().orders_conflicts() || data.is_empty() {
-            let event = self.enqueue_write(queue, memory, offset, data.into(), wait_for)?;
-            return R::wait(event.mark());
-        }
         let after = check(self, queue, wait_for)?;
         let region = Region::new(offset, data.len());
         let to = host_part(self, memory, region, HostUse::Write)?;
-        self.core().deferred.look_at_some();
-        Runtime::write(self, queue.stream(), &after, &to, data)
+        let write = |stream: &_| Runtime::write(self, stream, &after, &to, data);
+        if directly(self, queue, &to, write)? {
+            return Ok(());
+        }
+        let written = self.enqueue_write(queue, memory, offset, data.into(), wait_for)?;
+        R::wait(written.mark())
     }
 
     fn read(
@@ -36,16 +36,16 @@ impl<R: Runtime> Transfers for R {
         data: &mut [u8],
         wait_for: &[CoreEvent<R>],
     ) -> Result<()> {
+        let after = check(self, queue, wait_for)?;
         let region = Region::new(offset, data.len());
-        if self.core().orders_conflicts() || data.is_empty() {
-            let read = self.enqueue_read(queue, memory, region, wait_for)?;
-            data.copy_from_slice(&read.wait()?);
+        let from = host_part(self, memory, region, HostUse::Read)?;
+        let read = |stream: &_| Runtime::read(self, stream, &after, &from, data);
+        if directly(self, queue, &from, read)? {
             return Ok(());
         }
-        let after = check(self, queue, wait_for)?;
-        let from = host_part(self, memory, region, HostUse::Read)?;
-        self.core().deferred.look_at_some();
-        Runtime::read(self, queue.stream(), &after, &from, data)
+        let read = self.enqueue_read(queue, memory, region, wait_for)?;
+        data.copy_from_slice(&read.wait()?);
+        Ok(())
     }
 
     fn enqueue_write(
@@ -63,7 +63,7 @@ impl<R: Runtime> Transfers for R {
             HostUse::Write,
         )?;
         enqueue(self, queue, &[&to], wait_for, |stream, after| {
-            self.submit(stream, after, unless_empty(&to, Work::Write(&to, data)))
+            self.submit(stream, after, to.work(|| Work::Write(&to, data)))
         })
     }
 
@@ -77,8 +77,8 @@ impl<R: Runtime> Transfers for R {
         let from = host_part(self, memory, region, HostUse::Read)?;
         let sink = Sink::default();
         let event = enqueue(self, queue, &[&from], wait_for, |stream, after| {
-            let work = Work::Read(&from, sink.clone());
-            self.submit(stream, after, unless_empty(&from, work))
+            let work = from.work(|| Work::Read(&from, sink.clone()));
+            self.submit(stream, after, work)
         })?;
         Ok(PendingRead::new(event, move || sink.take()))
     }
@@ -92,9 +92,6 @@ impl<R: Runtime> Transfers for R {
         to: usize,
         wait_for: &[CoreEvent<R>],
     ) -> Result<CoreEvent<R>> {
-        for memory in [source, destination] {
-            memory.check_works_with(self)?;
-        }
         let target = Region::new(to, from.bytes);
         let read = source.part(from, Access::Read)?;
         let written = destination.part(target, Access::Write)?;
@@ -108,8 +105,8 @@ impl<R: Runtime> Transfers for R {
             &[&read, &written],
             wait_for,
             |stream, after| {
-                let work = Work::Copy(&read, &written);
-                self.submit(stream, after, unless_empty(&read, work))
+                let work = read.work(|| Work::Copy(&read, &written));
+                self.submit(stream, after, work)
             },
         )
     }
@@ -141,10 +138,17 @@ fn host_part<'a, R: Runtime>(
     memory.part(region, access)
 }
 
-/// The work, or a marker where it has no byte to do: it is ordered like any other.
-pub(super) fn unless_empty<'a, R: Runtime>(part: &Part<'_, R>, work: Work<'a, R>) -> Work<'a, R> {
-    if part.region().bytes == 0 {
-        return Work::Marker;
+/// Has the runtime transfer bytes of the program and wait, unless conflicting commands are put in order, which needs a mark.
+fn directly<R: Runtime>(
+    backend: &R,
+    queue: &CoreQueue<R>,
+    part: &Part<'_, R>,
+    transfer: impl FnOnce(&R::Stream) -> Result<bool>,
+) -> Result<bool> {
+    let core = backend.core();
+    core.deferred.look_at_some();
+    if core.orders_conflicts() {
+        return Ok(false);
     }
-    work
+    transfer(queue.stream()).inspect_err(|_| note_failure(backend, queue, &[part]))
 }

@@ -157,7 +157,9 @@ impl Stream {
         bytes: usize,
         mark: &Mark,
     ) -> CudaResult<()> {
-        self.copy(to, from, bytes)?;
+        if bytes > 0 {
+            self.copy(to, from, bytes)?;
+        }
         let ended = self.record(mark).and_then(|()| mark.wait());
         ended.inspect_err(|_| self.settle())
     }
