@@ -228,7 +228,7 @@ pub trait Allocator: fmt::Debug + Send + Sync + 'static {
     /// # let gate = backend.create_user_event()?;
     /// let allocator = SegmentAllocator::new(ImmediateAllocator::new(&backend)?); // Hands ranges out again itself.
     /// let block = allocator.allocate(4096)?;
-    /// let clear = backend.enqueue_fill(&queue, &block, Region::first(4096), &[0], &[gate.clone()])?;
+    /// let clear = backend.enqueue_fill(queue.after(&[gate.clone()]), &block, Region::first(4096), &[0_u8])?;
     /// give_back(&allocator, block, clear)?;
     /// assert_eq!(allocator.statistics().pending_bytes, 4096);
     /// # backend.resolve_user_event(&gate, Outcome::Complete)?;

@@ -18,7 +18,7 @@ use crate::{Backend, IntoRegion, InvalidRequest, Memory, Region, Result};
 ///
 /// fn clear<B: Backend>(backend: &B, queue: &B::Queue, block: &impl AsMemory<B>) -> Result<(), Error> {
 ///     if let Some((memory, region)) = bytes_on::<B, _>(block, queue, ..)? {
-///         backend.enqueue_fill(queue, memory, region, &[0], &[])?;
+///         backend.enqueue_fill(queue, memory, region, &[0_u8])?;
 ///     }
 ///     Ok(())
 /// }

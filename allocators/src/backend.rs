@@ -1,10 +1,12 @@
 //! The trait of backends: the interface of a device runtime.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
+
+use bytemuck::{AnyBitPattern, NoUninit};
 
 use crate::{
-    DeviceLimits, Error, Event, InvalidRequest, Memory, MemoryFlags, Outcome, Queue, QueueOrder,
-    Region, Result,
+    AsMemory, DeviceLimits, Error, Event, IntoRegion, InvalidRequest, Memory, MemoryFlags, On,
+    Outcome, PendingRead, Queue, QueueOrder, Region, Result, Sink, Span, Work, bytes_on,
 };
 
 /// A device runtime: one device, and the context that its memory, queues and events belong to.
@@ -46,15 +48,15 @@ use crate::{
 /// Programs that are written against the trait run on any device:
 ///
 /// ```
-/// use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder, Region, Result, Transfers};
+/// use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder, Region, Result};
 /// use binpool_mock::MockDevice;
 ///
-/// fn ones<B: Transfers>(backend: &B, bytes: usize) -> Result<Vec<u8>> {
+/// fn ones<B: Backend>(backend: &B, bytes: usize) -> Result<Vec<u8>> {
 ///     let queue = backend.create_queue(QueueOrder::InOrder)?;
 ///     let buffer = backend.create_buffer(bytes, MemoryFlags::empty())?;
 ///     backend.commit(&queue, &buffer)?; // Fails where the device does not have the memory.
-///     let filled = backend.enqueue_fill(&queue, &buffer, Region::first(bytes), &[1], &[])?;
-///     backend.enqueue_read(&queue, &buffer, Region::first(bytes), &[filled])?.wait()
+///     let filled = backend.enqueue_fill(&queue, &buffer, Region::first(bytes), &[1_u8])?;
+///     backend.enqueue_read(queue.after(&[filled]), &buffer, Region::first(bytes))?.wait()
 /// }
 ///
 /// assert_eq!(ones(&MockDevice::new().backend(), 3)?, [1, 1, 1]);
@@ -66,20 +68,19 @@ use crate::{
 ///
 /// ```
 /// # use binpool_allocators::{
-/// #     Backend, Event, EventStatus, MemoryFlags, Outcome, Queue, QueueOrder, Region, Transfers,
-/// # };
+/// #     Backend, Event, EventStatus, MemoryFlags, Outcome, Queue, QueueOrder, Region, /// # };
 /// # use binpool_mock::MockDevice;
 /// # let backend = MockDevice::new().backend();
 /// # let [one, two] = [(); 2].map(|()| backend.create_buffer(8, MemoryFlags::empty()).unwrap());
 /// let upload = backend.create_queue(QueueOrder::InOrder)?;
 /// let compute = backend.create_queue(QueueOrder::OutOfOrder)?;
 /// let ready = backend.create_user_event()?;
-/// backend.enqueue_fill(&upload, &one, Region::first(8), &[1], &[ready.clone()])?;
-/// backend.enqueue_fill(&upload, &two, Region::first(8), &[2], &[])?;
-/// let uploaded = backend.enqueue_marker(&upload, &[])?; // Ends after both fills.
+/// backend.enqueue_fill(upload.after(&[ready.clone()]), &one, Region::first(8), &[1_u8])?;
+/// backend.enqueue_fill(&upload, &two, Region::first(8), &[2_u8])?;
+/// let uploaded = backend.enqueue_marker(&upload)?; // Ends after both fills.
 /// upload.flush()?; // Otherwise a wait on another queue need not start it.
-/// backend.enqueue_barrier(&compute, &[uploaded])?; // Later commands of `compute` run after both fills.
-/// let read = backend.enqueue_read(&compute, &one, Region::first(8), &[])?;
+/// backend.enqueue_barrier(compute.after(&[uploaded]))?; // Later commands of `compute` run after both fills.
+/// let read = backend.enqueue_read(&compute, &one, Region::first(8))?;
 /// assert_eq!(read.event().status()?, EventStatus::Pending);
 /// backend.resolve_user_event(&ready, Outcome::Complete)?;
 /// assert_eq!(read.wait()?, [1; 8]);
@@ -89,7 +90,7 @@ use crate::{
 /// Views are memory like any other, and keep their block alive:
 ///
 /// ```
-/// # use binpool_allocators::{Backend, Memory, MemoryFlags, QueueOrder, Region, Transfers};
+/// # use binpool_allocators::{Backend, Memory, MemoryFlags, QueueOrder, Region};
 /// # use binpool_mock::MockDevice;
 /// # let device = MockDevice::new();
 /// # let backend = device.backend();
@@ -99,14 +100,14 @@ use crate::{
 /// let view = backend.create_sub_region(&block, Region::new(2 * step, 100))?;
 /// backend.release(block, &[])?; // Nothing is freed yet.
 /// assert_eq!((view.bytes(), device.statistics().live_blocks), (100, 1));
-/// backend.write(&queue, &view, 0, &[7; 100], &[])?; // Offsets count from the start of the view.
+/// backend.write(&queue, &view, 0, &[7_u8; 100])?; // Offsets count from the start of the view.
 /// backend.release(view, &[])?;
 /// assert_eq!(device.statistics().live_blocks, 0);
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     /// A block of memory.
-    type Memory: Memory;
+    type Memory: Memory + AsMemory<Self>;
     /// A queue of commands.
     type Queue: Queue;
     /// The event of a command.
@@ -218,41 +219,45 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     /// A failure of the runtime. The block is gone in any case.
     fn release(&self, memory: Self::Memory, after: &[Self::Event]) -> Result<()>;
 
-    /// Enqueues a marker: its event completes when the events in `wait_for` have, or, where that is empty,
-    /// when every command that was enqueued before has.
+    /// Enqueues a command: the one way to the device for all of the calls below.
     ///
     /// # Errors
     ///
-    /// [`ForeignObject`](crate::InvalidRequest::ForeignObject), or a failure of the runtime.
-    fn enqueue_marker(&self, queue: &Self::Queue, wait_for: &[Self::Event]) -> Result<Self::Event>;
-
-    /// Enqueues a barrier: a marker that every later command of the queue waits for.
-    ///
-    /// # Errors
-    ///
-    /// [`ForeignObject`](crate::InvalidRequest::ForeignObject), or a failure of the runtime.
-    fn enqueue_barrier(&self, queue: &Self::Queue, wait_for: &[Self::Event])
-    -> Result<Self::Event>;
-
-    /// Enqueues a fill of `region` of `memory` with repetitions of `pattern`, which may have any length.
-    ///
-    /// A pool calls this where it scrubs. By default it is unsupported.
-    ///
-    /// # Errors
-    ///
-    /// [`EmptyPattern`](crate::InvalidRequest::EmptyPattern), or
-    /// [`PatternMismatch`](crate::InvalidRequest::PatternMismatch) unless offset and length are multiples of the pattern's
-    /// length; [`Unsupported`](crate::Error::Unsupported).
-    fn enqueue_fill(
+    /// Those of the calls below.
+    fn submit(
         &self,
-        queue: &Self::Queue,
-        memory: &Self::Memory,
-        region: Region,
-        pattern: &[u8],
-        wait_for: &[Self::Event],
-    ) -> Result<Self::Event> {
-        let _ = (queue, memory, region, pattern, wait_for);
-        Err(Error::unsupported("fills on this backend"))
+        on: On<'_, Self::Queue, Self::Event>,
+        work: Work<'_, Span<'_, Self::Memory>>,
+    ) -> Result<Self::Event>;
+
+    /// Writes `data` and waits, where the backend can do that without a copy of the bytes. Otherwise it returns false, without
+    /// an effect, and [`write`](Self::write) has a copy written.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`write`](Self::write). No command uses `data` any more.
+    fn write_directly(
+        &self,
+        _on: On<'_, Self::Queue, Self::Event>,
+        _to: Span<'_, Self::Memory>,
+        _data: &[u8],
+    ) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Reads into `data` and waits, where the backend can do that without a copy of the bytes. Otherwise it returns false, without
+    /// an effect, and [`read`](Self::read) has a copy read.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`read`](Self::read). No command uses `data` any more.
+    fn read_directly(
+        &self,
+        _on: On<'_, Self::Queue, Self::Event>,
+        _from: Span<'_, Self::Memory>,
+        _data: &mut [u8],
+    ) -> Result<bool> {
+        Ok(false)
     }
 
     /// Makes an event that the host resolves. By default that is unsupported: no pool calls this, but two of the conformance
@@ -275,4 +280,189 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
         let _ = (event, outcome);
         Err(InvalidRequest::NotAUserEvent.into())
     }
+
+    /// Enqueues a marker: its event completes when the events that it waits for have, or, where it waits for none,
+    /// when every command that was enqueued before has.
+    ///
+    /// # Errors
+    ///
+    /// [`ForeignObject`](crate::InvalidRequest::ForeignObject), or a failure of the runtime.
+    fn enqueue_marker<'q>(
+        &self,
+        on: impl Into<On<'q, Self::Queue, Self::Event>>,
+    ) -> Result<Self::Event> {
+        self.submit(on.into(), Work::Marker)
+    }
+
+    /// Enqueues a barrier: a marker that every later command of the queue waits for.
+    ///
+    /// # Errors
+    ///
+    /// [`ForeignObject`](crate::InvalidRequest::ForeignObject), or a failure of the runtime.
+    fn enqueue_barrier<'q>(
+        &self,
+        on: impl Into<On<'q, Self::Queue, Self::Event>>,
+    ) -> Result<Self::Event> {
+        self.submit(on.into(), Work::Barrier)
+    }
+
+    /// Enqueues a fill of a region with repetitions of `pattern`, which may have any length.
+    ///
+    /// # Errors
+    ///
+    /// [`EmptyPattern`](crate::InvalidRequest::EmptyPattern), or
+    /// [`PatternMismatch`](crate::InvalidRequest::PatternMismatch) unless offset and length are multiples of the pattern's
+    /// length in bytes; [`OutOfBounds`](crate::InvalidRequest::OutOfBounds),
+    /// [`ForeignObject`](crate::InvalidRequest::ForeignObject), [`OutOfMemory`](crate::Error::OutOfMemory) where deferred memory
+    /// turns out not to exist, or a failure of the runtime.
+    fn enqueue_fill<'q, T: NoUninit>(
+        &self,
+        on: impl Into<On<'q, Self::Queue, Self::Event>>,
+        memory: &(impl AsMemory<Self> + ?Sized),
+        region: impl IntoRegion,
+        pattern: &[T],
+    ) -> Result<Self::Event> {
+        let on = on.into();
+        match span(self, memory, on.queue, region)? {
+            Some(to) => self.submit(on, Work::Fill(to, bytemuck::cast_slice(pattern))),
+            None => self.submit(on, Work::Marker),
+        }
+    }
+
+    /// Writes `data` from `offset` on, and waits until it is there.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds`](crate::InvalidRequest::OutOfBounds), [`ForeignObject`](crate::InvalidRequest::ForeignObject),
+    /// [`HostAccess`](crate::InvalidRequest::HostAccess) where the memory's flags forbid it,
+    /// [`OutOfMemory`](crate::Error::OutOfMemory) where deferred memory turns out not to exist, the failure of
+    /// the command or of something that it waits for.
+    fn write<'q, T: NoUninit>(
+        &self,
+        on: impl Into<On<'q, Self::Queue, Self::Event>>,
+        memory: &(impl AsMemory<Self> + ?Sized),
+        offset: usize,
+        data: &[T],
+    ) -> Result<()> {
+        let (on, data) = (on.into(), bytemuck::cast_slice(data));
+        match span(self, memory, on.queue, Region::new(offset, data.len()))? {
+            Some(to) if self.write_directly(on, to, data)? => Ok(()),
+            Some(to) => self.submit(on, Work::Write(to, data.into()))?.wait(),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads into `data` from `offset` on, and waits until it is there.
+    ///
+    /// On an error the contents of `data` are unspecified, but no command writes to it any more.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`write`](Self::write).
+    fn read<'q, T: AnyBitPattern + NoUninit>(
+        &self,
+        on: impl Into<On<'q, Self::Queue, Self::Event>>,
+        memory: &(impl AsMemory<Self> + ?Sized),
+        offset: usize,
+        data: &mut [T],
+    ) -> Result<()> {
+        let (on, data) = (on.into(), bytemuck::cast_slice_mut(data));
+        let region = Region::new(offset, data.len());
+        match span(self, memory, on.queue, region)? {
+            Some(from) if self.read_directly(on, from, data)? => {}
+            Some(_) => data.copy_from_slice(&self.enqueue_read(on, memory, region)?.wait()?),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Enqueues a write of `data` from `offset` on. The backend keeps `data` until it is done.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`enqueue_fill`](Self::enqueue_fill), but for the pattern, and
+    /// [`HostAccess`](crate::InvalidRequest::HostAccess) where the memory's flags forbid it.
+    fn enqueue_write<'q>(
+        &self,
+        on: impl Into<On<'q, Self::Queue, Self::Event>>,
+        memory: &(impl AsMemory<Self> + ?Sized),
+        offset: usize,
+        data: Arc<[u8]>,
+    ) -> Result<Self::Event> {
+        let on = on.into();
+        match span(self, memory, on.queue, Region::new(offset, data.len()))? {
+            Some(to) => self.submit(on, Work::Write(to, data)),
+            None => self.submit(on, Work::Marker),
+        }
+    }
+
+    /// Enqueues a read of a region.
+    ///
+    /// ```
+    /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let memory = backend.create_buffer(8, MemoryFlags::empty())?;
+    /// backend.enqueue_write(&queue, &memory, 0, [1, 2, 3, 4, 5, 6, 7, 8].into())?;
+    /// let read = backend.enqueue_read(&queue, &memory, 2..5)?;
+    /// assert_eq!(read.wait()?, [3, 4, 5]);
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`enqueue_write`](Self::enqueue_write).
+    fn enqueue_read<'q>(
+        &self,
+        on: impl Into<On<'q, Self::Queue, Self::Event>>,
+        memory: &(impl AsMemory<Self> + ?Sized),
+        region: impl IntoRegion,
+    ) -> Result<PendingRead<Self::Event>> {
+        let (on, sink) = (on.into(), Sink::default());
+        let event = match span(self, memory, on.queue, region)? {
+            Some(from) => self.submit(on, Work::Read(from, sink.clone()))?,
+            None => self.submit(on, Work::Marker)?,
+        };
+        Ok(PendingRead::new(event, sink))
+    }
+
+    /// Enqueues a copy of the region `from` of `source` to `destination`, from offset `to` on.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`enqueue_fill`](Self::enqueue_fill), but for the pattern, and
+    /// [`OverlappingCopy`](crate::InvalidRequest::OverlappingCopy) where both are the same memory and the
+    /// regions share a byte. The caller must avoid overlaps between different views of one block: they
+    /// are not detected, and leave undefined bytes.
+    fn enqueue_copy<'q>(
+        &self,
+        on: impl Into<On<'q, Self::Queue, Self::Event>>,
+        source: &(impl AsMemory<Self> + ?Sized),
+        from: impl IntoRegion,
+        destination: &(impl AsMemory<Self> + ?Sized),
+        to: usize,
+    ) -> Result<Self::Event> {
+        let on = on.into();
+        let from = from.into_region(source.size())?;
+        let source = span(self, source, on.queue, from)?;
+        let destination = span(self, destination, on.queue, Region::new(to, from.bytes))?;
+        match source.zip(destination) {
+            Some((from, to)) => self.submit(on, Work::Copy(from, to)),
+            None => self.submit(on, Work::Marker),
+        }
+    }
+}
+
+/// The bytes of a command. `None` for a block of 0 bytes.
+fn span<'m, B: Backend>(
+    backend: &B,
+    memory: &'m (impl AsMemory<B> + ?Sized),
+    queue: &B::Queue,
+    region: impl IntoRegion,
+) -> Result<Option<Span<'m, B::Memory>>> {
+    // Before a pool notes the use.
+    backend.check_queue(queue)?;
+    let found = bytes_on::<B, _>(memory, queue, region)?;
+    Ok(found.map(|(memory, region)| Span { memory, region }))
 }

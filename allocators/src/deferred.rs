@@ -34,7 +34,7 @@ impl<B: Backend> DeferredAllocator<B> {
     ///
     /// ```
     /// use binpool_allocators::{Allocator, DeferredAllocator, MemoryFlags};
-    /// # use binpool_allocators::{Backend, QueueOrder, Transfers};
+    /// # use binpool_allocators::{Backend, QueueOrder};
     /// # use binpool_mock::MockDevice;
     ///
     /// # let backend = MockDevice::new().backend();
@@ -42,7 +42,7 @@ impl<B: Backend> DeferredAllocator<B> {
     /// // For data that stays on the device, so that the runtime need not prepare access by the host.
     /// let scratch = DeferredAllocator::with_flags(&backend, MemoryFlags::HOST_NO_ACCESS);
     /// let block = scratch.allocate(4096)?;
-    /// assert!(backend.write(&queue, &block, 0, &[1], &[]).is_err());
+    /// assert!(backend.write(&queue, &block, 0, &[1_u8]).is_err());
     /// # Ok::<(), binpool_allocators::Error>(())
     /// ```
     #[must_use]

@@ -318,7 +318,7 @@ impl From<OutOfMemory> for Error {
 /// let backend = device.backend();
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// device.fail_nth(CallKind::Marker, 1, Fault::Backend(-36), Persistence::Once);
-/// let Err(Error::Backend(failure)) = backend.enqueue_marker(&queue, &[]) else { unreachable!() };
+/// let Err(Error::Backend(failure)) = backend.enqueue_marker(&queue) else { unreachable!() };
 /// assert_eq!((failure.operation, failure.code), ("enqueue_marker", Some(-36)));
 /// assert!(failure.source.is_some(), "the runtime's own error, in its own type");
 /// # Ok::<(), Error>(())
@@ -362,7 +362,7 @@ impl StdError for BackendFailure {
 /// let queue = here.create_queue(QueueOrder::InOrder)?;
 /// let buffer = here.create_buffer(64, MemoryFlags::empty())?;
 /// let elsewhere = there.create_user_event()?; // The argument that is wrong.
-/// let refused = here.enqueue_fill(&queue, &buffer, Region::first(64), &[0], &[elsewhere]);
+/// let refused = here.enqueue_fill(queue.after(&[elsewhere]), &buffer, Region::first(64), &[0_u8]);
 /// let Err(Error::InvalidRequest(refusal)) = refused else { unreachable!() };
 /// assert_eq!(refusal, InvalidRequest::ForeignObject { kind: ObjectKind::Event });
 /// assert!(refusal.to_string().starts_with("this event belongs to another backend"));
@@ -392,15 +392,15 @@ impl fmt::Display for ObjectKind {
 /// An access of the host to memory.
 ///
 /// ```
-/// use binpool_allocators::{Backend, Error, HostUse, InvalidRequest, MemoryFlags, QueueOrder, Transfers};
+/// use binpool_allocators::{Backend, Error, HostUse, InvalidRequest, MemoryFlags, QueueOrder};
 /// # use binpool_mock::MockDevice;
 ///
 /// # let backend = MockDevice::new().backend();
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let weights = MemoryFlags::HOST_WRITE_ONLY;
 /// let buffer = backend.create_buffer(64, weights)?;
-/// backend.write(&queue, &buffer, 0, &[1; 64], &[])?;
-/// let read = backend.read(&queue, &buffer, 0, &mut [0; 64], &[]);
+/// backend.write(&queue, &buffer, 0, &[1_u8; 64])?;
+/// let read = backend.read(&queue, &buffer, 0, &mut [0_u8; 64]);
 /// let Err(Error::InvalidRequest(refusal)) = read else { unreachable!() };
 /// assert_eq!(refusal, InvalidRequest::HostAccess { way: HostUse::Read, flags: weights });
 /// # Ok::<(), Error>(())
@@ -427,13 +427,13 @@ impl fmt::Display for HostUse {
 /// The numbers are fields, and are in the text as well:
 ///
 /// ```
-/// use binpool_allocators::{Backend, Error, InvalidRequest, MemoryFlags, QueueOrder, Region, Transfers};
+/// use binpool_allocators::{Backend, Error, InvalidRequest, MemoryFlags, QueueOrder, Region};
 /// # use binpool_mock::MockDevice;
 ///
 /// # let backend = MockDevice::new().backend();
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let buffer = backend.create_buffer(1024, MemoryFlags::empty())?;
-/// let written = backend.write(&queue, &buffer, 1000, &[0; 100], &[]);
+/// let written = backend.write(&queue, &buffer, 1000, &[0_u8; 100]);
 /// let Err(Error::InvalidRequest(refusal)) = written else { unreachable!() };
 /// assert_eq!(refusal, InvalidRequest::OutOfBounds { offset: 1000, bytes: 100, size: 1024 });
 /// assert_eq!(refusal.to_string(), "100 bytes from offset 1000 on: the block has 1024 bytes");

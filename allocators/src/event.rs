@@ -13,7 +13,7 @@ use crate::{EventId, Result};
 /// # let backend = MockDevice::new().backend();
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// # let gate = backend.create_user_event()?;
-/// let behind = backend.enqueue_marker(&queue, &[gate.clone()])?;
+/// let behind = backend.enqueue_marker(queue.after(&[gate.clone()]))?;
 /// assert!(!behind.status()?.has_ended()); // Its memory is still in use.
 /// backend.resolve_user_event(&gate, Outcome::Failed)?;
 /// assert_eq!(behind.status()?, EventStatus::Failed);
@@ -41,22 +41,22 @@ impl EventStatus {
 /// How the host resolves a user event.
 ///
 /// ```
-/// use binpool_allocators::{Backend, MemoryFlags, Outcome, QueueOrder, Region, Transfers};
+/// use binpool_allocators::{Backend, MemoryFlags, Outcome, QueueOrder, Region};
 /// # use binpool_mock::MockDevice;
 ///
 /// # let backend = MockDevice::new().backend();
 /// # let queues = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
 /// # let buffer = backend.create_buffer(4, MemoryFlags::empty())?;
-/// # backend.write(&queues[0], &buffer, 0, &[1; 4], &[])?;
+/// # backend.write(&queues[0], &buffer, 0, &[1_u8; 4])?;
 /// let file_is_read = backend.create_user_event()?;
 /// let after = [file_is_read.clone()];
-/// let result = backend.enqueue_read(&queues[0], &buffer, Region::first(4), &after)?;
+/// let result = backend.enqueue_read(queues[0].after(&after), &buffer, Region::first(4))?;
 /// // The file is missing: the commands that wait for it must neither run nor wait for ever.
 /// backend.resolve_user_event(&file_is_read, Outcome::Failed)?;
 /// assert!(result.wait().is_err());
 ///
 /// let now = backend.create_user_event()?;
-/// let result = backend.enqueue_read(&queues[1], &buffer, Region::first(4), &[now.clone()])?;
+/// let result = backend.enqueue_read(queues[1].after(&[now.clone()]), &buffer, Region::first(4))?;
 /// backend.resolve_user_event(&now, Outcome::Complete)?;
 /// assert_eq!(result.wait()?, [1; 4]);
 /// # Ok::<(), binpool_allocators::Error>(())
@@ -78,7 +78,7 @@ pub enum Outcome {
 /// let backend = MockDevice::new().backend();
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let gate = backend.create_user_event()?;
-/// let behind = backend.enqueue_marker(&queue, &[gate.clone()])?;
+/// let behind = backend.enqueue_marker(queue.after(&[gate.clone()]))?;
 /// assert_eq!(gate.clone().id(), gate.id());
 /// assert_eq!(behind.status()?, EventStatus::Pending);
 /// backend.resolve_user_event(&gate, Outcome::Complete)?;
@@ -125,7 +125,7 @@ pub trait Event: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {
     /// # let backend = MockDevice::new().backend();
     /// let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let gate = backend.create_user_event()?;
-    /// let marker = backend.enqueue_marker(&queue, &[gate.clone()])?;
+    /// let marker = backend.enqueue_marker(queue.after(&[gate.clone()]))?;
     /// backend.resolve_user_event(&gate, Outcome::Failed)?;
     /// assert!(marker.wait().is_err()); // The marker's own failure.
     /// marker.wait_for_all_before()?; // No command of the queue uses memory any more.

@@ -12,14 +12,14 @@ bitflags! {
     /// The empty set means read and write from kernels, and every transfer from the host.
     ///
     /// ```
-    /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Transfers};
+    /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
     /// use binpool_mock::MockDevice;
     ///
     /// let backend = MockDevice::new().backend();
     /// let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let results = backend.create_buffer(64, MemoryFlags::WRITE_ONLY | MemoryFlags::HOST_READ_ONLY)?;
-    /// assert!(backend.write(&queue, &results, 0, &[1], &[]).is_err());
-    /// assert!(backend.read(&queue, &results, 0, &mut [0], &[]).is_ok());
+    /// assert!(backend.write(&queue, &results, 0, &[1_u8]).is_err());
+    /// assert!(backend.read(&queue, &results, 0, &mut [0_u8]).is_ok());
     /// # Ok::<(), binpool_allocators::Error>(())
     /// ```
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

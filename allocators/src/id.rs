@@ -129,7 +129,7 @@ identity! {
     ///
     /// # let backend = MockDevice::new().backend();
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// # let [one, two] = [(); 2].map(|()| backend.enqueue_marker(&queue, &[]).unwrap());
+    /// # let [one, two] = [(); 2].map(|()| backend.enqueue_marker(&queue).unwrap());
     /// // A wait list with each event once, though several blocks name the same event.
     /// let mut wait_for = vec![one.clone(), two, one];
     /// let mut seen = HashSet::new();

@@ -52,7 +52,7 @@ impl<B: Backend> ImmediateAllocator<B> {
     /// Allocates buffers with `flags`, committed through a queue of the allocator's own.
     ///
     /// ```
-    /// use binpool_allocators::{Allocator, Backend, ImmediateAllocator, MemoryFlags, QueueOrder, Region, Transfers};
+    /// use binpool_allocators::{Allocator, Backend, ImmediateAllocator, MemoryFlags, QueueOrder, Region};
     /// # use binpool_mock::MockDevice;
     ///
     /// # let backend = MockDevice::new().backend();
@@ -61,10 +61,10 @@ impl<B: Backend> ImmediateAllocator<B> {
     /// let flags = MemoryFlags::READ_ONLY | MemoryFlags::HOST_RESIDENT;
     /// let staging = ImmediateAllocator::with_flags(&backend, flags)?.allocate(4096)?;
     /// let weights = ImmediateAllocator::new(&backend)?.allocate(4096)?;
-    /// backend.write(&queue, &staging, 0, &[7; 4096], &[])?;
-    /// backend.enqueue_copy(&queue, &staging, Region::first(4096), &weights, 0, &[])?;
-    /// # let mut byte = [0];
-    /// backend.read(&queue, &weights, 4095, &mut byte, &[])?;
+    /// backend.write(&queue, &staging, 0, &[7_u8; 4096])?;
+    /// backend.enqueue_copy(&queue, &staging, Region::first(4096), &weights, 0)?;
+    /// # let mut byte = [0_u8];
+    /// backend.read(&queue, &weights, 4095, &mut byte)?;
     /// assert_eq!(byte, [7]);
     /// # Ok::<(), binpool_allocators::Error>(())
     /// ```
@@ -89,7 +89,7 @@ impl<B: Backend> ImmediateAllocator<B> {
     ///
     /// let backend = MockDevice::builder().completion(Completion::Manual).build().backend();
     /// let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// let before = backend.enqueue_marker(&queue, &[])?;
+    /// let before = backend.enqueue_marker(&queue)?;
     /// ImmediateAllocator::new(&backend)?.allocate(4096)?;
     /// assert_eq!(before.status()?, EventStatus::Pending);
     /// // Saves a queue, but waits for the program's commands.

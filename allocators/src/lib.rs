@@ -79,12 +79,12 @@ pub mod spin_lock;
 mod svm;
 mod svm_allocator;
 mod sync;
-mod transfers;
 mod view_count;
 mod virtual_memory;
 mod virtual_memory_allocator;
 #[doc(hidden)]
 pub mod words;
+mod work;
 
 pub use align::Align;
 pub use allocator::{Allocator, EventOf, MemoryOf, OnOf, QueueOf};
@@ -109,10 +109,10 @@ pub use region::{IntoRegion, Region};
 pub use segment_allocator::{SegmentAllocator, SegmentStatistics};
 pub use svm::{SvmBackend, SvmGrain};
 pub use svm_allocator::SvmAllocator;
-pub use transfers::Transfers;
 pub use view_count::{CountedView, ViewCount};
 pub use virtual_memory::VirtualMemory;
 pub use virtual_memory_allocator::VirtualMemoryAllocator;
+pub use work::{Sink, Span, Work};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

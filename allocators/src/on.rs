@@ -14,7 +14,7 @@ use crate::{Event, Queue};
 /// /// A call of the program's own that takes both forms.
 /// fn mark<'a, B: Backend>(backend: &B, on: impl Into<On<'a, B::Queue, B::Event>>) -> Result<B::Event> {
 ///     let On { queue, wait_for } = on.into();
-///     backend.enqueue_marker(queue, wait_for)
+///     backend.enqueue_marker(queue.after(wait_for))
 /// }
 ///
 /// # let backend = MockDevice::new().backend();

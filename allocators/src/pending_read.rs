@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Event, Result};
+use crate::{Event, Result, Sink};
 
 /// The bytes of a read that has been enqueued.
 ///
@@ -10,14 +10,14 @@ use crate::{Event, Result};
 /// forgetting this value early is safe: the bytes are thrown away when they arrive.
 ///
 /// ```
-/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region, Transfers};
+/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region};
 /// use binpool_mock::MockDevice;
 ///
 /// let backend = MockDevice::new().backend();
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let buffer = backend.create_buffer(4, MemoryFlags::empty())?;
-/// backend.write(&queue, &buffer, 0, &[1, 2, 3, 4], &[])?;
-/// let on_the_way = backend.enqueue_read(&queue, &buffer, Region::new(1, 2), &[])?;
+/// backend.write(&queue, &buffer, 0, &[1_u8, 2, 3, 4])?;
+/// let on_the_way = backend.enqueue_read(&queue, &buffer, Region::new(1, 2))?;
 /// // Other work, meanwhile.
 /// assert_eq!(on_the_way.wait()?, [2, 3]);
 /// # Ok::<(), binpool_allocators::Error>(())
@@ -25,32 +25,29 @@ use crate::{Event, Result};
 #[must_use = "the bytes are thrown away unless `wait` takes them"]
 pub struct PendingRead<E> {
     event: E,
-    take: Box<dyn FnOnce() -> Vec<u8> + Send>,
+    bytes: Sink,
 }
 
 impl<E: Event> PendingRead<E> {
-    /// A read that ends with `event`. `take` returns the bytes, and is called after the event has completed.
-    pub fn new(event: E, take: impl FnOnce() -> Vec<u8> + Send + 'static) -> Self {
-        Self {
-            event,
-            take: Box::new(take),
-        }
+    /// A read that ends with `event`, and puts its bytes into the sink.
+    pub fn new(event: E, bytes: Sink) -> Self {
+        Self { event, bytes }
     }
 
     /// The event of the read.
     ///
     /// ```
-    /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region, Transfers};
+    /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region};
     /// # use binpool_mock::MockDevice;
     ///
     /// # let backend = MockDevice::new().backend();
     /// # let [download, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
     /// # let buffer = backend.create_buffer(4, MemoryFlags::empty())?;
-    /// # backend.write(&download, &buffer, 0, &[1; 4], &[])?;
-    /// let read = backend.enqueue_read(&download, &buffer, Region::first(4), &[])?;
+    /// # backend.write(&download, &buffer, 0, &[1_u8; 4])?;
+    /// let read = backend.enqueue_read(&download, &buffer, Region::first(4))?;
     /// // Another queue overwrites the memory once it has been read.
     /// let after = [read.event().clone()];
-    /// backend.enqueue_fill(&compute, &buffer, Region::first(4), &[2], &after)?;
+    /// backend.enqueue_fill(compute.after(&after), &buffer, Region::first(4), &[2_u8])?;
     /// assert_eq!(read.wait()?, [1; 4]);
     /// # Ok::<(), binpool_allocators::Error>(())
     /// ```
@@ -65,7 +62,7 @@ impl<E: Event> PendingRead<E> {
     /// The failure of the read, or of an event that it waited for.
     pub fn wait(self) -> Result<Vec<u8>> {
         self.event.wait()?;
-        Ok((self.take)())
+        Ok(self.bytes.take())
     }
 }
 

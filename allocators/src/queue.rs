@@ -16,8 +16,8 @@ use crate::{Event, On, QueueId, Result};
 /// let second = |order| {
 ///     let queue = backend.create_queue(order)?;
 ///     let gate = backend.create_user_event()?;
-///     backend.enqueue_fill(&queue, &one, Region::first(64), &[1], &[gate])?;
-///     backend.enqueue_fill(&queue, &two, Region::first(64), &[2], &[])?.status()
+///     backend.enqueue_fill(queue.after(&[gate]), &one, Region::first(64), &[1_u8])?;
+///     backend.enqueue_fill(&queue, &two, Region::first(64), &[2_u8])?.status()
 /// };
 /// assert_eq!(second(QueueOrder::InOrder)?, EventStatus::Pending);
 /// assert_eq!(second(QueueOrder::OutOfOrder)?, EventStatus::Complete);
@@ -44,7 +44,7 @@ pub enum QueueOrder {
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let clone = queue.clone();
 /// assert_eq!((clone.id(), clone.order()), (queue.id(), QueueOrder::InOrder));
-/// let filled = backend.enqueue_fill(&queue, &buffer, Region::first(64), &[1], &[])?;
+/// let filled = backend.enqueue_fill(&queue, &buffer, Region::first(64), &[1_u8])?;
 /// clone.flush()?; // Submits the commands, also where the runtime collects them.
 /// assert_eq!(filled.status()?, EventStatus::Pending);
 /// clone.finish()?;

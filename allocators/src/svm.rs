@@ -90,9 +90,9 @@ impl fmt::Display for SvmGrain {
 /// assert!(backend.enqueue_release(block, None, &[]).is_err()); // No queue is named. The block is gone all the same.
 ///
 /// let block = backend.allocate_svm(4096, None, SvmGrain::Coarse, Some(&upload))?;
-/// let handed_over = backend.enqueue_marker(&upload, &[])?;
+/// let handed_over = backend.enqueue_marker(&upload)?;
 /// upload.flush()?;
-/// backend.enqueue_barrier(&compute, &[handed_over])?; // One barrier serves any number of blocks.
+/// backend.enqueue_barrier(compute.after(&[handed_over]))?; // One barrier serves any number of blocks.
 /// backend.set_bound_queue(&block, Some(&compute))?;
 /// assert_eq!(backend.bound_queue(&block)?, Some(compute.clone()));
 /// # Ok::<(), binpool_allocators::Error>(())
@@ -174,9 +174,9 @@ pub trait SvmBackend: Backend {
             return Err(InvalidRequest::OutOfOrderQueue.into());
         }
         if let Some(old) = old.filter(|old| old != queue) {
-            let before = self.enqueue_marker(&old, &[])?;
+            let before = self.enqueue_marker(&old)?;
             old.flush()?;
-            self.enqueue_barrier(queue, &[before])?;
+            self.enqueue_barrier(queue.after(&[before]))?;
         }
         self.set_bound_queue(memory, Some(queue))
     }
@@ -220,12 +220,12 @@ pub trait SvmBackend: Backend {
         let enqueued = self.bound_queue(&memory).and_then(|bound| {
             let queue = queue.or(bound.as_ref()).ok_or(InvalidRequest::NoQueue)?;
             if queue.order() == QueueOrder::InOrder || wait_for.is_empty() {
-                return self.enqueue_marker(queue, wait_for);
+                return self.enqueue_marker(queue.after(wait_for));
             }
             // On an out-of-order queue, a marker with a wait list waits for nothing else.
             let mut all = wait_for.to_vec();
-            all.push(self.enqueue_marker(queue, &[])?);
-            self.enqueue_marker(queue, &all)
+            all.push(self.enqueue_marker(queue)?);
+            self.enqueue_marker(queue.after(&all))
         });
         match enqueued {
             Ok(event) => {

@@ -18,7 +18,7 @@ use crate::{Backend, Region, Result};
 /// The calls are those of CUDA's virtual memory management (CUDA Driver API, section 6.14) and of `VkSparseMemoryBind`.
 ///
 /// ```
-/// use binpool_allocators::{Backend, Memory, MemoryKind, QueueOrder, Region, Transfers, VirtualMemory};
+/// use binpool_allocators::{Backend, Memory, MemoryKind, QueueOrder, Region, VirtualMemory};
 /// use binpool_mock::MockDevice;
 ///
 /// let backend = MockDevice::builder().virtual_memory(true).build().backend();
@@ -29,19 +29,19 @@ use crate::{Backend, Region, Result};
 /// backend.map(&reservation, 3 * page, &pages)?;
 /// let view = backend.create_sub_region(&reservation, Region::new(4 * page, 256))?;
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-/// backend.write(&queue, &view, 0, &[7; 256], &[])?;
+/// backend.write(&queue, &view, 0, &[7_u8; 256])?;
 /// // The pages keep their contents wherever they are mapped.
 /// backend.unmap(&reservation, Region::new(3 * page, 2 * page))?;
 /// backend.map(&reservation, 0, &pages)?;
 /// # let moved = backend.create_sub_region(&reservation, Region::new(page, 256))?;
-/// # let mut byte = [0];
-/// backend.read(&queue, &moved, 0, &mut byte, &[])?;
+/// # let mut byte = [0_u8];
+/// backend.read(&queue, &moved, 0, &mut byte)?;
 /// assert_eq!(byte, [7]);
 /// // On this device they can have a second address: it shows what is written through the first.
 /// backend.map(&reservation, 8 * page, &pages)?;
 /// # let second = backend.create_sub_region(&reservation, Region::new(9 * page, 256))?;
-/// backend.write(&queue, &moved, 0, &[8], &[])?;
-/// backend.read(&queue, &second, 0, &mut byte, &[])?;
+/// backend.write(&queue, &moved, 0, &[8_u8])?;
+/// backend.read(&queue, &second, 0, &mut byte)?;
 /// assert_eq!(byte, [8]);
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```

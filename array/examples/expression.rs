@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use binpool::{Allocator, Backend, ImmediateAllocator, MemoryPool, Queue, QueueOrder, Transfers};
+use binpool::{Allocator, Backend, ImmediateAllocator, MemoryPool, Queue, QueueOrder};
 use binpool_array::{
     Array, ArrayError, Context, HostMaps, Kernels, MockKernels, open_cuda, open_opencl,
 };
@@ -23,7 +23,7 @@ const ELEMENTS: usize = 1 << 20;
 const ROUNDS: usize = 100;
 
 /// Computes, and says how long it took and how many blocks came from the device.
-fn compute<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>>(
+fn compute<A: Allocator, K: Kernels<A::Backend>>(
     context: &Context<A, K>,
 ) -> Result<(Duration, u64), ArrayError> {
     let numbers = |step: f32| -> Vec<f32> {
@@ -54,9 +54,7 @@ fn compute<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>>(
 }
 
 /// Smooths a jagged line, whose every third point the host has set in place, and says how steep it was and is.
-fn smooth<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>>(
-    context: &Context<A, K>,
-) -> Result<(), ArrayError>
+fn smooth<A: Allocator, K: Kernels<A::Backend>>(context: &Context<A, K>) -> Result<(), ArrayError>
 where
     A::Backend: HostMaps,
 {

@@ -6,7 +6,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use binpool::{Allocator, PooledBuffer, Queue, QueueId, QueueOf, QueueOrder, Transfers};
+use binpool::{Allocator, PooledBuffer, Queue, QueueId, QueueOf, QueueOrder};
 
 use crate::{ArrayError, AsSlice, BinaryOperation, Context, Kernels, Slice, SliceMut};
 
@@ -57,7 +57,7 @@ impl<A: Allocator, K> Array<A, K> {
     }
 }
 
-impl<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>> Array<A, K> {
+impl<A: Allocator, K: Kernels<A::Backend>> Array<A, K> {
     pub(crate) fn new(context: Context<A, K>, buffer: PooledBuffer<A>, length: usize) -> Self {
         let ordered = Mutex::new(ordered_at_first(context.queue()));
         Self {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use binpool::{Allocator, MemoryPool, QueueOf, Transfers};
+use binpool::{Allocator, MemoryPool, QueueOf};
 
 use crate::{Array, ArrayError, Kernels};
 
@@ -30,7 +30,7 @@ impl<A: Allocator, K> Clone for Context<A, K> {
     }
 }
 
-impl<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>> Context<A, K> {
+impl<A: Allocator, K: Kernels<A::Backend>> Context<A, K> {
     /// A context that computes on `queue`, with memory from `pool`.
     pub fn new(pool: MemoryPool<A>, queue: QueueOf<A>, kernels: K) -> Self {
         Self {

@@ -5,11 +5,11 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
-use binpool::{AsMemory, Error, InvalidRequest, Queue, Region, Transfers};
+use binpool::{AsMemory, Backend, Error, InvalidRequest, Queue, Region};
 
 /// A region of memory as a copy on the host that is written back when it ends: the
 /// [`MapMut`](crate::HostMaps::MapMut) of a backend whose memory the host cannot have as it is.
-pub struct CopiedMapMut<'m, B: Transfers> {
+pub struct CopiedMapMut<'m, B: Backend> {
     backend: B,
     queue: B::Queue,
     memory: &'m B::Memory,
@@ -19,19 +19,19 @@ pub struct CopiedMapMut<'m, B: Transfers> {
 }
 
 /// Reads a region, which holds whole elements.
-pub(crate) fn read_elements<B: Transfers>(
+pub(crate) fn read_elements<B: Backend>(
     backend: &B,
     queue: &B::Queue,
     memory: &B::Memory,
     region: Region,
 ) -> Result<Vec<f32>, Error> {
     let mut elements = vec![0.0_f32; region.bytes / size_of::<f32>()];
-    let bytes = bytemuck::cast_slice_mut(&mut elements);
-    backend.read(queue, memory, region.offset, bytes, &[])?;
+    let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut elements);
+    backend.read(queue, memory, region.offset, bytes)?;
     Ok(elements)
 }
 
-impl<'m, B: Transfers> CopiedMapMut<'m, B> {
+impl<'m, B: Backend> CopiedMapMut<'m, B> {
     /// Reads the region, which holds whole elements.
     ///
     /// # Errors
@@ -65,13 +65,13 @@ impl<'m, B: Transfers> CopiedMapMut<'m, B> {
 
     fn end(&mut self) -> Result<(), Error> {
         self.ended = true;
-        let bytes = bytemuck::cast_slice(&self.elements);
+        let bytes: &[u8] = bytemuck::cast_slice(&self.elements);
         self.backend
-            .write(&self.queue, self.memory, self.offset, bytes, &[])
+            .write(&self.queue, self.memory, self.offset, bytes)
     }
 }
 
-impl<B: Transfers> Drop for CopiedMapMut<'_, B> {
+impl<B: Backend> Drop for CopiedMapMut<'_, B> {
     fn drop(&mut self) {
         if !self.ended
             && let Err(error) = self.end()
@@ -82,7 +82,7 @@ impl<B: Transfers> Drop for CopiedMapMut<'_, B> {
     }
 }
 
-impl<B: Transfers> Deref for CopiedMapMut<'_, B> {
+impl<B: Backend> Deref for CopiedMapMut<'_, B> {
     type Target = [f32];
 
     fn deref(&self) -> &[f32] {
@@ -90,13 +90,13 @@ impl<B: Transfers> Deref for CopiedMapMut<'_, B> {
     }
 }
 
-impl<B: Transfers> DerefMut for CopiedMapMut<'_, B> {
+impl<B: Backend> DerefMut for CopiedMapMut<'_, B> {
     fn deref_mut(&mut self) -> &mut [f32] {
         &mut self.elements
     }
 }
 
-impl<B: Transfers> fmt::Debug for CopiedMapMut<'_, B> {
+impl<B: Backend> fmt::Debug for CopiedMapMut<'_, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CopiedMapMut")
             .field("memory", &self.memory)

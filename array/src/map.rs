@@ -5,7 +5,7 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
-use binpool::{Allocator, AsMemory, Error, Region, Transfers};
+use binpool::{Allocator, AsMemory, Backend, Error, Region};
 
 use crate::{Array, ArrayError, AsSlice, Kernels, Slice, SliceMut};
 
@@ -18,7 +18,7 @@ use crate::{Array, ArrayError, AsSlice, Kernels, Slice, SliceMut};
 /// Regions are in bytes: whole elements, at least one, within the memory. Commands that use them come before the map on
 /// its queue, or ended before it; the map waits for those. Commands that are enqueued on its queue after the guard is
 /// gone come after what it wrote.
-pub trait HostMaps: Transfers {
+pub trait HostMaps: Backend {
     /// Elements to be read.
     type Map<'m>: Deref<Target = [f32]>;
     /// Elements to be read and written. What is written is there for the device once it is dropped, and errors
@@ -129,7 +129,7 @@ impl<B: HostMaps> fmt::Debug for HostMapMut<'_, B> {
 
 impl<A, K> Array<A, K>
 where
-    A: Allocator<Backend: Transfers>,
+    A: Allocator,
     A::Backend: HostMaps,
     K: Kernels<A::Backend>,
 {
@@ -177,7 +177,7 @@ where
 
 impl<'a, A, K> Slice<'a, A, K>
 where
-    A: Allocator<Backend: Transfers>,
+    A: Allocator,
     A::Backend: HostMaps,
     K: Kernels<A::Backend>,
 {

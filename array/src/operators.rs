@@ -2,7 +2,7 @@
 
 use std::ops::{Add, Mul, Sub};
 
-use binpool::{Allocator, Transfers};
+use binpool::Allocator;
 
 use crate::{Array, AsSlice, BinaryOperation, Kernels, Slice, SliceMut};
 
@@ -10,7 +10,7 @@ use crate::{Array, AsSlice, BinaryOperation, Kernels, Slice, SliceMut};
     clippy::panic,
     reason = "operators cannot return errors; `try_binary` does"
 )]
-fn binary<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>>(
+fn binary<A: Allocator, K: Kernels<A::Backend>>(
     operation: BinaryOperation,
     left: Slice<'_, A, K>,
     right: Slice<'_, A, K>,
@@ -23,7 +23,7 @@ fn binary<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>>(
 
 macro_rules! operator {
     ($trait:ident, $method:ident, $operation:expr, $left:ty) => {
-        impl<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>, R: AsSlice<A, K>> $trait<R> for $left {
+        impl<A: Allocator, K: Kernels<A::Backend>, R: AsSlice<A, K>> $trait<R> for $left {
             type Output = Array<A, K>;
 
             fn $method(self, right: R) -> Array<A, K> {

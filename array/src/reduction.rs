@@ -1,6 +1,6 @@
 //! Reductions: many elements to one.
 
-use binpool::{Allocator, Transfers};
+use binpool::Allocator;
 
 use crate::{Array, ArrayError, AsSlice, Kernels, Slice};
 
@@ -37,7 +37,7 @@ impl Reduction {
 /// and on the backend's kernels, and on nothing else: the same elements have the same sum each time, and their sums on
 /// two devices differ by rounding. As all is in `f32`, each addition rounds; there are about as many in a row as a part
 /// has elements for each work item, and not as many as there are elements.
-impl<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>> Slice<'_, A, K> {
+impl<A: Allocator, K: Kernels<A::Backend>> Slice<'_, A, K> {
     /// Enqueues a reduction. The result is an array of one element.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ impl<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>> Slice<'_, A, K> {
 }
 
 /// Reductions of all elements: those of [`Slice`].
-impl<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>> Array<A, K> {
+impl<A: Allocator, K: Kernels<A::Backend>> Array<A, K> {
     /// See [`Slice::reduce_to`].
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::{
     ops::{Bound, Range, RangeBounds},
 };
 
-use binpool::{Allocator, AsMemory, MemoryOf, QueueOf, Region, Transfers};
+use binpool::{Allocator, AsMemory, MemoryOf, QueueOf, Region};
 
 use crate::{Array, ArrayError, BinaryOperation, Context, Kernels};
 
@@ -103,7 +103,7 @@ pub trait AsSlice<A: Allocator, K> {
     fn as_slice(&self) -> Slice<'_, A, K>;
 }
 
-impl<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>> AsSlice<A, K> for Array<A, K> {
+impl<A: Allocator, K: Kernels<A::Backend>> AsSlice<A, K> for Array<A, K> {
     fn as_slice(&self) -> Slice<'_, A, K> {
         let (first, length) = (0, self.len());
         Slice::new(self, Place { first, length })
@@ -157,7 +157,7 @@ impl<'a, A: Allocator, K> Slice<'a, A, K> {
     }
 }
 
-impl<'a, A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>> Slice<'a, A, K> {
+impl<'a, A: Allocator, K: Kernels<A::Backend>> Slice<'a, A, K> {
     pub(crate) fn context(&self) -> &'a Context<A, K> {
         self.array.context()
     }

@@ -2,7 +2,7 @@
 
 use std::{fmt, ops::RangeBounds};
 
-use binpool::{Allocator, Transfers};
+use binpool::Allocator;
 
 use crate::{Array, ArrayError, AsSlice, HostMapMut, HostMaps, Kernels, Slice, slice::Place};
 
@@ -90,7 +90,7 @@ impl<'a, A: Allocator, K> SliceMut<'a, A, K> {
     }
 }
 
-impl<'a, A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>> SliceMut<'a, A, K> {
+impl<'a, A: Allocator, K: Kernels<A::Backend>> SliceMut<'a, A, K> {
     /// Writes elements of the host, and waits until they are there.
     ///
     /// # Errors

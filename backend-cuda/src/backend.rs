@@ -67,15 +67,15 @@ pub struct DeviceMemory {
 /// A call makes it current on the calling thread while it runs, and then the one that was current before.
 ///
 /// ```no_run
-/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Transfers};
+/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
 /// use binpool_cuda::CudaDevice;
 ///
 /// let backend = CudaDevice::open(0)?;
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let block = backend.create_buffer(4, MemoryFlags::empty())?;
-/// backend.write(&queue, &block, 0, &[1, 2, 3, 4], &[])?;
-/// let mut bytes = [0; 2];
-/// backend.read(&queue, &block, 1, &mut bytes, &[])?;
+/// backend.write(&queue, &block, 0, &[1_u8, 2, 3, 4])?;
+/// let mut bytes = [0_u8; 2];
+/// backend.read(&queue, &block, 1, &mut bytes)?;
 /// assert_eq!(bytes, [2, 3]);
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
@@ -92,7 +92,7 @@ pub struct DeviceMemory {
 /// // SAFETY: it is a stream of this context, and lives as long as the queue.
 /// let theirs = unsafe { backend.wrap_raw_stream(stream_of_another_library) }?;
 /// for queue in [legacy, own, theirs] {
-///     backend.enqueue_marker(&queue, &[])?;
+///     backend.enqueue_marker(&queue)?;
 /// }
 /// let free = backend.device_memory()?.free_bytes; // Of the whole device.
 /// let context = backend.cu_context(); // For the driver's own calls.

@@ -83,7 +83,7 @@ impl DriverPoolAllocator {
     /// let allocator = DriverPoolAllocator::new(&backend)?;
     /// let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let block = allocator.allocate_on(&queue, 4096)?;
-    /// backend.enqueue_fill(&queue, &block, Region::first(4096), &[1], &[])?;
+    /// backend.enqueue_fill(&queue, &block, Region::first(4096), &[1_u8])?;
     /// drop(block); // Behind the fill.
     /// # Ok::<(), binpool_allocators::Error>(())
     /// ```

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use binpool_allocators::{
     Error, EventStatus, InvalidRequest, MemoryFlags, ObjectKind, Outcome, QueueOrder, Region,
-    Result, Scope,
-    runtime::{Core, Part, Runtime, RuntimePages, Work},
+    Result, Scope, Work,
+    runtime::{Core, Part, Runtime, RuntimePages},
 };
 
 use crate::{
@@ -51,7 +51,7 @@ impl Runtime for CudaBackend {
         &self,
         on: &QueueStream,
         after: &[CudaMark],
-        work: Work<'_, Self>,
+        work: Work<'_, &Part<'_, Self>>,
     ) -> Result<CudaMark> {
         match work {
             Work::Marker | Work::Barrier if after.is_empty() && on.is_out_of_reach() => {

@@ -4,17 +4,16 @@ use std::{fmt, sync::Arc};
 
 use binpool_allocators::{
     Backend, DeviceLimits, Error, InvalidRequest, Memory, MemoryFlags, MemoryId, MemoryKind,
-    ObjectKind, Outcome, PendingRead, QueueOrder, Region, Result, Transfers,
+    ObjectKind, On, Outcome, QueueOrder, Region, Result, Sink, Span, Work,
 };
-use parking_lot::Mutex;
 use smallvec::{SmallVec, smallvec};
 
 use crate::{
     CallKind, MockEvent, MockHandle, MockMemory, MockQueue,
+    effect::Effect,
     memory::Binding,
     shared::Shared,
     state::{EventKey, Fence, ObjectKey, Operand, Submission},
-    work::Work,
 };
 
 /// The backend of a [`MockDevice`](crate::MockDevice). Clones are the same backend.
@@ -30,6 +29,8 @@ impl fmt::Debug for MockBackend {
             .finish_non_exhaustive()
     }
 }
+
+type MockOn<'a> = On<'a, MockQueue, MockEvent>;
 
 pub(crate) type EventKeys = SmallVec<[EventKey; 4]>;
 
@@ -80,7 +81,7 @@ impl MockBackend {
     }
 
     /// Enqueues a command.
-    pub(crate) fn submit(&self, mut submission: Submission<'_>) -> Result<MockEvent> {
+    pub(crate) fn enqueue(&self, mut submission: Submission<'_>) -> Result<MockEvent> {
         let queue = submission.queue;
         self.shared
             .enqueue(|state| state.submit(&mut submission))
@@ -88,6 +89,80 @@ impl MockBackend {
     }
 
     /// Enqueues a command and waits until it has ended. A command that would never end is not enqueued.
+    /// What a command does with which bytes, without what it waits for.
+    fn submission(
+        &self,
+        queue: &MockQueue,
+        work: Work<'_, Span<'_, MockMemory>>,
+    ) -> Result<Submission<'static>> {
+        let new = |kind| Submission::new(kind, queue.key(), &[]);
+        let part = |span: Span<'_, MockMemory>| {
+            Ok::<_, Error>(smallvec![self.part(span.memory, span.region)?])
+        };
+        Ok(match work {
+            Work::Marker => Submission {
+                fence: Fence::Marker,
+                ..new(CallKind::Marker)
+            },
+            Work::Barrier => Submission {
+                fence: Fence::Barrier,
+                ..new(CallKind::Barrier)
+            },
+            Work::Fill(to, pattern) => {
+                let writes = part(to)?;
+                InvalidRequest::check_pattern(to.region, pattern)?;
+                Submission {
+                    writes,
+                    effect: Effect::Fill(pattern.into()),
+                    ..new(CallKind::Fill)
+                }
+            }
+            Work::Write(to, data) => Submission {
+                writes: part(to)?,
+                effect: Effect::Write(data),
+                ..new(CallKind::EnqueueWrite)
+            },
+            Work::Read(from, sink) => Submission {
+                reads: part(from)?,
+                effect: Effect::Read(sink),
+                ..new(CallKind::EnqueueRead)
+            },
+            Work::Copy(from, to) => {
+                let (reads, writes) = (part(from)?, part(to)?);
+                if from.memory.id() == to.memory.id() && from.region.overlaps(to.region) {
+                    let (to, Region { offset, bytes }) = (to.region.offset, from.region);
+                    let from = offset;
+                    return Err(InvalidRequest::OverlappingCopy { from, to, bytes }.into());
+                }
+                Submission {
+                    reads,
+                    writes,
+                    effect: Effect::Copy,
+                    ..new(CallKind::Copy)
+                }
+            }
+            _ => return Err(Error::unsupported("this command on the mock device")),
+        })
+    }
+
+    /// Runs a transfer that waits.
+    fn run(
+        &self,
+        On { queue, wait_for }: MockOn<'_>,
+        kind: CallKind,
+        work: Work<'_, Span<'_, MockMemory>>,
+    ) -> Result<()> {
+        self.check_queue(queue)?;
+        let submission = self.submission(queue, work)?;
+        let wait_for = self.events(wait_for)?;
+        self.submit_and_wait(Submission {
+            kind,
+            name: kind.name().into(),
+            wait_for: &wait_for,
+            ..submission
+        })
+    }
+
     fn submit_and_wait(&self, mut submission: Submission<'_>) -> Result<()> {
         let (kind, queue) = (submission.kind, submission.queue);
         let event = self.shared.enqueue(|state| {
@@ -220,41 +295,39 @@ impl Backend for MockBackend {
         }
     }
 
-    fn enqueue_fill(
+    fn submit(
         &self,
-        queue: &MockQueue,
-        memory: &MockMemory,
-        region: Region,
-        pattern: &[u8],
-        wait_for: &[MockEvent],
+        On { queue, wait_for }: MockOn<'_>,
+        work: Work<'_, Span<'_, MockMemory>>,
     ) -> Result<MockEvent> {
         self.check_queue(queue)?;
-        let part = self.part(memory, region)?;
-        InvalidRequest::check_pattern(region, pattern)?;
+        let mut submission = self.submission(queue, work)?;
         let wait_for = self.events(wait_for)?;
-        self.submit(Submission {
-            writes: smallvec![part],
-            work: Work::Fill(pattern.into()),
-            ..Submission::new(CallKind::Fill, queue.key(), &wait_for)
-        })
+        submission.wait_for = &wait_for;
+        self.enqueue(submission)
     }
 
-    fn enqueue_marker(&self, queue: &MockQueue, wait_for: &[MockEvent]) -> Result<MockEvent> {
-        self.check_queue(queue)?;
-        let wait_for = self.events(wait_for)?;
-        self.submit(Submission {
-            fence: Fence::Marker,
-            ..Submission::new(CallKind::Marker, queue.key(), &wait_for)
-        })
+    fn write_directly(
+        &self,
+        on: MockOn<'_>,
+        to: Span<'_, MockMemory>,
+        data: &[u8],
+    ) -> Result<bool> {
+        self.run(on, CallKind::Write, Work::Write(to, data.into()))?;
+        Ok(true)
     }
 
-    fn enqueue_barrier(&self, queue: &MockQueue, wait_for: &[MockEvent]) -> Result<MockEvent> {
-        self.check_queue(queue)?;
-        let wait_for = self.events(wait_for)?;
-        self.submit(Submission {
-            fence: Fence::Barrier,
-            ..Submission::new(CallKind::Barrier, queue.key(), &wait_for)
-        })
+    fn read_directly(
+        &self,
+        on: MockOn<'_>,
+        from: Span<'_, MockMemory>,
+        data: &mut [u8],
+    ) -> Result<bool> {
+        let sink = Sink::default();
+        self.run(on, CallKind::Read, Work::Read(from, sink.clone()))?;
+        // `sink` is empty where `data` is, since a command over no bytes does nothing.
+        data.copy_from_slice(&sink.take());
+        Ok(true)
     }
 
     fn create_user_event(&self) -> Result<MockEvent> {
@@ -281,112 +354,5 @@ impl Backend for MockBackend {
         })?;
         self.shared.event_was_resolved();
         Ok(())
-    }
-}
-
-impl Transfers for MockBackend {
-    fn write(
-        &self,
-        queue: &MockQueue,
-        memory: &MockMemory,
-        offset: usize,
-        data: &[u8],
-        wait_for: &[MockEvent],
-    ) -> Result<()> {
-        self.check_queue(queue)?;
-        let part = self.part(memory, Region::new(offset, data.len()))?;
-        let wait_for = self.events(wait_for)?;
-        self.submit_and_wait(Submission {
-            writes: smallvec![part],
-            work: Work::Write(data.into()),
-            ..Submission::new(CallKind::Write, queue.key(), &wait_for)
-        })
-    }
-
-    fn read(
-        &self,
-        queue: &MockQueue,
-        memory: &MockMemory,
-        offset: usize,
-        data: &mut [u8],
-        wait_for: &[MockEvent],
-    ) -> Result<()> {
-        self.check_queue(queue)?;
-        let part = self.part(memory, Region::new(offset, data.len()))?;
-        let wait_for = self.events(wait_for)?;
-        let sink = Arc::new(Mutex::new(Vec::new()));
-        self.submit_and_wait(Submission {
-            reads: smallvec![part],
-            work: Work::Read(Arc::clone(&sink)),
-            ..Submission::new(CallKind::Read, queue.key(), &wait_for)
-        })?;
-        // `sink` is empty where `data` is, since a command over no bytes does nothing.
-        data.copy_from_slice(&sink.lock());
-        Ok(())
-    }
-
-    fn enqueue_write(
-        &self,
-        queue: &MockQueue,
-        memory: &MockMemory,
-        offset: usize,
-        data: Arc<[u8]>,
-        wait_for: &[MockEvent],
-    ) -> Result<MockEvent> {
-        self.check_queue(queue)?;
-        let part = self.part(memory, Region::new(offset, data.len()))?;
-        let wait_for = self.events(wait_for)?;
-        self.submit(Submission {
-            writes: smallvec![part],
-            work: Work::Write(data),
-            ..Submission::new(CallKind::EnqueueWrite, queue.key(), &wait_for)
-        })
-    }
-
-    fn enqueue_read(
-        &self,
-        queue: &MockQueue,
-        memory: &MockMemory,
-        region: Region,
-        wait_for: &[MockEvent],
-    ) -> Result<PendingRead<MockEvent>> {
-        self.check_queue(queue)?;
-        let part = self.part(memory, region)?;
-        let wait_for = self.events(wait_for)?;
-        let sink = Arc::new(Mutex::new(Vec::new()));
-        let event = self.submit(Submission {
-            reads: smallvec![part],
-            work: Work::Read(Arc::clone(&sink)),
-            ..Submission::new(CallKind::EnqueueRead, queue.key(), &wait_for)
-        })?;
-        Ok(PendingRead::new(event, move || {
-            std::mem::take(&mut *sink.lock())
-        }))
-    }
-
-    fn enqueue_copy(
-        &self,
-        queue: &MockQueue,
-        source: &MockMemory,
-        from: Region,
-        destination: &MockMemory,
-        to: usize,
-        wait_for: &[MockEvent],
-    ) -> Result<MockEvent> {
-        self.check_queue(queue)?;
-        let target = Region::new(to, from.bytes);
-        let read = self.part(source, from)?;
-        let write = self.part(destination, target)?;
-        if source.id() == destination.id() && from.overlaps(target) {
-            let (from, bytes) = (from.offset, from.bytes);
-            return Err(InvalidRequest::OverlappingCopy { from, to, bytes }.into());
-        }
-        let wait_for = self.events(wait_for)?;
-        self.submit(Submission {
-            reads: smallvec![read],
-            writes: smallvec![write],
-            work: Work::Copy,
-            ..Submission::new(CallKind::Copy, queue.key(), &wait_for)
-        })
     }
 }

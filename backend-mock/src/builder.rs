@@ -237,7 +237,7 @@ impl MockDeviceBuilder {
     ///     .backend();
     /// let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let gate = backend.create_user_event()?;
-    /// backend.enqueue_marker(&queue, &[gate.clone()])?;
+    /// backend.enqueue_marker(queue.after(&[gate.clone()]))?;
     /// assert!(queue.finish().is_err()); // Instead of hanging, the call fails.
     /// backend.resolve_user_event(&gate, Outcome::Complete)?;
     /// queue.finish()?;
@@ -306,7 +306,7 @@ impl MockDeviceBuilder {
     ///     let backend = device.backend();
     ///     let queue = backend.create_queue(QueueOrder::OutOfOrder)?;
     ///     let block = ImmediateAllocator::new(&backend)?.allocate(1024)?;
-    ///     backend.enqueue_fill(&queue, &block, Region::first(1024), &[7], &[])?;
+    ///     backend.enqueue_fill(&queue, &block, Region::first(1024), &[7_u8])?;
     ///     Ok(device.calls())
     /// };
     /// assert_eq!(run()?, run()?);

@@ -72,15 +72,15 @@ call_kinds! {
     Release = "release",
     /// [`MockBackend::free_svm_address`](crate::MockBackend::free_svm_address).
     FreeSvmAddress = "free_svm_address",
-    /// [`Transfers::write`](binpool_allocators::Transfers::write).
+    /// [`Backend::write`](binpool_allocators::Backend::write).
     Write = "write",
-    /// [`Transfers::read`](binpool_allocators::Transfers::read).
+    /// [`Backend::read`](binpool_allocators::Backend::read).
     Read = "read",
-    /// [`Transfers::enqueue_write`](binpool_allocators::Transfers::enqueue_write).
+    /// [`Backend::enqueue_write`](binpool_allocators::Backend::enqueue_write).
     EnqueueWrite = "enqueue_write",
-    /// [`Transfers::enqueue_read`](binpool_allocators::Transfers::enqueue_read).
+    /// [`Backend::enqueue_read`](binpool_allocators::Backend::enqueue_read).
     EnqueueRead = "enqueue_read",
-    /// [`Transfers::enqueue_copy`](binpool_allocators::Transfers::enqueue_copy).
+    /// [`Backend::enqueue_copy`](binpool_allocators::Backend::enqueue_copy).
     Copy = "enqueue_copy",
     /// [`Backend::enqueue_fill`](binpool_allocators::Backend::enqueue_fill).
     Fill = "enqueue_fill",
@@ -185,8 +185,8 @@ impl fmt::Debug for CallCounts {
 /// let backend = device.backend();
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// device.fail_nth(CallKind::Marker, 1, Fault::DeviceLost, Persistence::Once);
-/// assert!(backend.enqueue_marker(&queue, &[]).is_err());
-/// backend.enqueue_marker(&queue, &[])?;
+/// assert!(backend.enqueue_marker(&queue).is_err());
+/// backend.enqueue_marker(&queue)?;
 ///
 /// let calls = device.calls();
 /// let [_, failed, marker] = &calls[..] else {

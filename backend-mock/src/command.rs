@@ -14,7 +14,7 @@ use binpool_allocators::{EventStatus, QueueId};
 /// let backend = device.backend();
 /// let queues = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
 /// for queue in [&queues[0], &queues[0], &queues[1]] {
-///     backend.enqueue_marker(queue, &[])?;
+///     backend.enqueue_marker(queue)?;
 /// }
 /// // The second command is behind the first. Tests that replay an order name commands by these numbers.
 /// let numbers: Vec<_> = device.runnable().iter().map(|id| id.get()).collect();

@@ -16,7 +16,7 @@ use std::time::Duration;
 ///     let backend = device.backend();
 ///     let queue = backend.create_queue(QueueOrder::OutOfOrder).unwrap();
 ///     for _ in 0..100 {
-///         backend.enqueue_marker(&queue, &[]).unwrap();
+///         backend.enqueue_marker(&queue).unwrap();
 ///     }
 ///     device.pending_commands()
 /// };
@@ -61,7 +61,7 @@ pub enum Completion {
     /// let [busy, idle] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
     /// let buffer = backend.create_buffer(1024, MemoryFlags::empty())?;
     /// backend.enqueue_use(&busy, &buffer)?;
-    /// let markers = [backend.enqueue_marker(&busy, &[])?, backend.enqueue_marker(&idle, &[])?];
+    /// let markers = [backend.enqueue_marker(&busy)?, backend.enqueue_marker(&idle)?];
     /// device.pass(Duration::from_micros(5));
     /// assert_eq!(markers[0].status()?, EventStatus::Pending);
     /// assert_eq!(markers[1].status()?, EventStatus::Complete);
@@ -87,7 +87,7 @@ pub enum Completion {
 /// let backend = MockDevice::builder().host_waits(HostWait::Block).build().backend();
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let gate = backend.create_user_event()?;
-/// let behind = backend.enqueue_marker(&queue, &[gate.clone()])?;
+/// let behind = backend.enqueue_marker(queue.after(&[gate.clone()]))?;
 /// std::thread::scope(|threads| {
 ///     threads.spawn(|| backend.resolve_user_event(&gate, Outcome::Complete));
 ///     behind.wait() // `Report` would return an error if the other thread is late.

@@ -21,7 +21,7 @@ use crate::{
 /// let backend = device.backend();
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let buffer = backend.create_buffer(1024, MemoryFlags::empty())?;
-/// let fill = backend.enqueue_fill(&queue, &buffer, Region::first(1024), &[7], &[])?;
+/// let fill = backend.enqueue_fill(&queue, &buffer, Region::first(1024), &[7_u8])?;
 /// assert_eq!(fill.status()?, EventStatus::Pending);
 /// assert!(device.step());
 /// assert_eq!(fill.status()?, EventStatus::Complete);
@@ -101,8 +101,8 @@ impl MockDevice {
     /// let backend = device.backend();
     /// let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let gate = backend.create_user_event()?;
-    /// backend.enqueue_marker(&queue, &[])?;
-    /// let behind = backend.enqueue_marker(&queue, &[gate.clone()])?;
+    /// backend.enqueue_marker(&queue)?;
+    /// let behind = backend.enqueue_marker(queue.after(&[gate.clone()]))?;
     /// assert_eq!((device.run(), device.pending_commands()), (1, 1)); // The other waits for the gate.
     /// backend.resolve_user_event(&gate, Outcome::Complete)?;
     /// assert_eq!((device.run(), device.pending_commands()), (1, 0));
@@ -124,7 +124,7 @@ impl MockDevice {
     /// Runs this command if it may run now. Returns false where it may not.
     ///
     /// ```
-    /// use binpool_allocators::{Backend, Error, MemoryFlags, QueueOrder, Region, Transfers};
+    /// use binpool_allocators::{Backend, Error, MemoryFlags, QueueOrder, Region};
     /// use binpool_mock::{Completion, MockDevice};
     ///
     /// // The effect of a forgotten wait list, in one order and in the other.
@@ -134,13 +134,13 @@ impl MockDevice {
     ///     let queue = backend.create_queue(QueueOrder::OutOfOrder)?;
     ///     let buffer = backend.create_buffer(1, MemoryFlags::empty())?;
     ///     for value in [1, 2] {
-    ///         backend.enqueue_fill(&queue, &buffer, Region::first(1), &[value], &[])?;
+    ///         backend.enqueue_fill(&queue, &buffer, Region::first(1), &[value])?;
     ///     }
     ///     let commands = device.runnable();
     ///     assert!(device.run_command(commands[usize::from(newest_first)]));
     ///     device.run();
-    ///     let mut byte = [0];
-    ///     backend.read(&queue, &buffer, 0, &mut byte, &[])?;
+    ///     let mut byte = [0_u8];
+    ///     backend.read(&queue, &buffer, 0, &mut byte)?;
     ///     Ok(byte[0])
     /// };
     /// assert_eq!((last_of(false)?, last_of(true)?), (2, 1));
@@ -300,7 +300,7 @@ impl MockDevice {
     /// let device = MockDevice::builder().completion(Completion::Behind { commands, markers }).build();
     /// let backend = device.backend();
     /// let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// let marker = backend.enqueue_marker(&queue, &[])?;
+    /// let marker = backend.enqueue_marker(&queue)?;
     /// assert_eq!(device.pending_commands(), 1);
     /// let before = device.now();
     /// device.pass(markers);
@@ -328,7 +328,7 @@ impl MockDevice {
     /// let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let mut kept = Vec::new();
     /// for _ in 0..100 {
-    ///     kept.push(backend.enqueue_marker(&queue, &[])?);
+    ///     kept.push(backend.enqueue_marker(&queue)?);
     ///     kept.truncate(8);
     /// }
     /// assert_eq!((device.live_events(), device.live_queues()), (8, 1));
@@ -349,7 +349,7 @@ impl MockDevice {
     /// let backend = device.backend();
     /// let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let gate = backend.create_user_event()?;
-    /// backend.enqueue_marker(&queue, &[gate.clone()])?;
+    /// backend.enqueue_marker(queue.after(&[gate.clone()]))?;
     /// drop(queue);
     /// assert_eq!(device.live_queues(), 1); // Until its last command has ended.
     /// backend.resolve_user_event(&gate, Outcome::Complete)?;

@@ -19,10 +19,10 @@ use binpool_allocators::{FailureOrder, random::Random};
 ///     let backend = device.backend();
 ///     let queue = backend.create_queue(QueueOrder::InOrder)?;
 ///     let gates = [backend.create_user_event()?, backend.create_user_event()?];
-///     let a = backend.enqueue_marker(&queue, &gates[..1])?;
-///     let f = backend.enqueue_marker(&queue, &gates[1..])?;
+///     let a = backend.enqueue_marker(queue.after(&gates[..1]))?;
+///     let f = backend.enqueue_marker(queue.after(&gates[1..]))?;
 ///     backend.resolve_user_event(&gates[1], Outcome::Failed)?;
-///     let marker = backend.enqueue_marker(&queue, &[])?;
+///     let marker = backend.enqueue_marker(&queue)?;
 ///     assert_eq!(a.status()?, EventStatus::Pending);
 ///     Ok::<_, binpool_allocators::Error>([f.status()?, marker.status()?])
 /// };

@@ -7,8 +7,8 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::{
     CallKind, MockBackend, MockEvent, MockQueue,
+    effect::Effect,
     state::{Operand, Submission},
-    work::Work,
 };
 
 impl MockBackend {
@@ -30,13 +30,13 @@ impl MockBackend {
     /// # Examples
     ///
     /// ```
-    /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Transfers};
+    /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
     /// use binpool_mock::MockDevice;
     ///
     /// let backend = MockDevice::new().backend();
     /// let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let [source, target] = [(); 2].map(|()| backend.create_buffer(4, MemoryFlags::empty()).unwrap());
-    /// backend.write(&queue, &source, 0, &[1, 2, 3, 4], &[])?;
+    /// backend.write(&queue, &source, 0, &[1_u8, 2, 3, 4])?;
     /// backend.launch(
     ///     &queue,
     ///     "double",
@@ -48,8 +48,8 @@ impl MockBackend {
     ///         }
     ///     },
     /// )?;
-    /// let mut bytes = [0; 4];
-    /// backend.read(&queue, &target, 0, &mut bytes, &[])?;
+    /// let mut bytes = [0_u8; 4];
+    /// backend.read(&queue, &target, 0, &mut bytes)?;
     /// assert_eq!(bytes, [2, 4, 6, 8]);
     /// # Ok::<(), binpool_allocators::Error>(())
     /// ```
@@ -71,11 +71,11 @@ impl MockBackend {
         };
         let (reads, writes) = (arguments(reads)?, arguments(writes)?);
         let wait_for = self.events(wait_for)?;
-        self.submit(Submission {
+        self.enqueue(Submission {
             name: name.into(),
             reads,
             writes,
-            work: Work::Kernel(Box::new(kernel)),
+            effect: Effect::Kernel(Box::new(kernel)),
             ..Submission::new(CallKind::Launch, queue.key(), &wait_for)
         })
     }
@@ -110,7 +110,7 @@ impl MockBackend {
         let On { queue, wait_for } = on.into();
         self.check_queue(queue)?;
         let wait_for = self.events(wait_for)?;
-        self.submit(Submission {
+        self.enqueue(Submission {
             name: "use".into(),
             writes: smallvec![self.argument(queue, memory)?],
             ..Submission::new(CallKind::Launch, queue.key(), &wait_for)

@@ -14,7 +14,7 @@ use binpool_allocators::{MemoryId, MemoryKind};
 /// let backend = device.backend();
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let [kept, dropped] = [(); 2].map(|()| backend.create_buffer(1024, MemoryFlags::empty()).unwrap());
-/// backend.enqueue_fill(&queue, &dropped, Region::first(1024), &[7], &[])?;
+/// backend.enqueue_fill(&queue, &dropped, Region::first(1024), &[7_u8])?;
 /// drop(dropped); // The fill still holds it.
 /// let leaks = device.leaks();
 /// assert_eq!(leaks.memory[0].held_by, Holder::Host); // A leak, if the program has forgotten `kept`.
@@ -116,7 +116,7 @@ impl LeakReport {
     /// Returns whether nothing is alive.
     ///
     /// ```
-    /// use binpool_allocators::{Allocator, Backend, ImmediateAllocator, QueueOrder, Transfers};
+    /// use binpool_allocators::{Allocator, Backend, ImmediateAllocator, QueueOrder};
     /// use binpool_mock::MockDevice;
     ///
     /// let device = MockDevice::new();
@@ -124,7 +124,7 @@ impl LeakReport {
     ///     let backend = device.backend();
     ///     let queue = backend.create_queue(QueueOrder::InOrder)?;
     ///     let block = ImmediateAllocator::new(&backend)?.allocate(1024)?;
-    ///     backend.write(&queue, &block, 0, &[7; 1024], &[])?;
+    ///     backend.write(&queue, &block, 0, &[7_u8; 1024])?;
     ///     assert!(!device.leaks().is_empty());
     /// }
     /// // The end of a test: if it fails, the report names what is left.

@@ -5,7 +5,7 @@
 //! [`Backend`](binpool_allocators::Backend) and [`SvmBackend`](binpool_allocators::SvmBackend).
 //!
 //! ```
-//! use binpool_allocators::{Backend, Error, MemoryFlags, QueueOrder, Region, Transfers};
+//! use binpool_allocators::{Backend, Error, MemoryFlags, QueueOrder, Region};
 //! use binpool_mock::{Completion, Fault, CallKind, MockDevice, Persistence};
 //!
 //! let device = MockDevice::builder()
@@ -21,14 +21,14 @@
 //! assert!(backend.commit(&queue, &two).unwrap_err().is_out_of_memory());
 //!
 //! // Commands move bytes when they run.
-//! let fill = backend.enqueue_fill(&queue, &one, Region::first(16), &[7], &[])?;
-//! let mut bytes = [0; 16];
-//! backend.read(&queue, &one, 0, &mut bytes, &[fill])?;
+//! let fill = backend.enqueue_fill(&queue, &one, Region::first(16), &[7_u8])?;
+//! let mut bytes = [0_u8; 16];
+//! backend.read(queue.after(&[fill]), &one, 0, &mut bytes)?;
 //! assert_eq!(bytes, [7; 16]);
 //!
 //! // Calls fail when a test injects faults.
 //! device.fail_nth(CallKind::Marker, 1, Fault::Backend(-5), Persistence::Once);
-//! assert!(matches!(backend.enqueue_marker(&queue, &[]), Err(Error::Backend(_))));
+//! assert!(matches!(backend.enqueue_marker(&queue), Err(Error::Backend(_))));
 //! # Ok::<(), Error>(())
 //! ```
 //!
@@ -91,6 +91,7 @@ mod profile;
 mod queue;
 mod race;
 
+mod effect;
 mod shared;
 mod state;
 mod statistics;
@@ -107,7 +108,6 @@ mod table;
 mod turnstile;
 mod violation;
 mod virtual_memory;
-mod work;
 
 pub use backend::MockBackend;
 pub use builder::MockDeviceBuilder;

@@ -14,7 +14,7 @@ use crate::{
 /// A buffer, a block of SVM, or a view of either. Dropping it releases it.
 ///
 /// ```
-/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Transfers};
+/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
 /// use binpool_mock::{CallKind, MockDevice, Violation};
 ///
 /// let device = MockDevice::new();
@@ -23,7 +23,7 @@ use crate::{
 /// let buffer = backend.create_buffer(1024, MemoryFlags::empty())?;
 /// // The memory is released without this value's knowledge, and used all the same.
 /// backend.release_handle(buffer.handle())?;
-/// assert!(backend.write(&queue, &buffer, 0, &[7; 1024], &[]).is_err());
+/// assert!(backend.write(&queue, &buffer, 0, &[7_u8; 1024]).is_err());
 /// let _gone = buffer.into_handle(); // So that it is not released a second time.
 /// let violations = device.violations();
 /// let [Violation::UseAfterFree { bytes, call, .. }] = violations[..] else {

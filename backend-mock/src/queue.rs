@@ -21,7 +21,7 @@ use crate::{CallKind, shared::Shared, state::QueueKey};
 /// let device = MockDevice::builder().completion(Completion::Manual).build();
 /// let backend = device.backend();
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
-/// let [first, second] = [(); 2].map(|()| backend.enqueue_marker(&queue, &[]).unwrap());
+/// let [first, second] = [(); 2].map(|()| backend.enqueue_marker(&queue).unwrap());
 /// assert!(device.step());
 /// assert_eq!(first.status()?, EventStatus::Complete); // On an in-order queue, the first one runs first.
 /// assert_eq!(second.status()?, EventStatus::Pending);

@@ -15,7 +15,7 @@ use crate::CommandId;
 /// # let backend = device.backend();
 /// let buffer = backend.create_buffer(1024, MemoryFlags::empty())?;
 /// let [load, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
-/// backend.enqueue_fill(&load, &buffer, Region::new(256, 256), &[7], &[])?;
+/// backend.enqueue_fill(&load, &buffer, Region::new(256, 256), &[7_u8])?;
 /// backend.launch(&compute, "sum", &[&buffer], &[], |_, _| {})?;
 /// let violations = device.violations();
 /// let [Violation::Race(race)] = &violations[..] else {
@@ -70,16 +70,16 @@ impl fmt::Display for Touch {
 /// a real device they may run in either order, or at the same time.
 ///
 /// ```
-/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region, Transfers};
+/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region};
 /// # use binpool_mock::{MockDevice, Violation};
 /// # let device = MockDevice::new();
 /// # let backend = device.backend();
 /// # let buffer = backend.create_buffer(1024, MemoryFlags::empty())?;
 /// # let [load, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
 /// let whole = Region::first(1024);
-/// let filled = backend.enqueue_fill(&load, &buffer, whole, &[1], &[])?;
-/// backend.enqueue_read(&compute, &buffer, whole, &[filled])?;
-/// backend.enqueue_fill(&load, &buffer, whole, &[2], &[])?; // Without a wait list.
+/// let filled = backend.enqueue_fill(&load, &buffer, whole, &[1_u8])?;
+/// backend.enqueue_read(compute.after(&[filled]), &buffer, whole)?;
+/// backend.enqueue_fill(&load, &buffer, whole, &[2_u8])?; // Without a wait list.
 ///
 /// let violations = device.violations();
 /// let [Violation::Race(race)] = &violations[..] else {

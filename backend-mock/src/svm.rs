@@ -103,7 +103,7 @@ impl MockBackend {
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let block = backend.allocate_svm(4096, None, SvmGrain::Coarse, None)?;
     /// let address = backend.svm_address(&block).ok_or("no SVM")?;
-    /// backend.enqueue_fill(&queue, &block, Region::first(4096), &[7], &[])?;
+    /// backend.enqueue_fill(&queue, &block, Region::first(4096), &[7_u8])?;
     /// let _handle = block.into_handle();
     /// backend.free_svm_address(address)?; // Too early: the fill has not run.
     /// let [Violation::FreedInUse { bytes, name, .. }] = &device.violations()[..] else {

@@ -18,7 +18,7 @@ use crate::{CallKind, CommandId, Race};
 /// // Two queues, and nothing that orders the commands of one before those of the other.
 /// for value in [1, 2] {
 ///     let queue = backend.create_queue(QueueOrder::InOrder)?;
-///     backend.enqueue_fill(&queue, &buffer, Region::first(16), &[value], &[])?;
+///     backend.enqueue_fill(&queue, &buffer, Region::first(16), &[value])?;
 /// }
 /// assert!(matches!(&device.violations()[..], [Violation::Race(_)]));
 /// # Ok::<(), binpool_allocators::Error>(())

@@ -7,7 +7,6 @@
 
 use binpool_allocators::{
     Allocator, DeferredAllocator, ImmediateAllocator, SegmentAllocator, SvmAllocator, SvmGrain,
-    Transfers,
     adaptors::{Fallback, Limit, Statistics},
     conformance::{
         AllocatorFixture, Check, Fixture, allocator_checks, backend_checks, failure_checks,
@@ -47,7 +46,7 @@ struct Around<A> {
     allocator: fn(&MockBackend) -> A,
 }
 
-impl<A: Allocator<Backend: Transfers>> AllocatorFixture for Around<A> {
+impl<A: Allocator> AllocatorFixture for Around<A> {
     type Allocator = A;
 
     fn allocator(&self) -> A {

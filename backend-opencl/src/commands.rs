@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use binpool_allocators::{
-    AsMemory, Backend, DeviceLimits, Error, Memory, MemoryFlags, Outcome, PendingRead, Queue,
-    QueueOrder, Region, Result, Transfers,
+    AsMemory, Backend, DeviceLimits, Error, Memory, MemoryFlags, Outcome, QueueOrder, Region,
+    Result, Span, Work,
 };
 
 use crate::{
@@ -14,6 +14,7 @@ use crate::{
     memory::cl_memory::{ClMemory, MemoryBody},
     memory::flags,
     memory::root::Root,
+    on::ClOn,
     queue::ClQueue,
     quirks::dropped_queues,
     sys::{self, ClError, Purpose},
@@ -81,23 +82,41 @@ impl Backend for OpenClBackend {
         memory.release(after)
     }
 
-    fn enqueue_fill(
+    fn submit(&self, on: ClOn<'_>, work: Work<'_, Span<'_, ClMemory>>) -> Result<ClEvent> {
+        match work {
+            Work::Marker => Self::enqueue_marker(self, on),
+            Work::Barrier => Self::enqueue_barrier(self, on),
+            Work::Fill(to, pattern) => Self::enqueue_fill(self, on, to.memory, to.region, pattern),
+            Work::Write(to, data) => {
+                Self::enqueue_write(self, on, to.memory, to.region.offset, data)
+            }
+            Work::Read(from, sink) => {
+                let read = Self::enqueue_read(self, on, from.memory, from.region)?;
+                let event = read.event().clone();
+                sink.put(move || read.wait().unwrap_or_default());
+                Ok(event)
+            }
+            Work::Copy(from, to) => {
+                let to_offset = to.region.offset;
+                Self::enqueue_copy(self, on, from.memory, from.region, to.memory, to_offset)
+            }
+            _ => Err(Error::unsupported("this command on OpenCL")),
+        }
+    }
+
+    fn write_directly(&self, on: ClOn<'_>, to: Span<'_, ClMemory>, data: &[u8]) -> Result<bool> {
+        Self::write(self, on, to.memory, to.region.offset, data)?;
+        Ok(true)
+    }
+
+    fn read_directly(
         &self,
-        queue: &ClQueue,
-        memory: &ClMemory,
-        region: Region,
-        pattern: &[u8],
-        wait_for: &[ClEvent],
-    ) -> Result<ClEvent> {
-        Self::enqueue_fill(self, queue.after(wait_for), memory, region, pattern)
-    }
-
-    fn enqueue_marker(&self, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<ClEvent> {
-        Self::enqueue_marker(self, queue.after(wait_for))
-    }
-
-    fn enqueue_barrier(&self, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<ClEvent> {
-        Self::enqueue_barrier(self, queue.after(wait_for))
+        on: ClOn<'_>,
+        from: Span<'_, ClMemory>,
+        data: &mut [u8],
+    ) -> Result<bool> {
+        Self::read(self, on, from.memory, from.region.offset, data)?;
+        Ok(true)
     }
 
     fn create_user_event(&self) -> Result<ClEvent> {
@@ -111,63 +130,6 @@ impl Backend for OpenClBackend {
     fn resolve_user_event(&self, event: &ClEvent, outcome: Outcome) -> Result<()> {
         self.check_own_events(std::slice::from_ref(event))?;
         event.resolve(outcome)
-    }
-}
-
-impl Transfers for OpenClBackend {
-    fn write(
-        &self,
-        queue: &ClQueue,
-        memory: &ClMemory,
-        offset: usize,
-        data: &[u8],
-        wait_for: &[ClEvent],
-    ) -> Result<()> {
-        Self::write(self, queue.after(wait_for), memory, offset, data)
-    }
-
-    fn read(
-        &self,
-        queue: &ClQueue,
-        memory: &ClMemory,
-        offset: usize,
-        data: &mut [u8],
-        wait_for: &[ClEvent],
-    ) -> Result<()> {
-        Self::read(self, queue.after(wait_for), memory, offset, data)
-    }
-
-    fn enqueue_write(
-        &self,
-        queue: &ClQueue,
-        memory: &ClMemory,
-        offset: usize,
-        data: Arc<[u8]>,
-        wait_for: &[ClEvent],
-    ) -> Result<ClEvent> {
-        Self::enqueue_write(self, queue.after(wait_for), memory, offset, data)
-    }
-
-    fn enqueue_read(
-        &self,
-        queue: &ClQueue,
-        memory: &ClMemory,
-        region: Region,
-        wait_for: &[ClEvent],
-    ) -> Result<PendingRead<ClEvent>> {
-        Self::enqueue_read(self, queue.after(wait_for), memory, region)
-    }
-
-    fn enqueue_copy(
-        &self,
-        queue: &ClQueue,
-        source: &ClMemory,
-        from: Region,
-        destination: &ClMemory,
-        to: usize,
-        wait_for: &[ClEvent],
-    ) -> Result<ClEvent> {
-        Self::enqueue_copy(self, queue.after(wait_for), source, from, destination, to)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::{PendingRead, Result};
+use binpool_allocators::{PendingRead, Result, Sink};
 
 use crate::{
     backend::OpenClBackend,
@@ -83,6 +83,8 @@ impl OpenClBackend {
         let target = Arc::new(HostVec::zeroed(bytes)?);
         let event = self.enqueue_transfer(on, transfer, &target.as_target())?;
         event.retain(Arc::clone(&target));
-        Ok(PendingRead::new(event, move || target.take()))
+        let sink = Sink::default();
+        sink.put(move || target.take());
+        Ok(PendingRead::new(event, sink))
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use binpool::{
-    Align, Backend, DeviceLimits, Event, EventId, EventStatus, Memory, MemoryFlags, MemoryId,
-    MemoryKind, Outcome, PendingRead, Queue, QueueId, QueueOrder, Region, Result, Transfers,
+    Align, AsMemory, Backend, DeviceLimits, Event, EventId, EventStatus, Memory, MemoryFlags,
+    MemoryId, MemoryKind, On, Outcome, Queue, QueueId, QueueOrder, Region, Result, Span, Work,
 };
 
 /// 1 TiB, so that no request runs out.
@@ -161,22 +161,14 @@ impl Backend for NullBackend {
         Ok(())
     }
 
-    fn enqueue_fill(
+    fn submit(
         &self,
-        _: &NullQueue,
-        _: &NullMemory,
-        _: Region,
-        _: &[u8],
-        _: &[NullEvent],
+        _: On<'_, NullQueue, NullEvent>,
+        work: Work<'_, Span<'_, NullMemory>>,
     ) -> Result<NullEvent> {
-        Ok(NullEvent::new())
-    }
-
-    fn enqueue_marker(&self, _: &NullQueue, _: &[NullEvent]) -> Result<NullEvent> {
-        Ok(NullEvent::new())
-    }
-
-    fn enqueue_barrier(&self, _: &NullQueue, _: &[NullEvent]) -> Result<NullEvent> {
+        if let Work::Read(from, sink) = work {
+            sink.put(move || vec![0; from.region.bytes]);
+        }
         Ok(NullEvent::new())
     }
 
@@ -189,61 +181,12 @@ impl Backend for NullBackend {
     }
 }
 
-impl Transfers for NullBackend {
-    fn write(
-        &self,
-        _: &NullQueue,
-        _: &NullMemory,
-        _: usize,
-        _: &[u8],
-        _: &[NullEvent],
-    ) -> Result<()> {
-        Ok(())
+impl AsMemory<NullBackend> for NullMemory {
+    fn size(&self) -> usize {
+        self.bytes()
     }
 
-    fn read(
-        &self,
-        _: &NullQueue,
-        _: &NullMemory,
-        _: usize,
-        data: &mut [u8],
-        _: &[NullEvent],
-    ) -> Result<()> {
-        data.fill(0);
-        Ok(())
-    }
-
-    fn enqueue_write(
-        &self,
-        _: &NullQueue,
-        _: &NullMemory,
-        _: usize,
-        _: Arc<[u8]>,
-        _: &[NullEvent],
-    ) -> Result<NullEvent> {
-        Ok(NullEvent::new())
-    }
-
-    fn enqueue_read(
-        &self,
-        _: &NullQueue,
-        _: &NullMemory,
-        region: Region,
-        _: &[NullEvent],
-    ) -> Result<PendingRead<NullEvent>> {
-        let zeros = move || vec![0; region.bytes];
-        Ok(PendingRead::new(NullEvent::new(), zeros))
-    }
-
-    fn enqueue_copy(
-        &self,
-        _: &NullQueue,
-        _: &NullMemory,
-        _: Region,
-        _: &NullMemory,
-        _: usize,
-        _: &[NullEvent],
-    ) -> Result<NullEvent> {
-        Ok(NullEvent::new())
+    fn memory_on(&self, _queue: &NullQueue) -> Option<&Self> {
+        Some(self)
     }
 }

@@ -10,8 +10,8 @@ use std::{error::Error as StdError, sync::Arc, thread};
 
 use binpool::{
     Align, Backend, DeviceLimits, Error, EventStatus, FailureOrder, ImmediateAllocator,
-    MemoryFlags, MemoryPool, Outcome, QueueOrder, Region, Result,
-    runtime::{Core, Part, Runtime, Work},
+    MemoryFlags, MemoryPool, Outcome, QueueOrder, Region, Result, Work,
+    runtime::{Core, Part, Runtime},
 };
 use parking_lot::{Condvar, Mutex};
 
@@ -92,7 +92,12 @@ impl Runtime for HostBackend {
         Ok(Mutex::new(Mark::new(EventStatus::Complete)))
     }
 
-    fn submit(&self, on: &Stream, after: &[Arc<Mark>], work: Work<'_, Self>) -> Result<Arc<Mark>> {
+    fn submit(
+        &self,
+        on: &Stream,
+        after: &[Arc<Mark>],
+        work: Work<'_, &Part<'_, Self>>,
+    ) -> Result<Arc<Mark>> {
         let action: Box<dyn FnOnce() + Send> = match work {
             Work::Marker | Work::Barrier => Box::new(|| ()),
             Work::Fill(to, pattern) => {

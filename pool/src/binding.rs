@@ -50,7 +50,7 @@ impl<A: Allocator> PooledBuffer<A> {
         self.backend().check_use(queue)?;
         let events = self.mark_others(queue)?;
         if !events.is_empty() {
-            self.backend().enqueue_barrier(queue, &events)?;
+            self.backend().enqueue_barrier(queue.after(&events))?;
         }
         self.record_use(queue)
     }
@@ -168,7 +168,7 @@ impl<A: Allocator> PooledBuffer<A> {
     /// let block = pool.allocate_on(&upload, 4096)?;
     /// let upload_done = block.enqueue_write(&upload, 0, vec![7; 4096].into())?;
     /// // A kernel that finds the block by its address. The pool knows nothing of it, but there is its event.
-    /// let kernel = backend.enqueue_marker(&compute, &[upload_done])?;
+    /// let kernel = backend.enqueue_marker(compute.after(&[upload_done]))?;
     /// let released = block.enqueue_release(None, &[kernel])?;
     /// assert_eq!(pool.active_blocks(), 0); // The next user comes after all of that.
     /// assert_eq!(released.status()?, EventStatus::Pending);
@@ -214,7 +214,7 @@ impl<A: Allocator> PooledBuffer<A> {
             wait_for.iter().try_for_each(wait_for_event)?;
         }
         events.extend(wait_for.iter().cloned());
-        let end = self.backend().enqueue_marker(queue, &events)?;
+        let end = self.backend().enqueue_marker(queue.after(&events))?;
         self.move_to(queue);
         Ok(end)
     }
@@ -231,7 +231,7 @@ impl<A: Allocator> PooledBuffer<A> {
             return Ok(SmallVec::new());
         }
         let marked = queues.map(|queue| {
-            let event = self.backend().enqueue_marker(&queue, &[])?;
+            let event = self.backend().enqueue_marker(&queue)?;
             // Another queue will wait for it: without a flush this one need not run it.
             queue.flush()?;
             Ok(event)

@@ -54,7 +54,7 @@ use crate::{
 /// commands use a view by [`record_use`](Self::record_use), before the block is dropped.
 ///
 /// ```
-/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder, Region, Transfers};
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder, Region};
 /// # use binpool_mock::MockDevice;
 /// # let backend = MockDevice::new().backend();
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
@@ -62,12 +62,12 @@ use crate::{
 /// let block = pool.allocate(4096)?;
 /// let memory = block.memory_on(&queue).ok_or("0 bytes")?;
 /// let view = backend.create_sub_region(memory, Region::first(256))?;
-/// backend.write(&queue, &view, 0, &[7; 256], &[])?;
+/// backend.write(&queue, &view, 0, &[7_u8; 256])?;
 /// drop(block);
 /// let other = pool.allocate(4096)?; // Another block: its writes do not reach the view.
 /// other.write(&queue, 0, &[9_u8; 4096])?;
-/// let mut bytes = [0; 256];
-/// backend.read(&queue, &view, 0, &mut bytes, &[])?;
+/// let mut bytes = [0_u8; 256];
+/// backend.read(&queue, &view, 0, &mut bytes)?;
 /// assert_eq!(bytes, [7; 256]);
 /// assert_eq!(pool.statistics().viewed_bytes, 4096);
 /// drop(view);
@@ -282,7 +282,7 @@ impl<A: Allocator> PooledBuffer<A> {
     /// # let [upload, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
     /// # let pool = PoolOptions::new().segments(false).build(ImmediateAllocator::new(&backend)?, &upload)?;
     /// let block = pool.allocate_on(&upload, 4096)?;
-    /// let kernel = backend.enqueue_marker(&compute, &[])?; // A kernel that finds the block by its address.
+    /// let kernel = backend.enqueue_marker(&compute)?; // A kernel that finds the block by its address.
     /// block.record_use(&compute)?;
     /// drop(block);
     /// // No other user gets it before the kernel has ended.
@@ -420,7 +420,7 @@ impl<A: Allocator> PooledBuffer<A> {
     /// let memory = pool.allocate(1 << 20)?.detach().ok_or("0 bytes")?;
     /// assert_eq!(pool.managed_bytes(), 0);
     /// drop(pool);
-    /// backend.enqueue_fill(&queue, &memory, Region::first(1 << 20), &[7], &[])?;
+    /// backend.enqueue_fill(&queue, &memory, Region::first(1 << 20), &[7_u8])?;
     /// assert_eq!(device.statistics().created_bytes, 1 << 20);
     /// drop(memory);
     /// assert_eq!(device.statistics().created_bytes, 0);

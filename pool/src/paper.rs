@@ -1,8 +1,9 @@
 //! A device on paper, whose objects are only names: for proofs that drive the pool's own data and make no call to a device.
 
 use binpool_allocators::{
-    Allocator, Backend, DeviceLimits, Error, Event, EventId, EventStatus, Memory, MemoryFlags,
-    MemoryId, MemoryKind, MemoryOf, Queue, QueueId, QueueOrder, Region, Result,
+    Allocator, AsMemory, Backend, DeviceLimits, Error, Event, EventId, EventStatus, Memory,
+    MemoryFlags, MemoryId, MemoryKind, MemoryOf, On, Queue, QueueId, QueueOrder, Region, Result,
+    Span, Work,
 };
 
 /// A device, and an allocator over it. Every call fails.
@@ -118,11 +119,11 @@ impl Backend for Paper {
         refusal()
     }
 
-    fn enqueue_marker(&self, _: &PaperQueue, _: &[PaperEvent]) -> Result<PaperEvent> {
-        refusal()
-    }
-
-    fn enqueue_barrier(&self, _: &PaperQueue, _: &[PaperEvent]) -> Result<PaperEvent> {
+    fn submit(
+        &self,
+        _: On<'_, PaperQueue, PaperEvent>,
+        _: Work<'_, Span<'_, PaperMemory>>,
+    ) -> Result<PaperEvent> {
         refusal()
     }
 }
@@ -144,5 +145,15 @@ impl Allocator for Paper {
 
     fn is_deferred(&self) -> bool {
         false
+    }
+}
+
+impl AsMemory<Paper> for PaperMemory {
+    fn size(&self) -> usize {
+        self.bytes()
+    }
+
+    fn memory_on(&self, _queue: &PaperQueue) -> Option<&Self> {
+        Some(self)
     }
 }

@@ -16,4 +16,4 @@
 //! # Ok::<(), binpool::Error>(())
 //! ```
 
-pub use binpool_allocators::{AsMemory, Backend, Event, Queue, SvmBackend, Transfers};
+pub use binpool_allocators::{AsMemory, Backend, Event, Queue, SvmBackend};

@@ -122,7 +122,7 @@ impl<A: Allocator> PooledSlice<A> {
     /// [`start`](Self::start).
     ///
     /// ```
-    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, PooledSlice, QueueOrder, Region, Transfers};
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, PooledSlice, QueueOrder, Region};
     /// # use binpool_mock::MockDevice;
     /// # let backend = MockDevice::new().backend();
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
@@ -131,7 +131,7 @@ impl<A: Allocator> PooledSlice<A> {
     /// // A call of the backend's own, which takes memory and a region of it.
     /// if let Some(memory) = slice.memory_on(&queue) {
     ///     let region = Region::new(slice.start(), slice.size());
-    ///     backend.enqueue_fill(&queue, memory, region, &[7], &[])?;
+    ///     backend.enqueue_fill(&queue, memory, region, &[7_u8])?;
     /// }
     /// let mut bytes = [0_u8; 100];
     /// slice.read(&queue, 0, &mut bytes)?;

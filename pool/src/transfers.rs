@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use binpool_allocators::{
-    Allocator, AsMemory, Backend, Error, EventOf, IntoRegion, On, OnOf, PendingRead, Region,
-    Transfers, bytes_on,
+    Allocator, AsMemory, Backend, Error, EventOf, IntoRegion, OnOf, PendingRead,
 };
 use bytemuck::{AnyBitPattern, NoUninit};
 
@@ -12,9 +11,9 @@ use crate::{PooledBuffer, PooledRegion, PooledSlice};
 
 macro_rules! transfers {
     ($($block:tt)*) => {
-/// Transfers, on the given queue, which is recorded as used. Offsets are in bytes; the host's side is a slice of any
+/// on the given queue, which is recorded as used. Offsets are in bytes; the host's side is a slice of any
 /// plain type. Transfers must lie within [`size`](Self::size), not the class.
-impl<A: Allocator<Backend: Transfers>> $($block)* {
+impl<A: Allocator> $($block)* {
     /// Writes `data` at byte `offset`, and waits until it is written.
     ///
     /// A literal needs the type of its elements: `&[7_u8; 1000]` are 1000 bytes, and `&[7; 1000]` are 4000, of `i32`.
@@ -46,12 +45,7 @@ impl<A: Allocator<Backend: Transfers>> $($block)* {
         offset: usize,
         data: &[T],
     ) -> Result<(), Error> {
-        let (On { queue, wait_for }, data) = (on.into(), bytemuck::cast_slice(data));
-        let region = Region::new(offset, data.len());
-        match bytes_on::<A::Backend, _>(self, queue, region)? {
-            Some((memory, at)) => self.backend().write(queue, memory, at.offset, data, wait_for),
-            None => Ok(()),
-        }
+        self.backend().write(on, self, offset, data)
     }
 
     /// Reads into `data` from byte `offset`, and waits until it is read. `vec![0; n]` is of `i32` where nothing else gives it a type:
@@ -66,12 +60,7 @@ impl<A: Allocator<Backend: Transfers>> $($block)* {
         offset: usize,
         data: &mut [T],
     ) -> Result<(), Error> {
-        let (On { queue, wait_for }, data) = (on.into(), bytemuck::cast_slice_mut(data));
-        let region = Region::new(offset, data.len());
-        match bytes_on::<A::Backend, _>(self, queue, region)? {
-            Some((memory, at)) => self.backend().read(queue, memory, at.offset, data, wait_for),
-            None => Ok(()),
-        }
+        self.backend().read(on, self, offset, data)
     }
 
     /// Enqueues a write of `data` at byte `offset`.
@@ -85,11 +74,7 @@ impl<A: Allocator<Backend: Transfers>> $($block)* {
         offset: usize,
         data: Arc<[u8]>,
     ) -> Result<EventOf<A>, Error> {
-        let (backend, On { queue, wait_for }) = (self.backend(), on.into());
-        match bytes_on::<A::Backend, _>(self, queue, Region::new(offset, data.len()))? {
-            Some((memory, at)) => backend.enqueue_write(queue, memory, at.offset, data, wait_for),
-            None => backend.enqueue_marker(queue, wait_for),
-        }
+        self.backend().enqueue_write(on, self, offset, data)
     }
 
     /// Enqueues a read of `region`.
@@ -117,14 +102,7 @@ impl<A: Allocator<Backend: Transfers>> $($block)* {
         on: impl Into<OnOf<'q, A>>,
         region: impl IntoRegion,
     ) -> Result<PendingRead<EventOf<A>>, Error> {
-        let (backend, On { queue, wait_for }) = (self.backend(), on.into());
-        match bytes_on::<A::Backend, _>(self, queue, region)? {
-            Some((memory, region)) => backend.enqueue_read(queue, memory, region, wait_for),
-            None => {
-                let event = backend.enqueue_marker(queue, wait_for)?;
-                Ok(PendingRead::new(event, Vec::new))
-            }
-        }
+        self.backend().enqueue_read(on, self, region)
     }
 
     /// Enqueues a copy of all [`size`](Self::size) bytes of this, not those of the class, to the start of
@@ -197,7 +175,7 @@ impl<A: Allocator<Backend: Transfers>> $($block)* {
         destination: &(impl AsMemory<A::Backend> + ?Sized),
         to: usize,
     ) -> Result<EventOf<A>, Error> {
-        copy::<A>(self.backend(), on.into(), (self, from), (destination, to))
+        self.backend().enqueue_copy(on, self, from, destination, to)
     }
 
     /// Enqueues a copy of `from`, a region of any other memory of the backend, to byte `to` of this block.
@@ -207,13 +185,13 @@ impl<A: Allocator<Backend: Transfers>> $($block)* {
     /// Those of [`enqueue_copy_region_to`](Self::enqueue_copy_region_to).
     ///
     /// ```
-    /// # use binpool::{Backend, ImmediateAllocator, MemoryFlags, MemoryPool, QueueOrder, Transfers};
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryFlags, MemoryPool, QueueOrder};
     /// # use binpool_mock::MockDevice;
     /// # let backend = MockDevice::new().backend();
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
     /// let table = backend.create_buffer(4096, MemoryFlags::empty())?;
-    /// # backend.write(&queue, &table, 0, &[7; 4096], &[])?;
+    /// # backend.write(&queue, &table, 0, &[7_u8; 4096])?;
     /// let row = pool.allocate(100)?;
     /// row.enqueue_copy_region_from(&queue, &table, 300..400, 0)?;
     /// # assert_eq!(row.enqueue_read(&queue, ..)?.wait()?, [7; 100]);
@@ -226,7 +204,7 @@ impl<A: Allocator<Backend: Transfers>> $($block)* {
         from: impl IntoRegion,
         to: usize,
     ) -> Result<EventOf<A>, Error> {
-        copy::<A>(self.backend(), on.into(), (source, from), (self, to))
+        self.backend().enqueue_copy(on, source, from, self, to)
     }
 }
 
@@ -272,14 +250,7 @@ impl<A: Allocator> $($block)* {
         region: impl IntoRegion,
         pattern: &[T],
     ) -> Result<EventOf<A>, Error> {
-        let (backend, On { queue, wait_for }) = (self.backend(), on.into());
-        let pattern = bytemuck::cast_slice(pattern);
-        match bytes_on::<A::Backend, _>(self, queue, region)? {
-            Some((memory, region)) => {
-                backend.enqueue_fill(queue, memory, region, pattern, wait_for)
-            }
-            None => backend.enqueue_marker(queue, wait_for),
-        }
+        self.backend().enqueue_fill(on, self, region, pattern)
     }
 }
     };
@@ -288,20 +259,3 @@ impl<A: Allocator> $($block)* {
 transfers!(PooledBuffer<A>);
 transfers!(PooledRegion<'_, A>);
 transfers!(PooledSlice<A>);
-
-fn copy<A: Allocator<Backend: Transfers>>(
-    backend: &A::Backend,
-    On { queue, wait_for }: OnOf<'_, A>,
-    (source, from): (&(impl AsMemory<A::Backend> + ?Sized), impl IntoRegion),
-    (destination, to): (&(impl AsMemory<A::Backend> + ?Sized), usize),
-) -> Result<EventOf<A>, Error> {
-    let from = from.into_region(source.size())?;
-    let source = bytes_on::<A::Backend, _>(source, queue, from)?;
-    let into = Region::new(to, from.bytes);
-    match (source, bytes_on::<A::Backend, _>(destination, queue, into)?) {
-        (Some((source, from)), Some((destination, into))) => {
-            backend.enqueue_copy(queue, source, from, destination, into.offset, wait_for)
-        }
-        _ => backend.enqueue_marker(queue, wait_for),
-    }
-}

@@ -2,7 +2,7 @@
 
 use std::mem::size_of;
 
-use binpool::{Backend, Error, Memory, MemoryFlags, Region, Transfers};
+use binpool::{Backend, Error, Memory, MemoryFlags, Region};
 use binpool_cuda::{CudaBackend, CudaMemory, CudaQueue};
 use parking_lot::Mutex;
 
@@ -55,9 +55,7 @@ impl Commands<CudaBackend> for CudaCommands {
         let InUse { queue, memory, .. } = block;
         let number = block.number.to_ne_bytes();
         for end in ends(memory).into_iter().flatten() {
-            block
-                .backend
-                .enqueue_fill(queue, memory, end, &number, &[])?;
+            block.backend.enqueue_fill(queue, memory, end, &number)?;
         }
         Ok(())
     }
@@ -80,7 +78,7 @@ impl Commands<CudaBackend> for CudaCommands {
         };
         for (end, to) in ends.into_iter().zip([place, place + WORD]) {
             let backend = block.backend;
-            backend.enqueue_copy(queue, memory, end, part, to, &[])?;
+            backend.enqueue_copy(queue, memory, end, part, to)?;
         }
         Ok(())
     }
@@ -93,9 +91,9 @@ impl Commands<CudaBackend> for CudaCommands {
     ) -> Result<u32, Error> {
         let log = self.0[queue_number].lock();
         let mut wrong = 0;
-        let mut found = vec![0; BLOCKS * ENDS];
+        let mut found = vec![0_u8; BLOCKS * ENDS];
         for (part, numbers) in log.parts.iter().zip(log.numbers.chunks(BLOCKS)) {
-            backend.read(queue, part, 0, &mut found, &[])?;
+            backend.read(queue, part, 0, &mut found)?;
             wrong += wrong_numbers(&found, numbers);
         }
         Ok(wrong)

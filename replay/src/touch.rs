@@ -53,7 +53,7 @@ impl<B: Backend> Commands<B> for Fill {
         let InUse { queue, memory, .. } = block;
         let filled = block
             .backend
-            .enqueue_fill(queue, memory, Region::first(1), &[0], &[]);
+            .enqueue_fill(queue, memory, Region::first(1), &[0_u8]);
         filled.map(drop)
     }
 

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
-use binpool::{Backend, Event, MemoryFlags, Outcome, Queue, QueueOrder, Region, Transfers};
+use binpool::{Backend, Event, MemoryFlags, Outcome, Queue, QueueOrder, Region};
 use binpool_mock::{Completion, HostWait, MockBackend, MockDevice, MockMemory};
 use shuttle::thread::{self, yield_now};
 
@@ -62,7 +62,7 @@ fn another_thread_steps() {
         .map(|byte| {
             let all = Region::first(64);
             backend
-                .enqueue_fill(&queue, &block, all, &[byte], &[])
+                .enqueue_fill(&queue, &block, all, &[byte])
                 .unwrap()
         })
         .collect();
@@ -93,7 +93,7 @@ fn gates_of_another_thread() {
         .map(|gate| {
             let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
             let marker = backend
-                .enqueue_marker(&queue, std::slice::from_ref(gate))
+                .enqueue_marker(queue.after(std::slice::from_ref(gate)))
                 .unwrap();
             thread::spawn(move || marker.wait().is_ok())
         })
@@ -119,7 +119,7 @@ fn one_gate() {
     let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
     let gate = backend.create_user_event().unwrap();
     let marker = backend
-        .enqueue_marker(&queue, std::slice::from_ref(&gate))
+        .enqueue_marker(queue.after(std::slice::from_ref(&gate)))
         .unwrap();
     let waiting = thread::spawn(move || marker.wait().unwrap());
     backend
@@ -156,8 +156,8 @@ fn kernels_on_two_threads() {
     });
     gate.iter().for_each(|kernel| kernel.wait().unwrap());
     join(running);
-    let mut count = [0];
-    backend.read(&queue, &block, 0, &mut count, &[]).unwrap();
+    let mut count = [0_u8];
+    backend.read(&queue, &block, 0, &mut count).unwrap();
     assert_eq!(count, [3]);
     drop(block);
     assert_eq!(device.pending_commands(), 0);
@@ -173,7 +173,7 @@ fn kernels_that_enqueue() {
             let block = buffer(&backend);
             let (inner, inner_queue) = (backend.clone(), queue.clone());
             let kernel = move |_: &[&[u8]], _: &mut [&mut [u8]]| {
-                inner.enqueue_marker(&inner_queue, &[]).unwrap();
+                inner.enqueue_marker(&inner_queue).unwrap();
             };
             let done = backend
                 .launch(&queue, "enqueue", &[], &[&block], kernel)
@@ -226,7 +226,7 @@ fn memory_comes_and_goes() {
                 .create_sub_region(&block, Region::first(32))
                 .unwrap();
             let filled = backend
-                .enqueue_fill(&queue, &half, Region::first(32), &[1], &[])
+                .enqueue_fill(&queue, &half, Region::first(32), &[1_u8])
                 .unwrap();
             backend.release(block, &[filled]).unwrap();
         })
@@ -243,16 +243,16 @@ fn two_writers() {
     let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
     let block = Arc::new(buffer(&backend));
     let write = |byte: u8, backend: &MockBackend, block: &MockMemory| {
-        backend.write(&queue, block, 0, &[byte; 64], &[]).unwrap();
+        backend.write(&queue, block, 0, &[byte; 64]).unwrap();
     };
     let other = thread::spawn({
         let (backend, block, queue) = (backend.clone(), Arc::clone(&block), queue.clone());
-        move || backend.write(&queue, &block, 0, &[2; 64], &[]).unwrap()
+        move || backend.write(&queue, &block, 0, &[2_u8; 64]).unwrap()
     });
     write(1, &backend, &block);
     other.join().unwrap();
-    let mut bytes = [0; 64];
-    backend.read(&queue, &block, 0, &mut bytes, &[]).unwrap();
+    let mut bytes = [0_u8; 64];
+    backend.read(&queue, &block, 0, &mut bytes).unwrap();
     assert!(bytes == [1; 64] || bytes == [2; 64]);
     drop(block);
     ends_clean(&device);

@@ -237,7 +237,7 @@ fn behind_a_failure(order: FailureOrder) {
     drop(filled.unwrap());
     world
         .backend
-        .enqueue_marker(&queue, from_ref(&failing))
+        .enqueue_marker(queue.after(from_ref(&failing)))
         .unwrap();
     drop(block);
     let users = [queue, world.another_queue(QueueOrder::InOrder)].map(|queue| {

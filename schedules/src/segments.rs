@@ -1,6 +1,6 @@
 //! The segment allocator, from several threads.
 
-use binpool::{Allocator as _, Backend, Memory, QueueOrder, SegmentAllocator, Transfers};
+use binpool::{Allocator as _, Backend, Memory, QueueOrder, SegmentAllocator};
 use binpool_mock::{Completion, MockDevice, MockMemory, MockQueue};
 use shuttle::thread::yield_now;
 
@@ -61,16 +61,16 @@ impl Segments {
     fn allocate(&self, mark: u8) -> MockMemory {
         let block = self.allocator.allocate(BYTES).unwrap();
         let backend = self.allocator.backend();
-        backend.write(&self.queue, &block, 0, &[mark], &[]).unwrap();
+        backend.write(&self.queue, &block, 0, &[mark]).unwrap();
         block
     }
 
     /// Checks that no other thread has written into the block, and frees it.
     fn check(&self, block: MockMemory, mark: u8) {
-        let mut found = [0];
+        let mut found = [0_u8];
         let backend = self.allocator.backend();
         backend
-            .read(&self.queue, &block, 0, &mut found, &[])
+            .read(&self.queue, &block, 0, &mut found)
             .unwrap();
         assert_eq!(found, [mark], "the range was handed out twice");
         self.allocator.release(block, &[]).unwrap();
@@ -144,7 +144,7 @@ fn pending_ranges() {
                 let block = it.allocator.allocate(BYTES).unwrap();
                 let all = binpool::Region::first(block.bytes());
                 let filled = backend
-                    .enqueue_fill(&queue, &block, all, &[mark], &[])
+                    .enqueue_fill(&queue, &block, all, &[mark])
                     .unwrap();
                 it.allocator.release(block, &[filled]).unwrap();
             }

@@ -7,7 +7,7 @@ use super::{
     bench::{Bench, refusal},
     sweep::on_threads,
 };
-use crate::{Align, Allocator, Backend, Event, InvalidRequest, Memory, Region, Transfers};
+use crate::{Align, Allocator, Backend, Event, InvalidRequest, Memory, Region};
 
 /// Every block has at least the requested size.
 pub fn blocks_are_large_enough<F: AllocatorFixture>(fixture: &F) {
@@ -152,7 +152,7 @@ pub fn shortage_shows_when_the_allocator_says<F: AllocatorFixture>(fixture: &F) 
             Ok(block) => block,
             Err(error) => break error,
         };
-        match bench.backend.write(&bench.queue, &block, 0, &[1], &[]) {
+        match bench.backend.write(&bench.queue, &block, 0, &[1_u8]) {
             Ok(()) => live.push(block),
             Err(error) => {
                 assert!(

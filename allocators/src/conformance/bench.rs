@@ -1,17 +1,17 @@
 //! Helpers of the checks.
 
 use crate::{
-    Error, Event, EventStatus, InvalidRequest, Memory, MemoryFlags, ObjectKind, Outcome,
-    QueueOrder, Region, Transfers, conformance::Fixture,
+    Backend, Error, Event, EventStatus, InvalidRequest, Memory, MemoryFlags, ObjectKind, Outcome,
+    Queue, QueueOrder, Region, conformance::Fixture,
 };
 
 /// A backend with an in-order queue.
-pub(crate) struct Bench<B: Transfers> {
+pub(crate) struct Bench<B: Backend> {
     pub(crate) backend: B,
     pub(crate) queue: B::Queue,
 }
 
-impl<B: Transfers> Bench<B> {
+impl<B: Backend> Bench<B> {
     pub(crate) fn new(fixture: &impl Fixture<Backend = B>) -> Self {
         Self::on(fixture.backend())
     }
@@ -56,15 +56,15 @@ impl<B: Transfers> Bench<B> {
 
     pub(crate) fn write(&self, memory: &B::Memory, data: &[u8]) {
         self.backend
-            .write(&self.queue, memory, 0, data, &[])
+            .write(&self.queue, memory, 0, data)
             .expect("a write within bounds");
     }
 
     /// Reads all bytes of `memory`, once everything that was enqueued on the bench's queue has ended.
     pub(crate) fn read(&self, memory: &B::Memory) -> Vec<u8> {
-        let mut data = vec![0; memory.bytes()];
+        let mut data = vec![0_u8; memory.bytes()];
         self.backend
-            .read(&self.queue, memory, 0, &mut data, &[])
+            .read(&self.queue, memory, 0, &mut data)
             .expect("a read within bounds");
         data
     }
@@ -79,14 +79,12 @@ impl<B: Transfers> Bench<B> {
     ) -> B::Event {
         let all = Region::first(memory.bytes());
         self.backend
-            .enqueue_fill(queue, memory, all, &[byte], wait_for)
+            .enqueue_fill(queue.after(wait_for), memory, all, &[byte])
             .expect("a fill within bounds")
     }
 
     pub(crate) fn marker(&self) -> B::Event {
-        self.backend
-            .enqueue_marker(&self.queue, &[])
-            .expect("a marker")
+        self.backend.enqueue_marker(&self.queue).expect("a marker")
     }
 
     /// Makes a user event, unless the backend has none.

@@ -4,7 +4,7 @@ use super::{
     Fixture,
     bench::{Bench, refusal},
 };
-use crate::{Backend, HostUse, InvalidRequest, Memory, MemoryFlags, MemoryKind, Region, Transfers};
+use crate::{Backend, HostUse, InvalidRequest, Memory, MemoryFlags, MemoryKind, Region};
 
 /// No limit is zero, and each kind of SVM comes with those that it includes.
 pub fn limits_make_sense<F: Fixture>(fixture: &F) {
@@ -112,7 +112,7 @@ pub fn flags_leave_the_permitted_transfers<F: Fixture>(fixture: &F) {
     let buffer = bench.backend.create_buffer(64, flags).unwrap();
     let fill = bench
         .backend
-        .enqueue_fill(&bench.queue, &buffer, Region::first(64), &[3], &[]);
+        .enqueue_fill(&bench.queue, &buffer, Region::first(64), &[3_u8]);
     drop(fill.unwrap());
     assert_eq!(bench.read(&buffer), [3; 64]);
 }
@@ -130,16 +130,16 @@ pub fn forbidden_transfers_of_the_host_are_refused<F: Fixture>(fixture: &F) {
         let refused = |way| InvalidRequest::HostAccess { way, flags };
         if flags != MemoryFlags::HOST_READ_ONLY {
             let way = HostUse::Read;
-            let read = backend.read(queue, &buffer, 0, &mut [0], &[]);
+            let read = backend.read(queue, &buffer, 0, &mut [0_u8]);
             assert_eq!(refusal(read), refused(way));
-            let read = backend.enqueue_read(queue, &buffer, Region::first(1), &[]);
+            let read = backend.enqueue_read(queue, &buffer, Region::first(1));
             assert_eq!(refusal(read.map(drop)), refused(way));
         }
         if flags != MemoryFlags::HOST_WRITE_ONLY {
             let way = HostUse::Write;
-            let write = backend.write(queue, &buffer, 0, &[1], &[]);
+            let write = backend.write(queue, &buffer, 0, &[1_u8]);
             assert_eq!(refusal(write), refused(way));
-            let write = backend.enqueue_write(queue, &buffer, 0, [1].into(), &[]);
+            let write = backend.enqueue_write(queue, &buffer, 0, [1].into());
             assert_eq!(refusal(write.map(drop)), refused(way));
         }
     }

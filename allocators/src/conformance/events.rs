@@ -6,7 +6,7 @@ use super::{
     Fixture,
     bench::{Bench, eventually, refusal},
 };
-use crate::{Backend, Event, EventStatus, InvalidRequest, Outcome, Queue, Transfers};
+use crate::{Backend, Event, EventStatus, InvalidRequest, Outcome, Queue};
 
 /// After a wait, the status is `Complete`, and stays so.
 pub fn an_event_completes<F: Fixture>(fixture: &F) {
@@ -53,7 +53,7 @@ pub fn identities_of_user_events_are_not_used_again<F: Fixture>(fixture: &F) {
 }
 
 /// Checks that no event of `events` has the identity of another one, though those of former calls are gone.
-fn identities_differ<B: Transfers>(bench: &Bench<B>, events: impl Fn() -> [B::Event; 2]) {
+fn identities_differ<B: Backend>(bench: &Bench<B>, events: impl Fn() -> [B::Event; 2]) {
     let mut former = HashSet::new();
     for _ in 0..10 {
         for event in events() {
@@ -91,7 +91,7 @@ pub fn only_user_events_can_be_resolved<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let buffer = bench.buffer(64);
     let fill = bench.fill(&bench.queue, &buffer, 1, &[]);
-    let marker = bench.backend.enqueue_marker(&bench.queue, &[]).unwrap();
+    let marker = bench.backend.enqueue_marker(&bench.queue).unwrap();
     for event in [fill, marker] {
         let resolved = bench.backend.resolve_user_event(&event, Outcome::Failed);
         assert_eq!(refusal(resolved), InvalidRequest::NotAUserEvent);

@@ -9,12 +9,12 @@ use super::{
     Fixture,
     bench::{Bench, assert_stays_pending},
 };
-use crate::{Backend, Event, EventStatus, FailureOrder, Queue, Transfers};
+use crate::{Backend, Event, EventStatus, FailureOrder, Queue};
 
 const SIZE: usize = 1024;
 
 /// A pending command, and behind it one that fails.
-struct Failing<B: Transfers> {
+struct Failing<B: Backend> {
     /// The event that A waits for.
     gate: B::Event,
     a: B::Event,
@@ -23,7 +23,7 @@ struct Failing<B: Transfers> {
     f: B::Event,
 }
 
-impl<B: Transfers> Failing<B> {
+impl<B: Backend> Failing<B> {
     fn on(bench: &Bench<B>, queue: &B::Queue) -> Self {
         let (gate, bad_gate) = (bench.gate(), bench.gate());
         let a = bench.fill(queue, &bench.filled(SIZE, 1), 2, from_ref(&gate));
@@ -50,7 +50,7 @@ impl<B: Transfers> Failing<B> {
     }
 }
 
-fn order<B: Transfers>(bench: &Bench<B>) -> FailureOrder {
+fn order<B: Backend>(bench: &Bench<B>) -> FailureOrder {
     bench.backend.limits().failure_order
 }
 
@@ -67,7 +67,7 @@ pub fn a_command_fails_in_its_turn_where_the_order_is_kept<F: Fixture>(fixture: 
     let bench = Bench::new(fixture);
     let queue = bench.another_queue();
     let failing = Failing::on(&bench, &queue);
-    let marker = bench.backend.enqueue_marker(&queue, &[]).unwrap();
+    let marker = bench.backend.enqueue_marker(&queue).unwrap();
     failing.fail(&bench);
     if order(&bench) == FailureOrder::Kept {
         assert_stays_pending(&failing.f);
@@ -106,8 +106,8 @@ pub fn an_in_order_queue_keeps_its_order_behind_a_failure<F: Fixture>(fixture: &
     let other = bench.filled(SIZE, 1);
     let behind = [
         bench.fill(&queue, &other, 3, &[]),
-        bench.backend.enqueue_marker(&queue, &[]).unwrap(),
-        bench.backend.enqueue_barrier(&queue, &[]).unwrap(),
+        bench.backend.enqueue_marker(&queue).unwrap(),
+        bench.backend.enqueue_barrier(&queue).unwrap(),
         bench.fill(&queue, &bench.filled(SIZE, 1), 3, &[]),
     ];
     queue.flush().unwrap();
@@ -133,8 +133,8 @@ pub fn what_was_enqueued_before_the_failure_does_not_complete_early<F: Fixture>(
     let queues = [Some(bench.another_queue()), bench.out_of_order_queue()];
     for queue in queues.into_iter().flatten() {
         let failing = Failing::on(&bench, &queue);
-        let marker = bench.backend.enqueue_marker(&queue, &[]).unwrap();
-        let barrier = bench.backend.enqueue_barrier(&queue, &[]).unwrap();
+        let marker = bench.backend.enqueue_marker(&queue).unwrap();
+        let barrier = bench.backend.enqueue_barrier(&queue).unwrap();
         let fill = bench.fill(&queue, &bench.filled(SIZE, 1), 3, &[]);
         queue.flush().unwrap();
         failing.fail(&bench);
@@ -155,7 +155,7 @@ pub fn a_barrier_behind_a_failure_holds_back_what_comes_after<F: Fixture>(fixtur
         let queues = [Some(bench.another_queue()), bench.out_of_order_queue()];
         for queue in queues.into_iter().flatten() {
             let failing = Failing::on(&bench, &queue);
-            let barrier = || drop(bench.backend.enqueue_barrier(&queue, &[]).unwrap());
+            let barrier = || drop(bench.backend.enqueue_barrier(&queue).unwrap());
             if enqueued_before {
                 barrier();
                 failing.fail(&bench);
@@ -186,7 +186,7 @@ pub fn a_barrier_holds_back_for_all_of_its_wait_list_though_one_has_failed<F: Fi
         let a = bench.fill(&other, &bench.filled(SIZE, 1), 2, from_ref(&gate));
         let barrier = bench
             .backend
-            .enqueue_barrier(&queue, &[a.clone(), failing.clone()])
+            .enqueue_barrier(queue.after(&[a.clone(), failing.clone()]))
             .unwrap();
         bench.fail(&failing);
         let after = bench.fill(&queue, &bench.filled(SIZE, 1), 3, &[]);
@@ -214,7 +214,9 @@ pub fn a_barrier_holds_back_for_what_its_failed_event_was_to_come_after<F: Fixtu
             if !enqueued_before {
                 failing.fail(&bench);
             }
-            let barrier = bench.backend.enqueue_barrier(&queue, from_ref(&failing.f));
+            let barrier = bench
+                .backend
+                .enqueue_barrier(queue.after(from_ref(&failing.f)));
             if enqueued_before {
                 barrier.expect("a barrier");
                 failing.fail(&bench);
@@ -244,9 +246,9 @@ pub fn a_marker_comes_after_what_a_failed_one_was_to_come_after<F: Fixture>(fixt
         let (gate, bad_gate) = (bench.gate(), bench.gate());
         let a = bench.fill(&other, &bench.filled(SIZE, 1), 2, from_ref(&gate));
         let both = [a.clone(), bad_gate.clone()];
-        let failed = bench.backend.enqueue_marker(&queue, &both).unwrap();
+        let failed = bench.backend.enqueue_marker(queue.after(&both)).unwrap();
         bench.fail(&bad_gate);
-        let marker = bench.backend.enqueue_marker(&queue, &[]).unwrap();
+        let marker = bench.backend.enqueue_marker(&queue).unwrap();
         queue.flush().unwrap();
         never_completes(&marker);
         bench.open(&gate);
@@ -263,7 +265,7 @@ pub fn finish_waits_for_all_whatever_failed<F: Fixture>(fixture: &F) {
     for queue in queues.into_iter().flatten() {
         let failing = Failing::on(&bench, &queue);
         failing.fail(&bench);
-        let mut behind = vec![bench.backend.enqueue_marker(&queue, &[]).unwrap()];
+        let mut behind = vec![bench.backend.enqueue_marker(&queue).unwrap()];
         // Each fill has memory of its own: nothing orders two fills of an out-of-order queue.
         let buffers = [(); 16].map(|()| bench.filled(SIZE, 1));
         behind.extend(

@@ -3,7 +3,7 @@
 use std::{fmt::Debug, slice::from_ref};
 
 use super::{Fixture, bench::Bench};
-use crate::{Backend, Event, EventStatus, Queue, Region, Result, Transfers};
+use crate::{Backend, Event, EventStatus, Queue, Region, Result};
 
 const SIZE: usize = 1024;
 
@@ -33,15 +33,15 @@ pub fn a_failure_passes_on_along_wait_lists<F: Fixture>(fixture: &F) {
     let fill = bench.fill(&queues[0], &buffer, 2, from_ref(&gate));
     let copy = bench
         .backend
-        .enqueue_copy(&queues[1], &buffer, all, &other, 0, from_ref(&fill))
+        .enqueue_copy(queues[1].after(from_ref(&fill)), &buffer, all, &other, 0)
         .unwrap();
     let marker = bench
         .backend
-        .enqueue_marker(&queues[2], from_ref(&copy))
+        .enqueue_marker(queues[2].after(from_ref(&copy)))
         .unwrap();
     let read = bench
         .backend
-        .enqueue_read(&queues[3], &other, all, from_ref(&marker))
+        .enqueue_read(queues[3].after(from_ref(&marker)), &other, all)
         .unwrap();
     bench.fail(&gate);
     failed(read.wait());
@@ -60,10 +60,12 @@ pub fn a_command_that_waits_for_what_has_failed_fails<F: Fixture>(fixture: &F) {
     let gate = bench.gate();
     bench.fail(&gate);
     let queue = bench.another_queue();
-    let fill =
-        bench
-            .backend
-            .enqueue_fill(&queue, &buffer, Region::first(SIZE), &[2], from_ref(&gate));
+    let fill = bench.backend.enqueue_fill(
+        queue.after(from_ref(&gate)),
+        &buffer,
+        Region::first(SIZE),
+        &[2_u8],
+    );
     // The runtime may return the error from the call.
     failed(fill.and_then(|fill| fill.wait()));
     assert_eq!(bench.read(&buffer), [1; SIZE]);
@@ -76,9 +78,17 @@ pub fn blocking_transfers_fail_with_what_they_wait_for<F: Fixture>(fixture: &F) 
     let gate = bench.gate();
     bench.fail(&gate);
     let (queue, gate) = (bench.another_queue(), from_ref(&gate));
-    failed(bench.backend.write(&queue, &buffer, 0, &[2; SIZE], gate));
+    failed(
+        bench
+            .backend
+            .write(queue.after(gate), &buffer, 0, &[2_u8; SIZE]),
+    );
     let queue = bench.another_queue();
-    failed(bench.backend.read(&queue, &buffer, 0, &mut [0; SIZE], gate));
+    failed(
+        bench
+            .backend
+            .read(queue.after(gate), &buffer, 0, &mut [0_u8; SIZE]),
+    );
     assert_eq!(bench.read(&buffer), [1; SIZE]);
 }
 
@@ -87,9 +97,12 @@ pub fn a_command_over_no_bytes_fails_with_what_it_waits_for<F: Fixture>(fixture:
     let bench = Bench::new(fixture);
     let (buffer, queue) = (bench.filled(SIZE, 1), bench.another_queue());
     let gate = bench.gate();
-    let fill = bench
-        .backend
-        .enqueue_fill(&queue, &buffer, Region::first(0), &[2], from_ref(&gate));
+    let fill = bench.backend.enqueue_fill(
+        queue.after(from_ref(&gate)),
+        &buffer,
+        Region::first(0),
+        &[2_u8],
+    );
     bench.fail(&gate);
     failed(fill.and_then(|fill| fill.wait()));
 }

@@ -6,7 +6,7 @@ use super::{
     Fixture,
     bench::{Bench, refused_as_foreign},
 };
-use crate::{Backend, Event, ObjectKind, Outcome, Queue, Region, Transfers};
+use crate::{Backend, Event, ObjectKind, Outcome, Queue, Region};
 
 /// A queue of another backend.
 pub fn a_foreign_queue_is_refused<F: Fixture>(fixture: &F) {
@@ -18,20 +18,17 @@ pub fn a_foreign_queue_is_refused<F: Fixture>(fixture: &F) {
     refused_as_foreign(kind, backend.check_queue(queue));
     refused_as_foreign(kind, backend.check_use(queue));
     refused_as_foreign(kind, backend.commit(queue, &buffer));
-    refused_as_foreign(kind, backend.write(queue, &buffer, 0, &[9; 64], &[]));
-    refused_as_foreign(kind, backend.read(queue, &buffer, 0, &mut [9; 64], &[]));
+    refused_as_foreign(kind, backend.write(queue, &buffer, 0, &[9_u8; 64]));
+    refused_as_foreign(kind, backend.read(queue, &buffer, 0, &mut [9_u8; 64]));
     refused_as_foreign(
         kind,
-        backend.enqueue_write(queue, &buffer, 0, vec![9; 64].into(), &[]),
+        backend.enqueue_write(queue, &buffer, 0, vec![9; 64].into()),
     );
-    refused_as_foreign(kind, backend.enqueue_read(queue, &buffer, all, &[]));
-    refused_as_foreign(
-        kind,
-        backend.enqueue_copy(queue, &buffer, all, &target, 0, &[]),
-    );
-    refused_as_foreign(kind, backend.enqueue_fill(queue, &buffer, all, &[9], &[]));
-    refused_as_foreign(kind, backend.enqueue_marker(queue, &[]));
-    refused_as_foreign(kind, backend.enqueue_barrier(queue, &[]));
+    refused_as_foreign(kind, backend.enqueue_read(queue, &buffer, all));
+    refused_as_foreign(kind, backend.enqueue_copy(queue, &buffer, all, &target, 0));
+    refused_as_foreign(kind, backend.enqueue_fill(queue, &buffer, all, &[9_u8]));
+    refused_as_foreign(kind, backend.enqueue_marker(queue));
+    refused_as_foreign(kind, backend.enqueue_barrier(queue));
     queue.finish().unwrap();
     assert_eq!(bench.read(&buffer), [1; 64]);
     assert_eq!(bench.read(&target), [2; 64]);
@@ -46,22 +43,16 @@ pub fn foreign_memory_is_refused<F: Fixture>(fixture: &F) {
     let all = Region::first(64);
     refused_as_foreign(kind, backend.create_sub_region(&foreign, all));
     refused_as_foreign(kind, backend.commit(queue, &foreign));
-    refused_as_foreign(kind, backend.write(queue, &foreign, 0, &[9; 64], &[]));
-    refused_as_foreign(kind, backend.read(queue, &foreign, 0, &mut [9; 64], &[]));
+    refused_as_foreign(kind, backend.write(queue, &foreign, 0, &[9_u8; 64]));
+    refused_as_foreign(kind, backend.read(queue, &foreign, 0, &mut [9_u8; 64]));
     refused_as_foreign(
         kind,
-        backend.enqueue_write(queue, &foreign, 0, vec![9; 64].into(), &[]),
+        backend.enqueue_write(queue, &foreign, 0, vec![9; 64].into()),
     );
-    refused_as_foreign(kind, backend.enqueue_read(queue, &foreign, all, &[]));
-    refused_as_foreign(
-        kind,
-        backend.enqueue_copy(queue, &foreign, all, &own, 0, &[]),
-    );
-    refused_as_foreign(
-        kind,
-        backend.enqueue_copy(queue, &own, all, &foreign, 0, &[]),
-    );
-    refused_as_foreign(kind, backend.enqueue_fill(queue, &foreign, all, &[9], &[]));
+    refused_as_foreign(kind, backend.enqueue_read(queue, &foreign, all));
+    refused_as_foreign(kind, backend.enqueue_copy(queue, &foreign, all, &own, 0));
+    refused_as_foreign(kind, backend.enqueue_copy(queue, &own, all, &foreign, 0));
+    refused_as_foreign(kind, backend.enqueue_fill(queue, &foreign, all, &[9_u8]));
     queue.finish().unwrap();
     assert_eq!(bench.read(&own), [1; 64]);
     assert_eq!(other.read(&foreign), [2; 64]);
@@ -76,23 +67,32 @@ pub fn a_foreign_event_is_refused<F: Fixture>(fixture: &F) {
     let all = Region::first(64);
     let event = other.marker();
     let events = from_ref(&event);
-    refused_as_foreign(kind, backend.write(queue, &buffer, 0, &[9; 64], events));
-    refused_as_foreign(kind, backend.read(queue, &buffer, 0, &mut [9; 64], events));
     refused_as_foreign(
         kind,
-        backend.enqueue_write(queue, &buffer, 0, vec![9; 64].into(), events),
-    );
-    refused_as_foreign(kind, backend.enqueue_read(queue, &buffer, all, events));
-    refused_as_foreign(
-        kind,
-        backend.enqueue_copy(queue, &buffer, all, &target, 0, events),
+        backend.write(queue.after(events), &buffer, 0, &[9_u8; 64]),
     );
     refused_as_foreign(
         kind,
-        backend.enqueue_fill(queue, &buffer, all, &[9], events),
+        backend.read(queue.after(events), &buffer, 0, &mut [9_u8; 64]),
     );
-    refused_as_foreign(kind, backend.enqueue_marker(queue, events));
-    refused_as_foreign(kind, backend.enqueue_barrier(queue, events));
+    refused_as_foreign(
+        kind,
+        backend.enqueue_write(queue.after(events), &buffer, 0, vec![9; 64].into()),
+    );
+    refused_as_foreign(
+        kind,
+        backend.enqueue_read(queue.after(events), &buffer, all),
+    );
+    refused_as_foreign(
+        kind,
+        backend.enqueue_copy(queue.after(events), &buffer, all, &target, 0),
+    );
+    refused_as_foreign(
+        kind,
+        backend.enqueue_fill(queue.after(events), &buffer, all, &[9_u8]),
+    );
+    refused_as_foreign(kind, backend.enqueue_marker(queue.after(events)));
+    refused_as_foreign(kind, backend.enqueue_barrier(queue.after(events)));
     queue.finish().unwrap();
     assert_eq!(bench.read(&buffer), [1; 64]);
     assert_eq!(bench.read(&target), [2; 64]);
@@ -122,9 +122,9 @@ pub fn a_foreign_event_among_others_is_refused<F: Fixture>(fixture: &F) {
     let all = Region::first(64);
     let fill = bench
         .backend
-        .enqueue_fill(&bench.queue, &buffer, all, &[9], &events);
+        .enqueue_fill(bench.queue.after(&events), &buffer, all, &[9_u8]);
     refused_as_foreign(ObjectKind::Event, fill);
-    let marker = bench.backend.enqueue_marker(&bench.queue, &events);
+    let marker = bench.backend.enqueue_marker(bench.queue.after(&events));
     refused_as_foreign(ObjectKind::Event, marker);
     assert_eq!(bench.read(&buffer), [2; 64]);
 }

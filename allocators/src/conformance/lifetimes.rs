@@ -6,7 +6,7 @@ use super::{
     Fixture,
     bench::{Bench, eventually, numbered},
 };
-use crate::{Backend, Event, Queue, Region, Transfers};
+use crate::{Backend, Event, Queue, Region};
 
 const SIZE: usize = 65_536;
 
@@ -18,7 +18,7 @@ pub fn memory_may_be_dropped_while_a_command_uses_it<F: Fixture>(fixture: &F) {
     let all = Region::first(SIZE);
     let copy = bench
         .backend
-        .enqueue_copy(&bench.queue, &source, all, &target, 0, from_ref(&gate))
+        .enqueue_copy(bench.queue.after(from_ref(&gate)), &source, all, &target, 0)
         .unwrap();
     drop(source);
     let other = bench.another_queue();
@@ -38,7 +38,7 @@ pub fn memory_is_released_after_its_events<F: Fixture>(fixture: &F) {
     let all = Region::first(SIZE);
     let copy = bench
         .backend
-        .enqueue_copy(&bench.queue, &source, all, &target, 0, from_ref(&gate))
+        .enqueue_copy(bench.queue.after(from_ref(&gate)), &source, all, &target, 0)
         .unwrap();
     bench.backend.release(source, from_ref(&copy)).unwrap();
     bench.open(&gate);
@@ -56,7 +56,7 @@ pub fn a_region_may_be_dropped_while_a_command_uses_it<F: Fixture>(fixture: &F) 
     let all = Region::first(SIZE);
     let copy = bench
         .backend
-        .enqueue_copy(&bench.queue, &region, all, &target, 0, from_ref(&gate))
+        .enqueue_copy(bench.queue.after(from_ref(&gate)), &region, all, &target, 0)
         .unwrap();
     drop((block, region));
     let (other, newcomer) = (bench.another_queue(), bench.buffer(2 * SIZE));
@@ -74,7 +74,11 @@ pub fn a_pending_read_may_be_dropped_early<F: Fixture>(fixture: &F) {
         let gate = bench.gate();
         let read = bench
             .backend
-            .enqueue_read(&bench.queue, &buffer, Region::first(SIZE), from_ref(&gate))
+            .enqueue_read(
+                bench.queue.after(from_ref(&gate)),
+                &buffer,
+                Region::first(SIZE),
+            )
             .unwrap();
         let event = read.event().clone();
         drop(read);
@@ -92,7 +96,11 @@ pub fn a_pending_read_may_be_forgotten<F: Fixture>(fixture: &F) {
     // A backend cannot tell a forgotten read from one that is held, and this check must leave nothing behind.
     let _forgotten = bench
         .backend
-        .enqueue_read(&bench.queue, &buffer, Region::first(1024), from_ref(&gate))
+        .enqueue_read(
+            bench.queue.after(from_ref(&gate)),
+            &buffer,
+            Region::first(1024),
+        )
         .unwrap();
     drop(buffer);
     bench.open(&gate);
@@ -107,11 +115,10 @@ pub fn written_data_is_kept_until_it_is_written<F: Fixture>(fixture: &F) {
     let written = bench
         .backend
         .enqueue_write(
-            &bench.queue,
+            bench.queue.after(from_ref(&gate)),
             &buffer,
             0,
             numbered(SIZE).into(),
-            from_ref(&gate),
         )
         .unwrap();
     // The host's allocator is likely to hand out the freed data here.
@@ -130,7 +137,7 @@ pub fn written_data_is_given_back<F: Fixture>(fixture: &F) {
     for bytes in [Arc::clone(&data), data[..0].into()] {
         bench
             .backend
-            .enqueue_write(&bench.queue, &buffer, 0, Arc::clone(&bytes), &[])
+            .enqueue_write(&bench.queue, &buffer, 0, Arc::clone(&bytes))
             .unwrap()
             .wait()
             .unwrap();

@@ -79,12 +79,12 @@ use std::fmt;
 
 pub use report::{Failure, Report, run_all};
 
-use crate::{Allocator, SvmBackend, Transfers, VirtualMemory};
+use crate::{Allocator, Backend, SvmBackend, VirtualMemory};
 
 /// A way to make the backend under test.
 pub trait Fixture {
     /// The backend under test.
-    type Backend: Transfers;
+    type Backend: Backend;
 
     /// Makes a backend of the device under test, with nothing on it yet. The backends of two calls share no
     /// objects.
@@ -101,7 +101,7 @@ pub trait Fixture {
 /// A way to make the allocator under test: a closure, or a type that also knows the device's capacity.
 pub trait AllocatorFixture {
     /// The allocator under test.
-    type Allocator: Allocator<Backend: Transfers>;
+    type Allocator: Allocator;
 
     /// Makes a fresh allocator.
     fn allocator(&self) -> Self::Allocator;
@@ -113,7 +113,7 @@ pub trait AllocatorFixture {
     }
 }
 
-impl<A: Allocator<Backend: Transfers>, F: Fn() -> A> AllocatorFixture for F {
+impl<A: Allocator, F: Fn() -> A> AllocatorFixture for F {
     type Allocator = A;
 
     fn allocator(&self) -> A {

@@ -6,7 +6,7 @@ use super::{
     Fixture,
     bench::{Bench, assert_stays_pending},
 };
-use crate::{Backend, Event, EventStatus, Queue, Region, Transfers};
+use crate::{Backend, Event, EventStatus, Queue, Region};
 
 const SIZE: usize = 1024;
 
@@ -26,7 +26,7 @@ pub fn an_in_order_queue_keeps_its_order<F: Fixture>(fixture: &F) {
         let all = Region::first(SIZE);
         let copy = bench
             .backend
-            .enqueue_copy(&queue, &buffer, all, &copies, step * SIZE, &[]);
+            .enqueue_copy(&queue, &buffer, all, &copies, step * SIZE);
         drop(copy.unwrap());
     }
     bench.open(&gate);
@@ -105,7 +105,7 @@ pub fn a_barrier_holds_back_what_comes_after<F: Fixture>(fixture: &F) {
         let (buffer, other) = (bench.filled(SIZE, 1), bench.filled(SIZE, 1));
         let gate = bench.gate();
         let before = bench.fill(&queue, &buffer, 2, from_ref(&gate));
-        let barrier = bench.backend.enqueue_barrier(&queue, &[]).unwrap();
+        let barrier = bench.backend.enqueue_barrier(&queue).unwrap();
         let after = bench.fill(&queue, &other, 3, &[]);
         queue.flush().unwrap();
         assert_stays_pending(&after);
@@ -127,7 +127,7 @@ pub fn a_marker_waits_for_everything_before<F: Fixture>(fixture: &F) {
         let buffer = bench.filled(SIZE, 1);
         let gate = bench.gate();
         let fill = bench.fill(&queue, &buffer, 2, from_ref(&gate));
-        let marker = bench.backend.enqueue_marker(&queue, &[]).unwrap();
+        let marker = bench.backend.enqueue_marker(&queue).unwrap();
         queue.flush().unwrap();
         assert_stays_pending(&marker);
         bench.open(&gate);
@@ -143,7 +143,7 @@ pub fn a_marker_waits_for_its_wait_list<F: Fixture>(fixture: &F) {
     let gate = bench.gate();
     let marker = bench
         .backend
-        .enqueue_marker(&bench.queue, from_ref(&gate))
+        .enqueue_marker(bench.queue.after(from_ref(&gate)))
         .unwrap();
     bench.queue.flush().unwrap();
     assert_stays_pending(&marker);
@@ -159,16 +159,16 @@ pub fn blocking_transfers_heed_their_wait_list<F: Fixture>(fixture: &F) {
     for _ in 0..10 {
         let buffer = bench.filled(SIZE, 1);
         let fill = bench.fill(&other, &buffer, 2, &[]);
-        let mut bytes = [0; SIZE];
+        let mut bytes = [0_u8; SIZE];
         bench
             .backend
-            .read(&bench.queue, &buffer, 0, &mut bytes, from_ref(&fill))
+            .read(bench.queue.after(from_ref(&fill)), &buffer, 0, &mut bytes)
             .unwrap();
         assert_eq!(bytes, [2; SIZE]);
         let fill = bench.fill(&other, &buffer, 3, &[]);
         bench
             .backend
-            .write(&bench.queue, &buffer, 0, &[4; 10], from_ref(&fill))
+            .write(bench.queue.after(from_ref(&fill)), &buffer, 0, &[4_u8; 10])
             .unwrap();
         let read = bench.read(&buffer);
         assert_eq!((read[9], read[10]), (4, 3));
@@ -188,15 +188,15 @@ pub fn every_kind_of_command_waits_for_its_wait_list<F: Fixture>(fixture: &F) {
     let queues = [(); 7].map(|()| bench.another_queue());
     let data = vec![2; SIZE].into();
     let bytes = backend
-        .enqueue_read(&queues[0], read, all, wait_for)
+        .enqueue_read(queues[0].after(wait_for), read, all)
         .unwrap();
     let mut events = vec![
-        backend.enqueue_write(&queues[1], written, 0, data, wait_for),
-        backend.enqueue_copy(&queues[2], read, all, copied, 0, wait_for),
-        backend.enqueue_fill(&queues[3], filled, all, &[2], wait_for),
-        backend.enqueue_marker(&queues[4], wait_for),
-        backend.enqueue_barrier(&queues[5], wait_for),
-        backend.enqueue_fill(&queues[6], filled, none, &[2], wait_for),
+        backend.enqueue_write(queues[1].after(wait_for), written, 0, data),
+        backend.enqueue_copy(queues[2].after(wait_for), read, all, copied, 0),
+        backend.enqueue_fill(queues[3].after(wait_for), filled, all, &[2_u8]),
+        backend.enqueue_marker(queues[4].after(wait_for)),
+        backend.enqueue_barrier(queues[5].after(wait_for)),
+        backend.enqueue_fill(queues[6].after(wait_for), filled, none, &[2_u8]),
     ];
     let events: Vec<_> = events.drain(..).map(|result| result.unwrap()).collect();
     for queue in &queues {
@@ -243,7 +243,7 @@ pub fn an_in_order_queue_holds_everything_behind_a_gate<F: Fixture>(fixture: &F)
     let unrelated = bench.fill(&queue, &second, 2, &[]);
     let empty = bench
         .backend
-        .enqueue_fill(&queue, &second, Region::first(0), &[2], &[])
+        .enqueue_fill(&queue, &second, Region::first(0), &[2_u8])
         .unwrap();
     queue.flush().unwrap();
     for event in [&gated, &unrelated, &empty] {
@@ -264,7 +264,7 @@ pub fn a_barrier_waits_for_its_wait_list<F: Fixture>(fixture: &F) {
     for queue in queues.into_iter().flatten() {
         let buffer = bench.filled(SIZE, 1);
         let gate = bench.gate();
-        let barrier = bench.backend.enqueue_barrier(&queue, from_ref(&gate));
+        let barrier = bench.backend.enqueue_barrier(queue.after(from_ref(&gate)));
         let barrier = barrier.unwrap();
         let after = bench.fill(&queue, &buffer, 2, &[]);
         queue.flush().unwrap();
@@ -285,7 +285,7 @@ pub fn a_barrier_comes_after_the_one_before<F: Fixture>(fixture: &F) {
         let (gate, open) = (bench.gate(), bench.gate());
         bench.open(&open);
         for event in [&gate, &open] {
-            let barrier = bench.backend.enqueue_barrier(&queue, from_ref(event));
+            let barrier = bench.backend.enqueue_barrier(queue.after(from_ref(event)));
             drop(barrier.unwrap());
         }
         let after = bench.fill(&queue, &buffer, 2, &[]);
@@ -309,9 +309,10 @@ pub fn a_chain_of_wait_lists_is_followed_in_order<F: Fixture>(fixture: &F) {
     for step in 0..STEPS {
         let fill = bench.fill(&queue, &buffer, byte(step), from_ref(&last));
         let all = Region::first(SIZE);
-        let copy = bench
-            .backend
-            .enqueue_copy(&queue, &buffer, all, &copies, step * SIZE, &[fill]);
+        let copy =
+            bench
+                .backend
+                .enqueue_copy(queue.after(&[fill]), &buffer, all, &copies, step * SIZE);
         last = copy.unwrap();
     }
     bench.open(&gate);

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::{Fixture, bench::Bench};
-use crate::{Backend, Event, EventStatus, Queue, QueueOrder, Transfers};
+use crate::{Backend, Event, EventStatus, Queue, QueueOrder};
 
 /// Equality and identity agree.
 pub fn clones_of_a_queue_are_equal_and_others_are_not<F: Fixture>(fixture: &F) {
@@ -28,11 +28,8 @@ pub fn clones_of_a_queue_keep_one_order<F: Fixture>(fixture: &F) {
         drop(bench.fill(&bench.queue, &buffer, 0, &[]));
         drop(bench.fill(&clone, &buffer, byte, &[]));
         clone.finish().unwrap();
-        let mut bytes = [0; 64];
-        bench
-            .backend
-            .read(&queue, &buffer, 0, &mut bytes, &[])
-            .unwrap();
+        let mut bytes = [0_u8; 64];
+        bench.backend.read(&queue, &buffer, 0, &mut bytes).unwrap();
         assert_eq!(bytes, [byte; 64]);
     }
 }

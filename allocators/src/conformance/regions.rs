@@ -6,7 +6,7 @@ use super::{
     Fixture,
     bench::{Bench, numbered, refusal, refused_as_out_of_bounds},
 };
-use crate::{Backend, Event, InvalidRequest, Memory, Region, Transfers};
+use crate::{Backend, Event, InvalidRequest, Memory, Region};
 
 /// Data that is written through a region is in the block, and the other way round.
 pub fn a_region_is_a_window_into_its_block<F: Fixture>(fixture: &F) {
@@ -124,7 +124,7 @@ pub fn a_block_has_views_until_the_last_region_of_it_is_gone<F: Fixture>(fixture
     has_views_until_the_last_region_is_gone(&bench, &bench.buffer(65_536));
 }
 
-pub(super) fn has_views_until_the_last_region_is_gone<B: Transfers>(
+pub(super) fn has_views_until_the_last_region_is_gone<B: Backend>(
     bench: &Bench<B>,
     block: &B::Memory,
 ) {
@@ -179,10 +179,9 @@ pub fn bytes_move_between_regions_of_one_block<F: Fixture>(fixture: &F) {
     let source = bench.region(&block, Region::new(start, size));
     let target = bench.region(&block, Region::new(3 * start, size));
     bench.write(&source, &numbered(size));
-    let copy =
-        bench
-            .backend
-            .enqueue_copy(&bench.queue, &source, Region::first(size), &target, 0, &[]);
+    let copy = bench
+        .backend
+        .enqueue_copy(&bench.queue, &source, Region::first(size), &target, 0);
     copy.unwrap().wait().unwrap();
     let mut expected = vec![255; 4 * start];
     expected[start..start + size].copy_from_slice(&numbered(size));
@@ -197,17 +196,17 @@ pub fn transfers_keep_to_their_region<F: Fixture>(fixture: &F) {
     let block = bench.filled(start + 256, 1);
     let region = bench.region(&block, Region::new(start, 200));
     let (backend, queue) = (&bench.backend, &bench.queue);
-    backend.write(queue, &region, 10, &[2; 20], &[]).unwrap();
-    let fill = backend.enqueue_fill(queue, &region, Region::new(40, 8), &[3, 4], &[]);
+    backend.write(queue, &region, 10, &[2_u8; 20]).unwrap();
+    let fill = backend.enqueue_fill(queue, &region, Region::new(40, 8), &[3_u8, 4]);
     fill.unwrap().wait().unwrap();
     let mut expected = vec![1; start + 256];
     expected[start + 10..start + 30].fill(2);
     expected[start + 40..start + 48].copy_from_slice(&[3, 4].repeat(4));
     assert_eq!(bench.read(&block), expected);
-    let mut part = [0; 50];
-    backend.read(queue, &region, 5, &mut part, &[]).unwrap();
+    let mut part = [0_u8; 50];
+    backend.read(queue, &region, 5, &mut part).unwrap();
     assert_eq!(part, expected[start + 5..start + 55]);
     // The bytes behind the region belong to the block, but not to the region.
-    refused_as_out_of_bounds(backend.write(queue, &region, 199, &[9; 2], &[]));
-    refused_as_out_of_bounds(backend.read(queue, &region, 200, &mut [9], &[]));
+    refused_as_out_of_bounds(backend.write(queue, &region, 199, &[9_u8; 2]));
+    refused_as_out_of_bounds(backend.read(queue, &region, 200, &mut [9_u8]));
 }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Allocator, Backend, DeferredAllocator, Error, Event, ImmediateAllocator, Memory, MemoryFlags,
-    Region, Transfers,
+    Region,
 };
 
 /// Returns half of the capacity, where it is enforced.
@@ -59,7 +59,7 @@ pub fn an_immediate_allocator_tells_of_shortage_and_leaks_nothing<F: Fixture>(fi
 }
 
 /// A third buffer of half the capacity beside two that fill it, where the device promises that many.
-fn overcommitted<B: Transfers>(bench: &Bench<B>, half: usize) -> Option<[B::Memory; 3]> {
+fn overcommitted<B: Backend>(bench: &Bench<B>, half: usize) -> Option<[B::Memory; 3]> {
     let taken = [(); 2].map(|()| bench.buffer(half));
     for block in &taken {
         bench.backend.commit(&bench.queue, block).unwrap();
@@ -100,7 +100,7 @@ pub fn a_deferred_allocator_tells_of_shortage_in_the_end<F: Fixture>(fixture: &F
     for block in &blocks {
         bench.write(block, &[1]);
     }
-    let write = third.and_then(|third| bench.backend.write(&bench.queue, &third, 0, &[1], &[]));
+    let write = third.and_then(|third| bench.backend.write(&bench.queue, &third, 0, &[1_u8]));
     out_of_memory(&write);
 }
 
@@ -130,7 +130,7 @@ pub fn a_command_without_room_for_its_memory_says_so<F: Fixture>(fixture: &F) {
     };
     let fill = bench
         .backend
-        .enqueue_fill(&bench.queue, &third, Region::first(64), &[1], &[])
+        .enqueue_fill(&bench.queue, &third, Region::first(64), &[1_u8])
         .and_then(|fill| fill.wait());
     out_of_memory(&fill);
     // The other blocks still work.

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Align, Backend, Error, Event, InvalidRequest, Memory, MemoryKind, ObjectKind, Queue, Region,
-    SvmBackend, SvmGrain, Transfers,
+    SvmBackend, SvmGrain,
 };
 
 const SIZE: usize = 4096;
@@ -151,10 +151,10 @@ where
         assert_eq!(bench.read(&block), numbered(SIZE));
         let (backend, queue) = (&bench.backend, &bench.queue);
         let written = backend
-            .enqueue_write(queue, &block, 100, vec![255; 50].into(), &[])
+            .enqueue_write(queue, &block, 100, vec![255; 50].into())
             .unwrap();
         let read = backend
-            .enqueue_read(queue, &block, Region::new(90, 70), from_ref(&written))
+            .enqueue_read(queue.after(from_ref(&written)), &block, Region::new(90, 70))
             .unwrap();
         let mut expected = numbered(SIZE)[90..160].to_vec();
         expected[10..60].fill(255);
@@ -180,7 +180,7 @@ where
             let from = Region::new(10, 1000);
             let copy = bench
                 .backend
-                .enqueue_copy(&bench.queue, source, from, target, 77, &[]);
+                .enqueue_copy(&bench.queue, source, from, target, 77);
             copy.unwrap().wait().unwrap();
             let mut expected = vec![255; SIZE];
             expected[77..1077].copy_from_slice(&numbered(SIZE)[10..1010]);
@@ -200,7 +200,7 @@ where
         let region = Region::new(256, 512);
         let fill = bench
             .backend
-            .enqueue_fill(&bench.queue, &block, region, &[2, 3], &[]);
+            .enqueue_fill(&bench.queue, &block, region, &[2_u8, 3]);
         fill.unwrap().wait().unwrap();
         let mut expected = vec![1; SIZE];
         expected[256..768].copy_from_slice(&[2, 3].repeat(256));
@@ -247,9 +247,9 @@ where
     for block in blocks(backend, SIZE) {
         for offset in [SIZE - 3, SIZE + 1, usize::MAX] {
             let region = Region::new(offset, 4);
-            refused_as_out_of_bounds(backend.write(queue, &block, offset, &[9; 4], &[]));
-            refused_as_out_of_bounds(backend.read(queue, &block, offset, &mut [9; 4], &[]));
-            refused_as_out_of_bounds(backend.enqueue_fill(queue, &block, region, &[9], &[]));
+            refused_as_out_of_bounds(backend.write(queue, &block, offset, &[9_u8; 4]));
+            refused_as_out_of_bounds(backend.read(queue, &block, offset, &mut [9_u8; 4]));
+            refused_as_out_of_bounds(backend.enqueue_fill(queue, &block, region, &[9_u8]));
             refused_as_out_of_bounds(backend.create_sub_region(&block, region));
         }
     }
@@ -278,17 +278,11 @@ where
     let (own, part) = (bench.filled(64, 1), Region::first(64));
     let kind = ObjectKind::Memory;
     for block in blocks(&other.backend, SIZE) {
-        refused_as_foreign(kind, backend.write(queue, &block, 0, &[1], &[]));
-        refused_as_foreign(kind, backend.read(queue, &block, 0, &mut [1], &[]));
-        refused_as_foreign(kind, backend.enqueue_fill(queue, &block, part, &[1], &[]));
-        refused_as_foreign(
-            kind,
-            backend.enqueue_copy(queue, &block, part, &own, 0, &[]),
-        );
-        refused_as_foreign(
-            kind,
-            backend.enqueue_copy(queue, &own, part, &block, 0, &[]),
-        );
+        refused_as_foreign(kind, backend.write(queue, &block, 0, &[1_u8]));
+        refused_as_foreign(kind, backend.read(queue, &block, 0, &mut [1_u8]));
+        refused_as_foreign(kind, backend.enqueue_fill(queue, &block, part, &[1_u8]));
+        refused_as_foreign(kind, backend.enqueue_copy(queue, &block, part, &own, 0));
+        refused_as_foreign(kind, backend.enqueue_copy(queue, &own, part, &block, 0));
         refused_as_foreign(kind, backend.create_sub_region(&block, Region::first(1)));
         refused_as_foreign(kind, backend.commit(queue, &block));
         refused_as_foreign(kind, backend.release(block, &[]));

@@ -8,7 +8,7 @@ use super::{
     regions::has_views_until_the_last_region_is_gone,
     svm::{blocks, grains},
 };
-use crate::{Backend, Event, Memory, Queue, QueueOrder, Region, SvmBackend, Transfers};
+use crate::{Backend, Event, Memory, Queue, QueueOrder, Region, SvmBackend};
 
 const SIZE: usize = 4096;
 
@@ -71,7 +71,7 @@ where
         let all = Region::first(SIZE);
         let copy = bench
             .backend
-            .enqueue_copy(&bench.queue, &block, all, &target, 0, from_ref(&gate))
+            .enqueue_copy(bench.queue.after(from_ref(&gate)), &block, all, &target, 0)
             .unwrap();
         let taken = addresses(&bench.backend, &block);
         drop(block);
@@ -167,7 +167,7 @@ where
             let fill = bench.fill(&queue, &block, 5, from_ref(&gate));
             let failed = bench
                 .backend
-                .enqueue_marker(&queue, from_ref(&failing))
+                .enqueue_marker(queue.after(from_ref(&failing)))
                 .unwrap();
             bench.fail(&failing);
             drop(bench.fill(&queue, &block, 6, &[]));
@@ -202,7 +202,9 @@ where
             .unwrap();
         let (gate, failing) = (bench.gate(), bench.gate());
         let fill = bench.fill(&queue, &bench.buffer(SIZE), 5, from_ref(&gate));
-        let failed = bench.backend.enqueue_marker(&queue, from_ref(&failing));
+        let failed = bench
+            .backend
+            .enqueue_marker(queue.after(from_ref(&failing)));
         drop(failed.unwrap());
         bench.fail(&failing);
         let taken = addresses(&bench.backend, &block);

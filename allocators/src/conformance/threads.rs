@@ -3,7 +3,7 @@
 use std::iter::{once, repeat_n};
 
 use super::{Fixture, bench::Bench, sweep::on_threads};
-use crate::{Backend, Event, EventStatus, MemoryFlags, QueueOrder, Region, Transfers};
+use crate::{Backend, Event, EventStatus, MemoryFlags, Queue, QueueOrder, Region};
 
 const THREADS: u8 = 4;
 const ROUNDS: usize = 25;
@@ -29,14 +29,12 @@ pub fn threads_share_a_queue<F: Fixture>(fixture: &F) {
     });
 }
 
-fn check_a_buffer<B: Transfers>(backend: &B, queue: &B::Queue, size: usize, byte: u8) {
+fn check_a_buffer<B: Backend>(backend: &B, queue: &B::Queue, size: usize, byte: u8) {
     let buffer = backend.create_buffer(size, MemoryFlags::empty()).unwrap();
     let all = Region::first(size);
-    let fill = backend
-        .enqueue_fill(queue, &buffer, all, &[byte], &[])
-        .unwrap();
+    let fill = backend.enqueue_fill(queue, &buffer, all, &[byte]).unwrap();
     let read = backend
-        .enqueue_read(queue, &buffer, all, std::slice::from_ref(&fill))
+        .enqueue_read(queue.after(std::slice::from_ref(&fill)), &buffer, all)
         .unwrap();
     assert_eq!(read.wait().unwrap(), vec![byte; size]);
     fill.wait().unwrap();

@@ -6,7 +6,7 @@ use super::{
     Fixture,
     bench::{Bench, numbered, refusal, refused_as_out_of_bounds},
 };
-use crate::{Backend, Event, InvalidRequest, Region, Transfers};
+use crate::{Backend, Event, InvalidRequest, Queue, Region};
 
 const SIZE: usize = 1024;
 
@@ -23,14 +23,14 @@ pub fn offsets_are_kept_to<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let buffer = bench.filled(SIZE, 1);
     let (backend, queue) = (&bench.backend, &bench.queue);
-    backend.write(queue, &buffer, 100, &[2; 50], &[]).unwrap();
-    backend.write(queue, &buffer, SIZE - 1, &[3], &[]).unwrap();
+    backend.write(queue, &buffer, 100, &[2_u8; 50]).unwrap();
+    backend.write(queue, &buffer, SIZE - 1, &[3_u8]).unwrap();
     let mut expected = vec![1; SIZE];
     expected[100..150].fill(2);
     expected[SIZE - 1] = 3;
     assert_eq!(bench.read(&buffer), expected);
-    let mut part = [0; 60];
-    backend.read(queue, &buffer, 95, &mut part, &[]).unwrap();
+    let mut part = [0_u8; 60];
+    backend.read(queue, &buffer, 95, &mut part).unwrap();
     assert_eq!(part, expected[95..155]);
 }
 
@@ -40,10 +40,14 @@ pub fn transfers_with_events_move_the_same_bytes<F: Fixture>(fixture: &F) {
     let buffer = bench.filled(SIZE, 1);
     let (backend, queue) = (&bench.backend, &bench.queue);
     let written = backend
-        .enqueue_write(queue, &buffer, 10, numbered(100).into(), &[])
+        .enqueue_write(queue, &buffer, 10, numbered(100).into())
         .unwrap();
     let read = backend
-        .enqueue_read(queue, &buffer, Region::new(5, 110), from_ref(&written))
+        .enqueue_read(
+            queue.after(from_ref(&written)),
+            &buffer,
+            Region::new(5, 110),
+        )
         .unwrap();
     assert_ne!(read.event(), &written);
     let mut expected = vec![1; 110];
@@ -62,7 +66,7 @@ pub fn a_fill_repeats_patterns_of_every_length<F: Fixture>(fixture: &F) {
         let all = Region::first(times * length);
         let event = bench
             .backend
-            .enqueue_fill(&bench.queue, &buffer, all, &pattern, &[]);
+            .enqueue_fill(&bench.queue, &buffer, all, &pattern);
         event.unwrap().wait().unwrap();
         let mut expected = vec![255; SIZE];
         expected[..all.bytes].copy_from_slice(&pattern.repeat(times));
@@ -77,7 +81,7 @@ pub fn a_fill_stays_within_its_region<F: Fixture>(fixture: &F) {
     let region = Region::new(128, 256);
     let fill = bench
         .backend
-        .enqueue_fill(&bench.queue, &buffer, region, &[2, 3, 4, 5], &[]);
+        .enqueue_fill(&bench.queue, &buffer, region, &[2_u8, 3, 4, 5]);
     drop(fill.unwrap());
     let mut expected = vec![1; SIZE];
     expected[128..384].copy_from_slice(&[2, 3, 4, 5].repeat(64));
@@ -92,7 +96,7 @@ pub fn a_bad_pattern_is_refused<F: Fixture>(fixture: &F) {
         refusal(
             bench
                 .backend
-                .enqueue_fill(&bench.queue, &buffer, region, pattern, &[]),
+                .enqueue_fill(&bench.queue, &buffer, region, pattern),
         )
     };
     for bytes in [0, 768] {
@@ -117,10 +121,9 @@ pub fn a_copy_moves_just_its_region<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let (source, target) = (bench.buffer(SIZE), bench.filled(SIZE, 255));
     bench.write(&source, &numbered(SIZE));
-    let copy =
-        bench
-            .backend
-            .enqueue_copy(&bench.queue, &source, Region::new(7, 100), &target, 33, &[]);
+    let copy = bench
+        .backend
+        .enqueue_copy(&bench.queue, &source, Region::new(7, 100), &target, 33);
     copy.unwrap().wait().unwrap();
     let mut expected = vec![255; SIZE];
     expected[33..133].copy_from_slice(&numbered(SIZE)[7..107]);
@@ -136,7 +139,7 @@ pub fn a_copy_within_a_block_moves_what_does_not_overlap<F: Fixture>(fixture: &F
     let from = Region::new(0, 100);
     let copy = bench
         .backend
-        .enqueue_copy(&bench.queue, &buffer, from, &buffer, 100, &[]);
+        .enqueue_copy(&bench.queue, &buffer, from, &buffer, 100);
     copy.unwrap().wait().unwrap();
     let mut expected = numbered(SIZE);
     expected.copy_within(0..100, 100);
@@ -152,7 +155,7 @@ pub fn an_overlapping_copy_is_refused<F: Fixture>(fixture: &F) {
         let from = Region::new(0, 100);
         let copy = bench
             .backend
-            .enqueue_copy(&bench.queue, &buffer, from, &buffer, to, &[]);
+            .enqueue_copy(&bench.queue, &buffer, from, &buffer, to);
         assert_eq!(
             refusal(copy),
             InvalidRequest::OverlappingCopy {
@@ -172,15 +175,15 @@ pub fn transfers_out_of_bounds_are_refused_and_do_nothing<F: Fixture>(fixture: &
     let (backend, queue) = (&bench.backend, &bench.queue);
     for offset in [SIZE - 3, SIZE, SIZE + 1, usize::MAX - 3, usize::MAX] {
         let region = Region::new(offset, 4);
-        refused_as_out_of_bounds(backend.write(queue, &buffer, offset, &[9; 4], &[]));
-        refused_as_out_of_bounds(backend.read(queue, &buffer, offset, &mut [9; 4], &[]));
+        refused_as_out_of_bounds(backend.write(queue, &buffer, offset, &[9_u8; 4]));
+        refused_as_out_of_bounds(backend.read(queue, &buffer, offset, &mut [9_u8; 4]));
         let data = vec![9; 4].into();
-        refused_as_out_of_bounds(backend.enqueue_write(queue, &buffer, offset, data, &[]));
-        refused_as_out_of_bounds(backend.enqueue_read(queue, &buffer, region, &[]));
-        refused_as_out_of_bounds(backend.enqueue_fill(queue, &buffer, region, &[9], &[]));
+        refused_as_out_of_bounds(backend.enqueue_write(queue, &buffer, offset, data));
+        refused_as_out_of_bounds(backend.enqueue_read(queue, &buffer, region));
+        refused_as_out_of_bounds(backend.enqueue_fill(queue, &buffer, region, &[9_u8]));
         let first = Region::first(4);
-        refused_as_out_of_bounds(backend.enqueue_copy(queue, &other, region, &buffer, 0, &[]));
-        refused_as_out_of_bounds(backend.enqueue_copy(queue, &other, first, &buffer, offset, &[]));
+        refused_as_out_of_bounds(backend.enqueue_copy(queue, &other, region, &buffer, 0));
+        refused_as_out_of_bounds(backend.enqueue_copy(queue, &other, first, &buffer, offset));
     }
     assert_eq!(bench.read(&buffer), vec![1; SIZE]);
 }
@@ -192,21 +195,21 @@ pub fn transfers_of_no_bytes_do_nothing<F: Fixture>(fixture: &F) {
     let (backend, queue) = (&bench.backend, &bench.queue);
     for offset in [0, SIZE] {
         let none = Region::new(offset, 0);
-        backend.write(queue, &buffer, offset, &[], &[]).unwrap();
-        backend.read(queue, &buffer, offset, &mut [], &[]).unwrap();
+        backend.write::<u8>(queue, &buffer, offset, &[]).unwrap();
+        backend.read::<u8>(queue, &buffer, offset, &mut []).unwrap();
         let events = [
-            backend.enqueue_write(queue, &buffer, offset, Vec::new().into(), &[]),
-            backend.enqueue_fill(queue, &buffer, none, &[7], &[]),
-            backend.enqueue_copy(queue, &other, none, &buffer, offset, &[]),
+            backend.enqueue_write(queue, &buffer, offset, Vec::new().into()),
+            backend.enqueue_fill(queue, &buffer, none, &[7_u8]),
+            backend.enqueue_copy(queue, &other, none, &buffer, offset),
         ];
         for event in events {
             event.unwrap().wait().unwrap();
         }
-        let read = backend.enqueue_read(queue, &buffer, none, &[]).unwrap();
+        let read = backend.enqueue_read(queue, &buffer, none).unwrap();
         assert_eq!(read.wait().unwrap(), []);
     }
     assert_eq!(bench.read(&buffer), vec![1; SIZE]);
-    refused_as_out_of_bounds(backend.write(queue, &buffer, SIZE + 1, &[], &[]));
+    refused_as_out_of_bounds(backend.write::<u8>(queue, &buffer, SIZE + 1, &[]));
 }
 
 /// A length is checked even where the offset is valid, and before the host allocates so many bytes.
@@ -216,9 +219,9 @@ pub fn transfers_of_impossible_lengths_are_refused<F: Fixture>(fixture: &F) {
     let (backend, queue) = (&bench.backend, &bench.queue);
     for bytes in [SIZE + 1, usize::MAX - SIZE, usize::MAX] {
         for region in [Region::first(bytes), Region::new(SIZE, bytes)] {
-            refused_as_out_of_bounds(backend.enqueue_read(queue, &buffer, region, &[]));
-            refused_as_out_of_bounds(backend.enqueue_fill(queue, &buffer, region, &[9], &[]));
-            refused_as_out_of_bounds(backend.enqueue_copy(queue, &other, region, &buffer, 0, &[]));
+            refused_as_out_of_bounds(backend.enqueue_read(queue, &buffer, region));
+            refused_as_out_of_bounds(backend.enqueue_fill(queue, &buffer, region, &[9_u8]));
+            refused_as_out_of_bounds(backend.enqueue_copy(queue, &other, region, &buffer, 0));
         }
     }
     assert_eq!(bench.read(&buffer), vec![1; SIZE]);
@@ -229,7 +232,7 @@ pub fn a_read_shows_the_moment_of_its_turn<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let buffer = bench.filled(SIZE, 1);
     let all = Region::first(SIZE);
-    let read = bench.backend.enqueue_read(&bench.queue, &buffer, all, &[]);
+    let read = bench.backend.enqueue_read(&bench.queue, &buffer, all);
     bench.fill(&bench.queue, &buffer, 2, &[]).wait().unwrap();
     assert_eq!(read.unwrap().wait().unwrap(), [1; SIZE]);
     assert_eq!(bench.read(&buffer), [2; SIZE]);
@@ -242,13 +245,13 @@ pub fn a_copy_to_the_same_place_of_another_block_is_no_overlap<F: Fixture>(fixtu
     let all = Region::first(SIZE);
     let copy = bench
         .backend
-        .enqueue_copy(&bench.queue, &source, all, &target, 0, &[]);
+        .enqueue_copy(&bench.queue, &source, all, &target, 0);
     copy.unwrap().wait().unwrap();
     assert_eq!(bench.read(&target), [1; SIZE]);
     // Nor does an empty region share any byte.
     let none = Region::new(10, 0);
     let copy = bench
         .backend
-        .enqueue_copy(&bench.queue, &source, none, &source, 10, &[]);
+        .enqueue_copy(&bench.queue, &source, none, &source, 10);
     copy.unwrap().wait().unwrap();
 }

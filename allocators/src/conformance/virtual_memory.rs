@@ -8,18 +8,18 @@ use super::{
     sweep::on_threads,
 };
 use crate::{
-    Backend, Error, Event, InvalidRequest, Memory, MemoryFlags, MemoryKind, ObjectKind, Region,
-    Result, Transfers, VirtualMemory,
+    Backend, Error, Event, InvalidRequest, Memory, MemoryFlags, MemoryKind, ObjectKind, Queue,
+    Region, Result, VirtualMemory,
 };
 
 /// A bench with a reservation of 8 pages.
-struct Mapped<B: VirtualMemory + Transfers> {
+struct Mapped<B: VirtualMemory> {
     bench: Bench<B>,
     page: usize,
     reservation: B::Memory,
 }
 
-impl<B: VirtualMemory + Transfers> Mapped<B> {
+impl<B: VirtualMemory> Mapped<B> {
     fn new(fixture: &impl Fixture<Backend = B>) -> Self {
         let bench = Bench::new(fixture);
         let page = bench.backend.page_bytes();
@@ -57,13 +57,13 @@ impl<B: VirtualMemory + Transfers> Mapped<B> {
 
     fn write(&self, memory: &B::Memory, at: usize, byte: u8) -> Result<()> {
         let Bench { backend, queue } = &self.bench;
-        backend.write(queue, memory, at, &[byte], &[])
+        backend.write(queue, memory, at, &[byte])
     }
 
     fn read(&self, memory: &B::Memory, at: usize) -> u8 {
-        let mut byte = [0];
+        let mut byte = [0_u8];
         let Bench { backend, queue } = &self.bench;
-        backend.read(queue, memory, at, &mut byte, &[]).unwrap();
+        backend.read(queue, memory, at, &mut byte).unwrap();
         byte[0]
     }
 }
@@ -87,7 +87,7 @@ where
     mapped.map(0, &a).unwrap();
     mapped.map(1, &b).unwrap();
     let Bench { backend, queue } = &mapped.bench;
-    let write = backend.write(queue, &mapped.reservation, page - 1, &[1, 2], &[]);
+    let write = backend.write(queue, &mapped.reservation, page - 1, &[1_u8, 2]);
     write.unwrap();
     mapped.unmap(0, 2).unwrap();
     backend.map(&other, 5 * page, &a).unwrap();
@@ -243,17 +243,18 @@ where
     let [first, second] = [0, 4 * page].map(|at| Region::new(at, *page));
     let gate = bench.gate();
     let fill = |region, byte, wait_for: &[_]| {
-        let fill = backend.enqueue_fill(queue, reservation, region, &[byte], wait_for);
+        let fill = backend.enqueue_fill(queue.after(wait_for), reservation, region, &[byte]);
         fill.unwrap()
     };
     fill(first, 7, std::slice::from_ref(&gate));
     if mapped.map_again(4, &pages) {
-        let copied = backend.enqueue_copy(queue, reservation, second, &copies[0], 0, &[]);
+        let copied = backend.enqueue_copy(queue, reservation, second, &copies[0], 0);
         copied.unwrap();
         let filled = fill(second, 8, &[]);
         // A queue that waits for the command comes after it, too.
         let other = bench.another_queue();
-        let copied = backend.enqueue_copy(&other, reservation, first, &copies[1], 0, &[filled]);
+        let copied =
+            backend.enqueue_copy(other.after(&[filled]), reservation, first, &copies[1], 0);
         bench.open(&gate);
         copied.unwrap().wait().unwrap();
         assert_eq!(bench.read(&copies[0]), vec![7; *page]);
@@ -309,7 +310,7 @@ where
     );
     assert!(backend.commit(queue, &pages).is_err());
     assert!(mapped.write(&pages, 0, 1).is_err());
-    let fill = backend.enqueue_fill(queue, &pages, Region::first(256), &[1], &[]);
+    let fill = backend.enqueue_fill(queue, &pages, Region::first(256), &[1_u8]);
     assert!(fill.is_err());
 }
 
@@ -475,11 +476,11 @@ where
     let all = Region::first(page);
     let fill = bench
         .backend
-        .enqueue_fill(&bench.queue, &reservation, all, &[7], wait_for);
+        .enqueue_fill(bench.queue.after(wait_for), &reservation, all, &[7_u8]);
     fill.unwrap();
     let copied = bench
         .backend
-        .enqueue_copy(&bench.queue, &reservation, all, &copy, 0, &[]);
+        .enqueue_copy(&bench.queue, &reservation, all, &copy, 0);
     copied.unwrap();
     drop(reservation);
     bench.open(&gate);
@@ -506,18 +507,16 @@ where
     let gate = bench.gate();
     let filled = Region::new(page - 1, page + 2);
     let fill = bench.backend.enqueue_fill(
-        &bench.queue,
+        bench.queue.after(std::slice::from_ref(&gate)),
         &view,
         Region::new(filled.offset - part.offset, filled.bytes),
-        &[7],
-        std::slice::from_ref(&gate),
+        &[7_u8],
     );
     fill.unwrap();
     let third = Region::new(3 * page, *page);
-    let copied =
-        bench
-            .backend
-            .enqueue_copy(&bench.queue, &mapped.reservation, third, &copy, 0, &[]);
+    let copied = bench
+        .backend
+        .enqueue_copy(&bench.queue, &mapped.reservation, third, &copy, 0);
     copied.unwrap();
     let is_at_two = mapped.map_again(5, &pages);
     for (at, count) in [(0, 1), (1, 1), (2, 1), (3, 1), (0, 5)] {

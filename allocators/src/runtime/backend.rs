@@ -1,14 +1,16 @@
 //! The runtime as a backend.
 
 use super::{
-    Access, CoreEvent, CoreMemory, CoreQueue, Runtime, Work,
-    enqueue::{check_queue, enqueue},
-    transfers::own_part,
+    Access, CoreEvent, CoreMemory, CoreQueue, Part, Runtime,
+    enqueue::{check, check_queue, enqueue, note_failure},
 };
 use crate::{
-    Backend, DeviceLimits, Error, InvalidRequest, Memory as _, MemoryFlags, Outcome, QueueOrder,
-    Region, Result,
+    Backend, DeviceLimits, Error, HostUse, InvalidRequest, Memory as _, MemoryFlags, On, Outcome,
+    QueueOrder, Region, Result, Span, Work,
 };
+
+type OnCore<'a, R> = On<'a, CoreQueue<R>, CoreEvent<R>>;
+type Bytes<'a, R> = Span<'a, CoreMemory<R>>;
 
 impl<R: Runtime> Backend for R {
     type Memory = CoreMemory<R>;
@@ -75,40 +77,68 @@ impl<R: Runtime> Backend for R {
         Ok(())
     }
 
-    fn enqueue_marker(
+    fn submit(
         &self,
-        queue: &CoreQueue<R>,
-        wait_for: &[CoreEvent<R>],
+        On { queue, wait_for }: OnCore<'_, R>,
+        work: Work<'_, Bytes<'_, R>>,
     ) -> Result<CoreEvent<R>> {
-        enqueue(self, queue, &[], wait_for, |stream, after| {
-            self.submit(stream, after, Work::Marker)
+        let submit = |work: Work<'_, &Part<'_, R>>, parts: &[&Part<'_, R>]| {
+            // A command over no bytes does nothing, and is ordered like any other.
+            let is_empty = parts.first().is_some_and(|part| part.region().bytes == 0);
+            let work = if is_empty { Work::Marker } else { work };
+            enqueue(self, queue, parts, wait_for, |stream, after| {
+                Runtime::submit(self, stream, after, work)
+            })
+        };
+        match work {
+            Work::Marker => submit(Work::Marker, &[]),
+            Work::Barrier => submit(Work::Barrier, &[]),
+            Work::Fill(to, pattern) => {
+                let part = own_part(self, to, Access::Write)?;
+                InvalidRequest::check_pattern(to.region, pattern)?;
+                let is_one_byte = pattern.iter().all(|byte| *byte == pattern[0]);
+                let pattern = if is_one_byte { &pattern[..1] } else { pattern };
+                submit(Work::Fill(&part, pattern), &[&part])
+            }
+            Work::Write(to, data) => {
+                let part = host_part(self, to, HostUse::Write)?;
+                submit(Work::Write(&part, data), &[&part])
+            }
+            Work::Read(from, sink) => {
+                let part = host_part(self, from, HostUse::Read)?;
+                submit(Work::Read(&part, sink), &[&part])
+            }
+            Work::Copy(from, to) => {
+                let read = from.memory.part(from.region, Access::Read)?;
+                let written = to.memory.part(to.region, Access::Write)?;
+                if from.memory.id() == to.memory.id() && from.region.overlaps(to.region) {
+                    let (to, Region { offset, bytes }) = (to.region.offset, from.region);
+                    let from = offset;
+                    return Err(InvalidRequest::OverlappingCopy { from, to, bytes }.into());
+                }
+                submit(Work::Copy(&read, &written), &[&read, &written])
+            }
+        }
+    }
+
+    fn write_directly(&self, on: OnCore<'_, R>, to: Bytes<'_, R>, data: &[u8]) -> Result<bool> {
+        let after = check(self, on.queue, on.wait_for)?;
+        let part = host_part(self, to, HostUse::Write)?;
+        directly(self, on.queue, &part, |stream| {
+            self.write(stream, &after, &part, data)
         })
     }
 
-    fn enqueue_barrier(
+    fn read_directly(
         &self,
-        queue: &CoreQueue<R>,
-        wait_for: &[CoreEvent<R>],
-    ) -> Result<CoreEvent<R>> {
-        enqueue(self, queue, &[], wait_for, |stream, after| {
-            self.submit(stream, after, Work::Barrier)
-        })
-    }
-
-    fn enqueue_fill(
-        &self,
-        queue: &CoreQueue<R>,
-        memory: &CoreMemory<R>,
-        region: Region,
-        pattern: &[u8],
-        wait_for: &[CoreEvent<R>],
-    ) -> Result<CoreEvent<R>> {
-        let part = own_part(self, memory, region, Access::Write)?;
-        InvalidRequest::check_pattern(region, pattern)?;
-        let is_one_byte = pattern.iter().all(|byte| *byte == pattern[0]);
-        let pattern = if is_one_byte { &pattern[..1] } else { pattern };
-        enqueue(self, queue, &[&part], wait_for, |stream, after| {
-            self.submit(stream, after, part.work(|| Work::Fill(&part, pattern)))
+        on: OnCore<'_, R>,
+        from: Bytes<'_, R>,
+        data: &mut [u8],
+    ) -> Result<bool> {
+        let after = check(self, on.queue, on.wait_for)?;
+        let part = host_part(self, from, HostUse::Read)?;
+        directly(self, on.queue, &part, |stream| {
+            self.read(stream, &after, &part, data)
         })
     }
 
@@ -120,4 +150,43 @@ impl<R: Runtime> Backend for R {
         event.check_works_with(self)?;
         event.resolve(outcome)
     }
+}
+
+fn own_part<'a, R: Runtime>(
+    backend: &R,
+    span: Bytes<'a, R>,
+    access: Access,
+) -> Result<Part<'a, R>> {
+    span.memory.check_belongs(backend)?;
+    span.memory.part(span.region, access)
+}
+
+/// A part that the host reads or writes.
+fn host_part<'a, R: Runtime>(
+    backend: &R,
+    span: Bytes<'a, R>,
+    host_use: HostUse,
+) -> Result<Part<'a, R>> {
+    span.memory.check_belongs(backend)?;
+    span.memory.flags().check_host(host_use)?;
+    let access = match host_use {
+        HostUse::Read => Access::Read,
+        HostUse::Write => Access::Write,
+    };
+    span.memory.part(span.region, access)
+}
+
+/// Has the runtime transfer bytes of the program and wait, unless conflicting commands are put in order, which needs a mark.
+fn directly<R: Runtime>(
+    backend: &R,
+    queue: &CoreQueue<R>,
+    part: &Part<'_, R>,
+    transfer: impl FnOnce(&R::Stream) -> Result<bool>,
+) -> Result<bool> {
+    let core = backend.core();
+    core.deferred.look_at_some();
+    if core.orders_conflicts() {
+        return Ok(false);
+    }
+    transfer(queue.stream()).inspect_err(|_| note_failure(backend, queue, &[part]))
 }

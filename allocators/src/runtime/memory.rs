@@ -5,14 +5,14 @@ use std::{fmt, sync::Arc};
 use parking_lot::Mutex;
 
 use super::{
-    Runtime, Work,
+    CoreQueue, Runtime,
     deferred::Held,
     pages::{InUse, Mapped},
     uses::{Use, Uses},
 };
 use crate::{
-    Error, InvalidRequest, Memory, MemoryFlags, MemoryId, MemoryKind, ObjectKind, Region, Result,
-    ViewCount,
+    AsMemory, Error, InvalidRequest, Memory, MemoryFlags, MemoryId, MemoryKind, ObjectKind, Region,
+    Result, ViewCount,
 };
 
 /// Memory of a [`Runtime`]: a whole block, or a view of one, which keeps the block alive.
@@ -271,14 +271,6 @@ impl<'a, R: Runtime> Part<'a, R> {
         Some(R::address(self.block)? + self.region.offset as u64)
     }
 
-    /// The work, or a marker where the part is empty: a command over no bytes is ordered like any other.
-    pub(super) fn work<'w>(&self, work: impl FnOnce() -> Work<'w, R>) -> Work<'w, R> {
-        if self.region.bytes == 0 {
-            return Work::Marker;
-        }
-        work()
-    }
-
     pub(super) fn root(&self) -> &'a Arc<Root<R>> {
         self.root
     }
@@ -338,6 +330,16 @@ impl<R: Runtime> Memory for CoreMemory<R> {
     #[inline]
     fn has_views(&self) -> bool {
         self.views.has_views()
+    }
+}
+
+impl<R: Runtime> AsMemory<R> for CoreMemory<R> {
+    fn size(&self) -> usize {
+        self.region.bytes
+    }
+
+    fn memory_on(&self, _queue: &CoreQueue<R>) -> Option<&Self> {
+        Some(self)
     }
 }
 

@@ -12,12 +12,12 @@
 //! mean the same.
 //!
 //! ```text
-//! mark       Runtime, Work: what a backend writes
+//! runtime    what a backend writes
 //! uses       the commands that use a block
 //! deferred   what is freed once commands have ended
 //! memory     blocks, views, parts          pages    which pages are mapped where
 //! queue, event
-//! enqueue    a command on its way          backend, transfers    the traits for programs
+//! enqueue    a command on its way          backend    the trait for programs
 //! ```
 
 mod backend;
@@ -29,7 +29,6 @@ mod memory;
 mod pages;
 mod queue;
 mod runtime;
-mod transfers;
 mod uses;
 
 pub use self::{
@@ -39,5 +38,5 @@ pub use self::{
     memory::{Access, CoreMemory, Part},
     pages::RuntimePages,
     queue::CoreQueue,
-    runtime::{Runtime, Sink, Work},
+    runtime::Runtime,
 };

@@ -1,11 +1,9 @@
 //! The trait that a backend implements.
 
-use std::{fmt, sync::Arc};
-
-use parking_lot::Mutex;
+use std::fmt;
 
 use super::{Core, Part};
-use crate::{Error, EventStatus, InvalidRequest, MemoryFlags, Outcome, QueueOrder, Result};
+use crate::{Error, EventStatus, InvalidRequest, MemoryFlags, Outcome, QueueOrder, Result, Work};
 
 /// A device runtime: what one device does, and nothing else.
 ///
@@ -55,7 +53,7 @@ pub trait Runtime: Clone + fmt::Debug + Send + Sync + 'static {
         &self,
         stream: &Self::Stream,
         after: &[Self::Mark],
-        work: Work<'_, Self>,
+        work: Work<'_, &Part<'_, Self>>,
     ) -> Result<Self::Mark>;
 
     /// Returns how far a command has come, without waiting.
@@ -201,57 +199,5 @@ pub trait Runtime: Clone + fmt::Debug + Send + Sync + 'static {
     /// Waits for a command as the backend ends. Returns false where that would wait for ever: memory is leaked then.
     fn wait_at_end(mark: &Self::Mark) -> bool {
         Self::wait(mark).is_ok() || Self::status(mark).is_ok_and(EventStatus::has_ended)
-    }
-}
-
-/// What a command does.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Work<'a, R: Runtime> {
-    /// Nothing. Its mark ends when everything in `after` has, or, where that is empty, every earlier command of the queue.
-    Marker,
-    /// A marker that every later command of the queue comes after.
-    Barrier,
-    /// Fills a part with repetitions of a pattern, whose length divides the part's bytes and offset in its memory.
-    Fill(&'a Part<'a, R>, &'a [u8]),
-    /// Writes bytes to a part of the same length.
-    Write(&'a Part<'a, R>, Arc<[u8]>),
-    /// Puts the bytes of a part into the sink.
-    Read(&'a Part<'a, R>, Sink),
-    /// Copies the first part to the second, of the same length. They share no byte.
-    Copy(&'a Part<'a, R>, &'a Part<'a, R>),
-}
-
-/// Where a read puts its bytes. Clones are the same sink.
-///
-/// ```
-/// use binpool_allocators::runtime::Sink;
-///
-/// let sink = Sink::default();
-/// sink.clone().put(|| vec![1, 2, 3]);
-/// assert_eq!(sink.take(), [1, 2, 3]);
-/// ```
-#[derive(Clone, Default)]
-pub struct Sink(Arc<Mutex<Option<Bytes>>>);
-
-type Bytes = Box<dyn FnOnce() -> Vec<u8> + Send>;
-
-impl Sink {
-    /// Sets what returns the bytes once the command has ended. It is called at most once, and not where nobody wants the bytes.
-    pub fn put(&self, bytes: impl FnOnce() -> Vec<u8> + Send + 'static) {
-        *self.0.lock() = Some(Box::new(bytes));
-    }
-
-    /// Takes the bytes. Empty where none were put, or they were taken before.
-    #[must_use]
-    pub fn take(&self) -> Vec<u8> {
-        let bytes = self.0.lock().take();
-        bytes.map_or_else(Vec::new, |bytes| bytes())
-    }
-}
-
-impl fmt::Debug for Sink {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sink").finish_non_exhaustive()
     }
 }

@@ -4,16 +4,14 @@ use std::{env, error::Error as _, io};
 
 use binpool::{
     Allocator, Backend, DeferredAllocator, Error, ImmediateAllocator, InvalidRequest, MemoryPool,
-    PoolError, PoolOptions, QueueOrder, ReusePolicy, SvmAllocator, SvmBackend, SvmGrain, Transfers,
+    PoolError, PoolOptions, QueueOrder, ReusePolicy, SvmAllocator, SvmBackend, SvmGrain,
 };
 use binpool_array::{ArrayError, BinaryOperation, Context, Kernels, MockKernels, open_opencl};
 use binpool_mock::{CallKind, Completion, MockDevice};
 
 use crate::common::{PAIRS, run_youngest_first, two_queues};
 
-pub(crate) fn check<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>>(
-    context: &Context<A, K>,
-) {
+pub(crate) fn check<A: Allocator, K: Kernels<A::Backend>>(context: &Context<A, K>) {
     #[expect(clippy::cast_precision_loss, reason = "small integers")]
     let numbers = |factor: usize| -> Vec<f32> { (0..1000).map(|i| (i * factor) as f32).collect() };
     let (a, b, c) = (numbers(1), numbers(2), numbers(3));
@@ -39,7 +37,7 @@ pub(crate) fn check<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>>(
     assert!(context.pool().statistics().hits > 0);
 }
 
-fn check_allocators<B: SvmBackend + Transfers, K: Kernels<B>>(backend: &B, kernels: &K) {
+fn check_allocators<B: SvmBackend, K: Kernels<B>>(backend: &B, kernels: &K) {
     let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
     let pool = MemoryPool::new(ImmediateAllocator::new(backend).unwrap(), &queue).unwrap();
     check(&Context::new(pool, queue.clone(), kernels));
@@ -51,7 +49,7 @@ fn check_allocators<B: SvmBackend + Transfers, K: Kernels<B>>(backend: &B, kerne
 }
 
 /// Arrays of several queues in one expression, dropped while their commands are pending: every sum is right.
-pub(crate) fn check_queues<B: Transfers, K: Kernels<B>>(
+pub(crate) fn check_queues<B: Backend, K: Kernels<B>>(
     backend: &B,
     kernels: &K,
     policy: ReusePolicy,
@@ -158,7 +156,7 @@ fn is_foreign<T>(result: &Result<T, ArrayError>) -> bool {
     )
 }
 
-fn do_not_mix<B: Transfers, K: Kernels<B>>(one: (&B, &K), two: (&B, &K)) {
+fn do_not_mix<B: Backend, K: Kernels<B>>(one: (&B, &K), two: (&B, &K)) {
     let [one, two] = [one, two].map(|(backend, kernels)| {
         let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
         let pool = MemoryPool::new(ImmediateAllocator::new(backend).unwrap(), &queue).unwrap();

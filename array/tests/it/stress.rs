@@ -8,8 +8,7 @@
 use std::{env, thread};
 
 use binpool::{
-    Allocator, ImmediateAllocator, PoolOptions, ReusePolicy, SvmAllocator, SvmGrain, Transfers,
-    random::Random,
+    Allocator, ImmediateAllocator, PoolOptions, ReusePolicy, SvmAllocator, SvmGrain, random::Random,
 };
 use binpool_array::{Array, BinaryOperation, Context, Kernels, MockKernels, open_opencl};
 use binpool_mock::{Completion, HostWait, MockDevice};
@@ -31,12 +30,12 @@ fn pick<'a, T>(random: &mut Random, among: &'a [T]) -> &'a T {
 }
 
 /// An array all of whose elements are this number.
-struct Known<A: Allocator<Backend: Transfers>, K> {
+struct Known<A: Allocator, K> {
     array: Array<A, K>,
     value: f32,
 }
 
-impl<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>> Known<A, K> {
+impl<A: Allocator, K: Kernels<A::Backend>> Known<A, K> {
     fn new(context: &Context<A, K>, random: &mut Random) -> Self {
         let value = [1.0, 2.0, 3.0, 5.0][random.below(4)];
         let length = *pick(random, &LENGTHS);
@@ -61,7 +60,7 @@ impl<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>> Known<A, K> {
     }
 }
 
-fn stress_thread<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>>(
+fn stress_thread<A: Allocator, K: Kernels<A::Backend>>(
     contexts: &[Context<A, K>],
     seed: u64,
     what: &str,
@@ -105,7 +104,7 @@ fn stress_thread<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>>(
     }
 }
 
-pub(crate) fn stress<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>>(
+pub(crate) fn stress<A: Allocator, K: Kernels<A::Backend>>(
     allocator: impl Fn() -> A,
     kernels: &K,
     threads: u64,

@@ -3,8 +3,7 @@
 use std::{ffi::c_void, slice::from_ref, thread, time::Instant};
 
 use binpool_allocators::{
-    Allocator, Backend, Event, EventStatus, MemoryFlags, Outcome, Queue, Region, Transfers,
-    VirtualMemory,
+    Allocator, Backend, Event, EventStatus, MemoryFlags, Outcome, Queue, Region, VirtualMemory,
 };
 use binpool_cuda::{
     Argument, CudaBackend, CudaMemory, CudaModule, CudaQueue, DriverPoolAllocator, Grid,
@@ -43,8 +42,8 @@ fn block(backend: &CudaBackend) -> CudaMemory {
 }
 
 fn check(backend: &CudaBackend, queue: &CudaQueue, memory: &CudaMemory, byte: u8) {
-    let mut seen = vec![0; BYTES];
-    backend.read(queue, memory, 0, &mut seen, &[]).unwrap();
+    let mut seen = vec![0_u8; BYTES];
+    backend.read(queue, memory, 0, &mut seen).unwrap();
     assert!(seen.iter().all(|seen| *seen == byte));
 }
 
@@ -55,14 +54,14 @@ fn during_a_capture(work: impl Fn(&CudaBackend, &CudaQueue) + Sync) {
     let memory = block(&backend);
     let all = Region::first(BYTES);
     backend
-        .write(&captured, &memory, 0, &vec![1; BYTES], &[])
+        .write(&captured, &memory, 0, &vec![1_u8; BYTES])
         .unwrap();
     let set = call!(driver, b"cuCtxSetCurrent": extern "system" fn(*mut c_void) -> i32);
     assert_eq!(set(backend.cu_context()), 0);
     let begin =
         call!(driver, b"cuStreamBeginCapture_v2": extern "system" fn(*mut c_void, u32) -> i32);
     assert_eq!(begin(captured.cu_stream(), GLOBAL), 0);
-    let fill = backend.enqueue_fill(&captured, &memory, all, &[7], &[]);
+    let fill = backend.enqueue_fill(&captured, &memory, all, &[7_u8]);
     work(&backend, &other);
     thread::scope(|scope| {
         scope.spawn(|| work(&backend, &other));
@@ -94,7 +93,9 @@ fn during_a_capture(work: impl Fn(&CudaBackend, &CudaQueue) + Sync) {
 pub(crate) fn events() {
     during_a_capture(|backend, queue| {
         let gate = backend.create_user_event().unwrap();
-        let marker = backend.enqueue_marker(queue, from_ref(&gate)).unwrap();
+        let marker = backend
+            .enqueue_marker(queue.after(from_ref(&gate)))
+            .unwrap();
         assert_eq!(marker.status().unwrap(), EventStatus::Pending);
         backend
             .resolve_user_event(&gate, Outcome::Complete)
@@ -110,12 +111,10 @@ pub(crate) fn blocks() {
         let before = free(backend);
         for flags in [MemoryFlags::empty(), MemoryFlags::HOST_RESIDENT] {
             let block = backend.create_buffer(64 * BYTES, flags).unwrap();
-            backend
-                .write(queue, &block, 0, &vec![3; BYTES], &[])
-                .unwrap();
+            backend.write(queue, &block, 0, &vec![3_u8; BYTES]).unwrap();
         }
         drop(backend.create_managed(BYTES).unwrap());
-        backend.enqueue_marker(queue, &[]).unwrap().wait().unwrap();
+        backend.enqueue_marker(queue).unwrap().wait().unwrap();
         // They are freed meanwhile.
         assert!(free(backend) + 64 * BYTES > before);
     });
@@ -128,9 +127,7 @@ pub(crate) fn pages() {
         let pages = backend.create_pages(page).unwrap();
         for at in [0, page] {
             backend.map(&reservation, at, &pages).unwrap();
-            backend
-                .write(queue, &reservation, at, &[3; 64], &[])
-                .unwrap();
+            backend.write(queue, &reservation, at, &[3_u8; 64]).unwrap();
             backend.unmap(&reservation, Region::new(at, page)).unwrap();
         }
     });
@@ -141,7 +138,7 @@ pub(crate) fn pool_of_the_driver() {
         let pool = DriverPoolAllocator::new(backend).unwrap();
         for block in [pool.allocate(BYTES), pool.allocate_on(queue, BYTES)] {
             backend
-                .write(queue, &block.unwrap(), 0, &[3; 64], &[])
+                .write(queue, &block.unwrap(), 0, &[3_u8; 64])
                 .unwrap();
         }
         pool.trim_to(0).unwrap();
@@ -168,7 +165,9 @@ pub(crate) fn costs() {
     let (driver, backend) = (driver(), open());
     let queue = queue(&backend);
     let gate = backend.create_user_event().unwrap();
-    let marker = backend.enqueue_marker(&queue, from_ref(&gate)).unwrap();
+    let marker = backend
+        .enqueue_marker(queue.after(from_ref(&gate)))
+        .unwrap();
     let start = Instant::now();
     for _ in 0..CALLS {
         assert_eq!(marker.status().unwrap(), EventStatus::Pending);

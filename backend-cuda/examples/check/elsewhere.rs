@@ -1,9 +1,8 @@
 //! The memory of one device on the queues of another, as a backend.
 
-use std::sync::Arc;
-
 use binpool_allocators::{
-    Backend, DeviceLimits, MemoryFlags, Outcome, PendingRead, QueueOrder, Region, Result, Transfers,
+    AsMemory, Backend, DeviceLimits, Memory, MemoryFlags, On, Outcome, QueueOrder, Region, Result,
+    Span, Work,
 };
 use binpool_cuda::{CudaBackend, CudaEvent, CudaMemory, CudaQueue};
 
@@ -47,24 +46,30 @@ impl Backend for Elsewhere {
         self.memory.release(memory, after)
     }
 
-    fn enqueue_marker(&self, queue: &CudaQueue, wait_for: &[CudaEvent]) -> Result<CudaEvent> {
-        self.memory.enqueue_marker(queue, wait_for)
-    }
-
-    fn enqueue_barrier(&self, queue: &CudaQueue, wait_for: &[CudaEvent]) -> Result<CudaEvent> {
-        self.memory.enqueue_barrier(queue, wait_for)
-    }
-
-    fn enqueue_fill(
+    fn submit(
         &self,
-        queue: &CudaQueue,
-        memory: &CudaMemory,
-        region: Region,
-        pattern: &[u8],
-        wait_for: &[CudaEvent],
+        on: On<'_, CudaQueue, CudaEvent>,
+        work: Work<'_, Span<'_, CudaMemory>>,
     ) -> Result<CudaEvent> {
-        self.memory
-            .enqueue_fill(queue, memory, region, pattern, wait_for)
+        Backend::submit(&self.memory, on, work)
+    }
+
+    fn write_directly(
+        &self,
+        on: On<'_, CudaQueue, CudaEvent>,
+        to: Span<'_, CudaMemory>,
+        data: &[u8],
+    ) -> Result<bool> {
+        self.memory.write_directly(on, to, data)
+    }
+
+    fn read_directly(
+        &self,
+        on: On<'_, CudaQueue, CudaEvent>,
+        from: Span<'_, CudaMemory>,
+        data: &mut [u8],
+    ) -> Result<bool> {
+        self.memory.read_directly(on, from, data)
     }
 
     fn create_user_event(&self) -> Result<CudaEvent> {
@@ -76,61 +81,12 @@ impl Backend for Elsewhere {
     }
 }
 
-impl Transfers for Elsewhere {
-    fn write(
-        &self,
-        queue: &CudaQueue,
-        memory: &CudaMemory,
-        offset: usize,
-        data: &[u8],
-        wait_for: &[CudaEvent],
-    ) -> Result<()> {
-        self.memory.write(queue, memory, offset, data, wait_for)
+impl AsMemory<Elsewhere> for CudaMemory {
+    fn size(&self) -> usize {
+        self.bytes()
     }
 
-    fn read(
-        &self,
-        queue: &CudaQueue,
-        memory: &CudaMemory,
-        offset: usize,
-        data: &mut [u8],
-        wait_for: &[CudaEvent],
-    ) -> Result<()> {
-        self.memory.read(queue, memory, offset, data, wait_for)
-    }
-
-    fn enqueue_write(
-        &self,
-        queue: &CudaQueue,
-        memory: &CudaMemory,
-        offset: usize,
-        data: Arc<[u8]>,
-        wait_for: &[CudaEvent],
-    ) -> Result<CudaEvent> {
-        self.memory
-            .enqueue_write(queue, memory, offset, data, wait_for)
-    }
-
-    fn enqueue_read(
-        &self,
-        queue: &CudaQueue,
-        memory: &CudaMemory,
-        region: Region,
-        wait_for: &[CudaEvent],
-    ) -> Result<PendingRead<CudaEvent>> {
-        self.memory.enqueue_read(queue, memory, region, wait_for)
-    }
-
-    fn enqueue_copy(
-        &self,
-        queue: &CudaQueue,
-        source: &CudaMemory,
-        from: Region,
-        destination: &CudaMemory,
-        to: usize,
-        wait_for: &[CudaEvent],
-    ) -> Result<CudaEvent> {
-        self.memory
-            .enqueue_copy(queue, source, from, destination, to, wait_for)
+    fn memory_on(&self, _queue: &CudaQueue) -> Option<&Self> {
+        Some(self)
     }
 }

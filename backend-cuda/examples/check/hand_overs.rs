@@ -3,7 +3,7 @@
 use std::slice::from_ref;
 
 use binpool_allocators::{
-    Backend, Event, EventStatus, MemoryFlags, QueueOrder, Region, Transfers, VirtualMemory,
+    Backend, Event, EventStatus, MemoryFlags, Queue, QueueOrder, Region, VirtualMemory,
 };
 use binpool_cuda::{
     Argument, CudaBackend, CudaEvent, CudaKernel, CudaMemory, CudaModule, CudaQueue, Grid,
@@ -59,7 +59,7 @@ impl HandOvers {
         new.map(0);
         let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
         for (memory, bytes) in [(&new.views[0], 4 * words), (&new.wrong, 8)] {
-            let fill = backend.enqueue_fill(&queue, memory, Region::first(bytes), &[0_u8], &[]);
+            let fill = backend.enqueue_fill(&queue, memory, Region::first(bytes), &[0_u8]);
             fill.unwrap().wait().unwrap();
         }
         new
@@ -109,7 +109,9 @@ impl HandOvers {
         wait_for: &[CudaEvent],
     ) -> CudaEvent {
         let all = Region::first(4 * self.words);
-        let copy = self.backend.enqueue_copy(queue, from, all, to, 0, wait_for);
+        let copy = self
+            .backend
+            .enqueue_copy(queue.after(wait_for), from, all, to, 0);
         copy.unwrap()
     }
 
@@ -140,7 +142,7 @@ impl HandOvers {
     pub(crate) fn wrong(&self, queue: &CudaQueue, address: usize) -> u64 {
         let (mut count, mut words) = ([0; 8], vec![0; 4 * self.words]);
         let read = |memory, bytes: &mut [u8]| {
-            self.backend.read(queue, memory, 0, bytes, &[]).unwrap();
+            self.backend.read(queue, memory, 0, bytes).unwrap();
         };
         read(&self.wrong, &mut count);
         read(&self.views[address], &mut words);

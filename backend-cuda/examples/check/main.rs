@@ -20,8 +20,8 @@ use std::{panic::catch_unwind, process::ExitCode, thread, time::Instant};
 
 use binpool::{MemoryPool, random::Random};
 use binpool_allocators::{
-    Allocator, Backend, ImmediateAllocator, Memory, MemoryFlags, QueueOrder, Region, Transfers,
-    VirtualMemory, VirtualMemoryAllocator,
+    Allocator, Backend, ImmediateAllocator, Memory, MemoryFlags, QueueOrder, Region, VirtualMemory,
+    VirtualMemoryAllocator,
     conformance::{
         AllocatorFixture, Fixture, allocator_checks, backend_checks, pending_checks,
         virtual_memory_checks,
@@ -136,13 +136,9 @@ fn pages_move_while_threads_enqueue() {
                 for round in 0..50 {
                     let at = (usize::from(part) * 2 + round % 2) * page;
                     backend.map(reservation, at, &pages).unwrap();
-                    let mut seen = [0; 2];
-                    backend
-                        .write(&queue, reservation, at, &[part; 2], &[])
-                        .unwrap();
-                    backend
-                        .read(&queue, reservation, at, &mut seen, &[])
-                        .unwrap();
+                    let mut seen = [0_u8; 2];
+                    backend.write(&queue, reservation, at, &[part; 2]).unwrap();
+                    backend.read(&queue, reservation, at, &mut seen).unwrap();
                     assert_eq!(seen, [part; 2]);
                     if round < 49 {
                         backend.unmap(reservation, Region::new(at, page)).unwrap();
@@ -165,10 +161,10 @@ fn kinds_of_memory() {
         let block = block.unwrap();
         for pattern in [&[1_u8, 2][..], &[1, 2, 3, 4], &[1, 2, 3, 4, 5, 6, 7, 8]] {
             let all = Region::first(block.bytes());
-            let fill = backend.enqueue_fill(&queue, &block, all, pattern, &[]);
+            let fill = backend.enqueue_fill(&queue, &block, all, pattern);
             drop(fill.unwrap());
-            let mut bytes = vec![0; block.bytes()];
-            backend.read(&queue, &block, 0, &mut bytes, &[]).unwrap();
+            let mut bytes = vec![0_u8; block.bytes()];
+            backend.read(&queue, &block, 0, &mut bytes).unwrap();
             assert_eq!(bytes, pattern.repeat(block.bytes() / pattern.len()));
         }
     }
@@ -181,8 +177,8 @@ fn default_streams() {
         backend.per_thread_default_queue(),
     ] {
         let block = backend.create_buffer(4096, MemoryFlags::empty()).unwrap();
-        backend.write(&queue, &block, 0, &[3; 4096], &[]).unwrap();
-        let read = backend.enqueue_read(&queue, &block, Region::new(100, 4), &[]);
+        backend.write(&queue, &block, 0, &[3_u8; 4096]).unwrap();
+        let read = backend.enqueue_read(&queue, &block, Region::new(100, 4));
         assert_eq!(read.unwrap().wait().unwrap(), [3; 4]);
     }
 }

@@ -10,7 +10,7 @@ use std::{
 
 use binpool::{MemoryPool, random::Random};
 use binpool_allocators::{
-    Allocator, Backend, Event, ImmediateAllocator, Memory, MemoryFlags, Queue, Region, Transfers,
+    Allocator, Backend, Event, ImmediateAllocator, Memory, MemoryFlags, Queue, Region,
     VirtualMemory, VirtualMemoryAllocator,
 };
 use binpool_cuda::{CudaBackend, CudaDevice, CudaMemory, DriverPoolAllocator};
@@ -57,12 +57,12 @@ pub(crate) fn copies() {
                 for queue in &queues {
                     let mark = u8::try_from(random.below(256)).unwrap();
                     let all = Region::first(BYTES);
-                    let fill = here.enqueue_fill(queue, source, all, &[mark, 1, 2, 3], &[]);
+                    let fill = here.enqueue_fill(queue, source, all, &[mark, 1, 2, 3]);
                     let copy = here
-                        .enqueue_copy(queue, source, all, destination, 0, &[fill.unwrap()])
+                        .enqueue_copy(queue.after(&[fill.unwrap()]), source, all, destination, 0)
                         .unwrap();
                     let read = there
-                        .enqueue_read(&queues[1], destination, all, &[copy])
+                        .enqueue_read(queues[1].after(&[copy]), destination, all)
                         .unwrap();
                     assert_eq!(read.wait().unwrap(), [mark, 1, 2, 3].repeat(BYTES / 4));
                 }
@@ -88,7 +88,7 @@ pub(crate) fn speed() {
             ("pages", mapped(here, LARGE), mapped(there, LARGE)),
         ] {
             let copy = || {
-                here.enqueue_copy(&queue, &source, Region::first(LARGE), &destination, 0, &[])
+                here.enqueue_copy(&queue, &source, Region::first(LARGE), &destination, 0)
                     .unwrap()
             };
             copy().wait().unwrap();
@@ -151,8 +151,8 @@ pub(crate) fn peer_access() {
             pool.allocate(BYTES).unwrap(),
         ] {
             set(here, memory.device_address().unwrap(), 7);
-            let mut bytes = vec![0; BYTES];
-            there.read(&queue, &memory, 0, &mut bytes, &[]).unwrap();
+            let mut bytes = vec![0_u8; BYTES];
+            there.read(&queue, &memory, 0, &mut bytes).unwrap();
             assert_eq!(bytes, vec![7; BYTES]);
         }
         assert!(!one.is_lost() && !two.is_lost());

@@ -386,7 +386,7 @@ fn the_queue_keeps_the_stream_and_all_is_destroyed_in_the_end() {
     assert_eq!(backend.wrap_cudarc_stream(&stream).unwrap(), queue);
     drop((stream, context));
     let block = backend.create_buffer(64, MemoryFlags::empty()).unwrap();
-    let fill = backend.enqueue_fill(&queue, &block, Region::first(64), &[7], &[]);
+    let fill = backend.enqueue_fill(&queue, &block, Region::first(64), &[7_u8]);
     fill.unwrap();
     queue.finish().unwrap();
     assert_eq!(bytes(&backend, &queue, &block), [7; 64]);

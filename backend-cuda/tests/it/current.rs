@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use binpool_allocators::{Backend, MemoryFlags, Queue, Region, Transfers, VirtualMemory};
+use binpool_allocators::{Backend, MemoryFlags, Queue, Region, VirtualMemory};
 use binpool_cuda::{CudaBackend, DriverPoolAllocator};
 
 use crate::common::{Device, PAGE, current_context, queue};
@@ -16,20 +16,24 @@ fn program(backend: &CudaBackend) {
     for flags in [MemoryFlags::empty(), MemoryFlags::HOST_RESIDENT] {
         let block = backend.create_buffer(64, flags).unwrap();
         let gate = backend.create_user_event().unwrap();
-        let fill = backend.enqueue_fill(&queue, &block, Region::first(63), &[1, 2, 3], &[gate]);
+        let fill = backend.enqueue_fill(
+            queue.after(&[gate]),
+            &block,
+            Region::first(63),
+            &[1_u8, 2, 3],
+        );
         backend
             .enqueue_copy(
-                &queue,
+                queue.after(&[fill.unwrap()]),
                 &block,
                 Region::first(64),
                 &reservation,
                 0,
-                &[fill.unwrap()],
             )
             .unwrap();
     }
     backend
-        .read(&queue, &reservation, 0, &mut [0; 64], &[])
+        .read(&queue, &reservation, 0, &mut [0_u8; 64])
         .unwrap();
     queue.finish().unwrap();
     backend.unmap(&reservation, Region::first(PAGE)).unwrap();

@@ -5,7 +5,7 @@ use std::slice::from_ref;
 use binpool::{MemoryPool, PoolOptions, ReusePolicy};
 use binpool_allocators::{
     Allocator, Backend, Error, Event, ImmediateAllocator, InvalidRequest, Memory, MemoryFlags,
-    ObjectKind, Queue, Region, Transfers, VirtualMemory, VirtualMemoryAllocator,
+    ObjectKind, Queue, Region, VirtualMemory, VirtualMemoryAllocator,
 };
 use binpool_cuda::{CudaBackend, CudaMemory, CudaQueue, DriverPoolAllocator};
 
@@ -50,7 +50,7 @@ fn all_kinds(backend: &CudaBackend) -> Vec<CudaMemory> {
 /// Makes a queue busy for a while.
 fn keep_busy(backend: &CudaBackend, queue: &CudaQueue) {
     for _ in 0..200 {
-        backend.enqueue_marker(queue, &[]).unwrap();
+        backend.enqueue_marker(queue).unwrap();
     }
 }
 
@@ -60,12 +60,12 @@ fn a_device_that_is_opened_twice_has_one_backend_while_it_lives() {
     let [one, two] = [(); 2].map(|()| device.backend());
     let queue = queue(&one);
     let block = block(&two);
-    one.write(&queue, &block, 0, &[1; 4], &[]).unwrap();
+    one.write(&queue, &block, 0, &[1_u8; 4]).unwrap();
     assert_eq!(one.legacy_default_queue(), two.legacy_default_queue());
     drop((one, two));
     // The block keeps the backend.
     let three = device.backend();
-    three.write(&queue, &block, 0, &[1; 4], &[]).unwrap();
+    three.write(&queue, &block, 0, &[1_u8; 4]).unwrap();
     drop((block, queue, three));
     assert_eq!(device.objects(), 0);
     device.backend().create_user_event().unwrap();
@@ -85,7 +85,7 @@ fn objects_of_another_library_are_foreign() {
     let (from, to) = (block(&one), block(&two));
     let all = Region::first(SIZE);
     for (source, destination) in [(&from, &to), (&to, &from)] {
-        let copy = one.enqueue_copy(&queue(&one), source, all, destination, 0, &[]);
+        let copy = one.enqueue_copy(&queue(&one), source, all, destination, 0);
         assert!(
             matches!(&copy, Err(Error::InvalidRequest(refusal)) if *refusal == foreign),
             "{copy:?}"
@@ -96,7 +96,7 @@ fn objects_of_another_library_are_foreign() {
 #[test]
 fn memory_belongs_to_the_backend_of_its_device() {
     let (_devices, [here, there], [queue, _]) = pair();
-    let refused = here.write(&queue, &block(&there), 0, &[1], &[]);
+    let refused = here.write(&queue, &block(&there), 0, &[1_u8]);
     assert!(matches!(
         refused,
         Err(Error::InvalidRequest(InvalidRequest::ForeignObject { .. }))
@@ -111,25 +111,24 @@ fn copies(devices: &[Device; 2], backends: &[CudaBackend; 2], queues: &[&CudaQue
             for (queue, mark) in queues.iter().zip(1_u8..) {
                 let mark = mark + 10 * u8::try_from(number).unwrap();
                 let fill = here
-                    .enqueue_fill(queue, source, Region::first(SIZE), &[mark], &[])
+                    .enqueue_fill(queue, source, Region::first(SIZE), &[mark])
                     .unwrap();
                 let copy = here
                     .enqueue_copy(
-                        queue,
+                        queue.after(&[fill]),
                         source,
                         Region::new(1, 4000),
                         destination,
                         96,
-                        &[fill],
                     )
                     .unwrap();
                 let seen = there
-                    .enqueue_read(queues[1], destination, Region::new(95, 4001), &[copy])
+                    .enqueue_read(queues[1].after(&[copy]), destination, Region::new(95, 4001))
                     .unwrap();
                 assert_eq!(seen.wait().unwrap()[1..], vec![mark; 4000]);
                 // And back, by the other backend.
                 there
-                    .enqueue_copy(queue, destination, Region::new(96, 1), source, 0, &[])
+                    .enqueue_copy(queue, destination, Region::new(96, 1), source, 0)
                     .unwrap()
                     .wait()
                     .unwrap();
@@ -160,14 +159,14 @@ fn both_blocks_of_a_copy_are_freed_behind_it() {
         let gate = here.create_user_event().unwrap();
         let all = Region::first(SIZE);
         let copy = here
-            .enqueue_copy(queue, &from, all, &to, 0, from_ref(&gate))
+            .enqueue_copy(queue.after(from_ref(&gate)), &from, all, &to, 0)
             .unwrap();
         drop((from, to));
         drop(gate);
         // The copy is late still, and what was freed too early is found out by it.
         copy.wait().unwrap();
-        here.enqueue_marker(queue, &[]).unwrap().wait().unwrap();
-        there.enqueue_marker(queue, &[]).unwrap().wait().unwrap();
+        here.enqueue_marker(queue).unwrap().wait().unwrap();
+        there.enqueue_marker(queue).unwrap().wait().unwrap();
         assert_eq!((devices[0].used(), devices[1].used()), (0, 0));
         assert!(!here.is_lost() && !there.is_lost());
     }
@@ -179,13 +178,18 @@ fn memory_is_freed_behind_commands_on_queues_of_another_device() {
     let memory = block(&here);
     let gate = there.create_user_event().unwrap();
     let fill = here
-        .enqueue_fill(&queue, &memory, Region::first(SIZE), &[1], from_ref(&gate))
+        .enqueue_fill(
+            queue.after(from_ref(&gate)),
+            &memory,
+            Region::first(SIZE),
+            &[1_u8],
+        )
         .unwrap();
     here.release(memory, from_ref(&fill)).unwrap();
     drop(gate);
     assert_eq!(devices[0].used(), SIZE);
     fill.wait().unwrap();
-    here.enqueue_marker(&queue, &[]).unwrap();
+    here.enqueue_marker(&queue).unwrap();
     assert_eq!(devices[0].used(), 0);
 }
 
@@ -195,7 +199,7 @@ fn the_end_of_a_backend_waits_for_commands_of_other_devices() {
     let (from, to) = (block(&here), block(&there));
     keep_busy(&there, &queue);
     let copy = there
-        .enqueue_copy(&queue, &from, Region::first(SIZE), &to, 0, &[])
+        .enqueue_copy(&queue, &from, Region::first(SIZE), &to, 0)
         .unwrap();
     drop((from, own, here));
     copy.wait().unwrap();
@@ -208,10 +212,10 @@ fn a_command_without_an_event_ends_on_its_own_device_before_memory_is_freed() {
     let (devices, [here, there], [_, queue]) = pair();
     let (from, to) = (block(&here), block(&there));
     let gate = there.create_user_event().unwrap();
-    let held = there.enqueue_marker(&queue, from_ref(&gate)).unwrap();
+    let held = there.enqueue_marker(queue.after(from_ref(&gate))).unwrap();
     keep_busy(&there, &queue);
     devices[1].fail("cuEventRecord", 0, 1, 999);
-    here.enqueue_copy(&queue, &from, Region::first(SIZE), &to, 0, &[])
+    here.enqueue_copy(&queue, &from, Region::first(SIZE), &to, 0)
         .unwrap_err();
     drop((from, to));
     drop(gate);
@@ -235,18 +239,17 @@ fn a_command_without_an_event_ends_on_the_device_of_its_memory_before_that_is_fr
     // Many copies, on a stream of the memory's device.
     devices[0].fail("cuEventRecord", 0, 1, 999);
     here.enqueue_fill(
-        &queue,
+        queue.after(from_ref(&gate)),
         &memory,
         Region::first(BYTES),
-        &[1, 2, 3],
-        from_ref(&gate),
+        &[1_u8, 2, 3],
     )
     .unwrap_err();
     drop(memory);
     drop(gate);
     drop(block(&here));
     here.device_memory().unwrap();
-    let fill = here.enqueue_fill(&queue, &block(&here), Region::first(SIZE), &[1], &[]);
+    let fill = here.enqueue_fill(&queue, &block(&here), Region::first(SIZE), &[1_u8]);
     fill.unwrap().wait().unwrap();
     assert!(!here.is_lost() && !there.is_lost());
 }
@@ -257,8 +260,8 @@ fn commands_on_memory_of_another_device_share_one_more_stream() {
     let memory = block(&here);
     let before = devices[0].calls("cuStreamCreate");
     for _ in 0..3 {
-        here.write(&queue, &memory, 0, &[1], &[]).unwrap();
-        here.enqueue_fill(&queue, &memory, Region::first(SIZE), &[1], &[])
+        here.write(&queue, &memory, 0, &[1_u8]).unwrap();
+        here.enqueue_fill(&queue, &memory, Region::first(SIZE), &[1_u8])
             .unwrap();
     }
     assert_eq!(devices[0].calls("cuStreamCreate"), before + 1);
@@ -268,15 +271,15 @@ fn commands_on_memory_of_another_device_share_one_more_stream() {
 fn an_event_keeps_its_device_until_the_commands_that_wait_for_it_have_ended() {
     let (devices, [here, there], [own, queue]) = pair();
     let gate = there.create_user_event().unwrap();
-    there.enqueue_marker(&queue, from_ref(&gate)).unwrap();
-    let event = here.enqueue_marker(&own, &[]).unwrap();
+    there.enqueue_marker(queue.after(from_ref(&gate))).unwrap();
+    let event = here.enqueue_marker(&own).unwrap();
     event.wait().unwrap();
-    let behind = there.enqueue_marker(&queue, &[event]).unwrap();
+    let behind = there.enqueue_marker(queue.after(&[event])).unwrap();
     drop((here, own));
     assert!(devices[0].objects() > 0);
     drop(gate);
     behind.wait().unwrap();
-    there.enqueue_marker(&queue, &[]).unwrap();
+    there.enqueue_marker(&queue).unwrap();
     assert_eq!(devices[0].objects(), 0);
 }
 
@@ -285,17 +288,19 @@ fn an_event_keeps_its_device_for_a_transfer_that_fails_behind_it() {
     let (devices, [here, there], [own, queue]) = pair();
     let memory = block(&there);
     let gate = there.create_user_event().unwrap();
-    there.enqueue_marker(&queue, from_ref(&gate)).unwrap();
-    let event = here.enqueue_marker(&own, &[]).unwrap();
+    there.enqueue_marker(queue.after(from_ref(&gate))).unwrap();
+    let event = here.enqueue_marker(&own).unwrap();
     event.wait().unwrap();
     devices[1].fail("cuMemcpyAsync", 0, 1, 999);
     // The queue has been told to wait.
-    there.write(&queue, &memory, 0, &[1], &[event]).unwrap_err();
+    there
+        .write(queue.after(&[event]), &memory, 0, &[1_u8])
+        .unwrap_err();
     drop((here, own));
     assert!(devices[0].objects() > 0);
     drop(gate);
     queue.finish().unwrap();
-    there.enqueue_marker(&queue, &[]).unwrap();
+    there.enqueue_marker(&queue).unwrap();
     assert_eq!(devices[0].objects(), 0);
 }
 
@@ -304,13 +309,13 @@ fn a_device_that_waits_for_the_host_by_another_frees_nothing() {
     let (devices, [here, there], [one, two]) = pair();
     let memory = block(&there);
     let gate = here.create_user_event().unwrap();
-    let first = here.enqueue_marker(&one, from_ref(&gate)).unwrap();
-    let second = there.enqueue_marker(&two, &[first]).unwrap();
+    let first = here.enqueue_marker(one.after(from_ref(&gate))).unwrap();
+    let second = there.enqueue_marker(two.after(&[first])).unwrap();
     drop(memory); // `cuMemFree` would wait for ever.
     assert_eq!(devices[1].used(), SIZE);
     drop(gate);
     second.wait().unwrap();
-    there.enqueue_marker(&two, &[]).unwrap();
+    there.enqueue_marker(&two).unwrap();
     assert_eq!(devices[1].used(), 0);
 }
 
@@ -425,8 +430,7 @@ fn bytes_are_those_of_the_device_whatever_the_queue() {
     for (queue, mark) in queues.iter().zip(1_u8..) {
         let pattern = [mark, 2, 3];
         let region = Region::first(SIZE - 1);
-        here.enqueue_fill(queue, &memory, region, &pattern, &[])
-            .unwrap();
+        here.enqueue_fill(queue, &memory, region, &pattern).unwrap();
         assert_eq!(
             bytes(&here, queue, &memory)[..memory.bytes() - 1],
             pattern.repeat(SIZE / 3)

@@ -4,7 +4,6 @@ use std::slice::from_ref;
 
 use binpool_allocators::{
     Allocator, Backend, Error, Event, InvalidRequest, MemoryFlags, ObjectKind, Queue, Region,
-    Transfers,
 };
 use binpool_cuda::DriverPoolAllocator;
 
@@ -19,7 +18,12 @@ fn a_block_goes_back_to_the_driver_behind_its_commands() {
     let block = allocator.allocate(4096).unwrap();
     let gate = backend.create_user_event().unwrap();
     let fill = backend
-        .enqueue_fill(&queue, &block, Region::first(4096), &[1], from_ref(&gate))
+        .enqueue_fill(
+            queue.after(from_ref(&gate)),
+            &block,
+            Region::first(4096),
+            &[1_u8],
+        )
         .unwrap();
     allocator.release(block, &[]).unwrap();
     assert_eq!((device.used(), device.calls("cuMemFreeAsync")), (4096, 0));
@@ -46,9 +50,9 @@ fn memory_in_the_order_of_a_queue_is_freed_behind_its_commands_and_is_for_that_q
     let gate = backend.create_user_event().unwrap();
     let all = Region::first(4096);
     let fill = backend
-        .enqueue_fill(&one, &block, all, &[1], from_ref(&gate))
+        .enqueue_fill(one.after(from_ref(&gate)), &block, all, &[1_u8])
         .unwrap();
-    let elsewhere = backend.enqueue_fill(&two, &block, all, &[1], &[]);
+    let elsewhere = backend.enqueue_fill(&two, &block, all, &[1_u8]);
     let error = elsewhere.unwrap_err().to_string();
     assert!(error.contains("another queue"), "{error}");
     // The call does not wait for the fill; the driver does.
@@ -92,24 +96,17 @@ fn memory_in_the_order_of_a_queue_is_for_no_queue_of_another_device() {
     let all = Region::first(4096);
     let streams = devices[0].calls("cuStreamCreate");
     // On its own queue, copies go to and from another device.
-    here.enqueue_fill(&own, &block, all, &[7], &[]).unwrap();
+    here.enqueue_fill(&own, &block, all, &[7_u8]).unwrap();
     for backend in [&here, &there] {
-        backend
-            .enqueue_copy(&own, &block, all, &far, 0, &[])
-            .unwrap();
-        backend
-            .enqueue_copy(&own, &far, all, &block, 0, &[])
-            .unwrap();
+        backend.enqueue_copy(&own, &block, all, &far, 0).unwrap();
+        backend.enqueue_copy(&own, &far, all, &block, 0).unwrap();
     }
     let refused = [
-        here.enqueue_fill(&theirs, &block, all, &[1], &[]).map(drop),
-        here.write(&theirs, &block, 0, &[1], &[]),
-        here.read(&theirs, &block, 0, &mut [0], &[]),
-        here.enqueue_copy(&theirs, &block, all, &far, 0, &[])
-            .map(drop),
-        there
-            .enqueue_copy(&theirs, &far, all, &block, 0, &[])
-            .map(drop),
+        here.enqueue_fill(&theirs, &block, all, &[1_u8]).map(drop),
+        here.write(&theirs, &block, 0, &[1_u8]),
+        here.read(&theirs, &block, 0, &mut [0_u8]),
+        here.enqueue_copy(&theirs, &block, all, &far, 0).map(drop),
+        there.enqueue_copy(&theirs, &far, all, &block, 0).map(drop),
     ];
     for refused in refused {
         assert!(

@@ -4,7 +4,7 @@ use std::{error::Error as _, slice::from_ref};
 
 use binpool_allocators::{
     Allocator, Backend, Error, Event, EventStatus, ImmediateAllocator, MemoryFlags, Queue,
-    QueueOrder, Region, Transfers, VirtualMemory,
+    QueueOrder, Region, VirtualMemory,
 };
 use binpool_cuda::{
     Argument, CudaBackend, CudaError, CudaModule, CudaQueue, DriverPoolAllocator, Grid,
@@ -18,10 +18,10 @@ fn a_call_that_fails_has_no_effect_and_names_its_function() {
     let backend = device.backend();
     let queue = queue(&backend);
     let block = backend.create_buffer(64, MemoryFlags::empty()).unwrap();
-    backend.write(&queue, &block, 0, &[1; 64], &[]).unwrap();
+    backend.write(&queue, &block, 0, &[1_u8; 64]).unwrap();
     for call in ["cuEventRecord", "cuMemsetD8Async"] {
         device.fail(call, 0, 1, 999);
-        let fill = || backend.enqueue_fill(&queue, &block, Region::first(64), &[1], &[]);
+        let fill = || backend.enqueue_fill(&queue, &block, Region::first(64), &[1_u8]);
         let Err(Error::Backend(failure)) = fill() else {
             panic!("{call}");
         };
@@ -29,7 +29,7 @@ fn a_call_that_fails_has_no_effect_and_names_its_function() {
         fill().unwrap().wait().unwrap();
     }
     device.fail("cuMemcpyAsync", 0, 1, 1);
-    backend.write(&queue, &block, 0, &[2; 64], &[]).unwrap_err();
+    backend.write(&queue, &block, 0, &[2_u8; 64]).unwrap_err();
     assert_eq!(bytes(&backend, &queue, &block), [1; 64]);
     assert!(!backend.is_lost());
 }
@@ -62,7 +62,7 @@ fn an_illegal_address_loses_the_device_and_nobody_waits_for_ever() {
     backend.map(&reservation, 0, &pages).unwrap();
     let block = backend.create_buffer(64, MemoryFlags::empty()).unwrap();
     let gate = backend.create_user_event().unwrap();
-    let behind = backend.enqueue_marker(&two, from_ref(&gate)).unwrap();
+    let behind = backend.enqueue_marker(two.after(from_ref(&gate))).unwrap();
     let text = ".version 6.4\n.visible .entry add_to(";
     let kernel = CudaModule::load_ptx(&backend, text).unwrap();
     let kernel = kernel.kernel("add_to").unwrap();
@@ -91,7 +91,7 @@ fn an_illegal_address_loses_the_device_and_nobody_waits_for_ever() {
     assert!(behind.status().unwrap().has_ended());
     assert!(one.finish().is_err());
     assert!(matches!(
-        backend.write(&two, &block, 0, &[1], &[]),
+        backend.write(&two, &block, 0, &[1_u8]),
         Err(Error::DeviceLost { .. })
     ));
     drop((launch, behind, block, reservation, pages, one, two, backend));
@@ -105,19 +105,21 @@ fn program(backend: &CudaBackend) -> Result<(), Error> {
         let block = backend.create_buffer(256, flags)?;
         let all = Region::first(255);
         let gate = backend.create_user_event()?;
-        let fill = backend.enqueue_fill(&one, &block, all, &[1, 2, 3], from_ref(&gate))?;
-        let write = backend.enqueue_write(&two, &block, 0, [7; 9].into(), &[fill])?;
+        let fill = backend.enqueue_fill(one.after(from_ref(&gate)), &block, all, &[1_u8, 2, 3])?;
+        let write = backend.enqueue_write(two.after(&[fill]), &block, 0, [7; 9].into())?;
         drop(gate);
-        let read = backend.enqueue_read(&one, &block, all, &[write])?.wait()?;
+        let read = backend
+            .enqueue_read(one.after(&[write]), &block, all)?
+            .wait()?;
         assert_eq!(read[..12], [7, 7, 7, 7, 7, 7, 7, 7, 7, 1, 2, 3]);
         let pooled = allocator.allocate(256)?;
-        backend.enqueue_copy(&one, &block, all, &pooled, 0, &[])?;
-        let mut seen = [0; 3];
-        backend.read(&one, &pooled, 8, &mut seen, &[])?;
+        backend.enqueue_copy(&one, &block, all, &pooled, 0)?;
+        let mut seen = [0_u8; 3];
+        backend.read(&one, &pooled, 8, &mut seen)?;
         assert_eq!(seen, [7, 1, 2]);
     }
     let ordered = allocator.allocate_on(&one, 256)?;
-    backend.enqueue_fill(&one, &ordered, Region::first(256), &[1], &[])?;
+    backend.enqueue_fill(&one, &ordered, Region::first(256), &[1_u8])?;
     drop(ordered);
     allocator.peaks()?;
     add([backend, backend], &one)?;
@@ -125,10 +127,10 @@ fn program(backend: &CudaBackend) -> Result<(), Error> {
     let pages = backend.create_pages(PAGE)?;
     backend.map(&reservation, PAGE, &pages)?;
     backend.map(&reservation, 3 * PAGE, &pages)?;
-    backend.write(&one, &reservation, PAGE, &[1; 100], &[])?;
+    backend.write(&one, &reservation, PAGE, &[1_u8; 100])?;
     backend.unmap(&reservation, Region::new(PAGE, PAGE))?;
-    let mut seen = [0];
-    backend.read(&one, &reservation, 3 * PAGE, &mut seen, &[])?;
+    let mut seen = [0_u8];
+    backend.read(&one, &reservation, 3 * PAGE, &mut seen)?;
     assert_eq!(seen, [1]);
     backend.map(&reservation, 0, &backend.create_pages(PAGE)?)
 }
@@ -136,7 +138,7 @@ fn program(backend: &CudaBackend) -> Result<(), Error> {
 /// Launches a kernel of a device that adds a block of another to itself.
 fn add([device, other]: [&CudaBackend; 2], queue: &CudaQueue) -> Result<(), Error> {
     let block = other.create_buffer(256, MemoryFlags::empty())?;
-    other.enqueue_fill(queue, &block, Region::first(256), &1_f32.to_ne_bytes(), &[])?;
+    other.enqueue_fill(queue, &block, Region::first(256), &1_f32.to_ne_bytes())?;
     let text = ".version 6.4\n.visible .entry add_to(";
     let kernel = CudaModule::load_ptx(device, text)?.kernel("add_to")?;
     let arguments = [&block, &block].map(Argument::Memory);
@@ -146,7 +148,7 @@ fn add([device, other]: [&CudaBackend; 2], queue: &CudaQueue) -> Result<(), Erro
     drop(kernel);
     assert_eq!(
         other
-            .enqueue_read(queue, &block, Region::first(4), &[])?
+            .enqueue_read(queue, &block, Region::first(4))?
             .wait()?,
         2_f32.to_ne_bytes()
     );
@@ -209,12 +211,12 @@ fn program_of_two([here, there]: &[CudaBackend; 2]) -> Result<(), Error> {
     let block = here.create_buffer(256, MemoryFlags::empty())?;
     let all = Region::first(256);
     let gate = here.create_user_event()?;
-    let fill = here.enqueue_fill(&two, &block, all, &[1, 2], from_ref(&gate))?;
-    let copy = here.enqueue_copy(&one, &block, all, &reservation, 0, &[fill])?;
-    let copy = there.enqueue_copy(&two, &reservation, all, &pooled, 0, &[copy])?;
+    let fill = here.enqueue_fill(two.after(from_ref(&gate)), &block, all, &[1_u8, 2])?;
+    let copy = here.enqueue_copy(one.after(&[fill]), &block, all, &reservation, 0)?;
+    let copy = there.enqueue_copy(two.after(&[copy]), &reservation, all, &pooled, 0)?;
     drop(gate);
-    let mut seen = [0; 3];
-    there.read(&one, &pooled, 0, &mut seen, &[copy])?;
+    let mut seen = [0_u8; 3];
+    there.read(one.after(&[copy]), &pooled, 0, &mut seen)?;
     assert_eq!(seen, [1, 2, 1]);
     add([here, there], &one)
 }

@@ -4,7 +4,7 @@ use std::{slice::from_ref, thread};
 
 use binpool::{ImmediateAllocator, MemoryPool, VirtualMemoryAllocator};
 use binpool_allocators::{
-    Allocator, Backend, Error, Event, MemoryFlags, Outcome, Queue, Region, Transfers, VirtualMemory,
+    Allocator, Backend, Error, Event, MemoryFlags, Outcome, Queue, Region, VirtualMemory,
 };
 use binpool_cuda::{
     Argument, CudaBackend, CudaKernel, CudaMemory, CudaModule, CudaQueue, DriverPoolAllocator, Grid,
@@ -52,20 +52,16 @@ fn step<A: Allocator<Backend = CudaBackend>>(
     let all = Region::first(BYTES);
     let backend = pool.backend();
     let temporary = || pool.allocate(BYTES).unwrap();
-    backend.enqueue_fill(queue, output, all, &[0], &[]).unwrap();
+    backend.enqueue_fill(queue, output, all, &[0_u8]).unwrap();
     let first = temporary();
     let memory = first.memory_on(queue).unwrap();
-    backend
-        .enqueue_copy(queue, input, all, memory, 0, &[])
-        .unwrap();
+    backend.enqueue_copy(queue, input, all, memory, 0).unwrap();
     add(kernel, queue, memory, input);
     add(kernel, queue, output, memory);
     drop(first);
     let second = temporary();
     let memory = second.memory_on(queue).unwrap();
-    backend
-        .enqueue_copy(queue, input, all, memory, 0, &[])
-        .unwrap();
+    backend.enqueue_copy(queue, input, all, memory, 0).unwrap();
     add(kernel, queue, output, memory);
 }
 
@@ -97,9 +93,7 @@ fn graphs_of_temporaries<A: Allocator<Backend = CudaBackend>>(
     assert_eq!(bytes(&backend, &queue, &output), vec![0; BYTES]); // Nothing has run but the first step.
     let held = pool.managed_bytes();
     for value in [1.0, 2.0, 5.0_f32] {
-        backend
-            .write(&queue, &input, 0, &floats(value), &[])
-            .unwrap();
+        backend.write(&queue, &input, 0, &floats(value)).unwrap();
         let other = others.allocate(BYTES).unwrap();
         other.enqueue_fill(&queue, .., &[7_u8]).unwrap();
         assert_eq!(pool.free_held() + pool.trim_to(0) + pool.sweep(), 0);
@@ -143,7 +137,7 @@ fn without_kept_addresses_the_memory_of_a_graph_leaves_the_pool() {
     let ((), graph) = device.capture(&queue, || step(&pool, &queue, &kernel, [&input, &output]));
     assert!(pool.free_held() > 0);
     graph.ok().unwrap().launch(&queue);
-    assert!(queue.finish().is_err() && backend.enqueue_marker(&queue, &[]).is_err());
+    assert!(queue.finish().is_err() && backend.enqueue_marker(&queue).is_err());
 }
 
 /// A backend with two blocks, and another one that was dropped, and whose command has ended, which nobody has seen yet.
@@ -153,7 +147,7 @@ fn with_a_grave(device: &Device) -> (CudaBackend, [CudaQueue; 2], [CudaMemory; 2
     let [one, two, dropped] = [(); 3].map(|()| block(&backend));
     let gate = backend.create_user_event().unwrap();
     let all = Region::first(BYTES);
-    let fill = backend.enqueue_fill(&queues[0], &dropped, all, &[1], from_ref(&gate));
+    let fill = backend.enqueue_fill(queues[0].after(from_ref(&gate)), &dropped, all, &[1_u8]);
     drop((dropped, fill));
     backend
         .resolve_user_event(&gate, Outcome::Complete)
@@ -168,7 +162,7 @@ fn works_beside(backend: &CudaBackend, queue: &CudaQueue) {
     for flags in [MemoryFlags::empty(), MemoryFlags::HOST_RESIDENT] {
         let block = backend.create_buffer(BYTES, flags).unwrap();
         let all = Region::first(BYTES);
-        let fill = backend.enqueue_fill(queue, &block, all, &[7], &[]).unwrap();
+        let fill = backend.enqueue_fill(queue, &block, all, &[7_u8]).unwrap();
         fill.wait().unwrap();
         assert!(fill.has_ended());
         assert_eq!(bytes(backend, queue, &block), [7; BYTES]);
@@ -176,7 +170,7 @@ fn works_beside(backend: &CudaBackend, queue: &CudaQueue) {
     let [reservation, pages] = [backend.reserve(PAGE), backend.create_pages(PAGE)];
     let (reservation, pages) = (reservation.unwrap(), pages.unwrap());
     backend.map(&reservation, 0, &pages).unwrap();
-    backend.write(queue, &reservation, 0, &[7], &[]).unwrap();
+    backend.write(queue, &reservation, 0, &[7_u8]).unwrap();
     queue.finish().unwrap();
     backend.unmap(&reservation, Region::first(PAGE)).unwrap();
     let pool = DriverPoolAllocator::new(backend).unwrap();
@@ -193,7 +187,7 @@ fn other_queues_and_memory_are_used_and_freed_during_a_capture() {
     let ((), graph) = device.capture(&captured, || {
         let all = Region::first(BYTES);
         backend
-            .enqueue_fill(&captured, &kept, all, &[3], &[])
+            .enqueue_fill(&captured, &kept, all, &[3_u8])
             .unwrap();
         works_beside(&backend, &other);
         thread::scope(|scope| {
@@ -201,7 +195,7 @@ fn other_queues_and_memory_are_used_and_freed_during_a_capture() {
         });
         backend.release(dropped, &[]).unwrap();
         for _ in 0..4 {
-            backend.enqueue_marker(&other, &[]).unwrap();
+            backend.enqueue_marker(&other).unwrap();
         }
         assert_eq!(device.used(), BYTES);
     });
@@ -222,11 +216,11 @@ fn what_waits_for_the_whole_device_is_freed_after_a_capture() {
         let (reservation, pages) = (reservation.unwrap(), pages.unwrap());
         backend.map(&reservation, 0, &pages).unwrap();
         drop((reservation, pages, add_to(&backend)));
-        backend.enqueue_marker(&other, &[]).unwrap().wait().unwrap();
+        backend.enqueue_marker(&other).unwrap().wait().unwrap();
         assert_eq!((device.used(), device.calls("cuModuleUnload")), (PAGE, 0));
     });
     assert!(graph.is_ok());
-    backend.enqueue_marker(&other, &[]).unwrap();
+    backend.enqueue_marker(&other).unwrap();
     assert_eq!((device.used(), device.calls("cuModuleUnload")), (0, 1));
 }
 
@@ -239,15 +233,15 @@ fn the_event_of_a_captured_command_has_ended_and_is_for_its_queue_only() {
     let all = Region::first(BYTES);
     let (event, graph) = device.capture(&captured, || {
         let event = backend
-            .enqueue_fill(&captured, &memory, all, &[3], &[])
+            .enqueue_fill(&captured, &memory, all, &[3_u8])
             .unwrap();
         assert!(event.has_ended());
         event.wait().unwrap();
         // In order on its own queue; on another, nobody would wait.
         backend
-            .enqueue_barrier(&captured, from_ref(&event))
+            .enqueue_barrier(captured.after(from_ref(&event)))
             .unwrap();
-        let refused = backend.enqueue_marker(&other, from_ref(&event));
+        let refused = backend.enqueue_marker(other.after(from_ref(&event)));
         assert!(matches!(refused, Err(Error::Unsupported { .. })));
         event
     });
@@ -259,13 +253,13 @@ fn the_event_of_a_captured_command_has_ended_and_is_for_its_queue_only() {
     );
     assert!(
         backend
-            .read(&other, &memory, 0, &mut [0], from_ref(&event))
+            .read(other.after(from_ref(&event)), &memory, 0, &mut [0_u8])
             .is_err()
     );
     assert_eq!(bytes(&backend, &captured, &memory), [3; BYTES]);
     backend.release(memory, &[event]).unwrap();
     captured.finish().unwrap();
-    backend.enqueue_marker(&captured, &[]).unwrap();
+    backend.enqueue_marker(&captured).unwrap();
 }
 
 #[test]
@@ -274,19 +268,21 @@ fn a_captured_command_waits_for_nothing_that_is_not_in_the_graph() {
     let backend = device.backend();
     let [captured, other] = [(); 2].map(|()| queue(&backend));
     let gate = backend.create_user_event().unwrap();
-    let pending = backend.enqueue_marker(&other, from_ref(&gate)).unwrap();
-    let ended = backend.enqueue_marker(&captured, &[]).unwrap();
+    let pending = backend
+        .enqueue_marker(other.after(from_ref(&gate)))
+        .unwrap();
+    let ended = backend.enqueue_marker(&captured).unwrap();
     ended.wait().unwrap();
     let waits = device.calls("cuStreamWaitEvent");
     let ((), graph) = device.capture(&captured, || {
         for event in [&pending, &gate] {
-            let refused = backend.enqueue_marker(&captured, from_ref(event));
+            let refused = backend.enqueue_marker(captured.after(from_ref(event)));
             assert!(
                 matches!(&refused, Err(Error::Unsupported { what }) if what.contains("before the capture")),
                 "{refused:?}"
             );
         }
-        backend.enqueue_marker(&captured, from_ref(&ended)).unwrap();
+        backend.enqueue_marker(captured.after(from_ref(&ended))).unwrap();
         drop(gate);
     });
     assert!(graph.is_ok());
@@ -304,11 +300,11 @@ fn what_waits_for_a_queue_is_refused_while_it_is_captured() {
     captured.finish().unwrap();
     let ((), graph) = device.capture(&captured, || {
         let refused = [
-            backend.write(&captured, &memory, 0, &[1], &[]),
-            backend.write(&captured, &memory, 0, &[], &[]),
-            backend.read(&captured, &memory, 0, &mut [0], &[]),
+            backend.write(&captured, &memory, 0, &[1_u8]),
+            backend.write::<u8>(&captured, &memory, 0, &[]),
+            backend.read(&captured, &memory, 0, &mut [0_u8]),
             backend
-                .enqueue_read(&captured, &memory, Region::first(4), &[])
+                .enqueue_read(&captured, &memory, Region::first(4))
                 .map(drop),
             captured.finish(),
             allocator.allocate_on(&captured, BYTES).map(drop),
@@ -335,18 +331,18 @@ fn a_command_on_memory_of_another_device_only_is_refused_in_a_capture() {
     let captured = queue(&here);
     let far = block(&there);
     let ((), graph) = devices[0].capture(&captured, || {
-        let refused = there.enqueue_fill(&captured, &far, Region::first(BYTES), &[1], &[]);
+        let refused = there.enqueue_fill(&captured, &far, Region::first(BYTES), &[1_u8]);
         assert!(
             matches!(refused, Err(Error::Unsupported { .. })),
             "{refused:?}"
         );
         let data = [1].into();
-        let refused = there.enqueue_write(&captured, &far, 0, data, &[]);
+        let refused = there.enqueue_write(&captured, &far, 0, data);
         assert!(
             matches!(refused, Err(Error::Unsupported { .. })),
             "{refused:?}"
         );
-        let refused = there.write(&captured, &far, 0, &[1], &[]);
+        let refused = there.write(&captured, &far, 0, &[1_u8]);
         assert!(
             matches!(refused, Err(Error::Unsupported { .. })),
             "{refused:?}"
@@ -363,22 +359,20 @@ fn each_launch_writes_the_bytes_that_were_captured() {
     let memory = block(&backend);
     let write = |byte: u8| {
         let data = [byte; 5].into();
-        backend
-            .enqueue_write(&queue, &memory, 0, data, &[])
-            .unwrap();
+        backend.enqueue_write(&queue, &memory, 0, data).unwrap();
     };
     let fill = |pattern: &[u8]| {
         let region = Region::new(6, 6);
         backend
-            .enqueue_fill(&queue, &memory, region, pattern, &[])
+            .enqueue_fill(&queue, &memory, region, pattern)
             .unwrap();
     };
-    let warm = [(); 2].map(|()| backend.enqueue_read(&queue, &memory, Region::first(1), &[]));
+    let warm = [(); 2].map(|()| backend.enqueue_read(&queue, &memory, Region::first(1)));
     queue.finish().unwrap();
     drop(warm); // Pinned memory for the two.
-    backend.enqueue_marker(&queue, &[]).unwrap().wait().unwrap();
+    backend.enqueue_marker(&queue).unwrap().wait().unwrap();
     backend
-        .enqueue_fill(&queue, &memory, Region::first(BYTES), &[0], &[])
+        .enqueue_fill(&queue, &memory, Region::first(BYTES), &[0_u8])
         .unwrap();
     let ((), graph) = device.capture(&queue, || {
         write(1);
@@ -405,7 +399,7 @@ fn memory_that_is_missing_in_a_capture_is_allocated() {
     let queue = queue(&backend);
     let kernel = add_to(&backend);
     let [input, output] = [(); 2].map(|()| block(&backend));
-    backend.write(&queue, &input, 0, &floats(2.0), &[]).unwrap();
+    backend.write(&queue, &input, 0, &floats(2.0)).unwrap();
     let buffers = MemoryPool::new(ImmediateAllocator::new(&backend).unwrap(), &queue).unwrap();
     let pages = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &queue).unwrap();
     let kept = (buffers.keep_addresses(), pages.keep_addresses());
@@ -418,9 +412,7 @@ fn memory_that_is_missing_in_a_capture_is_allocated() {
     for graph in graphs {
         graph.ok().unwrap().launch(&queue);
         assert_eq!(bytes(&backend, &queue, &output), floats(6.0));
-        backend
-            .write(&queue, &output, 0, &floats(0.0), &[])
-            .unwrap();
+        backend.write(&queue, &output, 0, &floats(0.0)).unwrap();
     }
     drop(kept);
 }
@@ -477,8 +469,8 @@ fn whichever_call_fails_in_a_capture_the_next_one_works() {
             let [memory, operand] = [(); 2].map(|()| block(&backend));
             let work = || {
                 let all = Region::first(BYTES);
-                let fill = backend.enqueue_fill(&queue, &memory, all, &[0], &[]);
-                let write = backend.enqueue_write(&queue, &memory, 0, [1; 4].into(), &[]);
+                let fill = backend.enqueue_fill(&queue, &memory, all, &[0_u8]);
+                let write = backend.enqueue_write(&queue, &memory, 0, [1; 4].into());
                 let arguments = [&memory, &operand].map(Argument::Memory);
                 let arguments = [arguments[0], arguments[1], Argument::U64(COUNT as u64)];
                 let grid = Grid::of_threads(256, 128);
@@ -487,11 +479,10 @@ fn whichever_call_fails_in_a_capture_the_next_one_works() {
                 fill.and(write).and(launch).is_ok()
             };
             // Pinned memory for the writes.
-            let warm =
-                [(); 3].map(|()| backend.enqueue_read(&queue, &memory, Region::first(1), &[]));
+            let warm = [(); 3].map(|()| backend.enqueue_read(&queue, &memory, Region::first(1)));
             queue.finish().unwrap();
             drop(warm);
-            backend.enqueue_marker(&queue, &[]).unwrap().wait().unwrap();
+            backend.enqueue_marker(&queue).unwrap().wait().unwrap();
             let so_far = device.calls(call);
             device.fail(call, nth, 1, 999);
             let (_, graph) = device.capture(&queue, work);

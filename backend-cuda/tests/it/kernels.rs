@@ -4,7 +4,6 @@ use std::{error::Error as _, slice::from_ref};
 
 use binpool_allocators::{
     Allocator, Backend, Error, InvalidRequest, MemoryFlags, ObjectKind, Outcome, Queue, Region,
-    Transfers,
 };
 use binpool_cuda::{
     Argument, CudaBackend, CudaError, CudaKernel, CudaMemory, CudaModule, CudaQueue,
@@ -38,7 +37,7 @@ fn launch(
 
 fn filled(backend: &CudaBackend, queue: &CudaQueue, memory: CudaMemory, value: f32) -> CudaMemory {
     let all = Region::first(BYTES);
-    let fill = backend.enqueue_fill(queue, &memory, all, &value.to_ne_bytes(), &[]);
+    let fill = backend.enqueue_fill(queue, &memory, all, &value.to_ne_bytes());
     fill.unwrap();
     memory
 }
@@ -63,7 +62,9 @@ fn what_a_launch_uses_is_freed_and_unloaded_after_it() {
     let (sum, operand, kernel) = (block(1.0), block(2.0), add_to(&backend));
     queue.finish().unwrap();
     let gate = backend.create_user_event().unwrap();
-    backend.enqueue_marker(&queue, from_ref(&gate)).unwrap();
+    backend
+        .enqueue_marker(queue.after(from_ref(&gate)))
+        .unwrap();
     launch(&kernel, &queue, [&sum, &operand]).unwrap();
     drop((operand, kernel));
     assert_eq!(device.calls("cuModuleUnload"), 0);
@@ -89,7 +90,7 @@ fn a_launch_waits_for_its_events() {
         filled(&backend, &one, memory, 1.0)
     });
     let gate = backend.create_user_event().unwrap();
-    let ready = backend.enqueue_marker(&one, from_ref(&gate)).unwrap();
+    let ready = backend.enqueue_marker(one.after(from_ref(&gate))).unwrap();
     let arguments = [&sum, &operand].map(Argument::Memory);
     let arguments = [arguments[0], arguments[1], Argument::U64(COUNT)];
     let kernel = add_to(&backend);
@@ -130,7 +131,7 @@ fn a_kernel_runs_on_its_own_device_with_memory_of_another_after_peer_access() {
     );
     let streams = devices[1].calls("cuStreamCreate");
     let gate = here.create_user_event().unwrap();
-    here.enqueue_marker(&own, from_ref(&gate)).unwrap();
+    here.enqueue_marker(own.after(from_ref(&gate))).unwrap();
     launch(&kernel, &own, [&sum, &operand]).unwrap();
     drop(operand);
     assert_eq!(devices[1].used(), 2 * BYTES);
@@ -188,5 +189,5 @@ fn what_cannot_be_loaded_or_launched_is_an_error() {
     device.fail("cuLaunchKernel", 0, 1, 701);
     let error = launch(&kernel, &own, [&block, &block]).unwrap_err();
     assert_eq!(name(&error), Some("LAUNCH_OUT_OF_RESOURCES"), "{error}");
-    backend.read(&own, &block, 0, &mut [0; 4], &[]).unwrap();
+    backend.read(&own, &block, 0, &mut [0_u8; 4]).unwrap();
 }

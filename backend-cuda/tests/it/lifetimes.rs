@@ -9,8 +9,7 @@ use std::{
 };
 
 use binpool_allocators::{
-    Allocator, Backend, Event, Memory, MemoryFlags, Outcome, Queue, Region, Transfers,
-    VirtualMemory,
+    Allocator, Backend, Event, Memory, MemoryFlags, Outcome, Queue, Region, VirtualMemory,
 };
 use binpool_cuda::{CudaBackend, CudaEvent, CudaModule, CudaQueue, DriverPoolAllocator};
 
@@ -27,19 +26,19 @@ fn everything_is_destroyed_in_the_end() {
         let block = backend.create_buffer(SIZE, flags).unwrap();
         let all = Region::first(SIZE - 1);
         backend
-            .enqueue_fill(&queue, &block, all, &[1, 2, 3], &[])
+            .enqueue_fill(&queue, &block, all, &[1_u8, 2, 3])
             .unwrap();
         backend
-            .enqueue_write(&queue, &block, 0, [9; 100].into(), &[])
+            .enqueue_write(&queue, &block, 0, [9; 100].into())
             .unwrap();
         let read = backend
-            .enqueue_read(&queue, &block, Region::new(99, 4), &[])
+            .enqueue_read(&queue, &block, Region::new(99, 4))
             .unwrap();
         assert_eq!(read.wait().unwrap(), [9, 2, 3, 1]);
     }
     let managed = backend.create_managed(SIZE).unwrap();
     backend
-        .write(&queue, &managed, 0, &vec![5; SIZE], &[])
+        .write(&queue, &managed, 0, &vec![5_u8; SIZE])
         .unwrap();
     assert_eq!(bytes(&backend, &queue, &managed), vec![5; SIZE]);
     assert!(device.objects() > 0);
@@ -54,7 +53,7 @@ fn use_all(backend: &CudaBackend) {
         .map(|flags| backend.create_buffer(SIZE, flags).unwrap());
     let all = Region::first(SIZE);
     for block in &blocks {
-        backend.enqueue_fill(&queue, block, all, &[1], &[]).unwrap();
+        backend.enqueue_fill(&queue, block, all, &[1_u8]).unwrap();
     }
     let ordered = DriverPoolAllocator::new(backend).unwrap();
     drop(ordered.allocate_on(&queue, SIZE).unwrap());
@@ -90,7 +89,7 @@ fn what_the_driver_does_not_free_at_once_is_freed_later() {
         let level = |objects: usize| {
             // Each command asks for one thing, and looks at what was dropped under commands.
             for _ in 0..20 {
-                backend.enqueue_marker(&queue, &[]).unwrap().wait().unwrap();
+                backend.enqueue_marker(&queue).unwrap().wait().unwrap();
             }
             assert!(device.objects() <= objects, "{call}: {}", device.objects());
             assert_eq!(device.used(), 0, "{call}");
@@ -119,12 +118,12 @@ fn the_driver_is_not_asked_to_free_again_while_it_waits_for_the_host() {
     device.fail("cuMemFree", 0, 2, 999);
     drop(backend.create_buffer(SIZE, MemoryFlags::empty()).unwrap());
     let gate = backend.create_user_event().unwrap();
-    backend.enqueue_marker(&one, from_ref(&gate)).unwrap();
-    let (calls, marker) = (device.calls("cuMemFree"), backend.enqueue_marker(&two, &[]));
+    backend.enqueue_marker(one.after(from_ref(&gate))).unwrap();
+    let (calls, marker) = (device.calls("cuMemFree"), backend.enqueue_marker(&two));
     marker.unwrap().wait().unwrap();
     assert_eq!((device.calls("cuMemFree"), calls), (2, 2));
     drop(gate);
-    backend.enqueue_marker(&two, &[]).unwrap();
+    backend.enqueue_marker(&two).unwrap();
     assert_eq!(device.used(), 0);
 }
 
@@ -136,7 +135,12 @@ fn no_call_waits_for_the_device_while_it_waits_for_the_host() {
     let [used, idle] = [(); 2].map(|()| backend.create_buffer(SIZE, MemoryFlags::empty()).unwrap());
     let gate = backend.create_user_event().unwrap();
     let fill = backend
-        .enqueue_fill(&one, &used, Region::first(SIZE), &[1], from_ref(&gate))
+        .enqueue_fill(
+            one.after(from_ref(&gate)),
+            &used,
+            Region::first(SIZE),
+            &[1_u8],
+        )
         .unwrap();
     drop((used, idle)); // `cuMemFree` would wait for ever.
     two.finish().unwrap();
@@ -163,7 +167,7 @@ fn memory_of_a_pool_of_the_driver_is_freed_after_the_last_command_of_each_queue(
         let allocator = DriverPoolAllocator::new(&backend).unwrap();
         let block = allocator.allocate(SIZE).unwrap();
         let fill = |queue: &CudaQueue, wait_for: &[CudaEvent]| {
-            backend.enqueue_fill(queue, &block, all, &[1], wait_for)
+            backend.enqueue_fill(queue.after(wait_for), &block, all, &[1_u8])
         };
         let (held, gate) = (queue(&backend), backend.create_user_event().unwrap());
         if name == "the second of a queue" {
@@ -186,7 +190,7 @@ fn memory_of_a_pool_of_the_driver_is_freed_after_the_last_command_of_each_queue(
         assert_eq!(device.used(), SIZE, "{name}");
         drop(gate);
         held.finish().unwrap();
-        backend.enqueue_marker(&held, &[]).unwrap().wait().unwrap();
+        backend.enqueue_marker(&held).unwrap().wait().unwrap();
         assert_eq!((device.used(), backend.is_lost()), (0, false), "{name}");
     }
 }
@@ -199,7 +203,7 @@ fn the_end_of_a_backend_waits_for_no_user_event_and_leaves_what_that_holds_back(
     let block = backend.create_buffer(SIZE, MemoryFlags::empty()).unwrap();
     let gate = backend.create_user_event().unwrap();
     let all = Region::first(SIZE);
-    let fill = backend.enqueue_fill(&queue, &block, all, &[1], from_ref(&gate));
+    let fill = backend.enqueue_fill(queue.after(from_ref(&gate)), &block, all, &[1_u8]);
     drop((fill, block, queue, backend));
     drop(gate);
     assert_eq!(device.used(), SIZE);
@@ -212,15 +216,19 @@ fn a_user_event_that_is_dropped_holds_nothing_back() {
     let queue = queue(&backend);
     let block = backend.create_buffer(SIZE, MemoryFlags::empty()).unwrap();
     let gate = backend.create_user_event().unwrap();
-    let marker = backend.enqueue_marker(&queue, from_ref(&gate)).unwrap();
+    let marker = backend
+        .enqueue_marker(queue.after(from_ref(&gate)))
+        .unwrap();
     backend.release(block, from_ref(&gate)).unwrap();
     drop(gate);
     marker.wait().unwrap();
-    backend.enqueue_marker(&queue, &[]).unwrap().wait().unwrap();
+    backend.enqueue_marker(&queue).unwrap().wait().unwrap();
     assert_eq!(device.used(), 0);
     // The word is used again, and a new event of it is not resolved.
     let next = backend.create_user_event().unwrap();
-    let behind = backend.enqueue_marker(&queue, from_ref(&next)).unwrap();
+    let behind = backend
+        .enqueue_marker(queue.after(from_ref(&next)))
+        .unwrap();
     assert!(!behind.has_ended());
     drop(next);
     behind.wait().unwrap();
@@ -236,7 +244,7 @@ fn a_user_event_that_no_stream_waits_for_holds_nothing_back() {
     backend
         .resolve_user_event(&open, Outcome::Complete)
         .unwrap();
-    let marker = backend.enqueue_marker(&queue, &[open]).unwrap();
+    let marker = backend.enqueue_marker(queue.after(&[open])).unwrap();
     drop(backend.create_buffer(SIZE, MemoryFlags::empty()).unwrap());
     assert_eq!(device.used(), 0);
     marker.wait().unwrap();
@@ -253,7 +261,9 @@ fn memory_that_a_user_event_keeps_is_named_once_where_it_is_missing() {
     let warnings = count_warnings(|| assert!(block().unwrap_err().is_out_of_memory()));
     assert_eq!(warnings, 0);
     let warnings = count_warnings(|| {
-        let marker = backend.enqueue_marker(&queue, from_ref(&gate)).unwrap();
+        let marker = backend
+            .enqueue_marker(queue.after(from_ref(&gate)))
+            .unwrap();
         drop(first);
         for _ in 0..3 {
             assert!(block().unwrap_err().is_out_of_memory());
@@ -295,7 +305,7 @@ fn events_and_pinned_memory_are_used_again() {
     let queue = queue(&backend);
     let block = backend.create_buffer(SIZE, MemoryFlags::empty()).unwrap();
     for _ in 0..100 {
-        let write = backend.enqueue_write(&queue, &block, 0, vec![1; SIZE].into(), &[]);
+        let write = backend.enqueue_write(&queue, &block, 0, vec![1; SIZE].into());
         write.unwrap().wait().unwrap();
     }
     assert!(

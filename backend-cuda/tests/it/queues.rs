@@ -43,7 +43,7 @@ fn default_streams_run_commands() {
         backend.per_thread_default_queue(),
     ] {
         let block = backend.create_buffer(64, MemoryFlags::empty()).unwrap();
-        let fill = backend.enqueue_fill(&queue, &block, Region::first(64), &[7, 8], &[]);
+        let fill = backend.enqueue_fill(&queue, &block, Region::first(64), &[7_u8, 8]);
         fill.unwrap().wait().unwrap();
         assert_eq!(bytes(&backend, &queue, &block), [7, 8].repeat(32));
     }
@@ -58,13 +58,13 @@ fn commands_on_the_default_stream_of_another_thread_are_refused() {
     let backend = Device::new(1 << 24).backend();
     let own = backend.per_thread_default_queue();
     let block = backend.create_buffer(64, MemoryFlags::empty()).unwrap();
-    let event = backend.enqueue_marker(&own, &[]).unwrap();
+    let event = backend.enqueue_marker(&own).unwrap();
     thread::scope(|scope| {
         scope.spawn(|| {
             let all = Region::first(64);
-            let fill = backend.enqueue_fill(&own, &block, all, &[1], &[]);
+            let fill = backend.enqueue_fill(&own, &block, all, &[1_u8]);
             assert!(is_unsupported(&fill), "{fill:?}");
-            let marker = backend.enqueue_marker(&own, &[event]);
+            let marker = backend.enqueue_marker(own.after(&[event]));
             assert!(is_unsupported(&marker), "{marker:?}");
             assert_ne!(backend.per_thread_default_queue(), own);
         });
@@ -93,10 +93,10 @@ fn others_wait_for_the_default_stream_of_a_thread_that_lives_or_has_ended() {
         });
         let ended = scope.spawn(|| hold(&two)).join().unwrap();
         let alive = receive.recv().unwrap();
-        let markers = [&alive, &ended].map(|queue| backend.enqueue_marker(queue, &[]).unwrap());
+        let markers = [&alive, &ended].map(|queue| backend.enqueue_marker(queue).unwrap());
         // Another stream does not wait for what it comes before.
         let other = queue(&backend);
-        let others = backend.enqueue_marker(&other, &[]).unwrap().wait();
+        let others = backend.enqueue_marker(&other).unwrap().wait();
         let mut seen = Vec::new();
         for word in [&one, &two] {
             seen.extend(markers.each_ref().map(Event::has_ended));
@@ -122,17 +122,13 @@ fn nobody_waits_for_a_whole_context_that_a_user_event_holds_back() {
     });
     let gate = backend.create_user_event().unwrap();
     let held = backend
-        .enqueue_marker(&queue(&backend), std::slice::from_ref(&gate))
+        .enqueue_marker((queue(&backend)).after(std::slice::from_ref(&gate)))
         .unwrap();
-    assert!(is_unsupported(&backend.enqueue_marker(&theirs, &[])));
+    assert!(is_unsupported(&backend.enqueue_marker(&theirs)));
     assert!(is_unsupported(&theirs.finish()));
     drop(gate);
     held.wait().unwrap();
-    backend
-        .enqueue_marker(&theirs, &[])
-        .unwrap()
-        .wait()
-        .unwrap();
+    backend.enqueue_marker(&theirs).unwrap().wait().unwrap();
     theirs.finish().unwrap();
 }
 
@@ -146,7 +142,7 @@ fn a_wait_for_the_stream_of_another_thread_spoils_no_capture() {
     });
     let captured = queue(&backend);
     let (refused, graph) = device.capture(&captured, || {
-        let marker = backend.enqueue_marker(&theirs, &[]);
+        let marker = backend.enqueue_marker(&theirs);
         is_unsupported(&marker) && is_unsupported(&theirs.finish())
     });
     assert!(refused);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use binpool_allocators::{
-    Backend, Error, Event, InvalidRequest, MemoryFlags, Outcome, Region, Result, Transfers,
+    Backend, Error, Event, InvalidRequest, MemoryFlags, Outcome, Queue, Region, Result,
     VirtualMemory,
 };
 use binpool_cuda::{Argument, CudaBackend, CudaEvent, CudaMemory, CudaModule, CudaQueue, Grid};
@@ -73,17 +73,17 @@ fn a_transfer_without_memory_behind_it_is_refused() {
     backend
         .map(&reservation, 0, &backend.create_pages(PAGE).unwrap())
         .unwrap();
-    let fill = backend.enqueue_fill(&queue, &reservation, Region::first(PAGE + 1), &[1], &[]);
+    let fill = backend.enqueue_fill(&queue, &reservation, Region::first(PAGE + 1), &[1_u8]);
     assert!(matches!(refusal(fill), InvalidRequest::NotMapped { .. }));
     let view = backend
         .create_sub_region(&reservation, Region::new(PAGE, PAGE))
         .unwrap();
-    let write = backend.write(&queue, &view, 0, &[1], &[]);
+    let write = backend.write(&queue, &view, 0, &[1_u8]);
     assert!(matches!(refusal(write), InvalidRequest::NotMapped { .. }));
     backend
         .map(&view, 0, &backend.create_pages(PAGE).unwrap())
         .unwrap();
-    let fill = backend.enqueue_fill(&queue, &reservation, Region::first(PAGE + 1), &[1], &[]);
+    let fill = backend.enqueue_fill(&queue, &reservation, Region::first(PAGE + 1), &[1_u8]);
     fill.unwrap().wait().unwrap();
     assert!(!backend.is_lost());
 }
@@ -151,7 +151,7 @@ fn pages_that_a_failed_map_has_left_are_unmapped_by_the_next_one() {
     }
     backend.map(&two, 0, &pages).unwrap();
     backend.map(&two, PAGE, &others).unwrap();
-    let fill = backend.enqueue_fill(&queue(&backend), &one, Region::first(PAGE), &[1], &[]);
+    let fill = backend.enqueue_fill(&queue(&backend), &one, Region::first(PAGE), &[1_u8]);
     assert!(matches!(refusal(fill), InvalidRequest::NotMapped { .. }));
     backend.map(&one, 0, &third).unwrap();
     backend.unmap(&one, Region::first(PAGE)).unwrap();
@@ -207,7 +207,7 @@ fn pages_stay_mapped_under_a_kernel_and_a_read_that_blocks() {
     thread::scope(|scope| {
         let read = scope.spawn(|| {
             let (mut byte, wait_for) = ([1], from_ref(&gate));
-            backend.read(&queue, &reservation, PAGE, &mut byte, wait_for)
+            backend.read(queue.after(wait_for), &reservation, PAGE, &mut byte)
         });
         while device.calls("cuEventSynchronize") == waits {
             thread::yield_now();
@@ -235,7 +235,7 @@ fn pages_stay_mapped_under_a_command_of_which_no_event_tells_the_end() {
     let gate = backend.create_user_event().unwrap();
     device.fail("cuEventRecord", 0, 1, 999);
     let all = Region::first(PAGE);
-    let fill = backend.enqueue_fill(&queue, &reservation, all, &[1], from_ref(&gate));
+    let fill = backend.enqueue_fill(queue.after(from_ref(&gate)), &reservation, all, &[1_u8]);
     fill.unwrap_err();
     let in_use = InvalidRequest::InUse {
         offset: 0,
@@ -265,7 +265,7 @@ fn no_command_uses_addresses_that_are_just_being_mapped() {
         });
         while !is_over.load(Ordering::Acquire) {
             let all = Region::first(PAGE);
-            let fill = backend.enqueue_fill(&queue, &reservation, all, &[1], &[]);
+            let fill = backend.enqueue_fill(&queue, &reservation, all, &[1_u8]);
             assert!(matches!(refusal(fill), InvalidRequest::NotMapped { .. }));
         }
     });
@@ -305,18 +305,17 @@ fn a_reservation_is_dropped_behind_the_commands_that_use_it() {
     let gate = backend.create_user_event().unwrap();
     let fill = backend
         .enqueue_fill(
-            &queue,
+            queue.after(from_ref(&gate)),
             &reservation,
             Region::first(PAGE),
-            &[1],
-            from_ref(&gate),
+            &[1_u8],
         )
         .unwrap();
     drop(reservation);
     assert_eq!(device.used(), PAGE);
     drop(gate);
     fill.wait().unwrap();
-    backend.enqueue_marker(&queue, &[]).unwrap().wait().unwrap();
+    backend.enqueue_marker(&queue).unwrap().wait().unwrap();
     assert_eq!((device.used(), backend.is_lost()), (0, false));
 }
 
@@ -413,7 +412,7 @@ impl AtTwo {
     fn fill(&self, queue: &CudaQueue, place: usize, byte: u8, wait_for: &[CudaEvent]) -> CudaEvent {
         let region = self.places[place];
         self.backend
-            .enqueue_fill(queue, &self.reservation, region, &[byte], wait_for)
+            .enqueue_fill(queue.after(wait_for), &self.reservation, region, &[byte])
             .unwrap()
     }
 
@@ -422,7 +421,7 @@ impl AtTwo {
         let part = self.places[place];
         let read = self
             .backend
-            .enqueue_read(&self.queue, &self.reservation, part, &[]);
+            .enqueue_read(&self.queue, &self.reservation, part);
         let bytes = read.unwrap().wait().unwrap();
         let words = bytes.as_chunks().0;
         assert!(words.iter().all(|word| *word == words[0]));
@@ -453,7 +452,7 @@ fn what_is_written_at_one_address_is_read_at_the_other() {
     let all = Region::first(PAGE);
     for memory in [&views[0], &ones] {
         backend
-            .enqueue_fill(queue, memory, all, &1_f32.to_ne_bytes(), &[])
+            .enqueue_fill(queue, memory, all, &1_f32.to_ne_bytes())
             .unwrap();
     }
     let module = CudaModule::load_ptx(backend, ".version 6.4\n.visible .entry add_to(").unwrap();
@@ -470,7 +469,7 @@ fn what_is_written_at_one_address_is_read_at_the_other() {
     }
     assert_eq!(at_two.word(1), 3_f32.to_ne_bytes());
     backend
-        .enqueue_copy(queue, &ones, all, &views[1], 0, &[])
+        .enqueue_copy(queue, &ones, all, &views[1], 0)
         .unwrap();
     assert_eq!(at_two.word(0), 1_f32.to_ne_bytes());
     assert!(!backend.is_lost());
@@ -548,13 +547,13 @@ fn the_end_of_a_reservation_leaves_pages_at_other_addresses() {
         ..
     } = at_two;
     drop((reservation, pages));
-    let pass = || backend.enqueue_marker(&queue, &[]).unwrap().wait().unwrap();
+    let pass = || backend.enqueue_marker(&queue).unwrap().wait().unwrap();
     pass();
     pass(); // This call finds that the fill has ended.
     assert_eq!(device.calls("cuMemAddressFree"), 1);
-    let mut seen = [0; 2];
+    let mut seen = [0_u8; 2];
     backend
-        .read(&queue, &other, 2 * PAGE - 2, &mut seen, &[])
+        .read(&queue, &other, 2 * PAGE - 2, &mut seen)
         .unwrap();
     assert_eq!((seen, device.used()), ([7; 2], PAGE));
     drop(other);
@@ -615,7 +614,7 @@ fn words_that_are_wrong_are_counted_when_they_are_read_and_in_the_end() {
         event.wait().unwrap();
         assert_eq!(pages.wrong(&queue, 1), spoiled - 1);
         backend
-            .write(&queue, &pages.views[1], 40, &[0xff; 4], &[])
+            .write(&queue, &pages.views[1], 40, &[0xff_u8; 4])
             .unwrap();
         assert_eq!(pages.wrong(&queue, 0), spoiled);
     }

@@ -8,7 +8,7 @@ use binpool_allocators::{
 use smallvec::SmallVec;
 
 use super::{BlockKey, CommandClock, EventKey, QueueClocks, QueueKey, State, events::Ending};
-use crate::{CallKind, CommandId, CommandRecord, MockError, work::Work};
+use crate::{CallKind, CommandId, CommandRecord, MockError, effect::Effect};
 
 /// A range of bytes that a command reads or writes.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,7 @@ pub(crate) struct Command {
     pub(super) has_failed: bool,
     pub(crate) reads: Accesses,
     pub(crate) writes: Accesses,
-    pub(crate) work: Work,
+    pub(crate) effect: Effect,
     /// When it ends by the device's clock, if it waits for nothing; zero where the device is not behind.
     pub(crate) due: Duration,
     /// `None` where races are not detected.
@@ -154,7 +154,7 @@ impl State {
                 },
             });
         }
-        if let work @ Work::Kernel(_) = std::mem::replace(&mut command.work, Work::Nothing) {
+        if let work @ Effect::Kernel(_) = std::mem::replace(&mut command.effect, Effect::Nothing) {
             self.trash.push(work);
         }
     }

@@ -41,10 +41,10 @@ use crate::{
     Call, CallKind, CommandId, CommandRecord, Completion, CostModel, HostWait, MockStatistics,
     Violation,
     clock::Clock,
+    effect::Effect,
     fault::Faults,
     sync::thread::{self, ThreadId},
     table::{Key, Table},
-    work::Work,
 };
 
 pub(crate) type ObjectKey = Key<Object>;
@@ -100,7 +100,7 @@ pub(crate) struct State {
     /// Blocks of SVM by address: live ones, and freed ones whose address was not used again.
     svm: HashMap<usize, BlockKey>,
     freed_svm: HashMap<usize, (MemoryId, usize)>,
-    pub(crate) trash: Vec<Work>,
+    pub(crate) trash: Vec<Effect>,
 }
 
 impl State {

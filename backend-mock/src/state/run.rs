@@ -12,9 +12,9 @@ use binpool_allocators::{MemoryId, Region, contained::discard};
 use super::{Accesses, State};
 use crate::{
     CommandId, MockError, Violation,
+    effect::{Effect, KernelBody},
     storage::{Claim, Refused, Span, Spans, Storage},
     sync::thread,
-    work::{KernelBody, Work},
 };
 
 /// The result of starting a command.
@@ -75,7 +75,7 @@ impl State {
             return Started::Ended;
         };
         let (mut reads, mut writes) = (command.reads.clone(), command.writes.clone());
-        if matches!(command.work, Work::Nothing) {
+        if matches!(command.effect, Effect::Nothing) {
             let mut accesses = reads.iter().chain(&writes);
             let result = accesses.try_for_each(|access| {
                 self.check_mapped(id, access.block, access.memory, access.region)
@@ -83,8 +83,8 @@ impl State {
             self.end_command(id, result);
             return Started::Ended;
         }
-        let inside = match command.work {
-            Work::Copy => copy_inside(&mut reads, &mut writes),
+        let inside = match command.effect {
+            Effect::Copy => copy_inside(&mut reads, &mut writes),
             _ => None,
         };
         match self
@@ -118,8 +118,8 @@ impl State {
         let Some(command) = self.commands.get_mut(&id) else {
             return Started::Ended;
         };
-        match std::mem::replace(&mut command.work, Work::Nothing) {
-            Work::Kernel(body) => {
+        match std::mem::replace(&mut command.effect, Effect::Nothing) {
+            Effect::Kernel(body) => {
                 let name = command.name.clone();
                 self.ready.remove(&id);
                 self.running.push((id, thread::current().id()));
@@ -194,7 +194,7 @@ impl State {
 
 /// Turns a copy between overlapping ranges of one block, as different views can have, into a copy inside the range
 /// that contains both. The result is as if all bytes had been read first.
-fn copy_inside(reads: &mut Accesses, writes: &mut Accesses) -> Option<Work> {
+fn copy_inside(reads: &mut Accesses, writes: &mut Accesses) -> Option<Effect> {
     let ([read], [write]) = (reads.as_slice(), writes.as_mut_slice()) else {
         return None;
     };
@@ -205,7 +205,7 @@ fn copy_inside(reads: &mut Accesses, writes: &mut Accesses) -> Option<Work> {
     let start = from.min(to);
     write.region = Region::new(start, from.max(to) - start + bytes);
     reads.clear();
-    Some(Work::CopyWithin {
+    Some(Effect::CopyWithin {
         from: from - start,
         to: to - start,
         bytes,

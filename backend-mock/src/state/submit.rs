@@ -16,7 +16,7 @@ use super::{
     events::{Edge, Progress, Waiter},
     refuse,
 };
-use crate::{CallKind, CommandId, HostWait, MockError, work::Work};
+use crate::{CallKind, CommandId, HostWait, MockError, effect::Effect};
 
 /// How a command orders other commands of its queue, beyond the queue's own order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(crate) struct Submission<'a> {
     /// The operands, with regions counted from the start of their blocks.
     pub(crate) reads: SmallVec<[Operand; 2]>,
     pub(crate) writes: SmallVec<[Operand; 2]>,
-    pub(crate) work: Work,
+    pub(crate) effect: Effect,
 }
 
 impl<'a> Submission<'a> {
@@ -54,7 +54,7 @@ impl<'a> Submission<'a> {
             fence: Fence::None,
             reads: SmallVec::new(),
             writes: SmallVec::new(),
-            work: Work::Nothing,
+            effect: Effect::Nothing,
         }
     }
 
@@ -139,7 +139,7 @@ impl State {
     ) -> Result<(EventKey, EventId)> {
         let (kind, bytes) = (submission.kind, submission.bytes());
         let committed = self.statistics.committed_bytes;
-        let is_use = kind == CallKind::Launch && matches!(submission.work, Work::Nothing);
+        let is_use = kind == CallKind::Launch && matches!(submission.effect, Effect::Nothing);
         let result = self.call(kind, bytes, |state| state.enqueue(submission));
         let nothing_new = self.statistics.committed_bytes == committed;
         self.charge(|costs| match kind {
@@ -171,9 +171,9 @@ impl State {
         let blocks = reads.iter().chain(&writes).map(|access| access.block);
         self.commit_blocks(blocks, kind)?;
 
-        let work = match std::mem::take(&mut submission.work) {
-            work @ Work::Kernel(_) => work,
-            _ if reads.is_empty() && writes.is_empty() => Work::Nothing,
+        let work = match std::mem::take(&mut submission.effect) {
+            work @ Effect::Kernel(_) => work,
+            _ if reads.is_empty() && writes.is_empty() => Effect::Nothing,
             work => work,
         };
         let clock = self.command_clock(submission);
@@ -214,7 +214,7 @@ impl State {
                 has_failed: false,
                 reads,
                 writes,
-                work,
+                effect: work,
                 due: self.due(kind),
                 clock,
             },

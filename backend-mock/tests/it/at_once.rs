@@ -1,6 +1,6 @@
 //! At-once completion: what may run has run when the call returns.
 
-use binpool_allocators::{Backend, Outcome, Queue, QueueOrder, Region, Transfers};
+use binpool_allocators::{Backend, Outcome, Queue, QueueOrder, Region};
 use binpool_mock::Completion;
 
 use crate::common::{Rig, is_complete, is_pending};
@@ -24,11 +24,10 @@ fn a_gated_command_and_all_behind_it_run_when_the_gate_opens() {
     let third = rig
         .backend
         .enqueue_fill(
-            &other,
+            other.after(std::slice::from_ref(&second)),
             &buffer,
             Region::first(1),
-            &[3],
-            std::slice::from_ref(&second),
+            &[3_u8],
         )
         .unwrap();
     assert!([&first, &second, &third].into_iter().all(is_pending));
@@ -58,20 +57,20 @@ fn transfers_move_their_bytes_and_no_others() {
     rig.fill(&target, 0xbb, &[]);
     let backend = &rig.backend;
     backend
-        .write(&rig.queue, &source, 4, &[1, 2, 3], &[])
+        .write(&rig.queue, &source, 4, &[1_u8, 2, 3])
         .unwrap();
     let from = Region::new(3, 5);
     backend
-        .enqueue_copy(&rig.queue, &source, from, &target, 8, &[])
+        .enqueue_copy(&rig.queue, &source, from, &target, 8)
         .unwrap();
     backend
-        .enqueue_write(&rig.queue, &target, 0, [9, 9].into(), &[])
+        .enqueue_write(&rig.queue, &target, 0, [9, 9].into())
         .unwrap();
     backend
-        .enqueue_fill(&rig.queue, &target, Region::new(4, 4), &[5, 6], &[])
+        .enqueue_fill(&rig.queue, &target, Region::new(4, 4), &[5_u8, 6])
         .unwrap();
     let read = backend
-        .enqueue_read(&rig.queue, &target, Region::new(0, 14), &[])
+        .enqueue_read(&rig.queue, &target, Region::new(0, 14))
         .unwrap();
     assert_eq!(
         read.wait().unwrap(),
@@ -88,26 +87,26 @@ fn commands_over_no_bytes_are_ordered_like_any_other() {
     rig.fill(&buffer, 1, std::slice::from_ref(&gate));
     let events = [
         backend
-            .enqueue_fill(&rig.queue, &buffer, empty, &[1], &[])
+            .enqueue_fill(&rig.queue, &buffer, empty, &[1_u8])
             .unwrap(),
         backend
-            .enqueue_write(&rig.queue, &buffer, 64, [].into(), &[])
+            .enqueue_write(&rig.queue, &buffer, 64, [].into())
             .unwrap(),
         backend
-            .enqueue_copy(&rig.queue, &buffer, empty, &buffer, 64, &[])
+            .enqueue_copy(&rig.queue, &buffer, empty, &buffer, 64)
             .unwrap(),
     ];
-    let read = backend
-        .enqueue_read(&rig.queue, &buffer, empty, &[])
-        .unwrap();
+    let read = backend.enqueue_read(&rig.queue, &buffer, empty).unwrap();
     assert!(events.iter().all(is_pending) && is_pending(read.event()));
     backend
         .resolve_user_event(&gate, Outcome::Complete)
         .unwrap();
     assert!(events.iter().all(is_complete));
     assert_eq!(read.wait().unwrap(), [0_u8; 0]);
-    backend.read(&rig.queue, &buffer, 64, &mut [], &[]).unwrap();
-    backend.write(&rig.queue, &buffer, 0, &[], &[]).unwrap();
+    backend
+        .read::<u8>(&rig.queue, &buffer, 64, &mut [])
+        .unwrap();
+    backend.write::<u8>(&rig.queue, &buffer, 0, &[]).unwrap();
 }
 
 #[test]
@@ -117,7 +116,7 @@ fn a_read_that_is_not_waited_for_does_no_harm() {
     let wait_for = std::slice::from_ref(&gate);
     drop(
         rig.backend
-            .enqueue_read(&rig.queue, &buffer, Region::first(64), wait_for)
+            .enqueue_read(rig.queue.after(wait_for), &buffer, Region::first(64))
             .unwrap(),
     );
     drop(buffer);
@@ -145,11 +144,11 @@ fn copies_between_overlapping_views_read_before_they_write() {
     let pattern: Vec<u8> = (0..128).collect();
     let all = Region::first(256);
     rig.backend
-        .enqueue_fill(&rig.queue, &high, all, &pattern, &[])
+        .enqueue_fill(&rig.queue, &high, all, &pattern)
         .unwrap();
     let from = Region::first(256);
     rig.backend
-        .enqueue_copy(&rig.queue, &high, from, &low, 128, &[])
+        .enqueue_copy(&rig.queue, &high, from, &low, 128)
         .unwrap();
     let bytes = rig.contents(&root);
     assert_eq!(bytes[..384], [1; 384]);

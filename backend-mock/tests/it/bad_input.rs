@@ -1,6 +1,6 @@
 //! Requests that are wrong whatever the device does are refused before they reach it.
 
-use binpool_allocators::{Backend, Error, InvalidRequest, MemoryFlags, Region, Result, Transfers};
+use binpool_allocators::{Backend, Error, InvalidRequest, MemoryFlags, Region, Result};
 use binpool_mock::{Completion, MockDevice, MockError};
 
 use crate::common::{MIB, Rig, cause};
@@ -59,15 +59,15 @@ fn regions_out_of_bounds() {
             size: 512,
         };
         assert_eq!(
-            invalid(backend.enqueue_fill(queue, &small, region, &[1], &[])),
+            invalid(backend.enqueue_fill(queue, &small, region, &[1_u8])),
             expected
         );
         assert_eq!(
-            invalid(backend.enqueue_read(queue, &small, region, &[])),
+            invalid(backend.enqueue_read(queue, &small, region)),
             expected
         );
         assert_eq!(
-            invalid(backend.enqueue_copy(queue, &small, region, &large, 0, &[])),
+            invalid(backend.enqueue_copy(queue, &small, region, &large, 0)),
             expected
         );
         assert_eq!(invalid(backend.create_sub_region(&small, region)), expected);
@@ -78,20 +78,20 @@ fn regions_out_of_bounds() {
         size: 512,
     };
     assert_eq!(
-        invalid(backend.write(queue, &small, 511, &[0; 2], &[])),
+        invalid(backend.write(queue, &small, 511, &[0_u8; 2])),
         expected
     );
     assert_eq!(
-        invalid(backend.read(queue, &small, 511, &mut [0; 2], &[])),
+        invalid(backend.read(queue, &small, 511, &mut [0_u8; 2])),
         expected
     );
     assert_eq!(
-        invalid(backend.enqueue_write(queue, &small, 511, [0; 2].into(), &[])),
+        invalid(backend.enqueue_write(queue, &small, 511, [0; 2].into())),
         expected
     );
     let from = Region::first(2);
     assert_eq!(
-        invalid(backend.enqueue_copy(queue, &large, from, &small, 511, &[])),
+        invalid(backend.enqueue_copy(queue, &large, from, &small, 511)),
         expected
     );
     assert_eq!(rig.device.live_events(), 0);
@@ -134,7 +134,7 @@ fn fill_patterns() {
     let buffer = rig.buffer(1024);
     let fill = |region, pattern: &[u8]| {
         rig.backend
-            .enqueue_fill(&rig.queue, &buffer, region, pattern, &[])
+            .enqueue_fill(&rig.queue, &buffer, region, pattern)
     };
     let empty = invalid(fill(Region::first(768), &[]));
     assert_eq!(empty, InvalidRequest::EmptyPattern);
@@ -157,7 +157,7 @@ fn copies_that_overlap_within_one_block() {
     let buffer = rig.buffer(64);
     let copy = |from, to| {
         rig.backend
-            .enqueue_copy(&rig.queue, &buffer, from, &buffer, to, &[])
+            .enqueue_copy(&rig.queue, &buffer, from, &buffer, to)
     };
     let expected = InvalidRequest::OverlappingCopy {
         from: 0,
@@ -178,10 +178,10 @@ fn what_flags_forbid() {
     let writable = buffer(MemoryFlags::HOST_WRITE_ONLY | MemoryFlags::WRITE_ONLY);
     let nothing = |_: &[&[u8]], _: &mut [&mut [u8]]| {};
     for result in [
-        backend.read(queue, &hidden, 0, &mut [0], &[]),
-        backend.write(queue, &hidden, 0, &[0], &[]),
-        backend.write(queue, &readable, 0, &[0], &[]),
-        backend.read(queue, &writable, 0, &mut [0], &[]),
+        backend.read(queue, &hidden, 0, &mut [0_u8]),
+        backend.write(queue, &hidden, 0, &[0_u8]),
+        backend.write(queue, &readable, 0, &[0_u8]),
+        backend.read(queue, &writable, 0, &mut [0_u8]),
     ] {
         let refused = invalid(result);
         assert!(
@@ -198,12 +198,12 @@ fn what_flags_forbid() {
             MockError::AccessDenied { .. }
         ));
     }
-    backend.read(queue, &readable, 0, &mut [0], &[]).unwrap();
-    backend.write(queue, &writable, 0, &[0], &[]).unwrap();
+    backend.read(queue, &readable, 0, &mut [0_u8]).unwrap();
+    backend.write(queue, &writable, 0, &[0_u8]).unwrap();
     backend
         .launch(queue, "k", &[&readable], &[&writable], nothing)
         .unwrap();
     backend
-        .enqueue_fill(queue, &hidden, Region::first(4), &[1], &[])
+        .enqueue_fill(queue, &hidden, Region::first(4), &[1_u8])
         .unwrap();
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use binpool_allocators::{Backend, Event, MemoryFlags, Queue, QueueOrder, Region, Transfers};
+use binpool_allocators::{Backend, Event, MemoryFlags, Queue, QueueOrder, Region};
 use binpool_mock::{Completion, DeviceProfile, MockDevice};
 
 use crate::common::{is_complete, is_pending};
@@ -30,7 +30,7 @@ fn commands_end_in_order_and_their_time_after_they_were_enqueued() {
     let enqueue = || backend.enqueue_use(&queue, &buffer).unwrap();
     let first = enqueue();
     device.pass(COMMANDS / 2);
-    let (second, marker) = (enqueue(), backend.enqueue_marker(&queue, &[]).unwrap());
+    let (second, marker) = (enqueue(), backend.enqueue_marker(&queue).unwrap());
     device.pass(COMMANDS / 2);
     assert!(is_complete(&first) && is_pending(&second) && is_pending(&marker));
     // Commands overlap: the second one, too, ends 2 ms after it was enqueued.
@@ -70,7 +70,9 @@ fn while_the_host_waits_other_queues_go_on() {
     one.wait().unwrap();
     assert!(is_complete(&other));
     // An event of another queue is waited for with what is before it.
-    let after = backend.enqueue_marker(&queues[1], &[enqueue(0)]).unwrap();
+    let after = backend
+        .enqueue_marker(queues[1].after(&[enqueue(0)]))
+        .unwrap();
     after.wait().unwrap();
     assert_eq!(device.statistics().waited, 2 * COMMANDS);
 }
@@ -80,7 +82,7 @@ fn polling_comes_to_an_end() {
     let device = device();
     let backend = device.backend();
     let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
-    let marker = backend.enqueue_marker(&queue, &[]).unwrap();
+    let marker = backend.enqueue_marker(&queue).unwrap();
     let polls = std::iter::repeat_with(|| is_pending(&marker));
     assert!((1..=50).contains(&polls.take_while(|pending| *pending).count()));
 }
@@ -105,10 +107,10 @@ fn calls_take_the_time_of_the_profile_and_uses_none() {
     assert_eq!(device.now(), before);
     assert!(is_pending(&event));
     // An enqueue takes 10.5 us.
-    let fill = backend.enqueue_fill(&queue, &buffer, Region::first(4), &[1], &[]);
+    let fill = backend.enqueue_fill(&queue, &buffer, Region::first(4), &[1_u8]);
     assert!(is_complete(&event) && fill.is_ok());
     // A blocking transfer ends after what is before it.
-    backend.write(&queue, &buffer, 0, &[2], &[]).unwrap();
+    backend.write(&queue, &buffer, 0, &[2_u8]).unwrap();
     assert_eq!(device.pending_commands(), 0);
 }
 

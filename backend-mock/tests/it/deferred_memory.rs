@@ -1,8 +1,6 @@
 //! Buffers are promised first, and committed by the first command that uses them.
 
-use binpool_allocators::{
-    AsMemory, Backend, Error, MemoryFlags, OutOfMemory, Region, Scope, Transfers,
-};
+use binpool_allocators::{AsMemory, Backend, Error, MemoryFlags, OutOfMemory, Region, Scope};
 use binpool_mock::{Completion, MockDevice, MockError};
 
 use crate::common::{MIB, Rig, cause};
@@ -39,16 +37,16 @@ fn the_first_use_fails_where_there_is_no_room() {
     let byte = Region::first(1);
     let uses: [&dyn Fn() -> Result<(), Error>; 6] = [
         &|| rig.backend.commit(queue, &second),
-        &|| rig.backend.write(queue, &second, 0, &[1], &[]),
-        &|| rig.backend.read(queue, &second, 0, &mut [0], &[]),
+        &|| rig.backend.write(queue, &second, 0, &[1_u8]),
+        &|| rig.backend.read(queue, &second, 0, &mut [0_u8]),
         &|| {
             rig.backend
-                .enqueue_fill(queue, &second, byte, &[1], &[])
+                .enqueue_fill(queue, &second, byte, &[1_u8])
                 .map(drop)
         },
         &|| {
             rig.backend
-                .enqueue_copy(queue, &first, byte, &second, 0, &[])
+                .enqueue_copy(queue, &first, byte, &second, 0)
                 .map(drop)
         },
         &|| {
@@ -126,7 +124,7 @@ fn commands_over_no_bytes_commit_nothing() {
     let rig = small(1000);
     let buffer = rig.buffer(1000);
     rig.backend
-        .enqueue_fill(&rig.queue, &buffer, Region::new(0, 0), &[1], &[])
+        .enqueue_fill(&rig.queue, &buffer, Region::new(0, 0), &[1_u8])
         .unwrap();
     assert_eq!(rig.device.statistics().committed_bytes, 0);
 }
@@ -158,10 +156,10 @@ fn committing_costs_the_host_no_memory() {
     rig.backend.commit(&rig.queue, &buffer).unwrap();
     assert_eq!(rig.device.statistics().committed_bytes, huge);
     // Touching it is another matter, and says so.
-    let mut byte = [0];
+    let mut byte = [0_u8];
     let error = rig
         .backend
-        .read(&rig.queue, &buffer, 0, &mut byte, &[])
+        .read(&rig.queue, &buffer, 0, &mut byte)
         .unwrap_err();
     assert_eq!(out_of_memory(&error).scope, Scope::Host);
     assert!(matches!(cause(&error), MockError::OutOfHostMemory { .. }));

@@ -2,7 +2,7 @@
 
 use binpool_allocators::{
     Backend, Error, Event, Memory, MemoryFlags, Outcome, Queue, QueueOrder, Region, Result,
-    SvmBackend, SvmGrain, Transfers, VirtualMemory,
+    SvmBackend, SvmGrain, VirtualMemory,
 };
 use binpool_mock::{CallKind, Completion, Fault, MockError, Persistence};
 
@@ -25,25 +25,21 @@ fn every_call(rig: &Rig) -> Vec<Result<()>> {
                 .and_then(|view| backend.release(view, &[])),
         );
         note(backend.commit(queue, buffer));
-        note(backend.write(queue, buffer, 0, &[1], &[]));
-        note(backend.read(queue, buffer, 0, &mut [0], &[]));
+        note(backend.write(queue, buffer, 0, &[1_u8]));
+        note(backend.read(queue, buffer, 0, &mut [0_u8]));
         note(
             backend
-                .enqueue_write(queue, buffer, 0, [1].into(), &[])
+                .enqueue_write(queue, buffer, 0, [1].into())
                 .map(drop),
         );
-        note(backend.enqueue_read(queue, buffer, all, &[]).map(drop));
+        note(backend.enqueue_read(queue, buffer, all).map(drop));
         let (from, to) = (Region::first(4), 4);
         note(
             backend
-                .enqueue_copy(queue, buffer, from, buffer, to, &[])
+                .enqueue_copy(queue, buffer, from, buffer, to)
                 .map(drop),
         );
-        note(
-            backend
-                .enqueue_fill(queue, buffer, all, &[1], &[])
-                .map(drop),
-        );
+        note(backend.enqueue_fill(queue, buffer, all, &[1_u8]).map(drop));
         note(
             backend
                 .launch(queue, "k", &[buffer], &[], |_, _| {})
@@ -59,8 +55,8 @@ fn every_call(rig: &Rig) -> Vec<Result<()>> {
     }
     note(reservation.map(drop));
     note(pages.map(drop));
-    note(backend.enqueue_marker(queue, &[]).map(drop));
-    note(backend.enqueue_barrier(queue, &[]).map(drop));
+    note(backend.enqueue_marker(queue).map(drop));
+    note(backend.enqueue_barrier(queue).map(drop));
     if let Ok(user) = &user {
         note(user.status().map(drop));
         note(backend.resolve_user_event(user, Outcome::Complete));
@@ -139,7 +135,7 @@ fn the_nth_call_is_counted_from_now_on_and_the_next_succeeds() {
         Fault::OutOfMemory,
         Persistence::Once,
     );
-    rig.backend.enqueue_marker(&rig.queue, &[]).unwrap();
+    rig.backend.enqueue_marker(&rig.queue).unwrap();
     assert_eq!([(); 4].map(|()| create()), [true, false, true, true]);
 }
 
@@ -154,7 +150,7 @@ fn a_lasting_fault_lasts_until_it_is_cleared() {
         Persistence::Forever,
     );
     assert_eq!([(); 4].map(|()| create()), [true, false, false, false]);
-    rig.backend.enqueue_marker(&rig.queue, &[]).unwrap();
+    rig.backend.enqueue_marker(&rig.queue).unwrap();
     rig.device.clear_faults();
     assert!(create());
 }
@@ -252,7 +248,7 @@ fn a_failed_enqueue_enqueues_and_commits_nothing() {
         .fail_nth(CallKind::Fill, 1, Fault::Backend(-1), Persistence::Once);
     let fill = rig
         .backend
-        .enqueue_fill(&rig.queue, &buffer, Region::first(64), &[1], &[]);
+        .enqueue_fill(&rig.queue, &buffer, Region::first(64), &[1_u8]);
     assert!(fill.is_err());
     assert_eq!(
         (rig.device.pending_commands(), rig.device.live_events()),

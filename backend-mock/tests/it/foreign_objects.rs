@@ -2,7 +2,7 @@
 
 use binpool_allocators::{
     Backend, Error, InvalidRequest, ObjectKind, Outcome, Queue, Region, Result, SvmBackend,
-    SvmGrain, Transfers,
+    SvmGrain,
 };
 use binpool_mock::Completion;
 
@@ -30,23 +30,20 @@ fn every_call_refuses_foreign_objects() {
     let kind = ObjectKind::Queue;
     assert_foreign(backend.check_queue(far_queue), kind);
     assert_foreign(backend.commit(far_queue, &memory), kind);
-    assert_foreign(backend.write(far_queue, &memory, 0, &[1], &[]), kind);
-    assert_foreign(backend.read(far_queue, &memory, 0, &mut [0], &[]), kind);
+    assert_foreign(backend.write(far_queue, &memory, 0, &[1_u8]), kind);
+    assert_foreign(backend.read(far_queue, &memory, 0, &mut [0_u8]), kind);
     assert_foreign(
-        backend.enqueue_write(far_queue, &memory, 0, [1].into(), &[]),
+        backend.enqueue_write(far_queue, &memory, 0, [1].into()),
         kind,
     );
-    assert_foreign(backend.enqueue_read(far_queue, &memory, all, &[]), kind);
+    assert_foreign(backend.enqueue_read(far_queue, &memory, all), kind);
     assert_foreign(
-        backend.enqueue_copy(far_queue, &memory, all, &memory, 0, &[]),
+        backend.enqueue_copy(far_queue, &memory, all, &memory, 0),
         kind,
     );
-    assert_foreign(
-        backend.enqueue_fill(far_queue, &memory, all, &[1], &[]),
-        kind,
-    );
-    assert_foreign(backend.enqueue_marker(far_queue, &[]), kind);
-    assert_foreign(backend.enqueue_barrier(far_queue, &[]), kind);
+    assert_foreign(backend.enqueue_fill(far_queue, &memory, all, &[1_u8]), kind);
+    assert_foreign(backend.enqueue_marker(far_queue), kind);
+    assert_foreign(backend.enqueue_barrier(far_queue), kind);
     assert_foreign(backend.launch(far_queue, "k", &[], &[], |_, _| {}), kind);
     assert_foreign(
         backend.allocate_svm(4, None, SvmGrain::Coarse, Some(far_queue)),
@@ -56,30 +53,30 @@ fn every_call_refuses_foreign_objects() {
     let kind = ObjectKind::Memory;
     assert_foreign(backend.create_sub_region(&far, all), kind);
     assert_foreign(backend.commit(queue, &far), kind);
-    assert_foreign(backend.write(queue, &far, 0, &[1], &[]), kind);
-    assert_foreign(backend.read(queue, &far, 0, &mut [0], &[]), kind);
-    assert_foreign(backend.enqueue_write(queue, &far, 0, [1].into(), &[]), kind);
-    assert_foreign(backend.enqueue_read(queue, &far, all, &[]), kind);
-    assert_foreign(
-        backend.enqueue_copy(queue, &far, all, &memory, 0, &[]),
-        kind,
-    );
-    assert_foreign(
-        backend.enqueue_copy(queue, &memory, all, &far, 0, &[]),
-        kind,
-    );
-    assert_foreign(backend.enqueue_fill(queue, &far, all, &[1], &[]), kind);
+    assert_foreign(backend.write(queue, &far, 0, &[1_u8]), kind);
+    assert_foreign(backend.read(queue, &far, 0, &mut [0_u8]), kind);
+    assert_foreign(backend.enqueue_write(queue, &far, 0, [1].into()), kind);
+    assert_foreign(backend.enqueue_read(queue, &far, all), kind);
+    assert_foreign(backend.enqueue_copy(queue, &far, all, &memory, 0), kind);
+    assert_foreign(backend.enqueue_copy(queue, &memory, all, &far, 0), kind);
+    assert_foreign(backend.enqueue_fill(queue, &far, all, &[1_u8]), kind);
     assert_foreign(backend.launch(queue, "k", &[&far], &[], |_, _| {}), kind);
     assert_foreign(backend.launch(queue, "k", &[], &[&far], |_, _| {}), kind);
     assert_foreign(backend.release_handle(far.handle()), kind);
 
     let kind = ObjectKind::Event;
-    assert_foreign(backend.write(queue, &memory, 0, &[1], &far_events), kind);
-    assert_foreign(backend.read(queue, &memory, 0, &mut [0], &far_events), kind);
-    assert_foreign(backend.enqueue_marker(queue, &far_events), kind);
-    assert_foreign(backend.enqueue_barrier(queue, &far_events), kind);
     assert_foreign(
-        backend.enqueue_fill(queue, &memory, all, &[1], &far_events),
+        backend.write(queue.after(&far_events), &memory, 0, &[1_u8]),
+        kind,
+    );
+    assert_foreign(
+        backend.read(queue.after(&far_events), &memory, 0, &mut [0_u8]),
+        kind,
+    );
+    assert_foreign(backend.enqueue_marker(queue.after(&far_events)), kind);
+    assert_foreign(backend.enqueue_barrier(queue.after(&far_events)), kind);
+    assert_foreign(
+        backend.enqueue_fill(queue.after(&far_events), &memory, all, &[1_u8]),
         kind,
     );
     assert_foreign(

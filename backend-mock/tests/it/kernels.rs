@@ -119,7 +119,7 @@ fn what_a_kernel_enqueues_runs_after_it() {
     let (report, reported) = mpsc::channel();
     let kernel = move |_: &[&[u8]], writes: &mut [&mut [u8]]| {
         let fill = backend
-            .enqueue_fill(&queue, &inner, Region::first(4), &[2], &[])
+            .enqueue_fill(&queue, &inner, Region::first(4), &[2_u8])
             .unwrap();
         let fresh = backend.create_buffer(16, MemoryFlags::empty()).unwrap();
         let wait = fill.wait().unwrap_err();

@@ -1,6 +1,6 @@
 //! Double frees and uses after free, through the door that C-like code has.
 
-use binpool_allocators::{Backend, Memory, Region, SvmBackend, SvmGrain, Transfers};
+use binpool_allocators::{Backend, Memory, Region, SvmBackend, SvmGrain};
 use binpool_mock::{CallKind, Completion, MockError, Violation};
 
 use crate::common::{Rig, cause, has_failed};
@@ -67,13 +67,11 @@ fn every_use_after_free_is_refused_and_reported() {
     let (backend, queue) = (&rig.backend, &rig.queue);
     let all = Region::first(64);
     let errors = [
+        backend.enqueue_fill(queue, &buffer, all, &[1_u8]).map(drop),
         backend
-            .enqueue_fill(queue, &buffer, all, &[1], &[])
+            .enqueue_copy(queue, &other, all, &buffer, 0)
             .map(drop),
-        backend
-            .enqueue_copy(queue, &other, all, &buffer, 0, &[])
-            .map(drop),
-        backend.write(queue, &buffer, 0, &[1], &[]),
+        backend.write(queue, &buffer, 0, &[1_u8]),
         backend.commit(queue, &buffer),
         backend.create_sub_region(&buffer, all).map(drop),
         backend

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use binpool_allocators::{Backend, Error, Outcome, QueueOrder};
+use binpool_allocators::{Backend, Error, Outcome, Queue, QueueOrder};
 use binpool_mock::{Completion, MockDevice};
 
 use crate::common::{Rig, is_complete, is_pending};
@@ -44,7 +44,7 @@ fn a_marker_without_a_wait_list_waits_for_all_before_it_and_holds_nothing_up() {
     let queue = rig.queue(QueueOrder::OutOfOrder);
     let (gate, buffer) = (rig.gate(), rig.buffer(4));
     rig.fill_on(&queue, &buffer, 1, std::slice::from_ref(&gate));
-    let marker = rig.backend.enqueue_marker(&queue, &[]).unwrap();
+    let marker = rig.backend.enqueue_marker(&queue).unwrap();
     let after = rig.fill_on(&queue, &buffer, 2, &[]);
     assert!(is_pending(&marker) && is_complete(&after));
     rig.backend
@@ -61,10 +61,10 @@ fn a_marker_with_a_wait_list_waits_for_that_only() {
     let gated = rig.fill_on(&queue, &buffer, 1, std::slice::from_ref(&gate));
     let free = rig.fill_on(&queue, &buffer, 2, &[]);
     assert!(is_complete(
-        &rig.backend.enqueue_marker(&queue, &[free]).unwrap()
+        &rig.backend.enqueue_marker(queue.after(&[free])).unwrap()
     ));
     assert!(is_pending(
-        &rig.backend.enqueue_marker(&queue, &[gated]).unwrap()
+        &rig.backend.enqueue_marker(queue.after(&[gated])).unwrap()
     ));
 }
 
@@ -76,10 +76,10 @@ fn everything_after_a_barrier_waits_for_it() {
     let before = rig.fill_on(&queue, &buffer, 1, &[]);
     let barrier = rig
         .backend
-        .enqueue_barrier(&queue, std::slice::from_ref(&gate))
+        .enqueue_barrier(queue.after(std::slice::from_ref(&gate)))
         .unwrap();
     let after = rig.fill_on(&queue, &buffer, 2, &[]);
-    let marker = rig.backend.enqueue_marker(&queue, &[before]).unwrap();
+    let marker = rig.backend.enqueue_marker(queue.after(&[before])).unwrap();
     assert!([&barrier, &after, &marker].into_iter().all(is_pending));
     rig.backend
         .resolve_user_event(&gate, Outcome::Complete)
@@ -93,7 +93,7 @@ fn a_barrier_without_a_wait_list_waits_for_all_before_it() {
     let queue = rig.queue(QueueOrder::OutOfOrder);
     let (gate, buffer) = (rig.gate(), rig.buffer(4));
     rig.fill_on(&queue, &buffer, 1, std::slice::from_ref(&gate));
-    let barrier = rig.backend.enqueue_barrier(&queue, &[]).unwrap();
+    let barrier = rig.backend.enqueue_barrier(&queue).unwrap();
     let after = rig.fill_on(&queue, &buffer, 2, &[]);
     assert!(is_pending(&barrier) && is_pending(&after));
     rig.backend

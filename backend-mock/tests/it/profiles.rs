@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use binpool_allocators::{
     Allocator, Backend, Event, ImmediateAllocator, Memory, MemoryFlags, Queue, Region, SvmBackend,
-    SvmGrain, Transfers,
+    SvmGrain,
 };
 use binpool_mock::{CostModel, DeviceProfile, MockDevice};
 
@@ -111,12 +111,12 @@ fn h200_commands() {
             .unwrap()
     };
     assert_close(micros(&rig, kernel), 10.5);
-    let marker = || rig.backend.enqueue_marker(&rig.queue, &[]).unwrap();
+    let marker = || rig.backend.enqueue_marker(&rig.queue).unwrap();
     assert_close(micros(&rig, marker), 3.4);
     let event = marker();
     let barrier = || {
         rig.backend
-            .enqueue_barrier(&rig.queue, std::slice::from_ref(&event))
+            .enqueue_barrier(rig.queue.after(std::slice::from_ref(&event)))
             .unwrap()
     };
     assert_close(micros(&rig, || (marker(), barrier())), 3.4 + 2.0);
@@ -169,15 +169,15 @@ fn a_blocking_transfer_pays_for_its_wait_and_one_that_is_enqueued_for_none() {
     let rig = rig(DeviceProfile::new(limits, costs));
     let (backend, queue, buffer) = (&rig.backend, &rig.queue, rig.buffer(4000));
     rig.fill(&buffer, 1, &[]);
-    let write = || backend.write(queue, &buffer, 0, &[1; 4000], &[]).unwrap();
+    let write = || backend.write(queue, &buffer, 0, &[1_u8; 4000]).unwrap();
     let read = || {
-        let mut bytes = [0; 4000];
-        backend.read(queue, &buffer, 0, &mut bytes, &[]).unwrap();
+        let mut bytes = [0_u8; 4000];
+        backend.read(queue, &buffer, 0, &mut bytes).unwrap();
     };
     assert_close(micros(&rig, write), 15.0);
     assert_close(micros(&rig, read), 15.0);
-    let enqueue_write = || backend.enqueue_write(queue, &buffer, 0, [1; 4000].into(), &[]);
-    let enqueue_read = || backend.enqueue_read(queue, &buffer, Region::first(4000), &[]);
+    let enqueue_write = || backend.enqueue_write(queue, &buffer, 0, [1; 4000].into());
+    let enqueue_read = || backend.enqueue_read(queue, &buffer, Region::first(4000));
     assert_close(micros(&rig, || enqueue_write().unwrap()), 5.0);
     assert_close(micros(&rig, || enqueue_read().unwrap()), 5.0);
     let event = enqueue_write().unwrap();

@@ -2,9 +2,7 @@
 
 use std::{sync::mpsc, thread};
 
-use binpool_allocators::{
-    Backend, Error, Event, EventStatus, InvalidRequest, Outcome, Queue, Transfers,
-};
+use binpool_allocators::{Backend, Error, Event, EventStatus, InvalidRequest, Outcome, Queue};
 use binpool_mock::{CallKind, Completion, Failures, HostWait, MockDevice, MockError};
 
 use crate::common::{MIB, Rig, cause, has_failed, is_pending};
@@ -86,10 +84,10 @@ fn a_command_enqueued_after_the_failure_fails_too() {
         .unwrap();
     let fill = rig.fill(&buffer, 1, std::slice::from_ref(&gate));
     assert!(has_failed(&fill));
-    let mut bytes = [0; 4];
+    let mut bytes = [0_u8; 4];
     let read = rig
         .backend
-        .read(&rig.queue, &buffer, 0, &mut bytes, &[gate]);
+        .read(rig.queue.after(&[gate]), &buffer, 0, &mut bytes);
     assert!(matches!(
         cause(&read.unwrap_err()),
         MockError::DependencyFailed { .. }
@@ -128,17 +126,17 @@ fn waits_that_nothing_ends_are_reported_and_have_no_effect() {
         let rig = Rig::on(device.failures(failures));
         let (gate, buffer) = (rig.gate(), rig.buffer(4));
         let fill = rig.fill(&buffer, 1, std::slice::from_ref(&gate));
-        let mut bytes = [0; 4];
+        let mut bytes = [0_u8; 4];
         let errors = [
             gate.wait().unwrap_err(),
             fill.wait().unwrap_err(),
             rig.queue.finish().unwrap_err(),
             rig.backend.commit(&rig.queue, &buffer).unwrap_err(),
             rig.backend
-                .write(&rig.queue, &buffer, 0, &[1], &[])
+                .write(&rig.queue, &buffer, 0, &[1_u8])
                 .unwrap_err(),
             rig.backend
-                .read(&rig.queue, &buffer, 0, &mut bytes, &[])
+                .read(&rig.queue, &buffer, 0, &mut bytes)
                 .unwrap_err(),
         ];
         for error in &errors {
@@ -173,10 +171,10 @@ fn a_blocking_host_waits_for_the_thread_that_opens_the_gate() {
         let (about_to_wait, waiting) = mpsc::channel();
         thread::scope(|scope| {
             let reader = scope.spawn(|| {
-                let mut bytes = [0; 4];
+                let mut bytes = [0_u8; 4];
                 about_to_wait.send(()).unwrap();
                 rig.backend
-                    .read(&rig.queue, &buffer, 0, &mut bytes, &[])
+                    .read(&rig.queue, &buffer, 0, &mut bytes)
                     .unwrap();
                 bytes
             });

@@ -4,7 +4,7 @@
 use std::{sync::mpsc, thread};
 
 use binpool_allocators::{
-    Backend, Error, Event, InvalidRequest, Memory, Outcome, QueueOrder, Region, Transfers,
+    Backend, Error, Event, InvalidRequest, Memory, Outcome, Queue, QueueOrder, Region,
     VirtualMemory,
 };
 use binpool_mock::{
@@ -33,12 +33,10 @@ fn fresh_pages_are_zeros_whatever_was_at_their_addresses() {
     for _ in 0..2 {
         let pages = backend.create_pages(PAGE).unwrap();
         backend.map(&reservation, 0, &pages).unwrap();
-        let mut byte = [9];
-        backend
-            .read(&queue, &reservation, 5, &mut byte, &[])
-            .unwrap();
+        let mut byte = [9_u8];
+        backend.read(&queue, &reservation, 5, &mut byte).unwrap();
         assert_eq!(byte, [0]);
-        backend.write(&queue, &reservation, 5, &[7], &[]).unwrap();
+        backend.write(&queue, &reservation, 5, &[7_u8]).unwrap();
         backend.unmap(&reservation, Region::first(PAGE)).unwrap();
     }
 }
@@ -88,7 +86,7 @@ fn a_command_on_addresses_without_memory_is_reported_and_fails() {
     backend
         .map(&reservation, 0, &backend.create_pages(PAGE).unwrap())
         .unwrap();
-    let filled = backend.enqueue_fill(&queue, &reservation, Region::first(PAGE + 1), &[1], &[]);
+    let filled = backend.enqueue_fill(&queue, &reservation, Region::first(PAGE + 1), &[1_u8]);
     assert!(filled.unwrap().wait().is_err());
     let violations = device.violations();
     assert!(
@@ -124,11 +122,10 @@ fn an_unmap_of_pages_that_a_command_will_use_is_refused_and_reported() {
     let gate = backend.create_user_event().unwrap();
     backend
         .enqueue_fill(
-            &queue,
+            queue.after(std::slice::from_ref(&gate)),
             &reservation,
             Region::first(PAGE),
-            &[1],
-            std::slice::from_ref(&gate),
+            &[1_u8],
         )
         .unwrap();
     backend
@@ -241,16 +238,16 @@ impl Rig {
             Region::new(page * PAGE, PAGE),
         );
         self.backend
-            .enqueue_fill(queue, memory, region, &[byte], wait_for)
+            .enqueue_fill(queue.after(wait_for), memory, region, &[byte])
             .unwrap()
     }
 
     /// The byte of which a page is full.
     fn byte(&self, (reservation, page): Place) -> u8 {
-        let mut bytes = vec![0; PAGE];
+        let mut bytes = vec![0_u8; PAGE];
         let memory = &self.reservations[reservation];
         self.backend
-            .read(&self.queue, memory, page * PAGE, &mut bytes, &[])
+            .read(&self.queue, memory, page * PAGE, &mut bytes)
             .unwrap();
         assert!(bytes.iter().all(|byte| *byte == bytes[0]));
         bytes[0]
@@ -460,10 +457,10 @@ fn a_command_at_another_address_waits_for_a_kernel_that_runs() {
         rig.map((1, 6), &beside);
         let reader = scope.spawn(|| {
             [(1, 5), (1, 6)].map(|(reservation, page)| {
-                let mut byte = [0];
+                let mut byte = [0_u8];
                 let memory = &rig.reservations[reservation];
                 rig.backend
-                    .read(&other, memory, page * PAGE, &mut byte, &[])
+                    .read(&other, memory, page * PAGE, &mut byte)
                     .unwrap();
                 byte[0]
             })
@@ -526,14 +523,10 @@ fn a_device_without_aliases_refuses_a_second_address_and_changes_nothing() {
     let refused = backend.map(&reservation, PAGE, &pages);
     assert!(matches!(refused, Err(Error::Unsupported { .. })));
     backend.map(&reservation, PAGE, &others).unwrap();
-    backend.write(&queue, &reservation, 0, &[1], &[]).unwrap();
-    backend
-        .write(&queue, &reservation, PAGE, &[2], &[])
-        .unwrap();
-    let mut byte = [0];
-    backend
-        .read(&queue, &reservation, 0, &mut byte, &[])
-        .unwrap();
+    backend.write(&queue, &reservation, 0, &[1_u8]).unwrap();
+    backend.write(&queue, &reservation, PAGE, &[2_u8]).unwrap();
+    let mut byte = [0_u8];
+    backend.read(&queue, &reservation, 0, &mut byte).unwrap();
     assert_eq!(byte, [1]);
     backend.unmap(&reservation, Region::first(PAGE)).unwrap();
     drop(pages);

@@ -13,7 +13,7 @@ use crate::{
 
 /// A part of a buffer.
 ///
-/// Transfers, fills and maps name the buffer and the place of the part in it. An object of the runtime is made when
+/// fills and maps name the buffer and the place of the part in it. An object of the runtime is made when
 /// something first needs one, which is most often a kernel. So a part costs no call of the runtime before a kernel uses it.
 #[derive(Debug)]
 pub(crate) struct Part {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use binpool_allocators::{
     AsMemory, Event, IntoRegion, InvalidRequest, PendingRead, Queue, QueueOrder, Region, Result,
-    bytes_on,
+    Sink, bytes_on,
 };
 use bytemuck::{AnyBitPattern, NoUninit};
 
@@ -125,7 +125,7 @@ impl OpenClBackend {
         // Checked before the bytes are allocated: a region that is too large must not be reported as a lack of host memory.
         match self.linear_side(on.queue, memory, region, Access::Read)? {
             Some(transfer) => self.read_to_new(on, &transfer, transfer.bytes),
-            None => Ok(PendingRead::new(self.enqueue_marker(on)?, Vec::new)),
+            None => Ok(PendingRead::new(self.enqueue_marker(on)?, Sink::default())),
         }
     }
 

@@ -107,7 +107,7 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// Those of [`enqueue_write`](binpool_allocators::Transfers::enqueue_write), with the vector.
+    /// Those of [`enqueue_write`](binpool_allocators::Backend::enqueue_write), with the vector.
     pub fn enqueue_write_owned<'q, T: NoUninit + Send>(
         &self,
         on: impl Into<ClOn<'q>>,
@@ -134,7 +134,7 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// Those of [`enqueue_read`](binpool_allocators::Transfers::enqueue_read), with the vector.
+    /// Those of [`enqueue_read`](binpool_allocators::Backend::enqueue_read), with the vector.
     pub fn enqueue_read_owned<'q, T: AnyBitPattern + NoUninit + Send>(
         &self,
         on: impl Into<ClOn<'q>>,

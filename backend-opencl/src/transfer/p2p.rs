@@ -58,7 +58,7 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// [`Unsupported`](Error::Unsupported) unless both devices have the extension, for shared virtual memory, and for two
-    /// devices of one context, for which [`enqueue_copy`](binpool_allocators::Transfers::enqueue_copy) is there;
+    /// devices of one context, for which [`enqueue_copy`](binpool_allocators::Backend::enqueue_copy) is there;
     /// [`ZeroSize`](InvalidRequest::ZeroSize), [`OutOfBounds`](InvalidRequest::OutOfBounds),
     /// [`ForeignObject`](InvalidRequest::ForeignObject), [`Mapped`](InvalidRequest::Mapped), and the failures of the runtime.
     pub fn copy_p2p_amd<'q>(

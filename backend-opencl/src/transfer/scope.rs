@@ -29,8 +29,8 @@ use crate::{
 /// backend.transfer_scope(|scope| {
 ///     scope.enqueue_write(&queue, &memory, 0, &numbers)?;
 ///     // Side by side, behind the write.
-///     scope.enqueue_read(&queue, &memory, 0, head)?;
-///     scope.enqueue_read(&other_queue, &memory, 4, tail)
+///     scope.enqueue_read(queue.after(head), &memory, 0)?;
+///     scope.enqueue_read(other_queue.after(tail), &memory, 4)
 /// })?;
 /// assert_eq!(seen, numbers);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -85,7 +85,7 @@ impl OpenClBackend {
     /// let (numbers, mut seen) = ([1_u32, 2, 3, 4], [0_u32; 4]);
     /// backend.transfer_scope(|scope| {
     ///     scope.enqueue_write(&queue, &memory, 0, &numbers)?;
-    ///     scope.enqueue_read(&queue, &memory, 0, &mut seen)
+    ///     scope.enqueue_read(queue.after(&mut seen), &memory, 0)
     /// })?;
     /// assert_eq!(seen, numbers);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -101,7 +101,7 @@ impl OpenClBackend {
     /// # let memory = backend.create_buffer(16, MemoryFlags::empty()).unwrap();
     /// backend.transfer_scope(|scope| {
     ///     let mut seen = [0_u32; 4];
-    ///     scope.enqueue_read(&queue, &memory, 0, &mut seen)
+    ///     scope.enqueue_read(queue.after(&mut seen), &memory, 0)
     /// });
     /// ```
     ///
@@ -113,7 +113,7 @@ impl OpenClBackend {
     /// # let memory = backend.create_buffer(16, MemoryFlags::empty()).unwrap();
     /// let mut seen = [0_u32; 4];
     /// backend.transfer_scope(|scope| {
-    ///     scope.enqueue_read(&queue, &memory, 0, &mut seen)?;
+    ///     scope.enqueue_read(queue.after(&mut seen), &memory, 0)?;
     ///     assert_eq!(seen[0], 0);
     ///     Ok(())
     /// });
@@ -175,7 +175,7 @@ impl<'scope> TransferScope<'scope, '_> {
     ///
     /// # Errors
     ///
-    /// Those of [`enqueue_write`](binpool_allocators::Transfers::enqueue_write).
+    /// Those of [`enqueue_write`](binpool_allocators::Backend::enqueue_write).
     pub fn enqueue_write<'q, T: NoUninit>(
         &'scope self,
         on: impl Into<ClOn<'q>>,
@@ -192,7 +192,7 @@ impl<'scope> TransferScope<'scope, '_> {
     ///
     /// # Errors
     ///
-    /// Those of [`enqueue_read`](binpool_allocators::Transfers::enqueue_read).
+    /// Those of [`enqueue_read`](binpool_allocators::Backend::enqueue_read).
     pub fn enqueue_read<'q, T: AnyBitPattern + NoUninit>(
         &'scope self,
         on: impl Into<ClOn<'q>>,

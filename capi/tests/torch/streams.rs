@@ -39,7 +39,7 @@ impl Program {
     fn held_back(&self, queue: &CudaQueue) -> CudaEvent {
         let gate = self.backend.create_user_event().unwrap();
         self.backend
-            .enqueue_marker(queue, std::slice::from_ref(&gate))
+            .enqueue_marker(queue.after(std::slice::from_ref(&gate)))
             .unwrap();
         gate
     }

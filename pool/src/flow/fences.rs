@@ -185,7 +185,7 @@ impl<A: Allocator> Shared<A> {
         let fence = Fence {
             key: at.key,
             timestamp: at.timestamp,
-            event: self.allocator.backend().enqueue_marker(&queue, &[])?,
+            event: self.allocator.backend().enqueue_marker(&queue)?,
         };
         // Its status is read, or another queue waits for it: without a flush the queue need not run it.
         queue.flush()?;
@@ -294,7 +294,7 @@ mod tests {
         };
         let gate = mock.backend.create_user_event().unwrap();
         mock.backend
-            .enqueue_barrier(&mock.queue, std::slice::from_ref(&gate))
+            .enqueue_barrier(mock.queue.after(std::slice::from_ref(&gate)))
             .unwrap();
         let first = use_now();
         mock.shared.check(&[first]);

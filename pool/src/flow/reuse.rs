@@ -134,7 +134,9 @@ impl<A: Allocator> Shared<A> {
             .get(queue_key)
             .map(|queue_state| queue_state.queue.clone());
         if let Some(queue) = queue {
-            self.allocator.backend().enqueue_barrier(&queue, &events)?;
+            self.allocator
+                .backend()
+                .enqueue_barrier(queue.after(&events))?;
         }
         if let Some(queue_state) = self.state.lock().queues.get_mut(queue_key) {
             for fence in &fences {

@@ -35,7 +35,7 @@ fn has_failed<E: Event>(fill: &E) -> bool {
 
 /// Enqueues a fill of all of `memory` with zeros.
 fn fill<B: Backend>(backend: &B, queue: &B::Queue, memory: &B::Memory) -> Result<B::Event, Error> {
-    backend.enqueue_fill(queue, memory, Region::first(memory.bytes()), &[0], &[])
+    backend.enqueue_fill(queue, memory, Region::first(memory.bytes()), &[0_u8])
 }
 
 impl<A: Allocator> PooledBuffer<A> {
@@ -50,7 +50,7 @@ impl<A: Allocator> PooledBuffer<A> {
             return queue.finish();
         }
         if queue.order() == QueueOrder::OutOfOrder {
-            self.backend().enqueue_barrier(queue, &[filled])?;
+            self.backend().enqueue_barrier(queue.after(&[filled]))?;
         }
         Ok(())
     }

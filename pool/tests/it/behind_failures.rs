@@ -4,7 +4,7 @@
 use std::slice::from_ref;
 
 use binpool::{
-    Backend, FailureOrder, Outcome, PoolOptions, Queue, QueueOrder, Region, ReusePolicy, Transfers,
+    Backend, FailureOrder, Outcome, PoolOptions, Queue, QueueOrder, Region, ReusePolicy,
 };
 use binpool_mock::{Completion, Failures, MockDevice, MockEvent, MockQueue};
 
@@ -31,7 +31,7 @@ impl Scene {
         let block = rig.pool.allocate_on(&first, BYTES).unwrap();
         let filled = fill(&block, &first, from_ref(&gate));
         rig.backend
-            .enqueue_marker(&first, from_ref(&failing))
+            .enqueue_marker(first.after(from_ref(&failing)))
             .unwrap();
         Self {
             second: rig.another_queue(QueueOrder::InOrder),
@@ -234,7 +234,7 @@ fn a_block_that_is_released_behind_events_waits_for_all_of_them() {
         let read = scene
             .rig
             .backend
-            .enqueue_read(&untold, memory, all, from_ref(&scene.filled))
+            .enqueue_read(untold.after(from_ref(&scene.filled)), memory, all)
             .unwrap();
         let events = [read.event().clone(), scene.failing.clone()];
         scene.rig.open(&scene.gate);

@@ -31,7 +31,7 @@ fn leave_a_secret<A: Allocator<Backend = MockBackend>>(
     let all = Region::first(memory.bytes());
     let backend = &tenants.backend;
     backend
-        .enqueue_fill(writer, memory, all, &[SECRET], &[])
+        .enqueue_fill(writer, memory, all, &[SECRET])
         .unwrap();
     block
 }

@@ -6,7 +6,7 @@ use std::slice::from_ref;
 
 use binpool::{
     Allocator, Backend, FailureOrder, Memory, Outcome, PendingRead, PoolError, PooledBuffer, Queue,
-    QueueOrder, Region, ReusePolicy, ScrubPolicy, Transfers,
+    QueueOrder, Region, ReusePolicy, ScrubPolicy,
 };
 use binpool_mock::{
     CallKind, Completion, Failures, Fault, MockBackend, MockDevice, MockEvent, MockMemory,
@@ -139,9 +139,9 @@ impl<A: Allocator<Backend = MockBackend> + Clone> Program<A> {
         let backend = &self.tenants.backend;
         let memory: &MockMemory = block.memory_on(queue).unwrap();
         let all = Region::first(memory.bytes());
-        let read = backend.enqueue_read(queue, memory, all, &[]).unwrap();
+        let read = backend.enqueue_read(queue, memory, all).unwrap();
         let behind = from_ref(read.event());
-        let secret = backend.enqueue_fill(queue, memory, all, &[SECRET], behind);
+        let secret = backend.enqueue_fill(queue.after(behind), memory, all, &[SECRET]);
         prop_assert!(self.with_faults || secret.is_ok());
         self.reads.push(read);
         self.live.push(block);

@@ -8,7 +8,7 @@ use std::{
 
 use binpool::{
     Align, Allocator, Backend, Error, EventOf, GrowthPolicy, ImmediateAllocator, MemoryOf,
-    PoolOptions, PooledBuffer, Queue, QueueOrder, ReusePolicy, SvmAllocator, SvmGrain, Transfers,
+    PoolOptions, PooledBuffer, Queue, QueueOrder, ReusePolicy, SvmAllocator, SvmGrain,
     random::Random,
 };
 use binpool_mock::{CallKind, Completion, Fault, HostWait, MockBackend, MockDevice, Persistence};
@@ -186,7 +186,7 @@ fn a_detached_block_outlives_its_pool() {
     drop(rig.pool);
     assert_eq!(rig.device.statistics().live_blocks, 1);
     rig.backend
-        .write(&rig.queue, &memory, 0, &[1; 1000], &[])
+        .write(&rig.queue, &memory, 0, &[1_u8; 1000])
         .unwrap();
     drop(memory);
     assert_eq!(rig.device.statistics().live_blocks, 0);

@@ -4,8 +4,8 @@ use std::{sync::mpsc, thread};
 
 use binpool::{
     Allocator, Backend, Event, EventStatus, ImmediateAllocator, Memory, MemoryPool, PoolOptions,
-    PooledBuffer, QueueOrder, Region, ReusePolicy, ScrubPolicy, SegmentAllocator, SvmAllocator,
-    SvmGrain, Transfers, Verdict, WatchOptions, adaptors::Limit,
+    PooledBuffer, Queue, QueueOrder, Region, ReusePolicy, ScrubPolicy, SegmentAllocator,
+    SvmAllocator, SvmGrain, Verdict, WatchOptions, adaptors::Limit,
 };
 use binpool_mock::{CallKind, Completion, MockBackend, MockDevice, MockMemory, MockQueue};
 
@@ -46,7 +46,7 @@ fn view_of<A: Allocator<Backend = MockBackend>>(
 
 fn read(backend: &MockBackend, queue: &MockQueue, memory: &MockMemory) -> Vec<u8> {
     let mut bytes = vec![0_u8; memory.bytes()];
-    backend.read(queue, memory, 0, &mut bytes, &[]).unwrap();
+    backend.read(queue, memory, 0, &mut bytes).unwrap();
     bytes
 }
 
@@ -281,7 +281,9 @@ fn the_next_user_comes_after_the_commands_of_views() {
             drop(block);
             let all = Region::first(MIB);
             let gates = [filled.unwrap(), rig.gate()];
-            let written = rig.backend.enqueue_fill(&other, &view, all, &[1], &gates);
+            let written = rig
+                .backend
+                .enqueue_fill(other.after(&gates), &view, all, &[1_u8]);
             drop(view);
             rig.open(&gates[1]);
             let block = rig.pool.allocate(MIB).unwrap();

@@ -183,7 +183,9 @@ where
         if let Some(block) = rig.note(rig.pool.allocate_on(&queue, 2000)) {
             rig.fill_behind(&block, &queue, gate.as_ref());
         }
-        let fails = rig.backend().enqueue_marker(&queue, failing.as_slice());
+        let fails = rig
+            .backend()
+            .enqueue_marker(queue.after(failing.as_slice()));
         drop(rig.note(fails));
         // The pool looks at the queue before the failure, and after it.
         let before = rig.block(&home, 2000);

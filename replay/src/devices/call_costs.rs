@@ -186,7 +186,7 @@ impl<'a, B: Backend> Bench<'a, B> {
         let (backend, queue) = (self.backend, &self.queue);
         let memory = backend.create_buffer(4096, MemoryFlags::empty())?;
         backend.commit(queue, &memory)?;
-        let fill = || backend.enqueue_fill(queue, &memory, Region::first(4), &[0; 4], &[]);
+        let fill = || backend.enqueue_fill(queue, &memory, Region::first(4), &[0_u8; 4]);
         [costs.enqueue, costs.flush] = self.medians(|| {
             let (enqueue, _event) = self.time(fill)?;
             let (flush, ()) = self.time(|| queue.flush())?;
@@ -194,13 +194,13 @@ impl<'a, B: Backend> Bench<'a, B> {
             Ok([enqueue, flush])
         })?;
         [costs.marker, costs.wait, costs.status] = self.medians(|| {
-            let (marker, event) = self.time(|| backend.enqueue_marker(queue, &[]))?;
+            let (marker, event) = self.time(|| backend.enqueue_marker(queue))?;
             let (wait, ()) = self.time(|| event.wait())?;
             let (status, _) = self.time(|| event.status())?;
             Ok([marker, wait, status])
         })?;
         [costs.barrier, costs.finish] = self.medians(|| {
-            let (barrier, _event) = self.time(|| backend.enqueue_barrier(queue, &[]))?;
+            let (barrier, _event) = self.time(|| backend.enqueue_barrier(queue))?;
             let (finish, ()) = self.time(|| queue.finish())?;
             Ok([barrier, finish])
         })?;

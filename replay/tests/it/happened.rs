@@ -77,7 +77,7 @@ fn run<A: Allocator>(
     live: &mut Vec<PooledBuffer<A>>,
     step: Step,
 ) where
-    A::Backend: binpool::Transfers,
+    A::Backend: binpool::Backend,
 {
     let index = |which: usize, live: &[PooledBuffer<A>]| which % live.len().max(1);
     match step {

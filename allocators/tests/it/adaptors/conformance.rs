@@ -1,7 +1,7 @@
 //! Every adaptor keeps the promises of `Allocator`.
 
 use binpool_allocators::{
-    Allocator, SegmentAllocator, SvmAllocator, SvmGrain, Transfers,
+    Allocator, SegmentAllocator, SvmAllocator, SvmGrain,
     adaptors::{Failing, Fallback, Limit, Logging, Recording, Statistics},
     allocator_conformance,
     conformance::AllocatorFixture,
@@ -15,7 +15,7 @@ const CAPACITY: u64 = 1 << 24;
 /// What is put around an allocator of a fresh device.
 struct Around<A>(fn(Immediate) -> A);
 
-impl<A: Allocator<Backend: Transfers>> AllocatorFixture for Around<A> {
+impl<A: Allocator> AllocatorFixture for Around<A> {
     type Allocator = A;
 
     fn allocator(&self) -> A {

@@ -110,7 +110,7 @@ impl Broken {
     pub(crate) fn scribble(&self, memory: &MockMemory) {
         let all = Region::first(memory.bytes());
         let queue = &self.own.queue;
-        let scribble = self.mock.enqueue_fill(queue, memory, all, &[0xee], &[]);
+        let scribble = self.mock.enqueue_fill(queue, memory, all, &[0xee_u8]);
         let _ended = scribble.and_then(|event| event.wait());
     }
 

@@ -6,8 +6,8 @@ use std::{
 };
 
 use binpool_allocators::{
-    Backend, DeviceLimits, Error, InvalidRequest, Memory, MemoryFlags, MemoryKind, Outcome,
-    PendingRead, Queue, QueueOrder, Region, Result, Transfers,
+    AsMemory, Backend, DeviceLimits, Error, InvalidRequest, Memory, MemoryFlags, MemoryKind, On,
+    Outcome, Queue, QueueOrder, Region, Result, Sink, Span, Work,
 };
 
 use crate::broken_backends::{
@@ -15,6 +15,8 @@ use crate::broken_backends::{
     defect::Defect,
     objects::{BrokenEvent, BrokenMemory, BrokenQueue, Scribble, view},
 };
+
+type BrokenOn<'a> = On<'a, BrokenQueue, BrokenEvent>;
 
 impl Backend for Broken {
     type Memory = BrokenMemory;
@@ -126,64 +128,69 @@ impl Backend for Broken {
         self.free(memory.into_inner(), is_region, &after)
     }
 
-    fn enqueue_fill(
+    fn submit(
         &self,
-        queue: &BrokenQueue,
-        memory: &BrokenMemory,
-        region: Region,
-        mut pattern: &[u8],
-        wait_for: &[BrokenEvent],
+        On { queue, wait_for }: BrokenOn<'_>,
+        work: Work<'_, Span<'_, BrokenMemory>>,
     ) -> Result<BrokenEvent> {
-        if self.has(Defect::FailuresStopTheBackend) && self.has_failed() {
-            return Err(self.failure());
+        match work {
+            Work::Marker => self.marker(queue, wait_for),
+            Work::Barrier => self.barrier(queue, wait_for),
+            Work::Fill(to, pattern) => self.fill(queue, to, pattern, wait_for),
+            Work::Write(to, data) => self.write_later(queue, to, data, wait_for),
+            Work::Read(from, sink) => self.read_later(queue, from, &sink, wait_for),
+            Work::Copy(from, to) => self.copy(queue, from, to, wait_for),
+            _ => Err(Error::unsupported("this command")),
         }
-        let (queue, memory, wait_for) = (
+    }
+
+    fn write_directly(
+        &self,
+        On { queue, wait_for }: BrokenOn<'_>,
+        Span { memory, region }: Span<'_, BrokenMemory>,
+        data: &[u8],
+    ) -> Result<bool> {
+        let (queue, memory, mut wait_for) = (
             self.queue(queue),
             self.memory(memory),
             self.events(wait_for),
         );
-        let mut region = self.region(region, memory)?;
+        let region = self.region(region, memory)?;
+        let (mut offset, mut data) = (region.offset, Cow::from(&data[..region.bytes]));
         match self.defect {
-            Defect::FillsRepeatOneByte => pattern = pattern.get(..1).unwrap_or_default(),
-            Defect::FillsIgnoreTheirOffset => region.offset = 0,
-            Defect::FillsIgnoreTheirLength => region = Region::first(memory.bytes()),
-            Defect::PatternsAreNotChecked
-                if InvalidRequest::check_pattern(region, pattern).is_err() =>
-            {
-                return self.ended_event();
-            }
+            Defect::WritesIgnoreTheirOffset => offset = 0,
+            Defect::WritesAreLost => data = Cow::from(&[]),
+            Defect::BlockingIgnoresItsWaitList => wait_for.clear(),
             _ => {}
         }
-        let event = self
-            .mock
-            .enqueue_fill(queue, memory, region, pattern, &wait_for);
-        self.event(event, region.bytes)
+        self.ended(
+            self.mock
+                .write(queue.after(&wait_for), memory, offset, &data),
+        )?;
+        Ok(true)
     }
 
-    fn enqueue_marker(&self, queue: &BrokenQueue, wait_for: &[BrokenEvent]) -> Result<BrokenEvent> {
-        let event = self
-            .mock
-            .enqueue_marker(self.queue(queue), &self.events(wait_for))?;
-        if self.has(Defect::MarkersWaitForNothing) {
-            return self.ended_event();
-        }
-        Ok(BrokenEvent::new(event, self))
-    }
-
-    fn enqueue_barrier(
+    fn read_directly(
         &self,
-        queue: &BrokenQueue,
-        wait_for: &[BrokenEvent],
-    ) -> Result<BrokenEvent> {
-        let (queue, wait_for) = (self.queue(queue), self.events(wait_for));
-        let event = match self.defect {
-            Defect::BarriersAreMarkers => self.mock.enqueue_marker(queue, &wait_for)?,
-            Defect::BarriersWithWaitListsAreMarkers if !wait_for.is_empty() => {
-                self.mock.enqueue_marker(queue, &wait_for)?
-            }
-            _ => self.mock.enqueue_barrier(queue, &wait_for)?,
-        };
-        Ok(BrokenEvent::new(event, self))
+        On { queue, wait_for }: BrokenOn<'_>,
+        Span { memory, region }: Span<'_, BrokenMemory>,
+        data: &mut [u8],
+    ) -> Result<bool> {
+        let (queue, memory, mut wait_for) = (
+            self.queue(queue),
+            self.memory(memory),
+            self.events(wait_for),
+        );
+        let region = self.region(region, memory)?;
+        if self.has(Defect::BlockingIgnoresItsWaitList) {
+            wait_for.clear();
+        }
+        let data = &mut data[..region.bytes];
+        self.ended(
+            self.mock
+                .read(queue.after(&wait_for), memory, region.offset, data),
+        )?;
+        Ok(true)
     }
 
     fn create_user_event(&self) -> Result<BrokenEvent> {
@@ -221,60 +228,66 @@ impl Backend for Broken {
     }
 }
 
-impl Transfers for Broken {
-    fn write(
+impl Broken {
+    fn fill(
         &self,
         queue: &BrokenQueue,
-        memory: &BrokenMemory,
-        offset: usize,
-        data: &[u8],
+        Span { memory, region }: Span<'_, BrokenMemory>,
+        mut pattern: &[u8],
         wait_for: &[BrokenEvent],
-    ) -> Result<()> {
-        let (queue, memory, mut wait_for) = (
+    ) -> Result<BrokenEvent> {
+        if self.has(Defect::FailuresStopTheBackend) && self.has_failed() {
+            return Err(self.failure());
+        }
+        let (queue, memory, wait_for) = (
             self.queue(queue),
             self.memory(memory),
             self.events(wait_for),
         );
-        let region = self.region(Region::new(offset, data.len()), memory)?;
-        let (mut offset, mut data) = (region.offset, Cow::from(&data[..region.bytes]));
+        let mut region = self.region(region, memory)?;
         match self.defect {
-            Defect::WritesIgnoreTheirOffset => offset = 0,
-            Defect::WritesAreLost => data = Cow::from(&[]),
-            Defect::BlockingIgnoresItsWaitList => wait_for.clear(),
+            Defect::FillsRepeatOneByte => pattern = pattern.get(..1).unwrap_or_default(),
+            Defect::FillsIgnoreTheirOffset => region.offset = 0,
+            Defect::FillsIgnoreTheirLength => region = Region::first(memory.bytes()),
+            Defect::PatternsAreNotChecked
+                if InvalidRequest::check_pattern(region, pattern).is_err() =>
+            {
+                return self.ended_event();
+            }
             _ => {}
         }
-        self.ended(self.mock.write(queue, memory, offset, &data, &wait_for))
+        let event = self
+            .mock
+            .enqueue_fill(queue.after(&wait_for), memory, region, pattern);
+        self.event(event, region.bytes)
     }
 
-    fn read(
-        &self,
-        queue: &BrokenQueue,
-        memory: &BrokenMemory,
-        offset: usize,
-        data: &mut [u8],
-        wait_for: &[BrokenEvent],
-    ) -> Result<()> {
-        let (queue, memory, mut wait_for) = (
-            self.queue(queue),
-            self.memory(memory),
-            self.events(wait_for),
-        );
-        let region = self.region(Region::new(offset, data.len()), memory)?;
-        if self.has(Defect::BlockingIgnoresItsWaitList) {
-            wait_for.clear();
+    fn marker(&self, queue: &BrokenQueue, wait_for: &[BrokenEvent]) -> Result<BrokenEvent> {
+        let event = self
+            .mock
+            .enqueue_marker(self.queue(queue).after(&self.events(wait_for)))?;
+        if self.has(Defect::MarkersWaitForNothing) {
+            return self.ended_event();
         }
-        let data = &mut data[..region.bytes];
-        self.ended(
-            self.mock
-                .read(queue, memory, region.offset, data, &wait_for),
-        )
+        Ok(BrokenEvent::new(event, self))
     }
 
-    fn enqueue_write(
+    fn barrier(&self, queue: &BrokenQueue, wait_for: &[BrokenEvent]) -> Result<BrokenEvent> {
+        let (queue, wait_for) = (self.queue(queue), self.events(wait_for));
+        let event = match self.defect {
+            Defect::BarriersAreMarkers => self.mock.enqueue_marker(queue.after(&wait_for))?,
+            Defect::BarriersWithWaitListsAreMarkers if !wait_for.is_empty() => {
+                self.mock.enqueue_marker(queue.after(&wait_for))?
+            }
+            _ => self.mock.enqueue_barrier(queue.after(&wait_for))?,
+        };
+        Ok(BrokenEvent::new(event, self))
+    }
+
+    fn write_later(
         &self,
         queue: &BrokenQueue,
-        memory: &BrokenMemory,
-        offset: usize,
+        Span { memory, region }: Span<'_, BrokenMemory>,
         mut data: Arc<[u8]>,
         wait_for: &[BrokenEvent],
     ) -> Result<BrokenEvent> {
@@ -283,7 +296,7 @@ impl Transfers for Broken {
             self.memory(memory),
             self.events(wait_for),
         );
-        let region = self.region(Region::new(offset, data.len()), memory)?;
+        let region = self.region(region, memory)?;
         match self.defect {
             Defect::WritesBorrowTheirData if Arc::strong_count(&data) == 1 => {
                 data = vec![0; data.len()].into();
@@ -294,17 +307,17 @@ impl Transfers for Broken {
         }
         let event = self
             .mock
-            .enqueue_write(queue, memory, region.offset, data, &wait_for);
+            .enqueue_write(queue.after(&wait_for), memory, region.offset, data);
         self.event(event, region.bytes)
     }
 
-    fn enqueue_read(
+    fn read_later(
         &self,
         queue: &BrokenQueue,
-        memory: &BrokenMemory,
-        region: Region,
+        Span { memory, region }: Span<'_, BrokenMemory>,
+        sink: &Sink,
         wait_for: &[BrokenEvent],
-    ) -> Result<PendingRead<BrokenEvent>> {
+    ) -> Result<BrokenEvent> {
         if self.has(Defect::ReadsAreRefused) {
             return Err(self.failure());
         }
@@ -314,45 +327,45 @@ impl Transfers for Broken {
             self.events(wait_for),
         );
         let region = self.region(region, memory)?;
-        let read = self.mock.enqueue_read(queue, memory, region, &wait_for)?;
+        let read = self
+            .mock
+            .enqueue_read(queue.after(&wait_for), memory, region)?;
         let event = self.event(Ok(read.event().clone()), region.bytes)?;
         let home = self.clone();
-        Ok(match self.defect {
-            Defect::ReadsAreZeros => PendingRead::new(event, move || vec![0; region.bytes]),
+        match self.defect {
+            Defect::ReadsAreZeros => sink.put(move || vec![0; region.bytes]),
             Defect::ReadsAreLate => {
                 let view = view(self, memory);
-                PendingRead::new(event, move || {
-                    let mut bytes = vec![0; region.bytes];
+                sink.put(move || {
+                    let mut bytes = vec![0_u8; region.bytes];
                     let (mock, queue) = (&home.mock, &home.own.queue);
-                    mock.read(queue, &view, region.offset, &mut bytes, &[])
-                        .unwrap();
+                    mock.read(queue, &view, region.offset, &mut bytes).unwrap();
                     bytes
-                })
+                });
             }
             Defect::DroppedReadsScribble => {
                 let memory = Some(view(self, memory));
                 let scribble = Scribble { memory, home };
-                PendingRead::new(event, move || {
+                sink.put(move || {
                     scribble.disarm();
                     read.wait().unwrap()
-                })
+                });
             }
-            _ => PendingRead::new(event, move || read.wait().unwrap_or_default()),
-        })
+            _ => sink.put(move || read.wait().unwrap_or_default()),
+        }
+        Ok(event)
     }
 
-    fn enqueue_copy(
+    fn copy(
         &self,
         queue: &BrokenQueue,
-        source: &BrokenMemory,
-        from: Region,
-        destination: &BrokenMemory,
-        mut to: usize,
+        from: Span<'_, BrokenMemory>,
+        to: Span<'_, BrokenMemory>,
         wait_for: &[BrokenEvent],
     ) -> Result<BrokenEvent> {
         let (queue, wait_for) = (self.queue(queue), self.events(wait_for));
-        let (source, destination) = (self.memory(source), self.memory(destination));
-        let mut from = self.region(from, source)?;
+        let (source, destination) = (self.memory(from.memory), self.memory(to.memory));
+        let (mut from, mut to) = (self.region(from.region, source)?, to.region.offset);
         from.bytes = self.region(Region::new(to, from.bytes), destination)?.bytes;
         match self.defect {
             Defect::CopiesAreOneByteShort => from.bytes = from.bytes.saturating_sub(1),
@@ -366,7 +379,7 @@ impl Transfers for Broken {
         }
         let copy = self
             .mock
-            .enqueue_copy(queue, source, from, destination, to, &wait_for);
+            .enqueue_copy(queue.after(&wait_for), source, from, destination, to);
         match copy {
             Err(Error::InvalidRequest(InvalidRequest::OverlappingCopy { .. }))
                 if self.has(Defect::CopiesMayOverlap) =>
@@ -375,5 +388,15 @@ impl Transfers for Broken {
             }
             copy => self.event(copy, from.bytes),
         }
+    }
+}
+
+impl AsMemory<Broken> for BrokenMemory {
+    fn size(&self) -> usize {
+        self.bytes()
+    }
+
+    fn memory_on(&self, _queue: &BrokenQueue) -> Option<&Self> {
+        Some(self)
     }
 }

@@ -10,8 +10,8 @@ mod views;
 use std::slice::from_ref;
 
 use binpool_allocators::{
-    Allocator, Backend, ImmediateAllocator, Memory, Outcome, QueueOrder, Region, SegmentAllocator,
-    SvmAllocator, SvmGrain, Transfers,
+    Allocator, Backend, ImmediateAllocator, Memory, Outcome, Queue, QueueOrder, Region,
+    SegmentAllocator, SvmAllocator, SvmGrain,
 };
 use binpool_mock::{Completion, MockBackend, MockDevice, MockEvent, MockMemory, MockQueue};
 
@@ -41,14 +41,14 @@ impl<A: Allocator<Backend = MockBackend>> Rig<A> {
         let all = Region::first(memory.bytes());
         let queue = &self.queues[queue];
         self.backend
-            .enqueue_fill(queue, memory, all, &[byte], after)
+            .enqueue_fill(queue.after(after), memory, all, &[byte])
             .unwrap()
     }
 
     fn read(&self, memory: &MockMemory, after: &MockEvent) -> Vec<u8> {
-        let mut bytes = vec![0; memory.bytes()];
+        let mut bytes = vec![0_u8; memory.bytes()];
         self.backend
-            .read(&self.queues[0], memory, 0, &mut bytes, from_ref(after))
+            .read(self.queues[0].after(from_ref(after)), memory, 0, &mut bytes)
             .unwrap();
         bytes
     }

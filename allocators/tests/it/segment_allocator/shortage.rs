@@ -11,7 +11,7 @@ use std::{
 
 use binpool_allocators::{
     Allocator, Backend, Error, EventOf, ImmediateAllocator, Memory, MemoryOf, QueueOrder, Region,
-    Result, Scope, SegmentAllocator, Transfers, adaptors::Limit,
+    Result, Scope, SegmentAllocator, adaptors::Limit,
 };
 use binpool_mock::{CallKind, Completion, Fault, HostWait, MockBackend, MockDevice, Persistence};
 use parking_lot::Mutex;
@@ -390,9 +390,9 @@ fn threads_share_an_allocator_that_is_short_of_memory() {
                     let all = Region::first(block.bytes());
                     let fill = rig
                         .backend
-                        .enqueue_fill(&queue, &block, all, &[mark], &[])
+                        .enqueue_fill(&queue, &block, all, &[mark])
                         .unwrap();
-                    let read = rig.backend.enqueue_read(&queue, &block, all, &[]).unwrap();
+                    let read = rig.backend.enqueue_read(&queue, &block, all).unwrap();
                     let events = [fill, read.event().clone()];
                     rig.allocator.release(block, &events).unwrap();
                     let found = read.wait().unwrap();

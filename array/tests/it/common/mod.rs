@@ -14,7 +14,7 @@ use std::{
 
 use binpool::{
     Allocator, Backend, DeferredAllocator, Error, ImmediateAllocator, InvalidRequest, MemoryPool,
-    PoolOptions, QueueOrder, SvmAllocator, SvmBackend, SvmGrain, Transfers,
+    PoolOptions, QueueOrder, SvmAllocator, SvmBackend, SvmGrain,
 };
 use binpool_array::{
     ArrayError, Context, CudaKernels, HostMaps, Kernels, MockKernels, OpenClKernels,
@@ -50,7 +50,7 @@ pub(crate) fn open_cuda() -> (CudaBackend, CudaKernels) {
 }
 
 /// Contexts over one pool, each with a queue of its own: two in order, and one out of order where the device has that.
-pub(crate) fn contexts<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend> + Clone>(
+pub(crate) fn contexts<A: Allocator, K: Kernels<A::Backend> + Clone>(
     allocator: A,
     options: PoolOptions,
     kernels: &K,
@@ -74,10 +74,8 @@ pub(crate) fn contexts<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend> 
 /// What is checked with arrays of any device, over any allocator.
 pub(crate) trait Check {
     /// Checks it with a context.
-    fn check<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>>(
-        &self,
-        context: &Context<A, K>,
-    ) where
+    fn check<A: Allocator, K: Kernels<A::Backend>>(&self, context: &Context<A, K>)
+    where
         A::Backend: HostMaps;
 
     /// Checks it on the mock device.

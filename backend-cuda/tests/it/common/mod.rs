@@ -13,7 +13,7 @@ use std::{
     },
 };
 
-use binpool_allocators::{Backend, Memory, QueueOrder, Transfers};
+use binpool_allocators::{Backend, Memory, QueueOrder};
 use binpool_cuda::{CudaBackend, CudaDevice, CudaLibrary, CudaMemory, CudaQueue};
 use libloading::Library;
 
@@ -214,7 +214,7 @@ pub(crate) fn queue(backend: &CudaBackend) -> CudaQueue {
 }
 
 pub(crate) fn bytes(backend: &CudaBackend, queue: &CudaQueue, memory: &CudaMemory) -> Vec<u8> {
-    let mut bytes = vec![0; memory.bytes()];
-    backend.read(queue, memory, 0, &mut bytes, &[]).unwrap();
+    let mut bytes = vec![0_u8; memory.bytes()];
+    backend.read(queue, memory, 0, &mut bytes).unwrap();
     bytes
 }

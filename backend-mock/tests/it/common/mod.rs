@@ -3,7 +3,7 @@
 pub(crate) mod program;
 
 use binpool_allocators::{
-    Backend, Error, Event, EventStatus, Memory, MemoryFlags, QueueOrder, Region, Transfers,
+    Backend, Error, Event, EventStatus, Memory, MemoryFlags, Queue, QueueOrder, Region,
 };
 use binpool_mock::{
     Completion, MockBackend, MockDevice, MockDeviceBuilder, MockError, MockEvent, MockMemory,
@@ -64,17 +64,15 @@ impl Rig {
     ) -> MockEvent {
         let region = Region::first(memory.bytes());
         self.backend
-            .enqueue_fill(queue, memory, region, &[byte], wait_for)
+            .enqueue_fill(queue.after(wait_for), memory, region, &[byte])
             .unwrap()
     }
 
     /// All of `memory`, read on a queue of its own.
     pub(crate) fn contents(&self, memory: &MockMemory) -> Vec<u8> {
-        let mut bytes = vec![0; memory.bytes()];
+        let mut bytes = vec![0_u8; memory.bytes()];
         let queue = self.queue(QueueOrder::InOrder);
-        self.backend
-            .read(&queue, memory, 0, &mut bytes, &[])
-            .unwrap();
+        self.backend.read(&queue, memory, 0, &mut bytes).unwrap();
         bytes
     }
 }

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use binpool_allocators::{
-    Backend, Event, EventStatus, Memory, Outcome, Queue, QueueOrder, Region, Transfers,
-};
+use binpool_allocators::{Backend, Event, EventStatus, Memory, Outcome, Queue, QueueOrder, Region};
 use binpool_mock::{
     Call, Completion, Failures, MockDevice, MockEvent, MockMemory, MockQueue, MockStatistics,
     Violation,
@@ -224,10 +222,10 @@ impl Runner {
         let memory = |buffer: usize| &self.buffers[buffer].1;
         let event = match command {
             Command::Fill(buffer, byte) => {
-                backend.enqueue_fill(queue, memory(buffer), all, &[byte], wait_for)
+                backend.enqueue_fill(queue.after(wait_for), memory(buffer), all, &[byte])
             }
             Command::Copy(from, to) => {
-                backend.enqueue_copy(queue, memory(from), all, memory(to), 0, wait_for)
+                backend.enqueue_copy(queue.after(wait_for), memory(from), all, memory(to), 0)
             }
             Command::Add(from, to) => {
                 let add = |reads: &[&[u8]], writes: &mut [&mut [u8]]| {
@@ -243,8 +241,8 @@ impl Runner {
                     add,
                 )
             }
-            Command::Marker => backend.enqueue_marker(queue, wait_for),
-            Command::Barrier => backend.enqueue_barrier(queue, wait_for),
+            Command::Marker => backend.enqueue_marker(queue.after(wait_for)),
+            Command::Barrier => backend.enqueue_barrier(queue.after(wait_for)),
         };
         event.unwrap()
     }

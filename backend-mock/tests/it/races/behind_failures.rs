@@ -30,11 +30,11 @@ fn check(races: impl Fn(FailureOrder) -> bool, program: impl Fn(&Rig)) {
 
 impl Rig {
     fn marker(&self, queue: &MockQueue, wait_for: &[MockEvent]) -> MockEvent {
-        self.backend.enqueue_marker(queue, wait_for).unwrap()
+        self.backend.enqueue_marker(queue.after(wait_for)).unwrap()
     }
 
     fn barrier(&self, queue: &MockQueue, wait_for: &[MockEvent]) {
-        self.backend.enqueue_barrier(queue, wait_for).unwrap();
+        self.backend.enqueue_barrier(queue.after(wait_for)).unwrap();
     }
 
     /// An event that has failed.

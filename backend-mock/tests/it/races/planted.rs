@@ -2,7 +2,6 @@
 
 use binpool_allocators::{
     Backend, Event, MemoryFlags, Outcome, Queue, QueueOrder, Region, SvmBackend, SvmGrain,
-    Transfers,
 };
 use binpool_mock::{
     Completion, Failures, MockBackend, MockDevice, MockEvent, MockMemory, MockQueue, Race,
@@ -42,13 +41,13 @@ impl Rig {
 
     fn fill_region(&self, queue: &MockQueue, region: Region, wait_for: &[MockEvent]) -> MockEvent {
         self.backend
-            .enqueue_fill(queue, &self.block, region, &[1], wait_for)
+            .enqueue_fill(queue.after(wait_for), &self.block, region, &[1_u8])
             .unwrap()
     }
 
     fn read(&self, queue: &MockQueue) {
         let all = Region::first(BYTES);
-        let read = self.backend.enqueue_read(queue, &self.block, all, &[]);
+        let read = self.backend.enqueue_read(queue, &self.block, all);
         drop(read.unwrap());
     }
 
@@ -115,7 +114,7 @@ fn an_out_of_order_queue_orders_nothing() {
 fn a_marker_is_no_barrier() {
     check(1, |rig| {
         rig.fill(&rig.unordered, &[]);
-        rig.backend.enqueue_marker(&rig.unordered, &[]).unwrap();
+        rig.backend.enqueue_marker(&rig.unordered).unwrap();
         rig.fill(&rig.unordered, &[]);
     });
 }
@@ -123,7 +122,7 @@ fn a_marker_is_no_barrier() {
 #[test]
 fn the_wrong_event_orders_nothing() {
     check(1, |rig| {
-        let early = rig.backend.enqueue_marker(&rig.one, &[]).unwrap();
+        let early = rig.backend.enqueue_marker(&rig.one).unwrap();
         rig.fill(&rig.one, &[]);
         rig.fill(&rig.two, &[early]);
     });
@@ -192,7 +191,7 @@ fn svm_races_too() {
         .unwrap();
     for queue in &queues {
         backend
-            .enqueue_fill(queue, &block, Region::first(BYTES), &[1], &[])
+            .enqueue_fill(queue, &block, Region::first(BYTES), &[1_u8])
             .unwrap();
     }
     assert!(matches!(device.violations()[..], [Violation::Race(_)]));
@@ -262,18 +261,18 @@ fn every_way_of_ordering_orders() {
     // A marker's event; a barrier.
     check(0, |rig| {
         rig.fill(&rig.unordered, &[]);
-        let all = rig.backend.enqueue_marker(&rig.unordered, &[]).unwrap();
+        let all = rig.backend.enqueue_marker(&rig.unordered).unwrap();
         rig.fill(&rig.two, &[all]);
     });
     check(0, |rig| {
         rig.fill(&rig.unordered, &[]);
-        rig.backend.enqueue_barrier(&rig.unordered, &[]).unwrap();
+        rig.backend.enqueue_barrier(&rig.unordered).unwrap();
         rig.fill(&rig.unordered, &[]);
     });
     check(0, |rig| {
         let first = rig.fill(&rig.one, &[]);
         rig.backend
-            .enqueue_barrier(&rig.unordered, &[first])
+            .enqueue_barrier(rig.unordered.after(&[first]))
             .unwrap();
         rig.fill(&rig.unordered, &[]);
     });
@@ -290,7 +289,7 @@ fn every_way_of_ordering_orders() {
     check(0, |rig| {
         rig.fill(&rig.one, &[]);
         rig.backend
-            .write(&rig.one, &rig.block, 0, &[1; BYTES], &[])
+            .write(&rig.one, &rig.block, 0, &[1_u8; BYTES])
             .unwrap();
         rig.fill(&rig.two, &[]);
     });
@@ -318,7 +317,7 @@ fn a_device_that_does_not_look_reports_nothing() {
     for _ in 0..2 {
         let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
         backend
-            .enqueue_fill(&queue, &block, Region::first(BYTES), &[1], &[])
+            .enqueue_fill(&queue, &block, Region::first(BYTES), &[1_u8])
             .unwrap();
     }
     assert!(device.violations().is_empty());

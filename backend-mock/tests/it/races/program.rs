@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use binpool_allocators::{
-    Backend, Event, FailureOrder, MemoryFlags, Outcome, Queue, QueueOrder, Region, Transfers,
+    Backend, Event, FailureOrder, MemoryFlags, Outcome, Queue, QueueOrder, Region,
 };
 use binpool_mock::{Completion, Failures, MockDevice, MockEvent, Violation};
 use proptest::prelude::*;
@@ -355,15 +355,20 @@ impl Program {
                             let start = if halves & 1 == 0 { HALF } else { 0 };
                             let end = if halves & 2 == 0 { HALF } else { 2 * HALF };
                             let region = Region::new(start, end - start);
-                            backend.enqueue_fill(queue, &blocks[block], region, &[1], &wait_for)
+                            backend.enqueue_fill(
+                                queue.after(&wait_for),
+                                &blocks[block],
+                                region,
+                                &[1_u8],
+                            )
                         }
                         Work::Copy { from } => {
                             let (source, target) = (&blocks[from], &blocks[1 - from]);
                             let region = Region::first(HALF);
-                            backend.enqueue_copy(queue, source, region, target, 0, &wait_for)
+                            backend.enqueue_copy(queue.after(&wait_for), source, region, target, 0)
                         }
-                        Work::Marker => backend.enqueue_marker(queue, &wait_for),
-                        Work::Barrier => backend.enqueue_barrier(queue, &wait_for),
+                        Work::Marker => backend.enqueue_marker(queue.after(&wait_for)),
+                        Work::Barrier => backend.enqueue_barrier(queue.after(&wait_for)),
                     };
                     events.push(event.unwrap());
                 }

@@ -190,7 +190,7 @@ pub(crate) fn until_given_back(data: &Arc<[u8]>) {
 }
 
 /// All bytes of a pooled block.
-pub(crate) fn contents<A: binpool::Allocator<Backend: binpool::Transfers>>(
+pub(crate) fn contents<A: binpool::Allocator<Backend: binpool::Backend>>(
     block: &binpool::PooledBuffer<A>,
     queue: &binpool::QueueOf<A>,
 ) -> Vec<u8> {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use binpool::{
     Align, Allocator, Backend, Error, Event, ImmediateAllocator, Memory, MemoryOf, MemoryPool,
-    Outcome, PoolOptions, PooledBuffer, QueueOrder, ScrubPolicy, SvmAllocator, SvmGrain, Transfers,
+    Outcome, PoolOptions, PooledBuffer, QueueOrder, ScrubPolicy, SvmAllocator, SvmGrain,
 };
 use binpool_mock::{Completion, MockBackend, MockDevice, MockDeviceBuilder, MockEvent, MockQueue};
 
@@ -54,7 +54,7 @@ impl<A: Allocator<Backend = MockBackend>> Allocator for Dirty<A> {
     fn allocate(&self, bytes: usize) -> Result<MemoryOf<Self>, Error> {
         let memory = self.inner.allocate(bytes)?;
         let dirt = vec![SECRET; memory.bytes()];
-        self.backend().write(&self.queue, &memory, 0, &dirt, &[])?;
+        self.backend().write(&self.queue, &memory, 0, &dirt)?;
         Ok(memory)
     }
 
@@ -62,8 +62,7 @@ impl<A: Allocator<Backend = MockBackend>> Allocator for Dirty<A> {
         // A gate that is shut cannot be waited for.
         if after.iter().all(ended_after_wait) {
             let mut bytes = vec![SECRET; memory.bytes()];
-            self.backend()
-                .read(&self.queue, &memory, 0, &mut bytes, &[])?;
+            self.backend().read(&self.queue, &memory, 0, &mut bytes)?;
             self.returned.lock().unwrap().push(bytes);
         }
         self.inner.release(memory, after)
@@ -129,9 +128,7 @@ impl<A: Allocator<Backend = MockBackend>> Tenants<A> {
     pub(crate) fn all_bytes(&self, block: &PooledBuffer<Dirty<A>>, queue: &MockQueue) -> Vec<u8> {
         let memory = block.memory_on(queue).unwrap();
         let mut bytes = vec![SECRET; memory.bytes()];
-        self.backend
-            .read(queue, memory, 0, &mut bytes, &[])
-            .unwrap();
+        self.backend.read(queue, memory, 0, &mut bytes).unwrap();
         bytes
     }
 

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, mem::take, sync::Arc};
 use binpool::{
     Allocator, Backend, DeferredAllocator, Error, FailureOrder, HookId, ImmediateAllocator,
     InvalidRequest, Memory, MemoryPool, Outcome, PoolError, PoolOptions, PooledBuffer, Queue as _,
-    QueueId, QueueOrder, Region, SvmAllocator, SvmBackend, SvmGrain, Transfers, WatchOptions,
+    QueueId, QueueOrder, Region, SvmAllocator, SvmBackend, SvmGrain, WatchOptions,
     adaptors::{Budget, Limit},
 };
 use binpool_mock::{
@@ -610,9 +610,7 @@ impl Rig {
         };
         if let Some(memory) = live.block.memory_on(queue) {
             let all = Region::first(size);
-            let written = self
-                .backend
-                .enqueue_fill(queue, memory, all, &[mark(name)], &[]);
+            let written = self.backend.enqueue_fill(queue, memory, all, &[mark(name)]);
             live.events = vec![written.map_err(|error| error.to_string())?];
         }
         self.live.push(live);
@@ -629,7 +627,9 @@ impl Rig {
         }
         let memory = live.block.memory_on(queue).unwrap();
         let all = Region::first(live.bytes.len());
-        let pending = self.backend.enqueue_read(queue, memory, all, &live.events);
+        let pending = self
+            .backend
+            .enqueue_read(queue.after(&live.events), memory, all);
         let pending = pending.map_err(|error| error.to_string())?;
         live.events.push(pending.event().clone());
         self.reads.push(Read {
@@ -757,7 +757,7 @@ impl Rig {
         let all = Region::first(live.bytes.len());
         let read = self
             .backend
-            .enqueue_read(&self.queues[2], memory, all, &live.events);
+            .enqueue_read(self.queues[2].after(&live.events), memory, all);
         let pending = read.map_err(|error| error.to_string())?;
         let event = pending.event().clone();
         self.reads.push(Read {
@@ -818,7 +818,9 @@ impl Rig {
         } = detached;
         if let Some(queue) = last {
             let all = Region::first(memory.bytes());
-            let pending = self.backend.enqueue_read(&queue, &memory, all, &events);
+            let pending = self
+                .backend
+                .enqueue_read(queue.after(&events), &memory, all);
             self.reads.push(Read {
                 pending: pending.map_err(|error| error.to_string())?,
                 expected: bytes,
@@ -916,7 +918,7 @@ impl Rig {
         let all = Region::first(memory.bytes());
         let written = self
             .backend
-            .enqueue_fill(&queue, memory, all, &[mark], &wait_for);
+            .enqueue_fill(queue.after(&wait_for), memory, all, &[mark]);
         *events = vec![written.map_err(|error| error.to_string())?];
         bytes.fill(mark);
         Ok(())
@@ -935,7 +937,7 @@ impl Rig {
             let queue = queue.unwrap_or(&self.queues[0]);
             let read = self
                 .backend
-                .enqueue_read(queue, &memory, all, &viewed.events);
+                .enqueue_read(queue.after(&viewed.events), &memory, all);
             let pending = read.map_err(|error| error.to_string())?;
             viewed.events.push(pending.event().clone());
             let expected = viewed.bytes.clone();
@@ -1022,7 +1024,7 @@ impl Rig {
                 let own = self.queues.iter().find(|queue| Some(queue.id()) == own);
                 match live.block.memory_on(own.unwrap_or(&queue)) {
                     Some(memory) => (
-                        backend.enqueue_fill(&queue, memory, all, &[mark], &wait_for),
+                        backend.enqueue_fill(queue.after(&wait_for), memory, all, &[mark]),
                         all,
                     ),
                     None => return Ok(()),

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use parking_lot::Mutex;
+use binpool_allocators::Sink;
 use smallvec::SmallVec;
 
 /// The closure of a kernel: it reads the first slices, and reads and writes the second.
@@ -10,7 +10,7 @@ pub(crate) type KernelBody = Box<dyn FnOnce(&[&[u8]], &mut [&mut [u8]]) + Send>;
 
 /// The effect of a command on its memory.
 #[derive(Default)]
-pub(crate) enum Work {
+pub(crate) enum Effect {
     #[default]
     Nothing,
     /// Writes the pattern over and over.
@@ -24,11 +24,11 @@ pub(crate) enum Work {
         bytes: usize,
     },
     Write(Arc<[u8]>),
-    Read(Arc<Mutex<Vec<u8>>>),
+    Read(Sink),
     Kernel(KernelBody),
 }
 
-impl fmt::Debug for Work {
+impl fmt::Debug for Effect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Nothing => "Nothing",
@@ -42,7 +42,7 @@ impl fmt::Debug for Work {
     }
 }
 
-impl Work {
+impl Effect {
     /// Performs the work. A kernel is called with all slices; other work ignores slices that it does not need.
     pub(crate) fn perform(self, reads: &[&[u8]], writes: &mut [&mut [u8]]) {
         match (self, reads, writes) {
@@ -53,7 +53,10 @@ impl Work {
                 region.copy_within(from..from + bytes, to);
             }
             (Self::Write(data), _, [target]) => target.copy_from_slice(&data),
-            (Self::Read(sink), [source], _) => *sink.lock() = source.to_vec(),
+            (Self::Read(sink), [source], _) => {
+                let bytes = source.to_vec();
+                sink.put(move || bytes);
+            }
             _ => {}
         }
     }

@@ -1,0 +1,77 @@
+//! What a command does, and with what bytes.
+
+use std::{fmt, sync::Arc};
+
+use parking_lot::Mutex;
+
+use crate::Region;
+
+/// What a command does. `P` is a part of memory: a [`Span`] for a [`Backend`](crate::Backend), a
+/// [`Part`](crate::runtime::Part) for a [`Runtime`](crate::runtime::Runtime).
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Work<'a, P> {
+    /// Nothing. It ends when everything that it waits for has, or, where that is nothing, every earlier command of the queue.
+    Marker,
+    /// A marker that every later command of the queue comes after.
+    Barrier,
+    /// Fills a part with repetitions of a pattern.
+    Fill(P, &'a [u8]),
+    /// Writes bytes to a part of the same length.
+    Write(P, Arc<[u8]>),
+    /// Puts the bytes of a part into the sink.
+    Read(P, Sink),
+    /// Copies the first part to the second, of the same length.
+    Copy(P, P),
+}
+
+/// Bytes of memory.
+#[derive(Debug)]
+pub struct Span<'a, M> {
+    /// The memory: a block, or a view of one.
+    pub memory: &'a M,
+    /// The bytes, counted from its start. They may lie outside: a backend refuses that.
+    pub region: Region,
+}
+
+impl<M> Clone for Span<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M> Copy for Span<'_, M> {}
+
+/// Where a read puts its bytes. Clones are the same sink.
+///
+/// ```
+/// use binpool_allocators::Sink;
+///
+/// let sink = Sink::default();
+/// sink.clone().put(|| vec![1, 2, 3]);
+/// assert_eq!(sink.take(), [1, 2, 3]);
+/// ```
+#[derive(Clone, Default)]
+pub struct Sink(Arc<Mutex<Option<Take>>>);
+
+type Take = Box<dyn FnOnce() -> Vec<u8> + Send>;
+
+impl Sink {
+    /// Sets what returns the bytes once the command has ended. It is called at most once, and not if nobody wants the bytes.
+    pub fn put(&self, bytes: impl FnOnce() -> Vec<u8> + Send + 'static) {
+        *self.0.lock() = Some(Box::new(bytes));
+    }
+
+    /// Takes the bytes. Empty if none were put, or they were taken before.
+    #[must_use]
+    pub fn take(&self) -> Vec<u8> {
+        let take = self.0.lock().take();
+        take.map_or_else(Vec::new, |take| take())
+    }
+}
+
+impl fmt::Debug for Sink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sink").finish_non_exhaustive()
+    }
+}
