@@ -211,7 +211,7 @@ pub trait Allocator: fmt::Debug + Send + Sync + 'static {
     /// the runtime itself keeps memory until the commands that use it have ended, as OpenCL does for buffers.
     ///
     /// ```
-    /// use binpool_allocators::{Allocator, EventOf, MemoryOf, Result};
+    /// use binpool_allocators::{Queue, Allocator, EventOf, MemoryOf, Result};
     /// # use binpool_allocators::{
     /// #     Backend, ImmediateAllocator, Outcome, QueueOrder, Region, SegmentAllocator,
     /// # };

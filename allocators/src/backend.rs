@@ -48,7 +48,7 @@ use crate::{
 /// Programs that are written against the trait run on any device:
 ///
 /// ```
-/// use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder, Region, Result};
+/// use binpool_allocators::{Queue, Backend, Event, MemoryFlags, QueueOrder, Region, Result};
 /// use binpool_mock::MockDevice;
 ///
 /// fn ones<B: Backend>(backend: &B, bytes: usize) -> Result<Vec<u8>> {

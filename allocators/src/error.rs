@@ -354,7 +354,7 @@ impl StdError for BackendFailure {
 ///
 /// ```
 /// use binpool_allocators::{
-///     Backend, Error, InvalidRequest, MemoryFlags, ObjectKind, QueueOrder, Region,
+///     Queue, Backend, Error, InvalidRequest, MemoryFlags, ObjectKind, QueueOrder, Region,
 /// };
 /// # use binpool_mock::MockDevice;
 ///

@@ -7,7 +7,7 @@ use crate::{EventId, Result};
 /// The state of a command.
 ///
 /// ```
-/// use binpool_allocators::{Backend, Event, EventStatus, Outcome, QueueOrder};
+/// use binpool_allocators::{Queue, Backend, Event, EventStatus, Outcome, QueueOrder};
 /// # use binpool_mock::MockDevice;
 ///
 /// # let backend = MockDevice::new().backend();
@@ -41,7 +41,7 @@ impl EventStatus {
 /// How the host resolves a user event.
 ///
 /// ```
-/// use binpool_allocators::{Backend, MemoryFlags, Outcome, QueueOrder, Region};
+/// use binpool_allocators::{Queue, Backend, MemoryFlags, Outcome, QueueOrder, Region};
 /// # use binpool_mock::MockDevice;
 ///
 /// # let backend = MockDevice::new().backend();
@@ -72,7 +72,7 @@ pub enum Outcome {
 /// The event of a command, or a user event. Clones are the same event.
 ///
 /// ```
-/// use binpool_allocators::{Backend, Event, EventStatus, Outcome, QueueOrder};
+/// use binpool_allocators::{Queue, Backend, Event, EventStatus, Outcome, QueueOrder};
 /// use binpool_mock::MockDevice;
 ///
 /// let backend = MockDevice::new().backend();
@@ -119,7 +119,7 @@ pub trait Event: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {
     /// queue.
     ///
     /// ```
-    /// use binpool_allocators::{Backend, Event, Outcome, QueueOrder};
+    /// use binpool_allocators::{Queue, Backend, Event, Outcome, QueueOrder};
     /// # use binpool_mock::MockDevice;
     ///
     /// # let backend = MockDevice::new().backend();

@@ -37,7 +37,7 @@ impl<E: Event> PendingRead<E> {
     /// The event of the read.
     ///
     /// ```
-    /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region};
+    /// use binpool_allocators::{Queue, Backend, MemoryFlags, QueueOrder, Region};
     /// # use binpool_mock::MockDevice;
     ///
     /// # let backend = MockDevice::new().backend();

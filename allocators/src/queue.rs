@@ -7,7 +7,7 @@ use crate::{Event, On, QueueId, Result};
 /// The order in which the commands of one queue run.
 ///
 /// ```
-/// use binpool_allocators::{Backend, Event, EventStatus, MemoryFlags, QueueOrder, Region};
+/// use binpool_allocators::{Queue, Backend, Event, EventStatus, MemoryFlags, QueueOrder, Region};
 /// # use binpool_mock::MockDevice;
 ///
 /// # let backend = MockDevice::new().backend();

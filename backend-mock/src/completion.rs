@@ -81,7 +81,7 @@ pub enum Completion {
 /// has not been resolved.
 ///
 /// ```
-/// use binpool_allocators::{Backend, Event, Outcome, QueueOrder};
+/// use binpool_allocators::{Queue, Backend, Event, Outcome, QueueOrder};
 /// use binpool_mock::{HostWait, MockDevice};
 ///
 /// let backend = MockDevice::builder().host_waits(HostWait::Block).build().backend();

@@ -94,7 +94,7 @@ impl MockDevice {
     /// Runs every command that may run, oldest first, including those that become ready meanwhile. Returns how many ran.
     ///
     /// ```
-    /// use binpool_allocators::{Backend, Event, Outcome, QueueOrder};
+    /// use binpool_allocators::{Queue, Backend, Event, Outcome, QueueOrder};
     /// use binpool_mock::{Completion, MockDevice};
     ///
     /// let device = MockDevice::builder().completion(Completion::Manual).build();
@@ -133,7 +133,7 @@ impl MockDevice {
     ///     let backend = device.backend();
     ///     let queue = backend.create_queue(QueueOrder::OutOfOrder)?;
     ///     let buffer = backend.create_buffer(1, MemoryFlags::empty())?;
-    ///     for value in [1, 2] {
+    ///     for value in [1_u8, 2] {
     ///         backend.enqueue_fill(&queue, &buffer, Region::first(1), &[value])?;
     ///     }
     ///     let commands = device.runnable();
@@ -342,7 +342,7 @@ impl MockDevice {
     /// Returns the number of queues that the host holds, or that have commands which have not ended.
     ///
     /// ```
-    /// use binpool_allocators::{Backend, Outcome, QueueOrder};
+    /// use binpool_allocators::{Queue, Backend, Outcome, QueueOrder};
     /// use binpool_mock::MockDevice;
     ///
     /// let device = MockDevice::new();

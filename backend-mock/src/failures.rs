@@ -8,7 +8,7 @@ use binpool_allocators::{FailureOrder, random::Random};
 /// The default is [`FailureOrder::Kept`] without spreading.
 ///
 /// ```
-/// use binpool_allocators::{Backend, Event, EventStatus, FailureOrder, Outcome, QueueOrder};
+/// use binpool_allocators::{Queue, Backend, Event, EventStatus, FailureOrder, Outcome, QueueOrder};
 /// use binpool_mock::{Failures, MockDevice};
 ///
 /// // A waits for one event, and F behind it for another one, which fails. What is the status of F, and of a marker that

@@ -5,7 +5,7 @@
 //! [`Backend`](binpool_allocators::Backend) and [`SvmBackend`](binpool_allocators::SvmBackend).
 //!
 //! ```
-//! use binpool_allocators::{Backend, Error, MemoryFlags, QueueOrder, Region};
+//! use binpool_allocators::{Queue, Backend, Error, MemoryFlags, QueueOrder, Region};
 //! use binpool_mock::{Completion, Fault, CallKind, MockDevice, Persistence};
 //!
 //! let device = MockDevice::builder()

@@ -70,7 +70,7 @@ impl fmt::Display for Touch {
 /// a real device they may run in either order, or at the same time.
 ///
 /// ```
-/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region};
+/// # use binpool_allocators::{Queue, Backend, MemoryFlags, QueueOrder, Region};
 /// # use binpool_mock::{MockDevice, Violation};
 /// # let device = MockDevice::new();
 /// # let backend = device.backend();

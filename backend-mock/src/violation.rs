@@ -16,7 +16,7 @@ use crate::{CallKind, CommandId, Race};
 /// let backend = device.backend();
 /// let buffer = backend.create_buffer(16, MemoryFlags::empty())?;
 /// // Two queues, and nothing that orders the commands of one before those of the other.
-/// for value in [1, 2] {
+/// for value in [1_u8, 2] {
 ///     let queue = backend.create_queue(QueueOrder::InOrder)?;
 ///     backend.enqueue_fill(&queue, &buffer, Region::first(16), &[value])?;
 /// }

@@ -159,7 +159,7 @@ impl<A: Allocator> PooledBuffer<A> {
     /// released to its allocator instead of going to a next user.
     ///
     /// ```
-    /// # use binpool::{Backend, Event, EventStatus, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool::{Queue, Backend, Event, EventStatus, ImmediateAllocator, MemoryPool, QueueOrder};
     /// # use binpool_mock::{Completion, MockDevice};
     /// # let device = MockDevice::builder().completion(Completion::Manual).build();
     /// # let backend = device.backend();

@@ -242,7 +242,7 @@ where
     let copies = [(); 2].map(|()| bench.filled(*page, 1));
     let [first, second] = [0, 4 * page].map(|at| Region::new(at, *page));
     let gate = bench.gate();
-    let fill = |region, byte, wait_for: &[_]| {
+    let fill = |region, byte: u8, wait_for: &[_]| {
         let fill = backend.enqueue_fill(queue.after(wait_for), reservation, region, &[byte]);
         fill.unwrap()
     };

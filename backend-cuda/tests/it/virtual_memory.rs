@@ -206,7 +206,7 @@ fn pages_stay_mapped_under_a_kernel_and_a_read_that_blocks() {
     let waits = device.calls("cuEventSynchronize");
     thread::scope(|scope| {
         let read = scope.spawn(|| {
-            let (mut byte, wait_for) = ([1], from_ref(&gate));
+            let (mut byte, wait_for) = ([1_u8], from_ref(&gate));
             backend.read(queue.after(wait_for), &reservation, PAGE, &mut byte)
         });
         while device.calls("cuEventSynchronize") == waits {

@@ -17,7 +17,7 @@ use crate::{
 /// A scope for transfers with borrowed memory: see [`transfer_scope`](OpenClBackend::transfer_scope).
 ///
 /// ```
-/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_allocators::{Queue, Backend, MemoryFlags, QueueOrder};
 /// # use binpool_opencl::OpenClBackend;
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
@@ -76,7 +76,7 @@ impl OpenClBackend {
     /// [`std::thread::scope`].
     ///
     /// ```
-    /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// use binpool_allocators::{Queue, Backend, MemoryFlags, QueueOrder};
     /// use binpool_opencl::OpenClBackend;
     ///
     /// let backend = OpenClBackend::open(&"any".parse()?)?;

@@ -133,6 +133,10 @@ impl Runtime for Scripted {
         Ok(())
     }
 
+    fn wait_at_end(mark: &Mark) -> bool {
+        mark.get().has_ended()
+    }
+
     fn create_user_mark(&self) -> Result<Mark> {
         Ok(Mark::new())
     }

@@ -87,7 +87,9 @@ fn a_copy_comes_after_what_conflicts_on_either_side() {
     device.core().order_conflicts();
     let source = fill(&device, &one, &memory, LOW);
     let target = read(&device, &one, &other, HIGH);
-    let copied = device.enqueue_copy(&two, &memory, LOW, &other, 128).unwrap();
+    let copied = device
+        .enqueue_copy(&two, &memory, LOW, &other, 128)
+        .unwrap();
     assert_after(&device, &[&source, &target]);
     // A copy inside a block locks it once.
     device.enqueue_copy(&one, &other, HIGH, &other, 0).unwrap();
