@@ -68,7 +68,8 @@ use crate::{
 ///
 /// ```
 /// # use binpool_allocators::{
-/// #     Backend, Event, EventStatus, MemoryFlags, Outcome, Queue, QueueOrder, Region, /// # };
+/// #     Backend, Event, EventStatus, MemoryFlags, Outcome, Queue, QueueOrder, Region,
+/// # };
 /// # use binpool_mock::MockDevice;
 /// # let backend = MockDevice::new().backend();
 /// # let [one, two] = [(); 2].map(|()| backend.create_buffer(8, MemoryFlags::empty()).unwrap());
