@@ -39,193 +39,47 @@ pub struct CudaError {
     code: i32,
 }
 
-/// The codes that programs meet: number, name, and what to do next.
-const CODES: &[(i32, &str, &str)] = &[
-    (
-        1,
-        "INVALID_VALUE",
-        ": an argument is wrong, or the object belongs to another context",
-    ),
-    (
-        OUT_OF_MEMORY,
-        "OUT_OF_MEMORY",
-        ": free memory, or see what else uses the device with nvidia-smi",
-    ),
-    (
-        3,
-        "NOT_INITIALIZED",
-        ": the driver could not start; see the kernel's log",
-    ),
-    (
-        4,
-        "DEINITIALIZED",
-        ": the process is ending; drop what is on the device before `main` returns",
-    ),
-    (
-        100,
-        "NO_DEVICE",
-        ": there is no device, or CUDA_VISIBLE_DEVICES hides all",
-    ),
-    (
-        101,
-        "INVALID_DEVICE",
-        ": see `CudaDevice::all` for those there are",
-    ),
-    (
-        200,
-        "INVALID_IMAGE",
-        ": it is no PTX, which begins with `.version`",
-    ),
-    (
-        201,
-        "INVALID_CONTEXT",
-        ": the context was destroyed by another part of the program",
-    ),
-    (
-        209,
-        "NO_BINARY_FOR_GPU",
-        ": the code is for other devices; load PTX, or build it for this one",
-    ),
-    (
-        214,
-        "ECC_UNCORRECTABLE",
-        ": the device's memory is damaged; reset the device",
-    ),
-    (
-        218,
-        "INVALID_PTX",
-        ": the text has a mistake; ptxas says where",
-    ),
-    (
-        220,
-        "NVLINK_UNCORRECTABLE",
-        ": a link between devices failed; restart the program",
-    ),
-    (
-        222,
-        "UNSUPPORTED_PTX_VERSION",
-        ": update the driver, or build the PTX for an older one",
-    ),
-    (400, "INVALID_HANDLE", ": the object is gone already"),
-    (
-        500,
-        "NOT_FOUND",
-        ": the module has no kernel of this name; C++ changes names unless they are `extern \"C\"`",
-    ),
-    (
-        NOT_READY,
-        "NOT_READY",
-        ": the device was busy each time; try again",
-    ),
-    (
-        700,
-        "ILLEGAL_ADDRESS",
-        ": a kernel or copy used memory that it may not; run it under compute-sanitizer, and \
-         restart the program",
-    ),
-    (
-        701,
-        "LAUNCH_OUT_OF_RESOURCES",
-        ": a block has too many threads or too much shared memory for this device",
-    ),
-    (
-        702,
-        "LAUNCH_TIMEOUT",
-        ": a kernel ran too long on a device with a display; restart the program",
-    ),
-    (
-        709,
-        "CONTEXT_IS_DESTROYED",
-        ": another part of the program reset the device; open it again",
-    ),
-    (
-        710,
-        "ASSERT",
-        ": an assertion in a kernel failed; its message is on standard error",
-    ),
-    (
-        711,
-        "TOO_MANY_PEERS",
-        ": a device has as many peers as it can have; copies work without peer access",
-    ),
-    (714, "HARDWARE_STACK_ERROR", ": restart the program"),
-    (
-        715,
-        "ILLEGAL_INSTRUCTION",
-        ": the kernel was built for another device; restart the program",
-    ),
-    (
-        716,
-        "MISALIGNED_ADDRESS",
-        ": a kernel used an address that is not aligned for its type; run it under \
-         compute-sanitizer, and restart the program",
-    ),
-    (
-        717,
-        "INVALID_ADDRESS_SPACE",
-        ": run the kernel under compute-sanitizer, and restart the program",
-    ),
-    (
-        718,
-        "INVALID_PC",
-        ": run the kernel under compute-sanitizer, and restart the program",
-    ),
-    (
-        719,
-        "LAUNCH_FAILED",
-        ": a kernel failed; run it under compute-sanitizer, and restart the program",
-    ),
-    (
-        NOT_SUPPORTED,
-        "NOT_SUPPORTED",
-        ": this device or driver does not have it",
-    ),
-    (
-        STREAM_CAPTURE_UNSUPPORTED,
-        "STREAM_CAPTURE_UNSUPPORTED",
-        ": not while a stream is captured; do it before the capture, or after a launch of the graph",
-    ),
-    (
-        901,
-        "STREAM_CAPTURE_INVALIDATED",
-        ": a call before this one has spoilt the capture; end it, and look for the first error",
-    ),
-    (
-        902,
-        "STREAM_CAPTURE_MERGE",
-        ": an event would join two captures; capture their work one after the other",
-    ),
-    (
-        903,
-        "STREAM_CAPTURE_UNMATCHED",
-        ": the stream joined a capture that began on another; end it there",
-    ),
-    (
-        904,
-        "STREAM_CAPTURE_UNJOINED",
-        ": a stream that joined the capture has work that the first stream does not wait for",
-    ),
-    (
-        905,
-        "STREAM_CAPTURE_ISOLATION",
-        ": a captured command would wait for one before the capture; wait for that before the capture begins",
-    ),
-    (
-        906,
-        "STREAM_CAPTURE_IMPLICIT",
-        ": the legacy default stream would wait for a captured stream; use a queue of `create_queue`",
-    ),
-    (
-        907,
-        "CAPTURED_EVENT",
-        ": an event of a captured command is for the graph only; wait for what launches the graph",
-    ),
-    (
-        999,
-        "UNKNOWN",
-        ": restart the program, and see the kernel's log",
-    ),
-];
+/// The codes of cuda.h that programs see, a line each, with what to do.
+const CODES: &str = "\
+1 INVALID_VALUE: an argument is wrong, or the object belongs to another context
+2 OUT_OF_MEMORY: free memory, or see what else uses the device with nvidia-smi
+3 NOT_INITIALIZED: the driver could not start; see the kernel's log
+4 DEINITIALIZED: the process is ending; drop what is on the device before `main` returns
+100 NO_DEVICE: there is no device, or CUDA_VISIBLE_DEVICES hides all
+101 INVALID_DEVICE: see `CudaDevice::all` for those there are
+200 INVALID_IMAGE: it is no PTX, which begins with `.version`
+201 INVALID_CONTEXT: the context was destroyed by another part of the program
+209 NO_BINARY_FOR_GPU: the code is for other devices; load PTX, or build it for this one
+214 ECC_UNCORRECTABLE: the device's memory is damaged; reset the device
+218 INVALID_PTX: the text has a mistake; ptxas says where
+220 NVLINK_UNCORRECTABLE: a link between devices failed; restart the program
+222 UNSUPPORTED_PTX_VERSION: update the driver, or build the PTX for an older one
+400 INVALID_HANDLE: the object is gone already
+500 NOT_FOUND: the module has no kernel of this name; C++ changes names unless they are `extern \"C\"`
+600 NOT_READY: the device was busy each time; try again
+700 ILLEGAL_ADDRESS: a kernel or copy used memory that it may not; run it under compute-sanitizer, and restart the program
+701 LAUNCH_OUT_OF_RESOURCES: a block has too many threads or too much shared memory for this device
+702 LAUNCH_TIMEOUT: a kernel ran too long on a device with a display; restart the program
+709 CONTEXT_IS_DESTROYED: another part of the program reset the device; open it again
+710 ASSERT: an assertion in a kernel failed; its message is on standard error
+711 TOO_MANY_PEERS: a device has as many peers as it can have; copies work without peer access
+714 HARDWARE_STACK_ERROR: restart the program
+715 ILLEGAL_INSTRUCTION: the kernel was built for another device; restart the program
+716 MISALIGNED_ADDRESS: a kernel used an address that is not aligned for its type; run it under compute-sanitizer, and restart the program
+717 INVALID_ADDRESS_SPACE: run the kernel under compute-sanitizer, and restart the program
+718 INVALID_PC: run the kernel under compute-sanitizer, and restart the program
+719 LAUNCH_FAILED: a kernel failed; run it under compute-sanitizer, and restart the program
+801 NOT_SUPPORTED: this device or driver does not have it
+900 STREAM_CAPTURE_UNSUPPORTED: not while a stream is captured; do it before the capture, or after a launch of the graph
+901 STREAM_CAPTURE_INVALIDATED: a call before this one has spoilt the capture; end it, and look for the first error
+902 STREAM_CAPTURE_MERGE: an event would join two captures; capture their work one after the other
+903 STREAM_CAPTURE_UNMATCHED: the stream joined a capture that began on another; end it there
+904 STREAM_CAPTURE_UNJOINED: a stream that joined the capture has work that the first stream does not wait for
+905 STREAM_CAPTURE_ISOLATION: a captured command would wait for one before the capture; wait for that before the capture begins
+906 STREAM_CAPTURE_IMPLICIT: the legacy default stream would wait for a captured stream; use a queue of `create_queue`
+907 CAPTURED_EVENT: an event of a captured command is for the graph only; wait for what launches the graph
+999 UNKNOWN: restart the program, and see the kernel's log
+";
 
 impl CudaError {
     pub(crate) const fn new(call: &'static str, code: i32) -> Self {
@@ -247,7 +101,7 @@ impl CudaError {
     /// The name of the code without `CUDA_ERROR_`, or `"another error"`.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        self.known().map_or("another error", |(_, name, _)| name)
+        self.known().map_or("another error", |(name, _)| name)
     }
 
     /// Returns whether the context is lost: every later call in it fails, and only a new process gets another. Such an error is
@@ -257,12 +111,18 @@ impl CudaError {
         matches!(self.code, 4 | 214 | 220 | 700 | 702 | 709 | 710 | 714..=719)
     }
 
-    fn known(&self) -> Option<&'static (i32, &'static str, &'static str)> {
-        CODES.iter().find(|(code, ..)| *code == self.code)
+    /// The name and the advice of a known code.
+    fn known(&self) -> Option<(&'static str, &'static str)> {
+        let row = CODES.lines().find_map(|line| {
+            let (code, row) = line.split_once(' ')?;
+            (code.parse() == Ok(self.code)).then_some(row)
+        })?;
+        let name_ends = row.find(':').unwrap_or(row.len());
+        Some(row.split_at(name_ends))
     }
 
     fn advice(&self) -> &'static str {
-        self.known().map_or("", |(.., advice)| advice)
+        self.known().map_or("", |(_, advice)| advice)
     }
 
     /// The error of a call that was to take `bytes` bytes of the memory of `scope`.
