@@ -132,7 +132,10 @@ mod track;
 mod transfers;
 mod weak;
 
-pub use binpool_allocators::*;
+pub use binpool_allocators::{
+    adaptors::{Budget, BudgetUse},
+    *,
+};
 pub use buffer::PooledBuffer;
 pub use decay::Decay;
 pub use error::PoolError;
@@ -151,7 +154,7 @@ pub use live_group::LiveGroup;
 pub use lock::per_thread::leave_pools;
 pub use options::PoolOptions;
 pub use place::Place;
-pub use pool::{ImmediatePool, MemoryPool};
+pub use pool::MemoryPool;
 pub use region::PooledRegion;
 pub use report::{OutOfMemoryReport, Verdict};
 pub use reuse_policy::ReusePolicy;
@@ -159,7 +162,6 @@ pub use scrub_policy::ScrubPolicy;
 pub use size_classes::{LeadingBits, SizeClasses};
 pub use slice::PooledSlice;
 pub use statistics::PoolStatistics;
-pub use svm::{PooledSvm, SvmPool};
 pub use sweeper::Sweeper;
 pub use track::tag::{Tag, TagScope};
 pub use track::trace_writer::RecordingSummary;

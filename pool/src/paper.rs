@@ -1,11 +1,11 @@
 //! A device on paper, whose objects are only names: for proofs that drive the pool's own data and make no call to a device.
 
 use binpool_allocators::{
-    Allocator, Backend, DeviceLimits, Error, Event, EventId, EventStatus, Memory, MemoryFlags,
-    MemoryId, MemoryKind, MemoryOf, Queue, QueueId, QueueOrder, Region, Result,
+    Backend, DeviceLimits, Error, Event, EventId, EventStatus, Memory, MemoryFlags, MemoryId,
+    MemoryKind, Queue, QueueId, QueueOrder, Region, Result,
 };
 
-/// A device, and an allocator over it. Every call fails.
+/// A device. Every call fails.
 #[derive(Clone, Debug)]
 pub(crate) struct Paper;
 
@@ -124,25 +124,5 @@ impl Backend for Paper {
 
     fn enqueue_barrier(&self, _: &PaperQueue, _: &[PaperEvent]) -> Result<PaperEvent> {
         refusal()
-    }
-}
-
-impl Allocator for Paper {
-    type Backend = Self;
-
-    fn backend(&self) -> &Self {
-        self
-    }
-
-    fn allocate(&self, _: usize) -> Result<MemoryOf<Self>> {
-        refusal()
-    }
-
-    fn release(&self, _: MemoryOf<Self>, _: &[PaperEvent]) -> Result<()> {
-        refusal()
-    }
-
-    fn is_deferred(&self) -> bool {
-        false
     }
 }

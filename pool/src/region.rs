@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use binpool_allocators::{Allocator, AsMemory, Memory, MemoryOf, QueueOf};
+use binpool_allocators::{AsMemory, Backend, Memory};
 
 use crate::PooledBuffer;
 
@@ -22,13 +22,13 @@ use crate::PooledBuffer;
 /// assert_eq!(bytes, [7, 7]);
 /// # Ok::<(), binpool::PoolError>(())
 /// ```
-pub struct PooledRegion<'a, A: Allocator> {
-    buffer: &'a PooledBuffer<A>,
-    memory: MemoryOf<A>,
+pub struct PooledRegion<'a, B: Backend> {
+    buffer: &'a PooledBuffer<B>,
+    memory: B::Memory,
 }
 
-impl<'a, A: Allocator> PooledRegion<'a, A> {
-    pub(crate) fn new(buffer: &'a PooledBuffer<A>, memory: MemoryOf<A>) -> Self {
+impl<'a, B: Backend> PooledRegion<'a, B> {
+    pub(crate) fn new(buffer: &'a PooledBuffer<B>, memory: B::Memory) -> Self {
         Self { buffer, memory }
     }
 
@@ -59,27 +59,27 @@ impl<'a, A: Allocator> PooledRegion<'a, A> {
     /// # assert!(device.violations().is_empty());
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
-    pub fn buffer(&self) -> &'a PooledBuffer<A> {
+    pub fn buffer(&self) -> &'a PooledBuffer<B> {
         self.buffer
     }
 
     /// The backend of the block.
     #[must_use]
-    pub fn backend(&self) -> &'a A::Backend {
+    pub fn backend(&self) -> &'a B {
         self.buffer.backend()
     }
 
     /// Returns the region's memory, for commands on `queue`, and records the use for the whole block. A region is never
     /// empty.
     #[must_use]
-    pub fn memory_on(&self, queue: &QueueOf<A>) -> Option<&MemoryOf<A>> {
+    pub fn memory_on(&self, queue: &B::Queue) -> Option<&B::Memory> {
         // A foreign queue is reported by the command that it is for.
         let _foreign = self.buffer.record_use(queue);
         Some(&self.memory)
     }
 }
 
-impl<A: Allocator> fmt::Debug for PooledRegion<'_, A> {
+impl<B: Backend> fmt::Debug for PooledRegion<'_, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PooledRegion")
             .field("bytes", &self.size())
@@ -89,12 +89,12 @@ impl<A: Allocator> fmt::Debug for PooledRegion<'_, A> {
     }
 }
 
-impl<A: Allocator> AsMemory<A::Backend> for PooledRegion<'_, A> {
+impl<B: Backend> AsMemory<B> for PooledRegion<'_, B> {
     fn size(&self) -> usize {
         PooledRegion::size(self)
     }
 
-    fn memory_on(&self, queue: &QueueOf<A>) -> Option<&MemoryOf<A>> {
+    fn memory_on(&self, queue: &B::Queue) -> Option<&B::Memory> {
         PooledRegion::memory_on(self, queue)
     }
 }

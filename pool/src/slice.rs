@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use binpool_allocators::{Allocator, AsMemory, Error, IntoRegion, MemoryOf, QueueOf, Region};
+use binpool_allocators::{AsMemory, Backend, Error, IntoRegion, Region};
 
 use crate::PooledBuffer;
 
@@ -39,12 +39,12 @@ use crate::PooledBuffer;
 /// assert_eq!(pool.statistics().active_blocks, 1); // For `last`.
 /// # Ok::<(), binpool::PoolError>(())
 /// ```
-pub struct PooledSlice<A: Allocator> {
-    buffer: Arc<PooledBuffer<A>>,
+pub struct PooledSlice<B: Backend> {
+    buffer: Arc<PooledBuffer<B>>,
     region: Region,
 }
 
-impl<A: Allocator> Clone for PooledSlice<A> {
+impl<B: Backend> Clone for PooledSlice<B> {
     fn clone(&self) -> Self {
         Self {
             buffer: Arc::clone(&self.buffer),
@@ -53,14 +53,14 @@ impl<A: Allocator> Clone for PooledSlice<A> {
     }
 }
 
-impl<A: Allocator> PooledSlice<A> {
+impl<B: Backend> PooledSlice<B> {
     /// Returns the bytes of `range`, whose ends may be left open. `buffer` is a block or an `Arc` of one.
     ///
     /// # Errors
     ///
     /// [`OutOfBounds`](crate::InvalidRequest::OutOfBounds) unless they lie within [`PooledBuffer::size`].
     pub fn new(
-        buffer: impl Into<Arc<PooledBuffer<A>>>,
+        buffer: impl Into<Arc<PooledBuffer<B>>>,
         range: impl IntoRegion,
     ) -> Result<Self, Error> {
         let buffer = buffer.into();
@@ -108,13 +108,13 @@ impl<A: Allocator> PooledSlice<A> {
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
     #[must_use]
-    pub fn buffer(&self) -> &Arc<PooledBuffer<A>> {
+    pub fn buffer(&self) -> &Arc<PooledBuffer<B>> {
         &self.buffer
     }
 
     /// The backend of the block.
     #[must_use]
-    pub fn backend(&self) -> &A::Backend {
+    pub fn backend(&self) -> &B {
         self.buffer.backend()
     }
 
@@ -139,7 +139,7 @@ impl<A: Allocator> PooledSlice<A> {
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
     #[must_use]
-    pub fn memory_on(&self, queue: &QueueOf<A>) -> Option<&MemoryOf<A>> {
+    pub fn memory_on(&self, queue: &B::Queue) -> Option<&B::Memory> {
         if self.region.bytes == 0 {
             return None;
         }
@@ -147,7 +147,7 @@ impl<A: Allocator> PooledSlice<A> {
     }
 }
 
-impl<A: Allocator> AsMemory<A::Backend> for PooledSlice<A> {
+impl<B: Backend> AsMemory<B> for PooledSlice<B> {
     fn size(&self) -> usize {
         PooledSlice::size(self)
     }
@@ -156,12 +156,12 @@ impl<A: Allocator> AsMemory<A::Backend> for PooledSlice<A> {
         PooledSlice::start(self)
     }
 
-    fn memory_on(&self, queue: &QueueOf<A>) -> Option<&MemoryOf<A>> {
+    fn memory_on(&self, queue: &B::Queue) -> Option<&B::Memory> {
         PooledSlice::memory_on(self, queue)
     }
 }
 
-impl<A: Allocator> fmt::Debug for PooledSlice<A> {
+impl<B: Backend> fmt::Debug for PooledSlice<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PooledSlice")
             .field("start", &self.region.offset)

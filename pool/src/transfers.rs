@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use binpool_allocators::{
-    Allocator, AsMemory, Backend, Error, EventOf, IntoRegion, On, OnOf, PendingRead, Region,
-    Transfers, bytes_on,
+    AsMemory, Backend, Error, IntoRegion, On, PendingRead, Region, Transfers, bytes_on,
 };
 use bytemuck::{AnyBitPattern, NoUninit};
 
@@ -14,7 +13,7 @@ macro_rules! transfers {
     ($($block:tt)*) => {
 /// Transfers, on the given queue, which is recorded as used. Offsets are in bytes; the host's side is a slice of any
 /// plain type. Transfers must lie within [`size`](Self::size), not the class.
-impl<A: Allocator<Backend: Transfers>> $($block)* {
+impl<B: Transfers> $($block)* {
     /// Writes `data` at byte `offset`, and waits until it is written.
     ///
     /// A literal needs the type of its elements: `&[7_u8; 1000]` are 1000 bytes, and `&[7; 1000]` are 4000, of `i32`.
@@ -42,13 +41,13 @@ impl<A: Allocator<Backend: Transfers>> $($block)* {
     /// ```
     pub fn write<'q, T: NoUninit>(
         &self,
-        on: impl Into<OnOf<'q, A>>,
+        on: impl Into<On<'q, B::Queue, B::Event>>,
         offset: usize,
         data: &[T],
     ) -> Result<(), Error> {
         let (On { queue, wait_for }, data) = (on.into(), bytemuck::cast_slice(data));
         let region = Region::new(offset, data.len());
-        match bytes_on::<A::Backend, _>(self, queue, region)? {
+        match bytes_on::<B, _>(self, queue, region)? {
             Some((memory, at)) => self.backend().write(queue, memory, at.offset, data, wait_for),
             None => Ok(()),
         }
@@ -62,13 +61,13 @@ impl<A: Allocator<Backend: Transfers>> $($block)* {
     /// [`OutOfBounds`](binpool_allocators::InvalidRequest::OutOfBounds), and the failures of the backend.
     pub fn read<'q, T: AnyBitPattern + NoUninit>(
         &self,
-        on: impl Into<OnOf<'q, A>>,
+        on: impl Into<On<'q, B::Queue, B::Event>>,
         offset: usize,
         data: &mut [T],
     ) -> Result<(), Error> {
         let (On { queue, wait_for }, data) = (on.into(), bytemuck::cast_slice_mut(data));
         let region = Region::new(offset, data.len());
-        match bytes_on::<A::Backend, _>(self, queue, region)? {
+        match bytes_on::<B, _>(self, queue, region)? {
             Some((memory, at)) => self.backend().read(queue, memory, at.offset, data, wait_for),
             None => Ok(()),
         }
@@ -81,12 +80,12 @@ impl<A: Allocator<Backend: Transfers>> $($block)* {
     /// [`OutOfBounds`](binpool_allocators::InvalidRequest::OutOfBounds), and the failures of the backend.
     pub fn enqueue_write<'q>(
         &self,
-        on: impl Into<OnOf<'q, A>>,
+        on: impl Into<On<'q, B::Queue, B::Event>>,
         offset: usize,
         data: Arc<[u8]>,
-    ) -> Result<EventOf<A>, Error> {
+    ) -> Result<B::Event, Error> {
         let (backend, On { queue, wait_for }) = (self.backend(), on.into());
-        match bytes_on::<A::Backend, _>(self, queue, Region::new(offset, data.len()))? {
+        match bytes_on::<B, _>(self, queue, Region::new(offset, data.len()))? {
             Some((memory, at)) => backend.enqueue_write(queue, memory, at.offset, data, wait_for),
             None => backend.enqueue_marker(queue, wait_for),
         }
@@ -114,11 +113,11 @@ impl<A: Allocator<Backend: Transfers>> $($block)* {
     /// ```
     pub fn enqueue_read<'q>(
         &self,
-        on: impl Into<OnOf<'q, A>>,
+        on: impl Into<On<'q, B::Queue, B::Event>>,
         region: impl IntoRegion,
-    ) -> Result<PendingRead<EventOf<A>>, Error> {
+    ) -> Result<PendingRead<B::Event>, Error> {
         let (backend, On { queue, wait_for }) = (self.backend(), on.into());
-        match bytes_on::<A::Backend, _>(self, queue, region)? {
+        match bytes_on::<B, _>(self, queue, region)? {
             Some((memory, region)) => backend.enqueue_read(queue, memory, region, wait_for),
             None => {
                 let event = backend.enqueue_marker(queue, wait_for)?;
@@ -154,9 +153,9 @@ impl<A: Allocator<Backend: Transfers>> $($block)* {
     /// ```
     pub fn enqueue_copy_to<'q>(
         &self,
-        on: impl Into<OnOf<'q, A>>,
-        destination: &(impl AsMemory<A::Backend> + ?Sized),
-    ) -> Result<EventOf<A>, Error> {
+        on: impl Into<On<'q, B::Queue, B::Event>>,
+        destination: &(impl AsMemory<B> + ?Sized),
+    ) -> Result<B::Event, Error> {
         self.enqueue_copy_region_to(on, .., destination, 0)
     }
 
@@ -192,12 +191,12 @@ impl<A: Allocator<Backend: Transfers>> $($block)* {
     /// ```
     pub fn enqueue_copy_region_to<'q>(
         &self,
-        on: impl Into<OnOf<'q, A>>,
+        on: impl Into<On<'q, B::Queue, B::Event>>,
         from: impl IntoRegion,
-        destination: &(impl AsMemory<A::Backend> + ?Sized),
+        destination: &(impl AsMemory<B> + ?Sized),
         to: usize,
-    ) -> Result<EventOf<A>, Error> {
-        copy::<A>(self.backend(), on.into(), (self, from), (destination, to))
+    ) -> Result<B::Event, Error> {
+        copy::<B>(self.backend(), on.into(), (self, from), (destination, to))
     }
 
     /// Enqueues a copy of `from`, a region of any other memory of the backend, to byte `to` of this block.
@@ -221,17 +220,17 @@ impl<A: Allocator<Backend: Transfers>> $($block)* {
     /// ```
     pub fn enqueue_copy_region_from<'q>(
         &self,
-        on: impl Into<OnOf<'q, A>>,
-        source: &(impl AsMemory<A::Backend> + ?Sized),
+        on: impl Into<On<'q, B::Queue, B::Event>>,
+        source: &(impl AsMemory<B> + ?Sized),
         from: impl IntoRegion,
         to: usize,
-    ) -> Result<EventOf<A>, Error> {
-        copy::<A>(self.backend(), on.into(), (source, from), (self, to))
+    ) -> Result<B::Event, Error> {
+        copy::<B>(self.backend(), on.into(), (source, from), (self, to))
     }
 }
 
 /// Fills, on the given queue, which is recorded as used. They must lie within [`size`](Self::size), not the class.
-impl<A: Allocator> $($block)* {
+impl<B: Backend> $($block)* {
     /// Enqueues a fill of `region` with `pattern`, repeated.
     ///
     /// A literal needs the type of its elements: `&[1_u8]` sets each byte to 1, and `&[1]` is an `i32`, so that every fourth byte is 1.
@@ -268,13 +267,13 @@ impl<A: Allocator> $($block)* {
     /// ```
     pub fn enqueue_fill<'q, T: NoUninit>(
         &self,
-        on: impl Into<OnOf<'q, A>>,
+        on: impl Into<On<'q, B::Queue, B::Event>>,
         region: impl IntoRegion,
         pattern: &[T],
-    ) -> Result<EventOf<A>, Error> {
+    ) -> Result<B::Event, Error> {
         let (backend, On { queue, wait_for }) = (self.backend(), on.into());
         let pattern = bytemuck::cast_slice(pattern);
-        match bytes_on::<A::Backend, _>(self, queue, region)? {
+        match bytes_on::<B, _>(self, queue, region)? {
             Some((memory, region)) => {
                 backend.enqueue_fill(queue, memory, region, pattern, wait_for)
             }
@@ -285,20 +284,20 @@ impl<A: Allocator> $($block)* {
     };
 }
 
-transfers!(PooledBuffer<A>);
-transfers!(PooledRegion<'_, A>);
-transfers!(PooledSlice<A>);
+transfers!(PooledBuffer<B>);
+transfers!(PooledRegion<'_, B>);
+transfers!(PooledSlice<B>);
 
-fn copy<A: Allocator<Backend: Transfers>>(
-    backend: &A::Backend,
-    On { queue, wait_for }: OnOf<'_, A>,
-    (source, from): (&(impl AsMemory<A::Backend> + ?Sized), impl IntoRegion),
-    (destination, to): (&(impl AsMemory<A::Backend> + ?Sized), usize),
-) -> Result<EventOf<A>, Error> {
+fn copy<B: Transfers>(
+    backend: &B,
+    On { queue, wait_for }: On<'_, B::Queue, B::Event>,
+    (source, from): (&(impl AsMemory<B> + ?Sized), impl IntoRegion),
+    (destination, to): (&(impl AsMemory<B> + ?Sized), usize),
+) -> Result<B::Event, Error> {
     let from = from.into_region(source.size())?;
-    let source = bytes_on::<A::Backend, _>(source, queue, from)?;
+    let source = bytes_on::<B, _>(source, queue, from)?;
     let into = Region::new(to, from.bytes);
-    match (source, bytes_on::<A::Backend, _>(destination, queue, into)?) {
+    match (source, bytes_on::<B, _>(destination, queue, into)?) {
         (Some((source, from)), Some((destination, into))) => {
             backend.enqueue_copy(queue, source, from, destination, into.offset, wait_for)
         }

@@ -33,7 +33,7 @@ impl Bench {
         elements.write_all(&self.queue, data).unwrap()
     }
 
-    fn pool(&self) -> MemoryPool<DeferredAllocator<OpenClBackend>> {
+    fn pool(&self) -> MemoryPool<OpenClBackend> {
         let allocator = DeferredAllocator::new(&self.backend);
         MemoryPool::new(allocator, &self.queue).unwrap()
     }

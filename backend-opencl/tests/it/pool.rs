@@ -10,12 +10,12 @@ use crate::common::{Bench, contents, numbered};
 
 const SIZE: usize = 1 << 20;
 
-fn immediate(bench: &Bench) -> MemoryPool<ImmediateAllocator<OpenClBackend>> {
+fn immediate(bench: &Bench) -> MemoryPool<OpenClBackend> {
     let allocator = ImmediateAllocator::new(&bench.backend).unwrap();
     MemoryPool::new(allocator, &bench.queue).unwrap()
 }
 
-fn svm(bench: &Bench) -> MemoryPool<SvmAllocator<OpenClBackend>> {
+fn svm(bench: &Bench) -> MemoryPool<OpenClBackend> {
     let allocator = SvmAllocator::new(&bench.backend, SvmGrain::Coarse).unwrap();
     MemoryPool::new(allocator, &bench.queue).unwrap()
 }

@@ -13,11 +13,11 @@ use binpool_mock::{CallKind, Fault, MockBackend, MockDevice, MockEvent, MockQueu
 
 use crate::{
     live::{Block, Live},
-    settings::{AllocatorOf, AnyAllocator, Settings},
+    settings::{AllocatorOf, Settings},
     step::{Call, FaultOf, How, Part, Size, Step},
 };
 
-type Pool = MemoryPool<AnyAllocator>;
+type Pool = MemoryPool<MockBackend>;
 
 /// One in so many steps that could be done on another thread are.
 const ON_THREADS: u8 = 16;

@@ -3,9 +3,9 @@
 use std::{sync::mpsc, thread};
 
 use binpool::{
-    Allocator, Backend, Event, EventStatus, ImmediateAllocator, Memory, MemoryPool, PoolOptions,
+    Backend, Budget, Event, EventStatus, ImmediateAllocator, Memory, MemoryPool, PoolOptions,
     PooledBuffer, QueueOrder, Region, ReusePolicy, ScrubPolicy, SegmentAllocator, SvmAllocator,
-    SvmGrain, Transfers, Verdict, WatchOptions, adaptors::Limit,
+    SvmGrain, Transfers, Verdict, WatchOptions,
 };
 use binpool_mock::{CallKind, Completion, MockBackend, MockDevice, MockMemory, MockQueue};
 
@@ -25,20 +25,17 @@ fn ways_to_hold() -> impl Iterator<Item = PoolOptions> {
 }
 
 /// A block that was filled, and a view of all that was asked for.
-fn block_and_view<A: Allocator<Backend = MockBackend>>(
-    pool: &MemoryPool<A>,
+fn block_and_view(
+    pool: &MemoryPool<MockBackend>,
     queue: &MockQueue,
-) -> (PooledBuffer<A>, MockMemory) {
+) -> (PooledBuffer<MockBackend>, MockMemory) {
     let block = pool.allocate_on(queue, BYTES).unwrap();
     block.enqueue_fill(queue, 0..BYTES, &[OLD]).unwrap();
     let view = view_of(&block, queue);
     (block, view)
 }
 
-fn view_of<A: Allocator<Backend = MockBackend>>(
-    block: &PooledBuffer<A>,
-    queue: &MockQueue,
-) -> MockMemory {
+fn view_of(block: &PooledBuffer<MockBackend>, queue: &MockQueue) -> MockMemory {
     let memory = block.memory_on(queue).unwrap();
     let all = Region::first(block.size());
     block.backend().create_sub_region(memory, all).unwrap()
@@ -51,11 +48,7 @@ fn read(backend: &MockBackend, queue: &MockQueue, memory: &MockMemory) -> Vec<u8
 }
 
 /// Blocks come and go, all of them written, and the view is as it was.
-fn others_leave_alone<A: Allocator<Backend = MockBackend>>(
-    view: &MockMemory,
-    pool: &MemoryPool<A>,
-    queue: &MockQueue,
-) {
+fn others_leave_alone(view: &MockMemory, pool: &MemoryPool<MockBackend>, queue: &MockQueue) {
     let mut blocks = Vec::new();
     for round in 0..30 {
         let block = pool.allocate_on(queue, BYTES).unwrap();
@@ -70,12 +63,8 @@ fn others_leave_alone<A: Allocator<Backend = MockBackend>>(
     assert_eq!(read(pool.backend(), queue, view), [OLD; BYTES]);
 }
 
-fn views_outlive_blocks<A: Allocator<Backend = MockBackend>>(
-    pool: &MemoryPool<A>,
-    device: &MockDevice,
-    queue: &MockQueue,
-) {
-    let give_back: [fn(PooledBuffer<A>); 3] = [
+fn views_outlive_blocks(pool: &MemoryPool<MockBackend>, device: &MockDevice, queue: &MockQueue) {
+    let give_back: [fn(PooledBuffer<MockBackend>); 3] = [
         drop,
         |block| block.release().unwrap(),
         |block| drop(block.enqueue_release(None, &[]).unwrap()),
@@ -305,9 +294,9 @@ fn a_view_that_outlives_the_pool_keeps_its_memory_and_nothing_else() {
             let backend = device.backend();
             let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
             let immediate = ImmediateAllocator::new(&backend).unwrap();
-            let limit = Limit::new(immediate, 1 << 30);
-            let budget = limit.budget().clone();
-            let pool = options.clone().scrub(scrub).build(limit, &queue).unwrap();
+            let budget = Budget::new(1 << 30);
+            let options = options.clone().scrub(scrub).budget(&budget);
+            let pool = options.build(immediate, &queue).unwrap();
             let [(first, early), (last, late)] = [(); 2].map(|()| block_and_view(&pool, &queue));
             drop(first);
             drop(pool);

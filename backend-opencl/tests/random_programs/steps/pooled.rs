@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use binpool::random::Random;
-use binpool_allocators::{AsMemory, Backend, Queue, Region, SvmBackend};
-use binpool_opencl::{OpenClBackend, SvmPointer};
+use binpool_allocators::{Backend, Queue, Region, SvmBackend};
+use binpool_opencl::SvmPointer;
 
 use super::pick;
 use crate::rig::{object::Handle, worker::Worker};
@@ -67,15 +67,12 @@ pub(crate) fn block(worker: &mut Worker<'_>, random: &mut Random) {
                 "fill a view of {} at {region:?} with {byte:?} on queue {slot}, {wait:?}",
                 object.name
             ));
-            let mut filled = None;
-            let backend = worker.backend();
-            let mut fill = |view: &dyn AsMemory<OpenClBackend>| {
-                let all = Region::first(region.bytes);
-                filled = view.memory_on(&queue).map(|memory| {
-                    backend.enqueue_fill(queue.after(&wait.events), memory, all, &byte)
-                });
-            };
-            let viewed = block.with_view(region, &mut fill);
+            let view = block.sub_region(region);
+            let filled = view
+                .as_ref()
+                .map(|view| view.enqueue_fill(queue.after(&wait.events), .., &byte))
+                .ok();
+            let viewed = view.map(drop);
             worker.accepted("sub_region", viewed, false);
             let mapped = worker.may_be_mapped(&[object.place]);
             if let Some(filled) = filled

@@ -28,8 +28,8 @@ use crate::{
     },
 };
 
-type Pool = MemoryPool<Recorded>;
-type Pooled = PooledBuffer<Recorded>;
+type Pool = MemoryPool<MockBackend>;
+type Pooled = PooledBuffer<MockBackend>;
 
 pub(crate) struct Rig {
     device: MockDevice,
