@@ -5,17 +5,16 @@
     reason = "in `drop` the reference to the pool moves to the cached block without a change of its count"
 )]
 
-use std::{fmt, mem::ManuallyDrop, ops::RangeBounds, sync::Arc};
+use std::{fmt, mem::ManuallyDrop, sync::Arc};
 
 use binpool_allocators::{
-    AsMemory, Backend, Error, IntoRegion, InvalidRequest, Memory, MemoryId, Queue, QueueId, Region,
+    AsMemory, Backend, Error, Memory, MemoryId, Queue, QueueId,
     contained::{contained, guarded},
 };
 
 use tracing::{Level, level_filters::LevelFilter};
 
 use crate::{
-    PooledRegion,
     block::Lease,
     order::timestamps::QueueKey,
     shared::{Block, CachedBlock, Shared},
@@ -42,7 +41,7 @@ use crate::{
 ///
 /// # Views
 ///
-/// [`slice`](Self::slice) makes views that cannot outlive the block. Views made of its memory can: regions of it,
+/// [`view`](Self::view) makes views that cannot outlive the block. Views made of its memory can: regions of it,
 /// images and buffers over it, and maps that are forgotten ([`Memory::has_views`]). They stay valid when the block is
 /// dropped. No other user gets the bytes, nor are these scrubbed, before the last view is gone: until then the block
 /// counts as active ([`viewed_blocks`](crate::PoolStatistics::viewed_blocks)). Then it is freed as any other, when the
@@ -270,7 +269,7 @@ impl<B: Backend> PooledBuffer<B> {
     ///
     /// # Errors
     ///
-    /// [`ForeignObject`](InvalidRequest::ForeignObject) for a queue of another backend, unless that
+    /// [`ForeignObject`](crate::InvalidRequest::ForeignObject) for a queue of another backend, unless that
     /// [shares its memory](Backend::check_use).
     ///
     /// ```
@@ -300,54 +299,6 @@ impl<B: Backend> PooledBuffer<B> {
             lease.record(queue);
         }
         Ok(())
-    }
-
-    /// Returns a view of a region of the block, which cannot outlive it.
-    ///
-    /// # Errors
-    ///
-    /// [`OutOfBounds`](InvalidRequest::OutOfBounds) unless it lies within [`size`](Self::size),
-    /// [`Misaligned`](InvalidRequest::Misaligned) unless it starts on a multiple of the device's
-    /// [alignment](binpool_allocators::DeviceLimits::alignment), [`ZeroSize`](InvalidRequest::ZeroSize) for a
-    /// region of 0 bytes.
-    ///
-    /// ```
-    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
-    /// # use binpool_mock::MockDevice;
-    /// # let backend = MockDevice::new().backend();
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
-    /// let block = pool.allocate(4096)?;
-    /// let half = block.sub_region(2048..4096)?;
-    /// assert_eq!(half.size(), 2048);
-    /// # Ok::<(), binpool::PoolError>(())
-    /// ```
-    pub fn sub_region(&self, region: impl IntoRegion) -> Result<PooledRegion<'_, B>, Error> {
-        let region = region.into_region(self.size)?;
-        let memory = self.memory().ok_or(InvalidRequest::ZeroSize)?;
-        let memory = self.backend().create_sub_region(memory, region)?;
-        Ok(PooledRegion::new(self, memory))
-    }
-
-    /// Returns a view of a range of bytes, whose ends may be left open, as [`sub_region`](Self::sub_region) does.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`sub_region`](Self::sub_region).
-    ///
-    /// ```
-    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
-    /// # use binpool_mock::MockDevice;
-    /// # let backend = MockDevice::new().backend();
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
-    /// let block = pool.allocate(4096)?;
-    /// assert_eq!(block.slice(1024..)?.size(), 3072);
-    /// assert_eq!(block.slice(..100)?.size(), 100);
-    /// # Ok::<(), binpool::PoolError>(())
-    /// ```
-    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<PooledRegion<'_, B>, Error> {
-        self.sub_region(Region::within(range, self.size)?)
     }
 
     /// Frees the block now. A drop does the same, but logs the error.

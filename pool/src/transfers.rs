@@ -7,13 +7,11 @@ use binpool_allocators::{
 };
 use bytemuck::{AnyBitPattern, NoUninit};
 
-use crate::{PooledBuffer, PooledRegion, PooledSlice};
+use crate::PooledBuffer;
 
-macro_rules! transfers {
-    ($($block:tt)*) => {
 /// Transfers, on the given queue, which is recorded as used. Offsets are in bytes; the host's side is a slice of any
 /// plain type. Transfers must lie within [`size`](Self::size), not the class.
-impl<B: Transfers> $($block)* {
+impl<B: Transfers> PooledBuffer<B> {
     /// Writes `data` at byte `offset`, and waits until it is written.
     ///
     /// A literal needs the type of its elements: `&[7_u8; 1000]` are 1000 bytes, and `&[7; 1000]` are 4000, of `i32`.
@@ -48,7 +46,9 @@ impl<B: Transfers> $($block)* {
         let (On { queue, wait_for }, data) = (on.into(), bytemuck::cast_slice(data));
         let region = Region::new(offset, data.len());
         match bytes_on::<B, _>(self, queue, region)? {
-            Some((memory, at)) => self.backend().write(queue, memory, at.offset, data, wait_for),
+            Some((memory, at)) => self
+                .backend()
+                .write(queue, memory, at.offset, data, wait_for),
             None => Ok(()),
         }
     }
@@ -68,7 +68,9 @@ impl<B: Transfers> $($block)* {
         let (On { queue, wait_for }, data) = (on.into(), bytemuck::cast_slice_mut(data));
         let region = Region::new(offset, data.len());
         match bytes_on::<B, _>(self, queue, region)? {
-            Some((memory, at)) => self.backend().read(queue, memory, at.offset, data, wait_for),
+            Some((memory, at)) => self
+                .backend()
+                .read(queue, memory, at.offset, data, wait_for),
             None => Ok(()),
         }
     }
@@ -230,7 +232,7 @@ impl<B: Transfers> $($block)* {
 }
 
 /// Fills, on the given queue, which is recorded as used. They must lie within [`size`](Self::size), not the class.
-impl<B: Backend> $($block)* {
+impl<B: Backend> PooledBuffer<B> {
     /// Enqueues a fill of `region` with `pattern`, repeated.
     ///
     /// A literal needs the type of its elements: `&[1_u8]` sets each byte to 1, and `&[1]` is an `i32`, so that every fourth byte is 1.
@@ -281,12 +283,6 @@ impl<B: Backend> $($block)* {
         }
     }
 }
-    };
-}
-
-transfers!(PooledBuffer<B>);
-transfers!(PooledRegion<'_, B>);
-transfers!(PooledSlice<B>);
 
 fn copy<B: Transfers>(
     backend: &B,

@@ -117,7 +117,7 @@ fn elements_lie_over_any_memory() {
     let block = pool.allocate(400).unwrap();
     hundred_elements_keep_their_promises(&bench, &block);
     let block = pool.allocate(align + 600).unwrap();
-    let region = block.slice(align..align + 400).unwrap();
+    let region = block.view(align..align + 400).unwrap();
     hundred_elements_keep_their_promises(&bench, &region);
     let mut lent = [0_u64; 50];
     bench

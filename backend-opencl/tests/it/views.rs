@@ -198,10 +198,10 @@ fn blocks_with_forgotten_maps_are_not_reused() {
             let map = backend.enqueue_map::<u8>(queue, block, 0..BYTES);
             std::mem::forget(map.unwrap());
         });
-        // Of a region that does not outlive the block.
+        // Of a view that does not outlive the block.
         a_forgotten_map_costs_its_own_block_only(&bench, &buffers(&bench, segments), |block| {
-            let region = block.slice(..256).unwrap();
-            let map = backend.map_mut::<u8>(queue, &region, 0..256);
+            let view = block.view(..256).unwrap();
+            let map = backend.map_mut::<u8>(queue, &view, 0..256);
             std::mem::forget(map.unwrap());
         });
     }

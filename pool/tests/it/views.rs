@@ -130,20 +130,20 @@ fn no_other_user_has_the_bytes_of_a_view_where_another_allocator_carves() {
 }
 
 #[test]
-fn a_view_of_a_pooled_region_counts_for_its_block() {
+fn a_view_of_a_pooled_view_counts_for_its_block() {
     let rig = Rig::with_capacity(MIB);
     let block = rig.pool.allocate(BYTES).unwrap();
-    let region = block.slice(2048..).unwrap();
-    let memory = region.memory_on(&rig.queue).unwrap();
+    let outer = block.view(2048..).unwrap();
+    let memory = outer.memory_on(&rig.queue).unwrap();
     let view = rig.backend.create_sub_region(memory, Region::first(256));
-    drop(region);
+    drop(outer);
     drop(block);
     assert_eq!(rig.pool.statistics().viewed_blocks, 1);
     drop(view);
     assert_eq!(rig.pool.statistics().viewed_blocks, 0);
-    // A region that went with its block is none.
+    // A view that went with its block is none.
     let block = rig.pool.allocate(BYTES).unwrap();
-    assert!(block.slice(2048..).is_ok());
+    assert!(block.view(2048..).is_ok());
     drop(block);
     assert_eq!(rig.pool.statistics().viewed_blocks, 0);
 }

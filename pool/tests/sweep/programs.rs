@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use binpool::{Allocator, Backend, Queue};
+use binpool::{Allocator, Backend, Queue, Region};
 
 use crate::rig::{Block, CAPACITY, Rig};
 
@@ -128,10 +128,13 @@ pub(crate) fn blocks_are_bound_and_released_by_commands(rig: &mut Rig) {
         }
         rig.agrees_with(&[]);
     }
-    // Regions, and all kinds of transfers.
+    // Views, and all kinds of transfers.
     if let Some(block) = rig.block(&home, 3000) {
-        if let Some(region) = rig.note(block.slice(0..512)) {
-            rig.note(region.enqueue_fill(&home, .., &[1_u8]));
+        if let Some(view) = rig.note(block.view(0..512))
+            && let Some(memory) = view.memory_on(&home)
+        {
+            let all = Region::first(512);
+            rig.note(rig.backend().enqueue_fill(&home, memory, all, &[1_u8], &[]));
         }
         rig.note(block.write(&home, 0, &[1_u8; 64]));
         let written = rig.note(block.enqueue_write(&home, 0, [2; 64].into()));

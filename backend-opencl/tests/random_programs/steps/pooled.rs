@@ -67,13 +67,12 @@ pub(crate) fn block(worker: &mut Worker<'_>, random: &mut Random) {
                 "fill a view of {} at {region:?} with {byte:?} on queue {slot}, {wait:?}",
                 object.name
             ));
-            let view = block.sub_region(region);
-            let filled = view
-                .as_ref()
-                .map(|view| view.enqueue_fill(queue.after(&wait.events), .., &byte))
-                .ok();
-            let viewed = view.map(drop);
-            worker.accepted("sub_region", viewed, false);
+            let view = worker.accepted("view", block.view(region), false);
+            let memory = view.as_ref().and_then(|view| view.memory_on(&queue));
+            let all = Region::first(region.bytes);
+            let backend = worker.backend();
+            let filled = memory
+                .map(|memory| backend.enqueue_fill(queue.after(&wait.events), memory, all, &byte));
             let mapped = worker.may_be_mapped(&[object.place]);
             if let Some(filled) = filled
                 && let Some(event) = worker.accepted("fill a view of a block", filled, mapped)

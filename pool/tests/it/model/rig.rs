@@ -1028,15 +1028,16 @@ impl Rig {
                     None => return Ok(()),
                 }
             }
-            Way::Sliced => {
+            Way::Viewed => {
                 let middle = size / 2 / 256 * 256;
-                match live.block.slice(middle..) {
-                    Ok(slice) => {
-                        let region = Region::new(middle, slice.size());
-                        (
-                            slice.enqueue_fill(queue.after(&wait_for), .., &[mark]),
-                            region,
-                        )
+                match live.block.view(middle..) {
+                    Ok(view) => {
+                        let Some(memory) = view.memory_on(&queue) else {
+                            return Ok(());
+                        };
+                        let all = Region::first(view.size());
+                        let filled = backend.enqueue_fill(&queue, memory, all, &[mark], &wait_for);
+                        (filled, Region::new(middle, view.size()))
                     }
                     Err(Error::InvalidRequest(InvalidRequest::ZeroSize)) if size == 0 => {
                         return Ok(());
