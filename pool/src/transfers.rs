@@ -119,13 +119,11 @@ impl<B: Transfers> PooledBuffer<B> {
         region: impl IntoRegion,
     ) -> Result<PendingRead<B::Event>, Error> {
         let (backend, On { queue, wait_for }) = (self.backend(), on.into());
-        match bytes_on::<B, _>(self, queue, region)? {
-            Some((memory, region)) => backend.enqueue_read(queue, memory, region, wait_for),
-            None => {
-                let event = backend.enqueue_marker(queue, wait_for)?;
-                Ok(PendingRead::new(event, Vec::new))
-            }
+        if let Some((memory, region)) = bytes_on::<B, _>(self, queue, region)? {
+            return backend.enqueue_read(queue, memory, region, wait_for);
         }
+        let event = backend.enqueue_marker(queue, wait_for)?;
+        Ok(PendingRead::new(event, Vec::new))
     }
 
     /// Enqueues a copy of all [`size`](Self::size) bytes of this, not those of the class, to the start of

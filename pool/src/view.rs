@@ -79,7 +79,6 @@ impl<'a, B: Backend> PooledView<'a, B> {
     /// # assert!(device.violations().is_empty());
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
-    #[must_use]
     pub fn block(&self) -> &'a PooledBuffer<B> {
         self.block
     }

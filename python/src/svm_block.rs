@@ -152,11 +152,11 @@ pub(crate) fn address(block: &PooledBuffer<OpenClBackend>, queue: &ClQueue) -> P
 }
 
 /// Returns a `pyopencl.SVM` over a block with this address. The block goes back when Python drops it.
-pub(crate) fn svm<'py>(
-    py: Python<'py>,
+pub(crate) fn svm(
+    py: Python<'_>,
     block: PooledBuffer<OpenClBackend>,
     address: usize,
-) -> PyResult<Bound<'py, PyAny>> {
+) -> PyResult<Bound<'_, PyAny>> {
     let class = SVM.get_or_try_init(py, || {
         let class = py.import("binpool._svm")?.getattr("SVM");
         class.map(Bound::unbind)
