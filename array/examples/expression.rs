@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use binpool::{Allocator, Backend, ImmediateAllocator, MemoryPool, Queue, QueueOrder};
+use binpool::{Backend, ImmediateAllocator, MemoryPool, Queue, QueueOrder};
 use binpool_array::{
     Array, ArrayError, Context, HostMaps, Kernels, MockKernels, open_cuda, open_opencl,
 };
@@ -23,8 +23,8 @@ const ELEMENTS: usize = 1 << 20;
 const ROUNDS: usize = 100;
 
 /// Computes, and says how long it took and how many blocks came from the device.
-fn compute<A: Allocator, K: Kernels<A::Backend>>(
-    context: &Context<A, K>,
+fn compute<B: Backend, K: Kernels<B>>(
+    context: &Context<B, K>,
 ) -> Result<(Duration, u64), ArrayError> {
     let numbers = |step: f32| -> Vec<f32> {
         let mut number = 0.0;
@@ -54,16 +54,13 @@ fn compute<A: Allocator, K: Kernels<A::Backend>>(
 }
 
 /// Smooths a jagged line, whose every third point the host has set in place, and says how steep it was and is.
-fn smooth<A: Allocator, K: Kernels<A::Backend>>(context: &Context<A, K>) -> Result<(), ArrayError>
-where
-    A::Backend: HostMaps,
-{
+fn smooth<B: HostMaps, K: Kernels<B>>(context: &Context<B, K>) -> Result<(), ArrayError> {
     let mut line = context.array(&vec![0.0; ELEMENTS])?;
     for (place, height) in line.map_mut()?.iter_mut().step_by(3).enumerate() {
         *height = if place % 2 == 0 { 3.0 } else { -3.0 };
     }
     let third = context.array(&vec![1.0 / 3.0; ELEMENTS - 2])?;
-    let steepest = |line: &Array<A, K>| -> Result<f32, ArrayError> {
+    let steepest = |line: &Array<B, K>| -> Result<f32, ArrayError> {
         (line.slice(1..)? - line.slice(..line.len() - 1)?).max()
     };
     let before = steepest(&line)?;

@@ -6,7 +6,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use binpool::{Allocator, PooledBuffer, Queue, QueueId, QueueOf, QueueOrder};
+use binpool::{Backend, PooledBuffer, Queue, QueueId, QueueOrder};
 
 use crate::{ArrayError, AsSlice, BinaryOperation, Context, Kernels, Slice, SliceMut};
 
@@ -43,22 +43,22 @@ use crate::{ArrayError, AsSlice, BinaryOperation, Context, Kernels, Slice, Slice
 ///
 /// The operators `+`, `-` and `*` work element by element on arrays, references to them and slices, and enqueue without
 /// waiting. They panic where [`try_binary`](Self::try_binary) has an error, since operators have no other way.
-pub struct Array<A: Allocator, K> {
-    context: Context<A, K>,
-    buffer: PooledBuffer<A>,
+pub struct Array<B: Backend, K> {
+    context: Context<B, K>,
+    buffer: PooledBuffer<B>,
     length: usize,
     /// The queues on which everything comes after what computes the elements, from now on.
     ordered: Mutex<Vec<QueueId>>,
 }
 
-impl<A: Allocator, K> Array<A, K> {
-    pub(crate) const fn buffer(&self) -> &PooledBuffer<A> {
+impl<B: Backend, K> Array<B, K> {
+    pub(crate) const fn buffer(&self) -> &PooledBuffer<B> {
         &self.buffer
     }
 }
 
-impl<A: Allocator, K: Kernels<A::Backend>> Array<A, K> {
-    pub(crate) fn new(context: Context<A, K>, buffer: PooledBuffer<A>, length: usize) -> Self {
+impl<B: Backend, K: Kernels<B>> Array<B, K> {
+    pub(crate) fn new(context: Context<B, K>, buffer: PooledBuffer<B>, length: usize) -> Self {
         let ordered = Mutex::new(ordered_at_first(context.queue()));
         Self {
             context,
@@ -68,7 +68,7 @@ impl<A: Allocator, K: Kernels<A::Backend>> Array<A, K> {
         }
     }
 
-    pub(crate) fn context(&self) -> &Context<A, K> {
+    pub(crate) fn context(&self) -> &Context<B, K> {
         &self.context
     }
 
@@ -91,7 +91,7 @@ impl<A: Allocator, K: Kernels<A::Backend>> Array<A, K> {
     ///
     /// [`ForeignObject`](binpool::InvalidRequest::ForeignObject) for a context of another backend; a failure of the
     /// device.
-    pub fn to_context(mut self, context: &Context<A, K>) -> Result<Self, ArrayError> {
+    pub fn to_context(mut self, context: &Context<B, K>) -> Result<Self, ArrayError> {
         let queue = context.queue();
         if queue.order() == QueueOrder::InOrder {
             self.buffer.bind_to_queue(queue)?;
@@ -112,7 +112,7 @@ impl<A: Allocator, K: Kernels<A::Backend>> Array<A, K> {
     /// # Errors
     ///
     /// [`OutOfRange`](ArrayError::OutOfRange).
-    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Slice<'_, A, K>, ArrayError> {
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Slice<'_, B, K>, ArrayError> {
         self.as_slice().slice(range)
     }
 
@@ -124,7 +124,7 @@ impl<A: Allocator, K: Kernels<A::Backend>> Array<A, K> {
     pub fn slice_mut(
         &mut self,
         range: impl RangeBounds<usize>,
-    ) -> Result<SliceMut<'_, A, K>, ArrayError> {
+    ) -> Result<SliceMut<'_, B, K>, ArrayError> {
         let length = self.length;
         SliceMut::all(self, length).into_slice(range)
     }
@@ -148,13 +148,13 @@ impl<A: Allocator, K: Kernels<A::Backend>> Array<A, K> {
     pub fn try_binary(
         &self,
         operation: BinaryOperation,
-        right: &impl AsSlice<A, K>,
+        right: &impl AsSlice<B, K>,
     ) -> Result<Self, ArrayError> {
         self.as_slice().try_binary(operation, right)
     }
 
     /// Has what computes this array come before what is enqueued on `queue` from now on.
-    pub(crate) fn compute_before(&self, queue: &QueueOf<A>) -> Result<(), ArrayError> {
+    pub(crate) fn compute_before(&self, queue: &B::Queue) -> Result<(), ArrayError> {
         // Held meanwhile, so that no other thread takes for done what is about to be.
         let mut ordered = self.ordered.lock().unwrap_or_else(PoisonError::into_inner);
         if !ordered.contains(&queue.id()) {
@@ -180,7 +180,7 @@ fn ordered_at_first<Q: Queue>(queue: &Q) -> Vec<QueueId> {
     in_order.then(|| queue.id()).into_iter().collect()
 }
 
-impl<A: Allocator, K> fmt::Debug for Array<A, K> {
+impl<B: Backend, K> fmt::Debug for Array<B, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Array")
             .field("length", &self.length)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use binpool::{Allocator, MemoryPool, QueueOf};
+use binpool::{Backend, MemoryPool};
 
 use crate::{Array, ArrayError, Kernels};
 
@@ -11,18 +11,18 @@ use crate::{Array, ArrayError, Kernels};
 /// Clones are handles to the same context. A program with several queues has a context for each, over one pool: see
 /// [`Array`] for what happens between them.
 #[derive(Debug)]
-pub struct Context<A: Allocator, K> {
-    inner: Arc<Inner<A, K>>,
+pub struct Context<B: Backend, K> {
+    inner: Arc<Inner<B, K>>,
 }
 
 #[derive(Debug)]
-struct Inner<A: Allocator, K> {
-    pool: MemoryPool<A>,
-    queue: QueueOf<A>,
+struct Inner<B: Backend, K> {
+    pool: MemoryPool<B>,
+    queue: B::Queue,
     kernels: K,
 }
 
-impl<A: Allocator, K> Clone for Context<A, K> {
+impl<B: Backend, K> Clone for Context<B, K> {
     fn clone(&self) -> Self {
         Self {
             inner: Arc::clone(&self.inner),
@@ -30,9 +30,9 @@ impl<A: Allocator, K> Clone for Context<A, K> {
     }
 }
 
-impl<A: Allocator, K: Kernels<A::Backend>> Context<A, K> {
+impl<B: Backend, K: Kernels<B>> Context<B, K> {
     /// A context that computes on `queue`, with memory from `pool`.
-    pub fn new(pool: MemoryPool<A>, queue: QueueOf<A>, kernels: K) -> Self {
+    pub fn new(pool: MemoryPool<B>, queue: B::Queue, kernels: K) -> Self {
         Self {
             inner: Arc::new(Inner {
                 pool,
@@ -47,14 +47,14 @@ impl<A: Allocator, K: Kernels<A::Backend>> Context<A, K> {
     /// # Errors
     ///
     /// Where the pool has no memory, or the write fails.
-    pub fn array(&self, elements: &[f32]) -> Result<Array<A, K>, ArrayError> {
+    pub fn array(&self, elements: &[f32]) -> Result<Array<B, K>, ArrayError> {
         let array = self.uninitialized(elements.len())?;
         array.buffer().write(self.queue(), 0, elements)?;
         Ok(array)
     }
 
     /// An array of undefined elements, to be written by a kernel.
-    pub(crate) fn uninitialized(&self, length: usize) -> Result<Array<A, K>, ArrayError> {
+    pub(crate) fn uninitialized(&self, length: usize) -> Result<Array<B, K>, ArrayError> {
         // A length that overflows asks for more than any device has, and is refused by the pool.
         let bytes = length.saturating_mul(size_of::<f32>());
         let buffer = self.inner.pool.allocate_on(self.queue(), bytes)?;
@@ -62,12 +62,12 @@ impl<A: Allocator, K: Kernels<A::Backend>> Context<A, K> {
     }
 
     /// The queue that arrays of this context are computed on.
-    pub fn queue(&self) -> &QueueOf<A> {
+    pub fn queue(&self) -> &B::Queue {
         &self.inner.queue
     }
 
     /// The pool that arrays get their memory from.
-    pub fn pool(&self) -> &MemoryPool<A> {
+    pub fn pool(&self) -> &MemoryPool<B> {
         &self.inner.pool
     }
 

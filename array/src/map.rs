@@ -5,7 +5,7 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
-use binpool::{Allocator, AsMemory, Backend, Error, Region};
+use binpool::{AsMemory, Backend, Error, Region};
 
 use crate::{Array, ArrayError, AsSlice, Kernels, Slice, SliceMut};
 
@@ -127,11 +127,11 @@ impl<B: HostMaps> fmt::Debug for HostMapMut<'_, B> {
     }
 }
 
-impl<A, K> Array<A, K>
+impl<B, K> Array<B, K>
 where
-    A: Allocator,
-    A::Backend: HostMaps,
-    K: Kernels<A::Backend>,
+    B: Backend,
+    B: HostMaps,
+    K: Kernels<B>,
 {
     /// The elements as a slice of the host, once everything enqueued before is computed.
     ///
@@ -141,7 +141,7 @@ where
     /// # Errors
     ///
     /// A failure of the device.
-    pub fn map(&self) -> Result<HostMap<'_, A::Backend>, ArrayError> {
+    pub fn map(&self) -> Result<HostMap<'_, B>, ArrayError> {
         self.as_slice().map()
     }
 
@@ -169,24 +169,24 @@ where
     /// # Errors
     ///
     /// A failure of the device.
-    pub fn map_mut(&mut self) -> Result<HostMapMut<'_, A::Backend>, ArrayError> {
+    pub fn map_mut(&mut self) -> Result<HostMapMut<'_, B>, ArrayError> {
         let length = self.len();
         SliceMut::all(self, length).into_map()
     }
 }
 
-impl<'a, A, K> Slice<'a, A, K>
+impl<'a, B, K> Slice<'a, B, K>
 where
-    A: Allocator,
-    A::Backend: HostMaps,
-    K: Kernels<A::Backend>,
+    B: Backend,
+    B: HostMaps,
+    K: Kernels<B>,
 {
     /// The elements as a slice of the host; see [`Array::map`].
     ///
     /// # Errors
     ///
     /// A failure of the device.
-    pub fn map(&self) -> Result<HostMap<'a, A::Backend>, ArrayError> {
+    pub fn map(&self) -> Result<HostMap<'a, B>, ArrayError> {
         let (array, region) = (self.array(), self.place().region());
         let (backend, queue) = (array.buffer().backend(), array.context().queue());
         array.compute_before(queue)?;

@@ -1,8 +1,7 @@
 //! The operators of arrays and slices.
 
+use binpool::Backend;
 use std::ops::{Add, Mul, Sub};
-
-use binpool::Allocator;
 
 use crate::{Array, AsSlice, BinaryOperation, Kernels, Slice, SliceMut};
 
@@ -10,11 +9,11 @@ use crate::{Array, AsSlice, BinaryOperation, Kernels, Slice, SliceMut};
     clippy::panic,
     reason = "operators cannot return errors; `try_binary` does"
 )]
-fn binary<A: Allocator, K: Kernels<A::Backend>>(
+fn binary<B: Backend, K: Kernels<B>>(
     operation: BinaryOperation,
-    left: Slice<'_, A, K>,
-    right: Slice<'_, A, K>,
-) -> Array<A, K> {
+    left: Slice<'_, B, K>,
+    right: Slice<'_, B, K>,
+) -> Array<B, K> {
     match left.try_binary(operation, &right) {
         Ok(result) => result,
         Err(error) => panic!("{} failed: {error}", operation.name()),
@@ -23,20 +22,20 @@ fn binary<A: Allocator, K: Kernels<A::Backend>>(
 
 macro_rules! operator {
     ($trait:ident, $method:ident, $operation:expr, $left:ty) => {
-        impl<A: Allocator, K: Kernels<A::Backend>, R: AsSlice<A, K>> $trait<R> for $left {
-            type Output = Array<A, K>;
+        impl<B: Backend, K: Kernels<B>, R: AsSlice<B, K>> $trait<R> for $left {
+            type Output = Array<B, K>;
 
-            fn $method(self, right: R) -> Array<A, K> {
+            fn $method(self, right: R) -> Array<B, K> {
                 binary($operation, self.as_slice(), right.as_slice())
             }
         }
     };
     ($trait:ident, $method:ident, $operation:expr) => {
-        operator!($trait, $method, $operation, Array<A, K>);
-        operator!($trait, $method, $operation, &Array<A, K>);
-        operator!($trait, $method, $operation, Slice<'_, A, K>);
-        operator!($trait, $method, $operation, &Slice<'_, A, K>);
-        operator!($trait, $method, $operation, &SliceMut<'_, A, K>);
+        operator!($trait, $method, $operation, Array<B, K>);
+        operator!($trait, $method, $operation, &Array<B, K>);
+        operator!($trait, $method, $operation, Slice<'_, B, K>);
+        operator!($trait, $method, $operation, &Slice<'_, B, K>);
+        operator!($trait, $method, $operation, &SliceMut<'_, B, K>);
     };
 }
 

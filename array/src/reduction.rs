@@ -1,8 +1,7 @@
 //! Reductions: many elements to one.
 
-use binpool::Allocator;
-
 use crate::{Array, ArrayError, AsSlice, Kernels, Slice};
+use binpool::Backend;
 
 /// What becomes of many elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,14 +36,14 @@ impl Reduction {
 /// and on the backend's kernels, and on nothing else: the same elements have the same sum each time, and their sums on
 /// two devices differ by rounding. As all is in `f32`, each addition rounds; there are about as many in a row as a part
 /// has elements for each work item, and not as many as there are elements.
-impl<A: Allocator, K: Kernels<A::Backend>> Slice<'_, A, K> {
+impl<B: Backend, K: Kernels<B>> Slice<'_, B, K> {
     /// Enqueues a reduction. The result is an array of one element.
     ///
     /// # Errors
     ///
     /// [`NoElements`](ArrayError::NoElements) for the minimum or the maximum of nothing; no memory; a failure of the
     /// device.
-    pub fn reduce_to(&self, reduction: Reduction) -> Result<Array<A, K>, ArrayError> {
+    pub fn reduce_to(&self, reduction: Reduction) -> Result<Array<B, K>, ArrayError> {
         if self.is_empty() {
             return match reduction {
                 Reduction::Sum => self.context().array(&[0.0]),
@@ -61,7 +60,7 @@ impl<A: Allocator, K: Kernels<A::Backend>> Slice<'_, A, K> {
     }
 
     /// Enqueues one step. The slice is not empty.
-    fn reduce_once(&self, reduction: Reduction) -> Result<Array<A, K>, ArrayError> {
+    fn reduce_once(&self, reduction: Reduction) -> Result<Array<B, K>, ArrayError> {
         let context = self.context();
         let (queue, kernels) = (context.queue(), context.kernels());
         let results = context.uninitialized(kernels.partial_results(self.len()))?;
@@ -115,7 +114,7 @@ impl<A: Allocator, K: Kernels<A::Backend>> Slice<'_, A, K> {
 }
 
 /// Reductions of all elements: those of [`Slice`].
-impl<A: Allocator, K: Kernels<A::Backend>> Array<A, K> {
+impl<B: Backend, K: Kernels<B>> Array<B, K> {
     /// See [`Slice::reduce_to`].
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::{
     ops::{Bound, Range, RangeBounds},
 };
 
-use binpool::{Allocator, AsMemory, MemoryOf, QueueOf, Region};
+use binpool::{AsMemory, Backend, Region};
 
 use crate::{Array, ArrayError, BinaryOperation, Context, Kernels};
 
@@ -47,8 +47,8 @@ use crate::{Array, ArrayError, BinaryOperation, Context, Kernels};
 /// drop(array);
 /// slice.to_vec().unwrap();
 /// ```
-pub struct Slice<'a, A: Allocator, K> {
-    array: &'a Array<A, K>,
+pub struct Slice<'a, B: Backend, K> {
+    array: &'a Array<B, K>,
     place: Place,
 }
 
@@ -98,36 +98,36 @@ fn half_open(range: &impl RangeBounds<usize>, length: usize) -> Range<usize> {
 }
 
 /// What arithmetic takes: arrays, slices, and references to them.
-pub trait AsSlice<A: Allocator, K> {
+pub trait AsSlice<B: Backend, K> {
     /// All its elements.
-    fn as_slice(&self) -> Slice<'_, A, K>;
+    fn as_slice(&self) -> Slice<'_, B, K>;
 }
 
-impl<A: Allocator, K: Kernels<A::Backend>> AsSlice<A, K> for Array<A, K> {
-    fn as_slice(&self) -> Slice<'_, A, K> {
+impl<B: Backend, K: Kernels<B>> AsSlice<B, K> for Array<B, K> {
+    fn as_slice(&self) -> Slice<'_, B, K> {
         let (first, length) = (0, self.len());
         Slice::new(self, Place { first, length })
     }
 }
 
-impl<A: Allocator, K> AsSlice<A, K> for Slice<'_, A, K> {
-    fn as_slice(&self) -> Slice<'_, A, K> {
+impl<B: Backend, K> AsSlice<B, K> for Slice<'_, B, K> {
+    fn as_slice(&self) -> Slice<'_, B, K> {
         *self
     }
 }
 
-impl<A: Allocator, K, T: AsSlice<A, K>> AsSlice<A, K> for &T {
-    fn as_slice(&self) -> Slice<'_, A, K> {
+impl<B: Backend, K, T: AsSlice<B, K>> AsSlice<B, K> for &T {
+    fn as_slice(&self) -> Slice<'_, B, K> {
         (**self).as_slice()
     }
 }
 
-impl<'a, A: Allocator, K> Slice<'a, A, K> {
-    pub(crate) const fn new(array: &'a Array<A, K>, place: Place) -> Self {
+impl<'a, B: Backend, K> Slice<'a, B, K> {
+    pub(crate) const fn new(array: &'a Array<B, K>, place: Place) -> Self {
         Self { array, place }
     }
 
-    pub(crate) const fn array(&self) -> &'a Array<A, K> {
+    pub(crate) const fn array(&self) -> &'a Array<B, K> {
         self.array
     }
 
@@ -157,8 +157,8 @@ impl<'a, A: Allocator, K> Slice<'a, A, K> {
     }
 }
 
-impl<'a, A: Allocator, K: Kernels<A::Backend>> Slice<'a, A, K> {
-    pub(crate) fn context(&self) -> &'a Context<A, K> {
+impl<'a, B: Backend, K: Kernels<B>> Slice<'a, B, K> {
+    pub(crate) fn context(&self) -> &'a Context<B, K> {
         self.array.context()
     }
 
@@ -181,7 +181,7 @@ impl<'a, A: Allocator, K: Kernels<A::Backend>> Slice<'a, A, K> {
     /// # Errors
     ///
     /// No memory; a failure of the device.
-    pub fn to_array(&self) -> Result<Array<A, K>, ArrayError> {
+    pub fn to_array(&self) -> Result<Array<B, K>, ArrayError> {
         let context = self.context();
         let queue = context.queue();
         let copy = context.uninitialized(self.len())?;
@@ -199,8 +199,8 @@ impl<'a, A: Allocator, K: Kernels<A::Backend>> Slice<'a, A, K> {
     pub fn try_binary(
         &self,
         operation: BinaryOperation,
-        right: &impl AsSlice<A, K>,
-    ) -> Result<Array<A, K>, ArrayError> {
+        right: &impl AsSlice<B, K>,
+    ) -> Result<Array<B, K>, ArrayError> {
         let right = right.as_slice();
         ArrayError::check_lengths(self.len(), right.len())?;
         let context = self.context();
@@ -219,7 +219,7 @@ impl<'a, A: Allocator, K: Kernels<A::Backend>> Slice<'a, A, K> {
 }
 
 /// The bytes of the elements, for kernels. They are not put in order with what computes them.
-impl<A: Allocator, K> AsMemory<A::Backend> for Slice<'_, A, K> {
+impl<B: Backend, K> AsMemory<B> for Slice<'_, B, K> {
     fn size(&self) -> usize {
         self.place.region().bytes
     }
@@ -228,20 +228,20 @@ impl<A: Allocator, K> AsMemory<A::Backend> for Slice<'_, A, K> {
         self.place.region().offset
     }
 
-    fn memory_on(&self, queue: &QueueOf<A>) -> Option<&MemoryOf<A>> {
+    fn memory_on(&self, queue: &B::Queue) -> Option<&B::Memory> {
         self.array.buffer().memory_on(queue)
     }
 }
 
-impl<A: Allocator, K> Clone for Slice<'_, A, K> {
+impl<B: Backend, K> Clone for Slice<'_, B, K> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<A: Allocator, K> Copy for Slice<'_, A, K> {}
+impl<B: Backend, K> Copy for Slice<'_, B, K> {}
 
-impl<A: Allocator, K> fmt::Debug for Slice<'_, A, K> {
+impl<B: Backend, K> fmt::Debug for Slice<'_, B, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Slice")
             .field("first", &self.place.first)

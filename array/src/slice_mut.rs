@@ -2,7 +2,7 @@
 
 use std::{fmt, ops::RangeBounds};
 
-use binpool::Allocator;
+use binpool::Backend;
 
 use crate::{Array, ArrayError, AsSlice, HostMapMut, HostMaps, Kernels, Slice, slice::Place};
 
@@ -42,14 +42,14 @@ use crate::{Array, ArrayError, AsSlice, HostMapMut, HostMaps, Kernels, Slice, sl
 /// let second = array.slice(1..).unwrap();
 /// array.slice_mut(..1).unwrap().assign(&second).unwrap();
 /// ```
-pub struct SliceMut<'a, A: Allocator, K> {
-    array: &'a mut Array<A, K>,
+pub struct SliceMut<'a, B: Backend, K> {
+    array: &'a mut Array<B, K>,
     place: Place,
 }
 
-impl<'a, A: Allocator, K> SliceMut<'a, A, K> {
+impl<'a, B: Backend, K> SliceMut<'a, B, K> {
     /// All `length` elements of `array`.
-    pub(crate) const fn all(array: &'a mut Array<A, K>, length: usize) -> Self {
+    pub(crate) const fn all(array: &'a mut Array<B, K>, length: usize) -> Self {
         let place = Place { first: 0, length };
         Self { array, place }
     }
@@ -80,7 +80,7 @@ impl<'a, A: Allocator, K> SliceMut<'a, A, K> {
     pub fn slice_mut(
         &mut self,
         range: impl RangeBounds<usize>,
-    ) -> Result<SliceMut<'_, A, K>, ArrayError> {
+    ) -> Result<SliceMut<'_, B, K>, ArrayError> {
         let place = self.place;
         SliceMut {
             array: &mut *self.array,
@@ -90,7 +90,7 @@ impl<'a, A: Allocator, K> SliceMut<'a, A, K> {
     }
 }
 
-impl<'a, A: Allocator, K: Kernels<A::Backend>> SliceMut<'a, A, K> {
+impl<'a, B: Backend, K: Kernels<B>> SliceMut<'a, B, K> {
     /// Writes elements of the host, and waits until they are there.
     ///
     /// # Errors
@@ -112,7 +112,7 @@ impl<'a, A: Allocator, K: Kernels<A::Backend>> SliceMut<'a, A, K> {
     ///
     /// [`Lengths`](ArrayError::Lengths) unless there are as many;
     /// [`ForeignObject`](binpool::InvalidRequest::ForeignObject) for an array of another backend; a failure of the device.
-    pub fn assign(&mut self, source: &impl AsSlice<A, K>) -> Result<(), ArrayError> {
+    pub fn assign(&mut self, source: &impl AsSlice<B, K>) -> Result<(), ArrayError> {
         let source = source.as_slice();
         ArrayError::check_lengths(self.len(), source.len())?;
         source
@@ -131,9 +131,9 @@ impl<'a, A: Allocator, K: Kernels<A::Backend>> SliceMut<'a, A, K> {
     /// # Errors
     ///
     /// A failure of the device.
-    pub fn map_mut(&mut self) -> Result<HostMapMut<'_, A::Backend>, ArrayError>
+    pub fn map_mut(&mut self) -> Result<HostMapMut<'_, B>, ArrayError>
     where
-        A::Backend: HostMaps,
+        B: HostMaps,
     {
         let place = self.place;
         let all = SliceMut {
@@ -143,13 +143,13 @@ impl<'a, A: Allocator, K: Kernels<A::Backend>> SliceMut<'a, A, K> {
         all.into_map()
     }
 
-    pub(crate) fn into_map(self) -> Result<HostMapMut<'a, A::Backend>, ArrayError>
+    pub(crate) fn into_map(self) -> Result<HostMapMut<'a, B>, ArrayError>
     where
-        A::Backend: HostMaps,
+        B: HostMaps,
     {
         let Self { array, place } = self;
         array.write_after_all()?;
-        let array: &'a Array<A, K> = array;
+        let array: &'a Array<B, K> = array;
         let (backend, queue) = (array.buffer().backend(), array.context().queue());
         Ok(HostMapMut::new(
             backend,
@@ -160,13 +160,13 @@ impl<'a, A: Allocator, K: Kernels<A::Backend>> SliceMut<'a, A, K> {
     }
 }
 
-impl<A: Allocator, K> AsSlice<A, K> for SliceMut<'_, A, K> {
-    fn as_slice(&self) -> Slice<'_, A, K> {
+impl<B: Backend, K> AsSlice<B, K> for SliceMut<'_, B, K> {
+    fn as_slice(&self) -> Slice<'_, B, K> {
         Slice::new(self.array, self.place)
     }
 }
 
-impl<A: Allocator, K> fmt::Debug for SliceMut<'_, A, K> {
+impl<B: Backend, K> fmt::Debug for SliceMut<'_, B, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SliceMut")
             .field("first", &self.place.first)

@@ -5,7 +5,7 @@
 use std::{error::Error, sync::Arc, time::Instant};
 
 use binpool::{ImmediateAllocator, MemoryPool};
-use binpool_cuda::{CudaBackend, CudaDevice, PooledCudaSlice, PooledStream};
+use binpool_cuda::{CudaDevice, PooledCudaSlice, PooledStream};
 use cudarc::{
     driver::{
         CudaContext, CudaFunction, CudaStream, LaunchConfig, PushKernelArg,
@@ -21,14 +21,13 @@ const LENGTH: usize = 1 << 14;
 const DOUBLINGS: usize = 8;
 const ROUNDS: u16 = 100;
 
-type Allocator = ImmediateAllocator<CudaBackend>;
-type Slice = PooledCudaSlice<f32, Allocator>;
+type Slice = PooledCudaSlice<f32>;
 
 struct Step {
     stream: Arc<CudaStream>,
     add_to: CudaFunction,
     /// Where the temporaries are from.
-    pooled: PooledStream<Allocator>,
+    pooled: PooledStream,
 }
 
 impl Step {

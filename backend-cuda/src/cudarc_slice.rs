@@ -8,7 +8,7 @@
 use std::{fmt, mem::ManuallyDrop, sync::Arc};
 
 use binpool::PooledBuffer;
-use binpool_allocators::{Allocator, Error, Result, contained::contained};
+use binpool_allocators::{Error, Result, contained::contained};
 use cudarc::driver::{
     CudaSlice, CudaStream, CudaViewMut, DevicePtr, DevicePtrMut, DeviceSlice, DriverError,
     LaunchArgs, PushKernelArg, SyncOnDrop,
@@ -69,21 +69,21 @@ pub(crate) fn failed(call: &'static str, error: DriverError) -> Error {
 ///
 /// Where a stream of another context value is passed, copies and fills get a null address, which the driver refuses, and the next call of
 /// that context is the error `CUDA_ERROR_INVALID_CONTEXT`. The caller of a launch, which is unsafe, sees to it, as does who uses views.
-pub struct PooledCudaSlice<T, A: Allocator> {
+pub struct PooledCudaSlice<T> {
     /// Leaked in the end, so that cudarc never frees the memory.
     slice: ManuallyDrop<CudaSlice<T>>,
     /// After `slice`, which uses its memory.
-    block: PooledBuffer<A>,
+    block: PooledBuffer<CudaBackend>,
     /// Lets cudarc record the uses of `slice` as long as that lives.
     _recorded: Arc<CudaStream>,
     /// The context of `slice`.
     device: Arc<Context>,
 }
 
-impl<T, A: Allocator<Backend = CudaBackend>> PooledCudaSlice<T, A> {
+impl<T> PooledCudaSlice<T> {
     /// Makes a slice of `length` elements of a block that was allocated for the queue of `stream`, and is large enough.
     pub(crate) fn new(
-        block: PooledBuffer<A>,
+        block: PooledBuffer<CudaBackend>,
         queue: &CudaQueue,
         stream: &Arc<CudaStream>,
         recorded: Arc<CudaStream>,
@@ -118,7 +118,7 @@ impl<T, A: Allocator<Backend = CudaBackend>> PooledCudaSlice<T, A> {
     }
 }
 
-impl<T, A: Allocator> PooledCudaSlice<T, A> {
+impl<T> PooledCudaSlice<T> {
     /// The number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -154,7 +154,7 @@ impl<T, A: Allocator> PooledCudaSlice<T, A> {
     }
 }
 
-impl<T, A: Allocator> Drop for PooledCudaSlice<T, A> {
+impl<T> Drop for PooledCudaSlice<T> {
     fn drop(&mut self) {
         let context = Arc::clone(self.slice.context());
         // SAFETY: This runs once, and nothing uses the field afterwards.
@@ -175,7 +175,7 @@ impl<T, A: Allocator> Drop for PooledCudaSlice<T, A> {
     }
 }
 
-impl<T, A: Allocator> DeviceSlice<T> for PooledCudaSlice<T, A> {
+impl<T> DeviceSlice<T> for PooledCudaSlice<T> {
     fn len(&self) -> usize {
         self.slice.len()
     }
@@ -185,7 +185,7 @@ impl<T, A: Allocator> DeviceSlice<T> for PooledCudaSlice<T, A> {
     }
 }
 
-impl<T, A: Allocator> DevicePtr<T> for PooledCudaSlice<T, A> {
+impl<T> DevicePtr<T> for PooledCudaSlice<T> {
     fn device_ptr<'a>(&'a self, stream: &'a CudaStream) -> (CUdeviceptr, SyncOnDrop<'a>) {
         if !self.may_be_used_on(stream) {
             return (0, SyncOnDrop::Record(None));
@@ -201,7 +201,7 @@ impl<T, A: Allocator> DevicePtr<T> for PooledCudaSlice<T, A> {
     }
 }
 
-impl<T, A: Allocator> DevicePtrMut<T> for PooledCudaSlice<T, A> {
+impl<T> DevicePtrMut<T> for PooledCudaSlice<T> {
     fn device_ptr_mut<'a>(&'a mut self, stream: &'a CudaStream) -> (CUdeviceptr, SyncOnDrop<'a>) {
         if self.may_be_used_on(stream) {
             self.slice.device_ptr_mut(stream)
@@ -212,26 +212,22 @@ impl<T, A: Allocator> DevicePtrMut<T> for PooledCudaSlice<T, A> {
 }
 
 // SAFETY: The argument is that of cudarc's own slice, which is borrowed as long as this.
-unsafe impl<'a, 'b: 'a, T, A: Allocator> PushKernelArg<&'b PooledCudaSlice<T, A>>
-    for LaunchArgs<'a>
-{
+unsafe impl<'a, 'b: 'a, T> PushKernelArg<&'b PooledCudaSlice<T>> for LaunchArgs<'a> {
     #[inline]
-    fn arg(&mut self, argument: &'b PooledCudaSlice<T, A>) -> &mut Self {
+    fn arg(&mut self, argument: &'b PooledCudaSlice<T>) -> &mut Self {
         self.arg(&*argument.slice)
     }
 }
 
 // SAFETY: As above.
-unsafe impl<'a, 'b: 'a, T, A: Allocator> PushKernelArg<&'b mut PooledCudaSlice<T, A>>
-    for LaunchArgs<'a>
-{
+unsafe impl<'a, 'b: 'a, T> PushKernelArg<&'b mut PooledCudaSlice<T>> for LaunchArgs<'a> {
     #[inline]
-    fn arg(&mut self, argument: &'b mut PooledCudaSlice<T, A>) -> &mut Self {
+    fn arg(&mut self, argument: &'b mut PooledCudaSlice<T>) -> &mut Self {
         self.arg(&mut *argument.slice)
     }
 }
 
-impl<T, A: Allocator> fmt::Debug for PooledCudaSlice<T, A> {
+impl<T> fmt::Debug for PooledCudaSlice<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PooledCudaSlice")
             .field("elements", &self.slice.len())

@@ -8,7 +8,7 @@
 use std::{fmt, sync::Arc};
 
 use binpool::{MemoryPool, PoolError};
-use binpool_allocators::{Allocator, Error, InvalidRequest, ObjectKind, Result};
+use binpool_allocators::{Error, InvalidRequest, ObjectKind, Result};
 use cudarc::driver::{CudaStream, DeviceRepr, HostSlice, ValidAsZeroBits};
 
 use crate::{
@@ -74,8 +74,8 @@ impl CudaBackend {
 /// println!("{}", pooled.pool().statistics());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct PooledStream<A: Allocator> {
-    pool: MemoryPool<A>,
+pub struct PooledStream {
+    pool: MemoryPool<CudaBackend>,
     queue: CudaQueue,
     stream: Arc<CudaStream>,
     /// As long as a stream that cudarc has made lives, cudarc records uses on all of its streams. Without one it records none, although
@@ -83,14 +83,14 @@ pub struct PooledStream<A: Allocator> {
     recorded: Arc<CudaStream>,
 }
 
-impl<A: Allocator<Backend = CudaBackend>> PooledStream<A> {
+impl PooledStream {
     /// Returns the stream with a pool.
     ///
     /// # Errors
     ///
     /// Those of [`wrap_cudarc_stream`](CudaBackend::wrap_cudarc_stream); [`Unsupported`](Error::Unsupported) for a per-thread default stream,
     /// which is another stream on each thread; a failure of the driver.
-    pub fn new(pool: &MemoryPool<A>, stream: &Arc<CudaStream>) -> Result<Self> {
+    pub fn new(pool: &MemoryPool<CudaBackend>, stream: &Arc<CudaStream>) -> Result<Self> {
         if stream.cu_stream().addr() == PER_THREAD {
             return Err(Error::unsupported(
                 "slices of a per-thread default stream, whose handle means another stream on each thread: use one of \
@@ -133,7 +133,7 @@ impl<A: Allocator<Backend = CudaBackend>> PooledStream<A> {
     pub unsafe fn alloc<T: DeviceRepr>(
         &self,
         length: usize,
-    ) -> Result<PooledCudaSlice<T, A>, PoolError> {
+    ) -> Result<PooledCudaSlice<T>, PoolError> {
         if align_of::<T>() > ALIGNMENT {
             return Err(Error::unsupported(format!(
                 "elements that are aligned to {} bytes: blocks are aligned to {ALIGNMENT}",
@@ -157,7 +157,7 @@ impl<A: Allocator<Backend = CudaBackend>> PooledStream<A> {
     pub fn alloc_zeros<T: DeviceRepr + ValidAsZeroBits>(
         &self,
         length: usize,
-    ) -> Result<PooledCudaSlice<T, A>, PoolError> {
+    ) -> Result<PooledCudaSlice<T>, PoolError> {
         // SAFETY: The next line writes all elements.
         let mut slice = unsafe { self.alloc(length) }?;
         let zeros = self.stream.memset_zeros(&mut slice);
@@ -173,7 +173,7 @@ impl<A: Allocator<Backend = CudaBackend>> PooledStream<A> {
     pub fn clone_htod<T: DeviceRepr>(
         &self,
         source: &(impl HostSlice<T> + ?Sized),
-    ) -> Result<PooledCudaSlice<T, A>, PoolError> {
+    ) -> Result<PooledCudaSlice<T>, PoolError> {
         // SAFETY: The next line writes all elements.
         let mut slice = unsafe { self.alloc(source.len()) }?;
         let copy = self.stream.memcpy_htod(source, &mut slice);
@@ -183,7 +183,7 @@ impl<A: Allocator<Backend = CudaBackend>> PooledStream<A> {
 
     /// The pool.
     #[must_use]
-    pub fn pool(&self) -> &MemoryPool<A> {
+    pub fn pool(&self) -> &MemoryPool<CudaBackend> {
         &self.pool
     }
 
@@ -194,7 +194,7 @@ impl<A: Allocator<Backend = CudaBackend>> PooledStream<A> {
     }
 }
 
-impl<A: Allocator> Clone for PooledStream<A> {
+impl Clone for PooledStream {
     fn clone(&self) -> Self {
         Self {
             pool: self.pool.clone(),
@@ -205,7 +205,7 @@ impl<A: Allocator> Clone for PooledStream<A> {
     }
 }
 
-impl<A: Allocator> fmt::Debug for PooledStream<A> {
+impl fmt::Debug for PooledStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PooledStream")
             .field("queue", &self.queue)

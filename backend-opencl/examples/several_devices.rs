@@ -9,7 +9,7 @@
 
 use std::{error::Error, thread};
 
-use binpool::{Backend, ImmediateAllocator, ImmediatePool, PooledBuffer, QueueOrder};
+use binpool::{Backend, ImmediateAllocator, MemoryPool, PooledBuffer, QueueOrder};
 use binpool_opencl::{
     ClProgram, ClQueue, DeviceSelector, Extent, OpenClBackend, Parameter, list_devices,
 };
@@ -20,21 +20,21 @@ const COUNT: u32 = 1 << 16;
 const SOURCE: &str =
     "kernel void twice(global uint *data, ulong start) { data[start + get_global_id(0)] *= 2; }";
 
-type Block = PooledBuffer<ImmediateAllocator<OpenClBackend>>;
+type Block = PooledBuffer<OpenClBackend>;
 type Failure = Box<dyn Error + Send + Sync>;
 
 /// A device, with what a program needs for it: a context, a queue and a pool of its own.
 struct Device {
     backend: OpenClBackend,
     queue: ClQueue,
-    pool: ImmediatePool<OpenClBackend>,
+    pool: MemoryPool<OpenClBackend>,
 }
 
 impl Device {
     fn open(selector: &DeviceSelector) -> Result<Self, Failure> {
         let backend = OpenClBackend::open(selector)?;
         let queue = backend.create_queue(QueueOrder::InOrder)?;
-        let pool = ImmediatePool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+        let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
         Ok(Self {
             backend,
             queue,

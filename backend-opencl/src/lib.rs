@@ -83,14 +83,14 @@
 //! codes mean that memory is exhausted. All of them, and those of pools, become `binpool_allocators::Error` by `?`:
 //!
 //! ```
-//! use binpool::{ImmediateAllocator, ImmediatePool};
+//! use binpool::{ImmediateAllocator, MemoryPool};
 //! use binpool_allocators::{Backend, Error, QueueOrder};
 //! use binpool_opencl::{ClProgram, Extent, OpenClBackend, Parameter};
 //!
 //! fn sevens() -> Result<Vec<u32>, Error> {
 //!     let backend = OpenClBackend::open(&"any".parse()?)?; // OpenClError
 //!     let queue = backend.create_queue(QueueOrder::InOrder)?; // Error
-//!     let pool = ImmediatePool::new(ImmediateAllocator::new(&backend)?, &queue)?; // PoolError
+//!     let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?; // PoolError
 //!     let source = "kernel void seven(global uint *words) { words[get_global_id(0)] = 7; }";
 //!     let program = ClProgram::build(&backend, source, "")?; // KernelError
 //!     let words = Parameter::output::<u32>(Extent::PerItem(1));

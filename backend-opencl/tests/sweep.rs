@@ -26,9 +26,8 @@ use std::{
 };
 
 use binpool::{
-    Allocator, Backend, DeferredAllocator, Error, ImmediateAllocator, Memory, MemoryKind,
-    PoolOptions, PooledBuffer, Queue, QueueOrder, Region, SvmAllocator, SvmGrain, adaptors::Limit,
-    forward_to_inner,
+    Allocator, Backend, Budget, DeferredAllocator, Error, ImmediateAllocator, Memory, MemoryKind,
+    PoolOptions, PooledBuffer, Queue, QueueOrder, Region, SvmAllocator, SvmGrain, forward_to_inner,
 };
 use binpool_allocators::{
     adaptors::Failing,
@@ -158,9 +157,9 @@ fn pool_program<A: Allocator<Backend = OpenClBackend> + Clone>(
     const LIMIT: usize = 1 << 20;
     let backend = failing.allocator().backend().clone();
     let [home, other] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
-    let limit = Limit::new(failing.allocator().clone(), LIMIT as u64);
-    let budget = limit.budget().clone();
-    let pool = options.clone().build(limit, &home).unwrap();
+    let budget = Budget::new(LIMIT as u64);
+    let options = options.clone().budget(&budget);
+    let pool = options.build(failing.allocator().clone(), &home).unwrap();
     let mut live: Vec<PooledBuffer<_>> = Vec::new();
     for (step, bytes) in [
         100,

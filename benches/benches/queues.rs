@@ -20,7 +20,7 @@ use binpool_array::{BinaryOperation, Kernels, OpenClKernels, open_opencl};
 use binpool_opencl::{ClQueue, OpenClBackend};
 use criterion::{Criterion, criterion_group, criterion_main};
 
-type Pool = MemoryPool<ImmediateAllocator<OpenClBackend>>;
+type Pool = MemoryPool<OpenClBackend>;
 
 struct Device {
     backend: OpenClBackend,

@@ -75,7 +75,7 @@ impl Device {
     }
 
     /// A pool like the default one, or of whole buffers.
-    fn pool(&self, segments: bool) -> MemoryPool<ImmediateAllocator<OpenClBackend>> {
+    fn pool(&self, segments: bool) -> MemoryPool<OpenClBackend> {
         let allocator = ImmediateAllocator::new(&self.backend).unwrap();
         let options = PoolOptions::new().segments(segments);
         options.build(allocator, &self.queue()).unwrap()

@@ -10,7 +10,7 @@ use crate::{NullBackend, Subject};
 /// The pool as its users hold it, over a device that costs nothing.
 #[derive(Debug)]
 pub struct Pool {
-    pool: MemoryPool<ImmediateAllocator<NullBackend>>,
+    pool: MemoryPool<NullBackend>,
 }
 
 impl Pool {
@@ -33,13 +33,13 @@ impl Pool {
 
     /// The pool itself.
     #[must_use]
-    pub fn pool(&self) -> &MemoryPool<ImmediateAllocator<NullBackend>> {
+    pub fn pool(&self) -> &MemoryPool<NullBackend> {
         &self.pool
     }
 }
 
 impl Subject for Pool {
-    type Block = PooledBuffer<ImmediateAllocator<NullBackend>>;
+    type Block = PooledBuffer<NullBackend>;
 
     const NAME: &'static str = "binpool";
 
@@ -80,7 +80,7 @@ impl Bins {
 
     /// The pool itself.
     #[must_use]
-    pub fn pool(&self) -> &MemoryPool<ImmediateAllocator<NullBackend>> {
+    pub fn pool(&self) -> &MemoryPool<NullBackend> {
         self.0.pool()
     }
 }

@@ -4,97 +4,27 @@
 
 use std::ffi::c_void;
 
-use binpool::{Allocator, PooledBuffer, QueueOf};
+use binpool::{Backend, PooledBuffer};
+use binpool_cuda::CudaBackend;
+use binpool_opencl::OpenClBackend;
 
 use crate::{
-    allocators::{CudaAllocator, OpenClAllocator},
     border::{Out, asked, borrowed, guarded, taken},
+    of_backend,
+    of_backend::OfBackend,
     queues::QueuesByHandle,
     status::{Failure, Status},
 };
 
 /// A block of device memory, which goes back to its pool when it is freed. Any thread may use it, and several at once.
 #[derive(Debug)]
-pub struct Block(Of);
-
-#[derive(Debug)]
-enum Of {
-    OpenCl(Owned<OpenClAllocator>),
-    Cuda(Owned<CudaAllocator>),
-}
+pub struct Block(pub(crate) OfBackend<Owned<OpenClBackend>, Owned<CudaBackend>>);
 
 /// A block with the queue that it was allocated for.
 #[derive(Debug)]
-pub(crate) struct Owned<A: Allocator> {
-    pub(crate) buffer: PooledBuffer<A>,
-    pub(crate) queue: QueueOf<A>,
-}
-
-impl From<Owned<OpenClAllocator>> for Block {
-    fn from(owned: Owned<OpenClAllocator>) -> Self {
-        Self(Of::OpenCl(owned))
-    }
-}
-
-impl From<Owned<CudaAllocator>> for Block {
-    fn from(owned: Owned<CudaAllocator>) -> Self {
-        Self(Of::Cuda(owned))
-    }
-}
-
-/// What can be asked of a block, whatever its backend.
-trait AnyBlock {
-    /// Its size as it was requested, in bytes.
-    fn size(&self) -> usize;
-
-    /// What it takes of the device, in bytes.
-    fn class_size(&self) -> usize;
-
-    /// Notes that commands on another queue use it.
-    ///
-    /// # Safety
-    ///
-    /// `queue` is as for [`QueuesByHandle::queue_of`].
-    unsafe fn record_use(&self, queue: *mut c_void) -> Result<(), Failure>;
-
-    /// Puts the later commands of another queue behind those that use it so far, and notes the use.
-    ///
-    /// # Safety
-    ///
-    /// `queue` is as for [`QueuesByHandle::queue_of`].
-    unsafe fn order_before(&self, queue: *mut c_void) -> Result<(), Failure>;
-}
-
-impl<A> AnyBlock for Owned<A>
-where
-    A: Allocator,
-    A::Backend: QueuesByHandle,
-{
-    fn size(&self) -> usize {
-        self.buffer.size()
-    }
-
-    fn class_size(&self) -> usize {
-        self.buffer.class_size()
-    }
-
-    /// # Safety
-    ///
-    /// As the trait says.
-    unsafe fn record_use(&self, queue: *mut c_void) -> Result<(), Failure> {
-        // SAFETY: As the caller promises.
-        let queue = unsafe { self.buffer.backend().queue_of(queue) }?;
-        Ok(self.buffer.record_use(&queue)?)
-    }
-
-    /// # Safety
-    ///
-    /// As the trait says.
-    unsafe fn order_before(&self, queue: *mut c_void) -> Result<(), Failure> {
-        // SAFETY: As the caller promises.
-        let queue = unsafe { self.buffer.backend().queue_of(queue) }?;
-        Ok(self.buffer.order_before(&queue)?)
-    }
+pub(crate) struct Owned<B: Backend> {
+    pub(crate) buffer: PooledBuffer<B>,
+    pub(crate) queue: B::Queue,
 }
 
 // Threads share handles.
@@ -102,17 +32,10 @@ const fn is_shared<T: Send + Sync>() {}
 const _: () = is_shared::<Block>();
 
 impl Block {
-    fn any(&self) -> &dyn AnyBlock {
+    fn open_cl(&self) -> Result<&Owned<OpenClBackend>, Failure> {
         match &self.0 {
-            Of::OpenCl(owned) => owned,
-            Of::Cuda(owned) => owned,
-        }
-    }
-
-    fn open_cl(&self) -> Result<&Owned<OpenClAllocator>, Failure> {
-        match &self.0 {
-            Of::OpenCl(owned) => Ok(owned),
-            Of::Cuda(_) => Err(Failure::new(
+            OfBackend::OpenCl(owned) => Ok(owned),
+            OfBackend::Cuda(_) => Err(Failure::new(
                 Status::Unsupported,
                 "a `cl_mem` of a CUDA block: use `binpool_block_device_ptr`",
             )),
@@ -138,10 +61,8 @@ fn no_memory() -> Failure {
 pub unsafe extern "C" fn binpool_block_free(block: *mut Block) -> Status {
     guarded(|| {
         // SAFETY: As the caller promises.
-        match unsafe { taken(block, "block") }?.0 {
-            Of::OpenCl(owned) => owned.buffer.release()?,
-            Of::Cuda(owned) => owned.buffer.release()?,
-        }
+        let block = unsafe { taken(block, "block") }?;
+        of_backend!(block.0, owned => owned.buffer.release()?);
         Ok(())
     })
 }
@@ -157,7 +78,10 @@ pub unsafe extern "C" fn binpool_block_free(block: *mut Block) -> Status {
 pub unsafe extern "C" fn binpool_block_size(block: *const Block) -> usize {
     // SAFETY: As the caller promises.
     let block = unsafe { block.as_ref() };
-    block.map_or(0, |block| block.any().size())
+    block.map_or(
+        0,
+        |block| of_backend!(&block.0, owned => owned.buffer.size()),
+    )
 }
 
 /// Returns what a block takes of the device, in bytes: at least its size; 0 for a null pointer.
@@ -171,7 +95,10 @@ pub unsafe extern "C" fn binpool_block_size(block: *const Block) -> usize {
 pub unsafe extern "C" fn binpool_block_class_size(block: *const Block) -> usize {
     // SAFETY: As the caller promises.
     let block = unsafe { block.as_ref() };
-    block.map_or(0, |block| block.any().class_size())
+    block.map_or(
+        0,
+        |block| of_backend!(&block.0, owned => owned.buffer.class_size()),
+    )
 }
 
 /// Returns the `cl_mem` of the buffer that a block is all or a part of, and where the block begins in it, in bytes: for copies, fills and
@@ -244,7 +171,7 @@ pub unsafe extern "C" fn binpool_block_device_ptr(
     guarded(|| {
         // SAFETY: As the caller promises.
         let (block, place) = unsafe { asked(block, "block", address, "address") }?;
-        let Of::Cuda(owned) = &block.0 else {
+        let OfBackend::Cuda(owned) = &block.0 else {
             return Err(Failure::new(
                 Status::Unsupported,
                 "an address of an OpenCL block: use `binpool_block_cl_mem`",
@@ -272,8 +199,11 @@ pub unsafe extern "C" fn binpool_block_record_use(
     guarded(|| {
         // SAFETY: As the caller promises.
         let block = unsafe { borrowed(block, "block") }?;
-        // SAFETY: As the caller promises.
-        unsafe { block.any().record_use(queue) }
+        of_backend!(&block.0, owned => {
+            // SAFETY: As the caller promises.
+            let queue = unsafe { owned.buffer.backend().queue_of(queue) }?;
+            Ok(owned.buffer.record_use(&queue)?)
+        })
     })
 }
 
@@ -293,7 +223,10 @@ pub unsafe extern "C" fn binpool_block_order_before(
     guarded(|| {
         // SAFETY: As the caller promises.
         let block = unsafe { borrowed(block, "block") }?;
-        // SAFETY: As the caller promises.
-        unsafe { block.any().order_before(queue) }
+        of_backend!(&block.0, owned => {
+            // SAFETY: As the caller promises.
+            let queue = unsafe { owned.buffer.backend().queue_of(queue) }?;
+            Ok(owned.buffer.order_before(&queue)?)
+        })
     })
 }

@@ -5,11 +5,10 @@
 
 #![deny(unsafe_code)]
 
-mod allocators;
-pub mod any_pool;
 mod block;
 mod border;
 mod last_error;
+mod of_backend;
 mod options;
 mod pool;
 mod queues;
@@ -20,7 +19,6 @@ mod tag;
 mod thread_end;
 pub mod torch;
 
-pub use allocators::{CudaAllocator, OpenClAllocator};
 pub use block::{
     Block, binpool_block_cl_kernel_argument, binpool_block_cl_mem, binpool_block_class_size,
     binpool_block_device_ptr, binpool_block_free, binpool_block_order_before,
@@ -28,6 +26,7 @@ pub use block::{
 };
 pub use border::binpool_string_free;
 pub use last_error::binpool_last_error_message;
+pub use of_backend::{AnyPool, OfBackend};
 pub use options::{Options, Reuse, Segments};
 pub use pool::{
     Pool, binpool_allocate, binpool_allocate_on, binpool_pool_free, binpool_pool_limit,

@@ -92,11 +92,6 @@ impl Options {
         Ok(options)
     }
 
-    /// The limit in bytes, where 0 stands for none.
-    pub(crate) const fn limit(&self) -> u64 {
-        limit_of(self.limit_bytes)
-    }
-
     /// Returns the same settings for the pool.
     pub(crate) fn pool(&self) -> Result<PoolOptions, Failure> {
         const DEFAULT: u32 = Reuse::Default as u32;
@@ -129,7 +124,10 @@ impl Options {
                 )));
             }
         };
-        Ok(PoolOptions::new().reuse(reuse).segments(segments))
+        Ok(PoolOptions::new()
+            .limit(limit_of(self.limit_bytes))
+            .reuse(reuse)
+            .segments(segments))
     }
 }
 

@@ -4,20 +4,18 @@
 
 use std::{
     ffi::{c_char, c_int, c_void},
-    fmt, ptr,
+    ptr,
 };
 
-use binpool::{
-    Allocator, ImmediateAllocator, MemoryPool, VirtualMemoryAllocator, WatchOptions,
-    adaptors::Limit,
-};
+use binpool::{Backend, ImmediateAllocator, MemoryPool, VirtualMemoryAllocator, WatchOptions};
 use binpool_cuda::CudaDevice;
 use binpool_opencl::OpenClBackend;
 
 use crate::{
-    any_pool::AnyPool,
     block::{Block, Owned},
     border::{Out, asked, borrowed, guarded, handed_over, string, taken, text},
+    of_backend,
+    of_backend::{AnyPool, OfBackend},
     options::{Options, limit_of},
     queues::QueuesByHandle,
     recording::Recording,
@@ -27,70 +25,19 @@ use crate::{
 
 /// A pool of device memory. Any thread may use it, and several at once.
 #[derive(Debug)]
-pub struct Pool(Box<dyn PoolByHandle>);
+pub struct Pool(pub(crate) AnyPool);
 
 // Threads share handles.
 const fn is_shared<T: Send + Sync>() {}
 const _: () = is_shared::<Pool>();
 
-impl Pool {
-    pub(crate) fn new(pool: impl PoolByHandle + 'static) -> Self {
-        Self(Box::new(pool))
-    }
-}
-
-/// A pool of any backend, whose queues the program has as pointers.
-pub(crate) trait PoolByHandle: AnyPool + fmt::Debug {
-    /// Allocates a block for the pool's queue.
-    fn allocate(&self, bytes: usize) -> Result<Block, Failure>;
-
-    /// Allocates a block for a queue.
-    ///
-    /// # Safety
-    ///
-    /// `queue` is as for [`QueuesByHandle::queue_of`].
-    unsafe fn allocate_on(&self, queue: *mut c_void, bytes: usize) -> Result<Block, Failure>;
-
-    /// Gives what a queue has free to all queues.
-    ///
-    /// # Safety
-    ///
-    /// `queue` is as for [`QueuesByHandle::queue_of`].
-    unsafe fn retire_queue(&self, queue: *mut c_void) -> Result<(), Failure>;
-}
-
-impl<A> PoolByHandle for MemoryPool<A>
-where
-    A: Allocator,
-    A::Backend: QueuesByHandle,
-    Self: AnyPool,
-    Block: From<Owned<A>>,
-{
-    fn allocate(&self, bytes: usize) -> Result<Block, Failure> {
-        let buffer = self.allocate(bytes)?;
-        let queue = self.home_queue().clone();
-        Ok(Owned { buffer, queue }.into())
-    }
-
-    /// # Safety
-    ///
-    /// As the trait says.
-    unsafe fn allocate_on(&self, queue: *mut c_void, bytes: usize) -> Result<Block, Failure> {
-        // SAFETY: As the caller promises.
-        let queue = unsafe { self.backend().queue_of(queue) }?;
-        let buffer = self.allocate_on(&queue, bytes)?;
-        Ok(Owned { buffer, queue }.into())
-    }
-
-    /// # Safety
-    ///
-    /// As the trait says.
-    unsafe fn retire_queue(&self, queue: *mut c_void) -> Result<(), Failure> {
-        // SAFETY: As the caller promises.
-        let queue = unsafe { self.backend().queue_of(queue) }?;
-        self.retire_queue(&queue);
-        Ok(())
-    }
+fn allocate<B: Backend>(
+    pool: &MemoryPool<B>,
+    queue: B::Queue,
+    bytes: usize,
+) -> Result<Owned<B>, Failure> {
+    let buffer = pool.allocate_on(&queue, bytes)?;
+    Ok(Owned { buffer, queue })
 }
 
 /// Makes a pool over OpenCL, whose blocks are for `queue` unless their allocation names another.
@@ -127,9 +74,9 @@ pub unsafe extern "C" fn binpool_pool_new_opencl(
         let backend = unsafe { OpenClBackend::from_raw(context, device) }?;
         // SAFETY: The queue is null or alive, as the caller promises.
         let queue = unsafe { backend.queue_of(queue) }?;
-        let allocator = Limit::new(ImmediateAllocator::new(&backend)?, options.limit());
+        let allocator = ImmediateAllocator::new(&backend)?;
         let pool = options.pool()?.build(allocator, &queue)?;
-        place.set(handed_over(Pool::new(pool)));
+        place.set(handed_over(Pool(OfBackend::OpenCl(pool))));
         Ok(())
     })
 }
@@ -160,9 +107,9 @@ pub unsafe extern "C" fn binpool_pool_new_cuda(
         let backend = CudaDevice::open(device)?;
         // SAFETY: As the caller promises.
         let queue = unsafe { backend.queue_of(stream) }?;
-        let allocator = Limit::new(VirtualMemoryAllocator::new(&backend), options.limit());
+        let allocator = VirtualMemoryAllocator::new(&backend);
         let pool = options.pool()?.build(allocator, &queue)?;
-        place.set(handed_over(Pool::new(pool)));
+        place.set(handed_over(Pool(OfBackend::Cuda(pool))));
         Ok(())
     })
 }
@@ -203,7 +150,15 @@ pub unsafe extern "C" fn binpool_allocate(
     guarded(|| {
         // SAFETY: As the caller promises.
         let (pool, place) = unsafe { asked(pool, "pool", block, "block") }?;
-        place.set(handed_over(pool.0.allocate(bytes)?));
+        let block = match &pool.0 {
+            OfBackend::OpenCl(pool) => {
+                OfBackend::OpenCl(allocate(pool, pool.home_queue().clone(), bytes)?)
+            }
+            OfBackend::Cuda(pool) => {
+                OfBackend::Cuda(allocate(pool, pool.home_queue().clone(), bytes)?)
+            }
+        };
+        place.set(handed_over(Block(block)));
         Ok(())
     })
 }
@@ -227,9 +182,19 @@ pub unsafe extern "C" fn binpool_allocate_on(
     guarded(|| {
         // SAFETY: As the caller promises.
         let (pool, place) = unsafe { asked(pool, "pool", block, "block") }?;
-        // SAFETY: As the caller promises.
-        let block = unsafe { pool.0.allocate_on(queue, bytes) }?;
-        place.set(handed_over(block));
+        let block = match &pool.0 {
+            OfBackend::OpenCl(pool) => {
+                // SAFETY: As the caller promises.
+                let queue = unsafe { pool.backend().queue_of(queue) }?;
+                OfBackend::OpenCl(allocate(pool, queue, bytes)?)
+            }
+            OfBackend::Cuda(pool) => {
+                // SAFETY: As the caller promises.
+                let queue = unsafe { pool.backend().queue_of(queue) }?;
+                OfBackend::Cuda(allocate(pool, queue, bytes)?)
+            }
+        };
+        place.set(handed_over(Block(block)));
         Ok(())
     })
 }
@@ -249,8 +214,12 @@ pub unsafe extern "C" fn binpool_pool_retire_queue(
     guarded(|| {
         // SAFETY: As the caller promises.
         let pool = unsafe { borrowed(pool, "pool") }?;
-        // SAFETY: As the caller promises.
-        unsafe { pool.0.retire_queue(queue) }
+        of_backend!(&pool.0, pool => {
+            // SAFETY: As the caller promises.
+            let queue = unsafe { pool.backend().queue_of(queue) }?;
+            pool.retire_queue(&queue);
+        });
+        Ok(())
     })
 }
 
@@ -274,7 +243,7 @@ pub unsafe extern "C" fn binpool_pool_statistics(
         if statistics.is_null() {
             return Err(Failure::argument("the argument `statistics` is null"));
         }
-        let now = Statistics::from(pool.0.statistics());
+        let now = Statistics::from(of_backend!(&pool.0, pool => pool.statistics()));
         let (from, to) = ((&raw const now).cast::<u8>(), statistics.cast::<u8>());
         // SAFETY: The program has `size` bytes there, as the caller promises.
         unsafe { ptr::write_bytes(to, 0, size) };
@@ -300,7 +269,7 @@ pub unsafe extern "C" fn binpool_pool_report(
     guarded(|| {
         // SAFETY: As the caller promises.
         let (pool, place) = unsafe { asked(pool, "pool", report, "report") }?;
-        let (now, live) = (pool.0.statistics(), pool.0.live_blocks());
+        let (now, live) = of_backend!(&pool.0, pool => (pool.statistics(), pool.live_blocks()));
         place.set(text(format!("{now}\n\n{live}"))?);
         Ok(())
     })
@@ -321,7 +290,9 @@ pub unsafe extern "C" fn binpool_pool_snapshot_json(
     guarded(|| {
         // SAFETY: As the caller promises.
         let (pool, place) = unsafe { asked(pool, "pool", json, "json") }?;
-        place.set(text(pool.0.snapshot().to_json()?)?);
+        place.set(text(
+            of_backend!(&pool.0, pool => pool.snapshot()).to_json()?,
+        )?);
         Ok(())
     })
 }
@@ -338,7 +309,7 @@ pub unsafe extern "C" fn binpool_pool_limit(pool: *const Pool, bytes: *mut u64) 
     guarded(|| {
         // SAFETY: As the caller promises.
         let (pool, place) = unsafe { asked(pool, "pool", bytes, "bytes") }?;
-        let limit = pool.0.limit();
+        let limit = of_backend!(&pool.0, pool => pool.limit());
         place.set(if limit == u64::MAX { 0 } else { limit });
         Ok(())
     })
@@ -357,7 +328,7 @@ pub unsafe extern "C" fn binpool_pool_set_limit(pool: *const Pool, bytes: u64) -
     guarded(|| {
         // SAFETY: As the caller promises.
         let pool = unsafe { borrowed(pool, "pool") }?;
-        pool.0.set_limit(limit_of(bytes));
+        of_backend!(&pool.0, pool => pool.set_limit(limit_of(bytes)));
         Ok(())
     })
 }
@@ -381,7 +352,7 @@ pub unsafe extern "C" fn binpool_pool_trim(
         let pool = unsafe { borrowed(pool, "pool") }?;
         // SAFETY: As the caller promises.
         let place = unsafe { Out::perhaps(released) };
-        let bytes = pool.0.trim_to(bytes);
+        let bytes = of_backend!(&pool.0, pool => pool.trim_to(bytes));
         if let Some(place) = place {
             place.set(bytes);
         }
@@ -407,7 +378,7 @@ pub unsafe extern "C" fn binpool_pool_watch(pool: *const Pool, call_stacks: c_in
         let options = WatchOptions::new()
             .backtraces(with_stacks)
             .tags_only(!with_stacks);
-        pool.0.watch(options);
+        of_backend!(&pool.0, pool => pool.watch(options));
         Ok(())
     })
 }
@@ -423,7 +394,8 @@ pub unsafe extern "C" fn binpool_pool_watch(pool: *const Pool, call_stacks: c_in
 pub unsafe extern "C" fn binpool_pool_stop_watching(pool: *const Pool) -> Status {
     guarded(|| {
         // SAFETY: As the caller promises.
-        unsafe { borrowed(pool, "pool") }?.0.stop_watching();
+        let pool = unsafe { borrowed(pool, "pool") }?;
+        of_backend!(&pool.0, pool => pool.stop_watching());
         Ok(())
     })
 }
@@ -447,7 +419,9 @@ pub unsafe extern "C" fn binpool_pool_record(
         let (pool, place) = unsafe { asked(pool, "pool", recording, "recording") }?;
         // SAFETY: As the caller promises.
         let path = unsafe { string(path, "path") }?;
-        let begun = Recording::begin(path, |file| Ok(pool.0.record(file)?))?;
+        let begun = Recording::begin(path, |file| {
+            Ok(of_backend!(&pool.0, pool => pool.record(file))?)
+        })?;
         place.set(handed_over(begun));
         Ok(())
     })

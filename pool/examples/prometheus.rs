@@ -7,8 +7,8 @@ use std::{
     thread,
 };
 
-use binpool::{Allocator, Backend, ImmediateAllocator, MemoryPool, QueueOrder};
-use binpool_mock::MockDevice;
+use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+use binpool_mock::{MockBackend, MockDevice};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -34,9 +34,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Answers one request with what the counters are now.
-fn answer<A: Allocator>(
+fn answer(
     mut request: &TcpStream,
-    pool: &MemoryPool<A>,
+    pool: &MemoryPool<MockBackend>,
     exporter: &PrometheusHandle,
 ) -> std::io::Result<()> {
     // Prometheus has no more to say than the head, which ends with an empty line.

@@ -1,4 +1,4 @@
-//! Four adaptors on top of each other, under a pool: a program that may take 64 KiB of buffers, and goes on with
+//! Four adaptors on top of each other, under a pool with a budget: a program that may take 64 KiB of buffers, and goes on with
 //! shared virtual memory from there.
 //!
 //! ```text
@@ -9,7 +9,7 @@
 use std::error::Error;
 
 use binpool::{
-    Backend, ImmediateAllocator, Memory, MemoryKind, PoolError, PoolOptions, QueueOrder,
+    Backend, Budget, ImmediateAllocator, Memory, MemoryKind, PoolError, PoolOptions, QueueOrder,
     SvmAllocator, SvmGrain, Verdict,
     adaptors::{Fallback, Limit, Logging, Statistics},
 };
@@ -31,18 +31,18 @@ fn stack() -> Result<(), Box<dyn Error>> {
     let queue = backend.create_queue(QueueOrder::InOrder)?;
 
     // From the inside out. A limit around the buffers alone is what sends the program to the second allocator, and the
-    // one around both is what ends it.
+    // pool's budget is what ends it.
     let buffers = Limit::new(ImmediateAllocator::new(&backend)?, 64 * KIB as u64);
     let svm = SvmAllocator::new(&backend, SvmGrain::Coarse)?;
-    let limited = Limit::new(Fallback::new(buffers, svm), 96 * KIB as u64);
-    let budget = limited.budget().clone();
+    let counted = Statistics::new(Fallback::new(buffers, svm));
+    let budget = Budget::new(96 * KIB as u64);
     budget.on_soft_limit(80 * KIB as u64, |budget| {
         println!("soft limit: {} bytes are left", budget.available_bytes);
     });
-    let counted = Statistics::new(limited);
     // Without segments each block is the allocators', so that it is seen whose.
     let pool = PoolOptions::new()
         .segments(false)
+        .budget(&budget)
         .build(Logging::new(counted.clone(), "stacked"), &queue)?;
 
     let blocks = [(); 3].map(|()| pool.allocate(32 * KIB));
@@ -67,14 +67,15 @@ fn stack() -> Result<(), Box<dyn Error>> {
     assert_eq!(budget.used_bytes(), 96 * KIB as u64);
     pool.free_held();
     assert_eq!(budget.used_bytes(), 0);
-    let fallback = counted.inner().inner();
+    let fallback = counted.inner();
     assert_eq!(fallback.first().budget().used_bytes(), 0);
     assert_eq!(fallback.first().budget().peak_bytes(), 64 * KIB as u64);
 
     let reading = counted.reading();
     println!("all in all: {reading:#?}");
     assert_eq!((reading.allocations, reading.releases), (3, 3));
-    assert!(reading.failed_allocations > 0);
+    // The budget refused the fourth block before the adaptors saw the request.
+    assert_eq!(reading.failed_allocations, 0);
     assert_eq!(
         (reading.current_bytes, reading.peak_bytes),
         (0, 96 * KIB as u64)

@@ -6,7 +6,7 @@
 
 use std::error::Error;
 
-use binpool::{Align, Backend, Queue, QueueOrder, SvmAllocator, SvmGrain, SvmPool};
+use binpool::{Align, Backend, MemoryPool, Queue, QueueOrder, SvmAllocator, SvmGrain};
 use binpool_mock::{CallKind, MockDevice};
 
 const BYTES: usize = 4096;
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let allocator = SvmAllocator::new(&backend, SvmGrain::Coarse)?
         .with_alignment(line)?
         .with_queue(&queue)?;
-    let pool = SvmPool::new(allocator, &queue)?;
+    let pool = MemoryPool::new(allocator, &queue)?;
 
     let block = pool.allocate(BYTES)?;
     let address = block.address().ok_or("SVM has an address")?;

@@ -33,7 +33,7 @@ fn device() -> Result<(MockDevice, [MockQueue; 2]), binpool::Error> {
     Ok((device, queues))
 }
 
-type Pool = MemoryPool<ImmediateAllocator<MockBackend>>;
+type Pool = MemoryPool<MockBackend>;
 
 fn pool(device: &MockDevice, home: &MockQueue, policy: ReusePolicy) -> Result<Pool, PoolError> {
     PoolOptions::new()

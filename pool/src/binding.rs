@@ -1,9 +1,6 @@
 //! Moving a block from queue to queue.
 
-use binpool_allocators::{
-    Allocator, Backend, Error, EventOf, InvalidRequest, Queue, QueueOf, QueueOrder,
-    contained::guarded,
-};
+use binpool_allocators::{Backend, Error, InvalidRequest, Queue, QueueOrder, contained::guarded};
 use smallvec::SmallVec;
 
 use crate::{PooledBuffer, block::Lease, order::fence::wait_for_event};
@@ -13,7 +10,7 @@ use crate::{PooledBuffer, block::Lease, order::fence::wait_for_event};
 ///
 /// The device waits, not the host, except on a device that [loses](binpool_allocators::FailureOrder::Lost) the order of
 /// commands behind a failure: there the host waits.
-impl<A: Allocator> PooledBuffer<A> {
+impl<B: Backend> PooledBuffer<B> {
     /// Makes `queue` wait for everything that was enqueued on the queues of this block so far, before it runs what is
     /// enqueued from now on. Records the use. The wait is on the device: a marker on each of the block's queues, and a
     /// barrier on `queue`.
@@ -40,7 +37,7 @@ impl<A: Allocator> PooledBuffer<A> {
     ///
     /// [`ForeignObject`](InvalidRequest::ForeignObject) for a queue of another backend, and the failures of the
     /// backend.
-    pub fn order_before(&self, queue: &QueueOf<A>) -> Result<(), Error> {
+    pub fn order_before(&self, queue: &B::Queue) -> Result<(), Error> {
         // Array crates ask this before each operand, so the common case takes no lock.
         let is_only =
             self.queue_id() == Some(queue.id()) && self.lease().is_none_or(Lease::is_alone);
@@ -87,7 +84,7 @@ impl<A: Allocator> PooledBuffer<A> {
     /// # assert!(device.violations().is_empty());
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
-    pub fn bind_to_queue(&mut self, queue: &QueueOf<A>) -> Result<(), Error> {
+    pub fn bind_to_queue(&mut self, queue: &B::Queue) -> Result<(), Error> {
         self.backend().check_queue(queue)?;
         if queue.order() == QueueOrder::OutOfOrder {
             return Err(InvalidRequest::OutOfOrderQueue.into());
@@ -98,7 +95,7 @@ impl<A: Allocator> PooledBuffer<A> {
     }
 
     /// Makes `queue` the block's only queue. All other uses must come before what is enqueued there.
-    fn move_to(&mut self, queue: &QueueOf<A>) {
+    fn move_to(&mut self, queue: &B::Queue) {
         let may_cache = self.shared.may_cache(queue);
         let queue_key = self.block().map(|_| self.shared.state.lock().enter(queue));
         let Some(lease) = self.lease_mut() else {
@@ -177,9 +174,9 @@ impl<A: Allocator> PooledBuffer<A> {
     /// ```
     pub fn enqueue_release(
         mut self,
-        queue: Option<&QueueOf<A>>,
-        wait_for: &[EventOf<A>],
-    ) -> Result<EventOf<A>, Error> {
+        queue: Option<&B::Queue>,
+        wait_for: &[B::Event],
+    ) -> Result<B::Event, Error> {
         match guarded("a marker", || self.enqueue_end(queue, wait_for)) {
             Ok(event) if self.shared.scrubber.is_on_free() && !self.has_views() => {
                 self.release_scrubbed(event)
@@ -198,9 +195,9 @@ impl<A: Allocator> PooledBuffer<A> {
     /// Enqueues a marker after every use of the block and `wait_for`, and makes it the block's only use.
     fn enqueue_end(
         &mut self,
-        queue: Option<&QueueOf<A>>,
-        wait_for: &[EventOf<A>],
-    ) -> Result<EventOf<A>, Error> {
+        queue: Option<&B::Queue>,
+        wait_for: &[B::Event],
+    ) -> Result<B::Event, Error> {
         let own = self.own_queue();
         let queue = queue
             .or(own.as_ref())
@@ -222,7 +219,7 @@ impl<A: Allocator> PooledBuffer<A> {
     /// Returns events after everything that was enqueued so far on the block's queues, except for what the order of
     /// `queue` already puts before its next commands. On a device where a marker says nothing, waits on the host
     /// instead.
-    fn mark_others(&self, queue: &QueueOf<A>) -> Result<SmallVec<[EventOf<A>; 4]>, Error> {
+    fn mark_others(&self, queue: &B::Queue) -> Result<SmallVec<[B::Event; 4]>, Error> {
         let is_ordered = self.shared.is_ordered(queue);
         let queues = self.queues().into_iter();
         let mut queues = queues.filter(|used| used != queue || !is_ordered);
@@ -240,7 +237,7 @@ impl<A: Allocator> PooledBuffer<A> {
     }
 
     /// Returns the queues that the block was used on, its own first.
-    fn queues(&self) -> Vec<QueueOf<A>> {
+    fn queues(&self) -> Vec<B::Queue> {
         let mut queues: Vec<_> = self.own_queue().into_iter().collect();
         if let Some(lease) = self.lease() {
             queues.extend(lease.others());
@@ -248,7 +245,7 @@ impl<A: Allocator> PooledBuffer<A> {
         queues
     }
 
-    pub(crate) fn own_queue(&self) -> Option<QueueOf<A>> {
+    pub(crate) fn own_queue(&self) -> Option<B::Queue> {
         let queue_key = self.lease()?.key?;
         let state = self.shared.state.lock();
         Some(state.queues.get(queue_key)?.queue.clone())

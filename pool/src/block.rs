@@ -15,7 +15,7 @@ use std::{
 };
 
 use binpool_allocators::{
-    Allocator, MemoryOf, QueueId, QueueOf,
+    Backend, QueueId,
     segments::{Leaving, Place, RangeKey},
 };
 use parking_lot::Mutex;
@@ -31,7 +31,7 @@ use crate::{
 /// The fields that a hit reads come first. A hit does not write them, since the block may have come from another thread.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Block<A: Allocator, O> {
+pub(crate) struct Block<B: Backend, O> {
     /// The size of the block: what the allocator was asked for, and what the pool counts.
     pub(crate) bytes: usize,
     /// A request for more bytes than this, and at most `bytes`, is of the class of this block.
@@ -44,26 +44,26 @@ pub(crate) struct Block<A: Allocator, O> {
     /// that change the reference count at the same time slow each other down.
     pub(crate) share: Option<O>,
     /// The lease of its user, or of the next user while the block is in a thread cache.
-    pub(crate) lease: Lease<A>,
+    pub(crate) lease: Lease<B>,
     /// Its range in a segment; `None` for a whole block of the allocator.
     pub(crate) range: Option<RangeKey>,
     /// The record of its allocation; `None` if it was not allocated while the pool was tracked.
     pub(crate) record: Option<Arc<AllocationRecord>>,
-    pub(crate) memory: MemoryOf<A>,
+    pub(crate) memory: B::Memory,
 }
 
 /// The host memory of a block that is no more, for the next block.
 #[derive(Debug)]
-pub(crate) struct Shell<A: Allocator, O>(Box<MaybeUninit<Block<A, O>>>);
+pub(crate) struct Shell<B: Backend, O>(Box<MaybeUninit<Block<B, O>>>);
 
-impl<A: Allocator, O> Shell<A, O> {
+impl<B: Backend, O> Shell<B, O> {
     pub(crate) fn new() -> Self {
         Self(Box::new_uninit())
     }
 
     /// Takes the device memory of a block out of its host memory. All else of the block is dropped where it is, since moving it
     /// takes longer.
-    pub(crate) fn of(mut block: Box<Block<A, O>>) -> (MemoryOf<A>, Self) {
+    pub(crate) fn of(mut block: Box<Block<B, O>>) -> (B::Memory, Self) {
         let Block {
             share,
             lease,
@@ -89,22 +89,22 @@ impl<A: Allocator, O> Shell<A, O> {
         clippy::unnecessary_box_returns,
         reason = "the box is what this is for"
     )]
-    pub(crate) fn fill(self, block: Block<A, O>) -> Box<Block<A, O>> {
+    pub(crate) fn fill(self, block: Block<B, O>) -> Box<Block<B, O>> {
         Box::write(self.0, block)
     }
 }
 
 /// A free block, and its uses by former users.
 #[derive(Debug)]
-pub(crate) struct HeldBlock<A: Allocator, O> {
-    pub(crate) block: Box<Block<A, O>>,
+pub(crate) struct HeldBlock<B: Backend, O> {
+    pub(crate) block: Box<Block<B, O>>,
     pub(crate) uses: QueueUses,
     /// The number of sweeps before it came to its bin.
     pub(crate) since: u32,
 }
 
-impl<A: Allocator, O> HeldBlock<A, O> {
-    pub(crate) fn new(block: Box<Block<A, O>>, uses: QueueUses) -> Self {
+impl<B: Backend, O> HeldBlock<B, O> {
+    pub(crate) fn new(block: Box<Block<B, O>>, uses: QueueUses) -> Self {
         Self {
             block,
             uses,
@@ -115,18 +115,18 @@ impl<A: Allocator, O> HeldBlock<A, O> {
 
 /// A free block or a segment that is to be released.
 #[derive(Debug)]
-pub(crate) struct Released<A: Allocator> {
+pub(crate) struct Released<B: Backend> {
     /// Views of a segment, which are dropped before it.
-    pub(crate) views: Vec<MemoryOf<A>>,
-    pub(crate) memory: MemoryOf<A>,
+    pub(crate) views: Vec<B::Memory>,
+    pub(crate) memory: B::Memory,
     pub(crate) bytes: usize,
     pub(crate) uses: QueueUses,
     /// Where pages are mapped. They are unmapped first.
-    pub(crate) place: Option<Place<MemoryOf<A>>>,
+    pub(crate) place: Option<Place<B::Memory>>,
 }
 
-impl<A: Allocator, O> From<HeldBlock<A, O>> for Released<A> {
-    fn from(HeldBlock { block, uses, .. }: HeldBlock<A, O>) -> Self {
+impl<B: Backend, O> From<HeldBlock<B, O>> for Released<B> {
+    fn from(HeldBlock { block, uses, .. }: HeldBlock<B, O>) -> Self {
         Self {
             views: Vec::new(),
             bytes: block.bytes,
@@ -137,8 +137,8 @@ impl<A: Allocator, O> From<HeldBlock<A, O>> for Released<A> {
     }
 }
 
-impl<A: Allocator> From<Leaving<MemoryOf<A>, QueueUses>> for Released<A> {
-    fn from(leaving: Leaving<MemoryOf<A>, QueueUses>) -> Self {
+impl<B: Backend> From<Leaving<B::Memory, QueueUses>> for Released<B> {
+    fn from(leaving: Leaving<B::Memory, QueueUses>) -> Self {
         let Leaving {
             views,
             memory,
@@ -163,7 +163,7 @@ impl<A: Allocator> From<Leaving<MemoryOf<A>, QueueUses>> for Released<A> {
 /// The fields are in this order so that those which each hit reads lie together.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Lease<A: Allocator> {
+pub(crate) struct Lease<B: Backend> {
     /// The queue that it is allocated for; `None` if it was unbound.
     pub(crate) queue: Option<QueueId>,
     /// The key of that queue's state; `None` also for a block of 0 bytes.
@@ -171,10 +171,10 @@ pub(crate) struct Lease<A: Allocator> {
     /// Set if a thread may cache the block when it comes back: only its own queue used it, and blocks of that queue may be cached.
     may_be_cached: AtomicBool,
     /// The other queues that it was used on.
-    others: Mutex<Vec<QueueOf<A>>>,
+    others: Mutex<Vec<B::Queue>>,
 }
 
-impl<A: Allocator> Lease<A> {
+impl<B: Backend> Lease<B> {
     /// Returns the lease of a user on `queue`. It has a `queue_key` if the pool counts the block among those of that queue.
     pub(crate) fn on(queue: QueueId, queue_key: Option<QueueKey>, may_be_cached: bool) -> Self {
         Self {
@@ -186,7 +186,7 @@ impl<A: Allocator> Lease<A> {
     }
 
     /// Records a use on another queue than its own.
-    pub(crate) fn record(&self, queue: &QueueOf<A>) {
+    pub(crate) fn record(&self, queue: &B::Queue) {
         self.may_be_cached.store(false, Ordering::Relaxed);
         let mut others = self.others.lock();
         if !others.contains(queue) {
@@ -205,17 +205,17 @@ impl<A: Allocator> Lease<A> {
     }
 
     /// The other queues that it was used on.
-    pub(crate) fn others(&self) -> Vec<QueueOf<A>> {
+    pub(crate) fn others(&self) -> Vec<B::Queue> {
         self.others.lock().clone()
     }
 
     /// Takes the other queues out. The caller drops them without a lock, since that may call the device.
-    pub(crate) fn take_others(&mut self) -> Vec<QueueOf<A>> {
+    pub(crate) fn take_others(&mut self) -> Vec<B::Queue> {
         std::mem::take(self.others.get_mut())
     }
 }
 
-impl<A: Allocator> Default for Lease<A> {
+impl<B: Backend> Default for Lease<B> {
     /// Returns the lease of a block that is for no queue and was not used.
     fn default() -> Self {
         Self {

@@ -5,18 +5,16 @@
     reason = "in `drop` the reference to the pool moves to the cached block without a change of its count"
 )]
 
-use std::{fmt, mem::ManuallyDrop, ops::RangeBounds, sync::Arc};
+use std::{fmt, mem::ManuallyDrop, sync::Arc};
 
 use binpool_allocators::{
-    Allocator, AsMemory, Backend, Error, IntoRegion, InvalidRequest, Memory, MemoryId, MemoryOf,
-    Queue, QueueId, QueueOf, Region,
+    AsMemory, Backend, Error, Memory, MemoryId, Queue, QueueId,
     contained::{contained, guarded},
 };
 
 use tracing::{Level, level_filters::LevelFilter};
 
 use crate::{
-    PooledRegion,
     block::Lease,
     order::timestamps::QueueKey,
     shared::{Block, CachedBlock, Shared},
@@ -43,7 +41,7 @@ use crate::{
 ///
 /// # Views
 ///
-/// [`slice`](Self::slice) makes views that cannot outlive the block. Views made of its memory can: regions of it,
+/// [`view`](Self::view) makes views that cannot outlive the block. Views made of its memory can: regions of it,
 /// images and buffers over it, and maps that are forgotten ([`Memory::has_views`]). They stay valid when the block is
 /// dropped. No other user gets the bytes, nor are these scrubbed, before the last view is gone: until then the block
 /// counts as active ([`viewed_blocks`](crate::PoolStatistics::viewed_blocks)). Then it is freed as any other, when the
@@ -110,29 +108,29 @@ use crate::{
 /// # }
 /// ```
 #[must_use = "the block goes back to its pool when it is dropped"]
-pub struct PooledBuffer<A: Allocator> {
+pub struct PooledBuffer<B: Backend> {
     /// Only `drop` takes this out, and does not use it afterwards.
-    pub(crate) shared: ManuallyDrop<Arc<Shared<A>>>,
+    pub(crate) shared: ManuallyDrop<Arc<Shared<B>>>,
     size: usize,
     /// Only `drop` takes this out, and does not use it afterwards.
-    content: ManuallyDrop<Content<A>>,
+    content: ManuallyDrop<Content<B>>,
 }
 
 /// The content of a pooled buffer. Small, since a hit moves it.
-enum Content<A: Allocator> {
-    Block(Box<Block<A>>),
+enum Content<B: Backend> {
+    Block(Box<Block<B>>),
     /// 0 bytes.
-    Empty(Box<Lease<A>>),
+    Empty(Box<Lease<B>>),
     GivenBack,
 }
 
-impl<A: Allocator> PooledBuffer<A> {
+impl<B: Backend> PooledBuffer<B> {
     /// Makes a buffer of `size` bytes for `queue`, with its block and the key of its queue; without them for 0 bytes.
     pub(crate) fn new(
-        shared: &Arc<Shared<A>>,
-        queue: &QueueOf<A>,
+        shared: &Arc<Shared<B>>,
+        queue: &B::Queue,
         size: usize,
-        block_and_queue: Option<(Box<Block<A>>, QueueKey)>,
+        block_and_queue: Option<(Box<Block<B>>, QueueKey)>,
     ) -> Self {
         let (block, queue_key) = block_and_queue.unzip();
         let lease = Lease::on(
@@ -158,7 +156,7 @@ impl<A: Allocator> PooledBuffer<A> {
 
     /// Makes the buffer of a block that this thread had by itself, and logs that.
     #[inline]
-    pub(crate) fn of_hit(cached: CachedBlock<A>, size: usize) -> Self {
+    pub(crate) fn of_hit(cached: CachedBlock<B>, size: usize) -> Self {
         if LevelFilter::current() >= Level::TRACE {
             log_hit(size, cached.block.bytes);
         }
@@ -167,7 +165,7 @@ impl<A: Allocator> PooledBuffer<A> {
 
     /// Makes a buffer of `size` bytes.
     #[inline]
-    pub(crate) fn from_cached(cached: CachedBlock<A>, size: usize) -> Self {
+    pub(crate) fn from_cached(cached: CachedBlock<B>, size: usize) -> Self {
         Self {
             shared: ManuallyDrop::new(cached.shared),
             size,
@@ -175,14 +173,14 @@ impl<A: Allocator> PooledBuffer<A> {
         }
     }
 
-    pub(crate) fn block(&self) -> Option<&Block<A>> {
+    pub(crate) fn block(&self) -> Option<&Block<B>> {
         match &*self.content {
             Content::Block(block) => Some(block),
             Content::Empty(_) | Content::GivenBack => None,
         }
     }
 
-    pub(crate) fn block_mut(&mut self) -> Option<&mut Block<A>> {
+    pub(crate) fn block_mut(&mut self) -> Option<&mut Block<B>> {
         match &mut *self.content {
             Content::Block(block) => Some(block),
             Content::Empty(_) | Content::GivenBack => None,
@@ -190,19 +188,19 @@ impl<A: Allocator> PooledBuffer<A> {
     }
 
     #[inline]
-    pub(crate) fn take_block(&mut self) -> Option<Box<Block<A>>> {
+    pub(crate) fn take_block(&mut self) -> Option<Box<Block<B>>> {
         match std::mem::replace(&mut *self.content, Content::GivenBack) {
             Content::Block(block) => Some(block),
             Content::Empty(_) | Content::GivenBack => None,
         }
     }
 
-    pub(crate) fn memory(&self) -> Option<&MemoryOf<A>> {
+    pub(crate) fn memory(&self) -> Option<&B::Memory> {
         self.block().map(|block| &block.memory)
     }
 
     /// Returns the block's lease; `None` once it was freed.
-    pub(crate) fn lease(&self) -> Option<&Lease<A>> {
+    pub(crate) fn lease(&self) -> Option<&Lease<B>> {
         match &*self.content {
             Content::Block(block) => Some(&block.lease),
             Content::Empty(lease) => Some(lease),
@@ -210,7 +208,7 @@ impl<A: Allocator> PooledBuffer<A> {
         }
     }
 
-    pub(crate) fn lease_mut(&mut self) -> Option<&mut Lease<A>> {
+    pub(crate) fn lease_mut(&mut self) -> Option<&mut Lease<B>> {
         match &mut *self.content {
             Content::Block(block) => Some(&mut block.lease),
             Content::Empty(lease) => Some(lease),
@@ -252,15 +250,15 @@ impl<A: Allocator> PooledBuffer<A> {
 
     /// The backend of the block.
     #[must_use]
-    pub fn backend(&self) -> &A::Backend {
-        self.shared.allocator.backend()
+    pub fn backend(&self) -> &B {
+        &self.shared.backend
     }
 
     /// Returns the memory, for commands on `queue`, and records the use; `None` for the block of 0 bytes.
     ///
     /// The pool gives the block to no other user before everything has ended that was enqueued on `queue` until the
     /// block is freed. The memory may be larger than [`size`](Self::size).
-    pub fn memory_on(&self, queue: &QueueOf<A>) -> Option<&MemoryOf<A>> {
+    pub fn memory_on(&self, queue: &B::Queue) -> Option<&B::Memory> {
         // A foreign queue is not recorded: no command there can take this memory.
         let _foreign = self.record_use(queue);
         self.memory()
@@ -271,7 +269,7 @@ impl<A: Allocator> PooledBuffer<A> {
     ///
     /// # Errors
     ///
-    /// [`ForeignObject`](InvalidRequest::ForeignObject) for a queue of another backend, unless that
+    /// [`ForeignObject`](crate::InvalidRequest::ForeignObject) for a queue of another backend, unless that
     /// [shares its memory](Backend::check_use).
     ///
     /// ```
@@ -292,7 +290,7 @@ impl<A: Allocator> PooledBuffer<A> {
     /// assert_eq!(pool.statistics().ended_hits, 1);
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
-    pub fn record_use(&self, queue: &QueueOf<A>) -> Result<(), Error> {
+    pub fn record_use(&self, queue: &B::Queue) -> Result<(), Error> {
         if Some(queue.id()) == self.queue_id() {
             return Ok(());
         }
@@ -301,54 +299,6 @@ impl<A: Allocator> PooledBuffer<A> {
             lease.record(queue);
         }
         Ok(())
-    }
-
-    /// Returns a view of a region of the block, which cannot outlive it.
-    ///
-    /// # Errors
-    ///
-    /// [`OutOfBounds`](InvalidRequest::OutOfBounds) unless it lies within [`size`](Self::size),
-    /// [`Misaligned`](InvalidRequest::Misaligned) unless it starts on a multiple of the device's
-    /// [alignment](binpool_allocators::DeviceLimits::alignment), [`ZeroSize`](InvalidRequest::ZeroSize) for a
-    /// region of 0 bytes.
-    ///
-    /// ```
-    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
-    /// # use binpool_mock::MockDevice;
-    /// # let backend = MockDevice::new().backend();
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
-    /// let block = pool.allocate(4096)?;
-    /// let half = block.sub_region(2048..4096)?;
-    /// assert_eq!(half.size(), 2048);
-    /// # Ok::<(), binpool::PoolError>(())
-    /// ```
-    pub fn sub_region(&self, region: impl IntoRegion) -> Result<PooledRegion<'_, A>, Error> {
-        let region = region.into_region(self.size)?;
-        let memory = self.memory().ok_or(InvalidRequest::ZeroSize)?;
-        let memory = self.backend().create_sub_region(memory, region)?;
-        Ok(PooledRegion::new(self, memory))
-    }
-
-    /// Returns a view of a range of bytes, whose ends may be left open, as [`sub_region`](Self::sub_region) does.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`sub_region`](Self::sub_region).
-    ///
-    /// ```
-    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
-    /// # use binpool_mock::MockDevice;
-    /// # let backend = MockDevice::new().backend();
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
-    /// let block = pool.allocate(4096)?;
-    /// assert_eq!(block.slice(1024..)?.size(), 3072);
-    /// assert_eq!(block.slice(..100)?.size(), 100);
-    /// # Ok::<(), binpool::PoolError>(())
-    /// ```
-    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<PooledRegion<'_, A>, Error> {
-        self.sub_region(Region::within(range, self.size)?)
     }
 
     /// Frees the block now. A drop does the same, but logs the error.
@@ -384,20 +334,19 @@ impl<A: Allocator> PooledBuffer<A> {
     /// The memory is freed when it is dropped. A block that was carved from a segment keeps the whole segment alive,
     /// and the pool goes on to manage the rest of it.
     ///
-    /// The pool's allocator does not see the drop: a [`Limit`](crate::adaptors::Limit) would count the memory as taken for good.
-    /// A program with adaptors that count releases the memory by [`release`](Allocator::release) of the [pool's
+    /// The pool's allocator does not see the drop, and the pool's [limit](crate::PoolOptions::limit) counts the memory as taken for
+    /// good. A program with a limit, or with adaptors that count, releases the memory by [`release`](Allocator::release) of the [pool's
     /// allocator](crate::MemoryPool::allocator), or, if it was carved from a segment, by
     /// [`release_view`](Allocator::release_view):
     ///
     /// ```
-    /// # use binpool::adaptors::Limit;
     /// # use binpool::{Allocator, Backend, ImmediateAllocator, PoolOptions, QueueOrder};
     /// # use binpool_mock::MockDevice;
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let backend = MockDevice::new().backend();
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// let limited = Limit::new(ImmediateAllocator::new(&backend)?, 1 << 20);
-    /// let pool = PoolOptions::new().segments(false).build(limited, &queue)?;
+    /// let options = PoolOptions::new().segments(false).limit(1 << 20);
+    /// let pool = options.build(ImmediateAllocator::new(&backend)?, &queue)?;
     /// for _ in 0..5 {
     ///     let memory = pool.allocate(1 << 20)?.detach().ok_or("0 bytes")?;
     ///     pool.allocator().release(memory, &[])?;
@@ -406,7 +355,7 @@ impl<A: Allocator> PooledBuffer<A> {
     /// # }
     /// ```
     ///
-    /// A program without such adaptors drops the memory:
+    /// A program without these drops the memory:
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder, Region};
@@ -428,7 +377,7 @@ impl<A: Allocator> PooledBuffer<A> {
     /// # }
     /// ```
     #[must_use = "the memory is freed when it is dropped"]
-    pub fn detach(mut self) -> Option<MemoryOf<A>> {
+    pub fn detach(mut self) -> Option<B::Memory> {
         let block = self.take_block()?;
         let mut state = self.shared.lock_and_sync();
         state.record_free(&block);
@@ -493,7 +442,7 @@ impl<A: Allocator> PooledBuffer<A> {
     }
 }
 
-impl<A: Allocator> Drop for PooledBuffer<A> {
+impl<B: Backend> Drop for PooledBuffer<B> {
     #[inline]
     fn drop(&mut self) {
         if !self.may_be_cached() {
@@ -522,7 +471,7 @@ fn log_hit(asked: usize, bytes: usize) {
 
 /// The path of `drop` for blocks that the thread cache did not take. Contained, since a panic would lose the block.
 #[cold]
-fn free_uncached<A: Allocator>(uncached: CachedBlock<A>, asked: usize) {
+fn free_uncached<B: Backend>(uncached: CachedBlock<B>, asked: usize) {
     contained("giving a block back", || {
         log_failure(uncached.shared.free_block(uncached.block, asked), asked);
     });
@@ -534,17 +483,17 @@ fn log_failure(result: Result<(), Error>, bytes: usize) {
     }
 }
 
-impl<A: Allocator> AsMemory<A::Backend> for PooledBuffer<A> {
+impl<B: Backend> AsMemory<B> for PooledBuffer<B> {
     fn size(&self) -> usize {
         self.size
     }
 
-    fn memory_on(&self, queue: &QueueOf<A>) -> Option<&MemoryOf<A>> {
+    fn memory_on(&self, queue: &B::Queue) -> Option<&B::Memory> {
         PooledBuffer::memory_on(self, queue)
     }
 }
 
-impl<A: Allocator> fmt::Debug for PooledBuffer<A> {
+impl<B: Backend> fmt::Debug for PooledBuffer<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PooledBuffer")
             .field("bytes", &self.size)

@@ -1,6 +1,6 @@
 //! Memory that stays where it is, for as long as something outside the pool knows its addresses.
 
-use binpool_allocators::Allocator;
+use binpool_allocators::Backend;
 
 use crate::MemoryPool;
 
@@ -17,7 +17,7 @@ use crate::MemoryPool;
 /// struct Graph {
 ///     // Dropped before the memory may go.
 ///     // executable: ...
-///     _addresses: KeptAddresses<ImmediateAllocator<binpool_mock::MockBackend>>,
+///     _addresses: KeptAddresses<binpool_mock::MockBackend>,
 /// }
 ///
 /// let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
@@ -27,19 +27,19 @@ use crate::MemoryPool;
 /// ```
 #[derive(Debug)]
 #[must_use = "memory may go back to the device when this is dropped"]
-pub struct KeptAddresses<A: Allocator> {
+pub struct KeptAddresses<B: Backend> {
     /// Keeps the pool, whose last handle would give its memory back.
-    pool: MemoryPool<A>,
+    pool: MemoryPool<B>,
 }
 
-impl<A: Allocator> KeptAddresses<A> {
-    pub(crate) fn new(pool: MemoryPool<A>) -> Self {
+impl<B: Backend> KeptAddresses<B> {
+    pub(crate) fn new(pool: MemoryPool<B>) -> Self {
         pool.handle().state.lock().keep_addresses();
         Self { pool }
     }
 }
 
-impl<A: Allocator> Drop for KeptAddresses<A> {
+impl<B: Backend> Drop for KeptAddresses<B> {
     fn drop(&mut self) {
         let shared = self.pool.handle();
         shared.state.lock().stop_keeping_addresses();

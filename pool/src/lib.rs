@@ -26,7 +26,7 @@
 //! # Start here
 //!
 //! [`ImmediateAllocator`] makes an allocator of a backend, [`MemoryPool`] a pool of that, and [`PooledBuffer`] is a block.
-//! [`PooledSlice`] is a part of a block that keeps it alive. The [prelude] has the traits whose methods they and the backends use. The other types are for settings ([`PoolOptions`]), for what goes wrong
+//! [`PooledSlice`] is a block, or a part of one, as elements of a type. The [prelude] has the traits whose methods they and the backends use. The other types are for settings ([`PoolOptions`]), for what goes wrong
 //! ([`PoolError`], [`OutOfMemoryReport`]), and for those who write an [`Allocator`] or a [`Backend`].
 //!
 //! The [guide] has chapters: [a first array crate](guide::first_array_crate), [choosing an allocator](guide::allocators),
@@ -115,7 +115,6 @@ mod order;
 mod paper;
 mod place;
 pub mod prelude;
-mod region;
 mod report;
 mod request;
 mod reuse_policy;
@@ -130,9 +129,13 @@ mod sweeper;
 mod sync;
 mod track;
 mod transfers;
+mod view;
 mod weak;
 
-pub use binpool_allocators::*;
+pub use binpool_allocators::{
+    adaptors::{Budget, BudgetUse},
+    *,
+};
 pub use buffer::PooledBuffer;
 pub use decay::Decay;
 pub use error::PoolError;
@@ -151,19 +154,18 @@ pub use live_group::LiveGroup;
 pub use lock::per_thread::leave_pools;
 pub use options::PoolOptions;
 pub use place::Place;
-pub use pool::{ImmediatePool, MemoryPool};
-pub use region::PooledRegion;
+pub use pool::MemoryPool;
 pub use report::{OutOfMemoryReport, Verdict};
 pub use reuse_policy::ReusePolicy;
 pub use scrub_policy::ScrubPolicy;
 pub use size_classes::{LeadingBits, SizeClasses};
-pub use slice::PooledSlice;
+pub use slice::{KeepsBlock, PooledSlice};
 pub use statistics::PoolStatistics;
-pub use svm::{PooledSvm, SvmPool};
 pub use sweeper::Sweeper;
 pub use track::tag::{Tag, TagScope};
 pub use track::trace_writer::RecordingSummary;
 pub use track::watch::WatchOptions;
+pub use view::PooledView;
 pub use weak::WeakPool;
 
 #[cfg(doctest)]

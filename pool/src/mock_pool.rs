@@ -12,16 +12,14 @@ use crate::{
     shared::{Block, Cached, CachedBlock, HeldBlock, Shared},
 };
 
-pub(crate) type Immediate = ImmediateAllocator<MockBackend>;
-
 #[derive(Debug)]
 pub(crate) struct MockPool {
     pub(crate) device: MockDevice,
     pub(crate) backend: MockBackend,
     /// The pool's default queue.
     pub(crate) queue: MockQueue,
-    pub(crate) pool: MemoryPool<Immediate>,
-    pub(crate) shared: Arc<Shared<Immediate>>,
+    pub(crate) pool: MemoryPool<MockBackend>,
+    pub(crate) shared: Arc<Shared<MockBackend>>,
 }
 
 impl MockPool {
@@ -58,7 +56,7 @@ impl MockPool {
     }
 
     /// An active block for this queue, taken out of its buffer.
-    pub(crate) fn block_for(&self, queue: &MockQueue, bytes: usize) -> Box<Block<Immediate>> {
+    pub(crate) fn block_for(&self, queue: &MockQueue, bytes: usize) -> Box<Block<MockBackend>> {
         let mut buffer = self.pool.allocate_on(queue, bytes).unwrap();
         buffer.take_block().unwrap()
     }
@@ -67,14 +65,14 @@ impl MockPool {
         &self,
         queue: &MockQueue,
         bytes: usize,
-    ) -> CachedBlock<Immediate> {
+    ) -> CachedBlock<MockBackend> {
         CachedBlock {
             shared: Arc::clone(&self.shared),
             block: self.block_for(queue, bytes),
         }
     }
 
-    pub(crate) fn cached(&self, bytes: usize) -> Cached<Immediate> {
+    pub(crate) fn cached(&self, bytes: usize) -> Cached<MockBackend> {
         Cached {
             cached_block: self.cached_block_for(&self.queue, bytes),
             since: Timestamp::default(),
@@ -82,7 +80,7 @@ impl MockPool {
     }
 
     /// A free block that no command uses.
-    pub(crate) fn unused(&self, bytes: usize) -> HeldBlock<Immediate> {
+    pub(crate) fn unused(&self, bytes: usize) -> HeldBlock<MockBackend> {
         HeldBlock::new(self.block_for(&self.queue, bytes), QueueUses::new())
     }
 

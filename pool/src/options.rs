@@ -2,10 +2,13 @@
 
 #[cfg(feature = "snapshot")]
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::{any::type_name, sync::Arc};
 
 use binpool_allocators::{
-    Allocator, Backend, Error, GrowthPolicy, Queue, QueueOf, segments::Segments, spin_lock::Lock,
+    Allocator, Backend, Error, GrowthPolicy, Queue, QueueOf,
+    adaptors::{Budget, Limit},
+    segments::Segments,
+    spin_lock::Lock,
 };
 use crossbeam_utils::CachePadded;
 use parking_lot::Condvar;
@@ -45,6 +48,7 @@ pub struct PoolOptions {
     growth: GrowthPolicy,
     /// `None` for as many as there can be.
     arenas: Option<usize>,
+    limit: ChosenLimit,
     release_threshold: Option<u64>,
     decay: Option<Decay>,
     high_water: HighWater,
@@ -61,6 +65,15 @@ const LEADING_BITS_WITH_SEGMENTS: u32 = 8;
 enum ChosenClasses {
     LeadingBits(u32),
     Given(Arc<dyn SizeClasses>),
+}
+
+#[derive(Clone, Debug, Default)]
+enum ChosenLimit {
+    #[default]
+    Never,
+    /// Each pool that is built has a limit of its own.
+    Bytes(u64),
+    Shared(Budget),
 }
 
 impl PoolOptions {
@@ -215,6 +228,61 @@ impl PoolOptions {
     #[must_use]
     pub fn arenas(mut self, arenas: usize) -> Self {
         self.arenas = Some(arenas);
+        self
+    }
+
+    /// Sets the most bytes that the pool takes from its allocator at once. A request beyond it fails as on a full device, once the
+    /// pool has tried everything, with the verdict [`Limited`](crate::Verdict::Limited), and without a call to the device. By default
+    /// there is no limit.
+    ///
+    /// [`MemoryPool::set_limit`] changes it while the pool is in use. Memory that was [detached](crate::PooledBuffer::detach) counts
+    /// until it is released by the pool's allocator. Runtimes promise more memory than they have (see
+    /// [`DeviceLimits`](crate::DeviceLimits)), so a limit also keeps a program within its device.
+    ///
+    /// ```
+    /// use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder, Verdict};
+    /// # use binpool_mock::MockDevice;
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let pool = PoolOptions::new()
+    ///     .limit(64 << 20)
+    ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let block = pool.allocate(48 << 20)?;
+    /// let error = pool.allocate(32 << 20).unwrap_err();
+    /// assert_eq!(error.out_of_memory().map(|report| report.verdict), Some(Verdict::Limited));
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    #[must_use]
+    pub fn limit(mut self, bytes: u64) -> Self {
+        self.limit = ChosenLimit::Bytes(bytes);
+        self
+    }
+
+    /// Sets the budget that the pool takes its bytes from, instead of a [limit](Self::limit) of its own. Pools that share a budget
+    /// together take at most its bytes from their allocators. A [soft limit](Budget::on_soft_limit) tells the program when they come
+    /// close to it.
+    ///
+    /// ```
+    /// use binpool::{Backend, Budget, ImmediateAllocator, MemoryPool, PoolOptions, QueueOrder, SvmGrain};
+    /// use binpool::SvmAllocator;
+    /// # use binpool_mock::MockDevice;
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// // Both kinds of memory come from the same device.
+    /// let budget = Budget::new(64 << 20);
+    /// let options = PoolOptions::new().budget(&budget);
+    /// let buffers = options.clone().build(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let svm = options.build(SvmAllocator::new(&backend, SvmGrain::Coarse)?, &queue)?;
+    /// let block = buffers.allocate(48 << 20)?;
+    /// assert_eq!(budget.available_bytes(), 16 << 20);
+    /// assert!(svm.allocate(32 << 20).unwrap_err().is_out_of_memory());
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    #[must_use]
+    pub fn budget(mut self, budget: &Budget) -> Self {
+        self.limit = ChosenLimit::Shared(budget.clone());
         self
     }
 
@@ -401,7 +469,7 @@ impl PoolOptions {
         self,
         allocator: A,
         queue: &QueueOf<A>,
-    ) -> Result<MemoryPool<A>, PoolError> {
+    ) -> Result<MemoryPool<A::Backend>, PoolError> {
         let segments = !self.bins_only;
         let leading_bits = if segments {
             LEADING_BITS_WITH_SEGMENTS
@@ -431,6 +499,11 @@ impl PoolOptions {
             let refused = "scrubbing on free by a pool of pages: scrub on hand-out instead";
             return Err(Error::unsupported(refused).into());
         }
+        let budget = match self.limit {
+            ChosenLimit::Never => Budget::new(u64::MAX),
+            ChosenLimit::Bytes(bytes) => Budget::new(bytes),
+            ChosenLimit::Shared(budget) => budget,
+        };
         let scrubber = Scrubber::new(self.scrub, allocator.backend())?;
         let clock = Arc::<Clock>::default();
         let alignment = if segments {
@@ -467,6 +540,7 @@ impl PoolOptions {
         );
         let shared = Shared {
             id: PoolId::fresh(),
+            backend: allocator.backend().clone(),
             default_queue: queue.clone(),
             default_queue_id: queue.id(),
             alignment,
@@ -487,7 +561,9 @@ impl PoolOptions {
             depot: Arc::clone(&state.depot),
             state: CachePadded::new(Lock::new(state)),
             arrived: Condvar::new(),
-            allocator,
+            allocator_name: type_name::<A>(),
+            allocator: Arc::new(Limit::shared(allocator, &budget)),
+            budget,
         };
         Ok(MemoryPool::assemble(shared))
     }

@@ -1,12 +1,11 @@
 //! A device on paper, whose objects are only names: for proofs that drive the pool's own data and make no call to a device.
 
 use binpool_allocators::{
-    Allocator, AsMemory, Backend, DeviceLimits, Error, Event, EventId, EventStatus, Memory,
-    MemoryFlags, MemoryId, MemoryKind, MemoryOf, On, Queue, QueueId, QueueOrder, Region, Result,
-    Span, Work,
+    AsMemory, Backend, DeviceLimits, Error, Event, EventId, EventStatus, Memory, MemoryFlags,
+    MemoryId, MemoryKind, On, Queue, QueueId, QueueOrder, Region, Result, Span, Work,
 };
 
-/// A device, and an allocator over it. Every call fails.
+/// A device. Every call fails.
 #[derive(Clone, Debug)]
 pub(crate) struct Paper;
 
@@ -125,26 +124,6 @@ impl Backend for Paper {
         _: Work<'_, Span<'_, PaperMemory>>,
     ) -> Result<PaperEvent> {
         refusal()
-    }
-}
-
-impl Allocator for Paper {
-    type Backend = Self;
-
-    fn backend(&self) -> &Self {
-        self
-    }
-
-    fn allocate(&self, _: usize) -> Result<MemoryOf<Self>> {
-        refusal()
-    }
-
-    fn release(&self, _: MemoryOf<Self>, _: &[PaperEvent]) -> Result<()> {
-        refusal()
-    }
-
-    fn is_deferred(&self) -> bool {
-        false
     }
 }
 

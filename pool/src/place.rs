@@ -1,6 +1,6 @@
 //! Where a block lies in device memory.
 
-use binpool_allocators::{Allocator, Memory, MemoryId};
+use binpool_allocators::{Backend, Memory, MemoryId};
 
 use crate::PooledBuffer;
 
@@ -42,7 +42,7 @@ pub struct Place {
     pub bytes: usize,
 }
 
-impl<A: Allocator> PooledBuffer<A> {
+impl<B: Backend> PooledBuffer<B> {
     /// Returns where the block lies, for pictures and for the search for fragmentation; `None` for the block of 0
     /// bytes. Takes the pool's lock.
     ///

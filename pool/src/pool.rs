@@ -2,9 +2,7 @@
 
 use std::{fmt, io, sync::Arc, time::Duration};
 
-use binpool_allocators::{
-    Allocator, Backend, ImmediateAllocator, Queue, QueueId, QueueOf, contained::contained, words,
-};
+use binpool_allocators::{Allocator, Backend, Queue, QueueId, contained::contained, words};
 
 use crate::{
     HookId, KeptAddresses, PoolError, PoolOptions, PoolStatistics, PooledBuffer, ReusePolicy,
@@ -45,11 +43,31 @@ use crate::{
 /// assert!(pool.free_held() >= 1 << 20);
 /// # Ok::<(), binpool::PoolError>(())
 /// ```
-pub struct MemoryPool<A: Allocator> {
-    handle: Arc<Handle<A>>,
+///
+/// The type names the backend, whichever allocator the memory comes from:
+///
+/// ```
+/// use binpool::{Backend, ImmediateAllocator, MemoryPool, PooledBuffer, QueueOrder};
+/// use binpool_mock::{MockBackend, MockDevice};
+///
+/// struct Solver {
+///     pool: MemoryPool<MockBackend>,
+///     state: PooledBuffer<MockBackend>,
+/// }
+///
+/// let backend = MockDevice::new().backend();
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// let solver = Solver { state: pool.allocate(1000)?, pool };
+/// assert_eq!(solver.pool.statistics().active_bytes, 1000);
+/// # drop(solver.state);
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
+pub struct MemoryPool<B: Backend> {
+    handle: Arc<Handle<B>>,
 }
 
-impl<A: Allocator> Clone for MemoryPool<A> {
+impl<B: Backend> Clone for MemoryPool<B> {
     fn clone(&self) -> Self {
         Self {
             handle: Arc::clone(&self.handle),
@@ -58,7 +76,7 @@ impl<A: Allocator> Clone for MemoryPool<A> {
 }
 
 /// The device and the main counters, in a line.
-impl<A: Allocator> fmt::Debug for MemoryPool<A> {
+impl<B: Backend> fmt::Debug for MemoryPool<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let now = self.statistics();
         let bytes = words::bytes;
@@ -73,11 +91,11 @@ impl<A: Allocator> fmt::Debug for MemoryPool<A> {
 }
 
 /// What all handles of a pool share. It is dropped with the last handle; blocks may live on.
-pub(crate) struct Handle<A: Allocator> {
-    shared: Arc<Shared<A>>,
+pub(crate) struct Handle<B: Backend> {
+    shared: Arc<Shared<B>>,
 }
 
-impl<A: Allocator> Drop for Handle<A> {
+impl<B: Backend> Drop for Handle<B> {
     fn drop(&mut self) {
         self.shared.set_holding(false);
         contained("giving memory back", || {
@@ -106,36 +124,18 @@ impl<A: Allocator> Drop for Handle<A> {
     }
 }
 
-/// The usual pool of a backend: a short name for its type.
-///
-/// ```
-/// use binpool::{Backend, ImmediateAllocator, ImmediatePool, PooledBuffer, QueueOrder};
-/// use binpool_mock::{MockBackend, MockDevice};
-///
-/// struct Solver {
-///     pool: ImmediatePool<MockBackend>, // or of `OpenClBackend`
-///     state: PooledBuffer<ImmediateAllocator<MockBackend>>,
-/// }
-///
-/// let backend = MockDevice::new().backend();
-/// let queue = backend.create_queue(QueueOrder::InOrder)?;
-/// let pool = ImmediatePool::new(ImmediateAllocator::new(&backend)?, &queue)?;
-/// let solver = Solver { state: pool.allocate(1000)?, pool };
-/// assert_eq!(solver.pool.statistics().active_bytes, 1000);
-/// # drop(solver.state);
-/// # Ok::<(), binpool::PoolError>(())
-/// ```
-pub type ImmediatePool<B> = MemoryPool<ImmediateAllocator<B>>;
-
 /// # What an array crate needs
-impl<A: Allocator> MemoryPool<A> {
+impl<B: Backend> MemoryPool<B> {
     /// Makes a pool over `allocator` with the default settings, whose blocks are for `queue` unless their allocation
     /// names another. See [`PoolOptions`] for the settings.
     ///
     /// # Errors
     ///
     /// [`ForeignObject`](crate::InvalidRequest::ForeignObject) for a queue of another backend.
-    pub fn new(allocator: A, queue: &QueueOf<A>) -> Result<Self, PoolError> {
+    pub fn new(
+        allocator: impl Allocator<Backend = B>,
+        queue: &B::Queue,
+    ) -> Result<Self, PoolError> {
         PoolOptions::new().build(allocator, queue)
     }
 
@@ -148,7 +148,7 @@ impl<A: Allocator> MemoryPool<A> {
     /// allocator and the backend.
     #[inline]
     #[track_caller]
-    pub fn allocate(&self, bytes: usize) -> Result<PooledBuffer<A>, PoolError> {
+    pub fn allocate(&self, bytes: usize) -> Result<PooledBuffer<B>, PoolError> {
         let shared = &self.handle.shared;
         self.allocate_unchecked(&shared.default_queue, shared.default_queue_id, bytes)
     }
@@ -185,23 +185,23 @@ impl<A: Allocator> MemoryPool<A> {
     #[track_caller]
     pub fn allocate_on(
         &self,
-        queue: &QueueOf<A>,
+        queue: &B::Queue,
         bytes: usize,
-    ) -> Result<PooledBuffer<A>, PoolError> {
+    ) -> Result<PooledBuffer<B>, PoolError> {
         self.backend().check_queue(queue)?;
         self.allocate_unchecked(queue, queue.id(), bytes)
     }
 
     /// The default queue: blocks are for it unless their allocation names another.
     #[must_use]
-    pub fn home_queue(&self) -> &QueueOf<A> {
+    pub fn home_queue(&self) -> &B::Queue {
         &self.handle.shared.default_queue
     }
 
     /// The backend of the pool's blocks.
     #[must_use]
-    pub fn backend(&self) -> &A::Backend {
-        self.handle.shared.allocator.backend()
+    pub fn backend(&self) -> &B {
+        &self.handle.shared.backend
     }
 
     /// Releases every held block to the allocator, including those that commands may still use (the runtime frees them
@@ -290,7 +290,38 @@ impl<A: Allocator> MemoryPool<A> {
 }
 
 /// # Giving memory back
-impl<A: Allocator> MemoryPool<A> {
+impl<B: Backend> MemoryPool<B> {
+    /// Returns the most bytes that the pool takes from its allocator at once: its [limit](PoolOptions::limit), or that of the
+    /// [budget](PoolOptions::budget) that it shares. `u64::MAX` if there is none.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        self.handle.shared.budget.max_bytes()
+    }
+
+    /// Sets the most bytes that the pool takes from its allocator at once, for all pools that share its
+    /// [budget](PoolOptions::budget). `u64::MAX` is no limit.
+    ///
+    /// What the pool has stays: while that is more, no memory is taken from the allocator. [`trim_to`](Self::trim_to) releases free
+    /// memory.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// drop(pool.allocate(64 << 20)?);
+    /// // Another program needs the device.
+    /// pool.set_limit(16 << 20);
+    /// pool.trim_to(pool.limit());
+    /// assert_eq!(pool.managed_bytes(), 0);
+    /// assert!(pool.allocate(32 << 20).unwrap_err().is_out_of_memory());
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    pub fn set_limit(&self, bytes: u64) {
+        self.handle.shared.budget.set_max_bytes(bytes);
+    }
+
     /// Holds dropped blocks again from now on.
     pub fn resume_holding(&self) {
         self.handle.shared.set_holding(true);
@@ -352,7 +383,7 @@ impl<A: Allocator> MemoryPool<A> {
     /// ```
     pub fn sweep_in_background(&self, every: Duration) -> io::Result<Sweeper>
     where
-        A: 'static,
+        B: 'static,
     {
         Sweeper::start(&self.handle.shared, every)
     }
@@ -384,7 +415,7 @@ impl<A: Allocator> MemoryPool<A> {
     /// assert_eq!(for_graph.free_held(), 64 << 20);
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
-    pub fn keep_addresses(&self) -> KeptAddresses<A> {
+    pub fn keep_addresses(&self) -> KeptAddresses<B> {
         KeptAddresses::new(self.clone())
     }
 
@@ -416,13 +447,13 @@ impl<A: Allocator> MemoryPool<A> {
     /// assert_eq!(pool.statistics().hits, 1);
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
-    pub fn retire_queue(&self, queue: &QueueOf<A>) {
+    pub fn retire_queue(&self, queue: &B::Queue) {
         self.handle.shared.retire_queue(queue);
     }
 }
 
 /// # When memory runs out
-impl<A: Allocator> MemoryPool<A> {
+impl<B: Backend> MemoryPool<B> {
     /// Adds a hook that frees memory outside the pool, or blocks of the pool that the program can do without, when the
     /// device is full and the pool has nothing left to release. Hooks run in the order in which they were added, until
     /// the request succeeds, on the thread that made it, without a lock of the pool.
@@ -477,7 +508,7 @@ impl<A: Allocator> MemoryPool<A> {
 }
 
 /// # Asking and tracking
-impl<A: Allocator> MemoryPool<A> {
+impl<B: Backend> MemoryPool<B> {
     /// Returns whether a request of `bytes` bytes would fit now, as far as the pool can tell without asking the device:
     /// in its free memory, whatever still uses that, or in what limits and capacity leave. This is a forecast: other
     /// programs may fill the device, and other threads may be faster.
@@ -616,24 +647,31 @@ impl<A: Allocator> MemoryPool<A> {
         self.handle.shared.scrubber.policy()
     }
 
-    /// The allocator that the pool's blocks come from.
+    /// The allocator that the pool's blocks come from, within the pool's [limit](Self::limit). Its type is erased: a program that asks an
+    /// adaptor for its figures keeps a clone of the adaptor.
     ///
     /// ```
+    /// # use std::sync::Arc;
     /// # use binpool::adaptors::Statistics;
     /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
     /// # use binpool_mock::MockDevice;
     /// # let backend = MockDevice::new().backend();
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// // An adaptor below the pool sees what the pool requests of the device.
-    /// let pool = MemoryPool::new(Statistics::new(ImmediateAllocator::new(&backend)?), &queue)?;
+    /// let counted = Statistics::new(ImmediateAllocator::new(&backend)?);
+    /// let pool = MemoryPool::new(counted.clone(), &queue)?;
     /// for _ in 0..100 {
     ///     drop(pool.allocate(64 << 20)?);
     /// }
-    /// assert_eq!(pool.allocator().reading().allocations, 1);
+    /// assert_eq!(counted.reading().allocations, 1);
+    /// // The same allocator, for another pool.
+    /// let other = MemoryPool::new(Arc::clone(pool.allocator()), &queue)?;
+    /// drop(other.allocate(4096)?);
+    /// assert_eq!(counted.reading().allocations, 2);
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
     #[must_use]
-    pub fn allocator(&self) -> &A {
+    pub fn allocator(&self) -> &Arc<dyn Allocator<Backend = B>> {
         &self.handle.shared.allocator
     }
 
@@ -658,24 +696,24 @@ impl<A: Allocator> MemoryPool<A> {
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
     #[must_use]
-    pub fn downgrade(&self) -> WeakPool<A> {
+    pub fn downgrade(&self) -> WeakPool<B> {
         WeakPool::new(Arc::downgrade(&self.handle))
     }
 }
 
-impl<A: Allocator> MemoryPool<A> {
-    pub(crate) fn assemble(shared: Shared<A>) -> Self {
+impl<B: Backend> MemoryPool<B> {
+    pub(crate) fn assemble(shared: Shared<B>) -> Self {
         let shared = Arc::new(shared);
         Self {
             handle: Arc::new(Handle { shared }),
         }
     }
 
-    pub(crate) const fn of(handle: Arc<Handle<A>>) -> Self {
+    pub(crate) const fn of(handle: Arc<Handle<B>>) -> Self {
         Self { handle }
     }
 
-    pub(crate) fn handle(&self) -> &Arc<Shared<A>> {
+    pub(crate) fn handle(&self) -> &Arc<Shared<B>> {
         &self.handle.shared
     }
 
@@ -683,10 +721,10 @@ impl<A: Allocator> MemoryPool<A> {
     #[track_caller]
     fn allocate_unchecked(
         &self,
-        queue: &QueueOf<A>,
+        queue: &B::Queue,
         queue_id: QueueId,
         bytes: usize,
-    ) -> Result<PooledBuffer<A>, PoolError> {
+    ) -> Result<PooledBuffer<B>, PoolError> {
         let shared = &self.handle.shared;
         let mut failure = None;
         if let Some(cached) = shared.take_here(queue_id, bytes, &mut failure) {

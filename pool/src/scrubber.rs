@@ -1,27 +1,27 @@
 //! The scrub policy of a pool, with the queue that it needs.
 
-use binpool_allocators::{Allocator, Backend, Error, QueueOf, QueueOrder};
+use binpool_allocators::{Backend, Error, QueueOrder};
 
 use crate::ScrubPolicy;
 
 /// A scrub policy, with the queue that it needs.
 #[derive(Debug)]
-pub(crate) enum Scrubber<A: Allocator> {
+pub(crate) enum Scrubber<B: Backend> {
     Never,
     /// The queue has only fills of memory that no command uses, so the host can wait for it.
     OnFree {
-        queue: QueueOf<A>,
+        queue: B::Queue,
     },
     OnHandOut,
 }
 
-impl<A: Allocator> Scrubber<A> {
+impl<B: Backend> Scrubber<B> {
     /// Makes the scrubber of a policy.
     ///
     /// # Errors
     ///
     /// An error of the backend if it cannot make a queue.
-    pub(crate) fn new(policy: ScrubPolicy, backend: &A::Backend) -> Result<Self, Error> {
+    pub(crate) fn new(policy: ScrubPolicy, backend: &B) -> Result<Self, Error> {
         Ok(match policy {
             ScrubPolicy::Never => Self::Never,
             ScrubPolicy::OnFree => Self::OnFree {

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::{fmt, sync::Arc};
 
 use binpool_allocators::{
-    Align, Allocator, FailureOrder, GrowthPolicy, QueueId, QueueOf, spin_lock::Lock,
+    Align, Allocator, Backend, FailureOrder, GrowthPolicy, QueueId, adaptors::Budget,
+    spin_lock::Lock,
 };
 use crossbeam_utils::CachePadded;
 use parking_lot::Condvar;
@@ -22,32 +23,38 @@ use crate::{
 };
 
 /// The reference to the pool that each active and each cached block has.
-pub(crate) type Share<A> = Arc<Shared<A>>;
+pub(crate) type Share<B> = Arc<Shared<B>>;
 
-pub(crate) type Block<A> = block::Block<A, Share<A>>;
-pub(crate) type Depot<A> = free::depot::Depot<A, Share<A>>;
-pub(crate) type HeldBlock<A> = block::HeldBlock<A, Share<A>>;
-pub(crate) type Bins<A> = free::bins::Bins<A, Share<A>>;
-pub(crate) type Cached<A> = free::cached::Cached<A, Share<A>>;
-pub(crate) type CachedBlock<A> = free::cached::CachedBlock<A, Share<A>>;
-pub(crate) type CarvedHere<A> = free::spare_leases::CarvedHere<A, Share<A>>;
-pub(crate) type ThreadCache<A> = free::thread_cache::ThreadCache<A, Share<A>>;
+pub(crate) type Block<B> = block::Block<B, Share<B>>;
+pub(crate) type Depot<B> = free::depot::Depot<B, Share<B>>;
+pub(crate) type HeldBlock<B> = block::HeldBlock<B, Share<B>>;
+pub(crate) type Bins<B> = free::bins::Bins<B, Share<B>>;
+pub(crate) type Cached<B> = free::cached::Cached<B, Share<B>>;
+pub(crate) type CachedBlock<B> = free::cached::CachedBlock<B, Share<B>>;
+pub(crate) type CarvedHere<B> = free::spare_leases::CarvedHere<B, Share<B>>;
+pub(crate) type ThreadCache<B> = free::thread_cache::ThreadCache<B, Share<B>>;
 /// The cache of the running thread, which that thread alone enters without a lock.
-pub(crate) type OwnCache<A> = Owner<ThreadCache<A>>;
-pub(crate) type Quarantined<A> = free::quarantine::Quarantined<A, Share<A>>;
-pub(crate) type QueueState<A> = central::queue_state::QueueState<A, Share<A>>;
-pub(crate) type QueueStates<A> = central::queue_states::QueueStates<A, Share<A>>;
-pub(crate) type State<A> = central::State<A, Share<A>>;
-pub(crate) type Viewed<A> = free::viewed::Viewed<A, Share<A>>;
+pub(crate) type OwnCache<B> = Owner<ThreadCache<B>>;
+pub(crate) type Quarantined<B> = free::quarantine::Quarantined<B, Share<B>>;
+pub(crate) type QueueState<B> = central::queue_state::QueueState<B, Share<B>>;
+pub(crate) type QueueStates<B> = central::queue_states::QueueStates<B, Share<B>>;
+pub(crate) type State<B> = central::State<B, Share<B>>;
+pub(crate) type Viewed<B> = free::viewed::Viewed<B, Share<B>>;
 
 /// The data that the handles of a pool and its blocks share.
 ///
 /// The lock is never held while the allocator, the device or a hook is called. Values whose drop calls the device (memory,
 /// events, queues) are moved out, and dropped after the lock.
-pub(crate) struct Shared<A: Allocator> {
-    pub(crate) id: PoolId<ThreadCache<A>>,
-    pub(crate) allocator: A,
-    pub(crate) default_queue: QueueOf<A>,
+pub(crate) struct Shared<B: Backend> {
+    pub(crate) id: PoolId<ThreadCache<B>>,
+    /// As it was when the pool was made: a cached hit checks a queue without a call of the allocator.
+    pub(crate) backend: B,
+    /// It takes its bytes from the budget.
+    pub(crate) allocator: Arc<dyn Allocator<Backend = B>>,
+    pub(crate) budget: Budget,
+    /// The name of the type that the program gave as the allocator.
+    pub(crate) allocator_name: &'static str,
+    pub(crate) default_queue: B::Queue,
     pub(crate) default_queue_id: QueueId,
     /// The alignment of all blocks.
     pub(crate) alignment: Align,
@@ -65,20 +72,20 @@ pub(crate) struct Shared<A: Allocator> {
     pub(crate) release_threshold: u64,
     /// How much a pool without segments manages.
     pub(crate) high_water: HighWater,
-    pub(crate) scrubber: Scrubber<A>,
+    pub(crate) scrubber: Scrubber<B>,
     pub(crate) hooks: Hooks,
     pub(crate) tracking: TrackingFlag,
     /// The folder for snapshots that are written when memory runs out.
     #[cfg(feature = "snapshot")]
     pub(crate) snapshots: Option<PathBuf>,
-    pub(crate) depot: Arc<Depot<A>>,
+    pub(crate) depot: Arc<Depot<B>>,
     /// On cache lines of its own, because threads that take the lock would slow down those that read the fields beside it.
-    pub(crate) state: CachePadded<Lock<State<A>>>,
+    pub(crate) state: CachePadded<Lock<State<B>>>,
     /// Notified when nothing is left in transit.
     pub(crate) arrived: Condvar,
 }
 
-impl<A: Allocator> fmt::Debug for Shared<A> {
+impl<B: Backend> fmt::Debug for Shared<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared")
             .field("allocator", &self.allocator)

@@ -2,41 +2,28 @@
 
 use std::ptr::NonNull;
 
-use binpool_allocators::{Allocator, SvmAllocator, SvmBackend, SvmGrain};
+use binpool_allocators::{SvmAllocator, SvmBackend, SvmGrain};
 
 use crate::{MemoryPool, PoolError, PooledBuffer};
 
-/// A pool of shared virtual memory (SVM). `PyOpenCL`'s `SVMPool`.
-///
-/// Its blocks always have a queue: the runtime does not count the users of SVM, so nothing else would keep a block from
-/// its next user.
-///
-/// ```
-/// use binpool::{Backend, QueueOrder, SvmGrain, SvmPool};
-/// use binpool_mock::MockDevice;
-///
-/// let backend = MockDevice::new().backend();
-/// let queue = backend.create_queue(QueueOrder::InOrder)?;
-/// let pool = SvmPool::bound_to(&backend, SvmGrain::Coarse, &queue)?;
-/// let block = pool.allocate(4096)?;
-/// assert!(block.address().is_some());
-/// # Ok::<(), binpool::PoolError>(())
-/// ```
-pub type SvmPool<B> = MemoryPool<SvmAllocator<B>>;
-
-impl<B: SvmBackend> SvmPool<B> {
-    /// Makes a pool whose blocks are for `queue`, an in-order one, and are freed in its order: a pool over an
-    /// [`SvmAllocator`] [with that queue](SvmAllocator::with_queue).
+/// # Shared virtual memory
+impl<B: SvmBackend> MemoryPool<B> {
+    /// Makes a pool of shared virtual memory (SVM) whose blocks are for `queue`, an in-order one, and are freed in its order: a
+    /// pool over an [`SvmAllocator`] [with that queue](SvmAllocator::with_queue). `PyOpenCL`'s `SVMPool`.
+    ///
+    /// Its blocks always have a queue: the runtime does not count the users of SVM, so nothing else would keep a block from
+    /// its next user.
     ///
     /// ```
-    /// # use binpool::{Backend, QueueOrder, SvmGrain, SvmPool};
+    /// # use binpool::{Backend, MemoryPool, QueueOrder, SvmGrain};
     /// # use binpool_mock::MockDevice;
     /// # let backend = MockDevice::new().backend();
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// use binpool::SvmBackend;
     ///
-    /// let pool = SvmPool::bound_to(&backend, SvmGrain::Coarse, &queue)?;
+    /// let pool = MemoryPool::svm(&backend, SvmGrain::Coarse, &queue)?;
     /// let block = pool.allocate(4096)?;
+    /// assert!(block.address().is_some());
     /// let memory = block.memory_on(&queue).ok_or(binpool::InvalidRequest::ZeroSize)?;
     /// assert_eq!(backend.bound_queue(memory)?, Some(queue));
     /// # Ok::<(), binpool::PoolError>(())
@@ -45,19 +32,13 @@ impl<B: SvmBackend> SvmPool<B> {
     /// # Errors
     ///
     /// Those of [`SvmAllocator::new`] and [`SvmAllocator::with_queue`], and of [`MemoryPool::new`].
-    pub fn bound_to(backend: &B, grain: SvmGrain, queue: &B::Queue) -> Result<Self, PoolError> {
+    pub fn svm(backend: &B, grain: SvmGrain, queue: &B::Queue) -> Result<Self, PoolError> {
         let allocator = SvmAllocator::new(backend, grain)?.with_queue(queue)?;
         Self::new(allocator, queue)
     }
 }
 
-/// A block of shared virtual memory that goes back to its pool. `PyOpenCL`'s `PooledSVM`.
-pub type PooledSvm<B> = PooledBuffer<SvmAllocator<B>>;
-
-impl<A: Allocator> PooledBuffer<A>
-where
-    A::Backend: SvmBackend,
-{
+impl<B: SvmBackend> PooledBuffer<B> {
     /// The address of the block; `None` for the block of 0 bytes, and for memory that has no address.
     ///
     /// If a kernel on another queue than the block's own gets the address, name that queue by
@@ -65,13 +46,13 @@ where
     /// former user may still run there.
     ///
     /// ```
-    /// # use binpool::{Backend, QueueOrder, SvmAllocator, SvmGrain, SvmPool};
+    /// # use binpool::{Backend, QueueOrder, SvmAllocator, SvmGrain, MemoryPool};
     /// # use binpool_mock::MockDevice;
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let backend = MockDevice::new().backend();
     /// # let [queue, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
     /// # let allocator = SvmAllocator::new(&backend, SvmGrain::Coarse)?.with_queue(&queue)?;
-    /// # let pool = SvmPool::new(allocator, &queue)?;
+    /// # let pool = MemoryPool::new(allocator, &queue)?;
     /// // A list on the device: the first node has the address of the second.
     /// let [first, second] = [pool.allocate(4096)?, pool.allocate(4096)?];
     /// let address = second.address().ok_or("0 bytes")?.addr().get();

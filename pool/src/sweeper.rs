@@ -2,7 +2,7 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use binpool_allocators::{Allocator, contained::contained};
+use binpool_allocators::{Backend, contained::contained};
 
 use crate::{
     shared::Shared,
@@ -36,8 +36,8 @@ pub struct Sweeper {
 }
 
 impl Sweeper {
-    pub(crate) fn start<A: Allocator + 'static>(
-        shared: &Arc<Shared<A>>,
+    pub(crate) fn start<B: Backend + 'static>(
+        shared: &Arc<Shared<B>>,
         every: Duration,
     ) -> io::Result<Self> {
         let shared = Arc::downgrade(shared);

@@ -2,18 +2,14 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::{
-    Allocator, AsMemory, Backend, Error, EventOf, IntoRegion, OnOf, PendingRead,
-};
+use binpool_allocators::{AsMemory, Backend, Error, IntoRegion, On, PendingRead};
 use bytemuck::{AnyBitPattern, NoUninit};
 
-use crate::{PooledBuffer, PooledRegion, PooledSlice};
+use crate::PooledBuffer;
 
-macro_rules! transfers {
-    ($($block:tt)*) => {
-/// on the given queue, which is recorded as used. Offsets are in bytes; the host's side is a slice of any
+/// Transfers, on the given queue, which is recorded as used. Offsets are in bytes; the host's side is a slice of any
 /// plain type. Transfers must lie within [`size`](Self::size), not the class.
-impl<A: Allocator> $($block)* {
+impl<B: Backend> PooledBuffer<B> {
     /// Writes `data` at byte `offset`, and waits until it is written.
     ///
     /// A literal needs the type of its elements: `&[7_u8; 1000]` are 1000 bytes, and `&[7; 1000]` are 4000, of `i32`.
@@ -41,7 +37,7 @@ impl<A: Allocator> $($block)* {
     /// ```
     pub fn write<'q, T: NoUninit>(
         &self,
-        on: impl Into<OnOf<'q, A>>,
+        on: impl Into<On<'q, B::Queue, B::Event>>,
         offset: usize,
         data: &[T],
     ) -> Result<(), Error> {
@@ -56,7 +52,7 @@ impl<A: Allocator> $($block)* {
     /// [`OutOfBounds`](binpool_allocators::InvalidRequest::OutOfBounds), and the failures of the backend.
     pub fn read<'q, T: AnyBitPattern + NoUninit>(
         &self,
-        on: impl Into<OnOf<'q, A>>,
+        on: impl Into<On<'q, B::Queue, B::Event>>,
         offset: usize,
         data: &mut [T],
     ) -> Result<(), Error> {
@@ -70,10 +66,10 @@ impl<A: Allocator> $($block)* {
     /// [`OutOfBounds`](binpool_allocators::InvalidRequest::OutOfBounds), and the failures of the backend.
     pub fn enqueue_write<'q>(
         &self,
-        on: impl Into<OnOf<'q, A>>,
+        on: impl Into<On<'q, B::Queue, B::Event>>,
         offset: usize,
         data: Arc<[u8]>,
-    ) -> Result<EventOf<A>, Error> {
+    ) -> Result<B::Event, Error> {
         self.backend().enqueue_write(on, self, offset, data)
     }
 
@@ -99,9 +95,9 @@ impl<A: Allocator> $($block)* {
     /// ```
     pub fn enqueue_read<'q>(
         &self,
-        on: impl Into<OnOf<'q, A>>,
+        on: impl Into<On<'q, B::Queue, B::Event>>,
         region: impl IntoRegion,
-    ) -> Result<PendingRead<EventOf<A>>, Error> {
+    ) -> Result<PendingRead<B::Event>, Error> {
         self.backend().enqueue_read(on, self, region)
     }
 
@@ -132,9 +128,9 @@ impl<A: Allocator> $($block)* {
     /// ```
     pub fn enqueue_copy_to<'q>(
         &self,
-        on: impl Into<OnOf<'q, A>>,
-        destination: &(impl AsMemory<A::Backend> + ?Sized),
-    ) -> Result<EventOf<A>, Error> {
+        on: impl Into<On<'q, B::Queue, B::Event>>,
+        destination: &(impl AsMemory<B> + ?Sized),
+    ) -> Result<B::Event, Error> {
         self.enqueue_copy_region_to(on, .., destination, 0)
     }
 
@@ -170,11 +166,11 @@ impl<A: Allocator> $($block)* {
     /// ```
     pub fn enqueue_copy_region_to<'q>(
         &self,
-        on: impl Into<OnOf<'q, A>>,
+        on: impl Into<On<'q, B::Queue, B::Event>>,
         from: impl IntoRegion,
-        destination: &(impl AsMemory<A::Backend> + ?Sized),
+        destination: &(impl AsMemory<B> + ?Sized),
         to: usize,
-    ) -> Result<EventOf<A>, Error> {
+    ) -> Result<B::Event, Error> {
         self.backend().enqueue_copy(on, self, from, destination, to)
     }
 
@@ -185,7 +181,7 @@ impl<A: Allocator> $($block)* {
     /// Those of [`enqueue_copy_region_to`](Self::enqueue_copy_region_to).
     ///
     /// ```
-    /// # use binpool::{Backend, ImmediateAllocator, MemoryFlags, MemoryPool, QueueOrder};
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryFlags, MemoryPool, QueueOrder, Transfers};
     /// # use binpool_mock::MockDevice;
     /// # let backend = MockDevice::new().backend();
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
@@ -199,17 +195,17 @@ impl<A: Allocator> $($block)* {
     /// ```
     pub fn enqueue_copy_region_from<'q>(
         &self,
-        on: impl Into<OnOf<'q, A>>,
-        source: &(impl AsMemory<A::Backend> + ?Sized),
+        on: impl Into<On<'q, B::Queue, B::Event>>,
+        source: &(impl AsMemory<B> + ?Sized),
         from: impl IntoRegion,
         to: usize,
-    ) -> Result<EventOf<A>, Error> {
+    ) -> Result<B::Event, Error> {
         self.backend().enqueue_copy(on, source, from, self, to)
     }
 }
 
 /// Fills, on the given queue, which is recorded as used. They must lie within [`size`](Self::size), not the class.
-impl<A: Allocator> $($block)* {
+impl<B: Backend> PooledBuffer<B> {
     /// Enqueues a fill of `region` with `pattern`, repeated.
     ///
     /// A literal needs the type of its elements: `&[1_u8]` sets each byte to 1, and `&[1]` is an `i32`, so that every fourth byte is 1.
@@ -246,16 +242,10 @@ impl<A: Allocator> $($block)* {
     /// ```
     pub fn enqueue_fill<'q, T: NoUninit>(
         &self,
-        on: impl Into<OnOf<'q, A>>,
+        on: impl Into<On<'q, B::Queue, B::Event>>,
         region: impl IntoRegion,
         pattern: &[T],
-    ) -> Result<EventOf<A>, Error> {
+    ) -> Result<B::Event, Error> {
         self.backend().enqueue_fill(on, self, region, pattern)
     }
 }
-    };
-}
-
-transfers!(PooledBuffer<A>);
-transfers!(PooledRegion<'_, A>);
-transfers!(PooledSlice<A>);

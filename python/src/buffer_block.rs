@@ -1,13 +1,12 @@
 //! Blocks of buffers as PyOpenCL has them, and parts of these.
 
 use binpool::{Backend, PooledBuffer, Region};
-use binpool_capi::OpenClAllocator;
 use binpool_opencl::{ClMemory, ClQueue, OpenClBackend};
 use parking_lot::Mutex;
 use pyo3::{exceptions::PyValueError, intern, prelude::*, sync::PyOnceLock};
 
 use crate::{
-    block::{ForPyOpenCl, Held, released},
+    block::{Held, released},
     error::other_error,
 };
 
@@ -23,7 +22,7 @@ static BUFFER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 /// A block of a pool of buffers: an attribute of the `pyopencl.Buffer` over it, which drops it with itself.
 #[pyclass(frozen, module = "binpool")]
 struct Block {
-    held: Held<OpenClAllocator>,
+    held: Held,
     /// A queue that the block is used on.
     queue: ClQueue,
 }
@@ -170,26 +169,27 @@ fn no_memory() -> PyErr {
     PyValueError::new_err("the block has no memory")
 }
 
-impl ForPyOpenCl for OpenClAllocator {
-    fn number(block: &PooledBuffer<Self>, queue: &ClQueue) -> PyResult<usize> {
-        let memory = block.memory_on(queue).ok_or_else(no_memory)?;
-        let handle = memory.raw_view().map_err(other_error)?;
-        Ok(handle.expose_provenance())
-    }
+/// Returns the handle of a block, which is used on this queue, as a number.
+pub(crate) fn handle(block: &PooledBuffer<OpenClBackend>, queue: &ClQueue) -> PyResult<usize> {
+    let memory = block.memory_on(queue).ok_or_else(no_memory)?;
+    let handle = memory.raw_view().map_err(other_error)?;
+    Ok(handle.expose_provenance())
+}
 
-    fn object<'py>(
-        py: Python<'py>,
-        block: PooledBuffer<Self>,
-        handle: usize,
-        queue: &ClQueue,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let buffer = from_handle(py, handle)?;
-        let block = Block {
-            held: Held::new(block),
-            queue: queue.clone(),
-        };
-        carrying(buffer, Bound::new(py, block)?.into_any())
-    }
+/// Returns a `pyopencl.Buffer` over a block with this handle, which is used on this queue. The block goes back when Python drops the
+/// buffer.
+pub(crate) fn buffer<'py>(
+    py: Python<'py>,
+    block: PooledBuffer<OpenClBackend>,
+    handle: usize,
+    queue: &ClQueue,
+) -> PyResult<Bound<'py, PyAny>> {
+    let buffer = from_handle(py, handle)?;
+    let block = Block {
+        held: Held::new(block),
+        queue: queue.clone(),
+    };
+    carrying(buffer, Bound::new(py, block)?.into_any())
 }
 
 /// Notes that `queue` uses the block below a `pyopencl.Buffer`; `None` where there is none.

@@ -1,6 +1,6 @@
 //! Pools of buffers.
 
-use binpool::{ImmediateAllocator, PoolOptions, adaptors::Limit};
+use binpool::{ImmediateAllocator, PoolOptions};
 use pyo3::{exceptions::PyValueError, prelude::*};
 
 use crate::{opencl::origin_of, opencl_pool::OpenClPool, pool::checked_limit, reuse::reuse_policy};
@@ -42,11 +42,10 @@ impl MemoryPool {
             ));
         }
         let options = PoolOptions::new()
+            .limit(limit)
             .segments(segments.unwrap_or(may_carve))
             .reuse(reuse_policy(reuse)?);
-        let pool = OpenClPool::initializer(py, origin, options, |backend| {
-            Ok(Limit::new(ImmediateAllocator::new(backend)?, limit))
-        })?;
+        let pool = OpenClPool::initializer(py, origin, options, ImmediateAllocator::new)?;
         Ok(pool.add_subclass(Self))
     }
 }

@@ -1,14 +1,11 @@
 //! What every pool for PyOpenCL has.
 
-use std::sync::Arc;
-
 use binpool::{Allocator, MemoryPool, PoolOptions, PoolStatistics};
-use binpool_capi::any_pool::AnyPool;
+use binpool_capi::OfBackend;
 use binpool_opencl::{ClQueue, OpenClBackend};
 use pyo3::{exceptions::PyValueError, intern, prelude::*, types::PyTuple};
 
 use crate::{
-    block::GivesBlocks,
     buffer_block,
     error::{other_error, pool_error},
     opencl::{Origin, queue_of},
@@ -21,10 +18,9 @@ use crate::{
 /// What every pool for PyOpenCL has: `MemoryPool` and `SVMPool` are such.
 #[pyclass(frozen, subclass, extends = Pool, module = "binpool", name = "OpenCLPool")]
 pub(crate) struct OpenClPool {
-    pool: Arc<dyn GivesBlocks>,
+    pool: MemoryPool<OpenClBackend>,
     /// The queue of requests that name none.
     queue: Option<ClQueue>,
-    any: Arc<dyn AnyPool>,
 }
 
 impl OpenClPool {
@@ -37,7 +33,6 @@ impl OpenClPool {
     ) -> PyResult<PyClassInitializer<Self>>
     where
         A: Allocator<Backend = OpenClBackend>,
-        MemoryPool<A>: AnyPool + GivesBlocks + 'static,
     {
         let Origin { backend, queue, .. } = origin;
         let pool = py.detach(|| {
@@ -50,25 +45,19 @@ impl OpenClPool {
             let pool = options.arenas(1).build(allocator, &home);
             pool.map_err(pool_error)
         })?;
-        let any: Arc<dyn AnyPool> = Arc::new(pool.clone());
         let base = Pool {
-            any: Arc::clone(&any),
+            any: OfBackend::OpenCl(pool.clone()),
         };
-        Ok(PyClassInitializer::from(base).add_subclass(Self {
-            pool: Arc::new(pool),
-            queue,
-            any,
-        }))
+        Ok(PyClassInitializer::from(base).add_subclass(Self { pool, queue }))
     }
 
     fn figures(&self, py: Python<'_>) -> PoolStatistics {
-        py.detach(|| self.any.statistics())
+        py.detach(|| self.pool.statistics())
     }
 
     fn allocator(&self, uses: Uses) -> QueueAllocator {
         QueueAllocator {
-            any: Arc::clone(&self.any),
-            pool: Arc::clone(&self.pool),
+            pool: self.pool.clone(),
             uses,
         }
     }
@@ -105,12 +94,12 @@ impl OpenClPool {
 
     /// Releases all free memory, as PyOpenCL's pools do; the same as `trim()`.
     fn free_held(&self, py: Python<'_>) {
-        py.detach(|| self.any.trim_to(0));
+        py.detach(|| self.pool.trim_to(0));
     }
 
     /// Releases all free memory, and from now on each block when it is dropped, as PyOpenCL's pools do.
     fn stop_holding(&self, py: Python<'_>) {
-        py.detach(|| self.any.stop_holding());
+        py.detach(|| self.pool.stop_holding());
     }
 
     /// The blocks in use, as PyOpenCL's pools have them: `statistics` has more.

@@ -1,14 +1,11 @@
 //! What can be asked of every pool.
 
-use std::sync::Arc;
-
 use binpool::{WatchOptions, words};
-use binpool_capi::{NewFile, any_pool::AnyPool};
+use binpool_capi::{AnyPool, NewFile, of_backend};
 use binpool_replay::view::SnapshotNumbers;
 use pyo3::{exceptions::PyValueError, prelude::*};
 
 use crate::{
-    call_site::line_of_caller,
     error::other_error,
     file::{FilePath, file_error},
     recording::Recording,
@@ -16,17 +13,12 @@ use crate::{
     view::Page,
 };
 
-/// Returns the line of the program that makes a request; `None` while the pool is neither watched nor recorded.
-pub(crate) fn line_of_request(py: Python<'_>, pool: &dyn AnyPool) -> Option<String> {
-    pool.is_watching().then(|| line_of_caller(py))
-}
-
 /// What every pool has. `MemoryPool` and `SVMPool` are pools, and `binpool.torch.pool()` returns one.
 ///
 /// All methods may be called from any thread, and let other threads of Python run meanwhile.
 #[pyclass(frozen, subclass, module = "binpool")]
 pub(crate) struct Pool {
-    pub(crate) any: Arc<dyn AnyPool>,
+    pub(crate) any: AnyPool,
 }
 
 #[pymethods]
@@ -34,50 +26,53 @@ impl Pool {
     /// The figures of the pool at this moment.
     #[getter]
     fn statistics(&self, py: Python<'_>) -> Statistics {
-        Statistics(py.detach(|| self.any.statistics()))
+        Statistics(py.detach(|| of_backend!(&self.any, pool => pool.statistics())))
     }
 
     /// The most bytes that the pool takes from the device, at least 1, or `None` for no limit. A lower one holds from the next request on: what
     /// the pool has above it stays until it is free.
     #[getter]
     fn limit(&self, py: Python<'_>) -> Option<u64> {
-        let limit = py.detach(|| self.any.limit());
+        let limit = py.detach(|| of_backend!(&self.any, pool => pool.limit()));
         Some(limit).filter(|limit| *limit != u64::MAX)
     }
 
     #[setter]
     fn set_limit(&self, py: Python<'_>, bytes: Option<u64>) -> PyResult<()> {
         let limit = checked_limit(bytes)?;
-        py.detach(|| self.any.set_limit(limit));
+        py.detach(|| of_backend!(&self.any, pool => pool.set_limit(limit)));
         Ok(())
     }
 
     /// Releases free memory until the pool has at most `bytes` bytes of the device. Returns the bytes released. Blocks in use stay.
     #[pyo3(signature = (bytes = 0))]
     fn trim(&self, py: Python<'_>, bytes: u64) -> u64 {
-        py.detach(|| self.any.trim_to(bytes))
+        py.detach(|| of_backend!(&self.any, pool => pool.trim_to(bytes)))
     }
 
     /// Begins to note which line of the program requests each block, for `live_blocks`, snapshots and the report of a shortage.
     fn watch(&self, py: Python<'_>) {
-        py.detach(|| self.any.watch(WatchOptions::new().tags_only(true)));
+        py.detach(
+            || of_backend!(&self.any, pool => pool.watch(WatchOptions::new().tags_only(true))),
+        );
     }
 
     /// Ends what `watch` began, and its cost. A recording that is not finished goes on.
     fn stop_watching(&self, py: Python<'_>) {
-        py.detach(|| self.any.stop_watching());
+        py.detach(|| of_backend!(&self.any, pool => pool.stop_watching()));
     }
 
     /// The blocks in use by the lines that requested them, largest first. Call `watch` before.
     fn live_blocks(&self, py: Python<'_>) -> Vec<LiveGroup> {
-        let blocks = py.detach(|| self.any.live_blocks());
+        let blocks = py.detach(|| of_backend!(&self.any, pool => pool.live_blocks()));
         blocks.groups.into_iter().map(LiveGroup::from).collect()
     }
 
     /// The figures and the blocks in use, as a text to read or log.
     fn report(&self, py: Python<'_>) -> String {
         py.detach(|| {
-            let (figures, blocks) = (self.any.statistics(), self.any.live_blocks());
+            let (figures, blocks) =
+                of_backend!(&self.any, pool => (pool.statistics(), pool.live_blocks()));
             format!("{figures}\n{blocks}")
         })
     }
@@ -87,7 +82,8 @@ impl Pool {
     fn record(&self, py: Python<'_>, path: FilePath) -> PyResult<Recording> {
         py.detach(|| {
             let file = NewFile::create(&path.0).map_err(|error| file_error(error, &path.0))?;
-            let recording = self.any.record(Box::new(file)).map_err(other_error)?;
+            let recording =
+                of_backend!(&self.any, pool => pool.record(file)).map_err(other_error)?;
             Ok(Recording::new(recording, path.0))
         })
     }
@@ -95,20 +91,24 @@ impl Pool {
     /// What the pool has at this moment, segment by segment and block by block, as JSON (`binpool view` reads it; so does
     /// `json.loads`).
     fn snapshot(&self, py: Python<'_>) -> PyResult<String> {
-        py.detach(|| self.any.snapshot().to_json().map_err(other_error))
+        py.detach(|| {
+            of_backend!(&self.any, pool => pool.snapshot())
+                .to_json()
+                .map_err(other_error)
+        })
     }
 
     /// Writes a page for the browser that shows what the pool has at this moment. For a page over time, see `record`.
     fn view(&self, py: Python<'_>, page: FilePath) -> PyResult<()> {
         let page = Page::at(page)?;
         py.detach(|| {
-            let snapshot = self.any.snapshot();
+            let snapshot = of_backend!(&self.any, pool => pool.snapshot());
             page.write(&SnapshotNumbers::new("pool", &snapshot).page(&snapshot)?)
         })
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
-        let figures = py.detach(|| self.any.statistics());
+        let figures = py.detach(|| of_backend!(&self.any, pool => pool.statistics()));
         let [used, all] = [figures.active_bytes, figures.managed_bytes].map(words::bytes);
         format!("<binpool pool: {used} in use of {all}>")
     }

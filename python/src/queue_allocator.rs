@@ -1,19 +1,17 @@
 //! Allocators that arrays call.
 
-use std::sync::Arc;
-
-use binpool_capi::any_pool::AnyPool;
+use binpool::{Memory, MemoryKind, MemoryPool, Tag};
+use binpool_opencl::OpenClBackend;
 use pyo3::{exceptions::PyValueError, prelude::*};
 
-use crate::{block::GivesBlocks, pool::line_of_request, uses::Uses};
+use crate::{buffer_block, call_site::line_of_caller, svm_block, uses::Uses};
 
 /// An allocator of a pool for arrays of one queue, or of some queues: `allocator=` of `pyopencl.array`.
 ///
 /// May be called from any thread.
 #[pyclass(frozen, module = "binpool")]
 pub(crate) struct QueueAllocator {
-    pub(crate) any: Arc<dyn AnyPool>,
-    pub(crate) pool: Arc<dyn GivesBlocks>,
+    pub(crate) pool: MemoryPool<OpenClBackend>,
     pub(crate) uses: Uses,
 }
 
@@ -31,8 +29,29 @@ impl QueueAllocator {
                 "0 bytes: OpenCL has no buffer without bytes",
             ));
         }
-        let line = line_of_request(py, &*self.any);
-        self.pool.give(py, &self.uses, line, bytes)
+        // The line of the program is noted where the pool is watched or recorded.
+        let line = self.pool.is_watching().then(|| line_of_caller(py));
+        let queue = self.uses.queue();
+        let (block, number, is_svm) = py.detach(|| {
+            let allocate = || self.uses.allocate(&self.pool, bytes);
+            let block = match line {
+                Some(line) => Tag::new(line).within(allocate),
+                None => allocate(),
+            }?;
+            let kind = block.memory_on(queue).map(Memory::kind);
+            let is_svm = matches!(kind, Some(MemoryKind::Svm(_)));
+            let number = if is_svm {
+                svm_block::address(&block, queue)
+            } else {
+                buffer_block::handle(&block, queue)
+            };
+            Ok::<_, PyErr>((block, number?, is_svm))
+        })?;
+        if is_svm {
+            svm_block::svm(py, block, number)
+        } else {
+            buffer_block::buffer(py, block, number, queue)
+        }
     }
 
     /// Returns a block of at least `bytes` bytes, as a call does.

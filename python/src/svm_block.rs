@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use binpool::{PooledBuffer, SvmAllocator, SvmBackend, adaptors::Limit};
+use binpool::{PooledBuffer, SvmBackend};
 use binpool_opencl::{ClQueue, OpenClBackend};
 use pyo3::{
     exceptions::{PyBufferError, PyValueError},
@@ -18,12 +18,9 @@ use pyo3::{
 };
 
 use crate::{
-    block::{ForPyOpenCl, Held},
+    block::Held,
     opencl::{event_of, python_event, queue_of},
 };
-
-/// The allocator below pools of shared virtual memory.
-type Svm = Limit<SvmAllocator<OpenClBackend>>;
 
 /// The class of blocks, a `pyopencl.SVM`.
 static SVM: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -32,7 +29,7 @@ static SVM: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 /// protocol, and drops it with itself.
 #[pyclass(frozen, module = "binpool")]
 struct SvmBlock {
-    held: Held<Svm>,
+    held: Held,
     /// The address as a number.
     address: usize,
     bytes: usize,
@@ -146,38 +143,37 @@ impl SvmBlock {
     }
 }
 
-impl ForPyOpenCl for Svm {
-    fn number(block: &PooledBuffer<Self>, queue: &ClQueue) -> PyResult<usize> {
-        let memory = block.memory_on(queue);
-        let address = memory.and_then(|memory| block.backend().svm_address(memory));
-        let address = address.ok_or_else(|| PyValueError::new_err("the block has no address"))?;
-        Ok(address.as_ptr().expose_provenance())
-    }
+/// Returns the address of a block, which is used on this queue, as a number.
+pub(crate) fn address(block: &PooledBuffer<OpenClBackend>, queue: &ClQueue) -> PyResult<usize> {
+    let memory = block.memory_on(queue);
+    let address = memory.and_then(|memory| block.backend().svm_address(memory));
+    let address = address.ok_or_else(|| PyValueError::new_err("the block has no address"))?;
+    Ok(address.as_ptr().expose_provenance())
+}
 
-    fn object<'py>(
-        py: Python<'py>,
-        block: PooledBuffer<Self>,
-        address: usize,
-        _queue: &ClQueue,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let class = SVM.get_or_try_init(py, || {
-            let class = py.import("binpool._svm")?.getattr("SVM");
-            class.map(Bound::unbind)
-        })?;
-        let block = SvmBlock {
-            bytes: block.size(),
-            held: Held::new(block),
-            address,
-            views: AtomicUsize::new(0),
-            own_views: OnceLock::new(),
-        };
-        let block = Bound::new(py, block)?;
-        let memory = class.bind(py).call1((&block,))?;
-        // PyOpenCL has taken the address, and keeps that view.
-        let views = block.get().views.load(Ordering::SeqCst);
-        block.get().own_views.get_or_init(|| views);
-        Ok(memory)
-    }
+/// Returns a `pyopencl.SVM` over a block with this address. The block goes back when Python drops it.
+pub(crate) fn svm(
+    py: Python<'_>,
+    block: PooledBuffer<OpenClBackend>,
+    address: usize,
+) -> PyResult<Bound<'_, PyAny>> {
+    let class = SVM.get_or_try_init(py, || {
+        let class = py.import("binpool._svm")?.getattr("SVM");
+        class.map(Bound::unbind)
+    })?;
+    let block = SvmBlock {
+        bytes: block.size(),
+        held: Held::new(block),
+        address,
+        views: AtomicUsize::new(0),
+        own_views: OnceLock::new(),
+    };
+    let block = Bound::new(py, block)?;
+    let memory = class.bind(py).call1((&block,))?;
+    // PyOpenCL has taken the address, and keeps that view.
+    let views = block.get().views.load(Ordering::SeqCst);
+    block.get().own_views.get_or_init(|| views);
+    Ok(memory)
 }
 
 /// Notes that `queue` uses the block below a `pyopencl.SVM`; `None` where there is none.

@@ -1,6 +1,6 @@
 //! Pools of shared virtual memory.
 
-use binpool::{PoolOptions, SvmAllocator, SvmGrain, adaptors::Limit};
+use binpool::{PoolOptions, SvmAllocator, SvmGrain};
 use pyo3::prelude::*;
 
 use crate::{opencl::origin_of, opencl_pool::OpenClPool, pool::checked_limit, reuse::reuse_policy};
@@ -31,9 +31,9 @@ impl SvmPool {
         } else {
             SvmGrain::Coarse
         };
-        let options = PoolOptions::new().reuse(reuse_policy(reuse)?);
+        let options = PoolOptions::new().limit(limit).reuse(reuse_policy(reuse)?);
         let pool = OpenClPool::initializer(py, origin, options, |backend| {
-            Ok(Limit::new(SvmAllocator::new(backend, grain)?, limit))
+            SvmAllocator::new(backend, grain)
         })?;
         Ok(pool.add_subclass(Self))
     }

@@ -8,7 +8,10 @@
 use std::{ffi::c_void, ptr::without_provenance_mut};
 
 use binpool::Tag;
-use binpool_capi::torch::{self, binpool_torch_free};
+use binpool_capi::{
+    OfBackend,
+    torch::{self, binpool_torch_free},
+};
 use pyo3::prelude::*;
 
 use crate::{call_site::line_of_caller, error::cuda_error, pool::Pool};
@@ -23,7 +26,9 @@ fn line() -> Option<Tag> {
 pub(crate) fn cuda_pool(py: Python<'_>, device: i32) -> PyResult<Pool> {
     torch::name_requests(line);
     let pool = py.detach(|| torch::pool_of(device)).map_err(cuda_error)?;
-    Ok(Pool { any: pool })
+    Ok(Pool {
+        any: OfBackend::Cuda(pool),
+    })
 }
 
 /// A block of the pool of a CUDA device, which goes back when Python drops this.

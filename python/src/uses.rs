@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use binpool::{Allocator, Backend, MemoryPool, PooledBuffer, QueueOrder};
+use binpool::{Backend, MemoryPool, PooledBuffer, QueueOrder};
 use binpool_opencl::{ClQueue, OpenClBackend};
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyTuple};
 
@@ -43,14 +43,11 @@ impl Uses {
     }
 
     /// Allocates a block for these uses.
-    pub(crate) fn allocate<A>(
+    pub(crate) fn allocate(
         &self,
-        pool: &MemoryPool<A>,
+        pool: &MemoryPool<OpenClBackend>,
         bytes: usize,
-    ) -> PyResult<PooledBuffer<A>>
-    where
-        A: Allocator<Backend = OpenClBackend>,
-    {
+    ) -> PyResult<PooledBuffer<OpenClBackend>> {
         match self {
             Self::Of(queue) => pool.allocate_on(queue, bytes).map_err(pool_error),
             Self::Any(own, queues) => {

@@ -1,27 +1,23 @@
 //! The source of a replay's blocks: a pool, or the allocator itself.
 
-use binpool::{Allocator, Error, MemoryOf, MemoryPool, PoolError, PooledBuffer, QueueOf};
+use binpool::{Allocator, Backend, Error, MemoryOf, MemoryPool, PoolError, PooledBuffer, QueueOf};
+
+type Queue<S> = <<S as Source>::Backend as Backend>::Queue;
+type Memory<S> = <<S as Source>::Backend as Backend>::Memory;
 
 /// The source of a replay's blocks.
 pub(crate) trait Source {
-    type Allocator: Allocator;
+    type Backend: Backend;
     type Block;
 
-    fn allocator(&self) -> &Self::Allocator;
+    fn backend(&self) -> &Self::Backend;
 
-    fn allocate(
-        &self,
-        queue: &QueueOf<Self::Allocator>,
-        bytes: usize,
-    ) -> Result<Self::Block, PoolError>;
+    fn allocate(&self, queue: &Queue<Self>, bytes: usize) -> Result<Self::Block, PoolError>;
 
     fn free(&self, block: Self::Block) -> Result<(), Error>;
 
     /// Returns the block's memory, for a command on `queue`; `None` for a block of 0 bytes.
-    fn memory<'b>(
-        block: &'b Self::Block,
-        queue: &QueueOf<Self::Allocator>,
-    ) -> Option<&'b MemoryOf<Self::Allocator>>;
+    fn memory<'b>(block: &'b Self::Block, queue: &Queue<Self>) -> Option<&'b Memory<Self>>;
 
     /// Returns the number of allocations that were served without the device.
     fn hits(&self) -> u64;
@@ -36,23 +32,23 @@ pub(crate) trait Source {
     fn trim(&self) {}
 }
 
-impl<A: Allocator> Source for MemoryPool<A> {
-    type Allocator = A;
-    type Block = PooledBuffer<A>;
+impl<B: Backend> Source for MemoryPool<B> {
+    type Backend = B;
+    type Block = PooledBuffer<B>;
 
-    fn allocator(&self) -> &A {
-        Self::allocator(self)
+    fn backend(&self) -> &B {
+        Self::backend(self)
     }
 
-    fn allocate(&self, queue: &QueueOf<A>, bytes: usize) -> Result<PooledBuffer<A>, PoolError> {
+    fn allocate(&self, queue: &B::Queue, bytes: usize) -> Result<PooledBuffer<B>, PoolError> {
         self.allocate_on(queue, bytes)
     }
 
-    fn free(&self, block: PooledBuffer<A>) -> Result<(), Error> {
+    fn free(&self, block: PooledBuffer<B>) -> Result<(), Error> {
         block.release()
     }
 
-    fn memory<'b>(block: &'b PooledBuffer<A>, queue: &QueueOf<A>) -> Option<&'b MemoryOf<A>> {
+    fn memory<'b>(block: &'b PooledBuffer<B>, queue: &B::Queue) -> Option<&'b B::Memory> {
         block.memory_on(queue)
     }
 
@@ -78,11 +74,11 @@ impl<A: Allocator> Source for MemoryPool<A> {
 pub(crate) struct Unpooled<A>(pub(crate) A);
 
 impl<A: Allocator> Source for Unpooled<A> {
-    type Allocator = A;
+    type Backend = A::Backend;
     type Block = Option<MemoryOf<A>>;
 
-    fn allocator(&self) -> &A {
-        &self.0
+    fn backend(&self) -> &A::Backend {
+        self.0.backend()
     }
 
     fn allocate(&self, _queue: &QueueOf<A>, bytes: usize) -> Result<Self::Block, PoolError> {

@@ -219,7 +219,6 @@ pub(crate) fn replay_with<A: Allocator + Clone>(
         reserved: Some(&reserved),
         device,
     };
-    let limited = Limit::new(watched, manner.limit_bytes);
     match &manner.pool {
         Some(options) => {
             let home = run
@@ -228,11 +227,16 @@ pub(crate) fn replay_with<A: Allocator + Clone>(
                 .ok_or_else(|| Failure::setup("the trace has no streams"))?;
             let pool = options
                 .clone()
-                .build(limited, home)
+                .limit(manner.limit_bytes)
+                .build(watched, home)
                 .map_err(Failure::setup)?;
             run.with(&pool, &gauges, progress)
         }
-        None => run.with(&Unpooled(limited), &gauges, progress),
+        None => run.with(
+            &Unpooled(Limit::new(watched, manner.limit_bytes)),
+            &gauges,
+            progress,
+        ),
     }
 }
 
@@ -348,7 +352,7 @@ impl<'a, B: Backend> Run<'a, B> {
         progress: &dyn Fn(usize),
     ) -> Result<Outcome, Failure>
     where
-        S: Source<Allocator: Allocator<Backend = B>> + Sync,
+        S: Source<Backend = B> + Sync,
         S::Block: Send,
     {
         let Played {
@@ -386,7 +390,7 @@ impl<'a, B: Backend> Run<'a, B> {
         for (number, queue) in self.queues.iter().enumerate() {
             queue.finish().map_err(failed)?;
             if let Some(commands) = &self.commands {
-                let backend = source.allocator().backend();
+                let backend = source.backend();
                 let wrong = commands.wrong_blocks(backend, queue, number);
                 overwritten += u64::from(wrong.map_err(failed)?);
             }
@@ -436,7 +440,7 @@ impl<'a, B: Backend> Run<'a, B> {
         progress: &dyn Fn(usize),
     ) -> Result<Played<S>, Failure>
     where
-        S: Source<Allocator: Allocator<Backend = B>> + Sync,
+        S: Source<Backend = B> + Sync,
         S::Block: Send,
     {
         let Some((first, others)) = self.parts.parts.split_first() else {
@@ -505,7 +509,7 @@ impl<'a, B: Backend> Run<'a, B> {
         progress: &dyn Fn(usize),
     ) -> Result<Left<S>, Failure>
     where
-        S: Source<Allocator: Allocator<Backend = B>>,
+        S: Source<Backend = B>,
     {
         let meets = self.rounds > 1;
         for round in 0..self.rounds {
@@ -541,7 +545,7 @@ impl<'a, B: Backend> Run<'a, B> {
         progress: &dyn Fn(usize),
     ) -> Result<(), Failure>
     where
-        S: Source<Allocator: Allocator<Backend = B>>,
+        S: Source<Backend = B>,
     {
         match &part.events {
             None => {
@@ -565,7 +569,7 @@ impl<'a, B: Backend> Run<'a, B> {
         progress: &dyn Fn(usize),
     ) -> Result<(), Failure>
     where
-        S: Source<Allocator: Allocator<Backend = B>>,
+        S: Source<Backend = B>,
     {
         let done = round * self.trace.events().len();
         for (count, index) in events.enumerate() {
@@ -609,7 +613,7 @@ impl<'a, B: Backend> Run<'a, B> {
         bytes: usize,
     ) -> Result<S::Block, Failure>
     where
-        S: Source<Allocator: Allocator<Backend = B>>,
+        S: Source<Backend = B>,
     {
         let queue = &self.queues[part.first_queue + self.stream_of_block[number]];
         let block = source.allocate(queue, bytes).map_err(|error| {
@@ -636,7 +640,7 @@ impl<'a, B: Backend> Run<'a, B> {
 
     fn free<S>(&self, source: &S, part: &Part, block: Numbered<S::Block>) -> Result<(), Error>
     where
-        S: Source<Allocator: Allocator<Backend = B>>,
+        S: Source<Backend = B>,
     {
         if let Some(commands) = &self.commands {
             self.command(source, part, &block, |block| commands.end(block))?;
@@ -656,7 +660,7 @@ impl<'a, B: Backend> Run<'a, B> {
         enqueue: impl FnOnce(&InUse<'_, B>) -> Result<(), Error>,
     ) -> Result<(), Error>
     where
-        S: Source<Allocator: Allocator<Backend = B>>,
+        S: Source<Backend = B>,
     {
         let queue_number = part.first_queue + self.stream_of_block[block.number];
         let queue = &self.queues[queue_number];
@@ -671,7 +675,7 @@ impl<'a, B: Backend> Run<'a, B> {
             + part.first_block
             + block.number) as u32;
         enqueue(&InUse {
-            backend: source.allocator().backend(),
+            backend: source.backend(),
             queue,
             queue_number,
             memory,
@@ -711,7 +715,7 @@ impl Outcome {
 mod tests {
     use std::sync::Arc;
 
-    use binpool::{DeferredAllocator, MemoryOf, PoolError, adaptors::AllocatorStatistics};
+    use binpool::{DeferredAllocator, PoolError, adaptors::AllocatorStatistics};
     use binpool_mock::{MockBackend, MockDevice};
     use parking_lot::Mutex;
 
@@ -723,11 +727,11 @@ mod tests {
     struct Miscounting(Plain);
 
     impl Source for Miscounting {
-        type Allocator = <Plain as Source>::Allocator;
+        type Backend = MockBackend;
         type Block = <Plain as Source>::Block;
 
-        fn allocator(&self) -> &Self::Allocator {
-            self.0.allocator()
+        fn backend(&self) -> &MockBackend {
+            self.0.backend()
         }
 
         fn allocate(
@@ -745,7 +749,7 @@ mod tests {
         fn memory<'b>(
             block: &'b Self::Block,
             queue: &<MockBackend as Backend>::Queue,
-        ) -> Option<&'b MemoryOf<Self::Allocator>> {
+        ) -> Option<&'b <MockBackend as Backend>::Memory> {
             Plain::memory(block, queue)
         }
 

@@ -5,7 +5,7 @@ use std::{
     time::Instant,
 };
 
-use binpool::{Error, PoolError, adaptors::AllocatorStatistics};
+use binpool::{Allocator, Error, PoolError, adaptors::AllocatorStatistics};
 use binpool_cuda::{CudaBackend, CudaMemory, CudaQueue, DriverPoolAllocator};
 
 use crate::{
@@ -81,11 +81,11 @@ impl Calls {
 }
 
 impl Source for StreamOrdered {
-    type Allocator = DriverPoolAllocator;
+    type Backend = CudaBackend;
     type Block = Option<CudaMemory>;
 
-    fn allocator(&self) -> &DriverPoolAllocator {
-        &self.allocator
+    fn backend(&self) -> &CudaBackend {
+        self.allocator.backend()
     }
 
     fn allocate(&self, queue: &CudaQueue, bytes: usize) -> Result<Self::Block, PoolError> {

@@ -12,14 +12,12 @@ use std::{
     path::Path,
 };
 
-use binpool::{
-    Backend, ImmediateAllocator, PoolOptions, PooledBuffer, QueueOrder, Region, adaptors::Limit,
-};
+use binpool::{Backend, Budget, ImmediateAllocator, PoolOptions, PooledBuffer, QueueOrder, Region};
 use binpool_allocators::conformance::sweep::{EXTENT, Ends, Faulty, Tally, sweep};
 use binpool_mock::{MockBackend, MockDevice, SweptDevices};
 use binpool_replay::{Event, Manner, Trace, replay};
 
-type Block = PooledBuffer<Limit<ImmediateAllocator<MockBackend>>>;
+type Block = PooledBuffer<MockBackend>;
 
 const TRACES: [&str; 5] = [
     "boxtree_builds",
@@ -142,9 +140,9 @@ fn go_on(trace: &Trace, options: &PoolOptions, devices: &SweptDevices) {
     let Ok(allocator) = ImmediateAllocator::new(&backend) else {
         return;
     };
-    let limit = Limit::new(allocator, device.limits().capacity_bytes);
-    let budget = limit.budget().clone();
-    let pool = options.clone().build(limit, home).unwrap();
+    let budget = Budget::new(device.limits().capacity_bytes);
+    let options = options.clone().budget(&budget);
+    let pool = options.build(allocator, home).unwrap();
     let mut blocks: HashMap<usize, Block> = HashMap::new();
     for event in trace.events() {
         match *event {

@@ -13,7 +13,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
     }),
 ];
 
-type Block = PooledBuffer<VirtualMemoryAllocator<MockBackend>>;
+type Block = PooledBuffer<MockBackend>;
 
 const MIB: usize = 1 << 20;
 
@@ -21,7 +21,7 @@ const MIB: usize = 1 << 20;
 struct Pages {
     device: MockDevice,
     queue: MockQueue,
-    pool: MemoryPool<VirtualMemoryAllocator<MockBackend>>,
+    pool: MemoryPool<MockBackend>,
 }
 
 impl Pages {

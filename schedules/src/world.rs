@@ -12,8 +12,8 @@ use binpool_mock::{MockBackend, MockDevice, MockDeviceBuilder, MockQueue};
 use shuttle::thread::{self, JoinHandle};
 
 pub(crate) type Allocator = ImmediateAllocator<MockBackend>;
-pub(crate) type Pool = MemoryPool<Allocator>;
-pub(crate) type Block = PooledBuffer<Allocator>;
+pub(crate) type Pool = MemoryPool<MockBackend>;
+pub(crate) type Block = PooledBuffer<MockBackend>;
 
 /// The class of the blocks that programs ask for, in bytes.
 pub(crate) const BYTES: usize = 1024;

@@ -3,15 +3,15 @@
 use std::{env, error::Error as _, io};
 
 use binpool::{
-    Allocator, Backend, DeferredAllocator, Error, ImmediateAllocator, InvalidRequest, MemoryPool,
-    PoolError, PoolOptions, QueueOrder, ReusePolicy, SvmAllocator, SvmBackend, SvmGrain,
+    Backend, DeferredAllocator, Error, ImmediateAllocator, InvalidRequest, MemoryPool, PoolError,
+    PoolOptions, QueueOrder, ReusePolicy, SvmAllocator, SvmBackend, SvmGrain,
 };
 use binpool_array::{ArrayError, BinaryOperation, Context, Kernels, MockKernels, open_opencl};
 use binpool_mock::{CallKind, Completion, MockDevice};
 
 use crate::common::{PAIRS, run_youngest_first, two_queues};
 
-pub(crate) fn check<A: Allocator, K: Kernels<A::Backend>>(context: &Context<A, K>) {
+pub(crate) fn check<B: Backend, K: Kernels<B>>(context: &Context<B, K>) {
     #[expect(clippy::cast_precision_loss, reason = "small integers")]
     let numbers = |factor: usize| -> Vec<f32> { (0..1000).map(|i| (i * factor) as f32).collect() };
     let (a, b, c) = (numbers(1), numbers(2), numbers(3));

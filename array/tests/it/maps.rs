@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use binpool::{Allocator, Error, ImmediateAllocator, InvalidRequest, PoolOptions};
+use binpool::{Error, ImmediateAllocator, InvalidRequest, PoolOptions};
 use binpool_array::{ArrayError, BinaryOperation, Context, HostMaps, Kernels, MockKernels};
 use binpool_mock::{CallKind, Fault, MockDevice, Persistence};
 
@@ -13,10 +13,7 @@ use crate::common::{
 pub(crate) struct Maps;
 
 impl Check for Maps {
-    fn check<A: Allocator, K: Kernels<A::Backend>>(&self, context: &Context<A, K>)
-    where
-        A::Backend: HostMaps,
-    {
+    fn check<B: HostMaps, K: Kernels<B>>(&self, context: &Context<B, K>) {
         let mut array = context.array(&numbered(100)).unwrap();
         let doubled = &array + &array;
         {
@@ -52,10 +49,7 @@ fn a_map_shows_the_elements_and_changes_them() {
 pub(crate) struct EmptyMaps;
 
 impl Check for EmptyMaps {
-    fn check<A: Allocator, K: Kernels<A::Backend>>(&self, context: &Context<A, K>)
-    where
-        A::Backend: HostMaps,
-    {
+    fn check<B: HostMaps, K: Kernels<B>>(&self, context: &Context<B, K>) {
         let mut nothing = context.array(&[]).unwrap();
         assert_eq!(*nothing.map().unwrap(), [0.0_f32; 0]);
         assert_eq!(*nothing.map_mut().unwrap(), [0.0_f32; 0]);

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use binpool::{Allocator, ImmediateAllocator, PoolOptions, ReusePolicy};
+use binpool::{Backend, ImmediateAllocator, PoolOptions, ReusePolicy};
 use binpool_array::{Array, BinaryOperation, Context, HostMaps, Kernels, MockKernels, Reduction};
 use binpool_mock::{Completion, MockDevice};
 use proptest::{prelude::*, sample::Index};
@@ -65,14 +65,14 @@ fn any_step() -> impl Strategy<Value = Step> {
 }
 
 /// An array, and what its elements are.
-struct Known<A: Allocator, K> {
-    array: Array<A, K>,
+struct Known<B: Backend, K> {
+    array: Array<B, K>,
     elements: Vec<f32>,
 }
 
-struct Program<'a, A: Allocator, K> {
-    contexts: &'a [Context<A, K>],
-    live: Vec<Known<A, K>>,
+struct Program<'a, B: Backend, K> {
+    contexts: &'a [Context<B, K>],
+    live: Vec<Known<B, K>>,
 }
 
 /// From -100 to 100, beginning somewhere.
@@ -88,11 +88,8 @@ fn part(length: usize, [one, other]: [Some; 2]) -> Range<usize> {
     one.min(other)..one.max(other)
 }
 
-impl<A: Allocator, K: Kernels<A::Backend>> Program<'_, A, K>
-where
-    A::Backend: HostMaps,
-{
-    fn pick(&mut self, which: Some) -> &mut Known<A, K> {
+impl<B: HostMaps, K: Kernels<B>> Program<'_, B, K> {
+    fn pick(&mut self, which: Some) -> &mut Known<B, K> {
         let index = which.index(self.live.len());
         &mut self.live[index]
     }
@@ -114,7 +111,7 @@ where
         parts.map(|part| self.place(part, length))
     }
 
-    fn push(&mut self, array: Array<A, K>, elements: Vec<f32>) {
+    fn push(&mut self, array: Array<B, K>, elements: Vec<f32>) {
         self.live.push(Known { array, elements });
     }
 
@@ -253,13 +250,10 @@ fn reduced(reduction: Reduction, elements: &[f32]) -> Option<f32> {
     }
 }
 
-fn run<A: Allocator, K: Kernels<A::Backend>>(
-    contexts: &[Context<A, K>],
+fn run<B: HostMaps, K: Kernels<B>>(
+    contexts: &[Context<B, K>],
     steps: &[Step],
-) -> Result<(), TestCaseError>
-where
-    A::Backend: HostMaps,
-{
+) -> Result<(), TestCaseError> {
     let live = Vec::new();
     let mut program = Program { contexts, live };
     for step in steps {

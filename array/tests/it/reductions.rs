@@ -1,6 +1,6 @@
 //! Reductions: of any number of elements, anywhere in an array.
 
-use binpool::{Allocator, ImmediateAllocator, PoolOptions};
+use binpool::{ImmediateAllocator, PoolOptions};
 use binpool_array::{ArrayError, Context, HostMaps, Kernels, MockKernels, Reduction};
 use binpool_mock::MockDevice;
 
@@ -27,10 +27,7 @@ fn reduced(reduction: Reduction, elements: &[f32]) -> f32 {
 pub(crate) struct AnyLength;
 
 impl Check for AnyLength {
-    fn check<A: Allocator, K: Kernels<A::Backend>>(&self, context: &Context<A, K>)
-    where
-        A::Backend: HostMaps,
-    {
+    fn check<B: HostMaps, K: Kernels<B>>(&self, context: &Context<B, K>) {
         // One item, one group, one step, several; each, and one element around it.
         let steps = [128, 256, 1024, 2048, 65_536, 131_072];
         let around = steps
@@ -65,10 +62,7 @@ fn any_number_of_elements_is_reduced() {
 pub(crate) struct Nothing;
 
 impl Check for Nothing {
-    fn check<A: Allocator, K: Kernels<A::Backend>>(&self, context: &Context<A, K>)
-    where
-        A::Backend: HostMaps,
-    {
+    fn check<B: HostMaps, K: Kernels<B>>(&self, context: &Context<B, K>) {
         let (nothing, some) = (context.array(&[]).unwrap(), context.array(&[1.0]).unwrap());
         for slice in [nothing.slice(..).unwrap(), some.slice(1..).unwrap()] {
             assert_eq!(slice.sum().unwrap().to_bits(), 0.0_f32.to_bits());
@@ -102,10 +96,7 @@ fn nothing_sums_up_to_zero_and_has_no_extremes() {
 pub(crate) struct Specials;
 
 impl Check for Specials {
-    fn check<A: Allocator, K: Kernels<A::Backend>>(&self, context: &Context<A, K>)
-    where
-        A::Backend: HostMaps,
-    {
+    fn check<B: HostMaps, K: Kernels<B>>(&self, context: &Context<B, K>) {
         let mut numbers = vec![f32::NAN; 3000];
         let array = context.array(&numbers).unwrap();
         assert!(array.min().unwrap().is_nan() && array.max().unwrap().is_nan());
@@ -130,10 +121,7 @@ fn what_is_no_number_is_no_extreme_where_there_is_a_number() {
 pub(crate) struct RoundedSums;
 
 impl Check for RoundedSums {
-    fn check<A: Allocator, K: Kernels<A::Backend>>(&self, context: &Context<A, K>)
-    where
-        A::Backend: HostMaps,
-    {
+    fn check<B: HostMaps, K: Kernels<B>>(&self, context: &Context<B, K>) {
         let numbers = scattered(100_003).into_iter();
         let numbers: Vec<f32> = numbers.map(|number| (number + 41.0) * 0.1).collect();
         let exact: f64 = numbers.iter().copied().map(f64::from).sum();
@@ -157,10 +145,7 @@ fn a_sum_is_the_same_each_time_and_close() {
 pub(crate) struct ManyOnes;
 
 impl Check for ManyOnes {
-    fn check<A: Allocator, K: Kernels<A::Backend>>(&self, context: &Context<A, K>)
-    where
-        A::Backend: HostMaps,
-    {
+    fn check<B: HostMaps, K: Kernels<B>>(&self, context: &Context<B, K>) {
         let array = context.array(&vec![1.0; (1 << 24) + 4096]).unwrap();
         let sum = f64::from(array.sum().unwrap());
         assert!((sum - 16_781_312.0).abs() < 0.5, "{sum}");

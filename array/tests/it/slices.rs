@@ -2,7 +2,7 @@
 
 use std::{fmt::Debug, ops::Bound};
 
-use binpool::{Allocator, Backend, InvalidRequest, MemoryPool, QueueOrder};
+use binpool::{Backend, InvalidRequest, MemoryPool, QueueOrder};
 use binpool_array::{
     ArrayError, AsSlice, BinaryOperation, Context, HostMaps, Kernels, MockKernels,
 };
@@ -13,10 +13,7 @@ use crate::common::{Check, PAIRS, numbered, refusal, run_youngest_first, two_que
 pub(crate) struct AnyPart;
 
 impl Check for AnyPart {
-    fn check<A: Allocator, K: Kernels<A::Backend>>(&self, context: &Context<A, K>)
-    where
-        A::Backend: HostMaps,
-    {
+    fn check<B: HostMaps, K: Kernels<B>>(&self, context: &Context<B, K>) {
         let numbers = numbered(300);
         let array = context.array(&numbers).unwrap();
         for (start, length) in [(0, 300), (1, 299), (7, 100), (299, 1), (300, 0), (0, 0)] {
@@ -52,10 +49,7 @@ fn any_part_of_an_array_is_an_operand() {
 pub(crate) struct WritesOfParts;
 
 impl Check for WritesOfParts {
-    fn check<A: Allocator, K: Kernels<A::Backend>>(&self, context: &Context<A, K>)
-    where
-        A::Backend: HostMaps,
-    {
+    fn check<B: HostMaps, K: Kernels<B>>(&self, context: &Context<B, K>) {
         let mut array = context.array(&numbered(8)).unwrap();
         let before = array.slice(..).unwrap().to_array().unwrap();
         let mut part = array.slice_mut(1..7).unwrap();

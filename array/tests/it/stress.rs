@@ -8,7 +8,8 @@
 use std::{env, thread};
 
 use binpool::{
-    Allocator, ImmediateAllocator, PoolOptions, ReusePolicy, SvmAllocator, SvmGrain, random::Random,
+    Allocator, Backend, ImmediateAllocator, PoolOptions, ReusePolicy, SvmAllocator, SvmGrain,
+    random::Random,
 };
 use binpool_array::{Array, BinaryOperation, Context, Kernels, MockKernels, open_opencl};
 use binpool_mock::{Completion, HostWait, MockDevice};
@@ -30,13 +31,13 @@ fn pick<'a, T>(random: &mut Random, among: &'a [T]) -> &'a T {
 }
 
 /// An array all of whose elements are this number.
-struct Known<A: Allocator, K> {
-    array: Array<A, K>,
+struct Known<B: Backend, K> {
+    array: Array<B, K>,
     value: f32,
 }
 
-impl<A: Allocator, K: Kernels<A::Backend>> Known<A, K> {
-    fn new(context: &Context<A, K>, random: &mut Random) -> Self {
+impl<B: Backend, K: Kernels<B>> Known<B, K> {
+    fn new(context: &Context<B, K>, random: &mut Random) -> Self {
         let value = [1.0, 2.0, 3.0, 5.0][random.below(4)];
         let length = *pick(random, &LENGTHS);
         let array = context.array(&vec![value; length]).unwrap();
@@ -60,13 +61,9 @@ impl<A: Allocator, K: Kernels<A::Backend>> Known<A, K> {
     }
 }
 
-fn stress_thread<A: Allocator, K: Kernels<A::Backend>>(
-    contexts: &[Context<A, K>],
-    seed: u64,
-    what: &str,
-) {
+fn stress_thread<B: Backend, K: Kernels<B>>(contexts: &[Context<B, K>], seed: u64, what: &str) {
     let mut random = Random::new(seed);
-    let mut live: Vec<Known<A, K>> = Vec::new();
+    let mut live: Vec<Known<B, K>> = Vec::new();
     for _ in 0..setting("BINPOOL_STRESS_ROUNDS", 150) {
         if live.len() < 4 {
             live.push(Known::new(pick(&mut random, contexts), &mut random));

@@ -36,8 +36,7 @@ fn over_the_stand_in() {
     assert!(status.success());
 }
 
-type Allocator = ImmediateAllocator<CudaBackend>;
-type Slice = PooledCudaSlice<f32, Allocator>;
+type Slice = PooledCudaSlice<f32>;
 
 const LENGTH: usize = 256;
 
@@ -45,8 +44,8 @@ struct Setup {
     device: Device,
     backend: CudaBackend,
     context: Arc<CudaContext>,
-    pool: MemoryPool<Allocator>,
-    pooled: PooledStream<Allocator>,
+    pool: MemoryPool<CudaBackend>,
+    pooled: PooledStream,
     /// The stream of the slices.
     home: Arc<CudaStream>,
     other: Arc<CudaStream>,

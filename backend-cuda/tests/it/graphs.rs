@@ -43,8 +43,8 @@ fn floats(value: f32) -> Vec<u8> {
 }
 
 /// `output = 3 * input`, by two temporaries, the second of which may have the memory of the first.
-fn step<A: Allocator<Backend = CudaBackend>>(
-    pool: &MemoryPool<A>,
+fn step(
+    pool: &MemoryPool<CudaBackend>,
     queue: &CudaQueue,
     kernel: &CudaKernel,
     [input, output]: [&CudaMemory; 2],

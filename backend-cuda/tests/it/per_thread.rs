@@ -10,7 +10,7 @@ use crate::common::{Device, PAGE, queue};
 
 const MIB: usize = 1 << 20;
 
-type Pool = MemoryPool<VirtualMemoryAllocator<CudaBackend>>;
+type Pool = MemoryPool<CudaBackend>;
 
 /// Calls `work` on so many threads, one after another.
 fn on_threads(count: usize, work: impl Fn() + Sync) {

@@ -34,15 +34,11 @@ fn program<A: Allocator<Backend = CudaBackend>>(
     assert_eq!((device.objects(), device.used()), (0, 0));
 }
 
-fn steps<A: Allocator<Backend = CudaBackend>>(
-    pool: &MemoryPool<A>,
-    queues: &[CudaQueue; 2],
-    random: &mut Random,
-) {
+fn steps(pool: &MemoryPool<CudaBackend>, queues: &[CudaQueue; 2], random: &mut Random) {
     let mut blocks = Vec::new();
     for step in 0..150_usize {
         if blocks.len() > 6 {
-            let (block, mark, queue): (PooledBuffer<A>, u8, &CudaQueue) =
+            let (block, mark, queue): (PooledBuffer<CudaBackend>, u8, &CudaQueue) =
                 blocks.swap_remove(random.below(blocks.len()));
             let mut bytes = [0_u8; 2];
             block.read(queue, 0, &mut bytes[..1]).unwrap();
@@ -98,16 +94,14 @@ fn a_pool_that_finds_no_memory_says_so() {
     let _ = backend.limits();
 }
 
-type Pages = VirtualMemoryAllocator<CudaBackend>;
-
 /// A pool of pages on one stream, whose blocks of a page each are in use. Each is filled with the number of its block, but these fills wait for
 /// the gate.
 struct Filled {
     device: Device,
     backend: CudaBackend,
     queue: CudaQueue,
-    pool: MemoryPool<Pages>,
-    blocks: Vec<PooledBuffer<Pages>>,
+    pool: MemoryPool<CudaBackend>,
+    blocks: Vec<PooledBuffer<CudaBackend>>,
     gate: CudaEvent,
 }
 
@@ -134,7 +128,7 @@ impl Filled {
     }
 
     /// Drops every other block, and gets one for which no two neighbours are free.
-    fn scattered(&mut self) -> PooledBuffer<Pages> {
+    fn scattered(&mut self) -> PooledBuffer<CudaBackend> {
         let mut number = 0;
         self.blocks.retain(|_| {
             number += 1;
@@ -146,7 +140,7 @@ impl Filled {
     }
 
     /// Lets the commands run, and checks all bytes, and that nothing is left in the end.
-    fn check(self, block: PooledBuffer<Pages>) {
+    fn check(self, block: PooledBuffer<CudaBackend>) {
         let Self {
             device,
             backend,
@@ -156,7 +150,7 @@ impl Filled {
             gate,
         } = self;
         drop(gate);
-        let is_full_of = |block: &PooledBuffer<Pages>, byte| {
+        let is_full_of = |block: &PooledBuffer<CudaBackend>, byte| {
             let read = block.enqueue_read(&queue, ..).unwrap().wait().unwrap();
             read.iter().all(|seen| *seen == byte)
         };

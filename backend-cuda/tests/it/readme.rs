@@ -9,8 +9,6 @@ use cudarc::driver::{
     sys::{CUgraphInstantiate_flags, CUstreamCaptureMode},
 };
 
-type Allocator = ImmediateAllocator<CudaBackend>;
-
 fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -59,7 +57,7 @@ fn first(numbers: Vec<f32>, kernel: CudaFunction, count: u64, config: LaunchConf
     Ok(())
 }
 
-type Step = fn(&MemoryPool<Allocator>) -> Result<(), Box<dyn Error>>;
+type Step = fn(&MemoryPool<CudaBackend>) -> Result<(), Box<dyn Error>>;
 
 #[rustfmt::skip]
 #[allow(
@@ -68,7 +66,7 @@ type Step = fn(&MemoryPool<Allocator>) -> Result<(), Box<dyn Error>>;
     reason = "it is compiled as it is printed, and is not run"
 )]
 fn second(
-    allocator: Allocator, queue: CudaQueue, stream: Arc<CudaStream>, step: Step,
+    allocator: ImmediateAllocator<CudaBackend>, queue: CudaQueue, stream: Arc<CudaStream>, step: Step,
 ) -> Result<(), Box<dyn Error>> {
     // The second example begins.
     let for_graph = MemoryPool::new(allocator, &queue)?; // No other request gets its memory.

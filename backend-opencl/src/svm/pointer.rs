@@ -57,13 +57,13 @@ use crate::{
 /// aligned. Commands and maps take both as they are, and for the rest both lead to a `ClMemory`:
 ///
 /// ```
-/// use binpool::SvmPool;
+/// use binpool::MemoryPool;
 /// use binpool_allocators::{AsMemory, MemoryFlags, SvmGrain};
 /// # use binpool_allocators::{Backend, QueueOrder};
 /// # use binpool_opencl::{OpenClBackend, SvmPointer};
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-/// let pool = SvmPool::bound_to(&backend, SvmGrain::Coarse, &queue)?;
+/// let pool = MemoryPool::svm(&backend, SvmGrain::Coarse, &queue)?;
 /// let block = pool.allocate(4096)?;
 /// backend.map_mut::<u8>(&queue, &block, ..)?.fill(7);
 /// let memory = block.memory_on(&queue).ok_or("0 bytes")?;

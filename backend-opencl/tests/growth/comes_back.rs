@@ -140,7 +140,7 @@ fn pools<A: Allocator<Backend = OpenClBackend>>(
     let (backend, queue) = (memory.bench.backend.clone(), memory.bench.queue.clone());
     for segments in [true, false] {
         let pool = PoolOptions::new().segments(segments);
-        let pool: MemoryPool<A> = pool.build(allocator(&backend), &queue).unwrap();
+        let pool: MemoryPool<OpenClBackend> = pool.build(allocator(&backend), &queue).unwrap();
         memory.check(
             &format!("{name}, segments: {segments}"),
             || pool.allocate(BYTES).unwrap(),

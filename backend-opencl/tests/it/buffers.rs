@@ -246,8 +246,8 @@ fn flags_of_pooled_memory_hold_too() {
     let refused = |way| InvalidRequest::HostAccess { way, flags };
     let write = block.write(&bench.queue, 0, &[1_u8]);
     assert_eq!(refusal(write), refused(HostUse::Write));
-    let region = block.slice(..10).unwrap();
-    let read = bench.backend.read(&bench.queue, &region, 0, &mut [0_u8]);
+    let view = block.view(..10).unwrap();
+    let read = bench.backend.read(&bench.queue, &view, 0, &mut [0_u8]);
     assert_eq!(refusal(read), refused(HostUse::Read));
     block
         .enqueue_fill(&bench.queue, 0..1000, &[1_u8])

@@ -43,6 +43,6 @@ fn objects_are_printed_in_a_line() {
     let block = pool.allocate(100).unwrap();
     assert_short(&pool);
     assert_short(&block);
-    assert_short(&block.slice(..50).unwrap());
+    assert_short(&block.view(..50).unwrap());
     assert_short(&block.memory_on(&bench.queue));
 }

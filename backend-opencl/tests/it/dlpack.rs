@@ -22,7 +22,7 @@ use crate::common::{Bench, contents, numbered, open};
 
 const BYTES: usize = 4096;
 
-fn pool(bench: &Bench, segments: bool) -> MemoryPool<ImmediateAllocator<OpenClBackend>> {
+fn pool(bench: &Bench, segments: bool) -> MemoryPool<OpenClBackend> {
     let allocator = ImmediateAllocator::new(&bench.backend).unwrap();
     PoolOptions::new()
         .segments(segments)

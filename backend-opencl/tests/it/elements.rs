@@ -33,7 +33,7 @@ impl Bench {
         elements.write_all(&self.queue, data).unwrap()
     }
 
-    fn pool(&self) -> MemoryPool<DeferredAllocator<OpenClBackend>> {
+    fn pool(&self) -> MemoryPool<OpenClBackend> {
         let allocator = DeferredAllocator::new(&self.backend);
         MemoryPool::new(allocator, &self.queue).unwrap()
     }
@@ -117,7 +117,7 @@ fn elements_lie_over_any_memory() {
     let block = pool.allocate(400).unwrap();
     hundred_elements_keep_their_promises(&bench, &block);
     let block = pool.allocate(align + 600).unwrap();
-    let region = block.slice(align..align + 400).unwrap();
+    let region = block.view(align..align + 400).unwrap();
     hundred_elements_keep_their_promises(&bench, &region);
     let mut lent = [0_u64; 50];
     bench

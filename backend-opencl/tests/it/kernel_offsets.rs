@@ -1,7 +1,5 @@
 //! Kernels that take a whole buffer and an offset: they touch their part and nothing beside it, wherever it starts.
 
-use std::sync::Arc;
-
 use binpool::{ImmediateAllocator, PoolOptions, PooledBuffer, PooledSlice};
 use binpool_allocators::{AsMemory, Backend, Event, EventStatus, Memory, Queue};
 use binpool_opencl::{
@@ -143,8 +141,8 @@ fn a_part_of_a_pooled_block_may_start_at_any_element() {
         for each in [&before, &block, &after] {
             each.write(queue, 0, &bytes_from(0, 3 * WORDS)).unwrap();
         }
-        let block = Arc::new(block);
-        let part = PooledSlice::new(Arc::clone(&block), 4 * 7..4 * (7 + WORDS)).unwrap();
+        let words = PooledSlice::<u32, _>::new(&block).unwrap();
+        let part = words.slice(7..7 + WORDS).unwrap();
         kernels.add(&after, &part).unwrap();
         let read = |block: &PooledBuffer<_>| {
             let mut words = vec![0_u32; 3 * WORDS];

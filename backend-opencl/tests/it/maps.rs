@@ -159,7 +159,7 @@ fn a_pooled_block_is_mapped_up_to_the_size_that_was_asked_for() {
     let mut bytes = [0_u8; 1000];
     block.read(&bench.queue, 0, &mut bytes).unwrap();
     assert_eq!(bytes, [5; 1000]);
-    let half = block.sub_region(0..500).unwrap();
+    let half = block.view(0..500).unwrap();
     assert_eq!(
         *bench.backend.map::<u8>(&other, &half, 0..500).unwrap(),
         [5; 500]

@@ -45,7 +45,7 @@ fn with_every_kind(bench: &Bench, test: impl Fn(&[(&str, &dyn AsMemory<OpenClBac
     let allocator = ImmediateAllocator::new(backend).unwrap();
     let pool = MemoryPool::new(allocator, &bench.queue).unwrap();
     let [block, whole] = [SIZE, step + SIZE].map(|bytes| pool.allocate(bytes).unwrap());
-    let region = whole.slice(step..).unwrap();
+    let region = whole.view(step..).unwrap();
     let large = bench.buffer(SIZE + 100);
     let elements = UninitElements::<u32, _>::new(backend, &large).unwrap();
     let elements = elements.slice(3..3 + SIZE / 4).unwrap();

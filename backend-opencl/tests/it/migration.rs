@@ -20,8 +20,8 @@ fn buffers_views_and_pooled_blocks_keep_what_they_hold() {
     let pool = MemoryPool::new(allocator, &bench.queue).unwrap();
     let block = pool.allocate(4096).unwrap();
     block.write(&bench.queue, 0, &[8_u8; 4096]).unwrap();
-    let region = block.sub_region(0..4096).unwrap();
-    let all: [&dyn AsMemory<OpenClBackend>; 4] = [&memory, &view, &block, &region];
+    let part = block.view(0..4096).unwrap();
+    let all: [&dyn AsMemory<OpenClBackend>; 4] = [&memory, &view, &block, &part];
     for flags in [MigrationFlags::HOST, MigrationFlags::empty()] {
         let moved = bench
             .backend

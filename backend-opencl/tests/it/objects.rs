@@ -157,36 +157,36 @@ fn pooled_blocks_have_the_keys_of_their_memory() {
     let block = pool.allocate(10_000).unwrap();
     let whole = block.memory_on(&bench.queue).unwrap();
     let key = whole.key();
-    let region = block.slice(..100).unwrap();
-    let memory = region.memory_on(&bench.queue).unwrap();
+    let view = block.view(..100).unwrap();
+    let memory = view.memory_on(&bench.queue).unwrap();
     // The block may itself be a part of a segment.
     assert_eq!(memory.parent(), whole.parent().or(Some(key)));
     assert_eq!(memory.offset(), whole.offset());
     assert_eq!(memory.info().unwrap().bytes, 100);
-    drop(region);
+    drop(view);
     drop(block);
     let later = pool.allocate(10_000).unwrap();
     assert_eq!(later.memory_on(&bench.queue).unwrap().key(), key);
 }
 
 #[test]
-fn pooled_blocks_are_sliced_like_any_other() {
+fn pooled_blocks_have_views_like_any_other() {
     let bench = Bench::new();
     let align = bench.backend.limits().alignment.bytes();
     let pool = MemoryPool::new(DeferredAllocator::new(&bench.backend), &bench.queue).unwrap();
     let block = pool.allocate(2 * align + 10).unwrap();
-    assert_eq!(block.slice(align..).unwrap().size(), align + 10);
-    assert_eq!(block.slice(..=9).unwrap().size(), 10);
-    assert_eq!(block.slice(..).unwrap().size(), 2 * align + 10);
+    assert_eq!(block.view(align..).unwrap().size(), align + 10);
+    assert_eq!(block.view(..=9).unwrap().size(), 10);
+    assert_eq!(block.view(..).unwrap().size(), 2 * align + 10);
     let beyond = InvalidRequest::OutOfBounds {
         offset: 0,
         bytes: 2 * align + 11,
         size: 2 * align + 10,
     };
-    assert_eq!(refusal(block.slice(..2 * align + 11)), beyond);
-    assert_eq!(refusal(block.slice(align..align)), InvalidRequest::ZeroSize);
+    assert_eq!(refusal(block.view(..2 * align + 11)), beyond);
+    assert_eq!(refusal(block.view(align..align)), InvalidRequest::ZeroSize);
     let empty = pool.allocate(0).unwrap();
-    assert_eq!(refusal(empty.slice(..)), InvalidRequest::ZeroSize);
+    assert_eq!(refusal(empty.view(..)), InvalidRequest::ZeroSize);
 }
 
 #[test]

@@ -10,12 +10,12 @@ use crate::common::{Bench, contents, numbered};
 
 const SIZE: usize = 1 << 20;
 
-fn immediate(bench: &Bench) -> MemoryPool<ImmediateAllocator<OpenClBackend>> {
+fn immediate(bench: &Bench) -> MemoryPool<OpenClBackend> {
     let allocator = ImmediateAllocator::new(&bench.backend).unwrap();
     MemoryPool::new(allocator, &bench.queue).unwrap()
 }
 
-fn svm(bench: &Bench) -> MemoryPool<SvmAllocator<OpenClBackend>> {
+fn svm(bench: &Bench) -> MemoryPool<OpenClBackend> {
     let allocator = SvmAllocator::new(&bench.backend, SvmGrain::Coarse).unwrap();
     MemoryPool::new(allocator, &bench.queue).unwrap()
 }
@@ -87,16 +87,16 @@ fn a_block_exactly_as_large_as_the_device_gives_can_be_asked_for() {
 }
 
 #[test]
-fn a_region_of_a_pooled_block_can_be_used_and_migrated() {
+fn a_view_of_a_pooled_block_can_be_used_and_migrated() {
     let bench = Bench::new();
     let pool = immediate(&bench);
     let block = pool.allocate(SIZE).unwrap();
     block.write(&bench.queue, 0, &numbered(SIZE)).unwrap();
-    let region = block.sub_region(4096..8192).unwrap();
-    let memory = region.memory_on(&bench.queue).unwrap();
+    let view = block.view(4096..8192).unwrap();
+    let memory = view.memory_on(&bench.queue).unwrap();
     assert_eq!(bench.read(memory), numbered(SIZE)[4096..8192]);
     binpool::Backend::commit(&bench.backend, &bench.queue, memory).unwrap();
-    let misaligned = block.sub_region(4097..8192).unwrap_err().to_string();
+    let misaligned = block.view(4097..8192).unwrap_err().to_string();
     let alignment = pool.allocator().alignment().to_string();
     assert!(misaligned.contains(&alignment), "{misaligned}");
 }

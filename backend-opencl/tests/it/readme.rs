@@ -2,7 +2,7 @@
 
 use std::{error::Error, ffi::c_void};
 
-use binpool::{ImmediateAllocator, PooledBuffer};
+use binpool::PooledBuffer;
 use binpool_opencl::OpenClBackend;
 
 fn words(text: &str) -> String {
@@ -68,7 +68,7 @@ impl Object {
     reason = "it is compiled as it is printed, and is not run"
 )]
 fn with_ocl(
-    [ocl_context, ocl_device, ocl_queue, ocl_buffer]: [Object; 4], block: PooledBuffer<ImmediateAllocator<OpenClBackend>>,
+    [ocl_context, ocl_device, ocl_queue, ocl_buffer]: [Object; 4], block: PooledBuffer<OpenClBackend>,
 ) -> Result<(), Box<dyn Error>> {
     // The example begins.
     // In. Each is retained; `ocl` keeps its own.

@@ -17,9 +17,9 @@ const SCRUBBING: [ScrubPolicy; 2] = [ScrubPolicy::OnFree, ScrubPolicy::OnHandOut
 
 /// Leaves a secret in a block of `first`, written on `writer` behind a gate where that may be, and reads what the next
 /// user on `second` gets.
-fn next_user_reads_zeros<A: Allocator<Backend = OpenClBackend>>(
+fn next_user_reads_zeros(
     bench: &Bench,
-    pool: &MemoryPool<A>,
+    pool: &MemoryPool<OpenClBackend>,
     [first, writer, second]: [&ClQueue; 3],
 ) {
     let gate = bench.gate();

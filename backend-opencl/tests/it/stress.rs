@@ -55,15 +55,15 @@ struct Command {
 }
 
 /// A block full of the pattern of `seed`, once `writer` has ended.
-struct Live<A: Allocator> {
-    block: PooledBuffer<A>,
+struct Live {
+    block: PooledBuffer<OpenClBackend>,
     seed: u32,
     writer: Command,
     /// What has read it since, on whichever queues, in no order.
     readers: Vec<Command>,
 }
 
-impl<A: Allocator<Backend = OpenClBackend>> Live<A> {
+impl Live {
     fn words(&self) -> usize {
         words(&self.block)
     }
@@ -75,7 +75,7 @@ impl<A: Allocator<Backend = OpenClBackend>> Live<A> {
     }
 }
 
-fn words<A: Allocator>(block: &PooledBuffer<A>) -> usize {
+fn words(block: &PooledBuffer<OpenClBackend>) -> usize {
     block.size() / size_of::<u32>()
 }
 
@@ -89,28 +89,28 @@ fn events(commands: &[Command]) -> Vec<ClEvent> {
 }
 
 /// What the threads of a run share.
-struct Shared<'a, A: Allocator> {
+struct Shared<'a> {
     kernels: &'a Kernels,
-    pool: &'a MemoryPool<A>,
+    pool: &'a MemoryPool<OpenClBackend>,
     /// Blocks on their way from thread to thread.
-    exchange: Mutex<Vec<Live<A>>>,
+    exchange: Mutex<Vec<Live>>,
     /// No two patterns are the same.
     next_seed: AtomicU32,
 }
 
 /// A thread of the program, with queues of its own.
-struct Worker<'a, A: Allocator<Backend = OpenClBackend>> {
-    shared: &'a Shared<'a, A>,
+struct Worker<'a> {
+    shared: &'a Shared<'a>,
     /// Each with a counter of the words that were wrong there.
     queues: Vec<(ClQueue, ClMemory)>,
     random: Random,
-    live: Vec<Live<A>>,
+    live: Vec<Live>,
     /// Reads under way, most of them of blocks that have gone back to the pool, and the patterns they are to bring.
     reads: Vec<(PendingRead<ClEvent>, u32)>,
 }
 
-impl<'a, A: Allocator<Backend = OpenClBackend>> Worker<'a, A> {
-    fn new(shared: &'a Shared<'a, A>, seed: u64) -> Self {
+impl<'a> Worker<'a> {
+    fn new(shared: &'a Shared<'a>, seed: u64) -> Self {
         let backend = &shared.kernels.backend;
         let mut orders = vec![QueueOrder::InOrder; 2];
         if backend.limits().out_of_order_queues {
@@ -135,7 +135,7 @@ impl<'a, A: Allocator<Backend = OpenClBackend>> Worker<'a, A> {
         pick(&mut self.random, &self.queues).0.clone()
     }
 
-    fn take_any(&mut self) -> Live<A> {
+    fn take_any(&mut self) -> Live {
         let index = self.random.below(self.live.len());
         self.live.swap_remove(index)
     }
@@ -148,7 +148,7 @@ impl<'a, A: Allocator<Backend = OpenClBackend>> Worker<'a, A> {
     /// else by the pool, which puts it after everything that uses the block.
     fn order<'c>(
         &mut self,
-        block: &PooledBuffer<A>,
+        block: &PooledBuffer<OpenClBackend>,
         commands: impl IntoIterator<Item = &'c Command>,
         queue: &ClQueue,
     ) -> Vec<ClEvent> {
@@ -163,7 +163,7 @@ impl<'a, A: Allocator<Backend = OpenClBackend>> Worker<'a, A> {
     /// Fills a block with a pattern: by a kernel, or with bytes of the host.
     fn write(
         &mut self,
-        block: &PooledBuffer<A>,
+        block: &PooledBuffer<OpenClBackend>,
         queue: &ClQueue,
         seed: u32,
         wait_for: &[ClEvent],
@@ -203,7 +203,7 @@ impl<'a, A: Allocator<Backend = OpenClBackend>> Worker<'a, A> {
         });
     }
 
-    fn rewrite(&mut self, live: &mut Live<A>) {
+    fn rewrite(&mut self, live: &mut Live) {
         let (queue, seed) = (self.any_queue(), self.fresh_seed());
         let wait_for = self.order(&live.block, &live.commands(), &queue);
         live.writer = self.write(&live.block, &queue, seed, &wait_for);
@@ -211,13 +211,13 @@ impl<'a, A: Allocator<Backend = OpenClBackend>> Worker<'a, A> {
         live.readers.clear();
     }
 
-    fn check_on_the_device(&mut self, live: &mut Live<A>) {
+    fn check_on_the_device(&mut self, live: &mut Live) {
         let queue = self.any_queue();
         let wait_for = self.order(&live.block, [&live.writer], &queue);
         self.check_on(live, queue, &wait_for);
     }
 
-    fn check_on(&self, live: &mut Live<A>, queue: ClQueue, wait_for: &[ClEvent]) {
+    fn check_on(&self, live: &mut Live, queue: ClQueue, wait_for: &[ClEvent]) {
         let block = (live.block.memory_on(&queue).unwrap(), live.words());
         let (_, errors) = self.queues.iter().find(|(own, _)| *own == queue).unwrap();
         let kernels = self.shared.kernels;
@@ -225,7 +225,7 @@ impl<'a, A: Allocator<Backend = OpenClBackend>> Worker<'a, A> {
         live.readers.push(Command { queue, event });
     }
 
-    fn check_on_the_host(&mut self, live: &mut Live<A>) {
+    fn check_on_the_host(&mut self, live: &mut Live) {
         let queue = self.any_queue();
         let wait_for = self.order(&live.block, [&live.writer], &queue);
         let all = 0..live.block.size();
@@ -242,7 +242,7 @@ impl<'a, A: Allocator<Backend = OpenClBackend>> Worker<'a, A> {
     }
 
     /// Copies the block to a fresh one, on the queue of the one, of the other, or of neither.
-    fn copy(&mut self, live: &mut Live<A>) {
+    fn copy(&mut self, live: &mut Live) {
         let (home, queue) = (self.any_queue(), self.any_queue());
         let block = self
             .shared
@@ -267,7 +267,7 @@ impl<'a, A: Allocator<Backend = OpenClBackend>> Worker<'a, A> {
         });
     }
 
-    fn bind(&mut self, live: &mut Live<A>) {
+    fn bind(&mut self, live: &mut Live) {
         let queue = self.any_queue();
         if queue.order() == QueueOrder::InOrder {
             live.block.bind_to_queue(&queue).unwrap();
@@ -277,7 +277,7 @@ impl<'a, A: Allocator<Backend = OpenClBackend>> Worker<'a, A> {
     }
 
     /// Gives the block back by a command, which comes after the block's by itself, and asks for one like it.
-    fn release(&mut self, live: Live<A>) {
+    fn release(&mut self, live: Live) {
         let queue = self.any_queue();
         let wait_for = match self.random.below(2) {
             0 => Vec::new(),
@@ -289,7 +289,7 @@ impl<'a, A: Allocator<Backend = OpenClBackend>> Worker<'a, A> {
     }
 
     /// Gives a block to the other threads, and takes one of theirs.
-    fn swap(&mut self, live: Live<A>) {
+    fn swap(&mut self, live: Live) {
         let mut exchange = self.shared.exchange.lock().unwrap();
         exchange.push(live);
         let index = self.random.below(exchange.len());
@@ -298,7 +298,7 @@ impl<'a, A: Allocator<Backend = OpenClBackend>> Worker<'a, A> {
         self.live.push(taken);
     }
 
-    fn with_any(&mut self, step: impl FnOnce(&mut Self, &mut Live<A>)) {
+    fn with_any(&mut self, step: impl FnOnce(&mut Self, &mut Live)) {
         let mut live = self.take_any();
         step(self, &mut live);
         self.live.push(live);
@@ -372,11 +372,7 @@ impl<'a, A: Allocator<Backend = OpenClBackend>> Worker<'a, A> {
     }
 }
 
-fn run<A: Allocator<Backend = OpenClBackend>>(
-    kernels: &Kernels,
-    pool: &MemoryPool<A>,
-    threads: u64,
-) {
+fn run(kernels: &Kernels, pool: &MemoryPool<OpenClBackend>, threads: u64) {
     let shared = Shared {
         kernels,
         pool,

@@ -41,7 +41,7 @@ impl Pair {
     }
 
     /// A pool of the first device.
-    fn pool(&self) -> MemoryPool<ImmediateAllocator<OpenClBackend>> {
+    fn pool(&self) -> MemoryPool<OpenClBackend> {
         let allocator = ImmediateAllocator::new(&self.backends[0]).unwrap();
         let options = PoolOptions::new().segments(false);
         options.build(allocator, &self.queues[0]).unwrap()

@@ -21,7 +21,7 @@ const ROW: ImageShape = ImageShape::D1Buffer { width: BYTES / 4 };
 /// Blocks of their own, and of segments.
 const WAYS_TO_HOLD: [bool; 2] = [false, true];
 
-fn pool<A>(bench: &Bench, allocator: A, segments: bool) -> MemoryPool<A>
+fn pool<A>(bench: &Bench, allocator: A, segments: bool) -> MemoryPool<OpenClBackend>
 where
     A: Allocator<Backend = OpenClBackend>,
 {
@@ -29,16 +29,17 @@ where
     options.build(allocator, &bench.queue).unwrap()
 }
 
-fn buffers(bench: &Bench, segments: bool) -> MemoryPool<ImmediateAllocator<OpenClBackend>> {
+fn buffers(bench: &Bench, segments: bool) -> MemoryPool<OpenClBackend> {
     let allocator = ImmediateAllocator::new(&bench.backend).unwrap();
     pool(bench, allocator, segments)
 }
 
 /// A block full of this byte.
-fn filled<A>(bench: &Bench, pool: &MemoryPool<A>, byte: u8) -> PooledBuffer<A>
-where
-    A: Allocator<Backend = OpenClBackend>,
-{
+fn filled(
+    bench: &Bench,
+    pool: &MemoryPool<OpenClBackend>,
+    byte: u8,
+) -> PooledBuffer<OpenClBackend> {
     let block = pool.allocate(BYTES).unwrap();
     block.enqueue_fill(&bench.queue, 0..BYTES, &[byte]).unwrap();
     block
@@ -47,15 +48,13 @@ where
 /// Drops a block of which something was made, has others come and go, and then drops what was made of it on another thread.
 ///
 /// `read` looks at the bytes of what was made.
-fn outlives_its_block<A, V: Send>(
+fn outlives_its_block<V: Send>(
     bench: &Bench,
-    pool: &MemoryPool<A>,
-    block: PooledBuffer<A>,
+    pool: &MemoryPool<OpenClBackend>,
+    block: PooledBuffer<OpenClBackend>,
     made: V,
     read: impl Fn(&V) -> Vec<u8>,
-) where
-    A: Allocator<Backend = OpenClBackend>,
-{
+) {
     drop(block);
     let others = [(); 4].map(|()| filled(bench, pool, 9));
     drop(others);
@@ -73,17 +72,11 @@ fn outlives_its_block<A, V: Send>(
     assert_eq!(pool.statistics().misses, misses, "the block is back");
 }
 
-fn memory<'b, A>(block: &'b PooledBuffer<A>, queue: &ClQueue) -> &'b ClMemory
-where
-    A: Allocator<Backend = OpenClBackend>,
-{
+fn memory<'b>(block: &'b PooledBuffer<OpenClBackend>, queue: &ClQueue) -> &'b ClMemory {
     block.memory_on(queue).unwrap()
 }
 
-fn regions_outlive_blocks<A>(bench: &Bench, pool: &MemoryPool<A>)
-where
-    A: Allocator<Backend = OpenClBackend>,
-{
+fn regions_outlive_blocks(bench: &Bench, pool: &MemoryPool<OpenClBackend>) {
     let block = filled(bench, pool, 7);
     let slice = memory(&block, &bench.queue).slice(..256).unwrap();
     outlives_its_block(bench, pool, block, slice, |slice| bench.read(slice));
@@ -133,10 +126,7 @@ fn regions_of_shared_virtual_memory_and_buffers_over_it_outlive_their_blocks() {
 }
 
 /// An image over a block, where the runtime makes images over parts of buffers.
-fn image_over<A>(bench: &Bench, block: &PooledBuffer<A>) -> Option<ClImage>
-where
-    A: Allocator<Backend = OpenClBackend>,
-{
+fn image_over(bench: &Bench, block: &PooledBuffer<OpenClBackend>) -> Option<ClImage> {
     let memory = memory(block, &bench.queue);
     let image = bench
         .backend
@@ -171,13 +161,11 @@ fn images_outlive_their_blocks() {
 }
 
 /// A program forgets a map of a block, made by `map`. Others have blocks that work, and nothing of this one.
-fn a_forgotten_map_costs_its_own_block_only<A>(
+fn a_forgotten_map_costs_its_own_block_only(
     bench: &Bench,
-    pool: &MemoryPool<A>,
-    map: impl Fn(&PooledBuffer<A>),
-) where
-    A: Allocator<Backend = OpenClBackend>,
-{
+    pool: &MemoryPool<OpenClBackend>,
+    map: impl Fn(&PooledBuffer<OpenClBackend>),
+) {
     let block = filled(bench, pool, 7);
     let id = block.memory_id();
     map(&block);
@@ -210,10 +198,10 @@ fn blocks_with_forgotten_maps_are_not_reused() {
             let map = backend.enqueue_map::<u8>(queue, block, 0..BYTES);
             std::mem::forget(map.unwrap());
         });
-        // Of a region that does not outlive the block.
+        // Of a view that does not outlive the block.
         a_forgotten_map_costs_its_own_block_only(&bench, &buffers(&bench, segments), |block| {
-            let region = block.slice(..256).unwrap();
-            let map = backend.map_mut::<u8>(queue, &region, 0..256);
+            let view = block.view(..256).unwrap();
+            let map = backend.map_mut::<u8>(queue, &view, 0..256);
             std::mem::forget(map.unwrap());
         });
     }

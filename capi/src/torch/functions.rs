@@ -15,10 +15,11 @@ use binpool::contained::contained;
 use super::{
     blocks::{self, Given},
     exception, names,
-    pools::{self, DevicePool, PER_THREAD, Place},
+    pools::{self, PER_THREAD, Place},
 };
 use crate::{
     border::{Out, caught, guarded, handed_over},
+    of_backend::OfBackend,
     pool::Pool,
     status::{Failure, Status},
 };
@@ -140,8 +141,7 @@ pub unsafe extern "C" fn binpool_torch_pool(device: c_int, pool: *mut *mut Pool)
     guarded(|| {
         // SAFETY: As the caller promises.
         let place = unsafe { Out::of(pool, "pool") }?;
-        let found = DevicePool::of(device)?.pool.clone();
-        place.set(handed_over(Pool::new(found)));
+        place.set(handed_over(Pool(OfBackend::Cuda(pools::pool_of(device)?))));
         Ok(())
     })
 }

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use binpool::{Allocator, MemoryPool, Tag};
+use binpool::{Backend, MemoryPool, Tag};
 
 static NAME: OnceLock<fn() -> Option<Tag>> = OnceLock::new();
 
@@ -13,7 +13,7 @@ pub fn name_requests(name: fn() -> Option<Tag>) {
 }
 
 /// Makes a request of a pool under its tag.
-pub(super) fn within<A: Allocator, R>(pool: &MemoryPool<A>, request: impl FnOnce() -> R) -> R {
+pub(super) fn within<B: Backend, R>(pool: &MemoryPool<B>, request: impl FnOnce() -> R) -> R {
     let name = NAME.get().filter(|_| pool.is_watching());
     match name.and_then(|name| name()) {
         Some(tag) => tag.within(request),

@@ -9,27 +9,23 @@ use std::{
     cell::Cell,
     collections::{BTreeMap, HashMap},
     ffi::c_void,
-    sync::Arc,
 };
 
-use binpool::{
-    Backend, MemoryPool, PoolOptions, PooledBuffer, QueueOrder, VirtualMemoryAllocator,
-    adaptors::Limit,
-};
-use binpool_cuda::{CudaDevice, CudaQueue};
+use binpool::{Backend, MemoryPool, PoolOptions, PooledBuffer, QueueOrder, VirtualMemoryAllocator};
+use binpool_cuda::{CudaBackend, CudaDevice, CudaQueue};
 use parking_lot::{Mutex, RwLock};
 
-use crate::{allocators::CudaAllocator, any_pool::AnyPool, status::Failure};
+use crate::status::Failure;
 
 /// A block of a device's pool.
-pub(super) type Block = PooledBuffer<CudaAllocator>;
+pub(super) type Block = PooledBuffer<CudaBackend>;
 
 /// `CU_STREAM_PER_THREAD`, which is another stream in each thread.
 pub(super) const PER_THREAD: usize = 2;
 
 /// The pool of a device. It lives as long as the program: tensors are freed until its end.
 pub(super) struct DevicePool {
-    pub(super) pool: MemoryPool<CudaAllocator>,
+    pub(super) pool: MemoryPool<CudaBackend>,
     /// By the stream, but for those of threads. They stay, so that a stream is the same queue forever.
     queues: RwLock<HashMap<usize, &'static CudaQueue>>,
 }
@@ -111,7 +107,7 @@ impl DevicePool {
             .map_err(|_| Failure::argument(format!("device {device}: devices count from 0")))?;
         let backend = CudaDevice::open(ordinal)?;
         let home = backend.create_queue(QueueOrder::InOrder)?;
-        let allocator = Limit::new(VirtualMemoryAllocator::new(&backend), u64::MAX);
+        let allocator = VirtualMemoryAllocator::new(&backend);
         // The threads of a training step take turns: the backward pass begins where the forward pass has ended.
         let options = PoolOptions::new().arenas(1);
         Ok(Self {
@@ -158,6 +154,6 @@ pub(super) fn all() -> Vec<&'static DevicePool> {
 /// assert_eq!(failure.status(), Status::InvalidArgument);
 /// assert_eq!(failure.to_string(), "device -1: devices count from 0");
 /// ```
-pub fn pool_of(device: i32) -> Result<Arc<dyn AnyPool>, Failure> {
-    Ok(Arc::new(DevicePool::of(device)?.pool.clone()))
+pub fn pool_of(device: i32) -> Result<MemoryPool<CudaBackend>, Failure> {
+    Ok(DevicePool::of(device)?.pool.clone())
 }

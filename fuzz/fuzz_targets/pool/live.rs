@@ -1,11 +1,9 @@
 //! A block in the program's hands, and what has to be in it.
 
 use binpool::{Event, EventStatus, PooledBuffer};
-use binpool_mock::MockEvent;
+use binpool_mock::{MockBackend, MockEvent};
 
-use crate::settings::AnyAllocator;
-
-pub(crate) type Block = PooledBuffer<AnyAllocator>;
+pub(crate) type Block = PooledBuffer<MockBackend>;
 
 pub(crate) struct Live {
     pub(crate) block: Block,

@@ -6,18 +6,18 @@ use std::{
 };
 
 use binpool::{
-    Backend, Error, HookId, MemoryPool, Outcome, PendingRead, PoolError, Queue, QueueOrder,
+    Backend, Error, HookId, MemoryPool, Outcome, PendingRead, PoolError, Queue, QueueOrder, Region,
     ScrubPolicy, Verdict, adaptors::Budget,
 };
 use binpool_mock::{CallKind, Fault, MockBackend, MockDevice, MockEvent, MockQueue, Persistence};
 
 use crate::{
     live::{Block, Live},
-    settings::{AllocatorOf, AnyAllocator, Settings},
+    settings::{AllocatorOf, Settings},
     step::{Call, FaultOf, How, Part, Size, Step},
 };
 
-type Pool = MemoryPool<AnyAllocator>;
+type Pool = MemoryPool<MockBackend>;
 
 /// One in so many steps that could be done on another thread are.
 const ON_THREADS: u8 = 16;
@@ -335,10 +335,15 @@ impl Program {
                 }
                 return;
             }
-            How::Slice => {
+            How::View => {
                 let alignment = self.backend.limits().alignment;
-                match live.block.slice(part.clone()) {
-                    Ok(view) => view.enqueue_fill(queue.after(&wait_for), .., &[mark]),
+                match live.block.view(part.clone()) {
+                    Ok(view) => {
+                        let all = Region::first(view.size());
+                        let memory = view.memory_on(&queue).expect("a view is never empty");
+                        let backend = &self.backend;
+                        backend.enqueue_fill(&queue, memory, all, &[mark], &wait_for)
+                    }
                     Err(error) => {
                         let is_refused = part.is_empty() || !alignment.divides(start);
                         assert!(is_refused || self.may_fail(), "{error}");

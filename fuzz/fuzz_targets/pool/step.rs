@@ -53,7 +53,7 @@ pub(crate) enum How {
     Fill,
     Write,
     BlockingWrite,
-    Slice,
+    View,
 }
 
 #[derive(Arbitrary, Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 //! How many free bytes the thread caches and the bins may keep from the segments.
 
-use binpool_allocators::Allocator;
+use binpool_allocators::Backend;
 
 use crate::{
     central::State,
@@ -17,7 +17,7 @@ const MIN_BYTES_PER_THREAD: u64 = 8 << 20;
 /// so that a cached one keeps no neighbours from becoming one large range.
 const CACHE_FACTOR_FOR_SMALL: u64 = 2;
 
-impl<A: Allocator, O> State<A, O> {
+impl<B: Backend, O> State<B, O> {
     /// Returns how much the cache of a thread with this home may keep.
     pub(crate) fn allowance(&self, home: usize) -> Allowance {
         let Some(segments) = &self.segments else {
@@ -66,15 +66,17 @@ impl<A: Allocator, O> State<A, O> {
 
 #[cfg(test)]
 mod tests {
+    use binpool_mock::MockBackend;
+
     use crate::{
-        mock_pool::{Immediate, MockPool},
+        mock_pool::MockPool,
         shared::{State, ThreadCache},
     };
 
     const MIB: usize = 1 << 20;
 
     /// Sets the high water to this many bytes. 1/256 of it may be kept from the segments.
-    fn reach(state: &mut State<Immediate>, bytes: u64) {
+    fn reach(state: &mut State<MockBackend>, bytes: u64) {
         let segments = state.segments.as_mut().unwrap();
         let one = 4096;
         segments.grow(one, bytes - one as u64, 256, 0, u64::MAX);

@@ -1,6 +1,6 @@
 //! What the pool does with the thread caches.
 
-use binpool_allocators::{Allocator, Queue};
+use binpool_allocators::{Backend, Queue};
 
 use crate::{
     block::{HeldBlock, Lease},
@@ -28,7 +28,7 @@ pub(crate) enum DrainFrom {
     All,
 }
 
-impl<A: Allocator, O> State<A, O> {
+impl<B: Backend, O> State<B, O> {
     /// Returns which caches to drain before a request goes to the device: those of all threads, unless requests took blocks from
     /// other threads too often.
     ///
@@ -46,7 +46,7 @@ impl<A: Allocator, O> State<A, O> {
     }
 
     /// Takes the `wanted` blocks out of a thread cache. Returns whether there were any.
-    pub(crate) fn take_from(&mut self, cache: &mut ThreadCache<A, O>, wanted: Wanted) -> bool {
+    pub(crate) fn take_from(&mut self, cache: &mut ThreadCache<B, O>, wanted: Wanted) -> bool {
         let mut is_any = false;
         cache.take(wanted, |cached| {
             is_any = true;
@@ -57,7 +57,7 @@ impl<A: Allocator, O> State<A, O> {
     }
 
     /// Ends the spare leases of a thread cache, so that they keep no queue.
-    pub(crate) fn end_spare_leases(&mut self, cache: &mut ThreadCache<A, O>) {
+    pub(crate) fn end_spare_leases(&mut self, cache: &mut ThreadCache<B, O>) {
         for spares in cache.take_spare_leases() {
             self.queues.stamp_at(spares.queue_key, spares.last_use);
             if let Some(queue_state) = self.queues.get_mut(spares.queue_key) {
@@ -73,13 +73,13 @@ impl<A: Allocator, O> State<A, O> {
         }
     }
 
-    pub(crate) fn adopt_into_bin(&mut self, cached: Cached<A, O>) {
+    pub(crate) fn adopt_into_bin(&mut self, cached: Cached<B, O>) {
         let held = self.adopt(cached);
         self.put_in_bin(held);
     }
 
     /// Turns a cached block into a held one, which has timestamps, and whose queue state it no longer keeps.
-    pub(crate) fn adopt(&mut self, cached: Cached<A, O>) -> HeldBlock<A, O> {
+    pub(crate) fn adopt(&mut self, cached: Cached<B, O>) -> HeldBlock<B, O> {
         let CachedBlock { shared, mut block } = cached.cached_block;
         block.share = Some(shared);
         let queue_key = block.lease.key;
@@ -112,7 +112,7 @@ impl<A: Allocator, O> State<A, O> {
     /// Moves a block of this bin from the free list of a queue to a thread cache. Returns `None` if there is none, or no room.
     pub(crate) fn move_to(
         &mut self,
-        cache: &mut ThreadCache<A, O>,
+        cache: &mut ThreadCache<B, O>,
         shared: &O,
         key: QueueKey,
         request: Request,
@@ -150,11 +150,9 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::{
-        free::thread_cache::Allowance,
-        mock_pool::{Immediate, MockPool},
-        shared::ThreadCache,
-    };
+    use binpool_mock::MockBackend;
+
+    use crate::{free::thread_cache::Allowance, mock_pool::MockPool, shared::ThreadCache};
 
     #[test]
     fn the_caches_of_other_threads_are_drained_only_up_to_the_limit_on_steals() {
@@ -166,7 +164,7 @@ mod tests {
                 small_bytes: 0,
                 bytes_in_depot: 0,
             };
-            ThreadCache::<Immediate>::new(0, allowance, None, None)
+            ThreadCache::<MockBackend>::new(0, allowance, None, None)
         };
         let mut state = mock.shared.state.lock();
         let _keys = [(); 2].map(|()| state.threads.add(cache()));

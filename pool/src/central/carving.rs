@@ -2,7 +2,7 @@
 
 use std::slice;
 
-use binpool_allocators::{Allocator, segments::Segments};
+use binpool_allocators::{Backend, segments::Segments};
 
 use crate::{
     block::{HeldBlock, Released},
@@ -56,21 +56,21 @@ pub(crate) enum CarvingStage {
 
 /// What the request does next, without the lock.
 #[derive(Debug)]
-pub(crate) enum CarvingStep<A: Allocator, O> {
+pub(crate) enum CarvingStep<B: Backend, O> {
     /// Tries quarantined and unscrubbed memory again.
     Retry,
     /// Gives these blocks back to their segments.
-    Return(Vec<HeldBlock<A, O>>),
+    Return(Vec<HeldBlock<B, O>>),
     /// Looks whether the commands of these uses have ended.
     LookAt(QueueUses),
     /// Has this range.
-    Take(Carved<A>),
+    Take(Carved<B>),
     /// Waits for the commands that use this range, in this way.
-    WaitFor(Carved<A>, HitKind),
+    WaitFor(Carved<B>, HitKind),
     /// Releases `leaving`, and asks the allocator for a segment of `bytes` bytes, which is in transit from now on.
     Grow {
         bytes: usize,
-        leaving: Vec<Released<A>>,
+        leaving: Vec<Released<B>>,
     },
     /// Maps pages.
     Map,
@@ -95,7 +95,7 @@ pub(crate) struct CarvingTerms {
     pub(crate) looks_again: bool,
 }
 
-impl<A: Allocator, O> State<A, O> {
+impl<B: Backend, O> State<B, O> {
     /// Returns the next step of a request that is at this stage, and moves the stage on. `drain` takes the wanted blocks out of thread
     /// caches, and returns whether there were any.
     ///
@@ -106,7 +106,7 @@ impl<A: Allocator, O> State<A, O> {
         stage: &mut CarvingStage,
         terms: CarvingTerms,
         drain: impl FnOnce(&mut Self, Wanted) -> bool,
-    ) -> CarvingStep<A, O> {
+    ) -> CarvingStep<B, O> {
         let CarvingTerms {
             queue_key, request, ..
         } = terms;

@@ -1,6 +1,6 @@
 //! The counters of a pool.
 
-use binpool_allocators::{Allocator, Memory, MemoryId, segments::Segments};
+use binpool_allocators::{Backend, Memory, MemoryId, segments::Segments};
 
 use crate::{
     PoolStatistics,
@@ -15,9 +15,9 @@ use crate::{
     track::pool_event::PoolEvent,
 };
 
-impl<A: Allocator, O> State<A, O> {
+impl<B: Backend, O> State<B, O> {
     /// Counts a block as active.
-    pub(crate) fn activate(&mut self, asked: usize, block: &Block<A, O>, kind: HitKind) {
+    pub(crate) fn activate(&mut self, asked: usize, block: &Block<B, O>, kind: HitKind) {
         if kind == HitKind::Fresh && self.segments.is_none() {
             self.manage(block.memory.id(), block.bytes);
         }
@@ -141,7 +141,7 @@ impl<A: Allocator, O> State<A, O> {
         }
     }
 
-    pub(crate) fn all_bins(&self) -> impl Iterator<Item = &Bins<A, O>> {
+    pub(crate) fn all_bins(&self) -> impl Iterator<Item = &Bins<B, O>> {
         let free_lists = self
             .queues
             .iter()

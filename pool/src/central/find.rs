@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use binpool_allocators::Allocator;
+use binpool_allocators::Backend;
 
 use crate::{
     block::{Block, HeldBlock},
@@ -19,13 +19,13 @@ use crate::{
 /// on the same few queues, so the search would rarely find one among them.
 const MAX_BLOCKS_SEARCHED: usize = 16;
 
-impl<A: Allocator, O> State<A, O> {
+impl<B: Backend, O> State<B, O> {
     /// Takes a free block of exactly this bin that the queue may have at once: from its free list or the idle list.
     pub(crate) fn pop(
         &mut self,
         queue_key: QueueKey,
         request: Request,
-    ) -> Option<Box<Block<A, O>>> {
+    ) -> Option<Box<Block<B, O>>> {
         let Request { bin, bytes, .. } = request;
         let own = self.queues.get_mut(queue_key);
         own.and_then(|queue_state| queue_state.free_list.pop_youngest(bin, bytes))
@@ -40,7 +40,7 @@ impl<A: Allocator, O> State<A, O> {
         queue_key: QueueKey,
         request: Request,
         across: bool,
-    ) -> Option<Box<Block<A, O>>> {
+    ) -> Option<Box<Block<B, O>>> {
         let Request { bin, bytes, .. } = request;
         let queues = &self.queues;
         let mut oldest = self.pending.oldest(bin, bytes).take(MAX_BLOCKS_SEARCHED);
@@ -75,7 +75,7 @@ impl<A: Allocator, O> State<A, O> {
         queue_key: QueueKey,
         request: Request,
         across: bool,
-    ) -> Option<(Box<Block<A, O>>, HitKind)> {
+    ) -> Option<(Box<Block<B, O>>, HitKind)> {
         let mut bins = self.larger_bins(request, last).into_iter();
         bins.find_map(|request| {
             let own = self.pop(queue_key, request);
@@ -93,7 +93,7 @@ impl<A: Allocator, O> State<A, O> {
         &mut self,
         queue_key: QueueKey,
         request: Request,
-    ) -> Option<HeldBlock<A, O>> {
+    ) -> Option<HeldBlock<B, O>> {
         let Request { bin, bytes, .. } = request;
         let pending = self.pending.oldest(bin, bytes).next();
         let pending = pending.map(|(index, uses)| (last_of(uses), None, index));
@@ -152,8 +152,8 @@ impl<A: Allocator, O> State<A, O> {
 }
 
 /// Returns whether a block was allocated for the queue, or for one that is retired or gone.
-pub(crate) fn is_own<A: Allocator, O>(
-    queues: &QueueStates<A, O>,
+pub(crate) fn is_own<B: Backend, O>(
+    queues: &QueueStates<B, O>,
     uses: &[QueueUse],
     queue_key: QueueKey,
 ) -> bool {

@@ -1,6 +1,6 @@
 //! Where a free block lies until its next user gets it.
 
-use binpool_allocators::Allocator;
+use binpool_allocators::Backend;
 
 use crate::{
     block::HeldBlock,
@@ -10,7 +10,7 @@ use crate::{
     order::timestamps::{QueueUse, last_of},
 };
 
-impl<A: Allocator, O> State<A, O> {
+impl<B: Backend, O> State<B, O> {
     /// Keeps a free block where invariant I1 of [`State`] says.
     ///
     /// Returns, first, the uses that the order of the block's own queue does not cover. The caller makes a fence for each now:
@@ -18,7 +18,7 @@ impl<A: Allocator, O> State<A, O> {
     ///
     /// Returns, second, the block itself, if the bins are full and it has to give up its view before its range can go back to
     /// the segment. With segments the bins hold few bytes, because a held block keeps its neighbours from becoming one range.
-    pub(crate) fn hold(&mut self, held: HeldBlock<A, O>) -> (QueueUses, Option<HeldBlock<A, O>>) {
+    pub(crate) fn hold(&mut self, held: HeldBlock<B, O>) -> (QueueUses, Option<HeldBlock<B, O>>) {
         let queues = &self.queues;
         let has_room = |use_: &&QueueUse| {
             queues
@@ -45,7 +45,7 @@ impl<A: Allocator, O> State<A, O> {
 
     /// Puts the range of a free block in its segment, or the block in a bin if it has none. Returns a block that has to give up its
     /// view first, and is in transit until then.
-    pub(crate) fn put_in_segment(&mut self, held: HeldBlock<A, O>) -> Option<HeldBlock<A, O>> {
+    pub(crate) fn put_in_segment(&mut self, held: HeldBlock<B, O>) -> Option<HeldBlock<B, O>> {
         if held.block.range.is_none() {
             self.put_in_bin(held);
             return None;
@@ -56,7 +56,7 @@ impl<A: Allocator, O> State<A, O> {
     }
 
     /// Puts the range of a free block in its segment. Returns the block if it has none, or if its view has to be released first.
-    fn put_in_segment_at_once(&mut self, held: HeldBlock<A, O>) -> Option<HeldBlock<A, O>> {
+    fn put_in_segment_at_once(&mut self, held: HeldBlock<B, O>) -> Option<HeldBlock<B, O>> {
         match (held.block.range, &mut self.segments) {
             (Some(range), Some(segments)) if segments.may_keep_view(range) => {
                 self.changes += 1;
@@ -81,20 +81,20 @@ impl<A: Allocator, O> State<A, O> {
 
     /// Keeps a free block that was in a thread cache or in the depot: in its segment or, if it has none or would have to give up its
     /// view first, in a bin.
-    pub(crate) fn keep_cached(&mut self, cached: Cached<A, O>) {
+    pub(crate) fn keep_cached(&mut self, cached: Cached<B, O>) {
         let held = self.adopt(cached);
         if let Some(held) = self.put_in_segment_at_once(held) {
             self.put_in_bin(held);
         }
     }
 
-    pub(crate) fn put_in_bin(&mut self, mut held: HeldBlock<A, O>) {
+    pub(crate) fn put_in_bin(&mut self, mut held: HeldBlock<B, O>) {
         held.since = self.sweeps;
         self.bins_for(&held.uses).push(held);
     }
 
     /// Returns the bins for a free block with these uses, as I1 says.
-    pub(crate) fn bins_for(&mut self, uses: &[QueueUse]) -> &mut Bins<A, O> {
+    pub(crate) fn bins_for(&mut self, uses: &[QueueUse]) -> &mut Bins<B, O> {
         match uses {
             [] => &mut self.idle,
             [only] => match self.queues.get_mut(only.key) {
@@ -106,7 +106,7 @@ impl<A: Allocator, O> State<A, O> {
     }
 
     /// Takes every free block out of the bins, so that its range can go back to its segment.
-    pub(crate) fn take_cached(&mut self) -> Vec<HeldBlock<A, O>> {
+    pub(crate) fn take_cached(&mut self) -> Vec<HeldBlock<B, O>> {
         if self.segments.is_none() {
             return Vec::new();
         }
@@ -122,7 +122,7 @@ impl<A: Allocator, O> State<A, O> {
     }
 
     /// Takes out the unscrubbed blocks that no command uses.
-    pub(crate) fn take_unscrubbed(&mut self) -> Vec<HeldBlock<A, O>> {
+    pub(crate) fn take_unscrubbed(&mut self) -> Vec<HeldBlock<B, O>> {
         let queues = &self.queues;
         let taken = self.unscrubbed.as_mut();
         let taken = taken.map(|bins| bins.take_all(|held| queues.are_over(&held.uses)));
@@ -134,8 +134,8 @@ impl<A: Allocator, O> State<A, O> {
     /// Takes out the `wanted` blocks of all bins that requests are served from.
     pub(crate) fn take_bins(
         &mut self,
-        wanted: impl Fn(&HeldBlock<A, O>) -> bool,
-    ) -> Vec<HeldBlock<A, O>> {
+        wanted: impl Fn(&HeldBlock<B, O>) -> bool,
+    ) -> Vec<HeldBlock<B, O>> {
         let mut held = self.idle.take_all(&wanted);
         held.extend(self.pending.take_all(&wanted));
         for (_, queue_state) in self.queues.iter_mut() {
@@ -166,7 +166,7 @@ impl<A: Allocator, O> State<A, O> {
     }
 
     /// Puts a block back, as the oldest of its bin, that the request could not have after all.
-    pub(crate) fn put_back(&mut self, held: HeldBlock<A, O>) {
+    pub(crate) fn put_back(&mut self, held: HeldBlock<B, O>) {
         self.changes += 1;
         self.bins_for(&held.uses).push_oldest(held);
     }
@@ -175,8 +175,8 @@ impl<A: Allocator, O> State<A, O> {
     /// drops them without the lock: that releases their queues, which is a call to the device.
     pub(crate) fn take_queues(
         &mut self,
-        wanted: impl Fn(&QueueState<A, O>) -> bool,
-    ) -> Vec<QueueState<A, O>> {
+        wanted: impl Fn(&QueueState<B, O>) -> bool,
+    ) -> Vec<QueueState<B, O>> {
         let mut taken = self.queues.take(wanted);
         for queue_state in &mut taken {
             if queue_state.is_retired {
@@ -190,7 +190,7 @@ impl<A: Allocator, O> State<A, O> {
         taken
     }
 
-    pub(crate) fn add_to_idle(&mut self, held: HeldBlock<A, O>) {
+    pub(crate) fn add_to_idle(&mut self, held: HeldBlock<B, O>) {
         self.idle.push(HeldBlock {
             uses: QueueUses::new(),
             ..held

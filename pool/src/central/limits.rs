@@ -1,6 +1,6 @@
 //! What limits leave to the pool.
 
-use binpool_allocators::{Allocator, Error, OutOfMemory, Scope, segments::Segments};
+use binpool_allocators::{Backend, Error, OutOfMemory, Scope, segments::Segments};
 
 use crate::central::State;
 
@@ -25,7 +25,7 @@ impl Limits {
 /// The device is asked what is free after so many requests that found no free range, and, before, each time they are twice as many.
 const GROWTHS_A_LOOK: u64 = 32;
 
-impl<A: Allocator, O> State<A, O> {
+impl<B: Backend, O> State<B, O> {
     /// Counts a request that took a segment or mapped pages. Returns whether it is time to ask the device what is free.
     pub(crate) fn note_growth(&mut self, has_grown: bool) -> bool {
         if has_grown {

@@ -18,7 +18,7 @@ pub(crate) mod watch;
 use std::sync::Arc;
 
 use binpool_allocators::{
-    Allocator, EventOf, FailureOrder, MemoryOf, QueueOf,
+    Backend, FailureOrder,
     segments::{Regret, Segments},
 };
 
@@ -66,33 +66,33 @@ enum AskingQueues {
 /// - I3: `managed_bytes` is the size of the active blocks, in whole blocks, plus `held_bytes`.
 /// - I4: a block that has views is active: the program has it, or it is in `viewed`.
 #[derive(Debug)]
-pub(crate) struct State<A: Allocator, O> {
-    pub(crate) queues: QueueStates<A, O>,
+pub(crate) struct State<B: Backend, O> {
+    pub(crate) queues: QueueStates<B, O>,
     /// The thread caches.
-    pub(crate) threads: BiasedLocks<ThreadCache<A, O>>,
+    pub(crate) threads: BiasedLocks<ThreadCache<B, O>>,
     pub(crate) homes: Homes,
     /// The blocks that thread caches had too many of.
-    pub(crate) depot: Arc<Depot<A, O>>,
+    pub(crate) depot: Arc<Depot<B, O>>,
     /// How many requests took [blocks of other threads](Self::caches_to_drain).
     pub(crate) steals: u64,
     /// The idle list: blocks that no command uses, ready for any queue.
-    pub(crate) idle: Bins<A, O>,
+    pub(crate) idle: Bins<B, O>,
     /// The pending list: blocks that commands on several queues, or on an out-of-order one, may still use.
-    pub(crate) pending: Bins<A, O>,
+    pub(crate) pending: Bins<B, O>,
     /// The segments that blocks are carved from; `None` if each block is one of the allocator.
-    pub(crate) segments: Option<Segments<MemoryOf<A>, QueueUses>>,
+    pub(crate) segments: Option<Segments<B::Memory, QueueUses>>,
     asking: AskingQueues,
     /// What bins gave back to keep to the high water, and was asked for again.
     regret: Regret,
     /// Blocks of segments that no request may have before they are filled with zeros; `None` once the last handle is gone, and
     /// no request can come.
-    pub(crate) unscrubbed: Option<Bins<A, O>>,
+    pub(crate) unscrubbed: Option<Bins<B, O>>,
     /// The fills with zeros of held memory; empty if the pool does not scrub freed blocks.
-    pub(crate) fills: Fills<EventOf<A>>,
+    pub(crate) fills: Fills<B::Event>,
     /// Memory that could not be released yet.
-    pub(crate) quarantine: Quarantine<A, O>,
+    pub(crate) quarantine: Quarantine<B, O>,
     /// Freed blocks of which the program still has views; `None` once the last handle is gone, and no other user can get them.
-    pub(crate) viewed: Option<Vec<Viewed<A, O>>>,
+    pub(crate) viewed: Option<Vec<Viewed<B, O>>>,
     /// Set while freed blocks are cached. Unset for good once the last handle of the pool is gone.
     pub(crate) holding: bool,
     /// How many [values](crate::KeptAddresses) keep all memory where it is.
@@ -122,12 +122,12 @@ pub(crate) struct State<A: Allocator, O> {
     pub(crate) watch: Watch,
 }
 
-impl<A: Allocator, O> State<A, O> {
+impl<B: Backend, O> State<B, O> {
     pub(crate) fn new(
-        default_queue: &QueueOf<A>,
+        default_queue: &B::Queue,
         failures: FailureOrder,
         clock: Arc<Clock>,
-        segments: Option<Segments<MemoryOf<A>, QueueUses>>,
+        segments: Option<Segments<B::Memory, QueueUses>>,
         decay: Option<Decay>,
     ) -> Self {
         let mut queues = QueueStates::new(failures, clock);
@@ -166,7 +166,7 @@ impl<A: Allocator, O> State<A, O> {
 
     /// Counts an active block of this queue. Returns the key of the queue's state, which stays until [`leave`](Self::leave) is
     /// called with it.
-    pub(crate) fn enter(&mut self, queue: &QueueOf<A>) -> QueueKey {
+    pub(crate) fn enter(&mut self, queue: &B::Queue) -> QueueKey {
         let key = self.queues.find_or_add(queue);
         self.note_asking(key);
         if let Some(queue_state) = self.queues.get_mut(key) {
@@ -220,11 +220,7 @@ impl<A: Allocator, O> State<A, O> {
 
     /// Returns the uses, up to now, of a block that was allocated for the queue of `queue_key`, if there is one, and that was
     /// also used on `others`.
-    pub(crate) fn stamp(
-        &mut self,
-        queue_key: Option<QueueKey>,
-        others: &[QueueOf<A>],
-    ) -> QueueUses {
+    pub(crate) fn stamp(&mut self, queue_key: Option<QueueKey>, others: &[B::Queue]) -> QueueUses {
         let mut uses: QueueUses = queue_key
             .map(|queue_key| self.queues.stamp(queue_key))
             .into_iter()
@@ -239,9 +235,9 @@ impl<A: Allocator, O> State<A, O> {
     /// Counts and tracks a block that its user frees. Returns its uses.
     pub(crate) fn take_back(
         &mut self,
-        block: &Block<A, O>,
+        block: &Block<B, O>,
         asked: usize,
-        others: &[QueueOf<A>],
+        others: &[B::Queue],
     ) -> QueueUses {
         self.record_free(block);
         let uses = self.stamp(block.lease.key, others);

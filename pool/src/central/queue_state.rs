@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use binpool_allocators::{Allocator, QueueOf};
+use binpool_allocators::Backend;
 use smallvec::SmallVec;
 
 use crate::{
@@ -23,12 +23,12 @@ pub(crate) const MAX_FENCES: usize = 64;
 /// - I1: blocks are in `free_list` only if the queue is in order and no other queue used them, oldest first.
 /// - I2: `fences` has the oldest fences that have not been seen to end, and the youngest, oldest first.
 #[derive(Debug)]
-pub(crate) struct QueueState<A: Allocator, O> {
-    pub(crate) queue: QueueOf<A>,
+pub(crate) struct QueueState<B: Backend, O> {
+    pub(crate) queue: B::Queue,
     /// Set if the order of the queue alone keeps a block's new commands behind its old ones.
     pub(crate) is_ordered: bool,
     /// The queue's free list: blocks that the next user on this queue may have at once.
-    pub(crate) free_list: Bins<A, O>,
+    pub(crate) free_list: Bins<B, O>,
     /// The number of blocks that were allocated for the queue and are active, cached by a thread, or about to be. While there
     /// are any, the queue state stays, and its key means this queue.
     pub(crate) active: usize,
@@ -42,7 +42,7 @@ pub(crate) struct QueueState<A: Allocator, O> {
     pub(crate) ended: Timestamp,
     /// Set if the program is done with the queue: any queue may have its blocks as soon as their commands have ended.
     pub(crate) is_retired: bool,
-    fences: VecDeque<Fence<A>>,
+    fences: VecDeque<Fence<B>>,
     /// The bytes that requests for the queue have taken since its last fence.
     unfenced_bytes: u64,
     /// What the queue waits for on the device: the uses of other queues up to these moments end before any command starts that is
@@ -50,9 +50,9 @@ pub(crate) struct QueueState<A: Allocator, O> {
     behind: SmallVec<[QueueUse; 2]>,
 }
 
-impl<A: Allocator, O> QueueState<A, O> {
+impl<B: Backend, O> QueueState<B, O> {
     /// Makes the state of a queue that was not used up to and including the moment `now`.
-    pub(crate) fn new(queue: &QueueOf<A>, is_ordered: bool, now: Timestamp) -> Self {
+    pub(crate) fn new(queue: &B::Queue, is_ordered: bool, now: Timestamp) -> Self {
         Self {
             queue: queue.clone(),
             is_ordered,
@@ -99,7 +99,7 @@ impl<A: Allocator, O> QueueState<A, O> {
     }
 
     /// The oldest fence that has not been seen to end.
-    pub(crate) fn oldest_fence(&self) -> Option<&Fence<A>> {
+    pub(crate) fn oldest_fence(&self) -> Option<&Fence<B>> {
         self.fences.front()
     }
 
@@ -120,7 +120,7 @@ impl<A: Allocator, O> QueueState<A, O> {
     }
 
     /// Forgets a fence that failed, and so proves nothing. Returns it, to be dropped without the lock.
-    pub(crate) fn forget_fence(&mut self, timestamp: Timestamp) -> Option<Fence<A>> {
+    pub(crate) fn forget_fence(&mut self, timestamp: Timestamp) -> Option<Fence<B>> {
         let index = self
             .fences
             .iter()
@@ -129,14 +129,14 @@ impl<A: Allocator, O> QueueState<A, O> {
     }
 
     /// The oldest fence that comes after all uses up to this moment.
-    pub(crate) fn fence_after(&self, timestamp: Timestamp) -> Option<&Fence<A>> {
+    pub(crate) fn fence_after(&self, timestamp: Timestamp) -> Option<&Fence<B>> {
         self.fences
             .iter()
             .find(|fence| fence.timestamp >= timestamp)
     }
 
     /// Remembers a fence. Returns the fence that it replaces or that is not needed, to be dropped without the lock.
-    pub(crate) fn add_fence(&mut self, fence: Fence<A>) -> Option<Fence<A>> {
+    pub(crate) fn add_fence(&mut self, fence: Fence<B>) -> Option<Fence<B>> {
         if fence.timestamp <= self.ended {
             return Some(fence);
         }
@@ -154,7 +154,7 @@ impl<A: Allocator, O> QueueState<A, O> {
     }
 
     /// Records that all uses up to this moment have ended. Returns the fences up to it, to be dropped without the lock.
-    pub(crate) fn has_ended(&mut self, timestamp: Timestamp) -> Fences<A> {
+    pub(crate) fn has_ended(&mut self, timestamp: Timestamp) -> Fences<B> {
         self.ended = self.ended.max(timestamp);
         let ended = self
             .fences
@@ -165,7 +165,7 @@ impl<A: Allocator, O> QueueState<A, O> {
 
 /// For proofs, which go from one state to many.
 #[cfg(test)]
-impl<A: Allocator, O> QueueState<A, O> {
+impl<B: Backend, O> QueueState<B, O> {
     /// Returns a copy without the free blocks.
     pub(crate) fn without_blocks(&self) -> Self {
         Self {
@@ -178,7 +178,7 @@ impl<A: Allocator, O> QueueState<A, O> {
     }
 
     /// The fences, oldest first.
-    pub(crate) fn fences(&self) -> impl Iterator<Item = &Fence<A>> {
+    pub(crate) fn fences(&self) -> impl Iterator<Item = &Fence<B>> {
         self.fences.iter()
     }
 }
@@ -188,8 +188,10 @@ mod tests {
     use binpool_allocators::Backend;
 
     use super::*;
+    use binpool_mock::MockBackend;
+
     use crate::{
-        mock_pool::{Immediate, MockPool},
+        mock_pool::MockPool,
         order::{
             fence::Fence,
             timestamps::{QueueKey, Timestamp},
@@ -197,14 +199,14 @@ mod tests {
         shared::QueueState,
     };
 
-    fn new_state(mock: &MockPool) -> QueueState<Immediate> {
+    fn new_state(mock: &MockPool) -> QueueState<MockBackend> {
         QueueState::new(&mock.queue, true, Timestamp::at(1))
     }
 
     /// Adds a fence of this moment. Returns the moment of the fence that is returned, if there is one.
     fn add_fence(
         mock: &MockPool,
-        queue_state: &mut QueueState<Immediate>,
+        queue_state: &mut QueueState<MockBackend>,
         moment: u64,
     ) -> Option<Timestamp> {
         let returned = queue_state.add_fence(Fence {
@@ -215,7 +217,7 @@ mod tests {
         returned.map(|fence| fence.timestamp)
     }
 
-    fn fences(queue_state: &QueueState<Immediate>) -> Vec<Timestamp> {
+    fn fences(queue_state: &QueueState<MockBackend>) -> Vec<Timestamp> {
         queue_state
             .fences
             .iter()

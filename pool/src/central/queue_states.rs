@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::{Allocator, FailureOrder, Queue, QueueId, QueueOf};
+use binpool_allocators::{Backend, FailureOrder, Queue, QueueId};
 use slab::Slab;
 
 use crate::{
@@ -31,8 +31,8 @@ const MANY: usize = 64;
 /// - L3: a use whose queue state is gone has ended. If a new queue state took over the key, all timestamps of the old one are
 ///   at most its `began`, so they are not taken for uses of the new one.
 #[derive(Debug)]
-pub(crate) struct QueueStates<A: Allocator, O> {
-    by_key: Slab<QueueState<A, O>>,
+pub(crate) struct QueueStates<B: Backend, O> {
+    by_key: Slab<QueueState<B, O>>,
     failures: FailureOrder,
     /// Gives the timestamp of blocks that come back now. Moved on only in this file.
     clock: Arc<Clock>,
@@ -40,7 +40,7 @@ pub(crate) struct QueueStates<A: Allocator, O> {
     many: usize,
 }
 
-impl<A: Allocator, O> QueueStates<A, O> {
+impl<B: Backend, O> QueueStates<B, O> {
     pub(crate) fn new(failures: FailureOrder, clock: Arc<Clock>) -> Self {
         Self {
             by_key: Slab::new(),
@@ -50,27 +50,27 @@ impl<A: Allocator, O> QueueStates<A, O> {
         }
     }
 
-    pub(crate) fn get(&self, key: QueueKey) -> Option<&QueueState<A, O>> {
+    pub(crate) fn get(&self, key: QueueKey) -> Option<&QueueState<B, O>> {
         self.by_key.get(key.get())
     }
 
-    pub(crate) fn get_mut(&mut self, key: QueueKey) -> Option<&mut QueueState<A, O>> {
+    pub(crate) fn get_mut(&mut self, key: QueueKey) -> Option<&mut QueueState<B, O>> {
         self.by_key.get_mut(key.get())
     }
 
     /// Returns the queue state of a use; `None` if it is gone, also if another one has its key now.
-    pub(crate) fn state_of(&self, use_: QueueUse) -> Option<&QueueState<A, O>> {
+    pub(crate) fn state_of(&self, use_: QueueUse) -> Option<&QueueState<B, O>> {
         self.get(use_.key)
             .filter(|queue_state| use_.timestamp > queue_state.began)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (QueueKey, &QueueState<A, O>)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (QueueKey, &QueueState<B, O>)> {
         self.by_key
             .iter()
             .map(|(key, queue_state)| (QueueKey::new(key), queue_state))
     }
 
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (QueueKey, &mut QueueState<A, O>)> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (QueueKey, &mut QueueState<B, O>)> {
         self.by_key
             .iter_mut()
             .map(|(key, queue_state)| (QueueKey::new(key), queue_state))
@@ -82,7 +82,7 @@ impl<A: Allocator, O> QueueStates<A, O> {
             .map(|(key, _)| key)
     }
 
-    pub(crate) fn find_or_add(&mut self, queue: &QueueOf<A>) -> QueueKey {
+    pub(crate) fn find_or_add(&mut self, queue: &B::Queue) -> QueueKey {
         self.find(queue.id()).unwrap_or_else(|| {
             // Uses with the clock's present value may belong to the queue state that had this key (L3).
             let is_ordered = is_ordered(queue, self.failures);
@@ -126,7 +126,7 @@ impl<A: Allocator, O> QueueStates<A, O> {
 
     /// Returns the queue that may have free memory with these uses at once, where the order of that queue alone keeps others from it:
     /// the uses that are not over are one, on a queue in order.
-    pub(crate) fn ready_for(&self, uses: &[QueueUse]) -> Option<&QueueState<A, O>> {
+    pub(crate) fn ready_for(&self, uses: &[QueueUse]) -> Option<&QueueState<B, O>> {
         let mut open = uses.iter().filter(|use_| !self.is_over(**use_));
         let only = open.next().filter(|_| open.next().is_none())?;
         self.get(only.key)
@@ -151,7 +151,7 @@ impl<A: Allocator, O> QueueStates<A, O> {
     }
 
     /// Returns what is needed to enqueue a new fence on this queue; `None` on a device where a marker proves nothing.
-    pub(crate) fn begin_fence(&mut self, key: QueueKey) -> Option<NewFence<A>> {
+    pub(crate) fn begin_fence(&mut self, key: QueueKey) -> Option<NewFence<B>> {
         if !self.failures.keeps_places() {
             return None;
         }
@@ -161,14 +161,14 @@ impl<A: Allocator, O> QueueStates<A, O> {
 
     /// Returns the queue, for the caller to wait for, and the uses that will have ended after that wait. Moves the clock on, so
     /// that later uses are not among them.
-    pub(crate) fn begin_finish(&mut self, key: QueueKey) -> Option<(QueueOf<A>, QueueUse)> {
+    pub(crate) fn begin_finish(&mut self, key: QueueKey) -> Option<(B::Queue, QueueUse)> {
         let queue = self.get(key)?.queue.clone();
         let timestamp = self.clock.move_on();
         Some((queue, QueueUse { key, timestamp }))
     }
 
     /// Remembers a fence that was enqueued. Returns a fence to be dropped without the lock.
-    pub(crate) fn add_fence(&mut self, fence: Fence<A>) -> Option<Fence<A>> {
+    pub(crate) fn add_fence(&mut self, fence: Fence<B>) -> Option<Fence<B>> {
         match self.get_mut(fence.key) {
             Some(queue_state) => queue_state.add_fence(fence),
             None => Some(fence),
@@ -177,7 +177,7 @@ impl<A: Allocator, O> QueueStates<A, O> {
 
     /// Records that this use, and every earlier one of the queue, has ended. Returns fences to be dropped without the lock.
     #[must_use]
-    pub(crate) fn note_ended(&mut self, use_: QueueUse) -> impl Sized + use<A, O> {
+    pub(crate) fn note_ended(&mut self, use_: QueueUse) -> impl Sized + use<B, O> {
         self.get_mut(use_.key)
             .map(|queue_state| queue_state.has_ended(use_.timestamp))
     }
@@ -186,8 +186,8 @@ impl<A: Allocator, O> QueueStates<A, O> {
     /// the device.
     pub(crate) fn take(
         &mut self,
-        wanted: impl Fn(&QueueState<A, O>) -> bool,
-    ) -> Vec<QueueState<A, O>> {
+        wanted: impl Fn(&QueueState<B, O>) -> bool,
+    ) -> Vec<QueueState<B, O>> {
         let keys: Vec<usize> = self
             .by_key
             .iter()
@@ -203,7 +203,7 @@ impl<A: Allocator, O> QueueStates<A, O> {
 
 /// For proofs, which go from one state to many.
 #[cfg(test)]
-impl<A: Allocator, O> QueueStates<A, O> {
+impl<B: Backend, O> QueueStates<B, O> {
     /// Returns a copy without the free blocks, with another clock.
     pub(crate) fn without_blocks(&self, clock: Arc<Clock>) -> Self {
         let by_key = self.by_key.iter();
@@ -221,15 +221,14 @@ impl<A: Allocator, O> QueueStates<A, O> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        mock_pool::{Immediate, MockPool},
-        shared::QueueStates,
-    };
+    use binpool_mock::MockBackend;
+
+    use crate::{mock_pool::MockPool, shared::QueueStates};
 
     #[test]
     fn a_use_of_a_queue_state_that_is_gone_does_not_count_for_the_one_that_took_its_key() {
         let mock = MockPool::of_blocks();
-        let mut queues = QueueStates::<Immediate>::new(FailureOrder::Kept, Arc::default());
+        let mut queues = QueueStates::<MockBackend>::new(FailureOrder::Kept, Arc::default());
         let key = queues.find_or_add(&mock.queue);
         let old = queues.stamp(key);
         assert!(queues.state_of(old).is_some() && !queues.is_over(old));

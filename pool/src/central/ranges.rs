@@ -1,7 +1,7 @@
 //! Ranges of segments, under the pool's lock.
 
 use binpool_allocators::{
-    Allocator, Error, Memory, MemoryId, MemoryOf, Region,
+    Backend, Error, Memory, MemoryId, Region,
     segments::{self, Done, Mapping, PageRequest, Place, RangeKey, Segments},
 };
 
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// A range that was taken for a block.
-pub(crate) type Carved<A> = segments::Carved<MemoryOf<A>, QueueUses>;
+pub(crate) type Carved<B> = segments::Carved<<B as Backend>::Memory, QueueUses>;
 
 /// Which ranges of segments may be taken for a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,14 +28,14 @@ pub(crate) enum RangeFilter {
     Any,
 }
 
-impl<A: Allocator, O> State<A, O> {
+impl<B: Backend, O> State<B, O> {
     /// Takes a range of a segment for a block.
     pub(crate) fn take_range(
         &mut self,
         queue_key: QueueKey,
         request: Request,
         filter: RangeFilter,
-    ) -> Option<Carved<A>> {
+    ) -> Option<Carved<B>> {
         let queues = &self.queues;
         let segments = self.segments.as_mut()?;
         let is_free = |uses: &QueueUses| uses.iter().all(|use_| queues.is_before(*use_, queue_key));
@@ -52,7 +52,7 @@ impl<A: Allocator, O> State<A, O> {
     }
 
     /// Gives a range that was taken and not used back to its segment. Returns whether nothing is left in transit.
-    pub(crate) fn put_range_back(&mut self, carved: Carved<A>) -> bool {
+    pub(crate) fn put_range_back(&mut self, carved: Carved<B>) -> bool {
         if let Some(segments) = &mut self.segments {
             segments.give(carved.range, carved.uses, carved.view);
         }
@@ -69,7 +69,7 @@ impl<A: Allocator, O> State<A, O> {
         &mut self,
         range: RangeKey,
         uses: QueueUses,
-        view: Option<MemoryOf<A>>,
+        view: Option<B::Memory>,
     ) -> bool {
         if let Some(segments) = &mut self.segments {
             segments.give(range, uses, view);
@@ -92,7 +92,7 @@ impl<A: Allocator, O> State<A, O> {
         request: Request,
         alignment: usize,
         capacity: u64,
-    ) -> (usize, Vec<Released<A>>) {
+    ) -> (usize, Vec<Released<B>>) {
         let allocations = self.counters.hits + self.counters.misses;
         let in_use = self.bytes_in_use();
         let is_held_back = self.have_several_queues_asked()
@@ -119,7 +119,7 @@ impl<A: Allocator, O> State<A, O> {
         request: Request,
         capacity: u64,
         may_alias: bool,
-    ) -> Option<Mapping<MemoryOf<A>, QueueUses>> {
+    ) -> Option<Mapping<B::Memory, QueueUses>> {
         let in_use = self.bytes_in_use();
         let after = may_alias.then(|| QueueUses::One(self.queues.stamp(queue_key)));
         let queues = &self.queues;
@@ -138,7 +138,7 @@ impl<A: Allocator, O> State<A, O> {
     }
 
     /// Takes out the addresses at which pages are still mapped that have moved, and whose commands have ended.
-    pub(crate) fn take_stale(&mut self) -> Vec<Place<MemoryOf<A>>> {
+    pub(crate) fn take_stale(&mut self) -> Vec<Place<B::Memory>> {
         let queues = &self.queues;
         let segments = self.segments.as_mut();
         let stale = segments.map(|segments| segments.take_stale(|uses| queues.are_over(uses)));
@@ -146,7 +146,7 @@ impl<A: Allocator, O> State<A, O> {
     }
 
     /// Records whether pages were unmapped where they counted no more.
-    pub(crate) fn end_stale(&mut self, place: Place<MemoryOf<A>>, is_unmapped: bool) {
+    pub(crate) fn end_stale(&mut self, place: Place<B::Memory>, is_unmapped: bool) {
         let Some(segments) = &mut self.segments else {
             return;
         };
@@ -162,10 +162,10 @@ impl<A: Allocator, O> State<A, O> {
     pub(crate) fn add_reservation(
         &mut self,
         request: Request,
-        memory: MemoryOf<A>,
+        memory: B::Memory,
         bytes: usize,
         is_small: bool,
-    ) -> Option<MemoryOf<A>> {
+    ) -> Option<B::Memory> {
         let segments = self.segments.as_mut()?;
         segments.add_reservation(request.home, memory, bytes, is_small)
     }
@@ -177,8 +177,8 @@ impl<A: Allocator, O> State<A, O> {
     /// That of the call that failed.
     pub(crate) fn finish_pages(
         &mut self,
-        done: Done<MemoryOf<A>, QueueUses>,
-    ) -> Result<Option<Carved<A>>, Error> {
+        done: Done<B::Memory, QueueUses>,
+    ) -> Result<Option<Carved<B>>, Error> {
         self.counters.maps += done.maps;
         self.counters.unmaps += done.unmaps;
         let created = done.created_bytes;
@@ -212,7 +212,7 @@ impl<A: Allocator, O> State<A, O> {
     }
 
     /// Records that pages were unmapped that leave the pool.
-    pub(crate) fn forget_place(&mut self, place: &Place<MemoryOf<A>>) {
+    pub(crate) fn forget_place(&mut self, place: &Place<B::Memory>) {
         self.note(|| PoolEvent::unmapped(place.reservation(), place.region()));
         self.counters.unmaps += 1;
         if let Some(segments) = &mut self.segments {
@@ -223,9 +223,9 @@ impl<A: Allocator, O> State<A, O> {
     /// Takes back pages that were to leave the pool. Returns them where the last handle is gone.
     pub(crate) fn keep_pages(
         &mut self,
-        place: &Place<MemoryOf<A>>,
-        memory: MemoryOf<A>,
-    ) -> Option<MemoryOf<A>> {
+        place: &Place<B::Memory>,
+        memory: B::Memory,
+    ) -> Option<B::Memory> {
         let has_handle = self.viewed.is_some();
         let Some(segments) = self.segments.as_mut().filter(|_| has_handle) else {
             return Some(memory);
@@ -253,10 +253,10 @@ impl<A: Allocator, O> State<A, O> {
     /// Adds a segment of `size` bytes, and carves the first block from it.
     pub(crate) fn add_segment(
         &mut self,
-        memory: MemoryOf<A>,
+        memory: B::Memory,
         size: usize,
         request: Request,
-    ) -> Option<Carved<A>> {
+    ) -> Option<Carved<B>> {
         self.note_miss(request);
         self.manage(memory.id(), size);
         self.changes += 1;
@@ -289,7 +289,7 @@ impl<A: Allocator, O> State<A, O> {
     }
 
     /// Returns which memory of the allocator a block lies in, and which bytes of it are the block.
-    pub(crate) fn bytes_of(&self, block: &Block<A, O>) -> Option<(MemoryId, Region)> {
+    pub(crate) fn bytes_of(&self, block: &Block<B, O>) -> Option<(MemoryId, Region)> {
         let Some(range) = block.range else {
             return Some((block.memory.id(), Region::first(block.memory.bytes())));
         };

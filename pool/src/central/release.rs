@@ -1,6 +1,6 @@
 //! Which free memory is released to the allocator.
 
-use binpool_allocators::{Allocator, Memory, MemoryId, Queue, QueueOf};
+use binpool_allocators::{Backend, Memory, MemoryId, Queue};
 
 use crate::{
     HighWater,
@@ -12,7 +12,7 @@ use crate::{
     request::Request,
 };
 
-impl<A: Allocator, O> State<A, O> {
+impl<B: Backend, O> State<B, O> {
     /// Keeps all memory where it is, until [it is stopped](Self::stop_keeping_addresses) as often.
     pub(crate) fn keep_addresses(&mut self) {
         self.kept_by += 1;
@@ -37,7 +37,7 @@ impl<A: Allocator, O> State<A, O> {
     }
 
     /// Takes out every free block, or every segment without blocks, to be released.
-    pub(crate) fn release_all(&mut self) -> Vec<Released<A>> {
+    pub(crate) fn release_all(&mut self) -> Vec<Released<B>> {
         if let Some(segments) = &self.segments {
             let has_pages = segments.has_pages();
             return self
@@ -57,7 +57,7 @@ impl<A: Allocator, O> State<A, O> {
 
     /// Takes out blocks, or segments, that no command uses, to be released: the largest first, until they have `enough` bytes
     /// together.
-    pub(crate) fn release_largest(&mut self, enough: u64) -> Vec<Released<A>> {
+    pub(crate) fn release_largest(&mut self, enough: u64) -> Vec<Released<B>> {
         if self.segments.is_some() {
             return self.release_segments(enough, QueueStates::are_over);
         }
@@ -66,7 +66,7 @@ impl<A: Allocator, O> State<A, O> {
 
     /// Takes out blocks that no command uses, to be released: the smallest that has `enough` bytes, or where there is none, the
     /// largest until they have as many together.
-    pub(crate) fn release_tightly(&mut self, enough: u64) -> Vec<Released<A>> {
+    pub(crate) fn release_tightly(&mut self, enough: u64) -> Vec<Released<B>> {
         self.release_idle(enough, |idle, bytes| {
             idle.pop_covering(bytes).or_else(|| idle.pop_largest())
         })
@@ -77,8 +77,8 @@ impl<A: Allocator, O> State<A, O> {
     fn release_idle(
         &mut self,
         enough: u64,
-        pop: impl Fn(&mut Bins<A, O>, u64) -> Option<HeldBlock<A, O>>,
-    ) -> Vec<Released<A>> {
+        pop: impl Fn(&mut Bins<B, O>, u64) -> Option<HeldBlock<B, O>>,
+    ) -> Vec<Released<B>> {
         let mut released = Vec::new();
         let mut bytes = 0;
         while !self.keeps_addresses()
@@ -109,13 +109,13 @@ impl<A: Allocator, O> State<A, O> {
     }
 
     /// Notes blocks of bins that were given back to keep to the high water.
-    pub(crate) fn regret_what_went(&mut self, released: &[Released<A>]) {
+    pub(crate) fn regret_what_went(&mut self, released: &[Released<B>]) {
         let bytes = released.iter().map(|it| it.bytes as u64).sum();
         self.regret.went_back(bytes);
     }
 
     /// Takes out the blocks, or segments, that no command uses and that have been free since the last call, to be released.
-    pub(crate) fn take_idle(&mut self) -> Vec<Released<A>> {
+    pub(crate) fn take_idle(&mut self) -> Vec<Released<B>> {
         self.regret.sweep();
         let sweeps = self.sweeps;
         self.sweeps = sweeps.wrapping_add(1);
@@ -132,7 +132,7 @@ impl<A: Allocator, O> State<A, O> {
         released
     }
 
-    pub(crate) fn count_released(&mut self, released: &[Released<A>]) {
+    pub(crate) fn count_released(&mut self, released: &[Released<B>]) {
         self.counters.released_blocks += released.len() as u64;
         for it in released {
             self.begin_release(it.memory.id(), it.bytes, &it.uses);
@@ -179,7 +179,7 @@ impl<A: Allocator, O> State<A, O> {
     }
 
     /// The latest use or fence of this queue that is not known to have ended.
-    pub(crate) fn not_ended(&self, queue: &QueueOf<A>) -> Option<QueueUse> {
+    pub(crate) fn not_ended(&self, queue: &B::Queue) -> Option<QueueUse> {
         let key = self.queues.find(queue.id())?;
         self.queues.get(key)?.not_ended(key)
     }
@@ -189,8 +189,8 @@ impl<A: Allocator, O> State<A, O> {
     pub(crate) fn release_segments(
         &mut self,
         enough: u64,
-        wanted: impl Fn(&QueueStates<A, O>, &[QueueUse]) -> bool,
-    ) -> Vec<Released<A>> {
+        wanted: impl Fn(&QueueStates<B, O>, &[QueueUse]) -> bool,
+    ) -> Vec<Released<B>> {
         let queues = &self.queues;
         let segments = self.segments.as_mut();
         let released =

@@ -1,11 +1,8 @@
 use binpool_allocators::{Backend, Queue};
 
-use crate::{
-    block::HeldBlock,
-    mock_pool::{Immediate, MockPool},
-    order::hit_kind::HitKind,
-    shared::State,
-};
+use binpool_mock::MockBackend;
+
+use crate::{block::HeldBlock, mock_pool::MockPool, order::hit_kind::HitKind, shared::State};
 
 const MIB: usize = 1 << 20;
 
@@ -136,7 +133,7 @@ fn memory_that_commands_may_still_use_is_counted() {
     assert_eq!(state.held_back_bytes(Some(other_key)), 256 + 1024);
     assert_eq!(state.held_bytes(), 256 + 1024 + 4096);
     assert_eq!(state.largest_held_bytes(), 4096);
-    let pending = |state: &State<Immediate>| {
+    let pending = |state: &State<MockBackend>| {
         let statistics = state.statistics();
         (statistics.pending_blocks, statistics.pending_bytes)
     };

@@ -1,10 +1,10 @@
 //! Freed blocks of which the program still has views.
 
-use binpool_allocators::{Allocator, Memory};
+use binpool_allocators::{Backend, Memory};
 
 use crate::{central::State, free::viewed::Viewed};
 
-impl<A: Allocator, O> State<A, O> {
+impl<B: Backend, O> State<B, O> {
     /// Returns whether there are such blocks: those whose views are gone by now can come back.
     pub(crate) fn has_viewed(&self) -> bool {
         self.viewed
@@ -21,7 +21,7 @@ impl<A: Allocator, O> State<A, O> {
     }
 
     /// Takes out the blocks whose views are gone.
-    pub(crate) fn take_unviewed(&mut self) -> Vec<Viewed<A, O>> {
+    pub(crate) fn take_unviewed(&mut self) -> Vec<Viewed<B, O>> {
         let viewed = self.viewed.iter_mut();
         viewed
             .flat_map(|viewed| {

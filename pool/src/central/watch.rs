@@ -1,6 +1,6 @@
 //! Tracking of blocks that are allocated or freed under the pool's lock.
 
-use binpool_allocators::{Allocator, Memory, MemoryId};
+use binpool_allocators::{Backend, Memory, MemoryId};
 
 use crate::{
     block::Block,
@@ -14,11 +14,11 @@ use crate::{
     },
 };
 
-impl<A: Allocator, O> State<A, O> {
+impl<B: Backend, O> State<B, O> {
     /// Records that a block is allocated, if the pool is tracked.
     pub(crate) fn record_allocation(
         &mut self,
-        block: &mut Block<A, O>,
+        block: &mut Block<B, O>,
         asked: usize,
         caller: Caller,
     ) {
@@ -129,7 +129,7 @@ impl<A: Allocator, O> State<A, O> {
     }
 
     /// Records that a block is freed, if the pool is tracked.
-    pub(crate) fn record_free(&mut self, block: &Block<A, O>) {
+    pub(crate) fn record_free(&mut self, block: &Block<B, O>) {
         if let (Some(event_buffer), Some(record)) = (&mut self.watch.event_buffer, &block.record) {
             // As above, the thread must not wait for the recorder.
             let _recorder = event_buffer.end(record);

@@ -2,7 +2,7 @@
 
 use std::{panic::Location, sync::Arc};
 
-use binpool_allocators::{Allocator, Queue, QueueOf};
+use binpool_allocators::{Backend, Queue};
 
 use crate::{
     PoolError, PooledBuffer,
@@ -15,15 +15,15 @@ use crate::{
     track::caller::Caller,
 };
 
-impl<A: Allocator> Shared<A> {
+impl<B: Backend> Shared<B> {
     /// Returns a block for a request that this thread cannot serve by itself, or that the pool tracks.
     #[cold]
     #[track_caller]
     pub(crate) fn serve(
         self: &Arc<Self>,
-        queue: &QueueOf<A>,
+        queue: &B::Queue,
         bytes: usize,
-    ) -> Result<PooledBuffer<A>, PoolError> {
+    ) -> Result<PooledBuffer<B>, PoolError> {
         let caller = self.tracking.caller(Location::caller());
         let result = match caller {
             None => self.serve_untracked(queue, bytes),
@@ -38,10 +38,10 @@ impl<A: Allocator> Shared<A> {
 
     fn serve_tracked(
         self: &Arc<Self>,
-        queue: &QueueOf<A>,
+        queue: &B::Queue,
         bytes: usize,
         caller: Caller,
-    ) -> Result<PooledBuffer<A>, PoolError> {
+    ) -> Result<PooledBuffer<B>, PoolError> {
         if let Some(cached) = self.take_cached_tracked(queue.id(), bytes, caller) {
             return Ok(PooledBuffer::from_cached(cached, bytes));
         }
@@ -64,9 +64,9 @@ impl<A: Allocator> Shared<A> {
 
     fn serve_untracked(
         self: &Arc<Self>,
-        queue: &QueueOf<A>,
+        queue: &B::Queue,
         bytes: usize,
-    ) -> Result<PooledBuffer<A>, PoolError> {
+    ) -> Result<PooledBuffer<B>, PoolError> {
         if bytes == 0 {
             self.state.lock().count_empty();
             return Ok(PooledBuffer::new(self, queue, 0, None));
@@ -145,14 +145,14 @@ impl<A: Allocator> Shared<A> {
     }
 }
 
-impl<A: Allocator> Shared<A> {
+impl<B: Backend> Shared<B> {
     /// Returns a block that does not come from this thread's cache.
     pub(crate) fn allocate(
         self: &Arc<Self>,
-        queue: &QueueOf<A>,
+        queue: &B::Queue,
         size: Size,
         request: Request,
-    ) -> Result<PooledBuffer<A>, PoolError> {
+    ) -> Result<PooledBuffer<B>, PoolError> {
         let has_joined = self.join();
         // Computed here, since the program's own size classes may use the pool.
         let widened = self.widened(request.bin);
@@ -205,7 +205,7 @@ impl<A: Allocator> Shared<A> {
     }
 
     /// Returns the request as a range of this thread's arena serves it, with the bytes that [`widened`](Self::widened) returns for it.
-    fn as_carved(&self, state: &State<A>, request: Request, widened: usize) -> Request {
+    fn as_carved(&self, state: &State<B>, request: Request, widened: usize) -> Request {
         let Some(segments) = &state.segments else {
             return request;
         };
@@ -228,8 +228,8 @@ impl<A: Allocator> Shared<A> {
         &self,
         queue_key: QueueKey,
         request: Request,
-        lookup: Lookup<A>,
-    ) -> Result<Option<Box<Block<A>>>, PoolError> {
+        lookup: Lookup<B>,
+    ) -> Result<Option<Box<Block<B>>>, PoolError> {
         let hit = match lookup {
             // It was counted when it was found.
             Lookup::Block(block, _) => return Ok(Some(block)),
@@ -273,7 +273,7 @@ impl<A: Allocator> Shared<A> {
         drain_from: DrainFrom,
         in_the_way: &QueueUses,
         has_idle_queues: bool,
-    ) -> Result<HitBlock<'_, A>, PoolError> {
+    ) -> Result<HitBlock<'_, B>, PoolError> {
         if let Some(found) = self.reuse(queue_key, request, in_the_way) {
             return Ok(found);
         }
@@ -294,13 +294,13 @@ impl<A: Allocator> Shared<A> {
 
 /// Keeps the state of the request's queue in the pool. [Leaves](crate::central::State::leave) the queue again if the
 /// request fails or panics.
-pub(super) struct Entered<'a, A: Allocator> {
-    shared: &'a Shared<A>,
+pub(super) struct Entered<'a, B: Backend> {
+    shared: &'a Shared<B>,
     queue_key: QueueKey,
 }
 
-impl<'a, A: Allocator> Entered<'a, A> {
-    pub(super) fn new(shared: &'a Shared<A>, queue_key: QueueKey) -> Self {
+impl<'a, B: Backend> Entered<'a, B> {
+    pub(super) fn new(shared: &'a Shared<B>, queue_key: QueueKey) -> Self {
         Self { shared, queue_key }
     }
 
@@ -312,7 +312,7 @@ impl<'a, A: Allocator> Entered<'a, A> {
     }
 }
 
-impl<A: Allocator> Drop for Entered<'_, A> {
+impl<B: Backend> Drop for Entered<'_, B> {
     fn drop(&mut self) {
         self.shared.state.lock().leave(Some(self.queue_key));
     }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use binpool_allocators::{
-    Allocator, Error, EventOf, MemoryOf, OutOfMemory, Scope,
+    Allocator, Backend, Error, OutOfMemory, Scope,
     contained::{contained, guarded},
     segments::{Mapping, Place, RangeKey},
 };
@@ -25,7 +25,7 @@ use crate::{
     track::pool_event::{PoolEvent, What},
 };
 
-impl<A: Allocator> Shared<A> {
+impl<B: Backend> Shared<B> {
     /// Returns a block from a segment in which nothing was free before, by the [steps](CarvingStep) that the state decides under
     /// the lock. `drain_from` says which caches are drained.
     pub(crate) fn carve(
@@ -33,7 +33,7 @@ impl<A: Allocator> Shared<A> {
         queue_key: QueueKey,
         request: Request,
         drain_from: DrainFrom,
-    ) -> Result<HitBlock<'_, A>, Error> {
+    ) -> Result<HitBlock<'_, B>, Error> {
         let mut terms = CarvingTerms {
             queue_key,
             request,
@@ -111,9 +111,9 @@ impl<A: Allocator> Shared<A> {
     fn wait_for_range(
         &self,
         queue_key: QueueKey,
-        mut carved: Carved<A>,
+        mut carved: Carved<B>,
         kind: HitKind,
-    ) -> Option<Carved<A>> {
+    ) -> Option<Carved<B>> {
         let wait = || self.wait_behind(queue_key, &carved.uses, kind);
         let Err(error) = guarded("a wait", wait) else {
             return Some(carved);
@@ -132,8 +132,8 @@ impl<A: Allocator> Shared<A> {
         queue_key: QueueKey,
         request: Request,
         bytes: usize,
-        growth: Growth<'_, A>,
-    ) -> Result<HitBlock<'_, A>, Error> {
+        growth: Growth<'_, B>,
+    ) -> Result<HitBlock<'_, B>, Error> {
         let largest = self.allocator.largest_block();
         let size = bytes.min(largest).max(request.bytes);
         let (memory, size) = match self.allocate_segment(size) {
@@ -159,8 +159,8 @@ impl<A: Allocator> Shared<A> {
         &self,
         queue_key: QueueKey,
         request: Request,
-        carved: Option<Carved<A>>,
-    ) -> Result<HitBlock<'_, A>, Error> {
+        carved: Option<Carved<B>>,
+    ) -> Result<HitBlock<'_, B>, Error> {
         let Some(carved) = carved else {
             return Err(Error::unsupported("segments in a pool without them"));
         };
@@ -173,8 +173,8 @@ impl<A: Allocator> Shared<A> {
         queue_key: QueueKey,
         request: Request,
         capacity: u64,
-        growth: Growth<'_, A>,
-    ) -> Result<HitBlock<'_, A>, Error> {
+        growth: Growth<'_, B>,
+    ) -> Result<HitBlock<'_, B>, Error> {
         self.unmap_stale();
         let (mut may_alias, mut has_grown) = (true, false);
         let carved = loop {
@@ -231,11 +231,7 @@ impl<A: Allocator> Shared<A> {
 
     /// Unmaps pages that leave the pool, and returns them. Where that fails, they are free in the pool as before, and the next trim or
     /// shortage tries again. Once the last handle is gone, they leave all the same, and are unmapped with their reservation.
-    pub(crate) fn unmap(
-        &self,
-        place: &Place<MemoryOf<A>>,
-        memory: MemoryOf<A>,
-    ) -> Option<MemoryOf<A>> {
+    pub(crate) fn unmap(&self, place: &Place<B::Memory>, memory: B::Memory) -> Option<B::Memory> {
         match place.unmap(&self.allocator) {
             Ok(()) => self.state.lock().forget_place(place),
             Err(error) => {
@@ -247,7 +243,7 @@ impl<A: Allocator> Shared<A> {
         Some(memory)
     }
 
-    fn allocate_segment(&self, size: usize) -> Result<MemoryOf<A>, Error> {
+    fn allocate_segment(&self, size: usize) -> Result<B::Memory, Error> {
         let memory = self.allocate_clean(size);
         if let Err(error) = &memory
             && error.is_out_of_memory()
@@ -263,7 +259,7 @@ impl<A: Allocator> Shared<A> {
         &self,
         queue_key: QueueKey,
         request: Request,
-    ) -> Result<Option<HitBlock<'_, A>>, Error> {
+    ) -> Result<Option<HitBlock<'_, B>>, Error> {
         self.flush();
         let carved = self
             .state
@@ -279,9 +275,9 @@ impl<A: Allocator> Shared<A> {
         &self,
         queue_key: QueueKey,
         request: Request,
-        carved: Carved<A>,
+        carved: Carved<B>,
         kind: HitKind,
-    ) -> Result<HitBlock<'_, A>, Error> {
+    ) -> Result<HitBlock<'_, B>, Error> {
         let region = carved.region;
         let taken = TakenRange::new(self, queue_key, carved.range, carved.has_excess);
         // Declared after `taken`, so that on failure its reference to the segment is dropped before the range is
@@ -310,7 +306,7 @@ impl<A: Allocator> Shared<A> {
     }
 
     /// Releases views of segments, one after the other, even if the release of one panics.
-    pub(crate) fn release_views(&self, views: Vec<MemoryOf<A>>) {
+    pub(crate) fn release_views(&self, views: Vec<B::Memory>) {
         for view in views {
             contained("Allocator::release_view", || {
                 self.allocator.release_view(view);
@@ -325,9 +321,9 @@ impl<A: Allocator> Shared<A> {
     /// A failed wait for an event of `after`: then the range goes into the [quarantine](crate::free::quarantine).
     pub(crate) fn release_range_after(
         &self,
-        block: Box<Block<A>>,
+        block: Box<Block<B>>,
         uses: QueueUses,
-        after: &[EventOf<A>],
+        after: &[B::Event],
     ) -> Result<(), Error> {
         let held = HeldBlock::new(block, uses);
         // The uses of a range are timestamps, not events, so the host waits.
@@ -367,7 +363,7 @@ impl<A: Allocator> Shared<A> {
 
     /// Puts a block that is in transit back into its segment. Its view is kept for the next block of these bytes, or
     /// released first.
-    pub(crate) fn return_to_segment(&self, held: HeldBlock<A>) {
+    pub(crate) fn return_to_segment(&self, held: HeldBlock<B>) {
         let HeldBlock { block, uses, .. } = held;
         let Block { memory, range, .. } = *block;
         let Some(range) = range else { return };
@@ -393,13 +389,13 @@ impl<A: Allocator> Shared<A> {
 /// Exists while this thread asks the allocator for a segment. A thread that finds the device full meanwhile waits,
 /// since it may use the rest of that segment.
 #[derive(Debug)]
-struct Growth<'a, A: Allocator> {
-    shared: &'a Shared<A>,
+struct Growth<'a, B: Backend> {
+    shared: &'a Shared<B>,
 }
 
-impl<A: Allocator> Growth<'_, A> {
+impl<B: Backend> Growth<'_, B> {
     /// The segment has arrived.
-    fn end(self, state: &mut State<A>) {
+    fn end(self, state: &mut State<B>) {
         if state.transit.arrive() {
             self.shared.arrived.notify_all();
         }
@@ -407,7 +403,7 @@ impl<A: Allocator> Growth<'_, A> {
     }
 }
 
-impl<A: Allocator> Drop for Growth<'_, A> {
+impl<B: Backend> Drop for Growth<'_, B> {
     fn drop(&mut self) {
         if self.shared.state.lock().transit.arrive() {
             self.shared.arrived.notify_all();
@@ -416,17 +412,17 @@ impl<A: Allocator> Drop for Growth<'_, A> {
 }
 
 /// A range that was taken for a block that is not made yet. It is free again if the allocator fails or panics.
-pub(super) struct TakenRange<'a, A: Allocator> {
-    shared: &'a Shared<A>,
+pub(super) struct TakenRange<'a, B: Backend> {
+    shared: &'a Shared<B>,
     queue_key: QueueKey,
     range: RangeKey,
     /// True while the part of the range that exceeds the block is not returned yet.
     has_excess: Cell<bool>,
 }
 
-impl<'a, A: Allocator> TakenRange<'a, A> {
+impl<'a, B: Backend> TakenRange<'a, B> {
     pub(super) fn new(
-        shared: &'a Shared<A>,
+        shared: &'a Shared<B>,
         queue_key: QueueKey,
         range: RangeKey,
         has_excess: bool,
@@ -447,7 +443,7 @@ impl<'a, A: Allocator> TakenRange<'a, A> {
     }
 }
 
-impl<A: Allocator> Drop for TakenRange<'_, A> {
+impl<B: Backend> Drop for TakenRange<'_, B> {
     fn drop(&mut self) {
         let shared = self.shared;
         let mut state = shared.state.lock();

@@ -1,6 +1,6 @@
 //! Blocks of ranges that a thread took from its own arena.
 
-use binpool_allocators::{Allocator, Error, QueueId};
+use binpool_allocators::{Backend, Error, QueueId};
 
 use crate::{
     block::{Lease, Shell},
@@ -10,15 +10,15 @@ use crate::{
     shared::{Block, CachedBlock, CarvedHere, Shared},
 };
 
-impl<A: Allocator> Shared<A> {
+impl<B: Backend> Shared<B> {
     /// Makes a block of a range that this thread took from its own arena, and counts it.
     #[inline(never)]
     pub(crate) fn hand_out_carved(
         &self,
         queue: QueueId,
         size: Size,
-        carved: CarvedHere<A>,
-    ) -> Result<CachedBlock<A>, Error> {
+        carved: CarvedHere<B>,
+    ) -> Result<CachedBlock<B>, Error> {
         let CarvedHere {
             ready,
             queue_key,

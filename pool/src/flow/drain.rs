@@ -4,7 +4,7 @@
 //! Under the pool's lock all gates can be closed. Their owners notice that and take the pool's lock meanwhile. So code
 //! that looks at the whole pool (a shortage, a trim, the statistics) sees it as if there were no caches.
 
-use binpool_allocators::Allocator;
+use binpool_allocators::Backend;
 use parking_lot::MutexGuard;
 
 use crate::{
@@ -15,11 +15,11 @@ use crate::{
     shared::{OwnCache, Shared, State, ThreadCache},
 };
 
-impl<A: Allocator> Shared<A> {
+impl<B: Backend> Shared<B> {
     /// Locks the pool's state and adds what this thread has counted so far.
-    pub(crate) fn lock_and_sync(&self) -> MutexGuard<'_, State<A>> {
+    pub(crate) fn lock_and_sync(&self) -> MutexGuard<'_, State<B>> {
         let mut state = self.state.lock();
-        let is_back = threads::with_own(self.id, |key: &OwnCache<A>| {
+        let is_back = threads::with_own(self.id, |key: &OwnCache<B>| {
             let entered = key.enter(|cache| {
                 state.count_activity(cache.take_activity());
                 cache.allowance = state.allowance(cache.number);
@@ -57,7 +57,7 @@ impl<A: Allocator> Shared<A> {
     /// had any.
     pub(crate) fn drain_caches_of(
         &self,
-        state: &mut State<A>,
+        state: &mut State<B>,
         drain_from: DrainFrom,
         wanted: Wanted,
     ) -> bool {
@@ -68,7 +68,7 @@ impl<A: Allocator> Shared<A> {
         let mut is_any = false;
         match drain_from {
             DrainFrom::Own => {
-                threads::with_own(self.id, |key: &OwnCache<A>| {
+                threads::with_own(self.id, |key: &OwnCache<B>| {
                     key.enter(|cache| is_any = state.take_from(cache, wanted))
                 });
             }
@@ -84,13 +84,13 @@ impl<A: Allocator> Shared<A> {
     }
 
     /// Takes out all cached blocks, and keeps the caches closed until the result is dropped.
-    pub(crate) fn drain_and_close_caches(&self) -> Closed<'_, A> {
+    pub(crate) fn drain_and_close_caches(&self) -> Closed<'_, B> {
         self.close(&mut self.state.lock());
         Closed { shared: self }
     }
 
     /// Takes out all cached blocks, and closes the caches until `threads.open` is called.
-    pub(crate) fn close(&self, state: &mut State<A>) {
+    pub(crate) fn close(&self, state: &mut State<B>) {
         self.visit_all(state, |state, cache| {
             state.take_from(cache, Wanted::All);
         });
@@ -101,11 +101,11 @@ impl<A: Allocator> Shared<A> {
     /// gates.
     pub(crate) fn visit_all(
         &self,
-        state: &mut State<A>,
-        mut visit: impl FnMut(&mut State<A>, &mut ThreadCache<A>),
+        state: &mut State<B>,
+        mut visit: impl FnMut(&mut State<B>, &mut ThreadCache<B>),
     ) {
         let mut threads = std::mem::take(&mut state.threads);
-        let closed = threads::with_own(self.id, |key: &OwnCache<A>| threads.close(Some(key)));
+        let closed = threads::with_own(self.id, |key: &OwnCache<B>| threads.close(Some(key)));
         if closed.is_none() {
             threads.close(None);
         }
@@ -117,7 +117,7 @@ impl<A: Allocator> Shared<A> {
     }
 
     /// Returns what `look` returns, which runs while all caches are empty and closed: every block that was in one is in a bin.
-    pub(crate) fn inspect<R>(&self, look: impl FnOnce(&State<A>) -> R) -> R {
+    pub(crate) fn inspect<R>(&self, look: impl FnOnce(&State<B>) -> R) -> R {
         let mut state = self.state.lock();
         self.visit_all(&mut state, |state, cache| {
             cache.take(Wanted::All, |cached| state.adopt_into_bin(cached));
@@ -161,8 +161,8 @@ impl<A: Allocator> Shared<A> {
     }
 }
 
-impl<A: Allocator> PerThread<ThreadCache<A>> for Shared<A> {
-    fn end_thread(&self, key: OwnCache<A>) {
+impl<B: Backend> PerThread<ThreadCache<B>> for Shared<B> {
+    fn end_thread(&self, key: OwnCache<B>) {
         let mut state = self.state.lock();
         if let Some(mut cache) = state.threads.remove(key) {
             state.count_activity(cache.take_activity());
@@ -177,11 +177,11 @@ impl<A: Allocator> PerThread<ThreadCache<A>> for Shared<A> {
 /// Keeps the thread caches closed until it is dropped.
 #[derive(Debug)]
 #[must_use = "threads keep blocks again when this is dropped"]
-pub(crate) struct Closed<'a, A: Allocator> {
-    shared: &'a Shared<A>,
+pub(crate) struct Closed<'a, B: Backend> {
+    shared: &'a Shared<B>,
 }
 
-impl<A: Allocator> Drop for Closed<'_, A> {
+impl<B: Backend> Drop for Closed<'_, B> {
     fn drop(&mut self) {
         self.shared.state.lock().threads.open();
     }

@@ -1,6 +1,6 @@
 //! How a pool learns that commands have ended: from markers, made when it has to know.
 
-use binpool_allocators::{Allocator, Backend, Error, Event, EventStatus, Queue};
+use binpool_allocators::{Backend, Error, Event, EventStatus, Queue};
 use smallvec::SmallVec;
 
 use crate::{
@@ -25,7 +25,7 @@ enum FenceStatus {
     Unknown,
 }
 
-impl<A: Allocator> Shared<A> {
+impl<B: Backend> Shared<B> {
     /// Checks which commands of these uses have ended, and notes it. Adds fences where none would tell.
     pub(crate) fn check(&self, uses: &[QueueUse]) {
         for use_ in uses {
@@ -102,7 +102,7 @@ impl<A: Allocator> Shared<A> {
     }
 
     /// Returns the status of a fence without waiting. A status that cannot be read counts as pending.
-    fn status_of(&self, fence: &Fence<A>) -> FenceStatus {
+    fn status_of(&self, fence: &Fence<B>) -> FenceStatus {
         match fence.event.status() {
             Ok(status) if self.failures.ends_all_before(status) => FenceStatus::Ended,
             Ok(EventStatus::Failed) => FenceStatus::Unknown,
@@ -110,7 +110,7 @@ impl<A: Allocator> Shared<A> {
         }
     }
 
-    fn forget(&self, fence: &Fence<A>) {
+    fn forget(&self, fence: &Fence<B>) {
         let forgotten = {
             let mut state = self.state.lock();
             let queue_state = state.queues.get_mut(fence.key);
@@ -122,7 +122,7 @@ impl<A: Allocator> Shared<A> {
 
     /// Enqueues a fence on the queue of `key` and returns it; `None` where the queue takes no marker, which is tried again at
     /// the next check, and on a device where a marker says nothing.
-    pub(crate) fn add_fence_to(&self, key: QueueKey) -> Option<Fence<A>> {
+    pub(crate) fn add_fence_to(&self, key: QueueKey) -> Option<Fence<B>> {
         let new = self.state.lock().queues.begin_fence(key)?;
         let fence = self.enqueue_fence(new);
         if let Err(error) = &fence {
@@ -133,7 +133,7 @@ impl<A: Allocator> Shared<A> {
 
     /// Returns fences after which the commands of these uses have ended. On a device where a marker says nothing, waits
     /// for the commands instead.
-    pub(crate) fn fences_after(&self, uses: &[QueueUse]) -> Result<Fences<A>, Error> {
+    pub(crate) fn fences_after(&self, uses: &[QueueUse]) -> Result<Fences<B>, Error> {
         if !self.failures.keeps_places() {
             uses.iter().try_for_each(|use_| self.wait_for(*use_))?;
         }
@@ -146,7 +146,7 @@ impl<A: Allocator> Shared<A> {
         &self,
         uses: &[QueueUse],
         queue_key: QueueKey,
-    ) -> Result<Fences<A>, Error> {
+    ) -> Result<Fences<B>, Error> {
         self.fences_where(uses, |queues, use_| queues.is_before(use_, queue_key))
     }
 
@@ -154,10 +154,10 @@ impl<A: Allocator> Shared<A> {
     fn fences_where(
         &self,
         uses: &[QueueUse],
-        is_settled: impl Fn(&QueueStates<A>, QueueUse) -> bool,
-    ) -> Result<Fences<A>, Error> {
-        let mut fences = Fences::<A>::new();
-        let mut missing: SmallVec<[NewFence<A>; 2]> = SmallVec::new();
+        is_settled: impl Fn(&QueueStates<B>, QueueUse) -> bool,
+    ) -> Result<Fences<B>, Error> {
+        let mut fences = Fences::<B>::new();
+        let mut missing: SmallVec<[NewFence<B>; 2]> = SmallVec::new();
         {
             let mut state = self.state.lock();
             for use_ in uses {
@@ -180,12 +180,12 @@ impl<A: Allocator> Shared<A> {
         Ok(fences)
     }
 
-    fn enqueue_fence(&self, new: NewFence<A>) -> Result<Fence<A>, Error> {
+    fn enqueue_fence(&self, new: NewFence<B>) -> Result<Fence<B>, Error> {
         let NewFence { queue, at } = new;
         let fence = Fence {
             key: at.key,
             timestamp: at.timestamp,
-            event: self.allocator.backend().enqueue_marker(&queue)?,
+            event: self.backend.enqueue_marker(&queue)?,
         };
         // Its status is read, or another queue waits for it: without a flush the queue need not run it.
         queue.flush()?;

@@ -1,6 +1,6 @@
 //! A block that its user frees.
 
-use binpool_allocators::{Allocator, Error, EventOf, Memory, QueueOf};
+use binpool_allocators::{Backend, Error, Memory};
 use parking_lot::MutexGuard;
 
 use crate::{
@@ -9,9 +9,9 @@ use crate::{
     shared::{Block, HeldBlock, Shared, State},
 };
 
-impl<A: Allocator> Shared<A> {
+impl<B: Backend> Shared<B> {
     /// Returns whether the order of this queue puts a block's old commands before its new ones.
-    pub(crate) fn is_ordered(&self, queue: &QueueOf<A>) -> bool {
+    pub(crate) fn is_ordered(&self, queue: &B::Queue) -> bool {
         is_ordered(queue, self.failures)
     }
 
@@ -20,7 +20,7 @@ impl<A: Allocator> Shared<A> {
     /// # Errors
     ///
     /// A failure of the device. The block is freed all the same.
-    pub(crate) fn free_block(&self, mut block: Box<Block<A>>, asked: usize) -> Result<(), Error> {
+    pub(crate) fn free_block(&self, mut block: Box<Block<B>>, asked: usize) -> Result<(), Error> {
         let (queue_key, others) = (block.lease.key, block.lease.take_others());
         let mut state = self.lock_and_sync();
         if !state.holding && !state.keeps_addresses() {
@@ -55,11 +55,11 @@ impl<A: Allocator> Shared<A> {
     /// A failure of the device. The block has left the pool all the same.
     pub(crate) fn release_after(
         &self,
-        mut state: MutexGuard<'_, State<A>>,
-        block: Box<Block<A>>,
+        mut state: MutexGuard<'_, State<B>>,
+        block: Box<Block<B>>,
         asked: usize,
-        others: &[QueueOf<A>],
-        after: &[EventOf<A>],
+        others: &[B::Queue],
+        after: &[B::Event],
     ) -> Result<(), Error> {
         let queue_key = block.lease.key;
         let uses = state.take_back(&block, asked, others);

@@ -1,6 +1,6 @@
 //! A block from the allocator.
 
-use binpool_allocators::{Allocator, Error};
+use binpool_allocators::{Backend, Error};
 
 use crate::{
     block::Lease,
@@ -11,14 +11,14 @@ use crate::{
     shared::{Block, Shared},
 };
 
-impl<A: Allocator> Shared<A> {
+impl<B: Backend> Shared<B> {
     /// Returns a new block: from a segment, after these caches have been drained, or from the allocator.
     pub(crate) fn allocate_fresh(
         &self,
         queue_key: QueueKey,
         request: Request,
         drain_from: DrainFrom,
-    ) -> Result<HitBlock<'_, A>, Error> {
+    ) -> Result<HitBlock<'_, B>, Error> {
         if self.has_segments {
             return self.carve(queue_key, request, drain_from);
         }

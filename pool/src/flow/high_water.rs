@@ -1,6 +1,6 @@
 //! How a pool of bins keeps to its [high water](crate::HighWater).
 
-use binpool_allocators::Allocator;
+use binpool_allocators::Backend;
 
 use crate::{
     flow::hit_block::HitBlock, order::timestamps::QueueKey, request::Request, shared::Shared,
@@ -14,14 +14,14 @@ const MOST_LARGER_PERCENT: usize = 50;
 /// the large blocks, and on recorded programs these pools would reserve twice what is live.
 const MOST_LARGER_PERCENT_REPEATED: usize = 200;
 
-impl<A: Allocator> Shared<A> {
+impl<B: Backend> Shared<B> {
     /// Keeps the pool at its high water before a new block for this request is made: returns a larger free block where the
     /// queue may have one, or else releases free blocks.
     pub(crate) fn keep_to_high_water(
         &self,
         queue_key: QueueKey,
         request: Request,
-    ) -> Option<HitBlock<'_, A>> {
+    ) -> Option<HitBlock<'_, B>> {
         let repeats = {
             let mut state = self.state.lock();
             if state.excess_above(self.high_water, request) == 0 {

@@ -1,6 +1,6 @@
 //! A block on its way from the pool to its next user.
 
-use binpool_allocators::{Allocator, Memory};
+use binpool_allocators::{Backend, Memory};
 
 use crate::{
     order::{hit_kind::HitKind, timestamps::QueueKey},
@@ -10,19 +10,19 @@ use crate::{
 /// A block for the next user of a queue. If it is dropped instead of [handed out](Self::hand_out), for example because
 /// a `tracing` subscriber panics, it goes back to the pool.
 #[derive(Debug)]
-pub(crate) struct HitBlock<'a, A: Allocator> {
-    shared: &'a Shared<A>,
+pub(crate) struct HitBlock<'a, B: Backend> {
+    shared: &'a Shared<B>,
     queue_key: QueueKey,
     kind: HitKind,
     /// `None` only after [`hand_out`](Self::hand_out).
-    block: Option<Box<Block<A>>>,
+    block: Option<Box<Block<B>>>,
 }
 
-impl<'a, A: Allocator> HitBlock<'a, A> {
+impl<'a, B: Backend> HitBlock<'a, B> {
     pub(crate) fn new(
-        shared: &'a Shared<A>,
+        shared: &'a Shared<B>,
         queue_key: QueueKey,
-        block: Box<Block<A>>,
+        block: Box<Block<B>>,
         kind: HitKind,
     ) -> Self {
         Self {
@@ -34,7 +34,7 @@ impl<'a, A: Allocator> HitBlock<'a, A> {
     }
 
     /// Returns the block and its kind. The caller must count it as [active](crate::central::State::activate).
-    pub(crate) fn hand_out(mut self) -> Option<(Box<Block<A>>, HitKind)> {
+    pub(crate) fn hand_out(mut self) -> Option<(Box<Block<B>>, HitKind)> {
         let block = self.block.take();
         let kind = self.kind;
         std::mem::forget(self);
@@ -42,7 +42,7 @@ impl<'a, A: Allocator> HitBlock<'a, A> {
     }
 }
 
-impl<A: Allocator> Drop for HitBlock<'_, A> {
+impl<B: Backend> Drop for HitBlock<'_, B> {
     fn drop(&mut self) {
         let Some(block) = self.block.take() else {
             return;

@@ -1,10 +1,10 @@
 //! What can still be allocated within the limits of the pool's allocator.
 
-use binpool_allocators::{Allocator, Backend, contained::contained};
+use binpool_allocators::{Backend, contained::contained};
 
 use crate::{central::limits::Limits, shared::Shared};
 
-impl<A: Allocator> Shared<A> {
+impl<B: Backend> Shared<B> {
     /// Returns what limits leave at this moment.
     pub(crate) fn limits(&self) -> Limits {
         Limits {
@@ -19,9 +19,7 @@ impl<A: Allocator> Shared<A> {
         if !self.state.lock().note_growth(has_grown) {
             return;
         }
-        let free = contained("Backend::free_bytes", || {
-            self.allocator.backend().free_bytes()
-        });
+        let free = contained("Backend::free_bytes", || self.backend.free_bytes());
         if let Some(free) = free.flatten()
             && let Some(segments) = &mut self.state.lock().segments
         {

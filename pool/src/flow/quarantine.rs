@@ -1,10 +1,10 @@
 //! Releases memory again that could not be released before.
 
-use binpool_allocators::{Allocator, Event, contained::contained};
+use binpool_allocators::{Backend, Event, contained::contained};
 
 use crate::shared::{Quarantined, Shared};
 
-impl<A: Allocator> Shared<A> {
+impl<B: Backend> Shared<B> {
     /// Tries again to release what is quarantined.
     pub(crate) fn release_quarantined(&self) {
         let quarantined = std::mem::take(&mut self.state.lock().quarantine);

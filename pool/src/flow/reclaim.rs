@@ -1,6 +1,6 @@
 //! The out-of-memory ladder: what the pool tries when the device is full.
 
-use binpool_allocators::{Allocator, Backend, Error, Scope};
+use binpool_allocators::{Backend, Error, Scope};
 
 use crate::{
     OutOfMemoryReport, PoolError, Verdict,
@@ -38,7 +38,7 @@ struct Reclaim {
     wait_failed: bool,
 }
 
-impl<A: Allocator> Shared<A> {
+impl<B: Backend> Shared<B> {
     /// Gets a block although the device is full. Each step is tried only while the request still fails: a held block of
     /// the class or larger, of any queue, if its commands have ended; one behind a wait, where the policy is to wait; a
     /// release of held blocks, largest first, of just enough, then of all; the program's hooks; a wait for the queues
@@ -50,7 +50,7 @@ impl<A: Allocator> Shared<A> {
         queue_key: QueueKey,
         request: Request,
         refusal: Error,
-    ) -> Result<HitBlock<'_, A>, PoolError> {
+    ) -> Result<HitBlock<'_, B>, PoolError> {
         let span = tracing::debug_span!("reclaim", bytes = request.bytes).entered();
         let found = self.climb(queue_key, request, refusal);
         // Before the block is returned: a subscriber that panics here does not lose it.
@@ -63,7 +63,7 @@ impl<A: Allocator> Shared<A> {
         queue_key: QueueKey,
         request: Request,
         refusal: Error,
-    ) -> Result<HitBlock<'_, A>, PoolError> {
+    ) -> Result<HitBlock<'_, B>, PoolError> {
         tracing::debug!(bytes = request.bytes, %refusal, "reclaiming");
         let bytes = request.bytes as u64;
         // A pool that has more than its limit, which was lowered, may have a free block of that size.
@@ -132,7 +132,7 @@ impl<A: Allocator> Shared<A> {
     }
 
     /// Waits for the queues that hold memory back, one at a time, and looks again after each.
-    fn wait_for_queues(&self, reclaim: &mut Reclaim) -> Result<Option<HitBlock<'_, A>>, PoolError> {
+    fn wait_for_queues(&self, reclaim: &mut Reclaim) -> Result<Option<HitBlock<'_, B>>, PoolError> {
         let holding_back = self.state.lock().holding_back();
         if holding_back.is_empty() {
             return self.look_again(reclaim);
@@ -156,7 +156,7 @@ impl<A: Allocator> Shared<A> {
 
     /// Returns the smallest held block that is large enough, or a range of a segment, if no command uses it, or only
     /// commands that the requesting queue runs first.
-    fn find_held(&self, reclaim: &Reclaim) -> Result<Option<HitBlock<'_, A>>, PoolError> {
+    fn find_held(&self, reclaim: &Reclaim) -> Result<Option<HitBlock<'_, B>>, PoolError> {
         let Reclaim {
             queue_key, request, ..
         } = *reclaim;
@@ -170,7 +170,7 @@ impl<A: Allocator> Shared<A> {
         }
     }
 
-    fn retry(&self, reclaim: &mut Reclaim) -> Result<Option<HitBlock<'_, A>>, PoolError> {
+    fn retry(&self, reclaim: &mut Reclaim) -> Result<Option<HitBlock<'_, B>>, PoolError> {
         match self.allocate_fresh(reclaim.queue_key, reclaim.request, DrainFrom::All) {
             Ok(found) => Ok(Some(found)),
             Err(error) if error.is_out_of_memory() => {
@@ -182,7 +182,7 @@ impl<A: Allocator> Shared<A> {
     }
 
     /// Looks for memory that has become free meanwhile, in the pool or outside it.
-    fn look_again(&self, reclaim: &mut Reclaim) -> Result<Option<HitBlock<'_, A>>, PoolError> {
+    fn look_again(&self, reclaim: &mut Reclaim) -> Result<Option<HitBlock<'_, B>>, PoolError> {
         reclaim.changes = self.state.lock().changes;
         if let Some(found) = self.find_held(reclaim)? {
             return Ok(Some(found));
@@ -274,7 +274,7 @@ impl<A: Allocator> Shared<A> {
             released_bytes: 0,
             largest_block_bytes: self.allocator.largest_block(),
             capacity_bytes: self.allocator.capacity_bytes(),
-            device_bytes: self.allocator.backend().limits().capacity_bytes,
+            device_bytes: self.backend.limits().capacity_bytes,
             verdict: Verdict::NeverFits,
             largest_groups,
             source: None,

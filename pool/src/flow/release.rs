@@ -1,7 +1,7 @@
 //! Releasing memory to the allocator.
 
 use binpool_allocators::{
-    Allocator, Error, EventOf, MemoryOf,
+    Allocator, Backend, Error,
     contained::{contained, guarded},
     segments::Segments,
 };
@@ -15,7 +15,7 @@ use crate::{
     track::pool_event::{PoolEvent, What},
 };
 
-impl<A: Allocator> Shared<A> {
+impl<B: Backend> Shared<B> {
     /// Releases memory to the allocator, which frees it after the commands of these uses and the events in `after`.
     ///
     /// # Errors
@@ -24,9 +24,9 @@ impl<A: Allocator> Shared<A> {
     /// [quarantine](crate::free::quarantine).
     pub(crate) fn release(
         &self,
-        memory: MemoryOf<A>,
+        memory: B::Memory,
         uses: &QueueUses,
-        after: &[EventOf<A>],
+        after: &[B::Event],
     ) -> Result<(), Error> {
         if let Scrubber::OnFree { queue } = &self.scrubber {
             contained("scrubbing memory", || {
@@ -48,11 +48,11 @@ impl<A: Allocator> Shared<A> {
                     self.state.lock().quarantine.keep(memory, uses, after);
                     return Err(error);
                 }
-                (Fences::<A>::new(), Some(error))
+                (Fences::<B>::new(), Some(error))
             }
         };
         let fences = fences.into_iter().map(|fence| fence.event);
-        let events: SmallVec<[EventOf<A>; 2]> = fences.chain(after.iter().cloned()).collect();
+        let events: SmallVec<[B::Event; 2]> = fences.chain(after.iter().cloned()).collect();
         guarded("Allocator::release", || {
             self.allocator.release(memory, &events)
         })?;
@@ -61,7 +61,7 @@ impl<A: Allocator> Shared<A> {
 
     /// Releases blocks and segments that have left the pool's counters. The allocator frees them after the commands
     /// that use them. Returns the released bytes.
-    pub(crate) fn release_each(&self, released: Vec<Released<A>>) -> u64 {
+    pub(crate) fn release_each(&self, released: Vec<Released<B>>) -> u64 {
         let mut sum = 0;
         for released in released {
             let bytes = released.bytes as u64;
@@ -74,7 +74,7 @@ impl<A: Allocator> Shared<A> {
     }
 
     /// Returns whether the memory has left the pool.
-    fn release_one(&self, released: Released<A>) -> bool {
+    fn release_one(&self, released: Released<B>) -> bool {
         let Released {
             views,
             mut memory,

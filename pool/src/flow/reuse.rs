@@ -1,6 +1,6 @@
 //! Which free block a queue gets, and which commands have to end before.
 
-use binpool_allocators::{Allocator, Backend, Error, EventOf, Queue, QueueOf, contained::guarded};
+use binpool_allocators::{Backend, Error, Queue, contained::guarded};
 use smallvec::SmallVec;
 
 use crate::{
@@ -16,9 +16,9 @@ use crate::{
 };
 
 /// The result of a lookup that makes no call to the device.
-pub(crate) enum Lookup<A: Allocator> {
-    Block(Box<Block<A>>, HitKind),
-    Range(Carved<A>),
+pub(crate) enum Lookup<B: Backend> {
+    Block(Box<Block<B>>, HitKind),
+    Range(Carved<B>),
     Nothing {
         /// The caches to drain before the allocator is asked.
         drain_from: DrainFrom,
@@ -29,14 +29,14 @@ pub(crate) enum Lookup<A: Allocator> {
     },
 }
 
-impl<A: Allocator> Shared<A> {
+impl<B: Backend> Shared<B> {
     /// Looks for a free block of exactly this bin, or a range of a segment, that the queue may have at once.
     pub(crate) fn find_free(
         &self,
-        state: &mut State<A>,
+        state: &mut State<B>,
         queue_key: QueueKey,
         request: Request,
-    ) -> Lookup<A> {
+    ) -> Lookup<B> {
         if let Some(block) = state.pop(queue_key, request) {
             return Lookup::Block(block, HitKind::Ready);
         }
@@ -75,7 +75,7 @@ impl<A: Allocator> Shared<A> {
         queue_key: QueueKey,
         request: Request,
         in_the_way: &QueueUses,
-    ) -> Option<HitBlock<'_, A>> {
+    ) -> Option<HitBlock<'_, B>> {
         if in_the_way.is_empty() {
             return None;
         }
@@ -92,7 +92,7 @@ impl<A: Allocator> Shared<A> {
         &self,
         queue_key: QueueKey,
         request: Request,
-    ) -> Option<HitBlock<'_, A>> {
+    ) -> Option<HitBlock<'_, B>> {
         let kind = self.policy.waits(self.failures)?;
         let held = self.state.lock().take_oldest(queue_key, request)?;
         match guarded("a wait", || self.wait_behind(queue_key, &held.uses, kind)) {
@@ -125,7 +125,7 @@ impl<A: Allocator> Shared<A> {
         if fences.is_empty() {
             return Ok(());
         }
-        let events: SmallVec<[EventOf<A>; 2]> =
+        let events: SmallVec<[B::Event; 2]> =
             fences.iter().map(|fence| fence.event.clone()).collect();
         let queue = self
             .state
@@ -134,9 +134,7 @@ impl<A: Allocator> Shared<A> {
             .get(queue_key)
             .map(|queue_state| queue_state.queue.clone());
         if let Some(queue) = queue {
-            self.allocator
-                .backend()
-                .enqueue_barrier(queue.after(&events))?;
+            self.backend.enqueue_barrier(queue.after(&events))?;
         }
         if let Some(queue_state) = self.state.lock().queues.get_mut(queue_key) {
             for fence in &fences {
@@ -148,7 +146,7 @@ impl<A: Allocator> Shared<A> {
 
     /// Returns whether a queue has no active block and may be retired: any queue but the default one, or, with
     /// `retired_only`, only those that the program retired.
-    fn is_idle(&self, queue_state: &QueueState<A>, retired_only: bool) -> bool {
+    fn is_idle(&self, queue_state: &QueueState<B>, retired_only: bool) -> bool {
         queue_state.active == 0
             && queue_state.queue.id() != self.default_queue_id
             && (queue_state.is_retired || !retired_only)
@@ -175,7 +173,7 @@ impl<A: Allocator> Shared<A> {
     }
 
     /// Retires a queue that the program is done with.
-    pub(crate) fn retire_queue(&self, queue: &QueueOf<A>) {
+    pub(crate) fn retire_queue(&self, queue: &B::Queue) {
         let mut state = self.state.lock();
         if let Some(key) = state.queues.find(queue.id())
             && let Some(queue_state) = state.queues.get_mut(key)

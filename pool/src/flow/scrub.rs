@@ -13,8 +13,7 @@
 use std::collections::HashSet;
 
 use binpool_allocators::{
-    Allocator, Backend, Error, Event, EventOf, EventStatus, FailureOrder, Memory, MemoryOf, Queue,
-    QueueOf, QueueOrder, Region,
+    Backend, Error, Event, EventStatus, FailureOrder, Memory, Queue, QueueOrder, Region,
     contained::{contained, guarded},
 };
 
@@ -38,9 +37,9 @@ fn fill<B: Backend>(backend: &B, queue: &B::Queue, memory: &B::Memory) -> Result
     backend.enqueue_fill(queue, memory, Region::first(memory.bytes()), &[0_u8])
 }
 
-impl<A: Allocator> PooledBuffer<A> {
+impl<B: Backend> PooledBuffer<B> {
     /// Fills a block that is about to be handed out for `queue`, before the commands of its user.
-    pub(crate) fn scrub_for(&self, queue: &QueueOf<A>) -> Result<(), Error> {
+    pub(crate) fn scrub_for(&self, queue: &B::Queue) -> Result<(), Error> {
         let Some(memory) = self.memory() else {
             return Ok(());
         };
@@ -60,7 +59,7 @@ impl<A: Allocator> PooledBuffer<A> {
     ///
     /// The fill runs behind the block's former commands. The host does not wait for it: those commands may wait for
     /// what the calling thread does next.
-    pub(crate) fn scrub_after_a_failure(&mut self, queue: &QueueOf<A>) -> Result<(), Error> {
+    pub(crate) fn scrub_after_a_failure(&mut self, queue: &B::Queue) -> Result<(), Error> {
         let fills = self.block().map(|block| self.shared.take_fills(block));
         if !fills.iter().flatten().any(has_failed) {
             return Ok(());
@@ -79,7 +78,7 @@ impl<A: Allocator> PooledBuffer<A> {
 
     /// Fills a block that is about to be freed, after everything that was enqueued on its queues. The fill is its only
     /// use then. Returns `None` for the block of 0 bytes.
-    pub(crate) fn scrub(&mut self) -> Result<Option<EventOf<A>>, Error> {
+    pub(crate) fn scrub(&mut self) -> Result<Option<B::Event>, Error> {
         if self.block().is_none() {
             return Ok(None);
         }
@@ -104,7 +103,7 @@ impl<A: Allocator> PooledBuffer<A> {
     }
 
     /// Scrubs and frees a block. Returns the event of the fill.
-    pub(crate) fn release_scrubbed(mut self, end: EventOf<A>) -> Result<EventOf<A>, Error> {
+    pub(crate) fn release_scrubbed(mut self, end: B::Event) -> Result<B::Event, Error> {
         match guarded("scrubbing a block", || self.scrub()) {
             Ok(filled) => {
                 self.free_clean()?;
@@ -118,7 +117,7 @@ impl<A: Allocator> PooledBuffer<A> {
     }
 
     /// Frees a block that could not be filled, so that no other user gets it as it is.
-    pub(crate) fn free_unscrubbed(&mut self, after: &[EventOf<A>]) -> Result<(), Error> {
+    pub(crate) fn free_unscrubbed(&mut self, after: &[B::Event]) -> Result<(), Error> {
         if self.has_views() {
             return self.free_viewed(Some(after));
         }
@@ -130,9 +129,9 @@ impl<A: Allocator> PooledBuffer<A> {
     }
 }
 
-impl<A: Allocator> Shared<A> {
+impl<B: Backend> Shared<B> {
     /// Returns memory from the allocator, filled with zeros where the pool scrubs on free.
-    pub(crate) fn allocate_clean(&self, bytes: usize) -> Result<MemoryOf<A>, Error> {
+    pub(crate) fn allocate_clean(&self, bytes: usize) -> Result<B::Memory, Error> {
         let memory = self.allocator.allocate(bytes)?;
         if let Scrubber::OnFree { queue } = &self.scrubber
             && let Err(error) = guarded("scrubbing memory", || self.fill_now(queue, &memory))
@@ -146,7 +145,7 @@ impl<A: Allocator> Shared<A> {
     }
 
     /// Keeps the fill of a block that is about to be free, and drops fills that have completed once there are many.
-    fn keep_fill(&self, block: &Block<A>, fill: &EventOf<A>) {
+    fn keep_fill(&self, block: &Block<B>, fill: &B::Event) {
         let (former, to_look_at) = {
             let mut state = self.state.lock();
             let Some((memory, region)) = state.bytes_of(block) else {
@@ -171,7 +170,7 @@ impl<A: Allocator> Shared<A> {
     }
 
     /// Removes and returns the fills of a block that is no longer free, except for those known to have completed.
-    fn take_fills(&self, block: &Block<A>) -> Vec<EventOf<A>> {
+    fn take_fills(&self, block: &Block<B>) -> Vec<B::Event> {
         let mut state = self.state.lock();
         let bytes = state.bytes_of(block);
         bytes.map_or_else(Vec::new, |(memory, region)| {
@@ -183,8 +182,8 @@ impl<A: Allocator> Shared<A> {
     /// cannot wait for commands: they may wait for the host.
     pub(crate) fn scrub_before_release(
         &self,
-        queue: &QueueOf<A>,
-        memory: &MemoryOf<A>,
+        queue: &B::Queue,
+        memory: &B::Memory,
         uses: &QueueUses,
     ) {
         let (id, bytes) = (memory.id(), memory.bytes());
@@ -203,17 +202,17 @@ impl<A: Allocator> Shared<A> {
     }
 
     /// Fills memory that no command uses, and waits for the fill.
-    fn fill_now(&self, queue: &QueueOf<A>, memory: &MemoryOf<A>) -> Result<(), Error> {
-        fill(self.allocator.backend(), queue, memory)?.wait()
+    fn fill_now(&self, queue: &B::Queue, memory: &B::Memory) -> Result<(), Error> {
+        fill(&self.backend, queue, memory)?.wait()
     }
 
     /// Takes a block from its user as [`release_after`](Self::release_after) does, but keeps its range from all users
     /// while it is unscrubbed.
     pub(crate) fn release_unscrubbed_after(
         &self,
-        mut block: Box<Block<A>>,
+        mut block: Box<Block<B>>,
         asked: usize,
-        after: &[EventOf<A>],
+        after: &[B::Event],
     ) -> Result<(), Error> {
         let (queue_key, others) = (block.lease.key, block.lease.take_others());
         if block.range.is_none() || !self.scrubber.is_on_free() {
@@ -240,7 +239,7 @@ impl<A: Allocator> Shared<A> {
 
     /// Keeps a block that is in transit from all users until it can be filled. If the pool is gone, puts it back into
     /// its segment.
-    pub(crate) fn keep_unscrubbed(&self, held: HeldBlock<A>) {
+    pub(crate) fn keep_unscrubbed(&self, held: HeldBlock<B>) {
         let mut state = self.state.lock();
         let Some(unscrubbed) = &mut state.unscrubbed else {
             drop(state);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::{Allocator, Error, Queue, QueueId, QueueOf, segments::Segments};
+use binpool_allocators::{Backend, Error, Queue, QueueId, segments::Segments};
 
 use crate::{
     lock::per_thread as threads,
@@ -14,9 +14,9 @@ use crate::{
 /// The most blocks of a bin that a thread moves into its cache, besides the one that it asked for.
 const PREFILL_BLOCKS: usize = 15;
 
-impl<A: Allocator> Shared<A> {
+impl<B: Backend> Shared<B> {
     /// Returns whether thread caches take blocks that were used on this queue only.
-    pub(crate) fn may_cache(&self, queue: &QueueOf<A>) -> bool {
+    pub(crate) fn may_cache(&self, queue: &B::Queue) -> bool {
         self.has_thread_caches && self.is_ordered(queue)
     }
 
@@ -29,8 +29,8 @@ impl<A: Allocator> Shared<A> {
         queue: QueueId,
         asked: usize,
         failure: &mut Option<Error>,
-    ) -> Option<CachedBlock<A>> {
-        let youngest = threads::with_own(self.id, |key: &OwnCache<A>| {
+    ) -> Option<CachedBlock<B>> {
+        let youngest = threads::with_own(self.id, |key: &OwnCache<B>| {
             key.enter_untracked((), |cache, ()| cache.pop_youngest(queue, asked))
         })?;
         // A thread whose cache cannot be entered has no block there.
@@ -47,7 +47,7 @@ impl<A: Allocator> Shared<A> {
         queue: QueueId,
         asked: usize,
         failure: &mut Option<Error>,
-    ) -> Option<CachedBlock<A>> {
+    ) -> Option<CachedBlock<B>> {
         if asked == 0 {
             return None;
         }
@@ -65,7 +65,7 @@ impl<A: Allocator> Shared<A> {
         queue: QueueId,
         size: Size,
         failure: &mut Option<Error>,
-    ) -> Option<CachedBlock<A>> {
+    ) -> Option<CachedBlock<B>> {
         // The program's own size classes may use the pool, and break its rules.
         if !self.classes.are_known() {
             return None;
@@ -85,9 +85,9 @@ impl<A: Allocator> Shared<A> {
         &self,
         queue: QueueId,
         size: Size,
-        note: impl FnOnce(&mut ThreadCache<A>, &CachedBlock<A>) -> N,
-    ) -> Option<(N, CachedBlock<A>)> {
-        threads::with_own(self.id, |key: &OwnCache<A>| {
+        note: impl FnOnce(&mut ThreadCache<B>, &CachedBlock<B>) -> N,
+    ) -> Option<(N, CachedBlock<B>)> {
+        threads::with_own(self.id, |key: &OwnCache<B>| {
             key.enter(|cache| {
                 let cached = cache.pop(queue, size)?;
                 Some((note(cache, &cached), cached))
@@ -98,15 +98,15 @@ impl<A: Allocator> Shared<A> {
     /// Caches a block that its user freed, after a request of `asked` bytes. Returns the block if it could not be
     /// cached.
     #[inline]
-    pub(crate) fn cache_block(cached: CachedBlock<A>, asked: usize) -> Option<CachedBlock<A>> {
+    pub(crate) fn cache_block(cached: CachedBlock<B>, asked: usize) -> Option<CachedBlock<B>> {
         let left = Self::push(cached, asked)?;
         Self::make_room_and_cache(left, asked)
     }
 
     #[inline]
-    fn push(cached: CachedBlock<A>, asked: usize) -> Option<CachedBlock<A>> {
+    fn push(cached: CachedBlock<B>, asked: usize) -> Option<CachedBlock<B>> {
         let (id, since) = (cached.shared.id, cached.shared.clock.now());
-        let pushed = threads::with_own_and(id, cached, |key: &OwnCache<A>, cached| {
+        let pushed = threads::with_own_and(id, cached, |key: &OwnCache<B>, cached| {
             key.enter_untracked(cached, |cache, cached| cache.push(cached, since, asked))
         });
         match pushed {
@@ -116,7 +116,7 @@ impl<A: Allocator> Shared<A> {
     }
 
     #[inline(never)]
-    fn make_room_and_cache(cached: CachedBlock<A>, asked: usize) -> Option<CachedBlock<A>> {
+    fn make_room_and_cache(cached: CachedBlock<B>, asked: usize) -> Option<CachedBlock<B>> {
         let is_tracked = cached.shared.tracking.is_on();
         let cached = if is_tracked {
             Self::cache_tracked(cached, asked)?
@@ -124,7 +124,7 @@ impl<A: Allocator> Shared<A> {
             cached
         };
         let shared = &cached.shared;
-        let has_room = threads::with_own(shared.id, |key: &OwnCache<A>| {
+        let has_room = threads::with_own(shared.id, |key: &OwnCache<B>| {
             key.enter(|cache| cache.make_room(&shared.depot))
         });
         let may_stay = match has_room {
@@ -142,7 +142,7 @@ impl<A: Allocator> Shared<A> {
 
     /// Gives this thread a cache if the pool has thread caches and the thread has none. Returns whether it got one.
     pub(crate) fn join(self: &Arc<Self>) -> bool {
-        let is_member = || threads::with_own(self.id, |_: &OwnCache<A>| ()).is_some();
+        let is_member = || threads::with_own(self.id, |_: &OwnCache<B>| ()).is_some();
         if !self.has_thread_caches || is_member() {
             return false;
         }
@@ -159,7 +159,7 @@ impl<A: Allocator> Shared<A> {
 
     /// Counts a block that was carved.
     pub(crate) fn count_carved(&self, asked: usize, bytes: usize) {
-        let counted = threads::with_own(self.id, |key: &OwnCache<A>| {
+        let counted = threads::with_own(self.id, |key: &OwnCache<B>| {
             key.enter(|cache| cache.count_carved(asked, bytes))
         });
         if counted.flatten().is_none() {
@@ -170,21 +170,21 @@ impl<A: Allocator> Shared<A> {
 
     /// The number of this thread's arena.
     pub(crate) fn home(&self) -> usize {
-        let home = threads::with_own(self.id, |key: &OwnCache<A>| key.enter(|cache| cache.number));
+        let home = threads::with_own(self.id, |key: &OwnCache<B>| key.enter(|cache| cache.number));
         home.flatten().unwrap_or(0)
     }
 
     /// Gives this thread spare leases of a queue that it carves a block for, so that it carves the next ones by itself.
     pub(crate) fn add_spare_leases(
         self: &Arc<Self>,
-        state: &mut State<A>,
-        queue: &QueueOf<A>,
+        state: &mut State<B>,
+        queue: &B::Queue,
         queue_key: QueueKey,
     ) {
         if !self.has_segments || !self.may_cache(queue) {
             return;
         }
-        let added = threads::with_own(self.id, |key: &OwnCache<A>| {
+        let added = threads::with_own(self.id, |key: &OwnCache<B>| {
             key.enter(|cache| {
                 // Leases of queues that the program has dropped must not take the places of those that it uses.
                 if !cache.has_place_for(queue.id()) {
@@ -201,7 +201,7 @@ impl<A: Allocator> Shared<A> {
     /// Moves more blocks of a bin into the cache of this thread, which just got one of them.
     pub(crate) fn prefill(
         self: &Arc<Self>,
-        state: &mut State<A>,
+        state: &mut State<B>,
         queue_key: QueueKey,
         request: Request,
     ) {
@@ -210,7 +210,7 @@ impl<A: Allocator> Shared<A> {
             .get(queue_key)
             .map(|queue_state| &queue_state.free_list);
         let free_blocks = free_list.map_or(0, |free_list| free_list.blocks_of(request.bin));
-        threads::with_own(self.id, |key: &OwnCache<A>| {
+        threads::with_own(self.id, |key: &OwnCache<B>| {
             key.enter(|cache| {
                 // Half of them stay for other threads.
                 for _ in 0..(free_blocks / 2).min(PREFILL_BLOCKS) {
@@ -226,7 +226,7 @@ impl<A: Allocator> Shared<A> {
     #[cold]
     fn make_room_under_the_lock(&self) -> bool {
         let mut state = self.lock_and_sync();
-        let surplus = threads::with_own(self.id, |key: &OwnCache<A>| {
+        let surplus = threads::with_own(self.id, |key: &OwnCache<B>| {
             key.enter(ThreadCache::take_surplus)
         });
         let surplus = surplus.flatten().unwrap_or_default();
@@ -234,12 +234,12 @@ impl<A: Allocator> Shared<A> {
             return false;
         }
         // No fence is needed: a cached block has one use, on an in-order queue.
-        let put_back = |cached: Cached<A>| {
+        let put_back = |cached: Cached<B>| {
             let held = state.adopt(cached);
             // Its size is one that this thread has enough of, and a range serves more requests than a block in a bin.
             state.put_in_segment(held)
         };
-        let to_segment: Vec<HeldBlock<A>> = surplus.into_iter().filter_map(put_back).collect();
+        let to_segment: Vec<HeldBlock<B>> = surplus.into_iter().filter_map(put_back).collect();
         drop(state);
         for held in to_segment {
             self.return_to_segment(held);
@@ -257,9 +257,9 @@ impl<A: Allocator> Shared<A> {
         bytes: usize,
         widened: impl FnOnce() -> usize,
         failure: &mut Option<Error>,
-    ) -> Option<CachedBlock<A>> {
+    ) -> Option<CachedBlock<B>> {
         let mut carved = None;
-        let cached = threads::with_own(self.id, |key: &OwnCache<A>| {
+        let cached = threads::with_own(self.id, |key: &OwnCache<B>| {
             key.enter(|cache| {
                 // Looked at first, since most requests find no magazine.
                 if self.depot.bytes() > 0 && cache.take_magazine(&self.depot, queue, size.slot) {
@@ -287,20 +287,17 @@ impl<A: Allocator> Shared<A> {
 mod tests {
     use std::thread;
 
-    use binpool_mock::MockQueue;
+    use binpool_mock::{MockBackend, MockQueue};
 
     use super::*;
-    use crate::{
-        PooledBuffer,
-        mock_pool::{Immediate, MockPool},
-    };
+    use crate::{PooledBuffer, mock_pool::MockPool};
 
     fn hold(mock: &MockPool, blocks: usize) {
         let blocks = (0..blocks).map(|_| mock.pool.allocate(1000).unwrap());
         drop(blocks.collect::<Vec<_>>());
     }
 
-    fn in_depot(shared: &Shared<Immediate>) -> u64 {
+    fn in_depot(shared: &Shared<MockBackend>) -> u64 {
         shared.depot.blocks()
     }
 

@@ -1,13 +1,13 @@
 //! How much free memory a pool keeps.
 
-use binpool_allocators::Allocator;
+use binpool_allocators::Backend;
 
 use crate::{
     shared::Shared,
     track::pool_event::{PoolEvent, What},
 };
 
-impl<A: Allocator> Shared<A> {
+impl<B: Backend> Shared<B> {
     /// Releases free memory until the pool manages at most `most` bytes: first what no command uses, largest first,
     /// then, if needed, all that is free. Returns the released bytes.
     pub(crate) fn trim_to(&self, most: u64) -> u64 {

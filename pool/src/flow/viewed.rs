@@ -6,7 +6,7 @@
 //! all that it holds: for statistics, a sweep, or a release of memory. A block whose views are forgotten never comes
 //! back.
 
-use binpool_allocators::{Allocator, Error, Event, EventOf, Memory, Queue};
+use binpool_allocators::{Backend, Error, Event, Memory, Queue};
 use parking_lot::MutexGuard;
 
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
     shared::{Block, CachedBlock, Shared, State, Viewed},
 };
 
-impl<A: Allocator> PooledBuffer<A> {
+impl<B: Backend> PooledBuffer<B> {
     /// Returns whether the program can reach the block's bytes through views.
     pub(crate) fn has_views(&self) -> bool {
         self.memory().is_some_and(Memory::has_views)
@@ -27,10 +27,7 @@ impl<A: Allocator> PooledBuffer<A> {
     /// # Errors
     ///
     /// A failure of the device. The block has left the caller all the same.
-    pub(crate) fn free_viewed(
-        &mut self,
-        release_after: Option<&[EventOf<A>]>,
-    ) -> Result<(), Error> {
+    pub(crate) fn free_viewed(&mut self, release_after: Option<&[B::Event]>) -> Result<(), Error> {
         let Some(block) = self.take_block() else {
             return Ok(());
         };
@@ -47,7 +44,7 @@ impl<A: Allocator> PooledBuffer<A> {
     }
 
     /// The block that was taken out of this buffer, to be kept until its views are gone.
-    fn as_viewed(&self, block: Box<Block<A>>, release_after: Option<Vec<EventOf<A>>>) -> Viewed<A> {
+    fn as_viewed(&self, block: Box<Block<B>>, release_after: Option<Vec<B::Event>>) -> Viewed<B> {
         let shared = (*self.shared).clone();
         Viewed {
             cached_block: CachedBlock { shared, block },
@@ -57,7 +54,7 @@ impl<A: Allocator> PooledBuffer<A> {
     }
 }
 
-impl<A: Allocator> Shared<A> {
+impl<B: Backend> Shared<B> {
     /// Frees the blocks whose views are gone.
     ///
     /// The program can no longer [record](PooledBuffer::record_use) on which queues it used the views, so they count as
@@ -72,7 +69,7 @@ impl<A: Allocator> Shared<A> {
     /// Frees the blocks whose views are gone, where the state has some.
     #[cold]
     #[inline(never)]
-    pub(crate) fn return_unviewed_from(&self, mut state: MutexGuard<'_, State<A>>) {
+    pub(crate) fn return_unviewed_from(&self, mut state: MutexGuard<'_, State<B>>) {
         let unviewed = state.take_unviewed();
         if unviewed.is_empty() {
             return;
@@ -96,7 +93,7 @@ impl<A: Allocator> Shared<A> {
         }
     }
 
-    fn free_or_release(&self, mut buffer: PooledBuffer<A>, after: Option<Vec<EventOf<A>>>) {
+    fn free_or_release(&self, mut buffer: PooledBuffer<B>, after: Option<Vec<B::Event>>) {
         let Some(after) = after else {
             // The drop of `buffer` frees it.
             return;
@@ -129,9 +126,9 @@ impl<A: Allocator> Shared<A> {
     }
 }
 
-impl<A: Allocator> From<Viewed<A>> for (PooledBuffer<A>, Option<Vec<EventOf<A>>>) {
+impl<B: Backend> From<Viewed<B>> for (PooledBuffer<B>, Option<Vec<B::Event>>) {
     /// The block as a buffer again, whose `drop` frees it.
-    fn from(viewed: Viewed<A>) -> Self {
+    fn from(viewed: Viewed<B>) -> Self {
         let Viewed {
             cached_block,
             asked,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::{Allocator, QueueId};
+use binpool_allocators::{Backend, QueueId};
 
 use crate::{
     free::cached::Wanted,
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-impl<A: Allocator> Shared<A> {
+impl<B: Backend> Shared<B> {
     /// Changes what is tracked. All threads change at the same moment.
     pub(crate) fn change_watch(&self, change: impl FnOnce(&mut Watch)) {
         // The first clock takes up to 0.2 seconds to set up, so this comes before the lock.
@@ -99,11 +99,11 @@ impl<A: Allocator> Shared<A> {
         queue: QueueId,
         asked: usize,
         caller: Caller,
-    ) -> Option<CachedBlock<A>> {
+    ) -> Option<CachedBlock<B>> {
         if asked == 0 {
             return None;
         }
-        let found = threads::with_own(self.id, |key: &OwnCache<A>| {
+        let found = threads::with_own(self.id, |key: &OwnCache<B>| {
             key.enter(|cache| {
                 let cached = cache.pop_youngest(queue, asked)?;
                 Some((begin_block(cache, &cached.block, asked, caller), cached))
@@ -127,9 +127,9 @@ impl<A: Allocator> Shared<A> {
     }
 
     /// Caches a block that its user freed, and tracks that. Returns the block if it could not be cached.
-    pub(crate) fn cache_tracked(cached: CachedBlock<A>, asked: usize) -> Option<CachedBlock<A>> {
+    pub(crate) fn cache_tracked(cached: CachedBlock<B>, asked: usize) -> Option<CachedBlock<B>> {
         let (id, since) = (cached.shared.id, cached.shared.clock.now());
-        let pushed = threads::with_own_and(id, cached, |key: &OwnCache<A>, cached| {
+        let pushed = threads::with_own_and(id, cached, |key: &OwnCache<B>, cached| {
             key.enter_with(cached, |cache, cached| {
                 let record = cached.block.record.as_ref();
                 let tracked = cache.event_buffer.as_deref_mut().zip(record);
@@ -149,9 +149,9 @@ impl<A: Allocator> Shared<A> {
 }
 
 /// Tracks a block that a thread takes from its own cache.
-fn begin_block<A: Allocator>(
-    cache: &mut ThreadCache<A>,
-    block: &Block<A>,
+fn begin_block<B: Backend>(
+    cache: &mut ThreadCache<B>,
+    block: &Block<B>,
     asked: usize,
     caller: Caller,
 ) -> Tracked {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use binpool_allocators::Allocator;
+use binpool_allocators::Backend;
 
 use crate::{block::HeldBlock, order::timestamps::QueueUse};
 
@@ -18,15 +18,15 @@ use crate::{block::HeldBlock, order::timestamps::QueueUse};
 /// All blocks of a bin have the size of its class, except where the class is larger than the device's largest block: there each
 /// block has the exact size that was requested.
 #[derive(Debug)]
-pub(crate) struct Bins<A: Allocator, O> {
+pub(crate) struct Bins<B: Backend, O> {
     /// The blocks of each bin, oldest first. An empty bin stays until [`take_all`](Self::take_all), so that the next block finds
     /// its memory.
-    classes: BTreeMap<usize, VecDeque<HeldBlock<A, O>>>,
+    classes: BTreeMap<usize, VecDeque<HeldBlock<B, O>>>,
     blocks: usize,
     bytes: u64,
 }
 
-impl<A: Allocator, O> Default for Bins<A, O> {
+impl<B: Backend, O> Default for Bins<B, O> {
     fn default() -> Self {
         Self {
             classes: BTreeMap::new(),
@@ -36,7 +36,7 @@ impl<A: Allocator, O> Default for Bins<A, O> {
     }
 }
 
-impl<A: Allocator, O> Bins<A, O> {
+impl<B: Backend, O> Bins<B, O> {
     pub(crate) fn blocks(&self) -> usize {
         self.blocks
     }
@@ -60,16 +60,16 @@ impl<A: Allocator, O> Bins<A, O> {
     }
 
     /// Adds a block as the youngest of its bin.
-    pub(crate) fn push(&mut self, held: HeldBlock<A, O>) {
+    pub(crate) fn push(&mut self, held: HeldBlock<B, O>) {
         self.make_room(&held).push_back(held);
     }
 
     /// Adds a block as the oldest of its bin.
-    pub(crate) fn push_oldest(&mut self, held: HeldBlock<A, O>) {
+    pub(crate) fn push_oldest(&mut self, held: HeldBlock<B, O>) {
         self.make_room(&held).push_front(held);
     }
 
-    fn make_room(&mut self, held: &HeldBlock<A, O>) -> &mut VecDeque<HeldBlock<A, O>> {
+    fn make_room(&mut self, held: &HeldBlock<B, O>) -> &mut VecDeque<HeldBlock<B, O>> {
         self.blocks += 1;
         self.bytes += held.block.bytes as u64;
         self.classes.entry(held.block.bin).or_default()
@@ -77,7 +77,7 @@ impl<A: Allocator, O> Bins<A, O> {
 
     /// Takes the youngest block of this bin that has at least `bytes` bytes.
     #[inline]
-    pub(crate) fn pop_youngest(&mut self, bin: usize, bytes: usize) -> Option<HeldBlock<A, O>> {
+    pub(crate) fn pop_youngest(&mut self, bin: usize, bytes: usize) -> Option<HeldBlock<B, O>> {
         // The usual case of a miss.
         if self.blocks == 0 {
             return None;
@@ -85,9 +85,9 @@ impl<A: Allocator, O> Bins<A, O> {
         self.pop_youngest_of_some(bin, bytes)
     }
 
-    fn pop_youngest_of_some(&mut self, bin: usize, bytes: usize) -> Option<HeldBlock<A, O>> {
+    fn pop_youngest_of_some(&mut self, bin: usize, bytes: usize) -> Option<HeldBlock<B, O>> {
         let blocks = self.classes.get_mut(&bin)?;
-        let fits = |held: &HeldBlock<A, O>| held.block.bytes >= bytes;
+        let fits = |held: &HeldBlock<B, O>| held.block.bytes >= bytes;
         let held = if blocks.back().is_some_and(fits) {
             blocks.pop_back()?
         } else {
@@ -111,20 +111,20 @@ impl<A: Allocator, O> Bins<A, O> {
     }
 
     /// Takes out the block at an index that [`oldest`](Self::oldest) returned.
-    pub(crate) fn take(&mut self, bin: usize, index: usize) -> Option<HeldBlock<A, O>> {
+    pub(crate) fn take(&mut self, bin: usize, index: usize) -> Option<HeldBlock<B, O>> {
         let held = self.classes.get_mut(&bin)?.remove(index)?;
         Some(self.count_out(held))
     }
 
-    fn count_out(&mut self, held: HeldBlock<A, O>) -> HeldBlock<A, O> {
+    fn count_out(&mut self, held: HeldBlock<B, O>) -> HeldBlock<B, O> {
         self.blocks -= 1;
         self.bytes -= held.block.bytes as u64;
         held
     }
 
     /// Takes out the oldest block of the first bin whose oldest block has at least so many bytes.
-    pub(crate) fn pop_covering(&mut self, bytes: u64) -> Option<HeldBlock<A, O>> {
-        let covers = |blocks: &VecDeque<HeldBlock<A, O>>| {
+    pub(crate) fn pop_covering(&mut self, bytes: u64) -> Option<HeldBlock<B, O>> {
+        let covers = |blocks: &VecDeque<HeldBlock<B, O>>| {
             let oldest = blocks.front();
             oldest.is_some_and(|held| held.block.bytes as u64 >= bytes)
         };
@@ -135,13 +135,13 @@ impl<A: Allocator, O> Bins<A, O> {
     }
 
     /// Takes out the largest block.
-    pub(crate) fn pop_largest(&mut self) -> Option<HeldBlock<A, O>> {
+    pub(crate) fn pop_largest(&mut self) -> Option<HeldBlock<B, O>> {
         let (bin, _) = self.largest_bin()?;
         self.pop_youngest(bin, 0)
     }
 
     /// The last bin that has blocks, and its blocks.
-    fn largest_bin(&self) -> Option<(usize, &VecDeque<HeldBlock<A, O>>)> {
+    fn largest_bin(&self) -> Option<(usize, &VecDeque<HeldBlock<B, O>>)> {
         let mut bins = self.classes.iter().rev();
         let (bin, blocks) = bins.find(|(_, blocks)| !blocks.is_empty())?;
         Some((*bin, blocks))
@@ -155,15 +155,15 @@ impl<A: Allocator, O> Bins<A, O> {
     }
 
     /// All blocks.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &HeldBlock<A, O>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &HeldBlock<B, O>> {
         self.classes.values().flatten()
     }
 
     /// Takes out the `wanted` blocks, oldest first within each bin, and removes the bins that are empty then.
     pub(crate) fn take_all(
         &mut self,
-        wanted: impl Fn(&HeldBlock<A, O>) -> bool,
-    ) -> Vec<HeldBlock<A, O>> {
+        wanted: impl Fn(&HeldBlock<B, O>) -> bool,
+    ) -> Vec<HeldBlock<B, O>> {
         let mut taken = Vec::new();
         self.classes.retain(|_, blocks| {
             if blocks.iter().any(&wanted) {
@@ -186,14 +186,13 @@ impl<A: Allocator, O> Bins<A, O> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        mock_pool::{Immediate, MockPool},
-        shared::Bins,
-    };
+    use binpool_mock::MockBackend;
+
+    use crate::{mock_pool::MockPool, shared::Bins};
 
     const SIZES: [usize; 4] = [256, 1 << 10, 1 << 20, 3 << 20];
 
-    fn bins(mock: &MockPool) -> Bins<Immediate> {
+    fn bins(mock: &MockPool) -> Bins<MockBackend> {
         let mut bins = Bins::default();
         for bytes in SIZES {
             bins.push(mock.unused(bytes));
@@ -235,7 +234,7 @@ mod tests {
             held.block.bin = bin;
             bins.push(held);
         }
-        let between = |bins: &Bins<Immediate>, first, last| -> Vec<usize> {
+        let between = |bins: &Bins<MockBackend>, first, last| -> Vec<usize> {
             bins.between(first, last).collect()
         };
         assert_eq!(between(&bins, 0, usize::MAX), [7, 5_000, usize::MAX]);
@@ -260,7 +259,7 @@ mod tests {
             }
             bins
         };
-        let sizes = |bins: &Bins<Immediate>| -> Vec<usize> {
+        let sizes = |bins: &Bins<MockBackend>| -> Vec<usize> {
             bins.iter().map(|held| held.block.bytes).collect()
         };
         let mut bins = fresh();

@@ -1,6 +1,6 @@
 //! Free blocks in the caches of threads and in the depot.
 
-use binpool_allocators::Allocator;
+use binpool_allocators::Backend;
 
 use crate::{block::Block, order::timestamps::Timestamp};
 
@@ -10,22 +10,22 @@ use crate::{block::Block, order::timestamps::Timestamp};
 /// [`QueueState::active`](crate::central::queue_state::QueueState::active). So a hit changes neither of these two counters, which
 /// all threads share.
 #[derive(Debug)]
-pub(crate) struct CachedBlock<A: Allocator, O> {
+pub(crate) struct CachedBlock<B: Backend, O> {
     pub(crate) shared: O,
     /// The block, whose [lease](Block::lease) is already the next user's.
-    pub(crate) block: Box<Block<A, O>>,
+    pub(crate) block: Box<Block<B, O>>,
 }
 
 /// A cached block, and when it came back.
 #[derive(Debug)]
-pub(crate) struct Cached<A: Allocator, O> {
-    pub(crate) cached_block: CachedBlock<A, O>,
+pub(crate) struct Cached<B: Backend, O> {
+    pub(crate) cached_block: CachedBlock<B, O>,
     /// The moment at which it came back. It is not in the block, because a thread that drops blocks of another thread would then
     /// write to a cache line of that thread.
     pub(crate) since: Timestamp,
 }
 
-impl<A: Allocator, O> Cached<A, O> {
+impl<B: Backend, O> Cached<B, O> {
     pub(crate) fn bytes(&self) -> usize {
         self.cached_block.block.bytes
     }
@@ -42,7 +42,7 @@ pub(crate) enum Wanted {
 }
 
 impl Wanted {
-    pub(crate) fn has<A: Allocator, O>(self, block: &Block<A, O>) -> bool {
+    pub(crate) fn has<B: Backend, O>(self, block: &Block<B, O>) -> bool {
         match self {
             Self::All => true,
             Self::Slot(slot) => block.slot == slot,
@@ -52,6 +52,6 @@ impl Wanted {
 }
 
 /// The bytes of some blocks.
-pub(crate) fn bytes_of<A: Allocator, O>(cached: &[Cached<A, O>]) -> usize {
+pub(crate) fn bytes_of<B: Backend, O>(cached: &[Cached<B, O>]) -> usize {
     cached.iter().map(Cached::bytes).sum()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use binpool_allocators::{Allocator, QueueId};
+use binpool_allocators::{Backend, QueueId};
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 
@@ -18,9 +18,9 @@ const SHELVES: usize = if cfg!(shuttle) { 2 } else { 8 };
 const REMEMBERED: usize = 256;
 
 /// Blocks of one queue and slot that are passed on together.
-type Magazine<A, O> = Vec<Cached<A, O>>;
+type Magazine<B, O> = Vec<Cached<B, O>>;
 
-type Magazines<A, O> = Vec<Magazine<A, O>>;
+type Magazines<B, O> = Vec<Magazine<B, O>>;
 
 /// Blocks that a thread cache had too many of, for the next thread whose cache has none.
 ///
@@ -32,22 +32,22 @@ type Magazines<A, O> = Vec<Magazine<A, O>>;
 ///
 /// A thread leaves and takes magazines only inside the gate of its cache. So nothing moves while all gates are closed.
 #[derive(Debug)]
-pub(crate) struct Depot<A: Allocator, O> {
-    shelves: [CachePadded<Shelf<A, O>>; SHELVES],
+pub(crate) struct Depot<B: Backend, O> {
+    shelves: [CachePadded<Shelf<B, O>>; SHELVES],
     /// The bytes on all shelves.
     bytes: CachePadded<AtomicU64>,
 }
 
 /// A part of the depot.
 #[derive(Debug)]
-struct Shelf<A: Allocator, O> {
+struct Shelf<B: Backend, O> {
     /// The number of blocks, which tells a thread that there are none before it takes the lock. Changed only under the lock.
     blocks: AtomicU64,
     /// By queue and [slot](crate::classes::Classes::slot), oldest first.
-    magazines: Mutex<HashMap<(QueueId, usize), Magazines<A, O>>>,
+    magazines: Mutex<HashMap<(QueueId, usize), Magazines<B, O>>>,
 }
 
-impl<A: Allocator, O> Default for Shelf<A, O> {
+impl<B: Backend, O> Default for Shelf<B, O> {
     fn default() -> Self {
         Self {
             blocks: AtomicU64::new(0),
@@ -56,7 +56,7 @@ impl<A: Allocator, O> Default for Shelf<A, O> {
     }
 }
 
-impl<A: Allocator, O> Default for Depot<A, O> {
+impl<B: Backend, O> Default for Depot<B, O> {
     fn default() -> Self {
         Self {
             shelves: std::array::from_fn(|_| CachePadded::default()),
@@ -65,7 +65,7 @@ impl<A: Allocator, O> Default for Depot<A, O> {
     }
 }
 
-impl<A: Allocator, O> Depot<A, O> {
+impl<B: Backend, O> Depot<B, O> {
     pub(crate) fn blocks(&self) -> u64 {
         let shelves = self.shelves.iter();
         shelves.map(|it| it.blocks.load(Ordering::Relaxed)).sum()
@@ -76,12 +76,12 @@ impl<A: Allocator, O> Depot<A, O> {
     }
 
     /// The shelves in the order in which the thread of this number looks at them.
-    fn shelves_for(&self, thread: usize) -> impl Iterator<Item = &Shelf<A, O>> {
+    fn shelves_for(&self, thread: usize) -> impl Iterator<Item = &Shelf<B, O>> {
         (0..SHELVES).map(move |step| &*self.shelves[(thread + step) % SHELVES])
     }
 
     /// Adds blocks of one queue and slot, for the thread of this number.
-    pub(crate) fn leave(&self, thread: usize, queue: QueueId, slot: usize, left: Magazine<A, O>) {
+    pub(crate) fn leave(&self, thread: usize, queue: QueueId, slot: usize, left: Magazine<B, O>) {
         let Some(shelf) = self.shelves_for(thread).next() else {
             return;
         };
@@ -101,7 +101,7 @@ impl<A: Allocator, O> Depot<A, O> {
         thread: usize,
         queue: QueueId,
         slot: usize,
-    ) -> Option<Magazine<A, O>> {
+    ) -> Option<Magazine<B, O>> {
         if self.bytes() == 0 {
             return None;
         }
@@ -122,8 +122,8 @@ impl<A: Allocator, O> Depot<A, O> {
     }
 
     /// Takes the magazines that have `wanted` blocks. Within each shelf, queue and slot the oldest come first.
-    pub(crate) fn take_all(&self, wanted: Wanted) -> Vec<Cached<A, O>> {
-        let is_wanted = |cached: &Cached<A, O>| wanted.has(&cached.cached_block.block);
+    pub(crate) fn take_all(&self, wanted: Wanted) -> Vec<Cached<B, O>> {
+        let is_wanted = |cached: &Cached<B, O>| wanted.has(&cached.cached_block.block);
         let mut all = Vec::new();
         for shelf in self.shelves_for(0) {
             if shelf.blocks.load(Ordering::Relaxed) == 0 {
@@ -150,14 +150,13 @@ mod tests {
     use binpool_allocators::{Memory, MemoryId, Queue};
 
     use super::{Depot, REMEMBERED, Wanted};
-    use crate::{
-        mock_pool::{Immediate, MockPool},
-        shared::Cached,
-    };
+    use binpool_mock::MockBackend;
 
-    type Magazine = Vec<Cached<Immediate>>;
+    use crate::{mock_pool::MockPool, shared::Cached};
 
-    fn ids(magazine: &[Cached<Immediate>]) -> Vec<MemoryId> {
+    type Magazine = Vec<Cached<MockBackend>>;
+
+    fn ids(magazine: &[Cached<MockBackend>]) -> Vec<MemoryId> {
         let blocks = magazine.iter().map(|it| &it.cached_block.block);
         blocks.map(|block| block.memory.id()).collect()
     }

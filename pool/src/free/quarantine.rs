@@ -4,38 +4,38 @@
 //! [`Shared::flush`](crate::shared::Shared::flush), which each miss and trim calls, tries again to release it. What is left when
 //! the pool is gone is dropped without its allocator.
 
-use binpool_allocators::{Allocator, EventOf, MemoryOf};
+use binpool_allocators::Backend;
 
 use crate::{block::HeldBlock, order::queue_uses::QueueUses};
 
 /// Memory in quarantine, with the events to wait for before it goes.
 #[derive(Debug)]
-pub(crate) enum Quarantined<A: Allocator, O> {
+pub(crate) enum Quarantined<B: Backend, O> {
     /// Memory that goes to the allocator after its uses and the events.
-    Memory(MemoryOf<A>, QueueUses, Vec<EventOf<A>>),
+    Memory(B::Memory, QueueUses, Vec<B::Event>),
     /// A range that goes to its segment, which remembers its uses, after the events.
-    Range(HeldBlock<A, O>, Vec<EventOf<A>>),
+    Range(HeldBlock<B, O>, Vec<B::Event>),
 }
 
 /// All quarantined memory of a pool.
 #[derive(Debug)]
-pub(crate) struct Quarantine<A: Allocator, O>(pub(crate) Vec<Quarantined<A, O>>);
+pub(crate) struct Quarantine<B: Backend, O>(pub(crate) Vec<Quarantined<B, O>>);
 
-impl<A: Allocator, O> Default for Quarantine<A, O> {
+impl<B: Backend, O> Default for Quarantine<B, O> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<A: Allocator, O> Quarantine<A, O> {
+impl<B: Backend, O> Quarantine<B, O> {
     /// Adds memory behind whose uses no marker can be enqueued, and which cannot be waited for.
-    pub(crate) fn keep(&mut self, memory: MemoryOf<A>, uses: &QueueUses, after: &[EventOf<A>]) {
+    pub(crate) fn keep(&mut self, memory: B::Memory, uses: &QueueUses, after: &[B::Event]) {
         let quarantined = Quarantined::Memory(memory, uses.clone(), after.to_vec());
         self.0.push(quarantined);
     }
 
     /// Adds a part of a segment that goes back after these events, which cannot be waited for now.
-    pub(crate) fn keep_range(&mut self, held: HeldBlock<A, O>, after: &[EventOf<A>]) {
+    pub(crate) fn keep_range(&mut self, held: HeldBlock<B, O>, after: &[B::Event]) {
         self.0.push(Quarantined::Range(held, after.to_vec()));
     }
 
@@ -45,7 +45,7 @@ impl<A: Allocator, O> Quarantine<A, O> {
 
     /// The parts of segments.
     #[cfg(feature = "snapshot")]
-    pub(crate) fn ranges(&self) -> impl Iterator<Item = &HeldBlock<A, O>> {
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = &HeldBlock<B, O>> {
         self.0.iter().filter_map(|quarantined| match quarantined {
             Quarantined::Memory(..) => None,
             Quarantined::Range(held, _) => Some(held),
@@ -65,12 +65,14 @@ impl<A: Allocator, O> Quarantine<A, O> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mock_pool::{Immediate, MockPool};
+    use binpool_mock::MockBackend;
+
+    use crate::mock_pool::MockPool;
 
     #[test]
     fn only_quarantined_parts_of_segments_count_as_held() {
         let mock = MockPool::of_segments();
-        let mut quarantine = Quarantine::<Immediate, _>::default();
+        let mut quarantine = Quarantine::<MockBackend, _>::default();
         assert!(quarantine.is_empty());
         let memory = mock.shared.allocator.allocate(1024).unwrap();
         quarantine.keep(memory, &QueueUses::new(), &[]);

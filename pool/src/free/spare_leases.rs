@@ -1,7 +1,7 @@
 //! What blocks leave behind when they go back to their segments, for the next blocks.
 
 use binpool_allocators::{
-    Allocator, MemoryOf,
+    Backend,
     segments::{Arenas, Ready},
 };
 
@@ -17,38 +17,38 @@ use crate::{
 pub(crate) const MAX_SPARE_LEASES: usize = if cfg!(shuttle) { 2 } else { 64 };
 
 /// The arenas of a pool's segments.
-pub(crate) type PoolArenas<A> = Arenas<MemoryOf<A>, QueueUses>;
+pub(crate) type PoolArenas<B> = Arenas<<B as Backend>::Memory, QueueUses>;
 
 /// What blocks of a queue leave behind when they go back to their segments, for the next blocks that are carved for this queue.
 ///
 /// Each stands for one count in [`QueueState::active`](crate::central::queue_state::QueueState::active), and has a reference to the
 /// pool. So a block that is carved changes neither of these two counters, which all threads share.
 #[derive(Debug)]
-pub(crate) struct SpareLeases<A: Allocator, O> {
+pub(crate) struct SpareLeases<B: Backend, O> {
     /// The key of the queue's state, which is valid while there are leases.
     pub(crate) queue_key: QueueKey,
-    pub(crate) all: Vec<SpareLease<A, O>>,
+    pub(crate) all: Vec<SpareLease<B, O>>,
     /// The last use of a block that went back.
     pub(crate) last_use: Timestamp,
 }
 
 /// What one block left behind.
 #[derive(Debug)]
-pub(crate) struct SpareLease<A: Allocator, O> {
+pub(crate) struct SpareLease<B: Backend, O> {
     /// The reference to the pool.
     pub(crate) share: O,
     /// `None` if there was no block.
-    pub(crate) shell: Option<Shell<A, O>>,
+    pub(crate) shell: Option<Shell<B, O>>,
 }
 
 /// A range that a thread took from its own arena, with the lease of its block.
-pub(crate) struct CarvedHere<A: Allocator, O> {
-    pub(crate) ready: Ready<MemoryOf<A>>,
+pub(crate) struct CarvedHere<B: Backend, O> {
+    pub(crate) ready: Ready<B::Memory>,
     pub(crate) queue_key: QueueKey,
-    pub(crate) lease: SpareLease<A, O>,
+    pub(crate) lease: SpareLease<B, O>,
 }
 
-impl<A: Allocator, O> SpareLeases<A, O> {
+impl<B: Backend, O> SpareLeases<B, O> {
     /// Returns none, of the queue of this state.
     pub(crate) fn none(queue_key: QueueKey) -> Self {
         Self {
@@ -58,7 +58,7 @@ impl<A: Allocator, O> SpareLeases<A, O> {
         }
     }
 
-    pub(crate) fn add(&mut self, queue_key: QueueKey, lease: SpareLease<A, O>) {
+    pub(crate) fn add(&mut self, queue_key: QueueKey, lease: SpareLease<B, O>) {
         // The queue's state may have gone, and come again, while there was no lease.
         if self.all.is_empty() {
             self.queue_key = queue_key;

@@ -1,6 +1,6 @@
 //! Which queues hold free memory back.
 
-use binpool_allocators::{Allocator, Queue, QueueId};
+use binpool_allocators::{Backend, Queue, QueueId};
 
 use crate::{MemoryPool, shared::State};
 
@@ -33,7 +33,7 @@ pub struct HeldBack {
 }
 
 /// # Memory that waits for commands
-impl<A: Allocator> MemoryPool<A> {
+impl<B: Backend> MemoryPool<B> {
     /// Returns which queues hold free memory back, the most bytes first. Where this is much, the device is far behind the host, or queues
     /// that are done were not [retired](Self::retire_queue). Takes the pool's lock.
     ///
@@ -62,7 +62,7 @@ impl<A: Allocator> MemoryPool<A> {
     }
 }
 
-impl<A: Allocator> State<A> {
+impl<B: Backend> State<B> {
     fn held_back_by_queue(&self) -> Vec<HeldBack> {
         let mut found: Vec<HeldBack> = Vec::new();
         self.each_free(|uses, bytes| {

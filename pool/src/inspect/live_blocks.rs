@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fmt, time::Duration};
 
-use binpool_allocators::{Allocator, words};
+use binpool_allocators::{Backend, words};
 
 use crate::{
     LiveGroup, MemoryPool,
@@ -56,7 +56,7 @@ pub struct LiveBlocks {
 }
 
 /// # Live blocks
-impl<A: Allocator> MemoryPool<A> {
+impl<B: Backend> MemoryPool<B> {
     /// Returns the active blocks by caller, if the pool [watches](Self::watch). For finding leaks: at a moment when the
     /// program should have no blocks, every block listed is a leak. Takes the pool's lock.
     ///
@@ -90,7 +90,7 @@ impl<A: Allocator> MemoryPool<A> {
     }
 }
 
-impl<A: Allocator> Shared<A> {
+impl<B: Backend> Shared<B> {
     pub(crate) fn live_blocks(&self) -> LiveBlocks {
         self.return_unviewed();
         self.inspect(State::live_blocks)
@@ -112,7 +112,7 @@ impl<A: Allocator> Shared<A> {
     }
 }
 
-impl<A: Allocator> State<A> {
+impl<B: Backend> State<B> {
     /// Must be called while the thread caches are empty and closed.
     fn live_blocks(&self) -> LiveBlocks {
         let mut groups: HashMap<Caller, LiveGroup> = HashMap::new();

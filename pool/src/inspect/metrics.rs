@@ -2,7 +2,7 @@
 
 use std::sync::Once;
 
-use binpool_allocators::Allocator;
+use binpool_allocators::Backend;
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 
 use crate::{MemoryPool, PoolStatistics};
@@ -124,7 +124,7 @@ const COUNTERS: [Figure; 8] = [
 ];
 
 /// # Metrics
-impl<A: Allocator> MemoryPool<A> {
+impl<B: Backend> MemoryPool<B> {
     /// Reports the pool's counters to the program's [`metrics`] recorder, under the label `pool` with this name. Call
     /// it whenever metrics are collected, or every few seconds.
     ///

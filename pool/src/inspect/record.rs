@@ -9,7 +9,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use binpool_allocators::{Allocator, Backend, contained::contained};
+use binpool_allocators::{Backend, contained::contained};
 
 use crate::{
     MemoryPool, RecordingSummary,
@@ -85,7 +85,7 @@ pub struct PoolRecording {
 }
 
 /// # Recordings
-impl<A: Allocator + 'static> MemoryPool<A> {
+impl<B: Backend + 'static> MemoryPool<B> {
     /// Records the program's requests from now on, as a trace for `binpool replay`, `binpool tune` and `binpool view`:
     /// each block with its size, queue, time, and its [`Tag`](crate::Tag) or call site; and requests that fail for lack
     /// of memory, with their [reports](crate::OutOfMemoryReport). It begins with the device and the settings of the pool, and has
@@ -168,10 +168,10 @@ fn yes_or_no(is_on: bool) -> String {
     (if is_on { "yes" } else { "no" }).to_owned()
 }
 
-impl<A: Allocator> Shared<A> {
+impl<B: Backend> Shared<B> {
     /// Returns the keys and values of a recording's header.
     fn header(&self) -> Vec<(&'static str, String)> {
-        let limits = self.allocator.backend().limits();
+        let limits = self.backend.limits();
         let (device_bytes, most) = (limits.capacity_bytes, self.allocator.capacity_bytes());
         let unix_time = SystemTime::now().duration_since(UNIX_EPOCH);
         let program = env::current_exe().ok();
@@ -192,8 +192,8 @@ impl<A: Allocator> Shared<A> {
                 program.map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
             ),
             ("device", limits.device_name.clone()),
-            ("backend", type_name::<A::Backend>().to_owned()),
-            ("allocator", type_name::<A>().to_owned()),
+            ("backend", type_name::<B>().to_owned()),
+            ("allocator", self.allocator_name.to_owned()),
             ("capacity", device_bytes.to_string()),
         ];
         let mut add = |key, value: Option<String>| header.extend(value.map(|value| (key, value)));
@@ -217,7 +217,7 @@ impl<A: Allocator> Shared<A> {
 }
 
 /// Has the pool hand over its events so far, and forget this recording.
-fn forget<A: Allocator>(pool: &Weak<Shared<A>>, recorder: &Arc<Recorder>) {
+fn forget<B: Backend>(pool: &Weak<Shared<B>>, recorder: &Arc<Recorder>) {
     if let Some(pool) = pool.upgrade() {
         pool.change_watch(|watch| {
             let is_this = watch
@@ -232,12 +232,12 @@ fn forget<A: Allocator>(pool: &Weak<Shared<A>>, recorder: &Arc<Recorder>) {
 }
 
 /// Ends a recording with its thread, even if the writer fails or panics, so that no thread waits for it any more.
-struct EndOnDrop<A: Allocator> {
-    pool: Weak<Shared<A>>,
+struct EndOnDrop<B: Backend> {
+    pool: Weak<Shared<B>>,
     recorder: Arc<Recorder>,
 }
 
-impl<A: Allocator> Drop for EndOnDrop<A> {
+impl<B: Backend> Drop for EndOnDrop<B> {
     fn drop(&mut self) {
         self.recorder.end();
         forget(&self.pool, &self.recorder);

@@ -1,11 +1,11 @@
 //! Watching a pool: it tracks which caller has which block.
 
-use binpool_allocators::Allocator;
+use binpool_allocators::Backend;
 
 use crate::{MemoryPool, track::watch::WatchOptions};
 
 /// # Watching
-impl<A: Allocator> MemoryPool<A> {
+impl<B: Backend> MemoryPool<B> {
     /// Begins to note which caller has which block: the tag and the line of the program that requested it, and the
     /// time. [`live_blocks`](Self::live_blocks) and [snapshots](Self::snapshot) show this for each block. Blocks that
     /// are in use already are counted there, without a caller.

@@ -1,21 +1,19 @@
 //! Fences: markers on queues that show when the commands before them have ended.
 
-use binpool_allocators::{
-    Allocator, Error, Event, EventOf, EventStatus, FailureOrder, Queue, QueueOf, QueueOrder,
-};
+use binpool_allocators::{Backend, Error, Event, EventStatus, FailureOrder, Queue, QueueOrder};
 use smallvec::SmallVec;
 
 use crate::order::timestamps::{QueueKey, QueueUse, Timestamp};
 
 /// A marker on a queue. When its event has ended, so has every use of this queue up to `timestamp`.
 #[derive(Debug)]
-pub(crate) struct Fence<A: Allocator> {
+pub(crate) struct Fence<B: Backend> {
     pub(crate) key: QueueKey,
     pub(crate) timestamp: Timestamp,
-    pub(crate) event: EventOf<A>,
+    pub(crate) event: B::Event,
 }
 
-impl<A: Allocator> Clone for Fence<A> {
+impl<B: Backend> Clone for Fence<B> {
     fn clone(&self) -> Self {
         Self {
             event: self.event.clone(),
@@ -24,7 +22,7 @@ impl<A: Allocator> Clone for Fence<A> {
     }
 }
 
-impl<A: Allocator> Fence<A> {
+impl<B: Backend> Fence<B> {
     pub(crate) fn at(&self) -> QueueUse {
         QueueUse {
             key: self.key,
@@ -34,12 +32,12 @@ impl<A: Allocator> Fence<A> {
 }
 
 /// Fences of a few queues.
-pub(crate) type Fences<A> = SmallVec<[Fence<A>; 2]>;
+pub(crate) type Fences<B> = SmallVec<[Fence<B>; 2]>;
 
 /// A fence that the caller is about to enqueue, without the lock.
 #[derive(Debug)]
-pub(crate) struct NewFence<A: Allocator> {
-    pub(crate) queue: QueueOf<A>,
+pub(crate) struct NewFence<B: Backend> {
+    pub(crate) queue: B::Queue,
     pub(crate) at: QueueUse,
 }
 

@@ -181,9 +181,9 @@ mod tests {
         let standard = "/rustc/0123/library/core/src/ops/function.rs";
         let program = "/home/user/binpool/src/main.rs";
         for name in [
-            "binpool::pool::MemoryPool<A>::allocate",
-            "<binpool::Shared<A> as core::ops::Drop>::drop",
-            "<&mut binpool_allocators::Limit<A> as binpool_allocators::Allocator>::allocate",
+            "binpool::pool::MemoryPool<B>::allocate",
+            "<binpool::Shared<B> as core::ops::Drop>::drop",
+            "<&mut binpool_allocators::Limit<B> as binpool_allocators::Allocator>::allocate",
         ] {
             assert_eq!(owner(name, None), FrameOwner::Own, "{name}");
         }

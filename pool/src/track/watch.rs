@@ -85,9 +85,8 @@ impl WatchOptions {
     /// # use binpool_mock::{MockBackend, MockDevice};
     /// use binpool::WatchOptions;
     ///
-    /// # type Allocator = ImmediateAllocator<MockBackend>;
-    /// # type Pool = MemoryPool<Allocator>;
-    /// # type Block = PooledBuffer<Allocator>;
+    /// # type Pool = MemoryPool<MockBackend>;
+    /// # type Block = PooledBuffer<MockBackend>;
     /// // All blocks of an array crate come from one line.
     /// fn new_array(pool: &Pool) -> Result<Block, PoolError> {
     ///     pool.allocate(4096)

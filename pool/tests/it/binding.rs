@@ -1,8 +1,8 @@
 //! Blocks that move from queue to queue take their order with them.
 
 use binpool::{
-    Backend, Error, Event, EventStatus, InvalidRequest, Memory, Outcome, PoolOptions, Queue,
-    QueueOrder, ReusePolicy, ScrubPolicy, SvmAllocator, SvmGrain, SvmPool,
+    Backend, Error, Event, EventStatus, InvalidRequest, Memory, MemoryPool, Outcome, PoolOptions,
+    Queue, QueueOrder, ReusePolicy, ScrubPolicy, SvmAllocator, SvmGrain,
 };
 use binpool_mock::{CallKind, Completion, Fault, MockDevice, Persistence};
 
@@ -245,7 +245,7 @@ fn shared_virtual_memory_moves_as_well() {
     let backend = device.backend();
     let [first, second] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
     let allocator = SvmAllocator::new(&backend, SvmGrain::Coarse).unwrap();
-    let pool = SvmPool::new(allocator, &first).unwrap();
+    let pool = MemoryPool::new(allocator, &first).unwrap();
     assert_eq!(pool.reuse_policy(), ReusePolicy::default());
     let gate = backend.create_user_event().unwrap();
     let mut block = pool.allocate(100).unwrap();

@@ -57,7 +57,7 @@ impl Allocator for Telling {
 }
 
 /// A pool of blocks of their own over 64 MiB, and what is called while a block goes back.
-fn telling_pool() -> (MemoryPool<Telling>, Arc<OnceLock<OnRelease>>) {
+fn telling_pool() -> (MemoryPool<MockBackend>, Arc<OnceLock<OnRelease>>) {
     let device = MockDevice::builder().capacity_bytes(64 << 20).build();
     let backend = device.backend();
     let queue = backend.create_queue(QueueOrder::InOrder).unwrap();

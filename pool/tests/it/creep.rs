@@ -14,14 +14,17 @@ use crate::common::MIB;
 const ROUNDS: usize = 64;
 
 /// A device on which each command takes a tenth of a millisecond, and a pool over it.
-struct Program<A: Allocator<Backend = MockBackend>> {
+struct Program {
     device: MockDevice,
     queues: Vec<MockQueue>,
-    pool: MemoryPool<A>,
+    pool: MemoryPool<MockBackend>,
 }
 
-impl<A: Allocator<Backend = MockBackend>> Program<A> {
-    fn new(queues: usize, allocator: impl FnOnce(&MockBackend) -> A) -> Self {
+impl Program {
+    fn new<A: Allocator<Backend = MockBackend>>(
+        queues: usize,
+        allocator: impl FnOnce(&MockBackend) -> A,
+    ) -> Self {
         let device = MockDevice::builder()
             .profile(DeviceProfile::h200())
             .virtual_memory(true)
@@ -45,7 +48,7 @@ impl<A: Allocator<Backend = MockBackend>> Program<A> {
     /// step by step, so that as much is live in each round.
     fn work(&self, thread: usize, step_by_step: &Barrier) {
         let mut random = Random::new(1 + thread as u64);
-        let mut live: Vec<PooledBuffer<A>> = Vec::new();
+        let mut live: Vec<PooledBuffer<MockBackend>> = Vec::new();
         for step in 0..8 {
             let queue = &self.queues[(thread + step) % self.queues.len()];
             let bytes = (64 << 10) + random.below(16 * MIB);

@@ -19,7 +19,7 @@ use tracing_subscriber::{
 
 use crate::common::log::told;
 
-type Pool = MemoryPool<ImmediateAllocator<MockBackend>>;
+type Pool = MemoryPool<MockBackend>;
 
 /// The guide's table of events.
 const GUIDE: &str = include_str!("../../guide/inspecting.md");

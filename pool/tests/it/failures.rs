@@ -1,8 +1,8 @@
 //! A failing device loses the pool nothing, and stops no thread.
 
 use binpool::{
-    Backend, Error, PoolError, PoolOptions, QueueOrder, ScrubPolicy, SvmAllocator, SvmGrain,
-    SvmPool, adaptors::Limit,
+    Backend, Budget, Error, MemoryPool, PoolError, PoolOptions, QueueOrder, ScrubPolicy,
+    SvmAllocator, SvmGrain,
 };
 use binpool_mock::{CallKind, Fault, MockDevice, Persistence};
 
@@ -42,7 +42,7 @@ fn svm_that_the_runtime_refuses_is_out_of_memory_and_reclaims() {
     let backend = device.backend();
     let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
     let allocator = SvmAllocator::new(&backend, SvmGrain::Coarse).unwrap();
-    let pool = SvmPool::new(allocator, &queue).unwrap();
+    let pool = MemoryPool::new(allocator, &queue).unwrap();
     drop(pool.allocate(MIB / 2).unwrap());
     let block = pool.allocate(MIB).unwrap();
     assert!(block.address().is_some());
@@ -125,10 +125,9 @@ fn memory_that_can_be_neither_marked_nor_waited_for_goes_back_later() {
     let backend = device.backend();
     let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
     let svm = SvmAllocator::new(&backend, SvmGrain::Coarse).unwrap();
-    let limit = Limit::new(svm, MIB as u64);
-    let budget = limit.budget().clone();
-    let options = PoolOptions::new().segments(false);
-    let pool = options.build(limit, &queue).unwrap();
+    let budget = Budget::new(MIB as u64);
+    let options = PoolOptions::new().segments(false).budget(&budget);
+    let pool = options.build(svm, &queue).unwrap();
     let block = pool.allocate(100).unwrap();
     block.enqueue_fill(&queue, 0..100, &[1_u8]).unwrap();
     pool.stop_holding();

@@ -72,7 +72,7 @@ impl Allocator for Slow {
     }
 }
 
-fn slow_pool() -> (MemoryPool<Slow>, Arc<Progress>) {
+fn slow_pool() -> (MemoryPool<MockBackend>, Arc<Progress>) {
     let builder = MockDevice::builder().capacity_bytes(ALL as u64);
     let backend = builder.build().backend();
     let queue = backend.create_queue(QueueOrder::InOrder).unwrap();

@@ -1,8 +1,7 @@
 //! While addresses are kept, no memory leaves the pool or moves, whatever asks for it.
 
 use binpool::{
-    Allocator, Backend, ImmediateAllocator, MemoryPool, PoolOptions, QueueOrder,
-    VirtualMemoryAllocator,
+    Backend, ImmediateAllocator, MemoryPool, PoolOptions, QueueOrder, VirtualMemoryAllocator,
 };
 use binpool_mock::{CallKind, MockBackend, MockDevice, MockQueue};
 
@@ -19,7 +18,7 @@ fn device() -> (MockDevice, MockBackend, MockQueue) {
 }
 
 /// Asks for all that gives memory back, and checks that nothing has left.
-fn check_kept<A: Allocator>(device: &MockDevice, pool: &MemoryPool<A>) {
+fn check_kept(device: &MockDevice, pool: &MemoryPool<MockBackend>) {
     let (managed, unmaps) = (pool.managed_bytes(), device.call_count(CallKind::Unmap));
     let kept = pool.keep_addresses();
     let second = pool.keep_addresses();

@@ -10,21 +10,20 @@ use std::{
 };
 
 use binpool::{
-    Backend, Decay, ImmediateAllocator, MemoryPool, PoolOptions, Queue, QueueOrder, Verdict,
-    adaptors::{Budget, Limit, Statistics},
+    Backend, Budget, Decay, ImmediateAllocator, MemoryPool, PoolOptions, Queue, QueueOrder,
+    Verdict, adaptors::Statistics,
 };
 use binpool_mock::{CallKind, Completion, MockBackend, MockDevice};
 use parking_lot::Mutex;
 
 use crate::common::{MIB, Rig};
 
-type Limited = MemoryPool<Limit<ImmediateAllocator<MockBackend>>>;
-
 /// A pool on a large device, within `budget`.
-fn limited(backend: &MockBackend, budget: &Budget, segments: bool) -> Limited {
+fn limited(backend: &MockBackend, budget: &Budget, segments: bool) -> MemoryPool<MockBackend> {
     let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
-    let allocator = Limit::shared(ImmediateAllocator::new(backend).unwrap(), budget);
+    let allocator = ImmediateAllocator::new(backend).unwrap();
     PoolOptions::new()
+        .budget(budget)
         .segments(segments)
         .build(allocator, &queue)
         .unwrap()

@@ -11,7 +11,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::common::log::logged;
 
-type Pool = MemoryPool<ImmediateAllocator<MockBackend>>;
+type Pool = MemoryPool<MockBackend>;
 
 fn pool(options: PoolOptions) -> Pool {
     let backend = MockDevice::new().backend();
@@ -207,7 +207,7 @@ fn a_watching_pool_says_which_blocks_outlive_it() {
 #[test]
 fn with_backtraces_the_functions_that_led_to_a_block_are_named() {
     #[inline(never)]
-    fn ask_for_a_block(pool: &Pool) -> binpool::PooledBuffer<ImmediateAllocator<MockBackend>> {
+    fn ask_for_a_block(pool: &Pool) -> binpool::PooledBuffer<MockBackend> {
         pool.allocate(100).unwrap()
     }
 

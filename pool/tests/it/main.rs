@@ -31,7 +31,6 @@ mod policies;
 mod queue_programs;
 mod queues;
 mod recording;
-mod regions;
 #[cfg(target_os = "linux")]
 mod sandbox;
 mod scrub;
@@ -39,6 +38,7 @@ mod scrub_failures;
 mod scrub_programs;
 mod segments;
 mod size_classes;
+mod slices;
 #[cfg(feature = "snapshot")]
 mod snapshot;
 mod thread_programs;

@@ -1,12 +1,13 @@
 //! Pools of pages: blocks lie in mapped pages whatever fails, and pages are unmapped only once their commands have ended.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use binpool::{
-    Allocator, Backend, Error, MemoryPool, PoolOptions, PoolStatistics, QueueOrder, Region,
-    ScrubPolicy, VirtualMemoryAllocator,
-    adaptors::{Budget, Limit},
-    random::Random,
+    Allocator, Backend, Budget, Error, MemoryPool, PoolOptions, PoolStatistics, QueueOrder, Region,
+    ScrubPolicy, VirtualMemoryAllocator, random::Random,
 };
 use binpool_mock::{
     CallKind, Completion, Fault, MockBackend, MockDevice, MockDeviceBuilder, MockEvent, MockMemory,
@@ -15,12 +16,10 @@ use binpool_mock::{
 
 use crate::common::MIB;
 
-type Pages = Limit<VirtualMemoryAllocator<MockBackend>>;
-
 struct Rig {
     device: MockDevice,
     budget: Budget,
-    pool: MemoryPool<Pages>,
+    pool: MemoryPool<MockBackend>,
     queues: [MockQueue; 2],
 }
 
@@ -32,9 +31,12 @@ fn rig_with(builder: MockDeviceBuilder, options: PoolOptions) -> Rig {
     let device = builder.virtual_memory(true).build();
     let backend = device.backend();
     let budget = Budget::new(u64::MAX);
-    let allocator = Limit::shared(VirtualMemoryAllocator::new(&backend), &budget);
+    let allocator = VirtualMemoryAllocator::new(&backend);
     let queues = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
-    let pool = options.build(allocator, &queues[0]).unwrap();
+    let pool = options
+        .budget(&budget)
+        .build(allocator, &queues[0])
+        .unwrap();
     Rig {
         device,
         budget,
@@ -49,7 +51,7 @@ fn program(rig: &Rig, steps: usize, random: &mut Random) -> usize {
     let mut failed = 0;
     for step in 0..steps {
         if blocks.len() > 12 || (random.below(3) == 0 && !blocks.is_empty()) {
-            let (block, mark, queue): (binpool::PooledBuffer<Pages>, u8, &MockQueue) =
+            let (block, mark, queue): (binpool::PooledBuffer<MockBackend>, u8, &MockQueue) =
                 blocks.swap_remove(random.below(blocks.len()));
             let mut bytes = [0_u8; 2];
             let last = block.size() - 1;
@@ -137,7 +139,7 @@ fn a_failed_call_loses_nothing() {
 #[derive(Debug)]
 struct Fragile {
     inner: VirtualMemoryAllocator<MockBackend>,
-    calls: AtomicUsize,
+    calls: Arc<AtomicUsize>,
     panics_at: usize,
 }
 
@@ -205,9 +207,10 @@ fn a_call_that_panics_loses_nothing() {
         let device = builder.capacity_bytes(64 * MIB as u64).build();
         let backend = device.backend();
         let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+        let made = Arc::<AtomicUsize>::default();
         let allocator = Fragile {
             inner: VirtualMemoryAllocator::new(&backend),
-            calls: AtomicUsize::new(0),
+            calls: Arc::clone(&made),
             panics_at,
         };
         let pool = MemoryPool::new(allocator, &queue).unwrap();
@@ -218,7 +221,7 @@ fn a_call_that_panics_loses_nothing() {
         pool.free_held();
         drop(pool.allocate(8 * MIB));
         pool.free_held();
-        let made = pool.allocator().calls.load(Ordering::Relaxed);
+        let made = made.load(Ordering::Relaxed);
         let is_lost = pool.statistics().managed_bytes;
         assert!(
             is_lost <= 2 * MIB as u64,
@@ -427,7 +430,7 @@ fn a_block_may_lie_in_free_neighbours_that_are_kept_apart() {
 
 impl Rig {
     /// Eight blocks of 8 MiB on the first queue, filled with their numbers from 1 on. Every second one is freed while its fill is pending.
-    fn every_second_is_pending(&self) -> Vec<binpool::PooledBuffer<Pages>> {
+    fn every_second_is_pending(&self) -> Vec<binpool::PooledBuffer<MockBackend>> {
         let one = &self.queues[0];
         let block = |number: u8| {
             let block = self.pool.allocate_on(one, 8 * MIB).unwrap();
@@ -440,7 +443,7 @@ impl Rig {
     }
 
     /// Checks that those that are left have their numbers.
-    fn check_numbers(&self, blocks: &[binpool::PooledBuffer<Pages>]) {
+    fn check_numbers(&self, blocks: &[binpool::PooledBuffer<MockBackend>]) {
         for (block, number) in blocks.iter().zip([2, 4, 6, 8]) {
             let mut bytes = vec![0_u8; 8 * MIB];
             block.read(&self.queues[0], 0, &mut bytes).unwrap();

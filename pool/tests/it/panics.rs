@@ -11,9 +11,9 @@ use std::{
 };
 
 use binpool::{
-    Allocator, Backend, Error, EventOf, ImmediateAllocator, LeadingBits, MemoryOf, MemoryPool,
-    PoolOptions, PooledBuffer, QueueOrder, Region, ReusePolicy, ScrubPolicy, SizeClasses,
-    adaptors::{Budget, Limit},
+    Allocator, Backend, Budget, Error, EventOf, ImmediateAllocator, LeadingBits, MemoryOf,
+    MemoryPool, PoolOptions, PooledBuffer, QueueOrder, Region, ReusePolicy, ScrubPolicy,
+    SizeClasses,
 };
 use binpool_mock::{MockBackend, MockDevice, MockQueue};
 use tracing::{Event, Level, Subscriber, span};
@@ -181,8 +181,8 @@ impl<S: Subscriber> Layer<S> for FragileLayer {
     }
 }
 
-type Pool = MemoryPool<Limit<Fragile>>;
-type Block = PooledBuffer<Limit<Fragile>>;
+type Pool = MemoryPool<MockBackend>;
+type Block = PooledBuffer<MockBackend>;
 
 struct Rig {
     /// In bytes.
@@ -218,7 +218,8 @@ impl Rig {
         };
         let pool = options
             .size_classes(classes)
-            .build(Limit::shared(fragile, &budget), &queues[0])
+            .budget(&budget)
+            .build(fragile, &queues[0])
             .unwrap();
         Self {
             unit,

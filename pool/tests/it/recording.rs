@@ -11,11 +11,10 @@ use std::{
 use binpool::{
     Allocator, Backend, GrowthPolicy, ImmediateAllocator, MemoryPool, PoolOptions, Queue,
     QueueOrder, RecordError, ReusePolicy, Tag, VirtualMemoryAllocator, WatchOptions,
-    adaptors::Limit,
 };
 use binpool_mock::{Completion, MockBackend, MockDevice, MockQueue};
 
-type Pool = MemoryPool<ImmediateAllocator<MockBackend>>;
+type Pool = MemoryPool<MockBackend>;
 
 fn pool_of(device: &MockDevice, options: PoolOptions) -> (Pool, MockQueue) {
     let backend = device.backend();
@@ -396,8 +395,9 @@ fn a_header_says_what_was_recorded() {
         .build()
         .backend();
     let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
-    let allocator = Limit::new(ImmediateAllocator::new(&backend).unwrap(), 64 << 20);
+    let allocator = ImmediateAllocator::new(&backend).unwrap();
     let options = PoolOptions::new()
+        .limit(64 << 20)
         .growth(GrowthPolicy::Dense)
         .reuse(ReusePolicy::InsertWait)
         .release_threshold(1 << 20);

@@ -2,7 +2,7 @@
 //!
 //! The allocator under these pools hands out memory full of another program's bytes, and looks at what it gets back.
 
-use std::{slice::from_ref, sync::Arc};
+use std::slice::from_ref;
 
 use binpool::{
     Allocator, Backend, Error, Event, EventStatus, Memory, Outcome, PoolError, PoolOptions,
@@ -13,18 +13,17 @@ use binpool_mock::{CallKind, Completion, Fault, MockBackend, MockDevice, MockQue
 use crate::common::{
     MIB, Rig, SMALLEST, every_call_fails_once,
     tenants::{
-        ALL, Dirty, ORDERS, SCRUBBING, SECRET, Tenants, are_zeros, buffers, immediate, manual,
-        scrub, svm,
+        ALL, ORDERS, SCRUBBING, SECRET, Tenants, are_zeros, buffers, immediate, manual, scrub, svm,
     },
 };
 
 /// Leaves a secret in all of a block that was allocated for `queue`, which it is written on `writer`.
-fn leave_a_secret<A: Allocator<Backend = MockBackend>>(
-    tenants: &Tenants<A>,
+fn leave_a_secret(
+    tenants: &Tenants,
     queue: &MockQueue,
     writer: &MockQueue,
     bytes: usize,
-) -> PooledBuffer<Dirty<A>> {
+) -> PooledBuffer<MockBackend> {
     let block = tenants.pool.allocate_on(queue, bytes).unwrap();
     block.order_before(writer).unwrap();
     let memory = block.memory_on(writer).unwrap();
@@ -159,8 +158,7 @@ fn what_lies_in_the_pool_is_zeros_on_free_and_a_secret_on_hand_out() {
             let block = leave_a_secret(&tenants, queue, queue, ALL);
             drop(block);
             tenants.pool.free_held();
-            let allocator = tenants.pool.allocator();
-            let returned = allocator.returned.lock().unwrap().concat();
+            let returned = tenants.dirty.returned.lock().unwrap().concat();
             assert_eq!(returned.len(), ALL);
             assert!(returned.iter().all(|byte| *byte == left), "{policy:?}");
         }
@@ -181,13 +179,17 @@ fn blocks_that_are_not_held_go_to_the_allocator_as_zeros() {
         drop(held);
         tenants.pool.stop_holding();
         drop(late);
-        let Tenants { device, pool, .. } = tenants;
-        let allocator = pool.allocator().clone();
+        let Tenants {
+            device,
+            dirty,
+            pool,
+            ..
+        } = tenants;
         drop(pool);
         drop(last);
         device.run();
-        assert!(allocator.got_zeros_only());
-        assert!(!allocator.returned.lock().unwrap().is_empty());
+        assert!(dirty.got_zeros_only());
+        assert!(!dirty.returned.lock().unwrap().is_empty());
         assert_eq!(device.statistics().live_blocks, 0);
         assert!(device.violations().is_empty());
     }
@@ -424,7 +426,7 @@ fn a_part_of_a_segment_that_cannot_be_filled_stays_out_of_use() {
     ));
     drop((first, fourth));
     assert_eq!(pool.free_held(), ALL as u64);
-    assert!(pool.allocator().got_zeros_only());
+    assert!(tenants.dirty.got_zeros_only());
     assert_eq!(device.statistics().live_blocks, 0);
     tenants.has_no_violations();
 }
@@ -454,10 +456,15 @@ fn the_last_handle_ends_the_tries() {
     for late in [false, true] {
         let tenants = buffers(scrub(ScrubPolicy::OnFree).segments(true));
         let secret = leave_a_secret(&tenants, &tenants.queue, &tenants.queue, ALL);
-        let Tenants { device, pool, .. } = tenants;
+        let Tenants {
+            device,
+            dirty,
+            pool,
+            ..
+        } = tenants;
         let forever = Persistence::Forever;
         device.fail_nth(CallKind::Fill, 1, Fault::Backend(-7), forever);
-        let returned = Arc::clone(&pool.allocator().returned);
+        let returned = dirty.returned;
         if late {
             drop(pool);
             drop(secret);

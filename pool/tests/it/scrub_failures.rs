@@ -3,21 +3,19 @@
 use std::slice::from_ref;
 
 use binpool::{
-    Backend, Error, Event, EventStatus, ImmediateAllocator, Outcome, PoolError, PoolOptions,
-    PooledBuffer, Queue, QueueOrder, ScrubPolicy,
+    Backend, Error, Event, EventStatus, Outcome, PoolError, PoolOptions, PooledBuffer, Queue,
+    QueueOrder, ScrubPolicy,
 };
 use binpool_allocators::FailureOrder;
 use binpool_mock::{CallKind, Failures, Fault, MockBackend, MockDevice, MockQueue, Persistence};
 
-use crate::common::tenants::{ALL, Dirty, SECRET, Tenants, are_zeros, immediate};
-
-type Allocator = ImmediateAllocator<MockBackend>;
+use crate::common::tenants::{ALL, SECRET, Tenants, are_zeros, immediate};
 
 /// The orders under which a marker tells that commands have ended. Without one the host waits for all of a queue.
 const WITH_MARKERS: [FailureOrder; 2] = [FailureOrder::Kept, FailureOrder::FailsEarly];
 
 /// A pool on a device where a command that fails has all that is pending behind it on its queue fail, too.
-fn tenants(order: FailureOrder, segments: bool) -> Tenants<Allocator> {
+fn tenants(order: FailureOrder, segments: bool) -> Tenants {
     let failures = Failures {
         order,
         spread: true,
@@ -29,7 +27,7 @@ fn tenants(order: FailureOrder, segments: bool) -> Tenants<Allocator> {
 }
 
 /// A block of `bytes` bytes, of which all are secret.
-fn secret(tenants: &Tenants<Allocator>, bytes: usize) -> PooledBuffer<Dirty<Allocator>> {
+fn secret(tenants: &Tenants, bytes: usize) -> PooledBuffer<MockBackend> {
     let block = tenants.pool.allocate(bytes).unwrap();
     block
         .enqueue_fill(&tenants.queue, 0..bytes, &[SECRET])
@@ -39,8 +37,8 @@ fn secret(tenants: &Tenants<Allocator>, bytes: usize) -> PooledBuffer<Dirty<Allo
 
 /// Gives blocks back behind a command on `queue` that fails afterwards, and their fills with it.
 fn give_back_behind_a_failure(
-    tenants: &Tenants<Allocator>,
-    blocks: Vec<PooledBuffer<Dirty<Allocator>>>,
+    tenants: &Tenants,
+    blocks: Vec<PooledBuffer<MockBackend>>,
     queue: &MockQueue,
 ) {
     let gate = tenants.gate();
@@ -161,9 +159,9 @@ fn the_allocator_gets_zeros_where_the_fill_failed_and_no_command_is_left() {
         let block = secret(&tenants, ALL);
         give_back_behind_a_failure(&tenants, vec![block], &tenants.queue);
         assert_eq!(tenants.pool.free_held(), ALL as u64);
-        let allocator = tenants.pool.allocator();
-        assert_eq!(allocator.returned.lock().unwrap().len(), 1);
-        assert!(allocator.got_zeros_only(), "{order:?}, segments {segments}");
+        let dirty = &tenants.dirty;
+        assert_eq!(dirty.returned.lock().unwrap().len(), 1);
+        assert!(dirty.got_zeros_only(), "{order:?}, segments {segments}");
         tenants.has_no_violations();
     }
 }

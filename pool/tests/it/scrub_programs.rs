@@ -14,9 +14,7 @@ use binpool_mock::{
 };
 use proptest::{prelude::*, sample::Index};
 
-use crate::common::tenants::{
-    ALL, Dirty, ORDERS, SCRUBBING, SECRET, Tenants, immediate, scrub, svm,
-};
+use crate::common::tenants::{ALL, ORDERS, SCRUBBING, SECRET, Tenants, immediate, scrub, svm};
 
 #[derive(Clone, Debug)]
 enum Operation {
@@ -84,18 +82,18 @@ fn any_operation() -> impl Strategy<Value = Operation> {
 }
 
 /// A random program. Failures of its own calls are all the same to it; what is read of fresh blocks is not.
-struct Program<A: Allocator<Backend = MockBackend>> {
-    tenants: Tenants<A>,
+struct Program {
+    tenants: Tenants,
     queues: Vec<MockQueue>,
-    live: Vec<PooledBuffer<Dirty<A>>>,
+    live: Vec<PooledBuffer<MockBackend>>,
     reads: Vec<PendingRead<MockEvent>>,
     gates: Vec<MockEvent>,
     next_gate: Option<MockEvent>,
     with_faults: bool,
 }
 
-impl<A: Allocator<Backend = MockBackend> + Clone> Program<A> {
-    fn new(tenants: Tenants<A>, orders: &[QueueOrder], with_faults: bool) -> Self {
+impl Program {
+    fn new(tenants: Tenants, orders: &[QueueOrder], with_faults: bool) -> Self {
         let mut queues = vec![tenants.queue.clone()];
         let others = orders.iter();
         queues.extend(others.map(|order| tenants.backend.create_queue(*order).unwrap()));
@@ -238,13 +236,17 @@ impl<A: Allocator<Backend = MockBackend> + Clone> Program<A> {
         }
         self.live.clear();
         self.queues.clear();
-        let Tenants { device, pool, .. } = self.tenants;
-        let allocator = pool.allocator().clone();
+        let Tenants {
+            device,
+            dirty,
+            pool,
+            ..
+        } = self.tenants;
         drop(pool);
         device.run();
         // A block whose own wait fails goes to the allocator as it is.
         if policy == ScrubPolicy::OnFree && !self.with_faults {
-            prop_assert!(allocator.got_zeros_only(), "a secret went to the allocator");
+            prop_assert!(dirty.got_zeros_only(), "a secret went to the allocator");
         }
         prop_assert!(device.violations().is_empty(), "{:#?}", device.violations());
         prop_assert_eq!(device.statistics().live_blocks, 0);
@@ -298,7 +300,7 @@ fn any_setting() -> impl Strategy<Value = Setting> {
         )
 }
 
-fn run_program<A: Allocator<Backend = MockBackend> + Clone>(
+fn run_program<A: Allocator<Backend = MockBackend>>(
     setting: &Setting,
     operations: &[Operation],
     allocator: impl Fn(&MockBackend) -> A,

@@ -77,9 +77,9 @@ fn blocks_of_one_segment_have_bytes_of_their_own() {
         assert!(bytes.iter().all(|byte| byte == mark));
     }
     let (block, mark) = &blocks[40];
-    let region = block.sub_region(256..512).unwrap();
+    let slice = block.slice(256..512).unwrap();
     let mut bytes = [0; 256];
-    region.read(&rig.queue, 0, &mut bytes).unwrap();
+    slice.read(&rig.queue, 0, &mut bytes).unwrap();
     assert_eq!(bytes, [*mark; 256]);
     assert!(rig.device.violations().is_empty());
 }

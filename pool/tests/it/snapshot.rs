@@ -10,8 +10,7 @@ use binpool::{
 use binpool_mock::{Completion, MockBackend, MockDevice, MockQueue};
 use proptest::prelude::*;
 
-type Allocator = ImmediateAllocator<MockBackend>;
-type Pool = MemoryPool<Allocator>;
+type Pool = MemoryPool<MockBackend>;
 
 fn pool_of(device: &MockDevice, options: PoolOptions) -> (Pool, MockQueue) {
     let backend = device.backend();
@@ -109,7 +108,7 @@ proptest! {
         let (pool, queue) = pool_of(&device, options);
         let other = pool.backend().create_queue(QueueOrder::OutOfOrder).unwrap();
         pool.watch(WatchOptions::new());
-        let mut blocks: Vec<PooledBuffer<Allocator>> = Vec::new();
+        let mut blocks: Vec<PooledBuffer<MockBackend>> = Vec::new();
         for step in steps {
             match step {
                 Step::Allocate(bytes) => blocks.push(pool.allocate(bytes).unwrap()),

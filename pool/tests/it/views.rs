@@ -3,9 +3,9 @@
 use std::{sync::mpsc, thread};
 
 use binpool::{
-    Allocator, Backend, Event, EventStatus, ImmediateAllocator, Memory, MemoryPool, PoolOptions,
+    Backend, Budget, Event, EventStatus, ImmediateAllocator, Memory, MemoryPool, PoolOptions,
     PooledBuffer, Queue, QueueOrder, Region, ReusePolicy, ScrubPolicy, SegmentAllocator,
-    SvmAllocator, SvmGrain, Verdict, WatchOptions, adaptors::Limit,
+    SvmAllocator, SvmGrain, Verdict, WatchOptions,
 };
 use binpool_mock::{CallKind, Completion, MockBackend, MockDevice, MockMemory, MockQueue};
 
@@ -25,20 +25,17 @@ fn ways_to_hold() -> impl Iterator<Item = PoolOptions> {
 }
 
 /// A block that was filled, and a view of all that was asked for.
-fn block_and_view<A: Allocator<Backend = MockBackend>>(
-    pool: &MemoryPool<A>,
+fn block_and_view(
+    pool: &MemoryPool<MockBackend>,
     queue: &MockQueue,
-) -> (PooledBuffer<A>, MockMemory) {
+) -> (PooledBuffer<MockBackend>, MockMemory) {
     let block = pool.allocate_on(queue, BYTES).unwrap();
     block.enqueue_fill(queue, 0..BYTES, &[OLD]).unwrap();
     let view = view_of(&block, queue);
     (block, view)
 }
 
-fn view_of<A: Allocator<Backend = MockBackend>>(
-    block: &PooledBuffer<A>,
-    queue: &MockQueue,
-) -> MockMemory {
+fn view_of(block: &PooledBuffer<MockBackend>, queue: &MockQueue) -> MockMemory {
     let memory = block.memory_on(queue).unwrap();
     let all = Region::first(block.size());
     block.backend().create_sub_region(memory, all).unwrap()
@@ -51,11 +48,7 @@ fn read(backend: &MockBackend, queue: &MockQueue, memory: &MockMemory) -> Vec<u8
 }
 
 /// Blocks come and go, all of them written, and the view is as it was.
-fn others_leave_alone<A: Allocator<Backend = MockBackend>>(
-    view: &MockMemory,
-    pool: &MemoryPool<A>,
-    queue: &MockQueue,
-) {
+fn others_leave_alone(view: &MockMemory, pool: &MemoryPool<MockBackend>, queue: &MockQueue) {
     let mut blocks = Vec::new();
     for round in 0..30 {
         let block = pool.allocate_on(queue, BYTES).unwrap();
@@ -70,12 +63,8 @@ fn others_leave_alone<A: Allocator<Backend = MockBackend>>(
     assert_eq!(read(pool.backend(), queue, view), [OLD; BYTES]);
 }
 
-fn views_outlive_blocks<A: Allocator<Backend = MockBackend>>(
-    pool: &MemoryPool<A>,
-    device: &MockDevice,
-    queue: &MockQueue,
-) {
-    let give_back: [fn(PooledBuffer<A>); 3] = [
+fn views_outlive_blocks(pool: &MemoryPool<MockBackend>, device: &MockDevice, queue: &MockQueue) {
+    let give_back: [fn(PooledBuffer<MockBackend>); 3] = [
         drop,
         |block| block.release().unwrap(),
         |block| drop(block.enqueue_release(None, &[]).unwrap()),
@@ -141,20 +130,20 @@ fn no_other_user_has_the_bytes_of_a_view_where_another_allocator_carves() {
 }
 
 #[test]
-fn a_view_of_a_pooled_region_counts_for_its_block() {
+fn a_view_of_a_pooled_view_counts_for_its_block() {
     let rig = Rig::with_capacity(MIB);
     let block = rig.pool.allocate(BYTES).unwrap();
-    let region = block.slice(2048..).unwrap();
-    let memory = region.memory_on(&rig.queue).unwrap();
+    let outer = block.view(2048..).unwrap();
+    let memory = outer.memory_on(&rig.queue).unwrap();
     let view = rig.backend.create_sub_region(memory, Region::first(256));
-    drop(region);
+    drop(outer);
     drop(block);
     assert_eq!(rig.pool.statistics().viewed_blocks, 1);
     drop(view);
     assert_eq!(rig.pool.statistics().viewed_blocks, 0);
-    // A region that went with its block is none.
+    // A view that went with its block is none.
     let block = rig.pool.allocate(BYTES).unwrap();
-    assert!(block.slice(2048..).is_ok());
+    assert!(block.view(2048..).is_ok());
     drop(block);
     assert_eq!(rig.pool.statistics().viewed_blocks, 0);
 }
@@ -307,9 +296,9 @@ fn a_view_that_outlives_the_pool_keeps_its_memory_and_nothing_else() {
             let backend = device.backend();
             let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
             let immediate = ImmediateAllocator::new(&backend).unwrap();
-            let limit = Limit::new(immediate, 1 << 30);
-            let budget = limit.budget().clone();
-            let pool = options.clone().scrub(scrub).build(limit, &queue).unwrap();
+            let budget = Budget::new(1 << 30);
+            let options = options.clone().scrub(scrub).budget(&budget);
+            let pool = options.build(immediate, &queue).unwrap();
             let [(first, early), (last, late)] = [(); 2].map(|()| block_and_view(&pool, &queue));
             drop(first);
             drop(pool);

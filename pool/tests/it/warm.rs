@@ -26,15 +26,15 @@ enum Step {
 }
 
 /// A program that repeats.
-struct Program<A: Allocator<Backend = MockBackend>> {
+struct Program {
     device: MockDevice,
-    pool: MemoryPool<A>,
+    pool: MemoryPool<MockBackend>,
     /// The most bytes of blocks that were in use at once.
     peak: usize,
 }
 
-impl<A: Allocator<Backend = MockBackend>> Program<A> {
-    fn new(
+impl Program {
+    fn new<A: Allocator<Backend = MockBackend>>(
         growth: GrowthPolicy,
         capacity_mib: usize,
         allocator: impl FnOnce(&MockBackend) -> A,
@@ -59,7 +59,7 @@ impl<A: Allocator<Backend = MockBackend>> Program<A> {
     /// Runs one round. Returns how many calls for memory it made.
     fn round(&mut self, steps: &[Step]) -> u64 {
         let before = self.calls();
-        let mut blocks: Vec<PooledBuffer<A>> = Vec::new();
+        let mut blocks: Vec<PooledBuffer<MockBackend>> = Vec::new();
         for step in steps {
             match *step {
                 Step::Allocate(bytes) => blocks.push(self.pool.allocate(bytes).unwrap()),
@@ -90,13 +90,13 @@ impl<A: Allocator<Backend = MockBackend>> Program<A> {
     }
 }
 
-fn with_segments(growth: GrowthPolicy) -> Program<ImmediateAllocator<MockBackend>> {
+fn with_segments(growth: GrowthPolicy) -> Program {
     Program::new(growth, 64 << 10, |backend| {
         ImmediateAllocator::new(backend).unwrap()
     })
 }
 
-fn with_pages(growth: GrowthPolicy) -> Program<VirtualMemoryAllocator<MockBackend>> {
+fn with_pages(growth: GrowthPolicy) -> Program {
     Program::new(growth, 64 << 10, VirtualMemoryAllocator::new)
 }
 
@@ -135,11 +135,7 @@ const KEEPING: [(GrowthPolicy, u64); 2] = [
 ];
 
 /// Checks that a program makes no call for memory from its third round on.
-fn comes_to_rest<A: Allocator<Backend = MockBackend>>(
-    mut program: Program<A>,
-    steps: &[Step],
-    percent: u64,
-) {
+fn comes_to_rest(mut program: Program, steps: &[Step], percent: u64) {
     let calls = program.rounds(20, steps);
     assert!(calls[0] > 0);
     assert_eq!(calls[2..], [0; 18], "{:?}", program.pool);
@@ -163,10 +159,7 @@ fn a_program_that_repeats_asks_the_device_for_nothing_from_its_third_round_on() 
 
 /// The calls for memory of the first and of the last twenty of sixty rounds of a program of mixed sizes, and the memory beyond what was
 /// in use, in percent.
-fn long<A: Allocator<Backend = MockBackend>>(
-    mut program: Program<A>,
-    seed: u64,
-) -> (u64, u64, u64) {
+fn long(mut program: Program, seed: u64) -> (u64, u64, u64) {
     let calls = program.rounds(60, &mixed(seed));
     (calls[0], calls[40..].iter().sum(), program.percent_beyond())
 }
@@ -215,11 +208,7 @@ fn the_densest_policy_keeps_nothing_for_what_is_asked_for_again() {
 }
 
 /// Checks that a pool that was swept without requests does as one that asked for nothing again, for so many rounds.
-fn forgets<A: Allocator<Backend = MockBackend>>(
-    new: impl Fn() -> Program<A>,
-    steps: &[Step],
-    rounds: usize,
-) {
+fn forgets(new: impl Fn() -> Program, steps: &[Step], rounds: usize) {
     let mut program = new();
     program.rounds(10, steps);
     assert_eq!(program.round(steps), 0, "it is at rest");

@@ -6,17 +6,15 @@ use std::sync::{
 };
 
 use binpool::{
-    Allocator, Backend, ImmediateAllocator, MemoryPool, PoolOptions, PooledBuffer, QueueOrder,
-    ReusePolicy, ScrubPolicy, SvmAllocator, SvmGrain,
-    adaptors::{Budget, Limit},
-    random::Random,
+    Allocator, Backend, Budget, ImmediateAllocator, MemoryPool, PoolOptions, PooledBuffer,
+    QueueOrder, ReusePolicy, ScrubPolicy, SvmAllocator, SvmGrain, random::Random,
 };
 use binpool_mock::{CallKind, Completion, Fault, MockBackend, MockDevice, MockQueue};
 
 use crate::books::Tally;
 
 pub(crate) type AnyAllocator = Arc<dyn Allocator<Backend = MockBackend>>;
-pub(crate) type Pool = MemoryPool<AnyAllocator>;
+pub(crate) type Pool = MemoryPool<MockBackend>;
 
 pub(crate) const THREADS: usize = 8;
 
@@ -30,7 +28,7 @@ pub(crate) const MOST_IN_A_BOX: usize = 32;
 
 /// A block, and what has to be in it.
 pub(crate) struct Held {
-    pub(crate) block: PooledBuffer<AnyAllocator>,
+    pub(crate) block: PooledBuffer<MockBackend>,
     pub(crate) pool: usize,
     /// Every byte of it, and the place of the queue that put it there; `None` where none did.
     pub(crate) mark: Option<(u8, usize)>,
@@ -72,14 +70,8 @@ impl Rig {
             .map(|order| backend.create_queue(*order).unwrap())
             .collect();
         let budget = Budget::new(CAPACITY);
-        let buffers = || -> AnyAllocator {
-            Arc::new(Limit::shared(
-                ImmediateAllocator::new(&backend).unwrap(),
-                &budget,
-            ))
-        };
-        let svm = SvmAllocator::new(&backend, SvmGrain::Coarse).unwrap();
-        let svm: AnyAllocator = Arc::new(Limit::shared(svm, &budget));
+        let buffers = || -> AnyAllocator { Arc::new(ImmediateAllocator::new(&backend).unwrap()) };
+        let svm: AnyAllocator = Arc::new(SvmAllocator::new(&backend, SvmGrain::Coarse).unwrap());
         let pools = [
             (PoolOptions::new().segments(true), buffers()),
             (
@@ -103,7 +95,10 @@ impl Rig {
             ),
         ];
         let pools: Vec<Pool> = pools
-            .map(|(options, allocator)| options.build(allocator, &queues[0]).unwrap())
+            .map(|(options, allocator)| {
+                let options = options.budget(&budget);
+                options.build(allocator, &queues[0]).unwrap()
+            })
             .into();
         let rig = Self {
             device,

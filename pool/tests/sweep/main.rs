@@ -19,41 +19,28 @@ mod rig;
 use std::sync::Arc;
 
 use binpool::{
-    Allocator, DeferredAllocator, ImmediateAllocator, PoolOptions, ReusePolicy, ScrubPolicy,
-    SegmentAllocator, SvmAllocator, SvmGrain,
+    DeferredAllocator, ImmediateAllocator, PoolOptions, ReusePolicy, ScrubPolicy, SegmentAllocator,
+    SvmAllocator, SvmGrain,
 };
 use binpool_allocators::{
     Error,
     conformance::sweep::{Ends, Tally, sweep},
 };
 use binpool_mock::{Completion, Failures, MockBackend, MockDevice, SweptDevices};
-use rig::{CAPACITY, Ending, Rig, Setting};
+use rig::{AnyAllocator, CAPACITY, Ending, Rig, Setting};
 
 /// Sweeps a program over a pool that is made so: with each ending, and with commands that end at once, and late.
-fn swept<A: Allocator<Backend = MockBackend> + 'static>(
-    name: &str,
-    setting: Setting<A>,
-    program: fn(&mut Rig<A>),
-) -> Tally {
+fn swept(name: &str, setting: Setting, program: fn(&mut Rig)) -> Tally {
     swept_with(Failures::default(), name, setting, program)
 }
 
 /// The same on a device where commands fail in this way.
-fn swept_with<A: Allocator<Backend = MockBackend> + 'static>(
-    failures: Failures,
-    name: &str,
-    setting: Setting<A>,
-    program: fn(&mut Rig<A>),
-) -> Tally {
+fn swept_with(failures: Failures, name: &str, setting: Setting, program: fn(&mut Rig)) -> Tally {
     let mut tally = Tally::default();
     let setting = Arc::new(setting);
     for completion in [Completion::AtOnce, Completion::Seeded(3)] {
         for ending in [Ending::PoolGoesOn, Ending::PoolIsDropped] {
-            let memory = std::any::type_name::<A>();
-            let name = format!(
-                "{name} ({memory}, {:?}, {completion:?}, {ending:?})",
-                setting.options
-            );
+            let name = format!("{name} ({:?}, {completion:?}, {ending:?})", setting.options);
             let device = MockDevice::builder()
                 .capacity_bytes(CAPACITY as u64)
                 .completion(completion)
@@ -67,20 +54,20 @@ fn swept_with<A: Allocator<Backend = MockBackend> + 'static>(
     tally
 }
 
-fn immediate(backend: &MockBackend) -> Result<ImmediateAllocator<MockBackend>, Error> {
-    ImmediateAllocator::new(backend)
+fn immediate(backend: &MockBackend) -> Result<AnyAllocator, Error> {
+    Ok(Arc::new(ImmediateAllocator::new(backend)?))
 }
 
 #[expect(
     clippy::unnecessary_wraps,
     reason = "it is made as the others are, which may fail"
 )]
-fn deferred(backend: &MockBackend) -> Result<DeferredAllocator<MockBackend>, Error> {
-    Ok(DeferredAllocator::new(backend))
+fn deferred(backend: &MockBackend) -> Result<AnyAllocator, Error> {
+    Ok(Arc::new(DeferredAllocator::new(backend)))
 }
 
-fn svm(backend: &MockBackend) -> Result<SvmAllocator<MockBackend>, Error> {
-    SvmAllocator::new(backend, SvmGrain::Coarse)
+fn svm(backend: &MockBackend) -> Result<AnyAllocator, Error> {
+    Ok(Arc::new(SvmAllocator::new(backend, SvmGrain::Coarse)?))
 }
 
 fn bins() -> PoolOptions {
@@ -92,33 +79,32 @@ fn segments() -> PoolOptions {
 }
 
 /// Sweeps a program with each of these options, over each kind of memory.
-fn everywhere(name: &str, options: &[PoolOptions], programs: &Programs) {
+fn everywhere(name: &str, options: &[PoolOptions], program: fn(&mut Rig)) {
     let mut tally = Tally::default();
     for options in options {
-        tally.add(swept(name, setting(options, immediate), programs.immediate));
-        tally.add(swept(name, setting(options, deferred), programs.deferred));
-        tally.add(swept(name, setting(options, svm), programs.svm));
+        for (memory, allocator) in MEMORY {
+            let name = format!("{name} ({memory})");
+            tally.add(swept(&name, setting(options, allocator), program));
+        }
     }
     println!("{name}: {tally}");
     tally.has_no_findings();
 }
 
-fn setting<A>(
-    options: &PoolOptions,
-    allocator: fn(&MockBackend) -> Result<A, Error>,
-) -> Setting<A> {
+type MakeAllocator = fn(&MockBackend) -> Result<AnyAllocator, Error>;
+
+const MEMORY: [(&str, MakeAllocator); 3] = [
+    ("immediate", immediate),
+    ("deferred", deferred),
+    ("SVM", svm),
+];
+
+fn setting(options: &PoolOptions, allocator: MakeAllocator) -> Setting {
     Setting {
         options: options.clone(),
         allocator,
         keeps_memory_below: false,
     }
-}
-
-/// One program, for each kind of memory.
-struct Programs {
-    immediate: fn(&mut Rig<ImmediateAllocator<MockBackend>>),
-    deferred: fn(&mut Rig<DeferredAllocator<MockBackend>>),
-    svm: fn(&mut Rig<SvmAllocator<MockBackend>>),
 }
 
 macro_rules! programs {
@@ -127,12 +113,7 @@ macro_rules! programs {
             $(#[$doc])*
             #[test]
             fn $name() {
-                let programs = Programs {
-                    immediate: programs::$name,
-                    deferred: programs::$name,
-                    svm: programs::$name,
-                };
-                everywhere(stringify!($name), &$options, &programs);
+                everywhere(stringify!($name), &$options, programs::$name);
             }
         )*
     };
@@ -183,10 +164,8 @@ fn commands_fail() {
 /// A pool over segments that are not its own.
 #[test]
 fn a_pool_of_bins_over_a_segment_allocator() {
-    fn segments_below(
-        backend: &MockBackend,
-    ) -> Result<SegmentAllocator<ImmediateAllocator<MockBackend>>, Error> {
-        immediate(backend).map(SegmentAllocator::new)
+    fn segments_below(backend: &MockBackend) -> Result<AnyAllocator, Error> {
+        Ok(Arc::new(SegmentAllocator::new(immediate(backend)?)))
     }
     let setting = || Setting {
         keeps_memory_below: true,

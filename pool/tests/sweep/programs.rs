@@ -7,18 +7,14 @@ use std::{
     time::Duration,
 };
 
-use binpool::{Allocator, Backend, Queue};
-use binpool_mock::MockBackend;
+use binpool::{Allocator, Backend, Queue, Region};
 
 use crate::rig::{Block, CAPACITY, Rig};
 
 /// Blocks of several sizes, in no order.
-pub(crate) fn blocks_come_and_go<A>(rig: &mut Rig<A>)
-where
-    A: Allocator<Backend = MockBackend> + 'static,
-{
+pub(crate) fn blocks_come_and_go(rig: &mut Rig) {
     let home = rig.home.clone();
-    let mut live: Vec<Block<A>> = Vec::new();
+    let mut live: Vec<Block> = Vec::new();
     for (step, bytes) in [1, 300, 5000, 256, 70_000, 300, 5000, 1, 20_000]
         .into_iter()
         .enumerate()
@@ -44,12 +40,9 @@ where
 }
 
 /// The device is full: the pool gives back what it holds, asks its hooks, waits for queues, and gives up.
-pub(crate) fn memory_runs_out<A>(rig: &mut Rig<A>)
-where
-    A: Allocator<Backend = MockBackend> + 'static,
-{
+pub(crate) fn memory_runs_out(rig: &mut Rig) {
     let (home, other) = (rig.home.clone(), rig.other.clone());
-    let cache: Arc<Mutex<Vec<Block<A>>>> = Arc::default();
+    let cache: Arc<Mutex<Vec<Block>>> = Arc::default();
     let to_clear = Arc::downgrade(&cache);
     let hook = rig.pool.add_reclaim_hook(move |_| {
         if let Some(cache) = to_clear.upgrade() {
@@ -87,10 +80,7 @@ where
 }
 
 /// Blocks go from queue to queue, in order or not.
-pub(crate) fn blocks_cross_queues<A>(rig: &mut Rig<A>)
-where
-    A: Allocator<Backend = MockBackend> + 'static,
-{
+pub(crate) fn blocks_cross_queues(rig: &mut Rig) {
     let queues = [rig.home.clone(), rig.other.clone(), rig.unordered.clone()];
     for step in 0..6 {
         let (first, second) = (&queues[step % 3], &queues[(step + 1) % 3]);
@@ -115,10 +105,7 @@ where
 }
 
 /// Blocks are bound to queues, unbound, and released behind events.
-pub(crate) fn blocks_are_bound_and_released_by_commands<A>(rig: &mut Rig<A>)
-where
-    A: Allocator<Backend = MockBackend> + 'static,
-{
+pub(crate) fn blocks_are_bound_and_released_by_commands(rig: &mut Rig) {
     let (home, other, unordered) = (rig.home.clone(), rig.other.clone(), rig.unordered.clone());
     if let Some(mut block) = rig.block(&home, 3000) {
         rig.note(block.bind_to_queue(&other));
@@ -141,10 +128,13 @@ where
         }
         rig.agrees_with(&[]);
     }
-    // Regions, and all kinds of transfers.
+    // Views, and all kinds of transfers.
     if let Some(block) = rig.block(&home, 3000) {
-        if let Some(region) = rig.note(block.slice(0..512)) {
-            rig.note(region.enqueue_fill(&home, .., &[1_u8]));
+        if let Some(view) = rig.note(block.view(0..512))
+            && let Some(memory) = view.memory_on(&home)
+        {
+            let all = Region::first(512);
+            rig.note(rig.backend().enqueue_fill(&home, memory, all, &[1_u8]));
         }
         rig.note(block.write(&home, 0, &[1_u8; 64]));
         let written = rig.note(block.enqueue_write(&home, 0, [2; 64].into()));
@@ -173,10 +163,7 @@ where
 }
 
 /// What is behind a pending command fails, on queues of both orders, while blocks go from queue to queue.
-pub(crate) fn commands_fail<A>(rig: &mut Rig<A>)
-where
-    A: Allocator<Backend = MockBackend> + 'static,
-{
+pub(crate) fn commands_fail(rig: &mut Rig) {
     let home = rig.home.clone();
     for queue in [rig.other.clone(), rig.unordered.clone()] {
         let (gate, failing) = (rig.gate(), rig.gate());
@@ -199,10 +186,7 @@ where
 }
 
 /// No user reads what another left, not even where a fill fails.
-pub(crate) fn blocks_are_scrubbed<A>(rig: &mut Rig<A>)
-where
-    A: Allocator<Backend = MockBackend> + 'static,
-{
+pub(crate) fn blocks_are_scrubbed(rig: &mut Rig) {
     let queues = [rig.home.clone(), rig.other.clone(), rig.unordered.clone()];
     for queue in queues.iter().cycle().take(5) {
         if let Some(block) = rig.note(rig.pool.allocate_on(queue, 1024)) {
@@ -222,12 +206,9 @@ where
 }
 
 /// The pool gives memory back in all the ways that it has.
-pub(crate) fn memory_goes_back<A>(rig: &mut Rig<A>)
-where
-    A: Allocator<Backend = MockBackend> + 'static,
-{
+pub(crate) fn memory_goes_back(rig: &mut Rig) {
     let (home, other) = (rig.home.clone(), rig.other.clone());
-    let take = |rig: &Rig<A>| {
+    let take = |rig: &Rig| {
         let sizes = [600, 9000, 40_000];
         let blocks: Vec<_> = sizes
             .into_iter()
@@ -258,10 +239,7 @@ where
 }
 
 /// The pool sweeps by itself, and by a thread.
-pub(crate) fn idle_memory_is_swept<A>(rig: &mut Rig<A>)
-where
-    A: Allocator<Backend = MockBackend> + 'static,
-{
+pub(crate) fn idle_memory_is_swept(rig: &mut Rig) {
     let home = rig.home.clone();
     for step in 0..12 {
         drop(rig.block(&home, 500 + 4000 * (step % 4)));
@@ -270,10 +248,7 @@ where
 }
 
 /// Detached memory belongs to the program alone.
-pub(crate) fn blocks_leave_the_pool<A>(rig: &mut Rig<A>)
-where
-    A: Allocator<Backend = MockBackend> + 'static,
-{
+pub(crate) fn blocks_leave_the_pool(rig: &mut Rig) {
     let home = rig.home.clone();
     let [first, second] = [4000, 4000].map(|bytes| rig.block(&home, bytes));
     let limited = rig.budget.used_bytes();
@@ -296,15 +271,12 @@ where
 }
 
 /// Threads allocate and drop, and drop what others allocated.
-pub(crate) fn threads_share_the_pool<A>(rig: &mut Rig<A>)
-where
-    A: Allocator<Backend = MockBackend> + 'static,
-{
+pub(crate) fn threads_share_the_pool(rig: &mut Rig) {
     let ears = tracing::dispatcher::get_default(Clone::clone);
     let sweeper = rig.pool.sweep_in_background(Duration::from_micros(200));
     let rig = &*rig;
     thread::scope(|scope| {
-        let (give, take) = channel::<Block<A>>();
+        let (give, take) = channel::<Block>();
         let givers = [&rig.home, &rig.other].map(|queue| {
             let (give, ears) = (give.clone(), ears.clone());
             scope.spawn(move || {

@@ -9,8 +9,8 @@ use std::{
 };
 
 use binpool::{
-    Allocator, Backend, Error, MemoryPool, Outcome, PoolOptions, PooledBuffer, Queue, QueueOrder,
-    adaptors::{Budget, Limit},
+    Allocator, Backend, Budget, Error, MemoryPool, Outcome, PoolOptions, PooledBuffer, Queue,
+    QueueOrder,
 };
 use binpool_allocators::conformance::sweep::Faulty;
 use binpool_mock::{CallKind, MockBackend, MockDevice, MockEvent, MockQueue, SweptDevices};
@@ -23,7 +23,8 @@ use tracing::{
 /// All memory of the device, in bytes.
 pub(crate) const CAPACITY: usize = 1 << 18;
 
-pub(crate) type Block<A> = PooledBuffer<Limit<A>>;
+pub(crate) type AnyAllocator = Arc<dyn Allocator<Backend = MockBackend>>;
+pub(crate) type Block = PooledBuffer<MockBackend>;
 
 /// What becomes of the pool after a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,18 +36,18 @@ pub(crate) enum Ending {
 }
 
 /// How a pool is made.
-pub(crate) struct Setting<A> {
+pub(crate) struct Setting {
     pub(crate) options: PoolOptions,
     /// What its memory is made of.
-    pub(crate) allocator: fn(&MockBackend) -> Result<A, Error>,
+    pub(crate) allocator: fn(&MockBackend) -> Result<AnyAllocator, Error>,
     /// Whether the allocator keeps what the pool gives back.
     pub(crate) keeps_memory_below: bool,
 }
 
 /// A pool of a limit's worth of a device, with queues of both orders.
-pub(crate) struct Rig<A: Allocator<Backend = MockBackend>> {
+pub(crate) struct Rig {
     pub(crate) device: MockDevice,
-    pub(crate) pool: MemoryPool<Limit<A>>,
+    pub(crate) pool: MemoryPool<MockBackend>,
     pub(crate) home: MockQueue,
     pub(crate) other: MockQueue,
     pub(crate) unordered: MockQueue,
@@ -59,11 +60,11 @@ pub(crate) struct Rig<A: Allocator<Backend = MockBackend>> {
     heard: Arc<AtomicU64>,
 }
 
-impl<A: Allocator<Backend = MockBackend> + 'static> Rig<A> {
+impl Rig {
     /// Runs a program with a fresh pool, and looks at what it leaves.
     pub(crate) fn run(
         devices: &SweptDevices,
-        setting: &Setting<A>,
+        setting: &Setting,
         program: fn(&mut Self),
         ending: Ending,
     ) {
@@ -102,7 +103,7 @@ impl<A: Allocator<Backend = MockBackend> + 'static> Rig<A> {
 
     fn new(
         devices: &SweptDevices,
-        setting: &Setting<A>,
+        setting: &Setting,
         heard: &Arc<AtomicU64>,
     ) -> Result<Self, binpool::PoolError> {
         let device = devices.device();
@@ -110,9 +111,9 @@ impl<A: Allocator<Backend = MockBackend> + 'static> Rig<A> {
         let home = backend.create_queue(QueueOrder::InOrder)?;
         let other = backend.create_queue(QueueOrder::InOrder)?;
         let unordered = backend.create_queue(QueueOrder::OutOfOrder)?;
-        let limit = Limit::new((setting.allocator)(&backend)?, CAPACITY as u64);
-        let budget = limit.budget().clone();
-        let pool = setting.options.clone().build(limit, &home)?;
+        let budget = Budget::new(CAPACITY as u64);
+        let options = setting.options.clone().budget(&budget);
+        let pool = options.build((setting.allocator)(&backend)?, &home)?;
         Ok(Self {
             device,
             pool,
@@ -140,7 +141,7 @@ impl<A: Allocator<Backend = MockBackend> + 'static> Rig<A> {
     }
 
     /// A block with a command on it.
-    pub(crate) fn block(&self, queue: &MockQueue, bytes: usize) -> Option<Block<A>> {
+    pub(crate) fn block(&self, queue: &MockQueue, bytes: usize) -> Option<Block> {
         let block = self.note(self.pool.allocate_on(queue, bytes))?;
         assert_eq!(block.size(), bytes);
         self.fill(&block, queue);
@@ -148,14 +149,14 @@ impl<A: Allocator<Backend = MockBackend> + 'static> Rig<A> {
     }
 
     /// A command on a block.
-    pub(crate) fn fill(&self, block: &Block<A>, queue: &MockQueue) -> Option<MockEvent> {
+    pub(crate) fn fill(&self, block: &Block, queue: &MockQueue) -> Option<MockEvent> {
         self.note(block.enqueue_fill(queue, 0..block.size(), &[7_u8]))
     }
 
     /// A command on a block that waits for the gate, if there is one.
     pub(crate) fn fill_behind(
         &self,
-        block: &Block<A>,
+        block: &Block,
         queue: &MockQueue,
         gate: Option<&MockEvent>,
     ) -> Option<MockEvent> {
@@ -190,7 +191,7 @@ impl<A: Allocator<Backend = MockBackend> + 'static> Rig<A> {
     }
 
     /// Every counter agrees with the blocks that the program has.
-    pub(crate) fn agrees_with(&self, live: &[&Block<A>]) {
+    pub(crate) fn agrees_with(&self, live: &[&Block]) {
         let statistics = self.pool.statistics();
         let asked: usize = live.iter().map(|block| block.size()).sum();
         let whole: usize = live.iter().map(|block| block.class_size()).sum();
@@ -215,7 +216,7 @@ impl<A: Allocator<Backend = MockBackend> + 'static> Rig<A> {
     }
 
     /// The pool is as good as new, once the program has dropped all blocks. Its limit, which it is to leave free.
-    fn end_soundly(self, setting: &Setting<A>) -> Budget {
+    fn end_soundly(self, setting: &Setting) -> Budget {
         for gate in self.shut.lock().drain(..) {
             let opened = self
                 .pool

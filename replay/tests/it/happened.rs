@@ -8,8 +8,8 @@ use std::{
 };
 
 use binpool::{
-    Allocator, Backend, ImmediateAllocator, MemoryPool, PoolOptions, PooledBuffer, QueueOrder,
-    ReusePolicy, VirtualMemoryAllocator, WatchOptions, adaptors::Limit,
+    Backend, ImmediateAllocator, MemoryPool, PoolOptions, PooledBuffer, QueueOrder, ReusePolicy,
+    VirtualMemoryAllocator, WatchOptions,
 };
 use binpool_mock::{CallKind, Completion, Fault, MockDevice, Persistence};
 use binpool_replay::{
@@ -71,15 +71,13 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// Runs a step, and returns whether it is one.
-fn run<A: Allocator>(
-    pool: &MemoryPool<A>,
-    queues: &[binpool::QueueOf<A>],
-    live: &mut Vec<PooledBuffer<A>>,
+fn run<B: Backend>(
+    pool: &MemoryPool<B>,
+    queues: &[B::Queue],
+    live: &mut Vec<PooledBuffer<B>>,
     step: Step,
-) where
-    A::Backend: binpool::Backend,
-{
-    let index = |which: usize, live: &[PooledBuffer<A>]| which % live.len().max(1);
+) {
+    let index = |which: usize, live: &[PooledBuffer<B>]| which % live.len().max(1);
     match step {
         // The device may be full.
         Step::Allocate(bytes, queue) => live.extend(pool.allocate_on(&queues[queue], bytes).ok()),
@@ -365,8 +363,9 @@ fn pages_that_cannot_be_are_no_history() {
 fn limited() -> Text {
     let backend = MockDevice::new().backend();
     let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
-    let limited = Limit::new(ImmediateAllocator::new(&backend).unwrap(), 64 << 20);
-    let pool = MemoryPool::new(limited, &queue).unwrap();
+    let allocator = ImmediateAllocator::new(&backend).unwrap();
+    let options = PoolOptions::new().limit(64 << 20);
+    let pool = options.build(allocator, &queue).unwrap();
     let text = Text::default();
     let recording = pool.record(text.clone()).unwrap();
     let kept = pool.allocate(40 << 20).unwrap();

@@ -80,12 +80,12 @@ fn the_examples_record_what_the_program_does() -> Result<(), Box<dyn Error>> {
 
 /// Each example is in a module of its own, where it has only the names that it uses itself.
 mod first {
-    use super::{Allocator, Error, MemoryPool};
+    use super::{Error, MemoryPool, MockBackend};
 
     #[allow(clippy::items_after_statements, reason = "as it is printed")]
-    pub(super) fn pooled(pool: &MemoryPool<Allocator>) -> Result<(), Box<dyn Error>> {
-        let build_weights = |pool: &MemoryPool<Allocator>| pool.allocate(1 << 20);
-        let run_your_program = |pool: &MemoryPool<Allocator>| pool.allocate(4096).map(drop);
+    pub(super) fn pooled(pool: &MemoryPool<MockBackend>) -> Result<(), Box<dyn Error>> {
+        let build_weights = |pool: &MemoryPool<MockBackend>| pool.allocate(1 << 20);
+        let run_your_program = |pool: &MemoryPool<MockBackend>| pool.allocate(4096).map(drop);
         let pool = pool.clone();
         // The first example begins.
         use std::{fs::File, io::BufWriter};

@@ -23,7 +23,7 @@ use binpool_cuda::{CudaBackend, CudaDevice, CudaLibrary, DriverPoolAllocator};
 use binpool_mock::{Completion, MockBackend, MockDevice};
 use binpool_opencl::OpenClBackend;
 
-pub(crate) type MockContext = Context<ImmediateAllocator<MockBackend>, MockKernels>;
+pub(crate) type MockContext = Context<MockBackend, MockKernels>;
 
 /// The OpenCL device under test.
 ///
@@ -50,11 +50,11 @@ pub(crate) fn open_cuda() -> (CudaBackend, CudaKernels) {
 }
 
 /// Contexts over one pool, each with a queue of its own: two in order, and one out of order where the device has that.
-pub(crate) fn contexts<A: Allocator, K: Kernels<A::Backend> + Clone>(
-    allocator: A,
+pub(crate) fn contexts<B: Backend, K: Kernels<B> + Clone>(
+    allocator: impl Allocator<Backend = B>,
     options: PoolOptions,
     kernels: &K,
-) -> Vec<Context<A, K>> {
+) -> Vec<Context<B, K>> {
     let backend = allocator.backend().clone();
     let mut orders = vec![QueueOrder::InOrder; 2];
     if backend.limits().out_of_order_queues {
@@ -74,9 +74,7 @@ pub(crate) fn contexts<A: Allocator, K: Kernels<A::Backend> + Clone>(
 /// What is checked with arrays of any device, over any allocator.
 pub(crate) trait Check {
     /// Checks it with a context.
-    fn check<A: Allocator, K: Kernels<A::Backend>>(&self, context: &Context<A, K>)
-    where
-        A::Backend: HostMaps;
+    fn check<B: HostMaps, K: Kernels<B>>(&self, context: &Context<B, K>);
 
     /// Checks it on the mock device.
     fn on_the_mock_device(&self) {

@@ -190,10 +190,7 @@ pub(crate) fn until_given_back(data: &Arc<[u8]>) {
 }
 
 /// All bytes of a pooled block.
-pub(crate) fn contents<A: binpool::Allocator<Backend: binpool::Backend>>(
-    block: &binpool::PooledBuffer<A>,
-    queue: &binpool::QueueOf<A>,
-) -> Vec<u8> {
+pub(crate) fn contents(block: &binpool::PooledBuffer<OpenClBackend>, queue: &ClQueue) -> Vec<u8> {
     let mut bytes = vec![0_u8; block.size()];
     block.read(queue, 0, &mut bytes).unwrap();
     bytes

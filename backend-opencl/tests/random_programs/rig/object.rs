@@ -1,91 +1,15 @@
 //! Memory that a program has in hand.
 
-use binpool::{Allocator, PooledBuffer};
-use binpool_allocators::{AsMemory, MemoryFlags, Queue, Region, Result};
-use binpool_opencl::{ClEvent, ClMemory, ClQueue, HostBuffer, OpenClBackend, SystemSvm};
+use binpool::PooledBuffer;
+use binpool_allocators::{AsMemory, MemoryFlags};
+use binpool_opencl::{ClMemory, ClQueue, HostBuffer, OpenClBackend, SystemSvm};
 
 use crate::model::roots::Place;
-
-/// A block of a pool over any allocator.
-pub(crate) trait Pooled: AsMemory<OpenClBackend> + Send + Sync {
-    fn as_memory(&self) -> &dyn AsMemory<OpenClBackend>;
-
-    fn order_before(&self, queue: &ClQueue) -> Result<()>;
-
-    fn bind_to_queue(&mut self, queue: &ClQueue) -> Result<()>;
-
-    fn unbind_from_queue(&mut self) -> Result<()>;
-
-    fn enqueue_release(self: Box<Self>, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<ClEvent>;
-
-    fn release(self: Box<Self>) -> Result<()>;
-
-    fn enqueue_fill(
-        &self,
-        queue: &ClQueue,
-        region: Region,
-        pattern: &[u8],
-        wait_for: &[ClEvent],
-    ) -> Result<ClEvent>;
-
-    /// A view of `region`, which lives as long as `use_it`.
-    fn with_view(
-        &self,
-        region: Region,
-        use_it: &mut dyn FnMut(&dyn AsMemory<OpenClBackend>),
-    ) -> Result<()>;
-}
-
-impl<A: Allocator<Backend = OpenClBackend> + Send + Sync> Pooled for PooledBuffer<A> {
-    fn as_memory(&self) -> &dyn AsMemory<OpenClBackend> {
-        self
-    }
-
-    fn order_before(&self, queue: &ClQueue) -> Result<()> {
-        Self::order_before(self, queue)
-    }
-
-    fn bind_to_queue(&mut self, queue: &ClQueue) -> Result<()> {
-        Self::bind_to_queue(self, queue)
-    }
-
-    fn unbind_from_queue(&mut self) -> Result<()> {
-        Self::unbind_from_queue(self)
-    }
-
-    fn enqueue_release(self: Box<Self>, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<ClEvent> {
-        Self::enqueue_release(*self, Some(queue), wait_for)
-    }
-
-    fn release(self: Box<Self>) -> Result<()> {
-        Self::release(*self)
-    }
-
-    fn enqueue_fill(
-        &self,
-        queue: &ClQueue,
-        region: Region,
-        pattern: &[u8],
-        wait_for: &[ClEvent],
-    ) -> Result<ClEvent> {
-        Self::enqueue_fill(self, queue.after(wait_for), region, pattern)
-    }
-
-    fn with_view(
-        &self,
-        region: Region,
-        use_it: &mut dyn FnMut(&dyn AsMemory<OpenClBackend>),
-    ) -> Result<()> {
-        let view = self.sub_region(region)?;
-        use_it(&view);
-        Ok(())
-    }
-}
 
 /// What the memory is.
 pub(crate) enum Handle {
     Bare(ClMemory),
-    Pooled(Box<dyn Pooled>),
+    Pooled(PooledBuffer<OpenClBackend>),
     /// Over memory of the host.
     Host(HostBuffer<u8>),
     /// A vector of the host, as shared virtual memory.
@@ -107,7 +31,7 @@ impl Object {
     pub(crate) fn memory(&self) -> &dyn AsMemory<OpenClBackend> {
         match &self.handle {
             Handle::Bare(memory) => memory,
-            Handle::Pooled(block) => block.as_memory(),
+            Handle::Pooled(block) => block,
             Handle::Host(buffer) => buffer,
             Handle::System(memory) => memory,
         }

@@ -147,7 +147,10 @@ pub(crate) fn block(worker: &mut Worker<'_>, random: &mut Random) {
         "{name} = block of {bytes} of pool {number} on queue {slot:?}"
     ));
     let queue = slot.map(|slot| worker.queue(slot));
-    let block = pool.pool.allocate(queue.as_ref(), bytes);
+    let block = match &queue {
+        Some(queue) => pool.pool.allocate_on(queue, bytes),
+        None => pool.pool.allocate(bytes),
+    };
     // The first queue is the pool's own.
     let slot = slot.unwrap_or(0);
     worker.ordered_by_a_pool(Some(slot));

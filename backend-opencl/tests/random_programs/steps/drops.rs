@@ -65,7 +65,7 @@ pub(crate) fn release(worker: &mut Worker<'_>, random: &mut Random) {
     went(worker, &object.handle);
     match object.handle {
         Handle::Pooled(block) if by_command => {
-            let event = block.enqueue_release(&queue, &wait.events);
+            let event = block.enqueue_release(Some(&queue), &wait.events);
             if let Some(event) = worker.accepted("enqueue_release", event, false) {
                 worker.enqueued(slot, &wait, &[place], event);
             }

@@ -263,7 +263,7 @@ fn on_the_device(worker: &mut Worker<'_>, random: &mut Random) {
         _ if number > 0 => {
             // A budget of the program may be smaller, but no device has so much.
             let pool = &worker.program.pools[0].pool;
-            let block = pool.allocate(None, number);
+            let block = pool.allocate(number);
             match block {
                 Ok(_) => worker.violated(format_args!("a block of {number} bytes was handed out")),
                 Err(_) => worker.counts.refuse("a huge block"),

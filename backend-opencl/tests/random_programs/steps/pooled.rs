@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use binpool::random::Random;
-use binpool_allocators::{AsMemory, Backend, Queue, Region, SvmBackend};
-use binpool_opencl::{OpenClBackend, SvmPointer};
+use binpool_allocators::{Backend, Queue, Region, SvmBackend};
+use binpool_opencl::SvmPointer;
 
 use super::pick;
 use crate::rig::{object::Handle, worker::Worker};
@@ -67,16 +67,12 @@ pub(crate) fn block(worker: &mut Worker<'_>, random: &mut Random) {
                 "fill a view of {} at {region:?} with {byte:?} on queue {slot}, {wait:?}",
                 object.name
             ));
-            let mut filled = None;
+            let view = worker.accepted("view", block.view(region), false);
+            let memory = view.as_ref().and_then(|view| view.memory_on(&queue));
+            let all = Region::first(region.bytes);
             let backend = worker.backend();
-            let mut fill = |view: &dyn AsMemory<OpenClBackend>| {
-                let all = Region::first(region.bytes);
-                filled = view.memory_on(&queue).map(|memory| {
-                    backend.enqueue_fill(queue.after(&wait.events), memory, all, &byte)
-                });
-            };
-            let viewed = block.with_view(region, &mut fill);
-            worker.accepted("sub_region", viewed, false);
+            let filled = memory
+                .map(|memory| backend.enqueue_fill(queue.after(&wait.events), memory, all, &byte));
             let mapped = worker.may_be_mapped(&[object.place]);
             if let Some(filled) = filled
                 && let Some(event) = worker.accepted("fill a view of a block", filled, mapped)

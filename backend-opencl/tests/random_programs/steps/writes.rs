@@ -27,7 +27,7 @@ pub(crate) fn fill(worker: &mut Worker<'_>, random: &mut Random) {
     ));
     let queue = worker.queue(slot);
     let event = match &object.handle {
-        Handle::Pooled(block) => block.enqueue_fill(&queue, region, &pattern, &wait.events),
+        Handle::Pooled(block) => block.enqueue_fill(queue.after(&wait.events), region, &pattern),
         _ => worker.backend().enqueue_fill(
             queue.after(&wait.events),
             object.memory(),

@@ -1,6 +1,6 @@
 //! How a thread carves blocks from its own arena of the segments, and returns them, without the pool's lock.
 
-use binpool_allocators::{Allocator, QueueId};
+use binpool_allocators::{Backend, QueueId};
 
 use super::{MAX_BLOCKS_PER_SLOT, MAX_UNREPORTED_BYTES, ThreadCache, find};
 use crate::{
@@ -16,20 +16,20 @@ use crate::{
     request::Size,
 };
 
-impl<A: Allocator, O> ThreadCache<A, O> {
+impl<B: Backend, O> ThreadCache<B, O> {
     /// Takes a block of a magazine that was just taken from the depot. Out of line, since most requests find no magazine.
     #[cold]
     pub(crate) fn pop_from_magazine(
         &mut self,
         queue: QueueId,
         size: Size,
-    ) -> Option<CachedBlock<A, O>> {
+    ) -> Option<CachedBlock<B, O>> {
         self.pop(queue, size)
     }
 
     /// Takes a range of `bytes` bytes of the thread's own arena for a block on this queue. Returns `None` if there is none that only
     /// commands of this queue may still use, no spare lease, or too much that the pool has not heard of.
-    pub(crate) fn carve(&mut self, queue: QueueId, bytes: usize) -> Option<CarvedHere<A, O>> {
+    pub(crate) fn carve(&mut self, queue: QueueId, bytes: usize) -> Option<CarvedHere<B, O>> {
         if self.active_bytes > MAX_UNREPORTED_BYTES {
             return None;
         }
@@ -62,7 +62,7 @@ impl<A: Allocator, O> ThreadCache<A, O> {
 
     /// Returns the range of a free block to its arena, and keeps the lease. Returns the block if it has no range, if its view has to
     /// be released first, or if there are enough leases.
-    pub(super) fn return_to_arena(&mut self, cached: Cached<A, O>) -> Result<(), Cached<A, O>> {
+    pub(super) fn return_to_arena(&mut self, cached: Cached<B, O>) -> Result<(), Cached<B, O>> {
         let block = &cached.cached_block.block;
         let (Some(arenas), Some(range), Some(queue), Some(key)) = (
             &self.arenas,
@@ -124,7 +124,7 @@ impl<A: Allocator, O> ThreadCache<A, O> {
     }
 
     /// Takes all spare leases out.
-    pub(crate) fn take_spare_leases(&mut self) -> impl Iterator<Item = SpareLeases<A, O>> {
+    pub(crate) fn take_spare_leases(&mut self) -> impl Iterator<Item = SpareLeases<B, O>> {
         self.queues.iter_mut().filter_map(|it| it.spares.take())
     }
 }

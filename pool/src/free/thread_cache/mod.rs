@@ -2,7 +2,7 @@
 
 mod carving;
 
-use binpool_allocators::{Allocator, QueueId};
+use binpool_allocators::{Backend, QueueId};
 
 use crate::{
     free::{
@@ -60,24 +60,24 @@ pub(crate) struct Allowance {
 
 /// The free blocks of one queue.
 #[derive(Debug)]
-struct QueueCache<A: Allocator, O> {
+struct QueueCache<B: Backend, O> {
     queue: QueueId,
     /// The blocks of each slot, oldest first.
-    slots: Vec<Vec<Cached<A, O>>>,
-    spares: Option<SpareLeases<A, O>>,
+    slots: Vec<Vec<Cached<B, O>>>,
+    spares: Option<SpareLeases<B, O>>,
 }
 
 /// The free blocks that one thread caches; the youngest is taken first.
 ///
 /// They are as free as blocks in bins: before a request goes to the device, the pool drains the thread caches.
 #[derive(Debug)]
-pub(crate) struct ThreadCache<A: Allocator, O> {
+pub(crate) struct ThreadCache<B: Backend, O> {
     /// The block that came back last. It is cached whatever its size, because the next request most likely is for such a block.
-    youngest: Option<CachedBlock<A, O>>,
+    youngest: Option<CachedBlock<B, O>>,
     /// The moment at which the youngest came back.
     youngest_since: Timestamp,
     /// All other blocks.
-    queues: Vec<QueueCache<A, O>>,
+    queues: Vec<QueueCache<B, O>>,
     /// The bytes of all blocks but the youngest.
     older_bytes: usize,
     /// The bytes of all blocks.
@@ -96,32 +96,32 @@ pub(crate) struct ThreadCache<A: Allocator, O> {
     /// The thread's number, by which it chooses a shelf of the [depot](crate::free::depot), and an arena.
     pub(crate) number: usize,
     /// The arenas of the pool's segments, of which the one with the thread's number is its own; `None` without segments.
-    arenas: Option<PoolArenas<A>>,
+    arenas: Option<PoolArenas<B>>,
     /// Where allocations and frees are recorded; `None` while the pool is not tracked.
     pub(crate) event_buffer: Option<Box<EventBuffer>>,
 }
 
 /// A block for which a thread cache has no room.
-enum NoRoom<A: Allocator, O> {
+enum NoRoom<B: Backend, O> {
     /// Its slot is full, or the cache has blocks of too many queues.
-    InSlot(Cached<A, O>),
+    InSlot(Cached<B, O>),
     /// The cache would have more bytes than it may.
-    ForBytes(Cached<A, O>),
+    ForBytes(Cached<B, O>),
 }
 
-impl<A: Allocator, O> NoRoom<A, O> {
-    fn into_block(self) -> Cached<A, O> {
+impl<B: Backend, O> NoRoom<B, O> {
+    fn into_block(self) -> Cached<B, O> {
         match self {
             Self::InSlot(cached) | Self::ForBytes(cached) => cached,
         }
     }
 }
 
-impl<A: Allocator, O> ThreadCache<A, O> {
+impl<B: Backend, O> ThreadCache<B, O> {
     pub(crate) fn new(
         number: usize,
         allowance: Allowance,
-        arenas: Option<PoolArenas<A>>,
+        arenas: Option<PoolArenas<B>>,
         event_buffer: Option<Box<EventBuffer>>,
     ) -> Self {
         Self {
@@ -158,7 +158,7 @@ impl<A: Allocator, O> ThreadCache<A, O> {
         &mut self,
         queue: QueueId,
         requested: usize,
-    ) -> Option<CachedBlock<A, O>> {
+    ) -> Option<CachedBlock<B, O>> {
         let block = &self.youngest.as_ref()?.block;
         let fits = block.above < requested && requested <= block.bytes;
         if !fits || block.lease.queue != Some(queue) {
@@ -176,7 +176,7 @@ impl<A: Allocator, O> ThreadCache<A, O> {
         reason = "it is short, and a call would save many registers"
     )]
     #[inline(always)]
-    pub(crate) fn pop(&mut self, queue: QueueId, size: Size) -> Option<CachedBlock<A, O>> {
+    pub(crate) fn pop(&mut self, queue: QueueId, size: Size) -> Option<CachedBlock<B, O>> {
         let Size {
             asked,
             bytes,
@@ -184,7 +184,7 @@ impl<A: Allocator, O> ThreadCache<A, O> {
             slot,
         } = size;
         let small_bytes = self.allowance.small_bytes;
-        let fits = |cached: &Cached<A, O>| {
+        let fits = |cached: &Cached<B, O>| {
             let block = &cached.cached_block.block;
             block.bytes >= bytes && (block.bin == bin || block.bytes <= small_bytes)
         };
@@ -229,10 +229,10 @@ impl<A: Allocator, O> ThreadCache<A, O> {
     #[inline]
     pub(crate) fn push(
         &mut self,
-        cached_block: CachedBlock<A, O>,
+        cached_block: CachedBlock<B, O>,
         since: Timestamp,
         requested: usize,
-    ) -> Result<(), CachedBlock<A, O>> {
+    ) -> Result<(), CachedBlock<B, O>> {
         let bytes = cached_block.block.bytes;
         if self.youngest.is_none() {
             self.youngest = Some(cached_block);
@@ -251,8 +251,8 @@ impl<A: Allocator, O> ThreadCache<A, O> {
     #[inline(never)]
     fn replace_youngest(
         &mut self,
-        cached_block: CachedBlock<A, O>,
-    ) -> Result<(), CachedBlock<A, O>> {
+        cached_block: CachedBlock<B, O>,
+    ) -> Result<(), CachedBlock<B, O>> {
         let Some(former) = self.youngest.replace(cached_block) else {
             return Ok(());
         };
@@ -269,7 +269,7 @@ impl<A: Allocator, O> ThreadCache<A, O> {
 
     /// Returns the block that was the youngest to its arena. Out of line, since most blocks have room.
     #[inline(never)]
-    fn return_youngest(&mut self, former: Cached<A, O>) -> Result<(), CachedBlock<A, O>> {
+    fn return_youngest(&mut self, former: Cached<B, O>) -> Result<(), CachedBlock<B, O>> {
         if self.active_bytes < -MAX_UNREPORTED_BYTES {
             // Who finds no room here locks the pool, which counts what this thread has done.
             return self.keep_youngest(former);
@@ -285,13 +285,13 @@ impl<A: Allocator, O> ThreadCache<A, O> {
     }
 
     /// Makes a block the youngest again. Returns the one that took its place.
-    fn keep_youngest(&mut self, former: Cached<A, O>) -> Result<(), CachedBlock<A, O>> {
+    fn keep_youngest(&mut self, former: Cached<B, O>) -> Result<(), CachedBlock<B, O>> {
         let replaced = self.youngest.replace(former.cached_block);
         replaced.map_or(Ok(()), Err)
     }
 
     /// Caches a block that was in a bin or in the depot. Returns it if there is no room.
-    pub(crate) fn insert(&mut self, cached: Cached<A, O>) -> Result<(), Cached<A, O>> {
+    pub(crate) fn insert(&mut self, cached: Cached<B, O>) -> Result<(), Cached<B, O>> {
         let bytes = cached.bytes();
         self.add_older(cached).map_err(NoRoom::into_block)?;
         self.count_in(bytes);
@@ -304,7 +304,7 @@ impl<A: Allocator, O> ThreadCache<A, O> {
         reason = "it is short, and a call would save many registers"
     )]
     #[inline(always)]
-    fn add_older(&mut self, cached: Cached<A, O>) -> Result<(), NoRoom<A, O>> {
+    fn add_older(&mut self, cached: Cached<B, O>) -> Result<(), NoRoom<B, O>> {
         let block = &cached.cached_block.block;
         let Some(queue) = block.lease.queue else {
             return Err(NoRoom::InSlot(cached));
@@ -341,7 +341,7 @@ impl<A: Allocator, O> ThreadCache<A, O> {
 
     /// Makes the slot of this number for a queue. Returns `None` if the cache has blocks of too many queues.
     #[cold]
-    fn add_slot(&mut self, queue: QueueId, slot: usize) -> Option<&mut Vec<Cached<A, O>>> {
+    fn add_slot(&mut self, queue: QueueId, slot: usize) -> Option<&mut Vec<Cached<B, O>>> {
         if !self.queues.iter().any(|it| it.queue == queue) {
             if self.queues.len() >= MAX_CACHED_QUEUES {
                 // Programs make queues and drop them. Those without cached blocks and leases may be gone.
@@ -366,7 +366,7 @@ impl<A: Allocator, O> ThreadCache<A, O> {
     }
 
     /// Leaves the older half of a full slot in the depot. Returns whether there was room for it.
-    fn leave_magazine(&mut self, depot: &Depot<A, O>, queue: QueueId, slot: usize) -> bool {
+    fn leave_magazine(&mut self, depot: &Depot<B, O>, queue: QueueId, slot: usize) -> bool {
         let Some(blocks) = find(&mut self.queues, queue, slot) else {
             return false;
         };
@@ -382,7 +382,7 @@ impl<A: Allocator, O> ThreadCache<A, O> {
     /// Takes a magazine of the depot. Returns whether there was one.
     pub(crate) fn take_magazine(
         &mut self,
-        depot: &Depot<A, O>,
+        depot: &Depot<B, O>,
         queue: QueueId,
         slot: usize,
     ) -> bool {
@@ -401,14 +401,14 @@ impl<A: Allocator, O> ThreadCache<A, O> {
 
     /// Makes room for one more block, if the slot of the youngest is full: leaves blocks in the depot, or returns them to the arenas.
     /// Returns false if it could not, and kept all blocks.
-    pub(crate) fn make_room(&mut self, depot: &Depot<A, O>) -> bool {
+    pub(crate) fn make_room(&mut self, depot: &Depot<B, O>) -> bool {
         self.full_slot().is_some_and(|(queue, slot)| {
             self.leave_magazine(depot, queue, slot) || self.return_half(queue, slot)
         })
     }
 
     /// Makes room for one more block: takes out the older half of a full slot, or else the youngest block.
-    pub(crate) fn take_surplus(&mut self) -> Vec<Cached<A, O>> {
+    pub(crate) fn take_surplus(&mut self) -> Vec<Cached<B, O>> {
         match self.full_slot() {
             Some((queue, slot)) => self.take_half(queue, slot),
             None => self.take_youngest().into_iter().collect(),
@@ -416,7 +416,7 @@ impl<A: Allocator, O> ThreadCache<A, O> {
     }
 
     /// Takes out the older half of a slot.
-    fn take_half(&mut self, queue: QueueId, slot: usize) -> Vec<Cached<A, O>> {
+    fn take_half(&mut self, queue: QueueId, slot: usize) -> Vec<Cached<B, O>> {
         let blocks = find(&mut self.queues, queue, slot);
         let half = blocks.map(|blocks| blocks.drain(..MAX_BLOCKS_PER_SLOT / 2).collect());
         let half: Vec<_> = half.unwrap_or_default();
@@ -436,7 +436,7 @@ impl<A: Allocator, O> ThreadCache<A, O> {
     }
 
     /// Undoes [`take_half`](Self::take_half) for these blocks.
-    fn put_back_half(&mut self, queue: QueueId, slot: usize, half: Vec<Cached<A, O>>) {
+    fn put_back_half(&mut self, queue: QueueId, slot: usize, half: Vec<Cached<B, O>>) {
         let bytes = bytes_of(&half);
         if let Some(blocks) = find(&mut self.queues, queue, slot) {
             blocks.splice(..0, half);
@@ -445,7 +445,7 @@ impl<A: Allocator, O> ThreadCache<A, O> {
         }
     }
 
-    fn take_youngest(&mut self) -> Option<Cached<A, O>> {
+    fn take_youngest(&mut self) -> Option<Cached<B, O>> {
         let cached_block = self.youngest.take()?;
         self.count_out(cached_block.block.bytes);
         Some(Cached {
@@ -455,8 +455,8 @@ impl<A: Allocator, O> ThreadCache<A, O> {
     }
 
     /// Calls `take` with the `wanted` blocks of every queue, oldest first in each slot.
-    pub(crate) fn take(&mut self, wanted: Wanted, mut take: impl FnMut(Cached<A, O>)) {
-        let is_wanted = |it: &CachedBlock<A, O>| wanted.has(&it.block);
+    pub(crate) fn take(&mut self, wanted: Wanted, mut take: impl FnMut(Cached<B, O>)) {
+        let is_wanted = |it: &CachedBlock<B, O>| wanted.has(&it.block);
         let mut bytes = 0;
         for cache in &mut self.queues {
             let slots = match wanted {
@@ -505,11 +505,11 @@ impl<A: Allocator, O> ThreadCache<A, O> {
 }
 
 #[inline]
-fn find<A: Allocator, O>(
-    queues: &mut [QueueCache<A, O>],
+fn find<B: Backend, O>(
+    queues: &mut [QueueCache<B, O>],
     queue: QueueId,
     slot: usize,
-) -> Option<&mut Vec<Cached<A, O>>> {
+) -> Option<&mut Vec<Cached<B, O>>> {
     let cache = queues.iter_mut().find(|it| it.queue == queue)?;
     cache.slots.get_mut(slot)
 }

@@ -1,16 +1,16 @@
 use binpool_allocators::{Memory, MemoryId, Queue};
-use binpool_mock::MockQueue;
+use binpool_mock::{MockBackend, MockQueue};
 
 use super::*;
 use crate::{
     PoolOptions,
-    mock_pool::{Immediate, MockPool},
+    mock_pool::MockPool,
     shared::{Cached, CachedBlock, ThreadCache},
 };
 
 const KIB: usize = 1 << 10;
 
-type Cache = ThreadCache<Immediate>;
+type Cache = ThreadCache<MockBackend>;
 
 fn with_room_for(bytes: usize) -> Cache {
     let allowance = Allowance {
@@ -22,7 +22,7 @@ fn with_room_for(bytes: usize) -> Cache {
     ThreadCache::new(0, allowance, None, None)
 }
 
-fn push(cache: &mut Cache, cached_block: CachedBlock<Immediate>) -> bool {
+fn push(cache: &mut Cache, cached_block: CachedBlock<MockBackend>) -> bool {
     let requested = cached_block.block.bytes;
     cache
         .push(cached_block, Timestamp::default(), requested)
@@ -43,7 +43,7 @@ fn pop(mock: &MockPool, cache: &mut Cache, queue: &MockQueue, bytes: usize) -> O
     Some(cached_block.block.bytes)
 }
 
-fn ids(cached: &[Cached<Immediate>]) -> Vec<MemoryId> {
+fn ids(cached: &[Cached<MockBackend>]) -> Vec<MemoryId> {
     cached
         .iter()
         .map(|it| it.cached_block.block.memory.id())

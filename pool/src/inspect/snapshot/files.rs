@@ -7,7 +7,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use binpool_allocators::Allocator;
+use binpool_allocators::Backend;
 
 use super::Snapshot;
 use super::SnapshotShortage;
@@ -19,7 +19,7 @@ const MAX_FILES: u32 = 16;
 /// The snapshots so far, of all pools of the process.
 static WRITTEN: AtomicU32 = AtomicU32::new(0);
 
-impl<A: Allocator> Shared<A> {
+impl<B: Backend> Shared<B> {
     /// Writes a snapshot of a pool that has just run out of memory, if the program set a directory for it.
     pub(crate) fn write_shortage(&self, report: &OutOfMemoryReport, caller: Option<Caller>) {
         let Some(directory) = &self.snapshots else {

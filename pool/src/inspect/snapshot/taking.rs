@@ -6,7 +6,7 @@ use std::{
 };
 
 use binpool_allocators::{
-    Allocator, Backend, Memory, MemoryOf, Queue,
+    Backend, Memory, Queue,
     segments::{RangeKey, RangeState, SegmentState},
 };
 
@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// # Snapshots
-impl<A: Allocator> MemoryPool<A> {
+impl<B: Backend> MemoryPool<B> {
     /// Returns a snapshot of the pool at this moment: every segment and block, the counters and the settings. If the
     /// pool [watches](Self::watch), active blocks have their tags, call sites and ages. Takes the pool's lock, and
     /// moves the blocks of thread caches to the bins, so the next request of each thread takes longer.
@@ -59,7 +59,7 @@ impl<A: Allocator> MemoryPool<A> {
     }
 }
 
-impl<A: Allocator> Shared<A> {
+impl<B: Backend> Shared<B> {
     pub(crate) fn snapshot(&self) -> Snapshot {
         self.return_unviewed();
         let settings = self.settings();
@@ -85,7 +85,7 @@ impl<A: Allocator> Shared<A> {
     }
 
     fn settings(&self) -> SnapshotSettings {
-        let limits = self.allocator.backend().limits();
+        let limits = self.backend.limits();
         SnapshotSettings {
             device: limits.device_name.clone(),
             device_bytes: limits.capacity_bytes,
@@ -103,15 +103,15 @@ impl<A: Allocator> Shared<A> {
 }
 
 /// A block that the pool holds or keeps out of use.
-struct Retained<'a, A: Allocator> {
-    block: &'a Block<A>,
+struct Retained<'a, B: Backend> {
+    block: &'a Block<B>,
     state: BlockState,
     /// The number of the queue whose order alone keeps it from its next user.
     queue: Option<u64>,
 }
 
-impl<'a, A: Allocator> Retained<'a, A> {
-    fn new(held: &'a HeldBlock<A>, state: BlockState, queue: Option<u64>) -> Self {
+impl<'a, B: Backend> Retained<'a, B> {
+    fn new(held: &'a HeldBlock<B>, state: BlockState, queue: Option<u64>) -> Self {
         Self {
             block: &held.block,
             state,
@@ -129,7 +129,7 @@ impl<'a, A: Allocator> Retained<'a, A> {
     }
 }
 
-impl<A: Allocator> State<A> {
+impl<B: Backend> State<B> {
     /// Must be called while the thread caches are empty and closed.
     fn segments_and_blocks(&self) -> (Vec<SnapshotSegment>, Vec<SnapshotBlock>) {
         let mut in_segments: HashMap<RangeKey, SnapshotBlock> = HashMap::new();
@@ -150,7 +150,7 @@ impl<A: Allocator> State<A> {
             }
         }
         let mut segments = Vec::new();
-        let mut add = |segment: SegmentState<'_, MemoryOf<A>, QueueUses>| {
+        let mut add = |segment: SegmentState<'_, B::Memory, QueueUses>| {
             let ranges = segment.ranges.into_iter();
             let ranges = ranges.map(|(region, state)| SnapshotBlock {
                 offset: region.offset as u64,
@@ -187,7 +187,7 @@ impl<A: Allocator> State<A> {
     }
 
     /// Returns the blocks that are neither active nor free ranges.
-    fn retained(&self) -> Vec<Retained<'_, A>> {
+    fn retained(&self) -> Vec<Retained<'_, B>> {
         let mut retained = Vec::new();
         for (_, queue_state) in self.queues.iter() {
             let queue = Some(queue_state.queue.id().get());

@@ -12,8 +12,8 @@ use binpool_mock::{
     Fault, MockBackend, MockDevice, MockDeviceBuilder, MockEvent, MockQueue, Persistence,
 };
 
-pub(crate) type Pool = MemoryPool<ImmediateAllocator<MockBackend>>;
-pub(crate) type Block = PooledBuffer<ImmediateAllocator<MockBackend>>;
+pub(crate) type Pool = MemoryPool<MockBackend>;
+pub(crate) type Block = PooledBuffer<MockBackend>;
 
 /// What an alignment of 256 bytes makes of 1 byte.
 pub(crate) const SMALLEST: usize = 256;

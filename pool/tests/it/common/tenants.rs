@@ -21,17 +21,17 @@ pub(crate) const ALL: usize = 64 << 10;
 /// An allocator whose fresh memory is full of another program's bytes, and that notes the bytes of what it gets back, once the
 /// commands that it is told of have ended.
 #[derive(Clone, Debug)]
-pub(crate) struct Dirty<A: Allocator> {
-    inner: A,
+pub(crate) struct Dirty {
+    inner: Arc<dyn Allocator<Backend = MockBackend>>,
     pub(crate) queue: MockQueue,
     pub(crate) returned: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
-impl<A: Allocator<Backend = MockBackend>> Dirty<A> {
-    pub(crate) fn new(inner: A) -> Self {
+impl Dirty {
+    pub(crate) fn new(inner: impl Allocator<Backend = MockBackend>) -> Self {
         let queue = inner.backend().create_queue(QueueOrder::InOrder).unwrap();
         Self {
-            inner,
+            inner: Arc::new(inner),
             queue,
             returned: Arc::default(),
         }
@@ -44,7 +44,7 @@ impl<A: Allocator<Backend = MockBackend>> Dirty<A> {
     }
 }
 
-impl<A: Allocator<Backend = MockBackend>> Allocator for Dirty<A> {
+impl Allocator for Dirty {
     type Backend = MockBackend;
 
     fn backend(&self) -> &MockBackend {
@@ -83,15 +83,16 @@ fn ended_after_wait(event: &MockEvent) -> bool {
 }
 
 /// A pool over dirty memory.
-pub(crate) struct Tenants<A: Allocator<Backend = MockBackend>> {
+pub(crate) struct Tenants {
     pub(crate) device: MockDevice,
     pub(crate) backend: MockBackend,
     pub(crate) queue: MockQueue,
-    pub(crate) pool: MemoryPool<Dirty<A>>,
+    pub(crate) dirty: Dirty,
+    pub(crate) pool: MemoryPool<MockBackend>,
 }
 
-impl<A: Allocator<Backend = MockBackend>> Tenants<A> {
-    pub(crate) fn new(
+impl Tenants {
+    pub(crate) fn new<A: Allocator<Backend = MockBackend>>(
         builder: MockDeviceBuilder,
         options: PoolOptions,
         allocator: impl Fn(&MockBackend) -> A,
@@ -99,12 +100,13 @@ impl<A: Allocator<Backend = MockBackend>> Tenants<A> {
         let device = builder.capacity_bytes(ALL as u64).build();
         let backend = device.backend();
         let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
-        let allocator = Dirty::new(allocator(&backend));
-        let pool = options.build(allocator, &queue).unwrap();
+        let dirty = Dirty::new(allocator(&backend));
+        let pool = options.build(dirty.clone(), &queue).unwrap();
         Self {
             device,
             backend,
             queue,
+            dirty,
             pool,
         }
     }
@@ -125,7 +127,11 @@ impl<A: Allocator<Backend = MockBackend>> Tenants<A> {
         self.all_bytes(&block, queue)
     }
 
-    pub(crate) fn all_bytes(&self, block: &PooledBuffer<Dirty<A>>, queue: &MockQueue) -> Vec<u8> {
+    pub(crate) fn all_bytes(
+        &self,
+        block: &PooledBuffer<MockBackend>,
+        queue: &MockQueue,
+    ) -> Vec<u8> {
         let memory = block.memory_on(queue).unwrap();
         let mut bytes = vec![SECRET; memory.bytes()];
         self.backend.read(queue, memory, 0, &mut bytes).unwrap();
@@ -146,11 +152,11 @@ pub(crate) fn svm(backend: &MockBackend) -> SvmAllocator<MockBackend> {
     SvmAllocator::new(backend, SvmGrain::Coarse).unwrap()
 }
 
-pub(crate) fn buffers(options: PoolOptions) -> Tenants<ImmediateAllocator<MockBackend>> {
+pub(crate) fn buffers(options: PoolOptions) -> Tenants {
     Tenants::new(MockDevice::builder(), options, immediate)
 }
 
-pub(crate) fn manual(options: PoolOptions) -> Tenants<ImmediateAllocator<MockBackend>> {
+pub(crate) fn manual(options: PoolOptions) -> Tenants {
     let builder = MockDevice::builder().completion(Completion::Manual);
     Tenants::new(builder, options, immediate)
 }

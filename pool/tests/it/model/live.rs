@@ -3,16 +3,13 @@
 use std::sync::{Arc, Mutex};
 
 use binpool::{PendingRead, PooledBuffer, QueueId, Region};
-use binpool_mock::{MockEvent, MockMemory, MockQueue};
+use binpool_mock::{MockBackend, MockEvent, MockMemory, MockQueue};
 
-use crate::model::{
-    ledger::Recorded,
-    reference::{Name, Tenure},
-};
+use crate::model::reference::{Name, Tenure};
 
 pub(crate) struct Live {
     pub(crate) name: Name,
-    pub(crate) block: PooledBuffer<Recorded>,
+    pub(crate) block: PooledBuffer<MockBackend>,
     /// What every byte of its memory has to be, those too that its class has more than was asked for.
     pub(crate) bytes: Vec<u8>,
     /// The commands that touched it: what the next one has to come after.

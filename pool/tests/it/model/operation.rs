@@ -65,8 +65,8 @@ pub(crate) enum Way {
     Behind,
     /// Filled through memory that was asked for another queue, after `record_use`.
     Recorded,
-    /// Filled from its middle on, through a slice.
-    Sliced,
+    /// Filled from its middle on, through a view.
+    Viewed,
     /// Written, by bytes of the host.
     Written,
 }
@@ -198,7 +198,7 @@ fn any_way() -> impl Strategy<Value = Way> {
             Way::Ordered,
             Way::Behind,
             Way::Recorded,
-            Way::Sliced,
+            Way::Viewed,
             Way::Written,
         ][..],
     )

@@ -18,7 +18,7 @@ fn found_by_the_model() {
         Write(Block(0), Queue(1), Ordered),
         Write(Block(0), Queue(3), Behind),
         Write(Block(2), Queue(2), Recorded),
-        Write(Block(2), Queue(0), Sliced),
+        Write(Block(2), Queue(0), Viewed),
         FailGate(1),
         OpenGates,
         Write(Block(1), Queue(0), Written),

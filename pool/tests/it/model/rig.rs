@@ -28,8 +28,8 @@ use crate::{
     },
 };
 
-type Pool = MemoryPool<Recorded>;
-type Pooled = PooledBuffer<Recorded>;
+type Pool = MemoryPool<MockBackend>;
+type Pooled = PooledBuffer<MockBackend>;
 
 pub(crate) struct Rig {
     device: MockDevice,
@@ -1030,15 +1030,17 @@ impl Rig {
                     None => return Ok(()),
                 }
             }
-            Way::Sliced => {
+            Way::Viewed => {
                 let middle = size / 2 / 256 * 256;
-                match live.block.slice(middle..) {
-                    Ok(slice) => {
-                        let region = Region::new(middle, slice.size());
-                        (
-                            slice.enqueue_fill(queue.after(&wait_for), .., &[mark]),
-                            region,
-                        )
+                match live.block.view(middle..) {
+                    Ok(view) => {
+                        let Some(memory) = view.memory_on(&queue) else {
+                            return Ok(());
+                        };
+                        let all = Region::first(view.size());
+                        let filled =
+                            backend.enqueue_fill(queue.after(&wait_for), memory, all, &[mark]);
+                        (filled, Region::new(middle, view.size()))
                     }
                     Err(Error::InvalidRequest(InvalidRequest::ZeroSize)) if size == 0 => {
                         return Ok(());

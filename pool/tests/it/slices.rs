@@ -1,10 +1,10 @@
-//! Views and transfers are bounded by the size that was asked for.
+//! Slices, views and transfers are bounded by the size that was asked for, and slices count elements.
 
 use std::sync::Arc;
 
 use binpool::{
-    AsMemory, Backend, DeferredAllocator, Error, InvalidRequest, Memory, MemoryFlags, MemoryId,
-    MemoryPool, PoolOptions, PooledSlice, QueueOrder, Region,
+    Align, AsMemory, Backend, DeferredAllocator, Error, InvalidRequest, Memory, MemoryFlags,
+    MemoryId, MemoryPool, PoolOptions, PooledSlice, Queue, QueueOrder, Region, Verdict,
 };
 use binpool_mock::{Completion, MockBackend, MockDevice, MockQueue};
 
@@ -18,15 +18,21 @@ fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> InvalidRequest {
 }
 
 #[test]
-fn a_region_is_a_window_into_its_block() {
+fn a_view_is_a_window_into_its_block() {
     let rig = Rig::with_capacity(MIB);
     let block = rig.pool.allocate(1024).unwrap();
     block.write(&rig.queue, 0, &[1_u8; 1024]).unwrap();
-    let region = block.sub_region(512..768).unwrap();
-    assert_eq!(region.size(), 256);
-    assert_eq!(region.buffer().size(), 1024);
-    region.write(&rig.queue, 0, &[2_u8; 256]).unwrap();
-    assert!(region.write(&rig.queue, 1, &[2_u8; 256]).is_err());
+    let view = block.view(512..768).unwrap();
+    assert_eq!(view.size(), 256);
+    assert_eq!(view.block().size(), 1024);
+    let memory = view.memory_on(&rig.queue).unwrap();
+    let fill = |bytes| {
+        let region = Region::first(bytes);
+        rig.backend
+            .enqueue_fill(&rig.queue, memory, region, &[2_u8])
+    };
+    fill(256).unwrap();
+    assert!(fill(257).is_err());
     let mut bytes = [0_u8; 1024];
     block.read(&rig.queue, 0, &mut bytes).unwrap();
     assert_eq!(bytes[..512], [1; 512]);
@@ -35,33 +41,30 @@ fn a_region_is_a_window_into_its_block() {
 }
 
 #[test]
-fn a_region_lies_within_what_was_asked_for() {
+fn a_view_lies_within_what_was_asked_for() {
     let rig = Rig::with_capacity(MIB);
     let block = rig.pool.allocate(1000).unwrap();
     assert_eq!(block.class_size(), 1024);
     assert_eq!(
-        refusal(block.sub_region(256..1001)),
+        refusal(block.view(256..1001)),
         InvalidRequest::OutOfBounds {
             offset: 256,
             bytes: 745,
             size: 1000
         }
     );
-    assert!(block.sub_region(256..1000).is_ok());
+    assert!(block.view(256..1000).is_ok());
     assert!(matches!(
-        refusal(block.sub_region(Region::new(usize::MAX, 2))),
+        refusal(block.view(Region::new(usize::MAX, 2))),
         InvalidRequest::OutOfBounds { .. }
     ));
-    assert_eq!(
-        refusal(block.sub_region(256..256)),
-        InvalidRequest::ZeroSize
-    );
+    assert_eq!(refusal(block.view(256..256)), InvalidRequest::ZeroSize);
     assert!(matches!(
-        refusal(block.sub_region(100..200)),
+        refusal(block.view(100..200)),
         InvalidRequest::Misaligned { offset: 100, .. }
     ));
     let empty = rig.pool.allocate(0).unwrap();
-    assert_eq!(refusal(empty.sub_region(0..0)), InvalidRequest::ZeroSize);
+    assert_eq!(refusal(empty.view(0..0)), InvalidRequest::ZeroSize);
 }
 
 #[test]
@@ -105,15 +108,15 @@ fn blocks_are_copied_between_pools_and_other_memory_from_any_place() {
         other.allocate(500).unwrap(),
     );
     let bare = backend.create_buffer(300, MemoryFlags::empty()).unwrap();
-    let half = block.slice(512..).unwrap();
     let numbers: Vec<u8> = (0..=249).cycle().take(1000).collect();
     block.write(queue, 0, &numbers).unwrap();
-    // To another pool, from there to bare memory, and from that into a region of the first block.
+    // To another pool, from there to bare memory, and from that into a part of the first block.
     block
         .enqueue_copy_region_to(queue, 100..200, &far, 400)
         .unwrap();
     far.enqueue_copy_region_to(queue, 450.., &bare, 7).unwrap();
-    half.enqueue_copy_region_from(queue, &bare, 7..57, 438)
+    block
+        .enqueue_copy_region_from(queue, &bare, 7..57, 950)
         .unwrap();
     let seen = block.enqueue_read(queue, 949..).unwrap().wait().unwrap();
     assert_eq!(seen[0], numbers[949]);
@@ -203,11 +206,11 @@ fn commands_of_others_are_given_what_was_asked_for_and_count_as_uses() {
     let other = rig.another_queue(QueueOrder::OutOfOrder);
     let block = rig.pool.allocate(1000).unwrap();
     assert_eq!(seen(&block, &rig.queue), (1000, block.memory_id()));
-    let region = block.sub_region(256..500).unwrap();
-    let id = region.memory_on(&rig.queue).map(Memory::id);
+    let view = block.view(256..500).unwrap();
+    let id = view.memory_on(&rig.queue).map(Memory::id);
     assert_ne!(id, block.memory_id());
-    assert_eq!(seen(&region, &other), (244, id));
-    drop(region);
+    assert_eq!(seen(&view, &other), (244, id));
+    drop(view);
     drop(block);
     assert_eq!(rig.pool.statistics().pending_blocks, 1);
     let empty = rig.pool.allocate(0).unwrap();
@@ -215,31 +218,33 @@ fn commands_of_others_are_given_what_was_asked_for_and_count_as_uses() {
 }
 
 #[test]
-fn a_slice_keeps_its_block_and_may_start_at_any_byte() {
+fn a_shared_slice_keeps_its_block_and_may_start_at_any_byte() {
     let rig = Rig::with_capacity(MIB);
     let block = rig.pool.allocate(1000).unwrap();
     block.write(&rig.queue, 0, &[1_u8; 1000]).unwrap();
-    let slice = PooledSlice::new(block, 3..600).unwrap();
+    let slice = PooledSlice::<u8, _>::new(Arc::new(block)).unwrap();
+    let slice = slice.slice(3..600).unwrap();
     assert_eq!((slice.start(), slice.size()), (3, 597));
     let part = slice.slice(7..10).unwrap();
     drop(slice);
     assert_eq!((part.start(), part.size()), (10, 3));
     part.write(&rig.queue, 0, &[2_u8; 3]).unwrap();
     let mut bytes = [0_u8; 5];
-    let around = PooledSlice::new(Arc::clone(part.buffer()), 9..14).unwrap();
+    let around = part.block().slice(9..14).unwrap();
     around.read(&rig.queue, 0, &mut bytes).unwrap();
     assert_eq!(bytes, [1, 2, 2, 2, 1]);
-    drop(around);
-    assert_eq!(rig.pool.active_blocks(), 1);
+    let block = part.clone().into_block();
     drop(part);
+    assert_eq!(rig.pool.active_blocks(), 1);
+    drop(block);
     assert_eq!(rig.pool.active_blocks(), 0);
 }
 
 #[test]
 fn a_slice_lies_within_what_was_asked_for_and_its_transfers_within_it() {
     let rig = Rig::with_capacity(MIB);
-    let block = Arc::new(rig.pool.allocate(1000).unwrap());
-    let slice = |range: std::ops::Range<usize>| PooledSlice::new(Arc::clone(&block), range);
+    let block = rig.pool.allocate(1000).unwrap();
+    let slice = |range: std::ops::Range<usize>| block.slice(range);
     assert!(matches!(
         refusal(slice(0..1001)),
         InvalidRequest::OutOfBounds { .. }
@@ -263,9 +268,10 @@ fn the_use_of_a_slice_is_recorded_for_its_block() {
     let builder = MockDevice::builder().completion(Completion::Manual);
     let rig = Rig::with_options(builder, PoolOptions::new().segments(false));
     let other = rig.backend.create_queue(QueueOrder::InOrder).unwrap();
-    let slice = PooledSlice::new(rig.pool.allocate(4096).unwrap(), 100..200).unwrap();
+    let block = rig.pool.allocate(4096).unwrap();
+    let slice = block.slice(100..200).unwrap();
     slice.enqueue_fill(&other, .., &[7_u8]).unwrap();
-    drop(slice);
+    drop(block);
     assert_eq!(rig.pool.statistics().pending_blocks, 1);
     rig.device.run();
     let _again = rig.pool.allocate(4096).unwrap();
@@ -275,9 +281,9 @@ fn the_use_of_a_slice_is_recorded_for_its_block() {
 #[test]
 fn a_kernel_of_the_mock_gets_the_bytes_of_a_slice_alone() {
     let rig = Rig::with_capacity(MIB);
-    let block = Arc::new(rig.pool.allocate(64).unwrap());
+    let block = rig.pool.allocate(64).unwrap();
     block.write(&rig.queue, 0, &[1_u8; 64]).unwrap();
-    let slice = PooledSlice::new(Arc::clone(&block), 10..20).unwrap();
+    let slice = block.slice(10..20).unwrap();
     let double = |_: &[&[u8]], writes: &mut [&mut [u8]]| {
         assert_eq!(writes[0].len(), 10);
         writes[0].iter_mut().for_each(|byte| *byte *= 2);
@@ -292,4 +298,148 @@ fn a_kernel_of_the_mock_gets_the_bytes_of_a_slice_alone() {
         doubled.map(|(place, _)| place).collect::<Vec<_>>(),
         (10..20).collect::<Vec<_>>()
     );
+}
+
+#[test]
+fn typed_slices_count_elements() {
+    let rig = Rig::with_capacity(MIB);
+    let queue = &rig.queue;
+    let numbers = rig.pool.allocate_of::<u32>(100).unwrap();
+    assert_eq!((numbers.len(), numbers.size()), (100, 400));
+    assert_eq!(numbers.block().size(), 400);
+    let counted: Vec<u32> = (0..100).collect();
+    numbers.write(queue, 0, &counted).unwrap();
+    let some = numbers.slice(10..20).unwrap();
+    assert_eq!((some.len(), some.offset()), (10, 10));
+    assert_eq!((some.start(), some.size()), (40, 40));
+    assert_eq!(some.read_to_vec(queue).unwrap(), counted[10..20]);
+    // Slices of slices, and indices in transfers, count from the first element of the slice.
+    let fewer = some.slice(2..=3).unwrap();
+    assert_eq!((fewer.len(), fewer.offset()), (2, 12));
+    some.write(queue, 9, &[7]).unwrap();
+    some.enqueue_fill(queue, ..2, &[8, 9]).unwrap();
+    let mut read = [0; 3];
+    some.read(queue, 1, &mut read).unwrap();
+    assert_eq!(read, [9, 12, 13]);
+    let mut bytes = [0_u32; 2];
+    numbers.block().read(queue, 4 * 19, &mut bytes).unwrap();
+    assert_eq!(bytes, [7, 20]);
+    // A copy has the length of its source, wherever the slice of the destination starts.
+    let copy = rig.pool.allocate_of::<u32>(12).unwrap();
+    copy.enqueue_fill(queue, .., &[0]).unwrap();
+    fewer
+        .enqueue_copy_to(queue, &copy.slice(5..).unwrap())
+        .unwrap();
+    let mut expected = [0; 12];
+    expected[5..7].copy_from_slice(&[12, 13]);
+    assert_eq!(copy.read_to_vec(queue).unwrap(), expected);
+}
+
+#[test]
+fn typed_slices_are_bounded_and_say_so_in_bytes() {
+    let rig = Rig::with_capacity(MIB);
+    let queue = &rig.queue;
+    let numbers = rig.pool.allocate_of::<f64>(10).unwrap();
+    assert_eq!(
+        refusal(numbers.slice(8..11)),
+        InvalidRequest::OutOfBounds {
+            offset: 64,
+            bytes: 24,
+            size: 80
+        }
+    );
+    let some = numbers.slice(4..8).unwrap();
+    let out = |refusal| matches!(refusal, InvalidRequest::OutOfBounds { .. });
+    assert!(out(refusal(some.slice(5..))));
+    assert!(out(refusal(some.slice(usize::MAX / 4..))));
+    assert!(out(refusal(some.write(queue, 1, &[0.0; 4]))));
+    assert!(out(refusal(some.read(queue, 4, &mut [0.0]))));
+    assert!(out(refusal(some.read(queue, usize::MAX, &mut [0.0; 2]))));
+    assert!(out(refusal(some.enqueue_fill(queue, ..5, &[0.0]))));
+    let smaller = rig.pool.allocate_of::<f64>(3).unwrap();
+    assert!(out(refusal(some.enqueue_copy_to(queue, &smaller))));
+    assert!(matches!(
+        refusal(some.enqueue_fill(queue, ..3, &[0.0; 2])),
+        InvalidRequest::PatternMismatch { .. }
+    ));
+    assert!(some.slice(4..).unwrap().is_empty());
+}
+
+#[test]
+fn a_slice_is_of_whole_elements() {
+    let rig = Rig::with_capacity(MIB);
+    let block = rig.pool.allocate(103).unwrap();
+    let whole = |bytes, element| InvalidRequest::NotWholeElements { bytes, element };
+    assert_eq!(refusal(PooledSlice::<u32, _>::new(&block)), whole(103, 4));
+    let cast = |range: std::ops::Range<usize>| block.slice(range).unwrap().cast::<u32>();
+    assert_eq!(refusal(cast(2..6)), whole(2, 4));
+    assert_eq!(refusal(cast(4..6)), whole(2, 4));
+    let one = cast(4..8).unwrap();
+    assert_eq!((one.len(), one.offset()), (1, 1));
+    let bytes = one.cast::<u8>().unwrap();
+    assert_eq!((bytes.len(), bytes.offset()), (4, 4));
+}
+
+#[test]
+fn elements_are_aligned_as_blocks_are_or_refused() {
+    let pool = |alignment: usize| {
+        let builder = MockDevice::builder().alignment(Align::new(alignment).unwrap());
+        Rig::with_options(builder, PoolOptions::new()).pool
+    };
+    assert_eq!(pool(16).allocate_of::<u128>(3).unwrap().size(), 48);
+    let error = pool(8).allocate_of::<u128>(3).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "unsupported: elements aligned to 16 bytes: the blocks of this pool are aligned to 8 bytes"
+    );
+    assert!(pool(8).allocate_of::<f64>(3).is_ok());
+}
+
+#[test]
+fn more_elements_than_any_memory_has_are_refused_as_too_many_bytes_are() {
+    let rig = Rig::with_capacity(MIB);
+    for len in [usize::MAX, usize::MAX / 8 + 2, 1 << 40] {
+        let error = rig.pool.allocate_of::<u64>(len).unwrap_err();
+        let report = error.out_of_memory().unwrap();
+        assert_eq!(report.verdict, Verdict::NeverFits, "{len} elements");
+    }
+}
+
+#[test]
+fn no_elements_are_no_memory() {
+    let rig = Rig::with_capacity(MIB);
+    let nothing = rig.pool.allocate_of::<u64>(0).unwrap();
+    assert!(nothing.is_empty() && nothing.memory_on(&rig.queue).is_none());
+    nothing.write(&rig.queue, 0, &[]).unwrap();
+    assert_eq!(nothing.read_to_vec(&rig.queue).unwrap(), [0; 0]);
+    nothing.enqueue_fill(&rig.queue, .., &[1]).unwrap();
+    assert_eq!(refusal(nothing.view()), InvalidRequest::ZeroSize);
+}
+
+#[test]
+fn a_slice_has_a_view_where_the_device_lets_memory_start() {
+    let rig = Rig::with_capacity(MIB);
+    let numbers = rig.pool.allocate_of::<u32>(1000).unwrap();
+    let from_64 = numbers.slice(64..).unwrap();
+    let view = from_64.view().unwrap();
+    assert_eq!(view.size(), 4 * 936);
+    let from_63 = numbers.slice(63..).unwrap();
+    assert!(matches!(
+        refusal(from_63.view()),
+        InvalidRequest::Misaligned { offset: 252, .. }
+    ));
+}
+
+#[test]
+fn a_typed_block_is_for_the_queue_that_it_was_asked_for() {
+    let rig = Rig::with_capacity(MIB);
+    let other = rig.another_queue(QueueOrder::InOrder);
+    let numbers = rig.pool.allocate_of_on::<u16>(&other, 10).unwrap();
+    assert_eq!(numbers.block().queue_id(), Some(other.id()));
+    let shared = numbers.into_shared();
+    let part = shared.slice(3..5).unwrap();
+    drop(shared);
+    assert_eq!(rig.pool.active_blocks(), 1);
+    drop(part);
+    assert_eq!(rig.pool.active_blocks(), 0);
 }
