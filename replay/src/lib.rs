@@ -1,17 +1,10 @@
 //! Recorded allocation traces, and their replay through binpool on any device.
 //!
-//! The commands `binpool replay`, `binpool tune`, `binpool bench` and `binpool view` are thin layers over this library.
-//!
-//! # Features
-//!
-//! - `bench`: what `binpool bench` measures and reports, with the feature of that name. It compiles the allocators that binpool is compared
-//!   with, such as mimalloc.
+//! The commands `binpool replay`, `binpool tune` and `binpool view` are thin layers over this library.
 
 #![deny(unsafe_code)]
 
 mod behind;
-#[cfg(feature = "bench")]
-mod bench;
 mod block_source;
 mod capacity_search;
 mod cuda_commands;
@@ -52,16 +45,6 @@ mod tune;
 pub mod view;
 mod watermark;
 
-#[cfg(feature = "bench")]
-pub use bench::device_pairs::{DevicePair, LeftOut, cuda_pairs, device_pairs};
-#[cfg(feature = "bench")]
-pub use bench::device_pairs_report::{device_json, device_table};
-#[cfg(feature = "bench")]
-pub use bench::scaling_svg::scaling_svg;
-#[cfg(feature = "bench")]
-pub use bench::tail_report::{TailRow, tail_json, tail_table};
-#[cfg(feature = "bench")]
-pub use bench::workload_report::{BenchRow, bench_json, bench_table};
 pub use capacity_search::smallest_capacity;
 pub use cuda_devices::{open_cuda, select_cuda};
 pub use devices::call_costs::{COST_STEPS, CostEffort, device_costs, device_costs_with_pages};
@@ -70,7 +53,6 @@ pub use import::content::Content;
 pub use import_report::{import_json, import_summary};
 pub use mock_profile::{Profile, ProfileError};
 pub use plots::tuning_svg::svg;
-pub use plots::tuning_text::text_plot;
 pub use replay::{AtEnd, Failure, Manner, Outcome, replay};
 pub use replay_device::{AllocatorChoice, Device, Measured, Settings};
 pub use replay_report::{Header, Row, behind_table, end_table, json, table};

@@ -6,7 +6,7 @@ use binpool::words::bytes;
 use serde::Serialize;
 
 use crate::{
-    AllocatorChoice, AtEnd, Outcome, Pending, Touch, markdown_table::markdown,
+    AllocatorChoice, AtEnd, Outcome, Pending, Touch, markdown_table::MarkdownTable,
     rounds_report::Rounds,
 };
 
@@ -204,7 +204,7 @@ pub fn end_table(rows: &[Row]) -> String {
         "reserved",
         "after a trim",
     ];
-    let mut table = markdown(titles, 1..);
+    let mut table = MarkdownTable::new(titles, 1..);
     for row in rows {
         let known = row.outcome.at_end.map(|at_end| {
             let AtEnd {
@@ -225,7 +225,7 @@ pub fn end_table(rows: &[Row]) -> String {
 #[must_use]
 pub fn behind_table(rows: &[Row]) -> String {
     let titles = ["freed, and still in use", "at most", "the host waited"];
-    let mut table = markdown(titles, 1..);
+    let mut table = MarkdownTable::new(titles, 1..);
     for row in rows {
         let mut cells = vec![short_name(row, rows).to_owned()];
         cells.extend(pending_cells(row.outcome.pending));
@@ -270,7 +270,8 @@ pub fn table(header: &Header, rows: &[Row]) -> String {
     if with_need {
         titles.extend(["need".to_owned(), "need / live".to_owned()]);
     }
-    let mut table = markdown(titles, 1..);
+    let dispensable = &["allocations", "peak reserved", "device allocations"];
+    let mut table = MarkdownTable::new(titles, 1..).or_without(dispensable);
     for row in rows {
         let outcome = &row.outcome;
         let mut cells = vec![

@@ -5,10 +5,13 @@ use serde::Serialize;
 
 use crate::{
     AllocatorChoice, Header, Pending, Round, Row, Warm,
-    markdown_table::markdown,
+    markdown_table::MarkdownTable,
     replay_report::{PendingObject, pending_cells, ratio, short_name},
     rounds::FIRST_WARM,
 };
+
+/// The columns that a narrow terminal can do without.
+const DISPENSABLE: &[&str] = &["peak reserved", "peak live", "releases"];
 
 /// The JSON of a row's rounds.
 #[derive(Serialize)]
@@ -155,7 +158,7 @@ fn table(header: &Header, row: &Row) -> String {
     if is_behind {
         titles.extend(["peak pending", "waits"]);
     }
-    let mut table = markdown(titles, 1..);
+    let mut table = MarkdownTable::new(titles, 1..).or_without(DISPENSABLE);
     let mut add = |name: String, round: &Round, rounds: usize| {
         let mean = |figure: u64| match rounds {
             1 => figure.to_string(),

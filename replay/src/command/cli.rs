@@ -14,8 +14,6 @@ use clap::{
 };
 use clap_complete::Shell;
 
-#[cfg(feature = "bench")]
-use crate::command::bench::Bench;
 use crate::command::{chosen_profile::ChosenProfile, view::View};
 
 /// Device-memory pools: see what they do to real programs.
@@ -37,7 +35,6 @@ pub(crate) struct Cli {
     #[arg(long, short, global = true)]
     pub(crate) verbose: bool,
     /// When to use colours. `auto`: on a terminal, unless the variable `NO_COLOR` is set.
-    // Read in `color_choice.rs` before the command line is parsed.
     #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) color: ColorChoice,
 }
@@ -56,20 +53,25 @@ Examples:
     Record,
     Import(Import),
     Devices(Devices),
-    #[cfg(feature = "bench")]
-    Bench(Bench),
     Completions(Completions),
     Man(ManPages),
 }
 
 impl Cli {
+    /// Returns when to use colours.
+    pub(crate) fn color_choice(&self) -> anstream::ColorChoice {
+        match self.color {
+            ColorChoice::Auto => anstream::ColorChoice::Auto,
+            ColorChoice::Always => anstream::ColorChoice::Always,
+            ColorChoice::Never => anstream::ColorChoice::Never,
+        }
+    }
+
     /// Reads the command line.
     pub(crate) fn read() -> Result<Self, clap::Error> {
         let cli = Self::try_parse()?;
         let contradiction = match &cli.command {
             Command::Replay(replay) => replay.contradiction(),
-            #[cfg(feature = "bench")]
-            Command::Bench(bench) => bench.contradiction(),
             _ => None,
         };
         match contradiction {
@@ -345,7 +347,7 @@ pub(crate) struct Replay {
 /// and the sum of the device times, and the same rule. A setting that runs out of memory on one trace is not the best over all.
 ///
 /// In the tables, `*` marks a setting that no other beats: none is as low in both respects and lower in one. The
-/// plot is that of the last table.
+/// plot, which `--plot` writes, is that of the last table.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Exit status: 0 when there is a best setting for all traces; 1 when every setting of the pool runs out of memory on \
@@ -381,7 +383,7 @@ pub(crate) struct Tune {
     /// Divide every size by this.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
     pub(crate) scale: usize,
-    /// Write the plot as SVG, instead of printing it as text.
+    /// Write a plot as SVG.
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
     /// Print JSON: an object with the traces, and what holds for all of them.
@@ -646,7 +648,6 @@ mod tests {
             let is_call = |code: &String| {
                 let mut words = code.split(' ').skip(1);
                 let names = [
-                    "bench",
                     "completions",
                     "devices",
                     "import",
@@ -705,10 +706,6 @@ mod tests {
                     })
                     .take_while(|word| !word.starts_with('['))
                     .collect();
-                let is_bench = words.get(1) == Some(&"bench");
-                if is_bench && !cfg!(feature = "bench") {
-                    continue;
-                }
                 count += 1;
                 let Err(error) = Cli::try_parse_from(&words) else {
                     continue;

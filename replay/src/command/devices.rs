@@ -58,7 +58,7 @@ pub(crate) fn show_devices(options: &Devices) -> Result<bool, Box<dyn Error>> {
     if options.json {
         print(&devices_json(&opencl, &cuda)?)?;
     } else {
-        print_report(&devices_text(&opencl, &cuda), &[])?;
+        print_report(&devices_text(&opencl, &cuda))?;
     }
     Ok(true)
 }

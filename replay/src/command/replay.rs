@@ -14,12 +14,6 @@ use crate::command::{
     progress_bar::bar,
 };
 
-/// The columns of the table that a narrow terminal can do without.
-const DISPENSABLE: [&str; 3] = ["allocations", "peak reserved", "device allocations"];
-
-/// Those of the tables of rounds.
-const DISPENSABLE_OF_ROUNDS: [&str; 3] = ["peak reserved", "peak live", "releases"];
-
 /// Replays all traces and prints the report. Returns whether all succeeded.
 pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
     if options.need
@@ -80,16 +74,16 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
     if options.json {
         print(&json(&header, &rows)?)?;
     } else if !rows.is_empty() {
-        print_report(&table(&header, &rows), &DISPENSABLE)?;
+        print_report(&table(&header, &rows))?;
         if options.behind.is_some() {
-            print_report(&format!("\n{}", behind_table(&rows)), &[])?;
+            print_report(&format!("\n{}", behind_table(&rows)))?;
         }
         if options.rounds > 1 {
             let tables = format!("\n{}", rounds_tables(&header, &rows));
-            print_report(&tables, &DISPENSABLE_OF_ROUNDS)?;
+            print_report(&tables)?;
         }
         if options.gives_back() {
-            print_report(&format!("\n{}", end_table(&rows)), &[])?;
+            print_report(&format!("\n{}", end_table(&rows)))?;
         }
     }
     Ok(rows.len() == options.traces.len())
