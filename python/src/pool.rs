@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use binpool::{WatchOptions, words};
 use binpool_capi::{NewFile, any_pool::AnyPool};
-use binpool_replay::view::SnapshotNumbers;
+use binpool_trace::{Snapshot, view::SnapshotNumbers};
 use pyo3::{exceptions::PyValueError, prelude::*};
 
 use crate::{
@@ -102,7 +102,8 @@ impl Pool {
     fn view(&self, py: Python<'_>, page: FilePath) -> PyResult<()> {
         let page = Page::at(page)?;
         py.detach(|| {
-            let snapshot = self.any.snapshot();
+            let json = self.any.snapshot().to_json().map_err(other_error)?;
+            let snapshot = Snapshot::from_json(&json).map_err(other_error)?;
             page.write(&SnapshotNumbers::new("pool", &snapshot).page(&snapshot)?)
         })
     }

@@ -10,5 +10,6 @@ pub(crate) mod output;
 mod progress_bar;
 pub(crate) mod replay;
 pub(crate) mod tune;
+mod values;
 pub(crate) mod view;
 mod whole_file;

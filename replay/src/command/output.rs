@@ -15,7 +15,7 @@ use std::{
 
 use anstyle::{AnsiColor, Style};
 use binpool::PoolError;
-use binpool_replay::{Content, Trace, TraceError, shown};
+use binpool_trace::{Content, Trace, TraceError, shown};
 use clap::error::{ContextKind, ContextValue};
 
 use crate::command::progress_bar::bar;

@@ -4,9 +4,10 @@ use std::error::Error;
 
 use binpool_opencl::DeviceSelector;
 use binpool_replay::{
-    AllocatorChoice, Device, Failure, Header, Measured, Row, Settings, Trace, behind_table,
-    end_table, json, rounds_tables, table,
+    AllocatorChoice, Device, Failure, Measured, ReplaySettings,
+    report::{Header, Row, behind_table, end_table, json, rounds_tables, table},
 };
+use binpool_trace::Trace;
 
 use crate::command::{
     cli::{BackendChoice, Replay},
@@ -34,7 +35,7 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
             Device::cuda(options.device.as_ref().unwrap_or(&DeviceSelector::Any))?
         }
     };
-    let settings = Settings {
+    let settings = ReplaySettings {
         allocator: options.allocator(),
         pool: options.pool(),
         capacity_bytes: options.capacity.map(|size| size.as_u64()),
@@ -92,7 +93,7 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
 fn replay_one(
     trace: &Trace,
     device: &Device,
-    settings: &Settings,
+    settings: &ReplaySettings,
     options: &Replay,
 ) -> Result<Row, Failure> {
     let bar = bar(trace.events().len() * settings.rounds, trace.name());

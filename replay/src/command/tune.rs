@@ -3,9 +3,10 @@
 use std::{error::Error, path::PathBuf};
 
 use binpool_replay::{
-    AllocatorChoice, Candidate, Device, Settings, Touch, Trace, Trial, TuneReport, candidates,
-    page_candidates, svg, tune,
+    AllocatorChoice, Device, ReplaySettings, Touch,
+    tune::{Candidate, Trial, TuneReport, candidates, page_candidates, svg, tune},
 };
+use binpool_trace::Trace;
 
 use crate::command::{
     cli::Tune,
@@ -74,7 +75,7 @@ fn try_one(
     candidates: &[Candidate],
     options: &Tune,
 ) -> Result<Trial, Box<dyn Error>> {
-    let settings = Settings {
+    let settings = ReplaySettings {
         allocator: options.allocator,
         pool: None,
         capacity_bytes: options.capacity.map(|size| size.as_u64()),

@@ -7,7 +7,7 @@ use binpool_mock::{CostTable, DeviceProfile};
 use binpool_opencl::{Characterization, DeviceInfo, DeviceSelector, OpenClBackend, OpenClError};
 use serde::Serialize;
 
-use crate::{markdown_table::MarkdownTable, replay_report::ratio};
+use crate::{ratio::ratio, report::markdown_table::MarkdownTable};
 use binpool::words::bytes;
 
 /// The report's data about a device.

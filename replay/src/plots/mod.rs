@@ -3,4 +3,4 @@
 pub(crate) mod axis;
 mod labels;
 pub(crate) mod svg;
-pub(crate) mod tuning_svg;
+pub(crate) mod timeline_svg;

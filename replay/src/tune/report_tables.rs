@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use crate::{
-    Candidate, Comparison, Trial, TuneReport, Warm, markdown_table::MarkdownTable,
-    replay_report::ratio, rounds::FIRST_WARM,
+    Warm,
+    ratio::ratio,
+    report::markdown_table::MarkdownTable,
+    rounds::FIRST_WARM,
+    tune::{Candidate, Comparison, Trial, TuneReport},
 };
 use binpool::words::bytes;
 

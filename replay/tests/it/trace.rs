@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, fs, io::Write as _, path::Path};
 
 use binpool::Verdict;
-use binpool_replay::{Event, PoolAction, Problem, Trace, TraceError, view::History};
+use binpool_trace::{Event, PoolEvent, Problem, Trace, TraceError, view::History};
 use flate2::{Compression, write::GzEncoder};
 use proptest::prelude::*;
 
@@ -79,11 +79,21 @@ fn a_line_without_a_time_has_that_of_the_line_before() {
 #[test]
 fn a_wrong_line_is_named_with_what_was_expected() {
     let number = |what, largest| Problem::Number { what, largest };
+    let wrong = |message: &str| Problem::Wrong(message.into());
     assert_eq!(problem(b"a 0 1 0\nx 0\n"), (2, Problem::Form));
-    assert_eq!(problem(b"a 0 1 0 0 0\n"), (1, Problem::Group { group: 0 }));
+    assert_eq!(
+        problem(b"a 0 1 0 0 0\n"),
+        (
+            1,
+            wrong("group 0 is not known: expected a line \"g 0 NAME\" before")
+        )
+    );
     assert_eq!(
         problem(b"g 0 x\na 0 1 0 0 0 0\n"),
-        (2, Problem::Stack { stack: 0 })
+        (
+            2,
+            wrong("stack 0 is not known: expected a line \"k 0 FRAME\" before")
+        )
     );
     assert_eq!(
         problem(b"g 0 x\nk 0 y\na 0 1 0 0 0 0 0\n"),
@@ -92,11 +102,17 @@ fn a_wrong_line_is_named_with_what_was_expected() {
     assert_eq!(problem(b"g 0\n"), (1, Problem::Form));
     assert_eq!(
         problem(b"g 0 x\ng 0 y\n"),
-        (2, Problem::GroupTwice { group: 0 })
+        (
+            2,
+            wrong("group 0 has a name already: expected each group once")
+        )
     );
     assert_eq!(
         problem(b"a 0 1 0 9\nf 0 8\n"),
-        (2, Problem::Time { time: 8, before: 9 })
+        (
+            2,
+            wrong("time 8 ns comes after 9 ns: expected times that do not fall")
+        )
     );
     assert_eq!(problem(b"f 0 0\n"), (1, Problem::NotLive { id: 0 }));
     assert_eq!(
@@ -117,7 +133,10 @@ fn a_wrong_line_is_named_with_what_was_expected() {
         problem(b"a 7 1 0\nf 7\nf 7\n"),
         (3, Problem::NotLive { id: 7 })
     );
-    assert_eq!(problem(b"a 0 1 0\n\xff\xfe\n"), (2, Problem::Utf8));
+    assert_eq!(
+        problem(b"a 0 1 0\n\xff\xfe\n"),
+        (2, wrong("expected text in UTF-8"))
+    );
     let error = Trace::parse("dir/t.trace", &b"a 0 1 0\na 1 12x 0\n"[..]).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -166,7 +185,7 @@ fn what_the_pool_did_is_read_and_written_again() {
     let actions: Vec<_> = trace
         .pool_steps()
         .iter()
-        .map(|step| (step.events_before, step.time, &step.action))
+        .map(|step| (step.events_before, step.time, &step.event))
         .collect();
     assert_eq!(actions.len(), 7);
     assert_eq!(
@@ -174,20 +193,20 @@ fn what_the_pool_did_is_read_and_written_again() {
         (
             0,
             0,
-            &PoolAction::Taken {
+            &PoolEvent::Taken {
                 memory: 9,
                 bytes: 65536
             }
         )
     );
-    let placed = PoolAction::Placed {
+    let placed = PoolEvent::Placed {
         block: 1,
         memory: 9,
         offset: 4096,
         bytes: 1024,
     };
     assert_eq!(actions[2], (0, 3, &placed));
-    assert_eq!(actions[4], (2, 12, &PoolAction::GivenBack { memory: 9 }));
+    assert_eq!(actions[4], (2, 12, &PoolEvent::GivenBack { memory: 9 }));
     assert_eq!(
         trace.stacks()[trace.stack_of(0).unwrap()][1],
         "train::main at train/src/main.rs:9"
@@ -244,39 +263,71 @@ proptest! {
 #[test]
 fn a_wrong_line_about_the_pool_is_named_with_what_was_expected() {
     let number = |what, largest| Problem::Number { what, largest };
-    assert_eq!(problem(b"h device x\n"), (1, Problem::HeaderFirst));
+    let wrong = |message: &str| Problem::Wrong(message.into());
+    assert_eq!(
+        problem(b"h device x\n"),
+        (
+            1,
+            wrong("expected the header to begin with \"h version NUMBER\", once")
+        )
+    );
     assert_eq!(problem(b"h version 3\n"), (1, number("the version", 2)));
     assert_eq!(problem(b"h version\n"), (1, Problem::Form));
     assert_eq!(
         problem(b"h version 2\nh version 2\n"),
-        (2, Problem::HeaderFirst)
+        (
+            2,
+            wrong("expected the header to begin with \"h version NUMBER\", once")
+        )
     );
-    let key = "a".to_owned();
     assert_eq!(
         problem(b"h version 2\nh a 1\nh a 2\n"),
-        (3, Problem::HeaderTwice { key })
+        (3, wrong("expected the key \"a\" of the header once"))
     );
     assert_eq!(
         problem(b"h version 2\nh limit x\n"),
         (2, number("the limit", u64::MAX))
     );
-    assert_eq!(problem(b"a 0 1 0\nh version 2\n"), (2, Problem::HeaderLate));
+    assert_eq!(
+        problem(b"a 0 1 0\nh version 2\n"),
+        (2, wrong("expected the header before all other lines"))
+    );
     assert_eq!(problem(b"s 1\n"), (1, number("BYTES", u64::MAX)));
     assert_eq!(problem(b"s 1 2 3 4\n"), (1, Problem::Form));
     assert_eq!(
         problem(b"S 1 9\nb 1 1 0 1 8\n"),
-        (2, Problem::Time { time: 8, before: 9 })
+        (
+            2,
+            wrong("time 8 ns comes after 9 ns: expected times that do not fall")
+        )
     );
     assert_eq!(problem(b"b 1 1 -1 1 8\n"), (1, number("OFFSET", u64::MAX)));
     assert_eq!(problem(b"p\n"), (1, Problem::Form));
     assert_eq!(problem(b"p miss\n"), (1, number("BYTES", u64::MAX)));
     assert_eq!(problem(b"k 1\n"), (1, Problem::Form));
-    assert_eq!(problem(b"r verdict=limited\n"), (1, Problem::Report));
+    assert_eq!(
+        problem(b"r verdict=limited\n"),
+        (
+            1,
+            wrong("expected a line \"o BYTES STREAM\" before, which has no report yet")
+        )
+    );
     assert_eq!(
         problem(b"o 1 0\nr verdict=limited\nr verdict=limited\n"),
-        (3, Problem::Report)
+        (
+            3,
+            wrong("expected a line \"o BYTES STREAM\" before, which has no report yet")
+        )
     );
-    assert_eq!(problem(b"o 1 0\nr verdict=other\n"), (2, Problem::Verdict));
+    assert_eq!(
+        problem(b"o 1 0\nr verdict=other\n"),
+        (
+            2,
+            wrong(
+                "expected the verdict to be one of never_fits, limited, fragmented, pending, viewed, device_full"
+            )
+        )
+    );
     assert_eq!(
         problem(b"o 1 0\nr held_bytes=x\n"),
         (2, number("held_bytes", u64::MAX))

@@ -3,8 +3,8 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use binpool_replay::{
-    AllocatorChoice, Comparison, Cost, Measured, Outcome, Round, Trial, TuneReport, best,
-    candidates, pareto_front, svg,
+    AllocatorChoice, Measured, Outcome, Round,
+    tune::{Comparison, Cost, Trial, TuneReport, best, candidates, pareto_front, svg},
 };
 use proptest::prelude::*;
 use serde_json::Value;
@@ -61,8 +61,8 @@ fn the_figures_are_those_of_a_replay_with_the_settings_of_the_name() {
     ] {
         let report = json(&[&["tune", "--virtual-memory"], common, &[path]].concat());
         let candidates = of_first_trace(&report);
-        let all = binpool_replay::candidates().into_iter();
-        let all = all.chain(binpool_replay::page_candidates());
+        let all = binpool_replay::tune::candidates().into_iter();
+        let all = all.chain(binpool_replay::tune::page_candidates());
         let names = candidates
             .iter()
             .map(|candidate| candidate["name"].as_str().unwrap());
