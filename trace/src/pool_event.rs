@@ -153,7 +153,9 @@ impl PoolEvent {
     pub(crate) fn write(&self, time: Option<u64>, line: &mut String) {
         let mut push = |letter, numbers: &[u64]| {
             line.push(letter);
-            numbers.iter().for_each(|number| push_number(line, *number));
+            for number in numbers {
+                push_number(line, *number);
+            }
             push_if_any(line, time);
         };
         match *self {

@@ -22,7 +22,6 @@ mod record;
 mod recordings;
 mod replays;
 mod rounds;
-mod trace;
 mod tune;
 mod view;
 mod view_blocks;

@@ -2,8 +2,7 @@
 
 use std::{fmt::Write as _, fs, io::Write as _, path::Path};
 
-use binpool::Verdict;
-use binpool_trace::{Event, PoolEvent, Problem, Trace, TraceError, view::History};
+use binpool_trace::{Event, PoolEvent, Problem, Trace, TraceError, Verdict, view::History};
 use flate2::{Compression, write::GzEncoder};
 use proptest::prelude::*;
 
@@ -376,7 +375,7 @@ fn scaling_divides_sizes_but_loses_no_block() {
 /// Counted by another program.
 #[test]
 fn the_recorded_traces_have_the_known_peaks() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../replay/traces");
     let expected = [
         ("boxtree_builds", 7_425, 90_059_542, 24_463_936),
         ("eager_arrays", 4_472, 537_018_368, 201_326_592),
