@@ -12,7 +12,8 @@ use std::path::Path;
 
 use binpool::{HighWater, ImmediateAllocator, PoolOptions};
 use binpool_benches::NullBackend;
-use binpool_replay::{Manner, Trace, replay};
+use binpool_replay::{ReplayOptions, replay};
+use binpool_trace::Trace;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
 const TRACES: [&str; 5] = [
@@ -40,7 +41,7 @@ fn benchmarks(criterion: &mut Criterion) {
                 "binpool-bins",
             ),
         ] {
-            let manner = Manner {
+            let manner = ReplayOptions {
                 pool: Some(options),
                 limit_bytes: u64::MAX,
                 touch: false,

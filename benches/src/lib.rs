@@ -2,8 +2,7 @@
 //!
 //! A [`Subject`] is anything that hands out blocks: the pool as a user holds it, or a peer. A [`Workload`] is a
 //! sequence of allocations and frees that is the same, bit for bit, for every subject and on every machine. The
-//! benchmarks of this crate and the command `binpool bench` run this one code: [`race`] has threads work side by side,
-//! [`measure`] makes figures of it, [`tail`] looks at single operations, and [`counted`] is for those who count
+//! benchmarks of this crate run this one code: [`race`] has threads work side by side, [`tail`] looks at single operations, and [`counted`] is for those who count
 //! instructions.
 //!
 //! The pool works over [`NullBackend`], where nothing costs time, so that figures are those of the pool alone.
@@ -13,9 +12,9 @@
 mod counted;
 mod cross_thread;
 mod direct;
+mod failure;
 mod host_heap;
 mod lifo;
-mod measure;
 mod miss;
 mod mixed;
 mod noted_pools;
@@ -32,8 +31,8 @@ mod workload;
 
 pub use counted::{COUNTED_PAIRS, counted};
 pub use direct::{Direct, DirectBlock};
+pub use failure::Failure;
 pub use host_heap::{Heap, HostBlock, Malloc, Mimalloc};
-pub use measure::{Effort, Failure, Figures, measure};
 pub use mixed::Mixed;
 pub use noted_pools::{Recorded, Watched};
 pub use nothing::Nothing;

@@ -2,16 +2,8 @@
 //! its place, in little memory; and a trace that was imported is one that can be written and read again.
 #![no_main]
 
-// All of `binpool-replay` would be compiled for some files.
-#[allow(dead_code, unreachable_pub, reason = "a part of another crate")]
-#[path = "../../replay/src/import/mod.rs"]
-mod import;
-#[allow(dead_code, unreachable_pub, reason = "a part of another crate")]
-#[path = "../../replay/src/trace/mod.rs"]
-mod trace;
-
+use binpool_trace::Trace;
 use libfuzzer_sys::fuzz_target;
-use trace::Trace;
 
 const NAME: &str = "fuzz";
 

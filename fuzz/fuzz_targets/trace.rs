@@ -2,25 +2,17 @@
 //! survives being written and read again.
 #![no_main]
 
-// All of `binpool-replay` would be compiled for one file.
-#[allow(dead_code, unreachable_pub, reason = "a part of another crate")]
-#[path = "../../replay/src/trace/mod.rs"]
-mod trace;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::Read,
 };
 
+use binpool_trace::{Event, Problem, Trace, TraceError};
 use flate2::{
     Compression,
     read::{GzEncoder, MultiGzDecoder},
 };
 use libfuzzer_sys::fuzz_target;
-use trace::{
-    Event, Trace,
-    error::{Problem, TraceError},
-};
 
 const NAME: &str = "fuzz";
 

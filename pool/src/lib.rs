@@ -136,6 +136,10 @@ pub use binpool_allocators::{
     adaptors::{Budget, BudgetUse},
     *,
 };
+#[cfg(feature = "snapshot")]
+pub use binpool_trace::{
+    BlockState, SnapshotBlock, SnapshotError, SnapshotSegment, SnapshotSettings, SnapshotShortage,
+};
 pub use buffer::PooledBuffer;
 pub use decay::Decay;
 pub use error::PoolError;
@@ -145,10 +149,7 @@ pub use inspect::held_back::HeldBack;
 pub use inspect::live_blocks::LiveBlocks;
 pub use inspect::record::{PoolRecording, RecordError};
 #[cfg(feature = "snapshot")]
-pub use inspect::snapshot::{
-    BlockState, Snapshot, SnapshotBlock, SnapshotError, SnapshotSegment, SnapshotSettings,
-    SnapshotShortage,
-};
+pub use inspect::snapshot::Snapshot;
 pub use kept_addresses::KeptAddresses;
 pub use live_group::LiveGroup;
 pub use lock::per_thread::leave_pools;

@@ -3,118 +3,11 @@
 use std::{cmp::Ordering, error::Error as StdError, fmt};
 
 use binpool_allocators::{Error, Scope, words};
+use binpool_trace::ShortageReport;
+
+pub use binpool_trace::Verdict;
 
 use crate::LiveGroup;
-
-/// The cause of an out-of-memory error.
-///
-/// ```
-/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
-/// # use binpool_mock::MockDevice;
-/// use binpool::Verdict;
-///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let backend = MockDevice::builder().capacity_bytes(64 << 20).build().backend();
-/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
-/// let cache = pool.allocate(48 << 20)?;
-/// let verdict_of = |bytes| {
-///     let error = pool.allocate(bytes).err()?;
-///     Some(error.out_of_memory()?.verdict)
-/// };
-/// // Freeing the cache would help the first request, but not the second.
-/// assert_eq!(verdict_of(32 << 20), Some(Verdict::DeviceFull));
-/// let verdict = verdict_of(128 << 20).ok_or("it fits")?;
-/// assert_eq!(verdict, Verdict::NeverFits);
-/// assert_eq!(verdict.name(), "never_fits"); // A label for what a program counts.
-/// assert!(verdict.advice().starts_with("split the work"));
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Verdict {
-    /// The block is larger than the largest block of the device, or than the whole device.
-    NeverFits,
-    /// A limit that the program set is reached.
-    Limited,
-    /// The pool holds enough bytes, but each block is too small.
-    Fragmented,
-    /// The pool holds enough bytes, but commands that use them have not ended.
-    Pending,
-    /// The program has dropped enough blocks, but still has views of them ([`PooledBuffer`](crate::PooledBuffer#views)).
-    Viewed,
-    /// Active blocks of this pool, or other memory, fill the device.
-    DeviceFull,
-}
-
-impl Verdict {
-    /// All verdicts.
-    ///
-    /// ```
-    /// use binpool::Verdict;
-    ///
-    /// let found = Verdict::ALL.into_iter().find(|it| it.name() == "limited"); // As in a recording.
-    /// assert_eq!(found, Some(Verdict::Limited));
-    /// ```
-    pub const ALL: [Self; 6] = [
-        Self::NeverFits,
-        Self::Limited,
-        Self::Fragmented,
-        Self::Pending,
-        Self::Viewed,
-        Self::DeviceFull,
-    ];
-
-    /// The verdict as one word, as in [snapshots](crate::guide::inspecting) and recordings.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::NeverFits => "never_fits",
-            Self::Limited => "limited",
-            Self::Fragmented => "fragmented",
-            Self::Pending => "pending",
-            Self::Viewed => "viewed",
-            Self::DeviceFull => "device_full",
-        }
-    }
-
-    /// What the program can do about it, as text.
-    #[must_use]
-    pub const fn advice(self) -> &'static str {
-        match self {
-            Self::NeverFits => "split the work into smaller blocks, or use a larger device",
-            Self::Limited => "free blocks, or raise the limit",
-            Self::Fragmented => {
-                "free blocks that stand next to each other, or ask for smaller ones"
-            }
-            Self::Pending => {
-                "let the queues that use those blocks get on: \
-                 a command there waits for something that has not happened"
-            }
-            Self::Viewed => {
-                "drop the regions, images and maps of blocks that were freed: \
-                 one that is forgotten keeps its block for good"
-            }
-            Self::DeviceFull => {
-                "free blocks, or memory outside the pool, or have a reclaim hook do it"
-            }
-        }
-    }
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NeverFits => "it never fits",
-            Self::Limited => "a limit is reached",
-            Self::Fragmented => "the free memory is fragmented",
-            Self::Pending => "the free memory is in use by pending commands",
-            Self::Viewed => "views are left of blocks that were freed",
-            Self::DeviceFull => "the device is full",
-        })
-    }
-}
 
 /// The state of the pool when a request failed for lack of memory. Sizes in bytes.
 ///
@@ -161,6 +54,32 @@ impl fmt::Display for Verdict {
 /// assert_eq!(report.largest_groups[0].tag.as_deref(), Some("weights"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// The verdict tells what would help:
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+/// # use binpool_mock::MockDevice;
+/// use binpool::Verdict;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let backend = MockDevice::builder().capacity_bytes(64 << 20).build().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// let cache = pool.allocate(48 << 20)?;
+/// let verdict_of = |bytes| {
+///     let error = pool.allocate(bytes).err()?;
+///     Some(error.out_of_memory()?.verdict)
+/// };
+/// // Freeing the cache would help the first request, but not the second.
+/// assert_eq!(verdict_of(32 << 20), Some(Verdict::DeviceFull));
+/// let verdict = verdict_of(128 << 20).ok_or("it fits")?;
+/// assert_eq!(verdict, Verdict::NeverFits);
+/// assert_eq!(verdict.name(), "never_fits"); // A label for what a program counts.
+/// assert!(verdict.advice().starts_with("split the work"));
+/// # Ok(())
+/// # }
+/// ```
 #[non_exhaustive]
 pub struct OutOfMemoryReport {
     /// The size of the request.
@@ -198,28 +117,6 @@ pub struct OutOfMemoryReport {
 }
 
 impl OutOfMemoryReport {
-    /// Returns the verdict and the numbers as a recording has them: `KEY=VALUE` with spaces between.
-    pub(crate) fn recorded(&self) -> String {
-        let numbers = [
-            ("class_bytes", self.class_bytes as u64),
-            ("active_bytes", self.active_bytes),
-            ("active_blocks", self.active_blocks),
-            ("viewed_bytes", self.viewed_bytes),
-            ("managed_bytes", self.managed_bytes),
-            ("held_bytes", self.held_bytes),
-            ("pending_bytes", self.pending_bytes),
-            ("largest_held_bytes", self.largest_held_bytes),
-            ("released_bytes", self.released_bytes),
-            ("largest_block_bytes", self.largest_block_bytes as u64),
-            ("capacity_bytes", self.capacity_bytes),
-            ("device_bytes", self.device_bytes),
-        ];
-        let verdict = format!("verdict={}", self.verdict.name());
-        let numbers = numbers.map(|(key, number)| format!("{key}={number}"));
-        let all: Vec<String> = [verdict].into_iter().chain(numbers).collect();
-        all.join(" ")
-    }
-
     /// What limits left at the end, where they refused the request.
     fn left_by_limits(&self) -> Option<u64> {
         match &self.source {
@@ -326,6 +223,27 @@ impl OutOfMemoryReport {
             rows.insert(1, ("  in views", self.viewed_bytes, remark));
         }
         rows
+    }
+}
+
+/// What a recording says of it.
+impl From<&OutOfMemoryReport> for ShortageReport {
+    fn from(report: &OutOfMemoryReport) -> Self {
+        Self {
+            class_bytes: report.class_bytes as u64,
+            active_bytes: report.active_bytes,
+            active_blocks: report.active_blocks,
+            viewed_bytes: report.viewed_bytes,
+            managed_bytes: report.managed_bytes,
+            held_bytes: report.held_bytes,
+            pending_bytes: report.pending_bytes,
+            largest_held_bytes: report.largest_held_bytes,
+            released_bytes: report.released_bytes,
+            largest_block_bytes: report.largest_block_bytes as u64,
+            capacity_bytes: report.capacity_bytes,
+            device_bytes: report.device_bytes,
+            ..Self::new(report.verdict)
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use binpool::{WatchOptions, words};
 use binpool_capi::{AnyPool, NewFile, of_backend};
-use binpool_replay::view::SnapshotNumbers;
+use binpool_trace::{Snapshot, view::SnapshotNumbers};
 use pyo3::{exceptions::PyValueError, prelude::*};
 
 use crate::{
@@ -102,7 +102,9 @@ impl Pool {
     fn view(&self, py: Python<'_>, page: FilePath) -> PyResult<()> {
         let page = Page::at(page)?;
         py.detach(|| {
-            let snapshot = of_backend!(&self.any, pool => pool.snapshot());
+            let json =
+                of_backend!(&self.any, pool => pool.snapshot().to_json()).map_err(other_error)?;
+            let snapshot = Snapshot::from_json(&json).map_err(other_error)?;
             page.write(&SnapshotNumbers::new("pool", &snapshot).page(&snapshot)?)
         })
     }

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use binpool_replay::{
+use binpool_trace::{
     Content, Trace,
     view::{By, History, page_of},
 };

@@ -8,8 +8,10 @@
 use std::{env, error::Error, fmt::Write, path::Path};
 
 use binpool_replay::{
-    AllocatorChoice, Comparison, Device, Profile, Settings, Touch, Trace, candidates, tune,
+    AllocatorChoice, Device, Profile, ReplaySettings, Touch,
+    tune::{Comparison, candidates, tune},
 };
+use binpool_trace::Trace;
 
 /// How much the pool may reserve, as a multiple of what the program has in use at most.
 const RESERVE: f64 = 1.15;
@@ -38,7 +40,7 @@ fn own_program() -> Result<Trace, Box<dyn Error>> {
 fn show(trace: &Trace) -> Result<(), Box<dyn Error>> {
     // The mock has the costs of an H200, so times are predicted, and the same each time.
     let device = Device::Mock(Profile::H200);
-    let settings = Settings {
+    let settings = ReplaySettings {
         allocator: AllocatorChoice::Immediate,
         pool: None, // The candidates say which.
         capacity_bytes: None,

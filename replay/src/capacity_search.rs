@@ -7,7 +7,7 @@
 /// # Errors
 ///
 /// The error of `succeeds`.
-pub fn smallest_capacity<E>(
+pub(crate) fn smallest_capacity<E>(
     fails_below: u64,
     known_to_succeed: u64,
     resolution: u64,

@@ -1,30 +1,20 @@
-//! Recorded allocation traces, and their replay through binpool on any device.
+//! The replay of recorded allocation traces through binpool, on any device.
 //!
-//! The commands `binpool replay`, `binpool tune`, `binpool bench` and `binpool view` are thin layers over this library.
-//!
-//! # Features
-//!
-//! - `bench`: what `binpool bench` measures and reports, with the feature of that name. It compiles the allocators that binpool is compared
-//!   with, such as mimalloc.
+//! The command `binpool` is a thin layer over this library, and over `binpool_trace`, which reads traces and draws pages.
 
 #![deny(unsafe_code)]
 
 mod behind;
-#[cfg(feature = "bench")]
-mod bench;
 mod block_source;
 mod capacity_search;
 mod cuda_commands;
-mod cuda_devices;
 #[allow(
     unsafe_code,
     reason = "a kernel is what its declaration says, which only its author can know"
 )]
 mod cuda_use;
-mod devices;
-mod import;
-mod import_report;
-mod markdown_table;
+pub mod devices;
+mod history;
 mod mock_kernels;
 mod mock_profile;
 #[allow(
@@ -39,49 +29,22 @@ mod opencl_kernels;
 mod opencl_use;
 mod parts;
 mod plots;
+mod ratio;
 mod replay;
 mod replay_device;
-mod replay_report;
+pub mod report;
 mod reserved;
 mod rounds;
-mod rounds_report;
+mod segment_record;
 mod stream_ordered;
 mod touch;
-mod trace;
-mod tune;
-pub mod view;
+pub mod tune;
 mod watermark;
 
-#[cfg(feature = "bench")]
-pub use bench::device_pairs::{DevicePair, LeftOut, cuda_pairs, device_pairs};
-#[cfg(feature = "bench")]
-pub use bench::device_pairs_report::{device_json, device_table};
-#[cfg(feature = "bench")]
-pub use bench::scaling_svg::scaling_svg;
-#[cfg(feature = "bench")]
-pub use bench::tail_report::{TailRow, tail_json, tail_table};
-#[cfg(feature = "bench")]
-pub use bench::workload_report::{BenchRow, bench_json, bench_table};
-pub use capacity_search::smallest_capacity;
-pub use cuda_devices::{open_cuda, select_cuda};
-pub use devices::call_costs::{COST_STEPS, CostEffort, device_costs, device_costs_with_pages};
-pub use devices::device_report::{CudaEntry, DeviceEntry, devices_json, devices_text};
-pub use import::content::Content;
-pub use import_report::{import_json, import_summary};
+pub use history::simulate;
 pub use mock_profile::{Profile, ProfileError};
-pub use plots::tuning_svg::svg;
-pub use plots::tuning_text::text_plot;
-pub use replay::{AtEnd, Failure, Manner, Outcome, replay};
-pub use replay_device::{AllocatorChoice, Device, Measured, Settings};
-pub use replay_report::{Header, Row, behind_table, end_table, json, table};
+pub use plots::timeline_svg::timeline_svg;
+pub use replay::{AtEnd, Failure, Outcome, ReplayOptions, replay};
+pub use replay_device::{AllocatorChoice, Device, Measured, ReplaySettings};
 pub use rounds::{Pending, Round, Warm};
-pub use rounds_report::rounds_tables;
 pub use touch::Touch;
-pub use trace::error::{ImportProblem, Problem, TraceError};
-pub use trace::name::shown;
-pub use trace::pool_step::{PoolAction, PoolStep, ShortageReport};
-pub use trace::{Event, Shortage, Trace};
-pub use tune::candidates::{Candidate, candidates, page_candidates};
-pub use tune::report::TuneReport;
-pub use tune::trade_off::{Cost, best, pareto_front};
-pub use tune::{Comparison, Trial, tune};

@@ -8,11 +8,8 @@ use std::{io, process::ExitCode};
 
 use tracing_subscriber::EnvFilter;
 
-#[cfg(feature = "bench")]
-use command::bench::bench_all;
 use command::{
     cli::{Cli, Command},
-    color_choice,
     devices::show_devices,
     documents::{print_completions, print_recipe, write_man_pages},
     import::import_one,
@@ -23,11 +20,11 @@ use command::{
 };
 
 fn main() -> ExitCode {
-    color_choice::choose(std::env::args_os().skip(1));
     let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(parsed) => return print_parsed(parsed),
     };
+    cli.color_choice().write_global();
     let default = if cli.verbose { "debug" } else { "error" };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     tracing_subscriber::fmt()
@@ -37,8 +34,6 @@ fn main() -> ExitCode {
         .log_internal_errors(false)
         .init();
     let succeeded = match cli.command {
-        #[cfg(feature = "bench")]
-        Command::Bench(options) => bench_all(&options),
         Command::Completions(options) => print_completions(&options),
         Command::Devices(options) => show_devices(&options),
         Command::Import(options) => import_one(&options),

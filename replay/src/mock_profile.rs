@@ -4,14 +4,15 @@ use std::{fs, io, path::Path, str::FromStr, sync::Arc, time::Duration};
 
 use binpool_mock::{Completion, CostModel, CostTable, DeviceProfile, MockDevice};
 
-use crate::{Trace, replay_report::ratio, shown};
+use crate::ratio::ratio;
+use binpool_trace::{Trace, shown};
 
 /// The device whose limits and costs the mock device has.
 ///
 /// As text, it is `h200`, `pocl`, `none`, or the name of a file that `binpool devices --measure` wrote:
 ///
 /// ```
-/// use binpool_replay::Profile;
+/// use binpool_replay::{Profile};
 ///
 /// assert_eq!("pocl".parse::<Profile>().unwrap().name(), "PoCL (mock)");
 /// let error = "abacus".parse::<Profile>().unwrap_err();

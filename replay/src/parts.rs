@@ -1,6 +1,6 @@
 //! The parts of a replay, one for each thread.
 
-use crate::{Event, Trace};
+use binpool_trace::{Event, Trace};
 
 /// What one thread replays.
 #[derive(Clone, Debug, PartialEq, Eq)]

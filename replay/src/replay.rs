@@ -20,7 +20,6 @@ use binpool::{
 };
 
 use crate::{
-    Event, Trace,
     block_source::{Source, Unpooled},
     parts::{Part, Parts},
     reserved::Reserved,
@@ -28,10 +27,11 @@ use crate::{
     touch::{Commands, Fill, InUse},
     watermark::Watermark,
 };
+use binpool_trace::{Event, Trace};
 
 /// The mode of a replay, apart from the device.
 #[derive(Clone, Debug)]
-pub struct Manner {
+pub struct ReplayOptions {
     /// The pool's settings; `None` for no pool.
     pub pool: Option<PoolOptions>,
     /// The most bytes that may be taken from the device.
@@ -84,7 +84,7 @@ pub struct Outcome {
     pub at_end: Option<AtEnd>,
     /// The figures of each round; none where the trace is replayed once.
     pub rounds: Vec<Round>,
-    /// What the device had not ended; `None` where it is not behind ([`Settings::behind`](crate::Settings::behind)).
+    /// What the device had not ended; `None` where it is not behind ([`ReplaySettings::behind`](crate::ReplaySettings::behind)).
     pub pending: Option<Pending>,
 }
 
@@ -182,7 +182,7 @@ impl Failure {
 pub fn replay<A: Allocator + Clone>(
     trace: &Trace,
     allocator: A,
-    manner: &Manner,
+    manner: &ReplayOptions,
     progress: impl Fn(usize),
 ) -> Result<Outcome, Failure> {
     let fill: NewCommands<'_, A::Backend> = &|_| Ok(Box::new(Fill));
@@ -198,7 +198,7 @@ pub(crate) type NewCommands<'a, B> = &'a dyn Fn(usize) -> Result<Box<dyn Command
 pub(crate) fn replay_with<A: Allocator + Clone>(
     trace: &Trace,
     allocator: A,
-    manner: &Manner,
+    manner: &ReplayOptions,
     commands: Option<NewCommands<'_, A::Backend>>,
     device: DeviceGauges<'_>,
     progress: &dyn Fn(usize),
@@ -825,7 +825,7 @@ mod tests {
             let commands: Box<dyn Commands<MockBackend>> = Box::new(numbers.clone());
             Ok(commands)
         };
-        let manner = Manner {
+        let manner = ReplayOptions {
             pool: None,
             limit_bytes: u64::MAX,
             touch: false,

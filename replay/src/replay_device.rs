@@ -11,22 +11,23 @@ use binpool_mock::MockBackend;
 use binpool_opencl::{DeviceSelector, OpenClBackend, OpenClError};
 
 use crate::{
-    Failure, Manner, Outcome, Profile, Touch, Trace,
+    Failure, Outcome, Profile, ReplayOptions, Touch,
     behind::{Behind, LastUse},
+    capacity_search::smallest_capacity,
     cuda_commands::CudaCommands,
-    cuda_devices::open_cuda,
     cuda_use::CudaUse,
+    devices::open_cuda,
     mock_kernels::{MockKernels, MockUse},
     opencl_kernels::OpenClKernels,
     opencl_use::OpenClUse,
     replay::{NewCommands, replay_with},
     rounds::DeviceGauges,
-    smallest_capacity,
     stream_ordered::replay_in_stream_order,
     touch::Fill,
     watermark::Watermark,
 };
 use binpool::words::bytes;
+use binpool_trace::Trace;
 
 /// The device that a trace is replayed on.
 #[derive(Clone, Debug)]
@@ -77,7 +78,7 @@ impl fmt::Display for AllocatorChoice {
 
 /// The settings of a replay.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct ReplaySettings {
     /// The allocator.
     pub allocator: AllocatorChoice,
     /// The pool's settings; `None` for no pool.
@@ -86,9 +87,9 @@ pub struct Settings {
     pub capacity_bytes: Option<u64>,
     /// What is enqueued on each block.
     pub touch: Touch,
-    /// The number of threads that replay the trace over one pool: see [`Manner::threads`].
+    /// The number of threads that replay the trace over one pool: see [`ReplayOptions::threads`].
     pub threads: usize,
-    /// How many times in a row the trace is replayed: see [`Manner::rounds`].
+    /// How many times in a row the trace is replayed: see [`ReplayOptions::rounds`].
     pub rounds: usize,
     /// How far the device is behind the host: before a block is freed, a command is enqueued on it that ends so much later, and not before
     /// those before it on its queue. On the mock, by its own clock, in which an operation of the program takes 10 us and the calls of the
@@ -189,10 +190,10 @@ impl Device {
     pub fn replay(
         &self,
         trace: &Trace,
-        settings: &Settings,
+        settings: &ReplaySettings,
         progress: &dyn Fn(usize),
     ) -> Result<Measured, Failure> {
-        let mut manner = Manner {
+        let mut manner = ReplayOptions {
             pool: settings.pool.clone(),
             limit_bytes: u64::MAX,
             touch: settings.touch == Touch::Fill,
@@ -285,10 +286,10 @@ impl Device {
     pub fn need(
         &self,
         trace: &Trace,
-        settings: &Settings,
+        settings: &ReplaySettings,
         progress: &dyn Fn(usize),
     ) -> Result<u64, Failure> {
-        let at = |capacity| Settings {
+        let at = |capacity| ReplaySettings {
             capacity_bytes: capacity,
             ..settings.clone()
         };
@@ -331,8 +332,8 @@ impl<B: SvmBackend> On<'_, B> {
     fn replay(
         &self,
         trace: &Trace,
-        settings: &Settings,
-        manner: &Manner,
+        settings: &ReplaySettings,
+        manner: &ReplayOptions,
         progress: &dyn Fn(usize),
     ) -> Result<Outcome, Failure> {
         let backend = self.backend;
@@ -368,8 +369,8 @@ impl On<'_, CudaBackend> {
     fn replay_on_cuda(
         &self,
         trace: &Trace,
-        settings: &Settings,
-        manner: &Manner,
+        settings: &ReplaySettings,
+        manner: &ReplayOptions,
         progress: &dyn Fn(usize),
     ) -> Result<Outcome, Failure> {
         let backend = self.backend;
@@ -414,8 +415,8 @@ impl<B: Backend> On<'_, B> {
         &self,
         trace: &Trace,
         allocator: A,
-        settings: &Settings,
-        manner: &Manner,
+        settings: &ReplaySettings,
+        manner: &ReplayOptions,
         progress: &dyn Fn(usize),
     ) -> Result<Outcome, Failure> {
         self.with_commands(settings, |commands, device| {
@@ -426,7 +427,7 @@ impl<B: Backend> On<'_, B> {
     /// Calls `body` with the commands on each block, and what the device shows.
     fn with_commands<R>(
         &self,
-        settings: &Settings,
+        settings: &ReplaySettings,
         body: impl FnOnce(Option<NewCommands<'_, B>>, DeviceGauges<'_>) -> R,
     ) -> R {
         let commands = self.commands(settings.touch);

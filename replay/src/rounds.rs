@@ -30,7 +30,7 @@ pub struct Round {
     pub peak_live_bytes: u64,
     /// The most bytes that were taken from the device at once; `None` where that is not counted.
     pub peak_reserved_bytes: Option<u64>,
-    /// What the device had not ended; `None` where it is not behind ([`Settings::behind`](crate::Settings::behind)).
+    /// What the device had not ended; `None` where it is not behind ([`ReplaySettings::behind`](crate::ReplaySettings::behind)).
     pub pending: Option<Pending>,
 }
 

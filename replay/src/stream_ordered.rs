@@ -9,11 +9,12 @@ use binpool::{Allocator, Error, PoolError, adaptors::AllocatorStatistics};
 use binpool_cuda::{CudaBackend, CudaMemory, CudaQueue, DriverPoolAllocator};
 
 use crate::{
-    Failure, Outcome, Trace,
+    Failure, Outcome,
     block_source::Source,
     replay::{NewCommands, Run},
     rounds::{DeviceGauges, Gauges},
 };
+use binpool_trace::Trace;
 
 /// Replays a trace with a pool of the driver that keeps what is free: each block is allocated and freed on its own stream, without a wait.
 pub(crate) fn replay_in_stream_order(

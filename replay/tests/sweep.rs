@@ -15,7 +15,8 @@ use std::{
 use binpool::{Backend, Budget, ImmediateAllocator, PoolOptions, PooledBuffer, QueueOrder, Region};
 use binpool_allocators::conformance::sweep::{EXTENT, Ends, Faulty, Tally, sweep};
 use binpool_mock::{MockBackend, MockDevice, SweptDevices};
-use binpool_replay::{Event, Manner, Trace, replay};
+use binpool_replay::{ReplayOptions, replay};
+use binpool_trace::{Event, Trace};
 
 type Block = PooledBuffer<MockBackend>;
 
@@ -84,7 +85,7 @@ fn everywhere(sweep: impl Fn(&Trace, &PoolOptions) -> Tally) {
 #[test]
 fn a_replay_ends_with_its_first_failure() {
     everywhere(|trace, options| {
-        let manner = Manner {
+        let manner = ReplayOptions {
             pool: Some(options.clone()),
             limit_bytes: u64::MAX,
             touch: true,

@@ -11,7 +11,7 @@ use crate::{
     order::queue_uses::QueueUses,
     order::timestamps::QueueKey,
     request::Request,
-    track::pool_event::{PoolEvent, What},
+    track::pool_event::{PoolEvent, What, mapped, unmapped},
 };
 
 /// A range that was taken for a block.
@@ -189,10 +189,10 @@ impl<B: Backend, O> State<B, O> {
         });
         // First what was mapped: pages that moved are there all the time.
         for (reservation, region) in done.mapped() {
-            self.note(|| PoolEvent::mapped(reservation, region));
+            self.note(|| mapped(reservation, region));
         }
         for (reservation, region) in done.unmapped() {
-            self.note(|| PoolEvent::unmapped(reservation, region));
+            self.note(|| unmapped(reservation, region));
         }
         self.count_managed(usize::try_from(created).unwrap_or(usize::MAX));
         let segments = self.segments.as_mut();
@@ -213,7 +213,7 @@ impl<B: Backend, O> State<B, O> {
 
     /// Records that pages were unmapped that leave the pool.
     pub(crate) fn forget_place(&mut self, place: &Place<B::Memory>) {
-        self.note(|| PoolEvent::unmapped(place.reservation(), place.region()));
+        self.note(|| unmapped(place.reservation(), place.region()));
         self.counters.unmaps += 1;
         if let Some(segments) = &mut self.segments {
             segments.forget(place);

@@ -9,7 +9,7 @@ use crate::{
     track::{
         allocation_record::RecordedPlace,
         caller::Caller,
-        pool_event::{PoolEvent, What},
+        pool_event::{PoolEvent, What, mapped, placed},
         watch::Watch,
     },
 };
@@ -50,7 +50,7 @@ impl<B: Backend, O> State<B, O> {
                     bytes: block.bytes as u64,
                 };
                 let record = allocations.add(place, block.range);
-                event_buffer.note(|| PoolEvent::placed(&record));
+                event_buffer.note(|| placed(&record));
                 none.insert(record)
             }
         };
@@ -73,7 +73,7 @@ impl<B: Backend, O> State<B, O> {
         match &self.segments {
             Some(segments) if segments.has_pages() => {
                 segments.each_pages(|reservation, region| {
-                    event_buffer.note(|| PoolEvent::mapped(reservation, region));
+                    event_buffer.note(|| mapped(reservation, region));
                 });
                 let spare = segments.spare_bytes();
                 self.watch.spare_bytes = spare;
@@ -98,7 +98,7 @@ impl<B: Backend, O> State<B, O> {
             }
         }
         for record in self.watch.allocations.present() {
-            event_buffer.note(|| PoolEvent::placed(record));
+            event_buffer.note(|| placed(record));
         }
         let (mut blocks, mut bytes) = (0, 0);
         for (record, ownership) in self.watch.allocations.active() {

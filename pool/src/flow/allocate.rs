@@ -3,6 +3,7 @@
 use std::{panic::Location, sync::Arc};
 
 use binpool_allocators::{Backend, Queue};
+use binpool_trace::ShortageReport;
 
 use crate::{
     PoolError, PooledBuffer,
@@ -54,7 +55,7 @@ impl<B: Backend> Shared<B> {
             }
             Err(PoolError::OutOfMemory(report)) => {
                 if let Some(event_buffer) = &mut self.state.lock().watch.event_buffer {
-                    event_buffer.refuse(bytes, report.recorded(), queue.id(), caller);
+                    event_buffer.refuse(bytes, ShortageReport::from(&**report), queue.id(), caller);
                 }
             }
             Err(_) => {}

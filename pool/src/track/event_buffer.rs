@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use binpool_allocators::QueueId;
+use binpool_trace::{PoolEvent, ShortageReport};
 
 use crate::track::{
     allocation_record::{AllocationRecord, Ownership},
     caller::Caller,
-    pool_event::PoolEvent,
     recorder::Recorder,
     ticks::Ticks,
     trace_event::{EVENTS_PER_CHUNK, QueueAndGroup, TraceEvent},
@@ -85,14 +85,20 @@ impl EventBuffer {
         pending.push(TraceEvent::freed(time, id))
     }
 
-    /// Notes that a request failed for lack of memory, with the numbers of its report.
-    pub(crate) fn refuse(&mut self, asked: usize, report: String, queue: QueueId, caller: Caller) {
+    /// Notes that a request failed for lack of memory, with its report.
+    pub(crate) fn refuse(
+        &mut self,
+        asked: usize,
+        report: ShortageReport,
+        queue: QueueId,
+        caller: Caller,
+    ) {
         let time = self.ticks.now();
         if let Some(pending) = &mut self.pending {
             let event = TraceEvent::refused(time, asked as u64);
             pending.push_for(event, queue.get(), caller);
         }
-        self.note(|| PoolEvent::Report(report.into()));
+        self.note(|| PoolEvent::Report(Box::new(report)));
     }
 
     /// Adds a block to the recording that was handed out before it began.

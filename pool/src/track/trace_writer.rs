@@ -1,14 +1,16 @@
 //! A recording as text that `binpool replay` reads.
 
 use std::{
+    borrow::Cow,
     collections::HashSet,
     fmt,
     io::{self, Write},
 };
 
+use binpool_trace::{Line, PoolEvent, Request};
+
 use crate::track::{
     caller,
-    pool_event::PoolEvent,
     ticks::Ticks,
     trace_event::{DecodedEvent, QueueAndGroup, TraceEvent},
 };
@@ -44,15 +46,8 @@ pub struct RecordingSummary {
     pub shortages: u64,
 }
 
-/// Writes events as lines, in the format of the crate `binpool-replay`:
-///
-/// - `a ID BYTES STREAM TIME [GROUP]`: a block is handed out. The stream is the number of its queue, counted from 0 in
-///   the order of appearance. Times are nanoseconds since the recording began;
-/// - `f ID TIME`: it is freed;
-/// - `o BYTES STREAM TIME [GROUP]`: a request fails for lack of memory;
-/// - `g GROUP NAME`: the tag, or else the call site, of this group;
-/// - `k STACK FRAME`: the next frame of this call stack. Allocations and shortages then have a `STACK` behind their group;
-/// - and the lines of the [pool's own events](PoolEvent::write), after a header of `h KEY VALUE`.
+/// Writes events as the [lines](Line) of a trace. The stream of a block is the number of its queue, counted from 0 in the order of
+/// appearance; its group is its tag, or else its call site. Times are nanoseconds since the recording began.
 pub(crate) struct TraceWriter {
     writer: Box<dyn Write + Send>,
     ticks: Ticks,
@@ -65,10 +60,9 @@ pub(crate) struct TraceWriter {
     groups: HashSet<u32>,
     stacks: HashSet<u32>,
     /// The last queue and group, whose name has been written, and the stream of that queue.
-    last: (QueueAndGroup, u64),
+    last: (QueueAndGroup, u32),
     /// Lines that are not written yet.
-    lines: Vec<u8>,
-    digits: itoa::Buffer,
+    lines: String,
     written: RecordingSummary,
 }
 
@@ -79,11 +73,12 @@ impl TraceWriter {
         ticks: Ticks,
         header: &[(&'static str, String)],
     ) -> Self {
-        let mut lines = Vec::with_capacity(BYTES_PER_WRITE + 256);
+        let mut lines = String::with_capacity(BYTES_PER_WRITE + 256);
         for (key, value) in header {
             // A line is one line, whatever the name of a device or a program has in it.
             let value = value.replace(char::is_control, " ");
-            lines.extend_from_slice(format!("h {key} {}\n", value.trim()).as_bytes());
+            let value = value.trim();
+            Line::Header { key, value }.write(&mut lines);
         }
         Self {
             writer,
@@ -102,7 +97,6 @@ impl TraceWriter {
                 0,
             ),
             lines,
-            digits: itoa::Buffer::new(),
             written: RecordingSummary::default(),
         }
     }
@@ -116,20 +110,18 @@ impl TraceWriter {
         self.advance(event.time);
         match event.decode() {
             DecodedEvent::Allocated { id, bytes } => {
-                let stream = self.stream(source);
-                self.push(b'a', &[id, bytes, stream, self.time]);
-                self.end_line(source);
+                let request = self.request(bytes, source);
+                Line::Allocated { id, request }.write(&mut self.lines);
                 self.written.allocations += 1;
             }
             DecodedEvent::Freed { id } => {
-                self.push(b'f', &[id, self.time]);
-                self.lines.push(b'\n');
+                let time = Some(self.time);
+                Line::Freed { id, time }.write(&mut self.lines);
                 self.written.frees += 1;
             }
             DecodedEvent::Refused { bytes } => {
-                let stream = self.stream(source);
-                self.push(b'o', &[bytes, stream, self.time]);
-                self.end_line(source);
+                let request = self.request(bytes, source);
+                Line::Refused { request }.write(&mut self.lines);
                 self.written.shortages += 1;
             }
             DecodedEvent::QueueAndGroup(_) | DecodedEvent::OfPool { .. } => {}
@@ -140,8 +132,8 @@ impl TraceWriter {
     /// Writes an event of the pool, whose time is in ticks.
     pub(crate) fn write_of_pool(&mut self, time: u64, event: &PoolEvent) -> io::Result<()> {
         self.advance(time);
-        event.write(self.time, &mut self.lines)?;
-        self.lines.push(b'\n');
+        let (event, time) = (Cow::Borrowed(event), Some(self.time));
+        Line::Pool { event, time }.write(&mut self.lines);
         self.write_if_enough()
     }
 
@@ -165,13 +157,26 @@ impl TraceWriter {
 
     /// Writes whole lines, so that a program that dies leaves whole lines.
     fn write_lines(&mut self) -> io::Result<()> {
-        let written = self.writer.write_all(&self.lines);
+        let written = self.writer.write_all(self.lines.as_bytes());
         self.lines.clear();
         written
     }
 
+    /// Returns the request of a block, whose group and stack are named if they are new.
+    #[inline]
+    fn request(&mut self, bytes: u64, source: QueueAndGroup) -> Request {
+        let group = u64::from(source.group);
+        Request {
+            bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
+            stream: self.stream(source),
+            time: Some(self.time),
+            group: (group > 0).then_some(group),
+            stack: (group > 0 && source.stack > 0).then_some(u64::from(source.stack)),
+        }
+    }
+
     /// Returns the stream of a queue, and names the group if it is new.
-    fn stream(&mut self, source: QueueAndGroup) -> u64 {
+    fn stream(&mut self, source: QueueAndGroup) -> u32 {
         if source == self.last.0 {
             return self.last.1;
         }
@@ -184,7 +189,7 @@ impl TraceWriter {
             self.queues.push(source.queue);
             self.queues.len() - 1
         });
-        self.last = (source, stream as u64);
+        self.last = (source, u32::try_from(stream).unwrap_or(u32::MAX));
         self.last.1
     }
 
@@ -195,7 +200,8 @@ impl TraceWriter {
         }
         let name = caller::name_of(group).unwrap_or_default();
         // Of a stack, the first frame: all of it has lines of its own.
-        self.push_text(b'g', group, name.lines().next().unwrap_or_default());
+        let (group, name) = (group.into(), name.lines().next().unwrap_or_default());
+        Line::Group { group, name }.write(&mut self.lines);
     }
 
     /// Writes the frames of a stack before its first use.
@@ -204,43 +210,10 @@ impl TraceWriter {
             return;
         }
         let frames = caller::name_of(stack).unwrap_or_default();
+        let stack = stack.into();
         for frame in frames.lines() {
-            self.push_text(b'k', stack, frame);
+            Line::Frame { stack, frame }.write(&mut self.lines);
         }
-    }
-
-    fn push_text(&mut self, kind: u8, number: u32, text: &str) {
-        self.push(kind, &[u64::from(number)]);
-        self.lines.push(b' ');
-        self.lines.extend_from_slice(text.as_bytes());
-        self.lines.push(b'\n');
-    }
-
-    #[inline]
-    fn push(&mut self, kind: u8, numbers: &[u64]) {
-        self.lines.push(kind);
-        for number in numbers {
-            self.push_number(*number);
-        }
-    }
-
-    #[inline]
-    fn push_number(&mut self, number: u64) {
-        self.lines.push(b' ');
-        let digits = self.digits.format(number);
-        self.lines.extend_from_slice(digits.as_bytes());
-    }
-
-    /// Ends a line, with the group and the stack of its block, if it has them.
-    #[inline]
-    fn end_line(&mut self, source: QueueAndGroup) {
-        if source.group > 0 {
-            self.push_number(u64::from(source.group));
-            if source.stack > 0 {
-                self.push_number(u64::from(source.stack));
-            }
-        }
-        self.lines.push(b'\n');
     }
 }
 

@@ -9,9 +9,8 @@ use std::{
 };
 
 use binpool::{GrowthPolicy, PoolOptions, random::Random};
-use binpool_replay::{
-    AllocatorChoice, Device, Failure, Profile, Settings, Touch, Trace, TraceError, Warm,
-};
+use binpool_replay::{AllocatorChoice, Device, Failure, Profile, ReplaySettings, Touch, Warm};
+use binpool_trace::{Trace, TraceError};
 
 use crate::sheet::Figures;
 
@@ -151,7 +150,7 @@ fn taken(
     policy: GrowthPolicy,
     allocator: AllocatorChoice,
 ) -> Result<Taken, Failure> {
-    let settings = Settings {
+    let settings = ReplaySettings {
         allocator,
         pool: Some(PoolOptions::new().growth(policy)),
         capacity_bytes: None,

@@ -2,21 +2,21 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use binpool::{Decay, GrowthPolicy, HighWater, LeadingBits, PoolOptions};
+use binpool::{Decay, GrowthPolicy, HighWater, PoolOptions};
 use binpool_opencl::DeviceSelector;
-use binpool_replay::{AllocatorChoice, CostEffort, Profile, Touch};
+use binpool_replay::{AllocatorChoice, Profile, Touch, devices::CostEffort};
 use bytesize::ByteSize;
 use clap::{
     Args, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum,
-    builder::{NonEmptyStringValueParser, TypedValueParser},
-    error::ErrorKind,
-    value_parser,
+    builder::NonEmptyStringValueParser, error::ErrorKind,
 };
 use clap_complete::Shell;
 
-#[cfg(feature = "bench")]
-use crate::command::bench::Bench;
-use crate::command::{chosen_profile::ChosenProfile, view::View};
+use crate::command::{
+    chosen_profile::ChosenProfile,
+    values::{at_least_one, high_water, leading_bits, ratio, size, time},
+    view::View,
+};
 
 /// Device-memory pools: see what they do to real programs.
 #[derive(Debug, Parser)]
@@ -37,7 +37,6 @@ pub(crate) struct Cli {
     #[arg(long, short, global = true)]
     pub(crate) verbose: bool,
     /// When to use colours. `auto`: on a terminal, unless the variable `NO_COLOR` is set.
-    // Read in `color_choice.rs` before the command line is parsed.
     #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) color: ColorChoice,
 }
@@ -56,20 +55,25 @@ Examples:
     Record,
     Import(Import),
     Devices(Devices),
-    #[cfg(feature = "bench")]
-    Bench(Bench),
     Completions(Completions),
     Man(ManPages),
 }
 
 impl Cli {
+    /// Returns when to use colours.
+    pub(crate) fn color_choice(&self) -> anstream::ColorChoice {
+        match self.color {
+            ColorChoice::Auto => anstream::ColorChoice::Auto,
+            ColorChoice::Always => anstream::ColorChoice::Always,
+            ColorChoice::Never => anstream::ColorChoice::Never,
+        }
+    }
+
     /// Reads the command line.
     pub(crate) fn read() -> Result<Self, clap::Error> {
         let cli = Self::try_parse()?;
         let contradiction = match &cli.command {
             Command::Replay(replay) => replay.contradiction(),
-            #[cfg(feature = "bench")]
-            Command::Bench(bench) => bench.contradiction(),
             _ => None,
         };
         match contradiction {
@@ -345,7 +349,7 @@ pub(crate) struct Replay {
 /// and the sum of the device times, and the same rule. A setting that runs out of memory on one trace is not the best over all.
 ///
 /// In the tables, `*` marks a setting that no other beats: none is as low in both respects and lower in one. The
-/// plot is that of the last table.
+/// plot, which `--plot` writes, is that of the last table.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Exit status: 0 when there is a best setting for all traces; 1 when every setting of the pool runs out of memory on \
@@ -381,7 +385,7 @@ pub(crate) struct Tune {
     /// Divide every size by this.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
     pub(crate) scale: usize,
-    /// Write the plot as SVG, instead of printing it as text.
+    /// Write a plot as SVG.
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
     /// Print JSON: an object with the traces, and what holds for all of them.
@@ -428,60 +432,6 @@ impl From<Growth> for GrowthPolicy {
             Growth::Dense => Self::Dense,
         }
     }
-}
-
-/// The longest time that a device may be behind.
-const LONGEST: Duration = Duration::from_secs(10);
-
-pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) => Err("must be at least 1".into()),
-        Ok(number) => Ok(number),
-        Err(error) => Err(format!("{error}")),
-    }
-}
-
-fn high_water(text: &str) -> Result<HighWater, String> {
-    if text == "all" {
-        return Ok(HighWater::KEEP_ALL);
-    }
-    match text.parse() {
-        Ok(percent) if percent >= 100 => Ok(HighWater::percent(percent)),
-        Ok(_) => Err("must be at least 100, or all".into()),
-        Err(error) => Err(format!("{error}; a number of percent, or all")),
-    }
-}
-
-fn ratio(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(ratio) if ratio.is_finite() && ratio >= 1.0 => Ok(ratio),
-        Ok(_) => Err("must be a number of at least 1".into()),
-        Err(error) => Err(format!("{error}")),
-    }
-}
-
-/// Reads a time with a unit.
-fn time(text: &str) -> Result<Duration, String> {
-    let units = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
-    let seconds = units.iter().find_map(|(unit, seconds)| {
-        let number: f64 = text.strip_suffix(unit)?.trim_end().parse().ok()?;
-        Some(number * seconds)
-    });
-    seconds
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .filter(|time| !time.is_zero() && *time <= LONGEST)
-        .ok_or_else(|| "expected a time of at most 10s, such as 2ms or 500us".to_owned())
-}
-
-/// Reads a size in bytes.
-pub(crate) fn size(text: &str) -> Result<ByteSize, String> {
-    let expected = |_| "expected a size, such as 12GiB, 512MiB or 1000000".to_owned();
-    text.parse().map_err(expected)
-}
-
-/// A parser of how many leading bits of a size tell size classes apart.
-pub(crate) fn leading_bits() -> impl TypedValueParser<Value = u32> {
-    value_parser!(u32).range(0..=i64::from(LeadingBits::LARGEST))
 }
 
 impl Replay {
@@ -580,27 +530,6 @@ mod tests {
     }
 
     #[test]
-    fn times_have_a_unit_and_an_end() {
-        assert_eq!(time("2ms"), Ok(Duration::from_millis(2)));
-        assert_eq!(time("0.5 us"), Ok(Duration::from_nanos(500)));
-        assert_eq!(time("10s"), Ok(LONGEST));
-        assert_eq!(time("800ns"), Ok(Duration::from_nanos(800)));
-        for wrong in [
-            "",
-            "2",
-            "ms",
-            "0ms",
-            "-1ms",
-            "11s",
-            "1e30s",
-            "NaNs",
-            "2 minutes",
-        ] {
-            assert!(time(wrong).unwrap_err().contains("such as 2ms"), "{wrong}");
-        }
-    }
-
-    #[test]
     fn the_help_of_each_command_has_its_exit_status_and_examples_that_it_takes() {
         let whole = Cli::command();
         for command in whole.get_subcommands() {
@@ -646,7 +575,6 @@ mod tests {
             let is_call = |code: &String| {
                 let mut words = code.split(' ').skip(1);
                 let names = [
-                    "bench",
                     "completions",
                     "devices",
                     "import",
@@ -705,10 +633,6 @@ mod tests {
                     })
                     .take_while(|word| !word.starts_with('['))
                     .collect();
-                let is_bench = words.get(1) == Some(&"bench");
-                if is_bench && !cfg!(feature = "bench") {
-                    continue;
-                }
                 count += 1;
                 let Err(error) = Cli::try_parse_from(&words) else {
                     continue;

@@ -9,7 +9,7 @@ use binpool::Backend;
 use binpool_cuda::CudaDevice;
 use binpool_mock::DeviceProfile;
 use binpool_opencl::{DeviceInfo, DeviceSelector, OpenClBackend, list_devices};
-use binpool_replay::{
+use binpool_replay::devices::{
     COST_STEPS, CostEffort, CudaEntry, DeviceEntry, device_costs, device_costs_with_pages,
     devices_json, devices_text, select_cuda,
 };
@@ -58,7 +58,7 @@ pub(crate) fn show_devices(options: &Devices) -> Result<bool, Box<dyn Error>> {
     if options.json {
         print(&devices_json(&opencl, &cuda)?)?;
     } else {
-        print_report(&devices_text(&opencl, &cuda), &[])?;
+        print_report(&devices_text(&opencl, &cuda))?;
     }
     Ok(true)
 }

@@ -2,8 +2,9 @@
 
 use std::error::Error;
 
-use binpool_replay::{
-    Content, Failure, Trace, TraceError,
+use binpool_replay::Failure;
+use binpool_trace::{
+    Content, Trace, TraceError,
     view::{By, History},
 };
 

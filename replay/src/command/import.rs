@@ -6,7 +6,8 @@ use std::{
     path::Path,
 };
 
-use binpool_replay::{Trace, import_json, import_summary, shown};
+use binpool_replay::report::{import_json, import_summary};
+use binpool_trace::{Trace, shown};
 use flate2::{Compression, write::GzEncoder};
 
 use crate::command::{

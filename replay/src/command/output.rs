@@ -15,13 +15,10 @@ use std::{
 
 use anstyle::{AnsiColor, Style};
 use binpool::PoolError;
-use binpool_replay::{Content, Trace, TraceError, shown};
+use binpool_trace::{Content, Trace, TraceError, shown};
 use clap::error::{ContextKind, ContextValue};
 
-use crate::command::{
-    progress_bar::bar,
-    terminal::{self, fitted},
-};
+use crate::command::progress_bar::bar;
 
 const HEADING: Style = Style::new().bold();
 const BEST: Style = AnsiColor::Green.on_default().bold();
@@ -40,13 +37,9 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     }
 }
 
-/// Prints a report with colours for its headings and its best rows. Tables fit the terminal, if need be without the columns that have
-/// these titles.
-pub(crate) fn print_report(text: &str, dispensable: &[&str]) -> io::Result<()> {
-    match terminal::width() {
-        Some(width) => print(&coloured(&fitted(text, width, dispensable))),
-        None => print(&coloured(text)),
-    }
+/// Prints a report with colours for its headings and its best rows.
+pub(crate) fn print_report(text: &str) -> io::Result<()> {
+    print(&coloured(text))
 }
 
 /// Prints an error and its causes, down to the report of a pool that ran out of memory, of which it prints the first line.

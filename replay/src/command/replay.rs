@@ -4,21 +4,16 @@ use std::error::Error;
 
 use binpool_opencl::DeviceSelector;
 use binpool_replay::{
-    AllocatorChoice, Device, Failure, Header, Measured, Row, Settings, Trace, behind_table,
-    end_table, json, rounds_tables, table,
+    AllocatorChoice, Device, Failure, Measured, ReplaySettings,
+    report::{Header, Row, behind_table, end_table, json, rounds_tables, table},
 };
+use binpool_trace::Trace;
 
 use crate::command::{
     cli::{BackendChoice, Replay},
     output::{open_trace, print, print_report, remark, report},
     progress_bar::bar,
 };
-
-/// The columns of the table that a narrow terminal can do without.
-const DISPENSABLE: [&str; 3] = ["allocations", "peak reserved", "device allocations"];
-
-/// Those of the tables of rounds.
-const DISPENSABLE_OF_ROUNDS: [&str; 3] = ["peak reserved", "peak live", "releases"];
 
 /// Replays all traces and prints the report. Returns whether all succeeded.
 pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
@@ -40,7 +35,7 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
             Device::cuda(options.device.as_ref().unwrap_or(&DeviceSelector::Any))?
         }
     };
-    let settings = Settings {
+    let settings = ReplaySettings {
         allocator: options.allocator(),
         pool: options.pool(),
         capacity_bytes: options.capacity.map(|size| size.as_u64()),
@@ -80,16 +75,16 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
     if options.json {
         print(&json(&header, &rows)?)?;
     } else if !rows.is_empty() {
-        print_report(&table(&header, &rows), &DISPENSABLE)?;
+        print_report(&table(&header, &rows))?;
         if options.behind.is_some() {
-            print_report(&format!("\n{}", behind_table(&rows)), &[])?;
+            print_report(&format!("\n{}", behind_table(&rows)))?;
         }
         if options.rounds > 1 {
             let tables = format!("\n{}", rounds_tables(&header, &rows));
-            print_report(&tables, &DISPENSABLE_OF_ROUNDS)?;
+            print_report(&tables)?;
         }
         if options.gives_back() {
-            print_report(&format!("\n{}", end_table(&rows)), &[])?;
+            print_report(&format!("\n{}", end_table(&rows)))?;
         }
     }
     Ok(rows.len() == options.traces.len())
@@ -98,7 +93,7 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
 fn replay_one(
     trace: &Trace,
     device: &Device,
-    settings: &Settings,
+    settings: &ReplaySettings,
     options: &Replay,
 ) -> Result<Row, Failure> {
     let bar = bar(trace.events().len() * settings.rounds, trace.name());

@@ -3,26 +3,17 @@
 use std::{error::Error, path::PathBuf};
 
 use binpool_replay::{
-    AllocatorChoice, Candidate, Device, Settings, Touch, Trace, Trial, TuneReport, candidates,
-    page_candidates, svg, text_plot, tune,
+    AllocatorChoice, Device, ReplaySettings, Touch,
+    tune::{Candidate, Trial, TuneReport, candidates, page_candidates, svg, tune},
 };
+use binpool_trace::Trace;
 
 use crate::command::{
     cli::Tune,
     output::{open_trace, print, print_report, remark, report},
     progress_bar::bar,
-    terminal,
     whole_file::{keep_inputs, write_file},
 };
-
-/// The columns of the tables that a narrow terminal can do without.
-const DISPENSABLE: [&str; 5] = [
-    "device allocations",
-    "hit rate",
-    "calls in round 1",
-    "calls a round",
-    "peak reserved",
-];
 
 /// Tries all candidates on all traces and prints the report. Returns whether every trace was read, and one
 /// setting is the best for all of them.
@@ -66,14 +57,8 @@ pub(crate) fn tune_all(options: &Tune) -> Result<bool, Box<dyn Error>> {
     if options.json {
         print(&tuned.json()?)?;
     } else if !tuned.trials.is_empty() {
-        print_report(&format!("{}\n", tuned.tables()), &DISPENSABLE)?;
-        if options.plot.is_none() {
-            print(&text_plot(
-                &overall,
-                terminal::width().unwrap_or(usize::MAX),
-            ))?;
-        }
-        print_report(&tuned.verdict(&overall), &[])?;
+        print_report(&format!("{}\n", tuned.tables()))?;
+        print_report(&tuned.verdict(&overall))?;
     }
     if let Some(path) = &options.plot
         && !tuned.trials.is_empty()
@@ -90,7 +75,7 @@ fn try_one(
     candidates: &[Candidate],
     options: &Tune,
 ) -> Result<Trial, Box<dyn Error>> {
-    let settings = Settings {
+    let settings = ReplaySettings {
         allocator: options.allocator,
         pool: None,
         capacity_bytes: options.capacity.map(|size| size.as_u64()),

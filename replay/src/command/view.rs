@@ -8,10 +8,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use binpool::{PoolOptions, Snapshot, words};
-use binpool_replay::{
-    Content, Failure, Profile, Trace, TraceError, shown,
-    view::{By, Comparison, History, Origin, SnapshotNumbers, page_of, record},
+use binpool::{PoolOptions, words};
+use binpool_replay::{Failure, Profile, simulate, timeline_svg};
+use binpool_trace::{
+    Content, Snapshot, SnapshotError, Trace, TraceError, shown,
+    view::{By, Comparison, History, Origin, SnapshotNumbers, page_of},
 };
 use bytesize::ByteSize;
 use clap::{
@@ -21,10 +22,10 @@ use clap::{
 
 use crate::command::{
     chosen_profile::ChosenProfile,
-    cli::{at_least_one, leading_bits, size},
     histories::{Histories, Wanted, histories_of},
     output::{STANDARD_INPUT, is_standard_input, print, remark},
     progress_bar::bar,
+    values::{at_least_one, by, leading_bits, size},
     whole_file::{keep_inputs, write_file},
 };
 
@@ -75,7 +76,7 @@ pub(crate) struct View {
     #[arg(long)]
     simulate: bool,
     /// What the blocks are grouped by at first. Default: group where the trace has groups, or else size.
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = by())]
     by: Option<By>,
     /// Look beyond a package for the names of groups in a snapshot of PyTorch, such as einops: what it allocates belongs to its callers. For
     /// several, repeat it.
@@ -107,7 +108,7 @@ pub(crate) struct View {
 #[error("{name} is no snapshot that can be read")]
 struct NotASnapshot {
     name: String,
-    source: binpool::SnapshotError,
+    source: SnapshotError,
 }
 
 /// The most times its size that a compressed snapshot of a pool may expand to. Snapshots repeat much, as PyTorch's do.
@@ -140,7 +141,7 @@ pub(crate) fn view(options: &View) -> Result<bool, Box<dyn Error>> {
     }
     match (input, open(after, &options.beyond)?) {
         (Input::Recording(before), Input::Recording(content)) => {
-            let replay = |trace: &Trace| simulate(options, trace);
+            let replay = |trace: &Trace| replayed(options, trace);
             let one = |file, content| histories_of(&wanted(options, file, true, &replay), content);
             let (before, by) = one(file, before)?.into_busiest();
             let (after, _) = one(after, content)?.into_busiest();
@@ -249,7 +250,7 @@ fn wanted<'w>(
 fn view_trace(options: &View, content: Content<'_>) -> Result<(), Box<dyn Error>> {
     let page = options.page();
     let is_picture = page.as_deref().is_none_or(is_svg);
-    let replay = |trace: &Trace| simulate(options, trace);
+    let replay = |trace: &Trace| replayed(options, trace);
     let wanted = wanted(options, &options.file, is_picture, &replay);
     let Histories { all, busiest, by } = histories_of(&wanted, content)?;
     let by = options.by.unwrap_or(by);
@@ -275,7 +276,7 @@ fn view_trace(options: &View, content: Content<'_>) -> Result<(), Box<dyn Error>
         return Ok(());
     };
     let picture = if is_picture {
-        history.svg(by)?
+        timeline_svg(history, by)?
     } else {
         let named: Vec<_> = all.iter().map(|(name, of)| (name.as_str(), of)).collect();
         page_of(&named, by)?
@@ -283,12 +284,12 @@ fn view_trace(options: &View, content: Content<'_>) -> Result<(), Box<dyn Error>
     write_page(options, &path, &picture)
 }
 
-fn simulate(options: &View, trace: &Trace) -> Result<History, Failure> {
+fn replayed(options: &View, trace: &Trace) -> Result<History, Failure> {
     let bar = bar(trace.events().len(), trace.name());
     let capacity = options.capacity.map(|size| size.as_u64());
     let chosen = options.profile.as_ref();
     let profile = chosen.map_or(&Profile::H200, |chosen| &chosen.profile);
-    let history = record(trace, profile, capacity, &options.pool(), &|events| {
+    let history = simulate(trace, profile, capacity, &options.pool(), &|events| {
         bar.set_position(events as u64);
     })?;
     bar.finish_and_clear();

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use binpool_replay::shown;
+use binpool_trace::shown;
 
 use crate::command::output::{STANDARD_INPUT, is_standard_input};
 

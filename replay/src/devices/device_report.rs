@@ -7,7 +7,7 @@ use binpool_mock::{CostTable, DeviceProfile};
 use binpool_opencl::{Characterization, DeviceInfo, DeviceSelector, OpenClBackend, OpenClError};
 use serde::Serialize;
 
-use crate::{markdown_table::markdown, replay_report::ratio};
+use crate::{ratio::ratio, report::markdown_table::MarkdownTable};
 use binpool::words::bytes;
 
 /// The report's data about a device.
@@ -282,7 +282,7 @@ fn costs(profile: &DeviceProfile) -> String {
         ("create", &costs.create_sub_region),
         ("release", &costs.release_sub_region),
     ];
-    let mut single = markdown(["call", "us"], 1..);
+    let mut single = MarkdownTable::new(["call", "us"], 1..);
     for (call, micros) in [
         ("enqueue a fill", costs.enqueue),
         ("marker", costs.marker),
@@ -322,7 +322,7 @@ fn points_table(
         .collect();
     let titles = columns.iter().map(|(title, _)| *title);
     let titles: Vec<&str> = std::iter::once(title).chain(titles).collect();
-    let mut table = markdown(titles, 1..);
+    let mut table = MarkdownTable::new(titles, 1..);
     let most = columns
         .iter()
         .max_by_key(|(_, table)| table.points().len())

@@ -35,12 +35,6 @@ impl LogAxis {
         value.max(FLOOR)
     }
 
-    /// Returns the position of `value` between the ends, from 0 to 1.
-    pub(crate) fn position(&self, value: f64) -> f64 {
-        let position = (Self::drawn(value) / self.low).ln() / (self.high / self.low).ln();
-        position.clamp(0.0, 1.0)
-    }
-
     /// Round values between the ends, at most about `most`, in ascending order.
     pub(crate) fn ticks(&self, most: u32) -> Vec<f64> {
         if self.high / self.low < 4.0 {
@@ -125,17 +119,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_value_has_its_place_and_the_order_stays(
+        fn every_value_is_between_the_ends(
             values in proptest::collection::vec(0.0_f64..1e6, 1..20),
         ) {
             let axis = LogAxis::around(values.iter().copied());
-            for one in &values {
-                let position = axis.position(*one);
-                prop_assert!(position > 0.0 && position < 1.0);
-                for other in &values {
-                    prop_assert!(one > other || position <= axis.position(*other));
-                }
-            }
+            prop_assert!(values.iter().all(|value| axis.low < LogAxis::drawn(*value) && LogAxis::drawn(*value) < axis.high));
             let ticks = axis.ticks(8);
             prop_assert!(ticks.len() <= 9);
             prop_assert!(ticks.is_sorted_by(|one, other| one < other));

@@ -1,7 +1,6 @@
-//! Plots, as SVG and as text.
+//! Plots as SVG.
 
 pub(crate) mod axis;
 mod labels;
 pub(crate) mod svg;
-pub(crate) mod tuning_svg;
-pub(crate) mod tuning_text;
+pub(crate) mod timeline_svg;

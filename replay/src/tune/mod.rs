@@ -1,10 +1,11 @@
 //! Trials of the pool's settings on a trace.
 
-pub(crate) mod candidates;
-pub(crate) mod report;
+mod candidates;
+mod report;
 mod report_json;
 mod report_tables;
-pub(crate) mod trade_off;
+mod trade_off;
+mod tuning_svg;
 
 use std::{
     num::NonZero,
@@ -14,9 +15,14 @@ use std::{
     time::Duration,
 };
 
+use binpool_trace::Trace;
+pub use candidates::{Candidate, candidates, page_candidates};
+pub use report::TuneReport;
+pub use trade_off::{Cost, best, pareto_front};
+pub use tuning_svg::svg;
+
 use crate::{
-    Candidate, Cost, Device, Failure, Measured, Settings, Trace, Warm, best, pareto_front,
-    replay_report::ratio, tune::candidates::oddness,
+    Device, Failure, Measured, ReplaySettings, Warm, ratio::ratio, tune::candidates::oddness,
 };
 
 /// A trace, and the results of every candidate on it.
@@ -51,10 +57,11 @@ pub struct Comparison {
 /// Running out of memory is a result, not an error. On the mock, all results but the host's times are repeatable.
 ///
 /// ```
-/// use binpool_replay::{AllocatorChoice, Comparison, Device, Profile, Settings, Touch, Trace, candidates, tune};
+/// use binpool_trace::{Trace};
+/// use binpool_replay::{AllocatorChoice, Device, Profile, ReplaySettings, Touch, tune::{Comparison, candidates, tune}};
 ///
 /// let trace = Trace::parse("t", &b"a 0 5000 0\nf 0\na 1 4500 0\nf 1\n"[..]).unwrap();
-/// let settings = Settings {
+/// let settings = ReplaySettings {
 ///     allocator: AllocatorChoice::Immediate,
 ///     pool: None,
 ///     capacity_bytes: None,
@@ -78,7 +85,7 @@ pub fn tune(
     trace: &Trace,
     device: &Device,
     candidates: &[Candidate],
-    settings: &Settings,
+    settings: &ReplaySettings,
     progress: &(dyn Fn() + Sync),
 ) -> Result<Trial, Failure> {
     let next = AtomicUsize::new(0);
@@ -89,7 +96,7 @@ pub fn tune(
             let Some(candidate) = candidates.get(index) else {
                 return done;
             };
-            let settings = Settings {
+            let settings = ReplaySettings {
                 pool: candidate.pool.clone(),
                 allocator: candidate.allocator.unwrap_or(settings.allocator),
                 ..settings.clone()

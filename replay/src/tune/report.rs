@@ -1,6 +1,10 @@
 //! The report on a trial of settings.
 
-use crate::{AllocatorChoice, Candidate, Comparison, Cost, Trial, tune::trade_off::more_for_less};
+use crate::{
+    AllocatorChoice,
+    tune::trade_off::more_for_less,
+    tune::{Candidate, Comparison, Cost, Trial},
+};
 
 /// A trial of settings: the device, the candidates and the results. [`tables`](Self::tables) are for display,
 /// [`json`](Self::json) is for programs.

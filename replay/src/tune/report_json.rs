@@ -5,7 +5,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::{
-    Candidate, Comparison, Failure, Measured, Round, Trial, TuneReport, Warm, replay_report::ratio,
+    Failure, Measured, Round, Warm,
+    ratio::ratio,
+    tune::{Candidate, Comparison, Trial, TuneReport},
 };
 
 #[derive(Serialize)]

@@ -2,13 +2,23 @@
 
 use std::time::Duration;
 
-use comfy_table::Table;
-
 use crate::{
-    Candidate, Comparison, Trial, TuneReport, Warm, markdown_table::markdown,
-    plots::tuning_text::letter, replay_report::ratio, rounds::FIRST_WARM,
+    Warm,
+    ratio::ratio,
+    report::markdown_table::MarkdownTable,
+    rounds::FIRST_WARM,
+    tune::{Candidate, Comparison, Trial, TuneReport},
 };
 use binpool::words::bytes;
+
+/// The columns that a narrow terminal can do without.
+const DISPENSABLE: &[&str] = &[
+    "device allocations",
+    "hit rate",
+    "calls in round 1",
+    "calls a round",
+    "peak reserved",
+];
 
 impl TuneReport {
     /// Returns the lines that name the device and the settings, a table for each trace, and one over all where there are several.
@@ -62,7 +72,7 @@ impl TuneReport {
         }
     }
 
-    fn table_of_trial(&self, trial: &Trial) -> Table {
+    fn table_of_trial(&self, trial: &Trial) -> MarkdownTable {
         let comparison = self.comparison(trial);
         let is_warm = self.is_warm();
         let titles = [
@@ -109,7 +119,7 @@ impl TuneReport {
         table(&self.candidates, &comparison, &titles, rows)
     }
 
-    fn table_of_all(&self) -> Table {
+    fn table_of_all(&self) -> MarkdownTable {
         let comparison = self.overall();
         let titles = [
             "reserved / live, geometric mean",
@@ -133,16 +143,16 @@ impl TuneReport {
     }
 }
 
-/// A table with a row for each candidate: its letter in the plot, its name, the cells below `titles` (a row may have fewer),
+/// A table with a row for each candidate: its name, the cells below `titles` (a row may have fewer),
 /// and a mark for the Pareto front and the best.
 fn table(
     candidates: &[Candidate],
     comparison: &Comparison,
     titles: &[&str],
     rows: impl Iterator<Item = Vec<String>>,
-) -> Table {
-    let all_titles = [&["", "setting"], titles, &[""]].concat();
-    let mut table = markdown(all_titles, 2..2 + titles.len());
+) -> MarkdownTable {
+    let all_titles = [&["setting"], titles, &[""]].concat();
+    let mut table = MarkdownTable::new(all_titles, 1..=titles.len()).or_without(DISPENSABLE);
     for (index, (candidate, mut cells)) in candidates.iter().zip(rows).enumerate() {
         cells.resize(titles.len(), String::new());
         let mark = match (comparison.is_on_front(index), comparison.is_best(index)) {
@@ -151,7 +161,7 @@ fn table(
             (true, false) => "*",
             (false, false) => "",
         };
-        let name = [letter(index).to_string(), candidate.name.to_owned()];
+        let name = [candidate.name.to_owned()];
         table.add_row(name.into_iter().chain(cells).chain([mark.to_owned()]));
     }
     table

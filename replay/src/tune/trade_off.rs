@@ -49,7 +49,7 @@ impl Cost {
 /// ```
 /// use std::time::Duration;
 ///
-/// use binpool_replay::{Cost, pareto_front};
+/// use binpool_replay::{tune::{Cost, pareto_front}};
 ///
 /// let cost = |reserved_over_live, ms| {
 ///     Some(Cost { reserved_over_live, device_time: Duration::from_millis(ms) })
@@ -82,7 +82,7 @@ pub fn pareto_front(costs: &[Option<Cost>]) -> Vec<usize> {
 /// ```
 /// use std::time::Duration;
 ///
-/// use binpool_replay::{Cost, best};
+/// use binpool_replay::{tune::{Cost, best}};
 ///
 /// let cost = |reserved_over_live, ms| {
 ///     Some(Cost { reserved_over_live, device_time: Duration::from_millis(ms) })

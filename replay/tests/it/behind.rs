@@ -3,7 +3,8 @@
 use std::{path::Path, time::Duration};
 
 use binpool::{PoolOptions, ReusePolicy};
-use binpool_replay::{AllocatorChoice, Device, Measured, Profile, Settings, Touch, Trace};
+use binpool_replay::{AllocatorChoice, Device, Measured, Profile, ReplaySettings, Touch};
+use binpool_trace::Trace;
 use serde_json::Value;
 
 use crate::common::binpool;
@@ -12,8 +13,8 @@ const MOCK: Device = Device::Mock(Profile::H200);
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-fn settings(behind: Option<Duration>) -> Settings {
-    Settings {
+fn settings(behind: Option<Duration>) -> ReplaySettings {
+    ReplaySettings {
         allocator: AllocatorChoice::Immediate,
         pool: Some(PoolOptions::new()),
         capacity_bytes: None,
@@ -29,7 +30,7 @@ fn two_streams() -> Trace {
     Trace::open(&folder.join("two_stream_pipeline.trace.gz")).unwrap()
 }
 
-fn replayed(trace: &Trace, settings: &Settings) -> Measured {
+fn replayed(trace: &Trace, settings: &ReplaySettings) -> Measured {
     MOCK.replay(trace, settings, &|_| {}).unwrap()
 }
 
@@ -52,7 +53,7 @@ fn what_was_just_freed_is_not_there_for_another_stream() {
 fn where_the_pool_waits_the_report_says_how_long() {
     let text = "a 0 100000000 0\nf 0\na 1 100000000 1\nf 1\n";
     let trace = Trace::parse("t", text.as_bytes()).unwrap();
-    let waits = Settings {
+    let waits = ReplaySettings {
         pool: Some(PoolOptions::new().reuse(ReusePolicy::WaitOnHost)),
         ..settings(Some(MILLISECOND))
     };
@@ -68,7 +69,7 @@ fn where_the_pool_waits_the_report_says_how_long() {
 #[test]
 fn the_same_replay_gives_the_same_figures_in_every_round() {
     for allocator in [AllocatorChoice::Immediate, AllocatorChoice::Pages] {
-        let settings = Settings {
+        let settings = ReplaySettings {
             allocator,
             rounds: 3,
             ..settings(Some(2 * MILLISECOND))
@@ -104,7 +105,7 @@ fn kernels_find_every_block_whole_on_a_device_that_is_behind() {
             (AllocatorChoice::Immediate, false),
             (AllocatorChoice::Pages, true),
         ] {
-            let settings = Settings {
+            let settings = ReplaySettings {
                 allocator,
                 touch,
                 pool: Some(PoolOptions::new().segments(segments)),
@@ -121,7 +122,7 @@ fn without_a_pool_memory_is_in_use_until_its_commands_have_ended() {
     let text = "a 0 1000 0\nf 0\na 1 1000 0\nf 1\na 2 1000 0\n";
     let trace = Trace::parse("t", text.as_bytes()).unwrap();
     let fits = |capacity, behind| {
-        let settings = Settings {
+        let settings = ReplaySettings {
             pool: None,
             capacity_bytes: Some(capacity),
             ..settings(behind)

@@ -11,9 +11,10 @@ use std::{
 use binpool::PoolOptions;
 use binpool_mock::DeviceProfile;
 use binpool_replay::{
-    Candidate, Comparison, ImportProblem, Problem, Profile, ProfileError, Trace, TraceError, svg,
-    view::{By, record},
+    Profile, ProfileError, simulate, timeline_svg,
+    tune::{Candidate, Comparison, svg},
 };
+use binpool_trace::{Problem, Trace, TraceError, view::By};
 use flate2::{Compression, write::GzEncoder};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -110,7 +111,7 @@ fn a_line_that_never_ends_is_named_and_read_no_further() {
         panic!("{error}")
     };
     assert_eq!(place, "line 2");
-    assert_eq!(problem, ImportProblem::TooLong { longest: LONGEST });
+    assert_eq!(problem, Problem::TooLong { longest: LONGEST });
     assert!(read < 4 * LONGEST, "{read} bytes");
 }
 
@@ -415,9 +416,9 @@ proptest! {
         let text = format!("g 0 {group}x\na 0 4096 0 0 0\na 1 {} 0\n", usize::MAX);
         let trace = Trace::parse(&*name, text.as_bytes()).unwrap();
         let options = PoolOptions::new();
-        let history = record(&trace, &Profile::H200, None, &options, &|_| {}).unwrap();
+        let history = simulate(&trace, &Profile::H200, None, &options, &|_| {}).unwrap();
         prop_assert!(history.out_of_memory.is_some());
-        assert_xml(&history.svg(By::Group).unwrap());
+        assert_xml(&timeline_svg(&history, By::Group).unwrap());
         let candidates: [Candidate; 0] = [];
         let comparison = Comparison::new(Vec::new(), &candidates, 1.15);
         assert_xml(&svg(&name, &candidates, &comparison).unwrap());
@@ -432,8 +433,8 @@ fn every_character_that_xml_lacks_is_replaced() {
         let text = format!("g 0 <{letter}&\na 0 4096 0 0 0\n");
         let trace = Trace::parse(letter.to_string(), text.as_bytes()).unwrap();
         let options = PoolOptions::new();
-        let history = record(&trace, &Profile::H200, None, &options, &|_| {}).unwrap();
-        let picture = history.svg(By::Group).unwrap();
+        let history = simulate(&trace, &Profile::H200, None, &options, &|_| {}).unwrap();
+        let picture = timeline_svg(&history, By::Group).unwrap();
         assert_xml(&picture);
         assert!(picture.contains("&lt;\u{fffd}&amp;"), "{letter:?}");
     }

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use binpool_replay::{Event, ImportProblem, Trace, TraceError};
+use binpool_trace::{Event, Problem, Trace, TraceError};
 use flate2::{Compression, read::MultiGzDecoder, write::GzEncoder};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -85,7 +85,7 @@ fn read(bytes: &[u8]) -> Result<Trace, TraceError> {
 }
 
 /// The place and the problem of a recording that is wrong.
-fn problem(bytes: &[u8]) -> (String, ImportProblem) {
+fn problem(bytes: &[u8]) -> (String, Problem) {
     match read(bytes).unwrap_err() {
         TraceError::Import { place, problem, .. } => (place, problem),
         error => panic!("not about the recording: {error}"),
@@ -335,23 +335,23 @@ fn what_is_wrong_is_named_with_its_place() {
     let missing = [entry("alloc", 512, 8), json!({"action": "alloc"})];
     let (place, wrong) = problem(&snapshot(&missing, &[]));
     assert_eq!(place, "entry 2 of device 0");
-    assert!(matches!(wrong, ImportProblem::Field { field: "addr", .. }));
+    assert!(wrong.to_string().starts_with("expected addr to be "));
     let negative = [json!({"action": "alloc", "addr": 1, "size": -1})];
     let (_, wrong) = problem(&snapshot(&negative, &[]));
-    assert!(matches!(wrong, ImportProblem::Field { field: "size", .. }));
+    assert!(wrong.to_string().starts_with("expected size to be "));
     let (_, wrong) = problem(&snapshot(&[], &[]));
-    assert!(matches!(wrong, ImportProblem::NoAllocation { .. }));
+    assert!(matches!(wrong, Problem::NoAllocation { .. }));
     let (_, wrong) = problem(b"{\"segments\": []}");
-    assert_eq!(wrong, ImportProblem::NoSnapshot);
+    assert_eq!(wrong, Problem::NoSnapshot);
     let (place, wrong) = problem(b"{\n\"segments\": x}");
     assert_eq!(place, "line 2, column 13");
-    assert!(matches!(wrong, ImportProblem::Json { .. }));
+    assert!(matches!(wrong, Problem::Damaged(_)));
 
     let header = "Thread,Time,Action,Pointer,Size,Stream\n";
     let log = |line: &str| problem(format!("{header}{line}\n").as_bytes());
     let (place, wrong) = log("1,00:00:00.0,applaud,0x1,1,0");
     assert_eq!(place, "line 2");
-    assert!(matches!(wrong, ImportProblem::Action { .. }));
+    assert!(wrong.to_string().contains("; it is \"applaud\""));
     for (line, field) in [
         ("1,now,free,0x1,1,0", "Time"),
         ("1,00:00:00.0,free,here,1,0", "Pointer"),
@@ -359,14 +359,16 @@ fn what_is_wrong_is_named_with_its_place() {
         ("1,00:00:00.0,free,0x1,1,mine", "Stream"),
     ] {
         let (_, wrong) = log(line);
-        let is_it = matches!(wrong, ImportProblem::Field { field: own, .. } if own == field);
+        let is_it = wrong
+            .to_string()
+            .starts_with(&format!("expected {field} to be "));
         assert!(is_it, "{line}: {wrong}");
     }
     let (place, wrong) = log("1,00:00:00.0,free");
     assert_eq!(place, "line 2");
-    assert!(matches!(wrong, ImportProblem::Table { .. }));
+    assert!(wrong.to_string().starts_with("expected 6 columns"));
     let (_, wrong) = problem(header.as_bytes());
-    assert!(matches!(wrong, ImportProblem::NoAllocation { .. }));
+    assert!(matches!(wrong, Problem::NoAllocation { .. }));
 }
 
 #[test]
@@ -397,7 +399,7 @@ fn a_damaged_file_is_an_error_or_another_recording_and_never_a_crash() {
         }
     }
     let (_, cut) = problem(&fs::read(file("snapshot4.pickle")).unwrap()[..500]);
-    assert_eq!(cut, ImportProblem::Truncated);
+    assert!(matches!(cut, Problem::Damaged(text) if text.contains("ends here")));
 }
 
 #[test]
@@ -405,7 +407,7 @@ fn a_pickle_that_calls_something_is_refused() {
     // cos\nsystem\n(S'true'\ntR.
     let (place, wrong) = problem(b"\x80\x02cos\nsystem\n(S'true'\ntR.");
     assert_eq!(place, "byte 3");
-    assert_eq!(wrong, ImportProblem::Opcode { opcode: b'c' });
+    assert!(wrong.to_string().ends_with("this one has opcode 0x63"));
 }
 
 #[test]
@@ -419,12 +421,9 @@ fn a_small_file_takes_little_memory_and_no_stack_however_it_is_knotted() {
         b".",
     ]
     .concat();
-    assert_eq!(problem(&deep).1, ImportProblem::NoSnapshot);
+    assert_eq!(problem(&deep).1, Problem::NoSnapshot);
     let deep = format!("{{\"segments\": {}", "[".repeat(depth));
-    assert!(matches!(
-        problem(deep.as_bytes()).1,
-        ImportProblem::Json { .. }
-    ));
+    assert!(matches!(problem(deep.as_bytes()).1, Problem::Damaged(_)));
     // Each list has the one before it a hundred times: 100^30 in all.
     let mut knot = b"\x80\x04]q\x00".to_vec();
     for level in 1..30 {
@@ -435,17 +434,15 @@ fn a_small_file_takes_little_memory_and_no_stack_however_it_is_knotted() {
         knot.push(b'e');
     }
     knot.push(b'.');
-    assert_eq!(problem(&knot).1, ImportProblem::NoSnapshot);
+    assert_eq!(problem(&knot).1, Problem::NoSnapshot);
     // A dictionary that holds itself.
     let own = b"\x80\x04}q\x00X\x0d\x00\x00\x00device_tracesh\x00s.";
-    assert_eq!(problem(own).1, ImportProblem::NoSnapshot);
+    assert_eq!(problem(own).1, Problem::NoSnapshot);
     // A text of 2^62 bytes, and a number of 2^32.
     let lie = b"\x80\x04\x8d\x00\x00\x00\x00\x00\x00\x00\x40abc";
-    assert_eq!(problem(lie).1, ImportProblem::Truncated);
-    assert_eq!(
-        problem(b"\x80\x04\x8b\xff\xff\xff\xff1").1,
-        ImportProblem::Truncated
-    );
+    assert!(matches!(problem(lie).1, Problem::Damaged(_)));
+    let lie = problem(b"\x80\x04\x8b\xff\xff\xff\xff1").1;
+    assert!(matches!(lie, Problem::Damaged(_)));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::{fs, io::Write as _};
 
-use binpool_replay::Trace;
+use binpool_trace::Trace;
 use flate2::{Compression, write::GzEncoder};
 
 use crate::common::binpool;

@@ -2,7 +2,7 @@
 
 use std::{fs, io::Write as _};
 
-use binpool_replay::{ImportProblem, Trace, TraceError};
+use binpool_trace::{Trace, TraceError};
 use flate2::{Compression, write::GzEncoder};
 
 use crate::common::binpool;
@@ -219,10 +219,7 @@ fn a_log_without_a_line_that_can_be_read_names_the_first() {
         panic!("{error:?}");
     };
     assert_eq!(place, "line 3");
-    assert!(matches!(
-        problem,
-        ImportProblem::Field { field: "Time", .. }
-    ));
+    assert!(problem.to_string().starts_with("expected Time to be "));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use binpool_replay::{
+use binpool_trace::{
     Content, Trace,
     view::{History, Origin},
 };

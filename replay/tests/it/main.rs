@@ -3,13 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test panics")]
 
 mod behind;
-mod bench;
 mod browser;
 mod command;
 mod common;
 #[cfg(target_os = "linux")]
 mod cuda;
-mod device_bench;
 mod device_costs;
 mod devices;
 mod happened;
@@ -24,7 +22,6 @@ mod record;
 mod recordings;
 mod replays;
 mod rounds;
-mod trace;
 mod tune;
 mod view;
 mod view_blocks;

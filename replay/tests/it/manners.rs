@@ -8,8 +8,7 @@ use std::{
 
 use crate::common::binpool;
 
-const COMMANDS: [&str; 8] = [
-    "bench",
+const COMMANDS: [&str; 7] = [
     "completions",
     "devices",
     "import",
@@ -66,11 +65,19 @@ fn there_are_colours_where_they_are_asked_for_and_never_in_a_pipe() {
 
 #[test]
 fn colours_change_no_letter() {
-    let devices = |color| {
-        let output = with_variables(&[], &["replay", "--help", "--color", color]);
+    let tuned = |color| {
+        let arguments = [
+            "tune",
+            "--scale",
+            "64",
+            "--color",
+            color,
+            "eager_arrays.trace.gz",
+        ];
+        let output = with_variables(&[], &arguments);
         String::from_utf8(output.stdout).unwrap()
     };
-    let (coloured, plain) = (devices("always"), devices("never"));
+    let (coloured, plain) = (tuned("always"), tuned("never"));
     assert_ne!(coloured, plain);
     assert_eq!(anstream::adapter::strip_str(&coloured).to_string(), plain);
 }

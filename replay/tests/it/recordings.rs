@@ -10,7 +10,8 @@ use binpool::{
     adaptors::{Recording, Statistics},
 };
 use binpool_mock::MockDevice;
-use binpool_replay::{AllocatorChoice, Device, Event, Profile, Settings, Touch, Trace};
+use binpool_replay::{AllocatorChoice, Device, Profile, ReplaySettings, Touch};
+use binpool_trace::{Event, Trace};
 use proptest::{collection::vec, prelude::*};
 
 /// A file as the test sees it.
@@ -104,7 +105,7 @@ fn a_recorded_program_can_be_replayed() {
     recording.finish().unwrap();
     let text = file.0.lock().unwrap().clone();
     let trace = Trace::parse("recorded", &text[..]).unwrap();
-    let settings = Settings {
+    let settings = ReplaySettings {
         allocator: AllocatorChoice::Immediate,
         pool: Some(PoolOptions::new()),
         capacity_bytes: None,

@@ -5,9 +5,10 @@ use std::{fmt::Write as _, fs, path::Path, time::Duration};
 use binpool::{GrowthPolicy, PoolOptions};
 use binpool_mock::DeviceProfile;
 use binpool_replay::{
-    AllocatorChoice, AtEnd, Device, Header, Measured, Outcome, Profile, Row, Settings, Touch,
-    Trace, json, table,
+    AllocatorChoice, AtEnd, Device, Measured, Outcome, Profile, ReplaySettings, Touch,
+    report::{Header, Row, json, table},
 };
+use binpool_trace::Trace;
 use serde_json::{Value, json};
 
 use crate::common::binpool;
@@ -19,8 +20,8 @@ fn recorded(name: &str) -> Trace {
     Trace::open(&folder.join(format!("{name}.trace.gz"))).unwrap()
 }
 
-fn pooled() -> Settings {
-    Settings {
+fn pooled() -> ReplaySettings {
+    ReplaySettings {
         allocator: AllocatorChoice::Immediate,
         pool: Some(PoolOptions::new()),
         capacity_bytes: None,
@@ -32,15 +33,15 @@ fn pooled() -> Settings {
 }
 
 /// Without segments, from which another stream would be served as well.
-fn binned() -> Settings {
-    Settings {
+fn binned() -> ReplaySettings {
+    ReplaySettings {
         pool: Some(PoolOptions::new().segments(false)),
         ..pooled()
     }
 }
 
-fn unpooled() -> Settings {
-    Settings {
+fn unpooled() -> ReplaySettings {
+    ReplaySettings {
         pool: None,
         ..pooled()
     }
@@ -241,7 +242,7 @@ fn the_pool_saves_device_time() {
     for name in ["eager_arrays", "gnn_sampled_train", "gpt2_varlen_train"] {
         let trace = recorded(name);
         let time = |pool| {
-            let settings = Settings { pool, ..pooled() };
+            let settings = ReplaySettings { pool, ..pooled() };
             MOCK.replay(&trace, &settings, &|_| {}).unwrap().device_time
         };
         let without = time(None);
@@ -265,7 +266,7 @@ fn the_pool_saves_device_time() {
 fn a_trace_fits_exactly_what_it_needs() {
     let trace = recorded("eager_arrays");
     let need = MOCK.need(&trace, &pooled(), &|_| {}).unwrap();
-    let at = |capacity| Settings {
+    let at = |capacity| ReplaySettings {
         capacity_bytes: Some(capacity),
         ..pooled()
     };
@@ -284,7 +285,7 @@ fn a_trace_fits_exactly_what_it_needs() {
 #[test]
 fn deferred_memory_runs_out_only_when_it_is_touched() {
     let trace = recorded("boxtree_builds");
-    let settings = |touch| Settings {
+    let settings = |touch| ReplaySettings {
         allocator: AllocatorChoice::Deferred,
         capacity_bytes: Some(trace.peak_live_bytes() / 2),
         touch,
@@ -303,7 +304,7 @@ fn deferred_memory_runs_out_only_when_it_is_touched() {
 #[test]
 fn shared_virtual_memory_is_replayed_where_the_device_has_it() {
     let trace = recorded("eager_arrays").scaled_down(1024);
-    let with = |allocator| Settings {
+    let with = |allocator| ReplaySettings {
         allocator,
         ..pooled()
     };
@@ -382,7 +383,7 @@ fn threads_are_dealt_the_streams_or_copies_of_the_trace() {
     let trace = Trace::open(&folder.join("two_stream_pipeline.trace.gz")).unwrap();
     let trace = trace.scaled_down(1 << 14);
     let replayed = |threads, pool| {
-        let settings = Settings {
+        let settings = ReplaySettings {
             pool,
             touch: Touch::Kernels,
             threads,
@@ -408,7 +409,7 @@ fn threads_are_dealt_the_streams_or_copies_of_the_trace() {
 #[test]
 fn a_thread_that_fails_ends_the_replay_of_all() {
     let trace = recorded("boxtree_builds").scaled_down(64);
-    let settings = Settings {
+    let settings = ReplaySettings {
         capacity_bytes: Some(trace.peak_live_bytes() / 2),
         threads: 8,
         ..unpooled()

@@ -8,17 +8,18 @@ use std::{
 
 use binpool::PoolOptions;
 use binpool_replay::{
-    AllocatorChoice, Device, Event, Header, Measured, Outcome, Profile, Round, Row, Settings,
-    Touch, Trace, json, rounds_tables,
+    AllocatorChoice, Device, Measured, Outcome, Profile, ReplaySettings, Round, Touch,
+    report::{Header, Row, json, rounds_tables},
 };
+use binpool_trace::{Event, Trace};
 use serde_json::{Value, json};
 
 use crate::common::binpool;
 
 const MOCK: Device = Device::Mock(Profile::H200);
 
-fn settings(rounds: usize) -> Settings {
-    Settings {
+fn settings(rounds: usize) -> ReplaySettings {
+    ReplaySettings {
         allocator: AllocatorChoice::Immediate,
         pool: Some(PoolOptions::new()),
         capacity_bytes: None,
@@ -34,7 +35,7 @@ fn recorded(name: &str) -> Trace {
     Trace::open(&folder.join(format!("{name}.trace.gz"))).unwrap()
 }
 
-fn replayed(trace: &Trace, settings: &Settings) -> Measured {
+fn replayed(trace: &Trace, settings: &ReplaySettings) -> Measured {
     MOCK.replay(trace, settings, &|_| {}).unwrap()
 }
 
@@ -75,7 +76,7 @@ fn rounds_ask_the_device_for_what_the_trace_asks_that_has_them_written_out() {
             (AllocatorChoice::Pages, Some(PoolOptions::new())),
             (AllocatorChoice::Immediate, None),
         ] {
-            let with = |rounds| Settings {
+            let with = |rounds| ReplaySettings {
                 allocator,
                 pool: pool.clone(),
                 ..settings(rounds)
@@ -125,7 +126,7 @@ fn what_a_trace_never_frees_is_allocated_once_and_lives_on() {
     // 300 bytes are live at most; from the second round on, 500.
     let text = "a 0 300 0\nf 0\na 1 200 0\na 2 100 0\nf 2\n";
     let trace = Trace::parse("t", text.as_bytes()).unwrap();
-    let unpooled = Settings {
+    let unpooled = ReplaySettings {
         pool: None,
         ..settings(3)
     };
@@ -148,7 +149,7 @@ fn what_a_trace_never_frees_is_allocated_once_and_lives_on() {
 fn kernels_find_every_block_of_every_round_whole() {
     let trace = recorded("boxtree_builds").scaled_down(1 << 10);
     for (threads, segments) in [(1, true), (3, true), (3, false)] {
-        let settings = Settings {
+        let settings = ReplaySettings {
             pool: Some(PoolOptions::new().segments(segments)),
             touch: Touch::Kernels,
             threads,
@@ -176,7 +177,7 @@ fn a_failure_names_the_round() {
     let text = "a 0 3000 0\nf 0\na 1 2000 0\n";
     let trace = Trace::parse("t", text.as_bytes()).unwrap();
     for threads in [1, 2] {
-        let settings = Settings {
+        let settings = ReplaySettings {
             pool: None,
             capacity_bytes: Some(3000 * threads as u64),
             threads,

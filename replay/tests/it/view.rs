@@ -6,10 +6,8 @@ use binpool::{
     Backend, ImmediateAllocator, MemoryPool, PoolOptions, QueueOrder, Tag, WatchOptions,
 };
 use binpool_mock::MockDevice;
-use binpool_replay::{
-    Profile, Trace,
-    view::{By, record},
-};
+use binpool_replay::{Profile, simulate, timeline_svg};
+use binpool_trace::{Trace, view::By};
 use flate2::{Compression, write::GzEncoder};
 use roxmltree::Document;
 use serde_json::{Value, json};
@@ -58,7 +56,7 @@ fn each_block_lies_in_its_segment_and_clear_of_all_others_that_live() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces/boxtree_builds.trace.gz");
     let trace = Trace::open(&path).unwrap();
     let options = PoolOptions::new().segments(true);
-    let history = record(&trace, &Profile::H200, None, &options, &|_| {}).unwrap();
+    let history = simulate(&trace, &Profile::H200, None, &options, &|_| {}).unwrap();
     assert_eq!(history.blocks.len(), trace.allocations());
     let moments = history.last_moment();
     for moment in (0..=moments).step_by(331).chain([moments]) {
@@ -197,10 +195,10 @@ fn what_the_pool_knew_when_memory_ran_out_stands_under_its_name() {
     let text = "g 0 big\na 0 4096 0 0\na 1 9999999999999 3 0 0\n";
     let trace = Trace::parse("t", text.as_bytes()).unwrap();
     let options = PoolOptions::new().segments(true);
-    let mut history = record(&trace, &Profile::H200, None, &options, &|_| {}).unwrap();
+    let mut history = simulate(&trace, &Profile::H200, None, &options, &|_| {}).unwrap();
     let failed = history.out_of_memory.as_mut().unwrap();
     let report = &mut failed.report;
-    (report.requested_bytes, report.class_bytes) = (1, 2);
+    (failed.bytes, report.class_bytes) = (1, 2);
     (report.active_bytes, report.held_bytes) = (3, 4);
     (report.pending_bytes, report.largest_held_bytes) = (5, 6);
     (report.released_bytes, report.largest_block_bytes) = (7, 8);
@@ -460,8 +458,8 @@ fn memory_over_time_is_drawn_as_svg() {
     let trace = Trace::parse("over/time.trace", text.as_bytes()).unwrap();
     let options = PoolOptions::new().segments(true);
     let draw = |capacity| {
-        let history = record(&trace, &Profile::H200, capacity, &options, &|_| {}).unwrap();
-        history.svg(By::Group).unwrap()
+        let history = simulate(&trace, &Profile::H200, capacity, &options, &|_| {}).unwrap();
+        timeline_svg(&history, By::Group).unwrap()
     };
     let texts = |picture: &str| -> Vec<String> {
         let document = Document::parse(picture).unwrap();
@@ -551,9 +549,9 @@ fn the_capacity_is_in_the_picture_where_memory_ran_out_however_little_was_reserv
     let text = "a 0 1048576 0\na 1 104857600 0\n";
     let trace = Trace::parse("t", text.as_bytes()).unwrap();
     let options = PoolOptions::new().segments(true);
-    let history = record(&trace, &Profile::H200, Some(64 << 20), &options, &|_| {}).unwrap();
+    let history = simulate(&trace, &Profile::H200, Some(64 << 20), &options, &|_| {}).unwrap();
     assert!(history.numbers().peak_reserved.reserved_bytes < 32 << 20);
-    let picture = history.svg(By::Group).unwrap();
+    let picture = timeline_svg(&history, By::Group).unwrap();
     let document = Document::parse(&picture).unwrap();
     let name = document.descendants().find(|node| {
         node.text()

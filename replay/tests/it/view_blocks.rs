@@ -3,9 +3,10 @@
 use std::{collections::BTreeMap, fmt::Write};
 
 use binpool::PoolOptions;
-use binpool_replay::{
-    Profile, Trace,
-    view::{By, History, Life, page_of as page_of_histories, record},
+use binpool_replay::{Profile, simulate};
+use binpool_trace::{
+    Trace,
+    view::{By, History, Life, page_of as page_of_histories},
 };
 use serde_json::{Value, json};
 
@@ -17,7 +18,7 @@ use crate::{
 fn history_of(text: &str) -> History {
     let trace = Trace::parse("t", text.as_bytes()).unwrap();
     let pool = PoolOptions::new().segments(true);
-    record(&trace, &Profile::H200, None, &pool, &|_| {}).unwrap()
+    simulate(&trace, &Profile::H200, None, &pool, &|_| {}).unwrap()
 }
 
 fn in_use(life: &Life, moment: usize) -> bool {

@@ -2,10 +2,11 @@
 
 use std::{fmt::Write, fs};
 
-use binpool::{PoolOptions, Snapshot};
-use binpool_replay::{
-    Profile, Trace,
-    view::{By, Change, ChangeTable, Comparison, History, record},
+use binpool::PoolOptions;
+use binpool_replay::{Profile, simulate};
+use binpool_trace::{
+    Snapshot, Trace,
+    view::{By, Change, ChangeTable, Comparison, History},
 };
 use serde_json::{Value, json};
 
@@ -18,7 +19,7 @@ use crate::{
 fn history(name: &str, text: &str) -> History {
     let trace = Trace::parse(name, text.as_bytes()).unwrap();
     let pool = PoolOptions::new().segments(true);
-    record(&trace, &Profile::H200, None, &pool, &|_| {}).unwrap()
+    simulate(&trace, &Profile::H200, None, &pool, &|_| {}).unwrap()
 }
 
 /// The tagged program, with less scratch, a cache that is twice as large, and a group more.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use binpool_replay::{Trace, view::Life};
+use binpool_trace::{Trace, view::Life};
 use serde_json::{Value, json};
 
 use crate::view_page::{number, page_of, shown, snapshot, snapshot_page, tagged, tagged_page};

@@ -2,7 +2,7 @@
 
 use std::{fs, io::Read, path::Path};
 
-use binpool_replay::{
+use binpool_trace::{
     Content, Trace,
     view::{History, Origin},
 };

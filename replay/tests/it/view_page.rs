@@ -3,10 +3,8 @@
 use std::{cmp::Reverse, collections::BTreeMap, fmt::Write, fs, path::Path};
 
 use binpool::PoolOptions;
-use binpool_replay::{
-    Profile, Trace,
-    view::{History, record},
-};
+use binpool_replay::{Profile, simulate};
+use binpool_trace::{Trace, view::History};
 use serde_json::{Value, json};
 
 use crate::{browser::Page, common::binpool};
@@ -53,7 +51,7 @@ pub(crate) fn page_of(text: &str, options: &[&str]) -> (History, Page, Value) {
     assert_eq!(ran.status, 0, "{}", ran.errors);
     let trace = Trace::parse(file, text.as_bytes()).unwrap();
     let pool = PoolOptions::new().segments(true);
-    let history = record(&trace, &Profile::H200, None, &pool, &|_| {}).unwrap();
+    let history = simulate(&trace, &Profile::H200, None, &pool, &|_| {}).unwrap();
     let numbers = serde_json::from_str(&ran.output).unwrap();
     (
         history,
@@ -379,7 +377,7 @@ fn what_is_reserved_falls_at_the_moment_at_which_a_segment_goes_back() {
     let (_, page, _) = page_of(&text, &["--capacity", "100MiB"]);
     let trace = Trace::parse("t", text.as_bytes()).unwrap();
     let pool = PoolOptions::new().segments(true);
-    let history = record(&trace, &Profile::H200, Some(100 << 20), &pool, &|_| {}).unwrap();
+    let history = simulate(&trace, &Profile::H200, Some(100 << 20), &pool, &|_| {}).unwrap();
     assert!(history.segments.iter().any(|segment| segment.to.is_some()));
     let moments = history.last_moment();
     let there = page.run(

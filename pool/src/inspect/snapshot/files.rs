@@ -9,9 +9,12 @@ use std::{
 
 use binpool_allocators::Backend;
 
-use super::Snapshot;
-use super::SnapshotShortage;
-use crate::{OutOfMemoryReport, shared::Shared, track::caller::Caller};
+use crate::{
+    OutOfMemoryReport,
+    inspect::snapshot::{Snapshot, taking::shortage},
+    shared::Shared,
+    track::caller::Caller,
+};
 
 /// The most snapshots that a process writes: a program that goes on after the first shortage may run into many more.
 const MAX_FILES: u32 = 16;
@@ -32,7 +35,7 @@ impl<B: Backend> Shared<B> {
             return;
         }
         let snapshot = Snapshot {
-            out_of_memory: Some(SnapshotShortage::new(report, caller)),
+            out_of_memory: Some(shortage(report, caller)),
             ..self.snapshot()
         };
         let name = format!("binpool-out-of-memory-{}-{number}.json", process::id());

@@ -9,17 +9,13 @@ use binpool_allocators::{
     Backend, Memory, Queue,
     segments::{RangeKey, RangeState, SegmentState},
 };
+use binpool_trace::{
+    BlockState, SnapshotBlock, SnapshotSegment, SnapshotSettings, SnapshotShortage,
+};
 
-use super::BlockState;
-use super::FORMAT;
-use super::Snapshot;
-use super::SnapshotBlock;
-use super::SnapshotSegment;
-use super::SnapshotSettings;
-use super::SnapshotShortage;
-use super::VERSION;
 use crate::{
     MemoryPool, OutOfMemoryReport,
+    inspect::snapshot::Snapshot,
     order::{queue_uses::QueueUses, timestamps::QueueUse},
     shared::{Bins, Block, HeldBlock, Shared, State},
     track::{
@@ -68,8 +64,8 @@ impl<B: Backend> Shared<B> {
         self.inspect(|state| {
             let (segments, blocks) = state.segments_and_blocks();
             Snapshot {
-                format: FORMAT.to_owned(),
-                version: VERSION,
+                format: Snapshot::FORMAT.to_owned(),
+                version: Snapshot::VERSION,
                 unix_time_ms: u64::try_from(unix_time_ms).unwrap_or(u64::MAX),
                 settings: SnapshotSettings {
                     is_holding: state.holding,
@@ -240,21 +236,20 @@ fn unknown() -> SnapshotBlock {
     }
 }
 
-impl SnapshotShortage {
-    pub(crate) fn new(report: &OutOfMemoryReport, caller: Option<Caller>) -> Self {
-        let name_of = |number: Option<u32>| number.and_then(caller::name_of);
-        Self {
-            requested_bytes: report.requested_bytes as u64,
-            class_bytes: report.class_bytes as u64,
-            held_bytes: report.held_bytes,
-            pending_bytes: report.pending_bytes,
-            largest_held_bytes: report.largest_held_bytes,
-            released_bytes: report.released_bytes,
-            verdict: report.verdict.name().to_owned(),
-            reason: report.reason(),
-            advice: report.advice().to_owned(),
-            tag: name_of(caller.map(|caller| caller.tag)),
-            call_site: name_of(caller.map(|caller| caller.call_site)),
-        }
+/// Returns what a snapshot says of the request of `caller` that failed.
+pub(super) fn shortage(report: &OutOfMemoryReport, caller: Option<Caller>) -> SnapshotShortage {
+    let name_of = |number: Option<u32>| number.and_then(caller::name_of);
+    SnapshotShortage {
+        requested_bytes: report.requested_bytes as u64,
+        class_bytes: report.class_bytes as u64,
+        held_bytes: report.held_bytes,
+        pending_bytes: report.pending_bytes,
+        largest_held_bytes: report.largest_held_bytes,
+        released_bytes: report.released_bytes,
+        verdict: report.verdict.name().to_owned(),
+        reason: report.reason(),
+        advice: report.advice().to_owned(),
+        tag: name_of(caller.map(|caller| caller.tag)),
+        call_site: name_of(caller.map(|caller| caller.call_site)),
     }
 }

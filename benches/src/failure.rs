@@ -1,0 +1,19 @@
+//! Why a workload could not be measured.
+
+use binpool::{PoolError, RecordError};
+
+use crate::Refused;
+
+/// Why there are no figures.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// There is no pool.
+    #[error("a pool to measure cannot be made")]
+    Pool(#[from] PoolError),
+    /// The pool cannot be recorded.
+    #[error("a pool to measure cannot be recorded")]
+    Recording(#[from] RecordError),
+    /// There was no memory for a block.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+}

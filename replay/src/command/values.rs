@@ -1,0 +1,100 @@
+//! Values of options, as they are read from the command line.
+
+use std::time::Duration;
+
+use binpool::{HighWater, LeadingBits};
+use binpool_trace::view::By;
+use bytesize::ByteSize;
+use clap::{
+    builder::{PossibleValuesParser, TypedValueParser},
+    value_parser,
+};
+
+/// The longest time that a device may be behind.
+const LONGEST: Duration = Duration::from_secs(10);
+
+pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("must be at least 1".into()),
+        Ok(number) => Ok(number),
+        Err(error) => Err(format!("{error}")),
+    }
+}
+
+pub(crate) fn high_water(text: &str) -> Result<HighWater, String> {
+    if text == "all" {
+        return Ok(HighWater::KEEP_ALL);
+    }
+    match text.parse() {
+        Ok(percent) if percent >= 100 => Ok(HighWater::percent(percent)),
+        Ok(_) => Err("must be at least 100, or all".into()),
+        Err(error) => Err(format!("{error}; a number of percent, or all")),
+    }
+}
+
+pub(crate) fn ratio(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(ratio) if ratio.is_finite() && ratio >= 1.0 => Ok(ratio),
+        Ok(_) => Err("must be a number of at least 1".into()),
+        Err(error) => Err(format!("{error}")),
+    }
+}
+
+/// Reads a time with a unit.
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
+    let units = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
+    let seconds = units.iter().find_map(|(unit, seconds)| {
+        let number: f64 = text.strip_suffix(unit)?.trim_end().parse().ok()?;
+        Some(number * seconds)
+    });
+    seconds
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .filter(|time| !time.is_zero() && *time <= LONGEST)
+        .ok_or_else(|| "expected a time of at most 10s, such as 2ms or 500us".to_owned())
+}
+
+/// Reads a size in bytes.
+pub(crate) fn size(text: &str) -> Result<ByteSize, String> {
+    let expected = |_| "expected a size, such as 12GiB, 512MiB or 1000000".to_owned();
+    text.parse().map_err(expected)
+}
+
+/// A parser of how many leading bits of a size tell size classes apart.
+pub(crate) fn leading_bits() -> impl TypedValueParser<Value = u32> {
+    value_parser!(u32).range(0..=i64::from(LeadingBits::LARGEST))
+}
+
+/// A parser of the property that blocks are grouped by.
+pub(crate) fn by() -> impl TypedValueParser<Value = By> {
+    let names = PossibleValuesParser::new(By::ALL.map(By::name));
+    names.try_map(|name| {
+        let found = By::ALL.into_iter().find(|by| by.name() == name);
+        found.ok_or("no such property")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_a_unit_and_an_end() {
+        assert_eq!(time("2ms"), Ok(Duration::from_millis(2)));
+        assert_eq!(time("0.5 us"), Ok(Duration::from_nanos(500)));
+        assert_eq!(time("10s"), Ok(LONGEST));
+        assert_eq!(time("800ns"), Ok(Duration::from_nanos(800)));
+        for wrong in [
+            "",
+            "2",
+            "ms",
+            "0ms",
+            "-1ms",
+            "11s",
+            "1e30s",
+            "NaNs",
+            "2 minutes",
+        ] {
+            assert!(time(wrong).unwrap_err().contains("such as 2ms"), "{wrong}");
+        }
+    }
+}

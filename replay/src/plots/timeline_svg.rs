@@ -1,0 +1,431 @@
+//! The plot of memory over time, as SVG.
+
+use std::{io, ops::Range};
+
+use plotters::{
+    element::DashedPathElement,
+    prelude::*,
+    style::text_anchor::{HPos, Pos, VPos},
+};
+
+use binpool::words::bytes;
+use binpool_trace::{
+    Shortage, cut,
+    view::{At, By, GroupRow, History, Numbers, SERIES, series},
+};
+
+use crate::plots::svg::{Area, Drawn, OTHER, centered, svg_of_height};
+
+const HEIGHT: u32 = 440;
+/// The height of a line of names.
+const LINE: usize = 22;
+/// The most characters of a name that is not cut.
+const LONGEST: usize = 16;
+/// The columns of the plot. Each shows the moment in it at which the most is active.
+const COLUMNS: usize = 640;
+
+/// The page's six hues, on white. The second six are lighter versions of them.
+const HUES: [RGBColor; 6] = [
+    RGBColor(0x44, 0x77, 0xaa),
+    RGBColor(0xee, 0x66, 0x77),
+    RGBColor(0x22, 0x88, 0x33),
+    RGBColor(0xcc, 0xbb, 0x44),
+    RGBColor(0x66, 0xcc, 0xee),
+    RGBColor(0xaa, 0x33, 0x77),
+];
+const OTHERS: RGBColor = RGBColor(0xa7, 0xad, 0xb5);
+const RESERVED: RGBColor = RGBColor(0x3b, 0x44, 0x50);
+const DANGER: RGBColor = RGBColor(0xb3, 0x26, 0x1e);
+
+/// A column of the plot.
+#[derive(Debug)]
+struct Column {
+    /// Its range on the axis.
+    along: Range<f64>,
+    /// The bytes of each series, and of all others, at its moment.
+    stack: [u64; SERIES + 1],
+    /// The most bytes that are reserved in it.
+    reserved: u64,
+}
+
+/// The scale of the plot.
+#[derive(Debug)]
+struct Plot {
+    /// The visible range of the axis.
+    along: Range<f64>,
+    /// The bytes at its top.
+    top: f64,
+}
+
+/// The edges of the plot, in pixels. The names are on the right.
+const LEFT: i32 = 84;
+const TOP: i32 = 60;
+const RIGHT: i32 = 744;
+const BOTTOM: i32 = 388;
+
+impl Plot {
+    #[expect(clippy::cast_possible_truncation, reason = "a position in a picture")]
+    fn x(&self, along: f64) -> i32 {
+        let part = (along - self.along.start) / (self.along.end - self.along.start);
+        LEFT + (part * f64::from(RIGHT - LEFT)).round() as i32
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "a position in a picture")]
+    fn y(&self, bytes: u64) -> i32 {
+        BOTTOM - (high(bytes) / self.top * f64::from(BOTTOM - TOP)).round() as i32
+    }
+}
+
+/// Draws memory over time as SVG: the active bytes, stacked by `by`, and the reserved bytes. Each column shows the moment in it at which
+/// the most is active. The viewer chooses the fonts.
+///
+/// # Errors
+///
+/// None that can happen: nothing is written to a file.
+pub fn timeline_svg(history: &History, by: By) -> io::Result<String> {
+    let timeline = Timeline { history };
+    let numbers = history.numbers();
+    let rows = numbers.by(by);
+    let series = series(rows);
+    let columns = timeline.stacks(by, &series);
+    svg_of_height(HEIGHT, |area| {
+        draw_title(area, &numbers)?;
+        draw_names(area, rows, &series)?;
+        let plot = timeline.plot(&numbers);
+        draw_axes(area, &plot, &numbers)?;
+        draw_stacks(area, &plot, &columns)?;
+        draw_reserved(area, &plot, &columns)?;
+        timeline.draw_marks(area, &plot, &numbers)
+    })
+}
+
+/// A history along an axis.
+struct Timeline<'h> {
+    history: &'h History,
+}
+
+impl Timeline<'_> {
+    fn plot(&self, numbers: &Numbers) -> Plot {
+        let most = numbers.peak_reserved.reserved_bytes.max(1);
+        let top = match numbers.out_of_memory {
+            Some(_) => most.max(numbers.capacity_bytes),
+            None => most,
+        };
+        Plot {
+            along: self.axis(),
+            top: high(top) * 1.06,
+        }
+    }
+
+    /// The whole axis: that of the events, and of what failed before or after them.
+    fn axis(&self) -> Range<f64> {
+        let failures = || {
+            self.history
+                .shortages
+                .iter()
+                .map(|failed| self.along_shortage(failed))
+        };
+        let start = failures().fold(self.along(0), f64::min);
+        let end = failures().fold(self.along(self.history.last_moment()), f64::max);
+        start..end.max(start + 1e-9)
+    }
+
+    /// The position of a moment's beginning on the axis: its number, or seconds.
+    #[expect(clippy::cast_precision_loss, reason = "a position in a picture")]
+    fn along(&self, moment: usize) -> f64 {
+        let time = self
+            .history
+            .times
+            .get(moment.saturating_sub(1))
+            .or(self.history.times.last());
+        time.map_or(moment as f64, |ns| seconds(*ns))
+    }
+
+    /// The position of a request that failed: its own time, which is that of no event.
+    fn along_shortage(&self, failed: &Shortage) -> f64 {
+        if self.history.times.is_empty() {
+            self.along(failed.events_before)
+        } else {
+            seconds(failed.time)
+        }
+    }
+
+    fn stacks(&self, by: By, series: &[usize]) -> Vec<Column> {
+        let layer_of = |block: usize| {
+            let row = self.history.group_of(by, block);
+            series.iter().position(|own| *own == row).unwrap_or(SERIES)
+        };
+        let (active, reserved) = (self.history.active_bytes(), self.history.reserved_bytes());
+        let moments = self.history.last_moment();
+        let Range {
+            start: first,
+            end: last,
+        } = self.axis();
+        let mut stack = [0; SERIES + 1];
+        let mut next = 0;
+        let mut begun = 0;
+        let mut columns = Vec::with_capacity(COLUMNS);
+        for column in 1..=COLUMNS {
+            let end = first + (last - first) * fraction(column);
+            let from = begun;
+            while begun < moments && (self.along(begun + 1) < end || column == COLUMNS) {
+                begun += 1;
+            }
+            let best = (from..=begun)
+                .max_by_key(|moment| active[*moment])
+                .unwrap_or(from);
+            let mut shown = stack;
+            for moment in from + 1..=begun {
+                if let Some(free) = self.history.frees.get(moment - 1) {
+                    let block = free.unwrap_or(next);
+                    let bytes = self.history.blocks[block].requested_bytes;
+                    let layer = &mut stack[layer_of(block)];
+                    if free.is_some() {
+                        *layer -= bytes;
+                    } else {
+                        *layer += bytes;
+                        next += 1;
+                    }
+                }
+                if moment == best {
+                    shown = stack;
+                }
+            }
+            columns.push(Column {
+                along: first + (last - first) * fraction(column - 1)..end,
+                stack: shown,
+                reserved: reserved[from..=begun].iter().copied().max().unwrap_or(0),
+            });
+        }
+        columns
+    }
+
+    fn draw_marks(&self, area: &Area<'_>, plot: &Plot, numbers: &Numbers) -> Drawn<()> {
+        let failures = self.history.shortages.iter();
+        let mut marks: Vec<f64> = failures.map(|it| self.along_shortage(it)).collect();
+        if numbers.out_of_memory.is_some() {
+            marks.push(self.along(self.history.last_moment()));
+            let y = plot.y(numbers.capacity_bytes);
+            let line = [(LEFT, y), (RIGHT, y)];
+            area.draw(&DashedPathElement::new(line, 6, 4, DANGER.stroke_width(2)))?;
+            let text = format!("capacity {}", bytes(numbers.capacity_bytes));
+            area.draw(&Text::new(text, (LEFT + 8, y - 17), small(&DANGER)))?;
+        }
+        for along in marks {
+            let x = plot.x(along);
+            let line = vec![(x, TOP), (x, BOTTOM)];
+            area.draw(&PathElement::new(line, DANGER.stroke_width(2)))?;
+        }
+        Ok(())
+    }
+}
+
+fn draw_title(area: &Area<'_>, numbers: &Numbers) -> Drawn<()> {
+    let name = numbers.file.rsplit('/').next().unwrap_or_default();
+    centered(area, name, 20, 8, BLACK)?;
+    let at = |what, bytes_then: u64, at: &At| {
+        format!("{what} {} at event {}", bytes(bytes_then), at.moment)
+    };
+    let (active, reserved) = (&numbers.peak_active, &numbers.peak_reserved);
+    let mut text = format!(
+        "{}; {}",
+        at("in use: up to", active.active_bytes, active),
+        at(
+            "reserved (the line): up to",
+            reserved.reserved_bytes,
+            reserved
+        )
+    );
+    if let Some(failed) = &numbers.out_of_memory {
+        let asked = bytes(failed.requested_bytes);
+        text = format!("out of memory for {asked}: {}; {text}", failed.reason);
+    }
+    centered(area, &text, 14, 34, OTHER)
+}
+
+/// The names of the series, the topmost first, and the peak of each.
+fn draw_names(area: &Area<'_>, rows: &[GroupRow], series: &[usize]) -> Drawn<()> {
+    let left = RIGHT + 14;
+    let named = series.iter().map(|row| &rows[*row]);
+    let mut lines: Vec<(RGBColor, String, String)> = named
+        .enumerate()
+        .map(|(layer, row)| {
+            (
+                color(layer),
+                cut(&row.name, LONGEST).into_owned(),
+                bytes(row.peak_bytes),
+            )
+        })
+        .collect();
+    if rows.len() > series.len() {
+        let others = rows.len() - series.len();
+        lines.push((OTHERS, format!("{others} more"), String::new()));
+    }
+    for (y, (color, name, peak)) in (TOP..).step_by(LINE).zip(lines.into_iter().rev()) {
+        let square = [(left, y), (left + 12, y + 12)];
+        area.draw(&Rectangle::new(square, color.filled()))?;
+        area.draw(&Text::new(name, (left + 20, y - 1), small(&BLACK)))?;
+        let right = Pos::new(HPos::Right, VPos::Top);
+        area.draw(&Text::new(
+            peak,
+            (left + 200, y - 1),
+            small(&OTHER).pos(right),
+        ))?;
+    }
+    Ok(())
+}
+
+/// The axes, with round numbers of bytes, and of seconds or events.
+fn draw_axes(area: &Area<'_>, plot: &Plot, numbers: &Numbers) -> Drawn<()> {
+    for tick in ticks(plot.top / 1.06) {
+        let y = plot.y(tick);
+        let line = vec![(LEFT, y), (RIGHT, y)];
+        area.draw(&PathElement::new(line, BLACK.mix(0.12).stroke_width(1)))?;
+        let anchor = Pos::new(HPos::Right, VPos::Center);
+        area.draw(&Text::new(
+            round_bytes(tick),
+            (LEFT - 8, y),
+            small(&OTHER).pos(anchor),
+        ))?;
+    }
+    let (step, digits) = step(plot.along.end - plot.along.start);
+    let first = (plot.along.start / step).ceil();
+    let ticks = (0..=8_u8).map(|count| (first + f64::from(count)) * step);
+    let below = Pos::new(HPos::Center, VPos::Top);
+    for tick in ticks.take_while(|tick| *tick <= plot.along.end) {
+        let x = plot.x(tick);
+        let line = vec![(x, BOTTOM), (x, BOTTOM + 5)];
+        area.draw(&PathElement::new(line, OTHER.stroke_width(1)))?;
+        let text = format!("{tick:.digits$}");
+        area.draw(&Text::new(text, (x, BOTTOM + 9), small(&OTHER).pos(below)))?;
+    }
+    let title = if numbers.has_times {
+        "seconds"
+    } else {
+        "events"
+    };
+    let middle = (i32::midpoint(LEFT, RIGHT), BOTTOM + 28);
+    area.draw(&Text::new(title, middle, small(&OTHER).pos(below)))
+}
+
+/// Returns the least round step that divides a span into at most eight, and its number of digits behind the point.
+fn step(span: f64) -> (f64, usize) {
+    let least = span / 8.0;
+    let mut digits = 9;
+    let mut power = 1e-9;
+    loop {
+        let mut steps = [1.0, 2.0, 5.0].into_iter().map(|factor| factor * power);
+        if let Some(step) = steps.find(|step| *step >= least) {
+            return (step, digits);
+        }
+        power *= 10.0;
+        digits = digits.saturating_sub(1);
+    }
+}
+
+/// Draws the stack from the top down: each layer reaches to the bottom, and is then covered by those below it.
+fn draw_stacks(area: &Area<'_>, plot: &Plot, columns: &[Column]) -> Drawn<()> {
+    for layer in (0..=SERIES).rev() {
+        let mut outline = vec![(LEFT, BOTTOM)];
+        outline.extend(stairs(plot, columns, |column| {
+            column.stack[..=layer].iter().sum()
+        }));
+        outline.push((RIGHT, BOTTOM));
+        area.draw(&Polygon::new(outline, color(layer).filled()))?;
+    }
+    Ok(())
+}
+
+fn draw_reserved(area: &Area<'_>, plot: &Plot, columns: &[Column]) -> Drawn<()> {
+    let line = stairs(plot, columns, |column| column.reserved);
+    area.draw(&PathElement::new(line, RESERVED.stroke_width(2)))
+}
+
+/// The upper edge of some bytes over the columns, with a point before and a point behind each change.
+fn stairs(plot: &Plot, columns: &[Column], bytes: impl Fn(&Column) -> u64) -> Vec<(i32, i32)> {
+    let mut points: Vec<(i32, i32)> = Vec::new();
+    for column in columns {
+        let (x, y) = (plot.x(column.along.start), plot.y(bytes(column)));
+        match points.last() {
+            Some((_, before)) if *before == y => {}
+            Some((_, before)) => points.extend([(x, *before), (x, y)]),
+            None => points.push((x, y)),
+        }
+    }
+    let last = points.last().map(|(_, y)| (RIGHT, *y));
+    points.extend(last);
+    points
+}
+
+fn small(color: &RGBColor) -> TextStyle<'_> {
+    TextStyle::from(("sans-serif", 14)).color(color)
+}
+
+fn color(layer: usize) -> RGBColor {
+    match HUES.get(layer % HUES.len()) {
+        Some(hue) if layer < HUES.len() => *hue,
+        Some(hue) if layer < SERIES => {
+            let light = |part: u8| part + (255 - part) / 2;
+            RGBColor(light(hue.0), light(hue.1), light(hue.2))
+        }
+        _ => OTHERS,
+    }
+}
+
+/// Round numbers of bytes up to `top`: multiples of 1, 2 or 5 times a power of two, or of ten of them.
+fn ticks(top: f64) -> Vec<u64> {
+    let units = (0..6).map(|unit| 1_u64 << (10 * unit));
+    let steps = units.flat_map(|unit| {
+        let halves = [unit / 2].into_iter().filter(|half| *half > 0);
+        let whole = [1, 2, 5, 10, 20, 50, 100, 200].map(|factor| factor * unit);
+        halves.chain(whole)
+    });
+    let mut fitting = steps.filter(|step| high(*step) * 7.0 >= top);
+    let step = fitting.next().unwrap_or(1 << 60);
+    let ticks = (0..=7).map(|count| count * step);
+    ticks.take_while(|tick| high(*tick) <= top).collect()
+}
+
+fn round_bytes(tick: u64) -> String {
+    bytes(tick).replace(".0 ", " ")
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a position in a picture")]
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// The height at which a number of bytes is drawn.
+#[expect(clippy::cast_precision_loss, reason = "a position in a picture")]
+fn high(bytes: u64) -> f64 {
+    bytes as f64
+}
+
+/// The part of the axis that so many columns take.
+#[expect(clippy::cast_precision_loss, reason = "a position in a picture")]
+fn fraction(columns: usize) -> f64 {
+    columns as f64 / COLUMNS as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_in_their_unit() {
+        let texts = |top: f64| -> Vec<String> { ticks(top).into_iter().map(round_bytes).collect() };
+        let gib = f64::from(1 << 30);
+        assert_eq!(
+            texts(3.2 * gib),
+            [
+                "0 B", "512 MiB", "1 GiB", "1.5 GiB", "2 GiB", "2.5 GiB", "3 GiB"
+            ]
+        );
+        assert_eq!(
+            texts(700.0),
+            [
+                "0 B", "100 B", "200 B", "300 B", "400 B", "500 B", "600 B", "700 B"
+            ]
+        );
+    }
+}

@@ -1,0 +1,94 @@
+//! The rows of a report on replays.
+
+use std::time::Duration;
+
+use binpool::words::bytes;
+use serde::Serialize;
+
+use crate::{AllocatorChoice, Outcome, Pending, Touch};
+
+/// The data that all rows of a report share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// `mock`, `opencl` or `cuda`.
+    pub backend: &'static str,
+    /// The device's name.
+    pub device: String,
+    /// The allocator.
+    pub allocator: AllocatorChoice,
+    /// Set if a pool was used.
+    pub pool: bool,
+    /// The capacity in bytes; `None` for all that the device has.
+    pub capacity_bytes: Option<u64>,
+    /// The divisor of the sizes of the traces.
+    pub scale: usize,
+    /// What was enqueued on each block.
+    pub touch: Touch,
+    /// The number of threads.
+    pub threads: usize,
+    /// How many times in a row each trace was replayed.
+    pub rounds: usize,
+    /// How far the device was behind.
+    pub behind: Option<Duration>,
+}
+
+/// The replay of one trace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The trace's file.
+    pub trace: String,
+    /// The most bytes that were live at once.
+    pub peak_live_bytes: u64,
+    /// The result of the replay, the first of several.
+    pub outcome: Outcome,
+    /// The host's time for a pair, in nanoseconds, the median of several.
+    pub ns_per_pair: f64,
+    /// The device's time in microseconds, the median of several.
+    pub device_time_us: f64,
+    /// The smallest capacity in bytes, if it was searched.
+    pub need_bytes: Option<u64>,
+}
+
+/// Returns the name of a row's file without its folders and `.trace.gz`, unless another row would have the same name.
+pub(crate) fn short_name<'r>(row: &'r Row, rows: &[Row]) -> &'r str {
+    fn of_file(path: &str) -> &str {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let name = name.strip_suffix(".gz").unwrap_or(name);
+        name.strip_suffix(".trace").unwrap_or(name)
+    }
+    let name = of_file(&row.trace);
+    let namesakes = rows.iter().filter(|other| of_file(&other.trace) == name);
+    if namesakes.count() > 1 {
+        &row.trace
+    } else {
+        name
+    }
+}
+
+/// What the device had not ended.
+#[derive(Serialize)]
+pub(crate) struct PendingObject {
+    peak_pending_bytes: u64,
+    wait_time_us: Option<f64>,
+}
+
+impl PendingObject {
+    pub(crate) fn of(pending: Pending) -> Self {
+        Self {
+            peak_pending_bytes: pending.peak_bytes,
+            wait_time_us: pending.waited.map(|waited| waited.as_secs_f64() * 1e6),
+        }
+    }
+}
+
+/// The cells of what a device had not ended: bytes, and the time that the host waited.
+pub(crate) fn pending_cells(pending: Option<Pending>) -> [String; 2] {
+    let not_counted = || "not counted".to_owned();
+    let waited = pending.and_then(|pending| pending.waited);
+    [
+        pending.map_or_else(not_counted, |pending| bytes(pending.peak_bytes)),
+        waited.map_or_else(not_counted, |waited| {
+            format!("{:.2} ms", waited.as_secs_f64() * 1e3)
+        }),
+    ]
+}

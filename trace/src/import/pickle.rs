@@ -1,0 +1,441 @@
+//! Reads Python's pickles of plain data.
+//!
+//! A pickle is a program for a stack machine. This one performs the steps that make numbers, texts, lists, tuples and
+//! dictionaries, and refuses those that name classes or call functions. Crates for pickles build nested values instead:
+//! a small file that is nested deeply overflows the stack, and an object that is referred to many times is
+//! copied each time. Here every step costs no more than the bytes that it reads, for any file (see
+//! [`objects`](super::objects)). Values that no recording needs, such as bytes and very long texts, are skipped.
+
+use std::{
+    collections::HashMap,
+    io::{self, BufRead, Read},
+};
+
+use super::{
+    import_error::ImportError,
+    objects::{Id, Object, Objects},
+};
+use crate::Problem;
+
+/// The most bytes of a text or a number that is stored. The longest that a recording needs is a file's path.
+const LONGEST_KEPT: u64 = 1 << 16;
+
+/// Reads a document.
+pub(crate) fn read(reader: impl BufRead) -> Result<Objects, ImportError> {
+    let mut machine = Machine {
+        reader,
+        read: 0,
+        objects: Objects::default(),
+        stack: Vec::new(),
+        marks: Vec::new(),
+        memo: HashMap::new(),
+    };
+    while machine.step()? {}
+    Ok(machine.objects)
+}
+
+struct Machine<R> {
+    reader: R,
+    /// The number of bytes that were read.
+    read: u64,
+    objects: Objects,
+    stack: Vec<Id>,
+    /// The height of the stack at each mark.
+    marks: Vec<usize>,
+    memo: HashMap<u32, Id>,
+}
+
+impl<R: BufRead> Machine<R> {
+    /// Performs a step. Returns whether there is another.
+    fn step(&mut self) -> Result<bool, ImportError> {
+        let [opcode] = self.bytes()?;
+        match opcode {
+            // PROTO, FRAME: the rest reads the same without them.
+            0x80 => drop(self.bytes::<1>()?),
+            0x95 => drop(self.bytes::<8>()?),
+            b'.' => {
+                let root = self.pop()?;
+                self.objects.complete(root);
+                return Ok(false);
+            }
+            b'0' => drop(self.pop()?),
+            b'1' => drop(self.pop_to_mark()?),
+            b'2' => {
+                let top = self.top()?;
+                self.stack.push(top);
+            }
+            b'(' => self.marks.push(self.stack.len()),
+            // NONE, NEWTRUE, NEWFALSE, EMPTY_TUPLE.
+            b'N' | 0x88 | 0x89 | b')' => self.push(Object::Other),
+            b'G' => {
+                self.bytes::<8>()?;
+                self.push(Object::Other);
+            }
+            b'J' => {
+                let number = i32::from_le_bytes(self.bytes()?);
+                self.push(Object::Integer(number.into()));
+            }
+            b'K' => {
+                let number = u8::from_le_bytes(self.bytes()?);
+                self.push(Object::Integer(number.into()));
+            }
+            b'M' => {
+                let number = u16::from_le_bytes(self.bytes()?);
+                self.push(Object::Integer(number.into()));
+            }
+            0x8a => {
+                let length = u8::from_le_bytes(self.bytes()?);
+                self.push_long(length.into())?;
+            }
+            0x8b => {
+                let length = u32::from_le_bytes(self.bytes()?);
+                self.push_long(length.into())?;
+            }
+            b'X' | 0x8c | 0x8d => self.push_text(opcode)?,
+            b'I' | b'L' | b'F' | b'V' | b'S' => self.push_line(opcode)?,
+            // BINBYTES and its variants.
+            b'C' => {
+                let length = u8::from_le_bytes(self.bytes()?);
+                self.push_skipped(length.into())?;
+            }
+            b'B' => {
+                let length = u32::from_le_bytes(self.bytes()?);
+                self.push_skipped(length.into())?;
+            }
+            b']' => self.push(Object::List(Vec::new())),
+            b'}' => self.push(Object::Dict(Vec::new())),
+            b'l' => {
+                let items = self.pop_to_mark()?;
+                self.push(Object::List(items));
+            }
+            b't' => {
+                self.pop_to_mark()?;
+                self.push(Object::Other);
+            }
+            0x85..=0x87 => {
+                for _ in 0x84..opcode {
+                    self.pop()?;
+                }
+                self.push(Object::Other);
+            }
+            b'd' => {
+                let items = self.pop_to_mark()?;
+                let pairs = self.pairs(&items)?;
+                self.push(Object::Dict(pairs));
+            }
+            b'a' | b'e' => self.append(opcode)?,
+            b's' | b'u' => self.set_items(opcode)?,
+            b'p' | b'q' | b'r' | 0x94 => {
+                let key = self.key(opcode)?;
+                let top = self.top()?;
+                self.memo.insert(key, top);
+            }
+            b'g' | b'h' | b'j' => {
+                let key = self.key(opcode)?;
+                let id = self.memo.get(&key).copied();
+                let id = id.ok_or_else(|| self.missing("an object made before"))?;
+                self.stack.push(id);
+            }
+            _ => {
+                return Err(self.error(Problem::wrong(format_args!(
+                    "a pickle of plain numbers, text, lists and dictionaries was expected, as \
+                     torch.cuda.memory._dump_snapshot writes it; this one has opcode {opcode:#04x}"
+                ))));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Pushes a text: `BINUNICODE` and its variants.
+    fn push_text(&mut self, opcode: u8) -> Result<(), ImportError> {
+        let length = match opcode {
+            0x8c => u8::from_le_bytes(self.bytes()?).into(),
+            b'X' => u32::from_le_bytes(self.bytes()?).into(),
+            _ => u64::from_le_bytes(self.bytes()?),
+        };
+        let Some(bytes) = self.many(length)? else {
+            return Ok(());
+        };
+        // Python writes lone surrogates, which file names may have, in a form that is not valid UTF-8.
+        let text = String::from_utf8(bytes)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+        let id = self.objects.add_text(text);
+        self.stack.push(id);
+        Ok(())
+    }
+
+    /// Pushes a value of protocol 0, which is the rest of a line.
+    fn push_line(&mut self, opcode: u8) -> Result<(), ImportError> {
+        let line = self.line()?;
+        match opcode {
+            b'V' => {
+                let id = self.objects.add_text(unescaped(&line));
+                self.stack.push(id);
+            }
+            b'S' => {
+                let quoted = line.trim_end();
+                let inner = quoted.get(1..quoted.len().saturating_sub(1));
+                let id = self.objects.add_text(unescaped(inner.unwrap_or_default()));
+                self.stack.push(id);
+            }
+            b'F' => self.push(Object::Other),
+            _ => {
+                let digits = line.trim_end().trim_end_matches('L');
+                let is_boolean = ["00", "01"].contains(&digits);
+                let number = digits.parse().ok().filter(|_| !is_boolean);
+                self.push(number.map_or(Object::Other, Object::Integer));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the rest of a line.
+    fn line(&mut self) -> Result<String, ImportError> {
+        let mut line = Vec::new();
+        let mut limited = (&mut self.reader).take(LONGEST_KEPT);
+        let read = limited.read_until(b'\n', &mut line)?;
+        self.read += read as u64;
+        match line.pop() {
+            Some(b'\n') => Ok(String::from_utf8_lossy(&line).into_owned()),
+            _ => Err(self.error(Problem::truncated())),
+        }
+    }
+
+    /// Pushes a number of `length` bytes, lowest first.
+    fn push_long(&mut self, length: u64) -> Result<(), ImportError> {
+        let Some(bytes) = self.many(length)? else {
+            return Ok(());
+        };
+        let fill = if bytes.last().is_some_and(|byte| byte & 0x80 != 0) {
+            0xff
+        } else {
+            0
+        };
+        let mut number = [fill; 8];
+        let low = bytes.len().min(8);
+        number[..low].copy_from_slice(&bytes[..low]);
+        let number = i64::from_le_bytes(number);
+        // Some writers use more bytes than needed.
+        let fits = bytes[low..].iter().all(|byte| *byte == fill) && (number < 0) == (fill == 0xff);
+        let object = if fits {
+            Object::Integer(number)
+        } else {
+            Object::Other
+        };
+        self.push(object);
+        Ok(())
+    }
+
+    /// Skips so many bytes. Their value still counts as an object.
+    fn push_skipped(&mut self, length: u64) -> Result<(), ImportError> {
+        let read = io::copy(&mut (&mut self.reader).take(length), &mut io::sink())?;
+        self.check_length(read, length)?;
+        self.push(Object::Other);
+        Ok(())
+    }
+
+    /// Moves the items on top of the stack to the list below: `APPEND`, `APPENDS`.
+    fn append(&mut self, opcode: u8) -> Result<(), ImportError> {
+        let items = match opcode {
+            b'a' => vec![self.pop()?],
+            _ => self.pop_to_mark()?,
+        };
+        let list = self.top()?;
+        match self.objects.get_mut(list) {
+            Some(Object::List(own)) => own.extend(items),
+            _ => return Err(self.missing("a list")),
+        }
+        Ok(())
+    }
+
+    /// Moves the items on top of the stack to the dictionary below: `SETITEM`, `SETITEMS`.
+    fn set_items(&mut self, opcode: u8) -> Result<(), ImportError> {
+        let items = match opcode {
+            b's' => {
+                let value = self.pop()?;
+                vec![self.pop()?, value]
+            }
+            _ => self.pop_to_mark()?,
+        };
+        let pairs = self.pairs(&items)?;
+        let dict = self.top()?;
+        match self.objects.get_mut(dict) {
+            Some(Object::Dict(own)) => own.extend(pairs),
+            _ => return Err(self.missing("a dictionary")),
+        }
+        Ok(())
+    }
+
+    fn pairs(&self, items: &[Id]) -> Result<Vec<(Id, Id)>, ImportError> {
+        let pairs = items.chunks(2).map(|pair| match pair {
+            [key, value] => Ok((*key, *value)),
+            _ => Err(self.missing("a value for each key")),
+        });
+        pairs.collect()
+    }
+
+    /// Reads the key of the memo that a step names: `PUT`, `GET` and their variants. `MEMOIZE` names none.
+    fn key(&mut self, opcode: u8) -> Result<u32, ImportError> {
+        match opcode {
+            b'p' | b'g' => {
+                let key = self.line()?.trim_end().parse();
+                key.map_err(|_| self.missing("a number"))
+            }
+            b'q' | b'h' => Ok(u8::from_le_bytes(self.bytes()?).into()),
+            b'r' | b'j' => Ok(u32::from_le_bytes(self.bytes()?)),
+            _ => Ok(u32::try_from(self.memo.len()).unwrap_or(u32::MAX)),
+        }
+    }
+
+    fn push(&mut self, object: Object) {
+        let id = self.objects.add(object);
+        self.stack.push(id);
+    }
+
+    fn top(&self) -> Result<Id, ImportError> {
+        let floor = self.marks.last().copied().unwrap_or(0);
+        let top = self.stack.get(floor..).and_then(<[Id]>::last).copied();
+        top.ok_or_else(|| self.missing("an object on the stack"))
+    }
+
+    fn pop(&mut self) -> Result<Id, ImportError> {
+        let top = self.top()?;
+        self.stack.pop();
+        Ok(top)
+    }
+
+    fn pop_to_mark(&mut self) -> Result<Vec<Id>, ImportError> {
+        let mark = self.marks.pop();
+        let mark = mark.ok_or_else(|| self.missing("a mark on the stack"))?;
+        Ok(self.stack.split_off(mark.min(self.stack.len())))
+    }
+
+    fn bytes<const N: usize>(&mut self) -> Result<[u8; N], ImportError> {
+        let mut bytes = [0; N];
+        match self.reader.read_exact(&mut bytes) {
+            Ok(()) => {
+                self.read += N as u64;
+                Ok(bytes)
+            }
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Err(self.error(Problem::truncated()))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Reads so many bytes; `None` where they are too many to store, and were skipped.
+    fn many(&mut self, length: u64) -> Result<Option<Vec<u8>>, ImportError> {
+        if length > LONGEST_KEPT {
+            return self.push_skipped(length).map(|()| None);
+        }
+        let mut bytes = Vec::new();
+        let read = (&mut self.reader).take(length).read_to_end(&mut bytes)?;
+        self.check_length(read as u64, length)?;
+        Ok(Some(bytes))
+    }
+
+    fn check_length(&mut self, read: u64, length: u64) -> Result<(), ImportError> {
+        self.read += read;
+        if read < length {
+            return Err(self.error(Problem::truncated()));
+        }
+        Ok(())
+    }
+
+    fn missing(&self, what: &'static str) -> ImportError {
+        self.error(Problem::wrong(format_args!(
+            "this step of the pickle needs {what}, which is not there: the file is damaged"
+        )))
+    }
+
+    fn error(&self, problem: Problem) -> ImportError {
+        ImportError::at(format!("byte {}", self.read), problem)
+    }
+}
+
+/// The text of protocol 0, in which other letters than those of Latin 1, `\\` and line ends are written as `\uXXXX` or `\xXX`.
+fn unescaped(text: &str) -> String {
+    let mut parts = text.split('\\');
+    let mut all = parts.next().unwrap_or_default().to_owned();
+    while let Some(part) = parts.next() {
+        let digits = match part.as_bytes().first() {
+            Some(b'u') => 5,
+            Some(b'U') => 9,
+            Some(b'x') => 3,
+            _ => 1,
+        };
+        let code = part
+            .get(1..digits)
+            .map(|code| u32::from_str_radix(code, 16));
+        match (part, code) {
+            // Two of them stand for one.
+            ("", _) => {
+                all.push('\\');
+                all.push_str(parts.next().unwrap_or_default());
+            }
+            (_, Some(Ok(code))) => {
+                all.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+                all.push_str(part.get(digits..).unwrap_or_default());
+            }
+            (_, _) => all.push_str(part),
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failing test panics")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_no_recording_needs_is_not_kept() {
+        let is_kept = |length: u64| {
+            let text = vec![b'x'; usize::try_from(length).unwrap()];
+            let file = [&b"\x80\x04\x8d"[..], &length.to_le_bytes(), &text, b"."].concat();
+            let objects = read(&*file).ok().unwrap();
+            objects.text(objects.root().unwrap()).is_some()
+        };
+        assert!(is_kept(LONGEST_KEPT));
+        assert!(!is_kept(LONGEST_KEPT + 1));
+    }
+
+    /// The number that a file of one long number has: its bytes, the lowest first, with the sign in the highest bit.
+    fn long(bytes: &[u8]) -> Option<i64> {
+        let length = u8::try_from(bytes.len()).unwrap();
+        let file = [&b"\x80\x04\x8a"[..], &[length], bytes, b"."].concat();
+        let objects = read(&*file).ok().unwrap();
+        objects.integer(objects.root().unwrap())
+    }
+
+    #[test]
+    fn a_long_number_has_the_sign_of_its_highest_bit() {
+        assert_eq!(long(&[]), Some(0));
+        assert_eq!(long(&[0x80]), Some(-128));
+        assert_eq!(long(&[0x80, 0]), Some(128));
+        assert_eq!(long(&[0xff, 0xfe]), Some(-257));
+        assert_eq!(long(&i64::MAX.to_le_bytes()), Some(i64::MAX));
+        assert_eq!(long(&i64::MIN.to_le_bytes()), Some(i64::MIN));
+    }
+
+    #[test]
+    fn a_number_of_more_than_64_bits_is_none_and_bytes_that_add_nothing_do_no_harm() {
+        let with = |number: i64, more: &[u8]| long(&[&number.to_le_bytes(), more].concat());
+        for number in [0, 1, i64::MAX] {
+            assert_eq!(with(number, &[0]), Some(number));
+            assert_eq!(with(number, &[0, 0, 0]), Some(number));
+        }
+        for number in [-1, i64::MIN] {
+            assert_eq!(with(number, &[0xff]), Some(number));
+            assert_eq!(with(number, &[0xff, 0xff]), Some(number));
+        }
+        // 2^64 - 1 and 2^63; -2^64 and -2^63 - 1; numbers with a digit in their ninth byte.
+        assert_eq!(with(-1, &[0]), None);
+        assert_eq!(with(i64::MIN, &[0]), None);
+        assert_eq!(with(0, &[0xff]), None);
+        assert_eq!(with(i64::MAX, &[0xff]), None);
+        assert_eq!(with(5, &[1]), None);
+        assert_eq!(with(-5, &[0xfe, 0xff]), None);
+    }
+}

@@ -1,0 +1,54 @@
+//! Recorded allocation traces: their format, the recordings of other tools, and pages for the browser that show them.
+//!
+//! A trace is text, and each of its lines is a [`Line`]. Pools write them, and so does whoever imports another recording.
+//!
+//! # Features
+//!
+//! Without a feature, there is the format alone.
+//!
+//! - `snapshot`: snapshots of pools, as JSON.
+//! - `tools`: whole traces, which are read from any kind of recording, and what is made of them: histories, and pages.
+
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "tools")]
+mod error;
+#[cfg(feature = "tools")]
+mod import;
+mod line;
+mod name;
+mod pool_event;
+mod problem;
+#[cfg(feature = "tools")]
+mod reader;
+mod shortage_report;
+#[cfg(feature = "snapshot")]
+mod snapshot;
+#[cfg(feature = "tools")]
+mod text_lines;
+#[cfg(feature = "tools")]
+mod trace;
+mod verdict;
+#[cfg(feature = "tools")]
+pub mod view;
+mod words;
+#[cfg(feature = "tools")]
+mod writer;
+
+pub use line::{Line, Request};
+pub use name::{cut, shown};
+pub use pool_event::{PoolEvent, What};
+pub use problem::Problem;
+pub use shortage_report::ShortageReport;
+#[cfg(feature = "snapshot")]
+pub use snapshot::{
+    BlockState, Counters, Snapshot, SnapshotBlock, SnapshotError, SnapshotSegment,
+    SnapshotSettings, SnapshotShortage,
+};
+pub use verdict::Verdict;
+#[cfg(feature = "tools")]
+pub use {
+    error::TraceError,
+    import::content::Content,
+    trace::{Event, PoolStep, Shortage, Trace},
+};

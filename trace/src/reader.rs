@@ -1,0 +1,262 @@
+//! Reading a trace from its lines.
+
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+    io::{BufReader, Read},
+};
+
+use crate::{
+    Event, Line, PoolEvent, Problem, Request, Trace, TraceError,
+    name::{LONGEST_NAME, cut},
+    text_lines::{LONGEST_LINE, TextLines},
+    words::number,
+};
+
+/// The newest version of the format that this crate knows.
+const VERSION: u64 = 2;
+
+/// The most characters of a frame that count.
+const LONGEST_FRAME: usize = 2048;
+
+/// The longest part of a line that an error quotes, in characters.
+const QUOTED: usize = 60;
+
+/// The state of reading a trace.
+struct Reader {
+    trace: Trace,
+    /// The block of each ID that is live.
+    live: HashMap<u64, usize>,
+    /// The index of each group among [`Trace::groups`].
+    groups: HashMap<u64, u32>,
+    /// The index of each call stack among [`Trace::stacks`].
+    stacks: HashMap<u64, u32>,
+    /// The keys of the header.
+    keys: HashSet<String>,
+    /// Set once there is a line that is not of the header.
+    has_begun: bool,
+    /// The time of the line before.
+    time: u64,
+    has_times: bool,
+}
+
+impl Trace {
+    /// Reads a trace from text.
+    ///
+    /// # Errors
+    ///
+    /// [`TraceError`], with `name` as the file's name.
+    pub fn parse(name: impl Into<String>, text: impl Read) -> Result<Self, TraceError> {
+        let mut reader = Reader::new(name.into());
+        let mut lines = TextLines::new(BufReader::new(text));
+        loop {
+            let line = match lines.next() {
+                Ok(Some(line)) => line,
+                Ok(None) => return reader.end(),
+                Err(source) => {
+                    let name = reader.trace.name;
+                    return Err(TraceError::Read { name, source });
+                }
+            };
+            let pushed = if line.is_too_long {
+                let longest = LONGEST_LINE;
+                Err(Problem::TooLong { longest })
+            } else {
+                reader.push(line.bytes, line.number)
+            };
+            let Err(problem) = pushed else {
+                continue;
+            };
+            // The program ended while it wrote this.
+            if line.may_be_cut && reader.trace.allocations() > 0 {
+                let remark = format!("line {} is cut: left out", line.number);
+                reader.trace.push_remark(remark);
+                return reader.end();
+            }
+            let text = String::from_utf8_lossy(line.bytes.trim_ascii());
+            return Err(TraceError::Line {
+                name: reader.trace.name,
+                line: line.number,
+                problem,
+                text: text.chars().take(QUOTED).collect(),
+            });
+        }
+    }
+}
+
+impl Reader {
+    fn new(name: String) -> Self {
+        Self {
+            trace: Trace::empty(name, "line"),
+            live: HashMap::new(),
+            groups: HashMap::new(),
+            stacks: HashMap::new(),
+            keys: HashSet::new(),
+            has_begun: false,
+            time: 0,
+            has_times: false,
+        }
+    }
+
+    fn end(mut self) -> Result<Trace, TraceError> {
+        if self.trace.allocations() == 0 {
+            let name = self.trace.name;
+            return Err(TraceError::Empty { name });
+        }
+        if !self.has_times {
+            self.trace.forget_times();
+        }
+        Ok(self.trace)
+    }
+
+    /// Reads the line of this number.
+    fn push(&mut self, line: &[u8], number: usize) -> Result<(), Problem> {
+        let text = str::from_utf8(line).map_err(|_| Problem::wrong("expected text in UTF-8"))?;
+        let Some(line) = Line::read(text)? else {
+            return Ok(());
+        };
+        if let Line::Header { key, value } = line {
+            return self.push_header(&cut(key, LONGEST_NAME), value);
+        }
+        self.has_begun = true;
+        match line {
+            Line::Header { .. } => {}
+            Line::Allocated { id, request } => self.push_allocation(id, request, number)?,
+            Line::Freed { id, time } => {
+                let block = *self.live.get(&id).ok_or(Problem::NotLive { id })?;
+                let time = self.advance(time)?;
+                self.live.remove(&id);
+                self.trace.push_free(block, time, number);
+            }
+            Line::Refused { request } => {
+                let (time, group, stack) = self.source_of(request)?;
+                self.trace
+                    .push_shortage(request.bytes, request.stream, time, group);
+                if let Some(shortage) = self.trace.last_shortage_mut() {
+                    shortage.stack = stack;
+                }
+            }
+            Line::Pool { event, time } => self.push_pool_event(event, time)?,
+            Line::Frame { stack, frame } => {
+                let stacks = &mut self.trace.stacks;
+                let index = *self.stacks.entry(stack).or_insert_with(|| {
+                    stacks.push(Vec::new());
+                    u32::try_from(stacks.len() - 1).unwrap_or(u32::MAX)
+                });
+                stacks[index as usize].push(cut(frame, LONGEST_FRAME).into_owned());
+            }
+            Line::Group { group, name } => {
+                let index = self.trace.push_group(name);
+                if self.groups.insert(group, index).is_some() {
+                    return Err(Problem::wrong(format_args!(
+                        "group {group} has a name already: expected each group once"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn push_header(&mut self, key: &str, value: &str) -> Result<(), Problem> {
+        if self.has_begun {
+            return Err(Problem::wrong("expected the header before all other lines"));
+        }
+        if (key == "version") != self.keys.is_empty() {
+            return Err(Problem::wrong(
+                "expected the header to begin with \"h version NUMBER\", once",
+            ));
+        }
+        match key {
+            "version" => drop(number(Some(value), "the version", VERSION)?),
+            "capacity" => drop(number(Some(value), "the capacity", u64::MAX)?),
+            "limit" => drop(number(Some(value), "the limit", u64::MAX)?),
+            _ => {}
+        }
+        if !self.keys.insert(key.to_owned()) {
+            return Err(Problem::wrong(format_args!(
+                "expected the key {key:?} of the header once"
+            )));
+        }
+        self.trace.push_header(key, &cut(value, LONGEST_NAME));
+        Ok(())
+    }
+
+    fn push_allocation(&mut self, id: u64, request: Request, line: usize) -> Result<(), Problem> {
+        let (time, group, stack) = self.source_of(request)?;
+        if let Some(block) = self.live.insert(id, self.trace.allocations()) {
+            let since = self.line_of_allocation(block);
+            return Err(Problem::Live { id, since });
+        }
+        let block =
+            self.trace
+                .push_allocation(id, (request.bytes, request.stream), (time, group), line);
+        self.trace.set_stack_of(block, stack);
+        Ok(())
+    }
+
+    fn push_pool_event(
+        &mut self,
+        event: Cow<'_, PoolEvent>,
+        time: Option<u64>,
+    ) -> Result<(), Problem> {
+        let PoolEvent::Report(report) = &*event else {
+            let time = self.advance(time)?;
+            self.trace.push_step(event.into_owned(), time);
+            return Ok(());
+        };
+        let shortage = self.trace.last_shortage_mut();
+        let shortage = shortage.filter(|shortage| shortage.report.is_none());
+        let missing = "expected a line \"o BYTES STREAM\" before, which has no report yet";
+        shortage.ok_or_else(|| Problem::wrong(missing))?.report = Some(**report);
+        Ok(())
+    }
+
+    /// Goes on to the time of a line, if it has one. Returns the time.
+    fn advance(&mut self, time: Option<u64>) -> Result<u64, Problem> {
+        if let Some(time) = time {
+            let before = self.time;
+            if time < before {
+                return Err(Problem::wrong(format_args!(
+                    "time {time} ns comes after {before} ns: expected times that do not fall"
+                )));
+            }
+            self.time = time;
+            self.has_times = true;
+        }
+        Ok(self.time)
+    }
+
+    /// Returns the time of a request, and the indices of its group and its stack.
+    fn source_of(&mut self, request: Request) -> Result<(u64, Option<u32>, Option<u32>), Problem> {
+        let time = self.advance(request.time)?;
+        let group = index_of(&self.groups, request.group, "group", "g {} NAME")?;
+        let stack = index_of(&self.stacks, request.stack, "stack", "k {} FRAME")?;
+        Ok((time, group, stack))
+    }
+
+    fn line_of_allocation(&self, wanted: usize) -> usize {
+        let is_it =
+            |event: &Event| matches!(event, Event::Allocate { block, .. } if *block == wanted);
+        let index = self.trace.events.iter().position(is_it);
+        index.map_or(0, |index| self.trace.lines[index])
+    }
+}
+
+/// Returns the index of what a line names by its number.
+fn index_of(
+    known: &HashMap<u64, u32>,
+    number: Option<u64>,
+    what: &str,
+    line: &str,
+) -> Result<Option<u32>, Problem> {
+    let Some(number) = number else {
+        return Ok(None);
+    };
+    match known.get(&number) {
+        Some(index) => Ok(Some(*index)),
+        None => Err(Problem::wrong(format_args!(
+            "{what} {number} is not known: expected a line \"{}\" before",
+            line.replace("{}", &number.to_string())
+        ))),
+    }
+}

@@ -1,0 +1,89 @@
+//! Why a request failed for lack of memory.
+
+use std::fmt;
+
+/// The cause of an out-of-memory error.
+///
+/// ```
+/// use binpool_trace::Verdict;
+///
+/// let found = Verdict::ALL.into_iter().find(|it| it.name() == "limited"); // As in a recording.
+/// assert_eq!(found, Some(Verdict::Limited));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// The block is larger than the largest block of the device, or than the whole device.
+    NeverFits,
+    /// A limit that the program set is reached.
+    Limited,
+    /// The pool holds enough bytes, but each block is too small.
+    Fragmented,
+    /// The pool holds enough bytes, but commands that use them have not ended.
+    Pending,
+    /// The program has dropped enough blocks, but still has views of them.
+    Viewed,
+    /// Active blocks of this pool, or other memory, fill the device.
+    DeviceFull,
+}
+
+impl Verdict {
+    /// All verdicts.
+    pub const ALL: [Self; 6] = [
+        Self::NeverFits,
+        Self::Limited,
+        Self::Fragmented,
+        Self::Pending,
+        Self::Viewed,
+        Self::DeviceFull,
+    ];
+
+    /// The verdict as one word, as in snapshots and recordings.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NeverFits => "never_fits",
+            Self::Limited => "limited",
+            Self::Fragmented => "fragmented",
+            Self::Pending => "pending",
+            Self::Viewed => "viewed",
+            Self::DeviceFull => "device_full",
+        }
+    }
+
+    /// What the program can do about it, as text.
+    #[must_use]
+    pub const fn advice(self) -> &'static str {
+        match self {
+            Self::NeverFits => "split the work into smaller blocks, or use a larger device",
+            Self::Limited => "free blocks, or raise the limit",
+            Self::Fragmented => {
+                "free blocks that stand next to each other, or ask for smaller ones"
+            }
+            Self::Pending => {
+                "let the queues that use those blocks get on: \
+                 a command there waits for something that has not happened"
+            }
+            Self::Viewed => {
+                "drop the regions, images and maps of blocks that were freed: \
+                 one that is forgotten keeps its block for good"
+            }
+            Self::DeviceFull => {
+                "free blocks, or memory outside the pool, or have a reclaim hook do it"
+            }
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NeverFits => "it never fits",
+            Self::Limited => "a limit is reached",
+            Self::Fragmented => "the free memory is fragmented",
+            Self::Pending => "the free memory is in use by pending commands",
+            Self::Viewed => "views are left of blocks that were freed",
+            Self::DeviceFull => "the device is full",
+        })
+    }
+}
