@@ -5,9 +5,8 @@
 //! [`ImmediateAllocator`] commits it before it returns, [`SvmAllocator`] gives pointers that host and device
 //! both understand. The pool of the crate `binpool` works over any of them.
 //!
-//! The [adaptors] wrap any allocator, and each other: they bound it, count, log, write a trace, inject failures, or try a second
-//! allocator.
-//! [`SegmentAllocator`] carves blocks from large segments.
+//! The [adaptors] wrap any allocator, and each other: they bound it, count, inject failures, or try a second allocator.
+//! [`segments`] is the bookkeeping of a pool that carves blocks from large pieces of memory.
 //!
 //! An allocator that is chosen at run time is an `Arc<dyn Allocator<Backend = B>>`.
 //!
@@ -72,13 +71,11 @@ mod queue;
 pub mod random;
 mod region;
 pub mod runtime;
-mod segment_allocator;
 pub mod segments;
 #[doc(hidden)]
 pub mod spin_lock;
 mod svm;
 mod svm_allocator;
-mod sync;
 mod transfers;
 mod view_count;
 mod virtual_memory;
@@ -106,7 +103,6 @@ pub use on::On;
 pub use pending_read::PendingRead;
 pub use queue::{Queue, QueueOrder};
 pub use region::{IntoRegion, Region};
-pub use segment_allocator::{SegmentAllocator, SegmentStatistics};
 pub use svm::{SvmBackend, SvmGrain};
 pub use svm_allocator::SvmAllocator;
 pub use transfers::Transfers;

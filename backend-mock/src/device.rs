@@ -186,13 +186,17 @@ impl MockDevice {
     /// Returns how often this kind of call was made.
     ///
     /// ```
-    /// use binpool_allocators::{Allocator, ImmediateAllocator, SegmentAllocator};
+    /// use binpool_allocators::{Backend, MemoryFlags, Region};
     /// use binpool_mock::{CallKind, MockDevice};
     ///
-    /// // A test can check that segments save calls to the device.
+    /// // A test can check how often a program calls the device.
     /// let device = MockDevice::new();
-    /// let allocator = SegmentAllocator::new(ImmediateAllocator::new(&device.backend())?);
-    /// let blocks = [(); 100].map(|()| allocator.allocate(1000).unwrap());
+    /// let backend = device.backend();
+    /// let block = backend.create_buffer(100 << 10, MemoryFlags::empty())?;
+    /// let parts: Result<Vec<_>, _> = (0..100)
+    ///     .map(|part| backend.create_sub_region(&block, Region::new(part << 10, 1 << 10)))
+    ///     .collect();
+    /// assert_eq!(parts?.len(), 100);
     /// assert_eq!(device.call_count(CallKind::CreateBuffer), 1);
     /// assert_eq!(device.call_count(CallKind::CreateSubRegion), 100);
     /// # Ok::<(), binpool_allocators::Error>(())

@@ -6,8 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
 use binpool_allocators::{
-    Allocator, DeferredAllocator, ImmediateAllocator, SegmentAllocator, SvmAllocator, SvmGrain,
-    Transfers,
+    Allocator, DeferredAllocator, ImmediateAllocator, SvmAllocator, SvmGrain, Transfers,
     adaptors::{Fallback, Limit, Statistics},
     conformance::{
         AllocatorFixture, Check, Fixture, allocator_checks, backend_checks, failure_checks,
@@ -151,8 +150,6 @@ allocators! {
     every_check_of_the_immediate_allocator => immediate,
     every_check_of_the_deferred_allocator => DeferredAllocator::new,
     every_check_of_the_svm_allocator => svm,
-    every_check_of_segments => |backend| SegmentAllocator::new(immediate(backend)),
-    every_check_of_segments_of_svm => |backend| SegmentAllocator::new(svm(backend)),
     every_check_of_a_limit => |backend| Limit::new(immediate(backend), CAPACITY),
     every_check_of_a_fallback => |backend| {
         Fallback::new(svm(backend), Statistics::new(immediate(backend)))

@@ -1,16 +1,11 @@
 //! The adaptors that share something between threads.
 
-use std::{
-    collections::BTreeSet,
-    io::{self, Write},
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
 
 use binpool::{
     MemoryPool, PoolOptions, QueueOrder, Scope,
     adaptors::{
-        AllocatorCall, AllocatorFault, Budget, Failing, Fallback, FaultTrigger, Limit, Recording,
-        Statistics,
+        AllocatorCall, AllocatorFault, Budget, Failing, Fallback, FaultTrigger, Limit, Statistics,
     },
 };
 use binpool_mock::MockDevice;
@@ -29,7 +24,6 @@ pub(crate) const PROGRAMS: &[Program] = &[
         a_budget_that_is_just_enough,
     ),
     Program::listed("statistics-of-two", 2, statistics_of_two),
-    Program::new("a-recording-of-three", 4, a_recording_of_three),
     Program::new(
         "a-second-allocator-for-three",
         4,
@@ -122,53 +116,6 @@ fn statistics_of_two() {
     assert_eq!((reading.allocations, reading.releases), (2, 2));
     assert_eq!(reading.current_bytes, 0);
     assert!((BYTES as u64..=2 * BYTES as u64).contains(&reading.peak_bytes));
-    has_nothing_left(&device);
-}
-
-#[derive(Clone, Default)]
-struct Written(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Written {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// The recording is a program that could have been: nothing is freed before it is allocated, or twice.
-fn a_recording_of_three() {
-    let (device, inner) = allocator();
-    let written = Written::default();
-    let recording = Recording::new(inner, written.clone());
-    let others = [(); 3].map(|()| {
-        let recording = recording.clone();
-        thread::spawn(move || {
-            allocate_and_release(&recording);
-            allocate_and_release(&recording);
-        })
-    });
-    recording.flush().unwrap();
-    join(others);
-    recording.finish().unwrap();
-    let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
-    let mut live = BTreeSet::new();
-    let mut allocations = 0;
-    for line in text.lines() {
-        let mut words = line.split(' ');
-        let (kind, id) = (words.next().unwrap(), words.next().unwrap());
-        match kind {
-            "a" => {
-                allocations += 1;
-                assert!(live.insert(id), "{text}");
-            }
-            _ => assert!(live.remove(id), "{text}"),
-        }
-    }
-    assert_eq!((allocations, live.len()), (6, 0), "{text}");
     has_nothing_left(&device);
 }
 

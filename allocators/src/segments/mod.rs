@@ -1,5 +1,4 @@
-//! Large pieces of device memory, and the ranges that blocks are carved from: the bookkeeping of
-//! [`SegmentAllocator`](crate::SegmentAllocator) and of the pool.
+//! Large pieces of device memory, and the ranges that blocks are carved from: the bookkeeping of a pool.
 //!
 //! Nothing here calls the device. The types that are handed out say which calls have to follow, and in which order:
 //! [`Carved`] and [`Leaving`].

@@ -11,5 +11,4 @@ mod adaptors;
 #[cfg(feature = "conformance")]
 mod broken_backends;
 mod pages;
-mod segment_allocator;
 mod vocabulary;

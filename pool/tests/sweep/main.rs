@@ -20,7 +20,8 @@ use std::sync::Arc;
 
 use binpool::{
     Allocator, DeferredAllocator, ImmediateAllocator, PoolOptions, ReusePolicy, ScrubPolicy,
-    SegmentAllocator, SvmAllocator, SvmGrain,
+    SvmAllocator, SvmGrain,
+    adaptors::{Fallback, Limit, Statistics},
 };
 use binpool_allocators::{
     Error,
@@ -110,7 +111,6 @@ fn setting<A>(
     Setting {
         options: options.clone(),
         allocator,
-        keeps_memory_below: false,
     }
 }
 
@@ -180,18 +180,15 @@ fn commands_fail() {
     tally.has_no_findings();
 }
 
-/// A pool over segments that are not its own.
+/// A pool whose allocator gets its memory from two others.
 #[test]
-fn a_pool_of_bins_over_a_segment_allocator() {
-    fn segments_below(
-        backend: &MockBackend,
-    ) -> Result<SegmentAllocator<ImmediateAllocator<MockBackend>>, Error> {
-        immediate(backend).map(SegmentAllocator::new)
+fn a_pool_over_stacked_adaptors() {
+    type Stack =
+        Statistics<Fallback<Limit<ImmediateAllocator<MockBackend>>, SvmAllocator<MockBackend>>>;
+    fn stack(backend: &MockBackend) -> Result<Stack, Error> {
+        let buffers = Limit::new(immediate(backend)?, CAPACITY as u64 / 4);
+        Ok(Statistics::new(Fallback::new(buffers, svm(backend)?)))
     }
-    let setting = || Setting {
-        keeps_memory_below: true,
-        ..setting(&bins(), segments_below)
-    };
     let mut tally = Tally::default();
     for program in [
         programs::blocks_come_and_go,
@@ -199,7 +196,8 @@ fn a_pool_of_bins_over_a_segment_allocator() {
         programs::blocks_cross_queues,
         programs::memory_goes_back,
     ] {
-        tally.add(swept("a pool over segments", setting(), program));
+        let setting = setting(&bins(), stack);
+        tally.add(swept("a pool over stacked adaptors", setting, program));
     }
     println!("{tally}");
     tally.has_no_findings();

@@ -39,8 +39,6 @@ pub(crate) struct Setting<A> {
     pub(crate) options: PoolOptions,
     /// What its memory is made of.
     pub(crate) allocator: fn(&MockBackend) -> Result<A, Error>,
-    /// Whether the allocator keeps what the pool gives back.
-    pub(crate) keeps_memory_below: bool,
 }
 
 /// A pool of a limit's worth of a device, with queues of both orders.
@@ -82,7 +80,7 @@ impl<A: Allocator<Backend = MockBackend> + 'static> Rig<A> {
             }
             if ending == Ending::PoolGoesOn {
                 devices.repair();
-                Some(rig.end_soundly(setting))
+                Some(rig.end_soundly())
             } else {
                 Some(rig.budget.clone())
             }
@@ -215,7 +213,7 @@ impl<A: Allocator<Backend = MockBackend> + 'static> Rig<A> {
     }
 
     /// The pool is as good as new, once the program has dropped all blocks. Its limit, which it is to leave free.
-    fn end_soundly(self, setting: &Setting<A>) -> Budget {
+    fn end_soundly(self) -> Budget {
         for gate in self.shut.lock().drain(..) {
             let opened = self
                 .pool
@@ -262,10 +260,8 @@ impl<A: Allocator<Backend = MockBackend> + 'static> Rig<A> {
         let statistics = pool.statistics();
         assert_eq!(statistics.managed_bytes, 0, "{statistics:?}");
         assert_eq!(budget.used_bytes(), 0);
-        if !setting.keeps_memory_below {
-            assert_eq!(device.statistics().live_blocks, 0);
-            assert_eq!(device.live_events(), 0, "the pool keeps events of nothing");
-        }
+        assert_eq!(device.statistics().live_blocks, 0);
+        assert_eq!(device.live_events(), 0, "the pool keeps events of nothing");
         // The allocator's, and the one that scrubs.
         let own = device.live_queues() - 1;
         assert!(own <= 2, "the pool keeps {own} queues that nothing needs");

@@ -9,9 +9,7 @@ mod fallback;
 mod limit;
 mod locks;
 mod log;
-mod logging;
 mod odd;
-mod recording;
 mod soft_limits;
 mod statistics;
 
