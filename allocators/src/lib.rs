@@ -33,11 +33,6 @@
 //! The trait [`Backend`], which backends implement and generic code calls, takes its own memory type, a [`Region`], bytes and
 //! a wait list. An implementation accesses any other memory through [`bytes_on`].
 //!
-//! # Features
-//!
-//! - `conformance`: a suite that checks a backend or an allocator against every promise of the traits. For tests; off by
-//!   default.
-//!
 //! # What this crate does not do
 //!
 //! It talks to no device and keeps no memory: backends and the pool do that. Kernels are launched
@@ -50,8 +45,6 @@ mod align;
 mod allocator;
 mod as_memory;
 mod backend;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 #[doc(hidden)]
 pub mod contained;
 mod deferred;

@@ -422,7 +422,7 @@ impl MockDevice {
     ///     device.fail_nth_any(n, Fault::Backend(-5), Persistence::Once);
     ///     let ended_well = program(&device.backend()).is_ok();
     ///     assert!(device.leaks().is_empty(), "{}", device.leaks());
-    ///     let Some(call) = device.first_struck() else {
+    ///     let Some(call) = device.first_failed_call() else {
     ///         break;
     ///     };
     ///     assert!(!ended_well);
@@ -451,7 +451,7 @@ impl MockDevice {
     /// let failures = (0..1000)
     ///     .filter(|_| allocator.allocate(1024).is_err())
     ///     .count();
-    /// assert_eq!(device.struck().get(CallKind::CreateBuffer), failures as u64);
+    /// assert_eq!(device.failed_calls().get(CallKind::CreateBuffer), failures as u64);
     /// assert!((50..200).contains(&failures));
     /// # Ok::<(), binpool_allocators::Error>(())
     /// ```
@@ -475,14 +475,14 @@ impl MockDevice {
 
     /// The counts of the calls that were made to fail so far.
     #[must_use]
-    pub fn struck(&self) -> CallCounts {
-        self.shared.with(|state| state.faults.struck)
+    pub fn failed_calls(&self) -> CallCounts {
+        self.shared.with(|state| state.faults.failed_calls)
     }
 
     /// The first call that was made to fail.
     #[must_use]
-    pub fn first_struck(&self) -> Option<CallKind> {
-        self.shared.with(|state| state.faults.first_struck)
+    pub fn first_failed_call(&self) -> Option<CallKind> {
+        self.shared.with(|state| state.faults.first_failed_call)
     }
 
     /// Lets all calls succeed again.

@@ -8,12 +8,12 @@
 use binpool_allocators::{
     Allocator, DeferredAllocator, ImmediateAllocator, SvmAllocator, SvmGrain, Transfers,
     adaptors::{Fallback, Limit, Statistics},
-    conformance::{
-        AllocatorFixture, Check, Fixture, allocator_checks, backend_checks, failure_checks,
-        pending_checks, svm_checks,
-        sweep::{Tally, sweep_checks},
-        virtual_memory_checks,
-    },
+};
+use binpool_conformance::{
+    AllocatorFixture, Check, Fixture, allocator_checks, backend_checks, failure_checks,
+    pending_checks, svm_checks,
+    sweep::{SweepReport, sweep_checks},
+    virtual_memory_checks,
 };
 use binpool_mock::{Completion, MockBackend, MockDevice, MockDeviceBuilder, SweptDevices};
 
@@ -63,10 +63,10 @@ fn swept<F: 'static>(
     fresh: impl Fn() -> SweptDevices,
     fixture: fn(SweptDevices) -> F,
 ) {
-    let tally: Tally = sweep_checks(checks, fresh, fixture);
-    println!("{tally}");
-    assert!(tally.calls > 0, "no call failed, so nothing was checked");
-    tally.has_no_findings();
+    let report: SweepReport = sweep_checks(checks, fresh, fixture);
+    println!("{report}");
+    assert!(report.calls > 0, "no call failed, so nothing was checked");
+    report.assert_no_findings();
 }
 
 /// The checks of a backend, whatever user events it has.

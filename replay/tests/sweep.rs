@@ -15,7 +15,7 @@ use std::{
 use binpool::{
     Backend, ImmediateAllocator, PoolOptions, PooledBuffer, QueueOrder, Region, adaptors::Limit,
 };
-use binpool_allocators::conformance::sweep::{EXTENT, Ends, Faulty, Tally, sweep};
+use binpool_conformance::sweep::{EXTENT, Ends, FaultInjector, SweepReport, sweep};
 use binpool_mock::{MockBackend, MockDevice, SweptDevices};
 use binpool_replay::{Event, Manner, Trace, replay};
 
@@ -63,8 +63,8 @@ fn device(trace: &Trace) -> SweptDevices {
     SweptDevices::new(MockDevice::builder().capacity_bytes(capacity))
 }
 
-fn everywhere(sweep: impl Fn(&Trace, &PoolOptions) -> Tally) {
-    let mut all = Tally::default();
+fn everywhere(sweep: impl Fn(&Trace, &PoolOptions) -> SweepReport) {
+    let mut all = SweepReport::default();
     for name in TRACES {
         let events = if env::var(EXTENT).is_ok_and(|extent| extent == "all") {
             400
@@ -72,15 +72,15 @@ fn everywhere(sweep: impl Fn(&Trace, &PoolOptions) -> Tally) {
             100
         };
         let trace = stretch(name, events);
-        let mut tally = Tally::default();
+        let mut report = SweepReport::default();
         for segments in [true, false] {
-            tally.add(sweep(&trace, &PoolOptions::new().segments(segments)));
+            report.add(sweep(&trace, &PoolOptions::new().segments(segments)));
         }
-        println!("{name}: {tally}");
-        all.add(tally);
+        println!("{name}: {report}");
+        all.add(report);
     }
     println!("{all}");
-    all.has_no_findings();
+    all.assert_no_findings();
 }
 
 #[test]
@@ -104,7 +104,11 @@ fn a_replay_ends_with_its_first_failure() {
                     return;
                 };
                 if let Err(failure) = replay(&swept, allocator, &manner, |_| {}) {
-                    assert!(devices.struck().is_some(), "{failure}: {}", failure.source);
+                    assert!(
+                        devices.first_failed_call().is_some(),
+                        "{failure}: {}",
+                        failure.source
+                    );
                 }
             },
         )

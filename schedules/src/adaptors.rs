@@ -139,7 +139,7 @@ fn a_second_allocator_for_three() {
     has_nothing_left(&device);
 }
 
-/// Each failure that was asked for strikes once.
+/// Each failure that was asked for happens once.
 fn failures_of_two() {
     let (device, inner) = allocator();
     let failing = Failing::new(inner);
@@ -152,7 +152,7 @@ fn failures_of_two() {
     let one = allocate_and_release(&failing);
     let both = [one, other.join().unwrap()];
     assert_eq!(both.iter().filter(|it| **it).count(), 1);
-    assert_eq!(failing.struck(), 1);
+    assert_eq!(failing.failed_calls(), 1);
     has_nothing_left(&device);
 }
 

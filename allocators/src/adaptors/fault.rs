@@ -16,7 +16,7 @@ use crate::{Error, OutOfMemory, Scope, random::Random};
 /// let block = allocator.allocate(4096)?; // The fault applies to views only.
 /// assert!(allocator.create_view(&block, Region::first(256)).is_err());
 /// allocator.release(block, &[])?;
-/// assert_eq!(allocator.first_struck().map(AllocatorCall::name), Some("create_view"));
+/// assert_eq!(allocator.first_failed_call().map(AllocatorCall::name), Some("create_view"));
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -178,7 +178,7 @@ impl InjectedFault {
             return None;
         }
         self.calls = self.calls.saturating_add(1);
-        let strikes = match self.trigger {
+        let is_due = match self.trigger {
             FaultTrigger::Nth(n) => self.calls == n,
             FaultTrigger::EveryNth(n) => self.calls.is_multiple_of(n),
             FaultTrigger::Next(count) => self.calls <= count,
@@ -186,6 +186,6 @@ impl InjectedFault {
             FaultTrigger::Randomly { probability, .. } => self.random.fraction() < probability,
             FaultTrigger::LargerThan(most) => bytes > most,
         };
-        strikes.then_some(self.fault)
+        is_due.then_some(self.fault)
     }
 }

@@ -8,7 +8,5 @@
 )]
 
 mod adaptors;
-#[cfg(feature = "conformance")]
-mod broken_backends;
 mod pages;
 mod vocabulary;

@@ -22,10 +22,10 @@ use binpool::{MemoryPool, random::Random};
 use binpool_allocators::{
     Allocator, Backend, ImmediateAllocator, Memory, MemoryFlags, QueueOrder, Region, Transfers,
     VirtualMemory, VirtualMemoryAllocator,
-    conformance::{
-        AllocatorFixture, Fixture, allocator_checks, backend_checks, pending_checks,
-        virtual_memory_checks,
-    },
+};
+use binpool_conformance::{
+    AllocatorFixture, Fixture, allocator_checks, backend_checks, pending_checks,
+    virtual_memory_checks,
 };
 use binpool_cuda::{CudaBackend, CudaDevice, CudaLibrary, CudaQueue, DriverPoolAllocator};
 

@@ -19,14 +19,11 @@ mod rig;
 use std::sync::Arc;
 
 use binpool::{
-    Allocator, DeferredAllocator, ImmediateAllocator, PoolOptions, ReusePolicy, ScrubPolicy,
+    Allocator, DeferredAllocator, Error, ImmediateAllocator, PoolOptions, ReusePolicy, ScrubPolicy,
     SvmAllocator, SvmGrain,
     adaptors::{Fallback, Limit, Statistics},
 };
-use binpool_allocators::{
-    Error,
-    conformance::sweep::{Ends, Tally, sweep},
-};
+use binpool_conformance::sweep::{Ends, SweepReport, sweep};
 use binpool_mock::{Completion, Failures, MockBackend, MockDevice, SweptDevices};
 use rig::{CAPACITY, Ending, Rig, Setting};
 
@@ -35,7 +32,7 @@ fn swept<A: Allocator<Backend = MockBackend> + 'static>(
     name: &str,
     setting: Setting<A>,
     program: fn(&mut Rig<A>),
-) -> Tally {
+) -> SweepReport {
     swept_with(Failures::default(), name, setting, program)
 }
 
@@ -45,8 +42,8 @@ fn swept_with<A: Allocator<Backend = MockBackend> + 'static>(
     name: &str,
     setting: Setting<A>,
     program: fn(&mut Rig<A>),
-) -> Tally {
-    let mut tally = Tally::default();
+) -> SweepReport {
+    let mut report = SweepReport::default();
     let setting = Arc::new(setting);
     for completion in [Completion::AtOnce, Completion::Seeded(3)] {
         for ending in [Ending::PoolGoesOn, Ending::PoolIsDropped] {
@@ -62,10 +59,10 @@ fn swept_with<A: Allocator<Backend = MockBackend> + 'static>(
             let fresh = || SweptDevices::new(device.clone());
             let setting = Arc::clone(&setting);
             let run = move |devices: &SweptDevices| Rig::run(devices, &setting, program, ending);
-            tally.add(sweep(&name, Ends::Always, fresh, run));
+            report.add(sweep(&name, Ends::Always, fresh, run));
         }
     }
-    tally
+    report
 }
 
 fn immediate(backend: &MockBackend) -> Result<ImmediateAllocator<MockBackend>, Error> {
@@ -94,14 +91,14 @@ fn segments() -> PoolOptions {
 
 /// Sweeps a program with each of these options, over each kind of memory.
 fn everywhere(name: &str, options: &[PoolOptions], programs: &Programs) {
-    let mut tally = Tally::default();
+    let mut report = SweepReport::default();
     for options in options {
-        tally.add(swept(name, setting(options, immediate), programs.immediate));
-        tally.add(swept(name, setting(options, deferred), programs.deferred));
-        tally.add(swept(name, setting(options, svm), programs.svm));
+        report.add(swept(name, setting(options, immediate), programs.immediate));
+        report.add(swept(name, setting(options, deferred), programs.deferred));
+        report.add(swept(name, setting(options, svm), programs.svm));
     }
-    println!("{name}: {tally}");
-    tally.has_no_findings();
+    println!("{name}: {report}");
+    report.assert_no_findings();
 }
 
 fn setting<A>(
@@ -164,7 +161,7 @@ fn decay() -> binpool::Decay {
 
 #[test]
 fn commands_fail() {
-    let mut tally = Tally::default();
+    let mut report = SweepReport::default();
     for failures in Failures::ALL {
         let name = format!("commands fail, {failures:?}");
         for options in [
@@ -173,11 +170,11 @@ fn commands_fail() {
         ] {
             let program = programs::commands_fail;
             let setting = setting(&options, immediate);
-            tally.add(swept_with(failures, &name, setting, program));
+            report.add(swept_with(failures, &name, setting, program));
         }
     }
-    println!("{tally}");
-    tally.has_no_findings();
+    println!("{report}");
+    report.assert_no_findings();
 }
 
 /// A pool whose allocator gets its memory from two others.
@@ -189,7 +186,7 @@ fn a_pool_over_stacked_adaptors() {
         let buffers = Limit::new(immediate(backend)?, CAPACITY as u64 / 4);
         Ok(Statistics::new(Fallback::new(buffers, svm(backend)?)))
     }
-    let mut tally = Tally::default();
+    let mut report = SweepReport::default();
     for program in [
         programs::blocks_come_and_go,
         programs::memory_runs_out,
@@ -197,8 +194,8 @@ fn a_pool_over_stacked_adaptors() {
         programs::memory_goes_back,
     ] {
         let setting = setting(&bins(), stack);
-        tally.add(swept("a pool over stacked adaptors", setting, program));
+        report.add(swept("a pool over stacked adaptors", setting, program));
     }
-    println!("{tally}");
-    tally.has_no_findings();
+    println!("{report}");
+    report.assert_no_findings();
 }

@@ -12,7 +12,7 @@ use binpool::{
     Allocator, Backend, Error, MemoryPool, Outcome, PoolOptions, PooledBuffer, Queue, QueueOrder,
     adaptors::{Budget, Limit},
 };
-use binpool_allocators::conformance::sweep::Faulty;
+use binpool_conformance::sweep::FaultInjector;
 use binpool_mock::{CallKind, MockBackend, MockDevice, MockEvent, MockQueue, SweptDevices};
 use parking_lot::Mutex;
 use tracing::{
@@ -89,7 +89,9 @@ impl<A: Allocator<Backend = MockBackend> + 'static> Rig<A> {
         if let Some(budget) = budget {
             // A pool that is gone cannot try again later.
             let may_lose = ending == Ending::PoolIsDropped
-                && devices.strike().is_some_and(|strike| strike.lasts);
+                && devices
+                    .fault_point()
+                    .is_some_and(|point| point.is_permanent);
             assert!(
                 budget.used_bytes() == 0 || may_lose,
                 "the pool is gone, and its limit is not free"
@@ -276,7 +278,7 @@ fn nothing_went_unheard(devices: &SweptDevices, heard: u64) {
     let Some(device) = devices.failing() else {
         return;
     };
-    let struck = device.struck();
+    let failed = device.failed_calls();
     let is_made_up_for = |kind| match kind {
         CallKind::Status | CallKind::Wait => true,
         // Steps of an allocation.
@@ -285,12 +287,12 @@ fn nothing_went_unheard(devices: &SweptDevices, heard: u64) {
         | CallKind::AllocateSvm
         | CallKind::Commit
         | CallKind::Fill => devices
-            .strike()
-            .is_some_and(|strike| strike.is_out_of_memory),
+            .fault_point()
+            .is_some_and(|point| point.is_out_of_memory),
         _ => false,
     };
-    if struck.iter().any(|(kind, _)| !is_made_up_for(kind)) {
-        assert!(heard > 0, "no listener heard of {struck:?}");
+    if failed.iter().any(|(kind, _)| !is_made_up_for(kind)) {
+        assert!(heard > 0, "no listener heard of {failed:?}");
     }
 }
 

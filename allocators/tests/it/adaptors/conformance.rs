@@ -3,9 +3,8 @@
 use binpool_allocators::{
     Allocator, SvmAllocator, SvmGrain, Transfers,
     adaptors::{Failing, Fallback, Limit, Statistics},
-    allocator_conformance,
-    conformance::AllocatorFixture,
 };
+use binpool_conformance::{AllocatorFixture, allocator_conformance};
 use binpool_mock::{MockBackend, MockDevice};
 
 use crate::adaptors::{Immediate, immediate};

@@ -2,7 +2,6 @@
 
 mod answers;
 mod budget_model;
-#[cfg(feature = "conformance")]
 mod conformance;
 mod failing;
 mod fallback;
