@@ -45,7 +45,6 @@ mod align;
 mod allocator;
 mod as_memory;
 mod backend;
-#[doc(hidden)]
 pub mod contained;
 mod deferred;
 mod error;
@@ -65,7 +64,6 @@ pub mod random;
 mod region;
 pub mod runtime;
 pub mod segments;
-#[doc(hidden)]
 pub mod spin_lock;
 mod svm;
 mod svm_allocator;
@@ -73,7 +71,6 @@ mod transfers;
 mod view_count;
 mod virtual_memory;
 mod virtual_memory_allocator;
-#[doc(hidden)]
 pub mod words;
 
 pub use align::Align;
