@@ -74,69 +74,13 @@ pub mod transfers;
 pub mod virtual_memory;
 
 mod bench;
+mod fixture;
 mod report;
 
-use std::fmt;
+use binpool_allocators::{SvmBackend, VirtualMemory};
 
-use binpool_allocators::{Allocator, SvmBackend, Transfers, VirtualMemory};
-
+pub use fixture::{AllocatorFixture, Check, Fixture};
 pub use report::{Failure, Report, run_all};
-
-/// A way to make the backend under test.
-pub trait Fixture {
-    /// The backend under test.
-    type Backend: Transfers;
-
-    /// Makes a backend of the device under test, with nothing on it yet. The backends of two calls share no
-    /// objects.
-    fn backend(&self) -> Self::Backend;
-
-    /// The capacity in bytes, where the device refuses to commit more; `None`, the default, where its behaviour is
-    /// unknown. Keep it small, since the checks fill it, and let half of it fit in one
-    /// block. With virtual memory, it holds 8 pages or more.
-    fn enforced_capacity(&self) -> Option<u64> {
-        None
-    }
-}
-
-/// A way to make the allocator under test: a closure, or a type that also knows the device's capacity.
-pub trait AllocatorFixture {
-    /// The allocator under test.
-    type Allocator: Allocator<Backend: Transfers>;
-
-    /// Makes a fresh allocator.
-    fn allocator(&self) -> Self::Allocator;
-
-    /// The capacity in bytes, as for [`Fixture::enforced_capacity`], of the device that each fresh allocator has
-    /// to itself.
-    fn enforced_capacity(&self) -> Option<u64> {
-        None
-    }
-}
-
-impl<A: Allocator<Backend: Transfers>, F: Fn() -> A> AllocatorFixture for F {
-    type Allocator = A;
-
-    fn allocator(&self) -> A {
-        self()
-    }
-}
-
-/// A promise, and the check of it.
-pub struct Check<F> {
-    /// The promise, in words.
-    pub name: &'static str,
-    /// The check, which panics where the promise is broken.
-    pub run: fn(&F),
-}
-
-impl<F> fmt::Debug for Check<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Check")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
-}
 
 /// Defines a list of checks, and a macro that expands to a test for each of them.
 macro_rules! suite {
@@ -173,7 +117,7 @@ macro_rules! suite {
 
 suite! {
     $
-    /// The promises of [`Backend`](binpool_allocators::Backend) and [`Transfers`] that can be checked without user events.
+    /// The promises of [`Backend`](binpool_allocators::Backend) and [`Transfers`](binpool_allocators::Transfers) that can be checked without user events.
     fn backend_checks<F: Fixture>;
     /// Expands to a `#[test]` for each promise of `Backend` that can be checked without user events, given a `Fixture`.
     macro backend_conformance;
@@ -375,7 +319,7 @@ suite! {
 
 suite! {
     $
-    /// The promises of [`Allocator`].
+    /// The promises of [`Allocator`](binpool_allocators::Allocator).
     fn allocator_checks<F: AllocatorFixture>;
     /// Expands to a `#[test]` for each promise of `Allocator`, given an `AllocatorFixture`.
     macro allocator_conformance;
