@@ -59,8 +59,6 @@ mod limits;
 mod memory;
 mod pending_read;
 mod queue;
-#[doc(hidden)]
-pub mod random;
 mod region;
 pub mod runtime;
 pub mod segments;

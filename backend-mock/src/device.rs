@@ -2,7 +2,8 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use binpool_allocators::{DeviceLimits, random::Random};
+use binpool_allocators::DeviceLimits;
+use fastrand::Rng;
 
 use crate::{
     Call, CallCounts, CallKind, CommandId, CommandRecord, Completion, Fault, LeakReport,
@@ -462,7 +463,7 @@ impl MockDevice {
         seed: u64,
         fault: Fault,
     ) {
-        let random = Random::new(seed);
+        let random = Rng::with_seed(seed);
         self.inject(
             kind.into(),
             Trigger::Random {

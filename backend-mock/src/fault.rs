@@ -1,6 +1,7 @@
 //! Injected faults.
 
-use binpool_allocators::{Error, OutOfMemory, Scope, random::Random};
+use binpool_allocators::{Error, OutOfMemory, Scope};
+use fastrand::Rng;
 
 use crate::{CallCounts, CallKind, MockError};
 
@@ -78,7 +79,7 @@ pub(crate) enum Trigger {
         persistence: Persistence,
     },
     /// At each call, with this probability.
-    Random { random: Random, probability: f64 },
+    Random { random: Rng, probability: f64 },
 }
 
 #[derive(Debug)]
@@ -107,7 +108,7 @@ impl InjectedFault {
             Trigger::Random {
                 random,
                 probability,
-            } => random.fraction() < *probability,
+            } => random.f64() < *probability,
         }
     }
 }

@@ -75,11 +75,13 @@ pub mod virtual_memory;
 
 mod bench;
 mod fixture;
+mod random;
 mod report;
 
 use binpool_allocators::{SvmBackend, VirtualMemory};
 
 pub use fixture::{AllocatorFixture, Check, Fixture};
+pub use random::Random;
 pub use report::{Failure, Report, run_all};
 
 /// Defines a list of checks, and a macro that expands to a test for each of them.

@@ -1,6 +1,8 @@
 //! Faults: which calls of an allocator are made to fail, and how.
 
-use crate::{Error, OutOfMemory, Scope, random::Random};
+use fastrand::Rng;
+
+use crate::{Error, OutOfMemory, Scope};
 
 /// A kind of call to an allocator that can be made to fail.
 ///
@@ -146,7 +148,7 @@ pub(crate) struct InjectedFault {
     fault: AllocatorFault,
     /// The calls of that kind so far.
     calls: u64,
-    random: Random,
+    random: Rng,
 }
 
 impl InjectedFault {
@@ -164,7 +166,7 @@ impl InjectedFault {
             trigger,
             fault,
             calls: 0,
-            random: Random::new(seed),
+            random: Rng::with_seed(seed),
         }
     }
 
@@ -183,7 +185,7 @@ impl InjectedFault {
             FaultTrigger::EveryNth(n) => self.calls.is_multiple_of(n),
             FaultTrigger::Next(count) => self.calls <= count,
             FaultTrigger::From(n) => self.calls >= n,
-            FaultTrigger::Randomly { probability, .. } => self.random.fraction() < probability,
+            FaultTrigger::Randomly { probability, .. } => self.random.f64() < probability,
             FaultTrigger::LargerThan(most) => bytes > most,
         };
         is_due.then_some(self.fault)

@@ -18,11 +18,12 @@ mod peers;
 
 use std::{panic::catch_unwind, process::ExitCode, thread, time::Instant};
 
-use binpool::{MemoryPool, random::Random};
+use binpool::MemoryPool;
 use binpool_allocators::{
     Allocator, Backend, ImmediateAllocator, Memory, MemoryFlags, QueueOrder, Region, Transfers,
     VirtualMemory, VirtualMemoryAllocator,
 };
+use binpool_conformance::Random;
 use binpool_conformance::{
     AllocatorFixture, Fixture, allocator_checks, backend_checks, pending_checks,
     virtual_memory_checks,

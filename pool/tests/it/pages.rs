@@ -6,8 +6,8 @@ use binpool::{
     Allocator, Backend, Error, MemoryPool, PoolOptions, PoolStatistics, QueueOrder, Region,
     ScrubPolicy, VirtualMemoryAllocator,
     adaptors::{Budget, Limit},
-    random::Random,
 };
+use binpool_conformance::Random;
 use binpool_mock::{
     CallKind, Completion, Fault, MockBackend, MockDevice, MockDeviceBuilder, MockEvent, MockMemory,
     MockQueue, Persistence,

@@ -9,8 +9,8 @@ use binpool::{
     Allocator, Backend, ImmediateAllocator, MemoryPool, PoolOptions, PooledBuffer, QueueOrder,
     ReusePolicy, ScrubPolicy, SvmAllocator, SvmGrain,
     adaptors::{Budget, Limit},
-    random::Random,
 };
+use binpool_conformance::Random;
 use binpool_mock::{CallKind, Completion, Fault, MockBackend, MockDevice, MockQueue};
 
 use crate::books::Tally;

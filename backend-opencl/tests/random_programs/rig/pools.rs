@@ -2,9 +2,10 @@
 
 use binpool::{
     Allocator, DeferredAllocator, ImmediateAllocator, MemoryPool, PoolError, PoolOptions,
-    PoolStatistics, ReusePolicy, ScrubPolicy, SvmAllocator, SvmGrain, random::Random,
+    PoolStatistics, ReusePolicy, ScrubPolicy, SvmAllocator, SvmGrain,
 };
 use binpool_allocators::Backend;
+use binpool_conformance::Random;
 use binpool_opencl::{ClQueue, OpenClBackend};
 
 use super::object::Pooled;
