@@ -213,7 +213,7 @@ pub trait Allocator: fmt::Debug + Send + Sync + 'static {
     /// ```
     /// use binpool_allocators::{Queue, Allocator, EventOf, MemoryOf, Result};
     /// # use binpool_allocators::{
-    /// #     Backend, ImmediateAllocator, Outcome, QueueOrder, Region, SegmentAllocator,
+    /// #     Backend, Outcome, QueueOrder, Region, SvmAllocator, SvmGrain,
     /// # };
     /// # use binpool_mock::MockDevice;
     ///
@@ -223,15 +223,17 @@ pub trait Allocator: fmt::Debug + Send + Sync + 'static {
     ///     allocator.release(block, &after)
     /// }
     ///
-    /// # let backend = MockDevice::new().backend();
+    /// # let device = MockDevice::new();
+    /// # let backend = device.backend();
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let gate = backend.create_user_event()?;
-    /// let allocator = SegmentAllocator::new(ImmediateAllocator::new(&backend)?); // Hands ranges out again itself.
+    /// let allocator = SvmAllocator::new(&backend, SvmGrain::Coarse)?; // The runtime does not know who uses an address.
     /// let block = allocator.allocate(4096)?;
     /// let clear = backend.enqueue_fill(queue.after(&[gate.clone()]), &block, Region::first(4096), &[0_u8])?;
     /// give_back(&allocator, block, clear)?;
-    /// assert_eq!(allocator.statistics().pending_bytes, 4096);
+    /// assert_eq!(device.statistics().live_blocks, 1); // Until the command has ended.
     /// # backend.resolve_user_event(&gate, Outcome::Complete)?;
+    /// # assert_eq!(device.statistics().live_blocks, 0);
     /// # Ok::<(), binpool_allocators::Error>(())
     /// ```
     fn release_needs_events(&self) -> bool {

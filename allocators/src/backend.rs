@@ -12,7 +12,7 @@ use crate::{
 /// A device runtime: one device, and the context that its memory, queues and events belong to.
 ///
 /// An implementation of the nine calls without a body gets the allocators, the adaptors, the pool and the tools. With
-/// [`Transfers`](crate::Transfers) and the others it also gets a suite that checks it (the feature `conformance`). Values
+/// [`Transfers`](crate::Transfers) and the others it also gets a suite that checks it (the crate `binpool-conformance`). Values
 /// are cheap handles; clones stand for the same device and context. All methods may be called from any thread.
 ///
 /// # Objects and their backend

@@ -1,7 +1,7 @@
-//! Calls of the program's own functions, whose panics must not propagate.
+//! Calls of functions whose panics must not unwind into the caller.
 //!
-//! Hooks, callbacks and the `release` of an allocator are called in `drop`, by a C library, or while no list holds the
-//! memory. A panic that propagated from there would end the process, or lose the memory.
+//! For backends, which are called back by C libraries, and for pools, which call hooks and allocators in `drop`. A panic that unwound
+//! from there would abort the process, or lose memory that nothing else keeps a record of.
 
 use std::{
     any::Any,
@@ -11,7 +11,7 @@ use std::{
 
 use crate::{Error, Result};
 
-/// Returns what `call` returns, or `None` where it panics. The panic is logged as one of `what`.
+/// Returns the result of `call`, or `None` if it panics. The panic is logged with the name `what`.
 ///
 /// ```
 /// use binpool_allocators::contained::contained;
@@ -25,7 +25,7 @@ pub fn contained<R>(what: impl fmt::Display, call: impl FnOnce() -> R) -> Option
         Err(panic) => panic,
     };
     discard(panic);
-    // The log subscriber also belongs to the program, and may itself be what panicked.
+    // The subscriber is code of the program, too, and may be what panicked.
     let logged = catch_unwind(AssertUnwindSafe(|| {
         tracing::error!("{what} panicked; the call is taken for one that failed");
     }));
@@ -35,7 +35,7 @@ pub fn contained<R>(what: impl fmt::Display, call: impl FnOnce() -> R) -> Option
     None
 }
 
-/// Returns the result of `call`. If it panics, returns a failure of `operation`, so the memory goes where any failure sends it.
+/// Returns the result of `call`, or a failure of `operation` if it panics, so that the caller handles a panic like any other failure.
 ///
 /// ```
 /// use binpool_allocators::contained::guarded;
@@ -47,14 +47,13 @@ pub fn contained<R>(what: impl fmt::Display, call: impl FnOnce() -> R) -> Option
 ///
 /// # Errors
 ///
-/// That of `call`, or [`Backend`](crate::Error::Backend) where it panics.
+/// That of `call`, or [`Backend`](crate::Error::Backend) if it panics.
 pub fn guarded<R>(operation: &'static str, call: impl FnOnce() -> Result<R>) -> Result<R> {
     contained(operation, call)
         .unwrap_or_else(|| Err(Error::backend(operation, None, "the call panicked")))
 }
 
-/// Drops the payload of a panic. The payload is a value of the program's, so its `drop` may panic as well; the payload of
-/// that second panic is leaked.
+/// Drops the payload of a panic. Its `drop` is code of the program and may panic, too; the payload of that second panic is leaked.
 ///
 /// ```
 /// use std::panic::{catch_unwind, panic_any};

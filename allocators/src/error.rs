@@ -670,44 +670,6 @@ fn too_large(requested: usize, largest: usize) -> String {
     format!("a block of {requested}: this device's largest is {largest}")
 }
 
-impl InvalidRequest {
-    /// Checks a fill's pattern against its region.
-    ///
-    /// Backends call this before they enqueue a fill:
-    ///
-    /// ```
-    /// use binpool_allocators::{Error, InvalidRequest, Region};
-    ///
-    /// let pixel = [0xFF, 0x80, 0x00, 0xFF];
-    /// InvalidRequest::check_pattern(Region::new(8, 32), &pixel)?;
-    /// let shifted = InvalidRequest::check_pattern(Region::new(6, 32), &pixel);
-    /// let Err(Error::InvalidRequest(refusal)) = shifted else { unreachable!() };
-    /// assert_eq!(refusal, InvalidRequest::PatternMismatch { offset: 6, bytes: 32, pattern: 4 });
-    /// InvalidRequest::check_pattern(Region::first(30), &pixel[..3])?;
-    /// assert!(InvalidRequest::check_pattern(Region::first(30), &[]).is_err());
-    /// # Ok::<(), Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`EmptyPattern`](Self::EmptyPattern) or [`PatternMismatch`](Self::PatternMismatch).
-    pub fn check_pattern(region: crate::Region, pattern: &[u8]) -> Result<()> {
-        let length = pattern.len();
-        if length == 0 {
-            return Err(Self::EmptyPattern.into());
-        }
-        if !region.offset.is_multiple_of(length) || !region.bytes.is_multiple_of(length) {
-            return Err(Self::PatternMismatch {
-                offset: region.offset,
-                bytes: region.bytes,
-                pattern: length,
-            }
-            .into());
-        }
-        Ok(())
-    }
-}
-
 impl Error {
     /// The error for a grain of SVM that the device does not have.
     ///

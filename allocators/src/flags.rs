@@ -4,8 +4,6 @@ use std::fmt;
 
 use bitflags::bitflags;
 
-use crate::HostUse;
-
 bitflags! {
     /// How the device and the host may use a buffer, like OpenCL's `cl_mem_flags`.
     ///
@@ -43,56 +41,5 @@ bitflags! {
 impl fmt::Display for MemoryFlags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         bitflags::parser::to_writer(self, f)
-    }
-}
-
-impl MemoryFlags {
-    /// Checks that no two flags contradict each other.
-    ///
-    /// A backend does so before it makes a buffer:
-    ///
-    /// ```
-    /// use binpool_allocators::MemoryFlags;
-    ///
-    /// let inputs = MemoryFlags::READ_ONLY | MemoryFlags::HOST_WRITE_ONLY;
-    /// assert!(inputs.check().is_ok());
-    /// assert!((inputs | MemoryFlags::WRITE_ONLY).check().is_err());
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidRequest::ContradictoryFlags`](crate::InvalidRequest::ContradictoryFlags).
-    pub fn check(self) -> crate::Result<()> {
-        let kernel = Self::READ_ONLY | Self::WRITE_ONLY;
-        let host = Self::HOST_READ_ONLY | Self::HOST_WRITE_ONLY | Self::HOST_NO_ACCESS;
-        let named = |group: Self| (self & group).iter().count();
-        if named(kernel) > 1 || named(host) > 1 {
-            return Err(crate::InvalidRequest::ContradictoryFlags { flags: self }.into());
-        }
-        Ok(())
-    }
-
-    /// Checks that the host may use memory with these flags in this way.
-    ///
-    /// ```
-    /// use binpool_allocators::{HostUse, MemoryFlags};
-    ///
-    /// let results = MemoryFlags::HOST_READ_ONLY;
-    /// assert!(results.check_host(HostUse::Read).is_ok());
-    /// assert!(results.check_host(HostUse::Write).is_err());
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidRequest::HostAccess`](crate::InvalidRequest::HostAccess).
-    pub fn check_host(self, way: HostUse) -> crate::Result<()> {
-        let but = match way {
-            HostUse::Read => Self::HOST_WRITE_ONLY,
-            HostUse::Write => Self::HOST_READ_ONLY,
-        };
-        if self.intersects(Self::HOST_NO_ACCESS | but) {
-            return Err(crate::InvalidRequest::HostAccess { way, flags: self }.into());
-        }
-        Ok(())
     }
 }

@@ -9,21 +9,6 @@
 ///
 /// `scripts/density` records what each policy reserves and how often it calls the device, in the first round of a program
 /// (`density.txt`) and in later ones (`warm.txt`).
-///
-/// ```
-/// use binpool_allocators::{Allocator, GrowthPolicy, ImmediateAllocator, SegmentAllocator};
-/// # use binpool_mock::MockDevice;
-///
-/// # let backend = MockDevice::new().backend();
-/// for (policy, segments) in [(GrowthPolicy::Balanced, 3), (GrowthPolicy::Dense, 5)] {
-///     let allocator = SegmentAllocator::new(ImmediateAllocator::new(&backend)?).with_growth(policy);
-///     let large = allocator.allocate(100 << 20)?; // Later segments have a part of what is in use.
-///     let blocks = [(); 4].map(|()| allocator.allocate(1_200_000).unwrap());
-///     assert_eq!(allocator.statistics().segments_made, segments);
-///     # blocks.into_iter().chain([large]).for_each(|block| allocator.release(block, &[]).unwrap());
-/// }
-/// # Ok::<(), binpool_allocators::Error>(())
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GrowthPolicy {

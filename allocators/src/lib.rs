@@ -5,9 +5,8 @@
 //! [`ImmediateAllocator`] commits it before it returns, [`SvmAllocator`] gives pointers that host and device
 //! both understand. The pool of the crate `binpool` works over any of them.
 //!
-//! The [adaptors] wrap any allocator, and each other: they bound it, count, log, write a trace, inject failures, or try a second
-//! allocator.
-//! [`SegmentAllocator`] carves blocks from large segments.
+//! The [adaptors] wrap any allocator, and each other: they bound it, count, inject failures, or try a second allocator.
+//! [`segments`] is the bookkeeping of a pool that carves blocks from large pieces of memory.
 //!
 //! An allocator that is chosen at run time is an `Arc<dyn Allocator<Backend = B>>`.
 //!
@@ -34,11 +33,6 @@
 //! The trait [`Backend`], which backends implement and generic code calls, takes its own memory type, a [`Region`], bytes and
 //! a wait list. An implementation accesses any other memory through [`bytes_on`].
 //!
-//! # Features
-//!
-//! - `conformance`: a suite that checks a backend or an allocator against every promise of the traits. For tests; off by
-//!   default.
-//!
 //! # What this crate does not do
 //!
 //! It talks to no device and keeps no memory: backends and the pool do that. Kernels are launched
@@ -51,9 +45,7 @@ mod align;
 mod allocator;
 mod as_memory;
 mod backend;
-#[cfg(feature = "conformance")]
-pub mod conformance;
-#[doc(hidden)]
+mod checks;
 pub mod contained;
 mod deferred;
 mod error;
@@ -65,24 +57,18 @@ mod id;
 mod immediate;
 mod limits;
 mod memory;
-mod on;
 mod pending_read;
 mod queue;
-#[doc(hidden)]
-pub mod random;
 mod region;
 pub mod runtime;
-mod segment_allocator;
 pub mod segments;
-#[doc(hidden)]
 pub mod spin_lock;
 mod svm;
 mod svm_allocator;
-mod sync;
+mod svm_grain;
 mod view_count;
 mod virtual_memory;
 mod virtual_memory_allocator;
-#[doc(hidden)]
 pub mod words;
 mod work;
 
@@ -100,15 +86,14 @@ pub use flags::MemoryFlags;
 pub use growth_policy::GrowthPolicy;
 pub use id::{EventId, MemoryId, QueueId};
 pub use immediate::ImmediateAllocator;
-pub use limits::{DeviceLimits, SvmSupport};
+pub use limits::DeviceLimits;
 pub use memory::{Memory, MemoryKind};
-pub use on::On;
 pub use pending_read::PendingRead;
-pub use queue::{Queue, QueueOrder};
+pub use queue::{On, Queue, QueueOrder};
 pub use region::{IntoRegion, Region};
-pub use segment_allocator::{SegmentAllocator, SegmentStatistics};
-pub use svm::{SvmBackend, SvmGrain};
+pub use svm::SvmBackend;
 pub use svm_allocator::SvmAllocator;
+pub use svm_grain::{SvmGrain, SvmSupport};
 pub use view_count::{CountedView, ViewCount};
 pub use virtual_memory::VirtualMemory;
 pub use virtual_memory_allocator::VirtualMemoryAllocator;

@@ -1,51 +1,6 @@
 //! The limits and capabilities of a device.
 
-use crate::{Align, FailureOrder, error::InvalidRequest};
-
-/// The kinds of shared virtual memory (SVM) that a device has, after OpenCL 3.0, section 3.3.3.
-///
-/// ```
-/// use binpool_allocators::{
-///     Allocator, ImmediateAllocator, Memory, MemoryKind, Result, SvmAllocator, SvmBackend, SvmGrain,
-///     SvmSupport,
-/// };
-/// use binpool_mock::MockDevice;
-///
-/// /// A block of shared virtual memory, or a buffer where the device has no SVM.
-/// fn block<B: SvmBackend>(backend: &B, bytes: usize) -> Result<B::Memory> {
-///     if backend.limits().svm.any() {
-///         SvmAllocator::new(backend, SvmGrain::Coarse)?.allocate(bytes)
-///     } else {
-///         ImmediateAllocator::new(backend)?.allocate(bytes)
-///     }
-/// }
-///
-/// let plain = MockDevice::builder().svm(SvmSupport::default()).build();
-/// assert_eq!(block(&plain.backend(), 4096)?.kind(), MemoryKind::Buffer);
-/// let coarse = SvmSupport { coarse: true, ..SvmSupport::default() };
-/// let sharing = MockDevice::builder().svm(coarse).build();
-/// assert_eq!(block(&sharing.backend(), 4096)?.kind(), MemoryKind::Svm(SvmGrain::Coarse));
-/// # Ok::<(), binpool_allocators::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct SvmSupport {
-    /// Coarse-grained: the host maps it before touching it.
-    pub coarse: bool,
-    /// Fine-grained: host and device touch it without maps.
-    pub fine: bool,
-    /// Fine-grained, with atomics that host and device both see.
-    pub atomics: bool,
-    /// The device can use any pointer of the host's heap.
-    pub system: bool,
-}
-
-impl SvmSupport {
-    /// Returns whether the device has any SVM that can be allocated.
-    #[must_use]
-    pub const fn any(self) -> bool {
-        self.coarse || self.fine
-    }
-}
+use crate::{Align, FailureOrder, InvalidRequest, SvmSupport};
 
 /// The limits and capabilities of one device. All sizes are in bytes.
 ///

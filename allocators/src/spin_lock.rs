@@ -1,11 +1,13 @@
-//! A mutex whose waiting threads spin for a while before they sleep. For the pool and for arenas, whose locks are held for short.
+//! A mutex whose waiting threads spin before they sleep.
+//!
+//! For pools and their [arenas](crate::segments::Arenas), which hold a lock for a few hundred nanoseconds.
 
 use std::hint::spin_loop;
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// How many times a thread looks whether the lock is free before it sleeps: a few microseconds, while the lock is held for a
-/// few hundred nanoseconds. To sleep and be woken takes longer than that, and longer still with many threads.
+/// How many times a thread tests the lock before it sleeps: a few microseconds. Sleeping and waking up takes longer than that, and longer
+/// still with many threads.
 ///
 /// Once is enough under `shuttle`, where no time passes.
 const LOOKS_BEFORE_SLEEP: u32 = if cfg!(shuttle) { 1 } else { 256 };
@@ -13,7 +15,7 @@ const LOOKS_BEFORE_SLEEP: u32 = if cfg!(shuttle) { 1 } else { 256 };
 /// The guard of a [`Lock`].
 pub type LockGuard<'a, T> = MutexGuard<'a, T>;
 
-/// A mutex whose waiting threads spin for a while before they sleep.
+/// A mutex whose waiting threads spin for a few microseconds before they sleep.
 ///
 /// ```
 /// let lock = binpool_allocators::spin_lock::Lock::new(1);
@@ -24,7 +26,7 @@ pub type LockGuard<'a, T> = MutexGuard<'a, T>;
 pub struct Lock<T>(Mutex<T>);
 
 impl<T> Lock<T> {
-    /// Makes a lock of this value.
+    /// Creates a lock that guards `value`.
     pub fn new(value: T) -> Self {
         Self(Mutex::new(value))
     }

@@ -1,59 +1,8 @@
 //! Shared virtual memory (SVM): pointers that host and device both understand.
 
-use std::{fmt, ptr::NonNull};
+use std::ptr::NonNull;
 
-use crate::{Align, Backend, InvalidRequest, Queue, QueueOrder, Result, limits::SvmSupport};
-
-/// How finely host and device share SVM, after OpenCL 3.0, section 3.3.3.
-///
-/// ```
-/// use binpool_allocators::{Backend, SvmAllocator, SvmGrain, SvmSupport};
-/// use binpool_mock::MockDevice;
-///
-/// // The finest grain that the device has, so that the host need not map where possible.
-/// let finest = |support: SvmSupport| {
-///     let grains = [SvmGrain::FineAtomics, SvmGrain::Fine, SvmGrain::Coarse];
-///     grains.into_iter().find(|grain| grain.is_in(support))
-/// };
-/// let coarse = SvmSupport { coarse: true, ..SvmSupport::default() };
-/// assert_eq!(finest(coarse), Some(SvmGrain::Coarse));
-/// assert_eq!(finest(SvmSupport { fine: true, ..coarse }), Some(SvmGrain::Fine));
-/// assert_eq!(finest(SvmSupport::default()), None);
-/// let backend = MockDevice::builder().svm(coarse).build().backend();
-/// assert!(SvmAllocator::new(&backend, SvmGrain::Fine).is_err()); // The device has none.
-/// # Ok::<(), binpool_allocators::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SvmGrain {
-    /// The host maps the memory before touching it.
-    Coarse,
-    /// Host and device touch it without maps.
-    Fine,
-    /// Fine, with atomics that host and device both see.
-    FineAtomics,
-}
-
-impl SvmGrain {
-    /// Returns whether a device with `support` has this grain.
-    #[must_use]
-    pub const fn is_in(self, support: SvmSupport) -> bool {
-        match self {
-            Self::Coarse => support.coarse,
-            Self::Fine => support.fine,
-            Self::FineAtomics => support.fine && support.atomics,
-        }
-    }
-}
-
-impl fmt::Display for SvmGrain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Coarse => "coarse-grained",
-            Self::Fine => "fine-grained",
-            Self::FineAtomics => "fine-grained atomic",
-        })
-    }
-}
+use crate::{Align, Backend, InvalidRequest, Queue, QueueOrder, Result, SvmGrain};
 
 /// A backend with shared virtual memory.
 ///

@@ -1,19 +1,32 @@
-//! Sizes, counts and errors as text for people.
+//! Text for people: sizes, counts, and errors with their causes.
+//!
+//! For backends and tools, so that their messages have the same form as those of this crate and of the pool.
 
 use std::{collections::BTreeSet, error::Error, fmt, iter};
 
 use bytesize::ByteSize;
 
-/// Returns a size with a unit, such as `4.0 KiB`.
+/// Returns a size with a unit.
+///
+/// ```
+/// assert_eq!(binpool_allocators::words::bytes(4096), "4.0 KiB");
+/// ```
 #[must_use]
 pub fn bytes(bytes: u64) -> String {
     ByteSize::b(bytes).display().iec().to_string()
 }
 
-/// The most decimals of a size. Sizes that are still alike are given in bytes.
+/// The most decimals of a size. Sizes that still look the same are given in bytes.
 const MOST_DECIMALS: usize = 3;
 
-/// Returns sizes for one message, with as many decimals as tell those apart that differ: `2.00 MiB` and `1.98 MiB`.
+/// Returns the sizes of one message, with enough decimals that different sizes look different.
+///
+/// ```
+/// use binpool_allocators::words::bytes_apart;
+///
+/// assert_eq!(bytes_apart([2 << 20, 1 << 20]), ["2.0 MiB", "1.0 MiB"]);
+/// assert_eq!(bytes_apart([2 << 20, 2_080_768]), ["2.00 MiB", "1.98 MiB"]);
+/// ```
 #[must_use]
 pub fn bytes_apart<const N: usize>(sizes: [u64; N]) -> [String; N] {
     let different = BTreeSet::from(sizes).len();
@@ -25,7 +38,25 @@ pub fn bytes_apart<const N: usize>(sizes: [u64; N]) -> [String; N] {
         .unwrap_or_else(|| sizes.map(|bytes| format!("{bytes} B")))
 }
 
-/// Writes the text of an error, and of each of its causes on a line of its own.
+/// Writes the message of an error, and the message of each of its causes on a line of its own. For `Debug` of an error type, which is
+/// what `unwrap` and a `main` that returns the error print.
+///
+/// ```
+/// use std::fmt;
+///
+/// use binpool_allocators::{Error, words::write_with_causes};
+///
+/// struct Report(Error);
+///
+/// impl fmt::Debug for Report {
+///     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+///         write_with_causes(f, &self.0)
+///     }
+/// }
+///
+/// let report = Report(Error::backend("clCreateBuffer", Some(-5), "CL_OUT_OF_RESOURCES"));
+/// assert!(format!("{report:?}").contains("\ncause: CL_OUT_OF_RESOURCES"));
+/// ```
 ///
 /// # Errors
 ///
@@ -36,7 +67,13 @@ pub fn write_with_causes(f: &mut fmt::Formatter<'_>, error: &dyn Error) -> fmt::
         .try_for_each(|cause| write!(f, "\ncause: {cause}"))
 }
 
-/// Returns a number of blocks, such as `1 block`.
+/// Returns a number of blocks with its noun.
+///
+/// ```
+/// use binpool_allocators::words::blocks;
+///
+/// assert_eq!([blocks(1), blocks(2)], ["1 block", "2 blocks"]);
+/// ```
 #[must_use]
 pub fn blocks(blocks: u64) -> String {
     match blocks {

@@ -2,7 +2,8 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use binpool_allocators::{DeviceLimits, random::Random};
+use binpool_allocators::DeviceLimits;
+use fastrand::Rng;
 
 use crate::{
     Call, CallCounts, CallKind, CommandId, CommandRecord, Completion, Fault, LeakReport,
@@ -186,13 +187,17 @@ impl MockDevice {
     /// Returns how often this kind of call was made.
     ///
     /// ```
-    /// use binpool_allocators::{Allocator, ImmediateAllocator, SegmentAllocator};
+    /// use binpool_allocators::{Backend, MemoryFlags, Region};
     /// use binpool_mock::{CallKind, MockDevice};
     ///
-    /// // A test can check that segments save calls to the device.
+    /// // A test can check how often a program calls the device.
     /// let device = MockDevice::new();
-    /// let allocator = SegmentAllocator::new(ImmediateAllocator::new(&device.backend())?);
-    /// let blocks = [(); 100].map(|()| allocator.allocate(1000).unwrap());
+    /// let backend = device.backend();
+    /// let block = backend.create_buffer(100 << 10, MemoryFlags::empty())?;
+    /// let parts: Result<Vec<_>, _> = (0..100)
+    ///     .map(|part| backend.create_sub_region(&block, Region::new(part << 10, 1 << 10)))
+    ///     .collect();
+    /// assert_eq!(parts?.len(), 100);
     /// assert_eq!(device.call_count(CallKind::CreateBuffer), 1);
     /// assert_eq!(device.call_count(CallKind::CreateSubRegion), 100);
     /// # Ok::<(), binpool_allocators::Error>(())
@@ -418,7 +423,7 @@ impl MockDevice {
     ///     device.fail_nth_any(n, Fault::Backend(-5), Persistence::Once);
     ///     let ended_well = program(&device.backend()).is_ok();
     ///     assert!(device.leaks().is_empty(), "{}", device.leaks());
-    ///     let Some(call) = device.first_struck() else {
+    ///     let Some(call) = device.first_failed_call() else {
     ///         break;
     ///     };
     ///     assert!(!ended_well);
@@ -447,7 +452,7 @@ impl MockDevice {
     /// let failures = (0..1000)
     ///     .filter(|_| allocator.allocate(1024).is_err())
     ///     .count();
-    /// assert_eq!(device.struck().get(CallKind::CreateBuffer), failures as u64);
+    /// assert_eq!(device.failed_calls().get(CallKind::CreateBuffer), failures as u64);
     /// assert!((50..200).contains(&failures));
     /// # Ok::<(), binpool_allocators::Error>(())
     /// ```
@@ -458,7 +463,7 @@ impl MockDevice {
         seed: u64,
         fault: Fault,
     ) {
-        let random = Random::new(seed);
+        let random = Rng::with_seed(seed);
         self.inject(
             kind.into(),
             Trigger::Random {
@@ -471,14 +476,14 @@ impl MockDevice {
 
     /// The counts of the calls that were made to fail so far.
     #[must_use]
-    pub fn struck(&self) -> CallCounts {
-        self.shared.with(|state| state.faults.struck)
+    pub fn failed_calls(&self) -> CallCounts {
+        self.shared.with(|state| state.faults.failed_calls)
     }
 
     /// The first call that was made to fail.
     #[must_use]
-    pub fn first_struck(&self) -> Option<CallKind> {
-        self.shared.with(|state| state.faults.first_struck)
+    pub fn first_failed_call(&self) -> Option<CallKind> {
+        self.shared.with(|state| state.faults.first_failed_call)
     }
 
     /// Lets all calls succeed again.

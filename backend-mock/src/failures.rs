@@ -1,6 +1,7 @@
 //! The effect of a failed command on others.
 
-use binpool_allocators::{FailureOrder, random::Random};
+use binpool_allocators::FailureOrder;
+use fastrand::Rng;
 
 /// How a failed command affects others: when its event fails, whether it keeps its place in the order, and whether
 /// the commands behind it fail as well.
@@ -80,6 +81,6 @@ impl Failures {
     /// ```
     #[must_use]
     pub fn seeded(seed: u64) -> Self {
-        Self::ALL[Random::new(seed).below(Self::ALL.len())]
+        Self::ALL[Rng::with_seed(seed).usize(..Self::ALL.len())]
     }
 }

@@ -1,6 +1,7 @@
 //! Injected faults.
 
-use binpool_allocators::{Error, OutOfMemory, Scope, random::Random};
+use binpool_allocators::{Error, OutOfMemory, Scope};
+use fastrand::Rng;
 
 use crate::{CallCounts, CallKind, MockError};
 
@@ -78,7 +79,7 @@ pub(crate) enum Trigger {
         persistence: Persistence,
     },
     /// At each call, with this probability.
-    Random { random: Random, probability: f64 },
+    Random { random: Rng, probability: f64 },
 }
 
 #[derive(Debug)]
@@ -107,7 +108,7 @@ impl InjectedFault {
             Trigger::Random {
                 random,
                 probability,
-            } => random.fraction() < *probability,
+            } => random.f64() < *probability,
         }
     }
 }
@@ -117,8 +118,8 @@ impl InjectedFault {
 pub(crate) struct Faults {
     injected: Vec<InjectedFault>,
     /// The counts of the calls that were made to fail, and the first of them.
-    pub(crate) struck: CallCounts,
-    pub(crate) first_struck: Option<CallKind>,
+    pub(crate) failed_calls: CallCounts,
+    pub(crate) first_failed_call: Option<CallKind>,
 }
 
 impl Faults {
@@ -132,16 +133,16 @@ impl Faults {
 
     /// Returns how this call fails. Every fault counts every call of its kind; the oldest that applies decides.
     pub(crate) fn failure_of(&mut self, kind: CallKind) -> Option<Fault> {
-        let mut struck = None;
+        let mut injected = None;
         for fault in &mut self.injected {
             if fault.applies_to(kind) {
-                struck = struck.or(Some(fault.fault));
+                injected = injected.or(Some(fault.fault));
             }
         }
-        if struck.is_some() {
-            self.struck.add(kind);
-            self.first_struck.get_or_insert(kind);
+        if injected.is_some() {
+            self.failed_calls.add(kind);
+            self.first_failed_call.get_or_insert(kind);
         }
-        struck
+        injected
     }
 }

@@ -54,7 +54,7 @@
 //!
 //! Both are off by default.
 //!
-//! - `conformance`: devices for the sweeps of `binpool_allocators::conformance::sweep`, in which every call fails once.
+//! - `conformance`: devices for the sweeps of `binpool_conformance::sweep`, in which every call fails once.
 //! - `serde`: [`DeviceProfile`] as a document.
 //!
 //! # Implementation

@@ -65,7 +65,7 @@ impl Shared {
             Completion::Seeded(_) => {
                 let commands = self.with(|state| {
                     let choices = state.ready.len() + 1;
-                    state.random.below(choices)
+                    state.random.usize(..choices)
                 });
                 for _ in 0..commands {
                     self.run_one(random);
@@ -191,7 +191,7 @@ pub(crate) fn random(state: &mut State) -> Option<CommandId> {
     if state.ready.is_empty() {
         return None;
     }
-    let index = state.random.below(state.ready.len());
+    let index = state.random.usize(..state.ready.len());
     state.ready.iter().nth(index).copied()
 }
 

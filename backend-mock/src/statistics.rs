@@ -47,15 +47,15 @@ impl MockStatistics {
     /// The number of all calls.
     ///
     /// ```
-    /// use binpool_allocators::{Allocator, ImmediateAllocator, SegmentAllocator};
+    /// use binpool_allocators::{Allocator, DeferredAllocator, adaptors::Limit};
     /// use binpool_mock::MockDevice;
     ///
     /// let device = MockDevice::new();
-    /// let allocator = SegmentAllocator::new(ImmediateAllocator::new(&device.backend())?);
-    /// allocator.release(allocator.allocate(1000)?, &[])?;
+    /// let allocator = Limit::new(DeferredAllocator::new(&device.backend()), 4096);
+    /// allocator.release(allocator.allocate(4096)?, &[])?;
     /// let before = device.statistics().total_calls();
-    /// // A second round takes no call to the device.
-    /// allocator.release(allocator.allocate(1000)?, &[])?;
+    /// // A request beyond the limit takes no call to the device.
+    /// assert!(allocator.allocate(4097).is_err());
     /// assert_eq!(device.statistics().total_calls(), before);
     /// # Ok::<(), binpool_allocators::Error>(())
     /// ```

@@ -2,25 +2,26 @@
 
 use std::{fmt, sync::Arc};
 
-use binpool_allocators::conformance::sweep::{Faulty, Strike};
+use binpool_conformance::sweep::{FaultInjector, FaultPoint};
 use parking_lot::Mutex;
 
 use crate::{Fault, MockDevice, MockDeviceBuilder, Persistence, state::State};
 
-/// The devices of one run of a [`sweep`](binpool_allocators::conformance::sweep). Clones are the same run.
+/// The devices of one run of a [`sweep`](binpool_conformance::sweep). Clones are the same run.
 ///
 /// The calls of one of the devices are counted and fail. All devices are checked for leaks and misuse.
 ///
 /// ```
-/// use binpool_allocators::{Allocator, ImmediateAllocator, conformance::sweep::{Ends, sweep}};
+/// use binpool_allocators::{Allocator, ImmediateAllocator};
+/// use binpool_conformance::sweep::{Ends, sweep};
 /// use binpool_mock::{MockDevice, SweptDevices};
 ///
 /// let fresh = || SweptDevices::new(MockDevice::builder());
-/// let tally = sweep("a block", Ends::Always, fresh, |devices| {
+/// let report = sweep("a block", Ends::Always, fresh, |devices| {
 ///     let backend = devices.device().backend();
 ///     let _failed = ImmediateAllocator::new(&backend).and_then(|it| it.allocate(100));
 /// });
-/// tally.has_no_findings();
+/// report.assert_no_findings();
 /// ```
 #[derive(Clone)]
 pub struct SweptDevices {
@@ -32,7 +33,7 @@ pub struct SweptDevices {
 #[derive(Debug, Default)]
 struct Run {
     devices: Vec<MockDevice>,
-    strike: Option<Strike>,
+    fault_point: Option<FaultPoint>,
     /// The number of calls before the first repair.
     calls: Option<u64>,
 }
@@ -47,23 +48,21 @@ impl SweptDevices {
     /// Devices from `builder`, of which the one after `others` other devices fails.
     ///
     /// ```
-    /// use binpool_allocators::{
-    ///     Allocator, ImmediateAllocator,
-    ///     conformance::sweep::{Ends, sweep},
-    /// };
+    /// use binpool_allocators::{Allocator, ImmediateAllocator};
+    /// use binpool_conformance::sweep::{Ends, sweep};
     /// use binpool_mock::{MockDevice, SweptDevices};
     ///
     /// // A program with two devices, of which the second fails. The first still works.
     /// let fresh = || SweptDevices::with_another_failing(MockDevice::builder(), 1);
-    /// let tally = sweep("two devices", Ends::Always, fresh, |devices| {
+    /// let report = sweep("two devices", Ends::Always, fresh, |devices| {
     ///     let [first, second] = [devices.device(), devices.device()].map(|device| {
     ///         let allocator = ImmediateAllocator::new(&device.backend());
     ///         allocator.and_then(|it| it.allocate(100))
     ///     });
     ///     assert!(first.is_ok());
-    ///     assert!(second.is_ok() || devices.strike().is_some());
+    ///     assert!(second.is_ok() || devices.fault_point().is_some());
     /// });
-    /// tally.has_no_findings();
+    /// report.assert_no_findings();
     /// ```
     #[must_use]
     pub fn with_another_failing(builder: MockDeviceBuilder, others: usize) -> Self {
@@ -81,19 +80,19 @@ impl SweptDevices {
         let mut run = self.run.lock();
         if run.devices.len() == self.failing_index
             && run.calls.is_none()
-            && let Some(strike) = run.strike
+            && let Some(point) = run.fault_point
         {
-            let fault = if strike.is_out_of_memory {
+            let fault = if point.is_out_of_memory {
                 Fault::OutOfMemory
             } else {
                 Fault::Backend(-9999)
             };
-            let persistence = if strike.lasts {
+            let persistence = if point.is_permanent {
                 Persistence::Forever
             } else {
                 Persistence::Once
             };
-            device.fail_nth_any(strike.call, fault, persistence);
+            device.fail_nth_any(point.call, fault, persistence);
         }
         run.devices.push(device.clone());
         device
@@ -102,41 +101,41 @@ impl SweptDevices {
     /// The device whose calls fail, once it has been made.
     ///
     /// ```
-    /// use binpool_allocators::conformance::sweep::{Ends, Faulty, sweep};
     /// use binpool_allocators::{Allocator, ImmediateAllocator};
+    /// use binpool_conformance::sweep::{Ends, FaultInjector, sweep};
     /// use binpool_mock::{MockDevice, SweptDevices};
     ///
     /// let fresh = || SweptDevices::new(MockDevice::builder());
-    /// let tally = sweep("a block, twice", Ends::Always, fresh, |devices| {
+    /// let report = sweep("a block, twice", Ends::Always, fresh, |devices| {
     ///     let backend = devices.device().backend();
     ///     let allocate = || ImmediateAllocator::new(&backend).and_then(|it| it.allocate(100));
     ///     let first = allocate();
-    ///     let struck = devices.failing().and_then(|device| device.first_struck());
-    ///     assert_eq!(first.is_err(), struck.is_some());
-    ///     // The run that counts the calls has no strike.
-    ///     if let (Err(error), Some(strike)) = (first, devices.strike()) {
-    ///         assert_eq!(error.is_out_of_memory(), strike.is_out_of_memory);
+    ///     let failed = devices.failing().and_then(|device| device.first_failed_call());
+    ///     assert_eq!(first.is_err(), failed.is_some());
+    ///     // The run that counts the calls has no fault.
+    ///     if let (Err(error), Some(point)) = (first, devices.fault_point()) {
+    ///         assert_eq!(error.is_out_of_memory(), point.is_out_of_memory);
     ///     }
     ///     devices.repair();
     ///     assert!(allocate().is_ok());
     /// });
-    /// tally.has_no_findings();
+    /// report.assert_no_findings();
     /// ```
     #[must_use]
     pub fn failing(&self) -> Option<MockDevice> {
         self.run.lock().devices.get(self.failing_index).cloned()
     }
 
-    /// The failure of this run.
+    /// The call of this run that fails, and how.
     #[must_use]
-    pub fn strike(&self) -> Option<Strike> {
-        self.run.lock().strike
+    pub fn fault_point(&self) -> Option<FaultPoint> {
+        self.run.lock().fault_point
     }
 }
 
-impl Faulty for SweptDevices {
-    fn arm(&self, strike: Strike) {
-        self.run.lock().strike = Some(strike);
+impl FaultInjector for SweptDevices {
+    fn inject(&self, point: FaultPoint) {
+        self.run.lock().fault_point = Some(point);
     }
 
     fn repair(&self) {
@@ -151,26 +150,26 @@ impl Faulty for SweptDevices {
         self.run.lock().calls.unwrap_or_default()
     }
 
-    fn struck(&self) -> Option<String> {
-        let call = self.failing()?.first_struck()?;
+    fn first_failed_call(&self) -> Option<String> {
+        let call = self.failing()?.first_failed_call()?;
         Some(call.name().to_owned())
     }
 
     /// Lets all commands end first. Those that wait for a user event that has been dropped fail: a check that panics does not
     /// resolve its user events.
-    fn complaints(&self) -> Vec<String> {
+    fn violations(&self) -> Vec<String> {
         let devices = self.run.lock().devices.clone();
-        let mut complaints = Vec::new();
+        let mut violations = Vec::new();
         for device in devices {
             device.shared.with(State::fail_orphaned_user_events);
             device.run();
             let leaks = device.leaks();
             if !leaks.is_empty() {
-                complaints.push(leaks.to_string());
+                violations.push(leaks.to_string());
             }
-            complaints.extend(device.violations().iter().map(ToString::to_string));
+            violations.extend(device.violations().iter().map(ToString::to_string));
         }
-        complaints
+        violations
     }
 }
 

@@ -6,14 +6,14 @@
 #![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
 use binpool_allocators::{
-    Allocator, DeferredAllocator, ImmediateAllocator, SegmentAllocator, SvmAllocator, SvmGrain,
+    Allocator, DeferredAllocator, ImmediateAllocator, SvmAllocator, SvmGrain,
     adaptors::{Fallback, Limit, Statistics},
-    conformance::{
-        AllocatorFixture, Check, Fixture, allocator_checks, backend_checks, failure_checks,
-        pending_checks, svm_checks,
-        sweep::{Tally, sweep_checks},
-        virtual_memory_checks,
-    },
+};
+use binpool_conformance::{
+    AllocatorFixture, Check, Fixture, allocator_checks, backend_checks, failure_checks,
+    pending_checks, svm_checks,
+    sweep::{SweepReport, sweep_checks},
+    virtual_memory_checks,
 };
 use binpool_mock::{Completion, MockBackend, MockDevice, MockDeviceBuilder, SweptDevices};
 
@@ -63,10 +63,10 @@ fn swept<F: 'static>(
     fresh: impl Fn() -> SweptDevices,
     fixture: fn(SweptDevices) -> F,
 ) {
-    let tally: Tally = sweep_checks(checks, fresh, fixture);
-    println!("{tally}");
-    assert!(tally.calls > 0, "no call failed, so nothing was checked");
-    tally.has_no_findings();
+    let report: SweepReport = sweep_checks(checks, fresh, fixture);
+    println!("{report}");
+    assert!(report.calls > 0, "no call failed, so nothing was checked");
+    report.assert_no_findings();
 }
 
 /// The checks of a backend, whatever user events it has.
@@ -150,8 +150,6 @@ allocators! {
     every_check_of_the_immediate_allocator => immediate,
     every_check_of_the_deferred_allocator => DeferredAllocator::new,
     every_check_of_the_svm_allocator => svm,
-    every_check_of_segments => |backend| SegmentAllocator::new(immediate(backend)),
-    every_check_of_segments_of_svm => |backend| SegmentAllocator::new(svm(backend)),
     every_check_of_a_limit => |backend| Limit::new(immediate(backend), CAPACITY),
     every_check_of_a_fallback => |backend| {
         Fallback::new(svm(backend), Statistics::new(immediate(backend)))

@@ -27,14 +27,12 @@ use std::{
 
 use binpool::{
     Allocator, Backend, Budget, DeferredAllocator, Error, ImmediateAllocator, Memory, MemoryKind,
-    PoolOptions, PooledBuffer, Queue, QueueOrder, Region, SvmAllocator, SvmGrain, forward_to_inner,
+    PoolOptions, PooledBuffer, Queue, QueueOrder, Region, SvmAllocator, SvmGrain,
+    adaptors::Failing, forward_to_inner,
 };
-use binpool_allocators::{
-    adaptors::Failing,
-    conformance::{
-        AllocatorFixture, allocator_checks,
-        sweep::{Ends, Failures, Faulty, Tally, sweep, sweep_checks},
-    },
+use binpool_conformance::{
+    AllocatorFixture, allocator_checks,
+    sweep::{Ends, FaultInjector, SweepReport, SweptAllocator, sweep, sweep_checks},
 };
 use binpool_opencl::{ClEvent, ClMemory, OpenClBackend};
 
@@ -106,13 +104,13 @@ fn left_behind(live: &AtomicUsize) -> Vec<String> {
 fn failing<A: Allocator<Backend = OpenClBackend>>(
     backend: &OpenClBackend,
     allocator: fn(&OpenClBackend) -> A,
-) -> Failures<Counted<A>> {
+) -> SweptAllocator<Counted<A>> {
     let live = Arc::<AtomicUsize>::default();
     let counted = Counted {
         inner: allocator(backend),
         live: Arc::clone(&live),
     };
-    Failures::of(Failing::new(counted)).with_complaints(move || left_behind(&live))
+    SweptAllocator::new(Failing::new(counted)).with_violations(move || left_behind(&live))
 }
 
 fn immediate(backend: &OpenClBackend) -> ImmediateAllocator<OpenClBackend> {
@@ -124,7 +122,7 @@ fn svm(backend: &OpenClBackend) -> SvmAllocator<OpenClBackend> {
 }
 
 /// The allocator of a run.
-struct Fails<A>(Failures<Counted<A>>);
+struct Fails<A>(SweptAllocator<Counted<A>>);
 
 impl<A: Allocator<Backend = OpenClBackend> + Clone> AllocatorFixture for Fails<A> {
     type Allocator = Failing<Counted<A>>;
@@ -138,9 +136,9 @@ fn every_check_of<A: Allocator<Backend = OpenClBackend> + Clone>(
     allocator: fn(&OpenClBackend) -> A,
 ) {
     let backend = common::open();
-    let tally = sweep_checks(allocator_checks(), || failing(&backend, allocator), Fails);
-    println!("{tally}");
-    tally.has_no_findings();
+    let report = sweep_checks(allocator_checks(), || failing(&backend, allocator), Fails);
+    println!("{report}");
+    report.assert_no_findings();
 }
 
 #[test]
@@ -151,7 +149,7 @@ fn every_check_of_an_allocator() {
 
 /// A pool with bins or segments, on queues of both orders, that runs into its limit.
 fn pool_program<A: Allocator<Backend = OpenClBackend> + Clone>(
-    failing: &Failures<Counted<A>>,
+    failing: &SweptAllocator<Counted<A>>,
     options: &PoolOptions,
 ) {
     const LIMIT: usize = 1 << 20;
@@ -211,17 +209,17 @@ fn every_pool_of<A: Allocator<Backend = OpenClBackend> + Clone>(
     allocator: fn(&OpenClBackend) -> A,
 ) {
     let backend = common::open();
-    let mut tally = Tally::default();
+    let mut report = SweepReport::default();
     for segments in [true, false] {
         let options = PoolOptions::new().segments(segments);
         let name = format!("a pool, segments: {segments}");
         let fresh = || failing(&backend, allocator);
-        tally.add(sweep(&name, Ends::Always, fresh, move |failing| {
+        report.add(sweep(&name, Ends::Always, fresh, move |failing| {
             pool_program(failing, &options);
         }));
     }
-    println!("{tally}");
-    tally.has_no_findings();
+    println!("{report}");
+    report.assert_no_findings();
 }
 
 #[test]

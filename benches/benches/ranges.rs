@@ -103,7 +103,7 @@ impl Ranges for BestFit {
     }
 }
 
-/// Ours, with segments that come and go, as pools and `SegmentAllocator` use it.
+/// Ours, with segments that come and go, as pools use it.
 struct Growing {
     segments: Segments<(), ()>,
     in_use: u64,

@@ -17,8 +17,9 @@ use std::{sync::Barrier, thread, time::Instant};
 
 use binpool::{
     AsMemory, Backend, ImmediateAllocator, MemoryFlags, MemoryPool, PoolOptions, Queue, QueueOrder,
-    SvmBackend, SvmGrain, random::Random,
+    SvmBackend, SvmGrain,
 };
+use binpool_conformance::Random;
 use binpool_opencl::{
     ClKernel, ClMemory, ClProgram, ClQueue, Extent, OpenClBackend, Parameter, SvmPointer,
 };

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use binpool::random::Random;
+use binpool_conformance::Random;
 
 use crate::{Subject, Work};
 

@@ -196,7 +196,7 @@ fn the_example_runs() {
 
 #[cfg(test)]
 mod conformance {
-    use binpool::conformance::Fixture;
+    use binpool_conformance::Fixture;
 
     use super::HostBackend;
 
@@ -210,7 +210,7 @@ mod conformance {
         }
     }
 
-    binpool::backend_conformance!(Host);
-    binpool::pending_conformance!(Host);
-    binpool::failure_conformance!(Host);
+    binpool_conformance::backend_conformance!(Host);
+    binpool_conformance::pending_conformance!(Host);
+    binpool_conformance::failure_conformance!(Host);
 }

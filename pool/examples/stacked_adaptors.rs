@@ -1,9 +1,9 @@
-//! Four adaptors on top of each other, under a pool with a budget: a program that may take 64 KiB of buffers, and goes on with
+//! Three kinds of adaptors on top of each other, under a pool with a budget: a program that may take 64 KiB of buffers, and goes on with
 //! shared virtual memory from there.
 //!
 //! ```text
-//! cargo run -p binpool --example stacked_adaptors            # what happened
-//! RUST_LOG=debug cargo run -p binpool --example stacked_adaptors  # each call, too
+//! cargo run -p binpool --example stacked_adaptors                 # what happened
+//! RUST_LOG=debug cargo run -p binpool --example stacked_adaptors  # with the pool's events
 //! ```
 
 use std::error::Error;
@@ -11,7 +11,7 @@ use std::error::Error;
 use binpool::{
     Backend, Budget, ImmediateAllocator, Memory, MemoryKind, PoolError, PoolOptions, QueueOrder,
     SvmAllocator, SvmGrain, Verdict,
-    adaptors::{Fallback, Limit, Logging, Statistics},
+    adaptors::{Fallback, Limit, Statistics},
 };
 use binpool_mock::MockDevice;
 use tracing_subscriber::EnvFilter;
@@ -43,7 +43,7 @@ fn stack() -> Result<(), Box<dyn Error>> {
     let pool = PoolOptions::new()
         .segments(false)
         .budget(&budget)
-        .build(Logging::new(counted.clone(), "stacked"), &queue)?;
+        .build(counted.clone(), &queue)?;
 
     let blocks = [(); 3].map(|()| pool.allocate(32 * KIB));
     let mut kinds = Vec::new();

@@ -13,7 +13,7 @@ use std::{
 };
 
 use binpool::{Backend, Budget, ImmediateAllocator, PoolOptions, PooledBuffer, QueueOrder, Region};
-use binpool_allocators::conformance::sweep::{EXTENT, Ends, Faulty, Tally, sweep};
+use binpool_conformance::sweep::{EXTENT, Ends, FaultInjector, SweepReport, sweep};
 use binpool_mock::{MockBackend, MockDevice, SweptDevices};
 use binpool_replay::{ReplayOptions, replay};
 use binpool_trace::{Event, Trace};
@@ -62,8 +62,8 @@ fn device(trace: &Trace) -> SweptDevices {
     SweptDevices::new(MockDevice::builder().capacity_bytes(capacity))
 }
 
-fn everywhere(sweep: impl Fn(&Trace, &PoolOptions) -> Tally) {
-    let mut all = Tally::default();
+fn everywhere(sweep: impl Fn(&Trace, &PoolOptions) -> SweepReport) {
+    let mut all = SweepReport::default();
     for name in TRACES {
         let events = if env::var(EXTENT).is_ok_and(|extent| extent == "all") {
             400
@@ -71,15 +71,15 @@ fn everywhere(sweep: impl Fn(&Trace, &PoolOptions) -> Tally) {
             100
         };
         let trace = stretch(name, events);
-        let mut tally = Tally::default();
+        let mut report = SweepReport::default();
         for segments in [true, false] {
-            tally.add(sweep(&trace, &PoolOptions::new().segments(segments)));
+            report.add(sweep(&trace, &PoolOptions::new().segments(segments)));
         }
-        println!("{name}: {tally}");
-        all.add(tally);
+        println!("{name}: {report}");
+        all.add(report);
     }
     println!("{all}");
-    all.has_no_findings();
+    all.assert_no_findings();
 }
 
 #[test]
@@ -103,7 +103,11 @@ fn a_replay_ends_with_its_first_failure() {
                     return;
                 };
                 if let Err(failure) = replay(&swept, allocator, &manner, |_| {}) {
-                    assert!(devices.struck().is_some(), "{failure}: {}", failure.source);
+                    assert!(
+                        devices.first_failed_call().is_some(),
+                        "{failure}: {}",
+                        failure.source
+                    );
                 }
             },
         )

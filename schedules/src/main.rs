@@ -24,7 +24,6 @@ mod order;
 mod pages;
 mod program;
 mod queues;
-mod segments;
 mod shortage;
 mod thread_caches;
 mod watching;
@@ -43,7 +42,6 @@ fn main() -> ExitCode {
         watching::PROGRAMS,
         queues::PROGRAMS,
         shortage::PROGRAMS,
-        segments::PROGRAMS,
         pages::PROGRAMS,
         adaptors::PROGRAMS,
         device::PROGRAMS,

@@ -29,7 +29,7 @@ use crate::{
 /// assert!(allocator.allocate(100).is_ok());
 /// assert!(allocator.allocate(100).unwrap_err().is_out_of_memory());
 /// assert!(allocator.allocate(100).is_ok());
-/// assert_eq!(allocator.struck(), 1);
+/// assert_eq!(allocator.failed_calls(), 1);
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 ///
@@ -54,7 +54,7 @@ use crate::{
 ///     allocator.clear_faults();
 ///     assert_eq!(allocator.inner().reading().current_bytes, 0, "nothing is lost");
 /// }
-/// assert_eq!((allocator.struck(), allocator.first_struck()), (2, Some(AllocatorCall::Allocate)));
+/// assert_eq!((allocator.failed_calls(), allocator.first_failed_call()), (2, Some(AllocatorCall::Allocate)));
 /// program(&allocator.into_inner())?; // This allocator injects no failures.
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
@@ -68,8 +68,8 @@ pub struct Failing<A> {
 struct Faults {
     injected: Vec<InjectedFault>,
     calls: u64,
-    struck: u64,
-    first_struck: Option<AllocatorCall>,
+    failed_calls: u64,
+    first_failed_call: Option<AllocatorCall>,
 }
 
 impl<A> Failing<A> {
@@ -105,14 +105,14 @@ impl<A> Failing<A> {
 
     /// Returns how many calls were made to fail.
     #[must_use]
-    pub fn struck(&self) -> u64 {
-        self.faults.lock().struck
+    pub fn failed_calls(&self) -> u64 {
+        self.faults.lock().failed_calls
     }
 
     /// Returns the kind of the first call that was made to fail.
     #[must_use]
-    pub fn first_struck(&self) -> Option<AllocatorCall> {
-        self.faults.lock().first_struck
+    pub fn first_failed_call(&self) -> Option<AllocatorCall> {
+        self.faults.lock().first_failed_call
     }
 
     /// The inner allocator, which injects no failures.
@@ -127,19 +127,19 @@ impl<A> Failing<A> {
 
     /// Returns the error of the fault that applies to this call, if there is one.
     fn fail_if_injected(&self, call: AllocatorCall, bytes: usize) -> Result<()> {
-        let mut struck = None;
+        let mut injected = None;
         let mut faults = self.faults.lock();
         for fault in &mut faults.injected {
             let failure = fault.failure_of(call, bytes);
-            struck = struck.or(failure);
+            injected = injected.or(failure);
         }
         faults.calls += 1;
-        if struck.is_some() {
-            faults.struck += 1;
-            faults.first_struck.get_or_insert(call);
+        if injected.is_some() {
+            faults.failed_calls += 1;
+            faults.first_failed_call.get_or_insert(call);
         }
         drop(faults);
-        struck.map_or(Ok(()), |fault| Err(fault.into_error(call, bytes)))
+        injected.map_or(Ok(()), |fault| Err(fault.into_error(call, bytes)))
     }
 }
 
@@ -163,9 +163,9 @@ impl<A: Allocator> Allocator for Failing<A> {
     }
 
     fn release(&self, memory: MemoryOf<Self>, after: &[EventOf<Self>]) -> Result<()> {
-        let struck = self.fail_if_injected(AllocatorCall::Release, memory.bytes());
+        let injected = self.fail_if_injected(AllocatorCall::Release, memory.bytes());
         // A failure of the device itself takes precedence over the injected one, which the program knows of anyway.
         self.inner.release(memory, after)?;
-        struck
+        injected
     }
 }

@@ -1,6 +1,8 @@
 //! Faults: which calls of an allocator are made to fail, and how.
 
-use crate::{Error, OutOfMemory, Scope, random::Random};
+use fastrand::Rng;
+
+use crate::{Error, OutOfMemory, Scope};
 
 /// A kind of call to an allocator that can be made to fail.
 ///
@@ -16,7 +18,7 @@ use crate::{Error, OutOfMemory, Scope, random::Random};
 /// let block = allocator.allocate(4096)?; // The fault applies to views only.
 /// assert!(allocator.create_view(&block, Region::first(256)).is_err());
 /// allocator.release(block, &[])?;
-/// assert_eq!(allocator.first_struck().map(AllocatorCall::name), Some("create_view"));
+/// assert_eq!(allocator.first_failed_call().map(AllocatorCall::name), Some("create_view"));
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -146,7 +148,7 @@ pub(crate) struct InjectedFault {
     fault: AllocatorFault,
     /// The calls of that kind so far.
     calls: u64,
-    random: Random,
+    random: Rng,
 }
 
 impl InjectedFault {
@@ -164,7 +166,7 @@ impl InjectedFault {
             trigger,
             fault,
             calls: 0,
-            random: Random::new(seed),
+            random: Rng::with_seed(seed),
         }
     }
 
@@ -178,14 +180,14 @@ impl InjectedFault {
             return None;
         }
         self.calls = self.calls.saturating_add(1);
-        let strikes = match self.trigger {
+        let is_due = match self.trigger {
             FaultTrigger::Nth(n) => self.calls == n,
             FaultTrigger::EveryNth(n) => self.calls.is_multiple_of(n),
             FaultTrigger::Next(count) => self.calls <= count,
             FaultTrigger::From(n) => self.calls >= n,
-            FaultTrigger::Randomly { probability, .. } => self.random.fraction() < probability,
+            FaultTrigger::Randomly { probability, .. } => self.random.f64() < probability,
             FaultTrigger::LargerThan(most) => bytes > most,
         };
-        strikes.then_some(self.fault)
+        is_due.then_some(self.fault)
     }
 }

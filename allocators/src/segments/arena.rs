@@ -1,60 +1,27 @@
 //! One arena: some of the segments, and the ranges of them.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    Carved, RangeState, Ready, SegmentState,
-    pages::Reservation,
+    handed_out::{Carved, RangeKey, RangeState, Ready, SegmentState},
     placement::Placement,
     space::{Idle, RangeNumber, SegmentKey, Space, Taken},
 };
 use crate::Region;
 
-/// The key of a range of a segment, from when it is taken until it is given back.
-///
-/// The owner of a block must store it, since the block does not say which range it came from:
-///
-/// ```
-/// use std::collections::HashMap;
-///
-/// use binpool_allocators::{
-///     Allocator, ImmediateAllocator, Memory, MemoryId,
-///     segments::{RangeKey, Segments},
-/// };
-/// # use binpool_mock::MockDevice;
-///
-/// # let allocator = ImmediateAllocator::new(&MockDevice::new().backend())?;
-/// let mut lent: HashMap<MemoryId, RangeKey> = HashMap::new();
-/// let mut segments = Segments::new(|(), ()| Some(()));
-/// let carved = segments.add(allocator.allocate(4096)?, 4096, 1024).unwrap();
-/// let range = carved.range;
-/// let block = carved.into_view(&allocator, |range, bytes, ()| segments.shrink(range, bytes, ()))?;
-/// lent.insert(block.id(), range);
-///
-/// if let Some(range) = lent.remove(&block.id()) {
-///     segments.give(range, (), Some(block));
-/// }
-/// assert_eq!(segments.free_bytes(), 4096);
-/// # Ok::<(), binpool_allocators::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RangeKey {
-    /// The number of the arena.
-    pub(super) arena: u32,
-    /// The number of the range in the arena.
-    number: u32,
+/// A reservation of an arena, and the pages that are mapped to it.
+#[derive(Debug)]
+pub(super) struct Reservation<M> {
+    pub(super) segment: SegmentKey,
+    /// By the offset at which they are mapped.
+    pub(super) pages: BTreeMap<usize, Pages<M>>,
 }
 
-impl RangeKey {
-    /// Arenas have fewer ranges than 2^32: each is at least a byte of host memory, and a hundred in fact.
-    fn new(arena: u32, number: RangeNumber) -> Self {
-        let number = u32::try_from(number).unwrap_or(u32::MAX);
-        Self { arena, number }
-    }
-
-    pub(super) fn number(self) -> RangeNumber {
-        self.number as RangeNumber
-    }
+/// Pages, which are mapped and moved as a whole.
+#[derive(Debug)]
+pub(super) struct Pages<M> {
+    pub(super) bytes: usize,
+    pub(super) memory: M,
 }
 
 /// Some of the segments, and the ranges of them.

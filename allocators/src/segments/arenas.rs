@@ -13,9 +13,9 @@ use std::{
 use crossbeam_utils::CachePadded;
 
 use super::{
-    Ready,
-    arena::{Arena, RangeKey},
+    arena::Arena,
     by_size::bin_of,
+    handed_out::{RangeKey, Ready},
 };
 use crate::spin_lock::{Lock, LockGuard};
 

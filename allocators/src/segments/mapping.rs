@@ -7,8 +7,10 @@
 use std::{cmp::Reverse, fmt, sync::Arc};
 
 use super::{
-    Carved, Leaving, Segments,
-    pages::{FreePages, Incomplete, Pages, Place},
+    Segments,
+    arena::Pages,
+    handed_out::{Carved, Leaving, Place},
+    pages::{FreePages, Incomplete, Stale},
 };
 use crate::{Allocator, Backend, Error, MemoryOf, Region, Result, contained::guarded};
 
@@ -76,13 +78,6 @@ struct Former<M, U> {
     place: Place<M>,
     /// The commands that may still use them there, so that they stay mapped; `None` if these have ended.
     pending: Option<U>,
-}
-
-/// Addresses at which pages are still mapped that are mapped elsewhere too, for the commands that used them here.
-#[derive(Debug)]
-pub(super) struct Stale<M, U> {
-    place: Place<M>,
-    pub(super) uses: U,
 }
 
 /// What became of a [`Plan`]: which pages are mapped where.

@@ -1,5 +1,4 @@
-//! Large pieces of device memory, and the ranges that blocks are carved from: the bookkeeping of
-//! [`SegmentAllocator`](crate::SegmentAllocator) and of the pool.
+//! Large pieces of device memory, and the ranges that blocks are carved from: the bookkeeping of a pool.
 //!
 //! Nothing here calls the device. The types that are handed out say which calls have to follow, and in which order:
 //! [`Carved`] and [`Leaving`].
@@ -8,6 +7,7 @@ mod arena;
 mod arenas;
 mod by_size;
 mod growth;
+mod handed_out;
 mod mapping;
 mod pages;
 mod placement;
@@ -17,253 +17,24 @@ mod views;
 
 use std::{collections::HashSet, fmt, sync::Arc};
 
-use arena::Arena;
+use arena::{Arena, Pages};
 use arenas::Locked;
 use growth::Growth;
-use pages::{Pages, PagesKey};
+use pages::{PagesKey, Stale};
 use placement::Placement;
 use space::{Idle, SegmentKey};
 
-pub use arena::RangeKey;
 pub use arenas::Arenas;
-use mapping::Stale;
+pub use handed_out::{
+    Carved, Leaving, Place, RangeKey, RangeState, Ready, SegmentState, release_views,
+};
 pub use mapping::{Done, Mapping, PageRequest, Plan};
-pub use pages::Place;
 pub use regret::Regret;
 
-use crate::{Allocator, Backend, GrowthPolicy, MemoryOf, Region, Result};
+use crate::{GrowthPolicy, Region};
 
 /// A request takes from any arena while one part in this of the segments is free.
 const FREE_PARTS_TO_TAKE: u64 = 4;
-
-/// The key of no range and no view.
-const NONE: usize = usize::MAX;
-
-/// A range that was taken for a block, with everything that is needed to make its view by [`into_view`](Self::into_view).
-///
-/// ```
-/// use binpool_allocators::{Allocator, ImmediateAllocator, Memory, segments::Segments};
-/// # use binpool_mock::MockDevice;
-///
-/// # let allocator = ImmediateAllocator::new(&MockDevice::new().backend())?;
-/// let mut segments = Segments::new(|(), ()| Some(()));
-/// let carved = segments.add(allocator.allocate(4096)?, 4096, 1024).unwrap();
-/// assert!(!carved.is_ready()); // There is no view of these bytes yet.
-/// let range = carved.range;
-/// let block = carved.into_view(&allocator, |range, bytes, ()| segments.shrink(range, bytes, ()))?;
-/// segments.give(range, (), Some(block));
-///
-/// let same = segments.take(1024, |()| true).unwrap();
-/// assert!(same.is_ready()); // The cached view serves, without a call to the device.
-/// segments.give(same.range, same.uses, same.view);
-///
-/// // A part of it: the view of all of it is released first, and then the excess is freed.
-/// let part = segments.take(256, |()| true).unwrap();
-/// assert_eq!((part.overlapping.len(), part.has_excess), (1, true));
-/// let block = part.into_view(&allocator, |range, bytes, ()| segments.shrink(range, bytes, ()))?;
-/// assert_eq!((block.bytes(), segments.free_bytes()), (256, 4096 - 256));
-/// # Ok::<(), binpool_allocators::Error>(())
-/// ```
-#[derive(Debug)]
-pub struct Carved<M, U> {
-    /// Names the range until it is [given](Segments::give) back.
-    pub range: RangeKey,
-    /// The position of the block in the segment.
-    pub region: Region,
-    /// The whole segment. Drop it before the range is given back: a segment that is still referenced when it is evicted is in
-    /// no [`Leaving`], and is dropped without its allocator.
-    pub segment: Arc<M>,
-    /// A cached view of exactly these bytes.
-    pub view: Option<M>,
-    /// Cached views that overlap this block.
-    pub overlapping: Vec<M>,
-    /// The former uses of the range.
-    pub uses: U,
-    /// Set if the overlapping views extend behind this block. The range keeps that excess until it is shrunk.
-    pub has_excess: bool,
-}
-
-impl<M, U> Carved<M, U> {
-    /// Returns whether [`into_view`](Self::into_view) has nothing to do: there is a view, and none that overlaps.
-    #[must_use]
-    pub fn is_ready(&self) -> bool {
-        self.view.is_some() && self.overlapping.is_empty() && !self.has_excess
-    }
-
-    /// Returns the view of the block: the cached one, or a new one made by the allocator of the segments.
-    ///
-    /// Views that overlap it are released first, so that no two views of a segment overlap. Only then is the excess of the range [freed](Segments::shrink), by `shrink`,
-    /// which takes the range, the bytes that it keeps, and its former uses. No reference to the segment is left when this
-    /// returns, so that the segments own it alone once the range is free again.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`create_view`](Allocator::create_view). The range is still taken.
-    pub fn into_view<A>(self, allocator: &A, shrink: impl FnOnce(RangeKey, usize, U)) -> Result<M>
-    where
-        A: Allocator<Backend: Backend<Memory = M>>,
-    {
-        release_views(allocator, self.overlapping);
-        if self.has_excess {
-            shrink(self.range, self.region.bytes, self.uses);
-        }
-        match self.view {
-            Some(view) => Ok(view),
-            None => allocator.create_view(&self.segment, self.region),
-        }
-    }
-}
-
-/// A range that was taken for a block, without any view that has to be released first: what a thread [takes](Arenas::take) from an
-/// arena.
-///
-/// ```
-/// use binpool_allocators::segments::{Ready, Segments};
-///
-/// let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
-/// let first = segments.add("segment", 4096, 1024).unwrap();
-/// segments.give(first.range, (), Some("view of 1024 bytes"));
-/// let arenas = segments.arenas();
-/// // The view overlaps these bytes, so it would have to be released first.
-/// assert!(arenas.take(0, 512, |()| true).is_none());
-/// let ready: Ready<&str> = arenas.take(0, 1024, |()| true).unwrap();
-/// assert_eq!((ready.region.bytes, ready.view), (1024, Some("view of 1024 bytes")));
-/// ```
-#[derive(Debug)]
-pub struct Ready<M> {
-    /// Names the range until it is given back.
-    pub range: RangeKey,
-    /// The position of the block in the segment.
-    pub region: Region,
-    /// The whole segment. Drop it before the range is given back.
-    pub segment: Arc<M>,
-    /// A cached view of exactly these bytes.
-    pub view: Option<M>,
-}
-
-/// Releases views through the allocator that made them.
-///
-/// Call this before a range that was taken and is not used after all is given back:
-///
-/// ```
-/// use binpool_allocators::{
-///     Allocator, ImmediateAllocator,
-///     segments::{Segments, release_views},
-/// };
-/// # use binpool_mock::MockDevice;
-///
-/// # let device = MockDevice::new();
-/// # let allocator = ImmediateAllocator::new(&device.backend())?;
-/// # let mut segments = Segments::new(|(), ()| Some(()));
-/// # let carved = segments.add(allocator.allocate(4096)?, 4096, 1024).unwrap();
-/// # let view = allocator.create_view(&carved.segment, carved.region)?;
-/// # segments.give(carved.range, (), Some(view));
-/// let carved = segments.take(256, |()| true).unwrap();
-/// assert_eq!(carved.overlapping.len(), 1); // This call is the only owner of it now.
-/// release_views(&allocator, carved.overlapping);
-/// segments.give(carved.range, carved.uses, carved.view);
-/// assert_eq!(segments.largest_free(), 4096);
-/// # Ok::<(), binpool_allocators::Error>(())
-/// ```
-pub fn release_views<A: Allocator>(allocator: &A, views: Vec<MemoryOf<A>>) {
-    for view in views {
-        allocator.release_view(view);
-    }
-}
-
-/// A segment that is to be released to its allocator, once its views have been dropped.
-///
-/// ```
-/// use binpool_allocators::{
-///     Allocator, ImmediateAllocator,
-///     segments::{Segments, release_views},
-/// };
-/// # use binpool_mock::MockDevice;
-///
-/// # let device = MockDevice::new();
-/// # let allocator = ImmediateAllocator::new(&device.backend())?;
-/// # let mut segments = Segments::new(|(), ()| Some(()));
-/// # let carved = segments.add(allocator.allocate(4096)?, 4096, 1024).unwrap();
-/// # let range = carved.range;
-/// # let view = carved.into_view(&allocator, |_, _, ()| ())?;
-/// # segments.give(range, (), Some(view));
-/// for leaving in segments.release(u64::MAX, |()| true) {
-///     assert_eq!((leaving.bytes, leaving.views.len()), (4096, 1));
-///     release_views(&allocator, leaving.views);
-///     allocator.release(leaving.memory, &[])?;
-/// }
-/// assert_eq!((segments.bytes(), device.statistics().live_blocks), (0, 0));
-/// # Ok::<(), binpool_allocators::Error>(())
-/// ```
-#[derive(Debug)]
-pub struct Leaving<M, U> {
-    /// The cached views, to be released first.
-    pub views: Vec<M>,
-    /// The segment.
-    pub memory: M,
-    /// Its size in bytes.
-    pub bytes: usize,
-    /// The uses of its ranges.
-    pub uses: Vec<U>,
-    /// Where it is mapped, if it is pages: these are to be [unmapped](Place::unmap) first, and the place
-    /// [forgotten](Segments::forget), or, where that fails, the pages [kept](Segments::keep).
-    pub place: Option<Place<M>>,
-}
-
-/// The state of a segment.
-///
-/// ```
-/// use binpool_allocators::segments::{RangeState, Segments};
-///
-/// # let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
-/// # let first = segments.add("segment", 4096, 1024).unwrap();
-/// # segments.take(512, |()| true).unwrap();
-/// # segments.give(first.range, (), None);
-/// // A map with a character for each 512 bytes.
-/// let mut maps = Vec::new();
-/// segments.each(|segment| {
-///     let ranges = segment.ranges.iter().map(|(region, state)| match state {
-///         RangeState::Free(_) => ".".repeat(region.bytes / 512),
-///         RangeState::Taken(_) => "#".repeat(region.bytes / 512),
-///     });
-///     maps.push(format!("{} {}", segment.memory, ranges.collect::<String>()));
-/// });
-/// assert_eq!(maps, ["segment ..#....."]);
-/// ```
-#[derive(Debug)]
-pub struct SegmentState<'a, M, U> {
-    /// All of it. Several states have the same reservation: one for each part of it that pages are mapped to without a gap.
-    pub memory: &'a M,
-    /// Its ranges, from the first byte to the last.
-    pub ranges: Vec<(Region, RangeState<'a, U>)>,
-}
-
-/// The state of a range: free or taken.
-///
-/// ```
-/// use std::collections::HashMap;
-///
-/// use binpool_allocators::segments::{RangeState, Segments};
-///
-/// let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
-/// let carved = segments.add("segment", 4096, 1024).unwrap();
-/// let owners = HashMap::from([(carved.range, "weights")]);
-/// let mut told = Vec::new();
-/// segments.each(|segment| {
-///     told.extend(segment.ranges.iter().map(|(region, state)| match state {
-///         RangeState::Free(()) => (region.bytes, "free"),
-///         RangeState::Taken(range) => (region.bytes, owners[range]),
-///     }));
-/// });
-/// assert_eq!(told, [(1024, "weights"), (3072, "free")]);
-/// ```
-#[derive(Debug)]
-pub enum RangeState<'a, U> {
-    /// The range is free, and has these uses.
-    Free(&'a U),
-    /// The range is taken.
-    Taken(RangeKey),
-}
 
 /// Segments of memory `M`, and the ranges of them, free and taken.
 ///
@@ -442,7 +213,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         self.growth.of_arena(bytes, self.bytes())
     }
 
-    /// Drops the view of a range when that is given back, for views that [are only addresses](Allocator::views_are_addresses).
+    /// Drops the view of a range when that is given back, for views that [are only addresses](crate::Allocator::views_are_addresses).
     ///
     /// ```
     /// use binpool_allocators::segments::Segments;

@@ -3,25 +3,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    arena::{Arena, RangeKey},
-    space::{RangeNumber, SegmentKey},
+    arena::{Arena, Pages, Reservation},
+    handed_out::{Place, RangeKey},
+    space::RangeNumber,
 };
-use crate::{Allocator, Backend, Region, Result, contained::guarded};
-
-/// A reservation of an arena, and the pages that are mapped to it.
-#[derive(Debug)]
-pub(super) struct Reservation<M> {
-    pub(super) segment: SegmentKey,
-    /// By the offset at which they are mapped.
-    pages: BTreeMap<usize, Pages<M>>,
-}
-
-/// Pages, which are mapped and moved as a whole.
-#[derive(Debug)]
-pub(super) struct Pages<M> {
-    pub(super) bytes: usize,
-    pub(super) memory: M,
-}
+use crate::Region;
 
 /// Pages of a free range.
 #[derive(Clone, Copy, Debug)]
@@ -44,45 +30,6 @@ impl FreePages {
     }
 }
 
-/// Where pages are mapped that leave. Nobody else has these bytes.
-///
-#[doc = include_str!("mapping.md")]
-#[derive(Debug)]
-pub struct Place<M> {
-    pub(super) range: RangeKey,
-    pub(super) is_small: bool,
-    pub(super) reservation: Arc<M>,
-    pub(super) region: Region,
-}
-
-impl<M> Place<M> {
-    /// The reservation.
-    pub fn reservation(&self) -> &M {
-        &self.reservation
-    }
-
-    /// Where in the reservation.
-    #[must_use]
-    pub fn region(&self) -> Region {
-        self.region
-    }
-
-    /// Unmaps the pages.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Allocator::unmap`], also for a panic. The pages are to be [kept](super::Segments::keep) then, and the place must not
-    /// be [forgotten](super::Segments::forget).
-    pub fn unmap<A>(&self, allocator: &A) -> Result<()>
-    where
-        A: Allocator<Backend: Backend<Memory = M>>,
-    {
-        guarded("Allocator::unmap", || {
-            allocator.unmap(&self.reservation, self.region)
-        })
-    }
-}
-
 /// A range that was taken for a block, a part of which has to be mapped first.
 #[derive(Debug)]
 pub(super) struct Incomplete<M, U> {
@@ -93,6 +40,13 @@ pub(super) struct Incomplete<M, U> {
     pub(super) reservation: Arc<M>,
     pub(super) region: Region,
     pub(super) missing: Region,
+    pub(super) uses: U,
+}
+
+/// Addresses at which pages are still mapped that are mapped elsewhere too, for the commands that used them here.
+#[derive(Debug)]
+pub(super) struct Stale<M, U> {
+    pub(super) place: Place<M>,
     pub(super) uses: U,
 }
 

@@ -8,9 +8,6 @@
 )]
 
 mod adaptors;
-#[cfg(feature = "conformance")]
-mod broken_backends;
 mod pages;
 mod runtime;
-mod segment_allocator;
 mod vocabulary;

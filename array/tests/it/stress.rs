@@ -9,9 +9,9 @@ use std::{env, thread};
 
 use binpool::{
     Allocator, Backend, ImmediateAllocator, PoolOptions, ReusePolicy, SvmAllocator, SvmGrain,
-    random::Random,
 };
 use binpool_array::{Array, BinaryOperation, Context, Kernels, MockKernels, open_opencl};
+use binpool_conformance::Random;
 use binpool_mock::{Completion, HostWait, MockDevice};
 
 use crate::common::contexts;

@@ -18,14 +18,15 @@ mod peers;
 
 use std::{panic::catch_unwind, process::ExitCode, thread, time::Instant};
 
-use binpool::{MemoryPool, random::Random};
+use binpool::MemoryPool;
 use binpool_allocators::{
     Allocator, Backend, ImmediateAllocator, Memory, MemoryFlags, QueueOrder, Region, VirtualMemory,
     VirtualMemoryAllocator,
-    conformance::{
-        AllocatorFixture, Fixture, allocator_checks, backend_checks, pending_checks,
-        virtual_memory_checks,
-    },
+};
+use binpool_conformance::Random;
+use binpool_conformance::{
+    AllocatorFixture, Fixture, allocator_checks, backend_checks, pending_checks,
+    virtual_memory_checks,
 };
 use binpool_cuda::{CudaBackend, CudaDevice, CudaLibrary, CudaQueue, DriverPoolAllocator};
 

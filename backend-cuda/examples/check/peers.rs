@@ -8,11 +8,12 @@ use std::{
     time::Instant,
 };
 
-use binpool::{MemoryPool, random::Random};
+use binpool::MemoryPool;
 use binpool_allocators::{
     Allocator, Backend, Event, ImmediateAllocator, Memory, MemoryFlags, Queue, Region,
     VirtualMemory, VirtualMemoryAllocator,
 };
+use binpool_conformance::Random;
 use binpool_cuda::{CudaBackend, CudaDevice, CudaMemory, DriverPoolAllocator};
 use libloading::Library;
 

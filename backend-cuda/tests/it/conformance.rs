@@ -1,9 +1,9 @@
 //! The backend keeps every promise of the traits, but for user events that fail, which CUDA does not have.
 
-use binpool_allocators::{
-    ImmediateAllocator, allocator_conformance, backend_conformance,
-    conformance::{AllocatorFixture, Fixture},
-    pending_conformance, virtual_memory_conformance,
+use binpool_allocators::ImmediateAllocator;
+use binpool_conformance::{
+    AllocatorFixture, Fixture, allocator_conformance, backend_conformance, pending_conformance,
+    virtual_memory_conformance,
 };
 use binpool_cuda::{CudaBackend, DriverPoolAllocator};
 

@@ -4,8 +4,9 @@ use std::{slice::from_ref, thread};
 
 use binpool::{
     Allocator, Backend, ImmediateAllocator, MemoryPool, PoolOptions, PooledBuffer, Queue,
-    VirtualMemoryAllocator, random::Random,
+    VirtualMemoryAllocator,
 };
+use binpool_conformance::Random;
 use binpool_cuda::{CudaBackend, CudaEvent, CudaQueue, DriverPoolAllocator};
 
 use crate::common::{Device, PAGE, queue};

@@ -26,7 +26,8 @@ use std::{
     time::Duration,
 };
 
-use binpool_allocators::{DeviceLimits, Error, MemoryId, Result, random::Random};
+use binpool_allocators::{DeviceLimits, Error, MemoryId, Result};
+use fastrand::Rng;
 use smallvec::SmallVec;
 
 pub(crate) use blocks::{Block, Object, Operand};
@@ -86,7 +87,7 @@ pub(crate) struct State {
     last_command: u64,
     /// The commands that the host knows to have ended.
     host_has_seen: Clock,
-    pub(crate) random: Random,
+    pub(crate) random: Rng,
 
     pub(crate) statistics: MockStatistics,
     device_micros: f64,
@@ -121,7 +122,7 @@ impl State {
             running: SmallVec::new(),
             last_command: 0,
             host_has_seen: Clock::default(),
-            random: Random::new(seed),
+            random: Rng::with_seed(seed),
             statistics: MockStatistics::default(),
             device_micros: 0.0,
             passed: Duration::ZERO,

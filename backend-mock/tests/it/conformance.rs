@@ -2,12 +2,11 @@
 
 use binpool_allocators::{
     DeferredAllocator, FailureOrder, ImmediateAllocator, SvmAllocator, SvmGrain,
-    allocator_conformance, backend_conformance,
-    conformance::{
-        AllocatorFixture, Fixture, backend_checks, failure_checks, pending_checks, run_all,
-        svm_checks, virtual_memory_checks,
-    },
-    failure_conformance, pending_conformance, svm_conformance, virtual_memory_conformance,
+};
+use binpool_conformance::{
+    AllocatorFixture, Fixture, allocator_conformance, backend_checks, backend_conformance,
+    failure_checks, failure_conformance, pending_checks, pending_conformance, run_all, svm_checks,
+    svm_conformance, virtual_memory_checks, virtual_memory_conformance,
 };
 use binpool_mock::{Completion, Failures, HostWait, MockBackend, MockDevice, MockDeviceBuilder};
 

@@ -1,10 +1,9 @@
 //! OpenCL keeps every promise of the traits.
 
-use binpool_allocators::{
-    DeferredAllocator, ImmediateAllocator, SvmAllocator, SvmGrain, allocator_conformance,
-    backend_conformance,
-    conformance::{AllocatorFixture, Fixture},
-    failure_conformance, pending_conformance, svm_conformance,
+use binpool_allocators::{DeferredAllocator, ImmediateAllocator, SvmAllocator, SvmGrain};
+use binpool_conformance::{
+    AllocatorFixture, Fixture, allocator_conformance, backend_conformance, failure_conformance,
+    pending_conformance, svm_conformance,
 };
 use binpool_opencl::OpenClBackend;
 

@@ -3,8 +3,7 @@
 use std::fmt::Debug;
 
 use binpool::{
-    Backend, DeferredAllocator, ImmediateAllocator, MemoryPool, Region, SegmentAllocator,
-    adaptors::Limit,
+    Backend, DeferredAllocator, ImmediateAllocator, MemoryPool, Region, adaptors::Limit,
 };
 use binpool_opencl::ClProgram;
 
@@ -38,7 +37,6 @@ fn objects_are_printed_in_a_line() {
     assert_short(&allocator);
     assert_short(&DeferredAllocator::new(&bench.backend));
     assert_short(&Limit::new(allocator.clone(), 1 << 30));
-    assert_short(&SegmentAllocator::new(allocator.clone()));
     let pool = MemoryPool::new(allocator, &bench.queue).unwrap();
     let block = pool.allocate(100).unwrap();
     assert_short(&pool);

@@ -25,8 +25,8 @@ use std::{
 use binpool::{
     Allocator, Backend, DeferredAllocator, ImmediateAllocator, MemoryFlags, MemoryPool,
     PendingRead, PoolOptions, PooledBuffer, Queue, QueueOrder, ReusePolicy, SvmAllocator, SvmGrain,
-    random::Random,
 };
+use binpool_conformance::Random;
 use binpool_opencl::{ClEvent, ClMemory, ClQueue, OpenClBackend};
 
 use crate::common::kernels::{Kernels, pattern};

@@ -3,8 +3,7 @@
 use std::thread;
 
 use binpool::{
-    Allocator, ImmediateAllocator, MemoryPool, PoolOptions, PooledBuffer, SegmentAllocator,
-    SvmAllocator, SvmGrain,
+    Allocator, ImmediateAllocator, MemoryPool, PoolOptions, PooledBuffer, SvmAllocator, SvmGrain,
 };
 use binpool_allocators::{Backend, Memory, MemoryFlags, Region};
 use binpool_opencl::{
@@ -101,9 +100,6 @@ fn regions_of_buffers_outlive_their_blocks() {
     let bench = Bench::new();
     for segments in WAYS_TO_HOLD {
         regions_outlive_blocks(&bench, &buffers(&bench, segments));
-        let immediate = ImmediateAllocator::new(&bench.backend).unwrap();
-        let carved = SegmentAllocator::new(immediate);
-        regions_outlive_blocks(&bench, &pool(&bench, carved, segments));
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arbitrary::Arbitrary;
 use binpool::{
     Align, Allocator, Decay, DeferredAllocator, ImmediateAllocator, PoolOptions, QueueOrder,
-    ReusePolicy, ScrubPolicy, SegmentAllocator, SvmAllocator, SvmGrain,
-    adaptors::{Budget, Fallback, Limit},
+    ReusePolicy, ScrubPolicy, SvmAllocator, SvmGrain,
+    adaptors::{Budget, Fallback, Limit, Statistics},
 };
 use binpool_mock::{Completion, Failures, MockBackend, MockDevice, MockQueue};
 
@@ -53,10 +53,10 @@ pub(crate) enum AllocatorOf {
     Svm,
     /// Frees are ordered on the home queue, where that is in order.
     SvmOnQueue,
-    Segments,
+    Counted,
     Limited,
     Fallback,
-    LimitedSegments,
+    LimitedSvm,
 }
 
 #[derive(Arbitrary, Debug)]
@@ -164,14 +164,12 @@ impl Settings {
                 Ok(allocator) => Arc::new(allocator),
                 Err(_out_of_order) => Arc::new(svm()),
             },
-            AllocatorOf::Segments => Arc::new(SegmentAllocator::new(immediate())),
+            AllocatorOf::Counted => Arc::new(Statistics::new(immediate())),
             AllocatorOf::Limited => Arc::new(Limit::shared(immediate(), budget)),
             AllocatorOf::Fallback => {
                 Arc::new(Fallback::new(Limit::shared(immediate(), budget), svm()))
             }
-            AllocatorOf::LimitedSegments => {
-                Arc::new(SegmentAllocator::new(Limit::shared(svm(), budget)))
-            }
+            AllocatorOf::LimitedSvm => Arc::new(Limit::shared(svm(), budget)),
         }
     }
 }

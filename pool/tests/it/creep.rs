@@ -5,8 +5,9 @@ use std::{sync::Barrier, thread, time::Duration};
 
 use binpool::{
     Allocator, Backend, ImmediateAllocator, MemoryPool, PooledBuffer, Queue, QueueOrder,
-    VirtualMemoryAllocator, random::Random,
+    VirtualMemoryAllocator,
 };
+use binpool_conformance::Random;
 use binpool_mock::{Completion, DeviceProfile, MockBackend, MockDevice, MockQueue};
 
 use crate::common::MIB;

@@ -7,8 +7,9 @@ use std::sync::{
 
 use binpool::{
     Allocator, Backend, Budget, Error, MemoryPool, PoolOptions, PoolStatistics, QueueOrder, Region,
-    ScrubPolicy, VirtualMemoryAllocator, random::Random,
+    ScrubPolicy, VirtualMemoryAllocator,
 };
+use binpool_conformance::Random;
 use binpool_mock::{
     CallKind, Completion, Fault, MockBackend, MockDevice, MockDeviceBuilder, MockEvent, MockMemory,
     MockQueue, Persistence,

@@ -9,8 +9,8 @@ use std::{
 use binpool::{
     Align, Allocator, Backend, Error, EventOf, GrowthPolicy, ImmediateAllocator, MemoryOf,
     PoolOptions, PooledBuffer, Queue, QueueOrder, ReusePolicy, SvmAllocator, SvmGrain,
-    random::Random,
 };
+use binpool_conformance::Random;
 use binpool_mock::{CallKind, Completion, Fault, HostWait, MockBackend, MockDevice, Persistence};
 
 use crate::common::{Block, MIB, Rig, every_call_fails_once};

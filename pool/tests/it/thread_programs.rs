@@ -10,7 +10,8 @@ use std::{
     thread,
 };
 
-use binpool::{PoolOptions, PoolStatistics, Queue, QueueOrder, ReusePolicy, random::Random};
+use binpool::{PoolOptions, PoolStatistics, Queue, QueueOrder, ReusePolicy};
+use binpool_conformance::Random;
 use binpool_mock::{CallKind, Completion, MockDevice, MockQueue};
 use proptest::{prelude::*, sample::Index};
 

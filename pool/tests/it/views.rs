@@ -1,13 +1,18 @@
 //! Views that outlive their block: no other user has the block's bytes before the last of them is gone.
 
-use std::{sync::mpsc, thread};
+use std::{
+    sync::{Arc, Mutex, mpsc},
+    thread,
+};
 
 use binpool::{
-    Backend, Budget, Event, EventStatus, ImmediateAllocator, Memory, MemoryPool, PoolOptions,
-    PooledBuffer, Queue, QueueOrder, Region, ReusePolicy, ScrubPolicy, SegmentAllocator,
-    SvmAllocator, SvmGrain, Verdict, WatchOptions,
+    Allocator, Backend, Budget, Error, Event, EventStatus, ImmediateAllocator, Memory, MemoryPool,
+    PoolOptions, PooledBuffer, Queue, QueueOrder, Region, ReusePolicy, ScrubPolicy, SvmAllocator,
+    SvmGrain, Verdict, WatchOptions,
 };
-use binpool_mock::{CallKind, Completion, MockBackend, MockDevice, MockMemory, MockQueue};
+use binpool_mock::{
+    CallKind, Completion, MockBackend, MockDevice, MockEvent, MockMemory, MockQueue,
+};
 
 use crate::common::{MIB, Rig, every_call_fails_once};
 
@@ -111,20 +116,56 @@ fn no_other_user_has_the_bytes_of_a_view_of_shared_virtual_memory() {
     }
 }
 
+/// Hands released blocks out again itself, once they have no views.
+#[derive(Clone, Debug)]
+struct Reusing {
+    inner: ImmediateAllocator<MockBackend>,
+    released: Arc<Mutex<Vec<MockMemory>>>,
+}
+
+impl Allocator for Reusing {
+    type Backend = MockBackend;
+
+    fn backend(&self) -> &MockBackend {
+        self.inner.backend()
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<MockMemory, Error> {
+        let mut released = self.released.lock().unwrap();
+        let fits = |it: &MockMemory| it.bytes() == bytes && !it.has_views();
+        match released.iter().position(fits) {
+            Some(block) => Ok(released.swap_remove(block)),
+            None => self.inner.allocate(bytes),
+        }
+    }
+
+    fn release(&self, memory: MockMemory, after: &[MockEvent]) -> Result<(), Error> {
+        after.iter().try_for_each(Event::wait)?;
+        self.released.lock().unwrap().push(memory);
+        Ok(())
+    }
+
+    fn is_deferred(&self) -> bool {
+        false
+    }
+}
+
 #[test]
-fn no_other_user_has_the_bytes_of_a_view_where_another_allocator_carves() {
+fn no_other_user_has_the_bytes_of_a_view_where_the_allocator_reuses_blocks_itself() {
     for options in ways_to_hold() {
         let rig = Rig::with_options(MockDevice::builder(), PoolOptions::new());
-        let immediate = ImmediateAllocator::new(&rig.backend).unwrap();
-        let segments = SegmentAllocator::new(immediate);
-        let pool = options.build(segments, &rig.queue).unwrap();
+        let reusing = Reusing {
+            inner: ImmediateAllocator::new(&rig.backend).unwrap(),
+            released: Arc::default(),
+        };
+        let pool = options.build(reusing, &rig.queue).unwrap();
         let (block, view) = block_and_view(&pool, &rig.queue);
         drop(block);
         others_leave_alone(&view, &pool, &rig.queue);
         // The pool goes, and its allocator goes on.
-        let segments = pool.allocator().clone();
+        let reusing = pool.allocator().clone();
         drop(pool);
-        let next = MemoryPool::new(segments, &rig.queue).unwrap();
+        let next = MemoryPool::new(reusing, &rig.queue).unwrap();
         others_leave_alone(&view, &next, &rig.queue);
     }
 }
@@ -210,7 +251,7 @@ fn a_shortage_finds_what_is_free_of_views_and_the_report_names_the_rest() {
 
         // A hook that drops the view serves the request, as does one that drops a block.
         let (tell, told) = mpsc::channel::<MockMemory>();
-        let told = std::sync::Mutex::new(told);
+        let told = Mutex::new(told);
         rig.pool
             .add_reclaim_hook(move |_| drop(told.lock().unwrap().try_recv()));
         tell.send(view).unwrap();

@@ -3,8 +3,9 @@
 
 use binpool::{
     Allocator, Backend, GrowthPolicy, ImmediateAllocator, MemoryPool, PoolOptions, PooledBuffer,
-    QueueOrder, VirtualMemoryAllocator, random::Random,
+    QueueOrder, VirtualMemoryAllocator,
 };
+use binpool_conformance::Random;
 use binpool_mock::{CallKind, MockBackend, MockDevice, MockQueue};
 
 use crate::common::MIB;

@@ -25,7 +25,7 @@ mod worker;
 
 use std::{env, mem, sync::atomic::Ordering, thread, time::Instant};
 
-use binpool::random::Random;
+use binpool_conformance::Random;
 use books::Tally;
 use rig::{Held, Rig, THREADS};
 use worker::Worker;

@@ -7,8 +7,9 @@ use std::sync::{
 
 use binpool::{
     Allocator, Backend, Budget, ImmediateAllocator, MemoryPool, PoolOptions, PooledBuffer,
-    QueueOrder, ReusePolicy, ScrubPolicy, SvmAllocator, SvmGrain, random::Random,
+    QueueOrder, ReusePolicy, ScrubPolicy, SvmAllocator, SvmGrain,
 };
+use binpool_conformance::Random;
 use binpool_mock::{CallKind, Completion, Fault, MockBackend, MockDevice, MockQueue};
 
 use crate::books::Tally;

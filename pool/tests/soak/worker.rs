@@ -2,7 +2,8 @@
 
 use std::{cell::RefCell, mem};
 
-use binpool::{Allocator, PoolError, Queue, QueueOrder, random::Random};
+use binpool::{Allocator, PoolError, Queue, QueueOrder};
+use binpool_conformance::Random;
 
 use crate::{
     books::Tally,

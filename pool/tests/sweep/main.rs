@@ -19,24 +19,27 @@ mod rig;
 use std::sync::Arc;
 
 use binpool::{
-    DeferredAllocator, ImmediateAllocator, PoolOptions, ReusePolicy, ScrubPolicy, SegmentAllocator,
+    DeferredAllocator, Error, ImmediateAllocator, PoolOptions, ReusePolicy, ScrubPolicy,
     SvmAllocator, SvmGrain,
+    adaptors::{Fallback, Limit, Statistics},
 };
-use binpool_allocators::{
-    Error,
-    conformance::sweep::{Ends, Tally, sweep},
-};
+use binpool_conformance::sweep::{Ends, SweepReport, sweep};
 use binpool_mock::{Completion, Failures, MockBackend, MockDevice, SweptDevices};
 use rig::{AnyAllocator, CAPACITY, Ending, Rig, Setting};
 
 /// Sweeps a program over a pool that is made so: with each ending, and with commands that end at once, and late.
-fn swept(name: &str, setting: Setting, program: fn(&mut Rig)) -> Tally {
+fn swept(name: &str, setting: Setting, program: fn(&mut Rig)) -> SweepReport {
     swept_with(Failures::default(), name, setting, program)
 }
 
 /// The same on a device where commands fail in this way.
-fn swept_with(failures: Failures, name: &str, setting: Setting, program: fn(&mut Rig)) -> Tally {
-    let mut tally = Tally::default();
+fn swept_with(
+    failures: Failures,
+    name: &str,
+    setting: Setting,
+    program: fn(&mut Rig),
+) -> SweepReport {
+    let mut report = SweepReport::default();
     let setting = Arc::new(setting);
     for completion in [Completion::AtOnce, Completion::Seeded(3)] {
         for ending in [Ending::PoolGoesOn, Ending::PoolIsDropped] {
@@ -48,10 +51,10 @@ fn swept_with(failures: Failures, name: &str, setting: Setting, program: fn(&mut
             let fresh = || SweptDevices::new(device.clone());
             let setting = Arc::clone(&setting);
             let run = move |devices: &SweptDevices| Rig::run(devices, &setting, program, ending);
-            tally.add(sweep(&name, Ends::Always, fresh, run));
+            report.add(sweep(&name, Ends::Always, fresh, run));
         }
     }
-    tally
+    report
 }
 
 fn immediate(backend: &MockBackend) -> Result<AnyAllocator, Error> {
@@ -80,15 +83,15 @@ fn segments() -> PoolOptions {
 
 /// Sweeps a program with each of these options, over each kind of memory.
 fn everywhere(name: &str, options: &[PoolOptions], program: fn(&mut Rig)) {
-    let mut tally = Tally::default();
+    let mut report = SweepReport::default();
     for options in options {
         for (memory, allocator) in MEMORY {
             let name = format!("{name} ({memory})");
-            tally.add(swept(&name, setting(options, allocator), program));
+            report.add(swept(&name, setting(options, allocator), program));
         }
     }
-    println!("{name}: {tally}");
-    tally.has_no_findings();
+    println!("{name}: {report}");
+    report.assert_no_findings();
 }
 
 type MakeAllocator = fn(&MockBackend) -> Result<AnyAllocator, Error>;
@@ -103,7 +106,6 @@ fn setting(options: &PoolOptions, allocator: MakeAllocator) -> Setting {
     Setting {
         options: options.clone(),
         allocator,
-        keeps_memory_below: false,
     }
 }
 
@@ -145,7 +147,7 @@ fn decay() -> binpool::Decay {
 
 #[test]
 fn commands_fail() {
-    let mut tally = Tally::default();
+    let mut report = SweepReport::default();
     for failures in Failures::ALL {
         let name = format!("commands fail, {failures:?}");
         for options in [
@@ -154,32 +156,31 @@ fn commands_fail() {
         ] {
             let program = programs::commands_fail;
             let setting = setting(&options, immediate);
-            tally.add(swept_with(failures, &name, setting, program));
+            report.add(swept_with(failures, &name, setting, program));
         }
     }
-    println!("{tally}");
-    tally.has_no_findings();
+    println!("{report}");
+    report.assert_no_findings();
 }
 
-/// A pool over segments that are not its own.
+/// A pool whose allocator gets its memory from two others.
 #[test]
-fn a_pool_of_bins_over_a_segment_allocator() {
-    fn segments_below(backend: &MockBackend) -> Result<AnyAllocator, Error> {
-        Ok(Arc::new(SegmentAllocator::new(immediate(backend)?)))
+fn a_pool_over_stacked_adaptors() {
+    fn stack(backend: &MockBackend) -> Result<AnyAllocator, Error> {
+        let buffers = Limit::new(ImmediateAllocator::new(backend)?, CAPACITY as u64 / 4);
+        let svm = SvmAllocator::new(backend, SvmGrain::Coarse)?;
+        Ok(Arc::new(Statistics::new(Fallback::new(buffers, svm))))
     }
-    let setting = || Setting {
-        keeps_memory_below: true,
-        ..setting(&bins(), segments_below)
-    };
-    let mut tally = Tally::default();
+    let mut report = SweepReport::default();
     for program in [
         programs::blocks_come_and_go,
         programs::memory_runs_out,
         programs::blocks_cross_queues,
         programs::memory_goes_back,
     ] {
-        tally.add(swept("a pool over segments", setting(), program));
+        let setting = setting(&bins(), stack);
+        report.add(swept("a pool over stacked adaptors", setting, program));
     }
-    println!("{tally}");
-    tally.has_no_findings();
+    println!("{report}");
+    report.assert_no_findings();
 }

@@ -12,7 +12,7 @@ use binpool::{
     Allocator, Backend, Budget, Error, MemoryPool, Outcome, PoolOptions, PooledBuffer, Queue,
     QueueOrder,
 };
-use binpool_allocators::conformance::sweep::Faulty;
+use binpool_conformance::sweep::FaultInjector;
 use binpool_mock::{CallKind, MockBackend, MockDevice, MockEvent, MockQueue, SweptDevices};
 use parking_lot::Mutex;
 use tracing::{
@@ -40,8 +40,6 @@ pub(crate) struct Setting {
     pub(crate) options: PoolOptions,
     /// What its memory is made of.
     pub(crate) allocator: fn(&MockBackend) -> Result<AnyAllocator, Error>,
-    /// Whether the allocator keeps what the pool gives back.
-    pub(crate) keeps_memory_below: bool,
 }
 
 /// A pool of a limit's worth of a device, with queues of both orders.
@@ -83,7 +81,7 @@ impl Rig {
             }
             if ending == Ending::PoolGoesOn {
                 devices.repair();
-                Some(rig.end_soundly(setting))
+                Some(rig.end_soundly())
             } else {
                 Some(rig.budget.clone())
             }
@@ -92,7 +90,9 @@ impl Rig {
         if let Some(budget) = budget {
             // A pool that is gone cannot try again later.
             let may_lose = ending == Ending::PoolIsDropped
-                && devices.strike().is_some_and(|strike| strike.lasts);
+                && devices
+                    .fault_point()
+                    .is_some_and(|point| point.is_permanent);
             assert!(
                 budget.used_bytes() == 0 || may_lose,
                 "the pool is gone, and its limit is not free"
@@ -216,7 +216,7 @@ impl Rig {
     }
 
     /// The pool is as good as new, once the program has dropped all blocks. Its limit, which it is to leave free.
-    fn end_soundly(self, setting: &Setting) -> Budget {
+    fn end_soundly(self) -> Budget {
         for gate in self.shut.lock().drain(..) {
             let opened = self
                 .pool
@@ -263,10 +263,8 @@ impl Rig {
         let statistics = pool.statistics();
         assert_eq!(statistics.managed_bytes, 0, "{statistics:?}");
         assert_eq!(budget.used_bytes(), 0);
-        if !setting.keeps_memory_below {
-            assert_eq!(device.statistics().live_blocks, 0);
-            assert_eq!(device.live_events(), 0, "the pool keeps events of nothing");
-        }
+        assert_eq!(device.statistics().live_blocks, 0);
+        assert_eq!(device.live_events(), 0, "the pool keeps events of nothing");
         // The allocator's, and the one that scrubs.
         let own = device.live_queues() - 1;
         assert!(own <= 2, "the pool keeps {own} queues that nothing needs");
@@ -281,7 +279,7 @@ fn nothing_went_unheard(devices: &SweptDevices, heard: u64) {
     let Some(device) = devices.failing() else {
         return;
     };
-    let struck = device.struck();
+    let failed = device.failed_calls();
     let is_made_up_for = |kind| match kind {
         CallKind::Status | CallKind::Wait => true,
         // Steps of an allocation.
@@ -290,12 +288,12 @@ fn nothing_went_unheard(devices: &SweptDevices, heard: u64) {
         | CallKind::AllocateSvm
         | CallKind::Commit
         | CallKind::Fill => devices
-            .strike()
-            .is_some_and(|strike| strike.is_out_of_memory),
+            .fault_point()
+            .is_some_and(|point| point.is_out_of_memory),
         _ => false,
     };
-    if struck.iter().any(|(kind, _)| !is_made_up_for(kind)) {
-        assert!(heard > 0, "no listener heard of {struck:?}");
+    if failed.iter().any(|(kind, _)| !is_made_up_for(kind)) {
+        assert!(heard > 0, "no listener heard of {failed:?}");
     }
 }
 

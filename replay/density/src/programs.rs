@@ -8,7 +8,8 @@ use std::{
     thread::{self, ScopedJoinHandle},
 };
 
-use binpool::{GrowthPolicy, PoolOptions, random::Random};
+use binpool::{GrowthPolicy, PoolOptions};
+use binpool_conformance::Random;
 use binpool_replay::{AllocatorChoice, Device, Failure, Profile, ReplaySettings, Touch, Warm};
 use binpool_trace::{Trace, TraceError};
 

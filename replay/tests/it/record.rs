@@ -1,4 +1,4 @@
-//! What `binpool record` says: its examples are compiled and run here.
+//! What `binpool record` says: its example is compiled and run here.
 
 use std::{env, error::Error, process::Command};
 
@@ -11,12 +11,10 @@ use crate::common::binpool;
 type Allocator = ImmediateAllocator<MockBackend>;
 
 /// The words of the part of this file between two comments.
-fn example(name: &str) -> String {
+fn example() -> String {
     let source = include_str!("record.rs");
-    let (_, example) = source
-        .split_once(&format!("// The {name} begins."))
-        .unwrap();
-    let (example, _) = example.split_once(&format!("// The {name} ends.")).unwrap();
+    let (_, example) = source.split_once("    // The example begins.").unwrap();
+    let (example, _) = example.split_once("    // The example ends.").unwrap();
     words(example)
 }
 
@@ -36,21 +34,18 @@ fn printed(text: &str, heading: &str, next: &str) -> String {
 fn what_is_printed_is_what_is_run_below() {
     let ran = binpool(&["record"]);
     assert_eq!(ran.status, 0, "{}", ran.errors);
-    let headings = [
+    let code = printed(
+        &ran.output,
         "A program with a pool of binpool\n",
-        "A program with an allocator of binpool, but no pool\n",
         "PyTorch\n",
-    ];
-    for (name, place) in [("first example", 0), ("second example", 1)] {
-        let code = printed(&ran.output, headings[place], headings[place + 1]);
-        assert_eq!(code, example(name), "{name}");
-    }
+    );
+    assert_eq!(code, example());
 }
 
-/// Both write to the current folder, so they take turns, in a process whose current folder is theirs.
+/// It writes to the current folder, so it has a process whose current folder is its own.
 #[test]
-fn the_examples_record_what_the_program_does() -> Result<(), Box<dyn Error>> {
-    const NAME: &str = "record::the_examples_record_what_the_program_does";
+fn the_example_records_what_the_program_does() -> Result<(), Box<dyn Error>> {
+    const NAME: &str = "record::the_example_records_what_the_program_does";
     const IS_CHILD: &str = "BINPOOL_TEST_RECORD";
     if env::var_os(IS_CHILD).is_none() {
         let folder = tempfile::tempdir()?;
@@ -67,60 +62,29 @@ fn the_examples_record_what_the_program_does() -> Result<(), Box<dyn Error>> {
     let backend = MockDevice::new().backend();
     let queue = backend.create_queue(QueueOrder::InOrder)?;
     let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
-    first::pooled(&pool)?;
+    pooled(&pool)?;
     let trace = Trace::open("program.trace".as_ref())?;
     assert_eq!((trace.allocations(), trace.frees()), (2, 1));
     assert_eq!(trace.group_of(0), Some("weights"));
-
-    second::bare(ImmediateAllocator::new(&backend)?)?;
-    let trace = Trace::open("program.trace".as_ref())?;
-    assert_eq!((trace.allocations(), trace.frees()), (1, 1));
     Ok(())
 }
 
-/// Each example is in a module of its own, where it has only the names that it uses itself.
-mod first {
-    use super::{Error, MemoryPool, MockBackend};
+#[allow(clippy::items_after_statements, reason = "as it is printed")]
+fn pooled(pool: &MemoryPool<MockBackend>) -> Result<(), Box<dyn Error>> {
+    let build_weights = |pool: &MemoryPool<MockBackend>| pool.allocate(1 << 20);
+    let run_your_program = |pool: &MemoryPool<MockBackend>| pool.allocate(4096).map(drop);
+    let pool = pool.clone();
+    // The example begins.
+    use std::{fs::File, io::BufWriter};
 
-    #[allow(clippy::items_after_statements, reason = "as it is printed")]
-    pub(super) fn pooled(pool: &MemoryPool<MockBackend>) -> Result<(), Box<dyn Error>> {
-        let build_weights = |pool: &MemoryPool<MockBackend>| pool.allocate(1 << 20);
-        let run_your_program = |pool: &MemoryPool<MockBackend>| pool.allocate(4096).map(drop);
-        let pool = pool.clone();
-        // The first example begins.
-        use std::{fs::File, io::BufWriter};
+    use binpool::Tag;
 
-        use binpool::Tag;
-
-        let recording = pool.record(BufWriter::new(File::create("program.trace")?))?;
-        let weights = Tag::new("weights").within(|| build_weights(&pool))?;
-        run_your_program(&pool)?;
-        let summary = recording.finish()?;
-        // The first example ends.
-        assert_eq!((summary.allocations, summary.frees), (2, 1));
-        drop(weights);
-        Ok(())
-    }
-}
-
-mod second {
-    use super::{Allocator, Error};
-
-    #[allow(clippy::items_after_statements, reason = "as it is printed")]
-    pub(super) fn bare(allocator: Allocator) -> Result<(), Box<dyn Error>> {
-        let run_your_program = |allocator: &Recording<Allocator>| {
-            let memory = binpool::Allocator::allocate(allocator, 4096)?;
-            binpool::Allocator::release(allocator, memory, &[])
-        };
-        // The second example begins.
-        use std::{fs::File, io::BufWriter};
-
-        use binpool::adaptors::Recording;
-
-        let allocator = Recording::new(allocator, BufWriter::new(File::create("program.trace")?));
-        run_your_program(&allocator)?;
-        allocator.finish()?;
-        // The second example ends.
-        Ok(())
-    }
+    let recording = pool.record(BufWriter::new(File::create("program.trace")?))?;
+    let weights = Tag::new("weights").within(|| build_weights(&pool))?;
+    run_your_program(&pool)?;
+    let summary = recording.finish()?;
+    // The example ends.
+    assert_eq!((summary.allocations, summary.frees), (2, 1));
+    drop(weights);
+    Ok(())
 }

@@ -2,7 +2,8 @@
 
 use std::iter;
 
-use super::NONE;
+/// The key of no entry.
+const NONE: usize = usize::MAX;
 
 /// The number of leading bits, behind the first one, that choose a size's bin. Sizes in one bin differ by less than 1/32.
 const LEADING_BITS: u32 = 5;

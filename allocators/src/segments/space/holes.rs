@@ -5,14 +5,14 @@ use crate::{Region, segments::views::Chain};
 
 /// A range that was taken for a block, a part of which has to be mapped first.
 #[derive(Debug)]
-pub(in crate::segments) struct Incomplete<U> {
-    pub(in crate::segments) range: RangeNumber,
+pub(crate) struct Incomplete<U> {
+    pub(crate) range: RangeNumber,
     /// The whole range: at least the bytes of the block.
-    pub(in crate::segments) region: Region,
+    pub(crate) region: Region,
     /// What has to be mapped of it.
-    pub(in crate::segments) missing: Region,
+    pub(crate) missing: Region,
     /// The former uses of what is mapped of it.
-    pub(in crate::segments) uses: U,
+    pub(crate) uses: U,
 }
 
 /// The hole that a block gets, with the free neighbours that become part of it.
@@ -28,18 +28,14 @@ struct Choice {
 
 impl<V, U: Clone + Default> Space<V, U> {
     /// Adds a reservation of `bytes` bytes, for small blocks or for other blocks. All of it is one hole.
-    pub(in crate::segments) fn add_reservation(
-        &mut self,
-        bytes: usize,
-        is_small: bool,
-    ) -> SegmentKey {
+    pub(crate) fn add_reservation(&mut self, bytes: usize, is_small: bool) -> SegmentKey {
         self.add_one_range(bytes, is_small, true)
     }
 
     /// Takes a range of at least `bytes` bytes of a reservation: of a hole, with the free neighbours of the hole whose uses are
     /// `usable`. It is the range of which the least has to be mapped. That is a multiple of `chunk`, or of `page` where a hole has
     /// no more.
-    pub(in crate::segments) fn take_incomplete(
+    pub(crate) fn take_incomplete(
         &mut self,
         reservation: SegmentKey,
         bytes: usize,
@@ -150,12 +146,7 @@ impl<V, U: Clone + Default> Space<V, U> {
     }
 
     /// Makes regions of a taken range holes again, which are in order, and frees the rest, which commands of `uses` may still use.
-    pub(in crate::segments) fn give_incomplete(
-        &mut self,
-        key: RangeNumber,
-        holes: &[Region],
-        uses: &U,
-    ) {
+    pub(crate) fn give_incomplete(&mut self, key: RangeNumber, holes: &[Region], uses: &U) {
         let segment = self.ranges[key].segment;
         self.segments[segment].taken -= 1;
         let mut rest = Some(key);
@@ -178,7 +169,7 @@ impl<V, U: Clone + Default> Space<V, U> {
 
     /// Takes a region of a free range of a reservation: of `first`, or of what it was split into since. Returns the range that was taken,
     /// and its uses, or `None` where the region is not in a free range any more whose uses are `over`.
-    pub(in crate::segments) fn take_region(
+    pub(crate) fn take_region(
         &mut self,
         reservation: SegmentKey,
         first: RangeNumber,
@@ -216,12 +207,12 @@ impl<V, U: Clone + Default> Space<V, U> {
     }
 
     /// Makes a taken range one that no block has, until it becomes a hole.
-    pub(in crate::segments) fn set_stale(&mut self, key: RangeNumber) {
+    pub(crate) fn set_stale(&mut self, key: RangeNumber) {
         self.ranges[key].is_stale = true;
     }
 
     /// Makes a taken range a hole, since its pages were unmapped.
-    pub(in crate::segments) fn make_hole(&mut self, key: RangeNumber) {
+    pub(crate) fn make_hole(&mut self, key: RangeNumber) {
         let segment = self.ranges[key].segment;
         self.ranges[key].is_stale = false;
         self.segments[segment].taken -= 1;
@@ -229,7 +220,7 @@ impl<V, U: Clone + Default> Space<V, U> {
     }
 
     /// The free ranges of a reservation that have at least `least` bytes, and whose uses are `over`.
-    pub(in crate::segments) fn free_ranges_of(
+    pub(crate) fn free_ranges_of(
         &self,
         reservation: SegmentKey,
         least: usize,

@@ -11,8 +11,8 @@ use std::{
 
 use binpool_allocators::{
     Align, Allocator, Backend, DeferredAllocator, ImmediateAllocator, Outcome, Region,
-    SegmentAllocator, SvmAllocator, SvmGrain,
-    adaptors::{Failing, Fallback, Limit, Logging, Recording, Statistics},
+    SvmAllocator, SvmGrain,
+    adaptors::{Failing, Fallback, Limit, Statistics},
 };
 use binpool_mock::{MockBackend, MockDevice};
 
@@ -103,8 +103,6 @@ fn adaptors_of_one_allocator_answer_as_it_does() {
         assert_eq!(answers(&Limit::new(odd.clone(), 1)), expected);
         is_as(&Statistics::new(odd.clone()), &odd);
         is_as(&Failing::new(odd.clone()), &odd);
-        is_as(&Logging::new(odd.clone(), "odd"), &odd);
-        is_as(&Recording::new(odd.clone(), std::io::sink()), &odd);
     }
 }
 
@@ -150,52 +148,7 @@ fn adaptors_of_one_allocator_pass_views_on() {
     passes_on(|odd| Limit::new(odd, u64::MAX));
     passes_on(Statistics::new);
     passes_on(Failing::new);
-    passes_on(|odd| Logging::new(odd, "odd"));
-    passes_on(|odd| Recording::new(odd, std::io::sink()));
     passes_on(|odd| Box::new(Arc::new(odd)));
-}
-
-#[test]
-fn segments_give_every_view_back_to_the_allocator_that_made_it() {
-    let (odd, views) = with_counted_views();
-    let segments = SegmentAllocator::new(odd);
-    // More than a segment keeps.
-    let blocks = [(); 100].map(|()| segments.allocate(512).unwrap());
-    assert_eq!((views.made(), views.live()), (100, 100));
-    for block in blocks.into_iter().rev() {
-        segments.release(block, &[]).unwrap();
-    }
-    let kept = views.live();
-    assert!((1..100).contains(&kept), "{kept} views");
-    // One that overlaps some of them.
-    let block = segments.allocate(5000).unwrap();
-    assert!(views.live() < kept, "{} views", views.live());
-    segments.release(block, &[]).unwrap();
-    segments.free_idle();
-    assert_eq!(views.live(), 0);
-}
-
-#[test]
-fn segments_are_released_with_events_and_start_on_the_larger_alignment() {
-    let [one, other] = unusual();
-    let of_device = Align::new(256).unwrap();
-    let segments = SegmentAllocator::new(one.clone());
-    assert_eq!(answers(&segments), (false, true, of_device, 77));
-    assert_eq!(limits(&segments), limits(&one));
-    let segments = SegmentAllocator::new(other.clone());
-    assert_eq!(answers(&segments), (true, true, other.alignment(), 99_999));
-    assert_eq!(limits(&segments), limits(&other));
-    // What is free in segments can be had as well.
-    let odd = Odd {
-        available: 1000,
-        ..Odd::new(&device())
-    };
-    let segments = SegmentAllocator::new(odd);
-    let block = segments.allocate(100).unwrap();
-    let free = segments.statistics().free_bytes;
-    assert_eq!(limits(&segments), (1 << 20, 1000 + free));
-    segments.release(block, &[]).unwrap();
-    assert_eq!(limits(&segments), (1 << 20, 1000 + free + 256));
 }
 
 #[test]
@@ -223,25 +176,16 @@ fn adaptors_stack_in_any_order_and_show_what_they_wrap() {
         format!("{allocator:?}")
     }
     let odd = || Odd::new(&device());
-    let inside = Recording::new(Failing::new(Limit::new(odd(), 1000)), std::io::sink());
-    let stack = Logging::new(Statistics::new(Fallback::new(inside, odd())), "stack");
+    let inside = Failing::new(Limit::new(odd(), 1000));
+    let stack = Statistics::new(Fallback::new(inside, odd()));
     let shown = is_allocator(&stack);
-    for part in [
-        "Logging",
-        "stack",
-        "Statistics",
-        "Fallback",
-        "Recording",
-        "Failing",
-        "Limit",
-        "Odd",
-    ] {
+    for part in ["Statistics", "Fallback", "Failing", "Limit", "Odd"] {
         assert!(shown.contains(part), "{part} is not in {shown}");
     }
-    let inside = stack.inner().inner().first();
-    assert_eq!(stack.inner().reading().releases, 1);
-    assert_eq!(inside.inner().inner().budget().peak_bytes(), 100);
-    let (first, _) = stack.into_inner().into_inner().into_inner();
-    let Odd { alignment, .. } = first.into_inner().into_inner().into_inner();
+    let inside = stack.inner().first();
+    assert_eq!(stack.reading().releases, 1);
+    assert_eq!(inside.inner().budget().peak_bytes(), 100);
+    let (first, _) = stack.into_inner().into_inner();
+    let Odd { alignment, .. } = first.into_inner().into_inner();
     assert_eq!(alignment, 256);
 }

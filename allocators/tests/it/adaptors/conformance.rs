@@ -1,11 +1,10 @@
 //! Every adaptor keeps the promises of `Allocator`.
 
 use binpool_allocators::{
-    Allocator, SegmentAllocator, SvmAllocator, SvmGrain,
-    adaptors::{Failing, Fallback, Limit, Logging, Recording, Statistics},
-    allocator_conformance,
-    conformance::AllocatorFixture,
+    Allocator, SvmAllocator, SvmGrain,
+    adaptors::{Failing, Fallback, Limit, Statistics},
 };
+use binpool_conformance::{AllocatorFixture, allocator_conformance};
 use binpool_mock::{MockBackend, MockDevice};
 
 use crate::adaptors::{Immediate, immediate};
@@ -43,16 +42,6 @@ mod failing {
     allocator_conformance!(Around(Failing::new));
 }
 
-mod logging {
-    use super::*;
-    allocator_conformance!(Around(|inner| Logging::new(inner, "inner")));
-}
-
-mod recording {
-    use super::*;
-    allocator_conformance!(Around(|inner| Recording::new(inner, std::io::sink())));
-}
-
 type Second = SvmAllocator<MockBackend>;
 
 /// Where the second is asked most of the time.
@@ -64,24 +53,4 @@ fn fallback(inner: Immediate) -> Fallback<Limit<Immediate>, Second> {
 mod fallback {
     use super::*;
     allocator_conformance!(Around(fallback));
-}
-
-mod segments {
-    use super::*;
-    allocator_conformance!(Around(SegmentAllocator::new));
-}
-
-mod segments_of_segments {
-    use super::*;
-    allocator_conformance!(Around(|inner| SegmentAllocator::new(
-        SegmentAllocator::new(inner)
-    )));
-}
-
-mod segments_of_svm {
-    use super::*;
-    allocator_conformance!(Around(|inner| {
-        let svm = SvmAllocator::new(inner.backend(), SvmGrain::Coarse).unwrap();
-        SegmentAllocator::new(svm)
-    }));
 }

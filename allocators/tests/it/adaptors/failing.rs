@@ -25,7 +25,7 @@ fn failures(allocator: &impl Allocator) -> Vec<usize> {
 }
 
 #[test]
-fn each_trigger_strikes_the_calls_that_it_names() {
+fn each_trigger_fails_the_calls_that_it_names() {
     let (probability, seed) = (0.0, 0x61c8_8646_80b5_83eb);
     let expected: [(FaultTrigger, &[usize]); 14] = [
         (FaultTrigger::Nth(1), &[1]),
@@ -51,7 +51,7 @@ fn each_trigger_strikes_the_calls_that_it_names() {
         let device = device();
         let allocator = failing(&device, trigger);
         assert_eq!(failures(&allocator), calls, "{trigger:?}");
-        assert_eq!(allocator.struck(), calls.len() as u64);
+        assert_eq!(allocator.failed_calls(), calls.len() as u64);
         // What was made to fail did not reach the device.
         let reached = device.call_count(CallKind::CreateBuffer);
         assert_eq!(reached, 10 - calls.len() as u64);
@@ -123,7 +123,7 @@ fn a_release_that_is_made_to_fail_gives_the_block_back_all_the_same() {
     device.fail_nth(CallKind::Release, 1, Fault::DeviceLost, Persistence::Once);
     let error = allocator.release(block, &[]).unwrap_err();
     assert!(matches!(error, Error::DeviceLost { .. }), "{error:?}");
-    assert_eq!(allocator.struck(), 2);
+    assert_eq!(allocator.failed_calls(), 2);
 }
 
 #[test]
@@ -152,15 +152,21 @@ fn calls_of_any_kind_are_counted_and_fail_together() {
     allocator.fail(None, FaultTrigger::From(3), fault);
     let block = allocator.allocate(1024).unwrap();
     let view = allocator.create_view(&block, Region::first(256)).unwrap();
-    assert_eq!((allocator.calls(), allocator.first_struck()), (2, None));
+    assert_eq!(
+        (allocator.calls(), allocator.first_failed_call()),
+        (2, None)
+    );
     assert!(allocator.create_view(&block, Region::first(256)).is_err());
     // What was made to fail did not reach the device.
     assert_eq!(device.call_count(CallKind::CreateSubRegion), 1);
     allocator.release_view(view);
     assert!(allocator.release(block, &[]).is_err());
     assert!(allocator.allocate(1).is_err());
-    assert_eq!((allocator.calls(), allocator.struck()), (5, 3));
-    assert_eq!(allocator.first_struck(), Some(AllocatorCall::CreateView));
+    assert_eq!((allocator.calls(), allocator.failed_calls()), (5, 3));
+    assert_eq!(
+        allocator.first_failed_call(),
+        Some(AllocatorCall::CreateView)
+    );
     assert!(device.leaks().memory.is_empty());
 }
 
@@ -170,10 +176,10 @@ fn faults_are_shared_by_clones_and_can_be_cleared() {
     let clone = allocator.clone();
     assert!(clone.allocate(1).is_ok());
     assert!(allocator.allocate(1).is_err());
-    assert_eq!(clone.struck(), 1);
+    assert_eq!(clone.failed_calls(), 1);
     clone.fail(AllocatorCall::Allocate, FaultTrigger::Next(u64::MAX), FULL);
     assert!(allocator.allocate(1).is_err());
     clone.clear_faults();
     assert!(allocator.allocate(1).is_ok());
-    assert_eq!(allocator.struck(), 2);
+    assert_eq!(allocator.failed_calls(), 2);
 }

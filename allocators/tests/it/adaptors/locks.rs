@@ -1,7 +1,6 @@
 //! No adaptor holds a lock while it calls the allocator inside: using the adaptor from there would hang.
 
 use std::{
-    io,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -12,11 +11,9 @@ use std::{
 };
 
 use binpool_allocators::{
-    Allocator, EventOf, MemoryOf, Result, SegmentAllocator,
-    adaptors::{Failing, Fallback, Limit, Logging, Recording, Statistics},
+    Allocator, Result,
+    adaptors::{Failing, Fallback, Limit, Statistics},
 };
-
-use binpool_mock::MockBackend;
 
 use crate::adaptors::{deferred, device, odd::Odd};
 
@@ -51,41 +48,12 @@ fn re_enter<A: Allocator + Clone + 'static>(wrap: impl FnOnce(Odd) -> A + Send +
     assert_eq!(ended.recv_timeout(Duration::from_secs(20)), Ok(2));
 }
 
-/// Calls the inner allocator's release whenever it can.
-#[derive(Clone, Debug)]
-struct FreeOnRelease(SegmentAllocator<Odd>);
-
-impl Allocator for FreeOnRelease {
-    type Backend = MockBackend;
-
-    fn backend(&self) -> &MockBackend {
-        self.0.backend()
-    }
-
-    fn allocate(&self, bytes: usize) -> Result<MemoryOf<Self>> {
-        self.0.allocate(bytes)
-    }
-
-    fn release(&self, memory: MemoryOf<Self>, after: &[EventOf<Self>]) -> Result<()> {
-        self.0.release(memory, after)?;
-        self.0.free_idle();
-        Ok(())
-    }
-
-    fn is_deferred(&self) -> bool {
-        self.0.is_deferred()
-    }
-}
-
 #[test]
 fn adaptors_can_be_used_from_the_calls_that_they_make() {
     re_enter(|odd| Limit::new(odd, 1000));
     re_enter(Statistics::new);
     re_enter(Failing::new);
-    re_enter(|odd| Logging::new(odd, "odd"));
-    re_enter(|odd| Recording::new(odd, io::sink()));
     re_enter(|odd| Fallback::new(odd, deferred(&device())));
-    re_enter(|odd| FreeOnRelease(SegmentAllocator::new(odd)));
     // As the second.
     re_enter(|odd| Fallback::new(Limit::new(deferred(&device()), 0), odd));
 }

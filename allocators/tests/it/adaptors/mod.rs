@@ -2,16 +2,13 @@
 
 mod answers;
 mod budget_model;
-#[cfg(feature = "conformance")]
 mod conformance;
 mod failing;
 mod fallback;
 mod limit;
 mod locks;
 mod log;
-mod logging;
 mod odd;
-mod recording;
 mod soft_limits;
 mod statistics;
 

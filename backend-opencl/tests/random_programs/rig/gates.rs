@@ -1,7 +1,7 @@
 //! User events that the program has not resolved yet.
 
-use binpool::random::Random;
 use binpool_allocators::{Backend, Outcome};
+use binpool_conformance::Random;
 use binpool_opencl::{ClEvent, OpenClBackend};
 
 use crate::model::commands::Gates as Mask;

@@ -1,6 +1,6 @@
 //! Images that a program has in hand.
 
-use binpool::random::Random;
+use binpool_conformance::Random;
 use binpool_opencl::{ClImage, ImageRegion, ImageShape};
 
 use crate::model::{

@@ -2,9 +2,10 @@
 
 use binpool::{
     DeferredAllocator, ImmediateAllocator, MemoryPool, PoolOptions, ReusePolicy, ScrubPolicy,
-    SvmAllocator, SvmGrain, random::Random,
+    SvmAllocator, SvmGrain,
 };
 use binpool_allocators::Backend;
+use binpool_conformance::Random;
 use binpool_opencl::{ClQueue, OpenClBackend};
 
 /// A pool of a program, and what is to be known of it.

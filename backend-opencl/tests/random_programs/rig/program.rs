@@ -6,8 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use binpool::random::Random;
 use binpool_allocators::{Backend, Queue, QueueOrder};
+use binpool_conformance::Random;
 use binpool_opencl::{ClEvent, ClQueue, OpenClBackend};
 
 use super::{

@@ -2,8 +2,8 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use binpool::random::Random;
 use binpool_allocators::{Backend, Event, PendingRead, Queue, QueueOrder};
+use binpool_conformance::Random;
 use binpool_opencl::{ClEvent, ClQueue, OpenClBackend, PendingTransfer};
 
 use super::{

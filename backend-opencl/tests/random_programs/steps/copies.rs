@@ -1,7 +1,7 @@
 //! Copies from memory to memory, and migrations.
 
-use binpool::random::Random;
 use binpool_allocators::{AsMemory, Backend, Queue, Region};
+use binpool_conformance::Random;
 use binpool_opencl::{MigrationFlags, OpenClBackend};
 
 use super::pick;

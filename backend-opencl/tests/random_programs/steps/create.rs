@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use binpool::random::Random;
 use binpool_allocators::{Backend, MemoryFlags, Region};
+use binpool_conformance::Random;
 use binpool_opencl::{ClMemory, SvmOptions, SvmPointer};
 
 use super::pick;

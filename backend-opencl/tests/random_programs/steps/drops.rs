@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use binpool::random::Random;
 use binpool_allocators::Backend;
+use binpool_conformance::Random;
 
 use crate::rig::{
     accepted::Refusal,

@@ -1,7 +1,7 @@
 //! The end of a thread: everything is resolved, waited for and compared, and goes.
 
-use binpool::random::Random;
 use binpool_allocators::{Backend, MemoryFlags, Region};
+use binpool_conformance::Random;
 
 use crate::rig::{counts::Counts, object::Object, worker::Worker};
 

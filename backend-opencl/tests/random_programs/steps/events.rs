@@ -1,7 +1,7 @@
 //! User events, markers, barriers, and events that are waited for or dropped.
 
-use binpool::random::Random;
 use binpool_allocators::{Backend, Event, Queue};
+use binpool_conformance::Random;
 
 use crate::rig::{accepted::Refusal, gates::Opening, worker::Worker};
 

@@ -1,7 +1,7 @@
 //! Calls with numbers near the largest, which are refused by the library, and have no effect.
 
-use binpool::random::Random;
 use binpool_allocators::{Align, Backend, MemoryFlags, Queue, Region, SvmBackend, SvmGrain};
+use binpool_conformance::Random;
 use binpool_opencl::{
     ChannelOrder, ChannelType, HostPitches, ImageFormat, ImageRegion, ImageShape, Rect,
 };

@@ -1,7 +1,7 @@
 //! Copies between images, and between images and memory.
 
-use binpool::random::Random;
 use binpool_allocators::Queue;
+use binpool_conformance::Random;
 use binpool_opencl::ImageRegion;
 
 use crate::rig::{picture::Picture, worker::Worker};

@@ -1,7 +1,7 @@
 //! Maps of images: waited for, read, written, ended, and dropped while they are pending.
 
-use binpool::random::Random;
 use binpool_allocators::Queue;
+use binpool_conformance::Random;
 use binpool_opencl::{ImageMap, ImageMapMut, ImageRegion, PendingMap};
 
 use super::{

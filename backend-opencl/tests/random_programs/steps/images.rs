@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use binpool::random::Random;
 use binpool_allocators::{Error, MemoryFlags, PendingRead, Queue};
+use binpool_conformance::Random;
 use binpool_opencl::{
     ChannelOrder, ChannelType, ClEvent, HostPitches, ImageColor, ImageError, ImageFormat,
     ImageKind, ImageRegion, ImageShape,

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use binpool::random::Random;
 use binpool_allocators::{Queue, Region};
+use binpool_conformance::Random;
 
 use super::copies::may_overlap;
 use crate::{

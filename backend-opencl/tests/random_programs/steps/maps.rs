@@ -1,7 +1,7 @@
 //! Maps of memory: waited for, written, read, ended, and dropped while they are pending.
 
-use binpool::random::Random;
 use binpool_allocators::{Queue, Region};
+use binpool_conformance::Random;
 use binpool_opencl::{ClEvent, Map, MapMut, PendingMap};
 
 use super::{

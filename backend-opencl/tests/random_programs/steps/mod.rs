@@ -21,7 +21,7 @@ pub(crate) mod scoped;
 pub(crate) mod typed;
 pub(crate) mod writes;
 
-use binpool::random::Random;
+use binpool_conformance::Random;
 
 use crate::rig::worker::Worker;
 use open::{Above, Chain};

@@ -3,7 +3,7 @@
 //! A map borrows its memory, so the steps after it are taken inside of it: each open map is a frame of the program's own
 //! stack. Any of them can be used and ended; a frame is left once its map has ended and no other is open inside.
 
-use binpool::random::Random;
+use binpool_conformance::Random;
 
 use super::run;
 use crate::{model::roots::Place, rig::worker::Worker};

@@ -1,7 +1,7 @@
 //! Sizes, regions and bytes.
 
-use binpool::random::Random;
 use binpool_allocators::Region;
+use binpool_conformance::Random;
 
 /// A size of a block, mostly small.
 pub(crate) fn size(random: &mut Random) -> usize {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use binpool::random::Random;
 use binpool_allocators::{Backend, Queue, Region, SvmBackend};
+use binpool_conformance::Random;
 use binpool_opencl::SvmPointer;
 
 use super::pick;

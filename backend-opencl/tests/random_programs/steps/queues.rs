@@ -1,7 +1,7 @@
 //! Queues are flushed, finished, and dropped.
 
-use binpool::random::Random;
 use binpool_allocators::Queue;
+use binpool_conformance::Random;
 
 use crate::rig::worker::Worker;
 

@@ -1,7 +1,7 @@
 //! Reads of the host.
 
-use binpool::random::Random;
 use binpool_allocators::{Queue, Region};
+use binpool_conformance::Random;
 
 use super::pick;
 use crate::rig::{

@@ -1,7 +1,7 @@
 //! Rectangles: written, read and copied.
 
-use binpool::random::Random;
 use binpool_allocators::{Queue, Region};
+use binpool_conformance::Random;
 use binpool_opencl::Rect;
 
 use super::{copies::may_overlap, pick};

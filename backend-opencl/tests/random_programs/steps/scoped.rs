@@ -1,7 +1,7 @@
 //! Transfers with borrowed bytes of the host.
 
-use binpool::random::Random;
 use binpool_allocators::Queue;
+use binpool_conformance::Random;
 
 use super::pick;
 use crate::{model::cells::Cell, rig::worker::Worker};

@@ -1,7 +1,7 @@
 //! Memory as elements of a type.
 
-use binpool::random::Random;
 use binpool_allocators::Queue;
+use binpool_conformance::Random;
 use binpool_opencl::UninitElements;
 
 use super::pick;

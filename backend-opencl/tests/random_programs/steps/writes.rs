@@ -1,7 +1,7 @@
 //! Fills, and writes of the host.
 
-use binpool::random::Random;
 use binpool_allocators::{Queue, Region};
+use binpool_conformance::Random;
 use binpool_opencl::{ClEvent, ClQueue};
 
 use super::pick;

@@ -1,0 +1,182 @@
+//! Helpers of the checks.
+
+use binpool_allocators::{
+    Backend, Error, Event, EventStatus, InvalidRequest, Memory, MemoryFlags, ObjectKind, Outcome,
+    Queue, QueueOrder, Region,
+};
+
+use crate::Fixture;
+
+/// A backend with an in-order queue.
+pub(crate) struct Bench<B: Backend> {
+    pub(crate) backend: B,
+    pub(crate) queue: B::Queue,
+}
+
+impl<B: Backend> Bench<B> {
+    pub(crate) fn new(fixture: &impl Fixture<Backend = B>) -> Self {
+        Self::on(fixture.backend())
+    }
+
+    pub(crate) fn on(backend: B) -> Self {
+        let queue = backend.create_queue(QueueOrder::InOrder);
+        let queue = queue.expect("every device has in-order queues");
+        Self { backend, queue }
+    }
+
+    pub(crate) fn another_queue(&self) -> B::Queue {
+        self.backend
+            .create_queue(QueueOrder::InOrder)
+            .expect("every device has in-order queues")
+    }
+
+    /// Makes an out-of-order queue, or checks for the error of a device that has none.
+    pub(crate) fn out_of_order_queue(&self) -> Option<B::Queue> {
+        let queue = self.backend.create_queue(QueueOrder::OutOfOrder);
+        if self.backend.limits().out_of_order_queues {
+            return Some(queue.expect("the limits promise out-of-order queues"));
+        }
+        assert!(
+            matches!(queue, Err(Error::Unsupported { .. })),
+            "a device without out-of-order queues must say `Unsupported`, not {queue:?}"
+        );
+        None
+    }
+
+    pub(crate) fn buffer(&self, bytes: usize) -> B::Memory {
+        self.backend
+            .create_buffer(bytes, MemoryFlags::empty())
+            .expect("a small buffer")
+    }
+
+    /// A buffer full of `byte`.
+    pub(crate) fn filled(&self, bytes: usize, byte: u8) -> B::Memory {
+        let memory = self.buffer(bytes);
+        self.write(&memory, &vec![byte; bytes]);
+        memory
+    }
+
+    pub(crate) fn write(&self, memory: &B::Memory, data: &[u8]) {
+        self.backend
+            .write(&self.queue, memory, 0, data)
+            .expect("a write within bounds");
+    }
+
+    /// Reads all bytes of `memory`, once everything that was enqueued on the bench's queue has ended.
+    pub(crate) fn read(&self, memory: &B::Memory) -> Vec<u8> {
+        let mut data = vec![0_u8; memory.bytes()];
+        self.backend
+            .read(&self.queue, memory, 0, &mut data)
+            .expect("a read within bounds");
+        data
+    }
+
+    /// Enqueues a fill of all of `memory`.
+    pub(crate) fn fill(
+        &self,
+        queue: &B::Queue,
+        memory: &B::Memory,
+        byte: u8,
+        wait_for: &[B::Event],
+    ) -> B::Event {
+        let all = Region::first(memory.bytes());
+        self.backend
+            .enqueue_fill(queue.after(wait_for), memory, all, &[byte])
+            .expect("a fill within bounds")
+    }
+
+    pub(crate) fn marker(&self) -> B::Event {
+        self.backend.enqueue_marker(&self.queue).expect("a marker")
+    }
+
+    /// Makes a user event, unless the backend has none.
+    pub(crate) fn gate_if_any(&self) -> Option<B::Event> {
+        match self.backend.create_user_event() {
+            Err(Error::Unsupported { .. }) => None,
+            event => Some(event.expect("a user event")),
+        }
+    }
+
+    /// Makes a user event: commands that wait for it run when the check opens it.
+    pub(crate) fn gate(&self) -> B::Event {
+        self.backend.create_user_event().expect("a user event")
+    }
+
+    pub(crate) fn open(&self, gate: &B::Event) {
+        self.backend
+            .resolve_user_event(gate, Outcome::Complete)
+            .expect("a gate opens once");
+    }
+
+    /// Makes everything that waits for `gate` fail.
+    pub(crate) fn fail(&self, gate: &B::Event) {
+        self.backend
+            .resolve_user_event(gate, Outcome::Failed)
+            .expect("a gate fails once");
+    }
+
+    /// A view of a region of `parent`.
+    pub(crate) fn region(&self, parent: &B::Memory, region: Region) -> B::Memory {
+        self.backend
+            .create_sub_region(parent, region)
+            .expect("an aligned region within bounds")
+    }
+}
+
+/// Checks that a command has not ended, however often its status is read: on some backends, reading it makes progress.
+pub(crate) fn assert_stays_pending<E: Event>(event: &E) {
+    for _ in 0..64 {
+        assert_eq!(event.status().unwrap(), EventStatus::Pending, "{event:?}");
+    }
+}
+
+/// Returns whether `attempt` succeeds in the end. It may be called many times, since a backend may do its part some time
+/// after a command has ended.
+pub(crate) fn eventually(mut attempt: impl FnMut() -> bool) -> bool {
+    (0..200_000).any(|_| {
+        let succeeded = attempt();
+        if !succeeded {
+            std::thread::yield_now();
+        }
+        succeeded
+    })
+}
+
+/// `count` bytes whose values tell their offsets apart.
+pub(crate) fn numbered(count: usize) -> Vec<u8> {
+    (0..=250).cycle().take(count).collect()
+}
+
+/// Checks that the call failed with out-of-memory.
+#[track_caller]
+pub(crate) fn out_of_memory<T: std::fmt::Debug>(result: &Result<T, Error>) {
+    assert!(
+        matches!(result, Err(Error::OutOfMemory(_))),
+        "expected out-of-memory, got {result:?}"
+    );
+}
+
+/// Returns the `InvalidRequest` of the call that gave `result`.
+#[track_caller]
+pub(crate) fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> InvalidRequest {
+    match result {
+        Err(Error::InvalidRequest(request)) => request,
+        other => panic!("expected an invalid request, got {other:?}"),
+    }
+}
+
+/// Checks that the call was refused because an object of this kind belongs to another backend.
+#[track_caller]
+pub(crate) fn refused_as_foreign<T: std::fmt::Debug>(kind: ObjectKind, result: Result<T, Error>) {
+    assert_eq!(refusal(result), InvalidRequest::ForeignObject { kind });
+}
+
+/// Checks that the call was refused because a region leaves its block.
+#[track_caller]
+pub(crate) fn refused_as_out_of_bounds<T: std::fmt::Debug>(result: Result<T, Error>) {
+    let refusal = refusal(result);
+    assert!(
+        matches!(refusal, InvalidRequest::OutOfBounds { .. }),
+        "expected `OutOfBounds`, got {refusal:?}"
+    );
+}

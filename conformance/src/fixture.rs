@@ -1,0 +1,61 @@
+//! What is checked, and by what.
+
+use std::fmt;
+
+use binpool_allocators::{Allocator, Backend};
+
+/// A way to make the backend under test.
+pub trait Fixture {
+    /// The backend under test.
+    type Backend: Backend;
+
+    /// Makes a backend of the device under test, with nothing on it yet. The backends of two calls share no
+    /// objects.
+    fn backend(&self) -> Self::Backend;
+
+    /// The capacity in bytes, where the device refuses to commit more; `None`, the default, where its behaviour is
+    /// unknown. Keep it small, since the checks fill it, and let half of it fit in one
+    /// block. With virtual memory, it holds 8 pages or more.
+    fn enforced_capacity(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// A way to make the allocator under test: a closure, or a type that also knows the device's capacity.
+pub trait AllocatorFixture {
+    /// The allocator under test.
+    type Allocator: Allocator;
+
+    /// Makes a fresh allocator.
+    fn allocator(&self) -> Self::Allocator;
+
+    /// The capacity in bytes, as for [`Fixture::enforced_capacity`], of the device that each fresh allocator has
+    /// to itself.
+    fn enforced_capacity(&self) -> Option<u64> {
+        None
+    }
+}
+
+impl<A: Allocator, F: Fn() -> A> AllocatorFixture for F {
+    type Allocator = A;
+
+    fn allocator(&self) -> A {
+        self()
+    }
+}
+
+/// A promise, and the check of it.
+pub struct Check<F> {
+    /// The promise, in words.
+    pub name: &'static str,
+    /// The check, which panics where the promise is broken.
+    pub run: fn(&F),
+}
+
+impl<F> fmt::Debug for Check<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Check")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}

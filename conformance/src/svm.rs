@@ -1,0 +1,318 @@
+//! Checks of shared virtual memory.
+
+use std::slice::from_ref;
+
+use binpool_allocators::{
+    Align, Backend, Error, Event, InvalidRequest, Memory, MemoryKind, ObjectKind, Queue, Region,
+    SvmBackend, SvmGrain,
+};
+
+use crate::{
+    Fixture,
+    bench::{
+        Bench, numbered, out_of_memory, refusal, refused_as_foreign, refused_as_out_of_bounds,
+    },
+};
+
+const SIZE: usize = 4096;
+
+/// The grains that the device has.
+pub(super) fn grains(backend: &impl Backend) -> Vec<SvmGrain> {
+    let all = [SvmGrain::Coarse, SvmGrain::Fine, SvmGrain::FineAtomics];
+    let has = |grain: &SvmGrain| grain.is_in(backend.limits().svm);
+    all.into_iter().filter(has).collect()
+}
+
+/// A block of each grain that the device has.
+pub(super) fn blocks<B: SvmBackend>(backend: &B, bytes: usize) -> Vec<B::Memory> {
+    let allocate = |grain| backend.allocate_svm(bytes, None, grain, None).unwrap();
+    grains(backend).into_iter().map(allocate).collect()
+}
+
+/// The error is `Unsupported`, never a block of another grain.
+pub fn a_grain_that_is_not_there_is_unsupported<F: Fixture>(fixture: &F)
+where
+    F::Backend: SvmBackend,
+{
+    let backend = fixture.backend();
+    for grain in [SvmGrain::Coarse, SvmGrain::Fine, SvmGrain::FineAtomics] {
+        let block = backend.allocate_svm(SIZE, None, grain, None);
+        if grain.is_in(backend.limits().svm) {
+            assert_eq!(block.unwrap().kind(), MemoryKind::Svm(grain));
+        } else {
+            assert!(matches!(block, Err(Error::Unsupported { .. })), "{block:?}");
+        }
+    }
+}
+
+/// The address has every requested alignment up to the largest, and the device's own where none is requested.
+pub fn a_block_has_an_aligned_address<F: Fixture>(fixture: &F)
+where
+    F::Backend: SvmBackend,
+{
+    let backend = fixture.backend();
+    let limits = backend.limits();
+    for grain in grains(&backend) {
+        let mut alignment = 1;
+        while alignment <= limits.largest_svm_alignment.bytes() {
+            let align = Align::new(alignment).unwrap();
+            let block = backend
+                .allocate_svm(SIZE, Some(align), grain, None)
+                .unwrap();
+            let address = backend.svm_address(&block).expect("SVM has an address");
+            assert!(
+                align.divides(address.addr().get()),
+                "{address:?} is not on {align}"
+            );
+            assert_eq!(block.bytes(), SIZE);
+            alignment *= 2;
+        }
+        let block = backend.allocate_svm(SIZE, None, grain, None).unwrap();
+        let address = backend.svm_address(&block).expect("SVM has an address");
+        assert!(
+            limits.alignment.divides(address.addr().get()),
+            "{address:?} is not on {}, which is the device's",
+            limits.alignment
+        );
+    }
+}
+
+/// The address is `None`.
+pub fn a_buffer_has_no_address<F: Fixture>(fixture: &F)
+where
+    F::Backend: SvmBackend,
+{
+    let bench = Bench::new(fixture);
+    assert_eq!(bench.backend.svm_address(&bench.buffer(64)), None);
+}
+
+/// The error is `AlignmentTooLarge`.
+pub fn an_alignment_that_is_too_large_is_refused<F: Fixture>(fixture: &F)
+where
+    F::Backend: SvmBackend,
+{
+    let backend = fixture.backend();
+    let largest = backend.limits().largest_svm_alignment;
+    // There is no larger power of two to request.
+    let Some(alignment) = largest.bytes().checked_mul(2).and_then(Align::new) else {
+        return;
+    };
+    for grain in grains(&backend) {
+        let refusal = refusal(backend.allocate_svm(SIZE, Some(alignment), grain, None));
+        assert_eq!(
+            refusal,
+            InvalidRequest::AlignmentTooLarge { alignment, largest }
+        );
+    }
+}
+
+/// The errors are `ZeroSize` and `TooLarge`.
+pub fn sizes_are_checked<F: Fixture>(fixture: &F)
+where
+    F::Backend: SvmBackend,
+{
+    let backend = fixture.backend();
+    let largest = backend.limits().largest_block_bytes;
+    for grain in grains(&backend) {
+        let allocate = |bytes| refusal(backend.allocate_svm(bytes, None, grain, None));
+        assert_eq!(allocate(0), InvalidRequest::ZeroSize);
+        let sizes = [largest.saturating_add(1), usize::MAX];
+        for requested in sizes.into_iter().filter(|bytes| *bytes > largest) {
+            assert_eq!(
+                allocate(requested),
+                InvalidRequest::TooLarge { requested, largest }
+            );
+        }
+    }
+}
+
+/// The error is `OutOfOrderQueue`.
+pub fn an_out_of_order_queue_is_refused<F: Fixture>(fixture: &F)
+where
+    F::Backend: SvmBackend,
+{
+    let bench = Bench::new(fixture);
+    let Some(queue) = bench.out_of_order_queue() else {
+        return;
+    };
+    for grain in grains(&bench.backend) {
+        let block = bench.backend.allocate_svm(SIZE, None, grain, Some(&queue));
+        assert_eq!(refusal(block), InvalidRequest::OutOfOrderQueue);
+    }
+}
+
+/// Blocking and enqueued writes and reads.
+pub fn bytes_move_between_svm_and_the_host<F: Fixture>(fixture: &F)
+where
+    F::Backend: SvmBackend,
+{
+    let bench = Bench::new(fixture);
+    for block in blocks(&bench.backend, SIZE) {
+        bench.write(&block, &numbered(SIZE));
+        assert_eq!(bench.read(&block), numbered(SIZE));
+        let (backend, queue) = (&bench.backend, &bench.queue);
+        let written = backend
+            .enqueue_write(queue, &block, 100, vec![255; 50].into())
+            .unwrap();
+        let read = backend
+            .enqueue_read(queue.after(from_ref(&written)), &block, Region::new(90, 70))
+            .unwrap();
+        let mut expected = numbered(SIZE)[90..160].to_vec();
+        expected[10..60].fill(255);
+        assert_eq!(read.wait().unwrap(), expected);
+    }
+}
+
+/// Copies in every direction.
+pub fn bytes_move_between_svm_and_buffers<F: Fixture>(fixture: &F)
+where
+    F::Backend: SvmBackend,
+{
+    let bench = Bench::new(fixture);
+    let mut memories = blocks(&bench.backend, SIZE);
+    memories.push(bench.buffer(SIZE));
+    for source in &memories {
+        for (index, target) in memories.iter().enumerate() {
+            if source.id() == target.id() {
+                continue;
+            }
+            bench.write(source, &numbered(SIZE));
+            bench.write(target, &[255; SIZE]);
+            let from = Region::new(10, 1000);
+            let copy = bench
+                .backend
+                .enqueue_copy(&bench.queue, source, from, target, 77);
+            copy.unwrap().wait().unwrap();
+            let mut expected = vec![255; SIZE];
+            expected[77..1077].copy_from_slice(&numbered(SIZE)[10..1010]);
+            assert_eq!(bench.read(target), expected, "memory {index}");
+        }
+    }
+}
+
+/// A fill of a part of a block leaves the rest unchanged.
+pub fn a_fill_of_svm_honours_its_length<F: Fixture>(fixture: &F)
+where
+    F::Backend: SvmBackend,
+{
+    let bench = Bench::new(fixture);
+    for block in blocks(&bench.backend, SIZE) {
+        bench.write(&block, &[1; SIZE]);
+        let region = Region::new(256, 512);
+        let fill = bench
+            .backend
+            .enqueue_fill(&bench.queue, &block, region, &[2_u8, 3]);
+        fill.unwrap().wait().unwrap();
+        let mut expected = vec![1; SIZE];
+        expected[256..768].copy_from_slice(&[2, 3].repeat(256));
+        assert_eq!(bench.read(&block), expected);
+    }
+}
+
+/// The address of a region is that of the block plus the offset, and the region keeps the block alive.
+pub fn a_region_of_svm_lies_at_its_offset<F: Fixture>(fixture: &F)
+where
+    F::Backend: SvmBackend,
+{
+    let bench = Bench::new(fixture);
+    let start = bench.backend.limits().alignment.bytes();
+    for block in blocks(&bench.backend, 4 * start) {
+        bench.write(&block, &numbered(4 * start));
+        let region = bench
+            .backend
+            .create_sub_region(&block, Region::new(start, start))
+            .unwrap();
+        let address = |memory| {
+            bench
+                .backend
+                .svm_address(memory)
+                .expect("SVM has an address")
+        };
+        assert_eq!(
+            address(&region).addr().get(),
+            address(&block).addr().get() + start
+        );
+        assert_eq!(region.kind(), block.kind());
+        drop(block);
+        assert_eq!(bench.read(&region), numbered(4 * start)[start..2 * start]);
+    }
+}
+
+/// The error is `OutOfBounds`, as for buffers.
+pub fn svm_out_of_bounds_is_refused<F: Fixture>(fixture: &F)
+where
+    F::Backend: SvmBackend,
+{
+    let bench = Bench::new(fixture);
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    for block in blocks(backend, SIZE) {
+        for offset in [SIZE - 3, SIZE + 1, usize::MAX] {
+            let region = Region::new(offset, 4);
+            refused_as_out_of_bounds(backend.write(queue, &block, offset, &[9_u8; 4]));
+            refused_as_out_of_bounds(backend.read(queue, &block, offset, &mut [9_u8; 4]));
+            refused_as_out_of_bounds(backend.enqueue_fill(queue, &block, region, &[9_u8]));
+            refused_as_out_of_bounds(backend.create_sub_region(&block, region));
+        }
+    }
+}
+
+/// SVM is always committed.
+pub fn svm_needs_no_commit<F: Fixture>(fixture: &F)
+where
+    F::Backend: SvmBackend,
+{
+    let bench = Bench::new(fixture);
+    for block in blocks(&bench.backend, SIZE) {
+        bench.write(&block, &[7; SIZE]);
+        bench.backend.commit(&bench.queue, &block).unwrap();
+        assert_eq!(bench.read(&block), [7; SIZE]);
+    }
+}
+
+/// The error is `ForeignObject`, from each call that takes memory or a queue.
+pub fn foreign_svm_is_refused<F: Fixture>(fixture: &F)
+where
+    F::Backend: SvmBackend,
+{
+    let (bench, other) = (Bench::new(fixture), Bench::new(fixture));
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    let (own, part) = (bench.filled(64, 1), Region::first(64));
+    let kind = ObjectKind::Memory;
+    for block in blocks(&other.backend, SIZE) {
+        refused_as_foreign(kind, backend.write(queue, &block, 0, &[1_u8]));
+        refused_as_foreign(kind, backend.read(queue, &block, 0, &mut [1_u8]));
+        refused_as_foreign(kind, backend.enqueue_fill(queue, &block, part, &[1_u8]));
+        refused_as_foreign(kind, backend.enqueue_copy(queue, &block, part, &own, 0));
+        refused_as_foreign(kind, backend.enqueue_copy(queue, &own, part, &block, 0));
+        refused_as_foreign(kind, backend.create_sub_region(&block, Region::first(1)));
+        refused_as_foreign(kind, backend.commit(queue, &block));
+        refused_as_foreign(kind, backend.release(block, &[]));
+    }
+    assert_eq!(bench.read(&own), [1; 64]);
+    for grain in grains(backend) {
+        let block = backend.allocate_svm(SIZE, None, grain, Some(&other.queue));
+        refused_as_foreign(ObjectKind::Queue, block);
+    }
+}
+
+/// The result is an error, not a null pointer, where the device enforces its capacity.
+pub fn svm_runs_out_with_an_error<F: Fixture>(fixture: &F)
+where
+    F::Backend: SvmBackend,
+{
+    let Some(capacity) = fixture.enforced_capacity() else {
+        return;
+    };
+    let bench = Bench::new(fixture);
+    let half = usize::try_from(capacity / 2).expect("the capacity is small");
+    for grain in grains(&bench.backend) {
+        let allocate = || bench.backend.allocate_svm(half, None, grain, None);
+        let first = allocate().unwrap();
+        let second = allocate().unwrap();
+        out_of_memory(&allocate());
+        drop(first);
+        let third = allocate().unwrap();
+        drop((second, third));
+        bench.queue.finish().unwrap();
+    }
+}

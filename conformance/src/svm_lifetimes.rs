@@ -1,0 +1,251 @@
+//! Checks that shared virtual memory is not freed early: its address is not handed out again before.
+
+use std::{ops::Range, slice::from_ref};
+
+use binpool_allocators::{Backend, Event, Memory, Queue, QueueOrder, Region, SvmBackend};
+
+use crate::{
+    Fixture,
+    bench::{Bench, numbered},
+    regions::has_views_until_the_last_region_is_gone,
+    svm::{blocks, grains},
+};
+
+const SIZE: usize = 4096;
+
+/// The addresses of all bytes of a block.
+pub(super) fn addresses<B: SvmBackend>(backend: &B, block: &B::Memory) -> Range<usize> {
+    let start = backend.svm_address(block).expect("SVM has an address");
+    let start = start.addr().get();
+    start..start + block.bytes()
+}
+
+/// Checks that these addresses are not handed out again, as far as some allocations show. They are all held during the
+/// check, so that each has an address of its own.
+pub(super) fn assert_not_handed_out<B: SvmBackend>(backend: &B, taken: &Range<usize>) {
+    let mut newcomers = Vec::new();
+    for _ in 0..20 {
+        newcomers.extend(blocks(backend, SIZE));
+    }
+    for newcomer in &newcomers {
+        let given = addresses(backend, newcomer);
+        assert!(
+            given.end <= taken.start || taken.end <= given.start,
+            "the addresses {taken:?} are still in use, and were given away as {given:?}"
+        );
+    }
+}
+
+/// Blocks of every grain, several at once.
+pub fn live_blocks_of_svm_do_not_overlap<F: Fixture>(fixture: &F)
+where
+    F::Backend: SvmBackend,
+{
+    let backend = fixture.backend();
+    let mut live = Vec::new();
+    for bytes in (1..60).map(|step| step * 97) {
+        live.extend(blocks(&backend, bytes));
+        if live.len() > 20 {
+            drop(live.swap_remove(bytes % 20));
+        }
+    }
+    let mut ranges: Vec<_> = live
+        .iter()
+        .map(|block| addresses(&backend, block))
+        .collect();
+    ranges.sort_by_key(|range| range.start);
+    for pair in ranges.windows(2) {
+        assert!(pair[0].end <= pair[1].start, "{pair:?}");
+    }
+}
+
+/// The backend frees it after the command.
+pub fn svm_may_be_dropped_while_a_command_uses_it<F: Fixture>(fixture: &F)
+where
+    F::Backend: SvmBackend,
+{
+    let bench = Bench::new(fixture);
+    for block in blocks(&bench.backend, SIZE) {
+        bench.write(&block, &numbered(SIZE));
+        let target = bench.buffer(SIZE);
+        let gate = bench.gate();
+        let all = Region::first(SIZE);
+        let copy = bench
+            .backend
+            .enqueue_copy(bench.queue.after(from_ref(&gate)), &block, all, &target, 0)
+            .unwrap();
+        let taken = addresses(&bench.backend, &block);
+        drop(block);
+        assert_not_handed_out(&bench.backend, &taken);
+        bench.open(&gate);
+        copy.wait().unwrap();
+        assert_eq!(bench.read(&target), numbered(SIZE));
+    }
+}
+
+/// It is also freed behind commands on the queue that use other memory.
+pub fn svm_bound_to_a_queue_is_freed_behind_it<F: Fixture>(fixture: &F)
+where
+    F::Backend: SvmBackend,
+{
+    let bench = Bench::new(fixture);
+    for grain in grains(&bench.backend) {
+        let queue = bench.another_queue();
+        let block = bench
+            .backend
+            .allocate_svm(SIZE, None, grain, Some(&queue))
+            .unwrap();
+        let gate = bench.gate();
+        let buffer = bench.buffer(SIZE);
+        let fill = bench.fill(&queue, &buffer, 5, from_ref(&gate));
+        let taken = addresses(&bench.backend, &block);
+        bench.backend.release(block, &[]).unwrap();
+        assert_not_handed_out(&bench.backend, &taken);
+        bench.open(&gate);
+        fill.wait().unwrap();
+        queue.finish().unwrap();
+    }
+}
+
+/// The commands are on queues of both orders.
+pub fn svm_of_several_queues_is_freed_behind_all<F: Fixture>(fixture: &F)
+where
+    F::Backend: SvmBackend,
+{
+    let bench = Bench::new(fixture);
+    let others = [Some(bench.another_queue()), bench.out_of_order_queue()];
+    for grain in grains(&bench.backend) {
+        let bound = bench.backend.create_queue(QueueOrder::InOrder).unwrap();
+        let block = bench
+            .backend
+            .allocate_svm(SIZE, None, grain, Some(&bound))
+            .unwrap();
+        let gates: Vec<_> = others.iter().flatten().map(|_| bench.gate()).collect();
+        let queues = others.iter().flatten();
+        let fills: Vec<_> = queues
+            .zip(&gates)
+            .map(|(queue, gate)| bench.fill(queue, &block, 5, from_ref(gate)))
+            .collect();
+        let taken = addresses(&bench.backend, &block);
+        drop(block);
+        for (gate, fill) in gates.iter().zip(&fills) {
+            assert_not_handed_out(&bench.backend, &taken);
+            bench.open(gate);
+            fill.wait().unwrap();
+        }
+        bound.finish().unwrap();
+    }
+}
+
+/// The events may be those of any command.
+pub fn svm_is_not_freed_before_the_events_of_its_release<F: Fixture>(fixture: &F)
+where
+    F::Backend: SvmBackend,
+{
+    let bench = Bench::new(fixture);
+    for block in blocks(&bench.backend, SIZE) {
+        let taken = addresses(&bench.backend, &block);
+        let gates = [bench.gate(), bench.gate()];
+        bench.backend.release(block, &gates).unwrap();
+        for gate in &gates {
+            assert_not_handed_out(&bench.backend, &taken);
+            bench.open(gate);
+        }
+    }
+}
+
+/// After a failure behind the command, on its queue, the command still counts, whether the block is dropped or
+/// released after the failed event.
+pub fn svm_is_not_freed_under_a_command_before_a_failure<F: Fixture>(fixture: &F)
+where
+    F::Backend: SvmBackend,
+{
+    let bench = Bench::new(fixture);
+    for released in [false, true] {
+        for block in blocks(&bench.backend, SIZE) {
+            let queue = bench.another_queue();
+            let (gate, failing) = (bench.gate(), bench.gate());
+            let fill = bench.fill(&queue, &block, 5, from_ref(&gate));
+            let failed = bench
+                .backend
+                .enqueue_marker(queue.after(from_ref(&failing)))
+                .unwrap();
+            bench.fail(&failing);
+            drop(bench.fill(&queue, &block, 6, &[]));
+            let taken = addresses(&bench.backend, &block);
+            if released {
+                bench.backend.release(block, from_ref(&failed)).unwrap();
+            } else {
+                drop(block);
+            }
+            assert_not_handed_out(&bench.backend, &taken);
+            bench.open(&gate);
+            fill.wait().unwrap();
+            queue.finish().unwrap();
+        }
+    }
+}
+
+/// It is freed behind everything on its queue, even if the last command there failed.
+pub fn svm_bound_to_a_queue_is_freed_behind_it_though_a_command_failed<F: Fixture>(fixture: &F)
+where
+    F::Backend: SvmBackend,
+{
+    let bench = Bench::new(fixture);
+    if !bench.backend.limits().failure_order.keeps_places() {
+        return;
+    }
+    for grain in grains(&bench.backend) {
+        let queue = bench.another_queue();
+        let block = bench
+            .backend
+            .allocate_svm(SIZE, None, grain, Some(&queue))
+            .unwrap();
+        let (gate, failing) = (bench.gate(), bench.gate());
+        let fill = bench.fill(&queue, &bench.buffer(SIZE), 5, from_ref(&gate));
+        let failed = bench
+            .backend
+            .enqueue_marker(queue.after(from_ref(&failing)));
+        drop(failed.unwrap());
+        bench.fail(&failing);
+        let taken = addresses(&bench.backend, &block);
+        bench.backend.release(block, &[]).unwrap();
+        assert_not_handed_out(&bench.backend, &taken);
+        bench.open(&gate);
+        fill.wait().unwrap();
+        queue.finish().unwrap();
+    }
+}
+
+/// Views are counted as for a buffer.
+pub fn svm_has_views_until_the_last_region_of_it_is_gone<F: Fixture>(fixture: &F)
+where
+    F::Backend: SvmBackend,
+{
+    let bench = Bench::new(fixture);
+    for block in blocks(&bench.backend, SIZE) {
+        has_views_until_the_last_region_is_gone(&bench, &block);
+    }
+}
+
+/// A region may be dropped last, and its commands count as the block's.
+pub fn a_region_of_svm_holds_its_block<F: Fixture>(fixture: &F)
+where
+    F::Backend: SvmBackend,
+{
+    let bench = Bench::new(fixture);
+    let start = bench.backend.limits().alignment.bytes();
+    for block in blocks(&bench.backend, start + SIZE) {
+        let taken = addresses(&bench.backend, &block);
+        let region = bench.region(&block, Region::new(start, SIZE));
+        bench.backend.release(block, &[]).unwrap();
+        assert_not_handed_out(&bench.backend, &taken);
+        let gate = bench.gate();
+        let other = bench.another_queue();
+        let fill = bench.fill(&other, &region, 1, from_ref(&gate));
+        drop(region);
+        assert_not_handed_out(&bench.backend, &taken);
+        bench.open(&gate);
+        fill.wait().unwrap();
+    }
+}

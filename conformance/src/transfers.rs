@@ -1,0 +1,258 @@
+//! Checks of writes, reads, copies and fills.
+
+use std::slice::from_ref;
+
+use binpool_allocators::{Backend, Event, InvalidRequest, Queue, Region};
+
+use crate::{
+    Fixture,
+    bench::{Bench, numbered, refusal, refused_as_out_of_bounds},
+};
+
+const SIZE: usize = 1024;
+
+/// A write and a read of a whole block.
+pub fn what_is_written_is_read<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let buffer = bench.buffer(SIZE);
+    bench.write(&buffer, &numbered(SIZE));
+    assert_eq!(bench.read(&buffer), numbered(SIZE));
+}
+
+/// Writes and reads touch exactly the bytes that they name.
+pub fn offsets_are_kept_to<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let buffer = bench.filled(SIZE, 1);
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    backend.write(queue, &buffer, 100, &[2_u8; 50]).unwrap();
+    backend.write(queue, &buffer, SIZE - 1, &[3_u8]).unwrap();
+    let mut expected = vec![1; SIZE];
+    expected[100..150].fill(2);
+    expected[SIZE - 1] = 3;
+    assert_eq!(bench.read(&buffer), expected);
+    let mut part = [0_u8; 60];
+    backend.read(queue, &buffer, 95, &mut part).unwrap();
+    assert_eq!(part, expected[95..155]);
+}
+
+/// Enqueued transfers move the same bytes as blocking ones.
+pub fn transfers_with_events_move_the_same_bytes<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let buffer = bench.filled(SIZE, 1);
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    let written = backend
+        .enqueue_write(queue, &buffer, 10, numbered(100).into())
+        .unwrap();
+    let read = backend
+        .enqueue_read(
+            queue.after(from_ref(&written)),
+            &buffer,
+            Region::new(5, 110),
+        )
+        .unwrap();
+    assert_ne!(read.event(), &written);
+    let mut expected = vec![1; 110];
+    expected[5..105].copy_from_slice(&numbered(100));
+    assert_eq!(read.wait().unwrap(), expected);
+    written.wait().unwrap();
+}
+
+/// Patterns of 1, 2, 4, ... 128 bytes, which devices fill by themselves, and of other lengths.
+pub fn a_fill_repeats_patterns_of_every_length<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    for length in [1, 2, 4, 8, 16, 32, 64, 128, 3, 12, 100, 129] {
+        let buffer = bench.filled(SIZE, 255);
+        let pattern = numbered(length);
+        let times = SIZE / length;
+        let all = Region::first(times * length);
+        let event = bench
+            .backend
+            .enqueue_fill(&bench.queue, &buffer, all, &pattern);
+        event.unwrap().wait().unwrap();
+        let mut expected = vec![255; SIZE];
+        expected[..all.bytes].copy_from_slice(&pattern.repeat(times));
+        assert_eq!(bench.read(&buffer), expected, "{length} bytes");
+    }
+}
+
+/// A fill leaves its neighbours unchanged.
+pub fn a_fill_stays_within_its_region<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let buffer = bench.filled(SIZE, 1);
+    let region = Region::new(128, 256);
+    let fill = bench
+        .backend
+        .enqueue_fill(&bench.queue, &buffer, region, &[2_u8, 3, 4, 5]);
+    drop(fill.unwrap());
+    let mut expected = vec![1; SIZE];
+    expected[128..384].copy_from_slice(&[2, 3, 4, 5].repeat(64));
+    assert_eq!(bench.read(&buffer), expected);
+}
+
+/// The errors are `EmptyPattern` and `PatternMismatch`.
+pub fn a_bad_pattern_is_refused<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let buffer = bench.filled(SIZE, 1);
+    let fill = |region, pattern: &[u8]| {
+        refusal(
+            bench
+                .backend
+                .enqueue_fill(&bench.queue, &buffer, region, pattern),
+        )
+    };
+    for bytes in [0, 768] {
+        let refusal = fill(Region::first(bytes), &[]);
+        assert_eq!(refusal, InvalidRequest::EmptyPattern);
+    }
+    for (offset, bytes) in [(2, 8), (0, 6), (1, 4), (2, 0)] {
+        assert_eq!(
+            fill(Region::new(offset, bytes), &[0; 4]),
+            InvalidRequest::PatternMismatch {
+                offset,
+                bytes,
+                pattern: 4
+            }
+        );
+    }
+    assert_eq!(bench.read(&buffer), vec![1; SIZE]);
+}
+
+/// A copy between blocks, with offsets on both sides.
+pub fn a_copy_moves_just_its_region<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let (source, target) = (bench.buffer(SIZE), bench.filled(SIZE, 255));
+    bench.write(&source, &numbered(SIZE));
+    let copy = bench
+        .backend
+        .enqueue_copy(&bench.queue, &source, Region::new(7, 100), &target, 33);
+    copy.unwrap().wait().unwrap();
+    let mut expected = vec![255; SIZE];
+    expected[33..133].copy_from_slice(&numbered(SIZE)[7..107]);
+    assert_eq!(bench.read(&target), expected);
+    assert_eq!(bench.read(&source), numbered(SIZE));
+}
+
+/// A copy from one part of a block to another.
+pub fn a_copy_within_a_block_moves_what_does_not_overlap<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let buffer = bench.buffer(SIZE);
+    bench.write(&buffer, &numbered(SIZE));
+    let from = Region::new(0, 100);
+    let copy = bench
+        .backend
+        .enqueue_copy(&bench.queue, &buffer, from, &buffer, 100);
+    copy.unwrap().wait().unwrap();
+    let mut expected = numbered(SIZE);
+    expected.copy_within(0..100, 100);
+    assert_eq!(bench.read(&buffer), expected);
+}
+
+/// The error is `OverlappingCopy`.
+pub fn an_overlapping_copy_is_refused<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let buffer = bench.buffer(SIZE);
+    bench.write(&buffer, &numbered(SIZE));
+    for to in [0, 1, 99] {
+        let from = Region::new(0, 100);
+        let copy = bench
+            .backend
+            .enqueue_copy(&bench.queue, &buffer, from, &buffer, to);
+        assert_eq!(
+            refusal(copy),
+            InvalidRequest::OverlappingCopy {
+                from: 0,
+                to,
+                bytes: 100
+            }
+        );
+    }
+    assert_eq!(bench.read(&buffer), numbered(SIZE));
+}
+
+/// The error is `OutOfBounds` from each transfer, on each side, also where an end overflows.
+pub fn transfers_out_of_bounds_are_refused_and_do_nothing<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let (buffer, other) = (bench.filled(SIZE, 1), bench.filled(SIZE, 2));
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    for offset in [SIZE - 3, SIZE, SIZE + 1, usize::MAX - 3, usize::MAX] {
+        let region = Region::new(offset, 4);
+        refused_as_out_of_bounds(backend.write(queue, &buffer, offset, &[9_u8; 4]));
+        refused_as_out_of_bounds(backend.read(queue, &buffer, offset, &mut [9_u8; 4]));
+        let data = vec![9; 4].into();
+        refused_as_out_of_bounds(backend.enqueue_write(queue, &buffer, offset, data));
+        refused_as_out_of_bounds(backend.enqueue_read(queue, &buffer, region));
+        refused_as_out_of_bounds(backend.enqueue_fill(queue, &buffer, region, &[9_u8]));
+        let first = Region::first(4);
+        refused_as_out_of_bounds(backend.enqueue_copy(queue, &other, region, &buffer, 0));
+        refused_as_out_of_bounds(backend.enqueue_copy(queue, &other, first, &buffer, offset));
+    }
+    assert_eq!(bench.read(&buffer), vec![1; SIZE]);
+}
+
+/// Transfers of no bytes succeed, also at the very end of a block, and complete like others.
+pub fn transfers_of_no_bytes_do_nothing<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let (buffer, other) = (bench.filled(SIZE, 1), bench.filled(SIZE, 2));
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    for offset in [0, SIZE] {
+        let none = Region::new(offset, 0);
+        backend.write::<u8>(queue, &buffer, offset, &[]).unwrap();
+        backend.read::<u8>(queue, &buffer, offset, &mut []).unwrap();
+        let events = [
+            backend.enqueue_write(queue, &buffer, offset, Vec::new().into()),
+            backend.enqueue_fill(queue, &buffer, none, &[7_u8]),
+            backend.enqueue_copy(queue, &other, none, &buffer, offset),
+        ];
+        for event in events {
+            event.unwrap().wait().unwrap();
+        }
+        let read = backend.enqueue_read(queue, &buffer, none).unwrap();
+        assert_eq!(read.wait().unwrap(), []);
+    }
+    assert_eq!(bench.read(&buffer), vec![1; SIZE]);
+    refused_as_out_of_bounds(backend.write::<u8>(queue, &buffer, SIZE + 1, &[]));
+}
+
+/// A length is checked even where the offset is valid, and before the host allocates so many bytes.
+pub fn transfers_of_impossible_lengths_are_refused<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let (buffer, other) = (bench.filled(SIZE, 1), bench.filled(SIZE, 2));
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    for bytes in [SIZE + 1, usize::MAX - SIZE, usize::MAX] {
+        for region in [Region::first(bytes), Region::new(SIZE, bytes)] {
+            refused_as_out_of_bounds(backend.enqueue_read(queue, &buffer, region));
+            refused_as_out_of_bounds(backend.enqueue_fill(queue, &buffer, region, &[9_u8]));
+            refused_as_out_of_bounds(backend.enqueue_copy(queue, &other, region, &buffer, 0));
+        }
+    }
+    assert_eq!(bench.read(&buffer), vec![1; SIZE]);
+}
+
+/// Later commands of the queue do not change the bytes that it returns.
+pub fn a_read_shows_the_moment_of_its_turn<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let buffer = bench.filled(SIZE, 1);
+    let all = Region::first(SIZE);
+    let read = bench.backend.enqueue_read(&bench.queue, &buffer, all);
+    bench.fill(&bench.queue, &buffer, 2, &[]).wait().unwrap();
+    assert_eq!(read.unwrap().wait().unwrap(), [1; SIZE]);
+    assert_eq!(bench.read(&buffer), [2; SIZE]);
+}
+
+/// Only regions of the same memory overlap.
+pub fn a_copy_to_the_same_place_of_another_block_is_no_overlap<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let (source, target) = (bench.filled(SIZE, 1), bench.filled(SIZE, 2));
+    let all = Region::first(SIZE);
+    let copy = bench
+        .backend
+        .enqueue_copy(&bench.queue, &source, all, &target, 0);
+    copy.unwrap().wait().unwrap();
+    assert_eq!(bench.read(&target), [1; SIZE]);
+    // Nor does an empty region share any byte.
+    let none = Region::new(10, 0);
+    let copy = bench
+        .backend
+        .enqueue_copy(&bench.queue, &source, none, &source, 10);
+    copy.unwrap().wait().unwrap();
+}
