@@ -127,10 +127,10 @@ impl OpenClBackend {
     /// ```
     /// use std::sync::Arc;
     ///
-    /// use binpool_opencl::{ClKernel, ClProgram, Extent, KernelError, OpenClBackend, Parameter};
+    /// use binpool_opencl::{ClKernel, ClProgram, Extent, OpenClBackend, OpenClError, Parameter};
     ///
     /// /// The kernel that fills floats with a number, built once for each context.
-    /// fn filler(backend: &OpenClBackend) -> Result<Arc<ClKernel>, KernelError> {
+    /// fn filler(backend: &OpenClBackend) -> Result<Arc<ClKernel>, OpenClError> {
     ///     backend.cached("fill", || {
     ///         let source = "kernel void fill(global float *data, float value)
     ///             { data[get_global_id(0)] = value; }";

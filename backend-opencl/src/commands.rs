@@ -16,7 +16,7 @@ use crate::{
     memory::root::Root,
     queue::ClQueue,
     quirks::dropped_queues,
-    sys::{self, ClError, Purpose},
+    sys::{self, Purpose},
 };
 
 /// The commands are methods of [`OpenClBackend`] itself, which take more kinds of memory.
@@ -40,8 +40,7 @@ impl Backend for OpenClBackend {
         let context = self.context();
         dropped_queues::release_idle();
         let unordered = out_of_order && !context.quirks.out_of_order_queues_crash;
-        let handle = sys::create_queue(&context.handle, context.device, unordered)
-            .map_err(ClError::control_error)?;
+        let handle = sys::create_queue(&context.handle, context.device, unordered)?;
         Ok(ClQueue::created(context, handle, order))
     }
 
@@ -102,9 +101,9 @@ impl Backend for OpenClBackend {
 
     fn create_user_event(&self) -> Result<ClEvent> {
         let context = self.context();
-        let handle = sys::create_user_event(&context.handle).map_err(ClError::control_error)?;
+        let handle = sys::create_user_event(&context.handle)?;
         let noted = context.quirks.user_event_made(&context.handle, &handle);
-        noted.map_err(ClError::control_error)?;
+        noted?;
         Ok(ClEvent::user(context, handle, true))
     }
 

@@ -358,7 +358,7 @@ impl ClEvent {
                 return InvalidRequest::AlreadyResolved.into();
             }
             resolved.store(false, Ordering::Relaxed);
-            error.into_error(Purpose::Control)
+            error.into()
         })
     }
 }
@@ -427,7 +427,7 @@ impl Event for ClEvent {
 
     fn status(&self) -> Result<EventStatus> {
         let progress = match self.inner.known.load(Ordering::Relaxed) {
-            PENDING => self.look().map_err(ClError::control_error)?,
+            PENDING => self.look()?,
             COMPLETE => return Ok(EventStatus::Complete),
             _ => return Ok(EventStatus::Failed),
         };
@@ -441,7 +441,7 @@ impl Event for ClEvent {
                 Ok(EventStatus::Failed)
             }
             Progress::Pending => {
-                self.flush_producer().map_err(ClError::control_error)?;
+                self.flush_producer()?;
                 Ok(EventStatus::Pending)
             }
         }

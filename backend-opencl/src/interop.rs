@@ -10,7 +10,7 @@ use crate::{
     error::OpenClError,
     event::ClEvent,
     queue::ClQueue,
-    sys::{self, ClError, ContextHandle, DeviceId, EventHandle, Purpose, QueueHandle},
+    sys::{self, ContextHandle, DeviceId, EventHandle, Purpose, QueueHandle},
 };
 
 /// Objects of the program's own.
@@ -182,16 +182,16 @@ impl OpenClBackend {
     pub unsafe fn wrap_raw_queue(&self, queue: *mut c_void) -> Result<ClQueue> {
         // SAFETY: The queue is null or alive, as the caller promises.
         let handle = unsafe { QueueHandle::retain(queue) };
-        self.adopt_queue(handle.map_err(ClError::control_error)?)
+        self.adopt_queue(handle?)
     }
 
     fn adopt_queue(&self, handle: QueueHandle) -> Result<ClQueue> {
-        let info = sys::queue_info(&handle).map_err(ClError::control_error)?;
+        let info = sys::queue_info(&handle)?;
         if info.context != self.raw_context().addr() || info.device != self.raw_device().addr() {
             let kind = ObjectKind::Queue;
             return Err(InvalidRequest::ForeignObject { kind }.into());
         }
-        ClQueue::adopt(self.context(), handle).map_err(ClError::control_error)
+        ClQueue::adopt(self.context(), handle).map_err(Into::into)
     }
 
     /// Returns an event of the program's own, for example of a kernel, as an event of this backend.
@@ -277,19 +277,18 @@ impl OpenClBackend {
     pub unsafe fn wrap_raw_event(&self, event: *mut c_void) -> Result<ClEvent> {
         // SAFETY: The event is null or alive, as the caller promises.
         let handle = unsafe { EventHandle::retain(event) };
-        self.adopt_event(handle.map_err(ClError::control_error)?)
+        self.adopt_event(handle?)
     }
 
     fn adopt_event(&self, handle: EventHandle) -> Result<ClEvent> {
-        let (context, queue) = sys::event_queue(&handle).map_err(ClError::control_error)?;
+        let (context, queue) = sys::event_queue(&handle)?;
         if context != self.raw_context().addr() {
             let kind = ObjectKind::Event;
             return Err(InvalidRequest::ForeignObject { kind }.into());
         }
         Ok(match queue {
             Some(queue) => {
-                let queue =
-                    ClQueue::adopt(self.context(), queue).map_err(ClError::control_error)?;
+                let queue = ClQueue::adopt(self.context(), queue)?;
                 ClEvent::command(&queue, handle, Purpose::Control)
             }
             None => ClEvent::user(self.context(), handle, false),

@@ -78,7 +78,7 @@
 //!
 //! # Errors
 //!
-//! Opening a device fails with [`OpenClError`], and building and launching kernels with [`KernelError`]. Everything else
+//! Opening a device, building and launching kernels, and images and samplers fail with [`OpenClError`]. Everything else
 //! fails with the errors of `binpool_allocators`, whose source is a [`ClError`] with the runtime's call and code; see there for which
 //! codes mean that memory is exhausted. All of them, and those of pools, become `binpool_allocators::Error` by `?`:
 //!
@@ -92,7 +92,7 @@
 //!     let queue = backend.create_queue(QueueOrder::InOrder)?; // Error
 //!     let pool = ImmediatePool::new(ImmediateAllocator::new(&backend)?, &queue)?; // PoolError
 //!     let source = "kernel void seven(global uint *words) { words[get_global_id(0)] = 7; }";
-//!     let program = ClProgram::build(&backend, source, "")?; // KernelError
+//!     let program = ClProgram::build(&backend, source, "")?; // OpenClError
 //!     let words = Parameter::output::<u32>(Extent::PerItem(1));
 //!     // SAFETY: each work item writes the word of its id, and touches nothing else.
 //!     let seven = unsafe { program.kernel("seven", &[words]) }?;
@@ -170,12 +170,12 @@ pub use event::ClEvent;
 #[cfg(feature = "ndarray")]
 pub use image::ChannelValue;
 pub use image::{
-    Addressing, Axis, ChannelOrder, ChannelType, ClImage, Filter, HostImage, HostPitches,
-    ImageColor, ImageError, ImageFormat, ImageKind, ImageLimits, ImageRegion, ImageShape,
+    Addressing, ChannelOrder, ChannelType, ClImage, Filter, HostImage, HostPitches, ImageColor,
+    ImageFormat, ImageKind, ImageLimits, ImageRegion, ImageShape,
 };
 pub use kernel::{
-    Argument, ClKernel, ClProgram, Extent, KernelError, Launch, LaunchMemory, LocalMemory,
-    Parameter, ParameterAccess, ParameterKind, ParameterProblem, WorkSizeProblem,
+    Argument, ClKernel, ClProgram, Extent, Launch, LocalMemory, Parameter, ParameterAccess,
+    ParameterKind,
 };
 pub use map::{ImageMap, ImageMapMut, Map, MapGuard, MapMut, PendingMap};
 pub use memory::{ClMemory, HostBuffer, MemoryInfo, MemoryKey};

@@ -12,7 +12,7 @@ use binpool_allocators::{Error, Outcome, Result};
 
 use crate::{
     event::ClEvent,
-    sys::{self, ClError},
+    sys::{self},
 };
 
 impl ClEvent {
@@ -47,10 +47,10 @@ impl ClEvent {
     /// [`Backend`](Error::Backend) where the operating system refuses a thread, and the failures of the runtime: `call` is
     /// dropped without having been called.
     pub fn on_ended(&self, call: impl FnOnce(Outcome) + Send + 'static) -> Result<()> {
-        self.flush_producer().map_err(ClError::control_error)?;
+        self.flush_producer()?;
         // Holds the runtime's event alone: a clone of this value would keep a user event from being resolved as failed when
         // it is dropped.
-        let event = self.handle().another().map_err(ClError::control_error)?;
+        let event = self.handle().another()?;
         let wait_and_call = move || {
             let waited = sys::wait_until_ended(&event);
             // A wait for a user event that has failed succeeds on NVIDIA's runtime, and the status of a command that

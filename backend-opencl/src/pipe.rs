@@ -63,7 +63,7 @@ impl ClPipe {
     /// that are larger than the device's largest; exhausted memory.
     pub fn new(backend: &OpenClBackend, packet_bytes: u32, max_packets: u32) -> Result<Self> {
         let device = backend.context().device;
-        if !has_pipes(device).map_err(control)? {
+        if !has_pipes(device)? {
             let name = &backend.device_limits().device_name;
             return Err(Error::unsupported(format!(
                 "pipes on {name}: pass packets on in a buffer with an atomic counter"
@@ -72,8 +72,7 @@ impl ClPipe {
         if packet_bytes == 0 || max_packets == 0 {
             return Err(InvalidRequest::ZeroSize.into());
         }
-        let largest =
-            sys::device_number(device, CL_DEVICE_PIPE_MAX_PACKET_SIZE).map_err(control)?;
+        let largest = sys::device_number(device, CL_DEVICE_PIPE_MAX_PACKET_SIZE)?;
         if u64::from(packet_bytes) > largest {
             let in_bytes = |number| usize::try_from(number).unwrap_or(usize::MAX);
             return Err(InvalidRequest::TooLarge {
@@ -124,18 +123,15 @@ impl ClPipe {
     ) -> Result<Self> {
         // SAFETY: The object is null or alive, and unless `retain` one reference is the caller's to give, as the caller
         // promises.
-        let handle = unsafe { MemHandle::adopt(pipe, retain) }.map_err(control)?;
-        let context = sys::mem_info::context(&handle).map_err(control)?;
+        let handle = unsafe { MemHandle::adopt(pipe, retain) }?;
+        let context = sys::mem_info::context(&handle)?;
         if context != backend.raw_context().addr() {
             let kind = ObjectKind::Memory;
             return Err(InvalidRequest::ForeignObject { kind }.into());
         }
-        let kind = sys::mem_info::number(&handle, CL_MEM_TYPE).map_err(control)?;
+        let kind = sys::mem_info::number(&handle, CL_MEM_TYPE)?;
         if kind != u64::from(CL_MEM_OBJECT_PIPE) {
-            return Err(control(ClError::new(
-                "clGetPipeInfo",
-                CL_INVALID_MEM_OBJECT,
-            )));
+            return Err(ClError::new("clGetPipeInfo", CL_INVALID_MEM_OBJECT).into());
         }
         Ok(Self::of(backend, handle))
     }
@@ -157,7 +153,7 @@ impl ClPipe {
     ///
     /// A failure of the runtime.
     pub fn packet_bytes(&self) -> Result<u32> {
-        sys::pipe::number(self.handle(), CL_PIPE_PACKET_SIZE).map_err(control)
+        sys::pipe::number(self.handle(), CL_PIPE_PACKET_SIZE).map_err(Into::into)
     }
 
     /// The number of packets that it can hold (`max_packets`).
@@ -166,7 +162,7 @@ impl ClPipe {
     ///
     /// A failure of the runtime.
     pub fn max_packets(&self) -> Result<u32> {
-        sys::pipe::number(self.handle(), CL_PIPE_MAX_PACKETS).map_err(control)
+        sys::pipe::number(self.handle(), CL_PIPE_MAX_PACKETS).map_err(Into::into)
     }
 
     /// The runtime's `cl_mem` (`int_ptr`).
@@ -205,10 +201,6 @@ fn has_pipes(device: DeviceId) -> ClResult<bool> {
         (3.., _) => Ok(sys::device_number(device, CL_DEVICE_PIPE_SUPPORT)? != 0),
         _ => Ok(false),
     }
-}
-
-fn control(error: ClError) -> Error {
-    error.into_error(Purpose::Control)
 }
 
 impl fmt::Debug for ClPipe {

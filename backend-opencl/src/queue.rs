@@ -19,7 +19,7 @@ use crate::{
     order::weak_queue::{QueueCalls, WeakQueue},
     quirks::{dropped_queues, retained_bytes, stand_in_events},
     registry::Registry,
-    sys::{self, ClError, ClResult, DeviceId, EventHandle, QueueHandle, WaitList},
+    sys::{self, ClResult, DeviceId, EventHandle, QueueHandle, WaitList},
 };
 
 /// A command queue of OpenCL. Clones are the same queue.
@@ -290,9 +290,7 @@ impl Queue for ClQueue {
     }
 
     fn flush(&self) -> Result<()> {
-        self.inner
-            .flush_all(sys::flush)
-            .map_err(ClError::control_error)
+        self.inner.flush_all(sys::flush).map_err(Error::from)
     }
 
     fn finish(&self) -> Result<()> {
@@ -302,8 +300,7 @@ impl Queue for ClQueue {
         let behind_all = quirks
             .finish_returns_early
             .then(|| sys::enqueue_marker(self.handle(), &WaitList::none()))
-            .transpose()
-            .map_err(ClError::control_error)?;
+            .transpose()?;
         let finished = match self.inner.flush_all(sys::finish) {
             // A command that failed has ended too.
             Err(error) if error.code == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST => Ok(()),
@@ -320,7 +317,7 @@ impl Queue for ClQueue {
             quirks.queue_is_idle(self.inner.id);
             self.inner.finished.fetch_max(last, Ordering::Relaxed);
         }
-        finished.map_err(ClError::control_error)
+        finished.map_err(Error::from)
     }
 }
 

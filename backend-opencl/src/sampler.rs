@@ -12,9 +12,10 @@ use crate::{
     backend::OpenClBackend,
     context::Context,
     device::info,
-    image::{Addressing, Filter, ImageError},
+    error::OpenClError,
+    image::{Addressing, Filter},
     same_by_handle::same_by_handle,
-    sys::{self, ClError, Purpose, SamplerHandle},
+    sys::{self, SamplerHandle},
 };
 
 /// The properties of a sampler, with OpenCL 2.0 and later (`sampler_properties` of `PyOpenCL`; OpenCL 3.0, section 5.7).
@@ -112,19 +113,20 @@ impl ClSampler {
     ///
     /// # Errors
     ///
-    /// A device without images; [`NeedsNormalized`](ImageError::NeedsNormalized); a failure of the runtime.
+    /// A device without images; [`Image`](OpenClError::Image) for addressing modes that need normalized
+    /// coordinates; a failure of the runtime.
     pub fn new(
         backend: &OpenClBackend,
         normalized_coordinates: bool,
         addressing: Addressing,
         filter: Filter,
-    ) -> Result<Self, ImageError> {
+    ) -> Result<Self, OpenClError> {
         check_images(backend)?;
         check_repeats(normalized_coordinates, addressing)?;
         let context = &backend.context().handle;
         let (addressing, filter) = (addressing.code(), filter.code());
         let handle = sys::sampler::create(context, normalized_coordinates, addressing, filter);
-        Ok(Self::of(backend, handle.map_err(control)?))
+        Ok(Self::of(backend, handle?))
     }
 
     /// Makes a sampler of properties.
@@ -134,7 +136,7 @@ impl ClSampler {
     /// ```
     /// use std::num::NonZeroU64;
     ///
-    /// use binpool_opencl::{ClSampler, Filter, OpenClBackend, ImageError, SamplerProperties};
+    /// use binpool_opencl::{ClSampler, Filter, OpenClBackend, OpenClError, SamplerProperties};
     /// use cl3::{memory::CL_FILTER_LINEAR, sampler::CL_SAMPLER_FILTER_MODE};
     ///
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
@@ -145,32 +147,30 @@ impl ClSampler {
     ///     ..SamplerProperties::default()
     /// };
     /// let refused = ClSampler::with_properties(&backend, &properties);
-    /// assert!(matches!(refused, Err(ImageError::PropertyTwice { key: twice }) if twice == key.get()));
+    /// assert!(matches!(refused, Err(OpenClError::Image(_))));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
     /// A device without images, or before OpenCL 2.0, or without mipmaps where such properties are given;
-    /// [`NeedsNormalized`](ImageError::NeedsNormalized), [`PropertyTwice`](ImageError::PropertyTwice); a failure of the
-    /// runtime, for a key that it does not know among others.
+    /// [`Image`](OpenClError::Image) for addressing modes that need normalized coordinates and for a property that is given
+    /// twice; a failure of the runtime, for a key that it does not know among others.
     pub fn with_properties(
         backend: &OpenClBackend,
         properties: &SamplerProperties,
-    ) -> Result<Self, ImageError> {
+    ) -> Result<Self, OpenClError> {
         check_images(backend)?;
         let device = backend.context().device;
         let name = &backend.device_limits().device_name;
-        let (major, minor) = info::version_of(device).map_err(control)?;
+        let (major, minor) = info::version_of(device)?;
         if major < 2 {
             return Err(Error::unsupported(format!(
                 "samplers of properties on {name}, which has OpenCL {major}.{minor}: use `ClSampler::new`"
             ))
             .into());
         }
-        if properties.is_for_mipmaps()
-            && !info::has_extension(device, "cl_khr_mipmap_image").map_err(control)?
-        {
+        if properties.is_for_mipmaps() && !info::has_extension(device, "cl_khr_mipmap_image")? {
             return Err(Error::unsupported(format!(
                 "mipmaps on {name}: leave the filter and the levels of detail out"
             ))
@@ -183,11 +183,12 @@ impl ClSampler {
         let list = properties.list();
         for (at, &(key, _)) in list.iter().enumerate() {
             if list[..at].iter().any(|&(before, _)| before == key) {
-                return Err(ImageError::PropertyTwice { key });
+                let problem = format!("the property {key:#x} is given twice");
+                return Err(OpenClError::Image(problem));
             }
         }
         let handle = sys::sampler::create_with_properties(&backend.context().handle, &list);
-        Ok(Self::of(backend, handle.map_err(control)?))
+        Ok(Self::of(backend, handle?))
     }
 
     /// Returns a sampler of the program's own, by its bare handle (`from_int_ptr`).
@@ -223,11 +224,11 @@ impl ClSampler {
         backend: &OpenClBackend,
         sampler: *mut c_void,
         retain: bool,
-    ) -> Result<Self, ImageError> {
+    ) -> Result<Self, OpenClError> {
         // SAFETY: The sampler is null or alive, and unless `retain` one reference is the caller's to give, as the caller
         // promises.
-        let handle = unsafe { SamplerHandle::adopt(sampler, retain) }.map_err(control)?;
-        let context = sys::sampler::context_of(&handle).map_err(control)?;
+        let handle = unsafe { SamplerHandle::adopt(sampler, retain) }?;
+        let context = sys::sampler::context_of(&handle)?;
         if context != backend.raw_context().addr() {
             let kind = ObjectKind::Memory;
             return Err(Error::from(InvalidRequest::ForeignObject { kind }).into());
@@ -247,7 +248,7 @@ impl ClSampler {
     /// # Errors
     ///
     /// A failure of the runtime.
-    pub fn normalized_coordinates(&self) -> Result<bool, ImageError> {
+    pub fn normalized_coordinates(&self) -> Result<bool, OpenClError> {
         Ok(self.number(CL_SAMPLER_NORMALIZED_COORDS)? != 0)
     }
 
@@ -255,26 +256,26 @@ impl ClSampler {
     ///
     /// # Errors
     ///
-    /// [`UnknownProperty`](ImageError::UnknownProperty) for a mode of an extension.
-    pub fn addressing(&self) -> Result<Addressing, ImageError> {
+    /// [`Image`](OpenClError::Image) for a mode of an extension.
+    pub fn addressing(&self) -> Result<Addressing, OpenClError> {
         let key = CL_SAMPLER_ADDRESSING_MODE;
         let value = self.number(key)?;
         let mut all = Addressing::ALL.into_iter();
         all.find(|addressing| addressing.code() == value)
-            .ok_or(ImageError::UnknownProperty { key, value })
+            .ok_or_else(|| unknown(key, value))
     }
 
     /// The value that is read between pixels (`filter_mode`).
     ///
     /// # Errors
     ///
-    /// [`UnknownProperty`](ImageError::UnknownProperty) for a mode of an extension.
-    pub fn filter(&self) -> Result<Filter, ImageError> {
+    /// [`Image`](OpenClError::Image) for a mode of an extension.
+    pub fn filter(&self) -> Result<Filter, OpenClError> {
         let key = CL_SAMPLER_FILTER_MODE;
         let value = self.number(key)?;
         let mut all = Filter::ALL.into_iter();
         all.find(|filter| filter.code() == value)
-            .ok_or(ImageError::UnknownProperty { key, value })
+            .ok_or_else(|| unknown(key, value))
     }
 
     /// The runtime's keys and values that it was made of; none if it was made by [`new`](Self::new).
@@ -300,9 +301,9 @@ impl ClSampler {
     /// # Errors
     ///
     /// A device before OpenCL 3.0, which does not answer.
-    pub fn properties(&self) -> Result<Vec<(u64, u64)>, ImageError> {
+    pub fn properties(&self) -> Result<Vec<(u64, u64)>, OpenClError> {
         let context = self.context();
-        let (major, minor) = info::version_of(context.device).map_err(control)?;
+        let (major, minor) = info::version_of(context.device)?;
         if major < 3 {
             return Err(Error::unsupported(format!(
                 "a sampler's properties on {}, which has OpenCL {major}.{minor}: ask for one after the other",
@@ -310,13 +311,13 @@ impl ClSampler {
             ))
             .into());
         }
-        let list = sys::sampler::properties(self.handle()).map_err(control)?;
+        let list = sys::sampler::properties(self.handle())?;
         let pairs = list.chunks_exact(2).map(|pair| (pair[0], pair[1]));
         Ok(pairs.take_while(|&(key, _)| key != 0).collect())
     }
 
-    fn number(&self, what: u32) -> Result<u32, ImageError> {
-        Ok(sys::sampler::number(self.handle(), what).map_err(control)?)
+    fn number(&self, what: u32) -> Result<u32, OpenClError> {
+        Ok(sys::sampler::number(self.handle(), what)?)
     }
 
     /// The runtime's `cl_sampler` (`int_ptr`).
@@ -337,11 +338,13 @@ impl ClSampler {
     }
 }
 
-fn control(error: ClError) -> Error {
-    error.into_error(Purpose::Control)
+/// Checks that the device has images: without them it has no samplers.
+fn unknown(key: u32, value: u32) -> OpenClError {
+    OpenClError::Image(format!(
+        "the sampler's property {key:#x} is {value:#x}, which is not known"
+    ))
 }
 
-/// Checks that the device has images: without them it has no samplers.
 fn check_images(backend: &OpenClBackend) -> Result<()> {
     if backend.image_limits()?.images {
         return Ok(());
@@ -352,10 +355,12 @@ fn check_images(backend: &OpenClBackend) -> Result<()> {
     )))
 }
 
-const fn check_repeats(normalized: bool, addressing: Addressing) -> Result<(), ImageError> {
+fn check_repeats(normalized: bool, addressing: Addressing) -> Result<(), OpenClError> {
     match addressing {
         Addressing::Repeat | Addressing::MirroredRepeat if !normalized => {
-            Err(ImageError::NeedsNormalized { addressing })
+            Err(OpenClError::Image(format!(
+                "{addressing:?} with coordinates in pixels: it is for normalized coordinates only"
+            )))
         }
         _ => Ok(()),
     }

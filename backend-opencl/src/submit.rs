@@ -51,7 +51,7 @@ impl OpenClBackend {
         self.check_own_events(events)?;
         for event in events {
             if event.queue() != Some(queue) {
-                event.flush_producer().map_err(ClError::control_error)?;
+                event.flush_producer()?;
             }
         }
         Ok(events.iter().map(ClEvent::handle).collect())

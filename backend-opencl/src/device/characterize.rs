@@ -17,7 +17,7 @@ use crate::{
     device::kind::DeviceKind,
     error::OpenClError,
     image::ImageLimits,
-    sys::{self, ClError, ClResult},
+    sys::{self, ClResult},
     transfer::p2p,
 };
 
@@ -230,7 +230,7 @@ impl OpenClBackend {
         // Its index in the list of devices does not matter here.
         let asked = DeviceInfo::query(0, self.context().device)
             .and_then(|device| Characterization::query(&device));
-        asked.map_err(ClError::control_error)
+        asked.map_err(Into::into)
     }
 }
 

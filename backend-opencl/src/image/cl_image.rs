@@ -8,11 +8,12 @@ use binpool_allocators::{
 use cl3::memory::{CL_IMAGE_ROW_PITCH, CL_IMAGE_SLICE_PITCH, CL_MEM_SIZE};
 
 use super::{
-    error::ImageError, format::ImageFormat, kind::ImageKind, region::ImageRegion, shape::ImageShape,
+    format::ImageFormat, kind::ImageKind, layout::overflow, region::ImageRegion, shape::ImageShape,
 };
 use crate::{
     backend::OpenClBackend,
     context::Context,
+    error::OpenClError,
     kept_memory::LetGo,
     memory::MemoryInfo,
     memory::MemoryKey,
@@ -22,7 +23,7 @@ use crate::{
     order::access_log::AccessLog,
     order::memory_use::MemoryUse,
     same_by_handle::same_by_handle,
-    sys::{self, ClError, DeviceBytes, MemHandle, Purpose, image::DevicePixels},
+    sys::{self, DeviceBytes, MemHandle, image::DevicePixels},
 };
 
 /// An image of OpenCL (`Image` of `PyOpenCL`). Clones are the same image.
@@ -149,7 +150,7 @@ impl ClImage {
     ///
     /// A failure of the runtime.
     pub fn row_pitch(&self) -> Result<usize> {
-        sys::image::size(self.handle(), CL_IMAGE_ROW_PITCH).map_err(control)
+        sys::image::size(self.handle(), CL_IMAGE_ROW_PITCH).map_err(Into::into)
     }
 
     /// The distance between slices of a 3D image, or layers of an array, on the device, in bytes; 0 for other images
@@ -159,7 +160,7 @@ impl ClImage {
     ///
     /// A failure of the runtime.
     pub fn slice_pitch(&self) -> Result<usize> {
-        sys::image::size(self.handle(), CL_IMAGE_SLICE_PITCH).map_err(control)
+        sys::image::size(self.handle(), CL_IMAGE_SLICE_PITCH).map_err(Into::into)
     }
 
     /// Its size on the device in bytes, as the runtime reports it (`size`).
@@ -168,7 +169,7 @@ impl ClImage {
     ///
     /// A failure of the runtime.
     pub fn bytes(&self) -> Result<usize> {
-        let bytes = sys::mem_info::number(self.handle(), CL_MEM_SIZE).map_err(control)?;
+        let bytes = sys::mem_info::number(self.handle(), CL_MEM_SIZE)?;
         Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
     }
 
@@ -194,7 +195,7 @@ impl ClImage {
     ///
     /// A failure of the runtime.
     pub fn info(&self) -> Result<MemoryInfo> {
-        let counts = sys::mem_info::counts(self.handle()).map_err(control)?;
+        let counts = sys::mem_info::counts(self.handle())?;
         let (parent, offset) = match &self.inner.pixels {
             Pixels::Own { .. } => (None, 0),
             Pixels::Buffer { image, .. } => (Some(image.root().key()), image.region().offset),
@@ -323,10 +324,10 @@ impl ClImage {
     }
 
     /// Returns the size of the pixels of a region, in bytes.
-    pub(super) fn region_bytes(&self, region: ImageRegion) -> Result<usize, ImageError> {
+    pub(super) fn region_bytes(&self, region: ImageRegion) -> Result<usize, OpenClError> {
         let (shape, item) = (self.shape(), self.item_bytes());
         let bytes = region.pixels().and_then(|pixels| pixels.checked_mul(item));
-        bytes.ok_or(ImageError::Overflow { shape, item })
+        bytes.ok_or_else(|| overflow(shape, item))
     }
 
     /// Returns the size of all pixels, in bytes.
@@ -359,10 +360,6 @@ impl OpenClBackend {
         let kind = ObjectKind::Memory;
         Err(InvalidRequest::ForeignObject { kind }.into())
     }
-}
-
-fn control(error: ClError) -> binpool_allocators::Error {
-    error.into_error(Purpose::Control)
 }
 
 impl fmt::Debug for ClImage {

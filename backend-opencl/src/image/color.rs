@@ -8,8 +8,8 @@ use super::format::{ChannelType, ImageFormat};
 /// ```
 /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
 /// use binpool_opencl::{
-///     ChannelOrder, ChannelType, HostPitches, ImageColor, ImageError, ImageFormat, ImageRegion,
-///     ImageShape, OpenClBackend,
+///     ChannelOrder, ChannelType, HostPitches, ImageColor, ImageFormat, ImageRegion,
+///     ImageShape, OpenClBackend, OpenClError,
 /// };
 ///
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
@@ -27,7 +27,7 @@ use super::format::{ChannelType, ImageFormat};
 ///
 /// // Kernels read these channels as floats, and so are they filled.
 /// let refused = fill(ImageColor::Unsigned([255, 0, 0, 255]));
-/// assert!(matches!(refused, Err(ImageError::ColorMismatch { .. })));
+/// assert!(matches!(refused, Err(OpenClError::Image(_))));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]

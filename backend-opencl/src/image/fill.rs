@@ -3,12 +3,12 @@
 use binpool_allocators::{Error, Event, On, Queue, Result};
 
 use super::{
-    cl_image::ClImage, color::ImageColor, error::ImageError, kind::ImageKind, region::ImageRegion,
-    shape::ImageShape,
+    cl_image::ClImage, color::ImageColor, kind::ImageKind, region::ImageRegion, shape::ImageShape,
 };
 use crate::{
     ClOn,
     backend::OpenClBackend,
+    error::OpenClError,
     event::ClEvent,
     order::access::Access,
     queue::ClQueue,
@@ -21,8 +21,8 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// A device that cannot fill 1D buffer images ([`buffer_fills`](crate::ImageLimits::buffer_fills));
-    /// [`ColorMismatch`](ImageError::ColorMismatch) for a colour of other numbers than the image's format takes;
-    /// [`EmptyRegion`](ImageError::EmptyRegion), [`OutOfBounds`](ImageError::OutOfBounds); objects of another backend;
+    /// [`Image`](OpenClError::Image) for a colour of other numbers than the image's format takes, and for a region without
+    /// pixels or beyond the image; objects of another backend;
     /// a failure of the runtime.
     ///
     /// ```
@@ -53,12 +53,15 @@ impl OpenClBackend {
         image: &ClImage,
         region: ImageRegion,
         color: ImageColor,
-    ) -> Result<ClEvent, ImageError> {
+    ) -> Result<ClEvent, OpenClError> {
         let On { queue, wait_for } = on.into();
         self.check_image(queue, image, region)?;
         let format = image.format();
         if !color.suits(format) {
-            return Err(ImageError::ColorMismatch { format, color });
+            return Err(OpenClError::Image(format!(
+                "the colour {color:?} for pixels of {format}: their channels take {}",
+                ImageColor::kind_for(format)
+            )));
         }
         if image.shape().kind() == ImageKind::D1Buffer && !self.image_limits()?.buffer_fills {
             return Err(Error::unsupported(format!(
@@ -83,7 +86,7 @@ impl OpenClBackend {
         region: ImageRegion,
         color: ImageColor,
         wait_for: &[ClEvent],
-    ) -> Result<ClEvent, ImageError> {
+    ) -> Result<ClEvent, OpenClError> {
         let shape = ImageShape::of(ImageKind::D3, region.size);
         let filled = self.create_image(image.flags(), image.format(), shape)?;
         let all = ImageRegion::all(shape);

@@ -17,7 +17,7 @@ use crate::{
     memory::flags::host_flags,
     order::{access::Access, access_log::AccessLog},
     refused::Refused,
-    sys::{self, ClError, ClResult, Purpose, WaitList, buffer::LentElements, image::HostLayout},
+    sys::{self, ClResult, Purpose, WaitList, buffer::LentElements, image::HostLayout},
 };
 
 /// An image over a vector of the host, which it owns. The vector comes back by [`into_host`](Self::into_host); if not, it
@@ -174,7 +174,7 @@ impl<T: Pod + Send> HostImage<T> {
         let log = self.image.used(Access::Write).log;
         // A map that was forgotten never ends.
         log.check_unmapped()?;
-        log.wait_until_unused().map_err(ClError::control_error)?;
+        log.wait_until_unused()?;
         self.bring_back()
             .map_err(|error| error.into_error(Purpose::Memory(bytes)))
     }

@@ -1,5 +1,6 @@
 //! The limits of images on a device.
 
+use binpool_allocators::Error;
 use cl3::device::{
     CL_DEVICE_IMAGE_BASE_ADDRESS_ALIGNMENT, CL_DEVICE_IMAGE_MAX_ARRAY_SIZE,
     CL_DEVICE_IMAGE_MAX_BUFFER_SIZE, CL_DEVICE_IMAGE_PITCH_ALIGNMENT, CL_DEVICE_IMAGE_SUPPORT,
@@ -7,13 +8,11 @@ use cl3::device::{
     CL_DEVICE_IMAGE3D_MAX_HEIGHT, CL_DEVICE_IMAGE3D_MAX_WIDTH,
 };
 
-use super::{
-    error::{Axis, ImageError},
-    shape::ImageShape,
-};
+use super::shape::ImageShape;
 use crate::{
     device::info::has_extension,
     device::limits::{NVIDIA, POCL},
+    error::OpenClError,
     sys::{self, ClResult, DeviceId},
 };
 
@@ -99,15 +98,17 @@ impl ImageLimits {
     ///
     /// # Errors
     ///
-    /// [`Empty`](ImageError::Empty) and [`TooLarge`](ImageError::TooLarge).
-    pub fn check(&self, shape: ImageShape) -> Result<(), ImageError> {
+    /// [`Image`](OpenClError::Image) for a shape without pixels, and [`Unsupported`](Error::Unsupported) for one that is larger
+    /// than the device's largest.
+    pub fn check(&self, shape: ImageShape) -> Result<(), OpenClError> {
         if shape.extent().contains(&0) {
-            return Err(ImageError::Empty { shape });
+            let problem = format!("a {shape} has no pixels: each size has to be at least 1");
+            return Err(OpenClError::Image(problem));
         }
-        let width = |width, largest| (Axis::Width, width, largest);
-        let height = |height, largest| (Axis::Height, height, largest);
-        let layers = |layers| (Axis::Layers, layers, self.layers);
-        let at_most_one = (Axis::Depth, 1, 1);
+        let width = |width, largest| ("width", width, largest);
+        let height = |height, largest| ("height", height, largest);
+        let layers = |layers| ("number of layers", layers, self.layers);
+        let at_most_one = ("depth", 1, 1);
         let sizes = match shape {
             ImageShape::D1 { width: w } => [width(w, self.plane_width), at_most_one, at_most_one],
             ImageShape::D1Buffer { width: w } => {
@@ -141,7 +142,7 @@ impl ImageLimits {
             } => [
                 width(w, self.volume_width),
                 height(h, self.volume_height),
-                (Axis::Depth, depth, self.volume_depth),
+                ("depth", depth, self.volume_depth),
             ],
         };
         match sizes
@@ -149,12 +150,10 @@ impl ImageLimits {
             .find(|(_, asked, largest)| asked > largest)
         {
             None => Ok(()),
-            Some((axis, asked, largest)) => Err(ImageError::TooLarge {
-                shape,
-                axis,
-                asked,
-                largest,
-            }),
+            Some((size, asked, largest)) => Err(Error::unsupported(format!(
+                "a {shape}: its {size} is {asked}, and this device's largest is {largest}"
+            ))
+            .into()),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use binpool_allocators::{InvalidRequest, ObjectKind, Region};
+use binpool_allocators::{Error, InvalidRequest, ObjectKind, Region};
 use cl3::memory::{
     CL_IMAGE_ARRAY_SIZE, CL_IMAGE_DEPTH, CL_IMAGE_HEIGHT, CL_IMAGE_WIDTH, CL_MEM_FLAGS, CL_MEM_TYPE,
 };
@@ -10,7 +10,6 @@ use cl3::memory::{
 use super::{
     cl_image::{ClImage, Pixels},
     create::check_item_bytes,
-    error::ImageError,
     format::ImageFormat,
     kind::ImageKind,
     layout::HostPitches,
@@ -19,6 +18,7 @@ use super::{
 use crate::{
     backend::OpenClBackend,
     context::Context,
+    error::OpenClError,
     memory::flags::from_cl,
     memory::root::Root,
     memory::view::View,
@@ -34,7 +34,7 @@ impl OpenClBackend {
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags};
     /// # use binpool_opencl::{
-    /// #     ChannelOrder, ChannelType, ImageError, ImageFormat, ImageShape, OpenClBackend,
+    /// #     ChannelOrder, ChannelType, ImageFormat, ImageShape, OpenClBackend, OpenClError,
     /// # };
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
@@ -49,17 +49,14 @@ impl OpenClBackend {
     /// let handle = buffer.raw().ok_or("no buffer")?;
     /// // SAFETY: the buffer lives.
     /// let refused = unsafe { backend.image_from_raw(handle, true) };
-    /// let Err(ImageError::NotAnImage { code }) = refused else {
-    ///     panic!("a buffer is no image")
-    /// };
-    /// assert_eq!(code, cl3::memory::CL_MEM_OBJECT_BUFFER);
+    /// assert!(matches!(refused, Err(OpenClError::Image(_)))); // A buffer is no image.
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// An image of another context; [`NotAnImage`](ImageError::NotAnImage);
-    /// [`UnknownFormat`](ImageError::UnknownFormat) for formats of extensions.
+    /// An image of another context; [`Image`](OpenClError::Image) for an object that is no image;
+    /// [`Unsupported`](Error::Unsupported) for formats of extensions.
     ///
     /// # Safety
     ///
@@ -72,26 +69,32 @@ impl OpenClBackend {
         &self,
         image: *mut c_void,
         retain: bool,
-    ) -> Result<ClImage, ImageError> {
+    ) -> Result<ClImage, OpenClError> {
         // SAFETY: The object is null or alive, and unless `retain` one reference is the caller's to give, as the caller
         // promises.
-        let handle = unsafe { MemHandle::adopt(image, retain) }.map_err(ClError::control_error)?;
-        let context = sys::mem_info::context(&handle).map_err(ClError::control_error)?;
+        let handle = unsafe { MemHandle::adopt(image, retain) }?;
+        let context = sys::mem_info::context(&handle)?;
         if context != self.raw_context().addr() {
             let kind = ObjectKind::Memory;
             return Err(InvalidRequest::ForeignObject { kind }.into());
         }
-        let code = sys::mem_info::number(&handle, CL_MEM_TYPE).map_err(ClError::control_error)?;
+        let code = sys::mem_info::number(&handle, CL_MEM_TYPE)?;
         let code = u32::try_from(code).unwrap_or(0);
-        let kind = ImageKind::from_code(code).ok_or(ImageError::NotAnImage { code })?;
-        let codes = sys::image::format(&handle).map_err(ClError::control_error)?;
-        let format = ImageFormat::from_codes(codes).ok_or(ImageError::UnknownFormat {
-            order: codes.0,
-            data: codes.1,
+        let kind = ImageKind::from_code(code).ok_or_else(|| {
+            OpenClError::Image(format!(
+                "the handle is not that of an image: the runtime says it is an object of kind {code:#x}"
+            ))
+        })?;
+        let codes = sys::image::format(&handle)?;
+        let format = ImageFormat::from_codes(codes).ok_or_else(|| {
+            let (order, data) = codes;
+            Error::unsupported(format!(
+                "an image with channel order {order:#x} and type {data:#x}, of which the size is not known"
+            ))
         })?;
         check_item_bytes(&handle, format)?;
-        let shape = shape_of(&handle, kind).map_err(ClError::control_error)?;
-        let flags = sys::mem_info::number(&handle, CL_MEM_FLAGS).map_err(ClError::control_error)?;
+        let shape = shape_of(&handle, kind)?;
+        let flags = sys::mem_info::number(&handle, CL_MEM_FLAGS)?;
         let given = self.context().quirks.flags_of_handle(flags);
         let pixels = pixels_of(self.context(), handle, shape, format)?;
         Ok(ClImage::new(
@@ -108,12 +111,12 @@ fn pixels_of(
     image: MemHandle,
     shape: ImageShape,
     format: ImageFormat,
-) -> Result<Pixels, ImageError> {
-    let Some(parent) = sys::image::parent(&image).map_err(ClError::control_error)? else {
+) -> Result<Pixels, OpenClError> {
+    let Some(parent) = sys::image::parent(&image)? else {
         let log = AccessLog::default();
         return Ok(Pixels::Own { image, log });
     };
-    let under = parent.another().map_err(ClError::control_error)?;
+    let under = parent.another()?;
     let root = Root::of(parent);
     let layout = HostPitches::TIGHT.layout(shape, format.item_bytes())?;
     let region = Region::first(layout.bytes());

@@ -5,13 +5,11 @@ use std::sync::Arc;
 use binpool_allocators::{PendingRead, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 
-use super::{
-    cl_image::ClImage, error::ImageError, layout::HostPitches, region::ImageRegion,
-    shape::ImageShape,
-};
+use super::{cl_image::ClImage, layout::HostPitches, region::ImageRegion, shape::ImageShape};
 use crate::{
     ClOn,
     backend::OpenClBackend,
+    error::OpenClError,
     event::ClEvent,
     host_transfer::HostTransfer,
     order::access::Access,
@@ -50,7 +48,7 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// [`EmptyRegion`](ImageError::EmptyRegion), [`OutOfBounds`](ImageError::OutOfBounds), [`Pitch`](ImageError::Pitch);
+    /// [`Image`](OpenClError::Image) for a region without pixels or beyond the image, and for pitches that do not fit;
     /// data of another length; objects of another backend; the failure of the command, or of a command that it waits for.
     pub fn write_image<'q, T: NoUninit>(
         &self,
@@ -59,7 +57,7 @@ impl OpenClBackend {
         region: ImageRegion,
         data: &[T],
         pitches: HostPitches,
-    ) -> Result<(), ImageError> {
+    ) -> Result<(), OpenClError> {
         let (on, data) = (on.into(), HostSide::source(data));
         let transfer = self.image_side(on.queue, (image, region), pitches, Some(&data))?;
         Ok(self.transfer_and_wait(on, &transfer, &data)?)
@@ -100,7 +98,7 @@ impl OpenClBackend {
         region: ImageRegion,
         data: &mut [T],
         pitches: HostPitches,
-    ) -> Result<(), ImageError> {
+    ) -> Result<(), OpenClError> {
         let (on, data) = (on.into(), HostSide::target(data));
         let transfer = self.image_side(on.queue, (image, region), pitches, Some(&data))?;
         Ok(self.transfer_and_wait(on, &transfer, &data)?)
@@ -142,7 +140,7 @@ impl OpenClBackend {
         region: ImageRegion,
         data: Arc<[u8]>,
         pitches: HostPitches,
-    ) -> Result<ClEvent, ImageError> {
+    ) -> Result<ClEvent, OpenClError> {
         let (on, host) = (on.into(), HostSide::source(&data));
         let transfer = self.image_side(on.queue, (image, region), pitches, Some(&host))?;
         Ok(self.write_shared(on, &transfer, data)?)
@@ -158,7 +156,7 @@ impl OpenClBackend {
         on: impl Into<ClOn<'q>>,
         image: &ClImage,
         region: ImageRegion,
-    ) -> Result<PendingRead<ClEvent>, ImageError> {
+    ) -> Result<PendingRead<ClEvent>, OpenClError> {
         let (on, tight) = (on.into(), HostPitches::TIGHT);
         let transfer = self.image_side(on.queue, (image, region), tight, None)?;
         Ok(self.read_to_new(on, &transfer, transfer.bytes)?)
@@ -170,7 +168,7 @@ impl OpenClBackend {
         queue: &ClQueue,
         image: &ClImage,
         region: ImageRegion,
-    ) -> Result<(), ImageError> {
+    ) -> Result<(), OpenClError> {
         self.check_own_queue(queue)?;
         self.check_own_image(image)?;
         region.check_within(image.shape())
@@ -183,7 +181,7 @@ impl OpenClBackend {
         (image, region): (&'m ClImage, ImageRegion),
         pitches: HostPitches,
         host: Option<&HostSide<'_>>,
-    ) -> Result<HostTransfer<'m>, ImageError> {
+    ) -> Result<HostTransfer<'m>, OpenClError> {
         let access = host.map_or(Access::Read, Access::of_transfer);
         self.check_image(queue, image, region)?;
         image.flags().check_host(access.host_use())?;

@@ -1,20 +1,16 @@
 //! Kernels.
 
-use std::{ffi::CString, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::{
-    KernelError, Parameter,
-    built::{Built, c_text, failed},
-    declaration,
-    work_size::LaunchLimits,
-};
+use super::{declaration, parameter::Parameter, program::Built, work_size::LaunchLimits};
 use crate::{
+    error::OpenClError,
     queue::ClQueue,
     sys::ClResult,
-    sys::kernel::{self, ArgumentValue, KernelHandle},
+    sys::kernel::{ArgumentValue, KernelHandle},
 };
 
 /// A kernel, with the promise of the bytes that it touches; made by [`ClProgram::kernel`](super::ClProgram::kernel).
@@ -65,19 +61,17 @@ impl ClKernel {
         program: &Arc<Built>,
         name: &str,
         parameters: &[Parameter],
-    ) -> Result<Self, KernelError> {
-        let handle = kernel::create_kernel(&program.handle, &c_text(name)?).map_err(failed)?;
+    ) -> Result<Self, OpenClError> {
+        let handle = program.create_kernel(name)?;
         declaration::check(&handle, name, parameters)?;
-        let limits =
-            LaunchLimits::query(&handle, program.device, &program.options).map_err(failed)?;
+        let limits = LaunchLimits::query(&handle, program.device, &program.options)?;
         let bytes = parameters.iter().map(Parameter::passed_bytes);
         let bytes = bytes.fold(0, usize::saturating_add);
-        if bytes > limits.parameter_bytes {
-            return Err(KernelError::TooManyParameterBytes {
-                kernel: name.to_owned(),
-                bytes,
-                largest: limits.parameter_bytes,
-            });
+        let largest = limits.parameter_bytes;
+        if bytes > largest {
+            let problem =
+                format!("takes {bytes} bytes of parameters: this device passes at most {largest}");
+            return Err(OpenClError::kernel(name, None, problem));
         }
         Ok(Self {
             name: name.to_owned(),
@@ -111,7 +105,7 @@ impl ClKernel {
     ///
     /// ```
     /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// use binpool_opencl::{ClProgram, Extent, KernelError, OpenClBackend, Parameter, WorkSizeProblem};
+    /// use binpool_opencl::{ClProgram, Extent, OpenClBackend, Parameter};
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let source = "kernel void steps(global uint *out)
@@ -128,9 +122,9 @@ impl ClKernel {
     /// steps.launch(&queue, &[3, 2]).memory(&out).enqueue()?;
     /// assert_eq!(*backend.map::<u32>(&queue, &out, 0..24)?, [0, 1, 2, 1, 2, 3]);
     ///
-    /// let refused = steps.launch(&queue, &[3, 2, 1]).memory(&out).enqueue();
-    /// let Err(KernelError::WorkSize { problem, .. }) = refused else { panic!("was launched") };
-    /// assert_eq!(problem, WorkSizeProblem::NotPromised { given: 3, promised: 2 });
+    /// let refused = steps.launch(&queue, &[3, 2, 1]).memory(&out).enqueue().unwrap_err();
+    /// let problem = "steps cannot be launched with 3 dimensions of a kernel for 2";
+    /// assert!(refused.to_string().starts_with(problem));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -167,7 +161,7 @@ impl ClKernel {
         let mut ready = self.ready.lock();
         let stale = |(was, value): (&bool, _)| *was && !is_address(value);
         if ready.addresses.iter().zip(values).any(stale) {
-            ready.handle = self.fresh_handle()?;
+            ready.handle = self.program.create_kernel(&self.name)?;
         }
         ready.addresses = values.iter().map(is_address).collect();
         run(&mut ready.handle)
@@ -178,13 +172,7 @@ impl ClKernel {
         &self,
         run: impl FnOnce(&mut KernelHandle) -> ClResult<R>,
     ) -> ClResult<R> {
-        run(&mut self.fresh_handle()?)
-    }
-
-    fn fresh_handle(&self) -> ClResult<KernelHandle> {
-        // The name is that of a kernel of the program, so it has no null byte.
-        let name = CString::new(self.name.as_str()).unwrap_or_default();
-        kernel::create_kernel(&self.program.handle, &name)
+        run(&mut self.program.create_kernel(&self.name)?)
     }
 }
 

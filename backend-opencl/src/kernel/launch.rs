@@ -1,16 +1,19 @@
 //! Launches of kernels.
 
-use binpool_allocators::{AsMemory, MemoryFlags, On};
+use binpool_allocators::{AsMemory, Error, MemoryFlags, ObjectKind, On};
 use bytemuck::Pod;
 use smallvec::SmallVec;
 
 use super::{
-    Argument, ClKernel, KernelError, LaunchMemory, LocalMemory, ParameterAccess, ParameterProblem,
-    WorkSizeProblem, work_size::Sizes,
+    argument::{Argument, LocalMemory},
+    bound::foreign,
+    kernel::ClKernel,
+    parameter::ParameterAccess,
+    work_size::{Sizes, WorkSize},
 };
 use crate::{
-    ClOn, backend::OpenClBackend, event::ClEvent, image::ClImage, pipe::ClPipe, queue::ClQueue,
-    sampler::ClSampler,
+    backend::OpenClBackend, error::OpenClError, event::ClEvent, image::ClImage, on::ClOn,
+    order::memory_use::MemoryUse, pipe::ClPipe, queue::ClQueue, sampler::ClSampler, sys::Purpose,
 };
 
 /// A launch of a kernel that is being put together; made by [`ClKernel::launch`].
@@ -128,7 +131,7 @@ impl<'a> Launch<'a> {
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # use binpool_opencl::{ClProgram, Extent, KernelError, OpenClBackend, Parameter, ParameterProblem};
+    /// # use binpool_opencl::{ClProgram, Extent, OpenClBackend, Parameter};
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let source = "kernel void fill(global float2 *data, float2 value)
@@ -147,12 +150,9 @@ impl<'a> Launch<'a> {
     /// assert_eq!(*pairs, [[0.5, 2.0]; 3]);
     /// # drop(pairs);
     ///
-    /// match launch().value(&0.5_f32).enqueue() {
-    ///     Err(KernelError::Parameter { problem, .. }) => {
-    ///         assert_eq!(problem, ParameterProblem::ValueSize { given: 4, expected: 8 });
-    ///     }
-    ///     other => panic!("{other:?}"),
-    /// }
+    /// let refused = launch().value(&0.5_f32).enqueue().unwrap_err();
+    /// let problem = "parameter 1 of fill takes a value of 8 bytes, and was given one of 4";
+    /// assert_eq!(refused.to_string(), problem);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn value<T: Pod>(self, value: &T) -> Self {
@@ -288,7 +288,7 @@ impl<'a> Launch<'a> {
     /// For code that passes on arguments without knowing their kinds:
     ///
     /// ```
-    /// use binpool_opencl::{Argument, ClEvent, ClKernel, ClQueue, KernelError};
+    /// use binpool_opencl::{Argument, ClEvent, ClKernel, ClQueue, OpenClError};
     ///
     /// /// Launches a kernel over `items` items of each of `arrays`, with `last` as its last argument.
     /// fn over(
@@ -297,7 +297,7 @@ impl<'a> Launch<'a> {
     ///     items: usize,
     ///     arrays: &[Argument<'_>],
     ///     last: Argument<'_>,
-    /// ) -> Result<ClEvent, KernelError> {
+    /// ) -> Result<ClEvent, OpenClError> {
     ///     let launch = kernel.launch(queue, &[items]);
     ///     let launch = launch.arguments(arrays.iter().cloned());
     ///     launch.argument(last).enqueue()
@@ -374,38 +374,69 @@ impl<'a> Launch<'a> {
     /// Checks that memory with those `flags` may be used as the kernel is declared to.
     pub(super) fn check_flags(
         &self,
-        parameter: LaunchMemory,
+        parameter: Option<usize>,
         access: ParameterAccess,
         flags: MemoryFlags,
-    ) -> Result<(), KernelError> {
-        match access.ruled_out_by(flags) {
-            None => Ok(()),
-            Some(flag) => Err(KernelError::AccessFlag {
-                kernel: self.name(),
-                parameter,
-                access,
-                flag,
-            }),
-        }
+    ) -> Result<(), OpenClError> {
+        let Some(flag) = access.ruled_out_by(flags) else {
+            return Ok(());
+        };
+        let given = match parameter {
+            Some(_) => format!("is {access}, and was given memory"),
+            None => format!("was given indirect memory that is {access}, and"),
+        };
+        let problem = format!("{given} that was made with {flag}: pass memory without that flag");
+        Err(self.refused(parameter, problem))
     }
 
-    pub(super) fn name(&self) -> String {
-        self.kernel.name().to_owned()
+    /// Returns why the launch is refused: for what a parameter was given, or for the launch as a whole.
+    pub(super) fn refused(
+        &self,
+        parameter: impl Into<Option<usize>>,
+        problem: impl Into<String>,
+    ) -> OpenClError {
+        OpenClError::kernel(self.kernel.name(), parameter.into(), problem)
     }
+}
 
-    pub(super) fn refused(&self, index: usize, problem: ParameterProblem) -> KernelError {
-        KernelError::Parameter {
-            kernel: self.name(),
-            index,
-            problem,
+impl Launch<'_> {
+    /// Enqueues the launch. The program should wait for its last launches before it ends: otherwise PoCL may crash.
+    ///
+    /// # Errors
+    ///
+    /// [`Kernel`](OpenClError::Kernel) for a work size that the kernel cannot have, for arguments that do not fit, that share
+    /// memory which is written, or whose flags forbid what this kernel does, and for an argument that the runtime refuses;
+    /// [`Device`](OpenClError::Device) for a queue, an event or memory of another backend, indirect memory that is no SVM,
+    /// bytes that the host has mapped, or a failure of the runtime.
+    pub fn enqueue(self) -> Result<ClEvent, OpenClError> {
+        if !self.kernel.is_for(self.queue) {
+            return Err(foreign(ObjectKind::Queue));
         }
-    }
-
-    pub(super) fn work_size(&self, problem: WorkSizeProblem) -> KernelError {
-        KernelError::WorkSize {
-            kernel: self.name(),
-            problem,
-        }
+        let (offset, local) = (self.offset.as_ref(), self.local.as_ref());
+        let work = WorkSize::new(self.kernel.limits(), &self.global, offset, local)
+            .map_err(|problem| self.refused(None, format!("cannot be launched with {problem}")))?;
+        let mut touched = self.touched(&work)?;
+        self.fill_offsets(&mut touched)?;
+        // The runtime keeps the views until the kernel has ended.
+        let views = self.views(&touched)?;
+        let bound = self.bound(&touched, &views)?;
+        bound.check_overlaps(self.kernel)?;
+        let uses: SmallVec<[MemoryUse<'_>; 8]> = bound.uses.iter().map(|each| each.used).collect();
+        let backend = OpenClBackend::of_context(self.queue.context());
+        let mut setting = None;
+        let event = backend.submit(self.queue, Purpose::Control, &uses, self.wait_for, |wait| {
+            bound.enqueue(self.kernel, self.queue, &work, wait, &mut setting)
+        });
+        event.map_err(|error| match (setting, error) {
+            (Some(index), Error::Backend(failure)) => {
+                let cause = failure
+                    .source
+                    .as_ref()
+                    .map_or(String::new(), ToString::to_string);
+                self.refused(index, format!("does not take what it was given: {cause}"))
+            }
+            (_, error) => error.into(),
+        })
     }
 }
 

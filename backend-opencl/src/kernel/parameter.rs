@@ -102,7 +102,7 @@ pub(super) enum ParameterRole {
 /// The access of a kernel to the memory of a parameter.
 ///
 /// ```
-/// use binpool_opencl::{ClProgram, Extent, KernelError, OpenClBackend, Parameter, ParameterAccess, ParameterProblem};
+/// use binpool_opencl::{ClProgram, Extent, OpenClBackend, Parameter, ParameterAccess};
 ///
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// let source = "kernel void scale(global const float *from, global float *to)
@@ -115,13 +115,10 @@ pub(super) enum ParameterRole {
 /// // Launches that only read the first floats need not wait for one another.
 /// declared(Parameter::input::<f32>(each))?;
 ///
-/// match declared(Parameter::in_out::<f32>(each)) {
-///     Err(KernelError::Parameter { index: 0, problem: ParameterProblem::Access { declared, actual }, .. }) => {
-///         assert_eq!(declared, ParameterAccess::InOut);
-///         assert_eq!(actual, ParameterAccess::Input); // it is const
-///     }
-///     other => panic!("{other:?}"),
-/// }
+/// let refused = declared(Parameter::in_out::<f32>(each)).unwrap_err();
+/// let declared = ParameterAccess::InOut;
+/// let problem = format!("parameter 0 of scale is declared as {declared}, and its type is read only"); // it is const
+/// assert_eq!(refused.to_string(), problem);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -141,7 +138,7 @@ pub enum ParameterAccess {
 ///
 /// ```
 /// use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder};
-/// use binpool_opencl::{ClProgram, Extent, KernelError, OpenClBackend, Parameter, ParameterProblem};
+/// use binpool_opencl::{ClProgram, Extent, OpenClBackend, OpenClError, Parameter};
 ///
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
@@ -167,10 +164,10 @@ pub enum ParameterAccess {
 ///     launch.memory(&pairs).memory(&means).enqueue()
 /// };
 /// launch(3)?.wait()?;
-/// let Err(KernelError::Parameter { index, problem, .. }) = launch(4) else {
+/// let Err(OpenClError::Kernel { parameter: Some(1), problem, .. }) = launch(4) else {
 ///     panic!("there are three pairs")
 /// };
-/// assert_eq!((index, problem), (1, ParameterProblem::TooSmall { given: 24, needed: 32 }));
+/// assert!(problem.starts_with("was given 24 bytes, and this launch touches 32"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -413,7 +410,7 @@ impl Extent {
 ///
 /// ```
 /// use binpool_allocators::{Backend, QueueOrder};
-/// use binpool_opencl::{ClProgram, Extent, KernelError, OpenClBackend, Parameter, ParameterKind, ParameterProblem};
+/// use binpool_opencl::{Argument, ClProgram, Extent, OpenClBackend, Parameter, ParameterKind};
 ///
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
@@ -422,13 +419,10 @@ impl Extent {
 /// # // SAFETY: each work item writes the float of its id, and touches nothing else.
 /// # let fill = unsafe { program.kernel("fill", &[Parameter::output::<f32>(Extent::PerItem(1))]) }?;
 /// // kernel void fill(global float *data)
-/// match fill.launch(&queue, &[4]).value(&2.0_f32).enqueue() {
-///     Err(KernelError::Parameter { index: 0, problem: ParameterProblem::ArgumentKind { given, expected }, .. }) => {
-///         assert_eq!(given, ParameterKind::Value);
-///         assert_eq!(expected, ParameterKind::Memory);
-///     }
-///     other => panic!("{other:?}"),
-/// }
+/// let two = Argument::value(&2.0_f32);
+/// assert_eq!((fill.parameters()[0].kind(), two.kind()), (ParameterKind::Memory, ParameterKind::Value));
+/// let refused = fill.launch(&queue, &[4]).argument(two).enqueue().unwrap_err();
+/// assert_eq!(refused.to_string(), "parameter 0 of fill takes memory, and was given a value");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

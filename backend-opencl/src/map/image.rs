@@ -12,8 +12,9 @@ use super::{
 use crate::{
     ClOn,
     backend::OpenClBackend,
+    error::OpenClError,
     event::ClEvent,
-    image::{ClImage, ImageError, ImageRegion},
+    image::{ClImage, ImageRegion},
 };
 
 /// Pixels of an image that the host reads: rows of `T`, until it is dropped. Commands that write the image are refused
@@ -243,7 +244,7 @@ impl<T: AnyBitPattern + NoUninit> ImageMapMut<'_, T> {
 ///
 /// # Errors
 ///
-/// All of them: [`EmptyRegion`](ImageError::EmptyRegion), [`OutOfBounds`](ImageError::OutOfBounds);
+/// All of them: [`Image`](OpenClError::Image) for a region without pixels or beyond the image;
 /// [`NotWholeElements`](InvalidRequest::NotWholeElements) where a row is no whole number of `T`, or rows start where no `T`
 /// can; [`HostAccess`](InvalidRequest::HostAccess) where the flags of the image forbid it;
 /// [`Mapped`](InvalidRequest::Mapped); [`ForeignObject`](InvalidRequest::ForeignObject); and the failures of the
@@ -275,7 +276,7 @@ impl OpenClBackend {
         on: impl Into<ClOn<'q>>,
         image: &'m ClImage,
         region: ImageRegion,
-    ) -> Result<ImageMap<'m, T>, ImageError> {
+    ) -> Result<ImageMap<'m, T>, OpenClError> {
         let pending = self.enqueue_map_image(on, image, region)?;
         Ok(pending.wait()?)
     }
@@ -310,7 +311,7 @@ impl OpenClBackend {
         on: impl Into<ClOn<'q>>,
         image: &'m ClImage,
         region: ImageRegion,
-    ) -> Result<ImageMapMut<'m, T>, ImageError> {
+    ) -> Result<ImageMapMut<'m, T>, OpenClError> {
         let pending = self.enqueue_map_image_mut(on, image, region)?;
         Ok(pending.wait()?)
     }
@@ -348,7 +349,7 @@ impl OpenClBackend {
         on: impl Into<ClOn<'q>>,
         image: &'m ClImage,
         region: ImageRegion,
-    ) -> Result<PendingMap<'m, ImageMap<'m, T>>, ImageError> {
+    ) -> Result<PendingMap<'m, ImageMap<'m, T>>, OpenClError> {
         self.map_image_as(on.into(), image, region, MapMode::Read)
     }
 
@@ -356,7 +357,7 @@ impl OpenClBackend {
     ///
     /// ```
     /// use binpool_allocators::{Error, InvalidRequest};
-    /// use binpool_opencl::{ImageColor, ImageError};
+    /// use binpool_opencl::{ImageColor, OpenClError};
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
     /// # use binpool_opencl::{ChannelOrder, ChannelType, ImageFormat, ImageRegion, ImageShape, OpenClBackend};
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
@@ -371,7 +372,7 @@ impl OpenClBackend {
     /// let refused = backend.enqueue_fill_image(&queue, &image, right, ImageColor::Float([1.0; 4]));
     /// assert!(matches!(
     ///     refused,
-    ///     Err(ImageError::Device(Error::InvalidRequest(InvalidRequest::Mapped { .. })))
+    ///     Err(OpenClError::Device(Error::InvalidRequest(InvalidRequest::Mapped { .. })))
     /// ));
     /// drop(pending.wait()?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -385,7 +386,7 @@ impl OpenClBackend {
         on: impl Into<ClOn<'q>>,
         image: &'m ClImage,
         region: ImageRegion,
-    ) -> Result<PendingMap<'m, ImageMapMut<'m, T>>, ImageError> {
+    ) -> Result<PendingMap<'m, ImageMapMut<'m, T>>, OpenClError> {
         self.map_image_as(on.into(), image, region, MapMode::ReadWrite)
     }
 
@@ -417,7 +418,7 @@ impl OpenClBackend {
         on: impl Into<ClOn<'q>>,
         image: &'m ClImage,
         region: ImageRegion,
-    ) -> Result<ImageMapMut<'m, T>, ImageError> {
+    ) -> Result<ImageMapMut<'m, T>, OpenClError> {
         let pending = self.enqueue_map_image_overwrite(on, image, region)?;
         Ok(pending.wait()?)
     }
@@ -452,7 +453,7 @@ impl OpenClBackend {
         on: impl Into<ClOn<'q>>,
         image: &'m ClImage,
         region: ImageRegion,
-    ) -> Result<PendingMap<'m, ImageMapMut<'m, T>>, ImageError> {
+    ) -> Result<PendingMap<'m, ImageMapMut<'m, T>>, OpenClError> {
         self.map_image_as(on.into(), image, region, MapMode::Overwrite)
     }
 
@@ -462,7 +463,7 @@ impl OpenClBackend {
         image: &'m ClImage,
         region: ImageRegion,
         mode: MapMode,
-    ) -> Result<PendingMap<'m, G>, ImageError> {
+    ) -> Result<PendingMap<'m, G>, OpenClError> {
         self.check_image(queue, image, region)?;
         for &way in mode.host_uses() {
             image.flags().check_host(way)?;

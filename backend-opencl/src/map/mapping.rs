@@ -273,9 +273,7 @@ impl<'m> Mapping<'m> {
     fn all_ended(&self, commands: Earlier, events: &[ClEvent]) -> Result<Option<ClEvent>> {
         let pending = events.iter().filter(|event| !event.has_ended());
         let pending = pending.map(|event| event.handle().another());
-        let pending: Vec<_> = pending
-            .collect::<ClResult<_>>()
-            .map_err(ClError::control_error)?;
+        let pending: Vec<_> = pending.collect::<ClResult<_>>()?;
         if pending.is_empty() && are_over(&commands) {
             return Ok(None);
         }
@@ -303,7 +301,7 @@ impl<'m> Mapping<'m> {
 
     /// Returns a queue on which the end of a map waits for no command of the program's queue.
     fn unmap_queue(&self) -> Result<ClQueue> {
-        ClQueue::for_one_command(self.queue.context()).map_err(ClError::control_error)
+        ClQueue::for_one_command(self.queue.context()).map_err(Error::from)
     }
 
     /// Ends the map by a command of `queue`, after `wait_for`.

@@ -4,7 +4,6 @@ use binpool_allocators::Result;
 
 use crate::{
     memory::cl_memory::{ClMemory, MemoryBody},
-    sys::ClError,
     sys::destructor::when_destroyed,
 };
 
@@ -50,6 +49,6 @@ impl ClMemory {
             }
         };
         root.log().await_end();
-        when_destroyed(handle, call).map_err(ClError::control_error)
+        when_destroyed(handle, call).map_err(Into::into)
     }
 }

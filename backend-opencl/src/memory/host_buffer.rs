@@ -13,7 +13,7 @@ use crate::{
     memory::root::Root,
     queue::ClQueue,
     refused::Refused,
-    sys::{self, ClError, Purpose, buffer::LentElements},
+    sys::{self, Purpose, buffer::LentElements},
 };
 
 /// A buffer over a vector of the host, which it owns. The vector comes back by [`into_host`](Self::into_host); if not,
@@ -107,9 +107,7 @@ impl OpenClBackend {
 /// Waits until no command uses `root`, a buffer of `bytes` bytes over memory of the host, and brings the results there.
 pub(crate) fn bring_back(context: &Context, root: &Root, bytes: usize) -> Result<()> {
     let memory = Purpose::Memory(bytes);
-    root.log()
-        .wait_until_unused()
-        .map_err(ClError::control_error)?;
+    root.log().wait_until_unused()?;
     // A new queue, which has no other command to wait for.
     sys::create_queue(&context.handle, context.device, false)
         .and_then(|queue| sys::buffer::bring_back(&queue, &root.handle, bytes))

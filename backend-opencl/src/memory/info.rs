@@ -5,7 +5,7 @@ use binpool_allocators::{Memory, MemoryFlags, MemoryKind, Result};
 use crate::{
     memory::cl_memory::ClMemory,
     memory::key::MemoryKey,
-    sys::{self, ClError},
+    sys::{self},
 };
 
 /// Information about memory; `PyOpenCL`'s `MemoryObject.get_info` and its attributes (OpenCL 3.0, section 5.5.6).
@@ -70,7 +70,7 @@ impl ClMemory {
     /// A failure of the runtime.
     pub fn info(&self) -> Result<MemoryInfo> {
         let counts = self.object()?.map(sys::mem_info::counts).transpose();
-        let counts = counts.map_err(ClError::control_error)?;
+        let counts = counts?;
         Ok(MemoryInfo {
             kind: self.kind(),
             flags: self.flags(),

@@ -2,17 +2,16 @@
 
 use std::ffi::c_void;
 
-use binpool_allocators::{InvalidRequest, ObjectKind, Region, Result};
+use binpool_allocators::{Error, InvalidRequest, ObjectKind, Region, Result};
 use cl3::memory::CL_MEM_OBJECT_BUFFER;
 
 use crate::{
     backend::OpenClBackend,
-    error::OpenClError,
     memory::cl_memory::{ClMemory, MemoryBody},
     memory::flags,
     memory::part::Part,
     memory::root::Root,
-    sys::{ClError, MemHandle, mem_info},
+    sys::{MemHandle, mem_info},
 };
 
 impl OpenClBackend {
@@ -48,7 +47,7 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// [`ForeignObject`](InvalidRequest::ForeignObject) for memory of another context,
-    /// [`NotABuffer`](OpenClError::NotABuffer) for images and pipes, [`Lent`](InvalidRequest::Lent) for a buffer over
+    /// [`Unsupported`](Error::Unsupported) for images and pipes, [`Lent`](InvalidRequest::Lent) for a buffer over
     /// memory that was lent to it, and a failure of the runtime.
     ///
     /// # Safety
@@ -63,25 +62,27 @@ impl OpenClBackend {
     #[allow(unsafe_code)]
     pub unsafe fn memory_from_raw(&self, memory: *mut c_void, retain: bool) -> Result<ClMemory> {
         // SAFETY: The object is null or alive, as the caller promises.
-        let handle = unsafe { MemHandle::retain(memory) }.map_err(ClError::control_error)?;
+        let handle = unsafe { MemHandle::retain(memory) }?;
         let adopted = self.adopt_memory(handle)?;
         if !retain {
             // SAFETY: The object is alive, and the caller gives this reference away, as it promises.
             let given = unsafe { MemHandle::take_over(memory) };
-            drop(given.map_err(ClError::control_error)?);
+            drop(given?);
         }
         Ok(adopted)
     }
 
     fn adopt_memory(&self, handle: MemHandle) -> Result<ClMemory> {
-        let facts = mem_info::facts(&handle).map_err(ClError::control_error)?;
+        let facts = mem_info::facts(&handle)?;
         if facts.context != self.raw_context().addr() {
             let kind = ObjectKind::Memory;
             return Err(InvalidRequest::ForeignObject { kind }.into());
         }
         let object_type = facts.object_type;
         if object_type != CL_MEM_OBJECT_BUFFER {
-            return Err(OpenClError::NotABuffer { object_type }.into());
+            return Err(Error::unsupported(format!(
+                "a memory object of type {object_type:#x} as memory: a buffer, 0x10f0, is needed"
+            )));
         }
         let body = match facts.parent {
             None => MemoryBody::Buffer(Root::of(handle)),

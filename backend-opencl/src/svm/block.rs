@@ -11,9 +11,7 @@ use crate::{
     order::access_log::AccessLog,
     order::memory_use::MemoryUse,
     queue::ClQueue,
-    sys::{
-        self, ClError, ClResult, EventHandle, PendingUses, QueueHandle, SvmAllocation, SvmRange,
-    },
+    sys::{self, ClResult, EventHandle, PendingUses, QueueHandle, SvmAllocation, SvmRange},
 };
 
 /// A block of shared virtual memory.
@@ -100,7 +98,7 @@ impl SvmBlock {
 
     /// Has the free come after this event.
     pub(crate) fn free_after(&self, event: &ClEvent) -> Result<()> {
-        let after = ReleasedAfter::new(event).map_err(ClError::control_error)?;
+        let after = ReleasedAfter::new(event)?;
         self.released_after.lock().push(after);
         Ok(())
     }
@@ -108,9 +106,7 @@ impl SvmBlock {
     /// Waits, on the host, until nothing is pending that the free has to come after. It does not matter whether it
     /// succeeded.
     pub(crate) fn wait_until_unused(&self) -> Result<()> {
-        self.log
-            .wait_until_unused()
-            .map_err(ClError::control_error)?;
+        self.log.wait_until_unused()?;
         self.uses().map(PendingUses::wait)
     }
 
@@ -143,16 +139,14 @@ impl SvmBlock {
     /// Returns what has to end before the block may be freed.
     fn uses(&self) -> Result<PendingUses> {
         let all = Region::first(usize::MAX);
-        let mut uses = self.log.pending_uses(all).map_err(ClError::control_error)?;
+        let mut uses = self.log.pending_uses(all)?;
         if let Some(queue) = self.bound() {
             let backend = OpenClBackend::of_context(queue.context());
             match backend.enqueue_marker(&queue) {
-                Ok(marker) => ReleasedAfter::new(&marker)
-                    .map_err(ClError::control_error)?
-                    .add_to(&mut uses),
+                Ok(marker) => ReleasedAfter::new(&marker)?.add_to(&mut uses),
                 // The order of the queue is lost, or it takes no marker: the whole queue is waited for.
                 Err(Error::Unsupported { .. }) => {
-                    uses.after_queue(queue.handle().another().map_err(ClError::control_error)?);
+                    uses.after_queue(queue.handle().another()?);
                 }
                 Err(error) => return Err(error),
             }

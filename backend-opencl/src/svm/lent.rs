@@ -7,7 +7,7 @@ use bytemuck::Pod;
 
 use super::system::whole;
 use crate::{
-    backend::OpenClBackend, memory::cl_memory::ClMemory, svm::block::SvmBlock, sys::ClError,
+    backend::OpenClBackend, memory::cl_memory::ClMemory, svm::block::SvmBlock,
     sys::lent_svm::with_block_over,
 };
 
@@ -55,6 +55,6 @@ impl OpenClBackend {
             let memory = ClMemory::new(context, bytes, MemoryFlags::empty(), whole(block));
             run(&memory)
         })
-        .map_err(ClError::control_error)
+        .map_err(Into::into)
     }
 }

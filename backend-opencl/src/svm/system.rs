@@ -14,7 +14,7 @@ use crate::{
     queue::ClQueue,
     refused::Refused,
     svm::block::SvmBlock,
-    sys::{Purpose, SvmAllocation, host_vec::HostVec},
+    sys::{SvmAllocation, host_vec::HostVec},
 };
 
 /// A vector of the program's own as shared virtual memory, on devices that share all memory of the host (fine-grained
@@ -91,7 +91,7 @@ impl OpenClBackend {
         let allocation = match SvmAllocation::of_host(&context.handle, &elements) {
             Ok(allocation) => allocation,
             Err(error) => {
-                let error = error.into_error(Purpose::Control);
+                let error = error.into();
                 let value = elements.take();
                 return Err(Refused { error, value });
             }

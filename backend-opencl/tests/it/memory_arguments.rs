@@ -3,8 +3,8 @@
 use binpool::{ImmediateAllocator, MemoryPool, SvmAllocator, SvmGrain};
 use binpool_allocators::{AsMemory, Backend, Error, Event, InvalidRequest, MemoryFlags};
 use binpool_opencl::{
-    ChannelOrder, ChannelType, ClMemory, ClQueue, HostPitches, ImageError, ImageFormat,
-    ImageRegion, ImageShape, OpenClBackend, ParameterProblem, Rect, UninitElements,
+    ChannelOrder, ChannelType, ClMemory, ClQueue, HostPitches, ImageFormat, ImageRegion,
+    ImageShape, OpenClBackend, OpenClError, Rect, UninitElements,
 };
 
 use crate::common::{
@@ -231,7 +231,7 @@ fn memory_that_tells_a_wrong_size_is_bounded_by_what_it_has() {
             let copied = backend.enqueue_copy_image_to_buffer(queue, &image, whole, &liar, 1);
             assert!(matches!(
                 copied,
-                Err(ImageError::Device(Error::InvalidRequest(
+                Err(OpenClError::Device(Error::InvalidRequest(
                     InvalidRequest::OutOfBounds { .. }
                 )))
             ));
@@ -301,7 +301,7 @@ fn a_kernel_works_on_the_elements_that_it_is_given() {
         Err(error) => {
             assert!(kernels.bench.is_nvidia(), "{error}");
             let (_, problem) = parameter_refusal(Err::<(), _>(error));
-            assert!(matches!(problem, ParameterProblem::StartsWithin { .. }));
+            assert!(problem.contains("declare its offset"), "{problem}");
         }
     }
     // Its length is that of the part, which also bounds the launch.
@@ -310,18 +310,23 @@ fn a_kernel_works_on_the_elements_that_it_is_given() {
         .memory(&part)
         .value(&3.0_f32)
         .enqueue();
-    let (given, needed) = (40, 44);
     let (_, problem) = parameter_refusal(launched);
-    assert_eq!(problem, ParameterProblem::TooSmall { given, needed });
+    assert!(
+        problem.starts_with("was given 40 bytes, and this launch touches 44"),
+        "{problem}"
+    );
     let odd = elements.slice(3..).unwrap();
     let launched = scale
         .launch(queue, &[10])
         .memory(&odd)
         .value(&3.0_f32)
         .enqueue();
-    let (0, ParameterProblem::StartsWithin { offset: 12, .. }) = parameter_refusal(launched) else {
-        panic!("a buffer from byte 12 on")
-    };
+    let (parameter, problem) = parameter_refusal(launched);
+    assert_eq!(parameter, 0);
+    assert!(
+        problem.starts_with("was given memory from byte 12 of a buffer on"),
+        "{problem}"
+    );
 
     if !backend.limits().svm.coarse {
         return;

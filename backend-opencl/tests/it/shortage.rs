@@ -4,7 +4,7 @@ use std::process::Command;
 
 use binpool::{ImmediateAllocator, MemoryPool, PoolError};
 use binpool_allocators::{Allocator, DeferredAllocator, Error, MemoryFlags, MemoryOf};
-use binpool_opencl::{ImageColor, ImageError, ImageRegion, ImageShape};
+use binpool_opencl::{ImageColor, ImageRegion, ImageShape, OpenClError};
 
 use crate::common::{
     Bench,
@@ -88,7 +88,7 @@ fn in_a_process_with_little_memory() {
         });
         assert!(matches!(
             drawn,
-            Err(ImageError::Device(Error::OutOfMemory(_)))
+            Err(OpenClError::Device(Error::OutOfMemory(_)))
         ));
         drop(taken);
         let block = pool.allocate(BYTES).unwrap();

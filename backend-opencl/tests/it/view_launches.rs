@@ -2,8 +2,8 @@
 
 use binpool_allocators::{Backend, Event, Memory, MemoryFlags, Queue};
 use binpool_opencl::{
-    Argument, ChannelOrder, ChannelType, ClKernel, ClMemory, HostPitches, ImageError, ImageFormat,
-    ImageRegion, ImageShape, SvmPointer,
+    Argument, ChannelOrder, ChannelType, ClKernel, ClMemory, HostPitches, ImageFormat, ImageRegion,
+    ImageShape, OpenClError, SvmPointer,
 };
 
 use crate::common::{
@@ -125,7 +125,7 @@ fn a_row_of_pixels_over_a_view_is_the_bytes_of_the_view() {
     let row = match backend.create_image_over(queue, &view, format, shape, None) {
         Ok(row) => row,
         // PoCL 3.1 makes no images over parts of buffers.
-        Err(ImageError::Device(error)) => {
+        Err(OpenClError::Device(error)) => {
             return assert!(
                 error.to_string().contains("use a buffer of its own"),
                 "{error}"

@@ -8,8 +8,8 @@ use binpool::{
 };
 use binpool_allocators::{Backend, Memory, MemoryFlags, Region};
 use binpool_opencl::{
-    ChannelOrder, ChannelType, ClImage, ClMemory, ClQueue, HostPitches, ImageError, ImageFormat,
-    ImageRegion, ImageShape, OpenClBackend, SvmPointer, UninitElements,
+    ChannelOrder, ChannelType, ClImage, ClMemory, ClQueue, HostPitches, ImageFormat, ImageRegion,
+    ImageShape, OpenClBackend, OpenClError, SvmPointer, UninitElements,
 };
 
 use crate::common::{Bench, contents};
@@ -143,7 +143,7 @@ where
         .create_image_over(&bench.queue, memory, RGBA8, ROW, None);
     match image {
         Ok(image) => Some(image),
-        Err(ImageError::Device(_)) if memory.parent().is_some() => None,
+        Err(OpenClError::Device(_)) if memory.parent().is_some() => None,
         Err(error) => panic!("{error}"),
     }
 }

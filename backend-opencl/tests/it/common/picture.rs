@@ -4,8 +4,8 @@ use std::fmt;
 
 use binpool_allocators::{InvalidRequest, MemoryFlags};
 use binpool_opencl::{
-    ChannelOrder, ChannelType, ClImage, HostPitches, ImageError, ImageFormat, ImageKind,
-    ImageRegion, ImageShape,
+    ChannelOrder, ChannelType, ClImage, HostPitches, ImageFormat, ImageKind, ImageRegion,
+    ImageShape, OpenClError,
 };
 
 use super::{Bench, Error};
@@ -125,16 +125,21 @@ pub(crate) fn inner(shape: ImageShape) -> ImageRegion {
 }
 
 /// Why a call with images was refused. Every refusal says something.
-pub(crate) fn refused<T: fmt::Debug>(result: Result<T, ImageError>) -> ImageError {
+/// Asserts that an error says what is wrong.
+pub(crate) fn assert_says(error: &OpenClError, text: &str) {
+    assert!(error.to_string().contains(text), "{error}");
+}
+
+pub(crate) fn refused<T: fmt::Debug>(result: Result<T, OpenClError>) -> OpenClError {
     let error = result.unwrap_err();
     assert!(!error.to_string().is_empty());
     error
 }
 
 /// What is wrong with the call that gave `result`.
-pub(crate) fn request<T: fmt::Debug>(result: Result<T, ImageError>) -> InvalidRequest {
+pub(crate) fn request<T: fmt::Debug>(result: Result<T, OpenClError>) -> InvalidRequest {
     match refused(result) {
-        ImageError::Device(Error::InvalidRequest(request)) => request,
+        OpenClError::Device(Error::InvalidRequest(request)) => request,
         error => panic!("not a refusal: {error}"),
     }
 }
