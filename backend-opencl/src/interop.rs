@@ -75,7 +75,7 @@ impl OpenClBackend {
     /// let stray = Device::new(context.get());
     /// // SAFETY: as above. The device may be anything.
     /// let refused = unsafe { OpenClBackend::from_context_and_device(&context, &stray) };
-    /// assert_eq!(refused.err(), Some(OpenClError::NotInContext));
+    /// assert!(matches!(refused, Err(OpenClError::NotInContext)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///

@@ -31,7 +31,7 @@
 //! ```
 //! use binpool::{ImmediateAllocator, MemoryPool};
 //! use binpool_allocators::{Backend, MemoryFlags, Queue, QueueOrder};
-//! use binpool_opencl::{OpenClBackend, UninitElements};
+//! use binpool_opencl::{Elements, OpenClBackend};
 //!
 //! let backend = OpenClBackend::open(&"any".parse()?)?;
 //! let [upload, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
@@ -40,7 +40,7 @@
 //! let written = backend.enqueue_fill(&upload, &block, .., &[0.5_f32])?; // All of it.
 //!
 //! let buffer = backend.create_buffer(4096, MemoryFlags::empty())?;
-//! let halves = UninitElements::<f32, _>::new(&backend, &block)?;
+//! let halves = Elements::<f32, _>::new(&backend, &block)?;
 //! let tail = halves.slice(990..)?; // Ten elements, from byte 3960 on.
 //! backend.enqueue_copy(compute.after(&[written]), &tail, 8..16, &buffer, 100)?;
 //! let mut seen = [0.0_f32; 2];
@@ -132,7 +132,6 @@ mod dlpack;
 mod elements;
 mod error;
 mod event;
-mod host_transfer;
 mod image;
 mod interop;
 mod kept_memory;
@@ -164,21 +163,21 @@ pub use device::{
 };
 #[cfg(feature = "dlpack")]
 pub use dlpk;
-pub use elements::{Elements, PendingElements, UninitElements};
+pub use elements::Elements;
 pub use error::{AvailableDevices, OpenClError};
 pub use event::ClEvent;
 #[cfg(feature = "ndarray")]
 pub use image::ChannelValue;
 pub use image::{
-    Addressing, ChannelOrder, ChannelType, ClImage, Filter, HostImage, HostPitches, ImageColor,
-    ImageFormat, ImageKind, ImageLimits, ImageRegion, ImageShape,
+    Addressing, ChannelOrder, ChannelType, ClImage, Filter, HostPitches, ImageColor, ImageFormat,
+    ImageKind, ImageLimits, ImageRegion, ImageShape,
 };
 pub use kernel::{
     Argument, ClKernel, ClProgram, Extent, Launch, LocalMemory, Parameter, ParameterAccess,
     ParameterKind,
 };
 pub use map::{ImageMap, ImageMapMut, Map, MapGuard, MapMut, PendingMap};
-pub use memory::{ClMemory, HostBuffer, MemoryInfo, MemoryKey};
+pub use memory::{ClMemory, HostMemory, MemoryInfo, MemoryKey};
 pub use on::ClOn;
 pub use opencl3;
 pub use pipe::ClPipe;
@@ -186,7 +185,7 @@ pub use queue::ClQueue;
 pub use raw_memory::RawMemory;
 pub use refused::Refused;
 pub use sampler::{ClSampler, SamplerProperties};
-pub use svm::{SvmInfo, SvmOptions, SvmPointer, SystemSvm};
+pub use svm::{SvmInfo, SvmOptions, SvmPointer};
 pub use sys::ClError;
 pub use transfer::{MigrationFlags, PendingTransfer, Rect, TransferScope};
 

@@ -6,7 +6,9 @@ use binpool_allocators::{Error, InvalidRequest, ObjectKind, Region, Result};
 use cl3::{
     device::{CL_DEVICE_PIPE_MAX_PACKET_SIZE, CL_DEVICE_PIPE_SUPPORT},
     error_codes::CL_INVALID_MEM_OBJECT,
-    memory::{CL_MEM_OBJECT_PIPE, CL_MEM_TYPE, CL_PIPE_MAX_PACKETS, CL_PIPE_PACKET_SIZE},
+    memory::{
+        CL_MEM_CONTEXT, CL_MEM_OBJECT_PIPE, CL_MEM_TYPE, CL_PIPE_MAX_PACKETS, CL_PIPE_PACKET_SIZE,
+    },
 };
 
 use crate::{
@@ -124,12 +126,12 @@ impl ClPipe {
         // SAFETY: The object is null or alive, and unless `retain` one reference is the caller's to give, as the caller
         // promises.
         let handle = unsafe { MemHandle::adopt(pipe, retain) }?;
-        let context = sys::mem_info::context(&handle)?;
+        let context = handle.info(CL_MEM_CONTEXT)?.value::<usize>()?;
         if context != backend.raw_context().addr() {
             let kind = ObjectKind::Memory;
             return Err(InvalidRequest::ForeignObject { kind }.into());
         }
-        let kind = sys::mem_info::number(&handle, CL_MEM_TYPE)?;
+        let kind = handle.info(CL_MEM_TYPE)?.number()?;
         if kind != u64::from(CL_MEM_OBJECT_PIPE) {
             return Err(ClError::new("clGetPipeInfo", CL_INVALID_MEM_OBJECT).into());
         }

@@ -4,8 +4,9 @@ use std::{ffi::c_void, fmt, num::NonZeroU64, sync::Arc};
 
 use binpool_allocators::{Error, InvalidRequest, ObjectKind, Result};
 use cl3::sampler::{
-    CL_SAMPLER_ADDRESSING_MODE, CL_SAMPLER_FILTER_MODE, CL_SAMPLER_LOD_MAX, CL_SAMPLER_LOD_MIN,
-    CL_SAMPLER_MIP_FILTER_MODE, CL_SAMPLER_NORMALIZED_COORDS,
+    CL_SAMPLER_ADDRESSING_MODE, CL_SAMPLER_CONTEXT, CL_SAMPLER_FILTER_MODE, CL_SAMPLER_LOD_MAX,
+    CL_SAMPLER_LOD_MIN, CL_SAMPLER_MIP_FILTER_MODE, CL_SAMPLER_NORMALIZED_COORDS,
+    CL_SAMPLER_PROPERTIES,
 };
 
 use crate::{
@@ -228,7 +229,7 @@ impl ClSampler {
         // SAFETY: The sampler is null or alive, and unless `retain` one reference is the caller's to give, as the caller
         // promises.
         let handle = unsafe { SamplerHandle::adopt(sampler, retain) }?;
-        let context = sys::sampler::context_of(&handle)?;
+        let context = handle.info(CL_SAMPLER_CONTEXT)?.value::<usize>()?;
         if context != backend.raw_context().addr() {
             let kind = ObjectKind::Memory;
             return Err(Error::from(InvalidRequest::ForeignObject { kind }).into());
@@ -311,13 +312,13 @@ impl ClSampler {
             ))
             .into());
         }
-        let list = sys::sampler::properties(self.handle())?;
+        let list = self.handle().info(CL_SAMPLER_PROPERTIES)?.list::<u64>();
         let pairs = list.chunks_exact(2).map(|pair| (pair[0], pair[1]));
         Ok(pairs.take_while(|&(key, _)| key != 0).collect())
     }
 
     fn number(&self, what: u32) -> Result<u32, OpenClError> {
-        Ok(sys::sampler::number(self.handle(), what)?)
+        Ok(self.handle().info(what)?.value()?)
     }
 
     /// The runtime's `cl_sampler` (`int_ptr`).

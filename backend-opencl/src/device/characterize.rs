@@ -171,7 +171,7 @@ impl Characterization {
             cache_line_bytes: size(CL_DEVICE_GLOBAL_MEM_CACHELINE_SIZE)?,
             compute_units: size(CL_DEVICE_MAX_COMPUTE_UNITS)?,
             work_group_size: size(CL_DEVICE_MAX_WORK_GROUP_SIZE)?,
-            work_item_sizes: sys::device_sizes(id, CL_DEVICE_MAX_WORK_ITEM_SIZES)?,
+            work_item_sizes: id.info(CL_DEVICE_MAX_WORK_ITEM_SIZES)?.list(),
             local_memory_bytes: size(CL_DEVICE_LOCAL_MEM_SIZE)?,
             dedicated_local_memory: number(CL_DEVICE_LOCAL_MEM_TYPE)? == CL_LOCAL,
             images: ImageLimits::query(id)?,

@@ -1,6 +1,6 @@
 //! Images from arrays, and back.
 
-use binpool_allocators::{MemoryFlags, OutOfMemory, Result, Scope};
+use binpool_allocators::{Error, MemoryFlags, Result};
 use bytemuck::Pod;
 use ndarray::{ArrayD, ArrayView, Dimension, IxDyn};
 
@@ -12,7 +12,7 @@ use super::{
     region::ImageRegion,
     shape::ImageShape,
 };
-use crate::{backend::OpenClBackend, error::OpenClError, on::ClOn};
+use crate::{backend::OpenClBackend, error::OpenClError, on::ClOn, sys::host::zeroed};
 
 mod sealed {
     pub trait Sealed {}
@@ -165,21 +165,12 @@ impl OpenClBackend {
         // memory.
         region.check_within(image.shape())?;
         let bytes = image.region_bytes(region)?;
-        let mut elements = zeros(bytes / size_of::<T>())?;
+        let mut elements = zeroed(bytes / size_of::<T>()).map_err(Error::from)?;
         self.read_image(on, image, region, &mut elements, HostPitches::TIGHT)?;
         let channels = format.channel_count();
         let array = array_shape(image.shape().kind(), region, channels);
         ArrayD::from_shape_vec(IxDyn(&array), elements).map_err(|_| dimensions(&array, channels))
     }
-}
-
-fn zeros<T: ChannelValue>(count: usize) -> Result<Vec<T>> {
-    let mut elements = Vec::new();
-    elements
-        .try_reserve_exact(count)
-        .map_err(|_| OutOfMemory::new(count.saturating_mul(size_of::<T>()), Scope::Host))?;
-    elements.resize(count, T::zeroed());
-    Ok(elements)
 }
 
 fn data_type<T: ChannelValue>(normalized: bool) -> Result<ChannelType, OpenClError> {

@@ -15,15 +15,15 @@ use crate::{
     context::Context,
     error::OpenClError,
     kept_memory::LetGo,
-    memory::MemoryInfo,
     memory::MemoryKey,
+    memory::info::{Counts, MemoryInfo},
     memory::root::Root,
     memory::view::View,
     order::access::Access,
     order::access_log::AccessLog,
     order::memory_use::MemoryUse,
     same_by_handle::same_by_handle,
-    sys::{self, DeviceBytes, MemHandle, image::DevicePixels},
+    sys::{self, DeviceBytes, MapShape, MemHandle, image::DevicePixels},
 };
 
 /// An image of OpenCL (`Image` of `PyOpenCL`). Clones are the same image.
@@ -150,7 +150,7 @@ impl ClImage {
     ///
     /// A failure of the runtime.
     pub fn row_pitch(&self) -> Result<usize> {
-        sys::image::size(self.handle(), CL_IMAGE_ROW_PITCH).map_err(Into::into)
+        Ok(sys::image::info(self.handle(), CL_IMAGE_ROW_PITCH)?.size()?)
     }
 
     /// The distance between slices of a 3D image, or layers of an array, on the device, in bytes; 0 for other images
@@ -160,7 +160,7 @@ impl ClImage {
     ///
     /// A failure of the runtime.
     pub fn slice_pitch(&self) -> Result<usize> {
-        sys::image::size(self.handle(), CL_IMAGE_SLICE_PITCH).map_err(Into::into)
+        Ok(sys::image::info(self.handle(), CL_IMAGE_SLICE_PITCH)?.size()?)
     }
 
     /// Its size on the device in bytes, as the runtime reports it (`size`).
@@ -169,8 +169,7 @@ impl ClImage {
     ///
     /// A failure of the runtime.
     pub fn bytes(&self) -> Result<usize> {
-        let bytes = sys::mem_info::number(self.handle(), CL_MEM_SIZE)?;
-        Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
+        Ok(self.handle().info(CL_MEM_SIZE)?.size()?)
     }
 
     /// Returns what is known about it as memory: `map_count`, `reference_count` and the like of `PyOpenCL`.
@@ -195,7 +194,7 @@ impl ClImage {
     ///
     /// A failure of the runtime.
     pub fn info(&self) -> Result<MemoryInfo> {
-        let counts = sys::mem_info::counts(self.handle())?;
+        let counts = Counts::of(self.handle())?;
         let (parent, offset) = match &self.inner.pixels {
             Pixels::Own { .. } => (None, 0),
             Pixels::Buffer { image, .. } => (Some(image.root().key()), image.region().offset),
@@ -324,6 +323,15 @@ impl ClImage {
     }
 
     /// Returns the size of the pixels of a region, in bytes.
+    /// Returns the size of a map of a region.
+    pub(crate) fn map_shape(&self, region: ImageRegion) -> MapShape {
+        MapShape {
+            bytes: self.region_bytes(region).unwrap_or(usize::MAX),
+            item: self.item_bytes(),
+            rows_are_layers: self.shape().kind() == ImageKind::D1Array,
+        }
+    }
+
     pub(super) fn region_bytes(&self, region: ImageRegion) -> Result<usize, OpenClError> {
         let (shape, item) = (self.shape(), self.item_bytes());
         let bytes = region.pixels().and_then(|pixels| pixels.checked_mul(item));

@@ -360,7 +360,7 @@ impl OpenClBackend {
 
 /// Checks that the runtime's pixels have the size that this crate computes with.
 pub(super) fn check_item_bytes(image: &MemHandle, format: ImageFormat) -> Result<(), OpenClError> {
-    let actual = sys::image::size(image, CL_IMAGE_ELEMENT_SIZE)?;
+    let actual = sys::image::info(image, CL_IMAGE_ELEMENT_SIZE)?.size()?;
     if actual == format.item_bytes() {
         return Ok(());
     }

@@ -30,7 +30,6 @@ pub use array::ChannelValue;
 pub use cl_image::ClImage;
 pub use color::ImageColor;
 pub use format::{ChannelOrder, ChannelType, ImageFormat};
-pub use host_image::HostImage;
 pub use kind::ImageKind;
 pub use layout::HostPitches;
 pub use limits::ImageLimits;

@@ -4,7 +4,8 @@ use std::ffi::c_void;
 
 use binpool_allocators::{Error, InvalidRequest, ObjectKind, Region};
 use cl3::memory::{
-    CL_IMAGE_ARRAY_SIZE, CL_IMAGE_DEPTH, CL_IMAGE_HEIGHT, CL_IMAGE_WIDTH, CL_MEM_FLAGS, CL_MEM_TYPE,
+    CL_IMAGE_ARRAY_SIZE, CL_IMAGE_DEPTH, CL_IMAGE_FORMAT, CL_IMAGE_HEIGHT, CL_IMAGE_WIDTH,
+    CL_MEM_CONTEXT, CL_MEM_FLAGS, CL_MEM_TYPE,
 };
 
 use super::{
@@ -73,28 +74,28 @@ impl OpenClBackend {
         // SAFETY: The object is null or alive, and unless `retain` one reference is the caller's to give, as the caller
         // promises.
         let handle = unsafe { MemHandle::adopt(image, retain) }?;
-        let context = sys::mem_info::context(&handle)?;
+        let context = handle.info(CL_MEM_CONTEXT)?.value::<usize>()?;
         if context != self.raw_context().addr() {
             let kind = ObjectKind::Memory;
             return Err(InvalidRequest::ForeignObject { kind }.into());
         }
-        let code = sys::mem_info::number(&handle, CL_MEM_TYPE)?;
-        let code = u32::try_from(code).unwrap_or(0);
+        let code = handle.info(CL_MEM_TYPE)?.value()?;
         let kind = ImageKind::from_code(code).ok_or_else(|| {
             OpenClError::Image(format!(
                 "the handle is not that of an image: the runtime says it is an object of kind {code:#x}"
             ))
         })?;
-        let codes = sys::image::format(&handle)?;
+        // An order and a type.
+        let [order, data] = sys::image::info(&handle, CL_IMAGE_FORMAT)?.value()?;
+        let codes = (order, data);
         let format = ImageFormat::from_codes(codes).ok_or_else(|| {
-            let (order, data) = codes;
             Error::unsupported(format!(
                 "an image with channel order {order:#x} and type {data:#x}, of which the size is not known"
             ))
         })?;
         check_item_bytes(&handle, format)?;
         let shape = shape_of(&handle, kind)?;
-        let flags = sys::mem_info::number(&handle, CL_MEM_FLAGS)?;
+        let flags = handle.info(CL_MEM_FLAGS)?.value()?;
         let given = self.context().quirks.flags_of_handle(flags);
         let pixels = pixels_of(self.context(), handle, shape, format)?;
         Ok(ClImage::new(
@@ -129,7 +130,7 @@ fn pixels_of(
 }
 
 fn shape_of(image: &MemHandle, kind: ImageKind) -> Result<ImageShape, ClError> {
-    let size = |what| sys::image::size(image, what);
+    let size = |what| sys::image::info(image, what)?.size();
     let width = size(CL_IMAGE_WIDTH)?;
     Ok(match kind {
         ImageKind::D1 => ImageShape::D1 { width },

@@ -7,14 +7,13 @@ use bytemuck::{AnyBitPattern, NoUninit};
 
 use super::{cl_image::ClImage, layout::HostPitches, region::ImageRegion, shape::ImageShape};
 use crate::{
-    ClOn,
     backend::OpenClBackend,
     error::OpenClError,
     event::ClEvent,
-    host_transfer::HostTransfer,
-    order::access::Access,
+    on::ClOn,
     queue::ClQueue,
-    sys::{DeviceSide, HostSide},
+    sys::{host::HostSide, transfer::DeviceSide},
+    transfer::host::{HostPart, HostTransfer, Shape},
 };
 
 /// Transfers between the host and images (`enqueue_copy`; OpenCL 3.0, section 5.3.3).
@@ -58,9 +57,11 @@ impl OpenClBackend {
         data: &[T],
         pitches: HostPitches,
     ) -> Result<(), OpenClError> {
-        let (on, data) = (on.into(), HostSide::source(data));
-        let transfer = self.image_side(on.queue, (image, region), pitches, Some(&data))?;
-        Ok(self.transfer_and_wait(on, &transfer, &data)?)
+        self.transfer(
+            on.into(),
+            &Pixels(image, region, pitches),
+            &HostSide::source(data),
+        )
     }
 
     /// Reads a region of an image, and waits until its pixels are there.
@@ -99,9 +100,11 @@ impl OpenClBackend {
         data: &mut [T],
         pitches: HostPitches,
     ) -> Result<(), OpenClError> {
-        let (on, data) = (on.into(), HostSide::target(data));
-        let transfer = self.image_side(on.queue, (image, region), pitches, Some(&data))?;
-        Ok(self.transfer_and_wait(on, &transfer, &data)?)
+        self.transfer(
+            on.into(),
+            &Pixels(image, region, pitches),
+            &HostSide::target(data),
+        )
     }
 
     /// Enqueues a write of the host's pixels, which the command keeps until it has ended.
@@ -141,9 +144,7 @@ impl OpenClBackend {
         data: Arc<[u8]>,
         pitches: HostPitches,
     ) -> Result<ClEvent, OpenClError> {
-        let (on, host) = (on.into(), HostSide::source(&data));
-        let transfer = self.image_side(on.queue, (image, region), pitches, Some(&host))?;
-        Ok(self.write_shared(on, &transfer, data)?)
+        self.write_shared(on.into(), &Pixels(image, region, pitches), data)
     }
 
     /// Enqueues a read of a region, without gaps between its pixels.
@@ -157,9 +158,7 @@ impl OpenClBackend {
         image: &ClImage,
         region: ImageRegion,
     ) -> Result<PendingRead<ClEvent>, OpenClError> {
-        let (on, tight) = (on.into(), HostPitches::TIGHT);
-        let transfer = self.image_side(on.queue, (image, region), tight, None)?;
-        Ok(self.read_to_new(on, &transfer, transfer.bytes)?)
+        self.read_to_new(on.into(), &Pixels(image, region, HostPitches::TIGHT))
     }
 
     /// Checks a command on a region of an image.
@@ -173,27 +172,31 @@ impl OpenClBackend {
         self.check_own_image(image)?;
         region.check_within(image.shape())
     }
+}
 
-    /// Checks a transfer between a region of an image and the host's bytes; without any, a read into new ones.
-    fn image_side<'m>(
+/// Pixels of an image, and how the host's lie.
+struct Pixels<'a>(&'a ClImage, ImageRegion, HostPitches);
+
+impl Shape for Pixels<'_> {
+    type Error = OpenClError;
+
+    fn checked(
         &self,
+        backend: &OpenClBackend,
         queue: &ClQueue,
-        (image, region): (&'m ClImage, ImageRegion),
-        pitches: HostPitches,
-        host: Option<&HostSide<'_>>,
-    ) -> Result<HostTransfer<'m>, OpenClError> {
-        let access = host.map_or(Access::Read, Access::of_transfer);
-        self.check_image(queue, image, region)?;
-        image.flags().check_host(access.host_use())?;
+        host: HostPart,
+    ) -> Result<Option<HostTransfer<'_>>, OpenClError> {
+        let Self(image, region, pitches) = *self;
+        backend.check_image(queue, image, region)?;
+        image.flags().check_host(host.access.host_use())?;
         let part = ImageShape::of(image.shape().kind(), region.size);
         let layout = pitches.layout(part, image.item_bytes())?;
-        if let Some(host) = host {
-            layout.check_length(host.bytes())?;
-        }
-        Ok(HostTransfer {
+        layout.check_length(host.bytes.unwrap_or(layout.bytes()))?;
+        Ok(Some(HostTransfer {
             device: DeviceSide::Pixels(image.device_pixels(region), layout),
-            used: image.used(access),
+            used: image.used(host.access),
             bytes: layout.bytes(),
-        })
+            host_bytes: layout.bytes(),
+        }))
     }
 }

@@ -6,7 +6,9 @@ use cl3::{
         CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS, CL_DEVICE_MAX_WORK_ITEM_SIZES,
         CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT,
     },
-    kernel::{CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_WORK_GROUP_SIZE},
+    kernel::{
+        CL_KERNEL_COMPILE_WORK_GROUP_SIZE, CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_WORK_GROUP_SIZE,
+    },
 };
 use smallvec::SmallVec;
 
@@ -48,14 +50,15 @@ pub(super) struct LaunchLimits {
 impl LaunchLimits {
     /// Asks the device for the limits of a kernel that has no argument set and was built with `options`.
     pub(super) fn query(handle: &KernelHandle, device: DeviceId, options: &str) -> ClResult<Self> {
-        let of_device = |what| sys::device_number(device, what).map(saturate);
-        let of_kernel = |what| kernel::group_number(handle, device, what).map(saturate);
-        let required: Sizes = kernel::required_local_size(handle, device)?;
+        let of_device = |what| device.info(what)?.size();
+        let of_kernel = |what| kernel::group_info(handle, device, what)?.size();
+        let required = kernel::group_info(handle, device, CL_KERNEL_COMPILE_WORK_GROUP_SIZE)?;
+        let required: Sizes = required.list().into();
         let bits = of_device(CL_DEVICE_ADDRESS_BITS)?;
         Ok(Self {
             dimensions: of_device(CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS)?.min(3),
             promised_dimensions: 1,
-            local: sys::device_sizes(device, CL_DEVICE_MAX_WORK_ITEM_SIZES)?.into(),
+            local: device.info(CL_DEVICE_MAX_WORK_ITEM_SIZES)?.list().into(),
             group: of_kernel(CL_KERNEL_WORK_GROUP_SIZE)?,
             required: required.iter().any(|&size| size != 0).then_some(required),
             ids: if bits == 32 {
@@ -93,10 +96,6 @@ fn are_built_uneven(options: &str) -> bool {
         .split_whitespace()
         .any(|word| word == "-cl-uniform-work-group-size");
     words.any(is_later) && !uniform
-}
-
-fn saturate(number: u64) -> usize {
-    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 /// The work items of a launch.

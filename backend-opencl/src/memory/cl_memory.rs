@@ -409,23 +409,6 @@ impl ClMemory {
         }
     }
 
-    /// Returns the whole block of shared virtual memory, or this value if there are other regions of it or buffers over it.
-    pub(crate) fn into_svm_block(mut self) -> Result<SvmBlock, Self> {
-        match self.body {
-            MemoryBody::Svm { block, offset } => match Arc::try_unwrap(block) {
-                Ok(block) => Ok(block),
-                Err(block) => {
-                    self.body = MemoryBody::Svm { block, offset };
-                    Err(self)
-                }
-            },
-            body => {
-                self.body = body;
-                Err(self)
-            }
-        }
-    }
-
     /// Describes a use of `region`, which lies in this block.
     pub(crate) fn used(&self, region: Region, access: Access) -> MemoryUse<'_> {
         let region = Region::new(self.offset().saturating_add(region.offset), region.bytes);

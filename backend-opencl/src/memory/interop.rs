@@ -3,7 +3,9 @@
 use std::ffi::c_void;
 
 use binpool_allocators::{Error, InvalidRequest, ObjectKind, Region, Result};
-use cl3::memory::CL_MEM_OBJECT_BUFFER;
+use cl3::memory::{
+    CL_MEM_CONTEXT, CL_MEM_FLAGS, CL_MEM_OBJECT_BUFFER, CL_MEM_OFFSET, CL_MEM_SIZE, CL_MEM_TYPE,
+};
 
 use crate::{
     backend::OpenClBackend,
@@ -11,7 +13,7 @@ use crate::{
     memory::flags,
     memory::part::Part,
     memory::root::Root,
-    sys::{MemHandle, mem_info},
+    sys::{self, MemHandle},
 };
 
 impl OpenClBackend {
@@ -66,36 +68,42 @@ impl OpenClBackend {
         let adopted = self.adopt_memory(handle)?;
         if !retain {
             // SAFETY: The object is alive, and the caller gives this reference away, as it promises.
-            let given = unsafe { MemHandle::take_over(memory) };
+            let given = unsafe { MemHandle::adopt(memory, false) };
             drop(given?);
         }
         Ok(adopted)
     }
 
     fn adopt_memory(&self, handle: MemHandle) -> Result<ClMemory> {
-        let facts = mem_info::facts(&handle)?;
-        if facts.context != self.raw_context().addr() {
+        if handle.info(CL_MEM_CONTEXT)?.value::<usize>()? != self.raw_context().addr() {
             let kind = ObjectKind::Memory;
             return Err(InvalidRequest::ForeignObject { kind }.into());
         }
-        let object_type = facts.object_type;
+        let object_type: u32 = handle.info(CL_MEM_TYPE)?.value()?;
         if object_type != CL_MEM_OBJECT_BUFFER {
             return Err(Error::unsupported(format!(
                 "a memory object of type {object_type:#x} as memory: a buffer, 0x10f0, is needed"
             )));
         }
-        let body = match facts.parent {
+        let given = self
+            .context()
+            .quirks
+            .flags_of_handle(handle.info(CL_MEM_FLAGS)?.value()?);
+        let bytes = handle.info(CL_MEM_SIZE)?.value()?;
+        let body = match sys::parent_buffer(&handle)? {
             None => MemoryBody::Buffer(Root::of(handle)),
-            Some(parent) => MemoryBody::Part(Box::new(Part::of_sub_buffer(
-                self.context(),
-                handle,
-                &Root::of(parent),
-                Region::new(facts.offset, facts.bytes),
-            ))),
+            Some(parent) => {
+                let region = Region::new(handle.info(CL_MEM_OFFSET)?.value()?, bytes);
+                let root = Root::of(parent);
+                MemoryBody::Part(Box::new(Part::of_sub_buffer(
+                    self.context(),
+                    handle,
+                    &root,
+                    region,
+                )))
+            }
         };
-        let given = self.context().quirks.flags_of_handle(facts.flags);
-        let flags = flags::from_cl(given);
-        let memory = ClMemory::new(self.context(), facts.bytes, flags, body);
+        let memory = ClMemory::new(self.context(), bytes, flags::from_cl(given), body);
         memory.check_may_be_retained()?;
         Ok(memory)
     }

@@ -72,13 +72,6 @@ impl Root {
         root
     }
 
-    /// Returns a buffer over memory that is lent to it for a call.
-    pub(crate) fn over_lent_memory(handle: MemHandle) -> Self {
-        let mut root = Self::over_host_memory(handle);
-        root.lent = true;
-        root
-    }
-
     /// Returns a buffer over the first bytes of `block`.
     pub(crate) fn over(handle: MemHandle, block: &Arc<SvmBlock>) -> Self {
         let mut root = Self::new(handle);

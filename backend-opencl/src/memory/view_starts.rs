@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 
 use crate::{
     context::Context,
-    sys::{self, MemHandle, Purpose, ViewHandle, WaitList, migrate::enqueue_migrate},
+    sys::{self, MemHandle, Purpose, ViewHandle, WaitList},
 };
 
 /// The sub-buffers of one byte of a buffer that kernels are given.
@@ -103,7 +103,7 @@ fn commit(context: &Context, buffer: &MemHandle) -> Result<()> {
         };
         let none = WaitList::none();
         let enqueueing = quirks.while_enqueueing();
-        let committed = enqueue_migrate(&queue, &[buffer], 0, &none)?;
+        let committed = sys::enqueue_migrate(&queue, &[buffer], 0, &none)?;
         drop(enqueueing);
         sys::wait_for_event(&committed).map_err(Into::into)
     })

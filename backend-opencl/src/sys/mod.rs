@@ -21,6 +21,7 @@
 //!    ([`AccessLog`](crate::order::access_log::AccessLog)).
 
 mod after_use;
+mod answer;
 pub(crate) mod buffer;
 pub(crate) mod callback;
 mod cl_error;
@@ -30,31 +31,27 @@ pub(crate) mod dlpack;
 mod enqueue;
 mod event;
 mod handle;
-mod host_side;
-mod host_transfer;
-pub(crate) mod host_vec;
+pub(crate) mod host;
 pub(crate) mod image;
 mod info;
 pub(crate) mod kernel;
-pub(crate) mod lent_svm;
 pub(crate) mod map;
-pub(crate) mod mem_info;
-pub(crate) mod migrate;
 mod object;
 pub(crate) mod p2p;
 pub(crate) mod pipe;
 pub(crate) mod program;
-pub(crate) mod rect;
 pub(crate) mod sampler;
 mod svm;
-mod transfer;
+pub(crate) mod transfer;
 mod view;
 
 pub(crate) use after_use::{PendingUses, drop_after_use, free_what_has_ended};
+pub(crate) use buffer::{create_buffer, create_sub_buffer, parent_buffer};
 pub use cl_error::ClError;
 pub(crate) use cl_error::{ClResult, Purpose};
 pub(crate) use enqueue::{
-    enqueue_barrier, enqueue_copy_buffer, enqueue_fill_buffer, enqueue_marker, finish, flush,
+    enqueue_barrier, enqueue_copy_buffer, enqueue_fill_buffer, enqueue_marker, enqueue_migrate,
+    enqueue_svm_migrate, finish, flush,
 };
 pub(crate) use event::{
     EndedOnPanic, Progress, create_user_event, execution_status, look, set_user_event_status,
@@ -64,14 +61,12 @@ pub(crate) use handle::{
     ContextHandle, DeviceId, EventHandle, MemHandle, PlatformId, QueueHandle, SamplerHandle,
     WaitList,
 };
-pub(crate) use host_side::HostSide;
-pub(crate) use host_transfer::{DeviceSide, enqueue_transfer, transfer_and_wait};
 pub(crate) use info::{
-    context_devices, device_number, device_sizes, device_text, devices_of, event_queue,
-    event_queue_address, library_is_available, platform_name_of, platform_text, platforms,
-    queue_info,
+    context_devices, device_number, device_text, devices_of, event_queue, event_queue_address,
+    library_is_available, platform_name_of, platform_text, platforms, queue_info,
 };
-pub(crate) use object::{create_buffer, create_context, create_queue, create_sub_buffer};
+pub(crate) use map::MapShape;
+pub(crate) use object::{create_context, create_queue};
 pub(crate) use svm::{SvmAllocation, SvmRange, Threads, enqueue_svm_fill};
 pub(crate) use transfer::{DeviceBytes, enqueue_copy};
 pub(crate) use view::{ViewHandle, ViewLock};

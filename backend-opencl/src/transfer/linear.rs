@@ -5,21 +5,22 @@
 use std::sync::Arc;
 
 use binpool_allocators::{
-    AsMemory, Event, IntoRegion, InvalidRequest, PendingRead, Queue, QueueOrder, Region, Result,
-    bytes_on,
+    AsMemory, Error, IntoRegion, InvalidRequest, PendingRead, Region, Result, bytes_on,
 };
 use bytemuck::{AnyBitPattern, NoUninit};
 
-use super::fill;
+use super::{
+    fill,
+    host::{HostPart, HostTransfer, Shape},
+};
 use crate::{
-    ClOn,
     backend::OpenClBackend,
     event::ClEvent,
-    host_transfer::HostTransfer,
     memory::cl_memory::ClMemory,
+    on::ClOn,
     order::access::Access,
     queue::ClQueue,
-    sys::{DeviceSide, HostSide, Purpose},
+    sys::{Purpose, host::HostSide, transfer::DeviceSide},
 };
 
 /// A command over no bytes becomes a marker. On an out-of-order queue a marker without a wait list waits for everything
@@ -59,7 +60,11 @@ impl OpenClBackend {
         offset: usize,
         data: &[T],
     ) -> Result<()> {
-        self.linear_and_wait(on.into(), memory, offset, &HostSide::source(data))
+        self.transfer(
+            on.into(),
+            &Linear(memory, Bytes::From(offset)),
+            &HostSide::source(data),
+        )
     }
 
     /// Reads into `data` from memory of any kind, from byte `offset` on, and waits until it is there.
@@ -76,7 +81,11 @@ impl OpenClBackend {
         offset: usize,
         data: &mut [T],
     ) -> Result<()> {
-        self.linear_and_wait(on.into(), memory, offset, &HostSide::target(data))
+        self.transfer(
+            on.into(),
+            &Linear(memory, Bytes::From(offset)),
+            &HostSide::target(data),
+        )
     }
 
     /// Enqueues a write of `data`, which the command keeps, to memory of any kind from byte `offset` on.
@@ -103,11 +112,7 @@ impl OpenClBackend {
         offset: usize,
         data: Arc<[u8]>,
     ) -> Result<ClEvent> {
-        let (on, region) = (on.into(), Region::new(offset, data.len()));
-        match self.linear_side(on.queue, memory, region, Access::Write)? {
-            Some(transfer) => self.write_shared(on, &transfer, data),
-            None => self.enqueue_marker(on),
-        }
+        self.write_shared(on.into(), &Linear(memory, Bytes::From(offset)), data)
     }
 
     /// Enqueues a read of a region of memory of any kind, whose bytes [`PendingRead::wait`] returns.
@@ -121,12 +126,8 @@ impl OpenClBackend {
         memory: &(impl AsMemory<Self> + ?Sized),
         region: impl IntoRegion,
     ) -> Result<PendingRead<ClEvent>> {
-        let on = on.into();
-        // Checked before the bytes are allocated: a region that is too large must not be reported as a lack of host memory.
-        match self.linear_side(on.queue, memory, region, Access::Read)? {
-            Some(transfer) => self.read_to_new(on, &transfer, transfer.bytes),
-            None => Ok(PendingRead::new(self.enqueue_marker(on)?, Vec::new)),
-        }
+        let region = region.into_region(memory.size())?;
+        self.read_to_new(on.into(), &Linear(memory, Bytes::All(region)))
     }
 
     /// Enqueues a fill of a region of memory of any kind with repetitions of `pattern`, which are elements of any size.
@@ -191,58 +192,40 @@ impl OpenClBackend {
         }
         Ok(found)
     }
+}
 
-    /// Checks a transfer between the host and a region. `None` if that is empty.
-    fn linear_side<'m>(
+/// A run of bytes.
+pub(super) struct Linear<'a, M: ?Sized>(pub(super) &'a M, pub(super) Bytes);
+
+/// Which bytes: as many as the host has from an offset on, or these.
+pub(super) enum Bytes {
+    From(usize),
+    All(Region),
+}
+
+impl<M: AsMemory<OpenClBackend> + ?Sized> Shape for Linear<'_, M> {
+    type Error = Error;
+
+    fn checked(
         &self,
+        backend: &OpenClBackend,
         queue: &ClQueue,
-        memory: &'m (impl AsMemory<Self> + ?Sized),
-        region: impl IntoRegion,
-        access: Access,
-    ) -> Result<Option<HostTransfer<'m>>> {
-        let Some((memory, region)) = self.bytes_on(queue, memory, region)? else {
+        host: HostPart,
+    ) -> Result<Option<HostTransfer<'_>>> {
+        let region = match self.1 {
+            Bytes::From(offset) => Region::new(offset, host.bytes.unwrap_or(0)),
+            Bytes::All(region) => region,
+        };
+        let Some((memory, region)) = backend.bytes_on(queue, self.0, region)? else {
             return Ok(None);
         };
-        memory.check_host(access.host_use())?;
+        memory.check_host(host.access.host_use())?;
         let device = memory.device_bytes(region).filter(|_| region.bytes > 0);
         Ok(device.map(|device| HostTransfer {
             device: DeviceSide::Bytes(device),
-            used: memory.used(region, access),
+            used: memory.used(region, host.access),
             bytes: region.bytes,
+            host_bytes: region.bytes,
         }))
-    }
-
-    /// Enqueues a transfer between the memory from byte `offset` on and the host's bytes, which the caller keeps until the
-    /// command has ended.
-    pub(super) fn linear(
-        &self,
-        on: ClOn<'_>,
-        memory: &(impl AsMemory<Self> + ?Sized),
-        offset: usize,
-        host: &HostSide<'_>,
-    ) -> Result<ClEvent> {
-        let (region, access) = (Region::new(offset, host.bytes()), Access::of_transfer(host));
-        match self.linear_side(on.queue, memory, region, access)? {
-            Some(transfer) => self.enqueue_transfer(on, &transfer, host),
-            None => self.enqueue_marker(on),
-        }
-    }
-
-    /// Makes a transfer between the memory from byte `offset` on and bytes that the host has borrowed, and waits for it.
-    fn linear_and_wait(
-        &self,
-        on: ClOn<'_>,
-        memory: &(impl AsMemory<Self> + ?Sized),
-        offset: usize,
-        host: &HostSide<'_>,
-    ) -> Result<()> {
-        let (region, access) = (Region::new(offset, host.bytes()), Access::of_transfer(host));
-        if let Some(transfer) = self.linear_side(on.queue, memory, region, access)? {
-            return self.transfer_and_wait(on, &transfer, host);
-        }
-        if on.wait_for.is_empty() && on.queue.order() == QueueOrder::OutOfOrder {
-            return Ok(());
-        }
-        self.enqueue_marker(on)?.wait()
     }
 }

@@ -216,14 +216,13 @@ fn migrate(
     flags: MigrationFlags,
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
-    let shared = |wait: &WaitList<'_>| {
-        sys::migrate::enqueue_svm_migrate(queue.handle(), blocks, flags.bits(), wait)
-    };
+    let shared =
+        |wait: &WaitList<'_>| sys::enqueue_svm_migrate(queue.handle(), blocks, flags.bits(), wait);
     match (objects.is_empty(), blocks.is_empty()) {
         (true, true) => sys::enqueue_marker(queue.handle(), wait),
         (true, false) => shared(wait),
         (false, _) => {
-            let first = sys::migrate::enqueue_migrate(queue.handle(), objects, flags.bits(), wait)?;
+            let first = sys::enqueue_migrate(queue.handle(), objects, flags.bits(), wait)?;
             if blocks.is_empty() {
                 return Ok(first);
             }

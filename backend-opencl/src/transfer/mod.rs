@@ -3,6 +3,7 @@
 
 mod copy;
 pub(crate) mod fill;
+pub(crate) mod host;
 mod linear;
 mod markers;
 mod migration;

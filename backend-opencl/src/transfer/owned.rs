@@ -5,12 +5,9 @@ use std::{fmt, sync::Arc};
 use binpool_allocators::{AsMemory, Event};
 use bytemuck::{AnyBitPattern, NoUninit};
 
+use super::linear::{Bytes, Linear};
 use crate::{
-    ClOn,
-    backend::OpenClBackend,
-    event::ClEvent,
-    refused::Refused,
-    sys::{HostSide, host_vec::HostVec},
+    backend::OpenClBackend, event::ClEvent, on::ClOn, refused::Refused, sys::host::HostVec,
 };
 
 /// A pending transfer, and the vector that it works on.
@@ -47,6 +44,10 @@ pub struct PendingTransfer<T> {
 }
 
 impl<T> PendingTransfer<T> {
+    pub(super) const fn new(event: ClEvent, elements: Arc<HostVec<T>>) -> Self {
+        Self { event, elements }
+    }
+
     /// The event of the transfer.
     pub fn event(&self) -> &ClEvent {
         &self.event
@@ -115,7 +116,12 @@ impl OpenClBackend {
         offset: usize,
         elements: Vec<T>,
     ) -> Result<PendingTransfer<T>, Refused<Vec<T>>> {
-        self.owned(on.into(), memory, offset, elements, HostVec::as_source)
+        self.transfer_owned(
+            on.into(),
+            &Linear(memory, Bytes::From(offset)),
+            elements,
+            HostVec::as_source,
+        )
     }
 
     /// Enqueues a read into all of `elements`, from byte `offset` of the memory on.
@@ -142,29 +148,11 @@ impl OpenClBackend {
         offset: usize,
         elements: Vec<T>,
     ) -> Result<PendingTransfer<T>, Refused<Vec<T>>> {
-        self.owned(on.into(), memory, offset, elements, HostVec::as_target)
-    }
-
-    /// Enqueues a transfer with all of `elements`, whose side of it `side` returns.
-    fn owned<T: Send + 'static>(
-        &self,
-        on: ClOn<'_>,
-        memory: &(impl AsMemory<Self> + ?Sized),
-        offset: usize,
-        elements: Vec<T>,
-        side: impl Fn(&HostVec<T>) -> HostSide<'_>,
-    ) -> Result<PendingTransfer<T>, Refused<Vec<T>>> {
-        let elements = Arc::new(HostVec::new(elements));
-        let enqueued = self.linear(on, memory, offset, &side(&elements));
-        match enqueued {
-            Ok(event) => {
-                event.retain(Arc::clone(&elements));
-                Ok(PendingTransfer { event, elements })
-            }
-            Err(error) => Err(Refused {
-                error,
-                value: elements.take(),
-            }),
-        }
+        self.transfer_owned(
+            on.into(),
+            &Linear(memory, Bytes::From(offset)),
+            elements,
+            HostVec::as_target,
+        )
     }
 }

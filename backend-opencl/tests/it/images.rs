@@ -46,14 +46,14 @@ fn an_image_over_a_vector_gives_it_back_as_the_commands_have_left_it() {
             .backend
             .create_host_image(ANY, RGBA8, shape, pixels, HostPitches::TIGHT);
         let image = made.unwrap();
-        assert!(image.image().info().unwrap().has_host_pointer, "{shape}");
-        assert_eq!(bench.pixels(image.image()), picture.bytes, "{shape}");
+        assert!(image.memory().info().unwrap().has_host_pointer, "{shape}");
+        assert_eq!(bench.pixels(image.memory()), picture.bytes, "{shape}");
         let (region, gate) = (inner(shape), bench.gate());
         let color = ImageColor::Unsigned([9; 4]);
         let (queue, wait) = (&bench.queue, std::slice::from_ref(&gate));
         bench
             .backend
-            .enqueue_fill_image(queue.after(wait), image.image(), region, color)
+            .enqueue_fill_image(queue.after(wait), image.memory(), region, color)
             .unwrap();
         bench.open_gate(&gate);
         picture.fill(region, &[9; 4]);
@@ -71,7 +71,7 @@ fn an_image_over_a_vector_of_wide_rows_leaves_what_is_between_them() {
         .backend
         .create_host_image(ANY, RGBA8, PLANE, padded.clone(), pitches)
         .unwrap();
-    assert_eq!(bench.pixels(image.image()), picture.bytes);
+    assert_eq!(bench.pixels(image.memory()), picture.bytes);
     assert_eq!(image.into_host().unwrap(), padded);
 }
 
@@ -99,7 +99,7 @@ fn a_vector_under_an_image_stays_while_anything_can_use_it() {
         .backend
         .create_host_image(ANY, RGBA8, PLANE, pixels, HostPitches::TIGHT)
         .unwrap();
-    let clone = image.image().clone();
+    let clone = image.memory().clone();
     let refused = image.into_host().unwrap_err();
     let (views, bytes) = (1, 7 * 5 * 4);
     assert!(matches!(
@@ -116,7 +116,7 @@ fn a_vector_under_an_image_stays_while_anything_can_use_it() {
     let all = ImageRegion::all(PLANE);
     let map = bench
         .backend
-        .map_image::<u8>(&bench.queue, forgotten.image(), all);
+        .map_image::<u8>(&bench.queue, forgotten.memory(), all);
     std::mem::forget(map.unwrap());
     let refused = forgotten.into_host().unwrap_err();
     assert!(

@@ -3,8 +3,8 @@
 use binpool::{ImmediateAllocator, MemoryPool, SvmAllocator, SvmGrain};
 use binpool_allocators::{AsMemory, Backend, Error, Event, InvalidRequest, MemoryFlags};
 use binpool_opencl::{
-    ChannelOrder, ChannelType, ClMemory, ClQueue, HostPitches, ImageFormat, ImageRegion,
-    ImageShape, OpenClBackend, OpenClError, Rect, UninitElements,
+    ChannelOrder, ChannelType, ClMemory, ClQueue, Elements, HostPitches, ImageFormat, ImageRegion,
+    ImageShape, OpenClBackend, OpenClError, Rect,
 };
 
 use crate::common::{
@@ -47,7 +47,7 @@ fn with_every_kind(bench: &Bench, test: impl Fn(&[(&str, &dyn AsMemory<OpenClBac
     let [block, whole] = [SIZE, step + SIZE].map(|bytes| pool.allocate(bytes).unwrap());
     let region = whole.slice(step..).unwrap();
     let large = bench.buffer(SIZE + 100);
-    let elements = UninitElements::<u32, _>::new(backend, &large).unwrap();
+    let elements = Elements::<u32, _>::new(backend, &large).unwrap();
     let elements = elements.slice(3..3 + SIZE / 4).unwrap();
     let buffer = bench.buffer(SIZE);
     let other = bench.buffer(SIZE + 100);
@@ -284,9 +284,7 @@ fn a_kernel_works_on_the_elements_that_it_is_given() {
         .unwrap();
     let mut expected = ones.clone();
     expected[first..first + 10].fill(3.0);
-    let elements = UninitElements::<f32, _>::new(backend, &buffer)
-        .unwrap()
-        .assume_written();
+    let elements = Elements::<f32, _>::new(backend, &buffer).unwrap();
     let part = elements.slice(first..first + 10).unwrap();
     let launched = scale
         .launch(queue, &[10])
@@ -338,9 +336,7 @@ fn a_kernel_works_on_the_elements_that_it_is_given() {
         .fill_all(queue, 1)
         .unwrap();
     let shared = shared.into_memory();
-    let words = UninitElements::<u32, _>::new(backend, &shared)
-        .unwrap()
-        .assume_written();
+    let words = Elements::<u32, _>::new(backend, &shared).unwrap();
     words.enqueue_fill(queue, 3..8, 10).unwrap();
     let sums = kernels.bench.buffer(4);
     let part = words.slice(3..9).unwrap();

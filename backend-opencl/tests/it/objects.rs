@@ -308,7 +308,7 @@ fn all_values_of_one_buffer_know_of_each_other() {
         .backend
         .create_host_buffer(vec![1_u8; 2 * align], MemoryFlags::empty())
         .unwrap();
-    let left = |buffer: binpool_opencl::HostBuffer<u8>, expected| {
+    let left = |buffer: binpool_opencl::HostMemory<u8>, expected| {
         let refused = buffer.into_host().unwrap_err();
         let views = match refused.error {
             crate::common::Error::InvalidRequest(InvalidRequest::ViewsLeft { views, .. }) => views,

@@ -8,8 +8,8 @@ use binpool::{
 };
 use binpool_allocators::{Backend, Memory, MemoryFlags, Region};
 use binpool_opencl::{
-    ChannelOrder, ChannelType, ClImage, ClMemory, ClQueue, HostPitches, ImageFormat, ImageRegion,
-    ImageShape, OpenClBackend, OpenClError, SvmPointer, UninitElements,
+    ChannelOrder, ChannelType, ClImage, ClMemory, ClQueue, Elements, HostPitches, ImageFormat,
+    ImageRegion, ImageShape, OpenClBackend, OpenClError, SvmPointer,
 };
 
 use crate::common::{Bench, contents};
@@ -96,8 +96,7 @@ where
 
     let block = filled(bench, pool, 7);
     let slice = memory(&block, &bench.queue).slice(..256).unwrap();
-    let elements = UninitElements::<u8, _>::new(&bench.backend, slice).unwrap();
-    let elements = elements.assume_written();
+    let elements = Elements::<u8, _>::new(&bench.backend, slice).unwrap();
     outlives_its_block(bench, pool, block, elements, |elements| {
         elements.read_to_vec(&bench.queue).unwrap()
     });

@@ -2,7 +2,7 @@
 
 use binpool::{Allocator, PooledBuffer};
 use binpool_allocators::{AsMemory, MemoryFlags, Queue, Region, Result};
-use binpool_opencl::{ClEvent, ClMemory, ClQueue, HostBuffer, OpenClBackend, SystemSvm};
+use binpool_opencl::{ClEvent, ClMemory, ClQueue, HostMemory, OpenClBackend};
 
 use crate::model::roots::Place;
 
@@ -87,9 +87,9 @@ pub(crate) enum Handle {
     Bare(ClMemory),
     Pooled(Box<dyn Pooled>),
     /// Over memory of the host.
-    Host(HostBuffer<u8>),
+    Host(HostMemory<u8>),
     /// A vector of the host, as shared virtual memory.
-    System(SystemSvm<u8>),
+    System(HostMemory<u8>),
 }
 
 pub(crate) struct Object {
