@@ -82,19 +82,16 @@ impl OpenClBackend {
     }
 
     /// The device's OpenCL version, major and minor.
-    #[must_use]
     pub fn version(&self) -> (u32, u32) {
         self.context.version
     }
 
     /// The runtime's `cl_context`. It is borrowed: valid while this value or an object of it lives.
-    #[must_use]
     pub fn raw_context(&self) -> *mut c_void {
         self.context.handle.raw()
     }
 
     /// The runtime's `cl_device_id`.
-    #[must_use]
     pub fn raw_device(&self) -> *mut c_void {
         self.context.device.raw()
     }

@@ -106,20 +106,17 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> Elements<T, M> {
     }
 
     /// The number of elements.
-    #[must_use]
     pub fn len(&self) -> usize {
         // A type without bytes was refused before.
         self.region.bytes / size_of::<T>().max(1)
     }
 
     /// Returns whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.region.bytes == 0
     }
 
     /// The whole memory, for a kernel's arguments; [`region`](Self::region) says where the elements are.
-    #[must_use]
     pub fn memory(&self) -> &M {
         &self.memory
     }
@@ -140,7 +137,6 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> Elements<T, M> {
     /// assert_eq!(part.memory().bytes(), 400); // A kernel is given all of it, and told to start at 10.
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn region(&self) -> Region {
         self.region
     }
@@ -161,7 +157,6 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> Elements<T, M> {
     /// assert_eq!(scratch.len(), 32);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn into_memory(self) -> M {
         self.memory
     }

@@ -196,7 +196,6 @@ impl ClEvent {
     /// unsafe { backend.wrap_event(&marker) }?.wait()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn raw(&self) -> *mut c_void {
         self.inner.handle.raw()
     }

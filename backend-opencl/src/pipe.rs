@@ -171,7 +171,6 @@ impl ClPipe {
     ///
     /// It is borrowed: valid while this value or a clone lives, and not to be released. Code that keeps it longer has to
     /// retain it.
-    #[must_use]
     pub fn raw(&self) -> *mut c_void {
         self.handle().raw()
     }

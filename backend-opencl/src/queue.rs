@@ -138,7 +138,6 @@ impl ClQueue {
     ///
     /// It is borrowed: valid while this value or a clone lives, and not to be released. Code that keeps it longer has to
     /// retain it.
-    #[must_use]
     pub fn raw(&self) -> *mut c_void {
         self.inner.is_exposed.store(true, Ordering::Relaxed);
         self.inner.handle.raw()

@@ -109,43 +109,36 @@ pub struct Characterization {
 
 impl Characterization {
     /// Returns whether there is shared virtual memory that the host maps.
-    #[must_use]
     pub const fn has_coarse_grain_buffer_svm(&self) -> bool {
         self.limits.svm.coarse
     }
 
     /// Returns whether there is shared virtual memory that host and device touch without maps.
-    #[must_use]
     pub const fn has_fine_grain_buffer_svm(&self) -> bool {
         self.limits.svm.fine
     }
 
     /// Returns whether atomics on such memory are seen by both sides.
-    #[must_use]
     pub const fn has_fine_grain_buffer_svm_atomics(&self) -> bool {
         self.limits.svm.fine && self.limits.svm.atomics
     }
 
     /// Returns whether all memory of the host is shared virtual memory.
-    #[must_use]
     pub const fn has_fine_grain_system_svm(&self) -> bool {
         self.limits.svm.system
     }
 
     /// Returns whether atomics on all memory of the host are seen by both sides.
-    #[must_use]
     pub const fn has_fine_grain_system_svm_atomics(&self) -> bool {
         self.limits.svm.system && self.limits.svm.atomics
     }
 
     /// Returns whether kernels can use `double`.
-    #[must_use]
     pub const fn has_double_support(&self) -> bool {
         self.doubles
     }
 
     /// Returns whether it has the extension of that name.
-    #[must_use]
     pub fn has_extension(&self, name: &str) -> bool {
         self.extensions.iter().any(|own| own == name)
     }

@@ -7,10 +7,9 @@ use ndarray::{ArrayD, ArrayView, Dimension, IxDyn};
 use super::{
     cl_image::ClImage,
     format::{ChannelOrder, ChannelType, ImageFormat},
-    kind::ImageKind,
     layout::HostPitches,
     region::ImageRegion,
-    shape::ImageShape,
+    shape::{ImageKind, ImageShape},
 };
 use crate::{backend::OpenClBackend, error::OpenClError, on::ClOn, sys::host::zeroed};
 
@@ -75,7 +74,7 @@ impl OpenClBackend {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// let picture = ndarray::Array3::<u8>::zeros((480, 640, 4));
     /// let image = backend.image_from_array(&picture.view(), 4, MemoryFlags::READ_ONLY, true)?;
-    /// assert_eq!(image.shape(), ImageShape::D2 { width: 640, height: 480 });
+    /// assert_eq!(image.shape(), ImageShape::d2(640, 480));
     /// assert_eq!(image.format().to_string(), "RGBA of UNORM_INT8");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -197,12 +196,8 @@ fn image_shape(array: &[usize], channels: usize) -> Result<ImageShape, OpenClErr
         }
     };
     match *pixels {
-        [height, width] => Ok(ImageShape::D2 { width, height }),
-        [depth, height, width] => Ok(ImageShape::D3 {
-            width,
-            height,
-            depth,
-        }),
+        [height, width] => Ok(ImageShape::d2(width, height)),
+        [depth, height, width] => Ok(ImageShape::d3(width, height, depth)),
         _ => Err(dimensions(array, channels)),
     }
 }

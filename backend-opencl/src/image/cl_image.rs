@@ -8,7 +8,10 @@ use binpool_allocators::{
 use cl3::memory::{CL_IMAGE_ROW_PITCH, CL_IMAGE_SLICE_PITCH, CL_MEM_SIZE};
 
 use super::{
-    format::ImageFormat, kind::ImageKind, layout::overflow, region::ImageRegion, shape::ImageShape,
+    format::ImageFormat,
+    layout::overflow,
+    region::ImageRegion,
+    shape::{ImageKind, ImageShape},
 };
 use crate::{
     backend::OpenClBackend,
@@ -41,7 +44,7 @@ use crate::{
 /// let backend = OpenClBackend::open(&"any".parse()?)?;
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
-/// let shape = ImageShape::D2 { width: 64, height: 32 };
+/// let shape = ImageShape::d2(64, 32);
 /// let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
 ///
 /// let all = ImageRegion::all(shape);
@@ -60,7 +63,7 @@ use crate::{
 /// # use binpool_opencl::{ChannelOrder, ChannelType, ImageFormat, ImageShape, OpenClBackend};
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
-/// let shape = ImageShape::D2Array { width: 7, height: 5, layers: 3 };
+/// let shape = ImageShape::d2_array(7, 5, 3);
 /// let image = backend.create_image(MemoryFlags::READ_ONLY, format, shape)?;
 /// assert_eq!((image.shape(), image.format()), (shape, format));
 /// assert_eq!(image.flags(), MemoryFlags::READ_ONLY);
@@ -121,25 +124,21 @@ impl ClImage {
     }
 
     /// The format of its pixels (`format`).
-    #[must_use]
     pub fn format(&self) -> ImageFormat {
         self.inner.format
     }
 
     /// Its kind and its size in pixels (`shape`, `width`, `height`, `depth`, `array_size`).
-    #[must_use]
     pub fn shape(&self) -> ImageShape {
         self.inner.shape
     }
 
     /// The flags that say how device and host may use it (`flags`). An image over a buffer has those of the buffer.
-    #[must_use]
     pub fn flags(&self) -> MemoryFlags {
         self.inner.flags
     }
 
     /// The size of a pixel in bytes (`element_size`).
-    #[must_use]
     pub fn item_bytes(&self) -> usize {
         self.inner.format.item_bytes()
     }
@@ -180,7 +179,7 @@ impl ClImage {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
-    /// let image = backend.create_image(MemoryFlags::READ_ONLY, format, ImageShape::D1 { width: 16 })?;
+    /// let image = backend.create_image(MemoryFlags::READ_ONLY, format, ImageShape::d1(16))?;
     /// let all = ImageRegion::all(image.shape());
     /// let map = backend.map_image::<u8>(&queue, &image, all)?;
     /// let info = image.info()?;
@@ -221,15 +220,14 @@ impl ClImage {
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
     /// let buffer = backend.create_buffer(64, MemoryFlags::empty())?;
-    /// let shape = ImageShape::D1Buffer { width: 16 };
+    /// let shape = ImageShape::d1_buffer(16);
     /// let row = backend.create_image_over(&queue, &buffer, format, shape, None)?;
     /// assert_eq!(row.parent(), Some(buffer.key()));
     ///
-    /// let own = backend.create_image(MemoryFlags::empty(), format, ImageShape::D1 { width: 16 })?;
+    /// let own = backend.create_image(MemoryFlags::empty(), format, ImageShape::d1(16))?;
     /// assert_eq!(own.parent(), None);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn parent(&self) -> Option<MemoryKey> {
         match &self.inner.pixels {
             Pixels::Own { .. } => None,
@@ -251,14 +249,13 @@ impl ClImage {
     ///
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
-    /// let image = backend.create_image(MemoryFlags::empty(), format, ImageShape::D1 { width: 16 })?;
+    /// let image = backend.create_image(MemoryFlags::empty(), format, ImageShape::d1(16))?;
     /// let _clone = image.clone();
     /// let references = get_mem_object_info(image.raw(), CL_MEM_REFERENCE_COUNT)
     ///     .map_err(|code| format!("error {code}"))?;
     /// assert_eq!(references.to_uint(), 1); // clones share one
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn raw(&self) -> *mut c_void {
         self.handle().raw()
     }

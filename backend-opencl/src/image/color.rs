@@ -15,7 +15,7 @@ use super::format::{ChannelType, ImageFormat};
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let format = ImageFormat::new(ChannelOrder::Bgra, ChannelType::UnormInt8);
-/// let shape = ImageShape::D1 { width: 1 };
+/// let shape = ImageShape::d1(1);
 /// let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
 /// let all = ImageRegion::all(shape);
 /// let fill = |color| backend.enqueue_fill_image(&queue, &image, all, color);

@@ -3,7 +3,7 @@
 use binpool_allocators::{AsMemory, Error, InvalidRequest, On, Region, Result};
 use cl3::error_codes::CL_MEM_COPY_OVERLAP;
 
-use super::{cl_image::ClImage, kind::ImageKind, region::ImageRegion};
+use super::{cl_image::ClImage, region::ImageRegion, shape::ImageKind};
 use crate::{
     ClOn,
     backend::OpenClBackend,
@@ -67,7 +67,7 @@ impl OpenClBackend {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt8);
-    /// # let shape = ImageShape::D2 { width: 4, height: 2 };
+    /// # let shape = ImageShape::d2(4, 2);
     /// # let pixels = [1_u8, 2, 3, 4, 5, 6, 7, 8];
     /// # let image =
     /// #     backend.create_image_with_data(MemoryFlags::empty(), format, shape, &pixels, HostPitches::TIGHT)?;
@@ -156,7 +156,7 @@ impl OpenClBackend {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt8);
-    /// # let shape = ImageShape::D2 { width: 4, height: 2 };
+    /// # let shape = ImageShape::d2(4, 2);
     /// # let pixels = [1_u8, 2, 3, 4, 5, 6, 7, 8];
     /// # let image =
     /// #     backend.create_image_with_data(MemoryFlags::empty(), format, shape, &pixels, HostPitches::TIGHT)?;
@@ -197,7 +197,7 @@ impl OpenClBackend {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt8);
-    /// # let shape = ImageShape::D2 { width: 4, height: 2 };
+    /// # let shape = ImageShape::d2(4, 2);
     /// # let image = backend.create_image_with_data(
     /// #     MemoryFlags::empty(),
     /// #     format,

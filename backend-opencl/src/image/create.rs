@@ -10,10 +10,9 @@ use cl3::{
 use super::{
     cl_image::{ClImage, Pixels},
     format::ImageFormat,
-    kind::ImageKind,
     layout::{HostPitches, check_pitch, overflow},
     limits::ImageLimits,
-    shape::ImageShape,
+    shape::{ImageKind, ImageShape},
 };
 use crate::{
     backend::OpenClBackend,
@@ -44,7 +43,7 @@ impl OpenClBackend {
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnsignedInt8);
     /// # let buffer = backend.create_buffer(64, MemoryFlags::empty())?;
-    /// let shape = ImageShape::D1Buffer { width: 16 };
+    /// let shape = ImageShape::d1_buffer(16);
     /// let row = backend.create_image_over(&queue, &buffer, format, shape, None)?;
     /// if backend.image_limits()?.buffer_fills {
     ///     let sevens = ImageColor::Unsigned([7; 4]);
@@ -80,7 +79,7 @@ impl OpenClBackend {
     /// let format = wishes.iter().find(|wish| known.contains(wish));
     /// let format = *format.ok_or("no such colours")?;
     ///
-    /// let shape = ImageShape::D2 { width: 640, height: 480 };
+    /// let shape = ImageShape::d2(640, 480);
     /// let picture = backend.create_image(MemoryFlags::READ_ONLY, format, shape)?;
     /// assert_eq!(picture.format(), format);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -143,7 +142,7 @@ impl OpenClBackend {
     /// let image = backend.create_image_with_data(
     ///     MemoryFlags::READ_ONLY,
     ///     ImageFormat::new(ChannelOrder::R, ChannelType::Float),
-    ///     ImageShape::D2 { width: 640, height: 480 },
+    ///     ImageShape::d2(640, 480),
     ///     &heights,
     ///     HostPitches::TIGHT,
     /// )?;
@@ -187,7 +186,7 @@ impl OpenClBackend {
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnsignedInt8);
     /// let buffer = backend.create_buffer_from(&[1_u8; 64], MemoryFlags::empty())?;
-    /// let shape = ImageShape::D1Buffer { width: 16 };
+    /// let shape = ImageShape::d1_buffer(16);
     /// let row = backend.create_image_over(&queue, &buffer, format, shape, None)?;
     ///
     /// // The third pixel of the image is four bytes of the buffer.

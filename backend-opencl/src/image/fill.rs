@@ -3,7 +3,10 @@
 use binpool_allocators::{Error, Event, On, Queue, Result};
 
 use super::{
-    cl_image::ClImage, color::ImageColor, kind::ImageKind, region::ImageRegion, shape::ImageShape,
+    cl_image::ClImage,
+    color::ImageColor,
+    region::ImageRegion,
+    shape::{ImageKind, ImageShape},
 };
 use crate::{
     ClOn,
@@ -35,7 +38,7 @@ impl OpenClBackend {
     /// let backend = OpenClBackend::open(&"any".parse()?)?;
     /// let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float);
-    /// let shape = ImageShape::D2 { width: 640, height: 480 };
+    /// let shape = ImageShape::d2(640, 480);
     /// let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
     /// let black = ImageColor::Float([0.0, 0.0, 0.0, 1.0]);
     /// let all = ImageRegion::all(shape);

@@ -34,7 +34,7 @@ impl OpenClBackend {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnsignedInt8);
-    /// let shape = ImageShape::D2 { width: 3, height: 2 };
+    /// let shape = ImageShape::d2(3, 2);
     /// let pixels = vec![[1_u8; 4]; 6];
     /// let image = backend.create_host_image(MemoryFlags::empty(), format, shape, pixels, HostPitches::TIGHT)?;
     /// let second_row = ImageRegion::new([0, 1], [3, 1]);
@@ -90,7 +90,7 @@ impl<T: Pod + Send> HostMemory<T, ClImage> {
     /// # use binpool_opencl::{ChannelOrder, ChannelType, HostPitches, ImageFormat, ImageShape, OpenClBackend};
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
-    /// # let shape = ImageShape::D2 { width: 3, height: 2 };
+    /// # let shape = ImageShape::d2(3, 2);
     /// let pixels = vec![[1_u8; 4]; 6];
     /// let image = backend.create_host_image(MemoryFlags::empty(), format, shape, pixels, HostPitches::TIGHT)?;
     /// let clone = image.memory().clone();

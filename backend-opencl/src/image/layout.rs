@@ -2,7 +2,7 @@
 
 use binpool_allocators::InvalidRequest;
 
-use super::{kind::ImageKind, shape::ImageShape};
+use super::shape::{ImageKind, ImageShape};
 use crate::{error::OpenClError, sys::image::HostLayout};
 
 /// The distances of rows and of slices in the host's memory, in bytes (`pitches` of `PyOpenCL`).
@@ -23,7 +23,7 @@ use crate::{error::OpenClError, sys::image::HostLayout};
 /// // Rows of three pixels, which another library has put 8 bytes apart.
 /// let rows = [[1_u8, 2, 3, 0, 0, 0, 0, 0], [4, 5, 6, 0, 0, 0, 0, 0]];
 /// let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt8);
-/// let shape = ImageShape::D2 { width: 3, height: 2 };
+/// let shape = ImageShape::d2(3, 2);
 /// let flags = MemoryFlags::empty();
 /// let pitches = HostPitches::rows(8);
 /// let image = backend.create_image_with_data(flags, format, shape, &rows, pitches)?;
@@ -50,7 +50,6 @@ impl HostPitches {
     };
 
     /// Rows that start `bytes` bytes apart.
-    #[must_use]
     pub const fn rows(bytes: usize) -> Self {
         Self {
             row: Some(bytes),
@@ -68,7 +67,7 @@ impl HostPitches {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt8);
-    /// # let shape = ImageShape::D3 { width: 3, height: 1, depth: 2 };
+    /// # let shape = ImageShape::d3(3, 1, 2);
     /// # let volume = backend.create_image_with_data(
     /// #     MemoryFlags::empty(),
     /// #     format,
@@ -84,7 +83,6 @@ impl HostPitches {
     /// assert_eq!(bytes, [1, 2, 3, 0, 0, 0, 0, 0, 4, 5, 6, 0, 0, 0, 0, 0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub const fn rows_and_slices(row: usize, slice: usize) -> Self {
         Self {
             row: Some(row),
@@ -160,15 +158,8 @@ impl HostLayout {
 mod tests {
     use super::*;
 
-    const PLANE: ImageShape = ImageShape::D2 {
-        width: 5,
-        height: 3,
-    };
-    const VOLUME: ImageShape = ImageShape::D3 {
-        width: 5,
-        height: 3,
-        depth: 2,
-    };
+    const PLANE: ImageShape = ImageShape::d2(5, 3);
+    const VOLUME: ImageShape = ImageShape::d3(5, 3, 2);
 
     fn bytes(pitches: HostPitches, shape: ImageShape) -> Result<usize, OpenClError> {
         pitches.layout(shape, 4).map(|layout| layout.bytes())
@@ -209,12 +200,7 @@ mod tests {
     fn sizes_that_no_number_holds_are_refused() {
         let row = usize::MAX / 8 * 4;
         for (pitches, shape) in [
-            (
-                HostPitches::TIGHT,
-                ImageShape::D1 {
-                    width: usize::MAX / 2,
-                },
-            ),
+            (HostPitches::TIGHT, ImageShape::d1(usize::MAX / 2)),
             (HostPitches::rows(row), PLANE),
             (HostPitches::rows_and_slices(20, row / 20 * 20), VOLUME),
         ] {

@@ -8,7 +8,7 @@ use cl3::device::{
     CL_DEVICE_IMAGE3D_MAX_HEIGHT, CL_DEVICE_IMAGE3D_MAX_WIDTH,
 };
 
-use super::shape::ImageShape;
+use super::shape::{ImageKind, ImageShape};
 use crate::{
     device::info::has_extension,
     device::limits::{NVIDIA, POCL},
@@ -26,10 +26,10 @@ use crate::{
 /// let limits = backend.image_limits()?;
 /// let (width, height) = (100_000_usize, 1000);
 /// let pieces = width.div_ceil(limits.plane_width);
-/// let piece = ImageShape::D2 { width: width.div_ceil(pieces), height };
+/// let piece = ImageShape::d2(width.div_ceil(pieces), height);
 /// limits.check(piece)?;
 ///
-/// let whole = ImageShape::D2 { width, height };
+/// let whole = ImageShape::d2(width, height);
 /// assert_eq!(limits.check(whole).is_ok(), pieces == 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -105,52 +105,29 @@ impl ImageLimits {
             let problem = format!("a {shape} has no pixels: each size has to be at least 1");
             return Err(OpenClError::Image(problem));
         }
-        let width = |width, largest| ("width", width, largest);
-        let height = |height, largest| ("height", height, largest);
-        let layers = |layers| ("number of layers", layers, self.layers);
-        let at_most_one = ("depth", 1, 1);
-        let sizes = match shape {
-            ImageShape::D1 { width: w } => [width(w, self.plane_width), at_most_one, at_most_one],
-            ImageShape::D1Buffer { width: w } => {
-                [width(w, self.buffer_width), at_most_one, at_most_one]
-            }
-            ImageShape::D1Array {
-                width: w,
-                layers: l,
-            } => [width(w, self.plane_width), layers(l), at_most_one],
-            ImageShape::D2 {
-                width: w,
-                height: h,
-            } => [
-                width(w, self.plane_width),
-                height(h, self.plane_height),
-                at_most_one,
-            ],
-            ImageShape::D2Array {
-                width: w,
-                height: h,
-                layers: l,
-            } => [
-                width(w, self.plane_width),
-                height(h, self.plane_height),
-                layers(l),
-            ],
-            ImageShape::D3 {
-                width: w,
-                height: h,
-                depth,
-            } => [
-                width(w, self.volume_width),
-                height(h, self.volume_height),
-                ("depth", depth, self.volume_depth),
-            ],
+        let kind = shape.kind();
+        let largest = match kind {
+            ImageKind::D1 => [self.plane_width, 1, 1],
+            ImageKind::D1Buffer => [self.buffer_width, 1, 1],
+            ImageKind::D1Array => [self.plane_width, self.layers, 1],
+            ImageKind::D2 => [self.plane_width, self.plane_height, 1],
+            ImageKind::D2Array => [self.plane_width, self.plane_height, self.layers],
+            ImageKind::D3 => [self.volume_width, self.volume_height, self.volume_depth],
         };
-        match sizes
+        let sizes = match kind {
+            ImageKind::D1Array => ["width", "number of layers", "depth"],
+            ImageKind::D2Array => ["width", "height", "number of layers"],
+            _ => ["width", "height", "depth"],
+        };
+        let all = sizes
             .into_iter()
-            .find(|(_, asked, largest)| asked > largest)
+            .zip(shape.extent().into_iter().zip(largest));
+        match all
+            .into_iter()
+            .find(|(_, (asked, largest))| asked > largest)
         {
             None => Ok(()),
-            Some((size, asked, largest)) => Err(Error::unsupported(format!(
+            Some((size, (asked, largest))) => Err(Error::unsupported(format!(
                 "a {shape}: its {size} is {asked}, and this device's largest is {largest}"
             ))
             .into()),

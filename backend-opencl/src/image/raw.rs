@@ -12,9 +12,8 @@ use super::{
     cl_image::{ClImage, Pixels},
     create::check_item_bytes,
     format::ImageFormat,
-    kind::ImageKind,
     layout::HostPitches,
-    shape::ImageShape,
+    shape::{ImageKind, ImageShape},
 };
 use crate::{
     backend::OpenClBackend,
@@ -39,7 +38,7 @@ impl OpenClBackend {
     /// # };
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
-    /// # let shape = ImageShape::D2 { width: 64, height: 32 };
+    /// # let shape = ImageShape::d2(64, 32);
     /// # let theirs = backend.create_image(MemoryFlags::empty(), format, shape)?;
     /// // SAFETY: the image lives, and no other code enqueues commands on it.
     /// let image = unsafe { backend.image_from_raw(theirs.raw(), true) }?;
@@ -131,27 +130,12 @@ fn pixels_of(
 
 fn shape_of(image: &MemHandle, kind: ImageKind) -> Result<ImageShape, ClError> {
     let size = |what| sys::image::info(image, what)?.size();
-    let width = size(CL_IMAGE_WIDTH)?;
-    Ok(match kind {
-        ImageKind::D1 => ImageShape::D1 { width },
-        ImageKind::D1Buffer => ImageShape::D1Buffer { width },
-        ImageKind::D1Array => ImageShape::D1Array {
-            width,
-            layers: size(CL_IMAGE_ARRAY_SIZE)?,
-        },
-        ImageKind::D2 => ImageShape::D2 {
-            width,
-            height: size(CL_IMAGE_HEIGHT)?,
-        },
-        ImageKind::D2Array => ImageShape::D2Array {
-            width,
-            height: size(CL_IMAGE_HEIGHT)?,
-            layers: size(CL_IMAGE_ARRAY_SIZE)?,
-        },
-        ImageKind::D3 => ImageShape::D3 {
-            width,
-            height: size(CL_IMAGE_HEIGHT)?,
-            depth: size(CL_IMAGE_DEPTH)?,
-        },
-    })
+    let (height, depth) = match kind {
+        ImageKind::D1 | ImageKind::D1Buffer => (1, 1),
+        ImageKind::D1Array => (size(CL_IMAGE_ARRAY_SIZE)?, 1),
+        ImageKind::D2 => (size(CL_IMAGE_HEIGHT)?, 1),
+        ImageKind::D2Array => (size(CL_IMAGE_HEIGHT)?, size(CL_IMAGE_ARRAY_SIZE)?),
+        ImageKind::D3 => (size(CL_IMAGE_HEIGHT)?, size(CL_IMAGE_DEPTH)?),
+    };
+    Ok(ImageShape::of(kind, [size(CL_IMAGE_WIDTH)?, height, depth]))
 }

@@ -13,7 +13,7 @@ use crate::{error::OpenClError, sys::image::PixelBox};
 /// ```
 /// use binpool_opencl::{ImageRegion, ImageShape, OpenClError};
 ///
-/// let picture = ImageShape::D2 { width: 100, height: 60 };
+/// let picture = ImageShape::d2(100, 60);
 /// assert_eq!(ImageRegion::all(picture).pixels(), Some(6000));
 ///
 /// // Two tiles side by side.
@@ -54,7 +54,6 @@ impl ImageRegion {
     /// ```compile_fail,E0080
     /// binpool_opencl::ImageRegion::new([0; 4], [1; 4]);
     /// ```
-    #[must_use]
     pub const fn new<const N: usize>(origin: [usize; N], size: [usize; N]) -> Self {
         Self {
             origin: three(origin, 0),
@@ -63,7 +62,6 @@ impl ImageRegion {
     }
 
     /// Returns the box of all pixels of an image of that shape.
-    #[must_use]
     pub const fn all(shape: ImageShape) -> Self {
         Self {
             origin: [0; 3],
@@ -103,7 +101,6 @@ impl ImageRegion {
     }
 
     /// Returns whether the two boxes of one image share a pixel.
-    #[must_use]
     pub fn overlaps(self, other: Self) -> bool {
         (0..3).all(|at| {
             let end = |region: Self| region.origin[at].saturating_add(region.size[at]);
@@ -113,7 +110,6 @@ impl ImageRegion {
     }
 
     /// Returns the number of pixels; `None` if no `usize` holds it.
-    #[must_use]
     pub fn pixels(self) -> Option<usize> {
         let [x, y, z] = self.size;
         x.checked_mul(y)?.checked_mul(z)

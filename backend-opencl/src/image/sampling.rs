@@ -31,7 +31,7 @@ use cl3::memory::{
 /// # let image = backend.create_image_with_data(
 /// #     MemoryFlags::READ_ONLY,
 /// #     ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float),
-/// #     ImageShape::D2 { width: 2, height: 1 },
+/// #     ImageShape::d2(2, 1),
 /// #     &[[0.25_f32; 4], [0.75; 4]],
 /// #     HostPitches::TIGHT,
 /// # )?;

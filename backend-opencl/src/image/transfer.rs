@@ -31,7 +31,7 @@ impl OpenClBackend {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float);
-    /// let shape = ImageShape::D2 { width: 8, height: 8 };
+    /// let shape = ImageShape::d2(8, 8);
     /// let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
     /// // Two pixels, one above the other, of four floats each.
     /// let two = ImageRegion::new([5, 2], [1, 2]);
@@ -76,7 +76,7 @@ impl OpenClBackend {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt8);
-    /// # let shape = ImageShape::D2 { width: 3, height: 2 };
+    /// # let shape = ImageShape::d2(3, 2);
     /// # let pixels = [1_u8, 2, 3, 4, 5, 6];
     /// # let image =
     /// #     backend.create_image_with_data(MemoryFlags::empty(), format, shape, &pixels, HostPitches::TIGHT)?;
@@ -119,7 +119,7 @@ impl OpenClBackend {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt8);
-    /// # let shape = ImageShape::D2 { width: 3, height: 2 };
+    /// # let shape = ImageShape::d2(3, 2);
     /// # let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
     /// let data: Arc<[u8]> = [1, 2, 3, 4, 5, 6].into();
     /// let (all, tight) = (ImageRegion::all(shape), HostPitches::TIGHT);

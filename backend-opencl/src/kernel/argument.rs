@@ -78,21 +78,18 @@ pub(super) enum ArgumentBody<'a> {
 
 impl<'a> Argument<'a> {
     /// Memory: a buffer, shared virtual memory, a region of either, or a block of a pool.
-    #[must_use]
     pub fn memory(memory: &'a dyn AsMemory<OpenClBackend>) -> Self {
         let body = ArgumentBody::Memory(memory);
         Self { body }
     }
 
     /// A value, by its bytes.
-    #[must_use]
     pub fn value<T: Pod>(value: &T) -> Self {
         let body = ArgumentBody::Value(SmallVec::from_slice(bytemuck::bytes_of(value)));
         Self { body }
     }
 
     /// Local memory.
-    #[must_use]
     pub fn local(local: LocalMemory) -> Self {
         let body = ArgumentBody::Local(local);
         Self { body }
@@ -124,7 +121,7 @@ impl<'a> Argument<'a> {
     /// # let image = backend.create_image_with_data(
     /// #     MemoryFlags::READ_ONLY,
     /// #     ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float),
-    /// #     ImageShape::D2 { width: 2, height: 1 },
+    /// #     ImageShape::d2(2, 1),
     /// #     &[[0.25_f32; 4], [0.75; 4]],
     /// #     HostPitches::TIGHT,
     /// # )?;
@@ -138,14 +135,12 @@ impl<'a> Argument<'a> {
     /// assert_eq!(*colors, [[0.25; 4], [0.75; 4]]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn image(image: &'a ClImage) -> Self {
         let body = ArgumentBody::Image(image);
         Self { body }
     }
 
     /// A sampler.
-    #[must_use]
     pub fn sampler(sampler: &'a ClSampler) -> Self {
         let body = ArgumentBody::Sampler(sampler);
         Self { body }
@@ -161,14 +156,12 @@ impl<'a> Argument<'a> {
     ///     [Argument::pipe(pipe), Argument::memory(words)]
     /// }
     /// ```
-    #[must_use]
     pub fn pipe(pipe: &'a ClPipe) -> Self {
         let body = ArgumentBody::Pipe(pipe);
         Self { body }
     }
 
     /// Its kind.
-    #[must_use]
     pub fn kind(&self) -> ParameterKind {
         match &self.body {
             ArgumentBody::Memory(_) => ParameterKind::Memory,
@@ -216,7 +209,6 @@ pub struct LocalMemory {
 
 impl LocalMemory {
     /// That many bytes for each group.
-    #[must_use]
     pub const fn bytes(bytes: usize) -> Self {
         Self {
             bytes,
@@ -226,7 +218,6 @@ impl LocalMemory {
 
     /// That many elements for each work item of a group. The launch needs a [`local_size`](crate::Launch::local_size),
     /// unless the kernel is compiled for one.
-    #[must_use]
     pub const fn per_item<T>(elements: usize) -> Self {
         Self {
             bytes: elements.saturating_mul(size_of::<T>()),

@@ -86,13 +86,11 @@ impl ClKernel {
     }
 
     /// Its name in the program.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// The parameters that it was declared with.
-    #[must_use]
     pub fn parameters(&self) -> &[Parameter] {
         &self.parameters
     }

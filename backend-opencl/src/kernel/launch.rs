@@ -175,7 +175,7 @@ impl<'a> Launch<'a> {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnsignedInt8);
-    /// # let shape = ImageShape::D2 { width: 2, height: 1 };
+    /// # let shape = ImageShape::d2(2, 1);
     /// # let flags = MemoryFlags::empty();
     /// # let dark =
     /// #     backend.create_image_with_data(flags, format, shape, &[[10_u8; 4], [20; 4]], HostPitches::TIGHT)?;
@@ -230,7 +230,7 @@ impl<'a> Launch<'a> {
     /// # let image = backend.create_image_with_data(
     /// #     MemoryFlags::READ_ONLY,
     /// #     ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float),
-    /// #     ImageShape::D2 { width: 2, height: 1 },
+    /// #     ImageShape::d2(2, 1),
     /// #     &[[0.25_f32; 4], [0.75; 4]],
     /// #     HostPitches::TIGHT,
     /// # )?;

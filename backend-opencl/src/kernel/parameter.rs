@@ -195,25 +195,21 @@ impl Parameter {
     }
 
     /// A `global` or `constant` pointer to elements that the kernel only reads.
-    #[must_use]
     pub const fn input<T: Pod>(extent: Extent) -> Self {
         Self::memory::<T>(ParameterAccess::Input, extent)
     }
 
     /// A `global` pointer to elements that the kernel writes. Elements that it does not write keep their values.
-    #[must_use]
     pub const fn output<T: Pod>(extent: Extent) -> Self {
         Self::memory::<T>(ParameterAccess::Output, extent)
     }
 
     /// A `global` pointer to elements that the kernel reads and writes.
-    #[must_use]
     pub const fn in_out<T: Pod>(extent: Extent) -> Self {
         Self::memory::<T>(ParameterAccess::InOut, extent)
     }
 
     /// A value, passed by its bytes.
-    #[must_use]
     pub const fn value<T: Pod>() -> Self {
         let role = ParameterRole::Value {
             bytes: size_of::<T>(),
@@ -247,14 +243,12 @@ impl Parameter {
     /// assert_eq!(*backend.map::<u32>(&queue, &told, 0..4)?, [2]); // 10 bytes hold two floats
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub const fn length_u32(of: usize) -> Self {
         let role = ParameterRole::Length { of, bytes: 4 };
         Self { role }
     }
 
     /// A `ulong` with the number of whole elements of the memory that is passed for parameter number `of`.
-    #[must_use]
     pub const fn length_u64(of: usize) -> Self {
         let role = ParameterRole::Length { of, bytes: 8 };
         Self { role }
@@ -299,14 +293,12 @@ impl Parameter {
     /// assert_eq!(scaled, [5.0; 1000]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub const fn offset_u64(of: usize) -> Self {
         let role = ParameterRole::Offset { of };
         Self { role }
     }
 
     /// A `local` pointer, for which a launch passes a [`LocalMemory`](crate::LocalMemory).
-    #[must_use]
     pub const fn local<T: Pod>(extent: Extent) -> Self {
         let role = ParameterRole::Local {
             element: size_of::<T>(),
@@ -316,21 +308,18 @@ impl Parameter {
     }
 
     /// An image, of the kind and with the access that its type in the kernel has.
-    #[must_use]
     pub const fn image(kind: ImageKind, access: ParameterAccess) -> Self {
         let role = ParameterRole::Image { kind, access };
         Self { role }
     }
 
     /// A sampler.
-    #[must_use]
     pub const fn sampler() -> Self {
         let role = ParameterRole::Sampler;
         Self { role }
     }
 
     /// A pipe of such packets, with the access that its type in the kernel has.
-    #[must_use]
     pub const fn pipe<T: Pod>(access: ParameterAccess) -> Self {
         let packet = size_of::<T>();
         let role = ParameterRole::Pipe { access, packet };
@@ -338,7 +327,6 @@ impl Parameter {
     }
 
     /// The kind of its argument.
-    #[must_use]
     pub const fn kind(&self) -> ParameterKind {
         match self.role {
             ParameterRole::Memory { .. } => ParameterKind::Memory,

@@ -132,7 +132,6 @@ impl ClProgram {
     /// assert_eq!(program.kernel_names(), ["fill"]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn kernel_names(&self) -> &[String] {
         &self.inner.names
     }

@@ -31,7 +31,7 @@ use crate::{
 /// # let other_queue = backend.create_queue(QueueOrder::InOrder)?;
 /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
 /// # let tight = HostPitches::default();
-/// let shape = ImageShape::D2 { width: 3, height: 2 };
+/// let shape = ImageShape::d2(3, 2);
 /// let picture = [[0_u8; 4], [1; 4], [2; 4], [3; 4], [4; 4], [5; 4]];
 /// let image = backend.create_image_with_data(MemoryFlags::empty(), format, shape, &picture, tight)?;
 ///
@@ -72,7 +72,7 @@ pub struct ImageMap<'m, T> {
 /// # let other_queue = backend.create_queue(QueueOrder::InOrder)?;
 /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float);
 /// // A volume of 2 slices, each of 3 rows of 4 pixels.
-/// let shape = ImageShape::D3 { width: 4, height: 3, depth: 2 };
+/// let shape = ImageShape::d3(4, 3, 2);
 /// let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
 /// let all = ImageRegion::all(shape);
 /// let mut map = backend.map_image_mut::<[f32; 4]>(&queue, &image, all)?;
@@ -161,7 +161,6 @@ macro_rules! guard {
         impl<T: AnyBitPattern> $name<'_, T> {
             /// Returns the elements of a row of a slice of the region, both counted from 0; `None` outside of the region.
             /// The layers of a 1D array are rows, those of a 2D array slices.
-            #[must_use]
             pub fn row(&self, row: usize, slice: usize) -> Option<&[T]> {
                 let range = self.rows.range(row, slice)?;
                 let bytes = self.mapping.view().as_slice().get(range)?;
@@ -177,13 +176,11 @@ macro_rules! guard {
             }
 
             /// The distance between rows in the map, in bytes.
-            #[must_use]
             pub fn row_pitch(&self) -> usize {
                 self.rows.row_pitch
             }
 
             /// The distance between slices in the map, in bytes; 0 if there is only one.
-            #[must_use]
             pub fn slice_pitch(&self) -> usize {
                 self.rows.slice_pitch
             }
@@ -191,7 +188,6 @@ macro_rules! guard {
             /// Returns the elements as an array of slices, rows, and elements of a row: `PyOpenCL`'s `enqueue_map_image`.
             /// `None` if a pitch is no whole number of elements.
             #[cfg(feature = "ndarray")]
-            #[must_use]
             pub fn shaped(&self) -> Option<ndarray::ArrayView3<'_, T>> {
                 let shape = self.rows.shape::<T>()?;
                 let bytes = self.mapping.view().as_slice();
@@ -258,7 +254,7 @@ impl OpenClBackend {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
-    /// let shape = ImageShape::D2 { width: 2, height: 2 };
+    /// let shape = ImageShape::d2(2, 2);
     /// # let tight = HostPitches::default();
     /// # let image =
     /// #     backend.create_image_with_data(MemoryFlags::empty(), format, shape, &[[9_u8; 4]; 4], tight)?;
@@ -289,7 +285,7 @@ impl OpenClBackend {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
-    /// let shape = ImageShape::D2 { width: 64, height: 32 };
+    /// let shape = ImageShape::d2(64, 32);
     /// let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
     /// let mut map = backend.map_image_mut::<[u8; 4]>(&queue, &image, ImageRegion::all(shape))?;
     /// if let Some(first) = map.row_mut(0, 0) {
@@ -326,7 +322,7 @@ impl OpenClBackend {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
-    /// # let shape = ImageShape::D2 { width: 2, height: 2 };
+    /// # let shape = ImageShape::d2(2, 2);
     /// # let all = ImageRegion::all(shape);
     /// # let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
     ///
@@ -363,7 +359,7 @@ impl OpenClBackend {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
-    /// # let shape = ImageShape::D2 { width: 2, height: 2 };
+    /// # let shape = ImageShape::d2(2, 2);
     /// # let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
     ///
     /// let (left, right) = (ImageRegion::new([0, 0], [1, 2]), ImageRegion::new([1, 0], [1, 2]));
@@ -399,7 +395,7 @@ impl OpenClBackend {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
-    /// let shape = ImageShape::D2 { width: 64, height: 32 };
+    /// let shape = ImageShape::d2(64, 32);
     /// let image = backend.create_image(MemoryFlags::HOST_WRITE_ONLY, format, shape)?;
     /// let all = ImageRegion::all(shape);
     /// let mut map = backend.map_image_overwrite::<[u8; 4]>(&queue, &image, all)?;
@@ -432,7 +428,7 @@ impl OpenClBackend {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt8);
-    /// # let shape = ImageShape::D2 { width: 4, height: 2 };
+    /// # let shape = ImageShape::d2(4, 2);
     /// let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
     /// let all = ImageRegion::all(shape);
     /// let pending = backend.enqueue_map_image_overwrite::<u8>(&queue, &image, all)?;

@@ -146,7 +146,6 @@ impl ClMemory {
     /// assert_eq!(memory.slice(1024..)?.raw(), None);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn raw(&self) -> Option<*mut c_void> {
         let MemoryBody::Buffer(root) = &self.body else {
             return None;
@@ -171,7 +170,6 @@ impl ClMemory {
     /// assert_eq!((Some(whole), offset), (buffer.raw(), 4096));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn whole_and_offset(&self) -> Option<(*mut c_void, usize)> {
         let (root, offset) = self.exposed_root()?;
         Some((root.handle.raw(), offset))
@@ -251,7 +249,6 @@ impl ClMemory {
     }
 
     /// The flags that it was made with. A view also has those of its parent.
-    #[must_use]
     pub fn flags(&self) -> MemoryFlags {
         self.flags
     }
@@ -326,7 +323,6 @@ impl ClMemory {
     /// assert_eq!(another(&memory)?.backend().raw_context(), backend.raw_context());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn backend(&self) -> OpenClBackend {
         OpenClBackend::of_context(&self.context)
     }

@@ -72,7 +72,6 @@ impl<T: Pod + Send, M> HostMemory<T, M> {
     }
 
     /// The buffer, the shared virtual memory or the image.
-    #[must_use]
     pub fn memory(&self) -> &M {
         &self.memory
     }

@@ -63,7 +63,6 @@ impl Root {
 
 impl ClMemory {
     /// Returns the identity of the runtime's memory.
-    #[must_use]
     pub fn key(&self) -> MemoryKey {
         MemoryKey(match self.body() {
             MemoryBody::Buffer(root) => return root.key(),
@@ -94,7 +93,6 @@ impl ClMemory {
     /// assert_eq!(block.parent(), None);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn parent(&self) -> Option<MemoryKey> {
         match self.body() {
             MemoryBody::Buffer(_) => None,
@@ -111,7 +109,6 @@ impl ClMemory {
     }
 
     /// Its offset in its whole block, in bytes; 0 for a whole block. `PyOpenCL` calls it `offset`.
-    #[must_use]
     pub fn offset(&self) -> usize {
         match self.body() {
             MemoryBody::Buffer(_) => 0,

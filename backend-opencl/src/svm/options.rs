@@ -32,7 +32,6 @@ pub struct SvmOptions {
 
 impl SvmOptions {
     /// Returns options for memory of this grain, aligned like the device's buffers, and bound to no queue.
-    #[must_use]
     pub const fn new(grain: SvmGrain) -> Self {
         Self {
             grain,
@@ -43,7 +42,6 @@ impl SvmOptions {
     }
 
     /// Returns options for coarse-grained memory, which every device with shared virtual memory has.
-    #[must_use]
     pub const fn coarse() -> Self {
         Self::new(SvmGrain::Coarse)
     }
@@ -64,7 +62,6 @@ impl SvmOptions {
     /// assert!(matches!(flags.kind(), MemoryKind::Svm(_)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub const fn fine() -> Self {
         Self::new(SvmGrain::Fine)
     }

@@ -53,7 +53,6 @@ impl ClError {
     }
 
     /// The name of the code in the OpenCL headers, `UNKNOWN_ERROR` where it has none.
-    #[must_use]
     pub const fn name(&self) -> &'static str {
         error_text(self.code)
     }

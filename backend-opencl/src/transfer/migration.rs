@@ -121,7 +121,7 @@ impl OpenClBackend {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float);
-    /// # let shape = ImageShape::D2 { width: 64, height: 64 };
+    /// # let shape = ImageShape::d2(64, 64);
     ///
     /// let drawn = backend.create_image(MemoryFlags::empty(), format, shape)?;
     /// let white = ImageColor::Float([1.0; 4]);

@@ -68,7 +68,6 @@ pub struct Rect {
 
 impl Rect {
     /// Returns a rectangle at `origin` in memory whose rows are `row_pitch` bytes apart, and whose slices have no gaps.
-    #[must_use]
     pub const fn in_rows(origin: [usize; 3], row_pitch: usize) -> Self {
         Self {
             origin,

@@ -43,15 +43,8 @@ fn check<T: ChannelValue + PartialEq + std::fmt::Debug, D: Dimension>(
 
 #[test]
 fn an_array_becomes_an_image_whose_x_is_its_last_dimension() {
-    let plane = ImageShape::D2 {
-        width: 5,
-        height: 3,
-    };
-    let volume = ImageShape::D3 {
-        width: 5,
-        height: 3,
-        depth: 2,
-    };
+    let plane = ImageShape::d2(5, 3);
+    let volume = ImageShape::d3(5, 3, 2);
     let numbers = |shape| {
         let mut next = 0_u8;
         Array3::from_shape_simple_fn(shape, move || {
@@ -92,10 +85,7 @@ fn an_array_becomes_an_image_whose_x_is_its_last_dimension() {
 
 #[test]
 fn every_number_has_its_type_of_channel() {
-    let plane = ImageShape::D2 {
-        width: 2,
-        height: 2,
-    };
+    let plane = ImageShape::d2(2, 2);
     let rgba = ChannelOrder::Rgba;
     macro_rules! check_type {
         ($($number:ty, $value:expr, $plain:ident $(, $normalized:ident)?;)+) => {$(

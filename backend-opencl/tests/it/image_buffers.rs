@@ -73,7 +73,7 @@ fn over_all_and_over_a_part(bench: &Bench, check: impl Fn(&ClMemory, ClImage)) {
         .backend
         .create_sub_region(&root, Region::new(align, 256))
         .unwrap();
-    let shape = ImageShape::D1Buffer { width: 16 };
+    let shape = ImageShape::d1_buffer(16);
     let over = |memory| {
         bench
             .backend
@@ -98,7 +98,7 @@ fn an_image_over_a_pooled_block_ends_where_the_block_was_asked_to() {
     let block = pool.allocate(400).unwrap();
     assert!(block.class_size() >= 101 * 4, "there is room behind it");
     let over = |width| {
-        let shape = ImageShape::D1Buffer { width };
+        let shape = ImageShape::d1_buffer(width);
         let backend = &bench.backend;
         backend.create_image_over(&bench.queue, &block, RGBA8, shape, None)
     };
@@ -114,7 +114,7 @@ fn an_image_over_a_pooled_block_ends_where_the_block_was_asked_to() {
     block.write(&bench.queue, 0, &[3_u8; 400]).unwrap();
     assert_eq!(bench.pixels(&image), [3; 400]);
     let nothing = pool.allocate(0).unwrap();
-    let shape = ImageShape::D1Buffer { width: 1 };
+    let shape = ImageShape::d1_buffer(1);
     let refused = bench
         .backend
         .create_image_over(&bench.queue, &nothing, RGBA8, shape, None);
@@ -279,7 +279,7 @@ fn an_image_keeps_the_buffer_that_it_is_made_over() {
 fn releasing_a_buffer_leaves_it_to_its_images() {
     let bench = Bench::new();
     let buffer = bench.filled(64, 3);
-    let shape = ImageShape::D1Buffer { width: 16 };
+    let shape = ImageShape::d1_buffer(16);
     let image = bench
         .backend
         .create_image_over(&bench.queue, &buffer, RGBA8, shape, None)
@@ -304,7 +304,7 @@ fn only_what_can_be_is_made_over_a_buffer() {
             assert_says(&refused(over(&buffer, shape)), &says);
         }
     }
-    let row = |width| ImageShape::D1Buffer { width };
+    let row = |width| ImageShape::d1_buffer(width);
     assert_eq!(
         request(over(&buffer, row(65))),
         InvalidRequest::OutOfBounds {
@@ -341,10 +341,7 @@ fn a_plane_over_a_buffer_shares_its_bytes_where_the_device_has_such() {
     let limits = bench.backend.image_limits().unwrap();
     let pitch = limits.pitch_alignment.max(16) * 4;
     let buffer = bench.filled(pitch * 4, 0);
-    let shape = ImageShape::D2 {
-        width: 8,
-        height: 4,
-    };
+    let shape = ImageShape::d2(8, 4);
     let image = bench
         .backend
         .create_image_over(&bench.queue, &buffer, RGBA8, shape, Some(pitch));
@@ -382,7 +379,7 @@ fn a_copy_between_an_image_and_its_own_bytes_is_refused() {
     let bench = Bench::new();
     let buffer = bench.buffer(256);
     let over = |width| {
-        let shape = ImageShape::D1Buffer { width };
+        let shape = ImageShape::d1_buffer(width);
         bench
             .backend
             .create_image_over(&bench.queue, &buffer, RGBA8, shape, None)
@@ -411,7 +408,7 @@ fn an_image_and_the_buffer_under_it_are_one_thing_to_two_queues() {
     let (backend, queue) = (&bench.backend, &bench.queue);
     let other = bench.another_queue();
     let buffer = bench.filled(256, 1);
-    let shape = ImageShape::D1Buffer { width: 16 };
+    let shape = ImageShape::d1_buffer(16);
     let image = backend
         .create_image_over(&bench.queue, &buffer, RGBA8, shape, None)
         .unwrap();
@@ -450,7 +447,7 @@ fn an_image_over_bytes_that_the_host_has_mapped_is_not_used() {
     let bench = Bench::new();
     let (backend, queue) = (&bench.backend, &bench.queue);
     let buffer = bench.filled(256, 1);
-    let shape = ImageShape::D1Buffer { width: 16 };
+    let shape = ImageShape::d1_buffer(16);
     let image = backend
         .create_image_over(&bench.queue, &buffer, RGBA8, shape, None)
         .unwrap();
@@ -473,7 +470,7 @@ fn a_buffer_image_of_the_programs_own_is_copied_as_one_of_ours() {
     let bench = Bench::new();
     let buffer = bench.buffer(64);
     bench.write(&buffer, &numbered(64));
-    let shape = ImageShape::D1Buffer { width: 16 };
+    let shape = ImageShape::d1_buffer(16);
     let image = bench
         .backend
         .create_image_over(&bench.queue, &buffer, RGBA8, shape, None)

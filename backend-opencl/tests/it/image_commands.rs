@@ -432,11 +432,7 @@ fn host_pixels_are_as_many_as_shape_format_and_pitches_say() {
 fn pitches_hold_their_rows_and_slices() {
     let bench = Bench::new();
     let data = [0_u8; 1000];
-    let volume = ImageShape::D3 {
-        width: 7,
-        height: 5,
-        depth: 2,
-    };
+    let volume = ImageShape::d3(7, 5, 2);
     for (shape, pitches, axis) in [
         (PLANE, HostPitches::rows(24), "row"),
         (PLANE, HostPitches::rows(30), "row"),

@@ -163,10 +163,7 @@ fn images_are_made_of_every_format_that_is_listed() {
 fn a_format_that_is_not_listed_is_refused_before_the_runtime_is_asked() {
     let bench = Bench::new();
     let flags = MemoryFlags::empty();
-    let shape = ImageShape::D2 {
-        width: 4,
-        height: 4,
-    };
+    let shape = ImageShape::d2(4, 4);
     let kind = shape.kind();
     let listed = bench.backend.supported_image_formats(flags, kind).unwrap();
     // Three channels are packed ones, and these are not: no device has them.

@@ -128,20 +128,12 @@ fn a_vector_under_an_image_stays_while_anything_can_use_it() {
 #[test]
 fn an_image_has_pixels() {
     let bench = Bench::new();
-    let row = |width, layers| ImageShape::D1Array { width, layers };
-    let plane = |width, height| ImageShape::D2 { width, height };
-    let planes = |width, height, layers| ImageShape::D2Array {
-        width,
-        height,
-        layers,
-    };
-    let volume = |width, height, depth| ImageShape::D3 {
-        width,
-        height,
-        depth,
-    };
+    let row = |width, layers| ImageShape::d1_array(width, layers);
+    let plane = |width, height| ImageShape::d2(width, height);
+    let planes = |width, height, layers| ImageShape::d2_array(width, height, layers);
+    let volume = |width, height, depth| ImageShape::d3(width, height, depth);
     for shape in [
-        ImageShape::D1 { width: 0 },
+        ImageShape::d1(0),
         row(0, 1),
         row(1, 0),
         plane(0, 1),
@@ -165,55 +157,31 @@ fn an_image_fits_the_device() {
     let (width, height) = (limits.plane_width + 1, limits.plane_height + 1);
     let layers = limits.layers + 1;
     for (shape, axis, largest) in [
-        (ImageShape::D1 { width }, "width", limits.plane_width),
+        (ImageShape::d1(width), "width", limits.plane_width),
         (
-            ImageShape::D1Array { width: 1, layers },
+            ImageShape::d1_array(1, layers),
+            "number of layers",
+            limits.layers,
+        ),
+        (ImageShape::d2(width, 1), "width", limits.plane_width),
+        (ImageShape::d2(1, height), "height", limits.plane_height),
+        (
+            ImageShape::d2_array(1, 1, layers),
             "number of layers",
             limits.layers,
         ),
         (
-            ImageShape::D2 { width, height: 1 },
-            "width",
-            limits.plane_width,
-        ),
-        (
-            ImageShape::D2 { width: 1, height },
-            "height",
-            limits.plane_height,
-        ),
-        (
-            ImageShape::D2Array {
-                width: 1,
-                height: 1,
-                layers,
-            },
-            "number of layers",
-            limits.layers,
-        ),
-        (
-            ImageShape::D3 {
-                width: limits.volume_width + 1,
-                height: 1,
-                depth: 1,
-            },
+            ImageShape::d3(limits.volume_width + 1, 1, 1),
             "width",
             limits.volume_width,
         ),
         (
-            ImageShape::D3 {
-                width: 1,
-                height: limits.volume_height + 1,
-                depth: 1,
-            },
+            ImageShape::d3(1, limits.volume_height + 1, 1),
             "height",
             limits.volume_height,
         ),
         (
-            ImageShape::D3 {
-                width: 1,
-                height: 1,
-                depth: usize::MAX,
-            },
+            ImageShape::d3(1, 1, usize::MAX),
             "depth",
             limits.volume_depth,
         ),
@@ -223,11 +191,11 @@ fn an_image_fits_the_device() {
         assert_says(&error, &format!(", and this device's largest is {largest}"));
     }
     // Each size fits, and all together are more than one block of memory.
-    let huge = ImageShape::D3 {
-        width: limits.volume_width,
-        height: limits.volume_height,
-        depth: limits.volume_depth,
-    };
+    let huge = ImageShape::d3(
+        limits.volume_width,
+        limits.volume_height,
+        limits.volume_depth,
+    );
     let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float);
     assert!(matches!(
         request(bench.backend.create_image(ANY, format, huge)),

@@ -45,10 +45,7 @@ kernel void row_sum(read_only image1d_buffer_t row, global uint *sum)
 
 const WORDS: ImageFormat = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnsignedInt32);
 const FLOATS: ImageFormat = ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float);
-const SQUARE: ImageShape = ImageShape::D2 {
-    width: 4,
-    height: 4,
-};
+const SQUARE: ImageShape = ImageShape::d2(4, 4);
 
 struct Images {
     bench: Bench,
@@ -174,11 +171,7 @@ fn an_image_of_another_kind_or_context_is_refused() {
     let images = Images::new();
     let kernel = double_up(&images);
     let plane = images.image(WORDS, ImageColor::Unsigned([1; 4]));
-    let volume = ImageShape::D3 {
-        width: 4,
-        height: 4,
-        depth: 4,
-    };
+    let volume = ImageShape::d3(4, 4, 4);
     let backend = &images.bench.backend;
     let volume = backend.create_image(MemoryFlags::empty(), WORDS, volume);
     let launch = kernel.launch(&images.bench.queue, &[4, 4]);
@@ -235,7 +228,7 @@ fn an_image_over_a_buffer_is_ordered_with_the_buffer() {
         ],
     );
     let (buffer, sum) = (images.bench.filled(64, 0), images.bench.buffer(4));
-    let row = ImageShape::D1Buffer { width: 4 };
+    let row = ImageShape::d1_buffer(4);
     let backend = &images.bench.backend;
     let row = backend
         .create_image_over(&images.bench.queue, &buffer, WORDS, row, None)

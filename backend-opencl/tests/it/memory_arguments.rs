@@ -164,10 +164,7 @@ fn memory_that_tells_a_wrong_size_is_bounded_by_what_it_has() {
         blocks.push(shared.fill_all(queue, 1).unwrap().into_memory());
     }
     let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnsignedInt8);
-    let shape = ImageShape::D2 {
-        width: 32,
-        height: 32,
-    };
+    let shape = ImageShape::d2(32, 32);
     let pixels = [[2_u8; 4]; 32 * 32];
     let flags = MemoryFlags::empty();
     let tight = HostPitches::TIGHT;

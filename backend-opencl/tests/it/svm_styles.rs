@@ -630,7 +630,7 @@ fn svm_is_not_freed_under_a_command_on_an_image_over_it() {
     let address = block.address().unwrap();
     let pixels = bench.filled(BYTES, 1);
     let buffer = block.as_buffer(MemoryFlags::empty(), None).unwrap();
-    let shape = ImageShape::D1Buffer { width: 16 };
+    let shape = ImageShape::d1_buffer(16);
     let image = bench
         .backend
         .create_image_over(&bench.queue, &buffer, RGBA8, shape, None)

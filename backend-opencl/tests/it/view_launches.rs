@@ -121,7 +121,7 @@ fn a_row_of_pixels_over_a_view_is_the_bytes_of_the_view() {
     let whole = bench.filled(STEPS * views.step * 4, 3);
     let view = views.view(&whole, VIEWS[2]);
     let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt8);
-    let shape = ImageShape::D1Buffer { width: 64 };
+    let shape = ImageShape::d1_buffer(64);
     let row = match backend.create_image_over(queue, &view, format, shape, None) {
         Ok(row) => row,
         // PoCL 3.1 makes no images over parts of buffers.
@@ -162,7 +162,7 @@ fn a_row_of_pixels_over_a_buffer_over_shared_memory_is_mapped() {
     bench.write(&shared, &[3; 256]);
     let buffer = shared.as_buffer(MemoryFlags::empty(), None).unwrap();
     let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt8);
-    let shape = ImageShape::D1Buffer { width: 64 };
+    let shape = ImageShape::d1_buffer(64);
     let row = backend.create_image_over(queue, &buffer, format, shape, None);
     let row = row.unwrap();
     let middle = ImageRegion::new([16], [8]);

@@ -16,7 +16,7 @@ use crate::common::{Bench, contents};
 
 const BYTES: usize = 4096;
 const RGBA8: ImageFormat = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnsignedInt8);
-const ROW: ImageShape = ImageShape::D1Buffer { width: BYTES / 4 };
+const ROW: ImageShape = ImageShape::d1_buffer(BYTES / 4);
 
 /// Blocks of their own, and of segments.
 const WAYS_TO_HOLD: [bool; 2] = [false, true];

@@ -16,32 +16,15 @@ pub(crate) const FLOAT: ImageFormat = ImageFormat::new(ChannelOrder::R, ChannelT
 pub(crate) const ANY: MemoryFlags = MemoryFlags::empty();
 pub(crate) const TIGHT: HostPitches = HostPitches::TIGHT;
 
-pub(crate) const PLANE: ImageShape = ImageShape::D2 {
-    width: 7,
-    height: 5,
-};
+pub(crate) const PLANE: ImageShape = ImageShape::d2(7, 5);
 
 /// A shape of each kind that has pixels of its own, with sizes that tell the coordinates apart.
 pub(crate) const SHAPES: [ImageShape; 5] = [
-    ImageShape::D1 { width: 7 },
-    ImageShape::D1Array {
-        width: 7,
-        layers: 4,
-    },
-    ImageShape::D2 {
-        width: 7,
-        height: 5,
-    },
-    ImageShape::D2Array {
-        width: 7,
-        height: 5,
-        layers: 4,
-    },
-    ImageShape::D3 {
-        width: 7,
-        height: 5,
-        depth: 3,
-    },
+    ImageShape::d1(7),
+    ImageShape::d1_array(7, 4),
+    ImageShape::d2(7, 5),
+    ImageShape::d2_array(7, 5, 4),
+    ImageShape::d3(7, 5, 3),
 ];
 
 /// Pixels without gaps.

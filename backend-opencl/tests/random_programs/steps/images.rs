@@ -38,19 +38,11 @@ fn any_shape(random: &mut Random) -> ImageShape {
     let mut size = |largest| 1 + random.below(largest);
     let (width, height, depth) = (size(24), size(10), size(5));
     match random.below(5) {
-        0 => ImageShape::D1 { width },
-        1 | 2 => ImageShape::D2 { width, height },
-        3 => ImageShape::D2Array {
-            width,
-            height,
-            layers: depth,
-        },
-        _ => ImageShape::D3 {
-            width,
-            height,
-            // One slice is no volume for some runtimes.
-            depth: depth + 1,
-        },
+        0 => ImageShape::d1(width),
+        1 | 2 => ImageShape::d2(width, height),
+        3 => ImageShape::d2_array(width, height, depth),
+        // One slice is no volume for some runtimes.
+        _ => ImageShape::d3(width, height, depth + 1),
     }
 }
 
@@ -125,12 +117,12 @@ fn create_over(worker: &mut Worker<'_>, random: &mut Random) {
     let pitch_unit = limits.pitch_alignment.max(1) * item;
     let (shape, row_pitch) = if random.below(2) == 0 || object.bytes() < pitch_unit {
         let width = 1 + random.below((object.bytes() / item).min(200));
-        (ImageShape::D1Buffer { width }, width * item)
+        (ImageShape::d1_buffer(width), width * item)
     } else {
         let row_pitch = pitch_unit * (1 + random.below(object.bytes() / pitch_unit));
         let height = 1 + random.below(object.bytes() / row_pitch);
         let width = 1 + random.below((row_pitch / item).min(64));
-        (ImageShape::D2 { width, height }, row_pitch)
+        (ImageShape::d2(width, height), row_pitch)
     };
     let pitch = (shape.kind() == ImageKind::D2).then_some(row_pitch);
     let slot = worker.any_queue(random);
