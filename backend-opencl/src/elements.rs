@@ -7,10 +7,9 @@ use bytemuck::Pod;
 
 use crate::{
     backend::OpenClBackend,
-    event::ClEvent,
+    event::{ClEvent, ClOn},
     map::{Map, MapMut},
     memory::cl_memory::ClMemory,
-    on::ClOn,
     queue::ClQueue,
     sys::host::zeroed,
     transfer::PendingTransfer,

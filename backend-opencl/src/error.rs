@@ -1,6 +1,6 @@
 //! The errors of this crate.
 
-use std::fmt;
+use std::{error::Error as StdError, fmt};
 
 use binpool_allocators::{Error, InvalidRequest};
 
@@ -139,6 +139,61 @@ impl From<InvalidRequest> for OpenClError {
     }
 }
 
+/// The error of a call that failed, with the value that it was to consume.
+///
+/// `?` drops the value and passes on the plain error.
+///
+/// ```
+/// use binpool_allocators::{Backend, Error, InvalidRequest, MemoryFlags, QueueOrder};
+/// use binpool_opencl::{OpenClBackend, Refused};
+///
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let memory = backend.create_buffer(8, MemoryFlags::empty())?;
+/// let numbers = vec![1_u32, 2, 3];
+/// let enqueued = backend.enqueue_write_owned(&queue, &memory, 0, numbers);
+/// let Err(Refused { error, value }) = enqueued else {
+///     panic!("8 bytes have no room for 12");
+/// };
+/// let beyond = InvalidRequest::OutOfBounds { offset: 0, bytes: 12, size: 8 };
+/// assert!(matches!(error, Error::InvalidRequest(request) if request == beyond));
+/// assert_eq!(value, [1, 2, 3]); // Not lost: for another try, with what fits.
+/// backend.enqueue_write_owned(&queue, &memory, 0, value[..2].to_vec())?.wait()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Refused<T> {
+    /// The error.
+    pub error: Error,
+    /// The value that was passed to the call, unchanged unless the call says otherwise.
+    pub value: T,
+}
+
+impl<T> From<Refused<T>> for Error {
+    fn from(refused: Refused<T>) -> Self {
+        refused.error
+    }
+}
+
+impl<T> fmt::Debug for Refused<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refused")
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Display for Refused<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<T> StdError for Refused<T> {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.error.source()
+    }
+}
+
 /// The platforms of a system and their devices, for an error that lists them.
 ///
 /// ```
@@ -177,10 +232,7 @@ impl fmt::Display for AvailableDevices {
 
 #[cfg(test)]
 mod tests {
-    use std::error::Error as StdError;
-
     use super::*;
-    use crate::refused::Refused;
 
     /// Returns the texts of an error and its causes, and checks that no text has another one in it.
     fn told_once(error: &dyn StdError) -> Vec<String> {

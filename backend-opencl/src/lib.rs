@@ -122,6 +122,7 @@
 
 #![deny(unsafe_code)]
 
+mod after_use;
 mod backend;
 mod cache;
 mod commands;
@@ -138,17 +139,12 @@ mod kept_memory;
 mod kernel;
 mod map;
 mod memory;
-mod on;
-mod on_ended;
 mod order;
-mod pending_uses;
 mod pipe;
 mod queue;
 mod quirks;
 mod raw_memory;
-mod refused;
 mod registry;
-mod same_by_handle;
 mod sampler;
 mod submit;
 mod svm;
@@ -164,8 +160,8 @@ pub use device::{
 #[cfg(feature = "dlpack")]
 pub use dlpk;
 pub use elements::Elements;
-pub use error::{AvailableDevices, OpenClError};
-pub use event::ClEvent;
+pub use error::{AvailableDevices, OpenClError, Refused};
+pub use event::{ClEvent, ClOn};
 #[cfg(feature = "ndarray")]
 pub use image::ChannelValue;
 pub use image::{
@@ -178,12 +174,10 @@ pub use kernel::{
 };
 pub use map::{ImageMap, ImageMapMut, Map, MapGuard, MapMut, PendingMap};
 pub use memory::{ClMemory, HostMemory, MemoryInfo, MemoryKey};
-pub use on::ClOn;
 pub use opencl3;
 pub use pipe::ClPipe;
 pub use queue::ClQueue;
 pub use raw_memory::RawMemory;
-pub use refused::Refused;
 pub use sampler::{ClSampler, SamplerProperties};
 pub use svm::{SvmInfo, SvmOptions, SvmPointer};
 pub use sys::ClError;

@@ -18,7 +18,7 @@ use crate::{
     order::access::Access,
     order::access_log::AccessLog,
     order::memory_use::MemoryUse,
-    same_by_handle::same_by_handle,
+    registry::same_by_handle,
     sys::{self, ClError, ClResult, DeviceId, MemHandle, Purpose},
 };
 

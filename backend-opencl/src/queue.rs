@@ -14,10 +14,11 @@ use binpool_allocators::{Error, Queue, QueueId, QueueOrder, Result};
 use cl3::error_codes::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
 
 use crate::{
+    after_use::free_what_has_ended,
     context::Context,
     order::access_log::{AccessLog, wait_for_commands},
     order::weak_queue::{QueueCalls, WeakQueue},
-    quirks::{dropped_queues, retained_bytes, stand_in_events},
+    quirks::{dropped_queues, stand_in_events},
     registry::Registry,
     sys::{self, ClResult, DeviceId, EventHandle, QueueHandle, WaitList},
 };
@@ -311,7 +312,7 @@ impl Queue for ClQueue {
             // It may have failed.
             let _ended = sys::wait_until_ended(&marker);
         }
-        retained_bytes::drop_what_has_ended();
+        free_what_has_ended();
         if finished.is_ok() {
             quirks.queue_is_idle(self.inner.id);
             self.inner.finished.fetch_max(last, Ordering::Relaxed);

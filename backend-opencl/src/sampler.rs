@@ -15,7 +15,7 @@ use crate::{
     device::info,
     error::OpenClError,
     image::{Addressing, Filter},
-    same_by_handle::same_by_handle,
+    registry::same_by_handle,
     sys::{self, SamplerHandle},
 };
 

@@ -11,7 +11,7 @@ use super::{
     region::ImageRegion,
     shape::{ImageKind, ImageShape},
 };
-use crate::{backend::OpenClBackend, error::OpenClError, on::ClOn, sys::host::zeroed};
+use crate::{backend::OpenClBackend, error::OpenClError, event::ClOn, sys::host::zeroed};
 
 mod sealed {
     pub trait Sealed {}

@@ -20,12 +20,12 @@ use crate::{
     kept_memory::LetGo,
     memory::MemoryKey,
     memory::info::{Counts, MemoryInfo},
+    memory::part::View,
     memory::root::Root,
-    memory::view::View,
     order::access::Access,
     order::access_log::AccessLog,
     order::memory_use::MemoryUse,
-    same_by_handle::same_by_handle,
+    registry::same_by_handle,
     sys::{self, DeviceBytes, MapShape, MemHandle, image::DevicePixels},
 };
 

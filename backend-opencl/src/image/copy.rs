@@ -5,10 +5,9 @@ use cl3::error_codes::CL_MEM_COPY_OVERLAP;
 
 use super::{cl_image::ClImage, region::ImageRegion, shape::ImageKind};
 use crate::{
-    ClOn,
     backend::OpenClBackend,
     error::OpenClError,
-    event::ClEvent,
+    event::{ClEvent, ClOn},
     order::access::Access,
     order::memory_use::MemoryUse,
     queue::ClQueue,

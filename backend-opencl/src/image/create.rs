@@ -19,7 +19,7 @@ use crate::{
     error::OpenClError,
     kept_memory,
     memory::flags::to_cl,
-    memory::view::View,
+    memory::part::View,
     order::access_log::AccessLog,
     queue::ClQueue,
     sys::{

@@ -9,10 +9,9 @@ use super::{
     shape::{ImageKind, ImageShape},
 };
 use crate::{
-    ClOn,
     backend::OpenClBackend,
     error::OpenClError,
-    event::ClEvent,
+    event::{ClEvent, ClOn},
     order::access::Access,
     queue::ClQueue,
     sys::{self, Purpose},

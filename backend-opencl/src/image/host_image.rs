@@ -13,9 +13,9 @@ use super::{
 };
 use crate::{
     backend::OpenClBackend,
+    error::Refused,
     memory::{flags::host_flags, host_memory::HostMemory},
     order::{access::Access, access_log::AccessLog},
-    refused::Refused,
     sys::{self, Purpose},
 };
 

@@ -20,8 +20,8 @@ use crate::{
     context::Context,
     error::OpenClError,
     memory::flags::from_cl,
+    memory::part::View,
     memory::root::Root,
-    memory::view::View,
     order::access_log::AccessLog,
     sys::{self, ClError, MemHandle},
 };

@@ -9,8 +9,7 @@ use super::{cl_image::ClImage, layout::HostPitches, region::ImageRegion, shape::
 use crate::{
     backend::OpenClBackend,
     error::OpenClError,
-    event::ClEvent,
-    on::ClOn,
+    event::{ClEvent, ClOn},
     queue::ClQueue,
     sys::{host::HostSide, transfer::DeviceSide},
     transfer::host::{HostPart, HostTransfer, Shape},

@@ -12,8 +12,15 @@ use super::{
     work_size::{Sizes, WorkSize},
 };
 use crate::{
-    backend::OpenClBackend, error::OpenClError, event::ClEvent, image::ClImage, on::ClOn,
-    order::memory_use::MemoryUse, pipe::ClPipe, queue::ClQueue, sampler::ClSampler, sys::Purpose,
+    backend::OpenClBackend,
+    error::OpenClError,
+    event::{ClEvent, ClOn},
+    image::ClImage,
+    order::memory_use::MemoryUse,
+    pipe::ClPipe,
+    queue::ClQueue,
+    sampler::ClSampler,
+    sys::Purpose,
 };
 
 /// A launch of a kernel that is being put together; made by [`ClKernel::launch`].

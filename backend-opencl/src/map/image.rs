@@ -10,10 +10,9 @@ use super::{
     mapping::{MapMode, Mapped, Mapping},
 };
 use crate::{
-    ClOn,
     backend::OpenClBackend,
     error::OpenClError,
-    event::ClEvent,
+    event::{ClEvent, ClOn},
     image::{ClImage, ImageRegion},
 };
 

@@ -14,13 +14,13 @@ use bytemuck::Pod;
 
 use crate::{
     backend::OpenClBackend,
+    error::Refused,
     memory::{
         cl_memory::{ClMemory, MemoryBody},
         flags::host_flags,
         root::Root,
     },
     queue::ClQueue,
-    refused::Refused,
     sys::{
         self, DeviceBytes, MapShape, Purpose,
         host::{self, Lent, Loan},

@@ -15,16 +15,14 @@
 //! ```
 
 pub(crate) mod cl_memory;
-pub(crate) mod destruction;
+mod create;
 pub(crate) mod flags;
-mod from_host;
 pub(crate) mod host_memory;
 pub(crate) mod info;
-mod interop;
 pub(crate) mod key;
 pub(crate) mod part;
 pub(crate) mod root;
-pub(crate) mod view;
+pub(crate) mod svm_block;
 pub(crate) mod view_starts;
 
 pub use cl_memory::ClMemory;

@@ -12,12 +12,12 @@ use binpool_allocators::Region;
 
 use crate::{
     kept_memory::LetGo,
+    memory::svm_block::SvmBlock,
     memory::view_starts::ViewStarts,
     order::access::Access,
     order::access_log::AccessLog,
     order::memory_use::MemoryUse,
     registry::Registry,
-    svm::block::SvmBlock,
     sys::{DeviceBytes, MemHandle},
 };
 

@@ -9,15 +9,12 @@
 //!
 //! All of them are [`SvmPointer`], and memory that commands take.
 
-mod as_buffer;
 mod backend;
-pub(crate) mod block;
 mod elements;
 mod info;
-mod options;
 mod pointer;
 mod system;
 
+pub use backend::SvmOptions;
 pub use info::SvmInfo;
-pub use options::SvmOptions;
 pub use pointer::SvmPointer;

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use binpool_allocators::{Align, Error, InvalidRequest, MemoryFlags, Result, SvmGrain};
 use bytemuck::Pod;
 
-use super::{block::SvmBlock, pointer::SvmPointer};
+use super::pointer::SvmPointer;
 use crate::{
     backend::OpenClBackend,
+    error::Refused,
     memory::{
         cl_memory::{ClMemory, MemoryBody},
         host_memory::HostMemory,
+        svm_block::SvmBlock,
     },
-    refused::Refused,
     sys::{
         SvmAllocation,
         host::{Loan, with_lent},

@@ -9,18 +9,17 @@
 //!
 //! 1. **Shared virtual memory is not freed while a command uses it.** A command on an [`SvmAllocation`] enters the log of
 //!    its block before it is enqueued, and the block is freed after the commands in its log
-//!    ([`SvmBlock`](crate::svm::block::SvmBlock)).
+//!    ([`SvmBlock`](crate::memory::svm_block::SvmBlock)).
 //! 2. **A kernel touches the declared bytes only.** The caller of [`ClProgram::kernel`](crate::ClProgram::kernel) promises
 //!    that it stays within the extents of its parameters, and [`Launch`](crate::Launch) checks that its arguments have those
 //!    bytes before it enqueues the kernel.
 //! 3. **Host bytes outlive the command.** Bytes are either borrowed for a call that waits until the command has ended, which
 //!    may be one of a whole scope ([`TransferScope`](crate::TransferScope)), or kept by the command's event
-//!    ([`RetainedBytes`](crate::quirks::retained_bytes::RetainedBytes)).
+//!    ([`drop_after_end`](crate::after_use::drop_after_end)).
 //! 4. **Mapped bytes are the host's.** The host touches them only after the end of the command that maps and before the
 //!    command that unmaps is enqueued, and commands that conflict with a map are refused
 //!    ([`AccessLog`](crate::order::access_log::AccessLog)).
 
-mod after_use;
 mod answer;
 pub(crate) mod buffer;
 pub(crate) mod callback;
@@ -45,7 +44,6 @@ mod svm;
 pub(crate) mod transfer;
 mod view;
 
-pub(crate) use after_use::{PendingUses, drop_after_use, free_what_has_ended};
 pub(crate) use buffer::{create_buffer, create_sub_buffer, parent_buffer};
 pub use cl_error::ClError;
 pub(crate) use cl_error::{ClResult, Purpose};

@@ -3,9 +3,8 @@
 use binpool_allocators::{AsMemory, IntoRegion, InvalidRequest, Memory, Region, Result};
 
 use crate::{
-    ClOn,
     backend::OpenClBackend,
-    event::ClEvent,
+    event::{ClEvent, ClOn},
     memory::cl_memory::ClMemory,
     order::access::Access,
     sys::{self, DeviceBytes, Purpose},

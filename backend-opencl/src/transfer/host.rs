@@ -1,23 +1,21 @@
 //! Transfers between the host and the device: of bytes, rectangles and pixels, each with memory of the host that is borrowed
 //! for a call or for a scope, owned, shared, or made.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use binpool_allocators::{Error, Event, PendingRead, Queue, QueueOrder, Result};
 
 use crate::{
     backend::OpenClBackend,
-    event::ClEvent,
-    on::ClOn,
+    error::Refused,
+    event::{ClEvent, ClOn},
     order::{access::Access, memory_use::MemoryUse},
     queue::ClQueue,
-    refused::Refused,
     sys::{
         Purpose,
         host::{HostSide, HostVec, zeroed},
         transfer::{self, DeviceSide},
     },
-    transfer::owned::PendingTransfer,
 };
 
 /// The device's side of a transfer, which is checked.
@@ -167,5 +165,79 @@ impl OpenClBackend {
                 Err(Refused { error, value })
             }
         }
+    }
+}
+
+/// A pending transfer, and the vector that it works on.
+///
+/// Dropping or forgetting this value early is safe: the vector is kept until the command has ended, and then dropped.
+/// `PyOpenCL`'s `NannyEvent`, whose deletion waits.
+///
+/// ```
+/// use std::slice::from_ref;
+/// # use binpool_allocators::{Backend, MemoryFlags, Queue, QueueOrder};
+/// # use binpool_opencl::OpenClBackend;
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let other_queue = backend.create_queue(QueueOrder::InOrder)?;
+///
+/// let memory = backend.create_buffer(4096, MemoryFlags::empty())?;
+/// let written = backend.enqueue_write_owned(&queue, &memory, 0, vec![1_u8; 4096])?;
+/// backend.enqueue_marker(other_queue.after(from_ref(written.event())))?;
+///
+/// let mut staging = written.wait()?; // The same vector: nothing is allocated for the next round.
+/// assert_eq!(staging.len(), 4096);
+/// staging.fill(2);
+/// let written = backend.enqueue_write_owned(&queue, &memory, 0, staging)?;
+/// drop(written); // The command has what it needs.
+/// let mut seen = [0_u8; 1];
+/// backend.read(&queue, &memory, 4095, &mut seen)?;
+/// assert_eq!(seen, [2]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "the vector is thrown away unless `wait` takes it"]
+pub struct PendingTransfer<T> {
+    event: ClEvent,
+    elements: Arc<HostVec<T>>,
+}
+
+impl<T> PendingTransfer<T> {
+    const fn new(event: ClEvent, elements: Arc<HostVec<T>>) -> Self {
+        Self { event, elements }
+    }
+
+    /// The event of the transfer.
+    pub fn event(&self) -> &ClEvent {
+        &self.event
+    }
+
+    /// Waits for the transfer, and returns the vector.
+    ///
+    /// # Errors
+    ///
+    /// The failure of the transfer, or of a command that it waited for, with the vector, which is empty if the command may
+    /// still run. After a failed read its contents are unspecified.
+    pub fn wait(self) -> Result<Vec<T>, Refused<Vec<T>>> {
+        match self.event.wait() {
+            Ok(()) => Ok(self.elements.take()),
+            Err(error) => Err(Refused {
+                error,
+                // A wait may fail while the command still runs.
+                value: if self.event.has_ended() {
+                    self.elements.take()
+                } else {
+                    Vec::new()
+                },
+            }),
+        }
+    }
+}
+
+impl<T> fmt::Debug for PendingTransfer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PendingTransfer")
+            .field("event", &self.event)
+            .field("elements", &self.elements)
+            .finish()
     }
 }

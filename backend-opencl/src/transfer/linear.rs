@@ -11,16 +11,20 @@ use bytemuck::{AnyBitPattern, NoUninit};
 
 use super::{
     fill,
-    host::{HostPart, HostTransfer, Shape},
+    host::{HostPart, HostTransfer, PendingTransfer, Shape},
 };
 use crate::{
     backend::OpenClBackend,
-    event::ClEvent,
+    error::Refused,
+    event::{ClEvent, ClOn},
     memory::cl_memory::ClMemory,
-    on::ClOn,
     order::access::Access,
     queue::ClQueue,
-    sys::{Purpose, host::HostSide, transfer::DeviceSide},
+    sys::{
+        Purpose,
+        host::{HostSide, HostVec},
+        transfer::DeviceSide,
+    },
 };
 
 /// A command over no bytes becomes a marker. On an out-of-order queue a marker without a wait list waits for everything
@@ -191,6 +195,79 @@ impl OpenClBackend {
             self.check_own_memory(memory)?;
         }
         Ok(found)
+    }
+}
+
+/// Transfers that take a vector: `PyOpenCL`'s `enqueue_copy` with `is_blocking=False`. The host cannot free or touch the
+/// vector before the command has ended.
+impl OpenClBackend {
+    /// Enqueues a write of all of `elements`, from byte `offset` of the memory on.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let memory = backend.create_buffer(16, MemoryFlags::empty())?;
+    /// let rows = [[1.0_f32, 2.0], [3.0, 4.0]].map(|row| row.to_vec());
+    /// let mut written = Vec::new();
+    /// for (row, elements) in rows.into_iter().enumerate() {
+    ///     // Enqueued, and the loop goes on; offsets are in bytes.
+    ///     written.push(backend.enqueue_write_owned(&queue, &memory, row * 8, elements)?);
+    /// }
+    /// let last = written.pop().ok_or("there are two")?;
+    /// assert_eq!(last.wait()?, [3.0, 4.0]); // The vector is back.
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`enqueue_write`](binpool_allocators::Transfers::enqueue_write), with the vector.
+    pub fn enqueue_write_owned<'q, T: NoUninit + Send>(
+        &self,
+        on: impl Into<ClOn<'q>>,
+        memory: &(impl AsMemory<Self> + ?Sized),
+        offset: usize,
+        elements: Vec<T>,
+    ) -> Result<PendingTransfer<T>, Refused<Vec<T>>> {
+        self.transfer_owned(
+            on.into(),
+            &Linear(memory, Bytes::From(offset)),
+            elements,
+            HostVec::as_source,
+        )
+    }
+
+    /// Enqueues a read into all of `elements`, from byte `offset` of the memory on.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let memory = backend.create_buffer_from(&[1.0_f32, 2.0, 3.0, 4.0], MemoryFlags::empty())?;
+    /// // As many elements as the vector has, from byte 4 on.
+    /// let read = backend.enqueue_read_owned(&queue, &memory, 4, vec![0.0_f32; 2])?;
+    /// assert_eq!(read.wait()?, [2.0, 3.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`enqueue_read`](binpool_allocators::Transfers::enqueue_read), with the vector.
+    pub fn enqueue_read_owned<'q, T: AnyBitPattern + NoUninit + Send>(
+        &self,
+        on: impl Into<ClOn<'q>>,
+        memory: &(impl AsMemory<Self> + ?Sized),
+        offset: usize,
+        elements: Vec<T>,
+    ) -> Result<PendingTransfer<T>, Refused<Vec<T>>> {
+        self.transfer_owned(
+            on.into(),
+            &Linear(memory, Bytes::From(offset)),
+            elements,
+            HostVec::as_target,
+        )
     }
 }
 

@@ -3,9 +3,8 @@
 use binpool_allocators::{On, Queue, QueueOrder, Result};
 
 use crate::{
-    ClOn,
     backend::OpenClBackend,
-    event::ClEvent,
+    event::{ClEvent, ClOn},
     order::admission::CommandAdmission,
     order::memory_use::MemoryUse,
     order::role::OrderRole,

@@ -6,9 +6,8 @@ use cl3::memory::{CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, CL_MIGRATE_MEM_OBJECT
 
 use super::parts;
 use crate::{
-    ClOn,
     backend::OpenClBackend,
-    event::ClEvent,
+    event::{ClEvent, ClOn},
     image::ClImage,
     memory::cl_memory::ClMemory,
     order::access::Access,

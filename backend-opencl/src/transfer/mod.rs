@@ -7,13 +7,12 @@ pub(crate) mod host;
 mod linear;
 mod markers;
 mod migration;
-mod owned;
 pub(crate) mod p2p;
 pub(crate) mod parts;
 mod rect;
 mod scope;
 
+pub use host::PendingTransfer;
 pub use migration::MigrationFlags;
-pub use owned::PendingTransfer;
 pub use rect::Rect;
 pub use scope::TransferScope;

@@ -3,10 +3,10 @@
 use binpool_allocators::{AsMemory, Error, Event, InvalidRequest, Memory, On, Region, Result};
 
 use crate::{
-    ClOn,
     backend::OpenClBackend,
     context::Context,
     device::info::has_extension,
+    event::ClOn,
     memory::cl_memory::ClMemory,
     order::access::Access,
     order::access_log::MapId,

@@ -15,9 +15,8 @@ use super::{
 };
 use crate::{
     backend::OpenClBackend,
-    event::ClEvent,
+    event::{ClEvent, ClOn},
     memory::cl_memory::ClMemory,
-    on::ClOn,
     order::access::Access,
     queue::ClQueue,
     sys::{

@@ -13,8 +13,7 @@ use super::{
 };
 use crate::{
     backend::OpenClBackend,
-    event::ClEvent,
-    on::ClOn,
+    event::{ClEvent, ClOn},
     sys::{self, host::HostSide},
 };
 

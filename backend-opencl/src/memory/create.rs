@@ -1,20 +1,62 @@
-//! Memory objects of the program's own.
+//! The creation of buffers from bytes of the host, and from handles of the program.
 
-use std::ffi::c_void;
+use std::{ffi::c_void, sync::Arc};
 
-use binpool_allocators::{Error, InvalidRequest, ObjectKind, Region, Result};
+use binpool_allocators::{Backend, Error, InvalidRequest, MemoryFlags, ObjectKind, Region, Result};
+use bytemuck::NoUninit;
 use cl3::memory::{
     CL_MEM_CONTEXT, CL_MEM_FLAGS, CL_MEM_OBJECT_BUFFER, CL_MEM_OFFSET, CL_MEM_SIZE, CL_MEM_TYPE,
 };
 
 use crate::{
     backend::OpenClBackend,
-    memory::cl_memory::{ClMemory, MemoryBody},
-    memory::flags,
-    memory::part::Part,
-    memory::root::Root,
-    sys::{self, MemHandle},
+    kept_memory,
+    memory::{
+        cl_memory::{ClMemory, MemoryBody},
+        flags,
+        part::Part,
+        root::Root,
+    },
+    sys::{self, MemHandle, Purpose},
 };
+
+impl OpenClBackend {
+    /// Makes a buffer with a copy of `data`, which is copied before this returns.
+    ///
+    /// It is as large as `data`. The flags hold from then on: a buffer that the host must not touch still gets the
+    /// contents. With [`HOST_RESIDENT`](MemoryFlags::HOST_RESIDENT) the copy lies in host memory that the device reaches.
+    /// `PyOpenCL` calls it `Buffer(context, COPY_HOST_PTR, hostbuf=data)` (OpenCL 3.0, section 5.2.1).
+    ///
+    /// ```
+    /// # use binpool_allocators::{Memory, MemoryFlags};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// let table = backend.create_buffer_from(&[1.0_f32, 2.0, 4.0], MemoryFlags::READ_ONLY)?;
+    /// assert_eq!(table.bytes(), 12);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`create_buffer`](Backend::create_buffer).
+    pub fn create_buffer_from<T: NoUninit>(
+        &self,
+        data: &[T],
+        flags: MemoryFlags,
+    ) -> Result<ClMemory> {
+        let data = bytemuck::cast_slice::<T, u8>(data);
+        let bytes = data.len();
+        self.limits().check_block(bytes)?;
+        flags.check()?;
+        let context = self.context();
+        let cl_flags = flags::to_cl(flags);
+        let handle =
+            kept_memory::allocate(|| sys::buffer::create_copying(&context.handle, cl_flags, data))
+                .map_err(|error| error.into_error(Purpose::Memory(bytes)))?;
+        let body = MemoryBody::Buffer(Arc::new(Root::new(handle)));
+        Ok(ClMemory::new(context, bytes, flags, body))
+    }
+}
 
 impl OpenClBackend {
     /// Returns the buffer or sub-buffer of a bare handle as memory of this backend. `PyOpenCL` calls it `from_int_ptr`.
