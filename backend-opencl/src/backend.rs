@@ -6,8 +6,10 @@ use binpool_allocators::{DeviceLimits, Error, Result};
 
 use crate::{
     context::Context,
-    device::info::{DeviceInfo, System},
-    device::selector::DeviceSelector,
+    device::{
+        info::{DeviceInfo, System},
+        selector::DeviceSelector,
+    },
     error::OpenClError,
     sys,
 };

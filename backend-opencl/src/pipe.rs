@@ -15,9 +15,7 @@ use crate::{
     backend::OpenClBackend,
     context::Context,
     device::info,
-    order::access::Access,
-    order::access_log::AccessLog,
-    order::memory_use::MemoryUse,
+    order::{access::Access, access_log::AccessLog, memory_use::MemoryUse},
     registry::same_by_handle,
     sys::{self, ClError, ClResult, DeviceId, MemHandle, Purpose},
 };

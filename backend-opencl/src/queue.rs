@@ -16,8 +16,10 @@ use cl3::error_codes::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
 use crate::{
     after_use::free_what_has_ended,
     context::Context,
-    order::access_log::{AccessLog, wait_for_commands},
-    order::weak_queue::{QueueCalls, WeakQueue},
+    order::{
+        access_log::{AccessLog, wait_for_commands},
+        weak_queue::{QueueCalls, WeakQueue},
+    },
     quirks::{dropped_queues, stand_in_events},
     registry::Registry,
     sys::{self, ClResult, DeviceId, EventHandle, QueueHandle, WaitList},

@@ -10,13 +10,12 @@ use crate::{
     event::ClEvent,
     kept_memory,
     memory::cl_memory::ClMemory,
-    order::admission::CommandAdmission,
-    order::memory_use::MemoryUse,
-    order::role::OrderRole,
-    order::tracked_command::Earlier,
+    order::{
+        admission::CommandAdmission, memory_use::MemoryUse, role::OrderRole,
+        tracked_command::Earlier,
+    },
     queue::ClQueue,
-    quirks::dropped_events::WaitedFor,
-    quirks::stand_in_events::stand_in,
+    quirks::{dropped_events::WaitedFor, stand_in_events::stand_in},
     sys::{ClError, ClResult, EndedOnPanic, EventHandle, Purpose, WaitList},
 };
 

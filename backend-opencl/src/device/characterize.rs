@@ -13,8 +13,10 @@ use cl3::device::{
 
 use crate::{
     backend::OpenClBackend,
-    device::info::{DeviceInfo, parse_version},
-    device::kind::DeviceKind,
+    device::{
+        info::{DeviceInfo, parse_version},
+        kind::DeviceKind,
+    },
     error::OpenClError,
     image::ImageLimits,
     sys::{self, ClResult},

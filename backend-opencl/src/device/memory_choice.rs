@@ -7,7 +7,8 @@ use binpool_allocators::{
 };
 
 use crate::{
-    backend::OpenClBackend, device::characterize::Characterization, device::kind::DeviceKind,
+    backend::OpenClBackend,
+    device::{characterize::Characterization, kind::DeviceKind},
 };
 
 /// An allocator that suits a device, and why.

@@ -8,8 +8,7 @@ use crate::{
     backend::OpenClBackend,
     error::OpenClError,
     event::{ClEvent, ClOn},
-    order::access::Access,
-    order::memory_use::MemoryUse,
+    order::{access::Access, memory_use::MemoryUse},
     queue::ClQueue,
     sys::{
         self, ClResult, DeviceBytes, EventHandle, MemHandle, Purpose, WaitList, image::DevicePixels,

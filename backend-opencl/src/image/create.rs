@@ -18,8 +18,7 @@ use crate::{
     backend::OpenClBackend,
     error::OpenClError,
     kept_memory,
-    memory::flags::to_cl,
-    memory::part::View,
+    memory::{flags::to_cl, part::View},
     order::access_log::AccessLog,
     queue::ClQueue,
     sys::{

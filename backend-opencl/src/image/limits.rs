@@ -10,8 +10,10 @@ use cl3::device::{
 
 use super::shape::{ImageKind, ImageShape};
 use crate::{
-    device::info::has_extension,
-    device::limits::{NVIDIA, POCL},
+    device::{
+        info::has_extension,
+        limits::{NVIDIA, POCL},
+    },
     error::OpenClError,
     sys::{self, ClResult, DeviceId},
 };

@@ -19,9 +19,7 @@ use crate::{
     backend::OpenClBackend,
     context::Context,
     error::OpenClError,
-    memory::flags::from_cl,
-    memory::part::View,
-    memory::root::Root,
+    memory::{flags::from_cl, part::View, root::Root},
     order::access_log::AccessLog,
     sys::{self, ClError, MemHandle},
 };

@@ -10,8 +10,7 @@ use crate::{
     backend::OpenClBackend,
     error::OpenClError,
     memory::cl_memory::ClMemory,
-    order::access::Access,
-    order::memory_use::MemoryUse,
+    order::{access::Access, memory_use::MemoryUse},
     queue::ClQueue,
     sys::{
         ClResult, EventHandle, SvmRange, WaitList,

@@ -9,8 +9,10 @@ use super::{declaration, parameter::Parameter, program::Built, work_size::Launch
 use crate::{
     error::OpenClError,
     queue::ClQueue,
-    sys::ClResult,
-    sys::kernel::{ArgumentValue, KernelHandle},
+    sys::{
+        ClResult,
+        kernel::{ArgumentValue, KernelHandle},
+    },
 };
 
 /// A kernel, with the promise of the bytes that it touches; made by [`ClProgram::kernel`](super::ClProgram::kernel).

@@ -14,8 +14,7 @@ use crate::{
     context::Context,
     error::OpenClError,
     image::{ClImage, ImageKind},
-    order::access::Access,
-    order::memory_use::MemoryUse,
+    order::{access::Access, memory_use::MemoryUse},
     pipe::ClPipe,
     sys::kernel::ArgumentValue,
 };

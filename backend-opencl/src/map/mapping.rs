@@ -14,11 +14,13 @@ use crate::{
     event::ClEvent,
     image::{ClImage, ImageRegion},
     memory::cl_memory::ClMemory,
-    order::access::Access,
-    order::access_log::{MapId, wait_for},
-    order::admission::CommandAdmission,
-    order::memory_use::MemoryUse,
-    order::tracked_command::Earlier,
+    order::{
+        access::Access,
+        access_log::{MapId, wait_for},
+        admission::CommandAdmission,
+        memory_use::MemoryUse,
+        tracked_command::Earlier,
+    },
     queue::ClQueue,
     sys::{
         self, ClError, ClResult, EventHandle, MapShape, Purpose, WaitList, image::DevicePixels,

@@ -11,13 +11,13 @@ use crate::{
     backend::OpenClBackend,
     context::Context,
     event::ClEvent,
-    memory::flags,
-    memory::flags::host_flags,
-    memory::part::Part,
-    memory::root::Root,
-    memory::svm_block::SvmBlock,
-    order::access::Access,
-    order::memory_use::MemoryUse,
+    memory::{
+        flags::{self, host_flags},
+        part::Part,
+        root::Root,
+        svm_block::SvmBlock,
+    },
+    order::{access::Access, memory_use::MemoryUse},
     sys::{DeviceBytes, MemHandle, Purpose, SvmAllocation, SvmRange, destructor::when_destroyed},
 };
 

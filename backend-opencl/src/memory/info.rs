@@ -6,8 +6,7 @@ use cl3::memory::{
 };
 
 use crate::{
-    memory::cl_memory::ClMemory,
-    memory::key::MemoryKey,
+    memory::{cl_memory::ClMemory, key::MemoryKey},
     sys::{ClResult, MemHandle},
 };
 

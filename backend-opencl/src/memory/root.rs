@@ -12,11 +12,8 @@ use binpool_allocators::Region;
 
 use crate::{
     kept_memory::LetGo,
-    memory::svm_block::SvmBlock,
-    memory::view_starts::ViewStarts,
-    order::access::Access,
-    order::access_log::AccessLog,
-    order::memory_use::MemoryUse,
+    memory::{svm_block::SvmBlock, view_starts::ViewStarts},
+    order::{access::Access, access_log::AccessLog, memory_use::MemoryUse},
     registry::Registry,
     sys::{DeviceBytes, MemHandle},
 };

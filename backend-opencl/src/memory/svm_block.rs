@@ -8,9 +8,7 @@ use crate::{
     after_use::{PendingUses, drop_after_use},
     backend::OpenClBackend,
     event::ClEvent,
-    order::access::Access,
-    order::access_log::AccessLog,
-    order::memory_use::MemoryUse,
+    order::{access::Access, access_log::AccessLog, memory_use::MemoryUse},
     queue::ClQueue,
     sys::{ClResult, EventHandle, QueueHandle, SvmAllocation, SvmRange},
 };

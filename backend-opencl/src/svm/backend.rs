@@ -12,9 +12,11 @@ use crate::{
     after_use::free_what_has_ended,
     backend::OpenClBackend,
     kept_memory,
-    memory::cl_memory::{ClMemory, MemoryBody},
-    memory::flags,
-    memory::svm_block::SvmBlock,
+    memory::{
+        cl_memory::{ClMemory, MemoryBody},
+        flags,
+        svm_block::SvmBlock,
+    },
     queue::ClQueue,
     sys::{Purpose, SvmAllocation},
 };

@@ -5,9 +5,7 @@ use binpool_allocators::{On, Queue, QueueOrder, Result};
 use crate::{
     backend::OpenClBackend,
     event::{ClEvent, ClOn},
-    order::admission::CommandAdmission,
-    order::memory_use::MemoryUse,
-    order::role::OrderRole,
+    order::{admission::CommandAdmission, memory_use::MemoryUse, role::OrderRole},
     quirks::dropped_events::WaitedFor,
     sys::{self, ClResult, EventHandle, Purpose, QueueHandle, WaitList},
 };

@@ -10,8 +10,7 @@ use crate::{
     event::{ClEvent, ClOn},
     image::ClImage,
     memory::cl_memory::ClMemory,
-    order::access::Access,
-    order::memory_use::MemoryUse,
+    order::{access::Access, memory_use::MemoryUse},
     queue::ClQueue,
     sys::{self, ClResult, EventHandle, MemHandle, Purpose, SvmRange, WaitList},
 };

@@ -8,11 +8,10 @@ use crate::{
     device::info::has_extension,
     event::ClOn,
     memory::cl_memory::ClMemory,
-    order::access::Access,
-    order::access_log::MapId,
-    order::admission::CommandAdmission,
-    order::memory_use::MemoryUse,
-    order::tracked_command::Earlier,
+    order::{
+        access::Access, access_log::MapId, admission::CommandAdmission, memory_use::MemoryUse,
+        tracked_command::Earlier,
+    },
     queue::ClQueue,
     sys::{self, Purpose, p2p::P2p},
 };

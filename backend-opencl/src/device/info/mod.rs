@@ -11,8 +11,7 @@ use cl3::{
 use parking_lot::Mutex;
 
 use crate::{
-    device::kind::DeviceKind,
-    device::limits,
+    device::{kind::DeviceKind, limits},
     error::{AvailableDevices, OpenClError},
     sys::{self, ClResult, DeviceId, PlatformId},
 };
