@@ -10,11 +10,10 @@ use cl3::device::CL_DEVICE_TYPE;
 
 use crate::{
     cache::Cache,
-    device::DeviceKind,
-    image::ImageLimits,
+    device::{DeviceKind, image_limits::ImageLimits},
     quirks::{Quirks, dropped_queues},
     registry::Registry,
-    sys::{self, ClResult, ContextHandle, DeviceId, MapShape, Purpose, image::DevicePixels},
+    sys::{self, ClResult, ContextHandle, DeviceId, MapShape, Purpose, transfer::DevicePixels},
 };
 
 /// The contexts, by the addresses of the runtime's context and of one of its devices.

@@ -145,7 +145,6 @@ mod queue;
 mod quirks;
 mod raw_memory;
 mod registry;
-mod sampler;
 mod submit;
 mod svm;
 #[allow(unsafe_code)]
@@ -155,7 +154,8 @@ mod transfer;
 
 pub use backend::OpenClBackend;
 pub use device::{
-    Characterization, DeviceInfo, DeviceKind, DeviceSelector, MemoryChoice, list_devices,
+    Characterization, DeviceInfo, DeviceKind, DeviceSelector, ImageLimits, MemoryChoice,
+    list_devices,
 };
 #[cfg(feature = "dlpack")]
 pub use dlpk;
@@ -165,8 +165,8 @@ pub use event::{ClEvent, ClOn};
 #[cfg(feature = "ndarray")]
 pub use image::ChannelValue;
 pub use image::{
-    Addressing, ChannelOrder, ChannelType, ClImage, Filter, HostPitches, ImageColor, ImageFormat,
-    ImageKind, ImageLimits, ImageRegion, ImageShape,
+    Addressing, ChannelOrder, ChannelType, ClImage, ClSampler, Filter, HostPitches, ImageColor,
+    ImageFormat, ImageKind, ImageRegion, ImageShape, SamplerProperties,
 };
 pub use kernel::{
     Argument, ClKernel, ClProgram, Extent, Launch, LocalMemory, Parameter, ParameterAccess,
@@ -178,7 +178,6 @@ pub use opencl3;
 pub use pipe::ClPipe;
 pub use queue::ClQueue;
 pub use raw_memory::RawMemory;
-pub use sampler::{ClSampler, SamplerProperties};
 pub use svm::{SvmInfo, SvmOptions, SvmPointer};
 pub use sys::ClError;
 pub use transfer::{MigrationFlags, PendingTransfer, Rect, TransferScope};

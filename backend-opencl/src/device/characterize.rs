@@ -14,11 +14,11 @@ use cl3::device::{
 use crate::{
     backend::OpenClBackend,
     device::{
+        image_limits::ImageLimits,
         info::{DeviceInfo, parse_version},
         kind::DeviceKind,
     },
     error::OpenClError,
-    image::ImageLimits,
     sys::{self, ClResult},
     transfer::p2p,
 };

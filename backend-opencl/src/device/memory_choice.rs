@@ -117,7 +117,7 @@ mod tests {
     use binpool_allocators::{Align, DeviceLimits};
 
     use super::*;
-    use crate::image::ImageLimits;
+    use crate::device::image_limits::ImageLimits;
 
     fn device(kind: DeviceKind, unified_memory: bool, svm: (bool, bool)) -> Characterization {
         let mut limits = DeviceLimits::new("some device", 1 << 30, 1 << 28, Align::ONE);

@@ -26,7 +26,7 @@ use crate::{
     },
     order::{access::Access, access_log::AccessLog, memory_use::MemoryUse},
     registry::same_by_handle,
-    sys::{self, DeviceBytes, MapShape, MemHandle, image::DevicePixels},
+    sys::{self, DeviceBytes, MapShape, MemHandle, transfer::DevicePixels},
 };
 
 /// An image of OpenCL (`Image` of `PyOpenCL`). Clones are the same image.

@@ -11,7 +11,8 @@ use crate::{
     order::{access::Access, memory_use::MemoryUse},
     queue::ClQueue,
     sys::{
-        self, ClResult, DeviceBytes, EventHandle, MemHandle, Purpose, WaitList, image::DevicePixels,
+        self, ClResult, DeviceBytes, EventHandle, MemHandle, Purpose, WaitList,
+        transfer::DevicePixels,
     },
     transfer::parts::enqueue_through_buffer,
 };

@@ -11,20 +11,17 @@ use super::{
     cl_image::{ClImage, Pixels},
     format::ImageFormat,
     layout::{HostPitches, check_pitch, overflow},
-    limits::ImageLimits,
     shape::{ImageKind, ImageShape},
 };
 use crate::{
     backend::OpenClBackend,
+    device::image_limits::ImageLimits,
     error::OpenClError,
     kept_memory,
     memory::{flags::to_cl, part::View},
     order::access_log::AccessLog,
     queue::ClQueue,
-    sys::{
-        self, MemHandle, Purpose,
-        image::{HostLayout, Source},
-    },
+    sys::{self, MemHandle, Purpose, image::Source, transfer::HostLayout},
 };
 
 /// The creation of images.

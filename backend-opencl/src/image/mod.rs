@@ -10,7 +10,6 @@
 #[cfg(feature = "ndarray")]
 mod array;
 mod cl_image;
-mod color;
 mod copy;
 mod create;
 mod fill;
@@ -20,17 +19,16 @@ mod layout;
 mod limits;
 mod raw;
 mod region;
-mod sampling;
+mod sampler;
 mod shape;
 mod transfer;
 
 #[cfg(feature = "ndarray")]
 pub use array::ChannelValue;
 pub use cl_image::ClImage;
-pub use color::ImageColor;
+pub use fill::ImageColor;
 pub use format::{ChannelOrder, ChannelType, ImageFormat};
 pub use layout::HostPitches;
-pub use limits::ImageLimits;
 pub use region::ImageRegion;
-pub use sampling::{Addressing, Filter};
+pub use sampler::{Addressing, ClSampler, Filter, SamplerProperties};
 pub use shape::{ImageKind, ImageShape};

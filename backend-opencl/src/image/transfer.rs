@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::{PendingRead, Result};
+use binpool_allocators::{On, PendingRead, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 
 use super::{cl_image::ClImage, layout::HostPitches, region::ImageRegion, shape::ImageShape};
@@ -10,9 +10,13 @@ use crate::{
     backend::OpenClBackend,
     error::OpenClError,
     event::{ClEvent, ClOn},
+    order::access::Access,
     queue::ClQueue,
     sys::{host::HostSide, transfer::DeviceSide},
-    transfer::host::{HostPart, HostTransfer, Shape},
+    transfer::{
+        host::{HostPart, HostTransfer, Shape},
+        migration::{MigrationFlags, migrate, purpose},
+    },
 };
 
 /// Transfers between the host and images (`enqueue_copy`; OpenCL 3.0, section 5.3.3).
@@ -170,6 +174,57 @@ impl OpenClBackend {
         self.check_own_queue(queue)?;
         self.check_own_image(image)?;
         region.check_within(image.shape())
+    }
+}
+
+/// Migrations, as of memory ([`enqueue_migrate`](OpenClBackend::enqueue_migrate)).
+impl OpenClBackend {
+    /// Enqueues a migration of images: `PyOpenCL`'s `enqueue_migrate_mem_objects`.
+    ///
+    /// ```
+    /// # use binpool_allocators::Event;
+    /// use binpool_opencl::MigrationFlags;
+    /// # use binpool_opencl::{ChannelOrder, ChannelType, ImageColor, ImageFormat, ImageRegion, ImageShape};
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float);
+    /// # let shape = ImageShape::d2(64, 64);
+    ///
+    /// let drawn = backend.create_image(MemoryFlags::empty(), format, shape)?;
+    /// let white = ImageColor::Float([1.0; 4]);
+    /// backend.enqueue_fill_image(&queue, &drawn, ImageRegion::all(shape), white)?;
+    /// // Behind the fill. When the host looks, the image is there already.
+    /// let moved = backend.enqueue_migrate_images(&queue, &[&drawn], MigrationFlags::HOST)?;
+    /// moved.wait()?;
+    /// let map = backend.map_image::<f32>(&queue, &drawn, ImageRegion::all(shape))?;
+    /// assert_eq!(map.row(63, 0), Some(&[1.0; 256][..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ForeignObject`](binpool_allocators::InvalidRequest::ForeignObject);
+    /// [`Mapped`](binpool_allocators::InvalidRequest::Mapped); the failures of the runtime.
+    pub fn enqueue_migrate_images<'q>(
+        &self,
+        on: impl Into<ClOn<'q>>,
+        images: &[&ClImage],
+        flags: MigrationFlags,
+    ) -> Result<ClEvent> {
+        let On { queue, wait_for } = on.into();
+        self.check_own_queue(queue)?;
+        for image in images {
+            self.check_own_image(image)?;
+        }
+        let stays = self.stays(flags);
+        let moving = images.iter().filter(|_| !stays);
+        let handles: Vec<_> = moving.map(|image| image.handle()).collect();
+        let uses: Vec<_> = images.iter().map(|it| it.used(Access::Write)).collect();
+        self.submit(queue, purpose(&uses), &uses, wait_for, |wait| {
+            migrate(queue, &handles, &[], flags, wait)
+        })
     }
 }
 

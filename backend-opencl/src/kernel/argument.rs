@@ -7,7 +7,7 @@ use bytemuck::Pod;
 use smallvec::SmallVec;
 
 use super::parameter::ParameterKind;
-use crate::{backend::OpenClBackend, image::ClImage, pipe::ClPipe, sampler::ClSampler};
+use crate::{backend::OpenClBackend, image::ClImage, image::ClSampler, pipe::ClPipe};
 
 /// The value that a launch passes for one parameter.
 ///

@@ -1,19 +1,39 @@
 //! Kernels.
 
-use std::{fmt, sync::Arc};
+use std::{ffi::CString, fmt, sync::Arc};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::{declaration, parameter::Parameter, program::Built, work_size::LaunchLimits};
+use super::{declaration, parameter::Parameter, work_size::LaunchLimits};
 use crate::{
     error::OpenClError,
     queue::ClQueue,
     sys::{
-        ClResult,
-        kernel::{ArgumentValue, KernelHandle},
+        ClResult, DeviceId,
+        kernel::{self, ArgumentValue, KernelHandle},
+        program::ProgramHandle,
     },
 };
+
+/// A program as the runtime has built it. It holds no reference to the context, which the runtime keeps for it: with one, a
+/// program in the context's cache would be a cycle.
+pub(super) struct Built {
+    pub(super) handle: ProgramHandle,
+    /// The address of the context, to compare. While the program lives, no other context can have it.
+    pub(super) context: usize,
+    pub(super) device: DeviceId,
+    pub(super) options: String,
+    pub(super) names: Vec<String>,
+}
+
+impl Built {
+    /// Makes a kernel, whose name is that of one of this program.
+    pub(super) fn create_kernel(&self, name: &str) -> ClResult<KernelHandle> {
+        // No name of a kernel has a null byte.
+        kernel::create_kernel(&self.handle, &CString::new(name).unwrap_or_default())
+    }
+}
 
 /// A kernel, with the promise of the bytes that it touches; made by [`ClProgram::kernel`](super::ClProgram::kernel).
 ///

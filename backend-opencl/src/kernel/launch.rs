@@ -1,26 +1,23 @@
 //! Launches of kernels.
 
-use binpool_allocators::{AsMemory, Error, MemoryFlags, ObjectKind, On};
+use binpool_allocators::{AsMemory, MemoryFlags, On};
 use bytemuck::Pod;
 use smallvec::SmallVec;
 
 use super::{
     argument::{Argument, LocalMemory},
-    bound::foreign,
     kernel::ClKernel,
     parameter::ParameterAccess,
-    work_size::{Sizes, WorkSize},
+    work_size::Sizes,
 };
 use crate::{
     backend::OpenClBackend,
     error::OpenClError,
     event::{ClEvent, ClOn},
     image::ClImage,
-    order::memory_use::MemoryUse,
+    image::ClSampler,
     pipe::ClPipe,
     queue::ClQueue,
-    sampler::ClSampler,
-    sys::Purpose,
 };
 
 /// A launch of a kernel that is being put together; made by [`ClKernel::launch`].
@@ -403,47 +400,6 @@ impl<'a> Launch<'a> {
         problem: impl Into<String>,
     ) -> OpenClError {
         OpenClError::kernel(self.kernel.name(), parameter.into(), problem)
-    }
-}
-
-impl Launch<'_> {
-    /// Enqueues the launch. The program should wait for its last launches before it ends: otherwise PoCL may crash.
-    ///
-    /// # Errors
-    ///
-    /// [`Kernel`](OpenClError::Kernel) for a work size that the kernel cannot have, for arguments that do not fit, that share
-    /// memory which is written, or whose flags forbid what this kernel does, and for an argument that the runtime refuses;
-    /// [`Device`](OpenClError::Device) for a queue, an event or memory of another backend, indirect memory that is no SVM,
-    /// bytes that the host has mapped, or a failure of the runtime.
-    pub fn enqueue(self) -> Result<ClEvent, OpenClError> {
-        if !self.kernel.is_for(self.queue) {
-            return Err(foreign(ObjectKind::Queue));
-        }
-        let (offset, local) = (self.offset.as_ref(), self.local.as_ref());
-        let work = WorkSize::new(self.kernel.limits(), &self.global, offset, local)
-            .map_err(|problem| self.refused(None, format!("cannot be launched with {problem}")))?;
-        let mut touched = self.touched(&work)?;
-        self.fill_offsets(&mut touched)?;
-        // The runtime keeps the views until the kernel has ended.
-        let views = self.views(&touched)?;
-        let bound = self.bound(&touched, &views)?;
-        bound.check_overlaps(self.kernel)?;
-        let uses: SmallVec<[MemoryUse<'_>; 8]> = bound.uses.iter().map(|each| each.used).collect();
-        let backend = OpenClBackend::of_context(self.queue.context());
-        let mut setting = None;
-        let event = backend.submit(self.queue, Purpose::Control, &uses, self.wait_for, |wait| {
-            bound.enqueue(self.kernel, self.queue, &work, wait, &mut setting)
-        });
-        event.map_err(|error| match (setting, error) {
-            (Some(index), Error::Backend(failure)) => {
-                let cause = failure
-                    .source
-                    .as_ref()
-                    .map_or(String::new(), ToString::to_string);
-                self.refused(index, format!("does not take what it was given: {cause}"))
-            }
-            (_, error) => error.into(),
-        })
     }
 }
 

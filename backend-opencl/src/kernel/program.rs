@@ -7,16 +7,11 @@ use cl3::error_codes::{
     CL_BUILD_PROGRAM_FAILURE, CL_COMPILE_PROGRAM_FAILURE, CL_INVALID_BUILD_OPTIONS,
 };
 
-use super::{kernel::ClKernel, parameter::Parameter};
-use crate::{
-    backend::OpenClBackend,
-    error::OpenClError,
-    sys::{
-        ClResult, DeviceId,
-        kernel::{KernelHandle, create_kernel},
-        program::{self, ProgramHandle},
-    },
+use super::{
+    kernel::{Built, ClKernel},
+    parameter::Parameter,
 };
+use crate::{backend::OpenClBackend, error::OpenClError, sys::program};
 
 /// A program in OpenCL C, built for one device. Clones are the same program.
 ///
@@ -49,25 +44,6 @@ use crate::{
 #[derive(Clone)]
 pub struct ClProgram {
     inner: Arc<Built>,
-}
-
-/// A program as the runtime has built it. It holds no reference to the context, which the runtime keeps for it: with one, a
-/// program in the context's cache would be a cycle.
-pub(super) struct Built {
-    handle: ProgramHandle,
-    /// The address of the context, to compare. While the program lives, no other context can have it.
-    pub(super) context: usize,
-    pub(super) device: DeviceId,
-    pub(super) options: String,
-    names: Vec<String>,
-}
-
-impl Built {
-    /// Makes a kernel, whose name is that of one of this program.
-    pub(super) fn create_kernel(&self, name: &str) -> ClResult<KernelHandle> {
-        // No name of a kernel has a null byte.
-        create_kernel(&self.handle, &CString::new(name).unwrap_or_default())
-    }
 }
 
 impl ClProgram {

@@ -23,8 +23,8 @@ use crate::{
     },
     queue::ClQueue,
     sys::{
-        self, ClError, ClResult, EventHandle, MapShape, Purpose, WaitList, image::DevicePixels,
-        map::HostView,
+        self, ClError, ClResult, EventHandle, MapShape, Purpose, WaitList, map::HostView,
+        transfer::DevicePixels,
     },
 };
 

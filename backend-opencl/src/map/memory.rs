@@ -7,7 +7,7 @@ use super::{
     guard::{Map, MapGuard, MapMut, PendingMap},
     mapping::{MapMode, Mapped, Mapping},
 };
-use crate::{ClOn, backend::OpenClBackend};
+use crate::{backend::OpenClBackend, event::ClOn};
 
 /// Maps of buffers and of shared virtual memory, bare or pooled, by OpenCL 3.0, sections 5.2.4 and 5.6.2; `PyOpenCL`'s
 /// `enqueue_map_buffer`, and the `map`, `map_ro` and `map_rw` of its `SVMPointer`. Regions are in bytes, lie within the

@@ -24,7 +24,7 @@ use crate::{
     sys::{
         self, DeviceBytes, MapShape, Purpose,
         host::{self, Lent, Loan},
-        image::DevicePixels,
+        transfer::DevicePixels,
     },
 };
 

@@ -1,8 +1,8 @@
 //! Commands on buffers, and commands that only order others.
 
-use std::{ffi::c_void, ptr};
+use std::ffi::c_void;
 
-use super::{ClError, ClResult, EventHandle, MemHandle, QueueHandle, SvmRange, WaitList};
+use super::{ClError, ClResult, EventHandle, MemHandle, QueueHandle, WaitList};
 
 /// Makes an enqueueing call of `cl3`, with the wait list as its last arguments, and takes the event that it returns. The
 /// comment at an invocation says why its call is sound.
@@ -83,25 +83,5 @@ pub(crate) fn enqueue_migrate(
     // list.
     enqueue!(wait; "clEnqueueMigrateMemObjects", unsafe enqueue_migrate_mem_object(
         queue.raw(), u32::try_from(objects.len()).unwrap_or(0), objects.as_ptr(), flags
-    ))
-}
-
-/// Enqueues a migration of whole blocks of shared virtual memory.
-pub(crate) fn enqueue_svm_migrate(
-    queue: &QueueHandle,
-    blocks: &[SvmRange<'_>],
-    flags: u64,
-    wait: &WaitList<'_>,
-) -> ClResult<EventHandle> {
-    let pointers: Vec<*const c_void> = blocks
-        .iter()
-        .map(|block| block.start().as_ptr().cast::<c_void>().cast_const())
-        .collect();
-    // SAFETY: (1) queue and events are kept alive by their handles; (2) the count that is passed is that of the list; (3)
-    // each pointer lies in its block, which is not freed while a command uses it (rule 1 of `sys`); (4) a null list of
-    // sizes means whole blocks.
-    enqueue!(wait; "clEnqueueSVMMigrateMem", unsafe enqueue_svm_migrate_mem(
-        queue.raw(), u32::try_from(pointers.len()).unwrap_or(0), pointers.as_ptr(), ptr::null(),
-        flags
     ))
 }

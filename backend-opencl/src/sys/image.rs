@@ -10,8 +10,12 @@ use cl3::{
 };
 
 use super::{
-    ClError, ClResult, ContextHandle, DeviceBytes, EventHandle, MemHandle, QueueHandle, WaitList,
-    answer::Answer, destructor::when_destroyed, enqueue::enqueue, host::Loan,
+    ClError, ClResult, ContextHandle, EventHandle, MemHandle, QueueHandle, WaitList,
+    answer::Answer,
+    destructor::when_destroyed,
+    enqueue::enqueue,
+    host::Loan,
+    transfer::{HostLayout, PixelBox},
 };
 
 /// The kind of an image, as the runtime's number, and its size.
@@ -22,47 +26,6 @@ pub(crate) struct ImageSize {
     pub(crate) extent: [usize; 3],
     /// The layers of an array; 0 for an image that is no array.
     pub(crate) layers: usize,
-}
-
-/// A box of pixels of an image.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PixelBox {
-    /// The first pixel.
-    pub(crate) origin: [usize; 3],
-    /// The number of pixels along each coordinate.
-    pub(crate) size: [usize; 3],
-}
-
-/// Pixels on the device.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum DevicePixels<'a> {
-    /// A box of pixels of an image.
-    Image(&'a MemHandle, PixelBox),
-    /// Bytes, without gaps.
-    Bytes(DeviceBytes<'a>),
-}
-
-/// How the pixels of one box lie in the host's memory.
-///
-/// # Invariants
-///
-/// I1: a command on the box with these pitches touches at most `bytes` bytes of the host. `HostPitches::layout`, which makes
-/// all layouts, computes `bytes` from the box and the pitches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct HostLayout {
-    /// From row to row and from slice to slice, as the runtime takes them for an image of this kind.
-    pub(crate) pitches: (usize, usize),
-    pub(crate) bytes: usize,
-}
-
-impl HostLayout {
-    pub(crate) const fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    pub(crate) const fn pitches(&self) -> (usize, usize) {
-        self.pitches
-    }
 }
 
 /// The pixels that an image starts with.

@@ -13,7 +13,7 @@ use super::{
     ClError, ClResult, DeviceBytes, EventHandle, MemHandle, QueueHandle, SvmRange, WaitList,
     enqueue::enqueue,
     event::wait_until_ended,
-    image::{DevicePixels, PixelBox},
+    transfer::{DevicePixels, PixelBox},
 };
 
 /// Bytes that the host has mapped.

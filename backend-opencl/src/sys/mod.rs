@@ -49,7 +49,7 @@ pub use cl_error::ClError;
 pub(crate) use cl_error::{ClResult, Purpose};
 pub(crate) use enqueue::{
     enqueue_barrier, enqueue_copy_buffer, enqueue_fill_buffer, enqueue_marker, enqueue_migrate,
-    enqueue_svm_migrate, finish, flush,
+    finish, flush,
 };
 pub(crate) use event::{
     EndedOnPanic, Progress, create_user_event, execution_status, look, set_user_event_status,
@@ -65,6 +65,6 @@ pub(crate) use info::{
 };
 pub(crate) use map::MapShape;
 pub(crate) use object::{create_context, create_queue};
-pub(crate) use svm::{SvmAllocation, SvmRange, Threads, enqueue_svm_fill};
+pub(crate) use svm::{SvmAllocation, SvmRange, Threads, enqueue_svm_fill, enqueue_svm_migrate};
 pub(crate) use transfer::{DeviceBytes, enqueue_copy};
 pub(crate) use view::{ViewHandle, ViewLock};

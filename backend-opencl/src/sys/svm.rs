@@ -1,6 +1,10 @@
 //! Shared virtual memory: allocation and commands.
 
-use std::{ffi::c_void, fmt, mem, ptr::NonNull};
+use std::{
+    ffi::c_void,
+    fmt, mem,
+    ptr::{self, NonNull},
+};
 
 use binpool_allocators::{Align, Region};
 use parking_lot::{Mutex, MutexGuard};
@@ -321,6 +325,26 @@ pub(crate) fn enqueue_svm_copy(
     enqueue!(wait; "clEnqueueSVMMemcpy", unsafe enqueue_svm_mem_cpy(
         queue.raw(), cl3::types::CL_FALSE, destination.start().as_ptr().cast::<c_void>(),
         source.start().as_ptr().cast::<c_void>(), source.bytes.min(destination.bytes)
+    ))
+}
+
+/// Enqueues a migration of whole blocks of shared virtual memory.
+pub(crate) fn enqueue_svm_migrate(
+    queue: &QueueHandle,
+    blocks: &[SvmRange<'_>],
+    flags: u64,
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    let pointers: Vec<*const c_void> = blocks
+        .iter()
+        .map(|block| block.start().as_ptr().cast::<c_void>().cast_const())
+        .collect();
+    // SAFETY: (1) queue and events are kept alive by their handles; (2) the count that is passed is that of the list; (3)
+    // each pointer lies in its block, which is not freed while a command uses it (rule 1 of `sys`); (4) a null list of
+    // sizes means whole blocks.
+    enqueue!(wait; "clEnqueueSVMMigrateMem", unsafe enqueue_svm_migrate_mem(
+        queue.raw(), u32::try_from(pointers.len()).unwrap_or(0), pointers.as_ptr(), ptr::null(),
+        flags
     ))
 }
 

@@ -9,7 +9,6 @@ use super::{
     enqueue::{enqueue, enqueue_copy_buffer},
     event::wait_borrowed,
     host::HostSide,
-    image::{DevicePixels, HostLayout},
     svm::enqueue_svm_copy,
 };
 
@@ -71,6 +70,47 @@ pub(crate) struct HostRect<'a> {
     pub(crate) host: Corner,
     /// Bytes, rows and slices.
     pub(crate) region: [usize; 3],
+}
+
+/// A box of pixels of an image.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PixelBox {
+    /// The first pixel.
+    pub(crate) origin: [usize; 3],
+    /// The number of pixels along each coordinate.
+    pub(crate) size: [usize; 3],
+}
+
+/// Pixels on the device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum DevicePixels<'a> {
+    /// A box of pixels of an image.
+    Image(&'a MemHandle, PixelBox),
+    /// Bytes, without gaps.
+    Bytes(DeviceBytes<'a>),
+}
+
+/// How the pixels of one box lie in the host's memory.
+///
+/// # Invariants
+///
+/// I1: a command on the box with these pitches touches at most `bytes` bytes of the host. `HostPitches::layout`, which makes
+/// all layouts, computes `bytes` from the box and the pitches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HostLayout {
+    /// From row to row and from slice to slice, as the runtime takes them for an image of this kind.
+    pub(crate) pitches: (usize, usize),
+    pub(crate) bytes: usize,
+}
+
+impl HostLayout {
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) const fn pitches(&self) -> (usize, usize) {
+        self.pitches
+    }
 }
 
 /// The device's side of a transfer, which is checked.

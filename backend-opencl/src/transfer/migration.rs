@@ -8,7 +8,6 @@ use super::parts;
 use crate::{
     backend::OpenClBackend,
     event::{ClEvent, ClOn},
-    image::ClImage,
     memory::cl_memory::ClMemory,
     order::{access::Access, memory_use::MemoryUse},
     queue::ClQueue,
@@ -108,54 +107,6 @@ impl OpenClBackend {
         })
     }
 
-    /// Enqueues a migration of images: `PyOpenCL`'s `enqueue_migrate_mem_objects`.
-    ///
-    /// ```
-    /// # use binpool_allocators::Event;
-    /// use binpool_opencl::MigrationFlags;
-    /// # use binpool_opencl::{ChannelOrder, ChannelType, ImageColor, ImageFormat, ImageRegion, ImageShape};
-    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # use binpool_opencl::OpenClBackend;
-    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float);
-    /// # let shape = ImageShape::d2(64, 64);
-    ///
-    /// let drawn = backend.create_image(MemoryFlags::empty(), format, shape)?;
-    /// let white = ImageColor::Float([1.0; 4]);
-    /// backend.enqueue_fill_image(&queue, &drawn, ImageRegion::all(shape), white)?;
-    /// // Behind the fill. When the host looks, the image is there already.
-    /// let moved = backend.enqueue_migrate_images(&queue, &[&drawn], MigrationFlags::HOST)?;
-    /// moved.wait()?;
-    /// let map = backend.map_image::<f32>(&queue, &drawn, ImageRegion::all(shape))?;
-    /// assert_eq!(map.row(63, 0), Some(&[1.0; 256][..]));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`ForeignObject`](binpool_allocators::InvalidRequest::ForeignObject);
-    /// [`Mapped`](binpool_allocators::InvalidRequest::Mapped); the failures of the runtime.
-    pub fn enqueue_migrate_images<'q>(
-        &self,
-        on: impl Into<ClOn<'q>>,
-        images: &[&ClImage],
-        flags: MigrationFlags,
-    ) -> Result<ClEvent> {
-        let On { queue, wait_for } = on.into();
-        self.check_own_queue(queue)?;
-        for image in images {
-            self.check_own_image(image)?;
-        }
-        let stays = self.stays(flags);
-        let moving = images.iter().filter(|_| !stays);
-        let handles: Vec<_> = moving.map(|image| image.handle()).collect();
-        let uses: Vec<_> = images.iter().map(|it| it.used(Access::Write)).collect();
-        self.submit(queue, purpose(&uses), &uses, wait_for, |wait| {
-            migrate(queue, &handles, &[], flags, wait)
-        })
-    }
-
     /// Makes the device allocate the memory of `buffer`, which is all or a part of `memory`, and waits for that.
     pub(crate) fn commit_memory(&self, queue: &ClQueue, memory: &ClMemory) -> Result<()> {
         let uses = [whole(memory)];
@@ -186,7 +137,7 @@ impl OpenClBackend {
     }
 
     /// Returns whether buffers and images stay where they are.
-    fn stays(&self, flags: MigrationFlags) -> bool {
+    pub(crate) fn stays(&self, flags: MigrationFlags) -> bool {
         let to_host = flags.contains(MigrationFlags::HOST);
         self.nothing_migrates() || to_host && self.context().quirks.migration_to_host_hangs
     }
@@ -207,7 +158,7 @@ impl OpenClBackend {
 /// Enqueues a migration of objects and of shared virtual memory, as far as there are any.
 ///
 /// OpenCL has a call for each kind: the second call waits for the first.
-fn migrate(
+pub(crate) fn migrate(
     queue: &ClQueue,
     objects: &[&MemHandle],
     blocks: &[SvmRange<'_>],
@@ -235,7 +186,7 @@ fn whole(memory: &ClMemory) -> MemoryUse<'_> {
     memory.used(Region::first(memory.bytes()), Access::Write)
 }
 
-fn purpose(uses: &[MemoryUse<'_>]) -> Purpose {
+pub(crate) fn purpose(uses: &[MemoryUse<'_>]) -> Purpose {
     let bytes = uses.iter().map(|used| used.region.bytes);
     Purpose::Memory(bytes.fold(0, usize::saturating_add))
 }

@@ -6,7 +6,7 @@ pub(crate) mod fill;
 pub(crate) mod host;
 mod linear;
 mod markers;
-mod migration;
+pub(crate) mod migration;
 pub(crate) mod p2p;
 pub(crate) mod parts;
 mod rect;
