@@ -1,9 +1,6 @@
 //! The part that all objects of one backend share.
 
-use std::{
-    fmt,
-    sync::{Arc, OnceLock},
-};
+use std::sync::{Arc, OnceLock};
 
 use binpool_allocators::{DeviceLimits, Result};
 use cl3::device::CL_DEVICE_TYPE;
@@ -11,6 +8,7 @@ use cl3::device::CL_DEVICE_TYPE;
 use crate::{
     cache::Cache,
     device::{DeviceKind, image_limits::ImageLimits},
+    identity::debug_by,
     quirks::{Quirks, dropped_queues},
     registry::Registry,
     sys::{self, ClResult, ContextHandle, DeviceId, MapShape, Purpose, transfer::DevicePixels},
@@ -33,13 +31,7 @@ pub(crate) struct Context {
     image_limits: OnceLock<ImageLimits>,
 }
 
-impl fmt::Debug for Context {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context")
-            .field("device", &self.limits.device_name)
-            .finish_non_exhaustive()
-    }
-}
+debug_by!(Context, |this| device: this.limits.device_name);
 
 impl Context {
     pub(crate) fn new(

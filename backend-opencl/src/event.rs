@@ -2,8 +2,6 @@
 
 use std::{
     ffi::c_void,
-    fmt,
-    hash::{Hash, Hasher},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
@@ -21,6 +19,7 @@ use parking_lot::Mutex;
 use crate::{
     after_use::{drop_after_end, free_what_has_ended},
     context::Context,
+    identity::{debug_by, same_by},
     order::tracked_command::TrackedCommand,
     queue::ClQueue,
     quirks::dropped_events::WaitedFor,
@@ -488,29 +487,9 @@ impl Drop for EventInner {
     }
 }
 
-impl fmt::Debug for ClEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClEvent")
-            .field("id", &self.inner.id)
-            .field("queue", &self.queue().map(Queue::id))
-            .field("handle", &self.inner.handle)
-            .finish_non_exhaustive()
-    }
-}
+debug_by!(ClEvent, |this| id: this.inner.id, queue: this.queue().map(Queue::id), handle: this.inner.handle);
 
-impl PartialEq for ClEvent {
-    fn eq(&self, other: &Self) -> bool {
-        self.inner.id == other.inner.id
-    }
-}
-
-impl Eq for ClEvent {}
-
-impl Hash for ClEvent {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.inner.id.hash(state);
-    }
-}
+same_by!(ClEvent, |this| this.inner.id);
 
 impl Event for ClEvent {
     fn id(&self) -> EventId {

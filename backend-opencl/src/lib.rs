@@ -133,7 +133,9 @@ mod dlpack;
 mod elements;
 mod error;
 mod event;
+mod identity;
 mod image;
+#[allow(unsafe_code)]
 mod interop;
 mod kept_memory;
 mod kernel;

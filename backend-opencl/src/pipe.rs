@@ -1,6 +1,6 @@
 //! Pipes: packets that kernels pass on to other kernels.
 
-use std::{ffi::c_void, fmt, sync::Arc};
+use std::{ffi::c_void, sync::Arc};
 
 use binpool_allocators::{Error, InvalidRequest, ObjectKind, Region, Result};
 use cl3::{
@@ -15,8 +15,8 @@ use crate::{
     backend::OpenClBackend,
     context::Context,
     device::info,
+    identity::{debug_by, same_by},
     order::{access::Access, access_log::AccessLog, memory_use::MemoryUse},
-    registry::same_by_handle,
     sys::{self, ClError, ClResult, DeviceId, MemHandle, Purpose},
 };
 
@@ -124,11 +124,7 @@ impl ClPipe {
         // SAFETY: The object is null or alive, and unless `retain` one reference is the caller's to give, as the caller
         // promises.
         let handle = unsafe { MemHandle::adopt(pipe, retain) }?;
-        let context = handle.info(CL_MEM_CONTEXT)?.value::<usize>()?;
-        if context != backend.raw_context().addr() {
-            let kind = ObjectKind::Memory;
-            return Err(InvalidRequest::ForeignObject { kind }.into());
-        }
+        backend.check_context(handle.info(CL_MEM_CONTEXT)?.value()?, ObjectKind::Memory)?;
         let kind = handle.info(CL_MEM_TYPE)?.number()?;
         if kind != u64::from(CL_MEM_OBJECT_PIPE) {
             return Err(ClError::new("clGetPipeInfo", CL_INVALID_MEM_OBJECT).into());
@@ -202,12 +198,6 @@ fn has_pipes(device: DeviceId) -> ClResult<bool> {
     }
 }
 
-impl fmt::Debug for ClPipe {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClPipe")
-            .field("handle", &self.inner.handle)
-            .finish_non_exhaustive()
-    }
-}
+debug_by!(ClPipe, |this| handle: this.inner.handle);
 
-same_by_handle!(ClPipe);
+same_by!(ClPipe, |this| this.raw());

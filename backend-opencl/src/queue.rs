@@ -2,8 +2,6 @@
 
 use std::{
     ffi::c_void,
-    fmt,
-    hash::{Hash, Hasher},
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -16,6 +14,7 @@ use cl3::error_codes::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
 use crate::{
     after_use::free_what_has_ended,
     context::Context,
+    identity::{debug_by, same_by},
     order::{
         access_log::{AccessLog, wait_for_commands},
         weak_queue::{QueueCalls, WeakQueue},
@@ -258,29 +257,9 @@ impl Drop for QueueInner {
     }
 }
 
-impl fmt::Debug for ClQueue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClQueue")
-            .field("id", &self.inner.id)
-            .field("order", &self.inner.order)
-            .field("handle", &self.inner.handle)
-            .finish_non_exhaustive()
-    }
-}
+debug_by!(ClQueue, |this| id: this.inner.id, order: this.inner.order, handle: this.inner.handle);
 
-impl PartialEq for ClQueue {
-    fn eq(&self, other: &Self) -> bool {
-        self.inner.id == other.inner.id
-    }
-}
-
-impl Eq for ClQueue {}
-
-impl Hash for ClQueue {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.inner.id.hash(state);
-    }
-}
+same_by!(ClQueue, |this| this.inner.id);
 
 impl Queue for ClQueue {
     fn id(&self) -> QueueId {

@@ -24,6 +24,11 @@ impl OpenClBackend {
         foreign_unless(queue.is_of(self.context()), ObjectKind::Queue)
     }
 
+    /// Checks that an object of a context at that address is one of this backend's.
+    pub(crate) fn check_context(&self, context: usize, kind: ObjectKind) -> Result<()> {
+        foreign_unless(context == self.context().handle.raw().addr(), kind)
+    }
+
     /// Checks that the queue is one of any device of the context: its commands can use the context's memory.
     pub(crate) fn check_queue_of_context(&self, queue: &ClQueue) -> Result<()> {
         foreign_unless(queue.context().is_same(self.context()), ObjectKind::Queue)
@@ -155,12 +160,7 @@ impl OpenClBackend {
             admission.enqueued(event.handle(), event.number(), true);
             return Ok(event);
         };
-        let Awaited {
-            named,
-            events,
-            kept,
-        } = awaited;
-        let wait = named.and(&events);
+        let (wait, kept) = (awaited.named.and(&awaited.events), awaited.kept);
         let handle = enqueue(&wait).map_err(|error| error.into_error(purpose))?;
         // Until the event owns what the command works on, or the caller waits, a panic must wait for the command.
         let command = EndedOnPanic::new(&handle);
@@ -223,12 +223,7 @@ impl OpenClBackend {
             let error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
             return Err(ClError::new("clWaitForEvents", error).into_error(purpose));
         };
-        let Awaited {
-            named,
-            events,
-            kept,
-        } = awaited;
-        let wait = named.and(&events);
+        let (wait, kept) = (awaited.named.and(&awaited.events), awaited.kept);
         let mut enqueueing = Some(enqueueing);
         let tracked = admission.command().cloned();
         // The lock is not held during the wait: otherwise no thread could make an event fail that the command waits for.

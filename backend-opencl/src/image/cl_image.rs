@@ -1,10 +1,8 @@
 //! Images.
 
-use std::{ffi::c_void, fmt, sync::Arc};
+use std::{ffi::c_void, sync::Arc};
 
-use binpool_allocators::{
-    CountedView, InvalidRequest, MemoryFlags, MemoryKind, ObjectKind, Region, Result,
-};
+use binpool_allocators::{CountedView, MemoryFlags, MemoryKind, ObjectKind, Region, Result};
 use cl3::memory::{CL_IMAGE_ROW_PITCH, CL_IMAGE_SLICE_PITCH, CL_MEM_SIZE};
 
 use super::{
@@ -17,6 +15,7 @@ use crate::{
     backend::OpenClBackend,
     context::Context,
     error::OpenClError,
+    identity::{debug_by, same_by},
     kept_memory::LetGo,
     memory::{
         MemoryKey,
@@ -25,7 +24,6 @@ use crate::{
         root::Root,
     },
     order::{access::Access, access_log::AccessLog, memory_use::MemoryUse},
-    registry::same_by_handle,
     sys::{self, DeviceBytes, MapShape, MemHandle, transfer::DevicePixels},
 };
 
@@ -359,23 +357,13 @@ impl ClImage {
 
 impl OpenClBackend {
     pub(crate) fn check_own_image(&self, image: &ClImage) -> Result<()> {
-        if image.context().is_same(self.context()) {
-            return Ok(());
-        }
-        let kind = ObjectKind::Memory;
-        Err(InvalidRequest::ForeignObject { kind }.into())
+        self.check_context(image.context().handle.raw().addr(), ObjectKind::Memory)
     }
 }
 
-impl fmt::Debug for ClImage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClImage")
-            .field("shape", &self.inner.shape)
-            .field("format", &self.inner.format)
-            .field("flags", &self.inner.flags)
-            .field("handle", self.handle())
-            .finish_non_exhaustive()
-    }
-}
+debug_by!(
+    ClImage,
+    |this| shape: this.inner.shape, format: this.inner.format, flags: this.inner.flags, handle: this.handle()
+);
 
-same_by_handle!(ClImage);
+same_by!(ClImage, |this| this.raw());

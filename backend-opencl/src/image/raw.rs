@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use binpool_allocators::{Error, InvalidRequest, ObjectKind, Region};
+use binpool_allocators::{Error, ObjectKind, Region};
 use cl3::memory::{
     CL_IMAGE_ARRAY_SIZE, CL_IMAGE_DEPTH, CL_IMAGE_FORMAT, CL_IMAGE_HEIGHT, CL_IMAGE_WIDTH,
     CL_MEM_CONTEXT, CL_MEM_FLAGS, CL_MEM_TYPE,
@@ -71,11 +71,7 @@ impl OpenClBackend {
         // SAFETY: The object is null or alive, and unless `retain` one reference is the caller's to give, as the caller
         // promises.
         let handle = unsafe { MemHandle::adopt(image, retain) }?;
-        let context = handle.info(CL_MEM_CONTEXT)?.value::<usize>()?;
-        if context != self.raw_context().addr() {
-            let kind = ObjectKind::Memory;
-            return Err(InvalidRequest::ForeignObject { kind }.into());
-        }
+        self.check_context(handle.info(CL_MEM_CONTEXT)?.value()?, ObjectKind::Memory)?;
         let code = handle.info(CL_MEM_TYPE)?.value()?;
         let kind = ImageKind::from_code(code).ok_or_else(|| {
             OpenClError::Image(format!(

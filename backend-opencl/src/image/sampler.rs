@@ -1,8 +1,8 @@
 //! Samplers: the way in which kernels read images.
 
-use std::{ffi::c_void, fmt, num::NonZeroU64, sync::Arc};
+use std::{ffi::c_void, num::NonZeroU64, sync::Arc};
 
-use binpool_allocators::{Error, InvalidRequest, ObjectKind, Result};
+use binpool_allocators::{Error, ObjectKind, Result};
 use cl3::{
     memory::{
         CL_ADDRESS_CLAMP, CL_ADDRESS_CLAMP_TO_EDGE, CL_ADDRESS_MIRRORED_REPEAT, CL_ADDRESS_NONE,
@@ -20,7 +20,7 @@ use crate::{
     context::Context,
     device::info,
     error::OpenClError,
-    registry::same_by_handle,
+    identity::{debug_by, same_by},
     sys::{self, SamplerHandle},
 };
 
@@ -341,11 +341,10 @@ impl ClSampler {
         // SAFETY: The sampler is null or alive, and unless `retain` one reference is the caller's to give, as the caller
         // promises.
         let handle = unsafe { SamplerHandle::adopt(sampler, retain) }?;
-        let context = handle.info(CL_SAMPLER_CONTEXT)?.value::<usize>()?;
-        if context != backend.raw_context().addr() {
-            let kind = ObjectKind::Memory;
-            return Err(Error::from(InvalidRequest::ForeignObject { kind }).into());
-        }
+        backend.check_context(
+            handle.info(CL_SAMPLER_CONTEXT)?.value()?,
+            ObjectKind::Memory,
+        )?;
         Ok(Self::of(backend, handle))
     }
 
@@ -478,12 +477,6 @@ fn check_repeats(normalized: bool, addressing: Addressing) -> Result<(), OpenClE
     }
 }
 
-impl fmt::Debug for ClSampler {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClSampler")
-            .field("handle", &self.inner.handle)
-            .finish_non_exhaustive()
-    }
-}
+debug_by!(ClSampler, |this| handle: this.inner.handle);
 
-same_by_handle!(ClSampler);
+same_by!(ClSampler, |this| this.raw());

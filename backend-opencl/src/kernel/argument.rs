@@ -62,9 +62,7 @@ use crate::{backend::OpenClBackend, image::ClImage, image::ClSampler, pipe::ClPi
 /// let argument = Argument::value(&"text");
 /// ```
 #[derive(Clone)]
-pub struct Argument<'a> {
-    pub(super) body: ArgumentBody<'a>,
-}
+pub struct Argument<'a>(pub(super) ArgumentBody<'a>);
 
 #[derive(Clone)]
 pub(super) enum ArgumentBody<'a> {
@@ -79,20 +77,19 @@ pub(super) enum ArgumentBody<'a> {
 impl<'a> Argument<'a> {
     /// Memory: a buffer, shared virtual memory, a region of either, or a block of a pool.
     pub fn memory(memory: &'a dyn AsMemory<OpenClBackend>) -> Self {
-        let body = ArgumentBody::Memory(memory);
-        Self { body }
+        Self(ArgumentBody::Memory(memory))
     }
 
     /// A value, by its bytes.
     pub fn value<T: Pod>(value: &T) -> Self {
-        let body = ArgumentBody::Value(SmallVec::from_slice(bytemuck::bytes_of(value)));
-        Self { body }
+        Self(ArgumentBody::Value(SmallVec::from_slice(
+            bytemuck::bytes_of(value),
+        )))
     }
 
     /// Local memory.
     pub fn local(local: LocalMemory) -> Self {
-        let body = ArgumentBody::Local(local);
-        Self { body }
+        Self(ArgumentBody::Local(local))
     }
 
     /// An image.
@@ -136,14 +133,12 @@ impl<'a> Argument<'a> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn image(image: &'a ClImage) -> Self {
-        let body = ArgumentBody::Image(image);
-        Self { body }
+        Self(ArgumentBody::Image(image))
     }
 
     /// A sampler.
     pub fn sampler(sampler: &'a ClSampler) -> Self {
-        let body = ArgumentBody::Sampler(sampler);
-        Self { body }
+        Self(ArgumentBody::Sampler(sampler))
     }
 
     /// A pipe.
@@ -157,13 +152,12 @@ impl<'a> Argument<'a> {
     /// }
     /// ```
     pub fn pipe(pipe: &'a ClPipe) -> Self {
-        let body = ArgumentBody::Pipe(pipe);
-        Self { body }
+        Self(ArgumentBody::Pipe(pipe))
     }
 
     /// Its kind.
     pub fn kind(&self) -> ParameterKind {
-        match &self.body {
+        match &self.0 {
             ArgumentBody::Memory(_) => ParameterKind::Memory,
             ArgumentBody::Value(_) => ParameterKind::Value,
             ArgumentBody::Local(_) => ParameterKind::Local,
@@ -178,7 +172,7 @@ impl fmt::Debug for Argument<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Argument");
         debug.field("kind", &self.kind());
-        match &self.body {
+        match &self.0 {
             ArgumentBody::Memory(memory) => debug.field("bytes", &memory.size()),
             ArgumentBody::Value(bytes) => debug.field("bytes", &bytes.len()),
             ArgumentBody::Local(local) => debug.field("local", local),

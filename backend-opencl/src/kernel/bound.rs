@@ -190,7 +190,7 @@ impl Launch<'_> {
             bound.values.push(value);
         }
         for (argument, access) in &self.indirect {
-            let ArgumentBody::Memory(memory) = argument.body else {
+            let ArgumentBody::Memory(memory) = argument.0 else {
                 continue;
             };
             let Some((memory, region)) = self.own_memory(memory, memory.size())? else {

@@ -47,7 +47,7 @@ fn check_alone(parameter: &Parameter, parameters: &[Parameter]) -> Result<(), St
     if has_elements && parameter.element_bytes() == 0 {
         return Err("is declared with a type of 0 bytes".into());
     }
-    let (ParameterRole::Length { of, .. } | ParameterRole::Offset { of }) = parameter.role else {
+    let (ParameterRole::Length { of, .. } | ParameterRole::Offset { of }) = parameter.0 else {
         return Ok(());
     };
     match parameters.get(of).map(Parameter::kind) {
@@ -66,7 +66,7 @@ fn check_one(parameter: &Parameter, info: &ArgumentInfo) -> Result<(), String> {
     }
     check_access(parameter, info)?;
     if let (ParameterRole::Image { kind: other, .. }, Some(actual)) =
-        (parameter.role, image_kind(&info.type_name))
+        (parameter.0, image_kind(&info.type_name))
         && other != actual
     {
         return Err(format!("is a {actual}, and {other} was declared"));
@@ -82,7 +82,7 @@ fn check_one(parameter: &Parameter, info: &ArgumentInfo) -> Result<(), String> {
 }
 
 fn check_access(parameter: &Parameter, info: &ArgumentInfo) -> Result<(), String> {
-    let (declared, actual) = match parameter.role {
+    let (declared, actual) = match parameter.0 {
         // A pointer that is not const may still be only read.
         ParameterRole::Memory { access, .. }
             if access != ParameterAccess::Input && is_constant(info) =>

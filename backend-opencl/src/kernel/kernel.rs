@@ -1,6 +1,6 @@
 //! Kernels.
 
-use std::{ffi::CString, fmt, sync::Arc};
+use std::{ffi::CString, sync::Arc};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use super::{declaration, parameter::Parameter, work_size::LaunchLimits};
 use crate::{
     error::OpenClError,
+    identity::debug_by,
     queue::ClQueue,
     sys::{
         ClResult, DeviceId,
@@ -196,11 +197,4 @@ impl ClKernel {
     }
 }
 
-impl fmt::Debug for ClKernel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClKernel")
-            .field("name", &self.name)
-            .field("parameters", &self.parameters)
-            .finish_non_exhaustive()
-    }
-}
+debug_by!(ClKernel, |this| name: this.name, parameters: this.parameters);

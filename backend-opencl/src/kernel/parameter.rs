@@ -59,9 +59,7 @@ use crate::image::ImageKind;
 /// let text = Parameter::value::<String>();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parameter {
-    pub(super) role: ParameterRole,
-}
+pub struct Parameter(pub(super) ParameterRole);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ParameterRole {
@@ -186,12 +184,11 @@ pub enum Extent {
 
 impl Parameter {
     const fn memory<T>(access: ParameterAccess, extent: Extent) -> Self {
-        let role = ParameterRole::Memory {
+        Self(ParameterRole::Memory {
             access,
             element: size_of::<T>(),
             extent,
-        };
-        Self { role }
+        })
     }
 
     /// A `global` or `constant` pointer to elements that the kernel only reads.
@@ -211,10 +208,9 @@ impl Parameter {
 
     /// A value, passed by its bytes.
     pub const fn value<T: Pod>() -> Self {
-        let role = ParameterRole::Value {
+        Self(ParameterRole::Value {
             bytes: size_of::<T>(),
-        };
-        Self { role }
+        })
     }
 
     /// A `uint`: the number of whole elements of the memory that is passed for parameter number `of`, counted
@@ -244,14 +240,12 @@ impl Parameter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub const fn length_u32(of: usize) -> Self {
-        let role = ParameterRole::Length { of, bytes: 4 };
-        Self { role }
+        Self(ParameterRole::Length { of, bytes: 4 })
     }
 
     /// A `ulong` with the number of whole elements of the memory that is passed for parameter number `of`.
     pub const fn length_u64(of: usize) -> Self {
-        let role = ParameterRole::Length { of, bytes: 8 };
-        Self { role }
+        Self(ParameterRole::Length { of, bytes: 8 })
     }
 
     /// A `ulong` with the place of the first element of the memory that is passed for parameter number `of`, counted in whole
@@ -294,41 +288,38 @@ impl Parameter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub const fn offset_u64(of: usize) -> Self {
-        let role = ParameterRole::Offset { of };
-        Self { role }
+        Self(ParameterRole::Offset { of })
     }
 
     /// A `local` pointer, for which a launch passes a [`LocalMemory`](crate::LocalMemory).
     pub const fn local<T: Pod>(extent: Extent) -> Self {
-        let role = ParameterRole::Local {
+        Self(ParameterRole::Local {
             element: size_of::<T>(),
             extent,
-        };
-        Self { role }
+        })
     }
 
     /// An image, of the kind and with the access that its type in the kernel has.
     pub const fn image(kind: ImageKind, access: ParameterAccess) -> Self {
-        let role = ParameterRole::Image { kind, access };
-        Self { role }
+        Self(ParameterRole::Image { kind, access })
     }
 
     /// A sampler.
     pub const fn sampler() -> Self {
-        let role = ParameterRole::Sampler;
-        Self { role }
+        Self(ParameterRole::Sampler)
     }
 
     /// A pipe of such packets, with the access that its type in the kernel has.
     pub const fn pipe<T: Pod>(access: ParameterAccess) -> Self {
-        let packet = size_of::<T>();
-        let role = ParameterRole::Pipe { access, packet };
-        Self { role }
+        Self(ParameterRole::Pipe {
+            access,
+            packet: size_of::<T>(),
+        })
     }
 
     /// The kind of its argument.
     pub const fn kind(&self) -> ParameterKind {
-        match self.role {
+        match self.0 {
             ParameterRole::Memory { .. } => ParameterKind::Memory,
             ParameterRole::Value { .. }
             | ParameterRole::Length { .. }
@@ -342,7 +333,7 @@ impl Parameter {
 
     /// Returns the bytes of an element, a packet, or the value; 0 if it has none of these.
     pub(super) const fn element_bytes(&self) -> usize {
-        match self.role {
+        match self.0 {
             ParameterRole::Memory { element, .. } | ParameterRole::Local { element, .. } => element,
             ParameterRole::Value { bytes } | ParameterRole::Length { bytes, .. } => bytes,
             ParameterRole::Offset { .. } => size_of::<u64>(),
@@ -353,7 +344,7 @@ impl Parameter {
 
     /// Returns the bytes that its argument takes in a launch.
     pub(super) const fn passed_bytes(&self) -> usize {
-        match self.role {
+        match self.0 {
             ParameterRole::Value { bytes } | ParameterRole::Length { bytes, .. } => bytes,
             ParameterRole::Offset { .. } => size_of::<u64>(),
             _ => size_of::<usize>(),
@@ -363,7 +354,7 @@ impl Parameter {
     /// Returns whether a launch passes an argument for it.
     pub(super) const fn takes_argument(&self) -> bool {
         !matches!(
-            self.role,
+            self.0,
             ParameterRole::Length { .. } | ParameterRole::Offset { .. }
         )
     }

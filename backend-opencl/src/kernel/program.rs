@@ -1,6 +1,6 @@
 //! Programs.
 
-use std::{ffi::CString, fmt, sync::Arc};
+use std::{ffi::CString, sync::Arc};
 
 use binpool_allocators::Backend;
 use cl3::error_codes::{
@@ -11,7 +11,7 @@ use super::{
     kernel::{Built, ClKernel},
     parameter::Parameter,
 };
-use crate::{backend::OpenClBackend, error::OpenClError, sys::program};
+use crate::{backend::OpenClBackend, error::OpenClError, identity::debug_by, sys::program};
 
 /// A program in OpenCL C, built for one device. Clones are the same program.
 ///
@@ -160,11 +160,4 @@ impl ClProgram {
     }
 }
 
-impl fmt::Debug for ClProgram {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClProgram")
-            .field("handle", &self.inner.handle)
-            .field("kernels", &self.inner.names)
-            .finish_non_exhaustive()
-    }
-}
+debug_by!(ClProgram, |this| handle: this.inner.handle, kernels: this.inner.names);

@@ -91,7 +91,7 @@ impl Launch<'_> {
             }
             needed => Ok(needed.unwrap_or(given)),
         };
-        match (parameter.role, &argument.body) {
+        match (parameter.0, &argument.0) {
             (
                 ParameterRole::Memory {
                     access,
@@ -213,7 +213,7 @@ impl Launch<'_> {
     /// Fills in the numbers of elements where lengths are declared.
     fn fill_lengths(&self, touched: &mut [Touched<'_>]) -> Result<(), OpenClError> {
         for (index, parameter) in self.kernel.parameters().iter().enumerate() {
-            let ParameterRole::Length { of, bytes } = parameter.role else {
+            let ParameterRole::Length { of, bytes } = parameter.0 else {
                 continue;
             };
             let elements = match touched.get(of) {
@@ -240,7 +240,7 @@ impl Launch<'_> {
     /// Fills in the places of first elements where offsets are declared, whose memory is passed as its whole buffer.
     pub(super) fn fill_offsets(&self, touched: &mut [Touched<'_>]) -> Result<(), OpenClError> {
         for (index, parameter) in self.kernel.parameters().iter().enumerate() {
-            let ParameterRole::Offset { of } = parameter.role else {
+            let ParameterRole::Offset { of } = parameter.0 else {
                 continue;
             };
             let mut place = 0;

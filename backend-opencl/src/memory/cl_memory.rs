@@ -1,6 +1,6 @@
 //! Blocks of memory.
 
-use std::{ffi::c_void, fmt, ops::RangeBounds, ptr::NonNull, sync::Arc};
+use std::{ffi::c_void, ops::RangeBounds, ptr::NonNull, sync::Arc};
 
 use binpool_allocators::{
     CountedView, Error, HostUse, InvalidRequest, Memory, MemoryFlags, MemoryId, MemoryKind, Region,
@@ -11,6 +11,7 @@ use crate::{
     backend::OpenClBackend,
     context::Context,
     event::ClEvent,
+    identity::debug_by,
     memory::{
         flags::{self, host_flags},
         part::Part,
@@ -578,17 +579,10 @@ impl ClMemory {
     }
 }
 
-impl fmt::Debug for ClMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClMemory")
-            .field("id", &self.id)
-            .field("bytes", &self.bytes)
-            .field("offset", &self.offset())
-            .field("kind", &self.kind())
-            .field("flags", &self.flags)
-            .finish_non_exhaustive()
-    }
-}
+debug_by!(
+    ClMemory,
+    |this| id: this.id, bytes: this.bytes, offset: this.offset(), kind: this.kind(), flags: this.flags
+);
 
 impl Memory for ClMemory {
     fn id(&self) -> MemoryId {

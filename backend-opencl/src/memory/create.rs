@@ -2,7 +2,7 @@
 
 use std::{ffi::c_void, sync::Arc};
 
-use binpool_allocators::{Backend, Error, InvalidRequest, MemoryFlags, ObjectKind, Region, Result};
+use binpool_allocators::{Backend, Error, MemoryFlags, ObjectKind, Region, Result};
 use bytemuck::NoUninit;
 use cl3::memory::{
     CL_MEM_CONTEXT, CL_MEM_FLAGS, CL_MEM_OBJECT_BUFFER, CL_MEM_OFFSET, CL_MEM_SIZE, CL_MEM_TYPE,
@@ -90,8 +90,8 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// [`ForeignObject`](InvalidRequest::ForeignObject) for memory of another context,
-    /// [`Unsupported`](Error::Unsupported) for images and pipes, [`Lent`](InvalidRequest::Lent) for a buffer over
+    /// [`ForeignObject`](binpool_allocators::InvalidRequest::ForeignObject) for memory of another context,
+    /// [`Unsupported`](Error::Unsupported) for images and pipes, [`Lent`](binpool_allocators::InvalidRequest::Lent) for a buffer over
     /// memory that was lent to it, and a failure of the runtime.
     ///
     /// # Safety
@@ -117,10 +117,7 @@ impl OpenClBackend {
     }
 
     fn adopt_memory(&self, handle: MemHandle) -> Result<ClMemory> {
-        if handle.info(CL_MEM_CONTEXT)?.value::<usize>()? != self.raw_context().addr() {
-            let kind = ObjectKind::Memory;
-            return Err(InvalidRequest::ForeignObject { kind }.into());
-        }
+        self.check_context(handle.info(CL_MEM_CONTEXT)?.value()?, ObjectKind::Memory)?;
         let object_type: u32 = handle.info(CL_MEM_TYPE)?.value()?;
         if object_type != CL_MEM_OBJECT_BUFFER {
             return Err(Error::unsupported(format!(

@@ -78,7 +78,6 @@ impl<T: Pod + Send, M> HostMemory<T, M> {
 
     /// Gives the elements back, once the memory has been destroyed. `settle` waits until no command uses it any more, and
     /// brings the results into the elements.
-    #[expect(clippy::result_large_err, reason = "a refusal gives the value back")]
     pub(crate) fn returned(
         self,
         settle: impl FnOnce(&M) -> Result<()>,

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Memory with an address that is valid for host and device, opaque ([`ClMemory`]) or of one type ([`Elements`](crate::Elements),
-/// [`SystemSvm`](crate::SystemSvm)): `PyOpenCL`'s `SVMPointer`.
+/// [`HostMemory`](crate::HostMemory)): `PyOpenCL`'s `SVMPointer`.
 ///
 /// It is memory that every command takes: transfers, fills, copies, migrations, maps, and arguments of kernels. Its
 /// [`size`](AsMemory::size) is always known. `PyOpenCL`'s `buf` is a map here, since only a map refuses commands that
