@@ -317,7 +317,6 @@ impl ClImage {
         }
     }
 
-    /// Returns the size of the pixels of a region, in bytes.
     /// Returns the size of a map of a region.
     pub(crate) fn map_shape(&self, region: ImageRegion) -> MapShape {
         MapShape {
@@ -327,6 +326,7 @@ impl ClImage {
         }
     }
 
+    /// Returns the size of the pixels of a region, in bytes.
     pub(super) fn region_bytes(&self, region: ImageRegion) -> Result<usize, OpenClError> {
         let (shape, item) = (self.shape(), self.item_bytes());
         let bytes = region.pixels().and_then(|pixels| pixels.checked_mul(item));

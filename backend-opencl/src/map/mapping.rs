@@ -6,7 +6,6 @@ use binpool_allocators::{
     Backend, CountedView, Error, Event, EventStatus, HostUse, InvalidRequest, Outcome, Queue,
     Region, Result,
 };
-
 use cl3::error_codes::{CL_INVALID_MEM_OBJECT, CL_INVALID_VALUE};
 
 use crate::{

@@ -119,7 +119,7 @@ impl ClError {
     }
 }
 
-/// A failure of a call that is not about memory ([`Purpose::Control`]).
+/// A failure of a call that is not about memory.
 impl From<ClError> for Error {
     fn from(error: ClError) -> Self {
         error.into_error(Purpose::Control)
