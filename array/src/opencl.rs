@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use binpool::{AsMemory, Error, Region};
 use binpool_opencl::{
-    ClKernel, ClProgram, ClQueue, DeviceSelector, Extent, KernelError, LocalMemory, Map, MapMut,
-    OpenClBackend, Parameter,
+    ClKernel, ClProgram, ClQueue, DeviceSelector, Extent, LocalMemory, Map, MapMut, OpenClBackend,
+    OpenClError, Parameter,
 };
 
 use crate::{BinaryOperation, HostMaps, Kernels, Reduction};
@@ -64,7 +64,7 @@ impl OpenClKernels {
     /// # Errors
     ///
     /// The compiler's, with its log.
-    pub fn new(backend: &OpenClBackend) -> Result<Self, KernelError> {
+    pub fn new(backend: &OpenClBackend) -> Result<Self, OpenClError> {
         let built = backend.cached((), || {
             let program = ClProgram::build(backend, SOURCE, "")?;
             let [add, subtract, multiply] = BinaryOperation::ALL.map(|operation| {
@@ -79,7 +79,7 @@ impl OpenClKernels {
                 // barriers, which stand between a write to local memory and what another item does there.
                 unsafe { program.kernel(reduction.name(), &REDUCTION) }
             });
-            Ok::<_, KernelError>(Built {
+            Ok::<_, OpenClError>(Built {
                 binary: [add?, subtract?, multiply?],
                 reductions: [sum?, minimum?, maximum?],
             })

@@ -7,7 +7,7 @@
 
 use std::{error::Error, ptr};
 
-use binpool::{ImmediateAllocator, MemoryPool};
+use binpool::{Backend, ImmediateAllocator, MemoryPool};
 use binpool_opencl::{DeviceSelector, OpenClBackend};
 use opencl3::{
     command_queue::CommandQueue,

@@ -6,8 +6,10 @@ use binpool_allocators::{DeviceLimits, Error, Result};
 
 use crate::{
     context::Context,
-    device::info::{DeviceInfo, System},
-    device::selector::DeviceSelector,
+    device::{
+        info::{DeviceInfo, System},
+        selector::DeviceSelector,
+    },
     error::OpenClError,
     sys,
 };
@@ -82,19 +84,16 @@ impl OpenClBackend {
     }
 
     /// The device's OpenCL version, major and minor.
-    #[must_use]
     pub fn version(&self) -> (u32, u32) {
         self.context.version
     }
 
     /// The runtime's `cl_context`. It is borrowed: valid while this value or an object of it lives.
-    #[must_use]
     pub fn raw_context(&self) -> *mut c_void {
         self.context.handle.raw()
     }
 
     /// The runtime's `cl_device_id`.
-    #[must_use]
     pub fn raw_device(&self) -> *mut c_void {
         self.context.device.raw()
     }
@@ -127,10 +126,10 @@ impl OpenClBackend {
     /// ```
     /// use std::sync::Arc;
     ///
-    /// use binpool_opencl::{ClKernel, ClProgram, Extent, KernelError, OpenClBackend, Parameter};
+    /// use binpool_opencl::{ClKernel, ClProgram, Extent, OpenClBackend, OpenClError, Parameter};
     ///
     /// /// The kernel that fills floats with a number, built once for each context.
-    /// fn filler(backend: &OpenClBackend) -> Result<Arc<ClKernel>, KernelError> {
+    /// fn filler(backend: &OpenClBackend) -> Result<Arc<ClKernel>, OpenClError> {
     ///     backend.cached("fill", || {
     ///         let source = "kernel void fill(global float *data, float value)
     ///             { data[get_global_id(0)] = value; }";

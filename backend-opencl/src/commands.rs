@@ -9,18 +9,19 @@ use binpool_allocators::{
 
 use crate::{
     backend::OpenClBackend,
-    event::ClEvent,
+    event::{ClEvent, ClOn},
     kept_memory,
-    memory::cl_memory::{ClMemory, MemoryBody},
-    memory::flags,
-    memory::root::Root,
-    on::ClOn,
+    memory::{
+        cl_memory::{ClMemory, MemoryBody},
+        flags,
+        root::Root,
+    },
     queue::ClQueue,
     quirks::dropped_queues,
-    sys::{self, ClError, Purpose},
+    sys::{self, Purpose, host::HostSide},
+    transfer::Linear,
 };
 
-/// The commands are methods of [`OpenClBackend`] itself, which take more kinds of memory.
 impl Backend for OpenClBackend {
     type Memory = ClMemory;
     type Queue = ClQueue;
@@ -41,8 +42,7 @@ impl Backend for OpenClBackend {
         let context = self.context();
         dropped_queues::release_idle();
         let unordered = out_of_order && !context.quirks.out_of_order_queues_crash;
-        let handle = sys::create_queue(&context.handle, context.device, unordered)
-            .map_err(ClError::control_error)?;
+        let handle = sys::create_queue(&context.handle, context.device, unordered)?;
         Ok(ClQueue::created(context, handle, order))
     }
 
@@ -84,28 +84,18 @@ impl Backend for OpenClBackend {
 
     fn submit(&self, on: ClOn<'_>, work: Work<'_, Span<'_, ClMemory>>) -> Result<ClEvent> {
         match work {
-            Work::Marker => Self::enqueue_marker(self, on),
-            Work::Barrier => Self::enqueue_barrier(self, on),
-            Work::Fill(to, pattern) => Self::enqueue_fill(self, on, to.memory, to.region, pattern),
-            Work::Write(to, data) => {
-                Self::enqueue_write(self, on, to.memory, to.region.offset, data)
-            }
-            Work::Read(from, sink) => {
-                let read = Self::enqueue_read(self, on, from.memory, from.region)?;
-                let event = read.event().clone();
-                sink.put(move || read.wait().unwrap_or_default());
-                Ok(event)
-            }
-            Work::Copy(from, to) => {
-                let to_offset = to.region.offset;
-                Self::enqueue_copy(self, on, from.memory, from.region, to.memory, to_offset)
-            }
+            Work::Marker => self.marker(on),
+            Work::Barrier => self.barrier(on),
+            Work::Fill(to, pattern) => self.fill(on, to, pattern),
+            Work::Write(to, data) => self.write_shared(on, &Linear::of(to), data),
+            Work::Read(from, sink) => self.read_to(on, &Linear::of(from), &sink),
+            Work::Copy(from, to) => self.copy(on, from, to),
             _ => Err(Error::unsupported("this command on OpenCL")),
         }
     }
 
     fn write_directly(&self, on: ClOn<'_>, to: Span<'_, ClMemory>, data: &[u8]) -> Result<bool> {
-        Self::write(self, on, to.memory, to.region.offset, data)?;
+        self.transfer(on, &Linear::of(to), &HostSide::source(data))?;
         Ok(true)
     }
 
@@ -115,15 +105,15 @@ impl Backend for OpenClBackend {
         from: Span<'_, ClMemory>,
         data: &mut [u8],
     ) -> Result<bool> {
-        Self::read(self, on, from.memory, from.region.offset, data)?;
+        self.transfer(on, &Linear::of(from), &HostSide::target(data))?;
         Ok(true)
     }
 
     fn create_user_event(&self) -> Result<ClEvent> {
         let context = self.context();
-        let handle = sys::create_user_event(&context.handle).map_err(ClError::control_error)?;
+        let handle = sys::create_user_event(&context.handle)?;
         let noted = context.quirks.user_event_made(&context.handle, &handle);
-        noted.map_err(ClError::control_error)?;
+        noted?;
         Ok(ClEvent::user(context, handle, true))
     }
 

@@ -1,20 +1,17 @@
 //! The part that all objects of one backend share.
 
-use std::{
-    fmt,
-    sync::{Arc, OnceLock},
-};
+use std::sync::{Arc, OnceLock};
 
-use binpool_allocators::DeviceLimits;
+use binpool_allocators::{DeviceLimits, Result};
 use cl3::device::CL_DEVICE_TYPE;
 
 use crate::{
     cache::Cache,
-    device::DeviceKind,
-    image::ImageLimits,
+    device::{DeviceKind, image_limits::ImageLimits},
+    identity::debug_by,
     quirks::{Quirks, dropped_queues},
     registry::Registry,
-    sys::{self, ClResult, ContextHandle, DeviceId},
+    sys::{self, ClResult, ContextHandle, DeviceId, MapShape, Purpose, transfer::DevicePixels},
 };
 
 /// The contexts, by the addresses of the runtime's context and of one of its devices.
@@ -34,13 +31,7 @@ pub(crate) struct Context {
     image_limits: OnceLock<ImageLimits>,
 }
 
-impl fmt::Debug for Context {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context")
-            .field("device", &self.limits.device_name)
-            .finish_non_exhaustive()
-    }
-}
+debug_by!(Context, |this| device: this.limits.device_name);
 
 impl Context {
     pub(crate) fn new(
@@ -74,6 +65,15 @@ impl Context {
     /// Returns whether both stand for the same context of the runtime, so that their objects work together.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.handle.raw() == other.handle.raw()
+    }
+
+    /// Brings what the device has written to an object over memory of the host into that memory.
+    pub(crate) fn bring_back(&self, pixels: DevicePixels<'_>, shape: MapShape) -> Result<()> {
+        let bytes = shape.bytes;
+        // A new queue, which has no other command to wait for.
+        sys::create_queue(&self.handle, self.device, false)
+            .and_then(|queue| sys::map::bring_back(&queue, pixels, shape))
+            .map_err(|error| error.into_error(Purpose::Memory(bytes)))
     }
 
     /// Returns the limits of images on the device.

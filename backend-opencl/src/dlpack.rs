@@ -5,10 +5,10 @@ use dlpk::{DLDevice, DLPackTensor, GetDLPackDataType};
 
 use crate::{
     backend::OpenClBackend,
+    error::Refused,
     memory::cl_memory::ClMemory,
     order::access::Access,
     queue::ClQueue,
-    refused::Refused,
     sys::{self, MemHandle, Purpose},
 };
 

@@ -1,92 +1,78 @@
 //! Memory as elements of one type.
 
-use std::{
-    fmt,
-    marker::PhantomData,
-    ops::{Deref, RangeBounds},
-};
+use std::{fmt, marker::PhantomData, ops::RangeBounds};
 
-use binpool_allocators::{
-    AsMemory, Error, InvalidRequest, OutOfMemory, PendingRead, Region, Result, Scope,
-};
+use binpool_allocators::{Backend, AsMemory, Error, InvalidRequest, Region, Result};
 use bytemuck::Pod;
 
 use crate::{
-    ClOn,
     backend::OpenClBackend,
-    event::ClEvent,
+    event::{ClEvent, ClOn},
     map::{Map, MapMut},
     memory::cl_memory::ClMemory,
     queue::ClQueue,
+    sys::host::zeroed,
+    transfer::PendingTransfer,
 };
 
-/// Memory as elements of type `T` that may not have been written yet: they can be written, filled, copied to, and passed to
-/// a kernel as its output, but not read.
+/// Memory as elements of type `T`. Indices and lengths count elements.
 ///
-/// [`write_all`](Self::write_all) and [`fill_all`](Self::fill_all) return them as written elements. After a kernel of its
-/// own the program says so with [`assume_written`](Self::assume_written). Indices and lengths count elements.
-///
-/// The memory is any that commands take: a [`ClMemory`], a pooled buffer, a region of one, or a reference
-/// to these. With a reference the memory is not lost if a call that takes the elements fails.
+/// The memory is any that commands take: a [`ClMemory`], a pooled buffer, a region of one,
+/// [memory of the host](crate::HostMemory), or a reference to these. With a reference the memory is not lost if a call that
+/// takes the elements fails. Elements that were never written have any values.
 ///
 /// ```
 /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-/// # use binpool_opencl::{OpenClBackend, UninitElements};
+/// # use binpool_opencl::{Elements, OpenClBackend};
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let memory = backend.create_buffer(4000, MemoryFlags::empty())?;
-/// let sums = UninitElements::<f32, _>::new(&backend, &memory)?.fill_all(&queue, 0.5)?;
+/// let sums = Elements::<f32, _>::new(&backend, &memory)?.fill_all(&queue, 0.5)?;
 /// sums.write(&queue, 10, &[1.0, 2.0])?;
 /// assert_eq!(sums.slice(9..13)?.read_to_vec(&queue)?, [0.5, 1.0, 2.0, 0.5]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// If the elements are written by pieces, the program says when all are written:
+/// By pieces, and back:
 ///
 /// ```
-/// use binpool_opencl::UninitElements;
+/// use binpool_allocators::Memory;
+/// use binpool_opencl::Elements;
 /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
 /// # use binpool_opencl::OpenClBackend;
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 ///
-/// let memory = backend.create_buffer(8, MemoryFlags::empty())?;
-/// let ones = UninitElements::<f32, _>::new(&backend, memory)?.fill_all(&queue, 1.0)?;
+/// let memory = backend.create_buffer_from(&[1_i32, -2], MemoryFlags::empty())?;
+/// let numbers = Elements::<i32, _>::new(&backend, memory)?;
 /// let memory = backend.create_buffer(32, MemoryFlags::empty())?;
-/// let table = UninitElements::<f32, _>::new(&backend, memory)?;
+/// let table = Elements::<i32, _>::new(&backend, memory)?;
 /// assert_eq!((table.len(), table.is_empty()), (8, false));
-/// table.enqueue_write(&queue, 0, &[5.0, 6.0])?;
-/// table.enqueue_fill(&queue, 2..6, 0.0)?;
-/// table.enqueue_copy_from(&queue, 6, &ones)?;
-/// let table = table.assume_written();
-/// assert_eq!(table.read_to_vec(&queue)?, [5.0, 6.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0]);
+/// table.enqueue_write(&queue, 0, &[5, 6])?;
+/// table.enqueue_fill(&queue, 2..6, 0)?;
+/// table.enqueue_copy_from(&queue, 6, &numbers)?;
+/// assert_eq!(table.read_to_vec(&queue)?, [5, 6, 0, 0, 0, 0, 1, -2]);
+///
+/// let middle = table.slice(1..3)?.enqueue_read(&queue)?; // On its way, and comes in what `wait` gives.
+/// table.write(&queue, 1, &[9, 9])?;
+/// assert_eq!(middle.wait()?, [6, 0]); // It was first.
+/// let mut last = [0; 2];
+/// table.read(&queue, 6, &mut last)?;
+/// assert_eq!(last, [1, -2]);
+/// assert_eq!(table.into_memory().bytes(), 32);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// # Types
 ///
-/// `T` is plain data in `bytemuck`'s sense: any bytes are a value, and there is no padding. A kernel may write any bytes,
-/// so the compiler refuses types for which some bytes are no value.
+/// `T` is plain data in `bytemuck`'s sense: any bytes are a value, and there is no padding. Memory that was not written, and
+/// a kernel, may have any bytes, so the compiler refuses types for which some bytes are no value.
 ///
 /// ```compile_fail,E0277
 /// # use binpool_opencl::{ClMemory, Elements};
 /// fn read(flags: &Elements<bool, ClMemory>) {}
 /// ```
-///
-/// ```compile_fail,E0277
-/// # use binpool_opencl::{ClMemory, UninitElements};
-/// fn write(letters: &UninitElements<char, ClMemory>) {}
-/// ```
-///
-/// Elements that may not have been written cannot be read:
-///
-/// ```compile_fail,E0599
-/// # use binpool_opencl::{ClMemory, ClQueue, UninitElements};
-/// fn read(queue: &ClQueue, elements: &UninitElements<u32, ClMemory>) {
-///     let _ = elements.read_to_vec(queue);
-/// }
-/// ```
-pub struct UninitElements<T: Pod, M> {
+pub struct Elements<T: Pod, M> {
     backend: OpenClBackend,
     memory: M,
     /// The bytes of `memory` that are the elements.
@@ -94,59 +80,7 @@ pub struct UninitElements<T: Pod, M> {
     element: PhantomData<fn() -> T>,
 }
 
-/// Memory as elements of type `T` that have been written.
-///
-/// Everything that can be done with [`UninitElements`] can be done with these, and they can be read and copied from.
-///
-/// ```
-/// use binpool_allocators::Memory;
-/// use binpool_opencl::UninitElements;
-/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-/// # use binpool_opencl::OpenClBackend;
-/// # let backend = OpenClBackend::open(&"any".parse()?)?;
-/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-///
-/// let memory = backend.create_buffer_from(&[1_i32, -2, 3, -4], MemoryFlags::empty())?;
-/// let numbers = UninitElements::<i32, _>::new(&backend, memory)?.assume_written(); // When it was made.
-/// assert_eq!(numbers.read_to_vec(&queue)?, [1, -2, 3, -4]);
-/// let mut last = [0; 2];
-/// numbers.read(&queue, 2, &mut last)?;
-/// assert_eq!(last, [3, -4]);
-///
-/// let middle = numbers.slice(1..3)?.enqueue_read(&queue)?; // On its way, and comes in what `wait` gives.
-/// numbers.write(&queue, 1, &[0, 0])?;
-/// assert_eq!(middle.wait()?, [-2, 3]); // It was first.
-/// assert_eq!(numbers.into_memory().bytes(), 16);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub struct Elements<T: Pod, M>(UninitElements<T, M>);
-
-/// Elements that are being read.
-///
-/// ```
-/// use binpool_opencl::UninitElements;
-/// # use binpool_allocators::{Backend, MemoryFlags, Queue, QueueOrder};
-/// # use binpool_opencl::OpenClBackend;
-/// # let backend = OpenClBackend::open(&"any".parse()?)?;
-/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-/// # let other_queue = backend.create_queue(QueueOrder::InOrder)?;
-///
-/// # let memory = backend.create_buffer(4000, MemoryFlags::empty())?;
-/// let halves = UninitElements::<f32, _>::new(&backend, memory)?.fill_all(&queue, 0.5)?;
-/// let read = halves.enqueue_read(&queue)?;
-/// // Whatever another queue gets from here on comes after the read.
-/// backend.enqueue_barrier(other_queue.after(std::slice::from_ref(read.event())))?;
-/// assert_eq!(read.wait()?.iter().sum::<f32>(), 500.0);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug)]
-#[must_use = "the elements are in here"]
-pub struct PendingElements<T> {
-    read: PendingRead<ClEvent>,
-    element: PhantomData<fn() -> T>,
-}
-
-impl<T: Pod, M: AsMemory<OpenClBackend>> UninitElements<T, M> {
+impl<T: Pod, M: AsMemory<OpenClBackend>> Elements<T, M> {
     /// All of `memory` as elements.
     ///
     /// # Errors
@@ -171,20 +105,17 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> UninitElements<T, M> {
     }
 
     /// The number of elements.
-    #[must_use]
     pub fn len(&self) -> usize {
         // A type without bytes was refused before.
         self.region.bytes / size_of::<T>().max(1)
     }
 
     /// Returns whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.region.bytes == 0
     }
 
     /// The whole memory, for a kernel's arguments; [`region`](Self::region) says where the elements are.
-    #[must_use]
     pub fn memory(&self) -> &M {
         &self.memory
     }
@@ -193,19 +124,18 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> UninitElements<T, M> {
     ///
     /// ```
     /// use binpool_allocators::{Memory, Region};
-    /// use binpool_opencl::UninitElements;
+    /// use binpool_opencl::Elements;
     /// # use binpool_allocators::{Backend, MemoryFlags};
     /// # use binpool_opencl::OpenClBackend;
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     ///
     /// let memory = backend.create_buffer(400, MemoryFlags::empty())?;
-    /// let all = UninitElements::<f32, _>::new(&backend, memory)?;
+    /// let all = Elements::<f32, _>::new(&backend, memory)?;
     /// let part = all.slice(10..14)?;
     /// assert_eq!((part.len(), part.region()), (4, Region::new(40, 16))); // Elements, and bytes.
     /// assert_eq!(part.memory().bytes(), 400); // A kernel is given all of it, and told to start at 10.
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn region(&self) -> Region {
         self.region
     }
@@ -213,51 +143,21 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> UninitElements<T, M> {
     /// Returns the memory.
     ///
     /// ```
-    /// use binpool_opencl::UninitElements;
+    /// use binpool_opencl::Elements;
     /// # use binpool_allocators::{Backend, MemoryFlags};
     /// # use binpool_opencl::OpenClBackend;
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     ///
     /// let memory = backend.create_buffer(64, MemoryFlags::empty())?;
-    /// let scratch = UninitElements::<f64, _>::new(&backend, memory)?;
+    /// let scratch = Elements::<f64, _>::new(&backend, memory)?;
     /// assert_eq!(scratch.len(), 8);
     /// // The same memory, for elements of another type.
-    /// let scratch = UninitElements::<u16, _>::new(&backend, scratch.into_memory())?;
+    /// let scratch = Elements::<u16, _>::new(&backend, scratch.into_memory())?;
     /// assert_eq!(scratch.len(), 32);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn into_memory(self) -> M {
         self.memory
-    }
-
-    /// Returns the elements as ones that can be read: the program says that they are all written, for example by a kernel,
-    /// or that commands to write them are enqueued.
-    ///
-    /// If that is not so, a read returns values of `T` without meaning.
-    ///
-    /// ```
-    /// use binpool_opencl::{ClProgram, Extent, Parameter, UninitElements};
-    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # use binpool_opencl::OpenClBackend;
-    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    ///
-    /// let source = "kernel void square(global uint *out) { uint i = get_global_id(0); out[i] = i * i; }";
-    /// let parameters = [Parameter::output::<u32>(Extent::PerItem(1))];
-    /// // SAFETY: each work item writes the element of its id, and nothing else.
-    /// let square = unsafe { ClProgram::build(&backend, source, "")?.kernel("square", &parameters) }?;
-    ///
-    /// let memory = backend.create_buffer(16, MemoryFlags::empty())?;
-    /// let squares = UninitElements::<u32, _>::new(&backend, memory)?;
-    /// square.launch(&queue, &[squares.len()]).memory(squares.memory()).enqueue()?;
-    /// let squares = squares.assume_written(); // By a kernel of as many work items as there are elements.
-    /// assert_eq!(squares.read_to_vec(&queue)?, [0, 1, 4, 9]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn assume_written(self) -> Elements<T, M> {
-        Elements(self)
     }
 
     /// Returns the elements of `range`, which may start at any index: no view of the runtime is made.
@@ -265,12 +165,12 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> UninitElements<T, M> {
     /// # Errors
     ///
     /// [`OutOfBounds`](InvalidRequest::OutOfBounds), in bytes.
-    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<UninitElements<T, &M>> {
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Elements<T, &M>> {
         let part = self.region_of(range)?;
         // Both lie in the memory.
         let offset = self.region.offset.saturating_add(part.offset);
         let region = Region::new(offset, part.bytes);
-        Ok(UninitElements::over(&self.backend, &self.memory, region))
+        Ok(Elements::over(&self.backend, &self.memory, region))
     }
 
     /// Writes `data` to the elements from `first` on, and waits until it is there.
@@ -303,7 +203,7 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> UninitElements<T, M> {
     ///
     /// ```
     /// use binpool_allocators::{Error, InvalidRequest};
-    /// use binpool_opencl::UninitElements;
+    /// use binpool_opencl::Elements;
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
     /// # use binpool_opencl::OpenClBackend;
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
@@ -311,12 +211,12 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> UninitElements<T, M> {
     ///
     /// let memory = backend.create_buffer(8, MemoryFlags::empty())?;
     /// // Over a reference, so that the memory is not lost with the elements.
-    /// let refused = UninitElements::<u16, _>::new(&backend, &memory)?.write_all(&queue, &[1, 2, 3]);
+    /// let refused = Elements::<u16, _>::new(&backend, &memory)?.write_all(&queue, &[1, 2, 3]);
     /// let short = InvalidRequest::LengthMismatch { expected: 8, actual: 6 };
     /// assert!(matches!(refused, Err(Error::InvalidRequest(request)) if request == short));
     ///
     /// let numbers =
-    ///     UninitElements::<u16, _>::new(&backend, memory)?.write_all(&queue, &[1, 2, 3, 4])?;
+    ///     Elements::<u16, _>::new(&backend, memory)?.write_all(&queue, &[1, 2, 3, 4])?;
     /// assert_eq!(numbers.slice(2..)?.read_to_vec(&queue)?, [3, 4]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -325,10 +225,10 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> UninitElements<T, M> {
     ///
     /// [`LengthMismatch`](InvalidRequest::LengthMismatch) unless `data` is as long as they are, and the failures of
     /// [`OpenClBackend::write`].
-    pub fn write_all<'q>(self, on: impl Into<ClOn<'q>>, data: &[T]) -> Result<Elements<T, M>> {
+    pub fn write_all<'q>(self, on: impl Into<ClOn<'q>>, data: &[T]) -> Result<Self> {
         self.check_length(size_of_val(data))?;
         self.write(on, 0, data)?;
-        Ok(Elements(self))
+        Ok(self)
     }
 
     /// Enqueues a fill of the elements of `range` with `value`.
@@ -347,15 +247,14 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> UninitElements<T, M> {
         self.backend.enqueue_fill(on, self, region, &[value])
     }
 
-    /// Enqueues a fill of all elements with `value`. They count as written from now on: a command that reads them comes
-    /// after the fill.
+    /// Enqueues a fill of all elements with `value`. A command that reads them comes after the fill.
     ///
     /// # Errors
     ///
     /// Those of [`enqueue_fill`](Self::enqueue_fill).
-    pub fn fill_all<'q>(self, on: impl Into<ClOn<'q>>, value: T) -> Result<Elements<T, M>> {
+    pub fn fill_all<'q>(self, on: impl Into<ClOn<'q>>, value: T) -> Result<Self> {
         self.enqueue_fill(on, .., value)?;
-        Ok(Elements(self))
+        Ok(self)
     }
 
     /// Enqueues a copy of all of `source` to the elements from `first` on. For a part of it, pass a
@@ -388,8 +287,6 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> UninitElements<T, M> {
     ///     *square = index * index;
     /// }
     /// drop(map);
-    /// // All of them are written, which only the program knows.
-    /// let squares = squares.assume_written();
     /// assert_eq!(squares.map_ro(&queue)?[999], 998_001);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -399,6 +296,74 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> UninitElements<T, M> {
     /// Those of [`map_overwrite`](OpenClBackend::map_overwrite).
     pub fn map_overwrite<'q>(&self, on: impl Into<ClOn<'q>>) -> Result<MapMut<'_, T>> {
         self.backend.map_overwrite(on, self, ..)
+    }
+
+    /// Reads the elements from `first` on into all of `data`, and waits until they are there.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds`](InvalidRequest::OutOfBounds), in bytes, and the failures of [`OpenClBackend::read`].
+    pub fn read<'q>(&self, on: impl Into<ClOn<'q>>, first: usize, data: &mut [T]) -> Result<()> {
+        let offset = self.region_from(first, data.len())?.offset;
+        self.backend.read(on, self, offset, data)
+    }
+
+    /// Reads all elements. For a part of them, take a [`slice`](Self::slice).
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfMemory`](binpool_allocators::Error::OutOfMemory) where the host has no room for them, and the failures of
+    /// [`OpenClBackend::read`].
+    pub fn read_to_vec<'q>(&self, on: impl Into<ClOn<'q>>) -> Result<Vec<T>> {
+        let mut elements = zeroed(self.len())?;
+        self.read(on, 0, &mut elements)?;
+        Ok(elements)
+    }
+
+    /// Maps all elements to be read, and waits until they are there. `PyOpenCL`'s `SVM.map_ro`, for memory of any kind.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`map`](OpenClBackend::map).
+    pub fn map_ro<'q>(&self, on: impl Into<ClOn<'q>>) -> Result<Map<'_, T>> {
+        self.backend.map(on, self, ..)
+    }
+
+    /// Maps all elements to be read and written, and waits until they are there. `PyOpenCL`'s `SVM.map_rw`, for memory of
+    /// any kind.
+    ///
+    /// ```
+    /// use binpool_opencl::Elements;
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    ///
+    /// let memory = backend.create_buffer(400, MemoryFlags::empty())?;
+    /// let numbers = Elements::<f32, _>::new(&backend, memory)?.fill_all(&queue, 1.0)?;
+    /// numbers.slice(10..14)?.map_rw(&queue)?[3] = 2.0; // unmapped at the end of the statement
+    /// assert_eq!(numbers.map_ro(&queue)?[12..15], [1.0, 2.0, 1.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`map_mut`](OpenClBackend::map_mut).
+    pub fn map_rw<'q>(&self, on: impl Into<ClOn<'q>>) -> Result<MapMut<'_, T>> {
+        self.backend.map_mut(on, self, ..)
+    }
+
+    /// Enqueues a read of all elements. For a part of them, take a [`slice`](Self::slice).
+    ///
+    /// # Errors
+    ///
+    /// The failures of [`OpenClBackend::enqueue_read`].
+    pub fn enqueue_read<'q>(&self, on: impl Into<ClOn<'q>>) -> Result<PendingTransfer<T>>
+    where
+        T: Send,
+    {
+        let elements = zeroed(self.len())?;
+        Ok(self.backend.enqueue_read_owned(on, self, 0, elements)?)
     }
 
     fn check_length(&self, actual: usize) -> Result<()> {
@@ -437,114 +402,7 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> UninitElements<T, M> {
     }
 }
 
-impl<T: Pod, M: AsMemory<OpenClBackend>> Elements<T, M> {
-    /// Returns the written elements of `range`, which may start at any index: no view of the runtime is made.
-    ///
-    /// # Errors
-    ///
-    /// [`OutOfBounds`](InvalidRequest::OutOfBounds), in bytes.
-    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Elements<T, &M>> {
-        self.0.slice(range).map(Elements)
-    }
-
-    /// Reads the elements from `first` on into all of `data`, and waits until they are there.
-    ///
-    /// # Errors
-    ///
-    /// [`OutOfBounds`](InvalidRequest::OutOfBounds), in bytes, and the failures of [`OpenClBackend::read`].
-    pub fn read<'q>(&self, on: impl Into<ClOn<'q>>, first: usize, data: &mut [T]) -> Result<()> {
-        let offset = self.region_from(first, data.len())?.offset;
-        self.backend.read(on, self, offset, data)
-    }
-
-    /// Reads all elements. For a part of them, take a [`slice`](Self::slice).
-    ///
-    /// # Errors
-    ///
-    /// [`OutOfMemory`](binpool_allocators::Error::OutOfMemory) where the host has no room for them, and the failures of
-    /// [`OpenClBackend::read`].
-    pub fn read_to_vec<'q>(&self, on: impl Into<ClOn<'q>>) -> Result<Vec<T>> {
-        let (mut elements, length) = (Vec::new(), self.len());
-        elements
-            .try_reserve_exact(length)
-            .map_err(|error| OutOfMemory::new(self.region.bytes, Scope::Host).with_source(error))?;
-        elements.resize(length, T::zeroed());
-        self.read(on, 0, &mut elements)?;
-        Ok(elements)
-    }
-
-    /// Maps all elements to be read, and waits until they are there. `PyOpenCL`'s `SVM.map_ro`, for memory of any kind.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`map`](OpenClBackend::map).
-    pub fn map_ro<'q>(&self, on: impl Into<ClOn<'q>>) -> Result<Map<'_, T>> {
-        self.backend.map(on, self, ..)
-    }
-
-    /// Maps all elements to be read and written, and waits until they are there. `PyOpenCL`'s `SVM.map_rw`, for memory of
-    /// any kind.
-    ///
-    /// ```
-    /// use binpool_opencl::UninitElements;
-    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # use binpool_opencl::OpenClBackend;
-    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    ///
-    /// let memory = backend.create_buffer(400, MemoryFlags::empty())?;
-    /// let numbers = UninitElements::<f32, _>::new(&backend, memory)?.fill_all(&queue, 1.0)?;
-    /// numbers.slice(10..14)?.map_rw(&queue)?[3] = 2.0; // unmapped at the end of the statement
-    /// assert_eq!(numbers.map_ro(&queue)?[12..15], [1.0, 2.0, 1.0]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Those of [`map_mut`](OpenClBackend::map_mut).
-    pub fn map_rw<'q>(&self, on: impl Into<ClOn<'q>>) -> Result<MapMut<'_, T>> {
-        self.backend.map_mut(on, self, ..)
-    }
-
-    /// Enqueues a read of all elements. For a part of them, take a [`slice`](Self::slice).
-    ///
-    /// # Errors
-    ///
-    /// The failures of [`OpenClBackend::enqueue_read`].
-    pub fn enqueue_read<'q>(&self, on: impl Into<ClOn<'q>>) -> Result<PendingElements<T>> {
-        let read = self.backend.enqueue_read(on, self, ..)?;
-        Ok(PendingElements {
-            read,
-            element: PhantomData,
-        })
-    }
-
-    /// Returns the memory.
-    #[must_use]
-    pub fn into_memory(self) -> M {
-        self.0.memory
-    }
-}
-
-impl<T: Pod> PendingElements<T> {
-    /// The event of the read, for other commands to wait for.
-    pub fn event(&self) -> &ClEvent {
-        self.read.event()
-    }
-
-    /// Waits for the elements.
-    ///
-    /// # Errors
-    ///
-    /// A failure of the read.
-    pub fn wait(self) -> Result<Vec<T>> {
-        let bytes = self.read.wait()?;
-        let elements = bytes.chunks_exact(size_of::<T>().max(1));
-        Ok(elements.map(bytemuck::pod_read_unaligned).collect())
-    }
-}
-
-impl<T: Pod, M: AsMemory<OpenClBackend>> AsMemory<OpenClBackend> for UninitElements<T, M> {
+impl<T: Pod, M: AsMemory<OpenClBackend>> AsMemory<OpenClBackend> for Elements<T, M> {
     fn size(&self) -> usize {
         self.region.bytes
     }
@@ -559,42 +417,11 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> AsMemory<OpenClBackend> for UninitEleme
     }
 }
 
-impl<T: Pod, M: AsMemory<OpenClBackend>> AsMemory<OpenClBackend> for Elements<T, M> {
-    fn size(&self) -> usize {
-        self.0.size()
-    }
-
-    fn start(&self) -> usize {
-        self.0.start()
-    }
-
-    fn memory_on(&self, queue: &ClQueue) -> Option<&ClMemory> {
-        self.0.memory_on(queue)
-    }
-}
-
-impl<T: Pod, M> Deref for Elements<T, M> {
-    type Target = UninitElements<T, M>;
-
-    fn deref(&self) -> &UninitElements<T, M> {
-        &self.0
-    }
-}
-
-impl<T: Pod, M: fmt::Debug> fmt::Debug for UninitElements<T, M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UninitElements")
-            .field("memory", &self.memory)
-            .field("region", &self.region)
-            .finish_non_exhaustive()
-    }
-}
-
 impl<T: Pod, M: fmt::Debug> fmt::Debug for Elements<T, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Elements")
-            .field("memory", &self.0.memory)
-            .field("region", &self.0.region)
+            .field("memory", &self.memory)
+            .field("region", &self.region)
             .finish_non_exhaustive()
     }
 }

@@ -1,18 +1,15 @@
-//! Why a device could not be opened.
+//! The errors of this crate.
 
-use std::fmt;
+use std::{error::Error as StdError, fmt};
 
-use binpool_allocators::Error;
+use binpool_allocators::{Error, InvalidRequest};
 
-use crate::{
-    device::selector::DeviceSelector,
-    sys::{ClError, Purpose},
-};
+use crate::{device::selector::DeviceSelector, sys::ClError};
 
-/// Why a device could not be opened, or an object of the program's own not be wrapped.
+/// Why a device could not be opened, a program not be built, a kernel not be launched, or an image or a sampler not be used.
 ///
-/// Everything that happens later, with an open device, is an error of `binpool_allocators`, and this one becomes one by
-/// `?`.
+/// Commands on memory fail with the errors of `binpool_allocators`, which this one wraps ([`Device`](Self::Device)), and
+/// which it becomes by `?`.
 ///
 /// ```
 /// use binpool_opencl::{DeviceSelector, OpenClBackend, OpenClError};
@@ -29,7 +26,7 @@ use crate::{
 /// # assert!(backend.version() >= (1, 2));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenClError {
     /// The system has no OpenCL library.
@@ -68,28 +65,132 @@ pub enum OpenClError {
     /// The device is not one of the context's.
     #[error("the device is not one of the context's devices")]
     NotInContext,
-    /// A memory object of another kind was passed where a buffer belongs.
-    #[error("the memory object is of type {object_type:#x}: a buffer, 0x10f0, is needed")]
-    NotABuffer {
-        /// The object's `cl_mem_object_type`.
-        object_type: u32,
+    /// The compiler refuses the program.
+    #[error("the program does not build for {device} with options {options:?}:\n{log}")]
+    Build {
+        /// The device.
+        device: String,
+        /// The options of the program.
+        options: String,
+        /// What the compiler says.
+        log: String,
     },
-    /// A call of the runtime failed.
+    /// A kernel is not what it was declared as, or a launch does not fit it: its work size, or what a parameter was given.
+    #[error("{}{kernel} {problem}", parameter_of(*.parameter))]
+    Kernel {
+        /// The name of the kernel.
+        kernel: String,
+        /// The parameter that the problem is about, if it is about one.
+        parameter: Option<usize>,
+        /// What is wrong and what to do, as what follows "the kernel" or "the parameter".
+        problem: String,
+    },
+    /// An image or a sampler cannot be made or used like this on any device.
+    #[error("{0}")]
+    Image(String),
+    /// A command failed, as any command may, or the device lacks something
+    /// ([`Unsupported`](binpool_allocators::Error::Unsupported)).
     #[error(transparent)]
-    Call(#[from] ClError),
+    Device(#[from] Error),
+}
+
+fn parameter_of(parameter: Option<usize>) -> String {
+    parameter.map_or_else(String::new, |index| format!("parameter {index} of "))
+}
+
+impl OpenClError {
+    pub(crate) fn kernel(
+        kernel: &str,
+        parameter: Option<usize>,
+        problem: impl Into<String>,
+    ) -> Self {
+        Self::Kernel {
+            kernel: kernel.to_owned(),
+            parameter,
+            problem: problem.into(),
+        }
+    }
 }
 
 impl From<OpenClError> for Error {
-    /// Returns a failed call of the runtime as any other call would report it, and any other error as a failure of the
-    /// backend with this one as its source.
+    /// Returns an error of the device as it is, and any other error as a failure of the backend with this one as its source.
     fn from(error: OpenClError) -> Self {
-        match error {
-            OpenClError::Call(error) => error.into_error(Purpose::Control),
-            OpenClError::NotABuffer { .. } => {
-                Self::backend("taking a memory object in", None, error)
+        let operation = match error {
+            OpenClError::Device(error) => return error,
+            OpenClError::Build { .. } | OpenClError::Kernel { .. } => {
+                "building or launching a kernel"
             }
-            error => Self::backend("opening a device", None, error),
-        }
+            OpenClError::Image(_) => "using an image or a sampler",
+            _ => "opening a device",
+        };
+        Self::backend(operation, None, error)
+    }
+}
+
+impl From<ClError> for OpenClError {
+    fn from(error: ClError) -> Self {
+        Self::Device(error.into())
+    }
+}
+
+impl From<InvalidRequest> for OpenClError {
+    fn from(request: InvalidRequest) -> Self {
+        Self::Device(request.into())
+    }
+}
+
+/// The error of a call that failed, with the value that it was to consume.
+///
+/// `?` drops the value and passes on the plain error.
+///
+/// ```
+/// use binpool_allocators::{Backend, Error, InvalidRequest, MemoryFlags, QueueOrder};
+/// use binpool_opencl::{OpenClBackend, Refused};
+///
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let memory = backend.create_buffer(8, MemoryFlags::empty())?;
+/// let numbers = vec![1_u32, 2, 3];
+/// let enqueued = backend.enqueue_write_owned(&queue, &memory, 0, numbers);
+/// let Err(Refused { error, value }) = enqueued else {
+///     panic!("8 bytes have no room for 12");
+/// };
+/// let beyond = InvalidRequest::OutOfBounds { offset: 0, bytes: 12, size: 8 };
+/// assert!(matches!(error, Error::InvalidRequest(request) if request == beyond));
+/// assert_eq!(value, [1, 2, 3]); // Not lost: for another try, with what fits.
+/// backend.enqueue_write_owned(&queue, &memory, 0, value[..2].to_vec())?.wait()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Refused<T> {
+    /// The error.
+    pub error: Error,
+    /// The value that was passed to the call, unchanged unless the call says otherwise.
+    pub value: T,
+}
+
+impl<T> From<Refused<T>> for Error {
+    fn from(refused: Refused<T>) -> Self {
+        refused.error
+    }
+}
+
+impl<T> fmt::Debug for Refused<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refused")
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Display for Refused<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<T> StdError for Refused<T> {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.error.source()
     }
 }
 
@@ -131,12 +232,7 @@ impl fmt::Display for AvailableDevices {
 
 #[cfg(test)]
 mod tests {
-    use std::error::Error as StdError;
-
-    use binpool_allocators::InvalidRequest;
-
     use super::*;
-    use crate::{Addressing, ImageError, ImageKind, KernelError, Refused, WorkSizeProblem};
 
     /// Returns the texts of an error and its causes, and checks that no text has another one in it.
     fn told_once(error: &dyn StdError) -> Vec<String> {
@@ -150,33 +246,32 @@ mod tests {
     }
 
     fn call() -> Error {
-        ClError::new("clSetKernelArg", -50).into_error(Purpose::Control)
+        ClError::new("clSetKernelArg", -50).into()
+    }
+
+    fn kernel(parameter: Option<usize>) -> OpenClError {
+        OpenClError::Kernel {
+            kernel: "scale".into(),
+            parameter,
+            problem: "takes a value".into(),
+        }
     }
 
     #[test]
     fn errors_of_every_kind_tell_each_cause_once() {
         let refused = || Error::from(InvalidRequest::ZeroSize);
-        let work_size = KernelError::WorkSize {
-            kernel: "scale".into(),
-            problem: WorkSizeProblem::NoLocalSize,
-        };
-        let argument = KernelError::ArgumentRefused {
-            kernel: "scale".into(),
-            index: 1,
-            source: call(),
-        };
         let (error, value) = (refused(), ());
-        let errors: [(Box<dyn StdError>, usize); 11] = [
+        let errors: [(Box<dyn StdError>, usize); 8] = [
             (Box::new(ClError::new("clFlush", -36)), 1),
             (Box::new(call()), 2),
             (Box::new(OpenClError::NoPlatform), 1),
-            (Box::new(OpenClError::Call(ClError::new("clFlush", -36))), 1),
-            (Box::new(work_size), 1),
-            (Box::new(argument), 3),
-            (Box::new(KernelError::Memory(refused())), 1),
-            (Box::new(KernelError::Memory(call())), 2),
-            (Box::new(ImageError::Device(refused())), 1),
-            (Box::new(ImageError::Device(call())), 2),
+            (Box::new(kernel(None)), 1),
+            (
+                Box::new(OpenClError::Image("a region without pixels".into())),
+                1,
+            ),
+            (Box::new(OpenClError::Device(refused())), 1),
+            (Box::new(OpenClError::Device(call())), 2),
             (Box::new(Refused { error, value }), 1),
         ];
         for (error, causes) in errors {
@@ -184,28 +279,26 @@ mod tests {
         }
     }
 
-    /// Converts an error as a program does that has one error type for everything.
-    fn converted<E: StdError + Into<Error>>(error: E) -> (String, Error) {
-        (error.to_string(), error.into())
+    #[test]
+    fn a_problem_of_a_kernel_names_the_parameter_that_it_is_about() {
+        assert_eq!(kernel(None).to_string(), "scale takes a value");
+        assert_eq!(
+            kernel(Some(2)).to_string(),
+            "parameter 2 of scale takes a value"
+        );
     }
 
     #[test]
     fn errors_of_every_kind_become_one_with_the_original_as_its_source() {
-        let addressing = Addressing::Repeat;
-        let kind = ImageKind::D1Buffer;
-        for (text, error) in [
-            converted(OpenClError::NoPlatform),
-            converted(KernelError::EmptySource),
-            converted(ImageError::NeedsBuffer { kind }),
-            converted(ImageError::NeedsNormalized { addressing }),
-        ] {
-            assert_eq!(told_once(&error)[1..], [text]);
+        let image = OpenClError::Image("a region without pixels".into());
+        for error in [OpenClError::NoPlatform, kernel(Some(0)), image] {
+            let text = error.to_string();
+            assert_eq!(told_once(&Error::from(error))[1..], [text]);
         }
         // An error of the device is converted to itself.
         let is_the_call =
             |error: Error| matches!(error, Error::Backend(failure) if failure.code == Some(-50));
-        assert!(is_the_call(KernelError::from(call()).into()));
-        assert!(is_the_call(ImageError::from(call()).into()));
+        assert!(is_the_call(OpenClError::from(call()).into()));
         let failure = ClError::new("clSetKernelArg", -50);
         assert!(is_the_call(OpenClError::from(failure).into()));
     }

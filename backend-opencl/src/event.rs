@@ -2,26 +2,50 @@
 
 use std::{
     ffi::c_void,
-    fmt,
-    hash::{Hash, Hasher},
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicI32, Ordering},
     },
+    thread,
 };
 
-use binpool_allocators::{Event, EventId, EventStatus, InvalidRequest, Outcome, Queue, Result};
+use binpool_allocators::{
+    Error, Event, EventId, EventStatus, InvalidRequest, On, Outcome, Queue, Result,
+};
 use cl3::error_codes::{CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, CL_INVALID_OPERATION};
 use parking_lot::Mutex;
 
 use crate::{
+    after_use::{drop_after_end, free_what_has_ended},
     context::Context,
+    identity::{debug_by, same_by},
     order::tracked_command::TrackedCommand,
     queue::ClQueue,
     quirks::dropped_events::WaitedFor,
-    quirks::retained_bytes::RetainedBytes,
     sys::{self, ClError, ClResult, EventHandle, Progress, Purpose},
 };
+
+/// The queue that an OpenCL command runs on, and the events that it waits for: made of a reference to a queue, or by
+/// [`queue.after(&events)`](binpool_allocators::Queue::after).
+///
+/// ```
+/// use binpool_allocators::{Backend, Event, MemoryFlags, Queue, QueueOrder, Result};
+/// use binpool_opencl::{ClEvent, ClMemory, ClOn, OpenClBackend};
+///
+/// /// A command of the program's own, which is enqueued as those of this crate are.
+/// fn clear<'a>(backend: &OpenClBackend, on: impl Into<ClOn<'a>>, memory: &ClMemory) -> Result<ClEvent> {
+///     backend.enqueue_fill(on, memory, .., &[0_u8])
+/// }
+///
+/// let backend = OpenClBackend::open(&"any".parse()?)?;
+/// let [one, other] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
+/// let memory = backend.create_buffer(4096, MemoryFlags::empty())?;
+/// let cleared = clear(&backend, &one, &memory)?;
+/// clear(&backend, other.after(&[cleared]), &memory)?.wait()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub type ClOn<'a> = On<'a, ClQueue, ClEvent>;
 
 /// An event of OpenCL. Clones are the same event.
 ///
@@ -62,7 +86,7 @@ struct EventInner {
     /// The state that is known so far: [`PENDING`], [`COMPLETE`], or the code of the failure.
     known: AtomicI32,
     /// Bytes of the host that the command works on.
-    retained: RetainedBytes,
+    retained: Mutex<Option<Box<dyn Send>>>,
     /// The tracked command; `None` for user events and for commands that the program enqueued by itself.
     tracked: Option<Arc<TrackedCommand>>,
     /// The events that the command waits for, on a runtime that uses its event until all of those have ended.
@@ -162,7 +186,7 @@ impl ClEvent {
                 handle,
                 source,
                 known: AtomicI32::new(PENDING),
-                retained: RetainedBytes::default(),
+                retained: Mutex::default(),
                 tracked,
                 waited_for: Mutex::new(waited_for),
             }),
@@ -196,7 +220,6 @@ impl ClEvent {
     /// unsafe { backend.wrap_event(&marker) }?.wait()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn raw(&self) -> *mut c_void {
         self.inner.handle.raw()
     }
@@ -266,13 +289,15 @@ impl ClEvent {
 
     /// Keeps `bytes` until the command has ended.
     pub(crate) fn retain(&self, bytes: impl Send + 'static) {
-        self.inner.retained.retain(bytes);
+        free_what_has_ended();
+        *self.inner.retained.lock() = Some(Box::new(bytes));
     }
 
     /// Notes how the command ended, and drops what it needed.
     fn ended(&self, known: i32) {
         self.inner.known.store(known, Ordering::Relaxed);
-        self.inner.retained.release();
+        let retained = self.inner.retained.lock().take();
+        drop(retained);
         if known == COMPLETE {
             // They stay with a failed command: the runtime uses its event when they end.
             let waited_for = std::mem::take(&mut *self.inner.waited_for.lock());
@@ -358,14 +383,80 @@ impl ClEvent {
                 return InvalidRequest::AlreadyResolved.into();
             }
             resolved.store(false, Ordering::Relaxed);
-            error.into_error(Purpose::Control)
+            error.into()
         })
+    }
+}
+
+/// Callbacks for the end of a command. A thread waits and then calls. The runtime's callbacks would not do: `PoCL` 3.1 does
+/// not call those of commands that fail, and NVIDIA's driver (580) may deadlock between a callback and a release on another
+/// thread.
+impl ClEvent {
+    /// Calls `call` once with the outcome, when the command has ended: `set_callback` of `PyOpenCL`'s `Event`.
+    ///
+    /// It is called on a thread of its own, never on this one, even if the command has ended before. No other thread waits
+    /// for it, so it may take long and make any call. The thread exists from now on: for many events, wait for one marker
+    /// behind them. A panic in it is caught and logged. It is not called if the program ends first.
+    ///
+    /// This does not keep a user event from being resolved as failed when its last clone is dropped.
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    ///
+    /// use binpool_allocators::Outcome;
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let memory = backend.create_buffer(64, MemoryFlags::empty())?;
+    /// let (tell, told) = mpsc::channel();
+    /// let filled = backend.enqueue_fill(&queue, &memory, Region::first(64), &[7_u8])?;
+    /// filled.on_ended(move |outcome| {
+    ///     let _listening = tell.send(outcome);
+    /// })?;
+    /// assert_eq!(told.recv()?, Outcome::Complete);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Backend`](Error::Backend) where the operating system refuses a thread, and the failures of the runtime: `call` is
+    /// dropped without having been called.
+    pub fn on_ended(&self, call: impl FnOnce(Outcome) + Send + 'static) -> Result<()> {
+        self.flush_producer()?;
+        // Holds the runtime's event alone: a clone of this value would keep a user event from being resolved as failed when
+        // it is dropped.
+        let event = self.handle().another()?;
+        let wait_and_call = move || {
+            let waited = sys::wait_until_ended(&event);
+            // A wait for a user event that has failed succeeds on NVIDIA's runtime, and the status of a command that
+            // has failed reads as complete on Intel's.
+            let failed = waited.is_err() || matches!(sys::execution_status(&event), Ok(..=-1));
+            drop(event);
+            let outcome = if failed {
+                Outcome::Failed
+            } else {
+                Outcome::Complete
+            };
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| call(outcome))) {
+                tracing::error!("what was to be called when a command had ended has panicked");
+                // Dropping it might panic again.
+                std::mem::forget(payload);
+            }
+        };
+        thread::Builder::new()
+            .name("binpool-on-ended".into())
+            .spawn(wait_and_call)
+            .map(drop)
+            .map_err(|error| Error::backend("starting a thread", error.raw_os_error(), error))
     }
 }
 
 impl Drop for EventInner {
     fn drop(&mut self) {
-        self.retained.abandon(&self.handle);
+        if let Some(bytes) = self.retained.get_mut().take() {
+            drop_after_end(bytes, &self.handle);
+        }
         let (context, resolved) = match &self.source {
             EventSource::Command { queue, .. } => {
                 if self.known.load(Ordering::Relaxed) != COMPLETE {
@@ -396,29 +487,9 @@ impl Drop for EventInner {
     }
 }
 
-impl fmt::Debug for ClEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClEvent")
-            .field("id", &self.inner.id)
-            .field("queue", &self.queue().map(Queue::id))
-            .field("handle", &self.inner.handle)
-            .finish_non_exhaustive()
-    }
-}
+debug_by!(ClEvent, |this| id: this.inner.id, queue: this.queue().map(Queue::id), handle: this.inner.handle);
 
-impl PartialEq for ClEvent {
-    fn eq(&self, other: &Self) -> bool {
-        self.inner.id == other.inner.id
-    }
-}
-
-impl Eq for ClEvent {}
-
-impl Hash for ClEvent {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.inner.id.hash(state);
-    }
-}
+same_by!(ClEvent, |this| this.inner.id);
 
 impl Event for ClEvent {
     fn id(&self) -> EventId {
@@ -427,7 +498,7 @@ impl Event for ClEvent {
 
     fn status(&self) -> Result<EventStatus> {
         let progress = match self.inner.known.load(Ordering::Relaxed) {
-            PENDING => self.look().map_err(ClError::control_error)?,
+            PENDING => self.look()?,
             COMPLETE => return Ok(EventStatus::Complete),
             _ => return Ok(EventStatus::Failed),
         };
@@ -441,7 +512,7 @@ impl Event for ClEvent {
                 Ok(EventStatus::Failed)
             }
             Progress::Pending => {
-                self.flush_producer().map_err(ClError::control_error)?;
+                self.flush_producer()?;
                 Ok(EventStatus::Pending)
             }
         }

@@ -10,7 +10,7 @@ use crate::{
     error::OpenClError,
     event::ClEvent,
     queue::ClQueue,
-    sys::{self, ClError, ContextHandle, DeviceId, EventHandle, Purpose, QueueHandle},
+    sys::{self, ContextHandle, DeviceId, EventHandle, Purpose, QueueHandle},
 };
 
 /// Objects of the program's own.
@@ -51,7 +51,6 @@ impl OpenClBackend {
     /// # Safety
     ///
     /// The `cl_context` in `context` lives, as it does in each one that `opencl3` has made by a call of OpenCL.
-    #[allow(unsafe_code)]
     pub unsafe fn from_context(context: &opencl3::context::Context) -> Result<Self, OpenClError> {
         // SAFETY: The context is alive, as the caller promises.
         let context = unsafe { ContextHandle::retain(context.get()) }?;
@@ -75,7 +74,7 @@ impl OpenClBackend {
     /// let stray = Device::new(context.get());
     /// // SAFETY: as above. The device may be anything.
     /// let refused = unsafe { OpenClBackend::from_context_and_device(&context, &stray) };
-    /// assert_eq!(refused.err(), Some(OpenClError::NotInContext));
+    /// assert!(matches!(refused, Err(OpenClError::NotInContext)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -87,7 +86,6 @@ impl OpenClBackend {
     /// # Safety
     ///
     /// The `cl_context` in `context` lives, as it does in each one that `opencl3` has made by a call of OpenCL.
-    #[allow(unsafe_code)]
     pub unsafe fn from_context_and_device(
         context: &opencl3::context::Context,
         device: &opencl3::device::Device,
@@ -127,7 +125,6 @@ impl OpenClBackend {
     /// # Safety
     ///
     /// `context` is null or a live `cl_context`. It is retained.
-    #[allow(unsafe_code)]
     pub unsafe fn from_raw(context: *mut c_void, device: *mut c_void) -> Result<Self, OpenClError> {
         check_library()?;
         // SAFETY: The context is null or alive, as the caller promises.
@@ -160,7 +157,6 @@ impl OpenClBackend {
     ///
     /// The `cl_command_queue` in `queue` lives and is one of the host, as it is in each one that `opencl3` has made by a
     /// call of OpenCL for the host.
-    #[allow(unsafe_code)]
     pub unsafe fn wrap_queue(
         &self,
         queue: &opencl3::command_queue::CommandQueue,
@@ -178,20 +174,19 @@ impl OpenClBackend {
     /// # Safety
     ///
     /// `queue` is null or a live `cl_command_queue` of the host. It is retained.
-    #[allow(unsafe_code)]
     pub unsafe fn wrap_raw_queue(&self, queue: *mut c_void) -> Result<ClQueue> {
         // SAFETY: The queue is null or alive, as the caller promises.
         let handle = unsafe { QueueHandle::retain(queue) };
-        self.adopt_queue(handle.map_err(ClError::control_error)?)
+        self.adopt_queue(handle?)
     }
 
     fn adopt_queue(&self, handle: QueueHandle) -> Result<ClQueue> {
-        let info = sys::queue_info(&handle).map_err(ClError::control_error)?;
+        let info = sys::queue_info(&handle)?;
         if info.context != self.raw_context().addr() || info.device != self.raw_device().addr() {
             let kind = ObjectKind::Queue;
             return Err(InvalidRequest::ForeignObject { kind }.into());
         }
-        ClQueue::adopt(self.context(), handle).map_err(ClError::control_error)
+        ClQueue::adopt(self.context(), handle).map_err(Into::into)
     }
 
     /// Returns an event of the program's own, for example of a kernel, as an event of this backend.
@@ -238,7 +233,6 @@ impl OpenClBackend {
     /// let event = opencl3::event::Event::new(std::ptr::without_provenance_mut(0x1000));
     /// let wrapped = backend.wrap_event(&event);
     /// ```
-    #[allow(unsafe_code)]
     pub unsafe fn wrap_event(&self, event: &opencl3::event::Event) -> Result<ClEvent> {
         // SAFETY: The event is alive, as the caller promises.
         unsafe { self.wrap_raw_event(event.get()) }
@@ -273,23 +267,18 @@ impl OpenClBackend {
     /// # Safety
     ///
     /// `event` is null or a live `cl_event`. It is retained.
-    #[allow(unsafe_code)]
     pub unsafe fn wrap_raw_event(&self, event: *mut c_void) -> Result<ClEvent> {
         // SAFETY: The event is null or alive, as the caller promises.
         let handle = unsafe { EventHandle::retain(event) };
-        self.adopt_event(handle.map_err(ClError::control_error)?)
+        self.adopt_event(handle?)
     }
 
     fn adopt_event(&self, handle: EventHandle) -> Result<ClEvent> {
-        let (context, queue) = sys::event_queue(&handle).map_err(ClError::control_error)?;
-        if context != self.raw_context().addr() {
-            let kind = ObjectKind::Event;
-            return Err(InvalidRequest::ForeignObject { kind }.into());
-        }
+        let (context, queue) = sys::event_queue(&handle)?;
+        self.check_context(context, ObjectKind::Event)?;
         Ok(match queue {
             Some(queue) => {
-                let queue =
-                    ClQueue::adopt(self.context(), queue).map_err(ClError::control_error)?;
+                let queue = ClQueue::adopt(self.context(), queue)?;
                 ClEvent::command(&queue, handle, Purpose::Control)
             }
             None => ClEvent::user(self.context(), handle, false),

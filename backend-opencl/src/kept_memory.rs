@@ -18,7 +18,8 @@ use std::{
 use parking_lot::Mutex;
 
 use crate::{
-    order::tracked_command::TrackedCommand, queue::ClQueue, quirks::retained_bytes, sys::ClResult,
+    after_use::free_what_has_ended, order::tracked_command::TrackedCommand, queue::ClQueue,
+    sys::ClResult,
 };
 
 /// The commands that may have events of their own, on runtimes where these keep memory.
@@ -73,7 +74,7 @@ pub(crate) fn let_go() -> bool {
             tracing::warn!(%error, "memory stays until the next command of a queue");
         }
     }
-    retained_bytes::drop_what_has_ended();
+    free_what_has_ended();
     true
 }
 

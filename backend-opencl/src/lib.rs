@@ -31,7 +31,7 @@
 //! ```
 //! use binpool::{ImmediateAllocator, MemoryPool};
 //! use binpool_allocators::{Backend, MemoryFlags, Queue, QueueOrder};
-//! use binpool_opencl::{OpenClBackend, UninitElements};
+//! use binpool_opencl::{Elements, OpenClBackend};
 //!
 //! let backend = OpenClBackend::open(&"any".parse()?)?;
 //! let [upload, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
@@ -40,7 +40,7 @@
 //! let written = backend.enqueue_fill(&upload, &block, .., &[0.5_f32])?; // All of it.
 //!
 //! let buffer = backend.create_buffer(4096, MemoryFlags::empty())?;
-//! let halves = UninitElements::<f32, _>::new(&backend, &block)?;
+//! let halves = Elements::<f32, _>::new(&backend, &block)?;
 //! let tail = halves.slice(990..)?; // Ten elements, from byte 3960 on.
 //! backend.enqueue_copy(compute.after(&[written]), &tail, 8..16, &buffer, 100)?;
 //! let mut seen = [0.0_f32; 2];
@@ -78,7 +78,7 @@
 //!
 //! # Errors
 //!
-//! Opening a device fails with [`OpenClError`], and building and launching kernels with [`KernelError`]. Everything else
+//! Opening a device, building and launching kernels, and images and samplers fail with [`OpenClError`]. Everything else
 //! fails with the errors of `binpool_allocators`, whose source is a [`ClError`] with the runtime's call and code; see there for which
 //! codes mean that memory is exhausted. All of them, and those of pools, become `binpool_allocators::Error` by `?`:
 //!
@@ -92,7 +92,7 @@
 //!     let queue = backend.create_queue(QueueOrder::InOrder)?; // Error
 //!     let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?; // PoolError
 //!     let source = "kernel void seven(global uint *words) { words[get_global_id(0)] = 7; }";
-//!     let program = ClProgram::build(&backend, source, "")?; // KernelError
+//!     let program = ClProgram::build(&backend, source, "")?; // OpenClError
 //!     let words = Parameter::output::<u32>(Extent::PerItem(1));
 //!     // SAFETY: each work item writes the word of its id, and touches nothing else.
 //!     let seven = unsafe { program.kernel("seven", &[words]) }?;
@@ -122,6 +122,7 @@
 
 #![deny(unsafe_code)]
 
+mod after_use;
 mod backend;
 mod cache;
 mod commands;
@@ -132,25 +133,20 @@ mod dlpack;
 mod elements;
 mod error;
 mod event;
-mod host_transfer;
+mod identity;
 mod image;
+#[allow(unsafe_code)]
 mod interop;
 mod kept_memory;
 mod kernel;
 mod map;
 mod memory;
-mod on;
-mod on_ended;
 mod order;
-mod pending_uses;
 mod pipe;
 mod queue;
 mod quirks;
 mod raw_memory;
-mod refused;
 mod registry;
-mod same_by_handle;
-mod sampler;
 mod submit;
 mod svm;
 #[allow(unsafe_code)]
@@ -160,33 +156,31 @@ mod transfer;
 
 pub use backend::OpenClBackend;
 pub use device::{
-    Characterization, DeviceInfo, DeviceKind, DeviceSelector, MemoryChoice, list_devices,
+    Characterization, DeviceInfo, DeviceKind, DeviceSelector, ImageLimits, MemoryChoice,
+    list_devices,
 };
 #[cfg(feature = "dlpack")]
 pub use dlpk;
-pub use elements::{Elements, PendingElements, UninitElements};
-pub use error::{AvailableDevices, OpenClError};
-pub use event::ClEvent;
+pub use elements::Elements;
+pub use error::{AvailableDevices, OpenClError, Refused};
+pub use event::{ClEvent, ClOn};
 #[cfg(feature = "ndarray")]
 pub use image::ChannelValue;
 pub use image::{
-    Addressing, Axis, ChannelOrder, ChannelType, ClImage, Filter, HostImage, HostPitches,
-    ImageColor, ImageError, ImageFormat, ImageKind, ImageLimits, ImageRegion, ImageShape,
+    Addressing, ChannelOrder, ChannelType, ClImage, ClSampler, Filter, HostPitches, ImageColor,
+    ImageFormat, ImageKind, ImageRegion, ImageShape, SamplerProperties,
 };
 pub use kernel::{
-    Argument, ClKernel, ClProgram, Extent, KernelError, Launch, LaunchMemory, LocalMemory,
-    Parameter, ParameterAccess, ParameterKind, ParameterProblem, WorkSizeProblem,
+    Argument, ClKernel, ClProgram, Extent, Launch, LocalMemory, Parameter, ParameterAccess,
+    ParameterKind,
 };
 pub use map::{ImageMap, ImageMapMut, Map, MapGuard, MapMut, PendingMap};
-pub use memory::{ClMemory, HostBuffer, MemoryInfo, MemoryKey};
-pub use on::ClOn;
+pub use memory::{ClMemory, HostMemory, MemoryInfo, MemoryKey};
 pub use opencl3;
 pub use pipe::ClPipe;
 pub use queue::ClQueue;
 pub use raw_memory::RawMemory;
-pub use refused::Refused;
-pub use sampler::{ClSampler, SamplerProperties};
-pub use svm::{SvmInfo, SvmOptions, SvmPointer, SystemSvm};
+pub use svm::{SvmInfo, SvmOptions, SvmPointer};
 pub use sys::ClError;
 pub use transfer::{MigrationFlags, PendingTransfer, Rect, TransferScope};
 

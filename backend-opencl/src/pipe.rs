@@ -1,22 +1,22 @@
 //! Pipes: packets that kernels pass on to other kernels.
 
-use std::{ffi::c_void, fmt, sync::Arc};
+use std::{ffi::c_void, sync::Arc};
 
 use binpool_allocators::{Error, InvalidRequest, ObjectKind, Region, Result};
 use cl3::{
     device::{CL_DEVICE_PIPE_MAX_PACKET_SIZE, CL_DEVICE_PIPE_SUPPORT},
     error_codes::CL_INVALID_MEM_OBJECT,
-    memory::{CL_MEM_OBJECT_PIPE, CL_MEM_TYPE, CL_PIPE_MAX_PACKETS, CL_PIPE_PACKET_SIZE},
+    memory::{
+        CL_MEM_CONTEXT, CL_MEM_OBJECT_PIPE, CL_MEM_TYPE, CL_PIPE_MAX_PACKETS, CL_PIPE_PACKET_SIZE,
+    },
 };
 
 use crate::{
     backend::OpenClBackend,
     context::Context,
     device::info,
-    order::access::Access,
-    order::access_log::AccessLog,
-    order::memory_use::MemoryUse,
-    same_by_handle::same_by_handle,
+    identity::{debug_by, same_by},
+    order::{access::Access, access_log::AccessLog, memory_use::MemoryUse},
     sys::{self, ClError, ClResult, DeviceId, MemHandle, Purpose},
 };
 
@@ -63,7 +63,7 @@ impl ClPipe {
     /// that are larger than the device's largest; exhausted memory.
     pub fn new(backend: &OpenClBackend, packet_bytes: u32, max_packets: u32) -> Result<Self> {
         let device = backend.context().device;
-        if !has_pipes(device).map_err(control)? {
+        if !has_pipes(device)? {
             let name = &backend.device_limits().device_name;
             return Err(Error::unsupported(format!(
                 "pipes on {name}: pass packets on in a buffer with an atomic counter"
@@ -72,8 +72,7 @@ impl ClPipe {
         if packet_bytes == 0 || max_packets == 0 {
             return Err(InvalidRequest::ZeroSize.into());
         }
-        let largest =
-            sys::device_number(device, CL_DEVICE_PIPE_MAX_PACKET_SIZE).map_err(control)?;
+        let largest = sys::device_number(device, CL_DEVICE_PIPE_MAX_PACKET_SIZE)?;
         if u64::from(packet_bytes) > largest {
             let in_bytes = |number| usize::try_from(number).unwrap_or(usize::MAX);
             return Err(InvalidRequest::TooLarge {
@@ -124,18 +123,11 @@ impl ClPipe {
     ) -> Result<Self> {
         // SAFETY: The object is null or alive, and unless `retain` one reference is the caller's to give, as the caller
         // promises.
-        let handle = unsafe { MemHandle::adopt(pipe, retain) }.map_err(control)?;
-        let context = sys::mem_info::context(&handle).map_err(control)?;
-        if context != backend.raw_context().addr() {
-            let kind = ObjectKind::Memory;
-            return Err(InvalidRequest::ForeignObject { kind }.into());
-        }
-        let kind = sys::mem_info::number(&handle, CL_MEM_TYPE).map_err(control)?;
+        let handle = unsafe { MemHandle::adopt(pipe, retain) }?;
+        backend.check_context(handle.info(CL_MEM_CONTEXT)?.value()?, ObjectKind::Memory)?;
+        let kind = handle.info(CL_MEM_TYPE)?.number()?;
         if kind != u64::from(CL_MEM_OBJECT_PIPE) {
-            return Err(control(ClError::new(
-                "clGetPipeInfo",
-                CL_INVALID_MEM_OBJECT,
-            )));
+            return Err(ClError::new("clGetPipeInfo", CL_INVALID_MEM_OBJECT).into());
         }
         Ok(Self::of(backend, handle))
     }
@@ -157,7 +149,7 @@ impl ClPipe {
     ///
     /// A failure of the runtime.
     pub fn packet_bytes(&self) -> Result<u32> {
-        sys::pipe::number(self.handle(), CL_PIPE_PACKET_SIZE).map_err(control)
+        sys::pipe::number(self.handle(), CL_PIPE_PACKET_SIZE).map_err(Into::into)
     }
 
     /// The number of packets that it can hold (`max_packets`).
@@ -166,14 +158,13 @@ impl ClPipe {
     ///
     /// A failure of the runtime.
     pub fn max_packets(&self) -> Result<u32> {
-        sys::pipe::number(self.handle(), CL_PIPE_MAX_PACKETS).map_err(control)
+        sys::pipe::number(self.handle(), CL_PIPE_MAX_PACKETS).map_err(Into::into)
     }
 
     /// The runtime's `cl_mem` (`int_ptr`).
     ///
     /// It is borrowed: valid while this value or a clone lives, and not to be released. Code that keeps it longer has to
     /// retain it.
-    #[must_use]
     pub fn raw(&self) -> *mut c_void {
         self.handle().raw()
     }
@@ -207,16 +198,6 @@ fn has_pipes(device: DeviceId) -> ClResult<bool> {
     }
 }
 
-fn control(error: ClError) -> Error {
-    error.into_error(Purpose::Control)
-}
+debug_by!(ClPipe, |this| handle: this.inner.handle);
 
-impl fmt::Debug for ClPipe {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClPipe")
-            .field("handle", &self.inner.handle)
-            .finish_non_exhaustive()
-    }
-}
-
-same_by_handle!(ClPipe);
+same_by!(ClPipe, |this| this.raw());

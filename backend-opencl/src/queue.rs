@@ -2,8 +2,6 @@
 
 use std::{
     ffi::c_void,
-    fmt,
-    hash::{Hash, Hasher},
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -14,12 +12,16 @@ use binpool_allocators::{Error, Queue, QueueId, QueueOrder, Result};
 use cl3::error_codes::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
 
 use crate::{
+    after_use::free_what_has_ended,
     context::Context,
-    order::access_log::{AccessLog, wait_for_commands},
-    order::weak_queue::{QueueCalls, WeakQueue},
-    quirks::{dropped_queues, retained_bytes, stand_in_events},
+    identity::{debug_by, same_by},
+    order::{
+        access_log::{AccessLog, wait_for_commands},
+        weak_queue::{QueueCalls, WeakQueue},
+    },
+    quirks::{dropped_queues, stand_in_events},
     registry::Registry,
-    sys::{self, ClError, ClResult, DeviceId, EventHandle, QueueHandle, WaitList},
+    sys::{self, ClResult, DeviceId, EventHandle, QueueHandle, WaitList},
 };
 
 /// A command queue of OpenCL. Clones are the same queue.
@@ -138,7 +140,6 @@ impl ClQueue {
     ///
     /// It is borrowed: valid while this value or a clone lives, and not to be released. Code that keeps it longer has to
     /// retain it.
-    #[must_use]
     pub fn raw(&self) -> *mut c_void {
         self.inner.is_exposed.store(true, Ordering::Relaxed);
         self.inner.handle.raw()
@@ -256,29 +257,9 @@ impl Drop for QueueInner {
     }
 }
 
-impl fmt::Debug for ClQueue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClQueue")
-            .field("id", &self.inner.id)
-            .field("order", &self.inner.order)
-            .field("handle", &self.inner.handle)
-            .finish_non_exhaustive()
-    }
-}
+debug_by!(ClQueue, |this| id: this.inner.id, order: this.inner.order, handle: this.inner.handle);
 
-impl PartialEq for ClQueue {
-    fn eq(&self, other: &Self) -> bool {
-        self.inner.id == other.inner.id
-    }
-}
-
-impl Eq for ClQueue {}
-
-impl Hash for ClQueue {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.inner.id.hash(state);
-    }
-}
+same_by!(ClQueue, |this| this.inner.id);
 
 impl Queue for ClQueue {
     fn id(&self) -> QueueId {
@@ -290,9 +271,7 @@ impl Queue for ClQueue {
     }
 
     fn flush(&self) -> Result<()> {
-        self.inner
-            .flush_all(sys::flush)
-            .map_err(ClError::control_error)
+        self.inner.flush_all(sys::flush).map_err(Error::from)
     }
 
     fn finish(&self) -> Result<()> {
@@ -302,8 +281,7 @@ impl Queue for ClQueue {
         let behind_all = quirks
             .finish_returns_early
             .then(|| sys::enqueue_marker(self.handle(), &WaitList::none()))
-            .transpose()
-            .map_err(ClError::control_error)?;
+            .transpose()?;
         let finished = match self.inner.flush_all(sys::finish) {
             // A command that failed has ended too.
             Err(error) if error.code == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST => Ok(()),
@@ -315,12 +293,12 @@ impl Queue for ClQueue {
             // It may have failed.
             let _ended = sys::wait_until_ended(&marker);
         }
-        retained_bytes::drop_what_has_ended();
+        free_what_has_ended();
         if finished.is_ok() {
             quirks.queue_is_idle(self.inner.id);
             self.inner.finished.fetch_max(last, Ordering::Relaxed);
         }
-        finished.map_err(ClError::control_error)
+        finished.map_err(Error::from)
     }
 }
 

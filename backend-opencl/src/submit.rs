@@ -10,19 +10,23 @@ use crate::{
     event::ClEvent,
     kept_memory,
     memory::cl_memory::ClMemory,
-    order::admission::CommandAdmission,
-    order::memory_use::MemoryUse,
-    order::role::OrderRole,
-    order::tracked_command::Earlier,
+    order::{
+        admission::CommandAdmission, memory_use::MemoryUse, role::OrderRole,
+        tracked_command::Earlier,
+    },
     queue::ClQueue,
-    quirks::dropped_events::WaitedFor,
-    quirks::stand_in_events::stand_in,
+    quirks::{dropped_events::WaitedFor, stand_in_events::stand_in},
     sys::{ClError, ClResult, EndedOnPanic, EventHandle, Purpose, WaitList},
 };
 
 impl OpenClBackend {
     pub(crate) fn check_own_queue(&self, queue: &ClQueue) -> Result<()> {
         foreign_unless(queue.is_of(self.context()), ObjectKind::Queue)
+    }
+
+    /// Checks that an object of a context at that address is one of this backend's.
+    pub(crate) fn check_context(&self, context: usize, kind: ObjectKind) -> Result<()> {
+        foreign_unless(context == self.context().handle.raw().addr(), kind)
     }
 
     /// Checks that the queue is one of any device of the context: its commands can use the context's memory.
@@ -51,7 +55,7 @@ impl OpenClBackend {
         self.check_own_events(events)?;
         for event in events {
             if event.queue() != Some(queue) {
-                event.flush_producer().map_err(ClError::control_error)?;
+                event.flush_producer()?;
             }
         }
         Ok(events.iter().map(ClEvent::handle).collect())
@@ -156,12 +160,7 @@ impl OpenClBackend {
             admission.enqueued(event.handle(), event.number(), true);
             return Ok(event);
         };
-        let Awaited {
-            named,
-            events,
-            kept,
-        } = awaited;
-        let wait = named.and(&events);
+        let (wait, kept) = (awaited.named.and(&awaited.events), awaited.kept);
         let handle = enqueue(&wait).map_err(|error| error.into_error(purpose))?;
         // Until the event owns what the command works on, or the caller waits, a panic must wait for the command.
         let command = EndedOnPanic::new(&handle);
@@ -224,12 +223,7 @@ impl OpenClBackend {
             let error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
             return Err(ClError::new("clWaitForEvents", error).into_error(purpose));
         };
-        let Awaited {
-            named,
-            events,
-            kept,
-        } = awaited;
-        let wait = named.and(&events);
+        let (wait, kept) = (awaited.named.and(&awaited.events), awaited.kept);
         let mut enqueueing = Some(enqueueing);
         let tracked = admission.command().cloned();
         // The lock is not held during the wait: otherwise no thread could make an event fail that the command waits for.

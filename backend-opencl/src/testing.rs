@@ -10,8 +10,10 @@ use std::{
 
 use crate::{
     backend::OpenClBackend,
-    device::info::{DeviceInfo, list_devices},
-    device::selector::DeviceSelector,
+    device::{
+        info::{DeviceInfo, list_devices},
+        selector::DeviceSelector,
+    },
 };
 
 /// The variable that names the device for tests.

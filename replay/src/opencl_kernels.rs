@@ -1,8 +1,8 @@
 //! The kernels of a replay, on OpenCL.
 
-use binpool::{Error, Memory, MemoryFlags};
+use binpool::{Backend, Error, Memory, MemoryFlags};
 use binpool_opencl::{
-    ClKernel, ClMemory, ClProgram, ClQueue, Extent, KernelError, OpenClBackend, Parameter,
+    ClKernel, ClMemory, ClProgram, ClQueue, Extent, OpenClBackend, OpenClError, Parameter,
 };
 
 use crate::touch::{Commands, InUse};
@@ -30,7 +30,7 @@ pub(crate) struct OpenClKernels {
 
 impl OpenClKernels {
     /// Builds the kernels, for so many queues.
-    pub(crate) fn new(backend: &OpenClBackend, queues: usize) -> Result<Self, KernelError> {
+    pub(crate) fn new(backend: &OpenClBackend, queues: usize) -> Result<Self, OpenClError> {
         let program = ClProgram::build(backend, SOURCE, "")?;
         let number = Parameter::value::<u32>();
         let write = [

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use binpool::{Backend, Error, MemoryFlags, Queue, QueueOrder};
-use binpool_opencl::{ClKernel, ClProgram, Extent, KernelError, OpenClBackend, Parameter};
+use binpool_opencl::{ClKernel, ClProgram, Extent, OpenClBackend, OpenClError, Parameter};
 
 use crate::{
     behind::{HostClock, LastUse},
@@ -34,7 +34,7 @@ pub(crate) struct OpenClUse {
 
 impl OpenClUse {
     /// Builds the kernel, and measures how fast the device counts.
-    pub(crate) fn new(backend: &OpenClBackend) -> Result<Self, KernelError> {
+    pub(crate) fn new(backend: &OpenClBackend) -> Result<Self, OpenClError> {
         let program = ClProgram::build(backend, SOURCE, "")?;
         let parameters = [
             Parameter::in_out::<u8>(Extent::Whole),
@@ -45,7 +45,7 @@ impl OpenClUse {
         let kernel = unsafe { program.kernel("last_use", &parameters) }?;
         let queue = backend.create_queue(QueueOrder::InOrder)?;
         let byte = backend.create_buffer_from(&[0_u8], MemoryFlags::empty())?;
-        let run = |steps: u64| -> Result<Duration, KernelError> {
+        let run = |steps: u64| -> Result<Duration, OpenClError> {
             let start = Instant::now();
             let launch = kernel.launch(&queue, &[1]).memory(&byte);
             launch.value(&steps).enqueue()?;

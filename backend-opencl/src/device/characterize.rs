@@ -13,11 +13,13 @@ use cl3::device::{
 
 use crate::{
     backend::OpenClBackend,
-    device::info::{DeviceInfo, parse_version},
-    device::kind::DeviceKind,
+    device::{
+        image_limits::ImageLimits,
+        info::{DeviceInfo, parse_version},
+        kind::DeviceKind,
+    },
     error::OpenClError,
-    image::ImageLimits,
-    sys::{self, ClError, ClResult},
+    sys::{self, ClResult},
     transfer::p2p,
 };
 
@@ -109,43 +111,36 @@ pub struct Characterization {
 
 impl Characterization {
     /// Returns whether there is shared virtual memory that the host maps.
-    #[must_use]
     pub const fn has_coarse_grain_buffer_svm(&self) -> bool {
         self.limits.svm.coarse
     }
 
     /// Returns whether there is shared virtual memory that host and device touch without maps.
-    #[must_use]
     pub const fn has_fine_grain_buffer_svm(&self) -> bool {
         self.limits.svm.fine
     }
 
     /// Returns whether atomics on such memory are seen by both sides.
-    #[must_use]
     pub const fn has_fine_grain_buffer_svm_atomics(&self) -> bool {
         self.limits.svm.fine && self.limits.svm.atomics
     }
 
     /// Returns whether all memory of the host is shared virtual memory.
-    #[must_use]
     pub const fn has_fine_grain_system_svm(&self) -> bool {
         self.limits.svm.system
     }
 
     /// Returns whether atomics on all memory of the host are seen by both sides.
-    #[must_use]
     pub const fn has_fine_grain_system_svm_atomics(&self) -> bool {
         self.limits.svm.system && self.limits.svm.atomics
     }
 
     /// Returns whether kernels can use `double`.
-    #[must_use]
     pub const fn has_double_support(&self) -> bool {
         self.doubles
     }
 
     /// Returns whether it has the extension of that name.
-    #[must_use]
     pub fn has_extension(&self, name: &str) -> bool {
         self.extensions.iter().any(|own| own == name)
     }
@@ -171,7 +166,7 @@ impl Characterization {
             cache_line_bytes: size(CL_DEVICE_GLOBAL_MEM_CACHELINE_SIZE)?,
             compute_units: size(CL_DEVICE_MAX_COMPUTE_UNITS)?,
             work_group_size: size(CL_DEVICE_MAX_WORK_GROUP_SIZE)?,
-            work_item_sizes: sys::device_sizes(id, CL_DEVICE_MAX_WORK_ITEM_SIZES)?,
+            work_item_sizes: id.info(CL_DEVICE_MAX_WORK_ITEM_SIZES)?.list(),
             local_memory_bytes: size(CL_DEVICE_LOCAL_MEM_SIZE)?,
             dedicated_local_memory: number(CL_DEVICE_LOCAL_MEM_TYPE)? == CL_LOCAL,
             images: ImageLimits::query(id)?,
@@ -230,84 +225,68 @@ impl OpenClBackend {
         // Its index in the list of devices does not matter here.
         let asked = DeviceInfo::query(0, self.context().device)
             .and_then(|device| Characterization::query(&device));
-        asked.map_err(ClError::control_error)
+        asked.map_err(Into::into)
     }
 }
 
 impl fmt::Display for Characterization {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let limits = &self.limits;
-        let mut row = |name: &str, value: &dyn fmt::Display| writeln!(f, "{name:<24}{value}");
+        let (limits, images) = (&self.limits, &self.images);
         let (version, c_version) = (self.version, self.c_version);
-        row("OpenCL", &format_args!("{}.{}", version.0, version.1))?;
-        row("OpenCL C", &format_args!("{}.{}", c_version.0, c_version.1))?;
-        row("driver", &self.driver)?;
-        row("memory", &words::bytes(limits.capacity_bytes))?;
-        row("  shared with the host", &yes(self.unified_memory))?;
-        row(
-            "largest block",
-            &words::bytes(limits.largest_block_bytes as u64),
-        )?;
-        row("alignment", &limits.alignment)?;
-        row(
-            "coarse-grained SVM",
-            &yes(self.has_coarse_grain_buffer_svm()),
-        )?;
-        row("fine-grained SVM", &yes(self.has_fine_grain_buffer_svm()))?;
-        row(
-            "  with atomics",
-            &yes(self.has_fine_grain_buffer_svm_atomics()),
-        )?;
-        row("system SVM", &yes(self.has_fine_grain_system_svm()))?;
-        row("largest SVM alignment", &limits.largest_svm_alignment)?;
-        row("out-of-order queues", &yes(limits.out_of_order_queues))?;
-        row("cache", &words::bytes(self.cache_bytes))?;
-        row(
-            "  of lines of",
-            &format_args!("{} bytes", self.cache_line_bytes),
-        )?;
-        row("compute units", &self.compute_units)?;
-        row(
-            "work-group",
-            &format_args!("{} items", self.work_group_size),
-        )?;
         let axes: Vec<_> = self.work_item_sizes.iter().map(usize::to_string).collect();
-        row("  along each axis", &axes.join(" x "))?;
-        row(
-            "local memory",
-            &words::bytes(self.local_memory_bytes as u64),
-        )?;
-        row("  of its own", &yes(self.dedicated_local_memory))?;
-        let images = &self.images;
-        row("images", &yes(images.images))?;
-        let (width, height) = (images.plane_width, images.plane_height);
-        row(
-            "  of two dimensions",
-            &format_args!("{width} x {height} pixels"),
-        )?;
-        let (width, height, depth) = (
-            images.volume_width,
-            images.volume_height,
-            images.volume_depth,
-        );
-        row(
-            "  of three dimensions",
-            &format_args!("{width} x {height} x {depth} pixels"),
-        )?;
-        row("  in an array", &images.layers)?;
-        row(
-            "  over a buffer",
-            &format_args!("{} pixels", images.buffer_width),
-        )?;
-        row("double", &yes(self.doubles))?;
-        row("half", &yes(self.halves))?;
-        row("peer-to-peer copies", &yes(self.p2p_copies))?;
-        row("extensions", &self.extensions.join(" "))
+        let [plane, volume] = [
+            format!("{} x {}", images.plane_width, images.plane_height),
+            format!("{} x {}", images.volume_width, images.volume_height),
+        ];
+        let bytes = |bytes: usize| words::bytes(bytes as u64);
+        for (name, value) in [
+            ("OpenCL", format!("{}.{}", version.0, version.1)),
+            ("OpenCL C", format!("{}.{}", c_version.0, c_version.1)),
+            ("driver", self.driver.clone()),
+            ("memory", words::bytes(limits.capacity_bytes)),
+            ("  shared with the host", yes(self.unified_memory)),
+            ("largest block", bytes(limits.largest_block_bytes)),
+            ("alignment", limits.alignment.to_string()),
+            ("coarse-grained SVM", yes(limits.svm.coarse)),
+            ("fine-grained SVM", yes(limits.svm.fine)),
+            (
+                "  with atomics",
+                yes(self.has_fine_grain_buffer_svm_atomics()),
+            ),
+            ("system SVM", yes(limits.svm.system)),
+            (
+                "largest SVM alignment",
+                limits.largest_svm_alignment.to_string(),
+            ),
+            ("out-of-order queues", yes(limits.out_of_order_queues)),
+            ("cache", words::bytes(self.cache_bytes)),
+            ("  of lines of", format!("{} bytes", self.cache_line_bytes)),
+            ("compute units", self.compute_units.to_string()),
+            ("work-group", format!("{} items", self.work_group_size)),
+            ("  along each axis", axes.join(" x ")),
+            ("local memory", bytes(self.local_memory_bytes)),
+            ("  of its own", yes(self.dedicated_local_memory)),
+            ("images", yes(images.images)),
+            ("  of two dimensions", format!("{plane} pixels")),
+            (
+                "  of three dimensions",
+                format!("{volume} x {} pixels", images.volume_depth),
+            ),
+            ("  in an array", images.layers.to_string()),
+            ("  over a buffer", format!("{} pixels", images.buffer_width)),
+            ("double", yes(self.doubles)),
+            ("half", yes(self.halves)),
+            ("peer-to-peer copies", yes(self.p2p_copies)),
+            ("extensions", self.extensions.join(" ")),
+        ] {
+            writeln!(f, "{name:<24}{value}")?;
+        }
+        Ok(())
     }
 }
 
-const fn yes(answer: bool) -> &'static str {
-    if answer { "yes" } else { "no" }
+fn yes(answer: bool) -> String {
+    if answer { "yes" } else { "no" }.into()
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@ use binpool_allocators::{
 };
 
 use crate::{
-    backend::OpenClBackend, device::characterize::Characterization, device::kind::DeviceKind,
+    backend::OpenClBackend,
+    device::{characterize::Characterization, kind::DeviceKind},
 };
 
 /// An allocator that suits a device, and why.
@@ -116,7 +117,7 @@ mod tests {
     use binpool_allocators::{Align, DeviceLimits};
 
     use super::*;
-    use crate::image::ImageLimits;
+    use crate::device::image_limits::ImageLimits;
 
     fn device(kind: DeviceKind, unified_memory: bool, svm: (bool, bool)) -> Characterization {
         let mut limits = DeviceLimits::new("some device", 1 << 30, 1 << 28, Align::ONE);

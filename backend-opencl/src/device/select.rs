@@ -16,7 +16,6 @@ impl DeviceSelector {
     /// }
     /// # Ok::<(), binpool_opencl::OpenClError>(())
     /// ```
-    #[must_use]
     pub fn select<'a>(&self, devices: &'a [DeviceInfo]) -> Option<&'a DeviceInfo> {
         match self {
             // The first of the least: kinds are ordered by preference.

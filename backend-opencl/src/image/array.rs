@@ -1,19 +1,17 @@
 //! Images from arrays, and back.
 
-use binpool_allocators::{MemoryFlags, OutOfMemory, Result, Scope};
+use binpool_allocators::{Error, MemoryFlags, Result};
 use bytemuck::Pod;
 use ndarray::{ArrayD, ArrayView, Dimension, IxDyn};
 
 use super::{
     cl_image::ClImage,
-    error::ImageError,
     format::{ChannelOrder, ChannelType, ImageFormat},
-    kind::ImageKind,
     layout::HostPitches,
     region::ImageRegion,
-    shape::ImageShape,
+    shape::{ImageKind, ImageShape},
 };
-use crate::{ClOn, backend::OpenClBackend};
+use crate::{backend::OpenClBackend, error::OpenClError, event::ClOn, sys::host::zeroed};
 
 mod sealed {
     pub trait Sealed {}
@@ -76,7 +74,7 @@ impl OpenClBackend {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// let picture = ndarray::Array3::<u8>::zeros((480, 640, 4));
     /// let image = backend.image_from_array(&picture.view(), 4, MemoryFlags::READ_ONLY, true)?;
-    /// assert_eq!(image.shape(), ImageShape::D2 { width: 640, height: 480 });
+    /// assert_eq!(image.shape(), ImageShape::d2(640, 480));
     /// assert_eq!(image.format().to_string(), "RGBA of UNORM_INT8");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -93,24 +91,28 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// [`NotStandardLayout`](ImageError::NotStandardLayout), [`ArrayDimensions`](ImageError::ArrayDimensions),
-    /// [`ArrayChannels`](ImageError::ArrayChannels), [`ChannelCount`](ImageError::ChannelCount),
-    /// [`NotNormalizable`](ImageError::NotNormalizable); else as [`create_image`](Self::create_image).
+    /// [`Image`](OpenClError::Image) for an array that is not in C order without gaps, whose dimensions are not those of a
+    /// plane or a volume and its channels, or whose numbers cannot be normalized; else as
+    /// [`create_image`](Self::create_image).
     pub fn image_from_array<T: ChannelValue, D: Dimension>(
         &self,
         array: &ArrayView<'_, T, D>,
         channels: usize,
         flags: MemoryFlags,
         normalized: bool,
-    ) -> Result<ClImage, ImageError> {
+    ) -> Result<ClImage, OpenClError> {
         let Some(elements) = array.as_slice() else {
-            return Err(ImageError::NotStandardLayout {
-                shape: array.shape().to_vec(),
-                strides: array.strides().to_vec(),
-            });
+            return Err(OpenClError::Image(format!(
+                "an array of shape {:?} with strides {:?} is not in C order without gaps: copy it with `as_standard_layout`",
+                array.shape(),
+                array.strides()
+            )));
         };
-        let order =
-            ChannelOrder::first_of_rgba(channels).ok_or(ImageError::ChannelCount { channels })?;
+        let order = ChannelOrder::first_of_rgba(channels).ok_or_else(|| {
+            OpenClError::Image(format!(
+                "pixels of {channels} channels: 1 to 4 are possible"
+            ))
+        })?;
         let shape = image_shape(array.shape(), channels)?;
         let format = ImageFormat::new(order, data_type::<T>(normalized)?);
         self.create_image_with_data(flags, format, shape, elements, HostPitches::TIGHT)
@@ -123,7 +125,7 @@ impl OpenClBackend {
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # use binpool_opencl::{ImageError, ImageRegion, OpenClBackend};
+    /// # use binpool_opencl::{ImageRegion, OpenClBackend, OpenClError};
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let picture = ndarray::array![[1_u16, 2, 3], [4, 5, 6]];
@@ -137,87 +139,73 @@ impl OpenClBackend {
     /// assert_eq!(read, ndarray::array![[2, 3], [5, 6]].into_dyn());
     ///
     /// let other = backend.array_from_image::<f32>(&queue, &image, all);
-    /// let Err(ImageError::ElementMismatch { element, .. }) = other else {
-    ///     panic!("these are no floats")
-    /// };
-    /// assert_eq!(element, "f32");
+    /// assert!(matches!(other, Err(OpenClError::Image(_)))); // These are no floats.
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`ElementMismatch`](ImageError::ElementMismatch) where the image's channels are of another type, or packed; else as
+    /// [`Image`](OpenClError::Image) where the image's channels are of another type, or packed; else as
     /// [`read_image`](Self::read_image).
     pub fn array_from_image<'q, T: ChannelValue>(
         &self,
         on: impl Into<ClOn<'q>>,
         image: &ClImage,
         region: ImageRegion,
-    ) -> Result<ArrayD<T>, ImageError> {
+    ) -> Result<ArrayD<T>, OpenClError> {
         let format = image.format();
         if format.data != T::DATA && Some(format.data) != T::NORMALIZED {
-            return Err(ImageError::ElementMismatch {
-                format,
-                element: std::any::type_name::<T>(),
-            });
+            return Err(OpenClError::Image(format!(
+                "pixels of {format} into an array of {}: read the bytes with `read_image` instead",
+                std::any::type_name::<T>()
+            )));
         }
         // Checked before the elements are allocated: a region that is too large must not be reported as a lack of host
         // memory.
         region.check_within(image.shape())?;
         let bytes = image.region_bytes(region)?;
-        let mut elements = zeros(bytes / size_of::<T>())?;
+        let mut elements = zeroed(bytes / size_of::<T>()).map_err(Error::from)?;
         self.read_image(on, image, region, &mut elements, HostPitches::TIGHT)?;
         let channels = format.channel_count();
         let array = array_shape(image.shape().kind(), region, channels);
-        ArrayD::from_shape_vec(IxDyn(&array), elements).map_err(|_| ImageError::ArrayDimensions {
-            shape: array,
-            channels,
-        })
+        ArrayD::from_shape_vec(IxDyn(&array), elements).map_err(|_| dimensions(&array, channels))
     }
 }
 
-fn zeros<T: ChannelValue>(count: usize) -> Result<Vec<T>, OutOfMemory> {
-    let mut elements = Vec::new();
-    elements
-        .try_reserve_exact(count)
-        .map_err(|_| OutOfMemory::new(count.saturating_mul(size_of::<T>()), Scope::Host))?;
-    elements.resize(count, T::zeroed());
-    Ok(elements)
-}
-
-fn data_type<T: ChannelValue>(normalized: bool) -> Result<ChannelType, ImageError> {
+fn data_type<T: ChannelValue>(normalized: bool) -> Result<ChannelType, OpenClError> {
     if !normalized {
         return Ok(T::DATA);
     }
-    T::NORMALIZED.ok_or(ImageError::NotNormalizable {
-        element: std::any::type_name::<T>(),
+    T::NORMALIZED.ok_or_else(|| {
+        let element = std::any::type_name::<T>();
+        OpenClError::Image(format!(
+            "normalized {element}: only integers of 8 and 16 bits can be normalized"
+        ))
     })
 }
 
 /// Returns the shape of the image that an array of that shape becomes.
-fn image_shape(array: &[usize], channels: usize) -> Result<ImageShape, ImageError> {
+fn image_shape(array: &[usize], channels: usize) -> Result<ImageShape, OpenClError> {
     let pixels = match array.split_last() {
         _ if channels == 1 => array,
         Some((&last, pixels)) if last == channels => pixels,
         _ => {
-            return Err(ImageError::ArrayChannels {
-                shape: array.to_vec(),
-                channels,
-            });
+            return Err(OpenClError::Image(format!(
+                "an array of shape {array:?}: its last dimension has to be the {channels} channels"
+            )));
         }
     };
     match *pixels {
-        [height, width] => Ok(ImageShape::D2 { width, height }),
-        [depth, height, width] => Ok(ImageShape::D3 {
-            width,
-            height,
-            depth,
-        }),
-        _ => Err(ImageError::ArrayDimensions {
-            shape: array.to_vec(),
-            channels,
-        }),
+        [height, width] => Ok(ImageShape::d2(width, height)),
+        [depth, height, width] => Ok(ImageShape::d3(width, height, depth)),
+        _ => Err(dimensions(array, channels)),
     }
+}
+
+fn dimensions(array: &[usize], channels: usize) -> OpenClError {
+    OpenClError::Image(format!(
+        "an array of shape {array:?} with {channels} channels: 2 or 3 dimensions are needed besides the channels"
+    ))
 }
 
 /// Returns the shape of the array that a region of an image of that kind becomes.

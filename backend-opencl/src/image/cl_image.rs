@@ -1,28 +1,30 @@
 //! Images.
 
-use std::{ffi::c_void, fmt, sync::Arc};
+use std::{ffi::c_void, sync::Arc};
 
-use binpool_allocators::{
-    CountedView, InvalidRequest, MemoryFlags, MemoryKind, ObjectKind, Region, Result,
-};
+use binpool_allocators::{CountedView, MemoryFlags, MemoryKind, ObjectKind, Region, Result};
 use cl3::memory::{CL_IMAGE_ROW_PITCH, CL_IMAGE_SLICE_PITCH, CL_MEM_SIZE};
 
 use super::{
-    error::ImageError, format::ImageFormat, kind::ImageKind, region::ImageRegion, shape::ImageShape,
+    format::ImageFormat,
+    layout::overflow,
+    region::ImageRegion,
+    shape::{ImageKind, ImageShape},
 };
 use crate::{
     backend::OpenClBackend,
     context::Context,
+    error::OpenClError,
+    identity::{debug_by, same_by},
     kept_memory::LetGo,
-    memory::MemoryInfo,
-    memory::MemoryKey,
-    memory::root::Root,
-    memory::view::View,
-    order::access::Access,
-    order::access_log::AccessLog,
-    order::memory_use::MemoryUse,
-    same_by_handle::same_by_handle,
-    sys::{self, ClError, DeviceBytes, MemHandle, Purpose, image::DevicePixels},
+    memory::{
+        MemoryKey,
+        info::{Counts, MemoryInfo},
+        part::View,
+        root::Root,
+    },
+    order::{access::Access, access_log::AccessLog, memory_use::MemoryUse},
+    sys::{self, DeviceBytes, MapShape, MemHandle, transfer::DevicePixels},
 };
 
 /// An image of OpenCL (`Image` of `PyOpenCL`). Clones are the same image.
@@ -40,7 +42,7 @@ use crate::{
 /// let backend = OpenClBackend::open(&"any".parse()?)?;
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
-/// let shape = ImageShape::D2 { width: 64, height: 32 };
+/// let shape = ImageShape::d2(64, 32);
 /// let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
 ///
 /// let all = ImageRegion::all(shape);
@@ -59,7 +61,7 @@ use crate::{
 /// # use binpool_opencl::{ChannelOrder, ChannelType, ImageFormat, ImageShape, OpenClBackend};
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
-/// let shape = ImageShape::D2Array { width: 7, height: 5, layers: 3 };
+/// let shape = ImageShape::d2_array(7, 5, 3);
 /// let image = backend.create_image(MemoryFlags::READ_ONLY, format, shape)?;
 /// assert_eq!((image.shape(), image.format()), (shape, format));
 /// assert_eq!(image.flags(), MemoryFlags::READ_ONLY);
@@ -120,25 +122,21 @@ impl ClImage {
     }
 
     /// The format of its pixels (`format`).
-    #[must_use]
     pub fn format(&self) -> ImageFormat {
         self.inner.format
     }
 
     /// Its kind and its size in pixels (`shape`, `width`, `height`, `depth`, `array_size`).
-    #[must_use]
     pub fn shape(&self) -> ImageShape {
         self.inner.shape
     }
 
     /// The flags that say how device and host may use it (`flags`). An image over a buffer has those of the buffer.
-    #[must_use]
     pub fn flags(&self) -> MemoryFlags {
         self.inner.flags
     }
 
     /// The size of a pixel in bytes (`element_size`).
-    #[must_use]
     pub fn item_bytes(&self) -> usize {
         self.inner.format.item_bytes()
     }
@@ -149,7 +147,7 @@ impl ClImage {
     ///
     /// A failure of the runtime.
     pub fn row_pitch(&self) -> Result<usize> {
-        sys::image::size(self.handle(), CL_IMAGE_ROW_PITCH).map_err(control)
+        Ok(sys::image::info(self.handle(), CL_IMAGE_ROW_PITCH)?.size()?)
     }
 
     /// The distance between slices of a 3D image, or layers of an array, on the device, in bytes; 0 for other images
@@ -159,7 +157,7 @@ impl ClImage {
     ///
     /// A failure of the runtime.
     pub fn slice_pitch(&self) -> Result<usize> {
-        sys::image::size(self.handle(), CL_IMAGE_SLICE_PITCH).map_err(control)
+        Ok(sys::image::info(self.handle(), CL_IMAGE_SLICE_PITCH)?.size()?)
     }
 
     /// Its size on the device in bytes, as the runtime reports it (`size`).
@@ -168,8 +166,7 @@ impl ClImage {
     ///
     /// A failure of the runtime.
     pub fn bytes(&self) -> Result<usize> {
-        let bytes = sys::mem_info::number(self.handle(), CL_MEM_SIZE).map_err(control)?;
-        Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
+        Ok(self.handle().info(CL_MEM_SIZE)?.size()?)
     }
 
     /// Returns what is known about it as memory: `map_count`, `reference_count` and the like of `PyOpenCL`.
@@ -180,7 +177,7 @@ impl ClImage {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
-    /// let image = backend.create_image(MemoryFlags::READ_ONLY, format, ImageShape::D1 { width: 16 })?;
+    /// let image = backend.create_image(MemoryFlags::READ_ONLY, format, ImageShape::d1(16))?;
     /// let all = ImageRegion::all(image.shape());
     /// let map = backend.map_image::<u8>(&queue, &image, all)?;
     /// let info = image.info()?;
@@ -194,7 +191,7 @@ impl ClImage {
     ///
     /// A failure of the runtime.
     pub fn info(&self) -> Result<MemoryInfo> {
-        let counts = sys::mem_info::counts(self.handle()).map_err(control)?;
+        let counts = Counts::of(self.handle())?;
         let (parent, offset) = match &self.inner.pixels {
             Pixels::Own { .. } => (None, 0),
             Pixels::Buffer { image, .. } => (Some(image.root().key()), image.region().offset),
@@ -221,15 +218,14 @@ impl ClImage {
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
     /// let buffer = backend.create_buffer(64, MemoryFlags::empty())?;
-    /// let shape = ImageShape::D1Buffer { width: 16 };
+    /// let shape = ImageShape::d1_buffer(16);
     /// let row = backend.create_image_over(&queue, &buffer, format, shape, None)?;
     /// assert_eq!(row.parent(), Some(buffer.key()));
     ///
-    /// let own = backend.create_image(MemoryFlags::empty(), format, ImageShape::D1 { width: 16 })?;
+    /// let own = backend.create_image(MemoryFlags::empty(), format, ImageShape::d1(16))?;
     /// assert_eq!(own.parent(), None);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn parent(&self) -> Option<MemoryKey> {
         match &self.inner.pixels {
             Pixels::Own { .. } => None,
@@ -251,14 +247,13 @@ impl ClImage {
     ///
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
-    /// let image = backend.create_image(MemoryFlags::empty(), format, ImageShape::D1 { width: 16 })?;
+    /// let image = backend.create_image(MemoryFlags::empty(), format, ImageShape::d1(16))?;
     /// let _clone = image.clone();
     /// let references = get_mem_object_info(image.raw(), CL_MEM_REFERENCE_COUNT)
     ///     .map_err(|code| format!("error {code}"))?;
     /// assert_eq!(references.to_uint(), 1); // clones share one
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn raw(&self) -> *mut c_void {
         self.handle().raw()
     }
@@ -322,11 +317,20 @@ impl ClImage {
         }
     }
 
+    /// Returns the size of a map of a region.
+    pub(crate) fn map_shape(&self, region: ImageRegion) -> MapShape {
+        MapShape {
+            bytes: self.region_bytes(region).unwrap_or(usize::MAX),
+            item: self.item_bytes(),
+            rows_are_layers: self.shape().kind() == ImageKind::D1Array,
+        }
+    }
+
     /// Returns the size of the pixels of a region, in bytes.
-    pub(super) fn region_bytes(&self, region: ImageRegion) -> Result<usize, ImageError> {
+    pub(super) fn region_bytes(&self, region: ImageRegion) -> Result<usize, OpenClError> {
         let (shape, item) = (self.shape(), self.item_bytes());
         let bytes = region.pixels().and_then(|pixels| pixels.checked_mul(item));
-        bytes.ok_or(ImageError::Overflow { shape, item })
+        bytes.ok_or_else(|| overflow(shape, item))
     }
 
     /// Returns the size of all pixels, in bytes.
@@ -353,27 +357,13 @@ impl ClImage {
 
 impl OpenClBackend {
     pub(crate) fn check_own_image(&self, image: &ClImage) -> Result<()> {
-        if image.context().is_same(self.context()) {
-            return Ok(());
-        }
-        let kind = ObjectKind::Memory;
-        Err(InvalidRequest::ForeignObject { kind }.into())
+        self.check_context(image.context().handle.raw().addr(), ObjectKind::Memory)
     }
 }
 
-fn control(error: ClError) -> binpool_allocators::Error {
-    error.into_error(Purpose::Control)
-}
+debug_by!(
+    ClImage,
+    |this| shape: this.inner.shape, format: this.inner.format, flags: this.inner.flags, handle: this.handle()
+);
 
-impl fmt::Debug for ClImage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClImage")
-            .field("shape", &self.inner.shape)
-            .field("format", &self.inner.format)
-            .field("flags", &self.inner.flags)
-            .field("handle", self.handle())
-            .finish_non_exhaustive()
-    }
-}
-
-same_by_handle!(ClImage);
+same_by!(ClImage, |this| this.raw());

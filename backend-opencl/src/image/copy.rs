@@ -3,16 +3,16 @@
 use binpool_allocators::{AsMemory, Error, InvalidRequest, On, Region, Result};
 use cl3::error_codes::CL_MEM_COPY_OVERLAP;
 
-use super::{cl_image::ClImage, error::ImageError, kind::ImageKind, region::ImageRegion};
+use super::{cl_image::ClImage, region::ImageRegion, shape::ImageKind};
 use crate::{
-    ClOn,
     backend::OpenClBackend,
-    event::ClEvent,
-    order::access::Access,
-    order::memory_use::MemoryUse,
+    error::OpenClError,
+    event::{ClEvent, ClOn},
+    order::{access::Access, memory_use::MemoryUse},
     queue::ClQueue,
     sys::{
-        self, ClResult, DeviceBytes, EventHandle, MemHandle, Purpose, WaitList, image::DevicePixels,
+        self, ClResult, DeviceBytes, EventHandle, MemHandle, Purpose, WaitList,
+        transfer::DevicePixels,
     },
     transfer::parts::enqueue_through_buffer,
 };
@@ -61,12 +61,12 @@ impl OpenClBackend {
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
     /// # use binpool_opencl::{
-    /// #     ChannelOrder, ChannelType, HostPitches, ImageError, ImageFormat, ImageRegion, ImageShape, OpenClBackend,
+    /// #     ChannelOrder, ChannelType, HostPitches, ImageFormat, ImageRegion, ImageShape, OpenClBackend, OpenClError,
     /// # };
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt8);
-    /// # let shape = ImageShape::D2 { width: 4, height: 2 };
+    /// # let shape = ImageShape::d2(4, 2);
     /// # let pixels = [1_u8, 2, 3, 4, 5, 6, 7, 8];
     /// # let image =
     /// #     backend.create_image_with_data(MemoryFlags::empty(), format, shape, &pixels, HostPitches::TIGHT)?;
@@ -80,14 +80,14 @@ impl OpenClBackend {
     ///
     /// // By one pixel only, some would be read and written.
     /// let refused = backend.enqueue_copy_image(&queue, &image, half, &image, [1, 0, 0]);
-    /// assert!(matches!(refused, Err(ImageError::OverlappingCopy { .. })));
+    /// assert!(matches!(refused, Err(OpenClError::Image(_))));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`FormatMismatch`](ImageError::FormatMismatch), [`EmptyRegion`](ImageError::EmptyRegion),
-    /// [`OutOfBounds`](ImageError::OutOfBounds); [`OverlappingCopy`](ImageError::OverlappingCopy); images over the
+    /// [`Image`](OpenClError::Image) for other formats, for a region without pixels or beyond its image, and for regions of one
+    /// image that overlap; images over the
     /// same bytes of a buffer; a device that cannot copy layers so
     /// ([`layer_copies`](crate::ImageLimits::layer_copies)); objects of another backend; a failure of the runtime.
     pub fn enqueue_copy_image<'q>(
@@ -97,21 +97,24 @@ impl OpenClBackend {
         from: ImageRegion,
         destination: &ClImage,
         to: [usize; 3],
-    ) -> Result<ClEvent, ImageError> {
+    ) -> Result<ClEvent, OpenClError> {
         let On { queue, wait_for } = on.into();
         let into = from.moved_to(to);
         self.check_image(queue, source, from)?;
         self.check_image(queue, destination, into)?;
         if source.format() != destination.format() {
-            return Err(ImageError::FormatMismatch {
-                from: source.format(),
-                to: destination.format(),
-            });
+            return Err(OpenClError::Image(format!(
+                "a copy from pixels of {} to pixels of {}: copies change no format, use a kernel",
+                source.format(),
+                destination.format()
+            )));
         }
         let uses = [source.used(Access::Read), destination.used(Access::Write)];
         if source == destination {
             if from.overlaps(into) {
-                return Err(ImageError::OverlappingCopy { from, to: into });
+                return Err(OpenClError::Image(format!(
+                    "a copy of {from} to {to:?} of the same image: the two regions overlap"
+                )));
             }
         } else {
             check_apart(&uses)?;
@@ -152,7 +155,7 @@ impl OpenClBackend {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt8);
-    /// # let shape = ImageShape::D2 { width: 4, height: 2 };
+    /// # let shape = ImageShape::d2(4, 2);
     /// # let pixels = [1_u8, 2, 3, 4, 5, 6, 7, 8];
     /// # let image =
     /// #     backend.create_image_with_data(MemoryFlags::empty(), format, shape, &pixels, HostPitches::TIGHT)?;
@@ -167,7 +170,7 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// [`EmptyRegion`](ImageError::EmptyRegion), [`OutOfBounds`](ImageError::OutOfBounds); memory that is too small,
+    /// [`Image`](OpenClError::Image) for a region without pixels or beyond the image; memory that is too small,
     /// or that the image is made over; a device that cannot copy the layers of 1D arrays
     /// ([`layer_copies`](crate::ImageLimits::layer_copies)); objects of another backend; a failure of the runtime.
     pub fn enqueue_copy_image_to_buffer<'q>(
@@ -177,7 +180,7 @@ impl OpenClBackend {
         from: ImageRegion,
         memory: &(impl AsMemory<Self> + ?Sized),
         offset: usize,
-    ) -> Result<ClEvent, ImageError> {
+    ) -> Result<ClEvent, OpenClError> {
         let memory = (memory, offset, Access::Write);
         self.between(on.into(), (source, from, Access::Read), memory)
     }
@@ -188,12 +191,12 @@ impl OpenClBackend {
     /// ```
     /// # use binpool_allocators::{Backend, Error, InvalidRequest, MemoryFlags, QueueOrder};
     /// # use binpool_opencl::{
-    /// #     ChannelOrder, ChannelType, HostPitches, ImageError, ImageFormat, ImageRegion, ImageShape, OpenClBackend,
+    /// #     ChannelOrder, ChannelType, HostPitches, ImageFormat, ImageRegion, ImageShape, OpenClBackend, OpenClError,
     /// # };
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt8);
-    /// # let shape = ImageShape::D2 { width: 4, height: 2 };
+    /// # let shape = ImageShape::d2(4, 2);
     /// # let image = backend.create_image_with_data(
     /// #     MemoryFlags::empty(),
     /// #     format,
@@ -209,7 +212,7 @@ impl OpenClBackend {
     /// assert_eq!(pixels, [3, 4, 5, 6]);
     ///
     /// let beyond = backend.enqueue_copy_buffer_to_image(&queue, &bytes, 3, &image, lower);
-    /// let Err(ImageError::Device(Error::InvalidRequest(why))) = beyond else {
+    /// let Err(OpenClError::Device(Error::InvalidRequest(why))) = beyond else {
     ///     panic!("four bytes from the fourth of six on")
     /// };
     /// let expected = InvalidRequest::OutOfBounds { offset: 3, bytes: 4, size: 6 };
@@ -227,12 +230,12 @@ impl OpenClBackend {
         offset: usize,
         destination: &ClImage,
         into: ImageRegion,
-    ) -> Result<ClEvent, ImageError> {
+    ) -> Result<ClEvent, OpenClError> {
         let memory = (memory, offset, Access::Read);
         self.between(on.into(), (destination, into, Access::Write), memory)
     }
 
-    fn check_layer_copies(&self) -> Result<(), ImageError> {
+    fn check_layer_copies(&self) -> Result<(), OpenClError> {
         if self.image_limits()?.layer_copies {
             return Ok(());
         }
@@ -250,7 +253,7 @@ impl OpenClBackend {
         On { queue, wait_for }: ClOn<'_>,
         (image, region, how): (&ClImage, ImageRegion, Access),
         (memory, offset, access): (&(impl AsMemory<Self> + ?Sized), usize, Access),
-    ) -> Result<ClEvent, ImageError> {
+    ) -> Result<ClEvent, OpenClError> {
         self.check_image(queue, image, region)?;
         if image.shape().kind() == ImageKind::D1Array {
             self.check_layer_copies()?;
@@ -288,7 +291,7 @@ fn out_of(region: Region, size: usize) -> InvalidRequest {
 }
 
 /// Checks that source and destination share no bytes of a buffer that images are made over.
-fn check_apart([from, to]: &[MemoryUse<'_>; 2]) -> Result<(), ImageError> {
+fn check_apart([from, to]: &[MemoryUse<'_>; 2]) -> Result<(), OpenClError> {
     if from.shares_bytes_with(to) {
         return Err(InvalidRequest::OverlappingCopy {
             from: from.region.offset,

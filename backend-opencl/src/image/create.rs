@@ -9,24 +9,19 @@ use cl3::{
 
 use super::{
     cl_image::{ClImage, Pixels},
-    error::{Axis, ImageError},
     format::ImageFormat,
-    kind::ImageKind,
-    layout::HostPitches,
-    limits::ImageLimits,
-    shape::ImageShape,
+    layout::{HostPitches, check_pitch, overflow},
+    shape::{ImageKind, ImageShape},
 };
 use crate::{
     backend::OpenClBackend,
+    device::image_limits::ImageLimits,
+    error::OpenClError,
     kept_memory,
-    memory::flags::to_cl,
-    memory::view::View,
+    memory::{flags::to_cl, part::View},
     order::access_log::AccessLog,
     queue::ClQueue,
-    sys::{
-        self, ClError, MemHandle, Purpose,
-        image::{HostLayout, Source},
-    },
+    sys::{self, MemHandle, Purpose, image::Source, transfer::HostLayout},
 };
 
 /// The creation of images.
@@ -44,7 +39,7 @@ impl OpenClBackend {
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnsignedInt8);
     /// # let buffer = backend.create_buffer(64, MemoryFlags::empty())?;
-    /// let shape = ImageShape::D1Buffer { width: 16 };
+    /// let shape = ImageShape::d1_buffer(16);
     /// let row = backend.create_image_over(&queue, &buffer, format, shape, None)?;
     /// if backend.image_limits()?.buffer_fills {
     ///     let sevens = ImageColor::Unsigned([7; 4]);
@@ -61,9 +56,7 @@ impl OpenClBackend {
     ///
     /// A failure of the runtime.
     pub fn image_limits(&self) -> Result<&ImageLimits> {
-        self.context()
-            .image_limits()
-            .map_err(ClError::control_error)
+        self.context().image_limits().map_err(Error::from)
     }
 
     /// Returns the formats that images of a kind can have on this device, for kernels that use them as `flags` say
@@ -82,7 +75,7 @@ impl OpenClBackend {
     /// let format = wishes.iter().find(|wish| known.contains(wish));
     /// let format = *format.ok_or("no such colours")?;
     ///
-    /// let shape = ImageShape::D2 { width: 640, height: 480 };
+    /// let shape = ImageShape::d2(640, 480);
     /// let picture = backend.create_image(MemoryFlags::READ_ONLY, format, shape)?;
     /// assert_eq!(picture.format(), format);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -105,8 +98,7 @@ impl OpenClBackend {
             0 => CL_MEM_READ_WRITE,
             kernels => kernels,
         };
-        let codes = sys::image::supported_formats(&self.context().handle, kernels, kind.code())
-            .map_err(ClError::control_error)?;
+        let codes = sys::image::supported_formats(&self.context().handle, kernels, kind.code())?;
         Ok(codes
             .into_iter()
             .filter_map(ImageFormat::from_codes)
@@ -119,15 +111,15 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// A device without images; [`Empty`](ImageError::Empty), [`TooLarge`](ImageError::TooLarge),
-    /// [`UnsupportedFormat`](ImageError::UnsupportedFormat), [`NeedsBuffer`](ImageError::NeedsBuffer); contradictory
+    /// [`Unsupported`](Error::Unsupported) for a device without images, or without such a format or size;
+    /// [`Image`](OpenClError::Image) for a shape without pixels, or of an image over a buffer; contradictory
     /// flags, more bytes than the device's largest block, or exhausted memory.
     pub fn create_image(
         &self,
         flags: MemoryFlags,
         format: ImageFormat,
         shape: ImageShape,
-    ) -> Result<ClImage, ImageError> {
+    ) -> Result<ClImage, OpenClError> {
         let layout = self.check_own_pixels(flags, format, shape, HostPitches::TIGHT)?;
         self.own_image(flags, format, shape, (Source::Nothing, layout))
     }
@@ -146,7 +138,7 @@ impl OpenClBackend {
     /// let image = backend.create_image_with_data(
     ///     MemoryFlags::READ_ONLY,
     ///     ImageFormat::new(ChannelOrder::R, ChannelType::Float),
-    ///     ImageShape::D2 { width: 640, height: 480 },
+    ///     ImageShape::d2(640, 480),
     ///     &heights,
     ///     HostPitches::TIGHT,
     /// )?;
@@ -156,7 +148,7 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// Those of [`create_image`](Self::create_image); [`Pitch`](ImageError::Pitch); data of another length.
+    /// Those of [`create_image`](Self::create_image); pitches that do not fit; data of another length.
     pub fn create_image_with_data<T: NoUninit>(
         &self,
         flags: MemoryFlags,
@@ -164,7 +156,7 @@ impl OpenClBackend {
         shape: ImageShape,
         data: &[T],
         pitches: HostPitches,
-    ) -> Result<ClImage, ImageError> {
+    ) -> Result<ClImage, OpenClError> {
         let layout = self.check_own_pixels(flags, format, shape, pitches)?;
         let bytes = bytemuck::cast_slice(data);
         layout.check_length(bytes.len())?;
@@ -190,7 +182,7 @@ impl OpenClBackend {
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnsignedInt8);
     /// let buffer = backend.create_buffer_from(&[1_u8; 64], MemoryFlags::empty())?;
-    /// let shape = ImageShape::D1Buffer { width: 16 };
+    /// let shape = ImageShape::d1_buffer(16);
     /// let row = backend.create_image_over(&queue, &buffer, format, shape, None)?;
     ///
     /// // The third pixel of the image is four bytes of the buffer.
@@ -204,9 +196,8 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// A device without images, without 2D images over buffers, or without images over parts of buffers; memory whose
-    /// requested size is smaller than the image; [`NotOverBuffers`](ImageError::NotOverBuffers),
-    /// [`OverSvm`](ImageError::OverSvm), [`Pitch`](ImageError::Pitch), [`BufferMisaligned`](ImageError::BufferMisaligned);
-    /// and those of [`create_image`](Self::create_image).
+    /// requested size is smaller than the image, or that is shared virtual memory or starts where no image can; a shape that
+    /// is never over a buffer, or a pitch that does not fit; and those of [`create_image`](Self::create_image).
     pub fn create_image_over(
         &self,
         queue: &ClQueue,
@@ -214,17 +205,19 @@ impl OpenClBackend {
         format: ImageFormat,
         shape: ImageShape,
         row_pitch: Option<usize>,
-    ) -> Result<ClImage, ImageError> {
+    ) -> Result<ClImage, OpenClError> {
         let kind = shape.kind();
         if !matches!(kind, ImageKind::D1Buffer | ImageKind::D2) {
-            return Err(ImageError::NotOverBuffers { kind });
+            return Err(OpenClError::Image(format!(
+                "a {kind} over a buffer: only 1D buffer images and 2D images can be, copy the bytes instead"
+            )));
         }
         self.check_own_queue(queue)?;
         let size = memory.size();
         let buffer = memory.memory_on(queue).ok_or(InvalidRequest::ZeroSize)?;
         self.check_own_memory(buffer)?;
         buffer.check_may_be_retained()?;
-        let (root, offset) = buffer.root().ok_or(ImageError::OverSvm)?;
+        let (root, offset) = buffer.root().ok_or_else(over_svm)?;
         let limits = self.limits_for(shape)?;
         if kind == ImageKind::D2 && !limits.planes_over_buffers {
             return Err(Error::unsupported(format!(
@@ -233,7 +226,7 @@ impl OpenClBackend {
             ))
             .into());
         }
-        let handle = buffer.object()?.ok_or(ImageError::OverSvm)?;
+        let handle = buffer.object()?.ok_or_else(over_svm)?;
         let flags = buffer.flags();
         self.check_format(flags, format, kind)?;
         let pitches = HostPitches {
@@ -250,21 +243,21 @@ impl OpenClBackend {
         region.check_within(size.min(buffer.bytes()))?;
         let source = Source::Buffer(handle, row_pitch);
         let region = Region::new(offset, region.bytes);
-        let under = handle.another().map_err(ClError::control_error)?;
+        let under = handle.another()?;
         let held = self.context().quirks.view_lock.hold();
         // With no flags the image has those of its buffer.
         let image = self.image_handle(0, format, shape, (source, layout));
         drop(held);
         let image = image.map_err(|error| match error {
             // `PoCL` 3.1 refuses sub-buffers here.
-            ImageError::Device(Error::Backend(failure))
+            OpenClError::Device(Error::Backend(failure))
                 if handle.raw() != root.handle.raw()
                     && failure.code == Some(CL_INVALID_MEM_OBJECT) =>
             {
                 let name = &self.device_limits().device_name;
                 let what =
                     format!("images over a part of a buffer on {name}: use a buffer of its own");
-                ImageError::Device(Error::unsupported(what))
+                Error::unsupported(what).into()
             }
             error => error,
         })?;
@@ -278,7 +271,7 @@ impl OpenClBackend {
     }
 
     /// Checks that the device can hold an image of this shape, and returns its limits.
-    fn limits_for(&self, shape: ImageShape) -> Result<&ImageLimits, ImageError> {
+    fn limits_for(&self, shape: ImageShape) -> Result<&ImageLimits, OpenClError> {
         let limits = self.image_limits()?;
         if !limits.images {
             let name = &self.device_limits().device_name;
@@ -295,10 +288,11 @@ impl OpenClBackend {
         format: ImageFormat,
         shape: ImageShape,
         pitches: HostPitches,
-    ) -> Result<HostLayout, ImageError> {
+    ) -> Result<HostLayout, OpenClError> {
         let kind = shape.kind();
         if kind == ImageKind::D1Buffer {
-            return Err(ImageError::NeedsBuffer { kind });
+            let problem = format!("a {kind} is made over a buffer: use `create_image_over`");
+            return Err(OpenClError::Image(problem));
         }
         self.limits_for(shape)?;
         let tight = HostPitches::TIGHT.layout(shape, format.item_bytes())?;
@@ -312,16 +306,17 @@ impl OpenClBackend {
         flags: MemoryFlags,
         format: ImageFormat,
         kind: ImageKind,
-    ) -> Result<(), ImageError> {
+    ) -> Result<(), OpenClError> {
         let supported = self.supported_image_formats(flags, kind)?;
         if supported.contains(&format) {
             return Ok(());
         }
-        Err(ImageError::UnsupportedFormat {
-            format,
-            kind,
-            supported: supported.len(),
-        })
+        Err(Error::unsupported(format!(
+            "a {kind} of {format}: the device has {} formats for such images and flags, and not this one; see \
+             `supported_image_formats`",
+            supported.len()
+        ))
+        .into())
     }
 
     fn own_image(
@@ -330,7 +325,7 @@ impl OpenClBackend {
         format: ImageFormat,
         shape: ImageShape,
         source: (Source<'_>, HostLayout),
-    ) -> Result<ClImage, ImageError> {
+    ) -> Result<ClImage, OpenClError> {
         let runtimes = self.context().quirks.flags_to_make(to_cl(flags));
         let image = self.image_handle(runtimes, format, shape, source)?;
         let log = AccessLog::default();
@@ -347,7 +342,7 @@ impl OpenClBackend {
         format: ImageFormat,
         shape: ImageShape,
         (source, layout): (Source<'_>, HostLayout),
-    ) -> Result<MemHandle, ImageError> {
+    ) -> Result<MemHandle, OpenClError> {
         let context = &self.context().handle;
         let handle = kept_memory::allocate(|| {
             sys::image::create(context, flags, format.codes(), shape.into(), source)
@@ -359,41 +354,46 @@ impl OpenClBackend {
 }
 
 /// Checks that the runtime's pixels have the size that this crate computes with.
-pub(super) fn check_item_bytes(image: &MemHandle, format: ImageFormat) -> Result<(), ImageError> {
-    let actual = sys::image::size(image, CL_IMAGE_ELEMENT_SIZE).map_err(ClError::control_error)?;
+pub(super) fn check_item_bytes(image: &MemHandle, format: ImageFormat) -> Result<(), OpenClError> {
+    let actual = sys::image::info(image, CL_IMAGE_ELEMENT_SIZE)?.size()?;
     if actual == format.item_bytes() {
         return Ok(());
     }
-    Err(ImageError::ItemBytes { format, actual })
+    Err(Error::unsupported(format!(
+        "pixels of {format}, which take {actual} bytes on this device, and {} in the specification",
+        format.item_bytes()
+    ))
+    .into())
 }
 
 /// Checks the row pitch and the offset of a 2D image in its buffer, and returns the pitch.
+fn over_svm() -> Error {
+    Error::unsupported(
+        "an image over shared virtual memory: make it over a buffer, or copy the bytes",
+    )
+}
+
 fn check_plane_over(
     limits: &ImageLimits,
     offset: usize,
     format: ImageFormat,
     shape: ImageShape,
     layout: HostLayout,
-) -> Result<usize, ImageError> {
+) -> Result<usize, OpenClError> {
     let item = format.item_bytes();
     let bytes = |pixels: usize| {
         let bytes = pixels.max(1).checked_mul(item);
-        bytes.ok_or(ImageError::Overflow { shape, item })
+        bytes.ok_or_else(|| overflow(shape, item))
     };
     let (pitch, _) = layout.pitches();
-    let unit = bytes(limits.pitch_alignment)?;
-    if !pitch.is_multiple_of(unit) {
-        let [width, ..] = shape.extent();
-        return Err(ImageError::Pitch {
-            axis: Axis::Row,
-            pitch,
-            least: bytes(width)?,
-            unit,
-        });
-    }
+    let [width, ..] = shape.extent();
+    check_pitch("row", pitch, bytes(width)?, bytes(limits.pitch_alignment)?)?;
     let alignment = bytes(limits.base_alignment)?;
     if !offset.is_multiple_of(alignment) {
-        return Err(ImageError::BufferMisaligned { offset, alignment });
+        return Err(Error::unsupported(format!(
+            "an image over a buffer from byte {offset} of its block on: this device wants multiples of {alignment}"
+        ))
+        .into());
     }
     Ok(pitch)
 }

@@ -3,17 +3,100 @@
 use binpool_allocators::{Error, Event, On, Queue, Result};
 
 use super::{
-    cl_image::ClImage, color::ImageColor, error::ImageError, kind::ImageKind, region::ImageRegion,
-    shape::ImageShape,
+    cl_image::ClImage,
+    format::{ChannelType, ImageFormat},
+    region::ImageRegion,
+    shape::{ImageKind, ImageShape},
 };
 use crate::{
-    ClOn,
     backend::OpenClBackend,
-    event::ClEvent,
+    error::OpenClError,
+    event::{ClEvent, ClOn},
     order::access::Access,
     queue::ClQueue,
     sys::{self, Purpose},
 };
+
+/// A colour in the order red, green, blue, alpha, whatever the order of the image's channels. The runtime takes the
+/// channels that the image has, and converts them (OpenCL 3.0, section 5.3.5).
+///
+/// ```
+/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// use binpool_opencl::{
+///     ChannelOrder, ChannelType, HostPitches, ImageColor, ImageFormat, ImageRegion,
+///     ImageShape, OpenClBackend, OpenClError,
+/// };
+///
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let format = ImageFormat::new(ChannelOrder::Bgra, ChannelType::UnormInt8);
+/// let shape = ImageShape::d1(1);
+/// let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
+/// let all = ImageRegion::all(shape);
+/// let fill = |color| backend.enqueue_fill_image(&queue, &image, all, color);
+///
+/// fill(ImageColor::Float([1.0, 0.0, 0.0, 1.0]))?;
+/// let mut pixel = [0_u8; 4];
+/// backend.read_image(&queue, &image, all, &mut pixel, HostPitches::TIGHT)?;
+/// assert_eq!(pixel, [0, 0, 255, 255], "red is the third channel of BGRA");
+///
+/// // Kernels read these channels as floats, and so are they filled.
+/// let refused = fill(ImageColor::Unsigned([255, 0, 0, 255]));
+/// assert!(matches!(refused, Err(OpenClError::Image(_))));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ImageColor {
+    /// For floats and normalized integers. Images of depth take the first.
+    Float([f32; 4]),
+    /// For signed integers.
+    Signed([i32; 4]),
+    /// For unsigned integers.
+    Unsigned([u32; 4]),
+}
+
+impl ImageColor {
+    /// Returns whether images of that format are filled with numbers of this type.
+    pub(crate) const fn suits(self, format: ImageFormat) -> bool {
+        use ChannelType as T;
+        match format.data {
+            T::SignedInt8 | T::SignedInt16 | T::SignedInt32 => matches!(self, Self::Signed(_)),
+            T::UnsignedInt8 | T::UnsignedInt16 | T::UnsignedInt32 => {
+                matches!(self, Self::Unsigned(_))
+            }
+            T::SnormInt8
+            | T::SnormInt16
+            | T::UnormInt8
+            | T::UnormInt16
+            | T::UnormShort565
+            | T::UnormShort555
+            | T::UnormInt101010
+            | T::UnormInt101010_2
+            | T::HalfFloat
+            | T::Float => matches!(self, Self::Float(_)),
+        }
+    }
+
+    /// Returns the name of the numbers that images of that format are filled with.
+    pub(super) const fn kind_for(format: ImageFormat) -> &'static str {
+        if Self::Signed([0; 4]).suits(format) {
+            "signed integers"
+        } else if Self::Unsigned([0; 4]).suits(format) {
+            "unsigned integers"
+        } else {
+            "floats"
+        }
+    }
+
+    /// Returns the 16 bytes that are passed to the runtime.
+    pub(crate) fn bytes(self) -> [u8; 16] {
+        match self {
+            Self::Float(channels) => bytemuck::cast(channels),
+            Self::Signed(channels) => bytemuck::cast(channels),
+            Self::Unsigned(channels) => bytemuck::cast(channels),
+        }
+    }
+}
 
 impl OpenClBackend {
     /// Enqueues a fill of a region of an image with one colour (`enqueue_fill_image`; OpenCL 3.0, section 5.3.5).
@@ -21,8 +104,8 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// A device that cannot fill 1D buffer images ([`buffer_fills`](crate::ImageLimits::buffer_fills));
-    /// [`ColorMismatch`](ImageError::ColorMismatch) for a colour of other numbers than the image's format takes;
-    /// [`EmptyRegion`](ImageError::EmptyRegion), [`OutOfBounds`](ImageError::OutOfBounds); objects of another backend;
+    /// [`Image`](OpenClError::Image) for a colour of other numbers than the image's format takes, and for a region without
+    /// pixels or beyond the image; objects of another backend;
     /// a failure of the runtime.
     ///
     /// ```
@@ -35,7 +118,7 @@ impl OpenClBackend {
     /// let backend = OpenClBackend::open(&"any".parse()?)?;
     /// let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float);
-    /// let shape = ImageShape::D2 { width: 640, height: 480 };
+    /// let shape = ImageShape::d2(640, 480);
     /// let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
     /// let black = ImageColor::Float([0.0, 0.0, 0.0, 1.0]);
     /// let all = ImageRegion::all(shape);
@@ -53,12 +136,15 @@ impl OpenClBackend {
         image: &ClImage,
         region: ImageRegion,
         color: ImageColor,
-    ) -> Result<ClEvent, ImageError> {
+    ) -> Result<ClEvent, OpenClError> {
         let On { queue, wait_for } = on.into();
         self.check_image(queue, image, region)?;
         let format = image.format();
         if !color.suits(format) {
-            return Err(ImageError::ColorMismatch { format, color });
+            return Err(OpenClError::Image(format!(
+                "the colour {color:?} for pixels of {format}: their channels take {}",
+                ImageColor::kind_for(format)
+            )));
         }
         if image.shape().kind() == ImageKind::D1Buffer && !self.image_limits()?.buffer_fills {
             return Err(Error::unsupported(format!(
@@ -83,7 +169,7 @@ impl OpenClBackend {
         region: ImageRegion,
         color: ImageColor,
         wait_for: &[ClEvent],
-    ) -> Result<ClEvent, ImageError> {
+    ) -> Result<ClEvent, OpenClError> {
         let shape = ImageShape::of(ImageKind::D3, region.size);
         let filled = self.create_image(image.flags(), image.format(), shape)?;
         let all = ImageRegion::all(shape);

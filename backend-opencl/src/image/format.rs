@@ -21,7 +21,6 @@ macro_rules! constants {
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
             /// The number in the OpenCL headers.
-            #[must_use]
             pub const fn code(self) -> u32 {
                 match self {
                     $(Self::$variant => $code,)+
@@ -29,7 +28,6 @@ macro_rules! constants {
             }
 
             /// The value of that number in the OpenCL headers, if it is known.
-            #[must_use]
             pub const fn from_code(code: u32) -> Option<Self> {
                 match code {
                     $($code => Some(Self::$variant),)+
@@ -38,7 +36,6 @@ macro_rules! constants {
             }
 
             /// The name in the OpenCL headers, without `CL_`.
-            #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $text,)+
@@ -166,7 +163,6 @@ constants! {
 
 impl ChannelOrder {
     /// The number of channels of a pixel in memory.
-    #[must_use]
     pub const fn channel_count(self) -> usize {
         match self {
             Self::R | Self::A | Self::Rx | Self::Intensity | Self::Luminance | Self::Depth => 1,
@@ -191,7 +187,6 @@ impl ChannelOrder {
 
 impl ChannelType {
     /// The size in bytes: of one channel, or of the whole pixel where its channels are packed.
-    #[must_use]
     pub const fn bytes(self) -> usize {
         match self {
             Self::SnormInt8 | Self::UnormInt8 | Self::SignedInt8 | Self::UnsignedInt8 => 1,
@@ -211,7 +206,6 @@ impl ChannelType {
     }
 
     /// Returns whether the channels of a pixel share one number.
-    #[must_use]
     pub const fn is_packed(self) -> bool {
         matches!(
             self,
@@ -248,25 +242,21 @@ pub struct ImageFormat {
 
 impl ImageFormat {
     /// Returns the format of pixels with these channels, each of that type.
-    #[must_use]
     pub const fn new(order: ChannelOrder, data: ChannelType) -> Self {
         Self { order, data }
     }
 
     /// The number of channels of a pixel in memory (`channel_count`).
-    #[must_use]
     pub const fn channel_count(self) -> usize {
         self.order.channel_count()
     }
 
     /// The size of a channel in bytes; of the whole pixel where its channels are packed (`dtype_size`).
-    #[must_use]
     pub const fn channel_bytes(self) -> usize {
         self.data.bytes()
     }
 
     /// The size of a pixel in bytes (`itemsize`).
-    #[must_use]
     pub const fn item_bytes(self) -> usize {
         if self.data.is_packed() {
             self.data.bytes()

@@ -2,12 +2,8 @@
 
 use binpool_allocators::InvalidRequest;
 
-use super::{
-    error::{Axis, ImageError},
-    kind::ImageKind,
-    shape::ImageShape,
-};
-use crate::sys::image::HostLayout;
+use super::shape::{ImageKind, ImageShape};
+use crate::{error::OpenClError, sys::transfer::HostLayout};
 
 /// The distances of rows and of slices in the host's memory, in bytes (`pitches` of `PyOpenCL`).
 ///
@@ -27,7 +23,7 @@ use crate::sys::image::HostLayout;
 /// // Rows of three pixels, which another library has put 8 bytes apart.
 /// let rows = [[1_u8, 2, 3, 0, 0, 0, 0, 0], [4, 5, 6, 0, 0, 0, 0, 0]];
 /// let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt8);
-/// let shape = ImageShape::D2 { width: 3, height: 2 };
+/// let shape = ImageShape::d2(3, 2);
 /// let flags = MemoryFlags::empty();
 /// let pitches = HostPitches::rows(8);
 /// let image = backend.create_image_with_data(flags, format, shape, &rows, pitches)?;
@@ -54,7 +50,6 @@ impl HostPitches {
     };
 
     /// Rows that start `bytes` bytes apart.
-    #[must_use]
     pub const fn rows(bytes: usize) -> Self {
         Self {
             row: Some(bytes),
@@ -72,7 +67,7 @@ impl HostPitches {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt8);
-    /// # let shape = ImageShape::D3 { width: 3, height: 1, depth: 2 };
+    /// # let shape = ImageShape::d3(3, 1, 2);
     /// # let volume = backend.create_image_with_data(
     /// #     MemoryFlags::empty(),
     /// #     format,
@@ -88,7 +83,6 @@ impl HostPitches {
     /// assert_eq!(bytes, [1, 2, 3, 0, 0, 0, 0, 0, 4, 5, 6, 0, 0, 0, 0, 0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub const fn rows_and_slices(row: usize, slice: usize) -> Self {
         Self {
             row: Some(row),
@@ -97,21 +91,21 @@ impl HostPitches {
     }
 
     /// Returns the layout of `shape`, which may be that of a region, with pixels of `item` bytes.
-    pub(crate) fn layout(self, shape: ImageShape, item: usize) -> Result<HostLayout, ImageError> {
+    pub(crate) fn layout(self, shape: ImageShape, item: usize) -> Result<HostLayout, OpenClError> {
         let [width, height, depth] = shape.extent();
-        let overflow = || ImageError::Overflow { shape, item };
+        let overflow = || overflow(shape, item);
         let tight_row = width.checked_mul(item).ok_or_else(overflow)?;
         let row = self.row.unwrap_or(tight_row);
-        check_pitch(Axis::Row, row, tight_row, item)?;
+        check_pitch("row", row, tight_row, item)?;
         let tight_slice = row.checked_mul(height).ok_or_else(overflow)?;
         let slice = self.slice.unwrap_or(tight_slice);
-        check_pitch(Axis::Slice, slice, tight_slice, row)?;
+        check_pitch("slice", slice, tight_slice, row)?;
         let has_slices = matches!(shape.kind(), ImageKind::D2Array | ImageKind::D3);
         if !has_slices && slice != tight_slice {
-            return Err(ImageError::NoSlices {
-                kind: shape.kind(),
-                pitch: slice,
-            });
+            return Err(OpenClError::Image(format!(
+                "a slice pitch of {slice} bytes for a {}, which has no slices: leave it out",
+                shape.kind()
+            )));
         }
         let pitches = match shape.kind() {
             ImageKind::D1 | ImageKind::D1Buffer => (0, 0),
@@ -128,31 +122,35 @@ impl HostPitches {
     }
 }
 
-fn check_pitch(axis: Axis, pitch: usize, least: usize, unit: usize) -> Result<(), ImageError> {
+pub(super) fn check_pitch(
+    of: &str,
+    pitch: usize,
+    least: usize,
+    unit: usize,
+) -> Result<(), OpenClError> {
     if pitch < least || !pitch.is_multiple_of(unit) {
-        return Err(ImageError::Pitch {
-            axis,
-            pitch,
-            least,
-            unit,
-        });
+        return Err(OpenClError::Image(format!(
+            "a {of} pitch of {pitch} bytes: at least {least} are needed, and a multiple of {unit}"
+        )));
     }
     Ok(())
 }
 
+/// Returns the error of an image, or a part of one, with pixels of `item` bytes.
+pub(super) fn overflow(shape: ImageShape, item: usize) -> OpenClError {
+    OpenClError::Image(format!(
+        "a {shape} with pixels of {item} bytes: no number holds its size in bytes"
+    ))
+}
+
 impl HostLayout {
     /// Checks that the host has that many bytes.
-    pub(crate) fn check_length(&self, bytes: usize) -> Result<(), ImageError> {
+    pub(crate) fn check_length(&self, bytes: usize) -> Result<(), OpenClError> {
         if bytes == self.bytes {
             return Ok(());
         }
-        Err(ImageError::Device(
-            InvalidRequest::LengthMismatch {
-                expected: self.bytes,
-                actual: bytes,
-            }
-            .into(),
-        ))
+        let (expected, actual) = (self.bytes, bytes);
+        Err(InvalidRequest::LengthMismatch { expected, actual }.into())
     }
 }
 
@@ -160,17 +158,10 @@ impl HostLayout {
 mod tests {
     use super::*;
 
-    const PLANE: ImageShape = ImageShape::D2 {
-        width: 5,
-        height: 3,
-    };
-    const VOLUME: ImageShape = ImageShape::D3 {
-        width: 5,
-        height: 3,
-        depth: 2,
-    };
+    const PLANE: ImageShape = ImageShape::d2(5, 3);
+    const VOLUME: ImageShape = ImageShape::d3(5, 3, 2);
 
-    fn bytes(pitches: HostPitches, shape: ImageShape) -> Result<usize, ImageError> {
+    fn bytes(pitches: HostPitches, shape: ImageShape) -> Result<usize, OpenClError> {
         pitches.layout(shape, 4).map(|layout| layout.bytes())
     }
 
@@ -184,15 +175,15 @@ mod tests {
 
     #[test]
     fn pitches_hold_what_lies_between_them() {
-        for (pitches, axis) in [
-            (HostPitches::rows(16), Axis::Row),
-            (HostPitches::rows(22), Axis::Row),
-            (HostPitches::rows_and_slices(24, 48), Axis::Slice),
-            (HostPitches::rows_and_slices(24, 80), Axis::Slice),
+        for (pitches, of) in [
+            (HostPitches::rows(16), "row"),
+            (HostPitches::rows(22), "row"),
+            (HostPitches::rows_and_slices(24, 48), "slice"),
+            (HostPitches::rows_and_slices(24, 80), "slice"),
         ] {
             let refused = bytes(pitches, VOLUME).unwrap_err();
             assert!(
-                matches!(refused, ImageError::Pitch { axis: a, .. } if a == axis),
+                refused.to_string().starts_with(&format!("a {of} pitch of")),
                 "{pitches:?}: {refused}"
             );
         }
@@ -201,24 +192,21 @@ mod tests {
     #[test]
     fn a_plane_has_no_slices() {
         let refused = bytes(HostPitches::rows_and_slices(20, 80), PLANE).unwrap_err();
-        assert!(matches!(refused, ImageError::NoSlices { pitch: 80, .. }));
+        let problem = "a slice pitch of 80 bytes for a 2D image";
+        assert!(refused.to_string().starts_with(problem), "{refused}");
     }
 
     #[test]
     fn sizes_that_no_number_holds_are_refused() {
         let row = usize::MAX / 8 * 4;
         for (pitches, shape) in [
-            (
-                HostPitches::TIGHT,
-                ImageShape::D1 {
-                    width: usize::MAX / 2,
-                },
-            ),
+            (HostPitches::TIGHT, ImageShape::d1(usize::MAX / 2)),
             (HostPitches::rows(row), PLANE),
             (HostPitches::rows_and_slices(20, row / 20 * 20), VOLUME),
         ] {
             let layout = pitches.layout(shape, 4);
-            let is_refused = matches!(layout, Err(ImageError::Overflow { .. }));
+            let is_refused =
+                matches!(&layout, Err(error) if error.to_string().contains("no number holds"));
             assert_eq!(is_refused, shape != VOLUME, "{layout:?}");
         }
     }

@@ -1,160 +1,48 @@
-//! The limits of images on a device.
+//! What a device's limits say of a shape.
 
-use cl3::device::{
-    CL_DEVICE_IMAGE_BASE_ADDRESS_ALIGNMENT, CL_DEVICE_IMAGE_MAX_ARRAY_SIZE,
-    CL_DEVICE_IMAGE_MAX_BUFFER_SIZE, CL_DEVICE_IMAGE_PITCH_ALIGNMENT, CL_DEVICE_IMAGE_SUPPORT,
-    CL_DEVICE_IMAGE2D_MAX_HEIGHT, CL_DEVICE_IMAGE2D_MAX_WIDTH, CL_DEVICE_IMAGE3D_MAX_DEPTH,
-    CL_DEVICE_IMAGE3D_MAX_HEIGHT, CL_DEVICE_IMAGE3D_MAX_WIDTH,
-};
+use binpool_allocators::Error;
 
-use super::{
-    error::{Axis, ImageError},
-    shape::ImageShape,
-};
-use crate::{
-    device::info::has_extension,
-    device::limits::{NVIDIA, POCL},
-    sys::{self, ClResult, DeviceId},
-};
-
-/// The limits of images on a device. Sizes are in pixels and layers, and 0 if it has no images.
-///
-/// ```
-/// use binpool_opencl::{ImageShape, OpenClBackend};
-///
-/// # let backend = OpenClBackend::open(&"any".parse()?)?;
-/// // A panorama is cut into as many pictures as it takes.
-/// let limits = backend.image_limits()?;
-/// let (width, height) = (100_000_usize, 1000);
-/// let pieces = width.div_ceil(limits.plane_width);
-/// let piece = ImageShape::D2 { width: width.div_ceil(pieces), height };
-/// limits.check(piece)?;
-///
-/// let whole = ImageShape::D2 { width, height };
-/// assert_eq!(limits.check(whole).is_ok(), pieces == 1);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ImageLimits {
-    /// Whether it has images at all (`CL_DEVICE_IMAGE_SUPPORT`).
-    pub images: bool,
-    /// The largest width of 1D and 2D images (`CL_DEVICE_IMAGE2D_MAX_WIDTH`).
-    pub plane_width: usize,
-    /// The largest height of 2D images (`CL_DEVICE_IMAGE2D_MAX_HEIGHT`).
-    pub plane_height: usize,
-    /// The largest width of 3D images (`CL_DEVICE_IMAGE3D_MAX_WIDTH`).
-    pub volume_width: usize,
-    /// The largest height of 3D images (`CL_DEVICE_IMAGE3D_MAX_HEIGHT`).
-    pub volume_height: usize,
-    /// The largest depth of 3D images (`CL_DEVICE_IMAGE3D_MAX_DEPTH`).
-    pub volume_depth: usize,
-    /// The most layers of arrays (`CL_DEVICE_IMAGE_MAX_ARRAY_SIZE`).
-    pub layers: usize,
-    /// The largest width of 1D images over buffers (`CL_DEVICE_IMAGE_MAX_BUFFER_SIZE`).
-    pub buffer_width: usize,
-    /// Set if 1D images over buffers can be filled. `PoCL` 3.1 crashes at such a fill.
-    pub buffer_fills: bool,
-    /// Whether layers of an array can be copied within it, and those of 1D arrays to buffers and images of other kinds, and
-    /// from them. NVIDIA's driver (580) refuses some of it and mixes up the rest.
-    pub layer_copies: bool,
-    /// Whether 2D images can be made over buffers (`cl_khr_image2d_from_buffer`).
-    pub planes_over_buffers: bool,
-    /// The unit of the row pitch of such images, in pixels (`CL_DEVICE_IMAGE_PITCH_ALIGNMENT`).
-    pub pitch_alignment: usize,
-    /// The unit of the offset of such images in their buffer's block, in pixels (`CL_DEVICE_IMAGE_BASE_ADDRESS_ALIGNMENT`).
-    pub base_alignment: usize,
-}
+use super::shape::{ImageKind, ImageShape};
+use crate::{device::image_limits::ImageLimits, error::OpenClError};
 
 impl ImageLimits {
-    /// Asks the device for the limits.
-    pub(crate) fn query(device: DeviceId) -> ClResult<Self> {
-        let number = |what| {
-            let number = sys::device_number(device, what)?;
-            Ok(usize::try_from(number).unwrap_or(usize::MAX))
-        };
-        // Devices do not answer questions of later versions.
-        let young = |what| number(what).unwrap_or(0);
-        let platform = sys::platform_name_of(device)?;
-        let pitch_alignment = young(CL_DEVICE_IMAGE_PITCH_ALIGNMENT);
-        Ok(Self {
-            images: number(CL_DEVICE_IMAGE_SUPPORT)? != 0,
-            plane_width: number(CL_DEVICE_IMAGE2D_MAX_WIDTH)?,
-            plane_height: number(CL_DEVICE_IMAGE2D_MAX_HEIGHT)?,
-            volume_width: number(CL_DEVICE_IMAGE3D_MAX_WIDTH)?,
-            volume_height: number(CL_DEVICE_IMAGE3D_MAX_HEIGHT)?,
-            volume_depth: number(CL_DEVICE_IMAGE3D_MAX_DEPTH)?,
-            layers: number(CL_DEVICE_IMAGE_MAX_ARRAY_SIZE)?,
-            buffer_width: number(CL_DEVICE_IMAGE_MAX_BUFFER_SIZE)?,
-            buffer_fills: platform != POCL,
-            layer_copies: platform != NVIDIA,
-            planes_over_buffers: has_extension(device, "cl_khr_image2d_from_buffer")?
-                && pitch_alignment > 0,
-            pitch_alignment,
-            base_alignment: young(CL_DEVICE_IMAGE_BASE_ADDRESS_ALIGNMENT),
-        })
-    }
-
     /// Checks that the device can hold an image of that shape.
     ///
     /// # Errors
     ///
-    /// [`Empty`](ImageError::Empty) and [`TooLarge`](ImageError::TooLarge).
-    pub fn check(&self, shape: ImageShape) -> Result<(), ImageError> {
+    /// [`Image`](OpenClError::Image) for a shape without pixels, and [`Unsupported`](Error::Unsupported) for one that is larger
+    /// than the device's largest.
+    pub fn check(&self, shape: ImageShape) -> Result<(), OpenClError> {
         if shape.extent().contains(&0) {
-            return Err(ImageError::Empty { shape });
+            let problem = format!("a {shape} has no pixels: each size has to be at least 1");
+            return Err(OpenClError::Image(problem));
         }
-        let width = |width, largest| (Axis::Width, width, largest);
-        let height = |height, largest| (Axis::Height, height, largest);
-        let layers = |layers| (Axis::Layers, layers, self.layers);
-        let at_most_one = (Axis::Depth, 1, 1);
-        let sizes = match shape {
-            ImageShape::D1 { width: w } => [width(w, self.plane_width), at_most_one, at_most_one],
-            ImageShape::D1Buffer { width: w } => {
-                [width(w, self.buffer_width), at_most_one, at_most_one]
-            }
-            ImageShape::D1Array {
-                width: w,
-                layers: l,
-            } => [width(w, self.plane_width), layers(l), at_most_one],
-            ImageShape::D2 {
-                width: w,
-                height: h,
-            } => [
-                width(w, self.plane_width),
-                height(h, self.plane_height),
-                at_most_one,
-            ],
-            ImageShape::D2Array {
-                width: w,
-                height: h,
-                layers: l,
-            } => [
-                width(w, self.plane_width),
-                height(h, self.plane_height),
-                layers(l),
-            ],
-            ImageShape::D3 {
-                width: w,
-                height: h,
-                depth,
-            } => [
-                width(w, self.volume_width),
-                height(h, self.volume_height),
-                (Axis::Depth, depth, self.volume_depth),
-            ],
+        let kind = shape.kind();
+        let largest = match kind {
+            ImageKind::D1 => [self.plane_width, 1, 1],
+            ImageKind::D1Buffer => [self.buffer_width, 1, 1],
+            ImageKind::D1Array => [self.plane_width, self.layers, 1],
+            ImageKind::D2 => [self.plane_width, self.plane_height, 1],
+            ImageKind::D2Array => [self.plane_width, self.plane_height, self.layers],
+            ImageKind::D3 => [self.volume_width, self.volume_height, self.volume_depth],
         };
-        match sizes
+        let sizes = match kind {
+            ImageKind::D1Array => ["width", "number of layers", "depth"],
+            ImageKind::D2Array => ["width", "height", "number of layers"],
+            _ => ["width", "height", "depth"],
+        };
+        let all = sizes
             .into_iter()
-            .find(|(_, asked, largest)| asked > largest)
+            .zip(shape.extent().into_iter().zip(largest));
+        match all
+            .into_iter()
+            .find(|(_, (asked, largest))| asked > largest)
         {
             None => Ok(()),
-            Some((axis, asked, largest)) => Err(ImageError::TooLarge {
-                shape,
-                axis,
-                asked,
-                largest,
-            }),
+            Some((size, (asked, largest))) => Err(Error::unsupported(format!(
+                "a {shape}: its {size} is {asked}, and this device's largest is {largest}"
+            ))
+            .into()),
         }
     }
 }

@@ -10,32 +10,25 @@
 #[cfg(feature = "ndarray")]
 mod array;
 mod cl_image;
-mod color;
 mod copy;
 mod create;
-mod error;
 mod fill;
 mod format;
 mod host_image;
-mod kind;
 mod layout;
 mod limits;
 mod raw;
 mod region;
-mod sampling;
+mod sampler;
 mod shape;
 mod transfer;
 
 #[cfg(feature = "ndarray")]
 pub use array::ChannelValue;
 pub use cl_image::ClImage;
-pub use color::ImageColor;
-pub use error::{Axis, ImageError};
+pub use fill::ImageColor;
 pub use format::{ChannelOrder, ChannelType, ImageFormat};
-pub use host_image::HostImage;
-pub use kind::ImageKind;
 pub use layout::HostPitches;
-pub use limits::ImageLimits;
 pub use region::ImageRegion;
-pub use sampling::{Addressing, Filter};
-pub use shape::ImageShape;
+pub use sampler::{Addressing, ClSampler, Filter, SamplerProperties};
+pub use shape::{ImageKind, ImageShape};

@@ -2,26 +2,24 @@
 
 use std::ffi::c_void;
 
-use binpool_allocators::{InvalidRequest, ObjectKind, Region};
+use binpool_allocators::{Error, ObjectKind, Region};
 use cl3::memory::{
-    CL_IMAGE_ARRAY_SIZE, CL_IMAGE_DEPTH, CL_IMAGE_HEIGHT, CL_IMAGE_WIDTH, CL_MEM_FLAGS, CL_MEM_TYPE,
+    CL_IMAGE_ARRAY_SIZE, CL_IMAGE_DEPTH, CL_IMAGE_FORMAT, CL_IMAGE_HEIGHT, CL_IMAGE_WIDTH,
+    CL_MEM_CONTEXT, CL_MEM_FLAGS, CL_MEM_TYPE,
 };
 
 use super::{
     cl_image::{ClImage, Pixels},
     create::check_item_bytes,
-    error::ImageError,
     format::ImageFormat,
-    kind::ImageKind,
     layout::HostPitches,
-    shape::ImageShape,
+    shape::{ImageKind, ImageShape},
 };
 use crate::{
     backend::OpenClBackend,
     context::Context,
-    memory::flags::from_cl,
-    memory::root::Root,
-    memory::view::View,
+    error::OpenClError,
+    memory::{flags::from_cl, part::View, root::Root},
     order::access_log::AccessLog,
     sys::{self, ClError, MemHandle},
 };
@@ -34,11 +32,11 @@ impl OpenClBackend {
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags};
     /// # use binpool_opencl::{
-    /// #     ChannelOrder, ChannelType, ImageError, ImageFormat, ImageShape, OpenClBackend,
+    /// #     ChannelOrder, ChannelType, ImageFormat, ImageShape, OpenClBackend, OpenClError,
     /// # };
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
-    /// # let shape = ImageShape::D2 { width: 64, height: 32 };
+    /// # let shape = ImageShape::d2(64, 32);
     /// # let theirs = backend.create_image(MemoryFlags::empty(), format, shape)?;
     /// // SAFETY: the image lives, and no other code enqueues commands on it.
     /// let image = unsafe { backend.image_from_raw(theirs.raw(), true) }?;
@@ -49,17 +47,14 @@ impl OpenClBackend {
     /// let handle = buffer.raw().ok_or("no buffer")?;
     /// // SAFETY: the buffer lives.
     /// let refused = unsafe { backend.image_from_raw(handle, true) };
-    /// let Err(ImageError::NotAnImage { code }) = refused else {
-    ///     panic!("a buffer is no image")
-    /// };
-    /// assert_eq!(code, cl3::memory::CL_MEM_OBJECT_BUFFER);
+    /// assert!(matches!(refused, Err(OpenClError::Image(_)))); // A buffer is no image.
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// An image of another context; [`NotAnImage`](ImageError::NotAnImage);
-    /// [`UnknownFormat`](ImageError::UnknownFormat) for formats of extensions.
+    /// An image of another context; [`Image`](OpenClError::Image) for an object that is no image;
+    /// [`Unsupported`](Error::Unsupported) for formats of extensions.
     ///
     /// # Safety
     ///
@@ -72,26 +67,28 @@ impl OpenClBackend {
         &self,
         image: *mut c_void,
         retain: bool,
-    ) -> Result<ClImage, ImageError> {
+    ) -> Result<ClImage, OpenClError> {
         // SAFETY: The object is null or alive, and unless `retain` one reference is the caller's to give, as the caller
         // promises.
-        let handle = unsafe { MemHandle::adopt(image, retain) }.map_err(ClError::control_error)?;
-        let context = sys::mem_info::context(&handle).map_err(ClError::control_error)?;
-        if context != self.raw_context().addr() {
-            let kind = ObjectKind::Memory;
-            return Err(InvalidRequest::ForeignObject { kind }.into());
-        }
-        let code = sys::mem_info::number(&handle, CL_MEM_TYPE).map_err(ClError::control_error)?;
-        let code = u32::try_from(code).unwrap_or(0);
-        let kind = ImageKind::from_code(code).ok_or(ImageError::NotAnImage { code })?;
-        let codes = sys::image::format(&handle).map_err(ClError::control_error)?;
-        let format = ImageFormat::from_codes(codes).ok_or(ImageError::UnknownFormat {
-            order: codes.0,
-            data: codes.1,
+        let handle = unsafe { MemHandle::adopt(image, retain) }?;
+        self.check_context(handle.info(CL_MEM_CONTEXT)?.value()?, ObjectKind::Memory)?;
+        let code = handle.info(CL_MEM_TYPE)?.value()?;
+        let kind = ImageKind::from_code(code).ok_or_else(|| {
+            OpenClError::Image(format!(
+                "the handle is not that of an image: the runtime says it is an object of kind {code:#x}"
+            ))
+        })?;
+        // An order and a type.
+        let [order, data] = sys::image::info(&handle, CL_IMAGE_FORMAT)?.value()?;
+        let codes = (order, data);
+        let format = ImageFormat::from_codes(codes).ok_or_else(|| {
+            Error::unsupported(format!(
+                "an image with channel order {order:#x} and type {data:#x}, of which the size is not known"
+            ))
         })?;
         check_item_bytes(&handle, format)?;
-        let shape = shape_of(&handle, kind).map_err(ClError::control_error)?;
-        let flags = sys::mem_info::number(&handle, CL_MEM_FLAGS).map_err(ClError::control_error)?;
+        let shape = shape_of(&handle, kind)?;
+        let flags = handle.info(CL_MEM_FLAGS)?.value()?;
         let given = self.context().quirks.flags_of_handle(flags);
         let pixels = pixels_of(self.context(), handle, shape, format)?;
         Ok(ClImage::new(
@@ -108,12 +105,12 @@ fn pixels_of(
     image: MemHandle,
     shape: ImageShape,
     format: ImageFormat,
-) -> Result<Pixels, ImageError> {
-    let Some(parent) = sys::image::parent(&image).map_err(ClError::control_error)? else {
+) -> Result<Pixels, OpenClError> {
+    let Some(parent) = sys::image::parent(&image)? else {
         let log = AccessLog::default();
         return Ok(Pixels::Own { image, log });
     };
-    let under = parent.another().map_err(ClError::control_error)?;
+    let under = parent.another()?;
     let root = Root::of(parent);
     let layout = HostPitches::TIGHT.layout(shape, format.item_bytes())?;
     let region = Region::first(layout.bytes());
@@ -126,28 +123,13 @@ fn pixels_of(
 }
 
 fn shape_of(image: &MemHandle, kind: ImageKind) -> Result<ImageShape, ClError> {
-    let size = |what| sys::image::size(image, what);
-    let width = size(CL_IMAGE_WIDTH)?;
-    Ok(match kind {
-        ImageKind::D1 => ImageShape::D1 { width },
-        ImageKind::D1Buffer => ImageShape::D1Buffer { width },
-        ImageKind::D1Array => ImageShape::D1Array {
-            width,
-            layers: size(CL_IMAGE_ARRAY_SIZE)?,
-        },
-        ImageKind::D2 => ImageShape::D2 {
-            width,
-            height: size(CL_IMAGE_HEIGHT)?,
-        },
-        ImageKind::D2Array => ImageShape::D2Array {
-            width,
-            height: size(CL_IMAGE_HEIGHT)?,
-            layers: size(CL_IMAGE_ARRAY_SIZE)?,
-        },
-        ImageKind::D3 => ImageShape::D3 {
-            width,
-            height: size(CL_IMAGE_HEIGHT)?,
-            depth: size(CL_IMAGE_DEPTH)?,
-        },
-    })
+    let size = |what| sys::image::info(image, what)?.size();
+    let (height, depth) = match kind {
+        ImageKind::D1 | ImageKind::D1Buffer => (1, 1),
+        ImageKind::D1Array => (size(CL_IMAGE_ARRAY_SIZE)?, 1),
+        ImageKind::D2 => (size(CL_IMAGE_HEIGHT)?, 1),
+        ImageKind::D2Array => (size(CL_IMAGE_HEIGHT)?, size(CL_IMAGE_ARRAY_SIZE)?),
+        ImageKind::D3 => (size(CL_IMAGE_HEIGHT)?, size(CL_IMAGE_DEPTH)?),
+    };
+    Ok(ImageShape::of(kind, [size(CL_IMAGE_WIDTH)?, height, depth]))
 }

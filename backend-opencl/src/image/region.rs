@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::{error::ImageError, shape::ImageShape};
-use crate::sys::image::PixelBox;
+use super::shape::ImageShape;
+use crate::{error::OpenClError, sys::transfer::PixelBox};
 
 /// A box of pixels inside an image: where it starts, and how large it is.
 ///
@@ -11,9 +11,9 @@ use crate::sys::image::PixelBox;
 /// section 5.3.3).
 ///
 /// ```
-/// use binpool_opencl::{ImageError, ImageRegion, ImageShape};
+/// use binpool_opencl::{ImageRegion, ImageShape, OpenClError};
 ///
-/// let picture = ImageShape::D2 { width: 100, height: 60 };
+/// let picture = ImageShape::d2(100, 60);
 /// assert_eq!(ImageRegion::all(picture).pixels(), Some(6000));
 ///
 /// // Two tiles side by side.
@@ -24,8 +24,8 @@ use crate::sys::image::PixelBox;
 ///
 /// let beyond = tile.moved_to([51, 0]);
 /// let refused = beyond.check_within(picture);
-/// assert!(matches!(refused, Err(ImageError::OutOfBounds { region, .. }) if region == beyond));
-/// # Ok::<(), ImageError>(())
+/// assert!(matches!(refused, Err(OpenClError::Image(_))));
+/// # Ok::<(), OpenClError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ImageRegion {
@@ -54,7 +54,6 @@ impl ImageRegion {
     /// ```compile_fail,E0080
     /// binpool_opencl::ImageRegion::new([0; 4], [1; 4]);
     /// ```
-    #[must_use]
     pub const fn new<const N: usize>(origin: [usize; N], size: [usize; N]) -> Self {
         Self {
             origin: three(origin, 0),
@@ -63,7 +62,6 @@ impl ImageRegion {
     }
 
     /// Returns the box of all pixels of an image of that shape.
-    #[must_use]
     pub const fn all(shape: ImageShape) -> Self {
         Self {
             origin: [0; 3],
@@ -84,11 +82,11 @@ impl ImageRegion {
     ///
     /// # Errors
     ///
-    /// [`EmptyRegion`](ImageError::EmptyRegion); [`OutOfBounds`](ImageError::OutOfBounds), also where its end
-    /// overflows.
-    pub fn check_within(self, shape: ImageShape) -> Result<(), ImageError> {
+    /// [`Image`](OpenClError::Image), also where its end overflows.
+    pub fn check_within(self, shape: ImageShape) -> Result<(), OpenClError> {
         if self.size.contains(&0) {
-            return Err(ImageError::EmptyRegion { region: self });
+            let problem = format!("a region of {self}: each size has to be at least 1");
+            return Err(OpenClError::Image(problem));
         }
         let extent = shape.extent();
         let ends = self.origin.into_iter().zip(self.size);
@@ -96,17 +94,13 @@ impl ImageRegion {
             origin.checked_add(size).is_some_and(|end| end <= extent)
         });
         if is_within {
-            Ok(())
-        } else {
-            Err(ImageError::OutOfBounds {
-                region: self,
-                shape,
-            })
+            return Ok(());
         }
+        let problem = format!("{self} do not lie inside a {shape}");
+        Err(OpenClError::Image(problem))
     }
 
     /// Returns whether the two boxes of one image share a pixel.
-    #[must_use]
     pub fn overlaps(self, other: Self) -> bool {
         (0..3).all(|at| {
             let end = |region: Self| region.origin[at].saturating_add(region.size[at]);
@@ -116,7 +110,6 @@ impl ImageRegion {
     }
 
     /// Returns the number of pixels; `None` if no `usize` holds it.
-    #[must_use]
     pub fn pixels(self) -> Option<usize> {
         let [x, y, z] = self.size;
         x.checked_mul(y)?.checked_mul(z)

@@ -1,124 +1,173 @@
-//! The sizes of images.
+//! The kinds and sizes of images.
 
 use std::fmt;
 
-use super::kind::ImageKind;
+use cl3::memory::{
+    CL_MEM_OBJECT_IMAGE1D, CL_MEM_OBJECT_IMAGE1D_ARRAY, CL_MEM_OBJECT_IMAGE1D_BUFFER,
+    CL_MEM_OBJECT_IMAGE2D, CL_MEM_OBJECT_IMAGE2D_ARRAY, CL_MEM_OBJECT_IMAGE3D,
+};
+
 use crate::sys::image::ImageSize;
+
+/// The kinds of images of OpenCL 1.2 and later (`mem_object_type` of `PyOpenCL`).
+///
+/// ```
+/// use binpool_allocators::MemoryFlags;
+/// use binpool_opencl::{
+///     ChannelOrder, ChannelType, ImageFormat, ImageKind, ImageShape, OpenClBackend,
+/// };
+///
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// // Which kinds of images the device has of these pixels.
+/// let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float);
+/// let mut kinds = Vec::new();
+/// for kind in ImageKind::ALL {
+///     let formats = backend.supported_image_formats(MemoryFlags::READ_ONLY, kind)?;
+///     if formats.contains(&format) {
+///         kinds.push(kind);
+///     }
+/// }
+/// let shape = ImageShape::d2_array(16, 9, 250);
+/// assert!(kinds.contains(&shape.kind()));
+/// assert_eq!(shape.kind().to_string(), "2D array image");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ImageKind {
+    /// One row.
+    D1,
+    /// One row over the bytes of a buffer, which may be longer than other rows.
+    D1Buffer,
+    /// Rows of one width, which filters do not mix.
+    D1Array,
+    /// A plane.
+    D2,
+    /// Planes of one size, which filters do not mix.
+    D2Array,
+    /// A volume.
+    D3,
+}
+
+impl ImageKind {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::D1,
+        Self::D1Buffer,
+        Self::D1Array,
+        Self::D2,
+        Self::D2Array,
+        Self::D3,
+    ];
+
+    pub(crate) const fn code(self) -> u32 {
+        match self {
+            Self::D1 => CL_MEM_OBJECT_IMAGE1D,
+            Self::D1Buffer => CL_MEM_OBJECT_IMAGE1D_BUFFER,
+            Self::D1Array => CL_MEM_OBJECT_IMAGE1D_ARRAY,
+            Self::D2 => CL_MEM_OBJECT_IMAGE2D,
+            Self::D2Array => CL_MEM_OBJECT_IMAGE2D_ARRAY,
+            Self::D3 => CL_MEM_OBJECT_IMAGE3D,
+        }
+    }
+
+    pub(crate) fn from_code(code: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.code() == code)
+    }
+}
+
+impl fmt::Display for ImageKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::D1 => "1D image",
+            Self::D1Buffer => "1D buffer image",
+            Self::D1Array => "1D array image",
+            Self::D2 => "2D image",
+            Self::D2Array => "2D array image",
+            Self::D3 => "3D image",
+        })
+    }
+}
 
 /// The kind of an image, and its size in pixels (`shape` and `is_array` of `PyOpenCL`).
 ///
 /// ```
 /// use binpool_opencl::{ImageKind, ImageShape};
 ///
-/// let shape = ImageShape::D2Array { width: 640, height: 480, layers: 3 };
+/// let shape = ImageShape::d2_array(640, 480, 3);
 /// assert_eq!(shape.kind(), ImageKind::D2Array);
 /// assert_eq!(shape.extent(), [640, 480, 3]);
 /// assert_eq!((shape.layers(), shape.pixels()), (Some(3), Some(921_600)));
 ///
 /// // The third size of a volume is no number of layers: filters mix what lies behind one another.
-/// let volume = ImageShape::D3 { width: 640, height: 480, depth: 3 };
+/// let volume = ImageShape::d3(640, 480, 3);
 /// assert_eq!((volume.layers(), volume.pixels()), (None, Some(921_600)));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "a width is a width")]
-pub enum ImageShape {
-    /// One row.
-    D1 { width: usize },
-    /// One row over the bytes of a buffer.
-    D1Buffer { width: usize },
-    /// Rows.
-    D1Array { width: usize, layers: usize },
-    /// A plane.
-    D2 { width: usize, height: usize },
-    /// Planes.
-    D2Array {
-        width: usize,
-        height: usize,
-        layers: usize,
-    },
-    /// A volume.
-    D3 {
-        width: usize,
-        height: usize,
-        depth: usize,
-    },
+pub struct ImageShape {
+    kind: ImageKind,
+    extent: [usize; 3],
 }
 
 impl ImageShape {
+    /// Returns the shape of one row.
+    pub const fn d1(width: usize) -> Self {
+        Self::of(ImageKind::D1, [width, 1, 1])
+    }
+
+    /// Returns the shape of one row over the bytes of a buffer.
+    pub const fn d1_buffer(width: usize) -> Self {
+        Self::of(ImageKind::D1Buffer, [width, 1, 1])
+    }
+
+    /// Returns the shape of rows.
+    pub const fn d1_array(width: usize, layers: usize) -> Self {
+        Self::of(ImageKind::D1Array, [width, layers, 1])
+    }
+
+    /// Returns the shape of a plane.
+    pub const fn d2(width: usize, height: usize) -> Self {
+        Self::of(ImageKind::D2, [width, height, 1])
+    }
+
+    /// Returns the shape of planes.
+    pub const fn d2_array(width: usize, height: usize, layers: usize) -> Self {
+        Self::of(ImageKind::D2Array, [width, height, layers])
+    }
+
+    /// Returns the shape of a volume.
+    pub const fn d3(width: usize, height: usize, depth: usize) -> Self {
+        Self::of(ImageKind::D3, [width, height, depth])
+    }
+
+    /// Returns the shape of that kind and extent.
+    pub(crate) const fn of(kind: ImageKind, extent: [usize; 3]) -> Self {
+        Self { kind, extent }
+    }
+
     /// Its kind.
-    #[must_use]
     pub const fn kind(self) -> ImageKind {
-        match self {
-            Self::D1 { .. } => ImageKind::D1,
-            Self::D1Buffer { .. } => ImageKind::D1Buffer,
-            Self::D1Array { .. } => ImageKind::D1Array,
-            Self::D2 { .. } => ImageKind::D2,
-            Self::D2Array { .. } => ImageKind::D2Array,
-            Self::D3 { .. } => ImageKind::D3,
-        }
+        self.kind
     }
 
     /// The size in the coordinates of regions, x, y and z. The layers of a 1D array count as y, those of a 2D array as z; a
     /// coordinate that an image of this kind does not have is 1.
-    #[must_use]
     pub const fn extent(self) -> [usize; 3] {
-        match self {
-            Self::D1 { width } | Self::D1Buffer { width } => [width, 1, 1],
-            Self::D1Array { width, layers } => [width, layers, 1],
-            Self::D2 { width, height } => [width, height, 1],
-            Self::D2Array {
-                width,
-                height,
-                layers,
-            } => [width, height, layers],
-            Self::D3 {
-                width,
-                height,
-                depth,
-            } => [width, height, depth],
-        }
+        self.extent
     }
 
     /// The number of layers of an array (`array_size`); `None` for an image that is no array.
-    #[must_use]
     pub const fn layers(self) -> Option<usize> {
-        match self {
-            Self::D1Array { layers, .. } | Self::D2Array { layers, .. } => Some(layers),
-            Self::D1 { .. } | Self::D1Buffer { .. } | Self::D2 { .. } | Self::D3 { .. } => None,
+        match self.kind {
+            ImageKind::D1Array => Some(self.extent[1]),
+            ImageKind::D2Array => Some(self.extent[2]),
+            _ => None,
         }
     }
 
     /// Returns the number of pixels; `None` if no `usize` holds it.
-    #[must_use]
     pub fn pixels(self) -> Option<usize> {
-        let [width, height, depth] = self.extent();
+        let [width, height, depth] = self.extent;
         width.checked_mul(height)?.checked_mul(depth)
-    }
-
-    /// Returns the shape of that kind and extent.
-    pub(crate) const fn of(kind: ImageKind, [x, y, z]: [usize; 3]) -> Self {
-        match kind {
-            ImageKind::D1 => Self::D1 { width: x },
-            ImageKind::D1Buffer => Self::D1Buffer { width: x },
-            ImageKind::D1Array => Self::D1Array {
-                width: x,
-                layers: y,
-            },
-            ImageKind::D2 => Self::D2 {
-                width: x,
-                height: y,
-            },
-            ImageKind::D2Array => Self::D2Array {
-                width: x,
-                height: y,
-                layers: z,
-            },
-            ImageKind::D3 => Self::D3 {
-                width: x,
-                height: y,
-                depth: z,
-            },
-        }
     }
 }
 

@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::{PendingRead, Result};
+use binpool_allocators::{On, PendingRead, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 
-use super::{
-    cl_image::ClImage, error::ImageError, layout::HostPitches, region::ImageRegion,
-    shape::ImageShape,
-};
+use super::{cl_image::ClImage, layout::HostPitches, region::ImageRegion, shape::ImageShape};
 use crate::{
-    ClOn,
     backend::OpenClBackend,
-    event::ClEvent,
-    host_transfer::HostTransfer,
+    error::OpenClError,
+    event::{ClEvent, ClOn},
     order::access::Access,
     queue::ClQueue,
-    sys::{DeviceSide, HostSide},
+    sys::{host::HostSide, transfer::DeviceSide},
+    transfer::{
+        host::{HostPart, HostTransfer, Shape},
+        migration::{MigrationFlags, migrate, purpose},
+    },
 };
 
 /// Transfers between the host and images (`enqueue_copy`; OpenCL 3.0, section 5.3.3).
@@ -34,7 +34,7 @@ impl OpenClBackend {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float);
-    /// let shape = ImageShape::D2 { width: 8, height: 8 };
+    /// let shape = ImageShape::d2(8, 8);
     /// let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
     /// // Two pixels, one above the other, of four floats each.
     /// let two = ImageRegion::new([5, 2], [1, 2]);
@@ -50,7 +50,7 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// [`EmptyRegion`](ImageError::EmptyRegion), [`OutOfBounds`](ImageError::OutOfBounds), [`Pitch`](ImageError::Pitch);
+    /// [`Image`](OpenClError::Image) for a region without pixels or beyond the image, and for pitches that do not fit;
     /// data of another length; objects of another backend; the failure of the command, or of a command that it waits for.
     pub fn write_image<'q, T: NoUninit>(
         &self,
@@ -59,10 +59,12 @@ impl OpenClBackend {
         region: ImageRegion,
         data: &[T],
         pitches: HostPitches,
-    ) -> Result<(), ImageError> {
-        let (on, data) = (on.into(), HostSide::source(data));
-        let transfer = self.image_side(on.queue, (image, region), pitches, Some(&data))?;
-        Ok(self.transfer_and_wait(on, &transfer, &data)?)
+    ) -> Result<(), OpenClError> {
+        self.transfer(
+            on.into(),
+            &Pixels(image, region, pitches),
+            &HostSide::source(data),
+        )
     }
 
     /// Reads a region of an image, and waits until its pixels are there.
@@ -77,7 +79,7 @@ impl OpenClBackend {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt8);
-    /// # let shape = ImageShape::D2 { width: 3, height: 2 };
+    /// # let shape = ImageShape::d2(3, 2);
     /// # let pixels = [1_u8, 2, 3, 4, 5, 6];
     /// # let image =
     /// #     backend.create_image_with_data(MemoryFlags::empty(), format, shape, &pixels, HostPitches::TIGHT)?;
@@ -100,10 +102,12 @@ impl OpenClBackend {
         region: ImageRegion,
         data: &mut [T],
         pitches: HostPitches,
-    ) -> Result<(), ImageError> {
-        let (on, data) = (on.into(), HostSide::target(data));
-        let transfer = self.image_side(on.queue, (image, region), pitches, Some(&data))?;
-        Ok(self.transfer_and_wait(on, &transfer, &data)?)
+    ) -> Result<(), OpenClError> {
+        self.transfer(
+            on.into(),
+            &Pixels(image, region, pitches),
+            &HostSide::target(data),
+        )
     }
 
     /// Enqueues a write of the host's pixels, which the command keeps until it has ended.
@@ -118,7 +122,7 @@ impl OpenClBackend {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt8);
-    /// # let shape = ImageShape::D2 { width: 3, height: 2 };
+    /// # let shape = ImageShape::d2(3, 2);
     /// # let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
     /// let data: Arc<[u8]> = [1, 2, 3, 4, 5, 6].into();
     /// let (all, tight) = (ImageRegion::all(shape), HostPitches::TIGHT);
@@ -142,10 +146,8 @@ impl OpenClBackend {
         region: ImageRegion,
         data: Arc<[u8]>,
         pitches: HostPitches,
-    ) -> Result<ClEvent, ImageError> {
-        let (on, host) = (on.into(), HostSide::source(&data));
-        let transfer = self.image_side(on.queue, (image, region), pitches, Some(&host))?;
-        Ok(self.write_shared(on, &transfer, data)?)
+    ) -> Result<ClEvent, OpenClError> {
+        self.write_shared(on.into(), &Pixels(image, region, pitches), data)
     }
 
     /// Enqueues a read of a region, without gaps between its pixels.
@@ -158,10 +160,8 @@ impl OpenClBackend {
         on: impl Into<ClOn<'q>>,
         image: &ClImage,
         region: ImageRegion,
-    ) -> Result<PendingRead<ClEvent>, ImageError> {
-        let (on, tight) = (on.into(), HostPitches::TIGHT);
-        let transfer = self.image_side(on.queue, (image, region), tight, None)?;
-        Ok(self.read_to_new(on, &transfer, transfer.bytes)?)
+    ) -> Result<PendingRead<ClEvent>, OpenClError> {
+        self.read_to_new(on.into(), &Pixels(image, region, HostPitches::TIGHT))
     }
 
     /// Checks a command on a region of an image.
@@ -170,32 +170,87 @@ impl OpenClBackend {
         queue: &ClQueue,
         image: &ClImage,
         region: ImageRegion,
-    ) -> Result<(), ImageError> {
+    ) -> Result<(), OpenClError> {
         self.check_own_queue(queue)?;
         self.check_own_image(image)?;
         region.check_within(image.shape())
     }
+}
 
-    /// Checks a transfer between a region of an image and the host's bytes; without any, a read into new ones.
-    fn image_side<'m>(
+/// Migrations, as of memory ([`enqueue_migrate`](OpenClBackend::enqueue_migrate)).
+impl OpenClBackend {
+    /// Enqueues a migration of images: `PyOpenCL`'s `enqueue_migrate_mem_objects`.
+    ///
+    /// ```
+    /// # use binpool_allocators::Event;
+    /// use binpool_opencl::MigrationFlags;
+    /// # use binpool_opencl::{ChannelOrder, ChannelType, ImageColor, ImageFormat, ImageRegion, ImageShape};
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float);
+    /// # let shape = ImageShape::d2(64, 64);
+    ///
+    /// let drawn = backend.create_image(MemoryFlags::empty(), format, shape)?;
+    /// let white = ImageColor::Float([1.0; 4]);
+    /// backend.enqueue_fill_image(&queue, &drawn, ImageRegion::all(shape), white)?;
+    /// // Behind the fill. When the host looks, the image is there already.
+    /// let moved = backend.enqueue_migrate_images(&queue, &[&drawn], MigrationFlags::HOST)?;
+    /// moved.wait()?;
+    /// let map = backend.map_image::<f32>(&queue, &drawn, ImageRegion::all(shape))?;
+    /// assert_eq!(map.row(63, 0), Some(&[1.0; 256][..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ForeignObject`](binpool_allocators::InvalidRequest::ForeignObject);
+    /// [`Mapped`](binpool_allocators::InvalidRequest::Mapped); the failures of the runtime.
+    pub fn enqueue_migrate_images<'q>(
         &self,
+        on: impl Into<ClOn<'q>>,
+        images: &[&ClImage],
+        flags: MigrationFlags,
+    ) -> Result<ClEvent> {
+        let On { queue, wait_for } = on.into();
+        self.check_own_queue(queue)?;
+        for image in images {
+            self.check_own_image(image)?;
+        }
+        let stays = self.stays(flags);
+        let moving = images.iter().filter(|_| !stays);
+        let handles: Vec<_> = moving.map(|image| image.handle()).collect();
+        let uses: Vec<_> = images.iter().map(|it| it.used(Access::Write)).collect();
+        self.submit(queue, purpose(&uses), &uses, wait_for, |wait| {
+            migrate(queue, &handles, &[], flags, wait)
+        })
+    }
+}
+
+/// Pixels of an image, and how the host's lie.
+struct Pixels<'a>(&'a ClImage, ImageRegion, HostPitches);
+
+impl Shape for Pixels<'_> {
+    type Error = OpenClError;
+
+    fn checked(
+        &self,
+        backend: &OpenClBackend,
         queue: &ClQueue,
-        (image, region): (&'m ClImage, ImageRegion),
-        pitches: HostPitches,
-        host: Option<&HostSide<'_>>,
-    ) -> Result<HostTransfer<'m>, ImageError> {
-        let access = host.map_or(Access::Read, Access::of_transfer);
-        self.check_image(queue, image, region)?;
-        image.flags().check_host(access.host_use())?;
+        host: HostPart,
+    ) -> Result<Option<HostTransfer<'_>>, OpenClError> {
+        let Self(image, region, pitches) = *self;
+        backend.check_image(queue, image, region)?;
+        image.flags().check_host(host.access.host_use())?;
         let part = ImageShape::of(image.shape().kind(), region.size);
         let layout = pitches.layout(part, image.item_bytes())?;
-        if let Some(host) = host {
-            layout.check_length(host.bytes())?;
-        }
-        Ok(HostTransfer {
+        layout.check_length(host.bytes.unwrap_or(layout.bytes()))?;
+        Ok(Some(HostTransfer {
             device: DeviceSide::Pixels(image.device_pixels(region), layout),
-            used: image.used(access),
+            used: image.used(host.access),
             bytes: layout.bytes(),
-        })
+            host_bytes: layout.bytes(),
+        }))
     }
 }

@@ -6,8 +6,8 @@ use binpool_allocators::AsMemory;
 use bytemuck::Pod;
 use smallvec::SmallVec;
 
-use super::{LocalMemory, ParameterKind};
-use crate::{backend::OpenClBackend, image::ClImage, pipe::ClPipe, sampler::ClSampler};
+use super::parameter::ParameterKind;
+use crate::{backend::OpenClBackend, image::ClImage, image::ClSampler, pipe::ClPipe};
 
 /// The value that a launch passes for one parameter.
 ///
@@ -62,9 +62,7 @@ use crate::{backend::OpenClBackend, image::ClImage, pipe::ClPipe, sampler::ClSam
 /// let argument = Argument::value(&"text");
 /// ```
 #[derive(Clone)]
-pub struct Argument<'a> {
-    pub(super) body: ArgumentBody<'a>,
-}
+pub struct Argument<'a>(pub(super) ArgumentBody<'a>);
 
 #[derive(Clone)]
 pub(super) enum ArgumentBody<'a> {
@@ -78,24 +76,20 @@ pub(super) enum ArgumentBody<'a> {
 
 impl<'a> Argument<'a> {
     /// Memory: a buffer, shared virtual memory, a region of either, or a block of a pool.
-    #[must_use]
     pub fn memory(memory: &'a dyn AsMemory<OpenClBackend>) -> Self {
-        let body = ArgumentBody::Memory(memory);
-        Self { body }
+        Self(ArgumentBody::Memory(memory))
     }
 
     /// A value, by its bytes.
-    #[must_use]
     pub fn value<T: Pod>(value: &T) -> Self {
-        let body = ArgumentBody::Value(SmallVec::from_slice(bytemuck::bytes_of(value)));
-        Self { body }
+        Self(ArgumentBody::Value(SmallVec::from_slice(
+            bytemuck::bytes_of(value),
+        )))
     }
 
     /// Local memory.
-    #[must_use]
     pub fn local(local: LocalMemory) -> Self {
-        let body = ArgumentBody::Local(local);
-        Self { body }
+        Self(ArgumentBody::Local(local))
     }
 
     /// An image.
@@ -124,7 +118,7 @@ impl<'a> Argument<'a> {
     /// # let image = backend.create_image_with_data(
     /// #     MemoryFlags::READ_ONLY,
     /// #     ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float),
-    /// #     ImageShape::D2 { width: 2, height: 1 },
+    /// #     ImageShape::d2(2, 1),
     /// #     &[[0.25_f32; 4], [0.75; 4]],
     /// #     HostPitches::TIGHT,
     /// # )?;
@@ -138,17 +132,13 @@ impl<'a> Argument<'a> {
     /// assert_eq!(*colors, [[0.25; 4], [0.75; 4]]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn image(image: &'a ClImage) -> Self {
-        let body = ArgumentBody::Image(image);
-        Self { body }
+        Self(ArgumentBody::Image(image))
     }
 
     /// A sampler.
-    #[must_use]
     pub fn sampler(sampler: &'a ClSampler) -> Self {
-        let body = ArgumentBody::Sampler(sampler);
-        Self { body }
+        Self(ArgumentBody::Sampler(sampler))
     }
 
     /// A pipe.
@@ -161,16 +151,13 @@ impl<'a> Argument<'a> {
     ///     [Argument::pipe(pipe), Argument::memory(words)]
     /// }
     /// ```
-    #[must_use]
     pub fn pipe(pipe: &'a ClPipe) -> Self {
-        let body = ArgumentBody::Pipe(pipe);
-        Self { body }
+        Self(ArgumentBody::Pipe(pipe))
     }
 
     /// Its kind.
-    #[must_use]
     pub fn kind(&self) -> ParameterKind {
-        match &self.body {
+        match &self.0 {
             ArgumentBody::Memory(_) => ParameterKind::Memory,
             ArgumentBody::Value(_) => ParameterKind::Value,
             ArgumentBody::Local(_) => ParameterKind::Local,
@@ -185,7 +172,7 @@ impl fmt::Debug for Argument<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Argument");
         debug.field("kind", &self.kind());
-        match &self.body {
+        match &self.0 {
             ArgumentBody::Memory(memory) => debug.field("bytes", &memory.size()),
             ArgumentBody::Value(bytes) => debug.field("bytes", &bytes.len()),
             ArgumentBody::Local(local) => debug.field("local", local),
@@ -194,5 +181,66 @@ impl fmt::Debug for Argument<'_> {
             ArgumentBody::Pipe(pipe) => debug.field("pipe", pipe),
         };
         debug.finish()
+    }
+}
+
+/// The local memory that each work group of a launch gets for one `local` pointer of its kernel.
+///
+/// ```
+/// use binpool_opencl::LocalMemory;
+///
+/// // A float for each work item of a group, however large the groups are.
+/// let scratch = LocalMemory::per_item::<f32>(1);
+/// // 4 KiB in all.
+/// let table = LocalMemory::bytes(4096);
+/// # let _ = (scratch, table);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LocalMemory {
+    bytes: usize,
+    per_item: bool,
+}
+
+impl LocalMemory {
+    /// That many bytes for each group.
+    pub const fn bytes(bytes: usize) -> Self {
+        Self {
+            bytes,
+            per_item: false,
+        }
+    }
+
+    /// That many elements for each work item of a group. The launch needs a [`local_size`](crate::Launch::local_size),
+    /// unless the kernel is compiled for one.
+    pub const fn per_item<T>(elements: usize) -> Self {
+        Self {
+            bytes: elements.saturating_mul(size_of::<T>()),
+            per_item: true,
+        }
+    }
+
+    /// Returns the bytes for each group, if a group has that many work items; `None` if that number is needed and unknown.
+    pub(super) fn for_group_of(self, items: Option<usize>) -> Option<usize> {
+        if self.per_item {
+            items.map(|items| self.bytes.saturating_mul(items))
+        } else {
+            Some(self.bytes)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_for_a_group_and_elements_for_each_of_its_items() {
+        assert_eq!(LocalMemory::bytes(100).for_group_of(None), Some(100));
+        assert_eq!(LocalMemory::bytes(100).for_group_of(Some(8)), Some(100));
+        let pair = LocalMemory::per_item::<f32>(2);
+        assert_eq!(pair.for_group_of(Some(8)), Some(64));
+        assert_eq!(pair.for_group_of(None), None);
+        let huge = LocalMemory::per_item::<u64>(usize::MAX);
+        assert_eq!(huge.for_group_of(Some(2)), Some(usize::MAX));
     }
 }

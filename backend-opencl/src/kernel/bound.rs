@@ -1,20 +1,20 @@
 //! The arguments of a launch as the runtime takes them, and the memory that it uses through them.
 
-use binpool_allocators::{AsMemory, InvalidRequest, ObjectKind, Region};
+use binpool_allocators::{AsMemory, Error, InvalidRequest, ObjectKind, Region};
 use smallvec::SmallVec;
 
 use super::{
-    ClKernel, KernelError, Launch, LaunchMemory, ParameterProblem, argument::ArgumentBody,
-    touched::Touched, work_size::WorkSize,
+    argument::ArgumentBody, kernel::ClKernel, launch::Launch, touched::Touched, work_size::WorkSize,
 };
 use crate::{
     backend::OpenClBackend,
+    error::OpenClError,
+    event::ClEvent,
     memory::cl_memory::ClMemory,
-    order::access::Access,
-    order::memory_use::MemoryUse,
+    order::{access::Access, memory_use::MemoryUse},
     queue::ClQueue,
     sys::{
-        ClResult, EventHandle, SvmRange, WaitList,
+        ClResult, EventHandle, Purpose, SvmRange, WaitList,
         kernel::{self, ArgumentValue, KernelHandle},
     },
 };
@@ -29,27 +29,30 @@ pub(super) struct Bound<'a> {
 
 /// Memory that a launch uses.
 pub(super) struct LaunchUse<'a> {
-    at: LaunchMemory,
+    /// The parameter, if it is not indirect.
+    parameter: Option<usize>,
     pub(super) used: MemoryUse<'a>,
 }
 
 impl<'a> Bound<'a> {
-    fn add_use(&mut self, at: LaunchMemory, used: Option<MemoryUse<'a>>) {
+    fn add_use(&mut self, parameter: Option<usize>, used: Option<MemoryUse<'a>>) {
         let used = used.filter(|used| used.region.bytes > 0);
-        self.uses.extend(used.map(|used| LaunchUse { at, used }));
+        self.uses
+            .extend(used.map(|used| LaunchUse { parameter, used }));
     }
 
     /// Checks that memory which the kernel writes is used by one argument only.
-    pub(super) fn check_overlaps(&self, kernel: &ClKernel) -> Result<(), KernelError> {
+    pub(super) fn check_overlaps(&self, kernel: &ClKernel) -> Result<(), OpenClError> {
         for (index, second) in self.uses.iter().enumerate() {
             for first in &self.uses[..index] {
                 let is_written = [first.used.access, second.used.access].contains(&Access::Write);
                 if is_written && first.used.shares_bytes_with(&second.used) {
-                    return Err(KernelError::Overlap {
-                        kernel: kernel.name().to_owned(),
-                        first: first.at,
-                        second: second.at,
-                    });
+                    let other = second.parameter.map(|index| format!("parameter {index}"));
+                    let problem = format!(
+                        "shares bytes with {}, and one of them is written: pass the memory once, as read and written",
+                        other.as_deref().unwrap_or("indirect memory")
+                    );
+                    return Err(OpenClError::kernel(kernel.name(), first.parameter, problem));
                 }
             }
         }
@@ -91,7 +94,7 @@ impl Launch<'_> {
     pub(super) fn views(
         &self,
         touched: &[Touched<'_>],
-    ) -> Result<SmallVec<[(usize, ClMemory); 1]>, KernelError> {
+    ) -> Result<SmallVec<[(usize, ClMemory); 1]>, OpenClError> {
         let mut views = SmallVec::new();
         for (index, touched) in touched.iter().enumerate() {
             let Touched::Memory {
@@ -116,8 +119,11 @@ impl Launch<'_> {
             let limits = &memory.context().limits;
             let offset = memory.offset().saturating_add(region.offset);
             if !limits.alignment.divides(offset) {
-                let alignment = limits.alignment;
-                let problem = ParameterProblem::StartsWithin { offset, alignment };
+                let problem = format!(
+                    "was given memory from byte {offset} of a buffer on, which is no multiple of {}: declare its offset \
+                     (`Parameter::offset_u64`), so that the kernel takes the whole buffer",
+                    limits.alignment
+                );
                 return Err(self.refused(index, problem));
             }
             views.push((index, memory.view(region)?));
@@ -130,10 +136,10 @@ impl Launch<'_> {
         &'s self,
         touched: &'s [Touched<'s>],
         views: &'s [(usize, ClMemory)],
-    ) -> Result<Bound<'s>, KernelError> {
+    ) -> Result<Bound<'s>, OpenClError> {
         let mut bound = Bound::default();
         for (index, touched) in touched.iter().enumerate() {
-            let at = LaunchMemory::Parameter(index);
+            let at = Some(index);
             let value = match touched {
                 Touched::Memory {
                     memory,
@@ -183,19 +189,18 @@ impl Launch<'_> {
             };
             bound.values.push(value);
         }
-        for (index, (argument, access)) in self.indirect.iter().enumerate() {
-            let ArgumentBody::Memory(memory) = argument.body else {
+        for (argument, access) in &self.indirect {
+            let ArgumentBody::Memory(memory) = argument.0 else {
                 continue;
             };
             let Some((memory, region)) = self.own_memory(memory, memory.size())? else {
                 continue;
             };
             let Some(range) = memory.svm_range(region) else {
-                return Err(KernelError::Memory(InvalidRequest::NotSvm.into()));
+                return Err(InvalidRequest::NotSvm.into());
             };
-            let at = LaunchMemory::Indirect(index);
-            self.check_flags(at, *access, memory.flags())?;
-            bound.add_use(at, Some(memory.used(region, (*access).into())));
+            self.check_flags(None, *access, memory.flags())?;
+            bound.add_use(None, Some(memory.used(region, (*access).into())));
             bound.indirect.push(range);
         }
         Ok(bound)
@@ -207,12 +212,53 @@ impl Launch<'_> {
         &self,
         memory: &'s dyn AsMemory<OpenClBackend>,
         bytes: usize,
-    ) -> Result<Option<(&'s ClMemory, Region)>, KernelError> {
+    ) -> Result<Option<(&'s ClMemory, Region)>, OpenClError> {
         let backend = OpenClBackend::of_context(self.queue.context());
         Ok(backend.bytes_on(self.queue, memory, Region::first(bytes))?)
     }
 }
 
-pub(super) fn foreign(kind: ObjectKind) -> KernelError {
-    KernelError::Memory(InvalidRequest::ForeignObject { kind }.into())
+fn foreign(kind: ObjectKind) -> OpenClError {
+    InvalidRequest::ForeignObject { kind }.into()
+}
+
+impl Launch<'_> {
+    /// Enqueues the launch. The program should wait for its last launches before it ends: otherwise PoCL may crash.
+    ///
+    /// # Errors
+    ///
+    /// [`Kernel`](OpenClError::Kernel) for a work size that the kernel cannot have, for arguments that do not fit, that share
+    /// memory which is written, or whose flags forbid what this kernel does, and for an argument that the runtime refuses;
+    /// [`Device`](OpenClError::Device) for a queue, an event or memory of another backend, indirect memory that is no SVM,
+    /// bytes that the host has mapped, or a failure of the runtime.
+    pub fn enqueue(self) -> Result<ClEvent, OpenClError> {
+        if !self.kernel.is_for(self.queue) {
+            return Err(foreign(ObjectKind::Queue));
+        }
+        let (offset, local) = (self.offset.as_ref(), self.local.as_ref());
+        let work = WorkSize::new(self.kernel.limits(), &self.global, offset, local)
+            .map_err(|problem| self.refused(None, format!("cannot be launched with {problem}")))?;
+        let mut touched = self.touched(&work)?;
+        self.fill_offsets(&mut touched)?;
+        // The runtime keeps the views until the kernel has ended.
+        let views = self.views(&touched)?;
+        let bound = self.bound(&touched, &views)?;
+        bound.check_overlaps(self.kernel)?;
+        let uses: SmallVec<[MemoryUse<'_>; 8]> = bound.uses.iter().map(|each| each.used).collect();
+        let backend = OpenClBackend::of_context(self.queue.context());
+        let mut setting = None;
+        let event = backend.submit(self.queue, Purpose::Control, &uses, self.wait_for, |wait| {
+            bound.enqueue(self.kernel, self.queue, &work, wait, &mut setting)
+        });
+        event.map_err(|error| match (setting, error) {
+            (Some(index), Error::Backend(failure)) => {
+                let cause = failure
+                    .source
+                    .as_ref()
+                    .map_or(String::new(), ToString::to_string);
+                self.refused(index, format!("does not take what it was given: {cause}"))
+            }
+            (_, error) => error.into(),
+        })
+    }
 }

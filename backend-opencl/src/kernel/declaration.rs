@@ -6,13 +6,10 @@ use cl3::kernel::{
     CL_KERNEL_ARG_TYPE_CONST, CL_KERNEL_ARG_TYPE_PIPE,
 };
 
-use super::{
-    KernelError, Parameter, ParameterAccess, ParameterKind, ParameterProblem,
-    parameter::ParameterRole,
-};
+use super::parameter::{Parameter, ParameterAccess, ParameterKind, ParameterRole};
 use crate::{
+    error::OpenClError,
     image::ImageKind,
-    sys::ClError,
     sys::kernel::{self, ArgumentInfo, KernelHandle},
 };
 
@@ -23,25 +20,17 @@ pub(super) fn check(
     handle: &KernelHandle,
     name: &str,
     parameters: &[Parameter],
-) -> Result<(), KernelError> {
-    let actual = kernel::argument_count(handle).map_err(ClError::control_error)?;
-    if actual != parameters.len() {
-        return Err(KernelError::ParameterCount {
-            kernel: name.to_owned(),
-            declared: parameters.len(),
-            actual,
-        });
+) -> Result<(), OpenClError> {
+    let (actual, declared) = (kernel::argument_count(handle)?, parameters.len());
+    if actual != declared {
+        let problem = format!("has {actual} parameters, and {declared} are declared");
+        return Err(OpenClError::kernel(name, None, problem));
     }
     for (index, parameter) in parameters.iter().enumerate() {
-        let refused = |problem| KernelError::Parameter {
-            kernel: name.to_owned(),
-            index,
-            problem,
-        };
+        let refused = |problem: String| OpenClError::kernel(name, Some(index), problem);
         check_alone(parameter, parameters).map_err(refused)?;
         // No kernel has 2^32 parameters.
-        let info = kernel::argument_info(handle, u32::try_from(index).unwrap_or(u32::MAX))
-            .map_err(ClError::control_error)?;
+        let info = kernel::argument_info(handle, u32::try_from(index).unwrap_or(u32::MAX))?;
         if let Some(info) = info {
             check_one(parameter, &info).map_err(refused)?;
         }
@@ -50,49 +39,50 @@ pub(super) fn check(
 }
 
 /// Checks what does not depend on the kernel.
-fn check_alone(parameter: &Parameter, parameters: &[Parameter]) -> Result<(), ParameterProblem> {
+fn check_alone(parameter: &Parameter, parameters: &[Parameter]) -> Result<(), String> {
     let has_elements = matches!(
         parameter.kind(),
         ParameterKind::Memory | ParameterKind::Value | ParameterKind::Local | ParameterKind::Pipe
     );
     if has_elements && parameter.element_bytes() == 0 {
-        return Err(ParameterProblem::EmptyType);
+        return Err("is declared with a type of 0 bytes".into());
     }
-    let (ParameterRole::Length { of, .. } | ParameterRole::Offset { of }) = parameter.role else {
+    let (ParameterRole::Length { of, .. } | ParameterRole::Offset { of }) = parameter.0 else {
         return Ok(());
     };
     match parameters.get(of).map(Parameter::kind) {
         Some(ParameterKind::Memory) => Ok(()),
-        _ => Err(ParameterProblem::NotOfMemory { of }),
+        _ => Err(format!(
+            "is the length or the offset of parameter {of}, which is no memory"
+        )),
     }
 }
 
 /// Checks what the compiler reports about the parameter.
-fn check_one(parameter: &Parameter, info: &ArgumentInfo) -> Result<(), ParameterProblem> {
+fn check_one(parameter: &Parameter, info: &ArgumentInfo) -> Result<(), String> {
     let (declared, actual) = (parameter.kind(), kind_of(info));
     if declared != actual {
-        return Err(ParameterProblem::Kind { declared, actual });
+        return Err(format!("is {actual}, and is declared as {declared}"));
     }
     check_access(parameter, info)?;
     if let (ParameterRole::Image { kind: other, .. }, Some(actual)) =
-        (parameter.role, image_kind(&info.type_name))
+        (parameter.0, image_kind(&info.type_name))
         && other != actual
     {
-        return Err(ParameterProblem::ImageKind { other, actual });
+        return Err(format!("is a {actual}, and {other} was declared"));
     }
     let type_name = element_type(&info.type_name);
+    let declared = parameter.element_bytes();
     match size_of_type(type_name) {
-        Some(actual) if actual != parameter.element_bytes() => Err(ParameterProblem::ElementSize {
-            declared: parameter.element_bytes(),
-            type_name: type_name.to_owned(),
-            actual,
-        }),
+        Some(actual) if actual != declared => Err(format!(
+            "is declared with elements of {declared} bytes, and has {type_name} of {actual} bytes"
+        )),
         _ => Ok(()),
     }
 }
 
-fn check_access(parameter: &Parameter, info: &ArgumentInfo) -> Result<(), ParameterProblem> {
-    let (declared, actual) = match parameter.role {
+fn check_access(parameter: &Parameter, info: &ArgumentInfo) -> Result<(), String> {
+    let (declared, actual) = match parameter.0 {
         // A pointer that is not const may still be only read.
         ParameterRole::Memory { access, .. }
             if access != ParameterAccess::Input && is_constant(info) =>
@@ -107,7 +97,9 @@ fn check_access(parameter: &Parameter, info: &ArgumentInfo) -> Result<(), Parame
     if declared == actual {
         return Ok(());
     }
-    Err(ParameterProblem::Access { declared, actual })
+    Err(format!(
+        "is declared as {declared}, and its type is {actual}"
+    ))
 }
 
 fn kind_of(info: &ArgumentInfo) -> ParameterKind {

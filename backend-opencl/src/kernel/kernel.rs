@@ -1,21 +1,40 @@
 //! Kernels.
 
-use std::{ffi::CString, fmt, sync::Arc};
+use std::{ffi::CString, sync::Arc};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::{
-    KernelError, Parameter,
-    built::{Built, c_text, failed},
-    declaration,
-    work_size::LaunchLimits,
-};
+use super::{declaration, parameter::Parameter, work_size::LaunchLimits};
 use crate::{
+    error::OpenClError,
+    identity::debug_by,
     queue::ClQueue,
-    sys::ClResult,
-    sys::kernel::{self, ArgumentValue, KernelHandle},
+    sys::{
+        ClResult, DeviceId,
+        kernel::{self, ArgumentValue, KernelHandle},
+        program::ProgramHandle,
+    },
 };
+
+/// A program as the runtime has built it. It holds no reference to the context, which the runtime keeps for it: with one, a
+/// program in the context's cache would be a cycle.
+pub(super) struct Built {
+    pub(super) handle: ProgramHandle,
+    /// The address of the context, to compare. While the program lives, no other context can have it.
+    pub(super) context: usize,
+    pub(super) device: DeviceId,
+    pub(super) options: String,
+    pub(super) names: Vec<String>,
+}
+
+impl Built {
+    /// Makes a kernel, whose name is that of one of this program.
+    pub(super) fn create_kernel(&self, name: &str) -> ClResult<KernelHandle> {
+        // No name of a kernel has a null byte.
+        kernel::create_kernel(&self.handle, &CString::new(name).unwrap_or_default())
+    }
+}
 
 /// A kernel, with the promise of the bytes that it touches; made by [`ClProgram::kernel`](super::ClProgram::kernel).
 ///
@@ -65,19 +84,17 @@ impl ClKernel {
         program: &Arc<Built>,
         name: &str,
         parameters: &[Parameter],
-    ) -> Result<Self, KernelError> {
-        let handle = kernel::create_kernel(&program.handle, &c_text(name)?).map_err(failed)?;
+    ) -> Result<Self, OpenClError> {
+        let handle = program.create_kernel(name)?;
         declaration::check(&handle, name, parameters)?;
-        let limits =
-            LaunchLimits::query(&handle, program.device, &program.options).map_err(failed)?;
+        let limits = LaunchLimits::query(&handle, program.device, &program.options)?;
         let bytes = parameters.iter().map(Parameter::passed_bytes);
         let bytes = bytes.fold(0, usize::saturating_add);
-        if bytes > limits.parameter_bytes {
-            return Err(KernelError::TooManyParameterBytes {
-                kernel: name.to_owned(),
-                bytes,
-                largest: limits.parameter_bytes,
-            });
+        let largest = limits.parameter_bytes;
+        if bytes > largest {
+            let problem =
+                format!("takes {bytes} bytes of parameters: this device passes at most {largest}");
+            return Err(OpenClError::kernel(name, None, problem));
         }
         Ok(Self {
             name: name.to_owned(),
@@ -92,13 +109,11 @@ impl ClKernel {
     }
 
     /// Its name in the program.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// The parameters that it was declared with.
-    #[must_use]
     pub fn parameters(&self) -> &[Parameter] {
         &self.parameters
     }
@@ -111,7 +126,7 @@ impl ClKernel {
     ///
     /// ```
     /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// use binpool_opencl::{ClProgram, Extent, KernelError, OpenClBackend, Parameter, WorkSizeProblem};
+    /// use binpool_opencl::{ClProgram, Extent, OpenClBackend, Parameter};
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let source = "kernel void steps(global uint *out)
@@ -128,9 +143,9 @@ impl ClKernel {
     /// steps.launch(&queue, &[3, 2]).memory(&out).enqueue()?;
     /// assert_eq!(*backend.map::<u32>(&queue, &out, 0..24)?, [0, 1, 2, 1, 2, 3]);
     ///
-    /// let refused = steps.launch(&queue, &[3, 2, 1]).memory(&out).enqueue();
-    /// let Err(KernelError::WorkSize { problem, .. }) = refused else { panic!("was launched") };
-    /// assert_eq!(problem, WorkSizeProblem::NotPromised { given: 3, promised: 2 });
+    /// let refused = steps.launch(&queue, &[3, 2, 1]).memory(&out).enqueue().unwrap_err();
+    /// let problem = "steps cannot be launched with 3 dimensions of a kernel for 2";
+    /// assert!(refused.to_string().starts_with(problem));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -167,7 +182,7 @@ impl ClKernel {
         let mut ready = self.ready.lock();
         let stale = |(was, value): (&bool, _)| *was && !is_address(value);
         if ready.addresses.iter().zip(values).any(stale) {
-            ready.handle = self.fresh_handle()?;
+            ready.handle = self.program.create_kernel(&self.name)?;
         }
         ready.addresses = values.iter().map(is_address).collect();
         run(&mut ready.handle)
@@ -178,21 +193,8 @@ impl ClKernel {
         &self,
         run: impl FnOnce(&mut KernelHandle) -> ClResult<R>,
     ) -> ClResult<R> {
-        run(&mut self.fresh_handle()?)
-    }
-
-    fn fresh_handle(&self) -> ClResult<KernelHandle> {
-        // The name is that of a kernel of the program, so it has no null byte.
-        let name = CString::new(self.name.as_str()).unwrap_or_default();
-        kernel::create_kernel(&self.program.handle, &name)
+        run(&mut self.program.create_kernel(&self.name)?)
     }
 }
 
-impl fmt::Debug for ClKernel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClKernel")
-            .field("name", &self.name)
-            .field("parameters", &self.parameters)
-            .finish_non_exhaustive()
-    }
-}
+debug_by!(ClKernel, |this| name: this.name, parameters: this.parameters);

@@ -5,12 +5,19 @@ use bytemuck::Pod;
 use smallvec::SmallVec;
 
 use super::{
-    Argument, ClKernel, KernelError, LaunchMemory, LocalMemory, ParameterAccess, ParameterProblem,
-    WorkSizeProblem, work_size::Sizes,
+    argument::{Argument, LocalMemory},
+    kernel::ClKernel,
+    parameter::ParameterAccess,
+    work_size::Sizes,
 };
 use crate::{
-    ClOn, backend::OpenClBackend, event::ClEvent, image::ClImage, pipe::ClPipe, queue::ClQueue,
-    sampler::ClSampler,
+    backend::OpenClBackend,
+    error::OpenClError,
+    event::{ClEvent, ClOn},
+    image::ClImage,
+    image::ClSampler,
+    pipe::ClPipe,
+    queue::ClQueue,
 };
 
 /// A launch of a kernel that is being put together; made by [`ClKernel::launch`].
@@ -128,7 +135,7 @@ impl<'a> Launch<'a> {
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # use binpool_opencl::{ClProgram, Extent, KernelError, OpenClBackend, Parameter, ParameterProblem};
+    /// # use binpool_opencl::{ClProgram, Extent, OpenClBackend, Parameter};
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let source = "kernel void fill(global float2 *data, float2 value)
@@ -147,12 +154,9 @@ impl<'a> Launch<'a> {
     /// assert_eq!(*pairs, [[0.5, 2.0]; 3]);
     /// # drop(pairs);
     ///
-    /// match launch().value(&0.5_f32).enqueue() {
-    ///     Err(KernelError::Parameter { problem, .. }) => {
-    ///         assert_eq!(problem, ParameterProblem::ValueSize { given: 4, expected: 8 });
-    ///     }
-    ///     other => panic!("{other:?}"),
-    /// }
+    /// let refused = launch().value(&0.5_f32).enqueue().unwrap_err();
+    /// let problem = "parameter 1 of fill takes a value of 8 bytes, and was given one of 4";
+    /// assert_eq!(refused.to_string(), problem);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn value<T: Pod>(self, value: &T) -> Self {
@@ -175,7 +179,7 @@ impl<'a> Launch<'a> {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnsignedInt8);
-    /// # let shape = ImageShape::D2 { width: 2, height: 1 };
+    /// # let shape = ImageShape::d2(2, 1);
     /// # let flags = MemoryFlags::empty();
     /// # let dark =
     /// #     backend.create_image_with_data(flags, format, shape, &[[10_u8; 4], [20; 4]], HostPitches::TIGHT)?;
@@ -230,7 +234,7 @@ impl<'a> Launch<'a> {
     /// # let image = backend.create_image_with_data(
     /// #     MemoryFlags::READ_ONLY,
     /// #     ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float),
-    /// #     ImageShape::D2 { width: 2, height: 1 },
+    /// #     ImageShape::d2(2, 1),
     /// #     &[[0.25_f32; 4], [0.75; 4]],
     /// #     HostPitches::TIGHT,
     /// # )?;
@@ -288,7 +292,7 @@ impl<'a> Launch<'a> {
     /// For code that passes on arguments without knowing their kinds:
     ///
     /// ```
-    /// use binpool_opencl::{Argument, ClEvent, ClKernel, ClQueue, KernelError};
+    /// use binpool_opencl::{Argument, ClEvent, ClKernel, ClQueue, OpenClError};
     ///
     /// /// Launches a kernel over `items` items of each of `arrays`, with `last` as its last argument.
     /// fn over(
@@ -297,7 +301,7 @@ impl<'a> Launch<'a> {
     ///     items: usize,
     ///     arrays: &[Argument<'_>],
     ///     last: Argument<'_>,
-    /// ) -> Result<ClEvent, KernelError> {
+    /// ) -> Result<ClEvent, OpenClError> {
     ///     let launch = kernel.launch(queue, &[items]);
     ///     let launch = launch.arguments(arrays.iter().cloned());
     ///     launch.argument(last).enqueue()
@@ -374,38 +378,28 @@ impl<'a> Launch<'a> {
     /// Checks that memory with those `flags` may be used as the kernel is declared to.
     pub(super) fn check_flags(
         &self,
-        parameter: LaunchMemory,
+        parameter: Option<usize>,
         access: ParameterAccess,
         flags: MemoryFlags,
-    ) -> Result<(), KernelError> {
-        match access.ruled_out_by(flags) {
-            None => Ok(()),
-            Some(flag) => Err(KernelError::AccessFlag {
-                kernel: self.name(),
-                parameter,
-                access,
-                flag,
-            }),
-        }
+    ) -> Result<(), OpenClError> {
+        let Some(flag) = access.ruled_out_by(flags) else {
+            return Ok(());
+        };
+        let given = match parameter {
+            Some(_) => format!("is {access}, and was given memory"),
+            None => format!("was given indirect memory that is {access}, and"),
+        };
+        let problem = format!("{given} that was made with {flag}: pass memory without that flag");
+        Err(self.refused(parameter, problem))
     }
 
-    pub(super) fn name(&self) -> String {
-        self.kernel.name().to_owned()
-    }
-
-    pub(super) fn refused(&self, index: usize, problem: ParameterProblem) -> KernelError {
-        KernelError::Parameter {
-            kernel: self.name(),
-            index,
-            problem,
-        }
-    }
-
-    pub(super) fn work_size(&self, problem: WorkSizeProblem) -> KernelError {
-        KernelError::WorkSize {
-            kernel: self.name(),
-            problem,
-        }
+    /// Returns why the launch is refused: for what a parameter was given, or for the launch as a whole.
+    pub(super) fn refused(
+        &self,
+        parameter: impl Into<Option<usize>>,
+        problem: impl Into<String>,
+    ) -> OpenClError {
+        OpenClError::kernel(self.kernel.name(), parameter.into(), problem)
     }
 }
 

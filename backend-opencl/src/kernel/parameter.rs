@@ -59,9 +59,7 @@ use crate::image::ImageKind;
 /// let text = Parameter::value::<String>();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parameter {
-    pub(super) role: ParameterRole,
-}
+pub struct Parameter(pub(super) ParameterRole);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ParameterRole {
@@ -102,7 +100,7 @@ pub(super) enum ParameterRole {
 /// The access of a kernel to the memory of a parameter.
 ///
 /// ```
-/// use binpool_opencl::{ClProgram, Extent, KernelError, OpenClBackend, Parameter, ParameterAccess, ParameterProblem};
+/// use binpool_opencl::{ClProgram, Extent, OpenClBackend, Parameter, ParameterAccess};
 ///
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// let source = "kernel void scale(global const float *from, global float *to)
@@ -115,13 +113,10 @@ pub(super) enum ParameterRole {
 /// // Launches that only read the first floats need not wait for one another.
 /// declared(Parameter::input::<f32>(each))?;
 ///
-/// match declared(Parameter::in_out::<f32>(each)) {
-///     Err(KernelError::Parameter { index: 0, problem: ParameterProblem::Access { declared, actual }, .. }) => {
-///         assert_eq!(declared, ParameterAccess::InOut);
-///         assert_eq!(actual, ParameterAccess::Input); // it is const
-///     }
-///     other => panic!("{other:?}"),
-/// }
+/// let refused = declared(Parameter::in_out::<f32>(each)).unwrap_err();
+/// let declared = ParameterAccess::InOut;
+/// let problem = format!("parameter 0 of scale is declared as {declared}, and its type is read only"); // it is const
+/// assert_eq!(refused.to_string(), problem);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -141,7 +136,7 @@ pub enum ParameterAccess {
 ///
 /// ```
 /// use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder};
-/// use binpool_opencl::{ClProgram, Extent, KernelError, OpenClBackend, Parameter, ParameterProblem};
+/// use binpool_opencl::{ClProgram, Extent, OpenClBackend, OpenClError, Parameter};
 ///
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
@@ -167,10 +162,10 @@ pub enum ParameterAccess {
 ///     launch.memory(&pairs).memory(&means).enqueue()
 /// };
 /// launch(3)?.wait()?;
-/// let Err(KernelError::Parameter { index, problem, .. }) = launch(4) else {
+/// let Err(OpenClError::Kernel { parameter: Some(1), problem, .. }) = launch(4) else {
 ///     panic!("there are three pairs")
 /// };
-/// assert_eq!((index, problem), (1, ParameterProblem::TooSmall { given: 24, needed: 32 }));
+/// assert!(problem.starts_with("was given 24 bytes, and this launch touches 32"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -189,39 +184,33 @@ pub enum Extent {
 
 impl Parameter {
     const fn memory<T>(access: ParameterAccess, extent: Extent) -> Self {
-        let role = ParameterRole::Memory {
+        Self(ParameterRole::Memory {
             access,
             element: size_of::<T>(),
             extent,
-        };
-        Self { role }
+        })
     }
 
     /// A `global` or `constant` pointer to elements that the kernel only reads.
-    #[must_use]
     pub const fn input<T: Pod>(extent: Extent) -> Self {
         Self::memory::<T>(ParameterAccess::Input, extent)
     }
 
     /// A `global` pointer to elements that the kernel writes. Elements that it does not write keep their values.
-    #[must_use]
     pub const fn output<T: Pod>(extent: Extent) -> Self {
         Self::memory::<T>(ParameterAccess::Output, extent)
     }
 
     /// A `global` pointer to elements that the kernel reads and writes.
-    #[must_use]
     pub const fn in_out<T: Pod>(extent: Extent) -> Self {
         Self::memory::<T>(ParameterAccess::InOut, extent)
     }
 
     /// A value, passed by its bytes.
-    #[must_use]
     pub const fn value<T: Pod>() -> Self {
-        let role = ParameterRole::Value {
+        Self(ParameterRole::Value {
             bytes: size_of::<T>(),
-        };
-        Self { role }
+        })
     }
 
     /// A `uint`: the number of whole elements of the memory that is passed for parameter number `of`, counted
@@ -250,17 +239,13 @@ impl Parameter {
     /// assert_eq!(*backend.map::<u32>(&queue, &told, 0..4)?, [2]); // 10 bytes hold two floats
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub const fn length_u32(of: usize) -> Self {
-        let role = ParameterRole::Length { of, bytes: 4 };
-        Self { role }
+        Self(ParameterRole::Length { of, bytes: 4 })
     }
 
     /// A `ulong` with the number of whole elements of the memory that is passed for parameter number `of`.
-    #[must_use]
     pub const fn length_u64(of: usize) -> Self {
-        let role = ParameterRole::Length { of, bytes: 8 };
-        Self { role }
+        Self(ParameterRole::Length { of, bytes: 8 })
     }
 
     /// A `ulong` with the place of the first element of the memory that is passed for parameter number `of`, counted in whole
@@ -302,48 +287,39 @@ impl Parameter {
     /// assert_eq!(scaled, [5.0; 1000]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub const fn offset_u64(of: usize) -> Self {
-        let role = ParameterRole::Offset { of };
-        Self { role }
+        Self(ParameterRole::Offset { of })
     }
 
     /// A `local` pointer, for which a launch passes a [`LocalMemory`](crate::LocalMemory).
-    #[must_use]
     pub const fn local<T: Pod>(extent: Extent) -> Self {
-        let role = ParameterRole::Local {
+        Self(ParameterRole::Local {
             element: size_of::<T>(),
             extent,
-        };
-        Self { role }
+        })
     }
 
     /// An image, of the kind and with the access that its type in the kernel has.
-    #[must_use]
     pub const fn image(kind: ImageKind, access: ParameterAccess) -> Self {
-        let role = ParameterRole::Image { kind, access };
-        Self { role }
+        Self(ParameterRole::Image { kind, access })
     }
 
     /// A sampler.
-    #[must_use]
     pub const fn sampler() -> Self {
-        let role = ParameterRole::Sampler;
-        Self { role }
+        Self(ParameterRole::Sampler)
     }
 
     /// A pipe of such packets, with the access that its type in the kernel has.
-    #[must_use]
     pub const fn pipe<T: Pod>(access: ParameterAccess) -> Self {
-        let packet = size_of::<T>();
-        let role = ParameterRole::Pipe { access, packet };
-        Self { role }
+        Self(ParameterRole::Pipe {
+            access,
+            packet: size_of::<T>(),
+        })
     }
 
     /// The kind of its argument.
-    #[must_use]
     pub const fn kind(&self) -> ParameterKind {
-        match self.role {
+        match self.0 {
             ParameterRole::Memory { .. } => ParameterKind::Memory,
             ParameterRole::Value { .. }
             | ParameterRole::Length { .. }
@@ -357,7 +333,7 @@ impl Parameter {
 
     /// Returns the bytes of an element, a packet, or the value; 0 if it has none of these.
     pub(super) const fn element_bytes(&self) -> usize {
-        match self.role {
+        match self.0 {
             ParameterRole::Memory { element, .. } | ParameterRole::Local { element, .. } => element,
             ParameterRole::Value { bytes } | ParameterRole::Length { bytes, .. } => bytes,
             ParameterRole::Offset { .. } => size_of::<u64>(),
@@ -368,7 +344,7 @@ impl Parameter {
 
     /// Returns the bytes that its argument takes in a launch.
     pub(super) const fn passed_bytes(&self) -> usize {
-        match self.role {
+        match self.0 {
             ParameterRole::Value { bytes } | ParameterRole::Length { bytes, .. } => bytes,
             ParameterRole::Offset { .. } => size_of::<u64>(),
             _ => size_of::<usize>(),
@@ -378,7 +354,7 @@ impl Parameter {
     /// Returns whether a launch passes an argument for it.
     pub(super) const fn takes_argument(&self) -> bool {
         !matches!(
-            self.role,
+            self.0,
             ParameterRole::Length { .. } | ParameterRole::Offset { .. }
         )
     }
@@ -413,7 +389,7 @@ impl Extent {
 ///
 /// ```
 /// use binpool_allocators::{Backend, QueueOrder};
-/// use binpool_opencl::{ClProgram, Extent, KernelError, OpenClBackend, Parameter, ParameterKind, ParameterProblem};
+/// use binpool_opencl::{Argument, ClProgram, Extent, OpenClBackend, Parameter, ParameterKind};
 ///
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
@@ -422,13 +398,10 @@ impl Extent {
 /// # // SAFETY: each work item writes the float of its id, and touches nothing else.
 /// # let fill = unsafe { program.kernel("fill", &[Parameter::output::<f32>(Extent::PerItem(1))]) }?;
 /// // kernel void fill(global float *data)
-/// match fill.launch(&queue, &[4]).value(&2.0_f32).enqueue() {
-///     Err(KernelError::Parameter { index: 0, problem: ParameterProblem::ArgumentKind { given, expected }, .. }) => {
-///         assert_eq!(given, ParameterKind::Value);
-///         assert_eq!(expected, ParameterKind::Memory);
-///     }
-///     other => panic!("{other:?}"),
-/// }
+/// let two = Argument::value(&2.0_f32);
+/// assert_eq!((fill.parameters()[0].kind(), two.kind()), (ParameterKind::Memory, ParameterKind::Value));
+/// let refused = fill.launch(&queue, &[4]).argument(two).enqueue().unwrap_err();
+/// assert_eq!(refused.to_string(), "parameter 0 of fill takes memory, and was given a value");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,6 +1,6 @@
 //! Programs.
 
-use std::{fmt, sync::Arc};
+use std::{ffi::CString, sync::Arc};
 
 use binpool_allocators::Backend;
 use cl3::error_codes::{
@@ -8,10 +8,10 @@ use cl3::error_codes::{
 };
 
 use super::{
-    ClKernel, KernelError, Parameter,
-    built::{Built, c_text, failed},
+    kernel::{Built, ClKernel},
+    parameter::Parameter,
 };
-use crate::{backend::OpenClBackend, sys::program};
+use crate::{backend::OpenClBackend, error::OpenClError, identity::debug_by, sys::program};
 
 /// A program in OpenCL C, built for one device. Clones are the same program.
 ///
@@ -52,35 +52,36 @@ impl ClProgram {
     ///
     /// # Errors
     ///
-    /// [`Build`](KernelError::Build), with the messages of the compiler; [`EmptySource`](KernelError::EmptySource);
-    /// [`NullByte`](KernelError::NullByte) in the options; or a failure of the runtime.
+    /// [`Build`](OpenClError::Build), with the messages of the compiler; or a failure of the runtime.
     pub fn build(
         backend: &OpenClBackend,
         source: &str,
         options: &str,
-    ) -> Result<Self, KernelError> {
+    ) -> Result<Self, OpenClError> {
+        let refused = |log: String| OpenClError::Build {
+            device: backend.limits().device_name.clone(),
+            options: options.to_owned(),
+            log,
+        };
         if source.is_empty() {
-            return Err(KernelError::EmptySource);
+            return Err(refused("the source is empty".into()));
         }
-        let text = c_text(&format!("{options} -cl-kernel-arg-info"))?;
+        let text = CString::new(format!("{options} -cl-kernel-arg-info"));
+        let text = text.map_err(|_| refused("the options have a null byte in them".into()))?;
         let context = backend.context();
-        let handle = program::create_program(&context.handle, source).map_err(failed)?;
+        let handle = program::create_program(&context.handle, source)?;
         program::build_program(&handle, context.device, &text).map_err(|error| {
-            let is_the_text = matches!(
-                error.code,
-                CL_BUILD_PROGRAM_FAILURE | CL_COMPILE_PROGRAM_FAILURE | CL_INVALID_BUILD_OPTIONS
-            );
-            if !is_the_text {
-                return failed(error);
-            }
-            let log = program::build_log(&handle, context.device);
-            KernelError::Build {
-                device: backend.limits().device_name.clone(),
-                options: options.to_owned(),
-                log: log.unwrap_or_else(|error| format!("no log: {error}")),
+            match error.code {
+                CL_BUILD_PROGRAM_FAILURE
+                | CL_COMPILE_PROGRAM_FAILURE
+                | CL_INVALID_BUILD_OPTIONS => {
+                    let log = program::build_log(&handle, context.device);
+                    refused(log.unwrap_or_else(|error| format!("no log: {error}")))
+                }
+                _ => error.into(),
             }
         })?;
-        let names = program::kernel_names(&handle).map_err(failed)?;
+        let names = program::kernel_names(&handle)?;
         Ok(Self {
             inner: Arc::new(Built {
                 handle,
@@ -107,7 +108,6 @@ impl ClProgram {
     /// assert_eq!(program.kernel_names(), ["fill"]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn kernel_names(&self) -> &[String] {
         &self.inner.names
     }
@@ -119,12 +119,8 @@ impl ClProgram {
     ///
     /// # Errors
     ///
-    /// [`NoSuchKernel`](KernelError::NoSuchKernel), which lists the kernels of the program; for a declaration that the
-    /// kernel does not match, [`ParameterCount`](KernelError::ParameterCount), or [`Parameter`](KernelError::Parameter) with
-    /// [`Kind`](super::ParameterProblem::Kind), [`Access`](super::ParameterProblem::Access),
-    /// [`ElementSize`](super::ParameterProblem::ElementSize), [`EmptyType`](super::ParameterProblem::EmptyType),
-    /// [`NotOfMemory`](super::ParameterProblem::NotOfMemory) or [`ImageKind`](super::ParameterProblem::ImageKind);
-    /// [`TooManyParameterBytes`](KernelError::TooManyParameterBytes); or a failure of the runtime.
+    /// [`Kernel`](OpenClError::Kernel) for a name that is not one of the program's kernels, for a declaration that the kernel
+    /// does not match, and for parameters of more bytes than the device passes; or a failure of the runtime.
     ///
     /// # Safety
     ///
@@ -142,7 +138,7 @@ impl ClProgram {
     /// [`indirect`](super::Launch::indirect), and to touch the block only in the way that is named there.
     ///
     /// ```compile_fail,E0133
-    /// # fn make(program: &binpool_opencl::ClProgram) -> Result<(), binpool_opencl::KernelError> {
+    /// # fn make(program: &binpool_opencl::ClProgram) -> Result<(), binpool_opencl::OpenClError> {
     /// let kernel = program.kernel("scale", &[])?; // there is no promise
     /// # Ok(()) }
     /// ```
@@ -151,22 +147,17 @@ impl ClProgram {
         &self,
         name: &str,
         parameters: &[Parameter],
-    ) -> Result<ClKernel, KernelError> {
-        if !self.inner.names.iter().any(|known| known == name) {
-            return Err(KernelError::NoSuchKernel {
-                name: name.to_owned(),
-                available: self.inner.names.clone(),
-            });
+    ) -> Result<ClKernel, OpenClError> {
+        let names = &self.inner.names;
+        if !names.iter().any(|known| known == name) {
+            let problem = match names.as_slice() {
+                [] => "is not in the program, which has no kernels".into(),
+                names => format!("is not in the program, which has {}", names.join(", ")),
+            };
+            return Err(OpenClError::kernel(name, None, problem));
         }
         ClKernel::new(&self.inner, name, parameters)
     }
 }
 
-impl fmt::Debug for ClProgram {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClProgram")
-            .field("handle", &self.inner.handle)
-            .field("kernels", &self.inner.names)
-            .finish_non_exhaustive()
-    }
-}
+debug_by!(ClProgram, |this| handle: this.inner.handle, kernels: this.inner.names);

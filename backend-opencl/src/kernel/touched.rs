@@ -4,16 +4,17 @@ use binpool_allocators::AsMemory;
 use smallvec::SmallVec;
 
 use super::{
-    Argument, Extent, KernelError, Launch, LaunchMemory, Parameter, ParameterAccess,
-    ParameterProblem, WorkSizeProblem, argument::ArgumentBody, parameter::ParameterRole,
+    argument::{Argument, ArgumentBody},
+    launch::Launch,
+    parameter::{Extent, Parameter, ParameterAccess, ParameterRole},
     work_size::WorkSize,
 };
 use crate::{
     backend::OpenClBackend,
     context::Context,
+    error::OpenClError,
     image::{ClImage, ImageKind},
-    order::access::Access,
-    order::memory_use::MemoryUse,
+    order::{access::Access, memory_use::MemoryUse},
     pipe::ClPipe,
     sys::kernel::ArgumentValue,
 };
@@ -49,16 +50,14 @@ impl Launch<'_> {
     pub(super) fn touched(
         &self,
         work: &WorkSize,
-    ) -> Result<SmallVec<[Touched<'_>; 8]>, KernelError> {
+    ) -> Result<SmallVec<[Touched<'_>; 8]>, OpenClError> {
         let parameters = self.kernel.parameters();
         let takes_argument = |parameter: &&Parameter| parameter.takes_argument();
         let expected = parameters.iter().filter(takes_argument).count();
         if expected != self.arguments.len() {
-            return Err(KernelError::ArgumentCount {
-                kernel: self.name(),
-                given: self.arguments.len(),
-                expected,
-            });
+            let given = self.arguments.len();
+            let problem = format!("takes {expected} arguments, and a launch was given {given}");
+            return Err(self.refused(None, problem));
         }
         let mut arguments = self.arguments.iter();
         let mut touched = SmallVec::new();
@@ -82,14 +81,17 @@ impl Launch<'_> {
         parameter: &Parameter,
         argument: &'s Argument<'_>,
         work: &WorkSize,
-    ) -> Result<Touched<'s>, KernelError> {
+    ) -> Result<Touched<'s>, OpenClError> {
         let check = |given, needed: Option<usize>| match needed {
             Some(needed) if needed > given => {
-                Err(self.refused(index, ParameterProblem::TooSmall { given, needed }))
+                let problem = format!(
+                    "was given {given} bytes, and this launch touches {needed}: give more, or launch fewer work items"
+                );
+                Err(self.refused(index, problem))
             }
             needed => Ok(needed.unwrap_or(given)),
         };
-        match (parameter.role, &argument.body) {
+        match (parameter.0, &argument.0) {
             (
                 ParameterRole::Memory {
                     access,
@@ -112,9 +114,9 @@ impl Launch<'_> {
             (ParameterRole::Value { bytes: expected }, ArgumentBody::Value(value)) => {
                 let given = value.len();
                 if given != expected {
-                    return Err(
-                        self.refused(index, ParameterProblem::ValueSize { given, expected })
-                    );
+                    let problem =
+                        format!("takes a value of {expected} bytes, and was given one of {given}");
+                    return Err(self.refused(index, problem));
                 }
                 Ok(Touched::Value(value))
             }
@@ -124,7 +126,10 @@ impl Launch<'_> {
                 let size = local
                     .for_group_of(items)
                     .filter(|_| !is_per_item || items.is_some());
-                let size = size.ok_or_else(|| self.work_size(WorkSizeProblem::NoLocalSize))?;
+                let size = size.ok_or_else(|| {
+                    let problem = "cannot be launched with no local size, by which local memory is counted: say it";
+                    self.refused(None, problem)
+                })?;
                 // No runtime takes local memory of 0 bytes.
                 let needed = extent
                     .bytes(element, items.unwrap_or(0), 1)
@@ -146,7 +151,7 @@ impl Launch<'_> {
             }
             _ => {
                 let (expected, given) = (parameter.kind(), argument.kind());
-                Err(self.refused(index, ParameterProblem::ArgumentKind { given, expected }))
+                Err(self.refused(index, format!("takes {expected}, and was given {given}")))
             }
         }
     }
@@ -156,12 +161,12 @@ impl Launch<'_> {
         index: usize,
         (actual, access): (ImageKind, ParameterAccess),
         image: &'s ClImage,
-    ) -> Result<Touched<'s>, KernelError> {
-        let other = image.shape().kind();
-        if other != actual {
-            return Err(self.refused(index, ParameterProblem::ImageKind { other, actual }));
+    ) -> Result<Touched<'s>, OpenClError> {
+        let given = image.shape().kind();
+        if given != actual {
+            return Err(self.refused(index, format!("is a {actual}, and a {given} was given")));
         }
-        self.check_flags(LaunchMemory::Parameter(index), access, image.flags())?;
+        self.check_flags(Some(index), access, image.flags())?;
         Ok(Touched::Object {
             value: ArgumentValue::Memory(image.handle()),
             context: image.context(),
@@ -174,10 +179,11 @@ impl Launch<'_> {
         index: usize,
         expected: usize,
         pipe: &'s ClPipe,
-    ) -> Result<Touched<'s>, KernelError> {
+    ) -> Result<Touched<'s>, OpenClError> {
         let given = usize::try_from(pipe.packet_bytes()?).unwrap_or(usize::MAX);
         if given != expected {
-            return Err(self.refused(index, ParameterProblem::PacketSize { given, expected }));
+            let problem = format!("takes packets of {expected} bytes, and was given {given}");
+            return Err(self.refused(index, problem));
         }
         Ok(Touched::Object {
             value: ArgumentValue::Memory(pipe.handle()),
@@ -187,27 +193,27 @@ impl Launch<'_> {
         })
     }
 
-    fn check_local_memory(&self, touched: &[Touched<'_>]) -> Result<(), KernelError> {
+    fn check_local_memory(&self, touched: &[Touched<'_>]) -> Result<(), OpenClError> {
         let limits = self.kernel.limits();
         let own = limits.own_local_bytes;
         let needed = touched.iter().fold(own, |sum, touched| match touched {
             Touched::Local(bytes) => sum.saturating_add(*bytes),
             _ => sum,
         });
-        if needed > limits.local_bytes {
-            return Err(KernelError::LocalMemory {
-                kernel: self.name(),
-                needed,
-                available: limits.local_bytes,
-            });
+        let available = limits.local_bytes;
+        if needed > available {
+            let problem = format!(
+                "takes {needed} bytes of local memory in a work group: this device has {available}"
+            );
+            return Err(self.refused(None, problem));
         }
         Ok(())
     }
 
     /// Fills in the numbers of elements where lengths are declared.
-    fn fill_lengths(&self, touched: &mut [Touched<'_>]) -> Result<(), KernelError> {
+    fn fill_lengths(&self, touched: &mut [Touched<'_>]) -> Result<(), OpenClError> {
         for (index, parameter) in self.kernel.parameters().iter().enumerate() {
-            let ParameterRole::Length { of, bytes } = parameter.role else {
+            let ParameterRole::Length { of, bytes } = parameter.0 else {
                 continue;
             };
             let elements = match touched.get(of) {
@@ -219,8 +225,11 @@ impl Launch<'_> {
             } else {
                 u64::try_from(elements).map(|length| SmallVec::from_slice(&length.to_ne_bytes()))
             };
-            let problem = ParameterProblem::LengthTooLarge { bytes, elements };
-            touched[index] = Touched::Filled(length.map_err(|_| self.refused(index, problem))?);
+            touched[index] = Touched::Filled(length.map_err(|_| {
+                let problem =
+                    format!("has {bytes} bytes, which cannot hold a length of {elements}");
+                self.refused(index, problem)
+            })?);
         }
         Ok(())
     }
@@ -229,9 +238,9 @@ impl Launch<'_> {
 /// The offsets, which need the memory.
 impl Launch<'_> {
     /// Fills in the places of first elements where offsets are declared, whose memory is passed as its whole buffer.
-    pub(super) fn fill_offsets(&self, touched: &mut [Touched<'_>]) -> Result<(), KernelError> {
+    pub(super) fn fill_offsets(&self, touched: &mut [Touched<'_>]) -> Result<(), OpenClError> {
         for (index, parameter) in self.kernel.parameters().iter().enumerate() {
-            let ParameterRole::Offset { of } = parameter.role else {
+            let ParameterRole::Offset { of } = parameter.0 else {
                 continue;
             };
             let mut place = 0;
@@ -251,7 +260,10 @@ impl Launch<'_> {
                 let offset = start.unwrap_or(0);
                 let element = self.kernel.parameters()[of].element_bytes().max(1);
                 if offset % element != 0 {
-                    let problem = ParameterProblem::UnevenOffset { offset, element };
+                    let problem = format!(
+                        "was given memory from byte {offset} of a buffer on, which is no whole number of elements of \
+                         {element} bytes"
+                    );
                     return Err(self.refused(of, problem));
                 }
                 place = offset / element;

@@ -6,11 +6,12 @@ use cl3::{
         CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS, CL_DEVICE_MAX_WORK_ITEM_SIZES,
         CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT,
     },
-    kernel::{CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_WORK_GROUP_SIZE},
+    kernel::{
+        CL_KERNEL_COMPILE_WORK_GROUP_SIZE, CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_WORK_GROUP_SIZE,
+    },
 };
 use smallvec::SmallVec;
 
-use super::WorkSizeProblem;
 use crate::{
     device::info::version_of,
     sys::{
@@ -49,14 +50,15 @@ pub(super) struct LaunchLimits {
 impl LaunchLimits {
     /// Asks the device for the limits of a kernel that has no argument set and was built with `options`.
     pub(super) fn query(handle: &KernelHandle, device: DeviceId, options: &str) -> ClResult<Self> {
-        let of_device = |what| sys::device_number(device, what).map(saturate);
-        let of_kernel = |what| kernel::group_number(handle, device, what).map(saturate);
-        let required: Sizes = kernel::required_local_size(handle, device)?;
+        let of_device = |what| device.info(what)?.size();
+        let of_kernel = |what| kernel::group_info(handle, device, what)?.size();
+        let required = kernel::group_info(handle, device, CL_KERNEL_COMPILE_WORK_GROUP_SIZE)?;
+        let required: Sizes = required.list().into();
         let bits = of_device(CL_DEVICE_ADDRESS_BITS)?;
         Ok(Self {
             dimensions: of_device(CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS)?.min(3),
             promised_dimensions: 1,
-            local: sys::device_sizes(device, CL_DEVICE_MAX_WORK_ITEM_SIZES)?.into(),
+            local: device.info(CL_DEVICE_MAX_WORK_ITEM_SIZES)?.list().into(),
             group: of_kernel(CL_KERNEL_WORK_GROUP_SIZE)?,
             required: required.iter().any(|&size| size != 0).then_some(required),
             ids: if bits == 32 {
@@ -96,10 +98,6 @@ fn are_built_uneven(options: &str) -> bool {
     words.any(is_later) && !uniform
 }
 
-fn saturate(number: u64) -> usize {
-    usize::try_from(number).unwrap_or(usize::MAX)
-}
-
 /// The work items of a launch.
 ///
 /// # Invariants
@@ -121,19 +119,18 @@ impl WorkSize {
         global: &Sizes,
         offset: Option<&Sizes>,
         local: Option<&Sizes>,
-    ) -> Result<Self, WorkSizeProblem> {
+    ) -> Result<Self, String> {
         let dimensions = global.len();
         if dimensions == 0 || dimensions > limits.dimensions {
-            return Err(WorkSizeProblem::Dimensions {
-                given: dimensions,
-                largest: limits.dimensions,
-            });
+            let largest = limits.dimensions;
+            return Err(format!("{dimensions} dimensions: use 1 to {largest}"));
         }
-        if dimensions > limits.promised_dimensions {
-            return Err(WorkSizeProblem::NotPromised {
-                given: dimensions,
-                promised: limits.promised_dimensions,
-            });
+        let promised = limits.promised_dimensions;
+        if dimensions > promised {
+            return Err(format!(
+                "{dimensions} dimensions of a kernel for {promised}: make it with `ClKernel::in_dimensions({dimensions})` \
+                 if it is for as many"
+            ));
         }
         check_no_zero("global size", global)?;
         let offset = match offset {
@@ -144,13 +141,11 @@ impl WorkSize {
             None => SmallVec::from_elem(0, dimensions),
         };
         for (dimension, (&size, &offset)) in global.iter().zip(&offset).enumerate() {
-            if size.checked_add(offset).is_none_or(|end| end > limits.ids) {
-                return Err(WorkSizeProblem::TooManyItems {
-                    dimension,
-                    size,
-                    offset,
-                    largest: limits.ids,
-                });
+            let largest = limits.ids;
+            if size.checked_add(offset).is_none_or(|end| end > largest) {
+                return Err(format!(
+                    "global size {size} from offset {offset} on in dimension {dimension}: this device counts to {largest}"
+                ));
             }
         }
         let work = Self {
@@ -162,33 +157,29 @@ impl WorkSize {
         Ok(work)
     }
 
-    fn check_local(&self, limits: &LaunchLimits) -> Result<(), WorkSizeProblem> {
+    fn check_local(&self, limits: &LaunchLimits) -> Result<(), String> {
         let Some(local) = &self.local else {
             return Ok(());
         };
         for (dimension, (&given, &largest)) in local.iter().zip(&limits.local).enumerate() {
             if given > largest {
-                return Err(WorkSizeProblem::LocalTooLarge {
-                    dimension,
-                    given,
-                    largest,
-                });
+                return Err(format!(
+                    "a local size of {given} in dimension {dimension}: this device's largest is {largest}"
+                ));
             }
         }
-        let given = product(local.iter().copied());
-        if given > limits.group {
-            return Err(WorkSizeProblem::GroupTooLarge {
-                given,
-                largest: limits.group,
-            });
+        let (given, largest) = (product(local.iter().copied()), limits.group);
+        if given > largest {
+            return Err(format!(
+                "{given} work items in a group: this kernel can have {largest} on this device"
+            ));
         }
         for (dimension, (&global, &local)) in self.global.iter().zip(local).enumerate() {
             if !limits.uneven && !global.is_multiple_of(local) {
-                return Err(WorkSizeProblem::Uneven {
-                    dimension,
-                    global,
-                    local,
-                });
+                return Err(format!(
+                    "global size {global} and local size {local} in dimension {dimension}: it has to be a multiple on this \
+                     device, or for programs that are not built with -cl-std=CL2.0 or later"
+                ));
             }
         }
         Ok(())
@@ -232,7 +223,7 @@ impl LaunchLimits {
         &self,
         dimensions: usize,
         local: Option<&Sizes>,
-    ) -> Result<Option<Sizes>, WorkSizeProblem> {
+    ) -> Result<Option<Sizes>, String> {
         if let Some(local) = local {
             check_dimensions("the local size", local, dimensions)?;
             check_no_zero("local size", local)?;
@@ -247,33 +238,26 @@ impl LaunchLimits {
         // The required size has three dimensions; those that a launch does not have are of size 1.
         let size_in = |sizes: &Sizes, dimension| sizes.get(dimension).copied().unwrap_or(1);
         if (0..3).any(|dimension| size_in(&given, dimension) != size_in(required, dimension)) {
-            return Err(WorkSizeProblem::NotAsCompiled {
-                given: given.to_vec(),
-                required: required.to_vec(),
-            });
+            return Err(format!(
+                "local size {given:?}: the kernel is compiled for {required:?}"
+            ));
         }
         Ok(Some(given))
     }
 }
 
-fn check_dimensions(
-    what: &'static str,
-    sizes: &Sizes,
-    expected: usize,
-) -> Result<(), WorkSizeProblem> {
-    if sizes.len() == expected {
-        return Ok(());
+fn check_dimensions(what: &str, sizes: &Sizes, expected: usize) -> Result<(), String> {
+    match sizes.len() {
+        given if given == expected => Ok(()),
+        given => Err(format!(
+            "{given} dimensions of {what} and {expected} of the global size"
+        )),
     }
-    Err(WorkSizeProblem::OtherDimensions {
-        what,
-        given: sizes.len(),
-        expected,
-    })
 }
 
-fn check_no_zero(what: &'static str, sizes: &Sizes) -> Result<(), WorkSizeProblem> {
+fn check_no_zero(what: &str, sizes: &Sizes) -> Result<(), String> {
     match sizes.iter().position(|&size| size == 0) {
-        Some(dimension) => Err(WorkSizeProblem::Zero { what, dimension }),
+        Some(dimension) => Err(format!("a {what} of 0 in dimension {dimension}")),
         None => Ok(()),
     }
 }
@@ -309,7 +293,7 @@ mod tests {
         global: &[usize],
         offset: Option<&[usize]>,
         local: Option<&[usize]>,
-    ) -> Result<WorkSize, WorkSizeProblem> {
+    ) -> Result<WorkSize, String> {
         let [offset, local] = [offset, local].map(|sizes| sizes.map(Sizes::from));
         WorkSize::new(limits, &global.into(), offset.as_ref(), local.as_ref())
     }
@@ -331,9 +315,7 @@ mod tests {
     fn each_limit_is_told_apart() {
         let limits = limits();
         let problem = |global: &[usize], offset: Option<&[usize]>, local: Option<&[usize]>| {
-            size_of(&limits, global, offset, local)
-                .unwrap_err()
-                .to_string()
+            size_of(&limits, global, offset, local).unwrap_err()
         };
         let too_many = [1, 1, 1, 1];
         for (text, says) in [
@@ -385,14 +367,26 @@ mod tests {
         let work = size_of(&limits, &[64, 32], None, None).unwrap();
         assert_eq!(work.group_items(), Some(32));
         assert!(size_of(&limits, &[64, 32], None, Some(&[8, 4])).is_ok());
-        let other = size_of(&limits, &[64, 32], None, Some(&[4, 8]));
-        assert!(matches!(other, Err(WorkSizeProblem::NotAsCompiled { .. })));
-        let flat = size_of(&limits, &[64], None, None);
-        assert!(matches!(flat, Err(WorkSizeProblem::NotAsCompiled { .. })));
-        assert!(matches!(
-            size_of(&limits, &[63, 32], None, None),
-            Err(WorkSizeProblem::Uneven { dimension: 0, .. })
-        ));
+        for (global, local, says) in [
+            (
+                &[64, 32][..],
+                Some(&[4, 8][..]),
+                "local size [4, 8]: the kernel is compiled for [8, 4, 1]",
+            ),
+            (
+                &[64],
+                None,
+                "local size [8]: the kernel is compiled for [8, 4, 1]",
+            ),
+            (
+                &[63, 32],
+                None,
+                "global size 63 and local size 8 in dimension 0",
+            ),
+        ] {
+            let problem = size_of(&limits, global, None, local).unwrap_err();
+            assert!(problem.contains(says), "{problem}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use binpool_allocators::{Align, InvalidRequest, On, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 
 use super::mapping::Mapping;
-use crate::{ClOn, event::ClEvent};
+use crate::event::{ClEvent, ClOn};
 
 /// Memory that the host reads: a slice of `T`, until it is dropped. Commands that write the memory are refused
 /// meanwhile; see [`OpenClBackend::map`](crate::OpenClBackend::map).

@@ -10,10 +10,10 @@ use super::{
     mapping::{MapMode, Mapped, Mapping},
 };
 use crate::{
-    ClOn,
     backend::OpenClBackend,
-    event::ClEvent,
-    image::{ClImage, ImageError, ImageRegion},
+    error::OpenClError,
+    event::{ClEvent, ClOn},
+    image::{ClImage, ImageRegion},
 };
 
 /// Pixels of an image that the host reads: rows of `T`, until it is dropped. Commands that write the image are refused
@@ -30,7 +30,7 @@ use crate::{
 /// # let other_queue = backend.create_queue(QueueOrder::InOrder)?;
 /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
 /// # let tight = HostPitches::default();
-/// let shape = ImageShape::D2 { width: 3, height: 2 };
+/// let shape = ImageShape::d2(3, 2);
 /// let picture = [[0_u8; 4], [1; 4], [2; 4], [3; 4], [4; 4], [5; 4]];
 /// let image = backend.create_image_with_data(MemoryFlags::empty(), format, shape, &picture, tight)?;
 ///
@@ -71,7 +71,7 @@ pub struct ImageMap<'m, T> {
 /// # let other_queue = backend.create_queue(QueueOrder::InOrder)?;
 /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float);
 /// // A volume of 2 slices, each of 3 rows of 4 pixels.
-/// let shape = ImageShape::D3 { width: 4, height: 3, depth: 2 };
+/// let shape = ImageShape::d3(4, 3, 2);
 /// let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
 /// let all = ImageRegion::all(shape);
 /// let mut map = backend.map_image_mut::<[f32; 4]>(&queue, &image, all)?;
@@ -160,7 +160,6 @@ macro_rules! guard {
         impl<T: AnyBitPattern> $name<'_, T> {
             /// Returns the elements of a row of a slice of the region, both counted from 0; `None` outside of the region.
             /// The layers of a 1D array are rows, those of a 2D array slices.
-            #[must_use]
             pub fn row(&self, row: usize, slice: usize) -> Option<&[T]> {
                 let range = self.rows.range(row, slice)?;
                 let bytes = self.mapping.view().as_slice().get(range)?;
@@ -176,13 +175,11 @@ macro_rules! guard {
             }
 
             /// The distance between rows in the map, in bytes.
-            #[must_use]
             pub fn row_pitch(&self) -> usize {
                 self.rows.row_pitch
             }
 
             /// The distance between slices in the map, in bytes; 0 if there is only one.
-            #[must_use]
             pub fn slice_pitch(&self) -> usize {
                 self.rows.slice_pitch
             }
@@ -190,7 +187,6 @@ macro_rules! guard {
             /// Returns the elements as an array of slices, rows, and elements of a row: `PyOpenCL`'s `enqueue_map_image`.
             /// `None` if a pitch is no whole number of elements.
             #[cfg(feature = "ndarray")]
-            #[must_use]
             pub fn shaped(&self) -> Option<ndarray::ArrayView3<'_, T>> {
                 let shape = self.rows.shape::<T>()?;
                 let bytes = self.mapping.view().as_slice();
@@ -243,7 +239,7 @@ impl<T: AnyBitPattern + NoUninit> ImageMapMut<'_, T> {
 ///
 /// # Errors
 ///
-/// All of them: [`EmptyRegion`](ImageError::EmptyRegion), [`OutOfBounds`](ImageError::OutOfBounds);
+/// All of them: [`Image`](OpenClError::Image) for a region without pixels or beyond the image;
 /// [`NotWholeElements`](InvalidRequest::NotWholeElements) where a row is no whole number of `T`, or rows start where no `T`
 /// can; [`HostAccess`](InvalidRequest::HostAccess) where the flags of the image forbid it;
 /// [`Mapped`](InvalidRequest::Mapped); [`ForeignObject`](InvalidRequest::ForeignObject); and the failures of the
@@ -257,7 +253,7 @@ impl OpenClBackend {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
-    /// let shape = ImageShape::D2 { width: 2, height: 2 };
+    /// let shape = ImageShape::d2(2, 2);
     /// # let tight = HostPitches::default();
     /// # let image =
     /// #     backend.create_image_with_data(MemoryFlags::empty(), format, shape, &[[9_u8; 4]; 4], tight)?;
@@ -275,7 +271,7 @@ impl OpenClBackend {
         on: impl Into<ClOn<'q>>,
         image: &'m ClImage,
         region: ImageRegion,
-    ) -> Result<ImageMap<'m, T>, ImageError> {
+    ) -> Result<ImageMap<'m, T>, OpenClError> {
         let pending = self.enqueue_map_image(on, image, region)?;
         Ok(pending.wait()?)
     }
@@ -288,7 +284,7 @@ impl OpenClBackend {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
-    /// let shape = ImageShape::D2 { width: 64, height: 32 };
+    /// let shape = ImageShape::d2(64, 32);
     /// let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
     /// let mut map = backend.map_image_mut::<[u8; 4]>(&queue, &image, ImageRegion::all(shape))?;
     /// if let Some(first) = map.row_mut(0, 0) {
@@ -310,7 +306,7 @@ impl OpenClBackend {
         on: impl Into<ClOn<'q>>,
         image: &'m ClImage,
         region: ImageRegion,
-    ) -> Result<ImageMapMut<'m, T>, ImageError> {
+    ) -> Result<ImageMapMut<'m, T>, OpenClError> {
         let pending = self.enqueue_map_image_mut(on, image, region)?;
         Ok(pending.wait()?)
     }
@@ -325,7 +321,7 @@ impl OpenClBackend {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
-    /// # let shape = ImageShape::D2 { width: 2, height: 2 };
+    /// # let shape = ImageShape::d2(2, 2);
     /// # let all = ImageRegion::all(shape);
     /// # let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
     ///
@@ -348,7 +344,7 @@ impl OpenClBackend {
         on: impl Into<ClOn<'q>>,
         image: &'m ClImage,
         region: ImageRegion,
-    ) -> Result<PendingMap<'m, ImageMap<'m, T>>, ImageError> {
+    ) -> Result<PendingMap<'m, ImageMap<'m, T>>, OpenClError> {
         self.map_image_as(on.into(), image, region, MapMode::Read)
     }
 
@@ -356,13 +352,13 @@ impl OpenClBackend {
     ///
     /// ```
     /// use binpool_allocators::{Error, InvalidRequest};
-    /// use binpool_opencl::{ImageColor, ImageError};
+    /// use binpool_opencl::{ImageColor, OpenClError};
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
     /// # use binpool_opencl::{ChannelOrder, ChannelType, ImageFormat, ImageRegion, ImageShape, OpenClBackend};
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
-    /// # let shape = ImageShape::D2 { width: 2, height: 2 };
+    /// # let shape = ImageShape::d2(2, 2);
     /// # let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
     ///
     /// let (left, right) = (ImageRegion::new([0, 0], [1, 2]), ImageRegion::new([1, 0], [1, 2]));
@@ -371,7 +367,7 @@ impl OpenClBackend {
     /// let refused = backend.enqueue_fill_image(&queue, &image, right, ImageColor::Float([1.0; 4]));
     /// assert!(matches!(
     ///     refused,
-    ///     Err(ImageError::Device(Error::InvalidRequest(InvalidRequest::Mapped { .. })))
+    ///     Err(OpenClError::Device(Error::InvalidRequest(InvalidRequest::Mapped { .. })))
     /// ));
     /// drop(pending.wait()?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -385,7 +381,7 @@ impl OpenClBackend {
         on: impl Into<ClOn<'q>>,
         image: &'m ClImage,
         region: ImageRegion,
-    ) -> Result<PendingMap<'m, ImageMapMut<'m, T>>, ImageError> {
+    ) -> Result<PendingMap<'m, ImageMapMut<'m, T>>, OpenClError> {
         self.map_image_as(on.into(), image, region, MapMode::ReadWrite)
     }
 
@@ -398,7 +394,7 @@ impl OpenClBackend {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
-    /// let shape = ImageShape::D2 { width: 64, height: 32 };
+    /// let shape = ImageShape::d2(64, 32);
     /// let image = backend.create_image(MemoryFlags::HOST_WRITE_ONLY, format, shape)?;
     /// let all = ImageRegion::all(shape);
     /// let mut map = backend.map_image_overwrite::<[u8; 4]>(&queue, &image, all)?;
@@ -417,7 +413,7 @@ impl OpenClBackend {
         on: impl Into<ClOn<'q>>,
         image: &'m ClImage,
         region: ImageRegion,
-    ) -> Result<ImageMapMut<'m, T>, ImageError> {
+    ) -> Result<ImageMapMut<'m, T>, OpenClError> {
         let pending = self.enqueue_map_image_overwrite(on, image, region)?;
         Ok(pending.wait()?)
     }
@@ -431,7 +427,7 @@ impl OpenClBackend {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt8);
-    /// # let shape = ImageShape::D2 { width: 4, height: 2 };
+    /// # let shape = ImageShape::d2(4, 2);
     /// let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
     /// let all = ImageRegion::all(shape);
     /// let pending = backend.enqueue_map_image_overwrite::<u8>(&queue, &image, all)?;
@@ -452,7 +448,7 @@ impl OpenClBackend {
         on: impl Into<ClOn<'q>>,
         image: &'m ClImage,
         region: ImageRegion,
-    ) -> Result<PendingMap<'m, ImageMapMut<'m, T>>, ImageError> {
+    ) -> Result<PendingMap<'m, ImageMapMut<'m, T>>, OpenClError> {
         self.map_image_as(on.into(), image, region, MapMode::Overwrite)
     }
 
@@ -462,7 +458,7 @@ impl OpenClBackend {
         image: &'m ClImage,
         region: ImageRegion,
         mode: MapMode,
-    ) -> Result<PendingMap<'m, G>, ImageError> {
+    ) -> Result<PendingMap<'m, G>, OpenClError> {
         self.check_image(queue, image, region)?;
         for &way in mode.host_uses() {
             image.flags().check_host(way)?;

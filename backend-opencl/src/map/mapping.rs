@@ -6,23 +6,24 @@ use binpool_allocators::{
     Backend, CountedView, Error, Event, EventStatus, HostUse, InvalidRequest, Outcome, Queue,
     Region, Result,
 };
-
 use cl3::error_codes::{CL_INVALID_MEM_OBJECT, CL_INVALID_VALUE};
 
 use crate::{
     backend::OpenClBackend,
     event::ClEvent,
-    image::{ClImage, ImageKind, ImageRegion},
+    image::{ClImage, ImageRegion},
     memory::cl_memory::ClMemory,
-    order::access::Access,
-    order::access_log::{MapId, wait_for},
-    order::admission::CommandAdmission,
-    order::memory_use::MemoryUse,
-    order::tracked_command::Earlier,
+    order::{
+        access::Access,
+        access_log::{MapId, wait_for},
+        admission::CommandAdmission,
+        memory_use::MemoryUse,
+        tracked_command::Earlier,
+    },
     queue::ClQueue,
     sys::{
-        self, ClError, ClResult, DeviceBytes, EventHandle, Purpose, WaitList, image::DevicePixels,
-        map::HostView,
+        self, ClError, ClResult, EventHandle, MapShape, Purpose, WaitList, map::HostView,
+        transfer::DevicePixels,
     },
 };
 
@@ -105,25 +106,19 @@ impl<'m> Mapped<'m> {
         }
     }
 
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Memory(_, region) => region.bytes,
-            Self::Image(image, region) => {
-                let pixels = region.pixels().unwrap_or(usize::MAX);
-                pixels.saturating_mul(image.item_bytes())
-            }
+    fn shape(&self) -> MapShape {
+        match *self {
+            Self::Memory(_, region) => MapShape {
+                bytes: region.bytes,
+                item: 1,
+                rows_are_layers: false,
+            },
+            Self::Image(image, region) => image.map_shape(region),
         }
     }
 
-    /// Returns the size of a pixel in bytes, and whether rows are layers.
-    fn rows(&self) -> (usize, bool) {
-        match self {
-            Self::Memory(..) => (1, false),
-            Self::Image(image, _) => {
-                let is_array = image.shape().kind() == ImageKind::D1Array;
-                (image.item_bytes(), is_array)
-            }
-        }
+    fn bytes(&self) -> usize {
+        self.shape().bytes
     }
 
     /// Returns what the runtime maps.
@@ -142,18 +137,7 @@ impl<'m> Mapped<'m> {
         flags: u64,
         wait: &WaitList<'_>,
     ) -> ClResult<(EventHandle, HostView)> {
-        let queue = queue.handle();
-        match self.on_device()? {
-            DevicePixels::Bytes(DeviceBytes::Svm(range)) => {
-                sys::map::enqueue_svm_map(queue, range, flags, wait)
-            }
-            DevicePixels::Bytes(DeviceBytes::Buffer(buffer, offset)) => {
-                sys::map::enqueue_map_buffer(queue, (buffer, offset), self.bytes(), flags, wait)
-            }
-            DevicePixels::Image(image, region) => {
-                sys::map::enqueue_map_image(queue, (image, region), self.rows(), flags, wait)
-            }
-        }
+        sys::map::enqueue_map(queue.handle(), self.on_device()?, self.shape(), flags, wait)
     }
 
     fn enqueue_end(
@@ -162,14 +146,7 @@ impl<'m> Mapped<'m> {
         view: &HostView,
         wait: &WaitList<'_>,
     ) -> ClResult<EventHandle> {
-        let queue = queue.handle();
-        match self.on_device()? {
-            DevicePixels::Bytes(DeviceBytes::Svm(_)) => {
-                sys::map::enqueue_svm_unmap(queue, view, wait)
-            }
-            DevicePixels::Bytes(DeviceBytes::Buffer(object, _))
-            | DevicePixels::Image(object, _) => sys::map::enqueue_unmap(queue, object, view, wait),
-        }
+        sys::map::enqueue_unmap(queue.handle(), self.on_device()?, view, wait)
     }
 }
 
@@ -273,9 +250,7 @@ impl<'m> Mapping<'m> {
     fn all_ended(&self, commands: Earlier, events: &[ClEvent]) -> Result<Option<ClEvent>> {
         let pending = events.iter().filter(|event| !event.has_ended());
         let pending = pending.map(|event| event.handle().another());
-        let pending: Vec<_> = pending
-            .collect::<ClResult<_>>()
-            .map_err(ClError::control_error)?;
+        let pending: Vec<_> = pending.collect::<ClResult<_>>()?;
         if pending.is_empty() && are_over(&commands) {
             return Ok(None);
         }
@@ -303,7 +278,7 @@ impl<'m> Mapping<'m> {
 
     /// Returns a queue on which the end of a map waits for no command of the program's queue.
     fn unmap_queue(&self) -> Result<ClQueue> {
-        ClQueue::for_one_command(self.queue.context()).map_err(ClError::control_error)
+        ClQueue::for_one_command(self.queue.context()).map_err(Error::from)
     }
 
     /// Ends the map by a command of `queue`, after `wait_for`.

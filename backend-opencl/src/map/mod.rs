@@ -17,7 +17,6 @@ mod mapping;
 mod memory;
 #[cfg(feature = "ndarray")]
 mod shaped;
-mod writing;
 
 pub use guard::{Map, MapGuard, MapMut, PendingMap};
 pub use image::{ImageMap, ImageMapMut};

@@ -1,6 +1,6 @@
 //! Blocks of memory.
 
-use std::{ffi::c_void, fmt, ops::RangeBounds, ptr::NonNull, sync::Arc};
+use std::{ffi::c_void, ops::RangeBounds, ptr::NonNull, sync::Arc};
 
 use binpool_allocators::{
     CountedView, Error, HostUse, InvalidRequest, Memory, MemoryFlags, MemoryId, MemoryKind, Region,
@@ -11,14 +11,15 @@ use crate::{
     backend::OpenClBackend,
     context::Context,
     event::ClEvent,
-    memory::flags,
-    memory::flags::host_flags,
-    memory::part::Part,
-    memory::root::Root,
-    order::access::Access,
-    order::memory_use::MemoryUse,
-    svm::block::SvmBlock,
-    sys::{DeviceBytes, MemHandle, Purpose, SvmAllocation, SvmRange},
+    identity::debug_by,
+    memory::{
+        flags::{self, host_flags},
+        part::Part,
+        root::Root,
+        svm_block::SvmBlock,
+    },
+    order::{access::Access, memory_use::MemoryUse},
+    sys::{DeviceBytes, MemHandle, Purpose, SvmAllocation, SvmRange, destructor::when_destroyed},
 };
 
 /// A block of OpenCL memory: a buffer, a sub-buffer, a block of shared virtual memory (SVM), or a region of
@@ -146,7 +147,6 @@ impl ClMemory {
     /// assert_eq!(memory.slice(1024..)?.raw(), None);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn raw(&self) -> Option<*mut c_void> {
         let MemoryBody::Buffer(root) = &self.body else {
             return None;
@@ -171,7 +171,6 @@ impl ClMemory {
     /// assert_eq!((Some(whole), offset), (buffer.raw(), 4096));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn whole_and_offset(&self) -> Option<(*mut c_void, usize)> {
         let (root, offset) = self.exposed_root()?;
         Some((root.handle.raw(), offset))
@@ -251,7 +250,6 @@ impl ClMemory {
     }
 
     /// The flags that it was made with. A view also has those of its parent.
-    #[must_use]
     pub fn flags(&self) -> MemoryFlags {
         self.flags
     }
@@ -326,7 +324,6 @@ impl ClMemory {
     /// assert_eq!(another(&memory)?.backend().raw_context(), backend.raw_context());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn backend(&self) -> OpenClBackend {
         OpenClBackend::of_context(&self.context)
     }
@@ -406,23 +403,6 @@ impl ClMemory {
         match &self.body {
             MemoryBody::Svm { block, .. } => Some(block),
             MemoryBody::Buffer(_) | MemoryBody::Part(_) => None,
-        }
-    }
-
-    /// Returns the whole block of shared virtual memory, or this value if there are other regions of it or buffers over it.
-    pub(crate) fn into_svm_block(mut self) -> Result<SvmBlock, Self> {
-        match self.body {
-            MemoryBody::Svm { block, offset } => match Arc::try_unwrap(block) {
-                Ok(block) => Ok(block),
-                Err(block) => {
-                    self.body = MemoryBody::Svm { block, offset };
-                    Err(self)
-                }
-            },
-            body => {
-                self.body = body;
-                Err(self)
-            }
         }
     }
 
@@ -553,17 +533,56 @@ impl ClMemory {
     }
 }
 
-impl fmt::Debug for ClMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClMemory")
-            .field("id", &self.id)
-            .field("bytes", &self.bytes)
-            .field("offset", &self.offset())
-            .field("kind", &self.kind())
-            .field("flags", &self.flags)
-            .finish_non_exhaustive()
+impl ClMemory {
+    /// Calls `call` once, when the runtime has destroyed this memory, after every value of it is dropped and every command
+    /// that uses it has ended (OpenCL 3.0, section 5.5.1). A sub-buffer is an object of its own here; regions of shared
+    /// virtual memory are destroyed with their block.
+    ///
+    /// On Intel's runtime, the events of commands that were enqueued before this call delay it as long as the program keeps them.
+    ///
+    /// Of several, the last one set is called first. It is called on the thread that finds the memory unused: one inside a
+    /// `drop`, or a thread of the runtime, which it must not hold up. So it must not wait, nor call OpenCL, even through
+    /// this crate. A panic in it is caught and logged.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// use std::sync::mpsc;
+    ///
+    /// let memory = backend.create_buffer(4096, MemoryFlags::empty())?;
+    /// let (gone, is_gone) = mpsc::channel();
+    /// memory.on_destroy(move || {
+    ///     let _listening = gone.send(());
+    /// })?;
+    /// drop(memory);
+    /// is_gone.recv()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Lent`](binpool_allocators::InvalidRequest::Lent) for a buffer over memory that was lent to it; a failure of
+    /// the runtime. `call` is dropped then.
+    pub fn on_destroy(&self, call: impl FnOnce() + Send + 'static) -> Result<()> {
+        self.check_may_be_retained()?;
+        let (root, handle) = match self.body() {
+            MemoryBody::Buffer(root) => (root, &root.handle),
+            MemoryBody::Part(part) => (part.root(), part.object(self.context())?),
+            MemoryBody::Svm { block, .. } => {
+                block.when_freed(call);
+                return Ok(());
+            }
+        };
+        root.log().await_end();
+        when_destroyed(handle, call).map_err(Into::into)
     }
 }
+
+debug_by!(
+    ClMemory,
+    |this| id: this.id, bytes: this.bytes, offset: this.offset(), kind: this.kind(), flags: this.flags
+);
 
 impl Memory for ClMemory {
     fn id(&self) -> MemoryId {

@@ -1,11 +1,13 @@
 //! Information about memory, of this crate and of the runtime.
 
 use binpool_allocators::{Memory, MemoryFlags, MemoryKind, Result};
+use cl3::memory::{
+    CL_MEM_HOST_PTR, CL_MEM_MAP_COUNT, CL_MEM_REFERENCE_COUNT, CL_MEM_USES_SVM_POINTER,
+};
 
 use crate::{
-    memory::cl_memory::ClMemory,
-    memory::key::MemoryKey,
-    sys::{self, ClError},
+    memory::{cl_memory::ClMemory, key::MemoryKey},
+    sys::{ClResult, MemHandle},
 };
 
 /// Information about memory; `PyOpenCL`'s `MemoryObject.get_info` and its attributes (OpenCL 3.0, section 5.5.6).
@@ -51,6 +53,28 @@ pub struct MemoryInfo {
     pub reference_count: Option<u32>,
 }
 
+/// What the runtime tells about a memory object.
+#[derive(Clone, Copy)]
+pub(crate) struct Counts {
+    pub(crate) maps: u32,
+    pub(crate) references: u32,
+    pub(crate) has_host_pointer: bool,
+    pub(crate) uses_svm_pointer: bool,
+}
+
+impl Counts {
+    pub(crate) fn of(memory: &MemHandle) -> ClResult<Self> {
+        // Runtimes before OpenCL 2.0 do not know the question.
+        let uses_svm_pointer = memory.info(CL_MEM_USES_SVM_POINTER);
+        Ok(Self {
+            maps: memory.info(CL_MEM_MAP_COUNT)?.value()?,
+            references: memory.info(CL_MEM_REFERENCE_COUNT)?.value()?,
+            has_host_pointer: memory.info(CL_MEM_HOST_PTR)?.value::<usize>()? != 0,
+            uses_svm_pointer: uses_svm_pointer.is_ok_and(|answer| answer.number() != Ok(0)),
+        })
+    }
+}
+
 impl ClMemory {
     /// Returns what is known about this memory.
     ///
@@ -69,8 +93,7 @@ impl ClMemory {
     ///
     /// A failure of the runtime.
     pub fn info(&self) -> Result<MemoryInfo> {
-        let counts = self.object()?.map(sys::mem_info::counts).transpose();
-        let counts = counts.map_err(ClError::control_error)?;
+        let counts = self.object()?.map(Counts::of).transpose()?;
         Ok(MemoryInfo {
             kind: self.kind(),
             flags: self.flags(),

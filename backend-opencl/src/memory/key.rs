@@ -1,12 +1,13 @@
 //! The identity of the runtime's memory that a value stands for.
 
-use std::hash::{Hash, Hasher};
-
 use binpool_allocators::{Memory, Region};
 
-use crate::memory::{
-    cl_memory::{ClMemory, MemoryBody},
-    root::Root,
+use crate::{
+    identity::same_by,
+    memory::{
+        cl_memory::{ClMemory, MemoryBody},
+        root::Root,
+    },
 };
 
 /// The identity of the runtime's memory under a [`ClMemory`]: a buffer, a part of one, or bytes of shared virtual memory.
@@ -63,7 +64,6 @@ impl Root {
 
 impl ClMemory {
     /// Returns the identity of the runtime's memory.
-    #[must_use]
     pub fn key(&self) -> MemoryKey {
         MemoryKey(match self.body() {
             MemoryBody::Buffer(root) => return root.key(),
@@ -94,7 +94,6 @@ impl ClMemory {
     /// assert_eq!(block.parent(), None);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn parent(&self) -> Option<MemoryKey> {
         match self.body() {
             MemoryBody::Buffer(_) => None,
@@ -111,7 +110,6 @@ impl ClMemory {
     }
 
     /// Its offset in its whole block, in bytes; 0 for a whole block. `PyOpenCL` calls it `offset`.
-    #[must_use]
     pub fn offset(&self) -> usize {
         match self.body() {
             MemoryBody::Buffer(_) => 0,
@@ -121,18 +119,6 @@ impl ClMemory {
     }
 }
 
-/// Two values are equal if they stand for the same memory of the runtime: the same whole buffer, the same part of one, or the
-/// same bytes of shared virtual memory.
-impl PartialEq for ClMemory {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl Eq for ClMemory {}
-
-impl Hash for ClMemory {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.key().hash(state);
-    }
-}
+// Two values are equal if they stand for the same memory of the runtime: the same whole buffer, the same part of one, or the
+// same bytes of shared virtual memory.
+same_by!(ClMemory, |this| this.key());

@@ -12,12 +12,9 @@ use binpool_allocators::Region;
 
 use crate::{
     kept_memory::LetGo,
-    memory::view_starts::ViewStarts,
-    order::access::Access,
-    order::access_log::AccessLog,
-    order::memory_use::MemoryUse,
+    memory::{svm_block::SvmBlock, view_starts::ViewStarts},
+    order::{access::Access, access_log::AccessLog, memory_use::MemoryUse},
     registry::Registry,
-    svm::block::SvmBlock,
     sys::{DeviceBytes, MemHandle},
 };
 
@@ -69,13 +66,6 @@ impl Root {
     pub(crate) fn over_host_memory(handle: MemHandle) -> Self {
         let root = Self::new(handle);
         root.log.await_end();
-        root
-    }
-
-    /// Returns a buffer over memory that is lent to it for a call.
-    pub(crate) fn over_lent_memory(handle: MemHandle) -> Self {
-        let mut root = Self::over_host_memory(handle);
-        root.lent = true;
         root
     }
 

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 
 use crate::{
     context::Context,
-    sys::{self, ClError, MemHandle, Purpose, ViewHandle, WaitList, migrate::enqueue_migrate},
+    sys::{self, MemHandle, Purpose, ViewHandle, WaitList},
 };
 
 /// The sub-buffers of one byte of a buffer that kernels are given.
@@ -90,8 +90,7 @@ impl ViewStarts {
 
 /// Makes the device allocate the memory of `buffer`, and waits for that.
 fn commit(context: &Context, buffer: &MemHandle) -> Result<()> {
-    let failed = ClError::control_error;
-    if sys::context_devices(&context.handle).map_err(failed)?.len() > 1 {
+    if sys::context_devices(&context.handle)?.len() > 1 {
         return Err(Error::unsupported(
             "launches with views on NVIDIA's OpenCL in a context of several devices: make a context for each device, or pass \
              the whole memory and an offset",
@@ -104,9 +103,9 @@ fn commit(context: &Context, buffer: &MemHandle) -> Result<()> {
         };
         let none = WaitList::none();
         let enqueueing = quirks.while_enqueueing();
-        let committed = enqueue_migrate(&queue, &[buffer], 0, &none).map_err(failed)?;
+        let committed = sys::enqueue_migrate(&queue, &[buffer], 0, &none)?;
         drop(enqueueing);
-        sys::wait_for_event(&committed).map_err(|error| error.into_error(Purpose::Control))
+        sys::wait_for_event(&committed).map_err(Into::into)
     })
 }
 

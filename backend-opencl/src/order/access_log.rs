@@ -36,9 +36,11 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::{
-    order::access::Access,
-    order::failures::{in_place_of, pending_before},
-    order::tracked_command::{Dependency, Earlier, TrackedCommand},
+    order::{
+        access::Access,
+        failures::{in_place_of, pending_before},
+        tracked_command::{Dependency, Earlier, TrackedCommand},
+    },
     sys::{self, ClResult, EventHandle},
 };
 

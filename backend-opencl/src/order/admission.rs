@@ -7,10 +7,12 @@ use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
 use crate::{
-    order::access_log::{AccessLog, MapId, Record, dependencies},
-    order::memory_use::MemoryUse,
-    order::role::OrderRole,
-    order::tracked_command::{Earlier, TrackedCommand},
+    order::{
+        access_log::{AccessLog, MapId, Record, dependencies},
+        memory_use::MemoryUse,
+        role::OrderRole,
+        tracked_command::{Earlier, TrackedCommand},
+    },
     queue::ClQueue,
     sys::{ClError, EventHandle, Purpose},
 };

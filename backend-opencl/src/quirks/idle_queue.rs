@@ -5,7 +5,7 @@
 use binpool_allocators::Result;
 use parking_lot::Mutex;
 
-use crate::sys::{self, ClError, ContextHandle, DeviceId, QueueHandle};
+use crate::sys::{self, ContextHandle, DeviceId, QueueHandle};
 
 /// The queue, once it was needed. Its lock is held during a commit, so each finds it idle.
 #[derive(Debug, Default)]
@@ -24,9 +24,9 @@ impl IdleQueue {
         let mut idle = self.queue.lock();
         let handle = match idle.take() {
             Some(handle) => handle,
-            None => sys::create_queue(context, device, false).map_err(ClError::control_error)?,
+            None => sys::create_queue(context, device, false)?,
         };
-        let again = handle.another().map_err(ClError::control_error)?;
+        let again = handle.another()?;
         let committed = commit(handle);
         *idle = Some(again);
         committed

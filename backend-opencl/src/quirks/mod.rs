@@ -5,7 +5,6 @@
 //! dropped_queues    Intel: keeps queues until they are idle
 //! failure_lock      PoCL: no event fails while a command that waits for it is enqueued
 //! idle_queue        NVIDIA: commits memory on a queue on which nothing is pending
-//! retained_bytes    PoCL, NVIDIA: keeps bytes of the host for commands without the runtime's callbacks
 //! single_wait       Intel: has a command wait for one event instead of several
 //! stand_in_events   Intel: has a marker stand for a command whose event would keep memory
 //! user_events       PoCL: gives each user event a companion, which ends after it
@@ -17,7 +16,6 @@ pub(crate) mod dropped_events;
 pub(crate) mod dropped_queues;
 mod failure_lock;
 mod idle_queue;
-pub(crate) mod retained_bytes;
 mod single_wait;
 pub(crate) mod stand_in_events;
 mod user_events;
@@ -70,7 +68,7 @@ pub(crate) struct Quirks {
     /// NVIDIA's driver enqueues no fill of a 3D image before the commands ahead of it have ended.
     pub(crate) fills_of_volumes_block: bool,
     /// NVIDIA's driver crashes after kernels have used views that share bytes, and hangs or crashes where a command has the last
-    /// reference to a view ([`View`](crate::memory::view::View)).
+    /// reference to a view ([`View`](crate::memory::part::View)).
     pub(crate) used_views_are_fragile: bool,
     /// NVIDIA's `clFinish` returns before all commands have ended, if one of them has failed. They end in their order.
     pub(crate) finish_returns_early: bool,

@@ -15,12 +15,10 @@ use std::{
 
 use cl3::error_codes::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
 
-use crate::{
-    sys::callback::{Ended, when_ended},
-    sys::{
-        ClResult, ContextHandle, EventHandle, QueueHandle, WaitList, create_user_event,
-        event_queue_address, set_user_event_status,
-    },
+use crate::sys::{
+    ClResult, ContextHandle, EventHandle, QueueHandle, WaitList,
+    callback::{Ended, when_ended},
+    create_user_event, event_queue_address, set_user_event_status,
 };
 
 /// The event that a command of `queue` waits for instead of `wait`; `None` where it may wait for those.

@@ -4,11 +4,7 @@ use binpool_allocators::{InvalidRequest, Result};
 use bytemuck::Pod;
 
 use super::{SvmOptions, SvmPointer};
-use crate::{
-    backend::OpenClBackend,
-    elements::{Elements, UninitElements},
-    memory::cl_memory::ClMemory,
-};
+use crate::{backend::OpenClBackend, elements::Elements, memory::cl_memory::ClMemory};
 
 /// The allocation of shared virtual memory as elements of one type: `PyOpenCL`'s `SVM`, the wrapped style. The opaque one is
 /// a [`ClMemory`].
@@ -79,14 +75,14 @@ impl OpenClBackend {
         &self,
         length: usize,
         options: &SvmOptions,
-    ) -> Result<UninitElements<T, ClMemory>> {
+    ) -> Result<Elements<T, ClMemory>> {
         let element = size_of::<T>();
         if element == 0 {
             return Err(InvalidRequest::NotWholeElements { bytes: 0, element }.into());
         }
         // A product that saturates is larger than any block.
         let bytes = length.saturating_mul(element);
-        UninitElements::new(self, self.allocate(bytes, options)?)
+        Elements::new(self, self.allocate(bytes, options)?)
     }
 
     /// Allocates as many elements as `like` has. `PyOpenCL`'s `svm_empty_like`.
@@ -112,7 +108,7 @@ impl OpenClBackend {
         &self,
         like: &[T],
         options: &SvmOptions,
-    ) -> Result<UninitElements<T, ClMemory>> {
+    ) -> Result<Elements<T, ClMemory>> {
         self.svm_empty(like.len(), options)
     }
 
@@ -135,7 +131,7 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// See [above](#errors-1).
-    pub fn csvm_empty<T: Pod>(&self, length: usize) -> Result<UninitElements<T, ClMemory>> {
+    pub fn csvm_empty<T: Pod>(&self, length: usize) -> Result<Elements<T, ClMemory>> {
         self.svm_empty(length, &SvmOptions::coarse())
     }
 
@@ -162,7 +158,6 @@ impl OpenClBackend {
     /// let halves = backend.csvm_empty_like(&numbers)?;
     /// let launch = halve.launch(&queue, &[halves.len()]).memory(&from);
     /// launch.memory(&halves).enqueue()?;
-    /// let halves = halves.assume_written();
     /// assert_eq!(*halves.map_ro(&queue)?, [0.5, 1.0, 1.5]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -170,7 +165,7 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// See [above](#errors-1).
-    pub fn csvm_empty_like<T: Pod>(&self, like: &[T]) -> Result<UninitElements<T, ClMemory>> {
+    pub fn csvm_empty_like<T: Pod>(&self, like: &[T]) -> Result<Elements<T, ClMemory>> {
         self.csvm_empty(like.len())
     }
 
@@ -196,7 +191,7 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// See [above](#errors-1).
-    pub fn fsvm_empty<T: Pod>(&self, length: usize) -> Result<UninitElements<T, ClMemory>> {
+    pub fn fsvm_empty<T: Pod>(&self, length: usize) -> Result<Elements<T, ClMemory>> {
         self.svm_empty(length, &SvmOptions::fine())
     }
 
@@ -220,14 +215,8 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// See [above](#errors-1).
-    pub fn fsvm_empty_like<T: Pod>(&self, like: &[T]) -> Result<UninitElements<T, ClMemory>> {
+    pub fn fsvm_empty_like<T: Pod>(&self, like: &[T]) -> Result<Elements<T, ClMemory>> {
         self.fsvm_empty(like.len())
-    }
-}
-
-impl<T: Pod> SvmPointer for UninitElements<T, ClMemory> {
-    fn svm_memory(&self) -> Result<&ClMemory> {
-        self.memory().svm_memory()
     }
 }
 

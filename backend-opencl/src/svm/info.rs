@@ -44,7 +44,7 @@ pub struct SvmInfo {
     pub alignment: Align,
     /// The grain at which host and device share it.
     pub grain: SvmGrain,
-    /// Whether it is a vector of the program's own ([`SystemSvm`](crate::SystemSvm)).
+    /// Whether it is a vector of the program's own ([`HostMemory`](crate::HostMemory)).
     pub system: bool,
     /// The queue that the block is freed on, if it is bound to one.
     pub bound_queue: Option<ClQueue>,

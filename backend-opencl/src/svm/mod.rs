@@ -3,23 +3,18 @@
 //! ```text
 //! ClMemory over SVM       opaque: bytes, an address, and the queue that it is freed on (see SvmInfo)
 //! Elements over SVM       wrapped: elements of one type, mapped as slices
-//! SystemSvm               wrapped: a vector of the program's own, where the device shares all memory of the host
+//! HostMemory over SVM     wrapped: a vector of the program's own, where the device shares all memory of the host
 //! with_system_svm         opaque: a slice of the program's own, lent for a call, on the same devices
 //! ```
 //!
 //! All of them are [`SvmPointer`], and memory that commands take.
 
-mod as_buffer;
 mod backend;
-pub(crate) mod block;
 mod elements;
 mod info;
-mod lent;
-mod options;
 mod pointer;
 mod system;
 
+pub use backend::SvmOptions;
 pub use info::SvmInfo;
-pub use options::SvmOptions;
 pub use pointer::SvmPointer;
-pub use system::SystemSvm;

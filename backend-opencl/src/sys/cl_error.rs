@@ -53,7 +53,6 @@ impl ClError {
     }
 
     /// The name of the code in the OpenCL headers, `UNKNOWN_ERROR` where it has none.
-    #[must_use]
     pub const fn name(&self) -> &'static str {
         error_text(self.code)
     }
@@ -94,12 +93,7 @@ impl ClError {
         )
     }
 
-    /// Returns this failure of a call that is not about memory as an error of the traits.
-    pub(crate) fn control_error(self) -> Error {
-        self.into_error(Purpose::Control)
-    }
-
-    /// Returns this failure as an error of the traits.
+    /// Returns this failure as an error of the vocabulary.
     pub(crate) fn into_error(self, purpose: Purpose) -> Error {
         let exhausted = |scope| {
             OutOfMemory::new(purpose.bytes(), scope)
@@ -122,6 +116,13 @@ impl ClError {
             )),
             _ => Error::backend(self.operation, Some(self.code), self),
         }
+    }
+}
+
+/// A failure of a call that is not about memory.
+impl From<ClError> for Error {
+    fn from(error: ClError) -> Self {
+        error.into_error(Purpose::Control)
     }
 }
 

@@ -1,20 +1,22 @@
 //! Commands on buffers, and commands that only order others.
 
+use std::ffi::c_void;
+
 use super::{ClError, ClResult, EventHandle, MemHandle, QueueHandle, WaitList};
 
-/// Takes the reference to the event that an enqueueing call has returned.
-///
-/// # Safety
-///
-/// `event` is the result of an enqueueing call, and nothing else takes its reference.
-pub(super) unsafe fn own_event(
-    call: &'static str,
-    event: Result<*mut std::ffi::c_void, i32>,
-) -> ClResult<EventHandle> {
-    let raw = event.map_err(|code| ClError::new(call, code))?;
-    // SAFETY: Nothing else takes this reference, as the caller promises.
-    unsafe { EventHandle::own(raw, call) }
+/// Makes an enqueueing call of `cl3`, with the wait list as its last arguments, and takes the event that it returns. The
+/// comment at an invocation says why its call is sound.
+macro_rules! enqueue {
+    ($wait:expr; $call:expr, unsafe $function:ident($($argument:expr),* $(,)?)) => {{
+        // SAFETY: As the comment at the invocation says.
+        let event = unsafe {
+            cl3::command_queue::$function($($argument,)* $wait.count(), $wait.pointer())
+        };
+        // SAFETY: The call above has just returned this event, and nothing else takes its reference.
+        unsafe { $crate::sys::EventHandle::own(event, $call) }
+    }};
 }
+pub(super) use enqueue;
 
 /// Enqueues a fill. The runtime copies `pattern` before it returns, and checks the bounds.
 pub(crate) fn enqueue_fill_buffer(
@@ -26,20 +28,9 @@ pub(crate) fn enqueue_fill_buffer(
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
     // SAFETY: (1) queue, buffer and events are kept alive by their handles; (2) `pattern` is readable for its length.
-    let event = unsafe {
-        cl3::command_queue::enqueue_fill_buffer(
-            queue.raw(),
-            buffer.raw(),
-            pattern.as_ptr().cast(),
-            pattern.len(),
-            offset,
-            bytes,
-            wait.count(),
-            wait.pointer(),
-        )
-    };
-    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
-    unsafe { own_event("clEnqueueFillBuffer", event) }
+    enqueue!(wait; "clEnqueueFillBuffer", unsafe enqueue_fill_buffer(
+        queue.raw(), buffer.raw(), pattern.as_ptr().cast(), pattern.len(), offset, bytes
+    ))
 }
 
 /// Enqueues a copy between buffers. The runtime checks the bounds.
@@ -51,44 +42,23 @@ pub(crate) fn enqueue_copy_buffer(
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
     // SAFETY: Queue, buffers and events are kept alive by their handles.
-    let event = unsafe {
-        cl3::command_queue::enqueue_copy_buffer(
-            queue.raw(),
-            source.raw(),
-            destination.raw(),
-            from,
-            to,
-            bytes,
-            wait.count(),
-            wait.pointer(),
-        )
-    };
-    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
-    unsafe { own_event("clEnqueueCopyBuffer", event) }
+    enqueue!(wait; "clEnqueueCopyBuffer", unsafe enqueue_copy_buffer(
+        queue.raw(), source.raw(), destination.raw(), from, to, bytes
+    ))
 }
 
 /// Enqueues a marker.
 pub(crate) fn enqueue_marker(queue: &QueueHandle, wait: &WaitList<'_>) -> ClResult<EventHandle> {
     // SAFETY: Queue and events are kept alive by their handles.
-    let event = unsafe {
-        cl3::command_queue::enqueue_marker_with_wait_list(queue.raw(), wait.count(), wait.pointer())
-    };
-    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
-    unsafe { own_event("clEnqueueMarkerWithWaitList", event) }
+    enqueue!(wait; "clEnqueueMarkerWithWaitList", unsafe enqueue_marker_with_wait_list(queue.raw()))
 }
 
 /// Enqueues a barrier.
 pub(crate) fn enqueue_barrier(queue: &QueueHandle, wait: &WaitList<'_>) -> ClResult<EventHandle> {
     // SAFETY: Queue and events are kept alive by their handles.
-    let event = unsafe {
-        cl3::command_queue::enqueue_barrier_with_wait_list(
-            queue.raw(),
-            wait.count(),
-            wait.pointer(),
-        )
-    };
-    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
-    unsafe { own_event("clEnqueueBarrierWithWaitList", event) }
+    enqueue!(wait; "clEnqueueBarrierWithWaitList", unsafe enqueue_barrier_with_wait_list(
+        queue.raw()
+    ))
 }
 
 /// Sends what was enqueued to the device.
@@ -99,4 +69,19 @@ pub(crate) fn flush(queue: &QueueHandle) -> ClResult<()> {
 /// Waits until everything that was enqueued has ended.
 pub(crate) fn finish(queue: &QueueHandle) -> ClResult<()> {
     cl3::command_queue::finish(queue.raw()).map_err(|code| ClError::new("clFinish", code))
+}
+
+/// Enqueues a migration of buffers and images.
+pub(crate) fn enqueue_migrate(
+    queue: &QueueHandle,
+    objects: &[&MemHandle],
+    flags: u64,
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    let objects: Vec<*mut c_void> = objects.iter().map(|object| object.raw()).collect();
+    // SAFETY: (1) queue, objects and events are kept alive by their handles; (2) the count that is passed is that of the
+    // list.
+    enqueue!(wait; "clEnqueueMigrateMemObjects", unsafe enqueue_migrate_mem_object(
+        queue.raw(), u32::try_from(objects.len()).unwrap_or(0), objects.as_ptr(), flags
+    ))
 }

@@ -47,10 +47,9 @@ pub(super) fn wait_borrowed(
 /// An event that the host resolves.
 pub(crate) fn create_user_event(context: &ContextHandle) -> ClResult<EventHandle> {
     const CALL: &str = "clCreateUserEvent";
-    let raw =
-        cl3::event::create_user_event(context.raw()).map_err(|code| ClError::new(CALL, code))?;
+    let created = cl3::event::create_user_event(context.raw());
     // SAFETY: The call above has just returned this reference, and nothing else takes it.
-    unsafe { EventHandle::own(raw, CALL) }
+    unsafe { EventHandle::own(created, CALL) }
 }
 
 /// Resolves a user event with 0 or a negative code.

@@ -1,6 +1,6 @@
 //! Handles that own one reference to an object of the runtime.
 
-use std::{ffi::c_void, fmt, marker::PhantomData, ptr::NonNull};
+use std::{ffi::c_void, fmt, marker::PhantomData, mem::ManuallyDrop, ptr::NonNull};
 
 use cl3::error_codes::{
     CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT, CL_INVALID_EVENT, CL_INVALID_KERNEL,
@@ -8,199 +8,164 @@ use cl3::error_codes::{
 };
 use smallvec::SmallVec;
 
-use super::{ClError, ClResult};
+use super::{ClError, ClResult, answer::Answer};
 
-macro_rules! handle {
-    (
-        $(#[$doc:meta])* $name:ident,
-        $release:path as $release_name:literal,
-        null is $null:ident
-    ) => {
-        $(#[$doc])*
-        pub(crate) struct $name(NonNull<c_void>);
+type Call = unsafe fn(*mut c_void) -> Result<(), i32>;
+type Question = fn(*mut c_void, u32) -> Result<Vec<u8>, i32>;
 
-        // SAFETY: The runtime's calls are thread safe (OpenCL 3.0, appendix A.2), except for setting the
-        // arguments of one kernel, which takes an exclusive borrow of its handle.
-        unsafe impl Send for $name {}
-        // SAFETY: As for `Send`.
-        unsafe impl Sync for $name {}
-
-        impl $name {
-            /// Takes a reference that `operation` has just returned.
-            ///
-            /// # Safety
-            ///
-            /// `raw` is null, or a live object of this kind, and the caller gives away one reference to it.
-            pub(super) unsafe fn own(raw: *mut c_void, operation: &'static str) -> ClResult<Self> {
-                NonNull::new(raw).map(Self).ok_or(ClError::new(operation, $null))
-            }
-
-            /// The handle, valid for as long as `self` is.
-            pub(crate) const fn raw(&self) -> *mut c_void {
-                self.0.as_ptr()
-            }
-
-            fn give_up(&mut self) -> ClResult<()> {
-                // SAFETY: `self` owns a reference, which is released once: this runs either in `release`, which then
-                // forgets `self`, or in `drop`.
-                unsafe { $release(self.0.as_ptr()) }
-                    .map_err(|code| ClError::new($release_name, code))
-            }
-        }
-
-        impl Drop for $name {
-            fn drop(&mut self) {
-                if let Err(error) = self.give_up() {
-                    tracing::error!(%error, "the OpenCL runtime refused to take an object back");
-                }
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, concat!(stringify!($name), "({:p})"), self.0)
-            }
-        }
-    };
+/// A kind of objects, with the calls that count references to them.
+pub(crate) trait Kind {
+    /// The name of its handles.
+    const NAME: &'static str;
+    const RETAIN: (Call, &'static str);
+    const RELEASE: (Call, &'static str);
+    const INFO: (Question, &'static str);
+    /// The code for a handle that is null.
+    const NULL: i32;
 }
 
-handle! {
-    /// A context.
-    ContextHandle,
-    cl3::context::release_context as "clReleaseContext",
-    null is CL_INVALID_CONTEXT
-}
-handle! {
-    /// A command queue.
-    QueueHandle,
-    cl3::command_queue::release_command_queue as "clReleaseCommandQueue",
-    null is CL_INVALID_COMMAND_QUEUE
-}
-handle! {
-    /// A buffer, sub-buffer, image or pipe. The runtime keeps it for every command enqueued with it.
-    MemHandle,
-    cl3::memory::release_mem_object as "clReleaseMemObject",
-    null is CL_INVALID_MEM_OBJECT
-}
-handle! {
-    /// An event.
-    EventHandle,
-    cl3::event::release_event as "clReleaseEvent",
-    null is CL_INVALID_EVENT
-}
-handle! {
-    /// A program. The runtime keeps its context for it.
-    ProgramHandle,
-    cl3::program::release_program as "clReleaseProgram",
-    null is CL_INVALID_PROGRAM
-}
-handle! {
-    /// A kernel, and the arguments that were set last. The runtime keeps it for every command enqueued with it.
-    KernelHandle,
-    cl3::kernel::release_kernel as "clReleaseKernel",
-    null is CL_INVALID_KERNEL
-}
-handle! {
-    /// A sampler.
-    SamplerHandle,
-    cl3::sampler::release_sampler as "clReleaseSampler",
-    null is CL_INVALID_SAMPLER
-}
+/// One reference to an object, which is released when this is dropped.
+pub(crate) struct Handle<K: Kind>(NonNull<c_void>, PhantomData<K>);
 
-/// Further references to objects of a kind.
-macro_rules! retain {
-    ($name:ident, $retain:path as $retain_name:literal, null is $null:ident) => {
-        impl $name {
-            /// Takes a further reference to an object that has another owner.
-            ///
-            /// # Safety
-            ///
-            /// `raw` is null, or a live object of this kind.
-            pub(crate) unsafe fn retain(raw: *mut c_void) -> ClResult<Self> {
-                let Some(handle) = NonNull::new(raw) else {
-                    return Err(ClError::new($retain_name, $null));
-                };
-                // SAFETY: The object lives, as the caller promises.
-                unsafe { $retain(raw) }.map_err(|code| ClError::new($retain_name, code))?;
-                Ok(Self(handle))
-            }
-        }
-    };
-}
+// SAFETY: The runtime's calls are thread safe (OpenCL 3.0, appendix A.2), except for setting the arguments of one kernel,
+// which takes an exclusive borrow of its handle.
+unsafe impl<K: Kind> Send for Handle<K> {}
+// SAFETY: As for `Send`.
+unsafe impl<K: Kind> Sync for Handle<K> {}
 
-retain!(ContextHandle, cl3::context::retain_context as "clRetainContext", null is CL_INVALID_CONTEXT);
-retain!(
-    QueueHandle,
-    cl3::command_queue::retain_command_queue as "clRetainCommandQueue",
-    null is CL_INVALID_COMMAND_QUEUE
-);
-retain!(EventHandle, cl3::event::retain_event as "clRetainEvent", null is CL_INVALID_EVENT);
-retain!(
-    MemHandle,
-    cl3::memory::retain_mem_object as "clRetainMemObject",
-    null is CL_INVALID_MEM_OBJECT
-);
-retain!(
-    SamplerHandle,
-    cl3::sampler::retain_sampler as "clRetainSampler",
-    null is CL_INVALID_SAMPLER
-);
-
-macro_rules! another {
-    ($($name:ident),*) => {$(
-        impl $name {
-            /// Takes another reference to the same object.
-            pub(crate) fn another(&self) -> ClResult<Self> {
-                // SAFETY: `self` owns a reference, so the object is alive.
-                unsafe { Self::retain(self.raw()) }
-            }
-        }
-    )*};
-}
-
-another!(ContextHandle, QueueHandle, EventHandle, MemHandle);
-
-/// Takes references to objects of the program.
-macro_rules! adopt {
-    ($name:ident, $retain_name:literal) => {
-        impl $name {
-            /// Takes a reference to the program's object: a further one if `retain` is set, otherwise the caller's.
-            ///
-            /// # Safety
-            ///
-            /// `raw` is null, or a live object of this kind, and unless `retain` is set the caller gives away one reference
-            /// to it.
-            pub(crate) unsafe fn adopt(raw: *mut c_void, retain: bool) -> ClResult<Self> {
-                if retain {
-                    // SAFETY: The object lives, as the caller promises.
-                    return unsafe { Self::retain(raw) };
-                }
-                // SAFETY: The object is alive, and the caller gives away this reference, as it promises.
-                unsafe { Self::own(raw, $retain_name) }
-            }
-        }
-    };
-}
-
-adopt!(MemHandle, "clRetainMemObject");
-adopt!(SamplerHandle, "clRetainSampler");
-
-impl MemHandle {
-    /// Takes a reference that the program gives away.
+impl<K: Kind> Handle<K> {
+    /// Takes a reference that `operation` has just returned.
     ///
     /// # Safety
     ///
-    /// `raw` is null, or a live object of this kind, and the caller gives away one reference to it.
-    pub(crate) unsafe fn take_over(raw: *mut c_void) -> ClResult<Self> {
+    /// `created` is null, or a live object of this kind, and the caller gives away one reference to it.
+    pub(super) unsafe fn own(
+        created: Result<*mut c_void, i32>,
+        operation: &'static str,
+    ) -> ClResult<Self> {
+        let handle = created.and_then(|raw| NonNull::new(raw).ok_or(K::NULL));
+        match handle {
+            Ok(handle) => Ok(Self(handle, PhantomData)),
+            Err(code) => Err(ClError::new(operation, code)),
+        }
+    }
+
+    /// Takes a further reference to an object that has another owner.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is null, or a live object of this kind.
+    pub(crate) unsafe fn retain(raw: *mut c_void) -> ClResult<Self> {
+        let (retain, operation) = K::RETAIN;
+        if raw.is_null() {
+            return Err(ClError::new(operation, K::NULL));
+        }
+        // SAFETY: The object lives, as the caller promises.
+        let retained = unsafe { retain(raw) };
+        // SAFETY: The call above has taken this reference.
+        unsafe { Self::own(retained.map(|()| raw), operation) }
+    }
+
+    /// Takes a reference to the program's object: a further one if `retain` is set, otherwise the caller's.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is null, or a live object of this kind, and unless `retain` is set the caller gives away one reference to it.
+    pub(crate) unsafe fn adopt(raw: *mut c_void, retain: bool) -> ClResult<Self> {
+        if retain {
+            // SAFETY: The object lives, as the caller promises.
+            return unsafe { Self::retain(raw) };
+        }
         // SAFETY: The object is alive, and the caller gives away this reference, as it promises.
-        unsafe { Self::own(raw, "clReleaseMemObject") }
+        unsafe { Self::own(Ok(raw), K::RETAIN.1) }
+    }
+
+    /// Takes another reference to the same object.
+    pub(crate) fn another(&self) -> ClResult<Self> {
+        // SAFETY: `self` owns a reference, so the object is alive.
+        unsafe { Self::retain(self.raw()) }
+    }
+
+    /// Returns the handle, valid for as long as `self` is.
+    pub(crate) const fn raw(&self) -> *mut c_void {
+        self.0.as_ptr()
+    }
+
+    /// Returns the runtime's answer to a question about the object.
+    pub(crate) fn info(&self, what: u32) -> ClResult<Answer> {
+        let (ask, call) = K::INFO;
+        Answer::new(ask(self.raw(), what), call)
     }
 
     /// Releases the reference, and returns whether the runtime accepted that.
     pub(crate) fn release(self) -> ClResult<()> {
-        let mut this = std::mem::ManuallyDrop::new(self);
-        this.give_up()
+        ManuallyDrop::new(self).give_up()
     }
+
+    fn give_up(&mut self) -> ClResult<()> {
+        let (release, operation) = K::RELEASE;
+        // SAFETY: `self` owns a reference, which is released once: this runs either in `release`, which then forgets
+        // `self`, or in `drop`.
+        unsafe { release(self.0.as_ptr()) }.map_err(|code| ClError::new(operation, code))
+    }
+}
+
+impl<K: Kind> Drop for Handle<K> {
+    fn drop(&mut self) {
+        if let Err(error) = self.give_up() {
+            tracing::error!(%error, "the OpenCL runtime refused to take an object back");
+        }
+    }
+}
+
+impl<K: Kind> fmt::Debug for Handle<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}({:p})", K::NAME, self.0)
+    }
+}
+
+macro_rules! handles {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident of $kind:ident: $object:literal,
+            $module:ident::{$retain:ident, $release:ident, $info:ident}, $null:ident;
+    )+) => {$(
+        $(#[$doc])*
+        pub(crate) type $name = Handle<$kind>;
+
+        #[derive(Debug)]
+        pub(crate) enum $kind {}
+
+        impl Kind for $kind {
+            const NAME: &'static str = stringify!($name);
+            const RETAIN: (Call, &'static str) = (cl3::$module::$retain, concat!("clRetain", $object));
+            const RELEASE: (Call, &'static str) = (cl3::$module::$release, concat!("clRelease", $object));
+            const INFO: (Question, &'static str) = (cl3::$module::$info, concat!("clGet", $object, "Info"));
+            const NULL: i32 = $null;
+        }
+    )+};
+}
+
+handles! {
+    /// A context.
+    ContextHandle of Context: "Context",
+        context::{retain_context, release_context, get_context_data}, CL_INVALID_CONTEXT;
+    /// A command queue.
+    QueueHandle of Queue: "CommandQueue",
+        command_queue::{retain_command_queue, release_command_queue, get_command_queue_data}, CL_INVALID_COMMAND_QUEUE;
+    /// A buffer, sub-buffer, image or pipe. The runtime keeps it for every command enqueued with it.
+    MemHandle of Mem: "MemObject",
+        memory::{retain_mem_object, release_mem_object, get_mem_object_data}, CL_INVALID_MEM_OBJECT;
+    /// An event.
+    EventHandle of Event: "Event", event::{retain_event, release_event, get_event_data}, CL_INVALID_EVENT;
+    /// A program. The runtime keeps its context for it.
+    ProgramHandle of Program: "Program",
+        program::{retain_program, release_program, get_program_data}, CL_INVALID_PROGRAM;
+    /// A kernel, and the arguments that were set last. The runtime keeps it for every command enqueued with it.
+    KernelHandle of Kernel: "Kernel", kernel::{retain_kernel, release_kernel, get_kernel_data}, CL_INVALID_KERNEL;
+    /// A sampler.
+    SamplerHandle of Sampler: "Sampler",
+        sampler::{retain_sampler, release_sampler, get_sampler_data}, CL_INVALID_SAMPLER;
 }
 
 macro_rules! id {

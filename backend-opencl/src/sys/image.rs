@@ -1,22 +1,22 @@
 //! Images.
 
-use std::{ffi::c_void, ptr};
+use std::ptr;
 
 use cl3::{
     error_codes::{CL_INVALID_HOST_PTR, CL_INVALID_VALUE},
-    info_type::InfoType,
-    memory::{CL_MEM_COPY_HOST_PTR, CL_MEM_USE_HOST_PTR, cl_image_desc, cl_image_format},
+    memory::{
+        CL_IMAGE_BUFFER, CL_MEM_COPY_HOST_PTR, CL_MEM_USE_HOST_PTR, cl_image_desc, cl_image_format,
+    },
 };
 
 use super::{
-    ClError, ClResult, ContextHandle, DeviceBytes, EventHandle, HostSide, MemHandle, QueueHandle,
-    WaitList,
-    buffer::{LentElements, lend},
-    enqueue::own_event,
-    transfer::enqueue_bytes,
+    ClError, ClResult, ContextHandle, EventHandle, MemHandle, QueueHandle, WaitList,
+    answer::Answer,
+    destructor::when_destroyed,
+    enqueue::enqueue,
+    host::Loan,
+    transfer::{HostLayout, PixelBox},
 };
-
-const NOT_BLOCKING: u32 = cl3::types::CL_FALSE;
 
 /// The kind of an image, as the runtime's number, and its size.
 #[derive(Clone, Copy, Debug)]
@@ -26,47 +26,6 @@ pub(crate) struct ImageSize {
     pub(crate) extent: [usize; 3],
     /// The layers of an array; 0 for an image that is no array.
     pub(crate) layers: usize,
-}
-
-/// A box of pixels of an image.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PixelBox {
-    /// The first pixel.
-    pub(crate) origin: [usize; 3],
-    /// The number of pixels along each coordinate.
-    pub(crate) size: [usize; 3],
-}
-
-/// Pixels on the device.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum DevicePixels<'a> {
-    /// A box of pixels of an image.
-    Image(&'a MemHandle, PixelBox),
-    /// Bytes, without gaps.
-    Bytes(DeviceBytes<'a>),
-}
-
-/// How the pixels of one box lie in the host's memory.
-///
-/// # Invariants
-///
-/// I1: a command on the box with these pitches touches at most `bytes` bytes of the host. `HostPitches::layout`, which makes
-/// all layouts, computes `bytes` from the box and the pitches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct HostLayout {
-    /// From row to row and from slice to slice, as the runtime takes them for an image of this kind.
-    pub(crate) pitches: (usize, usize),
-    pub(crate) bytes: usize,
-}
-
-impl HostLayout {
-    pub(crate) const fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    pub(crate) const fn pitches(&self) -> (usize, usize) {
-        self.pitches
-    }
 }
 
 /// The pixels that an image starts with.
@@ -80,7 +39,7 @@ pub(crate) enum Source<'a> {
     Buffer(&'a MemHandle, usize),
 }
 
-/// An image. The runtime checks shape and format.
+/// Creates an image. The runtime checks shape and format.
 pub(crate) fn create(
     context: &ContextHandle,
     flags: u64,
@@ -92,10 +51,8 @@ pub(crate) fn create(
     let (flags, host) = match source {
         Source::Nothing => (flags, ptr::null_mut()),
         Source::Copy(bytes, layout) => {
-            check_length(CREATE, bytes.len(), layout)?;
-            (desc.image_row_pitch, desc.image_slice_pitch) = layout.pitches();
-            let host = bytes.as_ptr().cast_mut().cast::<c_void>();
-            (flags | CL_MEM_COPY_HOST_PTR, host)
+            set_pitches(&mut desc, bytes.len(), layout)?;
+            (flags | CL_MEM_COPY_HOST_PTR, bytes.as_ptr().cast_mut())
         }
         Source::Buffer(buffer, row_pitch) => {
             desc.image_row_pitch = row_pitch;
@@ -108,33 +65,27 @@ pub(crate) fn create(
     unsafe { create_as(context, flags, format, &desc, host) }
 }
 
-/// An image over `elements`, which lie as the layout of the whole image says, and which it keeps until the runtime has
-/// destroyed it.
-///
-/// # Errors
-///
-/// A failure of the runtime, and the elements.
-pub(crate) fn create_over_own<T: bytemuck::Pod + Send>(
+/// Creates an image over lent memory, which lies as the layout of the whole image says.
+pub(crate) fn create_over(
     context: &ContextHandle,
     flags: u64,
     format: (u32, u32),
     size: ImageSize,
-    (elements, layout): (Vec<T>, HostLayout),
-) -> Result<(MemHandle, LentElements<T>), (ClError, Vec<T>)> {
-    lend(elements, |start, bytes| {
-        check_length(CREATE, bytes, layout)?;
-        let mut desc = description(size);
-        (desc.image_row_pitch, desc.image_slice_pitch) = layout.pitches();
-        let flags = flags | CL_MEM_USE_HOST_PTR;
-        // SAFETY: (1) the buffer is null; (2) the host's bytes are as many as shape and pitches say (checked above), and
-        // `lend` keeps them until the runtime has destroyed the image.
-        unsafe { create_as(context, flags, format, &desc, start.cast()) }
-    })
+    (loan, layout): (Loan, HostLayout),
+) -> ClResult<MemHandle> {
+    let mut desc = description(size);
+    set_pitches(&mut desc, loan.bytes(), layout)?;
+    let (flags, start) = (flags | CL_MEM_USE_HOST_PTR, loan.start().as_ptr());
+    // SAFETY: (1) the buffer is null; (2) the host's bytes are as many as shape and pitches say (checked above), can be
+    // read and written, and nothing else touches them, until the loan is dropped (I1 of `Loan`): when the runtime has
+    // destroyed the image.
+    let image = unsafe { create_as(context, flags, format, &desc, start) }?;
+    // If this fails, no command has used the image, which is released here.
+    when_destroyed(&image, move || drop(loan))?;
+    Ok(image)
 }
 
-const CREATE: &str = "clCreateImage";
-
-/// An image of that shape with pixels of its own, tightly packed on the host's side.
+/// Returns the description of an image without a buffer, tightly packed on the host's side.
 fn description(size: ImageSize) -> cl_image_desc {
     let [width, height, depth] = size.extent;
     cl_image_desc {
@@ -151,8 +102,17 @@ fn description(size: ImageSize) -> cl_image_desc {
     }
 }
 
-/// Makes an image of a description.
-///
+/// Sets the pitches of the host's bytes, if they are as many as the layout says.
+fn set_pitches(desc: &mut cl_image_desc, bytes: usize, layout: HostLayout) -> ClResult<()> {
+    if bytes != layout.bytes() {
+        return Err(ClError::new(CREATE, CL_INVALID_HOST_PTR));
+    }
+    (desc.image_row_pitch, desc.image_slice_pitch) = layout.pitches();
+    Ok(())
+}
+
+const CREATE: &str = "clCreateImage";
+
 /// # Safety
 ///
 /// (1) The buffer of the description is null or lives; (2) `host` is null, or the bytes there are as many as shape and
@@ -160,31 +120,20 @@ fn description(size: ImageSize) -> cl_image_desc {
 unsafe fn create_as(
     context: &ContextHandle,
     flags: u64,
-    format: (u32, u32),
+    (order, data): (u32, u32),
     desc: &cl_image_desc,
-    host: *mut c_void,
+    host: *mut u8,
 ) -> ClResult<MemHandle> {
-    let (order, data) = format;
     let format = cl_image_format {
         image_channel_order: order,
         image_channel_data_type: data,
     };
+    let (format, host) = (&raw const format, host.cast());
     // SAFETY: (1) the context is kept alive by its handle; (2) format and description live during the call; (3) the buffer
     // of the description and the host's bytes are as the caller promises.
-    let raw =
-        unsafe { cl3::memory::create_image(context.raw(), flags, &raw const format, desc, host) }
-            .map_err(|code| ClError::new(CREATE, code))?;
+    let created = unsafe { cl3::memory::create_image(context.raw(), flags, format, desc, host) };
     // SAFETY: The call above has just returned this reference, and nothing else takes it.
-    unsafe { MemHandle::own(raw, CREATE) }
-}
-
-/// Checks that the host's bytes are as many as the layout says.
-fn check_length(call: &'static str, bytes: usize, layout: HostLayout) -> ClResult<()> {
-    if bytes == layout.bytes() {
-        Ok(())
-    } else {
-        Err(ClError::new(call, CL_INVALID_HOST_PTR))
-    }
+    unsafe { MemHandle::own(created, CREATE) }
 }
 
 /// The runtime's numbers of the formats that images of a kind can have.
@@ -204,90 +153,23 @@ pub(crate) fn supported_formats(
     }
 }
 
-/// Returns the answer of the runtime to a question about an image that is answered with a size.
-pub(crate) fn size(image: &MemHandle, what: u32) -> ClResult<usize> {
-    const CALL: &str = "clGetImageInfo";
-    match cl3::memory::get_image_info(image.raw(), what) {
-        Ok(InfoType::Size(size)) => Ok(size),
-        Ok(_) => Err(ClError::new(CALL, CL_INVALID_VALUE)),
-        Err(code) => Err(ClError::new(CALL, code)),
-    }
+/// Returns the runtime's answer to a question about an image.
+pub(crate) fn info(image: &MemHandle, what: u32) -> ClResult<Answer> {
+    Answer::new(
+        cl3::memory::get_image_data(image.raw(), what),
+        "clGetImageInfo",
+    )
 }
 
-/// The runtime's numbers of an image's format.
-pub(crate) fn format(image: &MemHandle) -> ClResult<(u32, u32)> {
-    const CALL: &str = "clGetImageInfo";
-    match cl3::memory::get_image_info(image.raw(), cl3::memory::CL_IMAGE_FORMAT) {
-        Ok(InfoType::VecImageFormat(formats)) => formats
-            .first()
-            .map(|format| (format.image_channel_order, format.image_channel_data_type))
-            .ok_or(ClError::new(CALL, CL_INVALID_VALUE)),
-        Ok(_) => Err(ClError::new(CALL, CL_INVALID_VALUE)),
-        Err(code) => Err(ClError::new(CALL, code)),
-    }
-}
-
-/// A reference to the buffer that an image was made over.
+/// Returns a reference to the buffer that an image was made over.
 pub(crate) fn parent(image: &MemHandle) -> ClResult<Option<MemHandle>> {
-    const CALL: &str = "clGetImageInfo";
-    let raw = match cl3::memory::get_image_info(image.raw(), cl3::memory::CL_IMAGE_BUFFER) {
-        Ok(InfoType::Ptr(raw)) => usize::from_ne_bytes(raw.to_ne_bytes()),
-        Ok(_) => return Err(ClError::new(CALL, CL_INVALID_VALUE)),
-        Err(code) => return Err(ClError::new(CALL, code)),
-    };
+    let raw = info(image, CL_IMAGE_BUFFER)?.value()?;
     if raw == 0 {
         return Ok(None);
     }
     let raw = ptr::with_exposed_provenance_mut(raw);
     // SAFETY: The runtime has just named the buffer, which the image keeps alive.
     unsafe { MemHandle::retain(raw) }.map(Some)
-}
-
-/// Enqueues a transfer between pixels and the host's bytes, which lie as `layout`, the layout of these pixels, says. The
-/// caller keeps the bytes until the command has ended.
-pub(super) fn enqueue_transfer(
-    queue: &QueueHandle,
-    pixels: DevicePixels<'_>,
-    layout: HostLayout,
-    host: &HostSide<'_>,
-    wait: &WaitList<'_>,
-) -> ClResult<EventHandle> {
-    let call = if host.is_target() {
-        "clEnqueueReadImage"
-    } else {
-        "clEnqueueWriteImage"
-    };
-    check_length(call, host.bytes(), layout)?;
-    let (image, region) = match pixels {
-        DevicePixels::Image(image, region) => (image, region),
-        DevicePixels::Bytes(bytes) => return enqueue_bytes(queue, bytes, host, wait),
-    };
-    let (row, slice) = layout.pitches();
-    let enqueue = if host.is_target() {
-        cl3::command_queue::enqueue_read_image
-    } else {
-        cl3::command_queue::enqueue_write_image
-    };
-    // SAFETY: (1) queue, image and events are kept alive by their handles; (2) origin and size have three numbers; (3) the
-    // command touches at most as many bytes as the layout has (I1), which are all of the host's (checked above); (4) these
-    // can be read, and those of a target written (I1 of `HostSide`), and the caller keeps them until the command has ended
-    // (rule 3 of `sys`).
-    let event = unsafe {
-        enqueue(
-            queue.raw(),
-            image.raw(),
-            NOT_BLOCKING,
-            region.origin.as_ptr(),
-            region.size.as_ptr(),
-            row,
-            slice,
-            host.start(),
-            wait.count(),
-            wait.pointer(),
-        )
-    };
-    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
-    unsafe { own_event(call, event) }
 }
 
 /// Enqueues a fill. The runtime copies the colour before it returns.
@@ -300,19 +182,10 @@ pub(crate) fn enqueue_fill(
 ) -> ClResult<EventHandle> {
     // SAFETY: (1) queue, image and events are kept alive by their handles; (2) the colour has the 16 bytes of four
     // channels; (3) origin and size have three numbers.
-    let event = unsafe {
-        cl3::command_queue::enqueue_fill_image(
-            queue.raw(),
-            image.raw(),
-            color.as_ptr().cast(),
-            region.origin.as_ptr(),
-            region.size.as_ptr(),
-            wait.count(),
-            wait.pointer(),
-        )
-    };
-    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
-    unsafe { own_event("clEnqueueFillImage", event) }
+    enqueue!(wait; "clEnqueueFillImage", unsafe enqueue_fill_image(
+        queue.raw(), image.raw(), color.as_ptr().cast(), region.origin.as_ptr(),
+        region.size.as_ptr()
+    ))
 }
 
 /// Enqueues a copy between images. The runtime checks bounds and formats.
@@ -323,20 +196,10 @@ pub(crate) fn enqueue_copy(
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
     // SAFETY: (1) queue, images and events are kept alive by their handles; (2) origins and size have three numbers.
-    let event = unsafe {
-        cl3::command_queue::enqueue_copy_image(
-            queue.raw(),
-            source.raw(),
-            destination.raw(),
-            from.origin.as_ptr(),
-            to.as_ptr(),
-            from.size.as_ptr(),
-            wait.count(),
-            wait.pointer(),
-        )
-    };
-    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
-    unsafe { own_event("clEnqueueCopyImage", event) }
+    enqueue!(wait; "clEnqueueCopyImage", unsafe enqueue_copy_image(
+        queue.raw(), source.raw(), destination.raw(), from.origin.as_ptr(), to.as_ptr(),
+        from.size.as_ptr()
+    ))
 }
 
 /// Enqueues a copy of pixels into a buffer, without gaps between them. The runtime checks the bounds.
@@ -347,20 +210,10 @@ pub(crate) fn enqueue_copy_to_buffer(
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
     // SAFETY: (1) queue, image, buffer and events are kept alive by their handles; (2) origin and size have three numbers.
-    let event = unsafe {
-        cl3::command_queue::enqueue_copy_image_to_buffer(
-            queue.raw(),
-            source.raw(),
-            buffer.raw(),
-            from.origin.as_ptr(),
-            from.size.as_ptr(),
-            offset,
-            wait.count(),
-            wait.pointer(),
-        )
-    };
-    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
-    unsafe { own_event("clEnqueueCopyImageToBuffer", event) }
+    enqueue!(wait; "clEnqueueCopyImageToBuffer", unsafe enqueue_copy_image_to_buffer(
+        queue.raw(), source.raw(), buffer.raw(), from.origin.as_ptr(), from.size.as_ptr(),
+        offset
+    ))
 }
 
 /// Enqueues a copy of pixels that lie in a buffer without gaps. The runtime checks the bounds.
@@ -371,18 +224,8 @@ pub(crate) fn enqueue_copy_from_buffer(
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
     // SAFETY: (1) queue, buffer, image and events are kept alive by their handles; (2) origin and size have three numbers.
-    let event = unsafe {
-        cl3::command_queue::enqueue_copy_buffer_to_image(
-            queue.raw(),
-            buffer.raw(),
-            destination.raw(),
-            offset,
-            to.origin.as_ptr(),
-            to.size.as_ptr(),
-            wait.count(),
-            wait.pointer(),
-        )
-    };
-    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
-    unsafe { own_event("clEnqueueCopyBufferToImage", event) }
+    enqueue!(wait; "clEnqueueCopyBufferToImage", unsafe enqueue_copy_buffer_to_image(
+        queue.raw(), buffer.raw(), destination.raw(), offset, to.origin.as_ptr(),
+        to.size.as_ptr()
+    ))
 }

@@ -6,8 +6,7 @@ use cl3::{
     error_codes::{CL_INVALID_VALUE, CL_KERNEL_ARG_INFO_NOT_AVAILABLE},
     kernel::{
         CL_KERNEL_ARG_ACCESS_QUALIFIER, CL_KERNEL_ARG_ADDRESS_QUALIFIER, CL_KERNEL_ARG_TYPE_NAME,
-        CL_KERNEL_ARG_TYPE_QUALIFIER, CL_KERNEL_COMPILE_WORK_GROUP_SIZE,
-        CL_KERNEL_EXEC_INFO_SVM_PTRS, CL_KERNEL_NUM_ARGS,
+        CL_KERNEL_ARG_TYPE_QUALIFIER, CL_KERNEL_EXEC_INFO_SVM_PTRS, CL_KERNEL_NUM_ARGS,
     },
 };
 use smallvec::SmallVec;
@@ -15,25 +14,20 @@ use smallvec::SmallVec;
 pub(crate) use super::handle::KernelHandle;
 use super::{
     ClError, ClResult, DeviceId, EventHandle, MemHandle, QueueHandle, SamplerHandle, SvmRange,
-    WaitList, enqueue::own_event, info, program::ProgramHandle,
+    WaitList, answer::Answer, enqueue::enqueue, program::ProgramHandle,
 };
 
 /// A kernel of a program that was built, with no argument set.
 pub(crate) fn create_kernel(program: &ProgramHandle, name: &CStr) -> ClResult<KernelHandle> {
     const CALL: &str = "clCreateKernel";
-    let raw =
-        cl3::kernel::create_kernel(program.raw(), name).map_err(|code| ClError::new(CALL, code))?;
+    let created = cl3::kernel::create_kernel(program.raw(), name);
     // SAFETY: The call above has just returned this reference, and nothing else takes it.
-    unsafe { KernelHandle::own(raw, CALL) }
+    unsafe { KernelHandle::own(created, CALL) }
 }
 
 /// Returns the number of arguments of a kernel.
 pub(crate) fn argument_count(kernel: &KernelHandle) -> ClResult<usize> {
-    const CALL: &str = "clGetKernelInfo";
-    let bytes = cl3::kernel::get_kernel_data(kernel.raw(), CL_KERNEL_NUM_ARGS)
-        .map_err(|code| ClError::new(CALL, code))?;
-    let count = info::number(&bytes).and_then(|count| usize::try_from(count).ok());
-    count.ok_or(ClError::new(CALL, CL_INVALID_VALUE))
+    kernel.info(CL_KERNEL_NUM_ARGS)?.size()
 }
 
 /// What a kernel tells about one of its arguments.
@@ -51,45 +45,33 @@ pub(crate) struct ArgumentInfo {
 
 /// Returns what a kernel tells about one of its arguments; `None` if the compiler has not kept that.
 pub(crate) fn argument_info(kernel: &KernelHandle, index: u32) -> ClResult<Option<ArgumentInfo>> {
-    const CALL: &str = "clGetKernelArgInfo";
-    let ask = |what| cl3::kernel::get_kernel_arg_data(kernel.raw(), index, what);
-    let number = |what| info::number(&ask(what)?).ok_or(CL_INVALID_VALUE);
+    let ask = |what| {
+        let answered = cl3::kernel::get_kernel_arg_data(kernel.raw(), index, what);
+        Answer::new(answered, "clGetKernelArgInfo")
+    };
     let all = || {
         Ok(ArgumentInfo {
-            address: number(CL_KERNEL_ARG_ADDRESS_QUALIFIER)?,
-            access: number(CL_KERNEL_ARG_ACCESS_QUALIFIER)?,
-            qualifiers: number(CL_KERNEL_ARG_TYPE_QUALIFIER)?,
-            type_name: info::text(&ask(CL_KERNEL_ARG_TYPE_NAME)?),
+            address: ask(CL_KERNEL_ARG_ADDRESS_QUALIFIER)?.number()?,
+            access: ask(CL_KERNEL_ARG_ACCESS_QUALIFIER)?.number()?,
+            qualifiers: ask(CL_KERNEL_ARG_TYPE_QUALIFIER)?.number()?,
+            type_name: ask(CL_KERNEL_ARG_TYPE_NAME)?.text(),
         })
     };
     match all() {
-        Ok(info) => Ok(Some(info)),
-        Err(CL_KERNEL_ARG_INFO_NOT_AVAILABLE) => Ok(None),
-        Err(code) => Err(ClError::new(CALL, code)),
+        Err(ClError {
+            code: CL_KERNEL_ARG_INFO_NOT_AVAILABLE,
+            ..
+        }) => Ok(None),
+        told => told.map(Some),
     }
 }
 
-/// A number about a kernel on a device.
-pub(crate) fn group_number(kernel: &KernelHandle, device: DeviceId, what: u32) -> ClResult<u64> {
-    let bytes = group_bytes(kernel, device, what)?;
-    info::number(&bytes).ok_or(ClError::new("clGetKernelWorkGroupInfo", CL_INVALID_VALUE))
+/// Returns the runtime's answer to a question about a kernel on a device.
+pub(crate) fn group_info(kernel: &KernelHandle, device: DeviceId, what: u32) -> ClResult<Answer> {
+    let answered = cl3::kernel::get_kernel_work_group_data(kernel.raw(), device.raw(), what);
+    Answer::new(answered, "clGetKernelWorkGroupInfo")
 }
 
-/// Returns the local size that the kernel was compiled for; zeros if for any.
-pub(crate) fn required_local_size(
-    kernel: &KernelHandle,
-    device: DeviceId,
-) -> ClResult<SmallVec<[usize; 3]>> {
-    let bytes = group_bytes(kernel, device, CL_KERNEL_COMPILE_WORK_GROUP_SIZE)?;
-    Ok(info::sizes(&bytes).into())
-}
-
-fn group_bytes(kernel: &KernelHandle, device: DeviceId, what: u32) -> ClResult<Vec<u8>> {
-    cl3::kernel::get_kernel_work_group_data(kernel.raw(), device.raw(), what)
-        .map_err(|code| ClError::new("clGetKernelWorkGroupInfo", code))
-}
-
-/// The value that an argument is set to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ArgumentValue<'a> {
     /// A buffer, or another memory object.
@@ -191,18 +173,9 @@ pub(crate) fn enqueue_kernel(
     }
     // SAFETY: (1) queue, kernel and events are kept alive by their handles; (2) each list has one number for each
     // dimension, as is checked above; (3) the kernel touches the declared bytes only (rule 2 of `sys`).
-    let event = unsafe {
-        cl3::command_queue::enqueue_nd_range_kernel(
-            queue.raw(),
-            kernel.raw(),
-            u32::try_from(dimensions).unwrap_or(u32::MAX),
-            items.offset.as_ptr(),
-            items.global.as_ptr(),
-            items.local.map_or(ptr::null(), <[usize]>::as_ptr),
-            wait.count(),
-            wait.pointer(),
-        )
-    };
-    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
-    unsafe { own_event(CALL, event) }
+    enqueue!(wait; CALL, unsafe enqueue_nd_range_kernel(
+        queue.raw(), kernel.raw(), u32::try_from(dimensions).unwrap_or(u32::MAX),
+        items.offset.as_ptr(), items.global.as_ptr(), items.local.map_or(ptr::null(),
+        <[usize]>::as_ptr)
+    ))
 }

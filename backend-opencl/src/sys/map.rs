@@ -7,11 +7,13 @@ use std::{
     slice,
 };
 
-use cl3::{error_codes::CL_INVALID_VALUE, types::CL_FALSE};
+use cl3::{error_codes::CL_INVALID_VALUE, memory::CL_MAP_READ, types::CL_FALSE};
 
 use super::{
-    ClError, ClResult, EventHandle, MemHandle, QueueHandle, SvmRange, WaitList, enqueue::own_event,
-    image::PixelBox,
+    ClError, ClResult, DeviceBytes, EventHandle, MemHandle, QueueHandle, SvmRange, WaitList,
+    enqueue::enqueue,
+    event::wait_until_ended,
+    transfer::{DevicePixels, PixelBox},
 };
 
 /// Bytes that the host has mapped.
@@ -71,8 +73,35 @@ impl fmt::Debug for HostView {
     }
 }
 
-/// Enqueues a map of `bytes` bytes of a buffer. The runtime checks the bounds.
-pub(crate) fn enqueue_map_buffer(
+/// Enqueues a map of these bytes or pixels: of `bytes` bytes in all, or of pixels of `item` bytes each. The runtime checks the
+/// bounds.
+pub(crate) fn enqueue_map(
+    queue: &QueueHandle,
+    pixels: DevicePixels<'_>,
+    shape: MapShape,
+    flags: u64,
+    wait: &WaitList<'_>,
+) -> ClResult<(EventHandle, HostView)> {
+    match pixels {
+        DevicePixels::Bytes(DeviceBytes::Svm(range)) => svm(queue, range, flags, wait),
+        DevicePixels::Bytes(DeviceBytes::Buffer(memory, offset)) => {
+            buffer(queue, (memory, offset), shape.bytes, flags, wait)
+        }
+        DevicePixels::Image(memory, region) => image(queue, (memory, region), shape, flags, wait),
+    }
+}
+
+/// The size of what is mapped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MapShape {
+    pub(crate) bytes: usize,
+    /// The size of a pixel in bytes.
+    pub(crate) item: usize,
+    /// Whether the rows of the image are its layers: their distance is the runtime's slice pitch.
+    pub(crate) rows_are_layers: bool,
+}
+
+fn buffer(
     queue: &QueueHandle,
     (buffer, offset): (&MemHandle, usize),
     bytes: usize,
@@ -82,34 +111,19 @@ pub(crate) fn enqueue_map_buffer(
     const CALL: &str = "clEnqueueMapBuffer";
     let mut start = ptr::null_mut();
     // SAFETY: Queue, buffer and events are kept alive by their handles.
-    let event = unsafe {
-        cl3::command_queue::enqueue_map_buffer(
-            queue.raw(),
-            buffer.raw(),
-            CL_FALSE,
-            flags,
-            offset,
-            bytes,
-            &mut start,
-            wait.count(),
-            wait.pointer(),
-        )
-    };
-    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
-    let event = unsafe { own_event(CALL, event) }?;
+    let event = enqueue!(wait; CALL, unsafe enqueue_map_buffer(
+        queue.raw(), buffer.raw(), CL_FALSE, flags, offset, bytes, &mut start
+    ))?;
     match NonNull::new(start.cast()) {
         Some(start) => Ok((event, HostView::new(start, bytes, [0; 2]))),
         None => Err(ClError::new(CALL, CL_INVALID_VALUE)),
     }
 }
 
-/// Enqueues a map of a region of an image whose pixels have `item` bytes. The runtime checks the bounds.
-///
-/// The rows of a 1D array are its layers, and their distance is the runtime's slice pitch.
-pub(crate) fn enqueue_map_image(
+fn image(
     queue: &QueueHandle,
     (image, region): (&MemHandle, PixelBox),
-    (item, rows_are_layers): (usize, bool),
+    shape: MapShape,
     flags: u64,
     wait: &WaitList<'_>,
 ) -> ClResult<(EventHandle, HostView)> {
@@ -118,24 +132,11 @@ pub(crate) fn enqueue_map_image(
     let (mut row, mut slice) = (0, 0);
     // SAFETY: (1) queue, image and events are kept alive by their handles; (2) origin and size have three numbers each; (3)
     // the pitches are written to local variables.
-    let event = unsafe {
-        cl3::command_queue::enqueue_map_image(
-            queue.raw(),
-            image.raw(),
-            CL_FALSE,
-            flags,
-            region.origin.as_ptr(),
-            region.size.as_ptr(),
-            &raw mut row,
-            &raw mut slice,
-            &mut start,
-            wait.count(),
-            wait.pointer(),
-        )
-    };
-    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
-    let event = unsafe { own_event(CALL, event) }?;
-    if rows_are_layers && slice > 0 {
+    let event = enqueue!(wait; CALL, unsafe enqueue_map_image(
+        queue.raw(), image.raw(), CL_FALSE, flags, region.origin.as_ptr(), region.size.as_ptr(), &raw mut row,
+        &raw mut slice, &mut start
+    ))?;
+    if shape.rows_are_layers && slice > 0 {
         row = slice;
     }
     // The last row ends with its last pixel: bytes behind that belong to the runtime.
@@ -143,7 +144,7 @@ pub(crate) fn enqueue_map_image(
     let bytes = (depth - 1)
         .checked_mul(slice)
         .zip((height - 1).checked_mul(row))
-        .zip(width.checked_mul(item))
+        .zip(width.checked_mul(shape.item))
         .and_then(|((slices, rows), pixels)| slices.checked_add(rows)?.checked_add(pixels));
     match NonNull::new(start.cast()).zip(bytes) {
         Some((start, bytes)) => Ok((event, HostView::new(start, bytes, [row, slice]))),
@@ -151,30 +152,7 @@ pub(crate) fn enqueue_map_image(
     }
 }
 
-/// Enqueues the end of a map of a buffer or image.
-pub(crate) fn enqueue_unmap(
-    queue: &QueueHandle,
-    object: &MemHandle,
-    view: &HostView,
-    wait: &WaitList<'_>,
-) -> ClResult<EventHandle> {
-    // SAFETY: (1) queue, object and events are kept alive by their handles; (2) the address is one that a map of this
-    // object gave.
-    let event = unsafe {
-        cl3::command_queue::enqueue_unmap_mem_object(
-            queue.raw(),
-            object.raw(),
-            view.raw(),
-            wait.count(),
-            wait.pointer(),
-        )
-    };
-    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
-    unsafe { own_event("clEnqueueUnmapMemObject", event) }
-}
-
-/// Enqueues a map of bytes of a block of shared virtual memory.
-pub(crate) fn enqueue_svm_map(
+fn svm(
     queue: &QueueHandle,
     range: SvmRange<'_>,
     flags: u64,
@@ -183,32 +161,45 @@ pub(crate) fn enqueue_svm_map(
     let view = HostView::new(range.start(), range.bytes(), [0; 2]);
     // SAFETY: (1) queue and events are kept alive by their handles; (2) the range lies in its block, which is not freed
     // while a command uses it (rule 1 of `sys`).
-    let event = unsafe {
-        cl3::command_queue::enqueue_svm_map(
-            queue.raw(),
-            CL_FALSE,
-            flags,
-            view.raw(),
-            view.bytes,
-            wait.count(),
-            wait.pointer(),
-        )
-    };
-    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
-    let event = unsafe { own_event("clEnqueueSVMMap", event) }?;
+    let event = enqueue!(wait; "clEnqueueSVMMap", unsafe enqueue_svm_map(
+        queue.raw(), CL_FALSE, flags, view.raw(), view.bytes
+    ))?;
     Ok((event, view))
 }
 
-/// Enqueues the end of a map of shared virtual memory, whose block is not freed before.
-pub(crate) fn enqueue_svm_unmap(
+/// Enqueues the end of a map of these bytes or pixels. A block of shared virtual memory is not freed before.
+pub(crate) fn enqueue_unmap(
     queue: &QueueHandle,
+    pixels: DevicePixels<'_>,
     view: &HostView,
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
-    // SAFETY: (1) queue and events are kept alive by their handles; (2) the address is one that was mapped.
-    let event = unsafe {
-        cl3::command_queue::enqueue_svm_unmap(queue.raw(), view.raw(), wait.count(), wait.pointer())
-    };
-    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
-    unsafe { own_event("clEnqueueSVMUnmap", event) }
+    match pixels {
+        // SAFETY: (1) queue and events are kept alive by their handles; (2) the address is one that was mapped.
+        DevicePixels::Bytes(DeviceBytes::Svm(_)) => enqueue!(
+            wait; "clEnqueueSVMUnmap", unsafe enqueue_svm_unmap(queue.raw(), view.raw())
+        ),
+        // SAFETY: (1) queue, object and events are kept alive by their handles; (2) the address is one that a map of this
+        // object gave.
+        DevicePixels::Bytes(DeviceBytes::Buffer(object, _)) | DevicePixels::Image(object, _) => {
+            enqueue!(
+                wait; "clEnqueueUnmapMemObject", unsafe enqueue_unmap_mem_object(
+                    queue.raw(), object.raw(), view.raw()
+                )
+            )
+        }
+    }
+}
+
+/// Brings what the device has written to an object over memory of the host into that memory, by way of a map (OpenCL 3.0,
+/// section 5.2.1). No command uses the object, and `queue` has no other commands.
+pub(crate) fn bring_back(
+    queue: &QueueHandle,
+    pixels: DevicePixels<'_>,
+    shape: MapShape,
+) -> ClResult<()> {
+    let none = WaitList::none();
+    let (mapped, view) = enqueue_map(queue, pixels, shape, CL_MAP_READ, &none)?;
+    wait_until_ended(&mapped)?;
+    wait_until_ended(&enqueue_unmap(queue, pixels, &view, &none)?)
 }

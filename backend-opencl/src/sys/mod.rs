@@ -9,18 +9,18 @@
 //!
 //! 1. **Shared virtual memory is not freed while a command uses it.** A command on an [`SvmAllocation`] enters the log of
 //!    its block before it is enqueued, and the block is freed after the commands in its log
-//!    ([`SvmBlock`](crate::svm::block::SvmBlock)).
+//!    ([`SvmBlock`](crate::memory::svm_block::SvmBlock)).
 //! 2. **A kernel touches the declared bytes only.** The caller of [`ClProgram::kernel`](crate::ClProgram::kernel) promises
 //!    that it stays within the extents of its parameters, and [`Launch`](crate::Launch) checks that its arguments have those
 //!    bytes before it enqueues the kernel.
 //! 3. **Host bytes outlive the command.** Bytes are either borrowed for a call that waits until the command has ended, which
 //!    may be one of a whole scope ([`TransferScope`](crate::TransferScope)), or kept by the command's event
-//!    ([`RetainedBytes`](crate::quirks::retained_bytes::RetainedBytes)).
+//!    ([`drop_after_end`](crate::after_use::drop_after_end)).
 //! 4. **Mapped bytes are the host's.** The host touches them only after the end of the command that maps and before the
 //!    command that unmaps is enqueued, and commands that conflict with a map are refused
 //!    ([`AccessLog`](crate::order::access_log::AccessLog)).
 
-mod after_use;
+mod answer;
 pub(crate) mod buffer;
 pub(crate) mod callback;
 mod cl_error;
@@ -30,31 +30,26 @@ pub(crate) mod dlpack;
 mod enqueue;
 mod event;
 mod handle;
-mod host_side;
-mod host_transfer;
-pub(crate) mod host_vec;
+pub(crate) mod host;
 pub(crate) mod image;
 mod info;
 pub(crate) mod kernel;
-pub(crate) mod lent_svm;
 pub(crate) mod map;
-pub(crate) mod mem_info;
-pub(crate) mod migrate;
 mod object;
 pub(crate) mod p2p;
 pub(crate) mod pipe;
 pub(crate) mod program;
-pub(crate) mod rect;
 pub(crate) mod sampler;
 mod svm;
-mod transfer;
+pub(crate) mod transfer;
 mod view;
 
-pub(crate) use after_use::{PendingUses, drop_after_use, free_what_has_ended};
+pub(crate) use buffer::{create_buffer, create_sub_buffer, parent_buffer};
 pub use cl_error::ClError;
 pub(crate) use cl_error::{ClResult, Purpose};
 pub(crate) use enqueue::{
-    enqueue_barrier, enqueue_copy_buffer, enqueue_fill_buffer, enqueue_marker, finish, flush,
+    enqueue_barrier, enqueue_copy_buffer, enqueue_fill_buffer, enqueue_marker, enqueue_migrate,
+    finish, flush,
 };
 pub(crate) use event::{
     EndedOnPanic, Progress, create_user_event, execution_status, look, set_user_event_status,
@@ -64,14 +59,12 @@ pub(crate) use handle::{
     ContextHandle, DeviceId, EventHandle, MemHandle, PlatformId, QueueHandle, SamplerHandle,
     WaitList,
 };
-pub(crate) use host_side::HostSide;
-pub(crate) use host_transfer::{DeviceSide, enqueue_transfer, transfer_and_wait};
 pub(crate) use info::{
-    context_devices, device_number, device_sizes, device_text, devices_of, event_queue,
-    event_queue_address, library_is_available, platform_name_of, platform_text, platforms,
-    queue_info,
+    context_devices, device_number, device_text, devices_of, event_queue, event_queue_address,
+    library_is_available, platform_name_of, platform_text, platforms, queue_info,
 };
-pub(crate) use object::{create_buffer, create_context, create_queue, create_sub_buffer};
-pub(crate) use svm::{SvmAllocation, SvmRange, Threads, enqueue_svm_fill};
+pub(crate) use map::MapShape;
+pub(crate) use object::{create_context, create_queue};
+pub(crate) use svm::{SvmAllocation, SvmRange, Threads, enqueue_svm_fill, enqueue_svm_migrate};
 pub(crate) use transfer::{DeviceBytes, enqueue_copy};
 pub(crate) use view::{ViewHandle, ViewLock};

@@ -4,10 +4,7 @@ use std::{ffi::c_void, mem, ptr};
 
 use cl3::error_codes::DLOPEN_FUNCTION_NOT_AVAILABLE;
 
-use super::{
-    ClError, ClResult, DeviceId, EventHandle, MemHandle, QueueHandle, WaitList, enqueue::own_event,
-    info::device_number,
-};
+use super::{ClError, ClResult, DeviceId, EventHandle, MemHandle, QueueHandle, WaitList};
 
 const CALL: &str = "clEnqueueCopyBufferP2PAMD";
 
@@ -37,8 +34,7 @@ impl P2p {
     ///
     /// If the platform does not have the call after all.
     pub(crate) fn of(device: DeviceId) -> ClResult<Self> {
-        let platform = device_number(device, cl3::device::CL_DEVICE_PLATFORM)?;
-        let platform = usize::try_from(platform).unwrap_or(0);
+        let platform = device.info(cl3::device::CL_DEVICE_PLATFORM)?.value()?;
         let platform = ptr::with_exposed_provenance_mut::<c_void>(platform);
         let missing = || ClError::new(CALL, DLOPEN_FUNCTION_NOT_AVAILABLE);
         let Ok(library) = cl3::load_library() else {
@@ -83,6 +79,6 @@ impl P2p {
         };
         let event = if code == 0 { Ok(event) } else { Err(code) };
         // SAFETY: The call above has just returned this event, and nothing else takes its reference.
-        unsafe { own_event(CALL, event) }
+        unsafe { EventHandle::own(event, CALL) }
     }
 }

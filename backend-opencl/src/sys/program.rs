@@ -8,7 +8,7 @@ use cl3::{
 };
 
 pub(crate) use super::handle::ProgramHandle;
-use super::{ClError, ClResult, ContextHandle, DeviceId, info};
+use super::{ClError, ClResult, ContextHandle, DeviceId, answer::Answer};
 
 /// A program that is not built yet. The runtime copies `source`, which must not be empty: the runtime takes a length of 0
 /// for a text that ends with a null byte.
@@ -17,10 +17,9 @@ pub(crate) fn create_program(context: &ContextHandle, source: &str) -> ClResult<
     if source.is_empty() {
         return Err(ClError::new(CALL, CL_INVALID_VALUE));
     }
-    let raw = cl3::program::create_program_with_source(context.raw(), &[source])
-        .map_err(|code| ClError::new(CALL, code))?;
+    let created = cl3::program::create_program_with_source(context.raw(), &[source]);
     // SAFETY: The call above has just returned this reference, and nothing else takes it.
-    unsafe { ProgramHandle::own(raw, CALL) }
+    unsafe { ProgramHandle::own(created, CALL) }
 }
 
 /// Builds a program for one device, and waits for it.
@@ -36,16 +35,14 @@ pub(crate) fn build_program(
 
 /// Returns the messages of the compiler.
 pub(crate) fn build_log(program: &ProgramHandle, device: DeviceId) -> ClResult<String> {
-    cl3::program::get_program_build_data(program.raw(), device.raw(), CL_PROGRAM_BUILD_LOG)
-        .map(|bytes| info::text(&bytes))
-        .map_err(|code| ClError::new("clGetProgramBuildInfo", code))
+    let answered =
+        cl3::program::get_program_build_data(program.raw(), device.raw(), CL_PROGRAM_BUILD_LOG);
+    Ok(Answer::new(answered, "clGetProgramBuildInfo")?.text())
 }
 
 /// The names of the kernels of a program that was built.
 pub(crate) fn kernel_names(program: &ProgramHandle) -> ClResult<Vec<String>> {
-    let bytes = cl3::program::get_program_data(program.raw(), CL_PROGRAM_KERNEL_NAMES)
-        .map_err(|code| ClError::new("clGetProgramInfo", code))?;
-    let names = info::text(&bytes);
+    let names = program.info(CL_PROGRAM_KERNEL_NAMES)?.text();
     let names = names.split(';').filter(|name| !name.is_empty());
     Ok(names.map(str::to_owned).collect())
 }

@@ -1,13 +1,17 @@
 //! Shared virtual memory: allocation and commands.
 
-use std::{ffi::c_void, fmt, mem, ptr::NonNull, sync::Arc};
+use std::{
+    ffi::c_void,
+    fmt, mem,
+    ptr::{self, NonNull},
+};
 
 use binpool_allocators::{Align, Region};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::{
-    ClError, ClResult, ContextHandle, EventHandle, MemHandle, QueueHandle, WaitList, buffer::Gone,
-    destructor::contained, enqueue::own_event, host_vec::HostVec,
+    ClError, ClResult, ContextHandle, EventHandle, MemHandle, QueueHandle, WaitList, buffer,
+    destructor::contained, enqueue::enqueue, host::Loan,
 };
 
 /// A block of shared virtual memory. Dropping it frees it at once, so no command may use it any more (rule 1 of `sys`).
@@ -21,38 +25,10 @@ pub(crate) struct SvmAllocation {
     /// The alignment of `start` that was asked for.
     alignment: Align,
     threads: Threads,
-    owner: Owner,
+    /// The host's memory that this is; none if it is the runtime's, which frees it.
+    loan: Option<Loan>,
     /// The last field: it is dropped, and so calls, after the block was freed.
     freed: CallWhenFreed,
-}
-
-/// Whose memory a block is.
-enum Owner {
-    /// The runtime's, which frees it.
-    Runtime,
-    /// The host's: it is freed with this value.
-    Host(#[expect(dead_code, reason = "kept until it is dropped")] Box<dyn Send + Sync>),
-    /// The host's, which waits for the block's end ([`lent_svm`](super::lent_svm)).
-    Lent(#[expect(dead_code, reason = "dropping it tells of the end")] LentSvm),
-}
-
-/// Reports, when it is dropped, that a block over lent memory is gone.
-pub(super) struct LentSvm(pub(super) Arc<Gone>);
-
-impl Drop for LentSvm {
-    fn drop(&mut self) {
-        self.0.tell();
-    }
-}
-
-impl fmt::Debug for Owner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Runtime => "Runtime",
-            Self::Host(_) => "Host",
-            Self::Lent(_) => "Lent",
-        })
-    }
 }
 
 /// The closures that are called when a block has been freed, the last one first. Dropping this value calls them.
@@ -177,60 +153,33 @@ impl SvmAllocation {
             bytes,
             alignment,
             threads,
-            owner: Owner::Runtime,
+            loan: None,
             freed: CallWhenFreed::default(),
         }))
     }
 
-    /// Returns the vector of the host as a block, for devices that share all of the host's memory. The host reaches its
-    /// elements only by taking them.
-    pub(crate) fn of_host<T: Send + 'static>(
-        context: &ContextHandle,
-        elements: &Arc<HostVec<T>>,
-    ) -> ClResult<Self> {
-        // A vector's pointer is never null.
-        let start = NonNull::new(elements.start()).unwrap_or(NonNull::dangling());
+    /// Returns lent memory of the host as a block, for devices that share all of the host's memory.
+    pub(crate) fn of_host(context: &ContextHandle, loan: Loan, alignment: Align) -> ClResult<Self> {
         Ok(Self {
             context: context.another()?,
-            base: start,
-            start,
-            bytes: elements.bytes(),
-            alignment: Align::new(align_of::<T>()).unwrap_or(Align::ONE),
-            threads: Threads::Many,
-            owner: Owner::Host(Box::new(Arc::clone(elements))),
-            freed: CallWhenFreed::default(),
-        })
-    }
-
-    /// Returns the host's `bytes` as a block. Dropping the block drops `lent`, which reports its end.
-    pub(super) fn of_lent(
-        context: &ContextHandle,
-        bytes: &mut [u8],
-        alignment: Align,
-        lent: LentSvm,
-    ) -> ClResult<Self> {
-        // A slice's pointer is never null.
-        let start = NonNull::new(bytes.as_mut_ptr()).unwrap_or(NonNull::dangling());
-        Ok(Self {
-            context: context.another()?,
-            base: start,
-            start,
-            bytes: bytes.len(),
+            base: loan.start(),
+            start: loan.start(),
+            bytes: loan.bytes(),
             alignment,
             threads: Threads::Many,
-            owner: Owner::Lent(lent),
+            loan: Some(loan),
             freed: CallWhenFreed::default(),
         })
     }
 
     /// Returns whether it is memory of the host's own, which the runtime neither frees nor moves.
     pub(crate) const fn is_of_the_host(&self) -> bool {
-        matches!(self.owner, Owner::Host(_) | Owner::Lent(_))
+        self.loan.is_some()
     }
 
-    /// Returns whether the host waits for its end.
-    pub(crate) const fn is_lent(&self) -> bool {
-        matches!(self.owner, Owner::Lent(_))
+    /// Returns whether it is lent for the duration of a call.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.loan.as_ref().is_some_and(Loan::is_of_a_call)
     }
 
     pub(crate) const fn alignment(&self) -> Align {
@@ -342,20 +291,10 @@ impl SvmAllocation {
 
     /// Returns a buffer over `bytes` bytes from `base` on, which lie in the allocation.
     fn buffer(&self, flags: u64, bytes: usize) -> ClResult<MemHandle> {
-        const CALL: &str = "clCreateBuffer";
-        // SAFETY: (1) the context is kept alive by its handle; (2) the allocation at `base`, of `clSVMAlloc` or of the
-        // host, has at least `bytes` bytes; (3) it is not freed while a command uses it (rule 1 of `sys`).
-        let raw = unsafe {
-            cl3::memory::create_buffer(
-                self.context.raw(),
-                flags | cl3::memory::CL_MEM_USE_HOST_PTR,
-                bytes,
-                self.base.as_ptr().cast::<c_void>(),
-            )
-        }
-        .map_err(|code| ClError::new(CALL, code))?;
-        // SAFETY: The call above has just returned this reference, and nothing else takes it.
-        unsafe { MemHandle::own(raw, CALL) }
+        let flags = flags | cl3::memory::CL_MEM_USE_HOST_PTR;
+        // SAFETY: The allocation at `base`, of `clSVMAlloc` or of the host, has at least `bytes` bytes, and is not freed
+        // while a command uses it (rule 1 of `sys`).
+        unsafe { buffer::create(&self.context, flags, bytes, self.base.as_ptr()) }
     }
 }
 
@@ -368,19 +307,10 @@ pub(crate) fn enqueue_svm_fill(
 ) -> ClResult<EventHandle> {
     // SAFETY: (1) queue and events are kept alive by their handles; (2) the range lies in its block (I1), which is not
     // freed while a command uses it (rule 1 of `sys`); (3) `pattern` is readable for its length.
-    let event = unsafe {
-        cl3::command_queue::enqueue_svm_mem_fill(
-            queue.raw(),
-            range.start().as_ptr().cast::<c_void>(),
-            pattern.as_ptr().cast::<c_void>(),
-            pattern.len(),
-            range.bytes,
-            wait.count(),
-            wait.pointer(),
-        )
-    };
-    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
-    unsafe { own_event("clEnqueueSVMMemFill", event) }
+    enqueue!(wait; "clEnqueueSVMMemFill", unsafe enqueue_svm_mem_fill(
+        queue.raw(), range.start().as_ptr().cast::<c_void>(), pattern.as_ptr().cast::<c_void>(),
+        pattern.len(), range.bytes
+    ))
 }
 
 /// Enqueues a copy of `source` to as many bytes from the start of `destination`.
@@ -392,19 +322,30 @@ pub(crate) fn enqueue_svm_copy(
 ) -> ClResult<EventHandle> {
     // SAFETY: (1) queue and events are kept alive by their handles; (2) both ranges lie in their blocks (I1), which are not
     // freed while a command uses it (rule 1 of `sys`); (3) the number of bytes is at most that of either range.
-    let event = unsafe {
-        cl3::command_queue::enqueue_svm_mem_cpy(
-            queue.raw(),
-            cl3::types::CL_FALSE,
-            destination.start().as_ptr().cast::<c_void>(),
-            source.start().as_ptr().cast::<c_void>(),
-            source.bytes.min(destination.bytes),
-            wait.count(),
-            wait.pointer(),
-        )
-    };
-    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
-    unsafe { own_event("clEnqueueSVMMemcpy", event) }
+    enqueue!(wait; "clEnqueueSVMMemcpy", unsafe enqueue_svm_mem_cpy(
+        queue.raw(), cl3::types::CL_FALSE, destination.start().as_ptr().cast::<c_void>(),
+        source.start().as_ptr().cast::<c_void>(), source.bytes.min(destination.bytes)
+    ))
+}
+
+/// Enqueues a migration of whole blocks of shared virtual memory.
+pub(crate) fn enqueue_svm_migrate(
+    queue: &QueueHandle,
+    blocks: &[SvmRange<'_>],
+    flags: u64,
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    let pointers: Vec<*const c_void> = blocks
+        .iter()
+        .map(|block| block.start().as_ptr().cast::<c_void>().cast_const())
+        .collect();
+    // SAFETY: (1) queue and events are kept alive by their handles; (2) the count that is passed is that of the list; (3)
+    // each pointer lies in its block, which is not freed while a command uses it (rule 1 of `sys`); (4) a null list of
+    // sizes means whole blocks.
+    enqueue!(wait; "clEnqueueSVMMigrateMem", unsafe enqueue_svm_migrate_mem(
+        queue.raw(), u32::try_from(pointers.len()).unwrap_or(0), pointers.as_ptr(), ptr::null(),
+        flags
+    ))
 }
 
 #[cfg(test)]

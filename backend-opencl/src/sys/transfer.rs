@@ -1,14 +1,16 @@
-//! Transfers between the host and runs of bytes of the device.
+//! Transfers between the host and the device, and copies on the device: of runs of bytes, of rectangles, and of pixels.
 
 use std::ffi::c_void;
 
+use cl3::{error_codes::CL_INVALID_HOST_PTR, types::CL_FALSE as NOT_BLOCKING};
+
 use super::{
-    ClResult, EventHandle, HostSide, MemHandle, QueueHandle, SvmRange, WaitList,
-    enqueue::{enqueue_copy_buffer, own_event},
+    ClError, ClResult, EventHandle, MemHandle, QueueHandle, SvmRange, WaitList,
+    enqueue::{enqueue, enqueue_copy_buffer},
+    event::wait_borrowed,
+    host::HostSide,
     svm::enqueue_svm_copy,
 };
-
-const NOT_BLOCKING: u32 = cl3::types::CL_FALSE;
 
 /// Bytes on the device.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +38,223 @@ impl DeviceBytes<'_> {
     }
 }
 
+/// Where a rectangle lies in memory: its first byte, and the pitches, in bytes.
+///
+/// The first byte is passed as the first number of the origin, with zeros for row and slice: NVIDIA's driver counts rows
+/// and slices up to the ends of their pitches, and this way it counts the least.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Corner {
+    pub(crate) offset: usize,
+    pub(crate) row_pitch: usize,
+    pub(crate) slice_pitch: usize,
+}
+
+impl Corner {
+    /// Returns the corner of the same rectangle with its first byte at `offset`.
+    pub(crate) const fn at(self, offset: usize) -> Self {
+        Self { offset, ..self }
+    }
+
+    const fn origin(&self) -> [usize; 3] {
+        [self.offset, 0, 0]
+    }
+}
+
+/// A rectangle between memory and the host, whose bounds on both sides are checked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HostRect<'a> {
+    /// The bytes of the memory, from the rectangle's first to its last.
+    pub(crate) bytes: DeviceBytes<'a>,
+    /// The pitches there; the offset does not count.
+    pub(crate) device: Corner,
+    pub(crate) host: Corner,
+    /// Bytes, rows and slices.
+    pub(crate) region: [usize; 3],
+}
+
+/// A box of pixels of an image.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PixelBox {
+    /// The first pixel.
+    pub(crate) origin: [usize; 3],
+    /// The number of pixels along each coordinate.
+    pub(crate) size: [usize; 3],
+}
+
+/// Pixels on the device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum DevicePixels<'a> {
+    /// A box of pixels of an image.
+    Image(&'a MemHandle, PixelBox),
+    /// Bytes, without gaps.
+    Bytes(DeviceBytes<'a>),
+}
+
+/// How the pixels of one box lie in the host's memory.
+///
+/// # Invariants
+///
+/// I1: a command on the box with these pitches touches at most `bytes` bytes of the host. `HostPitches::layout`, which makes
+/// all layouts, computes `bytes` from the box and the pitches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HostLayout {
+    /// From row to row and from slice to slice, as the runtime takes them for an image of this kind.
+    pub(crate) pitches: (usize, usize),
+    pub(crate) bytes: usize,
+}
+
+impl HostLayout {
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) const fn pitches(&self) -> (usize, usize) {
+        self.pitches
+    }
+}
+
+/// The device's side of a transfer, which is checked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum DeviceSide<'a> {
+    /// As many bytes as the host's.
+    Bytes(DeviceBytes<'a>),
+    Rect(HostRect<'a>),
+    /// Pixels, and the layout of the host's bytes.
+    Pixels(DevicePixels<'a>, HostLayout),
+}
+
+/// Enqueues a transfer of the host's bytes, which the caller keeps until the command has ended.
+pub(crate) fn enqueue_transfer(
+    queue: &QueueHandle,
+    device: DeviceSide<'_>,
+    host: &HostSide<'_>,
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    match device {
+        DeviceSide::Bytes(device) => bytes(queue, device, host, wait),
+        DeviceSide::Rect(rect) => rectangle(queue, &rect, host, wait),
+        DeviceSide::Pixels(pixels, layout) => {
+            if host.bytes() != layout.bytes() {
+                return Err(ClError::new("clEnqueueReadImage", CL_INVALID_HOST_PTR));
+            }
+            match pixels {
+                DevicePixels::Bytes(device) => bytes(queue, device, host, wait),
+                DevicePixels::Image(..) => image(queue, pixels, layout, host, wait),
+            }
+        }
+    }
+}
+
+/// Makes a transfer with bytes that the host has borrowed, and waits until it has ended. `enqueued` is called before the
+/// wait.
+pub(crate) fn transfer_and_wait(
+    queue: &QueueHandle,
+    device: DeviceSide<'_>,
+    host: &HostSide<'_>,
+    wait: &WaitList<'_>,
+    enqueued: impl FnOnce(&EventHandle),
+) -> ClResult<(EventHandle, ClResult<()>)> {
+    let event = enqueue_transfer(queue, device, host, wait)?;
+    Ok(wait_borrowed(event, enqueued))
+}
+
+/// Enqueues a transfer of all of the host's bytes.
+fn bytes(
+    queue: &QueueHandle,
+    device: DeviceBytes<'_>,
+    host: &HostSide<'_>,
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    match device {
+        DeviceBytes::Buffer(buffer, offset) if host.is_target() => {
+            // SAFETY: (1) queue, buffer and events are kept alive by their handles; (2) the host's bytes can be written
+            // (I1 of `HostSide`), and the caller keeps them until the command has ended (rule 3 of `sys`).
+            enqueue!(wait; "clEnqueueReadBuffer", unsafe enqueue_read_buffer(
+                queue.raw(), buffer.raw(), NOT_BLOCKING, offset, host.bytes(), host.start()
+            ))
+        }
+        DeviceBytes::Buffer(buffer, offset) => {
+            // SAFETY: As above, but that the host's bytes are read.
+            enqueue!(wait; "clEnqueueWriteBuffer", unsafe enqueue_write_buffer(
+                queue.raw(), buffer.raw(), NOT_BLOCKING, offset, host.bytes(), host.start()
+            ))
+        }
+        DeviceBytes::Svm(range) => {
+            let start = range.start().as_ptr().cast::<c_void>();
+            let (to, from) = if host.is_target() {
+                (host.start(), start)
+            } else {
+                (start, host.start())
+            };
+            // SAFETY: (1) queue and events are kept alive by their handles; (2) the host's bytes can be read or written (I1
+            // of `HostSide`), and the caller keeps them until the command has ended (rule 3 of `sys`); (3) the range lies in
+            // its block, which is not freed while a command uses it (rule 1 of `sys`).
+            enqueue!(wait; "clEnqueueSVMMemcpy", unsafe enqueue_svm_mem_cpy(
+                queue.raw(), NOT_BLOCKING, to, from, host.bytes().min(range.bytes())
+            ))
+        }
+    }
+}
+
+/// Enqueues a transfer of a rectangle of the host's bytes. OpenCL has no such calls for shared virtual memory.
+fn rectangle(
+    queue: &QueueHandle,
+    rect: &HostRect<'_>,
+    host: &HostSide<'_>,
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    let HostRect {
+        host: to, region, ..
+    } = rect;
+    rect.bytes.on_buffer(|buffer, offset| {
+        let from = rect.device.at(offset);
+        if host.is_target() {
+            // SAFETY: (1) queue, buffer and events are kept alive by their handles; (2) origins and region have three
+            // numbers each; (3) the rectangle lies in the host's bytes, which can be written (I1 of `HostSide`), and which
+            // the caller keeps until the command has ended (rule 3 of `sys`). The runtime checks the buffer's bounds.
+            enqueue!(wait; "clEnqueueReadBufferRect", unsafe enqueue_read_buffer_rect(
+                queue.raw(), buffer.raw(), NOT_BLOCKING, from.origin().as_ptr(), to.origin().as_ptr(), region.as_ptr(),
+                from.row_pitch, from.slice_pitch, to.row_pitch, to.slice_pitch, host.start()
+            ))
+        } else {
+            // SAFETY: As above, but that the host's bytes are read.
+            enqueue!(wait; "clEnqueueWriteBufferRect", unsafe enqueue_write_buffer_rect(
+                queue.raw(), buffer.raw(), NOT_BLOCKING, from.origin().as_ptr(), to.origin().as_ptr(), region.as_ptr(),
+                from.row_pitch, from.slice_pitch, to.row_pitch, to.slice_pitch, host.start()
+            ))
+        }
+    })
+}
+
+/// Enqueues a transfer between pixels of an image and the host's bytes, which lie as `layout`, the layout of these pixels,
+/// says.
+fn image(
+    queue: &QueueHandle,
+    pixels: DevicePixels<'_>,
+    layout: HostLayout,
+    host: &HostSide<'_>,
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    let DevicePixels::Image(image, region) = pixels else {
+        return Err(ClError::new("clEnqueueReadImage", CL_INVALID_HOST_PTR));
+    };
+    let (origin, size) = (region.origin.as_ptr(), region.size.as_ptr());
+    let (row, slice) = layout.pitches();
+    if host.is_target() {
+        // SAFETY: (1) queue, image and events are kept alive by their handles; (2) origin and size have three numbers; (3)
+        // the command touches at most as many bytes as the layout has (I1), which are all of the host's, as the caller has
+        // checked; (4) these can be written (I1 of `HostSide`), and are kept until the command has ended (rule 3 of `sys`).
+        enqueue!(wait; "clEnqueueReadImage", unsafe enqueue_read_image(
+            queue.raw(), image.raw(), NOT_BLOCKING, origin, size, row, slice, host.start()
+        ))
+    } else {
+        // SAFETY: As above, but that the host's bytes are read.
+        enqueue!(wait; "clEnqueueWriteImage", unsafe enqueue_write_image(
+            queue.raw(), image.raw(), NOT_BLOCKING, origin, size, row, slice, host.start()
+        ))
+    }
+}
+
 /// Enqueues a copy of `bytes` bytes on the device. The runtime checks the bounds.
 pub(crate) fn enqueue_copy(
     queue: &QueueHandle,
@@ -57,72 +276,18 @@ pub(crate) fn enqueue_copy(
     })
 }
 
-/// Enqueues a transfer of all of the host's bytes, which the caller keeps until the command has ended.
-pub(super) fn enqueue_bytes(
+/// Enqueues a copy of a rectangle between buffers. The runtime checks the bounds, and whether the two overlap.
+pub(crate) fn enqueue_copy_rect(
     queue: &QueueHandle,
-    device: DeviceBytes<'_>,
-    host: &HostSide<'_>,
+    (source, from): (&MemHandle, Corner),
+    (destination, to): (&MemHandle, Corner),
+    region: [usize; 3],
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
-    let (call, event) = match device {
-        DeviceBytes::Buffer(buffer, offset) if host.is_target() => {
-            // SAFETY: (1) queue, buffer and events are kept alive by their handles; (2) the host's bytes can be written
-            // (I1 of `HostSide`), and the caller keeps them until the command has ended (rule 3 of `sys`).
-            let event = unsafe {
-                cl3::command_queue::enqueue_read_buffer(
-                    queue.raw(),
-                    buffer.raw(),
-                    NOT_BLOCKING,
-                    offset,
-                    host.bytes(),
-                    host.start(),
-                    wait.count(),
-                    wait.pointer(),
-                )
-            };
-            ("clEnqueueReadBuffer", event)
-        }
-        DeviceBytes::Buffer(buffer, offset) => {
-            // SAFETY: (1) queue, buffer and events are kept alive by their handles; (2) the host's bytes can be read (I1 of
-            // `HostSide`), and the caller keeps them until the command has ended (rule 3 of `sys`).
-            let event = unsafe {
-                cl3::command_queue::enqueue_write_buffer(
-                    queue.raw(),
-                    buffer.raw(),
-                    NOT_BLOCKING,
-                    offset,
-                    host.bytes(),
-                    host.start(),
-                    wait.count(),
-                    wait.pointer(),
-                )
-            };
-            ("clEnqueueWriteBuffer", event)
-        }
-        DeviceBytes::Svm(range) => {
-            let start = range.start().as_ptr().cast::<c_void>();
-            let (to, from) = if host.is_target() {
-                (host.start(), start)
-            } else {
-                (start, host.start())
-            };
-            // SAFETY: (1) queue and events are kept alive by their handles; (2) the host's bytes can be read or written (I1
-            // of `HostSide`), and the caller keeps them until the command has ended (rule 3 of `sys`); (3) the range lies in
-            // its block, which is not freed while a command uses it (rule 1 of `sys`).
-            let event = unsafe {
-                cl3::command_queue::enqueue_svm_mem_cpy(
-                    queue.raw(),
-                    NOT_BLOCKING,
-                    to,
-                    from,
-                    host.bytes().min(range.bytes()),
-                    wait.count(),
-                    wait.pointer(),
-                )
-            };
-            ("clEnqueueSVMMemcpy", event)
-        }
-    };
-    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
-    unsafe { own_event(call, event) }
+    // SAFETY: (1) queue, buffers and events are kept alive by their handles; (2) origins and region have three numbers
+    // each.
+    enqueue!(wait; "clEnqueueCopyBufferRect", unsafe enqueue_copy_buffer_rect(
+        queue.raw(), source.raw(), destination.raw(), from.origin().as_ptr(), to.origin().as_ptr(), region.as_ptr(),
+        from.row_pitch, from.slice_pitch, to.row_pitch, to.slice_pitch
+    ))
 }

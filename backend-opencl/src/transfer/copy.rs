@@ -1,11 +1,10 @@
 //! Copies between any two kinds of memory.
 
-use binpool_allocators::{AsMemory, IntoRegion, InvalidRequest, Memory, Region, Result};
+use binpool_allocators::{AsMemory, Backend, InvalidRequest, Memory, Region, Result, Span};
 
 use crate::{
-    ClOn,
     backend::OpenClBackend,
-    event::ClEvent,
+    event::{ClEvent, ClOn},
     memory::cl_memory::ClMemory,
     order::access::Access,
     sys::{self, DeviceBytes, Purpose},
@@ -31,58 +30,32 @@ pub(super) fn bytes_of(memory: &ClMemory, region: Region) -> Result<DeviceBytes<
 }
 
 impl OpenClBackend {
-    /// Enqueues a copy of `from`, a region of `source`, to `destination` from byte `to` on, between buffers, shared virtual
-    /// memory, pooled blocks of any pools, and views of these, in any combination.
-    ///
-    /// # Errors
-    ///
-    /// [`OverlappingCopy`](binpool_allocators::InvalidRequest::OverlappingCopy) where both sides share a byte;
-    /// [`OutOfBounds`](binpool_allocators::InvalidRequest::OutOfBounds) and [`ForeignObject`](binpool_allocators::InvalidRequest::ForeignObject) for either;
-    /// [`Mapped`](binpool_allocators::InvalidRequest::Mapped); and the failures of the runtime.
-    ///
-    /// ```
-    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # use binpool_opencl::OpenClBackend;
-    /// use binpool::{ImmediateAllocator, MemoryPool, SvmAllocator, SvmGrain};
-    ///
-    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// let buffers = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
-    /// let shared = MemoryPool::new(SvmAllocator::new(&backend, SvmGrain::Coarse)?, &queue)?;
-    /// let (one, other) = (buffers.allocate(100)?, shared.allocate(50)?);
-    /// backend.enqueue_fill(&queue, &one, .., &[7_u8])?;
-    /// backend.enqueue_fill(&queue, &other, .., &[1_u8])?;
-    /// backend.enqueue_copy(&queue, &one, 90..100, &other, 5)?;
-    /// let seen = backend.enqueue_read(&queue, &other, 4..16)?.wait()?;
-    /// assert_eq!(seen, [1, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 1]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn enqueue_copy<'q>(
+    /// Enqueues a copy, or a marker where that has no bytes.
+    pub(crate) fn copy(
         &self,
-        on: impl Into<ClOn<'q>>,
-        source: &(impl AsMemory<Self> + ?Sized),
-        from: impl IntoRegion,
-        destination: &(impl AsMemory<Self> + ?Sized),
-        to: usize,
+        on: ClOn<'_>,
+        from: Span<'_, ClMemory>,
+        to: Span<'_, ClMemory>,
     ) -> Result<ClEvent> {
-        let on = on.into();
-        let from = from.into_region(source.size())?;
-        let into = Region::new(to, from.bytes);
-        let source = self.bytes_on(on.queue, source, from)?;
-        let destination = self.bytes_on(on.queue, destination, into)?;
-        let found = source.zip(destination).filter(|_| from.bytes > 0);
-        let Some(((source, from), (destination, into))) = found else {
-            return self.enqueue_marker(on);
-        };
+        self.check_own_queue(on.queue)?;
+        for Span { memory, region } in [from, to] {
+            self.check_own_memory(memory)?;
+            region.check_within(memory.bytes())?;
+        }
+        if from.region.bytes == 0 {
+            return self.marker(on);
+        }
         let uses = [
-            source.used(from, Access::Read),
-            destination.used(into, Access::Write),
+            from.memory.used(from.region, Access::Read),
+            to.memory.used(to.region, Access::Write),
         ];
         if uses[0].shares_bytes_with(&uses[1]) {
-            return Err(overlap(from, into).into());
+            return Err(overlap(from.region, to.region).into());
         }
-        let (source, destination) = (bytes_of(source, from)?, bytes_of(destination, into)?);
-        let (queue, bytes) = (on.queue.handle(), from.bytes);
+        let [source, destination] =
+            [from, to].map(|Span { memory, region }| bytes_of(memory, region));
+        let (source, destination) = (source?, destination?);
+        let (queue, bytes) = (on.queue.handle(), from.region.bytes);
         let purpose = Purpose::Memory(bytes);
         self.submit(on.queue, purpose, &uses, on.wait_for, |wait| {
             sys::enqueue_copy(queue, source, destination, bytes, wait)
@@ -95,7 +68,7 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// Those of [`enqueue_copy`](Self::enqueue_copy).
+    /// Those of [`enqueue_copy`](binpool_allocators::Backend::enqueue_copy).
     ///
     /// ```
     /// # use binpool_allocators::Event;

@@ -6,13 +6,10 @@ use cl3::memory::{CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, CL_MIGRATE_MEM_OBJECT
 
 use super::parts;
 use crate::{
-    ClOn,
     backend::OpenClBackend,
-    event::ClEvent,
-    image::ClImage,
+    event::{ClEvent, ClOn},
     memory::cl_memory::ClMemory,
-    order::access::Access,
-    order::memory_use::MemoryUse,
+    order::{access::Access, memory_use::MemoryUse},
     queue::ClQueue,
     sys::{self, ClResult, EventHandle, MemHandle, Purpose, SvmRange, WaitList},
 };
@@ -110,54 +107,6 @@ impl OpenClBackend {
         })
     }
 
-    /// Enqueues a migration of images: `PyOpenCL`'s `enqueue_migrate_mem_objects`.
-    ///
-    /// ```
-    /// # use binpool_allocators::Event;
-    /// use binpool_opencl::MigrationFlags;
-    /// # use binpool_opencl::{ChannelOrder, ChannelType, ImageColor, ImageFormat, ImageRegion, ImageShape};
-    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # use binpool_opencl::OpenClBackend;
-    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float);
-    /// # let shape = ImageShape::D2 { width: 64, height: 64 };
-    ///
-    /// let drawn = backend.create_image(MemoryFlags::empty(), format, shape)?;
-    /// let white = ImageColor::Float([1.0; 4]);
-    /// backend.enqueue_fill_image(&queue, &drawn, ImageRegion::all(shape), white)?;
-    /// // Behind the fill. When the host looks, the image is there already.
-    /// let moved = backend.enqueue_migrate_images(&queue, &[&drawn], MigrationFlags::HOST)?;
-    /// moved.wait()?;
-    /// let map = backend.map_image::<f32>(&queue, &drawn, ImageRegion::all(shape))?;
-    /// assert_eq!(map.row(63, 0), Some(&[1.0; 256][..]));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`ForeignObject`](binpool_allocators::InvalidRequest::ForeignObject);
-    /// [`Mapped`](binpool_allocators::InvalidRequest::Mapped); the failures of the runtime.
-    pub fn enqueue_migrate_images<'q>(
-        &self,
-        on: impl Into<ClOn<'q>>,
-        images: &[&ClImage],
-        flags: MigrationFlags,
-    ) -> Result<ClEvent> {
-        let On { queue, wait_for } = on.into();
-        self.check_own_queue(queue)?;
-        for image in images {
-            self.check_own_image(image)?;
-        }
-        let stays = self.stays(flags);
-        let moving = images.iter().filter(|_| !stays);
-        let handles: Vec<_> = moving.map(|image| image.handle()).collect();
-        let uses: Vec<_> = images.iter().map(|it| it.used(Access::Write)).collect();
-        self.submit(queue, purpose(&uses), &uses, wait_for, |wait| {
-            migrate(queue, &handles, &[], flags, wait)
-        })
-    }
-
     /// Makes the device allocate the memory of `buffer`, which is all or a part of `memory`, and waits for that.
     pub(crate) fn commit_memory(&self, queue: &ClQueue, memory: &ClMemory) -> Result<()> {
         let uses = [whole(memory)];
@@ -188,7 +137,7 @@ impl OpenClBackend {
     }
 
     /// Returns whether buffers and images stay where they are.
-    fn stays(&self, flags: MigrationFlags) -> bool {
+    pub(crate) fn stays(&self, flags: MigrationFlags) -> bool {
         let to_host = flags.contains(MigrationFlags::HOST);
         self.nothing_migrates() || to_host && self.context().quirks.migration_to_host_hangs
     }
@@ -209,21 +158,20 @@ impl OpenClBackend {
 /// Enqueues a migration of objects and of shared virtual memory, as far as there are any.
 ///
 /// OpenCL has a call for each kind: the second call waits for the first.
-fn migrate(
+pub(crate) fn migrate(
     queue: &ClQueue,
     objects: &[&MemHandle],
     blocks: &[SvmRange<'_>],
     flags: MigrationFlags,
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
-    let shared = |wait: &WaitList<'_>| {
-        sys::migrate::enqueue_svm_migrate(queue.handle(), blocks, flags.bits(), wait)
-    };
+    let shared =
+        |wait: &WaitList<'_>| sys::enqueue_svm_migrate(queue.handle(), blocks, flags.bits(), wait);
     match (objects.is_empty(), blocks.is_empty()) {
         (true, true) => sys::enqueue_marker(queue.handle(), wait),
         (true, false) => shared(wait),
         (false, _) => {
-            let first = sys::migrate::enqueue_migrate(queue.handle(), objects, flags.bits(), wait)?;
+            let first = sys::enqueue_migrate(queue.handle(), objects, flags.bits(), wait)?;
             if blocks.is_empty() {
                 return Ok(first);
             }
@@ -238,7 +186,7 @@ fn whole(memory: &ClMemory) -> MemoryUse<'_> {
     memory.used(Region::first(memory.bytes()), Access::Write)
 }
 
-fn purpose(uses: &[MemoryUse<'_>]) -> Purpose {
+pub(crate) fn purpose(uses: &[MemoryUse<'_>]) -> Purpose {
     let bytes = uses.iter().map(|used| used.region.bytes);
     Purpose::Memory(bytes.fold(0, usize::saturating_add))
 }

@@ -3,16 +3,17 @@
 
 mod copy;
 pub(crate) mod fill;
+pub(crate) mod host;
 mod linear;
 mod markers;
-mod migration;
-mod owned;
+pub(crate) mod migration;
 pub(crate) mod p2p;
 pub(crate) mod parts;
 mod rect;
 mod scope;
 
+pub use host::PendingTransfer;
+pub(crate) use linear::Linear;
 pub use migration::MigrationFlags;
-pub use owned::PendingTransfer;
 pub use rect::Rect;
 pub use scope::TransferScope;

@@ -3,18 +3,17 @@
 use binpool_allocators::{AsMemory, Error, Event, InvalidRequest, Memory, On, Region, Result};
 
 use crate::{
-    ClOn,
     backend::OpenClBackend,
     context::Context,
     device::info::has_extension,
+    event::ClOn,
     memory::cl_memory::ClMemory,
-    order::access::Access,
-    order::access_log::MapId,
-    order::admission::CommandAdmission,
-    order::memory_use::MemoryUse,
-    order::tracked_command::Earlier,
+    order::{
+        access::Access, access_log::MapId, admission::CommandAdmission, memory_use::MemoryUse,
+        tracked_command::Earlier,
+    },
     queue::ClQueue,
-    sys::{self, ClError, Purpose, p2p::P2p},
+    sys::{self, Purpose, p2p::P2p},
 };
 
 /// The name of the extension that has the call.
@@ -86,9 +85,7 @@ impl OpenClBackend {
         let into = destination.used(region, Access::Write);
         let kept_out = KeptOut::new(queue, &into)?;
         // The host waits, since the queue cannot wait for events of the other context.
-        into.log
-            .wait_until_unused()
-            .map_err(ClError::control_error)?;
+        into.log.wait_until_unused()?;
         let uses = [source.used(taken, Access::Read)];
         let purpose = Purpose::Memory(bytes);
         let copied = self.submit(queue, purpose, &uses, wait_for, |wait| {
@@ -107,7 +104,7 @@ impl OpenClBackend {
     fn p2p_call(&self, other: &Context) -> Result<P2p> {
         let own = self.context();
         for context in [own, other] {
-            if !has_extension(context.device, EXTENSION).map_err(ClError::control_error)? {
+            if !has_extension(context.device, EXTENSION)? {
                 return Err(Error::unsupported(format!(
                     "copies between devices on {}, which has no {EXTENSION}: read the bytes to the host and write them \
                      from there",
@@ -120,7 +117,7 @@ impl OpenClBackend {
                 "copies between devices of one context by the extension: use `enqueue_copy`",
             ));
         }
-        P2p::of(own.device).map_err(ClError::control_error)
+        P2p::of(own.device).map_err(Error::from)
     }
 }
 

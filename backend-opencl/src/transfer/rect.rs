@@ -8,18 +8,21 @@ use binpool_allocators::{
 use bytemuck::{AnyBitPattern, NoUninit};
 use cl3::error_codes::CL_MEM_COPY_OVERLAP;
 
-use super::{copy, parts};
+use super::{
+    copy,
+    host::{HostPart, HostTransfer, Shape},
+    parts,
+};
 use crate::{
-    ClOn,
     backend::OpenClBackend,
-    event::ClEvent,
-    host_transfer::HostTransfer,
+    event::{ClEvent, ClOn},
     memory::cl_memory::ClMemory,
     order::access::Access,
     queue::ClQueue,
     sys::{
-        self, ClResult, DeviceSide, EventHandle, HostSide, MemHandle, Purpose, WaitList,
-        rect::{Corner, HostRect},
+        ClResult, EventHandle, MemHandle, Purpose, WaitList,
+        host::HostSide,
+        transfer::{self, Corner, DeviceSide, HostRect},
     },
 };
 
@@ -64,7 +67,6 @@ pub struct Rect {
 
 impl Rect {
     /// Returns a rectangle at `origin` in memory whose rows are `row_pitch` bytes apart, and whose slices have no gaps.
-    #[must_use]
     pub const fn in_rows(origin: [usize; 3], row_pitch: usize) -> Self {
         Self {
             origin,
@@ -187,7 +189,7 @@ fn copy_between(
 ) -> ClResult<EventHandle> {
     let copy =
         |source: (&MemHandle, Corner), destination: (&MemHandle, Corner), wait: &WaitList<'_>| {
-            sys::rect::enqueue_copy(queue.handle(), source, destination, region, wait)
+            transfer::enqueue_copy_rect(queue.handle(), source, destination, region, wait)
         };
     if source.raw() != destination.raw() || have_same_pitches(from, to) {
         match copy((source, from), (destination, to), wait) {
@@ -246,14 +248,12 @@ impl OpenClBackend {
     pub fn write_rect<'q, T: NoUninit>(
         &self,
         on: impl Into<ClOn<'q>>,
-        (memory, target): (&(impl AsMemory<Self> + ?Sized), Rect),
+        memory: (&(impl AsMemory<Self> + ?Sized), Rect),
         (data, source): (&[T], Rect),
         region: [usize; 3],
     ) -> Result<()> {
-        let (on, data) = (on.into(), HostSide::source(data));
-        let host = (data.bytes(), source, Access::Write);
-        let transfer = self.host_rect(on.queue, (memory, target), host, region)?;
-        self.transfer_and_wait(on, &transfer, &data)
+        let rect = Rectangle::new(memory, source, region);
+        self.transfer(on.into(), &rect, &HostSide::source(data))
     }
 
     /// Reads a rectangle into `data`, and waits until it is there.
@@ -284,14 +284,12 @@ impl OpenClBackend {
     pub fn read_rect<'q, T: AnyBitPattern + NoUninit>(
         &self,
         on: impl Into<ClOn<'q>>,
-        (memory, source): (&(impl AsMemory<Self> + ?Sized), Rect),
+        memory: (&(impl AsMemory<Self> + ?Sized), Rect),
         (data, target): (&mut [T], Rect),
         region: [usize; 3],
     ) -> Result<()> {
-        let (on, data) = (on.into(), HostSide::target(data));
-        let host = (data.bytes(), target, Access::Read);
-        let transfer = self.host_rect(on.queue, (memory, source), host, region)?;
-        self.transfer_and_wait(on, &transfer, &data)
+        let rect = Rectangle::new(memory, target, region);
+        self.transfer(on.into(), &rect, &HostSide::target(data))
     }
 
     /// Enqueues a write of a rectangle of `data`.
@@ -329,9 +327,7 @@ impl OpenClBackend {
         (data, source): (Arc<[u8]>, Rect),
         region: [usize; 3],
     ) -> Result<ClEvent> {
-        let (on, host) = (on.into(), (data.len(), source, Access::Write));
-        let transfer = self.host_rect(on.queue, memory, host, region)?;
-        self.write_shared(on, &transfer, data)
+        self.write_shared(on.into(), &Rectangle::new(memory, source, region), data)
     }
 
     /// Enqueues a read of a rectangle. The bytes are returned without gaps, row by row and slice by slice.
@@ -361,15 +357,7 @@ impl OpenClBackend {
         memory: (&(impl AsMemory<Self> + ?Sized), Rect),
         region: [usize; 3],
     ) -> Result<PendingRead<ClEvent>> {
-        let on = on.into();
-        let all = region
-            .iter()
-            .try_fold(1_usize, |all, part| all.checked_mul(*part));
-        let bytes = all.unwrap_or(usize::MAX);
-        // Checked before the bytes are allocated: a region that is too large must not be reported as a lack of host memory.
-        let tight = (bytes, Rect::default(), Access::Read);
-        let transfer = self.host_rect(on.queue, memory, tight, region)?;
-        self.read_to_new(on, &transfer, bytes)
+        self.read_to_new(on.into(), &Rectangle::new(memory, Rect::default(), region))
     }
 
     /// Enqueues a copy of a rectangle from one block of memory to another one, or within one block.
@@ -452,43 +440,6 @@ impl OpenClBackend {
         Ok((memory, span, corner))
     }
 
-    /// Enqueues a transfer of a rectangle of the host's bytes, which the caller keeps until the command has ended.
-    pub(super) fn rect(
-        &self,
-        on: ClOn<'_>,
-        memory: (&(impl AsMemory<Self> + ?Sized), Rect),
-        (host, rect): (&HostSide<'_>, Rect),
-        region: [usize; 3],
-    ) -> Result<ClEvent> {
-        let sides = (host.bytes(), rect, Access::of_transfer(host));
-        let transfer = self.host_rect(on.queue, memory, sides, region)?;
-        self.enqueue_transfer(on, &transfer, host)
-    }
-
-    /// Checks a transfer with this access to the memory, between it and the host, which has `host_bytes` bytes.
-    fn host_rect<'m>(
-        &self,
-        queue: &ClQueue,
-        memory: (&'m (impl AsMemory<Self> + ?Sized), Rect),
-        (host_bytes, host, access): (usize, Rect, Access),
-        region: [usize; 3],
-    ) -> Result<HostTransfer<'m>> {
-        let (_, host) = host.span(region, host_bytes)?;
-        let (memory, span, device) = self.corner(queue, memory, region)?;
-        memory.check_host(access.host_use())?;
-        let rect = HostRect {
-            bytes: copy::bytes_of(memory, span)?,
-            device,
-            host,
-            region,
-        };
-        Ok(HostTransfer {
-            device: DeviceSide::Rect(rect),
-            used: memory.used(span, access),
-            bytes: span.bytes,
-        })
-    }
-
     /// Checks, for NVIDIA's driver, that the slices of a rectangle would fit into the memory with all of their pitches.
     fn check_pitches(&self, memory: &ClMemory, corner: Corner, slices: usize) -> Result<()> {
         let needed = slices.saturating_mul(corner.slice_pitch);
@@ -501,6 +452,54 @@ impl OpenClBackend {
             memory.bytes(),
             self.device_limits().device_name
         )))
+    }
+}
+
+/// A rectangle in memory, and one in the host's bytes.
+pub(super) struct Rectangle<'a, M: ?Sized> {
+    memory: (&'a M, Rect),
+    host: Rect,
+    region: [usize; 3],
+}
+
+impl<'a, M: ?Sized> Rectangle<'a, M> {
+    pub(super) const fn new(memory: (&'a M, Rect), host: Rect, region: [usize; 3]) -> Self {
+        Self {
+            memory,
+            host,
+            region,
+        }
+    }
+}
+
+impl<M: AsMemory<OpenClBackend> + ?Sized> Shape for Rectangle<'_, M> {
+    type Error = Error;
+
+    fn checked(
+        &self,
+        backend: &OpenClBackend,
+        queue: &ClQueue,
+        HostPart { bytes, access }: HostPart,
+    ) -> Result<Option<HostTransfer<'_>>> {
+        let region = self.region;
+        // What overflows is refused below, since it lies in no memory.
+        let all = || region.into_iter().fold(1, usize::saturating_mul);
+        let host_bytes = bytes.unwrap_or_else(all);
+        let (_, host) = self.host.span(region, host_bytes)?;
+        let (memory, span, device) = backend.corner(queue, self.memory, region)?;
+        memory.check_host(access.host_use())?;
+        let bytes = copy::bytes_of(memory, span)?;
+        Ok(Some(HostTransfer {
+            device: DeviceSide::Rect(HostRect {
+                bytes,
+                device,
+                host,
+                region,
+            }),
+            used: memory.used(span, access),
+            bytes: span.bytes,
+            host_bytes,
+        }))
     }
 }
 

@@ -2,16 +2,19 @@
 
 use std::marker::PhantomData;
 
-use binpool_allocators::{AsMemory, Event, Result};
+use binpool_allocators::{AsMemory, Error, Event, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 use parking_lot::Mutex;
 
-use super::rect::Rect;
+use super::{
+    host::Shape,
+    linear::{Bytes, Linear},
+    rect::{Rect, Rectangle},
+};
 use crate::{
-    ClOn,
     backend::OpenClBackend,
-    event::ClEvent,
-    sys::{self, HostSide},
+    event::{ClEvent, ClOn},
+    sys::{self, host::HostSide},
 };
 
 /// A scope for transfers with borrowed memory: see [`transfer_scope`](OpenClBackend::transfer_scope).
@@ -183,9 +186,8 @@ impl<'scope> TransferScope<'scope, '_> {
         offset: usize,
         data: &'scope [T],
     ) -> Result<ClEvent> {
-        let data = HostSide::source(data);
-        let event = self.backend.linear(on.into(), memory, offset, &data)?;
-        Ok(self.remember(event))
+        let bytes = Linear(memory, Bytes::From(offset));
+        self.enqueue(on.into(), &bytes, &HostSide::source(data))
     }
 
     /// Enqueues a read into `data`, from byte `offset` of the memory on.
@@ -200,9 +202,8 @@ impl<'scope> TransferScope<'scope, '_> {
         offset: usize,
         data: &'scope mut [T],
     ) -> Result<ClEvent> {
-        let data = HostSide::target(data);
-        let event = self.backend.linear(on.into(), memory, offset, &data)?;
-        Ok(self.remember(event))
+        let bytes = Linear(memory, Bytes::From(offset));
+        self.enqueue(on.into(), &bytes, &HostSide::target(data))
     }
 
     /// Enqueues a write of a rectangle of `data`: see [`write_rect`](OpenClBackend::write_rect).
@@ -217,11 +218,8 @@ impl<'scope> TransferScope<'scope, '_> {
         (data, host): (&'scope [T], Rect),
         region: [usize; 3],
     ) -> Result<ClEvent> {
-        let data = HostSide::source(data);
-        let event = self
-            .backend
-            .rect(on.into(), memory, (&data, host), region)?;
-        Ok(self.remember(event))
+        let rect = Rectangle::new(memory, host, region);
+        self.enqueue(on.into(), &rect, &HostSide::source(data))
     }
 
     /// Enqueues a read of a rectangle into `data`: see [`read_rect`](OpenClBackend::read_rect).
@@ -236,24 +234,25 @@ impl<'scope> TransferScope<'scope, '_> {
         (data, host): (&'scope mut [T], Rect),
         region: [usize; 3],
     ) -> Result<ClEvent> {
-        let data = HostSide::target(data);
-        let event = self
-            .backend
-            .rect(on.into(), memory, (&data, host), region)?;
-        Ok(self.remember(event))
+        let rect = Rectangle::new(memory, host, region);
+        self.enqueue(on.into(), &rect, &HostSide::target(data))
     }
 
-    /// Remembers the command, which the scope waits for before the borrow of its host side ends.
-    fn remember(&self, event: ClEvent) -> ClEvent {
+    /// Enqueues a transfer, which the scope waits for before the borrow of its host side ends.
+    fn enqueue(
+        &self,
+        on: ClOn<'_>,
+        shape: &impl Shape<Error = Error>,
+        host: &HostSide<'_>,
+    ) -> Result<ClEvent> {
+        let event = self.backend.enqueue_transfer(on, shape, host)?;
         self.events.lock().push(event.clone());
-        event
+        Ok(event)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use binpool_allocators::Error;
-
     use super::*;
     use crate::testing::open;
 

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, ops::Range, slice::from_ref};
 
-use binpool_allocators::{Queue, Region};
+use binpool_allocators::{Backend, Queue, Region};
 
 use crate::{alone, common::Bench, resident_bytes};
 

@@ -16,7 +16,7 @@ use binpool::{DeferredAllocator, ImmediateAllocator, MemoryPool};
 use binpool_allocators::{
     AsMemory, Backend, Event, HostUse, InvalidRequest, Memory, MemoryFlags, Queue, Region,
 };
-use binpool_opencl::{ClMemory, HostBuffer, Rect, Refused};
+use binpool_opencl::{ClMemory, HostMemory, Rect, Refused};
 use bytemuck::{Pod, Zeroable};
 
 use crate::common::{Bench, Error, numbered, refusal};
@@ -35,7 +35,7 @@ const CONTRADICTORY: [MemoryFlags; 3] = [
 
 /// What was wrong with a call that gives its elements back.
 fn returned<T: Clone + PartialEq + std::fmt::Debug>(
-    result: Result<HostBuffer<T>, Refused<Vec<T>>>,
+    result: Result<HostMemory<T>, Refused<Vec<T>>>,
     elements: &[T],
 ) -> InvalidRequest {
     let refused = result.unwrap_err();
@@ -60,7 +60,7 @@ impl Line {
 }
 
 impl Bench {
-    fn host_buffer<T: Pod + Send>(&self, elements: Vec<T>) -> HostBuffer<T> {
+    fn host_buffer<T: Pod + Send>(&self, elements: Vec<T>) -> HostMemory<T> {
         let flags = MemoryFlags::empty();
         self.backend.create_host_buffer(elements, flags).unwrap()
     }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use binpool_allocators::{Backend, InvalidRequest, MemoryFlags, Queue, QueueOrder};
-use binpool_opencl::{ClKernel, ClProgram, Extent, KernelError, OpenClBackend, Parameter};
+use binpool_opencl::{ClKernel, ClProgram, Extent, OpenClBackend, OpenClError, Parameter};
 use opencl3::{context::Context, device::Device};
 
 use crate::common::{Bench, Error, open, refusal};
@@ -243,7 +243,7 @@ fn clearing_drops_the_values_that_are_not_in_use() {
 }
 
 /// The kernel that fills bytes with one byte.
-fn filler(backend: &OpenClBackend) -> Result<Arc<ClKernel>, KernelError> {
+fn filler(backend: &OpenClBackend) -> Result<Arc<ClKernel>, OpenClError> {
     backend.cached("filler", || {
         let source = "kernel void fill(global uchar *data, uchar value)
             { data[get_global_id(0)] = value; }";

@@ -7,7 +7,7 @@ use binpool_allocators::{
     AsMemory, Backend, Event, EventStatus, HostUse, InvalidRequest, MemoryFlags, Queue, Region,
     SvmBackend, SvmGrain,
 };
-use binpool_opencl::{Elements, OpenClBackend, UninitElements};
+use binpool_opencl::{Elements, OpenClBackend};
 
 use crate::common::{Bench, refusal};
 
@@ -19,11 +19,8 @@ fn counted(count: u32) -> Vec<u32> {
 }
 
 impl Bench {
-    fn uninit<T: bytemuck::Pod, M: AsMemory<OpenClBackend>>(
-        &self,
-        memory: M,
-    ) -> UninitElements<T, M> {
-        UninitElements::new(&self.backend, memory).unwrap()
+    fn uninit<T: bytemuck::Pod, M: AsMemory<OpenClBackend>>(&self, memory: M) -> Elements<T, M> {
+        Elements::new(&self.backend, memory).unwrap()
     }
 
     /// Elements in a buffer of their own.
@@ -84,7 +81,6 @@ fn hundred_elements_keep_their_promises(bench: &Bench, memory: &impl AsMemory<Op
 
     let other = bench.uninit(bench.buffer(400));
     other.enqueue_copy_from(queue, 0, &elements).unwrap();
-    let other = other.assume_written();
     assert_eq!(other.read_to_vec(queue).unwrap(), expected);
     elements
         .enqueue_copy_from(queue, 98, &other.slice(1..3).unwrap())
@@ -140,9 +136,7 @@ fn elements_may_own_their_memory_and_give_it_back() {
     );
     let uninit = bench.uninit::<[u16; 2], _>(memory);
     assert_eq!(uninit.memory().size(), 40);
-    let elements = bench
-        .uninit::<u32, _>(uninit.into_memory())
-        .assume_written();
+    let elements = bench.uninit::<u32, _>(uninit.into_memory());
     assert_eq!(elements.read_to_vec(&bench.queue).unwrap(), counted(10));
 }
 
@@ -155,15 +149,15 @@ fn memory_that_is_no_whole_number_of_elements_is_refused() {
         let refused = |element| InvalidRequest::NotWholeElements { bytes: 10, element };
         let backend = &bench.backend;
         assert_eq!(
-            refusal(UninitElements::<u32, _>::new(backend, memory).map(drop)),
+            refusal(Elements::<u32, _>::new(backend, memory).map(drop)),
             refused(4)
         );
         assert_eq!(
-            refusal(UninitElements::<[u8; 11], _>::new(backend, memory).map(drop)),
+            refusal(Elements::<[u8; 11], _>::new(backend, memory).map(drop)),
             refused(11)
         );
         assert_eq!(
-            refusal(UninitElements::<(), _>::new(backend, memory).map(drop)),
+            refusal(Elements::<(), _>::new(backend, memory).map(drop)),
             refused(0)
         );
         assert_eq!(bench.uninit::<u16, _>(memory).len(), 5);
@@ -290,7 +284,6 @@ fn a_fill_with_elements_of_any_size_is_one_command_to_others() {
         let odd = bench.uninit::<[f32; 3], _>(&memory);
         let gate = bench.gate();
         let fill = odd.enqueue_fill(bench.queue.after(from_ref(&gate)), .., [1.0, 2.0, 3.0]);
-        let odd = odd.assume_written();
         let read = odd.enqueue_read(&bench.another_queue()).unwrap();
         assert_eq!(read.event().status().unwrap(), EventStatus::Pending);
         bench.open_gate(&gate);
@@ -337,7 +330,7 @@ fn elements_of_another_context_are_refused() {
     assert_eq!(refusal(read), refused);
     let fill = elements.enqueue_fill(&stranger.queue, .., 1);
     assert_eq!(refusal(fill), refused);
-    let foreign = UninitElements::<u32, _>::new(&stranger.backend, elements.into_memory()).unwrap();
+    let foreign = Elements::<u32, _>::new(&stranger.backend, elements.into_memory()).unwrap();
     let kind = binpool_allocators::ObjectKind::Memory;
     let refused = InvalidRequest::ForeignObject { kind };
     let write = foreign.write(&stranger.queue, 0, &[1]);

@@ -8,8 +8,7 @@ use binpool_allocators::{
     Queue, Region, SvmBackend, SvmGrain,
 };
 use binpool_opencl::{
-    Argument, ClMemory, ClProgram, Extent, KernelError, LaunchMemory, LocalMemory, OpenClBackend,
-    Parameter, ParameterAccess, ParameterProblem,
+    Argument, ClMemory, ClProgram, Extent, LocalMemory, OpenClBackend, Parameter, ParameterAccess,
 };
 
 use crate::common::{
@@ -85,7 +84,7 @@ fn a_kernel_works_on_regions_and_stays_inside() {
         .value(&3.0_f32)
         .enqueue();
     let (_, problem) = parameter_refusal(more);
-    assert!(matches!(problem, ParameterProblem::TooSmall { .. }));
+    assert!(problem.starts_with("was given "), "{problem}");
 }
 
 #[test]
@@ -152,9 +151,10 @@ fn a_kernel_works_on_blocks_of_a_pool_as_far_as_they_were_asked_for() {
     let bytes = crate::common::contents(&block, queue);
     assert_eq!(elements::<f32>(&bytes), [2.0; 1000]);
     assert!(block.memory_on(queue).unwrap().bytes() > 4000);
-    let (given, needed) = (4000, 4004);
-    let beyond = (0, ParameterProblem::TooSmall { given, needed });
-    assert_eq!(parameter_refusal(launch(1001)), beyond);
+    let (parameter, problem) = parameter_refusal(launch(1001));
+    assert_eq!(parameter, 0);
+    let beyond = "was given 4000 bytes, and this launch touches 4004";
+    assert!(problem.starts_with(beyond), "{problem}");
 }
 
 #[test]
@@ -214,9 +214,10 @@ fn work_items_have_dimensions_and_an_offset() {
         [0, 0, 0, 0, 100, 101, 102, 103, 200, 201, 202, 203]
     );
     let launch = coordinates.launch(queue, &[4, 2]).offset(&[0, 2]);
-    let refused = parameter_refusal(launch.memory(&cells).enqueue());
-    let (given, needed) = (48, 64);
-    assert_eq!(refused, (0, ParameterProblem::TooSmall { given, needed }));
+    let (parameter, problem) = parameter_refusal(launch.memory(&cells).enqueue());
+    assert_eq!(parameter, 0);
+    let beyond = "was given 48 bytes, and this launch touches 64";
+    assert!(problem.starts_with(beyond), "{problem}");
 }
 
 #[test]
@@ -269,14 +270,12 @@ fn a_kernel_reaches_the_shared_virtual_memory_that_its_launch_names() {
     assert_eq!(launch_refusal(refused), InvalidRequest::NotSvm);
     let launch = follow.launch(queue, &[2]).memory(&list).memory(&there[0]);
     let overlap = launch.indirect(&there[0], ParameterAccess::Input).enqueue();
-    assert!(matches!(
-        overlap,
-        Err(KernelError::Overlap {
-            first: LaunchMemory::Parameter(1),
-            second: LaunchMemory::Indirect(0),
-            ..
-        })
-    ));
+    let (parameter, problem) = parameter_refusal(overlap);
+    assert_eq!(parameter, 1);
+    assert!(
+        problem.starts_with("shares bytes with indirect memory"),
+        "{problem}"
+    );
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use binpool::{ImmediateAllocator, MemoryPool, SvmAllocator, SvmGrain};
 use binpool_allocators::{AsMemory, Backend, Error, Event, InvalidRequest, MemoryFlags};
 use binpool_opencl::{
-    ChannelOrder, ChannelType, ClMemory, ClQueue, HostPitches, ImageError, ImageFormat,
-    ImageRegion, ImageShape, OpenClBackend, ParameterProblem, Rect, UninitElements,
+    ChannelOrder, ChannelType, ClMemory, ClQueue, Elements, HostPitches, ImageFormat, ImageRegion,
+    ImageShape, OpenClBackend, OpenClError, Rect,
 };
 
 use crate::common::{
@@ -47,7 +47,7 @@ fn with_every_kind(bench: &Bench, test: impl Fn(&[(&str, &dyn AsMemory<OpenClBac
     let [block, whole] = [SIZE, step + SIZE].map(|bytes| pool.allocate(bytes).unwrap());
     let region = whole.view(step..).unwrap();
     let large = bench.buffer(SIZE + 100);
-    let elements = UninitElements::<u32, _>::new(backend, &large).unwrap();
+    let elements = Elements::<u32, _>::new(backend, &large).unwrap();
     let elements = elements.slice(3..3 + SIZE / 4).unwrap();
     let buffer = bench.buffer(SIZE);
     let other = bench.buffer(SIZE + 100);
@@ -164,10 +164,7 @@ fn memory_that_tells_a_wrong_size_is_bounded_by_what_it_has() {
         blocks.push(shared.fill_all(queue, 1).unwrap().into_memory());
     }
     let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnsignedInt8);
-    let shape = ImageShape::D2 {
-        width: 32,
-        height: 32,
-    };
+    let shape = ImageShape::d2(32, 32);
     let pixels = [[2_u8; 4]; 32 * 32];
     let flags = MemoryFlags::empty();
     let tight = HostPitches::TIGHT;
@@ -231,7 +228,7 @@ fn memory_that_tells_a_wrong_size_is_bounded_by_what_it_has() {
             let copied = backend.enqueue_copy_image_to_buffer(queue, &image, whole, &liar, 1);
             assert!(matches!(
                 copied,
-                Err(ImageError::Device(Error::InvalidRequest(
+                Err(OpenClError::Device(Error::InvalidRequest(
                     InvalidRequest::OutOfBounds { .. }
                 )))
             ));
@@ -284,9 +281,7 @@ fn a_kernel_works_on_the_elements_that_it_is_given() {
         .unwrap();
     let mut expected = ones.clone();
     expected[first..first + 10].fill(3.0);
-    let elements = UninitElements::<f32, _>::new(backend, &buffer)
-        .unwrap()
-        .assume_written();
+    let elements = Elements::<f32, _>::new(backend, &buffer).unwrap();
     let part = elements.slice(first..first + 10).unwrap();
     let launched = scale
         .launch(queue, &[10])
@@ -301,7 +296,7 @@ fn a_kernel_works_on_the_elements_that_it_is_given() {
         Err(error) => {
             assert!(kernels.bench.is_nvidia(), "{error}");
             let (_, problem) = parameter_refusal(Err::<(), _>(error));
-            assert!(matches!(problem, ParameterProblem::StartsWithin { .. }));
+            assert!(problem.contains("declare its offset"), "{problem}");
         }
     }
     // Its length is that of the part, which also bounds the launch.
@@ -310,18 +305,23 @@ fn a_kernel_works_on_the_elements_that_it_is_given() {
         .memory(&part)
         .value(&3.0_f32)
         .enqueue();
-    let (given, needed) = (40, 44);
     let (_, problem) = parameter_refusal(launched);
-    assert_eq!(problem, ParameterProblem::TooSmall { given, needed });
+    assert!(
+        problem.starts_with("was given 40 bytes, and this launch touches 44"),
+        "{problem}"
+    );
     let odd = elements.slice(3..).unwrap();
     let launched = scale
         .launch(queue, &[10])
         .memory(&odd)
         .value(&3.0_f32)
         .enqueue();
-    let (0, ParameterProblem::StartsWithin { offset: 12, .. }) = parameter_refusal(launched) else {
-        panic!("a buffer from byte 12 on")
-    };
+    let (parameter, problem) = parameter_refusal(launched);
+    assert_eq!(parameter, 0);
+    assert!(
+        problem.starts_with("was given memory from byte 12 of a buffer on"),
+        "{problem}"
+    );
 
     if !backend.limits().svm.coarse {
         return;
@@ -333,9 +333,7 @@ fn a_kernel_works_on_the_elements_that_it_is_given() {
         .fill_all(queue, 1)
         .unwrap();
     let shared = shared.into_memory();
-    let words = UninitElements::<u32, _>::new(backend, &shared)
-        .unwrap()
-        .assume_written();
+    let words = Elements::<u32, _>::new(backend, &shared).unwrap();
     words.enqueue_fill(queue, 3..8, 10).unwrap();
     let sums = kernels.bench.buffer(4);
     let part = words.slice(3..9).unwrap();

@@ -110,10 +110,8 @@ fn without_a_library() {
         "no OpenCL library found (libOpenCL.so.1): install an ICD loader and a driver, e.g. \
          pocl-opencl-icd, or name the library in OPENCL_DYLIB_PATH"
     );
-    assert_eq!(
-        OpenClBackend::open(&DeviceSelector::Any).unwrap_err(),
-        error
-    );
+    let opened = OpenClBackend::open(&DeviceSelector::Any).unwrap_err();
+    assert_eq!(opened.to_string(), error.to_string());
 }
 
 #[test]
@@ -132,7 +130,7 @@ fn a_system_without_a_driver_is_told_what_to_install() {
 #[test]
 #[ignore = "run by another test, in a process of its own"]
 fn without_a_driver() {
-    assert_eq!(list_devices().unwrap_err(), OpenClError::NoPlatform);
+    assert!(matches!(list_devices(), Err(OpenClError::NoPlatform)));
     let error = OpenClBackend::open(&DeviceSelector::Any).unwrap_err();
     assert!(error.to_string().contains("pocl-opencl-icd"), "{error}");
 }

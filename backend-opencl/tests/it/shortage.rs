@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use binpool::{ImmediateAllocator, MemoryPool, PoolError};
+use binpool::{Backend, ImmediateAllocator, MemoryPool, PoolError};
 use binpool_allocators::{Allocator, DeferredAllocator, Error, MemoryFlags, MemoryOf};
-use binpool_opencl::{ImageColor, ImageError, ImageRegion, ImageShape};
+use binpool_opencl::{ImageColor, ImageRegion, ImageShape, OpenClError};
 
 use crate::common::{
     Bench,
@@ -65,10 +65,7 @@ fn in_a_process_with_little_memory() {
     let pool = MemoryPool::new(ImmediateAllocator::new(backend).unwrap(), queue).unwrap();
     let bytes = vec![1_u8; BYTES];
     let side = 1 << 12;
-    let shape = ImageShape::D2 {
-        width: side,
-        height: BYTES / 4 / side + 1,
-    };
+    let shape = ImageShape::d2(side, BYTES / 4 / side + 1);
     for _ in 0..3 {
         let taken = take_all(&immediate);
         assert!(taken.len() > 5, "{}", taken.len());
@@ -88,7 +85,7 @@ fn in_a_process_with_little_memory() {
         });
         assert!(matches!(
             drawn,
-            Err(ImageError::Device(Error::OutOfMemory(_)))
+            Err(OpenClError::Device(Error::OutOfMemory(_)))
         ));
         drop(taken);
         let block = pool.allocate(BYTES).unwrap();

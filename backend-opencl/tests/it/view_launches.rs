@@ -2,8 +2,8 @@
 
 use binpool_allocators::{Backend, Event, Memory, MemoryFlags, Queue};
 use binpool_opencl::{
-    Argument, ChannelOrder, ChannelType, ClKernel, ClMemory, HostPitches, ImageError, ImageFormat,
-    ImageRegion, ImageShape, SvmPointer,
+    Argument, ChannelOrder, ChannelType, ClKernel, ClMemory, HostPitches, ImageFormat, ImageRegion,
+    ImageShape, OpenClError, SvmPointer,
 };
 
 use crate::common::{
@@ -121,11 +121,11 @@ fn a_row_of_pixels_over_a_view_is_the_bytes_of_the_view() {
     let whole = bench.filled(STEPS * views.step * 4, 3);
     let view = views.view(&whole, VIEWS[2]);
     let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt8);
-    let shape = ImageShape::D1Buffer { width: 64 };
+    let shape = ImageShape::d1_buffer(64);
     let row = match backend.create_image_over(queue, &view, format, shape, None) {
         Ok(row) => row,
         // PoCL 3.1 makes no images over parts of buffers.
-        Err(ImageError::Device(error)) => {
+        Err(OpenClError::Device(error)) => {
             return assert!(
                 error.to_string().contains("use a buffer of its own"),
                 "{error}"
@@ -162,7 +162,7 @@ fn a_row_of_pixels_over_a_buffer_over_shared_memory_is_mapped() {
     bench.write(&shared, &[3; 256]);
     let buffer = shared.as_buffer(MemoryFlags::empty(), None).unwrap();
     let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt8);
-    let shape = ImageShape::D1Buffer { width: 64 };
+    let shape = ImageShape::d1_buffer(64);
     let row = backend.create_image_over(queue, &buffer, format, shape, None);
     let row = row.unwrap();
     let middle = ImageRegion::new([16], [8]);

@@ -7,15 +7,15 @@ use binpool::{
 };
 use binpool_allocators::{Backend, Memory, MemoryFlags, Region};
 use binpool_opencl::{
-    ChannelOrder, ChannelType, ClImage, ClMemory, ClQueue, HostPitches, ImageError, ImageFormat,
-    ImageRegion, ImageShape, OpenClBackend, SvmPointer, UninitElements,
+    ChannelOrder, ChannelType, ClImage, ClMemory, ClQueue, Elements, HostPitches, ImageFormat,
+    ImageRegion, ImageShape, OpenClBackend, OpenClError, SvmPointer,
 };
 
 use crate::common::{Bench, contents};
 
 const BYTES: usize = 4096;
 const RGBA8: ImageFormat = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnsignedInt8);
-const ROW: ImageShape = ImageShape::D1Buffer { width: BYTES / 4 };
+const ROW: ImageShape = ImageShape::d1_buffer(BYTES / 4);
 
 /// Blocks of their own, and of segments.
 const WAYS_TO_HOLD: [bool; 2] = [false, true];
@@ -88,8 +88,7 @@ fn regions_outlive_blocks(bench: &Bench, pool: &MemoryPool<OpenClBackend>) {
 
     let block = filled(bench, pool, 7);
     let slice = memory(&block, &bench.queue).slice(..256).unwrap();
-    let elements = UninitElements::<u8, _>::new(&bench.backend, slice).unwrap();
-    let elements = elements.assume_written();
+    let elements = Elements::<u8, _>::new(&bench.backend, slice).unwrap();
     outlives_its_block(bench, pool, block, elements, |elements| {
         elements.read_to_vec(&bench.queue).unwrap()
     });
@@ -129,7 +128,7 @@ fn image_over(bench: &Bench, block: &PooledBuffer<OpenClBackend>) -> Option<ClIm
         .create_image_over(&bench.queue, memory, RGBA8, ROW, None);
     match image {
         Ok(image) => Some(image),
-        Err(ImageError::Device(_)) if memory.parent().is_some() => None,
+        Err(OpenClError::Device(_)) if memory.parent().is_some() => None,
         Err(error) => panic!("{error}"),
     }
 }

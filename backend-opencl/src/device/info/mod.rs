@@ -11,8 +11,7 @@ use cl3::{
 use parking_lot::Mutex;
 
 use crate::{
-    device::kind::DeviceKind,
-    device::limits,
+    device::{kind::DeviceKind, limits},
     error::{AvailableDevices, OpenClError},
     sys::{self, ClResult, DeviceId, PlatformId},
 };
@@ -46,37 +45,31 @@ pub struct DeviceInfo {
 
 impl DeviceInfo {
     /// Its index in [`list_devices`].
-    #[must_use]
     pub fn index(&self) -> usize {
         self.index
     }
 
     /// The name of its platform.
-    #[must_use]
     pub fn platform(&self) -> &str {
         &self.platform
     }
 
     /// Its own name.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.limits.device_name
     }
 
     /// Its kind.
-    #[must_use]
     pub fn kind(&self) -> DeviceKind {
         self.kind
     }
 
     /// The OpenCL version that it has, major and minor.
-    #[must_use]
     pub fn version(&self) -> (u32, u32) {
         self.version
     }
 
     /// Its limits.
-    #[must_use]
     pub fn limits(&self) -> &DeviceLimits {
         &self.limits
     }

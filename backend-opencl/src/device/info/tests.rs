@@ -32,7 +32,7 @@ fn devices_without_the_calls_that_are_made_are_refused() {
     let mut device = DeviceInfo::imaginary(0, "Old", "Older", DeviceKind::Gpu);
     for version in [(1, 2), (2, 0), (3, 1)] {
         device.version = version;
-        assert_eq!(device.check_version(), Ok(()), "{version:?}");
+        assert!(device.check_version().is_ok(), "{version:?}");
     }
     device.version = (1, 1);
     let error = device.check_version().unwrap_err();

@@ -1,9 +1,7 @@
 //! Kernels that are launched through the backend, and what they are declared as.
 
 use binpool_allocators::{Error, InvalidRequest, Queue};
-use binpool_opencl::{
-    ClKernel, ClMemory, ClProgram, Extent, KernelError, Parameter, ParameterProblem,
-};
+use binpool_opencl::{ClKernel, ClMemory, ClProgram, Extent, OpenClError, Parameter};
 
 use super::Bench;
 
@@ -110,7 +108,7 @@ impl Kernels {
         &self,
         name: &str,
         parameters: &[Parameter],
-    ) -> Result<ClKernel, KernelError> {
+    ) -> Result<ClKernel, OpenClError> {
         // SAFETY: Every declaration in this file is what the source above does, or is refused.
         unsafe { self.program.kernel(name, parameters) }
     }
@@ -148,18 +146,22 @@ pub(crate) fn elements<T: bytemuck::Pod>(bytes: &[u8]) -> Vec<T> {
 
 /// The parameter that a kernel or a launch is refused for, and what is wrong with it.
 pub(crate) fn parameter_refusal<T: std::fmt::Debug>(
-    result: Result<T, KernelError>,
-) -> (usize, ParameterProblem) {
+    result: Result<T, OpenClError>,
+) -> (usize, String) {
     match result.unwrap_err() {
-        KernelError::Parameter { index, problem, .. } => (index, problem),
+        OpenClError::Kernel {
+            parameter: Some(index),
+            problem,
+            ..
+        } => (index, problem),
         error => panic!("not about a parameter: {error}"),
     }
 }
 
 /// What a launch's memory is refused for.
-pub(crate) fn launch_refusal<T: std::fmt::Debug>(result: Result<T, KernelError>) -> InvalidRequest {
+pub(crate) fn launch_refusal<T: std::fmt::Debug>(result: Result<T, OpenClError>) -> InvalidRequest {
     match result.unwrap_err() {
-        KernelError::Memory(Error::InvalidRequest(request)) => request,
+        OpenClError::Device(Error::InvalidRequest(request)) => request,
         error => panic!("not a refusal: {error}"),
     }
 }

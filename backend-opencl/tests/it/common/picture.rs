@@ -4,8 +4,8 @@ use std::fmt;
 
 use binpool_allocators::{InvalidRequest, MemoryFlags};
 use binpool_opencl::{
-    ChannelOrder, ChannelType, ClImage, HostPitches, ImageError, ImageFormat, ImageKind,
-    ImageRegion, ImageShape,
+    ChannelOrder, ChannelType, ClImage, HostPitches, ImageFormat, ImageKind, ImageRegion,
+    ImageShape, OpenClError,
 };
 
 use super::{Bench, Error};
@@ -16,32 +16,15 @@ pub(crate) const FLOAT: ImageFormat = ImageFormat::new(ChannelOrder::R, ChannelT
 pub(crate) const ANY: MemoryFlags = MemoryFlags::empty();
 pub(crate) const TIGHT: HostPitches = HostPitches::TIGHT;
 
-pub(crate) const PLANE: ImageShape = ImageShape::D2 {
-    width: 7,
-    height: 5,
-};
+pub(crate) const PLANE: ImageShape = ImageShape::d2(7, 5);
 
 /// A shape of each kind that has pixels of its own, with sizes that tell the coordinates apart.
 pub(crate) const SHAPES: [ImageShape; 5] = [
-    ImageShape::D1 { width: 7 },
-    ImageShape::D1Array {
-        width: 7,
-        layers: 4,
-    },
-    ImageShape::D2 {
-        width: 7,
-        height: 5,
-    },
-    ImageShape::D2Array {
-        width: 7,
-        height: 5,
-        layers: 4,
-    },
-    ImageShape::D3 {
-        width: 7,
-        height: 5,
-        depth: 3,
-    },
+    ImageShape::d1(7),
+    ImageShape::d1_array(7, 4),
+    ImageShape::d2(7, 5),
+    ImageShape::d2_array(7, 5, 4),
+    ImageShape::d3(7, 5, 3),
 ];
 
 /// Pixels without gaps.
@@ -125,16 +108,21 @@ pub(crate) fn inner(shape: ImageShape) -> ImageRegion {
 }
 
 /// Why a call with images was refused. Every refusal says something.
-pub(crate) fn refused<T: fmt::Debug>(result: Result<T, ImageError>) -> ImageError {
+/// Asserts that an error says what is wrong.
+pub(crate) fn assert_says(error: &OpenClError, text: &str) {
+    assert!(error.to_string().contains(text), "{error}");
+}
+
+pub(crate) fn refused<T: fmt::Debug>(result: Result<T, OpenClError>) -> OpenClError {
     let error = result.unwrap_err();
     assert!(!error.to_string().is_empty());
     error
 }
 
 /// What is wrong with the call that gave `result`.
-pub(crate) fn request<T: fmt::Debug>(result: Result<T, ImageError>) -> InvalidRequest {
+pub(crate) fn request<T: fmt::Debug>(result: Result<T, OpenClError>) -> InvalidRequest {
     match refused(result) {
-        ImageError::Device(Error::InvalidRequest(request)) => request,
+        OpenClError::Device(Error::InvalidRequest(request)) => request,
         error => panic!("not a refusal: {error}"),
     }
 }

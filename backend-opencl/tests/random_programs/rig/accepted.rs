@@ -4,7 +4,7 @@ use std::fmt;
 
 use binpool::PoolError;
 use binpool_allocators::{Error, InvalidRequest};
-use binpool_opencl::{ImageError, KernelError, Refused};
+use binpool_opencl::{OpenClError, Refused};
 
 /// Why a call did nothing.
 #[derive(Debug)]
@@ -42,22 +42,10 @@ impl From<Error> for Refusal {
     }
 }
 
-impl From<ImageError> for Refusal {
-    fn from(error: ImageError) -> Self {
+impl From<OpenClError> for Refusal {
+    fn from(error: OpenClError) -> Self {
         match error {
-            ImageError::Device(error) => error.into(),
-            ImageError::UnsupportedFormat { .. } | ImageError::OverSvm => {
-                Self::Unsupported(error.to_string())
-            }
-            error => Self::Invalid(format!("{error} ({error:?})")),
-        }
-    }
-}
-
-impl From<KernelError> for Refusal {
-    fn from(error: KernelError) -> Self {
-        match error {
-            KernelError::Memory(error) => error.into(),
+            OpenClError::Device(error) => error.into(),
             error => Self::Invalid(format!("{error} ({error:?})")),
         }
     }

@@ -2,7 +2,7 @@
 
 use binpool::PooledBuffer;
 use binpool_allocators::{AsMemory, MemoryFlags};
-use binpool_opencl::{ClMemory, ClQueue, HostBuffer, OpenClBackend, SystemSvm};
+use binpool_opencl::{ClMemory, ClQueue, HostMemory, OpenClBackend};
 
 use crate::model::roots::Place;
 
@@ -11,9 +11,9 @@ pub(crate) enum Handle {
     Bare(ClMemory),
     Pooled(PooledBuffer<OpenClBackend>),
     /// Over memory of the host.
-    Host(HostBuffer<u8>),
+    Host(HostMemory<u8>),
     /// A vector of the host, as shared virtual memory.
-    System(SystemSvm<u8>),
+    System(HostMemory<u8>),
 }
 
 pub(crate) struct Object {

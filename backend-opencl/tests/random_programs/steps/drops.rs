@@ -103,7 +103,7 @@ pub(crate) fn hosts_again(worker: &mut Worker<'_>, random: &mut Random) {
     let expected = worker.roots.read(place, 0, object.bytes());
     let bytes = match object.handle {
         Handle::Host(buffer) => buffer.into_host().map_err(Refusal::from),
-        Handle::System(memory) => memory.into_vec().map_err(Refusal::from),
+        Handle::System(memory) => memory.into_host().map_err(Refusal::from),
         Handle::Bare(_) | Handle::Pooled(_) => return,
     };
     if let Some(bytes) = worker.accepted("the host has it again", bytes, false) {

@@ -248,11 +248,7 @@ fn on_the_device(worker: &mut Worker<'_>, random: &mut Random) {
             let mut extent = [4, 4, 4];
             extent[random.below(3)] = number;
             let [width, height, depth] = extent;
-            let shape = ImageShape::D3 {
-                width,
-                height,
-                depth,
-            };
+            let shape = ImageShape::d3(width, height, depth);
             let image = backend.create_image(MemoryFlags::empty(), format, shape);
             worker.refused("a huge image", image);
         }

@@ -1,6 +1,6 @@
 //! Reads of the host.
 
-use binpool_allocators::{Queue, Region};
+use binpool_allocators::{Backend, Queue, Region};
 use binpool_conformance::Random;
 
 use super::pick;

@@ -2,7 +2,7 @@
 
 use binpool_allocators::Queue;
 use binpool_conformance::Random;
-use binpool_opencl::UninitElements;
+use binpool_opencl::Elements;
 
 use super::pick;
 use crate::rig::worker::Worker;
@@ -18,7 +18,7 @@ pub(crate) fn elements(worker: &mut Worker<'_>, random: &mut Random) {
     let (slot, wait) = (worker.any_queue(random), worker.wait_list(random));
     let queue = worker.queue(slot);
     let mapped = worker.may_be_mapped(&[object.place]);
-    let elements = UninitElements::<u32, _>::new(worker.backend(), object.memory());
+    let elements = Elements::<u32, _>::new(worker.backend(), object.memory());
     let Some(elements) = worker.accepted("elements", elements, false) else {
         return;
     };
@@ -50,9 +50,7 @@ pub(crate) fn elements(worker: &mut Worker<'_>, random: &mut Random) {
     let Some(slice) = worker.accepted("slice of elements", slice, false) else {
         return;
     };
-    let read = slice
-        .assume_written()
-        .read_to_vec(queue.after(&wait.events));
+    let read = slice.read_to_vec(queue.after(&wait.events));
     if let Some(values) = worker.accepted("read elements", read, mapped) {
         let expected = worker
             .roots

@@ -1,6 +1,6 @@
 //! Fills, and writes of the host.
 
-use binpool_allocators::{Queue, Region};
+use binpool_allocators::{Backend, Queue, Region};
 use binpool_conformance::Random;
 use binpool_opencl::{ClEvent, ClQueue};
 

@@ -1,21 +1,135 @@
 //! Samplers: the way in which kernels read images.
 
-use std::{ffi::c_void, fmt, num::NonZeroU64, sync::Arc};
+use std::{ffi::c_void, num::NonZeroU64, sync::Arc};
 
-use binpool_allocators::{Error, InvalidRequest, ObjectKind, Result};
-use cl3::sampler::{
-    CL_SAMPLER_ADDRESSING_MODE, CL_SAMPLER_FILTER_MODE, CL_SAMPLER_LOD_MAX, CL_SAMPLER_LOD_MIN,
-    CL_SAMPLER_MIP_FILTER_MODE, CL_SAMPLER_NORMALIZED_COORDS,
+use binpool_allocators::{Error, ObjectKind, Result};
+use cl3::{
+    memory::{
+        CL_ADDRESS_CLAMP, CL_ADDRESS_CLAMP_TO_EDGE, CL_ADDRESS_MIRRORED_REPEAT, CL_ADDRESS_NONE,
+        CL_ADDRESS_REPEAT, CL_FILTER_LINEAR, CL_FILTER_NEAREST,
+    },
+    sampler::{
+        CL_SAMPLER_ADDRESSING_MODE, CL_SAMPLER_CONTEXT, CL_SAMPLER_FILTER_MODE, CL_SAMPLER_LOD_MAX,
+        CL_SAMPLER_LOD_MIN, CL_SAMPLER_MIP_FILTER_MODE, CL_SAMPLER_NORMALIZED_COORDS,
+        CL_SAMPLER_PROPERTIES,
+    },
 };
 
 use crate::{
     backend::OpenClBackend,
     context::Context,
     device::info,
-    image::{Addressing, Filter, ImageError},
-    same_by_handle::same_by_handle,
-    sys::{self, ClError, Purpose, SamplerHandle},
+    error::OpenClError,
+    identity::{debug_by, same_by},
+    sys::{self, SamplerHandle},
 };
+
+/// The value that is read outside of the image (`addressing_mode` of `PyOpenCL`).
+///
+/// ```
+/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// use binpool_opencl::{Addressing, ClSampler, Filter, OpenClBackend};
+/// # use binpool_opencl::{
+/// #     ChannelOrder, ChannelType, ClProgram, Extent, HostPitches, ImageFormat, ImageKind, ImageShape, Parameter,
+/// #     ParameterAccess,
+/// # };
+///
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let source = "kernel void look_up(read_only image2d_t picture, sampler_t sampler, float2 at, global float4 *color)
+/// #     { color[get_global_id(0)] = read_imagef(picture, sampler, at); }";
+/// # let program = ClProgram::build(&backend, source, "")?;
+/// # let parameters = [
+/// #     Parameter::image(ImageKind::D2, ParameterAccess::Input),
+/// #     Parameter::sampler(),
+/// #     Parameter::value::<[f32; 2]>(),
+/// #     Parameter::output::<[f32; 4]>(Extent::PerItem(1)),
+/// # ];
+/// # // SAFETY: each work item writes the colour of its id, and reads the image through a sampler that says what is beyond.
+/// # let look_up = unsafe { program.kernel("look_up", &parameters) }?;
+/// # let image = backend.create_image_with_data(
+/// #     MemoryFlags::READ_ONLY,
+/// #     ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float),
+/// #     ImageShape::d2(2, 1),
+/// #     &[[0.25_f32; 4], [0.75; 4]],
+/// #     HostPitches::TIGHT,
+/// # )?;
+/// # let color = backend.create_buffer(16, MemoryFlags::empty())?;
+/// // A picture of two pixels, 0.25 and 0.75. The kernel looks one and a half pixels to their left.
+/// let beside = |addressing| -> Result<f32, Box<dyn std::error::Error>> {
+///     let sampler = ClSampler::new(&backend, false, addressing, Filter::Nearest)?;
+///     let launch = look_up.launch(&queue, &[1]).image(&image).sampler(&sampler);
+///     launch.value(&[-1.5_f32, 0.5]).memory(&color).enqueue()?;
+///     Ok(backend.map::<f32>(&queue, &color, 0..16)?[0])
+/// };
+/// assert_eq!(beside(Addressing::ClampToEdge)?, 0.25);
+/// assert_eq!(beside(Addressing::Clamp)?, 0.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Addressing {
+    /// Kernels must not read there: the value is undefined.
+    None,
+    /// The nearest pixel of the edge.
+    ClampToEdge,
+    /// A border of zeros.
+    Clamp,
+    /// The image again. For normalized coordinates.
+    Repeat,
+    /// The image's reflection. For normalized coordinates.
+    MirroredRepeat,
+}
+
+impl Addressing {
+    const ALL: [Self; 5] = [
+        Self::None,
+        Self::ClampToEdge,
+        Self::Clamp,
+        Self::Repeat,
+        Self::MirroredRepeat,
+    ];
+
+    const fn code(self) -> u32 {
+        match self {
+            Self::None => CL_ADDRESS_NONE,
+            Self::ClampToEdge => CL_ADDRESS_CLAMP_TO_EDGE,
+            Self::Clamp => CL_ADDRESS_CLAMP,
+            Self::Repeat => CL_ADDRESS_REPEAT,
+            Self::MirroredRepeat => CL_ADDRESS_MIRRORED_REPEAT,
+        }
+    }
+}
+
+/// The value that is read between pixels (`filter_mode` of `PyOpenCL`).
+///
+/// ```
+/// use binpool_opencl::{Addressing, ClSampler, Filter, OpenClBackend};
+///
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// // A picture is smooth where it is drawn larger, and a table is not: its entries are read as they are.
+/// let sampler = |filter| ClSampler::new(&backend, true, Addressing::ClampToEdge, filter);
+/// let (picture, table) = (sampler(Filter::Linear)?, sampler(Filter::Nearest)?);
+/// assert_ne!(picture.filter()?, table.filter()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Filter {
+    /// The nearest pixel.
+    Nearest,
+    /// The weighted mean of the pixels around.
+    Linear,
+}
+
+impl Filter {
+    const ALL: [Self; 2] = [Self::Nearest, Self::Linear];
+
+    const fn code(self) -> u32 {
+        match self {
+            Self::Nearest => CL_FILTER_NEAREST,
+            Self::Linear => CL_FILTER_LINEAR,
+        }
+    }
+}
 
 /// The properties of a sampler, with OpenCL 2.0 and later (`sampler_properties` of `PyOpenCL`; OpenCL 3.0, section 5.7).
 /// `None` leaves a property at the runtime's default.
@@ -112,19 +226,20 @@ impl ClSampler {
     ///
     /// # Errors
     ///
-    /// A device without images; [`NeedsNormalized`](ImageError::NeedsNormalized); a failure of the runtime.
+    /// A device without images; [`Image`](OpenClError::Image) for addressing modes that need normalized
+    /// coordinates; a failure of the runtime.
     pub fn new(
         backend: &OpenClBackend,
         normalized_coordinates: bool,
         addressing: Addressing,
         filter: Filter,
-    ) -> Result<Self, ImageError> {
+    ) -> Result<Self, OpenClError> {
         check_images(backend)?;
         check_repeats(normalized_coordinates, addressing)?;
         let context = &backend.context().handle;
         let (addressing, filter) = (addressing.code(), filter.code());
         let handle = sys::sampler::create(context, normalized_coordinates, addressing, filter);
-        Ok(Self::of(backend, handle.map_err(control)?))
+        Ok(Self::of(backend, handle?))
     }
 
     /// Makes a sampler of properties.
@@ -134,7 +249,7 @@ impl ClSampler {
     /// ```
     /// use std::num::NonZeroU64;
     ///
-    /// use binpool_opencl::{ClSampler, Filter, OpenClBackend, ImageError, SamplerProperties};
+    /// use binpool_opencl::{ClSampler, Filter, OpenClBackend, OpenClError, SamplerProperties};
     /// use cl3::{memory::CL_FILTER_LINEAR, sampler::CL_SAMPLER_FILTER_MODE};
     ///
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
@@ -145,32 +260,30 @@ impl ClSampler {
     ///     ..SamplerProperties::default()
     /// };
     /// let refused = ClSampler::with_properties(&backend, &properties);
-    /// assert!(matches!(refused, Err(ImageError::PropertyTwice { key: twice }) if twice == key.get()));
+    /// assert!(matches!(refused, Err(OpenClError::Image(_))));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
     /// A device without images, or before OpenCL 2.0, or without mipmaps where such properties are given;
-    /// [`NeedsNormalized`](ImageError::NeedsNormalized), [`PropertyTwice`](ImageError::PropertyTwice); a failure of the
-    /// runtime, for a key that it does not know among others.
+    /// [`Image`](OpenClError::Image) for addressing modes that need normalized coordinates and for a property that is given
+    /// twice; a failure of the runtime, for a key that it does not know among others.
     pub fn with_properties(
         backend: &OpenClBackend,
         properties: &SamplerProperties,
-    ) -> Result<Self, ImageError> {
+    ) -> Result<Self, OpenClError> {
         check_images(backend)?;
         let device = backend.context().device;
         let name = &backend.device_limits().device_name;
-        let (major, minor) = info::version_of(device).map_err(control)?;
+        let (major, minor) = info::version_of(device)?;
         if major < 2 {
             return Err(Error::unsupported(format!(
                 "samplers of properties on {name}, which has OpenCL {major}.{minor}: use `ClSampler::new`"
             ))
             .into());
         }
-        if properties.is_for_mipmaps()
-            && !info::has_extension(device, "cl_khr_mipmap_image").map_err(control)?
-        {
+        if properties.is_for_mipmaps() && !info::has_extension(device, "cl_khr_mipmap_image")? {
             return Err(Error::unsupported(format!(
                 "mipmaps on {name}: leave the filter and the levels of detail out"
             ))
@@ -183,11 +296,12 @@ impl ClSampler {
         let list = properties.list();
         for (at, &(key, _)) in list.iter().enumerate() {
             if list[..at].iter().any(|&(before, _)| before == key) {
-                return Err(ImageError::PropertyTwice { key });
+                let problem = format!("the property {key:#x} is given twice");
+                return Err(OpenClError::Image(problem));
             }
         }
         let handle = sys::sampler::create_with_properties(&backend.context().handle, &list);
-        Ok(Self::of(backend, handle.map_err(control)?))
+        Ok(Self::of(backend, handle?))
     }
 
     /// Returns a sampler of the program's own, by its bare handle (`from_int_ptr`).
@@ -223,15 +337,14 @@ impl ClSampler {
         backend: &OpenClBackend,
         sampler: *mut c_void,
         retain: bool,
-    ) -> Result<Self, ImageError> {
+    ) -> Result<Self, OpenClError> {
         // SAFETY: The sampler is null or alive, and unless `retain` one reference is the caller's to give, as the caller
         // promises.
-        let handle = unsafe { SamplerHandle::adopt(sampler, retain) }.map_err(control)?;
-        let context = sys::sampler::context_of(&handle).map_err(control)?;
-        if context != backend.raw_context().addr() {
-            let kind = ObjectKind::Memory;
-            return Err(Error::from(InvalidRequest::ForeignObject { kind }).into());
-        }
+        let handle = unsafe { SamplerHandle::adopt(sampler, retain) }?;
+        backend.check_context(
+            handle.info(CL_SAMPLER_CONTEXT)?.value()?,
+            ObjectKind::Memory,
+        )?;
         Ok(Self::of(backend, handle))
     }
 
@@ -247,7 +360,7 @@ impl ClSampler {
     /// # Errors
     ///
     /// A failure of the runtime.
-    pub fn normalized_coordinates(&self) -> Result<bool, ImageError> {
+    pub fn normalized_coordinates(&self) -> Result<bool, OpenClError> {
         Ok(self.number(CL_SAMPLER_NORMALIZED_COORDS)? != 0)
     }
 
@@ -255,26 +368,26 @@ impl ClSampler {
     ///
     /// # Errors
     ///
-    /// [`UnknownProperty`](ImageError::UnknownProperty) for a mode of an extension.
-    pub fn addressing(&self) -> Result<Addressing, ImageError> {
+    /// [`Image`](OpenClError::Image) for a mode of an extension.
+    pub fn addressing(&self) -> Result<Addressing, OpenClError> {
         let key = CL_SAMPLER_ADDRESSING_MODE;
         let value = self.number(key)?;
         let mut all = Addressing::ALL.into_iter();
         all.find(|addressing| addressing.code() == value)
-            .ok_or(ImageError::UnknownProperty { key, value })
+            .ok_or_else(|| unknown(key, value))
     }
 
     /// The value that is read between pixels (`filter_mode`).
     ///
     /// # Errors
     ///
-    /// [`UnknownProperty`](ImageError::UnknownProperty) for a mode of an extension.
-    pub fn filter(&self) -> Result<Filter, ImageError> {
+    /// [`Image`](OpenClError::Image) for a mode of an extension.
+    pub fn filter(&self) -> Result<Filter, OpenClError> {
         let key = CL_SAMPLER_FILTER_MODE;
         let value = self.number(key)?;
         let mut all = Filter::ALL.into_iter();
         all.find(|filter| filter.code() == value)
-            .ok_or(ImageError::UnknownProperty { key, value })
+            .ok_or_else(|| unknown(key, value))
     }
 
     /// The runtime's keys and values that it was made of; none if it was made by [`new`](Self::new).
@@ -300,9 +413,9 @@ impl ClSampler {
     /// # Errors
     ///
     /// A device before OpenCL 3.0, which does not answer.
-    pub fn properties(&self) -> Result<Vec<(u64, u64)>, ImageError> {
+    pub fn properties(&self) -> Result<Vec<(u64, u64)>, OpenClError> {
         let context = self.context();
-        let (major, minor) = info::version_of(context.device).map_err(control)?;
+        let (major, minor) = info::version_of(context.device)?;
         if major < 3 {
             return Err(Error::unsupported(format!(
                 "a sampler's properties on {}, which has OpenCL {major}.{minor}: ask for one after the other",
@@ -310,20 +423,19 @@ impl ClSampler {
             ))
             .into());
         }
-        let list = sys::sampler::properties(self.handle()).map_err(control)?;
+        let list = self.handle().info(CL_SAMPLER_PROPERTIES)?.list::<u64>();
         let pairs = list.chunks_exact(2).map(|pair| (pair[0], pair[1]));
         Ok(pairs.take_while(|&(key, _)| key != 0).collect())
     }
 
-    fn number(&self, what: u32) -> Result<u32, ImageError> {
-        Ok(sys::sampler::number(self.handle(), what).map_err(control)?)
+    fn number(&self, what: u32) -> Result<u32, OpenClError> {
+        Ok(self.handle().info(what)?.value()?)
     }
 
     /// The runtime's `cl_sampler` (`int_ptr`).
     ///
     /// It is borrowed: valid while this value or a clone lives, and not to be released. Code that keeps it longer has to
     /// retain it.
-    #[must_use]
     pub fn raw(&self) -> *mut c_void {
         self.handle().raw()
     }
@@ -337,11 +449,13 @@ impl ClSampler {
     }
 }
 
-fn control(error: ClError) -> Error {
-    error.into_error(Purpose::Control)
+/// Checks that the device has images: without them it has no samplers.
+fn unknown(key: u32, value: u32) -> OpenClError {
+    OpenClError::Image(format!(
+        "the sampler's property {key:#x} is {value:#x}, which is not known"
+    ))
 }
 
-/// Checks that the device has images: without them it has no samplers.
 fn check_images(backend: &OpenClBackend) -> Result<()> {
     if backend.image_limits()?.images {
         return Ok(());
@@ -352,21 +466,17 @@ fn check_images(backend: &OpenClBackend) -> Result<()> {
     )))
 }
 
-const fn check_repeats(normalized: bool, addressing: Addressing) -> Result<(), ImageError> {
+fn check_repeats(normalized: bool, addressing: Addressing) -> Result<(), OpenClError> {
     match addressing {
         Addressing::Repeat | Addressing::MirroredRepeat if !normalized => {
-            Err(ImageError::NeedsNormalized { addressing })
+            Err(OpenClError::Image(format!(
+                "{addressing:?} with coordinates in pixels: it is for normalized coordinates only"
+            )))
         }
         _ => Ok(()),
     }
 }
 
-impl fmt::Debug for ClSampler {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClSampler")
-            .field("handle", &self.inner.handle)
-            .finish_non_exhaustive()
-    }
-}
+debug_by!(ClSampler, |this| handle: this.inner.handle);
 
-same_by_handle!(ClSampler);
+same_by!(ClSampler, |this| this.raw());

@@ -1,19 +1,16 @@
 //! Blocks of shared virtual memory, and what has to end before they are freed.
 
-use binpool_allocators::{Error, Region, Result, SvmGrain};
+use binpool_allocators::{Backend, Error, Region, Result, SvmGrain};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::{
+    after_use::{PendingUses, drop_after_use},
     backend::OpenClBackend,
     event::ClEvent,
-    order::access::Access,
-    order::access_log::AccessLog,
-    order::memory_use::MemoryUse,
+    order::{access::Access, access_log::AccessLog, memory_use::MemoryUse},
     queue::ClQueue,
-    sys::{
-        self, ClError, ClResult, EventHandle, PendingUses, QueueHandle, SvmAllocation, SvmRange,
-    },
+    sys::{ClResult, EventHandle, QueueHandle, SvmAllocation, SvmRange},
 };
 
 /// A block of shared virtual memory.
@@ -100,7 +97,7 @@ impl SvmBlock {
 
     /// Has the free come after this event.
     pub(crate) fn free_after(&self, event: &ClEvent) -> Result<()> {
-        let after = ReleasedAfter::new(event).map_err(ClError::control_error)?;
+        let after = released_after(event)?;
         self.released_after.lock().push(after);
         Ok(())
     }
@@ -108,9 +105,7 @@ impl SvmBlock {
     /// Waits, on the host, until nothing is pending that the free has to come after. It does not matter whether it
     /// succeeded.
     pub(crate) fn wait_until_unused(&self) -> Result<()> {
-        self.log
-            .wait_until_unused()
-            .map_err(ClError::control_error)?;
+        self.log.wait_until_unused()?;
         self.uses().map(PendingUses::wait)
     }
 
@@ -129,7 +124,7 @@ impl SvmBlock {
         };
         match uses {
             Ok(uses) => {
-                sys::drop_after_use(allocation, uses);
+                drop_after_use(allocation, uses);
                 Ok(())
             }
             Err(error) => {
@@ -143,57 +138,33 @@ impl SvmBlock {
     /// Returns what has to end before the block may be freed.
     fn uses(&self) -> Result<PendingUses> {
         let all = Region::first(usize::MAX);
-        let mut uses = self.log.pending_uses(all).map_err(ClError::control_error)?;
+        let mut uses = PendingUses::of(&self.log, all)?;
         if let Some(queue) = self.bound() {
             let backend = OpenClBackend::of_context(queue.context());
             match backend.enqueue_marker(&queue) {
-                Ok(marker) => ReleasedAfter::new(&marker)
-                    .map_err(ClError::control_error)?
-                    .add_to(&mut uses),
+                Ok(marker) => uses.after(released_after(&marker)?),
                 // The order of the queue is lost, or it takes no marker: the whole queue is waited for.
                 Err(Error::Unsupported { .. }) => {
-                    uses.after_queue(queue.handle().another().map_err(ClError::control_error)?);
+                    uses.after_queue(queue.handle().another()?);
                 }
                 Err(error) => return Err(error),
             }
         }
         // Last: a failure above leaves them for the next call.
         for after in std::mem::take(&mut *self.released_after.lock()) {
-            after.add_to(&mut uses);
+            uses.after(after);
         }
         Ok(uses)
     }
 }
 
-/// An event that stands for everything that was enqueued before it on its queue, as a pool's fences do.
-///
-/// Holds the runtime's event and not the [`ClEvent`], since a user event is resolved as failed when its last `ClEvent` is
-/// dropped.
-#[derive(Debug)]
-struct ReleasedAfter {
-    event: EventHandle,
-    /// The queue of a command: a failed event says nothing of the commands before it.
-    queue: Option<QueueHandle>,
-}
+/// The event, and its queue if it has one: after everything on that queue up to its command.
+type ReleasedAfter = (EventHandle, Option<QueueHandle>);
 
-impl ReleasedAfter {
-    fn new(event: &ClEvent) -> ClResult<Self> {
-        event.flush_producer()?;
-        Ok(Self {
-            event: event.handle().another()?,
-            queue: event
-                .queue()
-                .map(|queue| queue.handle().another())
-                .transpose()?,
-        })
-    }
-
-    fn add_to(self, uses: &mut PendingUses) {
-        match self.queue {
-            Some(queue) => uses.after_all_before(self.event, queue),
-            None => uses.after(self.event),
-        }
-    }
+fn released_after(event: &ClEvent) -> ClResult<ReleasedAfter> {
+    event.flush_producer()?;
+    let queue = event.queue().map(|queue| queue.handle().another());
+    Ok((event.handle().another()?, queue.transpose()?))
 }
 
 impl Drop for SvmBlock {

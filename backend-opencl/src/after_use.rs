@@ -1,4 +1,4 @@
-//! The free of shared virtual memory, and the release of views, once no command uses them any more.
+//! What is dropped once commands have ended: blocks of shared virtual memory, views, and bytes of the host.
 //!
 //! The host frees all blocks. The runtime has a command for it (`clEnqueueSVMFree`), but a free that waits for a command
 //! which fails is not carried out, without a word on `PoCL` 3.1; and NVIDIA's driver crashes where it frees one block while
@@ -7,25 +7,32 @@
 //! A view may be released while commands use it, by the specification. NVIDIA's driver (580) crashes later where it is a
 //! command that has the last reference to a view. So there the host has it, too.
 //!
-//! One thread waits for the events of all blocks and views, and lives as long as any is pending. A thread that is short of
-//! memory can free the blocks whose events have ended without waiting for that thread.
+//! Bytes of the host belong to their command's event, and come here if the event is dropped before its command has ended.
+//! Callbacks of events would drop them soonest, but `PoCL` 3.1 does not call those of commands that fail, and NVIDIA's driver
+//! deadlocks between them and releases of buffers on other threads.
+//!
+//! One thread waits for the events of all blocks and views, and lives as long as any is pending. No thread waits for bytes:
+//! the next transfer drops them, or the next `finish` of a queue. A thread that is short of memory can free the blocks whose
+//! events have ended without waiting for that thread.
 
 use std::{
-    fmt,
     mem::{self, ManuallyDrop},
     thread,
 };
 
+use binpool_allocators::Region;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::{
-    ClResult, EventHandle, Progress, QueueHandle,
-    enqueue::finish,
-    event::{look, wait_until_ended},
+use crate::{
+    order::{
+        access_log::{AccessLog, dependencies},
+        tracked_command::Earlier,
+    },
+    sys::{self, ClResult, EventHandle, Progress, QueueHandle},
 };
 
-/// What has to end before a block or a view may go.
+/// What has to end before something may be dropped.
 #[derive(Debug, Default)]
 pub(crate) struct PendingUses {
     /// Events. One that stands for everything before it on its queue comes with that queue: if the event fails, it says
@@ -33,41 +40,31 @@ pub(crate) struct PendingUses {
     events: SmallVec<[(EventHandle, Option<QueueHandle>); 4]>,
     /// Queues to be finished.
     queues: SmallVec<[QueueHandle; 1]>,
-    /// Returns the pending commands. It is called when an event has failed, which may be before those that it
-    /// was to come after.
-    still_pending: Option<StillPending>,
-}
-
-type Pending = ClResult<SmallVec<[EventHandle; 4]>>;
-
-struct StillPending(Box<dyn Fn() -> Pending + Send + Sync>);
-
-impl fmt::Debug for StillPending {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("StillPending")
-    }
+    /// The commands, which are asked for events again when one has failed: that may be before those that it was to come
+    /// after.
+    commands: Earlier,
 }
 
 impl PendingUses {
-    /// Adds the commands that `still_pending` returns, which is called again whenever one of them has failed.
-    pub(crate) fn after_commands(
-        &mut self,
-        still_pending: impl Fn() -> Pending + Send + Sync + 'static,
-    ) -> ClResult<()> {
-        let pending = still_pending()?;
+    /// Returns what has to end before no command uses `region` any more.
+    pub(crate) fn of(log: &AccessLog, region: Region) -> ClResult<Self> {
+        let mut uses = Self {
+            commands: log.commands_on(region),
+            ..Self::default()
+        };
+        uses.ask_commands()?;
+        Ok(uses)
+    }
+
+    fn ask_commands(&mut self) -> ClResult<()> {
+        let pending = dependencies(None, self.commands.clone())?.events;
         self.events.extend(pending.into_iter().map(|it| (it, None)));
-        self.still_pending = Some(StillPending(Box::new(still_pending)));
         Ok(())
     }
 
-    /// Adds an event that the block was released with.
-    pub(crate) fn after(&mut self, event: EventHandle) {
-        self.events.push((event, None));
-    }
-
-    /// Adds everything on `queue` up to the command of `event`.
-    pub(crate) fn after_all_before(&mut self, event: EventHandle, queue: QueueHandle) {
-        self.events.push((event, Some(queue)));
+    /// Adds an event; with a queue, everything on that queue up to its command.
+    pub(crate) fn after(&mut self, event: (EventHandle, Option<QueueHandle>)) {
+        self.events.push(event);
     }
 
     /// Adds everything on `queue`.
@@ -85,7 +82,7 @@ impl PendingUses {
     fn wait_for_events(&mut self) {
         while !self.events.is_empty() {
             for (event, _) in &self.events {
-                if let Err(error) = wait_until_ended(event) {
+                if let Err(error) = sys::wait_until_ended(event) {
                     tracing::debug!(%error, "a command failed before memory was freed");
                 }
             }
@@ -95,7 +92,7 @@ impl PendingUses {
 
     fn finish_queues(&mut self) {
         for queue in mem::take(&mut self.queues) {
-            if let Err(error) = finish(&queue) {
+            if let Err(error) = sys::finish(&queue) {
                 tracing::debug!(%error, "a command failed before memory was freed");
             }
         }
@@ -106,7 +103,7 @@ impl PendingUses {
     fn look(&mut self) {
         let mut failed = SmallVec::<[_; 4]>::new();
         for (event, queue) in mem::take(&mut self.events) {
-            match look(&event) {
+            match sys::look(&event) {
                 Ok(Progress::Complete) => {}
                 Ok(Progress::Failed(_)) => match queue {
                     Some(queue) => self.queues.push(queue),
@@ -116,19 +113,13 @@ impl PendingUses {
                 Ok(Progress::Pending) | Err(_) => self.events.push((event, queue)),
             }
         }
-        let Some(StillPending(still_pending)) = &self.still_pending else {
-            return;
-        };
         if failed.is_empty() {
             return;
         }
-        match still_pending() {
-            Ok(pending) => self.events.extend(pending.into_iter().map(|it| (it, None))),
+        if let Err(error) = self.ask_commands() {
+            tracing::error!(%error, "memory is not freed yet");
             // Asked again the next time.
-            Err(error) => {
-                tracing::error!(%error, "memory is not freed yet");
-                self.events.extend(failed);
-            }
+            self.events.extend(failed);
         }
     }
 
@@ -146,13 +137,15 @@ impl PendingUses {
     }
 }
 
-/// A block or a view, and what has to end before it is dropped.
+/// Something to drop, and what has to end before.
 struct PendingFree {
     uses: PendingUses,
     _dropped: Box<dyn Send>,
+    /// Set if a thread waits for it.
+    is_awaited: bool,
 }
 
-/// The blocks and views that wait for events.
+/// What waits to be dropped.
 ///
 /// The lock is held for a few instructions at a time, never while the runtime is called.
 static WAITING: Mutex<Waiting> = Mutex::new(Waiting {
@@ -175,12 +168,33 @@ pub(crate) fn drop_after_use(dropped: impl Send + 'static, mut uses: PendingUses
     let free = PendingFree {
         uses,
         _dropped: Box::new(dropped),
+        is_awaited: true,
     };
     if free.uses.events.is_empty() {
         finish_and_free(free);
     } else {
         put_back(vec![free]);
     }
+}
+
+/// Drops bytes of the host when [`free_what_has_ended`] finds that the command of `event` has ended.
+pub(crate) fn drop_after_end(bytes: Box<dyn Send>, event: &EventHandle) {
+    if matches!(sys::execution_status(event), Ok(..=0)) {
+        return;
+    }
+    let mut uses = PendingUses::default();
+    match event.another() {
+        Ok(event) => uses.after((event, None)),
+        Err(error) => {
+            tracing::error!(%error, "bytes of the host were leaked: the end of their command cannot be known");
+            return mem::forget(bytes);
+        }
+    }
+    put_back(vec![PendingFree {
+        uses,
+        _dropped: bytes,
+        is_awaited: false,
+    }]);
 }
 
 /// Drops a block or a view, on a thread of its own, once its queues are finished. That wait takes as long as all commands
@@ -199,9 +213,12 @@ fn finish_and_free(free: PendingFree) {
     }
 }
 
-/// Drops every block and view whose commands have ended. Returns whether there were any.
+/// Drops everything whose commands have ended. Returns whether there was anything.
 pub(crate) fn free_what_has_ended() -> bool {
     let mut waiting = mem::take(&mut WAITING.lock().frees);
+    if waiting.is_empty() {
+        return false;
+    }
     for free in &mut waiting {
         free.uses.look();
     }
@@ -216,8 +233,9 @@ pub(crate) fn free_what_has_ended() -> bool {
 
 fn put_back(frees: Vec<PendingFree>) {
     let mut waiting = WAITING.lock();
+    let needs_thread = frees.iter().any(|free| free.is_awaited);
     waiting.frees.extend(frees);
-    if waiting.frees.is_empty() || mem::replace(&mut waiting.has_thread, true) {
+    if !needs_thread || mem::replace(&mut waiting.has_thread, true) {
         return;
     }
     drop(waiting);
@@ -235,7 +253,7 @@ fn wait_and_free() {
         free_what_has_ended();
         let events = {
             let mut waiting = WAITING.lock();
-            let Some(first) = waiting.frees.first() else {
+            let Some(first) = waiting.frees.iter().find(|free| free.is_awaited) else {
                 waiting.has_thread = false;
                 return;
             };
@@ -245,7 +263,7 @@ fn wait_and_free() {
             Ok(events) => {
                 for event in events {
                     // The next round looks how it ended.
-                    let _ended = wait_until_ended(&event);
+                    let _ended = sys::wait_until_ended(&event);
                 }
             }
             Err(error) => {
@@ -258,13 +276,18 @@ fn wait_and_free() {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
 
-    use binpool_allocators::{Align, Backend, Outcome};
+    use binpool_allocators::{Align, Backend, Outcome, QueueOrder};
     use smallvec::smallvec;
 
     use super::*;
     use crate::{
+        event::ClEvent,
+        order::tracked_command::TrackedCommand,
         sys::{SvmAllocation, Threads},
         testing::open,
     };
@@ -274,18 +297,18 @@ mod tests {
     fn in_the_place_of_a_failed_command_come_those_that_it_was_to_come_after() {
         let backend = open();
         let [earlier, failing] = [(); 2].map(|()| backend.create_user_event().unwrap());
-        let commands = (earlier.clone(), failing.clone());
-        let mut uses = PendingUses::default();
-        let still_pending = move || {
-            let (earlier, failing) = &commands;
-            let last = if failing.has_failed() {
-                earlier
-            } else {
-                failing
-            };
-            Ok(smallvec![last.handle().another()?])
+        let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+        let command = |event: &ClEvent, before| {
+            let command = TrackedCommand::entering(queue.downgrade(), queue.identity(), before);
+            command.enqueued(event.handle(), 1, true);
+            Arc::new(command)
         };
-        uses.after_commands(still_pending).unwrap();
+        let before = smallvec![command(&earlier, Earlier::new())];
+        let mut uses = PendingUses {
+            commands: smallvec![command(&failing, before)],
+            ..PendingUses::default()
+        };
+        uses.ask_commands().unwrap();
         backend
             .resolve_user_event(&failing, Outcome::Failed)
             .unwrap();
@@ -318,7 +341,7 @@ mod tests {
                 freed.fetch_add(1, Ordering::Relaxed);
             });
             let mut uses = PendingUses::default();
-            uses.after(gate.handle().another().unwrap());
+            uses.after((gate.handle().another().unwrap(), None));
             drop_after_use(block, uses);
         }
         assert_eq!(frees(0), 0);
