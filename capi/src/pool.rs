@@ -328,7 +328,7 @@ pub unsafe extern "C" fn binpool_pool_set_limit(pool: *const Pool, bytes: u64) -
     guarded(|| {
         // SAFETY: As the caller promises.
         let pool = unsafe { borrowed(pool, "pool") }?;
-        of_backend!(&pool.0, pool => pool.set_limit(limit_of(bytes)));
+        of_backend!(&pool.0, pool => pool.set_limit(limit_of(bytes)))?;
         Ok(())
     })
 }

@@ -335,9 +335,9 @@ impl<B: Backend> PooledBuffer<B> {
     /// and the pool goes on to manage the rest of it.
     ///
     /// The pool's allocator does not see the drop, and the pool's [limit](crate::PoolOptions::limit) counts the memory as taken for
-    /// good. A program with a limit, or with adaptors that count, releases the memory by [`release`](Allocator::release) of the [pool's
+    /// good. A program with a limit, or with adaptors that count, releases the memory by [`release`](crate::Allocator::release) of the [pool's
     /// allocator](crate::MemoryPool::allocator), or, if it was carved from a segment, by
-    /// [`release_view`](Allocator::release_view):
+    /// [`release_view`](crate::Allocator::release_view):
     ///
     /// ```
     /// # use binpool::{Allocator, Backend, ImmediateAllocator, PoolOptions, QueueOrder};

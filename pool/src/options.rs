@@ -235,7 +235,7 @@ impl PoolOptions {
     /// pool has tried everything, with the verdict [`Limited`](crate::Verdict::Limited), and without a call to the device. By default
     /// there is no limit.
     ///
-    /// [`MemoryPool::set_limit`] changes it while the pool is in use. Memory that was [detached](crate::PooledBuffer::detach) counts
+    /// [`MemoryPool::set_limit`] changes it while the pool is in use: `u64::MAX` is for a pool that is to have a limit later. Memory that was [detached](crate::PooledBuffer::detach) counts
     /// until it is released by the pool's allocator. Runtimes promise more memory than they have (see
     /// [`DeviceLimits`](crate::DeviceLimits)), so a limit also keeps a program within its device.
     ///
@@ -500,9 +500,9 @@ impl PoolOptions {
             return Err(Error::unsupported(refused).into());
         }
         let budget = match self.limit {
-            ChosenLimit::Never => Budget::new(u64::MAX),
-            ChosenLimit::Bytes(bytes) => Budget::new(bytes),
-            ChosenLimit::Shared(budget) => budget,
+            ChosenLimit::Never => None,
+            ChosenLimit::Bytes(bytes) => Some(Budget::new(bytes)),
+            ChosenLimit::Shared(budget) => Some(budget),
         };
         let scrubber = Scrubber::new(self.scrub, allocator.backend())?;
         let clock = Arc::<Clock>::default();
@@ -562,7 +562,10 @@ impl PoolOptions {
             state: CachePadded::new(Lock::new(state)),
             arrived: Condvar::new(),
             allocator_name: type_name::<A>(),
-            allocator: Arc::new(Limit::shared(allocator, &budget)),
+            allocator: match &budget {
+                None => Arc::new(allocator),
+                Some(budget) => Arc::new(Limit::shared(allocator, budget)),
+            },
             budget,
         };
         Ok(MemoryPool::assemble(shared))

@@ -2,7 +2,9 @@
 
 use std::{fmt, io, sync::Arc, time::Duration};
 
-use binpool_allocators::{Allocator, Backend, Queue, QueueId, contained::contained, words};
+use binpool_allocators::{
+    Allocator, Backend, Error, Queue, QueueId, adaptors::Budget, contained::contained, words,
+};
 
 use crate::{
     HookId, KeptAddresses, PoolError, PoolOptions, PoolStatistics, PooledBuffer, ReusePolicy,
@@ -295,7 +297,8 @@ impl<B: Backend> MemoryPool<B> {
     /// [budget](PoolOptions::budget) that it shares. `u64::MAX` if there is none.
     #[must_use]
     pub fn limit(&self) -> u64 {
-        self.handle.shared.budget.max_bytes()
+        let budget = self.handle.shared.budget.as_ref();
+        budget.map_or(u64::MAX, Budget::max_bytes)
     }
 
     /// Sets the most bytes that the pool takes from its allocator at once, for all pools that share its
@@ -304,22 +307,34 @@ impl<B: Backend> MemoryPool<B> {
     /// What the pool has stays: while that is more, no memory is taken from the allocator. [`trim_to`](Self::trim_to) releases free
     /// memory.
     ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](binpool_allocators::Error::Unsupported) if the pool was made without a limit, and so has not counted what it took.
+    ///
     /// ```
-    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
     /// # use binpool_mock::MockDevice;
     /// # let backend = MockDevice::new().backend();
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let pool = PoolOptions::new()
+    ///     .limit(128 << 20)
+    ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
     /// drop(pool.allocate(64 << 20)?);
     /// // Another program needs the device.
-    /// pool.set_limit(16 << 20);
+    /// pool.set_limit(16 << 20)?;
     /// pool.trim_to(pool.limit());
     /// assert_eq!(pool.managed_bytes(), 0);
     /// assert!(pool.allocate(32 << 20).unwrap_err().is_out_of_memory());
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
-    pub fn set_limit(&self, bytes: u64) {
-        self.handle.shared.budget.set_max_bytes(bytes);
+    pub fn set_limit(&self, bytes: u64) -> Result<(), PoolError> {
+        let budget = self.handle.shared.budget.as_ref().ok_or_else(|| {
+            let refused = "a limit for a pool that was made without one: `PoolOptions::limit(u64::MAX)` \
+                           makes a pool whose limit can be set later";
+            Error::unsupported(refused)
+        })?;
+        budget.set_max_bytes(bytes);
+        Ok(())
     }
 
     /// Holds dropped blocks again from now on.

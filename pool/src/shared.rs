@@ -49,9 +49,10 @@ pub(crate) struct Shared<B: Backend> {
     pub(crate) id: PoolId<ThreadCache<B>>,
     /// As it was when the pool was made: a cached hit checks a queue without a call of the allocator.
     pub(crate) backend: B,
-    /// It takes its bytes from the budget.
+    /// It takes its bytes from the budget, if there is one.
     pub(crate) allocator: Arc<dyn Allocator<Backend = B>>,
-    pub(crate) budget: Budget,
+    /// The limit of the pool; `None` for a pool without one, which counts nothing.
+    pub(crate) budget: Option<Budget>,
     /// The name of the type that the program gave as the allocator.
     pub(crate) allocator_name: &'static str,
     pub(crate) default_queue: B::Queue,

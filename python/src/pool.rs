@@ -6,7 +6,7 @@ use binpool_trace::{Snapshot, view::SnapshotNumbers};
 use pyo3::{exceptions::PyValueError, prelude::*};
 
 use crate::{
-    error::other_error,
+    error::{other_error, pool_error},
     file::{FilePath, file_error},
     recording::Recording,
     statistics::{LiveGroup, Statistics},
@@ -40,8 +40,8 @@ impl Pool {
     #[setter]
     fn set_limit(&self, py: Python<'_>, bytes: Option<u64>) -> PyResult<()> {
         let limit = checked_limit(bytes)?;
-        py.detach(|| of_backend!(&self.any, pool => pool.set_limit(limit)));
-        Ok(())
+        py.detach(|| of_backend!(&self.any, pool => pool.set_limit(limit)))
+            .map_err(pool_error)
     }
 
     /// Releases free memory until the pool has at most `bytes` bytes of the device. Returns the bytes released. Blocks in use stay.

@@ -108,8 +108,9 @@ impl DevicePool {
         let backend = CudaDevice::open(ordinal)?;
         let home = backend.create_queue(QueueOrder::InOrder)?;
         let allocator = VirtualMemoryAllocator::new(&backend);
-        // The threads of a training step take turns: the backward pass begins where the forward pass has ended.
-        let options = PoolOptions::new().arenas(1);
+        // The threads of a training step take turns: the backward pass begins where the forward pass has ended. The program may set a
+        // limit later.
+        let options = PoolOptions::new().arenas(1).limit(u64::MAX);
         Ok(Self {
             pool: options.build(allocator, &home)?,
             queues: RwLock::default(),
