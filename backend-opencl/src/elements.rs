@@ -2,7 +2,7 @@
 
 use std::{fmt, marker::PhantomData, ops::RangeBounds};
 
-use binpool_allocators::{Backend, AsMemory, Error, InvalidRequest, Region, Result};
+use binpool_allocators::{AsMemory, Backend, Error, InvalidRequest, Region, Result};
 use bytemuck::Pod;
 
 use crate::{

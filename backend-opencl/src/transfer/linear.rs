@@ -2,9 +2,9 @@
 //!
 //! Every call that takes memory goes through [`OpenClBackend::bytes_on`], which checks the memory.
 
-use std::sync::Arc;
-
-use binpool_allocators::{Memory, Span, AsMemory, Error, IntoRegion, InvalidRequest, PendingRead, Region, Result, bytes_on};
+use binpool_allocators::{
+    AsMemory, Error, IntoRegion, InvalidRequest, Memory, Region, Result, Span, bytes_on,
+};
 use bytemuck::{AnyBitPattern, NoUninit};
 
 use super::{
@@ -18,11 +18,7 @@ use crate::{
     memory::cl_memory::ClMemory,
     order::access::Access,
     queue::ClQueue,
-    sys::{
-        Purpose,
-        host::{HostSide, HostVec},
-        transfer::DeviceSide,
-    },
+    sys::{Purpose, host::HostVec, transfer::DeviceSide},
 };
 
 impl OpenClBackend {
