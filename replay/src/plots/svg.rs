@@ -17,7 +17,6 @@ use crate::plots::{
 };
 
 const WIDTH: u32 = 960;
-const HEIGHT: u32 = 600;
 /// The height of a line of text.
 pub(crate) const LINE: i32 = 18;
 
@@ -57,19 +56,8 @@ impl<'t> Axis<'t> {
     }
 }
 
-/// Draws an SVG picture with so many charts, one below the other, on white. The viewer chooses the fonts.
-pub(crate) fn svg_of(
-    charts: usize,
-    draw: impl FnOnce(&Area<'_>) -> Drawn<()>,
-) -> io::Result<String> {
-    svg_of_height(HEIGHT * u32::try_from(charts).unwrap_or(1), draw)
-}
-
 /// Draws an SVG picture of this height in pixels, on white. The viewer chooses the fonts.
-pub(crate) fn svg_of_height(
-    height: u32,
-    draw: impl FnOnce(&Area<'_>) -> Drawn<()>,
-) -> io::Result<String> {
+pub(crate) fn svg_of(height: u32, draw: impl FnOnce(&Area<'_>) -> Drawn<()>) -> io::Result<String> {
     let mut picture = String::new();
     let area = SVGBackend::with_string(&mut picture, (WIDTH, height)).into_drawing_area();
     let drawn = area

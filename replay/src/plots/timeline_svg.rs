@@ -14,7 +14,7 @@ use binpool_trace::{
     view::{At, By, GroupRow, History, Numbers, SERIES, series},
 };
 
-use crate::plots::svg::{Area, Drawn, OTHER, centered, svg_of_height};
+use crate::plots::svg::{Area, Drawn, OTHER, centered, svg_of};
 
 const HEIGHT: u32 = 440;
 /// The height of a line of names.
@@ -88,7 +88,7 @@ pub fn timeline_svg(history: &History, by: By) -> io::Result<String> {
     let rows = numbers.by(by);
     let series = series(rows);
     let columns = timeline.stacks(by, &series);
-    svg_of_height(HEIGHT, |area| {
+    svg_of(HEIGHT, |area| {
         draw_title(area, &numbers)?;
         draw_names(area, rows, &series)?;
         let plot = timeline.plot(&numbers);

@@ -12,6 +12,9 @@ use crate::{
     tune::{Candidate, Comparison, Cost},
 };
 
+/// The height of the picture in pixels.
+const HEIGHT: u32 = 600;
+
 /// The most names of failed candidates that fit into a line.
 const NAMES: usize = 8;
 
@@ -37,7 +40,7 @@ const FRONT: RGBColor = RGBColor(30, 90, 180);
 ///
 /// None that can happen: nothing is written to a file.
 pub fn svg(title: &str, candidates: &[Candidate], comparison: &Comparison) -> io::Result<String> {
-    svg_of(1, |area| draw(area, title, candidates, comparison))
+    svg_of(HEIGHT, |area| draw(area, title, candidates, comparison))
 }
 
 fn draw(
