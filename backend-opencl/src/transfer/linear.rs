@@ -64,11 +64,8 @@ impl OpenClBackend {
         offset: usize,
         data: &[T],
     ) -> Result<()> {
-        self.transfer(
-            on.into(),
-            &Linear(memory, Bytes::From(offset)),
-            &HostSide::source(data),
-        )
+        let bytes = Linear(memory, Bytes::From(offset));
+        self.transfer(on.into(), &bytes, &HostSide::source(data))
     }
 
     /// Reads into `data` from memory of any kind, from byte `offset` on, and waits until it is there.
@@ -85,11 +82,8 @@ impl OpenClBackend {
         offset: usize,
         data: &mut [T],
     ) -> Result<()> {
-        self.transfer(
-            on.into(),
-            &Linear(memory, Bytes::From(offset)),
-            &HostSide::target(data),
-        )
+        let bytes = Linear(memory, Bytes::From(offset));
+        self.transfer(on.into(), &bytes, &HostSide::target(data))
     }
 
     /// Enqueues a write of `data`, which the command keeps, to memory of any kind from byte `offset` on.
@@ -230,12 +224,8 @@ impl OpenClBackend {
         offset: usize,
         elements: Vec<T>,
     ) -> Result<PendingTransfer<T>, Refused<Vec<T>>> {
-        self.transfer_owned(
-            on.into(),
-            &Linear(memory, Bytes::From(offset)),
-            elements,
-            HostVec::as_source,
-        )
+        let bytes = Linear(memory, Bytes::From(offset));
+        self.transfer_owned(on.into(), &bytes, elements, HostVec::as_source)
     }
 
     /// Enqueues a read into all of `elements`, from byte `offset` of the memory on.
@@ -262,12 +252,8 @@ impl OpenClBackend {
         offset: usize,
         elements: Vec<T>,
     ) -> Result<PendingTransfer<T>, Refused<Vec<T>>> {
-        self.transfer_owned(
-            on.into(),
-            &Linear(memory, Bytes::From(offset)),
-            elements,
-            HostVec::as_target,
-        )
+        let bytes = Linear(memory, Bytes::From(offset));
+        self.transfer_owned(on.into(), &bytes, elements, HostVec::as_target)
     }
 }
 
