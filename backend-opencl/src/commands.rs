@@ -1,7 +1,5 @@
 //! The trait [`Backend`], call by call.
 
-use std::sync::Arc;
-
 use binpool_allocators::{
     AsMemory, Backend, DeviceLimits, Error, Memory, MemoryFlags, Outcome, QueueOrder, Region,
     Result, Span, Work,
@@ -10,15 +8,10 @@ use binpool_allocators::{
 use crate::{
     backend::OpenClBackend,
     event::{ClEvent, ClOn},
-    kept_memory,
-    memory::{
-        cl_memory::{ClMemory, MemoryBody},
-        flags,
-        root::Root,
-    },
+    memory::cl_memory::ClMemory,
     queue::ClQueue,
     quirks::dropped_queues,
-    sys::{self, Purpose, host::HostSide},
+    sys::{self, host::HostSide},
     transfer::Linear,
 };
 
@@ -34,10 +27,8 @@ impl Backend for OpenClBackend {
     fn create_queue(&self, order: QueueOrder) -> Result<ClQueue> {
         let out_of_order = order == QueueOrder::OutOfOrder;
         if out_of_order && !self.limits().out_of_order_queues {
-            return Err(Error::unsupported(format!(
-                "out-of-order queues on {}: use several in-order queues",
-                self.limits().device_name
-            )));
+            let instead = "use several in-order queues";
+            return Err(self.context().lacks("out-of-order queues", instead));
         }
         let context = self.context();
         dropped_queues::release_idle();
@@ -55,14 +46,10 @@ impl Backend for OpenClBackend {
     }
 
     fn create_buffer(&self, bytes: usize, flags: MemoryFlags) -> Result<ClMemory> {
-        self.limits().check_block(bytes)?;
-        flags.check()?;
-        let context = self.context();
-        let runtimes = context.quirks.flags_to_make(flags::to_cl(flags));
-        let handle = kept_memory::allocate(|| sys::create_buffer(&context.handle, runtimes, bytes))
-            .map_err(|error| error.into_error(Purpose::Memory(bytes)))?;
-        let body = MemoryBody::Buffer(Arc::new(Root::new(handle)));
-        Ok(ClMemory::new(context, bytes, flags, body))
+        let quirks = &self.context().quirks;
+        self.buffer_by(bytes, flags, |context, flags| {
+            sys::create_buffer(context, quirks.flags_to_make(flags), bytes)
+        })
     }
 
     fn create_sub_region(&self, parent: &ClMemory, region: Region) -> Result<ClMemory> {

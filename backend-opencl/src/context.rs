@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use binpool_allocators::{DeviceLimits, Result};
+use binpool_allocators::{DeviceLimits, Error, Result};
 use cl3::device::CL_DEVICE_TYPE;
 
 use crate::{
@@ -65,6 +65,12 @@ impl Context {
     /// Returns whether both stand for the same context of the runtime, so that their objects work together.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.handle.raw() == other.handle.raw()
+    }
+
+    /// The error of `what` the device does not have, and what to do instead.
+    pub(crate) fn lacks(&self, what: &str, instead: &str) -> Error {
+        let name = &self.limits.device_name;
+        Error::unsupported(format!("{what} on {name}: {instead}"))
     }
 
     /// Brings what the device has written to an object over memory of the host into that memory.

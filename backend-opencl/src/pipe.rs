@@ -2,7 +2,7 @@
 
 use std::{ffi::c_void, sync::Arc};
 
-use binpool_allocators::{Error, InvalidRequest, ObjectKind, Region, Result};
+use binpool_allocators::{InvalidRequest, ObjectKind, Region, Result};
 use cl3::{
     device::{CL_DEVICE_PIPE_MAX_PACKET_SIZE, CL_DEVICE_PIPE_SUPPORT},
     error_codes::CL_INVALID_MEM_OBJECT,
@@ -64,10 +64,8 @@ impl ClPipe {
     pub fn new(backend: &OpenClBackend, packet_bytes: u32, max_packets: u32) -> Result<Self> {
         let device = backend.context().device;
         if !has_pipes(device)? {
-            let name = &backend.device_limits().device_name;
-            return Err(Error::unsupported(format!(
-                "pipes on {name}: pass packets on in a buffer with an atomic counter"
-            )));
+            let instead = "pass packets on in a buffer with an atomic counter";
+            return Err(backend.context().lacks("pipes", instead));
         }
         if packet_bytes == 0 || max_packets == 0 {
             return Err(InvalidRequest::ZeroSize.into());

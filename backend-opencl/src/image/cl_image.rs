@@ -17,12 +17,7 @@ use crate::{
     error::OpenClError,
     identity::{debug_by, same_by},
     kept_memory::LetGo,
-    memory::{
-        MemoryKey,
-        info::{Counts, MemoryInfo},
-        part::View,
-        root::Root,
-    },
+    memory::{MemoryKey, info::MemoryInfo, part::View, root::Root},
     order::{access::Access, access_log::AccessLog, memory_use::MemoryUse},
     sys::{self, DeviceBytes, MapShape, MemHandle, transfer::DevicePixels},
 };
@@ -191,22 +186,13 @@ impl ClImage {
     ///
     /// A failure of the runtime.
     pub fn info(&self) -> Result<MemoryInfo> {
-        let counts = Counts::of(self.handle())?;
         let (parent, offset) = match &self.inner.pixels {
             Pixels::Own { .. } => (None, 0),
             Pixels::Buffer { image, .. } => (Some(image.root().key()), image.region().offset),
         };
-        Ok(MemoryInfo {
-            kind: MemoryKind::Buffer,
-            flags: self.flags(),
-            bytes: self.bytes()?,
-            parent,
-            offset,
-            has_host_pointer: counts.has_host_pointer,
-            uses_svm_pointer: counts.uses_svm_pointer,
-            map_count: Some(counts.maps),
-            reference_count: Some(counts.references),
-        })
+        let (kind, bytes) = (MemoryKind::Buffer, self.bytes()?);
+        let info = MemoryInfo::new(kind, self.flags(), bytes, parent, offset);
+        Ok(info.with_counts(self.handle())?)
     }
 
     /// The key of the memory that it is made over, and that it keeps (`buffer`); `None` where it has pixels of its own.

@@ -1,6 +1,6 @@
 //! Copies between images, and between images and buffers.
 
-use binpool_allocators::{AsMemory, Error, InvalidRequest, On, Region, Result};
+use binpool_allocators::{AsMemory, InvalidRequest, On, Region, Result};
 use cl3::error_codes::CL_MEM_COPY_OVERLAP;
 
 use super::{cl_image::ClImage, region::ImageRegion, shape::ImageKind};
@@ -239,12 +239,10 @@ impl OpenClBackend {
         if self.image_limits()?.layer_copies {
             return Ok(());
         }
-        Err(Error::unsupported(format!(
-            "copies between layers of one image, and between 1D array images and anything else, on {}: read and write the \
-             pixels, or take other images",
-            self.device_limits().device_name
-        ))
-        .into())
+        let what =
+            "copies between layers of one image, and between 1D array images and anything else,";
+        let instead = "read and write the pixels, or take other images";
+        Err(self.context().lacks(what, instead).into())
     }
 
     /// Enqueues a copy between a region of an image and bytes of a buffer, in the direction that `access` says.
@@ -258,18 +256,16 @@ impl OpenClBackend {
         if image.shape().kind() == ImageKind::D1Array {
             self.check_layer_copies()?;
         }
-        let (size, bytes) = (
-            memory.size(),
-            Region::new(offset, image.region_bytes(region)?),
-        );
+        let bytes = Region::new(offset, image.region_bytes(region)?);
         // There are bytes to copy, so the memory is not the block of 0 bytes.
         let found = self.bytes_on(queue, memory, bytes)?;
-        let (memory, bytes) = found.ok_or(out_of(bytes, size))?;
+        let (memory, bytes) = found.ok_or(InvalidRequest::ZeroSize)?;
         let uses = [image.used(how), memory.used(bytes, access)];
         check_apart(&uses)?;
         let purpose = Purpose::Memory(bytes.bytes);
         let pixels = image.device_pixels(region);
-        let linear = memory.device_bytes(bytes).ok_or(out_of(bytes, size))?;
+        let linear = memory.device_bytes(bytes);
+        let linear = linear.ok_or(InvalidRequest::ZeroSize)?;
         let linear = DevicePixels::Bytes(linear);
         let (from, to) = match access {
             Access::Write => (pixels, linear),
@@ -279,14 +275,6 @@ impl OpenClBackend {
             enqueue(queue, from, to, bytes.bytes, wait)
         })?;
         Ok(event)
-    }
-}
-
-fn out_of(region: Region, size: usize) -> InvalidRequest {
-    InvalidRequest::OutOfBounds {
-        offset: region.offset,
-        bytes: region.bytes,
-        size,
     }
 }
 

@@ -220,11 +220,11 @@ impl OpenClBackend {
         let (root, offset) = buffer.root().ok_or_else(over_svm)?;
         let limits = self.limits_for(shape)?;
         if kind == ImageKind::D2 && !limits.planes_over_buffers {
-            return Err(Error::unsupported(format!(
-                "2D images over buffers on {}: copy between buffer and image instead",
-                self.device_limits().device_name
-            ))
-            .into());
+            let instead = "copy between buffer and image instead";
+            return Err(self
+                .context()
+                .lacks("2D images over buffers", instead)
+                .into());
         }
         let handle = buffer.object()?.ok_or_else(over_svm)?;
         let flags = buffer.flags();
@@ -254,10 +254,8 @@ impl OpenClBackend {
                 if handle.raw() != root.handle.raw()
                     && failure.code == Some(CL_INVALID_MEM_OBJECT) =>
             {
-                let name = &self.device_limits().device_name;
-                let what =
-                    format!("images over a part of a buffer on {name}: use a buffer of its own");
-                Error::unsupported(what).into()
+                let (what, instead) = ("images over a part of a buffer", "use a buffer of its own");
+                self.context().lacks(what, instead).into()
             }
             error => error,
         })?;
@@ -274,8 +272,7 @@ impl OpenClBackend {
     fn limits_for(&self, shape: ImageShape) -> Result<&ImageLimits, OpenClError> {
         let limits = self.image_limits()?;
         if !limits.images {
-            let name = &self.device_limits().device_name;
-            return Err(Error::unsupported(format!("images on {name}: use buffers")).into());
+            return Err(self.context().lacks("images", "use buffers").into());
         }
         limits.check(shape)?;
         Ok(limits)

@@ -1,6 +1,6 @@
 //! Fills of images.
 
-use binpool_allocators::{Error, Event, On, Queue, Result};
+use binpool_allocators::{Event, On, Queue, Result};
 
 use super::{
     cl_image::ClImage,
@@ -147,11 +147,11 @@ impl OpenClBackend {
             )));
         }
         if image.shape().kind() == ImageKind::D1Buffer && !self.image_limits()?.buffer_fills {
-            return Err(Error::unsupported(format!(
-                "fills of 1D buffer images on {}: fill the bytes of the buffer, or write the pixels",
-                self.device_limits().device_name
-            ))
-            .into());
+            let instead = "fill the bytes of the buffer, or write the pixels";
+            return Err(self
+                .context()
+                .lacks("fills of 1D buffer images", instead)
+                .into());
         }
         let quirks = &self.context().quirks;
         if image.shape().kind() == ImageKind::D3 && quirks.fills_of_volumes_block {

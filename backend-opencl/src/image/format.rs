@@ -12,8 +12,9 @@ macro_rules! constants {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
+        #[repr(u32)]
         pub enum $name {
-            $($(#[$variant_doc])* $variant,)+
+            $($(#[$variant_doc])* $variant = $code,)+
         }
 
         impl $name {
@@ -22,9 +23,7 @@ macro_rules! constants {
 
             /// The number in the OpenCL headers.
             pub const fn code(self) -> u32 {
-                match self {
-                    $(Self::$variant => $code,)+
-                }
+                self as u32
             }
 
             /// The value of that number in the OpenCL headers, if it is known.

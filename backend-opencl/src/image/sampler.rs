@@ -67,37 +67,18 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
 pub enum Addressing {
     /// Kernels must not read there: the value is undefined.
-    None,
+    None = CL_ADDRESS_NONE,
     /// The nearest pixel of the edge.
-    ClampToEdge,
+    ClampToEdge = CL_ADDRESS_CLAMP_TO_EDGE,
     /// A border of zeros.
-    Clamp,
+    Clamp = CL_ADDRESS_CLAMP,
     /// The image again. For normalized coordinates.
-    Repeat,
+    Repeat = CL_ADDRESS_REPEAT,
     /// The image's reflection. For normalized coordinates.
-    MirroredRepeat,
-}
-
-impl Addressing {
-    const ALL: [Self; 5] = [
-        Self::None,
-        Self::ClampToEdge,
-        Self::Clamp,
-        Self::Repeat,
-        Self::MirroredRepeat,
-    ];
-
-    const fn code(self) -> u32 {
-        match self {
-            Self::None => CL_ADDRESS_NONE,
-            Self::ClampToEdge => CL_ADDRESS_CLAMP_TO_EDGE,
-            Self::Clamp => CL_ADDRESS_CLAMP,
-            Self::Repeat => CL_ADDRESS_REPEAT,
-            Self::MirroredRepeat => CL_ADDRESS_MIRRORED_REPEAT,
-        }
-    }
+    MirroredRepeat = CL_ADDRESS_MIRRORED_REPEAT,
 }
 
 /// The value that is read between pixels (`filter_mode` of `PyOpenCL`).
@@ -113,22 +94,12 @@ impl Addressing {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
 pub enum Filter {
     /// The nearest pixel.
-    Nearest,
+    Nearest = CL_FILTER_NEAREST,
     /// The weighted mean of the pixels around.
-    Linear,
-}
-
-impl Filter {
-    const ALL: [Self; 2] = [Self::Nearest, Self::Linear];
-
-    const fn code(self) -> u32 {
-        match self {
-            Self::Nearest => CL_FILTER_NEAREST,
-            Self::Linear => CL_FILTER_LINEAR,
-        }
-    }
+    Linear = CL_FILTER_LINEAR,
 }
 
 /// The properties of a sampler, with OpenCL 2.0 and later (`sampler_properties` of `PyOpenCL`; OpenCL 3.0, section 5.7).
@@ -170,7 +141,7 @@ pub struct SamplerProperties {
 impl SamplerProperties {
     fn list(&self) -> Vec<(u64, u64)> {
         let detail = |detail: Option<f32>| detail.map(|detail| detail.to_bits().into());
-        let filter = |filter: Option<Filter>| filter.map(|filter| filter.code().into());
+        let filter = |filter: Option<Filter>| filter.map(|filter| filter as u64);
         [
             (
                 CL_SAMPLER_NORMALIZED_COORDS,
@@ -178,7 +149,7 @@ impl SamplerProperties {
             ),
             (
                 CL_SAMPLER_ADDRESSING_MODE,
-                self.addressing.map(|addressing| addressing.code().into()),
+                self.addressing.map(|addressing| addressing as u64),
             ),
             (CL_SAMPLER_FILTER_MODE, filter(self.filter)),
             (CL_SAMPLER_MIP_FILTER_MODE, filter(self.mip_filter)),
@@ -237,7 +208,7 @@ impl ClSampler {
         check_images(backend)?;
         check_repeats(normalized_coordinates, addressing)?;
         let context = &backend.context().handle;
-        let (addressing, filter) = (addressing.code(), filter.code());
+        let (addressing, filter) = (addressing as u32, filter as u32);
         let handle = sys::sampler::create(context, normalized_coordinates, addressing, filter);
         Ok(Self::of(backend, handle?))
     }
@@ -284,10 +255,8 @@ impl ClSampler {
             .into());
         }
         if properties.is_for_mipmaps() && !info::has_extension(device, "cl_khr_mipmap_image")? {
-            return Err(Error::unsupported(format!(
-                "mipmaps on {name}: leave the filter and the levels of detail out"
-            ))
-            .into());
+            let instead = "leave the filter and the levels of detail out";
+            return Err(backend.context().lacks("mipmaps", instead).into());
         }
         check_repeats(
             properties.normalized_coordinates.unwrap_or(true),
@@ -370,11 +339,9 @@ impl ClSampler {
     ///
     /// [`Image`](OpenClError::Image) for a mode of an extension.
     pub fn addressing(&self) -> Result<Addressing, OpenClError> {
-        let key = CL_SAMPLER_ADDRESSING_MODE;
-        let value = self.number(key)?;
-        let mut all = Addressing::ALL.into_iter();
-        all.find(|addressing| addressing.code() == value)
-            .ok_or_else(|| unknown(key, value))
+        use Addressing::{Clamp, ClampToEdge, MirroredRepeat, None, Repeat};
+        let all = [None, ClampToEdge, Clamp, Repeat, MirroredRepeat];
+        self.one_of(all, CL_SAMPLER_ADDRESSING_MODE, |it| it as u32)
     }
 
     /// The value that is read between pixels (`filter_mode`).
@@ -383,11 +350,8 @@ impl ClSampler {
     ///
     /// [`Image`](OpenClError::Image) for a mode of an extension.
     pub fn filter(&self) -> Result<Filter, OpenClError> {
-        let key = CL_SAMPLER_FILTER_MODE;
-        let value = self.number(key)?;
-        let mut all = Filter::ALL.into_iter();
-        all.find(|filter| filter.code() == value)
-            .ok_or_else(|| unknown(key, value))
+        let all = [Filter::Nearest, Filter::Linear];
+        self.one_of(all, CL_SAMPLER_FILTER_MODE, |it| it as u32)
     }
 
     /// The runtime's keys and values that it was made of; none if it was made by [`new`](Self::new).
@@ -432,6 +396,22 @@ impl ClSampler {
         Ok(self.handle().info(what)?.value()?)
     }
 
+    /// Returns the one of `all` that the property has the number of.
+    fn one_of<T: Copy, const N: usize>(
+        &self,
+        all: [T; N],
+        key: u32,
+        number: fn(T) -> u32,
+    ) -> Result<T, OpenClError> {
+        let value = self.number(key)?;
+        let found = all.into_iter().find(|&it| number(it) == value);
+        found.ok_or_else(|| {
+            OpenClError::Image(format!(
+                "the sampler's property {key:#x} is {value:#x}, which is not known"
+            ))
+        })
+    }
+
     /// The runtime's `cl_sampler` (`int_ptr`).
     ///
     /// It is borrowed: valid while this value or a clone lives, and not to be released. Code that keeps it longer has to
@@ -450,12 +430,6 @@ impl ClSampler {
 }
 
 /// Checks that the device has images: without them it has no samplers.
-fn unknown(key: u32, value: u32) -> OpenClError {
-    OpenClError::Image(format!(
-        "the sampler's property {key:#x} is {value:#x}, which is not known"
-    ))
-}
-
 fn check_images(backend: &OpenClBackend) -> Result<()> {
     if backend.image_limits()?.images {
         return Ok(());

@@ -33,19 +33,20 @@ use crate::sys::image::ImageSize;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
 pub enum ImageKind {
     /// One row.
-    D1,
+    D1 = CL_MEM_OBJECT_IMAGE1D,
     /// One row over the bytes of a buffer, which may be longer than other rows.
-    D1Buffer,
+    D1Buffer = CL_MEM_OBJECT_IMAGE1D_BUFFER,
     /// Rows of one width, which filters do not mix.
-    D1Array,
+    D1Array = CL_MEM_OBJECT_IMAGE1D_ARRAY,
     /// A plane.
-    D2,
+    D2 = CL_MEM_OBJECT_IMAGE2D,
     /// Planes of one size, which filters do not mix.
-    D2Array,
+    D2Array = CL_MEM_OBJECT_IMAGE2D_ARRAY,
     /// A volume.
-    D3,
+    D3 = CL_MEM_OBJECT_IMAGE3D,
 }
 
 impl ImageKind {
@@ -60,14 +61,7 @@ impl ImageKind {
     ];
 
     pub(crate) const fn code(self) -> u32 {
-        match self {
-            Self::D1 => CL_MEM_OBJECT_IMAGE1D,
-            Self::D1Buffer => CL_MEM_OBJECT_IMAGE1D_BUFFER,
-            Self::D1Array => CL_MEM_OBJECT_IMAGE1D_ARRAY,
-            Self::D2 => CL_MEM_OBJECT_IMAGE2D,
-            Self::D2Array => CL_MEM_OBJECT_IMAGE2D_ARRAY,
-            Self::D3 => CL_MEM_OBJECT_IMAGE3D,
-        }
+        self as u32
     }
 
     pub(crate) fn from_code(code: u32) -> Option<Self> {

@@ -460,9 +460,7 @@ impl OpenClBackend {
         mode: MapMode,
     ) -> Result<PendingMap<'m, G>, OpenClError> {
         self.check_image(queue, image, region)?;
-        for &way in mode.host_uses() {
-            image.flags().check_host(way)?;
-        }
+        mode.check(image.flags())?;
         let mapped = Mapped::Image(image, region);
         let mapping = Mapping::enqueue(self, queue, mapped, mode, wait_for)?;
         Ok(PendingMap::new(mapping))

@@ -3,8 +3,8 @@
 use std::{iter, slice::from_ref, thread};
 
 use binpool_allocators::{
-    Backend, CountedView, Error, Event, EventStatus, HostUse, InvalidRequest, Outcome, Queue,
-    Region, Result,
+    Backend, CountedView, Error, Event, EventStatus, HostUse, InvalidRequest, MemoryFlags, Outcome,
+    Queue, Region, Result,
 };
 use cl3::error_codes::{CL_INVALID_MEM_OBJECT, CL_INVALID_VALUE};
 
@@ -58,13 +58,15 @@ impl MapMode {
         }
     }
 
-    /// Returns the accesses of the host.
-    pub(crate) const fn host_uses(self) -> &'static [HostUse] {
-        match self {
-            Self::Read => &[HostUse::Read],
-            Self::ReadWrite => &[HostUse::Read, HostUse::Write],
-            Self::Write | Self::Overwrite => &[HostUse::Write],
+    /// Checks that memory of these flags may be used so.
+    pub(crate) fn check(self, flags: MemoryFlags) -> Result<()> {
+        if matches!(self, Self::Read | Self::ReadWrite) {
+            flags.check_host(HostUse::Read)?;
         }
+        if self == Self::Read {
+            return Ok(());
+        }
+        flags.check_host(HostUse::Write)
     }
 
     const fn access(self) -> Access {

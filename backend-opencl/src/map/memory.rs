@@ -208,9 +208,7 @@ impl OpenClBackend {
         if element == 0 || !bytes.is_multiple_of(element) {
             return Err(InvalidRequest::NotWholeElements { bytes, element }.into());
         }
-        for &way in mode.host_uses() {
-            memory.check_host(way)?;
-        }
+        mode.check(memory.flags())?;
         memory.check_may_be_retained()?;
         let mapped = Mapped::Memory(memory, region);
         Mapping::enqueue(self, queue, mapped, mode, wait_for).map(PendingMap::new)

@@ -17,7 +17,7 @@ use crate::{
         part::Part,
         root::Root,
     },
-    sys::{self, MemHandle, Purpose},
+    sys::{self, ClResult, ContextHandle, MemHandle, Purpose},
 };
 
 impl OpenClBackend {
@@ -45,14 +45,23 @@ impl OpenClBackend {
         flags: MemoryFlags,
     ) -> Result<ClMemory> {
         let data = bytemuck::cast_slice::<T, u8>(data);
-        let bytes = data.len();
+        self.buffer_by(data.len(), flags, |context, flags| {
+            sys::buffer::create_copying(context, flags, data)
+        })
+    }
+
+    /// Returns a buffer that `create` makes, given the runtime's flags.
+    pub(crate) fn buffer_by(
+        &self,
+        bytes: usize,
+        flags: MemoryFlags,
+        create: impl Fn(&ContextHandle, u64) -> ClResult<MemHandle>,
+    ) -> Result<ClMemory> {
         self.limits().check_block(bytes)?;
         flags.check()?;
         let context = self.context();
-        let cl_flags = flags::to_cl(flags);
-        let handle =
-            kept_memory::allocate(|| sys::buffer::create_copying(&context.handle, cl_flags, data))
-                .map_err(|error| error.into_error(Purpose::Memory(bytes)))?;
+        let handle = kept_memory::allocate(|| create(&context.handle, flags::to_cl(flags)))
+            .map_err(|error| error.into_error(Purpose::Memory(bytes)))?;
         let body = MemoryBody::Buffer(Arc::new(Root::new(handle)));
         Ok(ClMemory::new(context, bytes, flags, body))
     }

@@ -53,25 +53,37 @@ pub struct MemoryInfo {
     pub reference_count: Option<u32>,
 }
 
-/// What the runtime tells about a memory object.
-#[derive(Clone, Copy)]
-pub(crate) struct Counts {
-    pub(crate) maps: u32,
-    pub(crate) references: u32,
-    pub(crate) has_host_pointer: bool,
-    pub(crate) uses_svm_pointer: bool,
-}
-
-impl Counts {
-    pub(crate) fn of(memory: &MemHandle) -> ClResult<Self> {
+impl MemoryInfo {
+    /// Adds what the runtime tells about a memory object.
+    pub(crate) fn with_counts(mut self, memory: &MemHandle) -> ClResult<Self> {
+        self.map_count = Some(memory.info(CL_MEM_MAP_COUNT)?.value()?);
+        self.reference_count = Some(memory.info(CL_MEM_REFERENCE_COUNT)?.value()?);
+        self.has_host_pointer = memory.info(CL_MEM_HOST_PTR)?.value::<usize>()? != 0;
         // Runtimes before OpenCL 2.0 do not know the question.
         let uses_svm_pointer = memory.info(CL_MEM_USES_SVM_POINTER);
-        Ok(Self {
-            maps: memory.info(CL_MEM_MAP_COUNT)?.value()?,
-            references: memory.info(CL_MEM_REFERENCE_COUNT)?.value()?,
-            has_host_pointer: memory.info(CL_MEM_HOST_PTR)?.value::<usize>()? != 0,
-            uses_svm_pointer: uses_svm_pointer.is_ok_and(|answer| answer.number() != Ok(0)),
-        })
+        self.uses_svm_pointer = uses_svm_pointer.is_ok_and(|answer| answer.number() != Ok(0));
+        Ok(self)
+    }
+
+    /// Returns what this crate knows.
+    pub(crate) const fn new(
+        kind: MemoryKind,
+        flags: MemoryFlags,
+        bytes: usize,
+        parent: Option<MemoryKey>,
+        offset: usize,
+    ) -> Self {
+        Self {
+            kind,
+            flags,
+            bytes,
+            parent,
+            offset,
+            has_host_pointer: false,
+            uses_svm_pointer: false,
+            map_count: None,
+            reference_count: None,
+        }
     }
 }
 
@@ -93,17 +105,11 @@ impl ClMemory {
     ///
     /// A failure of the runtime.
     pub fn info(&self) -> Result<MemoryInfo> {
-        let counts = self.object()?.map(Counts::of).transpose()?;
-        Ok(MemoryInfo {
-            kind: self.kind(),
-            flags: self.flags(),
-            bytes: self.bytes(),
-            parent: self.parent(),
-            offset: self.offset(),
-            has_host_pointer: counts.is_some_and(|counts| counts.has_host_pointer),
-            uses_svm_pointer: counts.is_some_and(|counts| counts.uses_svm_pointer),
-            map_count: counts.map(|counts| counts.maps),
-            reference_count: counts.map(|counts| counts.references),
-        })
+        let (parent, offset) = (self.parent(), self.offset());
+        let info = MemoryInfo::new(self.kind(), self.flags(), self.bytes(), parent, offset);
+        match self.object()? {
+            Some(object) => Ok(info.with_counts(object)?),
+            None => Ok(info),
+        }
     }
 }

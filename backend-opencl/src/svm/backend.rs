@@ -172,12 +172,7 @@ impl SvmBackend for OpenClBackend {
 
     fn set_bound_queue(&self, memory: &ClMemory, queue: Option<&ClQueue>) -> Result<()> {
         let block = self.svm_block(memory)?;
-        if let Some(queue) = queue {
-            self.check_own_queue(queue)?;
-            if queue.order() == QueueOrder::OutOfOrder {
-                return Err(InvalidRequest::OutOfOrderQueue.into());
-            }
-        }
+        self.check_bound_queue(queue)?;
         block.bind(queue);
         Ok(())
     }
@@ -202,12 +197,7 @@ impl OpenClBackend {
         if let Some(alignment) = alignment.filter(|&alignment| alignment > largest) {
             return Err(InvalidRequest::AlignmentTooLarge { alignment, largest }.into());
         }
-        if let Some(queue) = queue {
-            self.check_own_queue(queue)?;
-            if queue.order() == QueueOrder::OutOfOrder {
-                return Err(InvalidRequest::OutOfOrderQueue.into());
-            }
-        }
+        self.check_bound_queue(queue.as_ref())?;
         // Fills need an alignment of their patterns, up to the largest, so no less is asked of the runtime.
         let alignment = alignment.unwrap_or(limits.alignment).max(largest);
         let context = self.context();
@@ -229,6 +219,18 @@ impl OpenClBackend {
             offset: 0,
         };
         Ok(ClMemory::new(context, bytes, flags, body))
+    }
+
+    /// Checks that a block can be bound to this queue.
+    fn check_bound_queue(&self, queue: Option<&ClQueue>) -> Result<()> {
+        let Some(queue) = queue else {
+            return Ok(());
+        };
+        self.check_own_queue(queue)?;
+        if queue.order() == QueueOrder::OutOfOrder {
+            return Err(InvalidRequest::OutOfOrderQueue.into());
+        }
+        Ok(())
     }
 
     fn svm_block<'a>(&self, memory: &'a ClMemory) -> Result<&'a Arc<SvmBlock>> {

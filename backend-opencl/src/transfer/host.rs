@@ -171,7 +171,7 @@ impl OpenClBackend {
         match self.enqueue_transfer(on, shape, &side(&elements)) {
             Ok(event) => {
                 event.retain(Arc::clone(&elements));
-                Ok(PendingTransfer::new(event, elements))
+                Ok(PendingTransfer { event, elements })
             }
             Err(error) => {
                 let value = elements.take();
@@ -215,10 +215,6 @@ pub struct PendingTransfer<T> {
 }
 
 impl<T> PendingTransfer<T> {
-    const fn new(event: ClEvent, elements: Arc<HostVec<T>>) -> Self {
-        Self { event, elements }
-    }
-
     /// The event of the transfer.
     pub fn event(&self) -> &ClEvent {
         &self.event

@@ -94,12 +94,8 @@ impl OpenClBackend {
         offset: usize,
         elements: Vec<T>,
     ) -> Result<PendingTransfer<T>, Refused<Vec<T>>> {
-        self.transfer_owned(
-            on.into(),
-            &Linear(memory, Bytes::From(offset)),
-            elements,
-            HostVec::as_source,
-        )
+        let bytes = Linear(memory, Bytes::From(offset));
+        self.transfer_owned(on.into(), &bytes, elements, HostVec::as_source)
     }
 
     /// Enqueues a read into all of `elements`, from byte `offset` of the memory on.
@@ -126,12 +122,8 @@ impl OpenClBackend {
         offset: usize,
         elements: Vec<T>,
     ) -> Result<PendingTransfer<T>, Refused<Vec<T>>> {
-        self.transfer_owned(
-            on.into(),
-            &Linear(memory, Bytes::From(offset)),
-            elements,
-            HostVec::as_target,
-        )
+        let bytes = Linear(memory, Bytes::From(offset));
+        self.transfer_owned(on.into(), &bytes, elements, HostVec::as_target)
     }
 }
 
