@@ -43,7 +43,6 @@
 pub mod adaptors;
 mod align;
 mod allocator;
-mod as_memory;
 mod backend;
 mod checks;
 pub mod contained;
@@ -74,8 +73,7 @@ mod work;
 
 pub use align::Align;
 pub use allocator::{Allocator, EventOf, MemoryOf, OnOf, QueueOf};
-pub use as_memory::{AsMemory, bytes_on};
-pub use backend::Backend;
+pub use backend::{AsMemory, Backend, bytes_on};
 pub use deferred::DeferredAllocator;
 pub use error::{
     BackendFailure, Error, HostUse, InvalidRequest, ObjectKind, OutOfMemory, Result, Scope, Source,

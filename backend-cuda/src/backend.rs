@@ -4,7 +4,7 @@ use std::{ffi::c_void, fmt, sync::Arc};
 
 use binpool_allocators::{
     Error, MemoryFlags, QueueOrder, Result, Scope,
-    runtime::{Core, CoreEvent, CoreMemory, CoreQueue},
+    runtime::{Core, CoreEvent, CoreMemory, CoreQueue, adopt_block, adopt_queue},
 };
 use parking_lot::Mutex;
 
@@ -24,7 +24,7 @@ pub type CudaEvent = CoreEvent<CudaBackend>;
 
 /// What the clones of a backend share.
 pub(crate) struct Shared {
-    pub(crate) core: Core<CudaBackend>,
+    pub(crate) core: Arc<Core<CudaBackend>>,
     pub(crate) context: Arc<Context>,
     pub(crate) facts: DeviceFacts,
     /// The size that sizes and offsets of pages are multiples of.
@@ -170,7 +170,7 @@ impl CudaBackend {
         let core = &self.shared.core;
         core.limits().check_block(bytes)?;
         let block = CudaBlock(core.allocate(allocate)?);
-        Ok(CoreMemory::new(self, block, bytes, MemoryFlags::empty()))
+        Ok(adopt_block(self, block, bytes, MemoryFlags::empty()))
     }
 
     pub(crate) fn lacks(&self, what: &str) -> Error {
@@ -214,8 +214,7 @@ impl CudaBackend {
             let stream = QueueStream::adopt(&self.shared.context, raw);
             (stream, QueueOrder::InOrder)
         };
-        let core = &self.shared.core;
-        core.adopt_queue(self, |stream| stream.is(raw), make)
+        adopt_queue(self, |stream| stream.is(raw), make)
     }
 }
 

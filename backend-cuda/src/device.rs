@@ -139,7 +139,7 @@ impl CudaDevice {
         limits.buffer_views_are_addresses = true;
         Ok(Shared {
             page_bytes: sys::page_bytes(driver, &facts)?,
-            core: Core::new(limits),
+            core: Arc::new(Core::new(limits).of_family(context.family())),
             captured: Mutex::default(),
             abandoned: Mutex::default(),
             context,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use binpool_allocators::{
     Error, EventStatus, InvalidRequest, MemoryFlags, ObjectKind, Outcome, QueueOrder, Region,
     Result, Scope, Work,
-    runtime::{Core, Part, Runtime, RuntimePages},
+    runtime::{Core, Objects, Part, Runtime, RuntimePages},
 };
 
 use crate::{
@@ -20,14 +20,57 @@ use crate::{
 /// The most bytes that can be reserved: the addresses of the driver have 47 bits.
 const MOST_ADDRESSES: usize = (usize::MAX >> 17) + 1;
 
-/// While the stream of a queue is captured into a graph, reads and writes that wait are [`Unsupported`](Error::Unsupported);
-/// the bytes of an enqueued write are kept as long as the backend, since each launch of the graph copies them.
-impl Runtime for CudaBackend {
+impl Objects for CudaBackend {
     type Block = CudaBlock;
     type Stream = QueueStream;
     type Mark = CudaMark;
 
-    fn core(&self) -> &Core<Self> {
+    fn status(mark: &CudaMark) -> Result<EventStatus> {
+        mark.status()
+    }
+
+    fn wait(mark: &CudaMark) -> Result<()> {
+        mark.wait()
+    }
+
+    fn resolve(mark: &CudaMark, outcome: Outcome) -> Result<()> {
+        let Kind::User(gate) = &mark.0 else {
+            return Err(InvalidRequest::NotAUserEvent.into());
+        };
+        if outcome == Outcome::Failed {
+            return Err(Error::unsupported(
+                "user events of CUDA that fail: resolve it as complete, and let the program skip what depends on it",
+            ));
+        }
+        gate.open();
+        Ok(())
+    }
+
+    fn address(block: &CudaBlock) -> Option<u64> {
+        block.address()
+    }
+
+    fn is_captured(mark: &CudaMark) -> bool {
+        matches!(mark.0, Kind::Captured(..))
+    }
+
+    fn is_freed_in_order(block: &CudaBlock) -> bool {
+        matches!(block.0, Body::Ordered(..))
+    }
+
+    fn may_free(block: &CudaBlock) -> Result<(), &'static str> {
+        block.may_free()
+    }
+
+    fn wait_at_end(mark: &CudaMark) -> bool {
+        mark.wait_at_end()
+    }
+}
+
+/// While the stream of a queue is captured into a graph, reads and writes that wait are [`Unsupported`](Error::Unsupported);
+/// the bytes of an enqueued write are kept as long as the backend, since each launch of the graph copies them.
+impl Runtime for CudaBackend {
+    fn core(&self) -> &Arc<Core<Self>> {
         &self.shared.core
     }
 
@@ -106,14 +149,6 @@ impl Runtime for CudaBackend {
         }
     }
 
-    fn status(mark: &CudaMark) -> Result<EventStatus> {
-        mark.status()
-    }
-
-    fn wait(mark: &CudaMark) -> Result<()> {
-        mark.wait()
-    }
-
     fn finish(&self, stream: &QueueStream) -> Result<()> {
         stream.finish()
     }
@@ -155,30 +190,9 @@ impl Runtime for CudaBackend {
         Ok(CudaMark(Kind::User(Arc::new(gate))))
     }
 
-    fn resolve(mark: &CudaMark, outcome: Outcome) -> Result<()> {
-        let Kind::User(gate) = &mark.0 else {
-            return Err(InvalidRequest::NotAUserEvent.into());
-        };
-        if outcome == Outcome::Failed {
-            return Err(Error::unsupported(
-                "user events of CUDA that fail: resolve it as complete, and let the program skip what depends on it",
-            ));
-        }
-        gate.open();
-        Ok(())
-    }
-
     fn free_bytes(&self) -> Option<u64> {
         let (free, _) = self.shared.context.memory_info().ok()?;
         Some(free as u64)
-    }
-
-    fn address(block: &CudaBlock) -> Option<u64> {
-        block.address()
-    }
-
-    fn works_with(&self, other: &Self) -> bool {
-        self.shared.context.has_driver_of(&other.shared.context)
     }
 
     fn after_failure(&self, on: &QueueStream, parts: &[&Part<'_, Self>]) -> Option<CudaMark> {
@@ -197,22 +211,6 @@ impl Runtime for CudaBackend {
         let rest = CudaMark(Kind::Everything(contexts));
         self.shared.core.keep_until(abandoned, vec![rest.clone()]);
         Some(rest)
-    }
-
-    fn is_captured(mark: &CudaMark) -> bool {
-        matches!(mark.0, Kind::Captured(..))
-    }
-
-    fn is_freed_in_order(block: &CudaBlock) -> bool {
-        matches!(block.0, Body::Ordered(..))
-    }
-
-    fn may_free(block: &CudaBlock) -> Result<(), &'static str> {
-        block.may_free()
-    }
-
-    fn wait_at_end(mark: &CudaMark) -> bool {
-        mark.wait_at_end()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::slice::from_ref;
 
-use binpool_allocators::{Backend, Event, InvalidRequest, Queue, Region};
+use binpool_allocators::{Backend, Event, InvalidRequest, Queue, Region, Sink, Span, Work};
 
 use crate::{
     Fixture,
@@ -185,6 +185,9 @@ pub fn transfers_out_of_bounds_are_refused_and_do_nothing<F: Fixture>(fixture: &
         let first = Region::first(4);
         refused_as_out_of_bounds(backend.enqueue_copy(queue, &other, region, &buffer, 0));
         refused_as_out_of_bounds(backend.enqueue_copy(queue, &other, first, &buffer, offset));
+        let data = Work::Write(span(&buffer, region), vec![9; 4].into());
+        refused_as_out_of_bounds(backend.submit(queue.into(), data));
+        refused_by_the_backend(&bench, &buffer, &other, region);
     }
     assert_eq!(bench.read(&buffer), vec![1; SIZE]);
 }
@@ -223,9 +226,38 @@ pub fn transfers_of_impossible_lengths_are_refused<F: Fixture>(fixture: &F) {
             refused_as_out_of_bounds(backend.enqueue_read(queue, &buffer, region));
             refused_as_out_of_bounds(backend.enqueue_fill(queue, &buffer, region, &[9_u8]));
             refused_as_out_of_bounds(backend.enqueue_copy(queue, &other, region, &buffer, 0));
+            refused_by_the_backend(&bench, &buffer, &other, region);
         }
     }
     assert_eq!(bench.read(&buffer), vec![1; SIZE]);
+}
+
+/// The backend itself checks bounds, whatever the calls above it have checked.
+fn refused_by_the_backend<B: Backend>(
+    bench: &Bench<B>,
+    buffer: &B::Memory,
+    other: &B::Memory,
+    region: Region,
+) {
+    let works = [
+        Work::Read(span(buffer, region), Sink::default()),
+        Work::Fill(span(buffer, region), &[9]),
+        Work::Copy(
+            span(other, region),
+            span(buffer, Region::first(region.bytes)),
+        ),
+        Work::Copy(
+            span(other, Region::first(region.bytes)),
+            span(buffer, region),
+        ),
+    ];
+    for work in works {
+        refused_as_out_of_bounds(bench.backend.submit((&bench.queue).into(), work));
+    }
+}
+
+fn span<M>(memory: &M, region: Region) -> Span<'_, M> {
+    Span { memory, region }
 }
 
 /// Later commands of the queue do not change the bytes that it returns.

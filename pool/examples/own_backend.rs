@@ -11,13 +11,13 @@ use std::{error::Error as StdError, sync::Arc, thread};
 use binpool::{
     Align, Backend, DeviceLimits, Error, EventStatus, FailureOrder, ImmediateAllocator,
     MemoryFlags, MemoryPool, Outcome, QueueOrder, Region, Result, Work,
-    runtime::{Core, Part, Runtime},
+    runtime::{Core, Objects, Part, Runtime},
 };
 use parking_lot::{Condvar, Mutex};
 
 /// Clones are the same device.
 #[derive(Clone, Debug)]
-struct HostBackend(Arc<Core<HostBackend>>);
+struct HostBackend(Arc<Core<Self>>);
 
 /// Memory. Threads keep it on their own; most runtimes rely on the core for that.
 type Block = Arc<Mutex<Vec<u8>>>;
@@ -75,12 +75,34 @@ impl HostBackend {
     }
 }
 
-impl Runtime for HostBackend {
+impl Objects for HostBackend {
     type Block = Block;
     type Stream = Stream;
     type Mark = Arc<Mark>;
 
-    fn core(&self) -> &Core<Self> {
+    fn status(mark: &Arc<Mark>) -> Result<EventStatus> {
+        Ok(*mark.status.lock())
+    }
+
+    fn wait(mark: &Arc<Mark>) -> Result<()> {
+        if mark.end() == EventStatus::Failed {
+            let why = "something that the command waited for has failed";
+            return Err(Error::backend("command", None, why));
+        }
+        Ok(())
+    }
+
+    fn resolve(mark: &Arc<Mark>, outcome: Outcome) -> Result<()> {
+        mark.set(match outcome {
+            Outcome::Complete => EventStatus::Complete,
+            Outcome::Failed => EventStatus::Failed,
+        });
+        Ok(())
+    }
+}
+
+impl Runtime for HostBackend {
+    fn core(&self) -> &Arc<Core<Self>> {
         &self.0
     }
 
@@ -149,28 +171,8 @@ impl Runtime for HostBackend {
         Ok(mark)
     }
 
-    fn status(mark: &Arc<Mark>) -> Result<EventStatus> {
-        Ok(*mark.status.lock())
-    }
-
-    fn wait(mark: &Arc<Mark>) -> Result<()> {
-        if mark.end() == EventStatus::Failed {
-            let why = "something that the command waited for has failed";
-            return Err(Error::backend("command", None, why));
-        }
-        Ok(())
-    }
-
     fn create_user_mark(&self) -> Result<Arc<Mark>> {
         Ok(Mark::new(EventStatus::Pending))
-    }
-
-    fn resolve(mark: &Arc<Mark>, outcome: Outcome) -> Result<()> {
-        mark.set(match outcome {
-            Outcome::Complete => EventStatus::Complete,
-            Outcome::Failed => EventStatus::Failed,
-        });
-        Ok(())
     }
 }
 

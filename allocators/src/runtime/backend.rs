@@ -3,10 +3,12 @@
 use super::{
     Access, CoreEvent, CoreMemory, CoreQueue, Part, Runtime,
     enqueue::{check, check_queue, enqueue, note_failure},
+    memory::Kind,
+    queue::note,
 };
 use crate::{
-    Backend, DeviceLimits, Error, HostUse, InvalidRequest, Memory as _, MemoryFlags, On, Outcome,
-    QueueOrder, Region, Result, Span, Work,
+    AsMemory, Backend, DeviceLimits, Error, HostUse, InvalidRequest, Memory as _, MemoryFlags,
+    ObjectKind, On, Outcome, QueueOrder, Region, Result, Span, Work,
 };
 
 type OnCore<'a, R> = On<'a, CoreQueue<R>, CoreEvent<R>>;
@@ -34,7 +36,7 @@ impl<R: Runtime> Backend for R {
             )));
         }
         let queue = CoreQueue::new(self, self.create_stream(order)?, order);
-        self.core().queues.add(&queue);
+        note(&queue);
         Ok(queue)
     }
 
@@ -47,25 +49,25 @@ impl<R: Runtime> Backend for R {
         flags.check()?;
         let deferred = &self.core().deferred;
         let block = deferred.allocate(|| self.allocate(bytes, flags))?;
-        Ok(CoreMemory::new(self, block, bytes, flags))
+        Ok(adopt_block(self, block, bytes, flags))
     }
 
     fn create_sub_region(&self, parent: &CoreMemory<R>, region: Region) -> Result<CoreMemory<R>> {
-        parent.check_belongs(self)?;
+        parent.check_own(self.core())?;
         parent.view(region)
     }
 
     fn commit(&self, queue: &CoreQueue<R>, memory: &CoreMemory<R>) -> Result<()> {
         check_queue(self, queue)?;
-        memory.check_belongs(self)?;
+        memory.check_own(self.core())?;
         let all = memory.part(Region::first(memory.bytes()), Access::Write)?;
         Runtime::commit(self, queue.stream(), &all)
     }
 
     fn release(&self, memory: CoreMemory<R>, after: &[CoreEvent<R>]) -> Result<()> {
-        memory.check_belongs(self)?;
+        memory.check_own(self.core())?;
         for event in after {
-            event.check_works_with(self)?;
+            self.core().check_family(event.core(), ObjectKind::Event)?;
         }
         let mut uses = memory.root().uses.lock();
         for event in after {
@@ -143,12 +145,34 @@ impl<R: Runtime> Backend for R {
     }
 
     fn create_user_event(&self) -> Result<CoreEvent<R>> {
-        Ok(CoreEvent::of_user(self, self.create_user_mark()?))
+        Ok(CoreEvent::of_user(self.core(), self.create_user_mark()?))
     }
 
     fn resolve_user_event(&self, event: &CoreEvent<R>, outcome: Outcome) -> Result<()> {
-        event.check_works_with(self)?;
+        self.core().check_family(event.core(), ObjectKind::Event)?;
         event.resolve(outcome)
+    }
+}
+
+/// Makes memory of a block that the backend has allocated by another call than [`Runtime::allocate`].
+#[must_use]
+pub fn adopt_block<R: Runtime>(
+    backend: &R,
+    block: R::Block,
+    bytes: usize,
+    flags: MemoryFlags,
+) -> CoreMemory<R> {
+    let core = backend.core();
+    CoreMemory::of_kind(core, backend.clone(), block, bytes, flags, Kind::Buffer)
+}
+
+impl<R: Runtime> AsMemory<R> for CoreMemory<R> {
+    fn size(&self) -> usize {
+        self.bytes()
+    }
+
+    fn memory_on(&self, _queue: &CoreQueue<R>) -> Option<&Self> {
+        Some(self)
     }
 }
 
@@ -157,7 +181,7 @@ fn own_part<'a, R: Runtime>(
     span: Bytes<'a, R>,
     access: Access,
 ) -> Result<Part<'a, R>> {
-    span.memory.check_belongs(backend)?;
+    span.memory.check_own(backend.core())?;
     span.memory.part(span.region, access)
 }
 
@@ -167,7 +191,7 @@ fn host_part<'a, R: Runtime>(
     span: Bytes<'a, R>,
     host_use: HostUse,
 ) -> Result<Part<'a, R>> {
-    span.memory.check_belongs(backend)?;
+    span.memory.check_own(backend.core())?;
     span.memory.flags().check_host(host_use)?;
     let access = match host_use {
         HostUse::Read => Access::Read,

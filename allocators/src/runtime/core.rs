@@ -1,33 +1,50 @@
 //! What all clones of a backend share, whatever its device.
 
 use std::{
+    any::Any,
     fmt,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Weak,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
-use super::{CoreQueue, Runtime, deferred::Deferred, queue::Queues};
-use crate::{DeviceLimits, QueueOrder, Result};
+use parking_lot::Mutex;
+
+use super::{Objects, deferred::Deferred};
+use crate::{DeviceLimits, InvalidRequest, ObjectKind, Result};
 
 /// The part of a backend that is the same on every device: its limits, and the memory that its commands still use.
 ///
-/// A [`Runtime`] has one in what its clones share.
-pub struct Core<R: Runtime> {
+/// A [`Runtime`](super::Runtime) has one in what its clones share.
+pub struct Core<R: Objects> {
     limits: DeviceLimits,
+    family: Option<usize>,
     orders_conflicts: AtomicBool,
     pub(super) deferred: Deferred<R>,
-    pub(super) queues: Queues<R>,
+    /// The queues that are still used, as [`queue`](super::queue) knows them.
+    pub(super) queues: Mutex<Vec<Weak<dyn Any + Send + Sync>>>,
 }
 
-impl<R: Runtime> Core<R> {
+impl<R: Objects> Core<R> {
     /// Returns the core of a device.
     #[must_use]
     pub fn new(limits: DeviceLimits) -> Self {
         Self {
             limits,
+            family: None,
             orders_conflicts: AtomicBool::new(false),
             deferred: Deferred::default(),
-            queues: Queues::default(),
+            queues: Mutex::default(),
         }
+    }
+
+    /// Makes this the core of a device that works together with others of the same family, such as those of one driver: commands may wait for
+    /// events of the others, run on their queues, and copy to and from their memory.
+    #[must_use]
+    pub fn of_family(mut self, family: usize) -> Self {
+        self.family = Some(family);
+        self
     }
 
     /// The limits and capabilities of the device.
@@ -56,22 +73,8 @@ impl<R: Runtime> Core<R> {
         self.deferred.drop_after(held, after);
     }
 
-    /// Returns the queue of a stream that the program has made by itself: the known one, if a queue of `backend` has the wanted stream, or a new
-    /// one. So the same stream is the same queue.
-    pub fn adopt_queue(
-        &self,
-        backend: &R,
-        is_wanted: impl Fn(&R::Stream) -> bool,
-        make: impl FnOnce() -> (R::Stream, QueueOrder),
-    ) -> CoreQueue<R> {
-        self.queues.find_or_add(is_wanted, || {
-            let (stream, order) = make();
-            CoreQueue::new(backend, stream, order)
-        })
-    }
-
     /// Calls `allocate`, and again after a shortage, once what commands do not use any more is dropped. For memory that
-    /// [`Runtime::allocate`] does not make.
+    /// [`Runtime::allocate`](super::Runtime::allocate) does not make.
     ///
     /// # Errors
     ///
@@ -85,17 +88,29 @@ impl<R: Runtime> Core<R> {
         self.deferred.look_at_all();
     }
 
-    /// Returns whether both are the core of the same backend.
-    #[must_use]
-    pub fn is_same(&self, other: &Self) -> bool {
-        std::ptr::eq(self, other)
+    /// Checks that an object is of this device.
+    pub(super) fn check_own(&self, other: &Self, kind: ObjectKind) -> Result<()> {
+        foreign_unless(std::ptr::eq(self, other), kind)
+    }
+
+    /// Checks that an object is of this device, or of one of its family.
+    pub(super) fn check_family(&self, other: &Self, kind: ObjectKind) -> Result<()> {
+        let is_relative = self.family.is_some() && self.family == other.family;
+        foreign_unless(is_relative || std::ptr::eq(self, other), kind)
     }
 }
 
-impl<R: Runtime> fmt::Debug for Core<R> {
+impl<R: Objects> fmt::Debug for Core<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Core")
             .field("device", &self.limits.device_name)
             .finish_non_exhaustive()
     }
+}
+
+fn foreign_unless(is_own: bool, kind: ObjectKind) -> Result<()> {
+    if is_own {
+        return Ok(());
+    }
+    Err(InvalidRequest::ForeignObject { kind }.into())
 }

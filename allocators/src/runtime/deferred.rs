@@ -7,19 +7,19 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::Runtime;
-use crate::{Error, EventStatus, Result};
+use super::Objects;
+use crate::{Error, Result};
 
 /// How many entries a call looks at. It adds at most two, so that the list gets shorter.
 const LOOKS: usize = 4;
 
 /// What is kept for commands. It has no clone of the backend, which drops this with its core.
-pub(super) enum Held<R: Runtime> {
+pub(super) enum Held<R: Objects> {
     Block(R::Block),
     Other(#[expect(dead_code, reason = "it is dropped")] Box<dyn Send>),
 }
 
-impl<R: Runtime> Held<R> {
+impl<R: Objects> Held<R> {
     fn may_go(&self) -> Result<(), &'static str> {
         match self {
             Self::Block(block) => R::may_free(block),
@@ -28,28 +28,24 @@ impl<R: Runtime> Held<R> {
     }
 }
 
-struct Entry<R: Runtime> {
+struct Entry<R: Objects> {
     after: Vec<R::Mark>,
     held: Held<R>,
 }
 
-impl<R: Runtime> Entry<R> {
+impl<R: Objects> Entry<R> {
     fn may_go(&mut self) -> bool {
-        self.after.retain(|mark| !has_ended::<R>(mark));
+        self.after.retain(|mark| !R::has_ended(mark));
         self.after.is_empty() && self.held.may_go().is_ok()
     }
 }
 
-pub(super) fn has_ended<R: Runtime>(mark: &R::Mark) -> bool {
-    R::status(mark).is_ok_and(EventStatus::has_ended)
-}
-
-pub(super) struct Deferred<R: Runtime> {
+pub(super) struct Deferred<R: Objects> {
     entries: Mutex<VecDeque<Entry<R>>>,
     has_warned: AtomicBool,
 }
 
-impl<R: Runtime> Default for Deferred<R> {
+impl<R: Objects> Default for Deferred<R> {
     fn default() -> Self {
         Self {
             entries: Mutex::default(),
@@ -58,7 +54,7 @@ impl<R: Runtime> Default for Deferred<R> {
     }
 }
 
-impl<R: Runtime> Deferred<R> {
+impl<R: Objects> Deferred<R> {
     pub(super) fn drop_after(&self, held: impl Send + 'static, after: Vec<R::Mark>) {
         self.put(Held::Other(Box::new(held)), after);
     }
@@ -122,7 +118,7 @@ impl<R: Runtime> Deferred<R> {
     }
 }
 
-impl<R: Runtime> Drop for Deferred<R> {
+impl<R: Objects> Drop for Deferred<R> {
     fn drop(&mut self) {
         self.look_at_all();
         let entries = std::mem::take(self.entries.get_mut());

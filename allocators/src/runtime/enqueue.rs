@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 
-use super::{CoreEvent, CoreQueue, Part, Runtime, memory::Root, uses::Uses};
-use crate::{FailureOrder, InvalidRequest, ObjectKind, Queue as _, QueueOrder, Result};
+use super::{CoreEvent, CoreQueue, Objects, Part, Runtime, memory::Root, uses::Uses};
+use crate::{FailureOrder, ObjectKind, Queue as _, QueueOrder, Result};
 
 /// Enqueues a command that uses these parts: checks its queue and its events, puts it in order if the core
 /// [does so](super::Core::order_conflicts), has `submit` call the runtime with what the command comes after, and keeps the memory until the
@@ -15,7 +15,7 @@ use crate::{FailureOrder, InvalidRequest, ObjectKind, Queue as _, QueueOrder, Re
 ///
 /// # Errors
 ///
-/// [`ForeignObject`](InvalidRequest::ForeignObject), or what `submit` returns.
+/// [`ForeignObject`](crate::InvalidRequest::ForeignObject), or what `submit` returns.
 pub fn enqueue<R: Runtime>(
     backend: &R,
     queue: &CoreQueue<R>,
@@ -24,10 +24,10 @@ pub fn enqueue<R: Runtime>(
     submit: impl FnOnce(&R::Stream, &[R::Mark]) -> Result<R::Mark>,
 ) -> Result<CoreEvent<R>> {
     let mut after = check(backend, queue, wait_for)?;
-    for part in parts {
-        part.check_works_with(backend)?;
-    }
     let core = backend.core();
+    for part in parts {
+        core.check_family(part.core(), ObjectKind::Memory)?;
+    }
     core.deferred.look_at_some();
     let mut commands = queue.commands().lock();
     let mut logs = core.orders_conflicts().then(|| Logs::lock(parts));
@@ -51,13 +51,13 @@ pub fn enqueue<R: Runtime>(
     if !R::is_captured(&mark) {
         for part in parts {
             let used = part.as_use(queue.id(), number, &mark);
+            if let Some(pages) = part.pages() {
+                pages.note(&used);
+            }
             match &mut logs {
                 Some(logs) => logs.of(part.root()).note(used, true),
                 None => part.root().uses.lock().note(used, false),
             }
-            part.pages()
-                .iter()
-                .for_each(|pages| pages.note(part, queue.id(), number, &mark));
         }
     }
     drop(logs);
@@ -85,22 +85,21 @@ pub(super) fn check<R: Runtime>(
 ) -> Result<Vec<R::Mark>> {
     check_queue(backend, queue)?;
     let marks = wait_for.iter().map(|event| {
-        event.check_works_with(backend)?;
+        backend
+            .core()
+            .check_family(event.core(), ObjectKind::Event)?;
         Ok(event.mark().clone())
     });
     marks.collect()
 }
 
 pub(super) fn check_queue<R: Runtime>(backend: &R, queue: &CoreQueue<R>) -> Result<()> {
-    if backend.works_with(queue.backend()) {
-        return Ok(());
-    }
-    let kind = ObjectKind::Queue;
-    Err(InvalidRequest::ForeignObject { kind }.into())
+    let other = queue.backend().core();
+    backend.core().check_family(other, ObjectKind::Queue)
 }
 
 /// The commands of all blocks that a command uses, locked in the order of their addresses while it is enqueued.
-struct Logs<'a, R: Runtime>(Vec<(*const Root<R>, MutexGuard<'a, Uses<R>>)>);
+struct Logs<'a, R: Objects>(Vec<(*const Root<R>, MutexGuard<'a, Uses<R>>)>);
 
 impl<'a, R: Runtime> Logs<'a, R> {
     fn lock(parts: &[&Part<'a, R>]) -> Self {

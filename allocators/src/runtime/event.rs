@@ -9,17 +9,15 @@ use std::{
     },
 };
 
-use super::{CoreQueue, Runtime};
-use crate::{
-    Event, EventId, EventStatus, FailureOrder, InvalidRequest, ObjectKind, Outcome, Queue, Result,
-};
+use super::{Core, CoreQueue, Runtime};
+use crate::{Event, EventId, EventStatus, FailureOrder, InvalidRequest, Outcome, Queue, Result};
 
 /// An event of a [`Runtime`]: a mark with an identity and an owner.
 ///
 /// A user event that is dropped before it is resolved fails, or completes where it cannot fail: what waits for it would wait for ever.
 pub struct CoreEvent<R: Runtime> {
     id: EventId,
-    backend: R,
+    core: Arc<Core<R>>,
     mark: R::Mark,
     source: Source<R>,
 }
@@ -41,26 +39,26 @@ struct User<R: Runtime> {
 impl<R: Runtime> CoreEvent<R> {
     /// Returns the event of a command on `queue`.
     pub(super) fn of_command(queue: &CoreQueue<R>, mark: R::Mark) -> Self {
-        let backend = queue.backend();
-        let source = match backend.core().limits().failure_order {
+        let core = queue.backend().core();
+        let source = match core.limits().failure_order {
             FailureOrder::Kept => Source::Command,
             FailureOrder::FailsEarly | FailureOrder::Lost => Source::OnQueue(queue.clone()),
         };
-        Self::new(backend, mark, source)
+        Self::new(core, mark, source)
     }
 
-    pub(super) fn of_user(backend: &R, mark: R::Mark) -> Self {
+    pub(super) fn of_user(core: &Arc<Core<R>>, mark: R::Mark) -> Self {
         let user = User {
             mark: mark.clone(),
             is_resolved: AtomicBool::new(false),
         };
-        Self::new(backend, mark, Source::User(Arc::new(user)))
+        Self::new(core, mark, Source::User(Arc::new(user)))
     }
 
-    fn new(backend: &R, mark: R::Mark, source: Source<R>) -> Self {
+    fn new(core: &Arc<Core<R>>, mark: R::Mark, source: Source<R>) -> Self {
         Self {
             id: EventId::fresh(),
-            backend: backend.clone(),
+            core: Arc::clone(core),
             mark,
             source,
         }
@@ -72,12 +70,8 @@ impl<R: Runtime> CoreEvent<R> {
         &self.mark
     }
 
-    pub(super) fn check_works_with(&self, backend: &R) -> Result<()> {
-        if backend.works_with(&self.backend) {
-            return Ok(());
-        }
-        let kind = ObjectKind::Event;
-        Err(InvalidRequest::ForeignObject { kind }.into())
+    pub(super) fn core(&self) -> &Core<R> {
+        &self.core
     }
 
     pub(super) fn resolve(&self, outcome: Outcome) -> Result<()> {
@@ -140,7 +134,7 @@ impl<R: Runtime> Clone for CoreEvent<R> {
     fn clone(&self) -> Self {
         Self {
             id: self.id,
-            backend: self.backend.clone(),
+            core: Arc::clone(&self.core),
             mark: self.mark.clone(),
             source: match &self.source {
                 Source::Command => Source::Command,

@@ -1,24 +1,24 @@
 //! Blocks, views of them, and parts that commands use.
 
-use std::{fmt, sync::Arc};
+use std::{any::Any, fmt, sync::Arc};
 
 use parking_lot::Mutex;
 
 use super::{
-    CoreQueue, Runtime,
+    Core, Objects,
     deferred::Held,
-    pages::{InUse, Mapped},
-    uses::{Use, Uses},
+    mapped::{InUse, Mapped},
+    uses::{Access, Use, Uses},
 };
 use crate::{
-    AsMemory, Error, InvalidRequest, Memory, MemoryFlags, MemoryId, MemoryKind, ObjectKind, Region,
+    Error, InvalidRequest, Memory, MemoryFlags, MemoryId, MemoryKind, ObjectKind, QueueId, Region,
     Result, ViewCount,
 };
 
-/// Memory of a [`Runtime`]: a whole block, or a view of one, which keeps the block alive.
+/// Memory of a [`Runtime`](super::Runtime): a whole block, or a view of one, which keeps the block alive.
 ///
 /// Dropping the last of them frees the block, once the commands that were enqueued with it have ended.
-pub struct CoreMemory<R: Runtime> {
+pub struct CoreMemory<R: Objects> {
     id: MemoryId,
     root: Arc<Root<R>>,
     /// The place in the block.
@@ -27,40 +27,39 @@ pub struct CoreMemory<R: Runtime> {
 }
 
 /// A block, and the commands that use it.
-pub(super) struct Root<R: Runtime> {
-    pub(super) backend: R,
+pub(super) struct Root<R: Objects> {
+    core: Arc<Core<R>>,
+    /// The backend, which its memory keeps alive.
+    _backend: Box<dyn Any + Send + Sync>,
     /// None once it is dropped.
     block: Option<R::Block>,
-    bytes: usize,
     flags: MemoryFlags,
     kind: Kind<R>,
     pub(super) uses: Mutex<Uses<R>>,
 }
 
-pub(super) enum Kind<R: Runtime> {
+/// The pages of a reservation.
+pub(super) type Pages<R> = Mapped<R, Arc<Root<R>>>;
+
+pub(super) enum Kind<R: Objects> {
     Buffer,
-    Reservation(Mapped<R>),
+    Reservation(Pages<R>),
     Pages,
 }
 
-impl<R: Runtime> CoreMemory<R> {
-    /// Makes memory of a block that the backend has allocated by another call than [`Runtime::allocate`].
-    #[must_use]
-    pub fn new(backend: &R, block: R::Block, bytes: usize, flags: MemoryFlags) -> Self {
-        Self::of_kind(backend, block, bytes, flags, Kind::Buffer)
-    }
-
+impl<R: Objects> CoreMemory<R> {
     pub(super) fn of_kind(
-        backend: &R,
+        core: &Arc<Core<R>>,
+        backend: impl Send + Sync + 'static,
         block: R::Block,
         bytes: usize,
         flags: MemoryFlags,
         kind: Kind<R>,
     ) -> Self {
         let root = Root {
-            backend: backend.clone(),
+            core: Arc::clone(core),
+            _backend: Box::new(backend),
             block: Some(block),
-            bytes,
             flags,
             kind,
             uses: Mutex::default(),
@@ -80,7 +79,7 @@ impl<R: Runtime> CoreMemory<R> {
         }
         self.root.check_has_bytes()?;
         let place = self.in_block(region);
-        let (offset, alignment) = (place.offset, self.root.backend.core().limits().alignment);
+        let (offset, alignment) = (place.offset, self.root.core.limits().alignment);
         if !alignment.divides(offset) {
             return Err(InvalidRequest::Misaligned { offset, alignment }.into());
         }
@@ -90,12 +89,6 @@ impl<R: Runtime> CoreMemory<R> {
             region: place,
             views: ViewCount::of_view(self.views.count_view()),
         })
-    }
-
-    /// The backend that the memory belongs to.
-    #[must_use]
-    pub fn backend(&self) -> &R {
-        &self.root.backend
     }
 
     /// The runtime's block, of which this may be a view.
@@ -147,7 +140,7 @@ impl<R: Runtime> CoreMemory<R> {
         &'a self,
         region: Region,
         access: Access,
-        pages: Option<InUse<'a, R>>,
+        pages: Option<InUse<'a, R, Arc<Root<R>>>>,
     ) -> Result<Part<'a, R>> {
         let block = self.block().ok_or(InvalidRequest::ZeroSize)?;
         Ok(Part {
@@ -171,25 +164,13 @@ impl<R: Runtime> CoreMemory<R> {
         self.root.flags
     }
 
-    pub(super) fn check_belongs(&self, backend: &R) -> Result<()> {
-        foreign_unless(self.root.backend.core().is_same(backend.core()))
+    pub(super) fn check_own(&self, core: &Core<R>) -> Result<()> {
+        core.check_own(&self.root.core, ObjectKind::Memory)
     }
 }
 
-fn foreign_unless(is_own: bool) -> Result<()> {
-    if is_own {
-        return Ok(());
-    }
-    let kind = ObjectKind::Memory;
-    Err(InvalidRequest::ForeignObject { kind }.into())
-}
-
-impl<R: Runtime> Root<R> {
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    pub(super) fn mapped(&self) -> Option<&Mapped<R>> {
+impl<R: Objects> Root<R> {
+    pub(super) fn mapped(&self) -> Option<&Pages<R>> {
         match &self.kind {
             Kind::Reservation(mapped) => Some(mapped),
             Kind::Buffer | Kind::Pages => None,
@@ -210,7 +191,7 @@ impl<R: Runtime> Root<R> {
     }
 }
 
-impl<R: Runtime> Drop for Root<R> {
+impl<R: Objects> Drop for Root<R> {
     fn drop(&mut self) {
         let Some(block) = self.block.take() else {
             return;
@@ -220,33 +201,26 @@ impl<R: Runtime> Drop for Root<R> {
             after.clear();
         }
         after.extend(others);
-        let deferred = &self.backend.core().deferred;
-        deferred.put(Held::Block(block), after);
+        self.core.deferred.put(Held::Block(block), after);
         if let Kind::Reservation(mapped) = &mut self.kind {
-            mapped.pass_on_uses();
+            for (pages, marks) in mapped.take_all() {
+                let mut uses = pages.uses.lock();
+                marks.into_iter().for_each(|mark| uses.note_other(mark));
+            }
         }
     }
 }
 
-/// What a command does with a part of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// It reads there.
-    Read,
-    /// It writes there, and may read.
-    Write,
-}
-
 /// A part of a block that a command uses. What is mapped there stays mapped while this value lives, and then until the command has ended.
-pub struct Part<'a, R: Runtime> {
+pub struct Part<'a, R: Objects> {
     root: &'a Arc<Root<R>>,
     block: &'a R::Block,
     region: Region,
     access: Access,
-    pages: Option<InUse<'a, R>>,
+    pages: Option<InUse<'a, R, Arc<Root<R>>>>,
 }
 
-impl<'a, R: Runtime> Part<'a, R> {
+impl<'a, R: Objects> Part<'a, R> {
     /// The runtime's block.
     #[must_use]
     pub fn block(&self) -> &'a R::Block {
@@ -275,20 +249,15 @@ impl<'a, R: Runtime> Part<'a, R> {
         self.root
     }
 
-    pub(super) fn check_works_with(&self, backend: &R) -> Result<()> {
-        foreign_unless(backend.works_with(&self.root.backend))
+    pub(super) fn core(&self) -> &'a Core<R> {
+        &self.root.core
     }
 
-    pub(super) fn pages(&self) -> Option<&InUse<'a, R>> {
+    pub(super) fn pages(&self) -> Option<&InUse<'a, R, Arc<Root<R>>>> {
         self.pages.as_ref()
     }
 
-    pub(super) fn as_use(
-        &self,
-        queue: crate::QueueId,
-        number: Option<u64>,
-        mark: &R::Mark,
-    ) -> Use<R> {
+    pub(super) fn as_use(&self, queue: QueueId, number: Option<u64>, mark: &R::Mark) -> Use<R> {
         Use {
             queue,
             number,
@@ -299,7 +268,7 @@ impl<'a, R: Runtime> Part<'a, R> {
     }
 }
 
-impl<R: Runtime> fmt::Debug for Part<'_, R> {
+impl<R: Objects> fmt::Debug for Part<'_, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Part")
             .field("region", &self.region)
@@ -308,7 +277,7 @@ impl<R: Runtime> fmt::Debug for Part<'_, R> {
     }
 }
 
-impl<R: Runtime> Memory for CoreMemory<R> {
+impl<R: Objects> Memory for CoreMemory<R> {
     #[inline]
     fn id(&self) -> MemoryId {
         self.id
@@ -333,17 +302,7 @@ impl<R: Runtime> Memory for CoreMemory<R> {
     }
 }
 
-impl<R: Runtime> AsMemory<R> for CoreMemory<R> {
-    fn size(&self) -> usize {
-        self.region.bytes
-    }
-
-    fn memory_on(&self, _queue: &CoreQueue<R>) -> Option<&Self> {
-        Some(self)
-    }
-}
-
-impl<R: Runtime> fmt::Debug for CoreMemory<R> {
+impl<R: Objects> fmt::Debug for CoreMemory<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Memory")
             .field("id", &self.id)

@@ -12,12 +12,17 @@
 //! mean the same.
 //!
 //! ```text
-//! runtime    what a backend writes
+//! objects    what a runtime's memory, queues and marks are
 //! uses       the commands that use a block
 //! deferred   what is freed once commands have ended
-//! memory     blocks, views, parts          pages    which pages are mapped where
+//! core       what all clones of a backend share
+//! mapped     which pages are mapped where in a reservation
+//! memory     blocks, views, parts
+//! traits     Runtime: what a backend writes
 //! queue, event
-//! enqueue    a command on its way          backend    the trait for programs
+//! enqueue    a command on its way
+//! backend    the trait for programs, over all of this
+//! pages      runtimes with virtual memory
 //! ```
 
 mod backend;
@@ -25,18 +30,23 @@ mod core;
 mod deferred;
 mod enqueue;
 mod event;
+mod mapped;
 mod memory;
+mod objects;
 mod pages;
 mod queue;
-mod runtime;
+mod traits;
 mod uses;
 
 pub use self::{
+    backend::adopt_block,
     core::Core,
     enqueue::enqueue,
     event::CoreEvent,
-    memory::{Access, CoreMemory, Part},
+    memory::{CoreMemory, Part},
+    objects::Objects,
     pages::RuntimePages,
-    queue::CoreQueue,
-    runtime::Runtime,
+    queue::{CoreQueue, adopt_queue},
+    traits::Runtime,
+    uses::Access,
 };

@@ -1,6 +1,7 @@
 //! Queues.
 
 use std::{
+    any::Any,
     fmt,
     hash::{Hash, Hasher},
     ops::Deref,
@@ -56,46 +57,37 @@ impl<R: Runtime> CoreQueue<R> {
     }
 }
 
-/// The queues of a backend that are still used.
-pub(super) struct Queues<R: Runtime> {
-    living: Mutex<Vec<Weak<Inner<R>>>>,
+/// Notes a queue that was made, so that [`adopt_queue`] finds it.
+pub(super) fn note<R: Runtime>(queue: &CoreQueue<R>) {
+    let mut living = queue.backend().core().queues.lock();
+    living.retain(|queue| queue.strong_count() > 0);
+    let inner: Arc<dyn Any + Send + Sync> = Arc::clone(&queue.inner) as _;
+    living.push(Arc::downgrade(&inner));
 }
 
-impl<R: Runtime> Default for Queues<R> {
-    fn default() -> Self {
-        Self {
-            living: Mutex::default(),
-        }
-    }
-}
-
-impl<R: Runtime> Queues<R> {
-    pub(super) fn add(&self, queue: &CoreQueue<R>) {
-        let mut living = self.living.lock();
-        living.retain(|queue| queue.strong_count() > 0);
-        living.push(Arc::downgrade(&queue.inner));
-    }
-
-    /// Returns the queue whose stream is the wanted one, or adds that which `make` returns.
-    pub(super) fn find_or_add(
-        &self,
-        is_wanted: impl Fn(&R::Stream) -> bool,
-        make: impl FnOnce() -> CoreQueue<R>,
-    ) -> CoreQueue<R> {
-        let mut living = self.living.lock();
-        let known = living.iter().filter_map(Weak::upgrade);
-        // Those that are not wanted may be the last of their queue, and are dropped outside the lock.
-        let known: Vec<_> = known.map(|inner| CoreQueue { inner }).collect();
-        let found = known.iter().find(|queue| is_wanted(queue.stream()));
-        let queue = found.cloned().unwrap_or_else(|| {
-            let queue = make();
-            living.push(Arc::downgrade(&queue.inner));
-            queue
-        });
-        living.retain(|queue| queue.strong_count() > 0);
-        drop(living);
+/// Returns the queue of a stream that the program has made by itself: the known one, if a queue of `backend` has the wanted stream, or a
+/// new one. So the same stream is the same queue.
+pub fn adopt_queue<R: Runtime>(
+    backend: &R,
+    is_wanted: impl Fn(&R::Stream) -> bool,
+    make: impl FnOnce() -> (R::Stream, QueueOrder),
+) -> CoreQueue<R> {
+    let mut living = backend.core().queues.lock();
+    let known = living.iter().filter_map(Weak::upgrade);
+    let known = known.filter_map(|inner| inner.downcast().ok());
+    // Those that are not wanted may be the last of their queue, and are dropped outside the lock.
+    let known: Vec<CoreQueue<R>> = known.map(|inner| CoreQueue { inner }).collect();
+    let found = known.iter().find(|queue| is_wanted(queue.stream()));
+    let queue = found.cloned().unwrap_or_else(|| {
+        let (stream, order) = make();
+        let queue = CoreQueue::new(backend, stream, order);
+        let inner: Arc<dyn Any + Send + Sync> = Arc::clone(&queue.inner) as _;
+        living.push(Arc::downgrade(&inner));
         queue
-    }
+    });
+    living.retain(|queue| queue.strong_count() > 0);
+    drop(living);
+    queue
 }
 
 impl<R: Runtime> Deref for CoreQueue<R> {

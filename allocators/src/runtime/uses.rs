@@ -1,7 +1,16 @@
 //! The commands that use a block.
 
-use super::{Access, Runtime, deferred::has_ended};
+use super::Objects;
 use crate::{QueueId, Region, Result};
+
+/// What a command does with a part of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It reads there.
+    Read,
+    /// It writes there, and may read.
+    Write,
+}
 
 /// Commands that have ended are looked for once there are so many.
 const KEPT: usize = 16;
@@ -13,7 +22,7 @@ const KEPT: usize = 16;
 /// - U1: when everything here has ended, no command uses the block.
 /// - U2: a command that is not here conflicts with no later one, or has ended, or is before one that is here on the same in-order
 ///   queue.
-pub(super) struct Uses<R: Runtime> {
+pub(super) struct Uses<R: Objects> {
     commands: Vec<Use<R>>,
     /// Other things that have to end before the block is freed.
     others: Vec<R::Mark>,
@@ -21,7 +30,7 @@ pub(super) struct Uses<R: Runtime> {
     sweep_at: usize,
 }
 
-pub(super) struct Use<R: Runtime> {
+pub(super) struct Use<R: Objects> {
     pub(super) queue: QueueId,
     /// The command's number on its queue, if an end of a later command of the queue tells that this one has ended.
     pub(super) number: Option<u64>,
@@ -30,7 +39,7 @@ pub(super) struct Use<R: Runtime> {
     pub(super) access: Access,
 }
 
-impl<R: Runtime> Clone for Use<R> {
+impl<R: Objects> Clone for Use<R> {
     fn clone(&self) -> Self {
         Self {
             mark: self.mark.clone(),
@@ -39,7 +48,7 @@ impl<R: Runtime> Clone for Use<R> {
     }
 }
 
-impl<R: Runtime> Default for Uses<R> {
+impl<R: Objects> Default for Uses<R> {
     fn default() -> Self {
         Self {
             commands: Vec::new(),
@@ -49,7 +58,7 @@ impl<R: Runtime> Default for Uses<R> {
     }
 }
 
-impl<R: Runtime> Uses<R> {
+impl<R: Objects> Uses<R> {
     /// Notes a command. One that later commands may have to come after is noted with its region and access, and replaces only
     /// those of its queue that conflict with nothing else; otherwise the last command of an in-order queue is enough.
     pub(super) fn note(&mut self, mut new: Use<R>, by_region: bool) {
@@ -68,7 +77,7 @@ impl<R: Runtime> Uses<R> {
             }
         }
         if self.commands.len() >= self.sweep_at {
-            self.commands.retain(|old| !has_ended::<R>(&old.mark));
+            self.commands.retain(|old| !R::has_ended(&old.mark));
             self.sweep_at = KEPT.max(2 * self.commands.len());
         }
         self.commands.push(new);
@@ -88,7 +97,7 @@ impl<R: Runtime> Uses<R> {
     ) {
         let conflicting = self.commands.iter().filter(|old| {
             let is_before = old.queue == queue && old.number.is_some();
-            !is_before && old.conflicts(region, access) && !has_ended::<R>(&old.mark)
+            !is_before && old.conflicts(region, access) && !R::has_ended(&old.mark)
         });
         after.extend(conflicting.map(|old| old.mark.clone()));
         after.extend(self.others.iter().cloned());
@@ -122,7 +131,7 @@ impl<R: Runtime> Uses<R> {
     }
 }
 
-impl<R: Runtime> Use<R> {
+impl<R: Objects> Use<R> {
     fn conflicts(&self, region: Region, access: Access) -> bool {
         self.region.overlaps(region) && (access == Access::Write || self.access == Access::Write)
     }

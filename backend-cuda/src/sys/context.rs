@@ -82,6 +82,11 @@ impl Context {
         self.raw == other.raw && self.has_driver_of(other)
     }
 
+    /// A number that contexts of one driver have in common: their objects can be used together.
+    pub(crate) fn family(&self) -> usize {
+        Arc::as_ptr(&self.driver).addr()
+    }
+
     /// Returns whether objects of both contexts can be used together.
     pub(crate) fn has_driver_of(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.driver, &other.driver)

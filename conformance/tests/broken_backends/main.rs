@@ -36,7 +36,7 @@ impl Fixture for Defect {
     fn backend(&self) -> Broken {
         let mut builder = MockDevice::builder()
             .capacity_bytes(CAPACITY)
-            .completion(Completion::Seeded(5))
+            .completion(Completion::Seeded(8))
             .virtual_memory(true);
         if *self == Self::GrainsAreNotLookedAt {
             builder = builder.svm(SvmSupport {

@@ -8,7 +8,7 @@ use std::sync::{
 use binpool_allocators::{
     Align, DeviceLimits, Error, EventStatus, FailureOrder, MemoryFlags, Outcome, QueueOrder,
     Result, Work,
-    runtime::{Core, Part, Runtime},
+    runtime::{Core, Objects, Part, Runtime},
 };
 use parking_lot::Mutex;
 
@@ -18,7 +18,7 @@ pub(crate) struct Scripted(Arc<Device>);
 
 #[derive(Debug)]
 struct Device {
-    core: Core<Scripted>,
+    core: Arc<Core<Scripted>>,
     commands: Mutex<Vec<Command>>,
     blocks: Arc<AtomicUsize>,
     fails: Mutex<bool>,
@@ -71,7 +71,7 @@ impl Scripted {
         limits.failure_order = FailureOrder::Kept;
         limits.out_of_order_queues = true;
         Self(Arc::new(Device {
-            core: Core::new(limits),
+            core: Arc::new(Core::new(limits)),
             commands: Mutex::default(),
             blocks: Arc::default(),
             fails: Mutex::new(false),
@@ -93,12 +93,35 @@ impl Scripted {
     }
 }
 
-impl Runtime for Scripted {
+impl Objects for Scripted {
     type Block = Block;
     type Stream = ();
     type Mark = Mark;
 
-    fn core(&self) -> &Core<Self> {
+    fn status(mark: &Mark) -> Result<EventStatus> {
+        Ok(mark.get())
+    }
+
+    fn wait(mark: &Mark) -> Result<()> {
+        assert!(mark.get().has_ended(), "a wait that never ends");
+        Ok(())
+    }
+
+    fn wait_at_end(mark: &Mark) -> bool {
+        mark.get().has_ended()
+    }
+
+    fn resolve(mark: &Mark, outcome: Outcome) -> Result<()> {
+        mark.set(match outcome {
+            Outcome::Complete => EventStatus::Complete,
+            Outcome::Failed => EventStatus::Failed,
+        });
+        Ok(())
+    }
+}
+
+impl Runtime for Scripted {
+    fn core(&self) -> &Arc<Core<Self>> {
         &self.0.core
     }
 
@@ -124,29 +147,8 @@ impl Runtime for Scripted {
         Ok(mark)
     }
 
-    fn status(mark: &Mark) -> Result<EventStatus> {
-        Ok(mark.get())
-    }
-
-    fn wait(mark: &Mark) -> Result<()> {
-        assert!(mark.get().has_ended(), "a wait that never ends");
-        Ok(())
-    }
-
-    fn wait_at_end(mark: &Mark) -> bool {
-        mark.get().has_ended()
-    }
-
     fn create_user_mark(&self) -> Result<Mark> {
         Ok(Mark::new())
-    }
-
-    fn resolve(mark: &Mark, outcome: Outcome) -> Result<()> {
-        mark.set(match outcome {
-            Outcome::Complete => EventStatus::Complete,
-            Outcome::Failed => EventStatus::Failed,
-        });
-        Ok(())
     }
 
     fn after_failure(&self, (): &(), _parts: &[&Part<'_, Self>]) -> Option<Mark> {

@@ -1,32 +1,23 @@
 //! The trait that a backend implements.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
-use super::{Core, Part};
-use crate::{Error, EventStatus, InvalidRequest, MemoryFlags, Outcome, QueueOrder, Result, Work};
+use super::{Core, Objects, Part};
+use crate::{Error, MemoryFlags, QueueOrder, Result, Work};
 
 /// A device runtime: what one device does, and nothing else.
 ///
 /// A type that implements this is a [`Backend`](crate::Backend). Its values are cheap handles, such as an `Arc` of what
 /// clones share, with a [`Core`] in it. Every argument has been checked when a method is called: memory, queues and events
-/// belong to this device or to one that it [works with](Self::works_with), parts lie inside their blocks, patterns fit, and
+/// belong to this device or to one of its [family](Core::of_family), parts lie inside their blocks, patterns fit, and
 /// flags allow the access. All methods may be called from any thread.
-///
-/// Blocks, streams and marks must not keep a clone of the backend alive: its core keeps them.
 ///
 /// A call that fails has no effect. Where that cannot be promised, see [`after_failure`](Self::after_failure).
 ///
 /// The example `own_backend` of `binpool` is a whole backend over threads of the host.
-pub trait Runtime: Clone + fmt::Debug + Send + Sync + 'static {
-    /// Memory of the device. Dropping it frees it; no command uses it any more by then.
-    type Block: Send + Sync + 'static;
-    /// A queue of the device. Dropping it destroys it, after its commands.
-    type Stream: Send + Sync + 'static;
-    /// How far a command has come. Clones are the same mark.
-    type Mark: Clone + Send + Sync + 'static;
-
+pub trait Runtime: Objects + Clone + fmt::Debug + Send + Sync {
     /// The part of the backend that is the same on every device, which all clones share.
-    fn core(&self) -> &Core<Self>;
+    fn core(&self) -> &Arc<Core<Self>>;
 
     /// Allocates `bytes` bytes, which may be more than 0 and at most the largest block. Their contents are undefined.
     ///
@@ -55,20 +46,6 @@ pub trait Runtime: Clone + fmt::Debug + Send + Sync + 'static {
         after: &[Self::Mark],
         work: Work<'_, &Part<'_, Self>>,
     ) -> Result<Self::Mark>;
-
-    /// Returns how far a command has come, without waiting.
-    ///
-    /// # Errors
-    ///
-    /// A failure of the runtime to tell.
-    fn status(mark: &Self::Mark) -> Result<EventStatus>;
-
-    /// Waits until a command has ended.
-    ///
-    /// # Errors
-    ///
-    /// The failure of the command, which has ended in any case.
-    fn wait(mark: &Self::Mark) -> Result<()>;
 
     /// Makes sure that the runtime begins with the commands of a queue. Most do so by themselves.
     ///
@@ -142,29 +119,9 @@ pub trait Runtime: Clone + fmt::Debug + Send + Sync + 'static {
         Err(Error::unsupported("user events on this backend"))
     }
 
-    /// Resolves a mark of [`create_user_mark`](Self::create_user_mark) that is not resolved yet.
-    ///
-    /// # Errors
-    ///
-    /// [`Unsupported`](Error::Unsupported) where it cannot have this outcome; it is not resolved then.
-    fn resolve(_mark: &Self::Mark, _outcome: Outcome) -> Result<()> {
-        Err(InvalidRequest::NotAUserEvent.into())
-    }
-
     /// The bytes of the device that are free at this moment, if the runtime tells.
     fn free_bytes(&self) -> Option<u64> {
         None
-    }
-
-    /// The address of a block for kernels, where memory has one.
-    fn address(_block: &Self::Block) -> Option<u64> {
-        None
-    }
-
-    /// Returns whether commands of this backend may wait for events of `other`, run on its queues, and copy to and from its
-    /// memory, as those of several devices of one driver may. By default only the same device.
-    fn works_with(&self, other: &Self) -> bool {
-        self.core().is_same(other.core())
     }
 
     /// What has to end before everything has ended that a failed call may have enqueued on `stream`, or on others for it. `None`
@@ -175,29 +132,5 @@ pub trait Runtime: Clone + fmt::Debug + Send + Sync + 'static {
         _parts: &[&Part<'_, Self>],
     ) -> Option<Self::Mark> {
         None
-    }
-
-    /// Returns whether the command behind a mark was recorded for later, as into a graph of CUDA, and does not count as a use.
-    fn is_captured(_mark: &Self::Mark) -> bool {
-        false
-    }
-
-    /// Returns whether dropping a block enqueues its release after all commands that use it, so that it is dropped at once.
-    fn is_freed_in_order(_block: &Self::Block) -> bool {
-        false
-    }
-
-    /// Checks that dropping a block would not wait for something that only the program can make happen.
-    ///
-    /// # Errors
-    ///
-    /// What the program has to do first. The block is kept until then.
-    fn may_free(_block: &Self::Block) -> Result<(), &'static str> {
-        Ok(())
-    }
-
-    /// Waits for a command as the backend ends. Returns false where that would wait for ever: memory is leaked then.
-    fn wait_at_end(mark: &Self::Mark) -> bool {
-        Self::wait(mark).is_ok() || Self::status(mark).is_ok_and(EventStatus::has_ended)
     }
 }

@@ -1,0 +1,73 @@
+//! What a runtime's objects are, and what can be asked of them without the backend.
+
+use crate::{EventStatus, InvalidRequest, Outcome, Result};
+
+/// The objects of a runtime: memory, queues, and marks for how far commands have come. Their functions take no backend, since the core asks
+/// while the backend is being dropped, too.
+///
+/// Blocks, streams and marks must not keep a clone of the backend alive: its core keeps them.
+pub trait Objects: Sized + 'static {
+    /// Memory of the device. Dropping it frees it; no command uses it any more by then.
+    type Block: Send + Sync + 'static;
+    /// A queue of the device. Dropping it destroys it, after its commands.
+    type Stream: Send + Sync + 'static;
+    /// How far a command has come. Clones are the same mark.
+    type Mark: Clone + Send + Sync + 'static;
+
+    /// Returns how far a command has come, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the runtime to tell.
+    fn status(mark: &Self::Mark) -> Result<EventStatus>;
+
+    /// Waits until a command has ended.
+    ///
+    /// # Errors
+    ///
+    /// The failure of the command, which has ended in any case.
+    fn wait(mark: &Self::Mark) -> Result<()>;
+
+    /// Resolves a mark of [`create_user_mark`](super::Runtime::create_user_mark) that is not resolved yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](Error::Unsupported) where it cannot have this outcome; it is not resolved then.
+    fn resolve(_mark: &Self::Mark, _outcome: Outcome) -> Result<()> {
+        Err(InvalidRequest::NotAUserEvent.into())
+    }
+
+    /// The address of a block for kernels, where memory has one.
+    fn address(_block: &Self::Block) -> Option<u64> {
+        None
+    }
+
+    /// Returns whether the command behind a mark was recorded for later, as into a graph of CUDA, and does not count as a use.
+    fn is_captured(_mark: &Self::Mark) -> bool {
+        false
+    }
+
+    /// Returns whether dropping a block enqueues its release after all commands that use it, so that it is dropped at once.
+    fn is_freed_in_order(_block: &Self::Block) -> bool {
+        false
+    }
+
+    /// Checks that dropping a block would not wait for something that only the program can make happen.
+    ///
+    /// # Errors
+    ///
+    /// What the program has to do first. The block is kept until then.
+    fn may_free(_block: &Self::Block) -> Result<(), &'static str> {
+        Ok(())
+    }
+
+    /// Waits for a command as the backend ends. Returns false where that would wait for ever: memory is leaked then.
+    fn wait_at_end(mark: &Self::Mark) -> bool {
+        Self::wait(mark).is_ok() || Self::status(mark).is_ok_and(EventStatus::has_ended)
+    }
+
+    /// Returns whether a command is known to have ended.
+    fn has_ended(mark: &Self::Mark) -> bool {
+        Self::status(mark).is_ok_and(EventStatus::has_ended)
+    }
+}
