@@ -32,8 +32,8 @@ use crate::{
 /// backend.transfer_scope(|scope| {
 ///     scope.enqueue_write(&queue, &memory, 0, &numbers)?;
 ///     // Side by side, behind the write.
-///     scope.enqueue_read(queue.after(head), &memory, 0)?;
-///     scope.enqueue_read(other_queue.after(tail), &memory, 4)
+///     scope.enqueue_read(&queue, &memory, 0, head)?;
+///     scope.enqueue_read(&other_queue, &memory, 4, tail)
 /// })?;
 /// assert_eq!(seen, numbers);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -88,7 +88,7 @@ impl OpenClBackend {
     /// let (numbers, mut seen) = ([1_u32, 2, 3, 4], [0_u32; 4]);
     /// backend.transfer_scope(|scope| {
     ///     scope.enqueue_write(&queue, &memory, 0, &numbers)?;
-    ///     scope.enqueue_read(queue.after(&mut seen), &memory, 0)
+    ///     scope.enqueue_read(&queue, &memory, 0, &mut seen)
     /// })?;
     /// assert_eq!(seen, numbers);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -104,7 +104,7 @@ impl OpenClBackend {
     /// # let memory = backend.create_buffer(16, MemoryFlags::empty()).unwrap();
     /// backend.transfer_scope(|scope| {
     ///     let mut seen = [0_u32; 4];
-    ///     scope.enqueue_read(queue.after(&mut seen), &memory, 0)
+    ///     scope.enqueue_read(&queue, &memory, 0, &mut seen)
     /// });
     /// ```
     ///
@@ -116,7 +116,7 @@ impl OpenClBackend {
     /// # let memory = backend.create_buffer(16, MemoryFlags::empty()).unwrap();
     /// let mut seen = [0_u32; 4];
     /// backend.transfer_scope(|scope| {
-    ///     scope.enqueue_read(queue.after(&mut seen), &memory, 0)?;
+    ///     scope.enqueue_read(&queue, &memory, 0, &mut seen)?;
     ///     assert_eq!(seen[0], 0);
     ///     Ok(())
     /// });

@@ -48,7 +48,7 @@ macro_rules! pool {
 /// otherwise. The number in a name is that of the leading bits.
 ///
 /// ```
-/// let candidates = binpool_replay::candidates();
+/// let candidates = binpool_replay::tune::candidates();
 /// let best = candidates.iter().find(|candidate| candidate.name == "segments 8").unwrap();
 /// assert_eq!(best.code, Some("PoolOptions::new().segments(true).leading_bits(8)"));
 /// ```
@@ -109,7 +109,7 @@ pub fn candidates() -> Vec<Candidate> {
 /// [others](candidates).
 ///
 /// ```
-/// let names = binpool_replay::page_candidates().map(|candidate| candidate.name);
+/// let names = binpool_replay::tune::page_candidates().map(|candidate| candidate.name);
 /// assert_eq!(names, ["pages", "pages fewest-calls", "pages dense"]);
 /// ```
 #[must_use]

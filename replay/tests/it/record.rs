@@ -8,12 +8,10 @@ use binpool_trace::Trace;
 
 use crate::common::binpool;
 
-type Allocator = ImmediateAllocator<MockBackend>;
-
 /// The words of the part of this file between two comments.
 fn example() -> String {
     let source = include_str!("record.rs");
-    let (_, example) = source.split_once("    // The example begins.").unwrap();
+    let (_, example) = source.rsplit_once("    // The example begins.").unwrap();
     let (example, _) = example.split_once("    // The example ends.").unwrap();
     words(example)
 }
