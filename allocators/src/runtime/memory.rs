@@ -205,7 +205,9 @@ impl<R: Objects> Drop for Root<R> {
         if let Kind::Reservation(mapped) = &mut self.kind {
             for (pages, marks) in mapped.take_all() {
                 let mut uses = pages.uses.lock();
-                marks.into_iter().for_each(|mark| uses.note_other(mark));
+                for mark in marks {
+                    uses.note_other(mark);
+                }
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Tests of traces as a program reads them.
 
-#![allow(clippy::unwrap_used, reason = "a failing test panics")]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a failing test panics")]
 
 mod lines;
 mod trace;
