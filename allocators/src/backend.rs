@@ -11,9 +11,10 @@ use crate::{
 
 /// A device runtime: one device, and the context that its memory, queues and events belong to.
 ///
-/// An implementation of the nine calls without a body gets the allocators, the adaptors, the pool and the tools. With
-/// [`Transfers`](crate::Transfers) and the others it also gets a suite that checks it (the crate `binpool-conformance`). Values
-/// are cheap handles; clones stand for the same device and context. All methods may be called from any thread.
+/// Most backends implement [`Runtime`](crate::runtime::Runtime) instead, and have this from the core: what a device does, without the checks. An
+/// implementation of the eight calls without a body gets the allocators, the adaptors, the pool and the tools, and a suite checks it (the crate
+/// `binpool-conformance`). The calls for programs, from [`enqueue_marker`](Self::enqueue_marker) on, are not to be implemented: they come down to
+/// [`submit`](Self::submit). Values are cheap handles; clones stand for the same device and context. All methods may be called from any thread.
 ///
 /// # Objects and their backend
 ///

@@ -147,7 +147,7 @@ impl CudaBackend {
     ///
     /// # Errors
     ///
-    /// Those of [`create_buffer`](Backend::create_buffer), or [`Unsupported`](Error::Unsupported).
+    /// Those of [`create_buffer`](binpool_allocators::Backend::create_buffer), or [`Unsupported`](Error::Unsupported).
     pub fn create_managed(&self, bytes: usize) -> Result<CudaMemory> {
         if !self.shared.facts.managed_memory {
             return Err(self.lacks("managed memory"));
@@ -179,7 +179,7 @@ impl CudaBackend {
     }
 
     /// The legacy default stream, which waits for all streams but those made with `CU_STREAM_NON_BLOCKING`, as those of
-    /// [`create_queue`](Backend::create_queue) are.
+    /// [`create_queue`](binpool_allocators::Backend::create_queue) are.
     #[must_use]
     pub fn legacy_default_queue(&self) -> CudaQueue {
         self.adopt(LEGACY)

@@ -119,7 +119,7 @@ macro_rules! suite {
 
 suite! {
     $
-    /// The promises of [`Backend`](binpool_allocators::Backend) and [`Transfers`](binpool_allocators::Transfers) that can be checked without user events.
+    /// The promises of [`Backend`](binpool_allocators::Backend) that can be checked without user events.
     fn backend_checks<F: Fixture>;
     /// Expands to a `#[test]` for each promise of `Backend` that can be checked without user events, given a `Fixture`.
     macro backend_conformance;

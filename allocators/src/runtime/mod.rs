@@ -1,7 +1,7 @@
 //! What a device runtime has to do, and everything that is the same on every device.
 //!
-//! A backend implements [`Runtime`]: memory, streams, commands, marks. It gets [`Backend`](crate::Backend),
-//! [`Transfers`](crate::Transfers) and, with [`RuntimePages`], [`VirtualMemory`](crate::VirtualMemory) from here:
+//! A backend implements [`Runtime`]: memory, streams, commands, marks. It gets [`Backend`](crate::Backend) and, with [`RuntimePages`],
+//! [`VirtualMemory`](crate::VirtualMemory) from here:
 //!
 //! - memory, queues and events with identities and owners, views and parts of memory;
 //! - all checks of arguments, before the runtime is called;

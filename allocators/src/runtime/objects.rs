@@ -32,7 +32,7 @@ pub trait Objects: Sized + 'static {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](Error::Unsupported) where it cannot have this outcome; it is not resolved then.
+    /// [`Unsupported`](crate::Error::Unsupported) where it cannot have this outcome; it is not resolved then.
     fn resolve(_mark: &Self::Mark, _outcome: Outcome) -> Result<()> {
         Err(InvalidRequest::NotAUserEvent.into())
     }
