@@ -89,6 +89,32 @@ use crate::{
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 ///
+/// Transfers either wait, or return an event to wait for. On one in-order queue they need no wait lists. All of them come down to a few calls:
+///
+/// ```
+/// # use binpool_allocators::{Backend, Event, MemoryFlags, On, QueueOrder, Region, Span, Work};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let [input, output] = [(); 2].map(|()| backend.create_buffer(8, MemoryFlags::empty()).unwrap());
+/// backend.write(&queue, &input, 0, &[1_u8, 2, 3, 4])?; // Waits: the host may change its bytes again.
+/// backend.enqueue_write(&queue, &input, 4, [5, 6, 7, 8].into())?; // The backend keeps the bytes.
+/// backend.enqueue_fill(&queue, &output, ..4, &[0xAB_u8, 0xCD])?;
+/// backend.enqueue_copy(&queue, &input, 2..6, &output, 4)?.wait()?; // Everything before it has ended, too.
+/// let mut bytes = [0_u8; 8];
+/// backend.read(&queue, &output, 0, &mut bytes)?;
+/// assert_eq!(bytes, [0xAB, 0xCD, 0xAB, 0xCD, 3, 4, 5, 6]);
+///
+/// // What is below these calls.
+/// let memory = &output;
+/// let part = Span { memory, region: Region::first(2) };
+/// backend.submit(On::from(&queue), Work::Fill(part, &[9]))?;
+/// assert!(backend.write_directly(On::from(&queue), part, &[9, 8])?); // The mock can.
+/// assert!(backend.read_directly(On::from(&queue), part, &mut bytes[..2])?);
+/// assert_eq!(bytes[..2], [9, 8]);
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
+///
 /// Views are memory like any other, and keep their block alive:
 ///
 /// ```

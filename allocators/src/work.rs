@@ -8,6 +8,21 @@ use crate::Region;
 
 /// What a command does. `P` is a part of memory: a [`Span`] for a [`Backend`](crate::Backend), a
 /// [`Part`](crate::runtime::Part) for a [`Runtime`](crate::runtime::Runtime).
+///
+/// A backend around another one passes it on:
+///
+/// ```
+/// use binpool_allocators::{Backend, On, Result, Span, Work};
+///
+/// fn logged<B: Backend>(
+///     backend: &B,
+///     on: On<'_, B::Queue, B::Event>,
+///     work: Work<'_, Span<'_, B::Memory>>,
+/// ) -> Result<B::Event> {
+///     println!("{work:?}");
+///     backend.submit(on, work)
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Work<'a, P> {
@@ -26,6 +41,18 @@ pub enum Work<'a, P> {
 }
 
 /// Bytes of memory.
+///
+/// ```
+/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region, Span, Work};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let memory = &backend.create_buffer(64, MemoryFlags::empty())?;
+/// let bytes = Span { memory, region: Region::new(60, 4) };
+/// backend.submit((&queue).into(), Work::Fill(bytes, &[7]))?;
+/// assert_eq!(backend.enqueue_read(&queue, memory, 60..)?.wait()?, [7; 4]);
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Span<'a, M> {
     /// The memory: a block, or a view of one.

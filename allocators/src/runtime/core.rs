@@ -17,6 +17,31 @@ use crate::{DeviceLimits, InvalidRequest, ObjectKind, Result};
 /// The part of a backend that is the same on every device: its limits, and the memory that its commands still use.
 ///
 /// A [`Runtime`](super::Runtime) has one in what its clones share.
+///
+/// ```
+/// use binpool_allocators::{DeviceLimits, MemoryFlags, Result, runtime::{Core, Runtime}};
+///
+/// /// A core of a device whose driver has others.
+/// fn core<R: Runtime>(limits: DeviceLimits, driver: usize) -> Core<R> {
+///     Core::new(limits).of_family(driver)
+/// }
+///
+/// /// Memory that the backend itself needs for a command.
+/// fn staging<R: Runtime>(backend: &R, bytes: usize, command: R::Mark) -> Result<()> {
+///     let core = backend.core();
+///     core.limits().check_block(bytes)?;
+///     let block = core.allocate(|| backend.allocate(bytes, MemoryFlags::HOST_RESIDENT))?;
+///     core.keep_until(block, vec![command]);
+///     core.drop_what_has_ended(); // A later call does that, too.
+///     Ok(())
+/// }
+///
+/// /// What a program may ask for that does not order its commands itself.
+/// fn ordered<R: Runtime>(backend: R) -> R {
+///     backend.core().order_conflicts();
+///     backend
+/// }
+/// ```
 pub struct Core<R: Objects> {
     limits: DeviceLimits,
     family: Option<usize>,

@@ -14,6 +14,14 @@ use crate::{Event, EventId, EventStatus, FailureOrder, InvalidRequest, Outcome, 
 
 /// An event of a [`Runtime`]: a mark with an identity and an owner.
 ///
+/// ```
+/// use binpool_allocators::{Result, runtime::{CoreEvent, Runtime}};
+///
+/// fn is_over<R: Runtime>(event: &CoreEvent<R>) -> Result<bool> {
+///     Ok(R::status(event.mark())?.has_ended())
+/// }
+/// ```
+///
 /// A user event that is dropped before it is resolved fails, or completes where it cannot fail: what waits for it would wait for ever.
 pub struct CoreEvent<R: Runtime> {
     id: EventId,

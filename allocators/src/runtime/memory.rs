@@ -18,6 +18,18 @@ use crate::{
 /// Memory of a [`Runtime`](super::Runtime): a whole block, or a view of one, which keeps the block alive.
 ///
 /// Dropping the last of them frees the block, once the commands that were enqueued with it have ended.
+///
+/// ```
+/// use binpool_allocators::{Region, Result, runtime::{Access, CoreMemory, Runtime}};
+///
+/// fn arguments<R: Runtime>(input: &CoreMemory<R>, output: &CoreMemory<R>) -> Result<[u64; 2]> {
+///     assert!(input.block().is_some());
+///     let read = input.part(Region::first(16), Access::Read)?; // For a transfer.
+///     let used = output.part_of_kernel()?; // For a kernel, which may write all of it.
+///     assert_eq!((read.access(), used.access()), (Access::Read, Access::Write));
+///     Ok([input.device_address()?, output.device_address()?])
+/// }
+/// ```
 pub struct CoreMemory<R: Objects> {
     id: MemoryId,
     root: Arc<Root<R>>,
@@ -213,7 +225,19 @@ impl<R: Objects> Drop for Root<R> {
     }
 }
 
-/// A part of a block that a command uses. What is mapped there stays mapped while this value lives, and then until the command has ended.
+/// A part of a block that a command uses.
+///
+/// ```
+/// use binpool_allocators::runtime::{Part, Runtime};
+///
+/// /// What most calls of a runtime need.
+/// fn place<'a, R: Runtime>(part: &Part<'a, R>) -> (&'a R::Block, usize, Option<u64>) {
+///     println!("{:?} of {} bytes", part.access(), part.region().bytes);
+///     (part.block(), part.region().offset, part.address())
+/// }
+/// ```
+///
+/// What is mapped there stays mapped while this value lives, and then until the command has ended.
 pub struct Part<'a, R: Objects> {
     root: &'a Arc<Root<R>>,
     block: &'a R::Block,

@@ -6,6 +6,47 @@ use crate::{EventStatus, InvalidRequest, Outcome, Result};
 /// while the backend is being dropped, too.
 ///
 /// Blocks, streams and marks must not keep a clone of the backend alive: its core keeps them.
+///
+/// ```
+/// use std::sync::{Arc, atomic::{AtomicBool, Ordering::SeqCst}};
+///
+/// use binpool_allocators::{EventStatus, Outcome, Result, runtime::Objects};
+///
+/// /// A device that has ended each command before `submit` returns. What is pending is a user event.
+/// struct AtOnce;
+///
+/// impl Objects for AtOnce {
+///     type Block = Vec<u8>;
+///     type Stream = ();
+///     type Mark = Arc<AtomicBool>;
+///
+///     fn status(mark: &Self::Mark) -> Result<EventStatus> {
+///         Ok(if mark.load(SeqCst) { EventStatus::Complete } else { EventStatus::Pending })
+///     }
+///     fn wait(mark: &Self::Mark) -> Result<()> {
+///         while !mark.load(SeqCst) {
+///             std::thread::yield_now();
+///         }
+///         Ok(())
+///     }
+///     fn resolve(mark: &Self::Mark, _outcome: Outcome) -> Result<()> {
+///         mark.store(true, SeqCst);
+///         Ok(())
+///     }
+///     fn address(block: &Vec<u8>) -> Option<u64> {
+///         Some(block.as_ptr().addr() as u64)
+///     }
+/// }
+///
+/// let mark = Arc::new(AtomicBool::new(false));
+/// assert!(!AtOnce::has_ended(&mark));
+/// AtOnce::resolve(&mark, Outcome::Complete)?;
+/// assert!(AtOnce::has_ended(&mark) && AtOnce::wait_at_end(&mark));
+/// // What most runtimes need not say.
+/// assert!(!AtOnce::is_captured(&mark) && !AtOnce::is_freed_in_order(&vec![0]));
+/// assert!(AtOnce::may_free(&vec![0]).is_ok());
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 pub trait Objects: Sized + 'static {
     /// Memory of the device. Dropping it frees it; no command uses it any more by then.
     type Block: Send + Sync + 'static;

@@ -15,6 +15,21 @@ use crate::{
 /// A type that implements this has [`VirtualMemory`]. Reservations and pages are blocks of the runtime. As for [`Runtime`], arguments have been
 /// checked: parts are whole pages, nothing is mapped where pages are to be, and whole pages are mapped where they are to go, which no
 /// command uses.
+///
+/// ```
+/// use binpool_allocators::{Region, Result, runtime::RuntimePages};
+///
+/// /// The calls behind a reservation of one page.
+/// fn mapped<R: RuntimePages>(backend: &R) -> Result<R::Block> {
+///     let page = RuntimePages::page_bytes(backend);
+///     assert!(page <= backend.largest_reservation());
+///     let reservation = RuntimePages::reserve(backend, page)?;
+///     let pages = RuntimePages::create_pages(backend, page)?;
+///     RuntimePages::map(backend, &reservation, Region::first(page), &pages)?;
+///     RuntimePages::unmap(backend, &reservation, Region::first(page))?;
+///     Ok(reservation)
+/// }
+/// ```
 pub trait RuntimePages: Runtime {
     /// The size that sizes and offsets of pages are multiples of, in bytes. 0 where the device has no virtual memory.
     fn page_bytes(&self) -> usize;

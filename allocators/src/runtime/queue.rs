@@ -13,7 +13,15 @@ use parking_lot::Mutex;
 use super::Runtime;
 use crate::{Queue, QueueId, QueueOrder, Result};
 
-/// A queue of a [`Runtime`], which it derefs to the runtime's own type of.
+/// A queue of a [`Runtime`]. It derefs to the runtime's own queue.
+///
+/// ```
+/// use binpool_allocators::{Result, runtime::{CoreQueue, Runtime}};
+///
+/// fn begin<R: Runtime>(queue: &CoreQueue<R>) -> Result<()> {
+///     queue.backend().flush(queue.stream())
+/// }
+/// ```
 pub struct CoreQueue<R: Runtime> {
     inner: Arc<Inner<R>>,
 }

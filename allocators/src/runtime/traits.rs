@@ -14,7 +14,91 @@ use crate::{Error, MemoryFlags, QueueOrder, Result, Work};
 ///
 /// A call that fails has no effect. Where that cannot be promised, see [`after_failure`](Self::after_failure).
 ///
-/// The example `own_backend` of `binpool` is a whole backend over threads of the host.
+/// The example `own_backend` of `binpool` is a whole backend over threads of the host. This one has ended each command before `submit` returns,
+/// and so has nothing to wait for:
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+///
+/// use binpool_allocators::{
+///     Align, Backend, DeviceLimits, Error, EventStatus, MemoryFlags, QueueOrder, Result, Work,
+///     runtime::{Core, Objects, Part, Runtime},
+/// };
+///
+/// #[derive(Clone, Debug)]
+/// struct AtOnce(Arc<Core<Self>>);
+///
+/// impl Objects for AtOnce {
+///     type Block = Mutex<Vec<u8>>;
+///     type Stream = ();
+///     type Mark = ();
+///
+///     fn status((): &()) -> Result<EventStatus> {
+///         Ok(EventStatus::Complete)
+///     }
+///     fn wait((): &()) -> Result<()> {
+///         Ok(())
+///     }
+/// }
+///
+/// impl Runtime for AtOnce {
+///     fn core(&self) -> &Arc<Core<Self>> {
+///         &self.0
+///     }
+///     fn allocate(&self, bytes: usize, _flags: MemoryFlags) -> Result<Mutex<Vec<u8>>> {
+///         Ok(Mutex::new(vec![0; bytes]))
+///     }
+///     fn create_stream(&self, _order: QueueOrder) -> Result<()> {
+///         Ok(())
+///     }
+///     fn submit(&self, (): &(), _after: &[()], work: Work<'_, &Part<'_, Self>>) -> Result<()> {
+///         let bytes = |part: &Part<'_, Self>| part.region().offset..part.region().offset + part.region().bytes;
+///         match work {
+///             Work::Write(to, data) => to.block().lock().unwrap()[bytes(to)].copy_from_slice(&data),
+///             Work::Read(from, sink) => {
+///                 let data = from.block().lock().unwrap()[bytes(from)].to_vec();
+///                 sink.put(move || data);
+///             }
+///             Work::Marker | Work::Barrier => {}
+///             _ => return Err(Error::unsupported("fills and copies in this example")),
+///         }
+///         Ok(())
+///     }
+///     // These have defaults that are right here.
+///     fn flush(&self, (): &()) -> Result<()> {
+///         Ok(())
+///     }
+///     fn finish(&self, (): &()) -> Result<()> {
+///         Ok(())
+///     }
+///     fn commit(&self, (): &(), _all: &Part<'_, Self>) -> Result<()> {
+///         Ok(())
+///     }
+///     fn write(&self, (): &(), _after: &[()], _to: &Part<'_, Self>, _data: &[u8]) -> Result<bool> {
+///         Ok(false)
+///     }
+///     fn read(&self, (): &(), _after: &[()], _from: &Part<'_, Self>, _data: &mut [u8]) -> Result<bool> {
+///         Ok(false)
+///     }
+///     fn create_user_mark(&self) -> Result<()> {
+///         Err(Error::unsupported("user events"))
+///     }
+///     fn free_bytes(&self) -> Option<u64> {
+///         None
+///     }
+///     fn after_failure(&self, (): &(), _parts: &[&Part<'_, Self>]) -> Option<()> {
+///         None
+///     }
+/// }
+///
+/// let limits = DeviceLimits::new("at once", 1 << 30, 1 << 28, Align::new(64).unwrap());
+/// let backend = AtOnce(Arc::new(Core::new(limits)));
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let memory = backend.create_buffer(64, MemoryFlags::empty())?;
+/// Backend::write(&backend, &queue, &memory, 60, &[1_u8, 2, 3, 4])?;
+/// assert_eq!(backend.enqueue_read(&queue, &memory, 61..)?.wait()?, [2, 3, 4]);
+/// # Ok::<(), Error>(())
+/// ```
 pub trait Runtime: Objects + Clone + fmt::Debug + Send + Sync {
     /// The part of the backend that is the same on every device, which all clones share.
     fn core(&self) -> &Arc<Core<Self>>;

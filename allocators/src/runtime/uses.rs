@@ -4,6 +4,14 @@ use super::Objects;
 use crate::{QueueId, Region, Result};
 
 /// What a command does with a part of memory.
+///
+/// ```
+/// use binpool_allocators::runtime::Access;
+///
+/// // Two reads do not conflict.
+/// let conflict = |one, other| one == Access::Write || other == Access::Write;
+/// assert!(!conflict(Access::Read, Access::Read) && conflict(Access::Read, Access::Write));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// It reads there.
