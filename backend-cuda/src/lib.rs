@@ -1,6 +1,6 @@
 //! The CUDA backend of binpool.
 //!
-//! [`CudaBackend`] implements `Backend`, `Transfers` and `VirtualMemory` of `binpool_allocators` over the CUDA driver, which is loaded when
+//! [`CudaBackend`] implements `Backend` and `VirtualMemory` of `binpool_allocators` over the CUDA driver, which is loaded when
 //! it is first needed: programs start without it, and get an error that says what to install.
 //!
 //! ```no_run
