@@ -5,6 +5,19 @@ use std::{fmt, sync::Arc};
 use crate::sys::{Address, Allocation, Context, Pages, Reservation, Stream};
 
 /// Memory that the driver has given.
+///
+/// ```no_run
+/// use binpool_allocators::{Backend, MemoryFlags, Region};
+/// use binpool_cuda::{CudaBlock, CudaDevice};
+///
+/// let backend = CudaDevice::open(0)?;
+/// let memory = backend.create_buffer(4096, MemoryFlags::empty())?;
+/// let half = backend.create_sub_region(&memory, Region::new(2048, 2048))?;
+/// // A view is a part of the same block, which is freed after both.
+/// let blocks: [Option<&CudaBlock>; 2] = [memory.block(), half.block()];
+/// assert!(matches!(blocks, [Some(whole), Some(of_half)] if std::ptr::eq(whole, of_half)));
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 pub struct CudaBlock(pub(crate) Body);
 
 pub(crate) enum Body {

@@ -7,6 +7,19 @@ use binpool_allocators::{Error, EventStatus, Result};
 use crate::sys::{Context, Gate, Handle, Mark, Stream};
 
 /// How far a command has come, or a user event.
+///
+/// ```no_run
+/// use binpool_allocators::{Backend, EventStatus, QueueOrder, runtime::Objects};
+/// use binpool_cuda::{CudaBackend, CudaDevice, CudaMark};
+///
+/// let backend = CudaDevice::open(0)?;
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let event = backend.enqueue_marker(&queue)?;
+/// let mark: &CudaMark = event.mark();
+/// CudaBackend::wait(mark)?; // What `event.wait()` does.
+/// assert_eq!(CudaBackend::status(mark)?, EventStatus::Complete);
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct CudaMark(pub(crate) Kind);
 

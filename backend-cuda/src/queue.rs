@@ -12,6 +12,19 @@ use crate::{
 };
 
 /// The stream of a queue.
+///
+/// ```no_run
+/// use binpool_allocators::{Backend, QueueOrder};
+/// use binpool_cuda::{CudaDevice, QueueStream};
+///
+/// let backend = CudaDevice::open(0)?;
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let stream: &QueueStream = queue.stream();
+/// // What another library enqueues on this runs in turn with the queue's own commands.
+/// let handle = stream.cu_stream();
+/// assert_eq!(handle, queue.cu_stream()); // A queue has the methods of its stream.
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 pub struct QueueStream {
     stream: Arc<Stream>,
     /// The thread whose per-thread default stream this is.

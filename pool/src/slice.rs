@@ -41,6 +41,38 @@ use crate::{MemoryPool, PoolError, PooledBuffer, PooledView};
 /// # Ok::<(), binpool::PoolError>(())
 /// ```
 ///
+/// A part of a slice can be read and written by itself, as elements of its own type or of another, and given to the backend's own
+/// commands:
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// let numbers = pool.allocate_of::<u32>(1024)?;
+/// numbers.enqueue_write(&queue, 0, &[1, 2, 0x0505_0505])?;
+/// let mut two = [0; 2];
+/// numbers.read(&queue, 1, &mut two)?;
+/// assert_eq!(two, [2, 0x0505_0505]);
+///
+/// let bytes = numbers.slice(1..3)?.cast::<u8>()?;
+/// assert_eq!((bytes.len(), bytes.size()), (8, 8));
+/// assert_eq!(bytes.enqueue_read(&queue, 4..)?.wait()?, [5; 4]);
+///
+/// let half = numbers.slice(512..)?;
+/// if let Some(block) = half.memory_on(&queue) {
+///     backend.enqueue_fill(&queue, block, half.start().., &[7_u32])?;
+/// }
+/// assert_eq!(half.read_to_vec(&queue)?, [7; 512]);
+/// assert_eq!(half.view()?.size(), 2048);
+///
+/// let none = numbers.slice(3..3)?;
+/// assert!(none.is_empty() && none.memory_on(&queue).is_none());
+/// assert_eq!(numbers.into_block().size(), 4096); // The block, as bytes again.
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
+///
 /// A kernel gets the whole block and the place of the first element: the slice is [memory](AsMemory) that starts at
 /// [`start`](Self::start). On OpenCL, `Parameter::offset_u64` passes the place. A kernel that takes none needs a [`view`](Self::view), which
 /// has to start where the device lets memory start. A kernel of the mock device gets the bytes of the slice alone.
@@ -62,6 +94,35 @@ pub struct PooledSlice<T, K> {
 }
 
 /// A pooled block, or what keeps one: a reference, or an [`Arc`].
+///
+/// A function with this as a bound takes slices of all three kinds:
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// use std::sync::Arc;
+///
+/// use binpool::{KeepsBlock, PooledSlice};
+///
+/// /// Returns how many bytes of the block are not in the slice.
+/// fn left_out<K: KeepsBlock>(slice: PooledSlice<f32, K>) -> usize {
+///     let bytes = slice.size();
+///     slice.into_block().block().size() - bytes
+/// }
+///
+/// let numbers = pool.allocate_of::<f32>(100)?;
+/// assert_eq!(left_out(numbers.slice(..25)?), 300);
+/// assert_eq!(left_out(numbers), 0);
+///
+/// let owner = Arc::new(pool.allocate(400)?);
+/// let part = owner.part(); // What a slice of the owner keeps: an `Arc`, too.
+/// drop(owner);
+/// assert_eq!((part.block().size(), pool.active_blocks()), (400, 1));
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
 pub trait KeepsBlock {
     /// The backend of the block.
     type Backend: Backend;
@@ -150,6 +211,18 @@ impl<B: Backend> MemoryPool<B> {
     }
 
     /// Returns a block of `len` elements for `queue`, as [`allocate_on`](Self::allocate_on) does of bytes.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let [upload, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &upload)?;
+    /// let numbers = pool.allocate_of_on::<f32>(&compute, 100)?;
+    /// numbers.enqueue_fill(&compute, .., &[0.5])?;
+    /// assert_eq!(numbers.read_to_vec(&compute)?, [0.5; 100]);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -46,6 +46,24 @@ impl<B: Backend> PooledBuffer<B> {
 }
 
 /// A part of a [`PooledBuffer`] with a memory object of its own, made by [`PooledBuffer::view`]. It cannot outlive the block.
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// let block = pool.allocate(4096)?;
+/// let half = block.view(2048..)?;
+/// assert_eq!(half.size(), 2048);
+/// if let Some(memory) = half.memory_on(&queue) {
+///     backend.write(&queue, memory, 0, &[7_u8; 2])?; // At the start of the half.
+/// }
+/// let mut bytes = [0_u8; 2];
+/// block.read(&queue, 2048, &mut bytes)?;
+/// assert_eq!(bytes, [7, 7]);
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
 pub struct PooledView<'a, B: Backend> {
     block: &'a PooledBuffer<B>,
     memory: B::Memory,

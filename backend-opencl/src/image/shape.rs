@@ -95,6 +95,12 @@ impl fmt::Display for ImageKind {
 /// // The third size of a volume is no number of layers: filters mix what lies behind one another.
 /// let volume = ImageShape::d3(640, 480, 3);
 /// assert_eq!((volume.layers(), volume.pixels()), (None, Some(921_600)));
+///
+/// // A size that the kind does not have is 1. The layers of a 1D array are its second size.
+/// assert_eq!(ImageShape::d1(640).extent(), [640, 1, 1]);
+/// assert_eq!(ImageShape::d1_buffer(640).kind(), ImageKind::D1Buffer);
+/// assert_eq!(ImageShape::d1_array(640, 3).layers(), Some(3));
+/// assert_eq!(ImageShape::d2(640, 480).to_string(), "2D image of 640x480");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ImageShape {
