@@ -181,7 +181,7 @@ impl<B: Backend> PooledBuffer<B> {
     /// Those of [`enqueue_copy_region_to`](Self::enqueue_copy_region_to).
     ///
     /// ```
-    /// # use binpool::{Backend, ImmediateAllocator, MemoryFlags, MemoryPool, QueueOrder, Transfers};
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryFlags, MemoryPool, QueueOrder};
     /// # use binpool_mock::MockDevice;
     /// # let backend = MockDevice::new().backend();
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;

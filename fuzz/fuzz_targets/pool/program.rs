@@ -342,7 +342,7 @@ impl Program {
                         let all = Region::first(view.size());
                         let memory = view.memory_on(&queue).expect("a view is never empty");
                         let backend = &self.backend;
-                        backend.enqueue_fill(&queue, memory, all, &[mark], &wait_for)
+                        backend.enqueue_fill(queue.after(&wait_for), memory, all, &[mark])
                     }
                     Err(error) => {
                         let is_refused = part.is_empty() || !alignment.divides(start);
