@@ -68,7 +68,7 @@ impl Bytes {
 impl HostBackend {
     fn new() -> Self {
         let alignment = Align::new(64).unwrap_or(Align::ONE);
-        // In-order queues only, and no shared virtual memory, unless said otherwise.
+        // A capacity of 1 GiB, and blocks of at most 256 MiB. In-order queues only, and no shared virtual memory, unless said otherwise.
         let mut limits = DeviceLimits::new("host threads", 1 << 30, 1 << 28, alignment);
         limits.failure_order = FailureOrder::Kept; // A thread that fails has waited for all before it.
         Self(Arc::new(Core::new(limits)))
