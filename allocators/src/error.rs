@@ -646,11 +646,6 @@ pub enum InvalidRequest {
         "this memory is a buffer, which has no address and no queue to be freed on: use shared virtual memory (SVM)"
     )]
     NotSvm,
-    /// Memory was to be released as a whole while regions of it or buffers over it are left.
-    #[error(
-        "there are regions of this memory, or buffers over it: drop them before it is given back"
-    )]
-    StillUsed,
     /// A release was to be enqueued for a block that is bound to no queue.
     #[error("this block is bound to no queue: name the queue to release it on")]
     NoQueue,
