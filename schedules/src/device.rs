@@ -61,9 +61,7 @@ fn another_thread_steps() {
     let fills: Vec<_> = (0..3)
         .map(|byte| {
             let all = Region::first(64);
-            backend
-                .enqueue_fill(&queue, &block, all, &[byte])
-                .unwrap()
+            backend.enqueue_fill(&queue, &block, all, &[byte]).unwrap()
         })
         .collect();
     let waiting = fills[1..]
