@@ -18,7 +18,7 @@ use std::fmt;
 /// assert_eq!(finest(SvmSupport { fine: true, ..coarse }), Some(SvmGrain::Fine));
 /// assert_eq!(finest(SvmSupport::default()), None);
 /// let backend = MockDevice::builder().svm(coarse).build().backend();
-/// assert!(SvmAllocator::new(&backend, SvmGrain::Fine).is_err()); // The device has none.
+/// assert!(SvmAllocator::new(&backend, SvmGrain::Fine).is_err()); // The device does not support it.
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -84,12 +84,13 @@ pub struct Sink(Arc<Mutex<Option<Take>>>);
 type Take = Box<dyn FnOnce() -> Vec<u8> + Send>;
 
 impl Sink {
-    /// Sets what returns the bytes once the command has ended. It is called at most once, and not if nobody wants the bytes.
+    /// Sets what returns the bytes of the command. It is called at most once, and not at all if the read is dropped. It may be called before the
+    /// command has ended: then it must leave alone what the device still writes to, and return nothing.
     pub fn put(&self, bytes: impl FnOnce() -> Vec<u8> + Send + 'static) {
         *self.0.lock() = Some(Box::new(bytes));
     }
 
-    /// Takes the bytes. Empty if none were put, or they were taken before.
+    /// Takes the bytes. Empty if none were put, if the command has not ended, or if they were taken before.
     #[must_use]
     pub fn take(&self) -> Vec<u8> {
         let take = self.0.lock().take();

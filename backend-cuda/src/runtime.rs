@@ -128,10 +128,19 @@ impl Runtime for CudaBackend {
                 on.check_not_captured("a read")?;
                 let staging = self.staging(bytes, |context| Staging::new(context, bytes))?;
                 let result = Arc::clone(&staging);
-                sink.put(move || result.to_vec(bytes));
-                self.transfer(on, after, &[part], |stream, held| {
+                let mark = self.transfer(on, after, &[part], |stream, held| {
                     stream.copy_out(held.staging.insert(staging), from, bytes)
-                })
+                })?;
+                let own = mark.clone();
+                sink.put(move || {
+                    let is_there = own.status().is_ok_and(EventStatus::has_ended);
+                    if is_there {
+                        result.to_vec(bytes)
+                    } else {
+                        Vec::new()
+                    }
+                });
+                Ok(mark)
             }
             Work::Copy(read, written) => {
                 let (from, to, bytes) = (address(read)?, address(written)?, read.region().bytes);

@@ -259,7 +259,7 @@ fn of_cuda(
         .into())
 }
 
-/// Makes so many pairs on the queue of the thread.
+/// Makes this number of pairs on the thread's queue.
 type Pairs<'a, Q> = &'a (dyn Fn(&Q, u32) -> Result<(), PoolError> + Sync);
 
 /// What is the same for the subjects of one size.
@@ -313,7 +313,7 @@ impl<Q: Send + Sync> Bench<'_, Q> {
         Ok(samples)
     }
 
-    /// Has a thread for each queue make so many pairs. Returns the time from the start of the first to the end of the last.
+    /// Has a thread for each queue make this number of pairs. Returns the time from the start of the first to the end of the last.
     fn time(&self, run: Pairs<'_, Q>, pairs: u32) -> Result<Duration, PoolError> {
         let ready = Barrier::new(self.queues.len());
         let lap = |queue| {

@@ -288,3 +288,23 @@ pub fn a_copy_to_the_same_place_of_another_block_is_no_overlap<F: Fixture>(fixtu
         .enqueue_copy(&bench.queue, &source, none, &source, 10);
     copy.unwrap().wait().unwrap();
 }
+
+/// Bytes that are taken early are none: the device may still write them.
+pub fn a_read_that_has_not_ended_gives_no_bytes<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let buffer = bench.filled(SIZE, 1);
+    let gate = bench.gate();
+    let sinks = [(); 2].map(|()| Sink::default());
+    let reads = sinks.each_ref().map(|sink| {
+        let work = Work::Read(span(&buffer, Region::first(SIZE)), sink.clone());
+        let on = bench.queue.after(from_ref(&gate));
+        bench.backend.submit(on, work).unwrap()
+    });
+    let [early, late] = sinks;
+    assert_eq!(early.take(), []);
+    bench.open(&gate);
+    for read in &reads {
+        read.wait().unwrap();
+    }
+    assert_eq!(late.take(), [1; SIZE]);
+}

@@ -1,6 +1,6 @@
 //! Recorded allocation traces: their format, the recordings of other tools, and pages for the browser that show them.
 //!
-//! A trace is text, and each of its lines is a [`Line`]. Pools write them, and so does whoever imports another recording.
+//! A trace is text, and each of its lines is a [`Line`]. Pools write them, and so do the importers of other recordings.
 //!
 //! # Features
 //!

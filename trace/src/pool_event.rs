@@ -79,9 +79,9 @@ pub enum PoolEvent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum What {
-    /// `untracked`: so much was in use when the recording began, of which it knows nothing.
+    /// `untracked`: these bytes were in use when the recording began, and no line tells of them.
     Untracked,
-    /// `miss`: a request of so many bytes found no free memory, and why.
+    /// `miss`: a request of this size found no free memory, and why.
     Miss,
     /// `flush`: cached blocks went back to their segments.
     Flush,
@@ -89,13 +89,13 @@ pub enum What {
     Trim,
     /// `sweep`: so much was released, since it was idle.
     Sweep,
-    /// `hook`: a reclaim hook was called, for a request of so many bytes.
+    /// `hook`: a reclaim hook was called, for a request of this size.
     Hook,
     /// `wait`: the host waited for a queue.
     Wait,
-    /// `map`: so many bytes of pages were created for a request, and pages were mapped.
+    /// `map`: pages of this size were created for a request, and pages were mapped.
     Map,
-    /// `spare`: so many bytes of pages are mapped nowhere from now on, since a call failed.
+    /// `spare`: pages of this size are mapped nowhere from now on, since a call failed.
     Spare,
     /// Any other word. Other tools write `begin` and `end` of a part of the program, `annotate` and `snapshot`.
     Other(Box<str>),

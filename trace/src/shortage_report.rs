@@ -16,7 +16,7 @@ pub struct ShortageReport {
     pub active_bytes: u64,
     /// The number of active blocks.
     pub active_blocks: u64,
-    /// The bytes of freed blocks of which the program has views.
+    /// The bytes of freed blocks that the program still has views of.
     pub viewed_bytes: u64,
     /// What the pool had from its allocator.
     pub managed_bytes: u64,

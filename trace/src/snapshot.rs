@@ -95,7 +95,7 @@ pub struct SnapshotSettings {
     pub reuse: String,
     /// When blocks are filled with zeros: `never`, `on_free`, `on_hand_out`.
     pub scrub: String,
-    /// Above so many managed bytes, free memory is released at once.
+    /// Above this number of managed bytes, free memory is released at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub release_threshold_bytes: Option<u64>,
     /// True if freed blocks are held.
@@ -303,7 +303,7 @@ pub enum SnapshotError {
     },
     /// It has a version that this crate does not know.
     #[error(
-        "a snapshot of version {found}, of which this binpool knows {VERSION}: \
+        "a snapshot of version {found}, where this binpool knows {VERSION}: \
          read it with the version of binpool that wrote it"
     )]
     Version {
@@ -324,7 +324,7 @@ impl<S> Snapshot<S> {
 }
 
 impl Snapshot {
-    /// Returns the counter of this name; 0 where the snapshot has none.
+    /// Returns the counter of this name; 0 if the snapshot does not have it.
     #[cfg(feature = "tools")]
     pub(crate) fn counter(&self, name: &str) -> u64 {
         let counter = self.statistics.get(name);

@@ -48,7 +48,7 @@ pub struct Trace {
     /// The unit of [`lines`](Self::lines): lines, or entries of another tool's recording.
     counted: &'static str,
     pub(crate) events: Vec<Event>,
-    /// The line of each event, counted from 1; 0 where it has none.
+    /// The line of each event, counted from 1; 0 for an event without a line.
     pub(crate) lines: Vec<usize>,
     /// The ID of each block.
     pub(crate) ids: Vec<u64>,

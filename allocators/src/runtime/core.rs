@@ -11,7 +11,10 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{Objects, deferred::Deferred};
+use super::{
+    Objects,
+    deferred::{Deferred, Held},
+};
 use crate::{DeviceLimits, InvalidRequest, ObjectKind, Result};
 
 /// The part of a backend that is the same on every device: its limits, and the memory that its commands still use.
@@ -95,7 +98,7 @@ impl<R: Objects> Core<R> {
 
     /// Keeps `held` until all of `after` have ended. It is dropped by a later call of this backend, on any thread, or at once.
     pub fn keep_until(&self, held: impl Send + 'static, after: Vec<R::Mark>) {
-        self.deferred.drop_after(held, after);
+        self.deferred.put(Held::Other(Box::new(held)), after);
     }
 
     /// Calls `allocate`, and again after a shortage, once what commands do not use any more is dropped. For memory that

@@ -55,10 +55,6 @@ impl<R: Objects> Default for Deferred<R> {
 }
 
 impl<R: Objects> Deferred<R> {
-    pub(super) fn drop_after(&self, held: impl Send + 'static, after: Vec<R::Mark>) {
-        self.put(Held::Other(Box::new(held)), after);
-    }
-
     pub(super) fn put(&self, held: Held<R>, after: Vec<R::Mark>) {
         let mut entry = Entry { after, held };
         if !entry.may_go() {

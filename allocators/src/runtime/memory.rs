@@ -103,7 +103,7 @@ impl<R: Objects> CoreMemory<R> {
         })
     }
 
-    /// The runtime's block, of which this may be a view.
+    /// The runtime's block. This memory may be a view of it.
     #[must_use]
     pub fn block(&self) -> Option<&R::Block> {
         self.root.block.as_ref()

@@ -104,7 +104,7 @@ pub trait Objects: Sized + 'static {
 
     /// Waits for a command as the backend ends. Returns false where that would wait for ever: memory is leaked then.
     fn wait_at_end(mark: &Self::Mark) -> bool {
-        Self::wait(mark).is_ok() || Self::status(mark).is_ok_and(EventStatus::has_ended)
+        Self::wait(mark).is_ok() || Self::has_ended(mark)
     }
 
     /// Returns whether a command is known to have ended.

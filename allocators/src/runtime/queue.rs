@@ -69,8 +69,12 @@ impl<R: Runtime> CoreQueue<R> {
 pub(super) fn note<R: Runtime>(queue: &CoreQueue<R>) {
     let mut living = queue.backend().core().queues.lock();
     living.retain(|queue| queue.strong_count() > 0);
+    living.push(weak(queue));
+}
+
+fn weak<R: Runtime>(queue: &CoreQueue<R>) -> Weak<dyn Any + Send + Sync> {
     let inner: Arc<dyn Any + Send + Sync> = Arc::clone(&queue.inner) as _;
-    living.push(Arc::downgrade(&inner));
+    Arc::downgrade(&inner)
 }
 
 /// Returns the queue of a stream that the program has made by itself: the known one, if a queue of `backend` has the wanted stream, or a
@@ -89,8 +93,7 @@ pub fn adopt_queue<R: Runtime>(
     let queue = found.cloned().unwrap_or_else(|| {
         let (stream, order) = make();
         let queue = CoreQueue::new(backend, stream, order);
-        let inner: Arc<dyn Any + Send + Sync> = Arc::clone(&queue.inner) as _;
-        living.push(Arc::downgrade(&inner));
+        living.push(weak(&queue));
         queue
     });
     living.retain(|queue| queue.strong_count() > 0);

@@ -140,7 +140,8 @@ pub trait Runtime: Objects + Clone + fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Waits until all commands of a queue have ended, well or not.
+    /// Waits until all commands of a queue have ended, well or not. The default is right where a failed command has ended after those before it
+    /// ([`FailureOrder::Kept`](crate::FailureOrder::Kept)).
     ///
     /// # Errors
     ///

@@ -20,7 +20,7 @@ pub enum Access {
     Write,
 }
 
-/// Commands that have ended are looked for once there are so many.
+/// A block with this many entries is searched for commands that have ended.
 const KEPT: usize = 16;
 
 /// The commands that may use a block still.
@@ -93,6 +93,9 @@ impl<R: Objects> Uses<R> {
 
     /// Notes something else that has to end before the block is freed.
     pub(super) fn note_other(&mut self, mark: R::Mark) {
+        if self.others.len() >= KEPT {
+            self.others.retain(|old| !R::has_ended(old));
+        }
         self.others.push(mark);
     }
 

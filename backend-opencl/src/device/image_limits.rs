@@ -53,7 +53,7 @@ pub struct ImageLimits {
     pub buffer_width: usize,
     /// Set if 1D images over buffers can be filled. `PoCL` 3.1 crashes at such a fill.
     pub buffer_fills: bool,
-    /// Whether layers of an array can be copied within it, and those of 1D arrays to buffers and images of other kinds, and
+    /// Set if layers of an array can be copied within it, and those of 1D arrays to buffers and images of other kinds, and
     /// from them. NVIDIA's driver (580) refuses some of it and mixes up the rest.
     pub layer_copies: bool,
     /// Whether 2D images can be made over buffers (`cl_khr_image2d_from_buffer`).

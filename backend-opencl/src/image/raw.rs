@@ -83,7 +83,7 @@ impl OpenClBackend {
         let codes = (order, data);
         let format = ImageFormat::from_codes(codes).ok_or_else(|| {
             Error::unsupported(format!(
-                "an image with channel order {order:#x} and type {data:#x}, of which the size is not known"
+                "an image with channel order {order:#x} and type {data:#x}, whose size is not known"
             ))
         })?;
         check_item_bytes(&handle, format)?;

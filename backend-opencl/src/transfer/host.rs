@@ -155,7 +155,14 @@ impl OpenClBackend {
         let target = Arc::new(HostVec::new(target));
         let event = self.enqueue_checked(on, &transfer, &target.as_target())?;
         event.retain(Arc::clone(&target));
-        sink.put(move || target.take());
+        let own = event.clone();
+        sink.put(move || {
+            if own.has_ended() {
+                target.take()
+            } else {
+                Vec::new()
+            }
+        });
         Ok(event)
     }
 

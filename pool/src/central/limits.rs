@@ -22,7 +22,7 @@ impl Limits {
     }
 }
 
-/// The device is asked what is free after so many requests that found no free range, and, before, each time they are twice as many.
+/// The device is asked what is free after this number of requests that found no free range, and before that each time their number has doubled.
 const GROWTHS_A_LOOK: u64 = 32;
 
 impl<B: Backend, O> State<B, O> {
