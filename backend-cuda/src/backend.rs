@@ -1,5 +1,10 @@
 //! The backend.
 
+#![expect(
+    unsafe_code,
+    reason = "the core does not know how large a block is that it did not allocate"
+)]
+
 use std::{ffi::c_void, fmt, sync::Arc};
 
 use binpool_allocators::{
@@ -170,7 +175,8 @@ impl CudaBackend {
         let core = &self.shared.core;
         core.limits().check_block(bytes)?;
         let block = CudaBlock(core.allocate(allocate)?);
-        Ok(adopt_block(self, block, bytes, MemoryFlags::empty()))
+        // SAFETY: the callers allocate so many bytes of the device.
+        Ok(unsafe { adopt_block(self, block, bytes, MemoryFlags::empty()) })
     }
 
     pub(crate) fn lacks(&self, what: &str) -> Error {

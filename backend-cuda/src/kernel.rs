@@ -11,7 +11,9 @@ use binpool_allocators::{Result, runtime::enqueue};
 
 use crate::{
     backend::{CudaEvent, CudaMemory, CudaQueue},
+    mark::CudaMark,
     module::Loaded,
+    queue::QueueStream,
     sys::Handle,
 };
 
@@ -149,12 +151,14 @@ impl CudaKernel {
         let parts = parts.collect::<Result<Vec<_>>>()?;
         let parts: Vec<_> = parts.iter().collect();
         let shape = [grid.blocks, grid.threads];
-        enqueue(backend, queue, &parts, wait_for, |stream, after| {
+        let submit = |stream: &QueueStream, after: &[CudaMark]| {
             backend.submit_kernel(stream, after, &parts, |stream| {
                 // SAFETY: The module is unloaded after the launches of its kernels; the caller promises the rest.
                 unsafe { stream.launch(self.function, shape, grid.shared_bytes, &bytes) }
             })
-        })
+        };
+        // SAFETY: a kernel touches the bytes of its memory arguments only, as the caller promises; `submit_kernel` returns its mark.
+        unsafe { enqueue(backend, queue, &parts, wait_for, submit) }
     }
 }
 

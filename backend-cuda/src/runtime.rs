@@ -1,5 +1,10 @@
 //! What the driver does for the core.
 
+#![expect(
+    unsafe_code,
+    reason = "methods that only the core may call; what they do is safe"
+)]
+
 use std::sync::Arc;
 
 use binpool_allocators::{
@@ -90,7 +95,7 @@ impl Runtime for CudaBackend {
         Ok(QueueStream::create(&self.shared.context)?)
     }
 
-    fn submit(
+    unsafe fn submit(
         &self,
         on: &QueueStream,
         after: &[CudaMark],
@@ -162,7 +167,7 @@ impl Runtime for CudaBackend {
         stream.finish()
     }
 
-    fn write(
+    unsafe fn write(
         &self,
         on: &QueueStream,
         after: &[CudaMark],
@@ -178,7 +183,7 @@ impl Runtime for CudaBackend {
         self.run(on, after, |stream, mark| stream.write(to, data, mark))
     }
 
-    fn read(
+    unsafe fn read(
         &self,
         on: &QueueStream,
         after: &[CudaMark],
@@ -243,14 +248,14 @@ impl RuntimePages for CudaBackend {
         Ok(CudaBlock(Body::Pages(pages)))
     }
 
-    fn map(&self, reservation: &CudaBlock, region: Region, pages: &CudaBlock) -> Result<()> {
+    unsafe fn map(&self, reservation: &CudaBlock, region: Region, pages: &CudaBlock) -> Result<()> {
         match (&reservation.0, &pages.0) {
             (Body::Reservation(reservation), Body::Pages(pages)) => reservation.map(region, pages),
             _ => Err(Error::unsupported("a map of this memory")),
         }
     }
 
-    fn unmap(&self, reservation: &CudaBlock, region: Region) -> Result<()> {
+    unsafe fn unmap(&self, reservation: &CudaBlock, region: Region) -> Result<()> {
         match &reservation.0 {
             Body::Reservation(reservation) => Ok(reservation.unmap(region)?),
             _ => Err(Error::unsupported("an unmap of this memory")),

@@ -114,7 +114,7 @@ impl Runtime for HostBackend {
         Ok(Mutex::new(Mark::new(EventStatus::Complete)))
     }
 
-    fn submit(
+    unsafe fn submit(
         &self,
         on: &Stream,
         after: &[Arc<Mark>],

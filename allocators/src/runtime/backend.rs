@@ -49,7 +49,15 @@ impl<R: Runtime> Backend for R {
         flags.check()?;
         let deferred = &self.core().deferred;
         let block = deferred.allocate(|| self.allocate(bytes, flags))?;
-        Ok(adopt_block(self, block, bytes, flags))
+        let core = self.core();
+        Ok(CoreMemory::of_kind(
+            core,
+            self.clone(),
+            block,
+            bytes,
+            flags,
+            Kind::Buffer,
+        ))
     }
 
     fn create_sub_region(&self, parent: &CoreMemory<R>, region: Region) -> Result<CoreMemory<R>> {
@@ -61,7 +69,8 @@ impl<R: Runtime> Backend for R {
         check_queue(self, queue)?;
         memory.check_own(self.core())?;
         let all = memory.part(Region::first(memory.bytes()), Access::Write)?;
-        Runtime::commit(self, queue.stream(), &all)
+        // SAFETY: the queue and the memory are of this device.
+        unsafe { Runtime::commit(self, queue.stream(), &all) }
     }
 
     fn release(&self, memory: CoreMemory<R>, after: &[CoreEvent<R>]) -> Result<()> {
@@ -88,9 +97,12 @@ impl<R: Runtime> Backend for R {
             // A command over no bytes does nothing, and is ordered like any other.
             let is_empty = parts.first().is_some_and(|part| part.region().bytes == 0);
             let work = if is_empty { Work::Marker } else { work };
-            enqueue(self, queue, parts, wait_for, |stream, after| {
-                Runtime::submit(self, stream, after, work)
-            })
+            let call = |stream: &R::Stream, after: &[R::Mark]| {
+                // SAFETY: the code below has checked the parts, and `enqueue` the queue and the marks.
+                unsafe { Runtime::submit(self, stream, after, work) }
+            };
+            // SAFETY: the runtime returns the mark of a command that uses these parts.
+            unsafe { enqueue(self, queue, parts, wait_for, call) }
         };
         match work {
             Work::Marker => submit(Work::Marker, &[]),
@@ -127,7 +139,8 @@ impl<R: Runtime> Backend for R {
         let after = check(self, on.queue, on.wait_for)?;
         let part = host_part(self, to, HostUse::Write)?;
         directly(self, on.queue, &part, |stream| {
-            self.write(stream, &after, &part, data)
+            // SAFETY: `check` and `host_part` have checked the arguments.
+            unsafe { self.write(stream, &after, &part, data) }
         })
     }
 
@@ -140,7 +153,8 @@ impl<R: Runtime> Backend for R {
         let after = check(self, on.queue, on.wait_for)?;
         let part = host_part(self, from, HostUse::Read)?;
         directly(self, on.queue, &part, |stream| {
-            self.read(stream, &after, &part, data)
+            // SAFETY: `check` and `host_part` have checked the arguments.
+            unsafe { self.read(stream, &after, &part, data) }
         })
     }
 
@@ -155,8 +169,12 @@ impl<R: Runtime> Backend for R {
 }
 
 /// Makes memory of a block that the backend has allocated by another call than [`Runtime::allocate`].
+///
+/// # Safety
+///
+/// The block is of this backend, and has `bytes` bytes, which commands may access as `flags` allow.
 #[must_use]
-pub fn adopt_block<R: Runtime>(
+pub unsafe fn adopt_block<R: Runtime>(
     backend: &R,
     block: R::Block,
     bytes: usize,

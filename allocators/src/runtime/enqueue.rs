@@ -16,7 +16,12 @@ use crate::{FailureOrder, ObjectKind, Queue as _, QueueOrder, Result};
 /// # Errors
 ///
 /// [`ForeignObject`](crate::InvalidRequest::ForeignObject), or what `submit` returns.
-pub fn enqueue<R: Runtime>(
+///
+/// # Safety
+///
+/// `submit` enqueues a command on the stream, after the marks, and returns its mark. The command uses no memory of the core but these parts. The
+/// memory may be of another device of the [family](super::Core::of_family), which `submit` checks if the command cannot reach it.
+pub unsafe fn enqueue<R: Runtime>(
     backend: &R,
     queue: &CoreQueue<R>,
     parts: &[&Part<'_, R>],

@@ -12,9 +12,8 @@ use crate::{
 
 /// A runtime with virtual memory: addresses that are reserved, and pages that are mapped to them.
 ///
-/// A type that implements this has [`VirtualMemory`]. Reservations and pages are blocks of the runtime. As for [`Runtime`], arguments have been
-/// checked: parts are whole pages, nothing is mapped where pages are to be, and whole pages are mapped where they are to go, which no
-/// command uses.
+/// A type that implements this has [`VirtualMemory`]. Reservations and pages are blocks of the runtime. As for [`Runtime`], only the core calls the methods
+/// that are `unsafe`.
 ///
 /// ```
 /// use binpool_allocators::{Region, Result, runtime::RuntimePages};
@@ -25,8 +24,10 @@ use crate::{
 ///     assert!(page <= backend.largest_reservation());
 ///     let reservation = RuntimePages::reserve(backend, page)?;
 ///     let pages = RuntimePages::create_pages(backend, page)?;
-///     RuntimePages::map(backend, &reservation, Region::first(page), &pages)?;
-///     RuntimePages::unmap(backend, &reservation, Region::first(page))?;
+///     // SAFETY: both are new, of this backend, and as large as the region.
+///     unsafe { RuntimePages::map(backend, &reservation, Region::first(page), &pages)? };
+///     // SAFETY: they are mapped there, and no command uses them.
+///     unsafe { RuntimePages::unmap(backend, &reservation, Region::first(page))? };
 ///     Ok(reservation)
 /// }
 /// ```
@@ -57,14 +58,29 @@ pub trait RuntimePages: Runtime {
     /// # Errors
     ///
     /// A failure of the runtime. Nothing is mapped then.
-    fn map(&self, reservation: &Self::Block, region: Region, pages: &Self::Block) -> Result<()>;
+    ///
+    /// # Safety
+    ///
+    /// Both blocks are of this backend. The region consists of whole pages inside the reservation, is as large as `pages`, and nothing is
+    /// mapped there.
+    unsafe fn map(
+        &self,
+        reservation: &Self::Block,
+        region: Region,
+        pages: &Self::Block,
+    ) -> Result<()>;
 
     /// Unmaps pages.
     ///
     /// # Errors
     ///
     /// A failure of the runtime. They stay mapped then.
-    fn unmap(&self, reservation: &Self::Block, region: Region) -> Result<()>;
+    ///
+    /// # Safety
+    ///
+    /// The block is a reservation of this backend. One call of [`map`](Self::map) has mapped this region, or several have mapped parts of it
+    /// that lie inside it, and no command uses it any more.
+    unsafe fn unmap(&self, reservation: &Self::Block, region: Region) -> Result<()>;
 }
 
 impl<R: RuntimePages> VirtualMemory for R {
@@ -120,7 +136,8 @@ impl<R: RuntimePages> VirtualMemory for R {
             return Err(Error::unsupported("mapping pages that are gone"));
         };
         mapped.map(region, Arc::clone(pages.root()), || {
-            RuntimePages::map(self, block, region, source)
+            // SAFETY: `place` has checked the reservation, `Mapped` that nothing is mapped there, and the lines above the rest.
+            unsafe { RuntimePages::map(self, block, region, source) }
         })
     }
 
@@ -129,7 +146,10 @@ impl<R: RuntimePages> VirtualMemory for R {
         if region.bytes == 0 {
             return Ok(());
         }
-        mapped.unmap(region, || RuntimePages::unmap(self, block, region))
+        mapped.unmap(region, || {
+            // SAFETY: `Mapped` has checked that whole pages are mapped in the region, and that no command uses them.
+            unsafe { RuntimePages::unmap(self, block, region) }
+        })
     }
 }
 

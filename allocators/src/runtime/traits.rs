@@ -8,9 +8,11 @@ use crate::{Error, MemoryFlags, QueueOrder, Result, Work};
 /// A device runtime: what one device does, and nothing else.
 ///
 /// A type that implements this is a [`Backend`](crate::Backend). Its values are cheap handles, such as an `Arc` of what
-/// clones share, with a [`Core`] in it. Every argument has been checked when a method is called: memory, queues and events
+/// clones share, with a [`Core`] in it. All methods may be called from any thread.
+///
+/// Only the core calls the methods that are `unsafe`, and checks every argument before: memory, queues and events
 /// belong to this device or to one of its [family](Core::of_family), parts lie inside their blocks, patterns fit, and
-/// flags allow the access. All methods may be called from any thread.
+/// flags allow the access. What the command uses is kept until it has ended.
 ///
 /// A call that fails has no effect. Where that cannot be promised, see [`after_failure`](Self::after_failure).
 ///
@@ -51,7 +53,7 @@ use crate::{Error, MemoryFlags, QueueOrder, Result, Work};
 ///     fn create_stream(&self, _order: QueueOrder) -> Result<()> {
 ///         Ok(())
 ///     }
-///     fn submit(&self, (): &(), _after: &[()], work: Work<'_, &Part<'_, Self>>) -> Result<()> {
+///     unsafe fn submit(&self, (): &(), _after: &[()], work: Work<'_, &Part<'_, Self>>) -> Result<()> {
 ///         let bytes = |part: &Part<'_, Self>| part.region().offset..part.region().offset + part.region().bytes;
 ///         match work {
 ///             Work::Write(to, data) => to.block().lock().unwrap()[bytes(to)].copy_from_slice(&data),
@@ -71,13 +73,13 @@ use crate::{Error, MemoryFlags, QueueOrder, Result, Work};
 ///     fn finish(&self, (): &()) -> Result<()> {
 ///         Ok(())
 ///     }
-///     fn commit(&self, (): &(), _all: &Part<'_, Self>) -> Result<()> {
+///     unsafe fn commit(&self, (): &(), _all: &Part<'_, Self>) -> Result<()> {
 ///         Ok(())
 ///     }
-///     fn write(&self, (): &(), _after: &[()], _to: &Part<'_, Self>, _data: &[u8]) -> Result<bool> {
+///     unsafe fn write(&self, (): &(), _after: &[()], _to: &Part<'_, Self>, _data: &[u8]) -> Result<bool> {
 ///         Ok(false)
 ///     }
-///     fn read(&self, (): &(), _after: &[()], _from: &Part<'_, Self>, _data: &mut [u8]) -> Result<bool> {
+///     unsafe fn read(&self, (): &(), _after: &[()], _from: &Part<'_, Self>, _data: &mut [u8]) -> Result<bool> {
 ///         Ok(false)
 ///     }
 ///     fn create_user_mark(&self) -> Result<()> {
@@ -124,7 +126,11 @@ pub trait Runtime: Objects + Clone + fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// A failure of the runtime. Nothing is enqueued then, or [`after_failure`](Self::after_failure) tells when it has ended.
-    fn submit(
+    ///
+    /// # Safety
+    ///
+    /// All arguments have been checked, as [above](Self).
+    unsafe fn submit(
         &self,
         stream: &Self::Stream,
         after: &[Self::Mark],
@@ -147,7 +153,8 @@ pub trait Runtime: Objects + Clone + fmt::Debug + Send + Sync {
     ///
     /// A failure of the runtime to wait.
     fn finish(&self, stream: &Self::Stream) -> Result<()> {
-        let last = self.submit(stream, &[], Work::Marker)?;
+        // SAFETY: a marker uses no memory, and waits for nothing.
+        let last = unsafe { self.submit(stream, &[], Work::Marker)? };
         match Self::wait(&last) {
             Err(_) if Self::status(&last)?.has_ended() => Ok(()),
             waited => waited,
@@ -159,7 +166,11 @@ pub trait Runtime: Objects + Clone + fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// [`OutOfMemory`](Error::OutOfMemory); the block is as before.
-    fn commit(&self, _stream: &Self::Stream, _all: &Part<'_, Self>) -> Result<()> {
+    ///
+    /// # Safety
+    ///
+    /// All arguments have been checked, as [above](Self).
+    unsafe fn commit(&self, _stream: &Self::Stream, _all: &Part<'_, Self>) -> Result<()> {
         Ok(())
     }
 
@@ -169,7 +180,11 @@ pub trait Runtime: Objects + Clone + fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// The failure of the command, which does not use `data` any more.
-    fn write(
+    ///
+    /// # Safety
+    ///
+    /// All arguments have been checked, as [above](Self).
+    unsafe fn write(
         &self,
         _stream: &Self::Stream,
         _after: &[Self::Mark],
@@ -185,7 +200,11 @@ pub trait Runtime: Objects + Clone + fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// The failure of the command, which does not use `data` any more.
-    fn read(
+    ///
+    /// # Safety
+    ///
+    /// All arguments have been checked, as [above](Self).
+    unsafe fn read(
         &self,
         _stream: &Self::Stream,
         _after: &[Self::Mark],

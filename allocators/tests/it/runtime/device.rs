@@ -134,7 +134,12 @@ impl Runtime for Scripted {
         Ok(())
     }
 
-    fn submit(&self, (): &(), after: &[Mark], _work: Work<'_, &Part<'_, Self>>) -> Result<Mark> {
+    unsafe fn submit(
+        &self,
+        (): &(),
+        after: &[Mark],
+        _work: Work<'_, &Part<'_, Self>>,
+    ) -> Result<Mark> {
         let (mark, after) = (Mark::new(), after.to_vec());
         let command = Command {
             mark: mark.clone(),
