@@ -51,7 +51,6 @@ mod error;
 mod event;
 mod failure_order;
 mod flags;
-mod growth_policy;
 mod id;
 mod immediate;
 mod limits;
@@ -64,8 +63,6 @@ mod region;
     reason = "calls of a runtime, whose arguments the core has checked"
 )]
 pub mod runtime;
-pub mod segments;
-pub mod spin_lock;
 mod svm;
 mod svm_allocator;
 mod svm_grain;
@@ -85,7 +82,6 @@ pub use error::{
 pub use event::{Event, EventStatus, Outcome};
 pub use failure_order::FailureOrder;
 pub use flags::MemoryFlags;
-pub use growth_policy::GrowthPolicy;
 pub use id::{EventId, MemoryId, QueueId};
 pub use immediate::ImmediateAllocator;
 pub use limits::DeviceLimits;

@@ -20,8 +20,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use binpool::segments::{Carved, RangeKey, Segments};
 use binpool_benches::{Mixed, Subject};
+use binpool_segments::{Carved, RangeKey, Segments};
 use binpool_trace::{Event, Trace};
 use criterion::{
     BenchmarkGroup, Criterion, criterion_group, criterion_main, measurement::WallTime,

@@ -2,7 +2,7 @@
 //! whatever fails, and no bytes are lost.
 #![no_main]
 
-#[path = "../../allocators/tests/it/pages/world.rs"]
+#[path = "../../segments/tests/it/pages/world.rs"]
 mod world;
 
 use arbitrary::Arbitrary;

@@ -3,10 +3,8 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use binpool::{
-    Region,
-    segments::{Carved, Leaving, RangeKey, Segments},
-};
+use binpool::Region;
+use binpool_segments::{Carved, Leaving, RangeKey, Segments};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]

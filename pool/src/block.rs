@@ -14,10 +14,8 @@ use std::{
     },
 };
 
-use binpool_allocators::{
-    Backend, QueueId,
-    segments::{Leaving, Place, RangeKey},
-};
+use binpool_allocators::{Backend, QueueId};
+use binpool_segments::{Leaving, Place, RangeKey};
 use parking_lot::Mutex;
 
 use crate::{

@@ -136,6 +136,7 @@ pub use binpool_allocators::{
     adaptors::{Budget, BudgetUse},
     *,
 };
+pub use binpool_segments::GrowthPolicy;
 #[cfg(feature = "snapshot")]
 pub use binpool_trace::{
     BlockState, SnapshotBlock, SnapshotError, SnapshotSegment, SnapshotSettings, SnapshotShortage,

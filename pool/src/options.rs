@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::{any::type_name, sync::Arc};
 
 use binpool_allocators::{
-    Allocator, Backend, Error, GrowthPolicy, Queue, QueueOf,
+    Allocator, Backend, Error, Queue, QueueOf,
     adaptors::{Budget, Limit},
-    segments::Segments,
-    spin_lock::Lock,
 };
+use binpool_segments::Segments;
+use binpool_segments::{GrowthPolicy, spin_lock::Lock};
 use crossbeam_utils::CachePadded;
 use parking_lot::Condvar;
 

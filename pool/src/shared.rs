@@ -4,10 +4,8 @@
 use std::path::PathBuf;
 use std::{fmt, sync::Arc};
 
-use binpool_allocators::{
-    Align, Allocator, Backend, FailureOrder, GrowthPolicy, QueueId, adaptors::Budget,
-    spin_lock::Lock,
-};
+use binpool_allocators::{Align, Allocator, Backend, FailureOrder, QueueId, adaptors::Budget};
+use binpool_segments::{GrowthPolicy, spin_lock::Lock};
 use crossbeam_utils::CachePadded;
 use parking_lot::Condvar;
 

@@ -8,6 +8,5 @@
 )]
 
 mod adaptors;
-mod pages;
 mod runtime;
 mod vocabulary;

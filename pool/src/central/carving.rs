@@ -2,7 +2,8 @@
 
 use std::slice;
 
-use binpool_allocators::{Backend, segments::Segments};
+use binpool_allocators::Backend;
+use binpool_segments::Segments;
 
 use crate::{
     block::{HeldBlock, Released},

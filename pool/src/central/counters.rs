@@ -1,6 +1,7 @@
 //! The counters of a pool.
 
-use binpool_allocators::{Backend, Memory, MemoryId, segments::Segments};
+use binpool_allocators::{Backend, Memory, MemoryId};
+use binpool_segments::Segments;
 
 use crate::{
     PoolStatistics,

@@ -8,10 +8,8 @@ use std::{
     sync::Arc,
 };
 
-use binpool_allocators::{
-    FailureOrder, Queue, QueueOrder, Region,
-    segments::{RangeKey, RangeState, Segments},
-};
+use binpool_allocators::{FailureOrder, Queue, QueueOrder, Region};
+use binpool_segments::{RangeKey, RangeState, Segments};
 
 use crate::{
     central::{State, ranges::RangeFilter},

@@ -1,6 +1,7 @@
 //! What limits leave to the pool.
 
-use binpool_allocators::{Backend, Error, OutOfMemory, Scope, segments::Segments};
+use binpool_allocators::{Backend, Error, OutOfMemory, Scope};
+use binpool_segments::Segments;
 
 use crate::central::State;
 

@@ -17,10 +17,8 @@ pub(crate) mod watch;
 
 use std::sync::Arc;
 
-use binpool_allocators::{
-    Backend, FailureOrder,
-    segments::{Regret, Segments},
-};
+use binpool_allocators::{Backend, FailureOrder};
+use binpool_segments::{Regret, Segments};
 
 use crate::{
     Decay, PoolStatistics,

@@ -1,9 +1,7 @@
 //! Ranges of segments, under the pool's lock.
 
-use binpool_allocators::{
-    Backend, Error, Memory, MemoryId, Region,
-    segments::{self, Done, Mapping, PageRequest, Place, RangeKey, Segments},
-};
+use binpool_allocators::{Backend, Error, Memory, MemoryId, Region};
+use binpool_segments::{Done, Mapping, PageRequest, Place, RangeKey, Segments};
 
 use crate::{
     block::{Block, Released},
@@ -15,7 +13,7 @@ use crate::{
 };
 
 /// A range that was taken for a block.
-pub(crate) type Carved<B> = segments::Carved<<B as Backend>::Memory, QueueUses>;
+pub(crate) type Carved<B> = binpool_segments::Carved<<B as Backend>::Memory, QueueUses>;
 
 /// Which ranges of segments may be taken for a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

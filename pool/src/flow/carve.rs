@@ -5,8 +5,8 @@ use std::cell::Cell;
 use binpool_allocators::{
     Allocator, Backend, Error, OutOfMemory, Scope,
     contained::{contained, guarded},
-    segments::{Mapping, Place, RangeKey},
 };
+use binpool_segments::{Mapping, Place, RangeKey};
 
 use crate::{
     block::Lease,

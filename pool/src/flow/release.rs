@@ -3,8 +3,8 @@
 use binpool_allocators::{
     Allocator, Backend, Error,
     contained::{contained, guarded},
-    segments::Segments,
 };
+use binpool_segments::Segments;
 use smallvec::SmallVec;
 
 use crate::{

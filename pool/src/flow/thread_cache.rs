@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::{Backend, Error, Queue, QueueId, segments::Segments};
+use binpool_allocators::{Backend, Error, Queue, QueueId};
+use binpool_segments::Segments;
 
 use crate::{
     lock::per_thread as threads,

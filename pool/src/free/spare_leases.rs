@@ -1,9 +1,7 @@
 //! What blocks leave behind when they go back to their segments, for the next blocks.
 
-use binpool_allocators::{
-    Backend,
-    segments::{Arenas, Ready},
-};
+use binpool_allocators::Backend;
+use binpool_segments::{Arenas, Ready};
 
 use crate::{
     block::Shell,

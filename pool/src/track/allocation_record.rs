@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::segments::RangeKey;
+use binpool_segments::RangeKey;
 
 use crate::{
     sync::{AtomicU64, Ordering},

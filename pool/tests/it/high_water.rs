@@ -3,8 +3,8 @@
 use std::{sync::Barrier, thread};
 
 use binpool::{HighWater, PoolOptions};
-use binpool_allocators::segments::Regret;
 use binpool_mock::{Completion, MockDevice};
+use binpool_segments::Regret;
 use proptest::prelude::*;
 
 use crate::common::{Block, MIB, Rig, class_size, every_call_fails_once};

@@ -5,10 +5,8 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use binpool_allocators::{
-    Backend, Memory, Queue,
-    segments::{RangeKey, RangeState, SegmentState},
-};
+use binpool_allocators::{Backend, Memory, Queue};
+use binpool_segments::{RangeKey, RangeState, SegmentState};
 use binpool_trace::{
     BlockState, SnapshotBlock, SnapshotSegment, SnapshotSettings, SnapshotShortage,
 };

@@ -1,18 +1,23 @@
-//! Large pieces of device memory, and the ranges that blocks are carved from: the bookkeeping of a pool.
+//! Segments, which are large pieces of device memory, and the ranges of them that blocks are carved from: the bookkeeping of a pool. Array crates do
+//! not need this crate, only `binpool`.
 //!
 //! Nothing here calls the device. The types that are handed out say which calls have to follow, and in which order:
 //! [`Carved`] and [`Leaving`].
+
+#![forbid(unsafe_code)]
 
 mod arena;
 mod arenas;
 mod by_size;
 mod growth;
+mod growth_policy;
 mod handed_out;
 mod mapping;
 mod pages;
 mod placement;
 mod regret;
 mod space;
+pub mod spin_lock;
 mod views;
 
 use std::{collections::HashSet, fmt, sync::Arc};
@@ -25,13 +30,14 @@ use placement::Placement;
 use space::{Idle, SegmentKey};
 
 pub use arenas::Arenas;
+pub use growth_policy::GrowthPolicy;
 pub use handed_out::{
     Carved, Leaving, Place, RangeKey, RangeState, Ready, SegmentState, release_views,
 };
 pub use mapping::{Done, Mapping, PageRequest, Plan};
 pub use regret::Regret;
 
-use crate::{GrowthPolicy, Region};
+use binpool_allocators::Region;
 
 /// A request takes from any arena while one part in this of the segments is free.
 const FREE_PARTS_TO_TAKE: u64 = 4;
@@ -57,7 +63,7 @@ const FREE_PARTS_TO_TAKE: u64 = 4;
 ///   a much smaller range fits. A view that overlaps a block which is handed out is released first.
 ///
 /// ```
-/// use binpool_allocators::segments::Segments;
+/// use binpool_segments::Segments;
 ///
 /// // Strings stand for memory here, and free ranges remember nothing.
 /// let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
@@ -74,7 +80,7 @@ const FREE_PARTS_TO_TAKE: u64 = 4;
 /// The figures can be read:
 ///
 /// ```
-/// # use binpool_allocators::segments::Segments;
+/// # use binpool_segments::Segments;
 /// # let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
 /// let carved = segments.add("one", 4096, 1024).unwrap();
 /// let other = segments.add("two", 8192, 8192).unwrap();
@@ -138,7 +144,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// seldom meet. All arenas grow by the same rules, and have as much together as one would.
     ///
     /// ```
-    /// use binpool_allocators::segments::Segments;
+    /// use binpool_segments::Segments;
     ///
     /// let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(())).with_arenas(8);
     /// let first = segments.add_near(3, "segment", 4096, 1024).unwrap();
@@ -158,7 +164,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// The arenas, for threads that take and give ranges without this value. They are empty once this value is dropped.
     ///
     /// ```
-    /// use binpool_allocators::segments::Segments;
+    /// use binpool_segments::Segments;
     ///
     /// let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
     /// let range = segments.add("segment", 4096, 1024).unwrap().range;
@@ -176,7 +182,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// Sets what the segments save when they grow, before the first of them is added.
     ///
     /// ```
-    /// use binpool_allocators::{GrowthPolicy, segments::Segments};
+    /// use binpool_segments::{GrowthPolicy, Segments};
     ///
     /// let size_of_next = |policy| {
     ///     let segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
@@ -213,10 +219,10 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         self.growth.of_arena(bytes, self.bytes())
     }
 
-    /// Drops the view of a range when that is given back, for views that [are only addresses](crate::Allocator::views_are_addresses).
+    /// Drops the view of a range when that is given back, for views that [are only addresses](binpool_allocators::Allocator::views_are_addresses).
     ///
     /// ```
-    /// use binpool_allocators::segments::Segments;
+    /// use binpool_segments::Segments;
     ///
     /// let segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
     /// let mut segments = segments.without_cached_views();
@@ -248,7 +254,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// Sets whether all memory stays where it is: then no segments and no pages leave, and no pages move.
     ///
     /// ```
-    /// use binpool_allocators::segments::Segments;
+    /// use binpool_segments::Segments;
     ///
     /// let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
     /// let range = segments.add("segment", 4096, 4096).unwrap().range;
@@ -309,7 +315,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// moved.
     ///
     /// ```
-    /// use binpool_allocators::segments::Segments;
+    /// use binpool_segments::Segments;
     ///
     /// // A range remembers how many commands may still use it.
     /// let mut segments: Segments<&str, u32> = Segments::new(|one, two| Some(one + two));
@@ -379,7 +385,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// this is for requests that wait for none.
     ///
     /// ```
-    /// use binpool_allocators::{Region, segments::{Mapping, PageRequest, Segments}};
+    /// use binpool_segments::{Mapping, PageRequest, Segments};
     ///
     /// // The number of the queue that used the range last, or 0. Ranges of different queues stay apart.
     /// let segments: Segments<&str, u32> = Segments::new(|one, two| (one == two).then_some(*one));
@@ -411,7 +417,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// Sets which free neighbours become one range from now on, fewer than before: what `join` returns as in [`new`](Self::new).
     ///
     /// ```
-    /// use binpool_allocators::segments::Segments;
+    /// use binpool_segments::Segments;
     ///
     /// let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
     /// segments.set_join(|(), ()| None);
@@ -440,7 +446,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// Takes a range as [`take`](Self::take) does, but regardless of the rules that keep ranges for other blocks.
     ///
     /// ```
-    /// use binpool_allocators::segments::Segments;
+    /// use binpool_segments::Segments;
     ///
     /// # let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
     /// let large = segments.add("large", 64 << 20, 64 << 20).unwrap();
@@ -483,7 +489,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// The segment that a taken range belongs to, and the position of the range in it.
     ///
     /// ```
-    /// use binpool_allocators::{Region, segments::Segments};
+    /// use binpool_allocators::Region;
+    /// use binpool_segments::Segments;
     ///
     /// # let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
     /// let first = segments.add("segment", 4096, 1024).unwrap();
@@ -500,7 +507,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// Calls `visit` with the state of each segment.
     ///
     /// ```
-    /// use binpool_allocators::segments::Segments;
+    /// use binpool_segments::Segments;
     ///
     /// let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(())).with_arenas(2);
     /// segments.add_near(0, "zero", 4096, 1024).unwrap();
@@ -530,7 +537,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// Frees what a range has behind its first `bytes` bytes, which commands of `uses` may still use.
     ///
     /// ```
-    /// use binpool_allocators::segments::Segments;
+    /// use binpool_segments::Segments;
     ///
     /// # let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
     /// let carved = segments.add("segment", 4096, 1024).unwrap();
@@ -548,7 +555,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// Returns whether the view of a range may be passed when the range is given back. Otherwise it must be dropped before.
     ///
     /// ```
-    /// use binpool_allocators::segments::{RangeKey, Segments};
+    /// use binpool_segments::{RangeKey, Segments};
     ///
     /// fn give_back(segments: &mut Segments<&str, ()>, range: RangeKey, view: &'static str) {
     ///     let view = segments.may_keep_view(range).then_some(view);
@@ -577,7 +584,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// Forgets the uses that `are_over`, and joins free neighbours that these kept apart.
     ///
     /// ```
-    /// use binpool_allocators::segments::Segments;
+    /// use binpool_segments::Segments;
     ///
     /// // The number of the queue that used the range last, or 0. Ranges of different queues stay apart.
     /// let mut segments: Segments<&str, u32> = Segments::new(|one, two| (one == two).then_some(*one));
@@ -611,7 +618,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// The same for a block of a thread whose arena is `home`: the segment is as large as the arena's part of all segments asks for.
     ///
     /// ```
-    /// use binpool_allocators::segments::Segments;
+    /// use binpool_segments::Segments;
     ///
     /// let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(())).with_arenas(2);
     /// segments.add_near(0, "large", 1 << 30, 1 << 30).unwrap();
@@ -657,7 +664,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// for what may be asked for again, as with a `capacity` that is hardly more.
     ///
     /// ```
-    /// use binpool_allocators::segments::Segments;
+    /// use binpool_segments::Segments;
     ///
     /// // Segments of 64, 96 and 160 MiB in turn, one at a time.
     /// let asked_for = |free: u64| {
@@ -686,7 +693,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// is asked for so again and again may stay, too.
     ///
     /// ```
-    /// use binpool_allocators::segments::Segments;
+    /// use binpool_segments::Segments;
     ///
     /// // The number of the queue that may still use a range. Two blocks of 64 MiB, one after the other, each on a queue of its own.
     /// let mut segments: Segments<u32, u32> = Segments::new(|one, two| (one == two).then_some(*one));
@@ -712,7 +719,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// Records that there was no memory for a segment of `size` bytes.
     ///
     /// ```
-    /// use binpool_allocators::segments::Segments;
+    /// use binpool_segments::Segments;
     ///
     /// # let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
     /// let (size, _) = segments.grow(1 << 20, 0, 256, 0, 1 << 30);
@@ -749,7 +756,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// together.
     ///
     /// ```
-    /// use binpool_allocators::segments::Segments;
+    /// use binpool_segments::Segments;
     ///
     /// // Free ranges remember the queue that used them.
     /// let mut segments: Segments<&str, u32> = Segments::new(|one, two| (one == two).then_some(*one));
@@ -775,7 +782,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// were free then and are free now. If nothing that was evicted has been asked for again since then, half of what was is forgotten.
     ///
     /// ```
-    /// use binpool_allocators::segments::Segments;
+    /// use binpool_segments::Segments;
     ///
     /// # let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
     /// let range = segments.add("segment", 4096, 4096).unwrap().range;
@@ -866,6 +873,10 @@ struct IdleSegment {
     key: SegmentKey,
     arena: usize,
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;
 
 #[cfg(test)]
 mod tests;

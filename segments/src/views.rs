@@ -3,7 +3,7 @@
 use slab::Slab;
 
 use super::by_size::BySize;
-use crate::Region;
+use binpool_allocators::Region;
 
 /// A cached view of a part of a free range.
 #[derive(Debug)]

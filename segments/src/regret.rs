@@ -9,7 +9,7 @@
 /// (Karlin, Manasse, Rudolph, Sleator: *Competitive snoopy caching*, 1988).
 ///
 /// ```
-/// use binpool_allocators::segments::Regret;
+/// use binpool_segments::Regret;
 ///
 /// let mut regret = Regret::default();
 /// regret.asked(100);

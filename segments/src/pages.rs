@@ -7,7 +7,7 @@ use super::{
     handed_out::{Place, RangeKey},
     space::RangeNumber,
 };
-use crate::Region;
+use binpool_allocators::Region;
 
 /// Pages of a free range.
 #[derive(Clone, Copy, Debug)]

@@ -29,7 +29,7 @@ const MOST_ARENAS: usize = 64;
 /// malloc(3) Implementation for FreeBSD", Evans, 2006).
 ///
 /// ```
-/// use binpool_allocators::segments::Segments;
+/// use binpool_segments::Segments;
 ///
 /// let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(())).with_arenas(2);
 /// let [zero, one] = ["zero", "one"].map(|name| {

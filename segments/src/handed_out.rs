@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::space::RangeNumber;
-use crate::{Allocator, Backend, MemoryOf, Region, Result, contained::guarded};
+use binpool_allocators::{Allocator, Backend, MemoryOf, Region, Result, contained::guarded};
 
 /// The key of a range of a segment, from when it is taken until it is given back.
 ///
@@ -12,10 +12,8 @@ use crate::{Allocator, Backend, MemoryOf, Region, Result, contained::guarded};
 /// ```
 /// use std::collections::HashMap;
 ///
-/// use binpool_allocators::{
-///     Allocator, ImmediateAllocator, Memory, MemoryId,
-///     segments::{RangeKey, Segments},
-/// };
+/// use binpool_allocators::{Allocator, ImmediateAllocator, Memory, MemoryId};
+/// use binpool_segments::{RangeKey, Segments};
 /// # use binpool_mock::MockDevice;
 ///
 /// # let allocator = ImmediateAllocator::new(&MockDevice::new().backend())?;
@@ -55,7 +53,8 @@ impl RangeKey {
 /// A range that was taken for a block, with everything that is needed to make its view by [`into_view`](Self::into_view).
 ///
 /// ```
-/// use binpool_allocators::{Allocator, ImmediateAllocator, Memory, segments::Segments};
+/// use binpool_allocators::{Allocator, ImmediateAllocator, Memory};
+/// use binpool_segments::Segments;
 /// # use binpool_mock::MockDevice;
 ///
 /// # let allocator = ImmediateAllocator::new(&MockDevice::new().backend())?;
@@ -131,7 +130,7 @@ impl<M, U> Carved<M, U> {
 /// arena.
 ///
 /// ```
-/// use binpool_allocators::segments::{Ready, Segments};
+/// use binpool_segments::{Ready, Segments};
 ///
 /// let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
 /// let first = segments.add("segment", 4096, 1024).unwrap();
@@ -159,10 +158,8 @@ pub struct Ready<M> {
 /// Call this before a range that was taken and is not used after all is given back:
 ///
 /// ```
-/// use binpool_allocators::{
-///     Allocator, ImmediateAllocator,
-///     segments::{Segments, release_views},
-/// };
+/// use binpool_allocators::{Allocator, ImmediateAllocator};
+/// use binpool_segments::{Segments, release_views};
 /// # use binpool_mock::MockDevice;
 ///
 /// # let device = MockDevice::new();
@@ -187,10 +184,8 @@ pub fn release_views<A: Allocator>(allocator: &A, views: Vec<MemoryOf<A>>) {
 /// A segment that is to be released to its allocator, once its views have been dropped.
 ///
 /// ```
-/// use binpool_allocators::{
-///     Allocator, ImmediateAllocator,
-///     segments::{Segments, release_views},
-/// };
+/// use binpool_allocators::{Allocator, ImmediateAllocator};
+/// use binpool_segments::{Segments, release_views};
 /// # use binpool_mock::MockDevice;
 ///
 /// # let device = MockDevice::new();
@@ -226,7 +221,7 @@ pub struct Leaving<M, U> {
 /// The state of a segment.
 ///
 /// ```
-/// use binpool_allocators::segments::{RangeState, Segments};
+/// use binpool_segments::{RangeState, Segments};
 ///
 /// # let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
 /// # let first = segments.add("segment", 4096, 1024).unwrap();
@@ -256,7 +251,7 @@ pub struct SegmentState<'a, M, U> {
 /// ```
 /// use std::collections::HashMap;
 ///
-/// use binpool_allocators::segments::{RangeState, Segments};
+/// use binpool_segments::{RangeState, Segments};
 ///
 /// let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
 /// let carved = segments.add("segment", 4096, 1024).unwrap();

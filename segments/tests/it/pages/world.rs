@@ -7,9 +7,9 @@ use std::{
 
 use binpool_allocators::{
     Allocator, Backend, Error, Memory, MemoryFlags, MemoryId, Region, Result,
-    segments::{Carved, Mapping, PageRequest, RangeKey, RangeState, Segments},
 };
 use binpool_mock::{MockBackend, MockDevice, MockEvent, MockMemory};
+use binpool_segments::{Carved, Mapping, PageRequest, RangeKey, RangeState, Segments};
 
 pub(crate) const PAGE: usize = 2 << 20;
 

@@ -10,7 +10,7 @@ use super::{
     by_size::BySize,
     views::{Chain, Views},
 };
-use crate::Region;
+use binpool_allocators::Region;
 
 /// The key of a segment of a [`Space`].
 pub(super) type SegmentKey = usize;

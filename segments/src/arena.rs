@@ -7,7 +7,7 @@ use super::{
     placement::Placement,
     space::{Idle, RangeNumber, SegmentKey, Space, Taken},
 };
-use crate::Region;
+use binpool_allocators::Region;
 
 /// A reservation of an arena, and the pages that are mapped to it.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use super::{
     handed_out::{Carved, Leaving, Place},
     pages::{FreePages, Incomplete, Stale},
 };
-use crate::{Allocator, Backend, Error, MemoryOf, Region, Result, contained::guarded};
+use binpool_allocators::{Allocator, Backend, Error, MemoryOf, Region, Result, contained::guarded};
 
 /// The addresses of a reservation are so many times the capacity: more than its blocks need, however they lie.
 const ADDRESSES_PER_BYTE: u64 = 4;
@@ -472,7 +472,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// [unmapped](Place::unmap) and [forgotten](Self::forget), or, where that fails, [kept](Self::keep_stale).
     ///
     /// ```
-    /// # use binpool_allocators::{Allocator, VirtualMemory, VirtualMemoryAllocator, segments::{Mapping, PageRequest, Segments}};
+    /// # use binpool_allocators::{Allocator, VirtualMemory, VirtualMemoryAllocator};
+    /// # use binpool_segments::{Mapping, PageRequest, Segments};
     /// # use binpool_mock::{MockDevice, MockMemory};
     /// # let backend = MockDevice::builder().virtual_memory(true).build().backend();
     /// # let allocator = VirtualMemoryAllocator::new(&backend);
@@ -663,7 +664,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// Takes back pages that were to leave or to move, and that could not be unmapped: they are free where they are.
     ///
     /// ```
-    /// # use binpool_allocators::{Allocator, VirtualMemory, VirtualMemoryAllocator, segments::{Mapping, PageRequest, Segments}};
+    /// # use binpool_allocators::{Allocator, VirtualMemory, VirtualMemoryAllocator};
+    /// # use binpool_segments::{Mapping, PageRequest, Segments};
     /// # use binpool_mock::{CallKind, Fault, MockDevice, Persistence};
     /// # let device = MockDevice::builder().virtual_memory(true).build();
     /// # let allocator = VirtualMemoryAllocator::new(&device.backend());

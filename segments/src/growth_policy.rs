@@ -33,7 +33,7 @@ impl GrowthPolicy {
     /// The policy as one word, as in recordings.
     ///
     /// ```
-    /// use binpool_allocators::GrowthPolicy;
+    /// use binpool_segments::GrowthPolicy;
     ///
     /// let names = GrowthPolicy::ALL.map(GrowthPolicy::name);
     /// assert_eq!(names, ["fewest_calls", "balanced", "dense"]);

@@ -1,7 +1,9 @@
 //! Ranges of a reservation that nothing is mapped to: holes.
 
 use super::{Range, RangeNumber, SegmentKey, Space};
-use crate::{Region, segments::views::Chain};
+use binpool_allocators::Region;
+
+use crate::views::Chain;
 
 /// A range that was taken for a block, a part of which has to be mapped first.
 #[derive(Debug)]

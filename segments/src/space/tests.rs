@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::{BySize, Location, Space, Taken};
-use crate::Region;
+use binpool_allocators::Region;
 
 /// The queue that a range was used on, 0 for none. Two neighbours may be joined if they name at most one queue.
 type Queue = u8;

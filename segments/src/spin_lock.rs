@@ -1,6 +1,6 @@
 //! A mutex whose waiting threads spin before they sleep.
 //!
-//! For pools and their [arenas](crate::segments::Arenas), which hold a lock for a few hundred nanoseconds.
+//! For pools and their [arenas](crate::Arenas), which hold a lock for a few hundred nanoseconds.
 
 use std::hint::spin_loop;
 
@@ -18,7 +18,7 @@ pub type LockGuard<'a, T> = MutexGuard<'a, T>;
 /// A mutex whose waiting threads spin for a few microseconds before they sleep.
 ///
 /// ```
-/// let lock = binpool_allocators::spin_lock::Lock::new(1);
+/// let lock = binpool_segments::spin_lock::Lock::new(1);
 /// *lock.lock() += 1;
 /// assert_eq!(*lock.lock(), 2);
 /// ```

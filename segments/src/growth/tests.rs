@@ -2,7 +2,7 @@
 
 use super::Growth;
 use crate::GrowthPolicy;
-use crate::segments::{placement::MOST_TAKEN, space::Location};
+use crate::{placement::MOST_TAKEN, space::Location};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
