@@ -95,6 +95,7 @@ impl Runtime for CudaBackend {
         Ok(QueueStream::create(&self.shared.context)?)
     }
 
+    // SAFETY: a contract of the trait: the memory is of this driver, and the parts lie inside their blocks.
     unsafe fn submit(
         &self,
         on: &QueueStream,
@@ -167,6 +168,7 @@ impl Runtime for CudaBackend {
         stream.finish()
     }
 
+    // SAFETY: a contract of the trait: the memory is of this driver, and the parts lie inside their blocks.
     unsafe fn write(
         &self,
         on: &QueueStream,
@@ -183,6 +185,7 @@ impl Runtime for CudaBackend {
         self.run(on, after, |stream, mark| stream.write(to, data, mark))
     }
 
+    // SAFETY: a contract of the trait: the memory is of this driver, and the parts lie inside their blocks.
     unsafe fn read(
         &self,
         on: &QueueStream,
@@ -248,6 +251,7 @@ impl RuntimePages for CudaBackend {
         Ok(CudaBlock(Body::Pages(pages)))
     }
 
+    // SAFETY: a contract of the trait: the region lies inside the reservation, and no command uses it.
     unsafe fn map(&self, reservation: &CudaBlock, region: Region, pages: &CudaBlock) -> Result<()> {
         match (&reservation.0, &pages.0) {
             (Body::Reservation(reservation), Body::Pages(pages)) => reservation.map(region, pages),
@@ -255,6 +259,7 @@ impl RuntimePages for CudaBackend {
         }
     }
 
+    // SAFETY: a contract of the trait: the region lies inside the reservation, and no command uses it.
     unsafe fn unmap(&self, reservation: &CudaBlock, region: Region) -> Result<()> {
         match &reservation.0 {
             Body::Reservation(reservation) => Ok(reservation.unmap(region)?),
