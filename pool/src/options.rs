@@ -470,8 +470,8 @@ impl PoolOptions {
         allocator: A,
         queue: &QueueOf<A>,
     ) -> Result<MemoryPool<A::Backend>, PoolError> {
-        let segments = !self.bins_only;
-        let leading_bits = if segments {
+        let carves = !self.bins_only;
+        let leading_bits = if carves {
             LEADING_BITS_WITH_SEGMENTS
         } else {
             LeadingBits::default().bits()
@@ -506,7 +506,7 @@ impl PoolOptions {
         };
         let scrubber = Scrubber::new(self.scrub, allocator.backend())?;
         let clock = Arc::<Clock>::default();
-        let alignment = if segments {
+        let alignment = if carves {
             // Views of segments need the alignment of the device's buffers, even if the allocator's own blocks need
             // less.
             allocator
@@ -520,22 +520,19 @@ impl PoolOptions {
         let has_thread_caches = self.decay.is_none()
             && self.release_threshold.is_none()
             && self.scrub == ScrubPolicy::Never;
+        let segments = Segments::new(join)
+            .with_arenas(self.arenas.unwrap_or(ARENAS).clamp(1, ARENAS))
+            .with_growth(self.growth);
         let state = State::new(
             queue,
             failures,
             Arc::clone(&clock),
-            segments.then(|| {
-                let segments = Segments::new(join)
-                    .with_arenas(self.arenas.unwrap_or(ARENAS).clamp(1, ARENAS))
-                    .with_growth(self.growth);
-                if let Some(page_bytes) = page_bytes {
-                    segments.with_pages(page_bytes)
-                } else if allocator.views_are_addresses() {
-                    segments.without_cached_views()
-                } else {
-                    segments
-                }
-            }),
+            carves,
+            match page_bytes {
+                Some(page_bytes) => segments.with_pages(page_bytes),
+                None if allocator.views_are_addresses() => segments.without_cached_views(),
+                None => segments,
+            },
             self.decay,
         );
         let shared = Shared {
@@ -548,7 +545,7 @@ impl PoolOptions {
             clock,
             classes,
             policy: self.policy,
-            has_segments: segments,
+            carves,
             growth: self.growth,
             release_threshold: self.release_threshold.unwrap_or(u64::MAX),
             high_water: self.high_water,

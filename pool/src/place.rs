@@ -70,7 +70,7 @@ impl<B: Backend> PooledBuffer<B> {
             });
         };
         let state = self.shared.state.lock();
-        let (segment, region) = state.segments.as_ref()?.place_of(range)?;
+        let (segment, region) = state.segments.place_of(range)?;
         Some(Place {
             memory: segment.id(),
             memory_bytes: segment.bytes(),

@@ -65,7 +65,7 @@ pub(crate) struct Shared<B: Backend> {
     pub(crate) has_thread_caches: bool,
     pub(crate) policy: ReusePolicy,
     /// Set if blocks are carved from segments.
-    pub(crate) has_segments: bool,
+    pub(crate) carves: bool,
     pub(crate) growth: GrowthPolicy,
     /// Above this many managed bytes, free memory is released as soon as no command uses it.
     pub(crate) release_threshold: u64,

@@ -20,22 +20,22 @@ const CACHE_FACTOR_FOR_SMALL: u64 = 2;
 impl<B: Backend, O> State<B, O> {
     /// Returns how much the cache of a thread with this home may keep.
     pub(crate) fn allowance(&self, home: usize) -> Allowance {
-        let Some(segments) = &self.segments else {
+        if !self.carves {
             return Allowance {
                 bytes: usize::MAX,
                 bytes_for_small: usize::MAX,
                 small_bytes: 0,
                 bytes_in_depot: u64::MAX,
             };
-        };
-        let cached = segments.cacheable_bytes();
+        }
+        let cached = self.segments.cacheable_bytes();
         let threads = self.threads.len().max(1) as u64;
         let within =
             |bytes: u64| usize::try_from(bytes.max(MIN_BYTES_PER_THREAD)).unwrap_or(usize::MAX);
         Allowance {
             bytes: within(cached / CACHE_DIVISOR / threads),
             bytes_for_small: within(cached.saturating_mul(CACHE_FACTOR_FOR_SMALL) / threads),
-            small_bytes: segments.small_bytes(home),
+            small_bytes: self.segments.small_bytes(home),
             bytes_in_depot: self.most_in_bins().saturating_sub(self.bytes_in_bins()),
         }
     }
@@ -52,10 +52,10 @@ impl<B: Backend, O> State<B, O> {
 
     /// The most bytes that bins and depot may keep from the segments.
     pub(crate) fn most_in_bins(&self) -> u64 {
-        let Some(segments) = &self.segments else {
+        if !self.carves {
             return u64::MAX;
-        };
-        let cached = segments.cacheable_bytes();
+        }
+        let cached = self.segments.cacheable_bytes();
         if self.threads.len() == 0 {
             cached
         } else {
@@ -77,9 +77,10 @@ mod tests {
 
     /// Sets the high water to this many bytes. 1/256 of it may be kept from the segments.
     fn reach(state: &mut State<MockBackend>, bytes: u64) {
-        let segments = state.segments.as_mut().unwrap();
         let one = 4096;
-        segments.grow(one, bytes - one as u64, 256, 0, u64::MAX);
+        state
+            .segments
+            .grow(one, bytes - one as u64, 256, 0, u64::MAX);
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use std::slice;
 
 use binpool_allocators::Backend;
-use binpool_segments::Segments;
 
 use crate::{
     block::{HeldBlock, Released},
@@ -118,8 +117,7 @@ impl<B: Backend, O> State<B, O> {
             }
         }
         if *stage == CarvingStage::Drain {
-            let segments = self.segments.as_ref();
-            let small_bytes = segments.map_or(0, |segments| segments.small_bytes(request.home));
+            let small_bytes = self.segments.small_bytes(request.home);
             let has_drained =
                 request.bytes > small_bytes && drain(self, Wanted::LargerThan(small_bytes));
             let cached = self.take_cached();
@@ -176,7 +174,7 @@ impl<B: Backend, O> State<B, O> {
             return CarvingStep::Refuse;
         }
         self.transit.depart(1);
-        if self.segments.as_ref().is_some_and(Segments::has_pages) {
+        if self.segments.has_pages() {
             return CarvingStep::Map;
         }
         let (bytes, leaving) =
@@ -187,12 +185,9 @@ impl<B: Backend, O> State<B, O> {
     /// How often a request may look at the commands that hold memory back before it asks for more: until all looks since the pool has grown
     /// have cost what fresh memory does.
     pub(crate) fn most_looks(&self, request: Request) -> u32 {
-        let Some(segments) = &self.segments else {
-            return 0;
-        };
         let in_use = self.bytes_in_use().saturating_add(request.bytes as u64);
-        let high_water = segments.high_water().max(in_use);
-        let excess = segments.bytes().saturating_sub(high_water);
+        let high_water = self.segments.high_water().max(in_use);
+        let excess = self.segments.bytes().saturating_sub(high_water);
         let doublings = excess.saturating_mul(EXCESS_PARTS) / high_water.max(1);
         let price = LOOKS << doublings.min(MOST_DOUBLINGS);
         price.saturating_sub(self.looked)

@@ -1,7 +1,6 @@
 //! The counters of a pool.
 
 use binpool_allocators::{Backend, Memory, MemoryId};
-use binpool_segments::Segments;
 
 use crate::{
     PoolStatistics,
@@ -19,7 +18,7 @@ use crate::{
 impl<B: Backend, O> State<B, O> {
     /// Counts a block as active.
     pub(crate) fn activate(&mut self, asked: usize, block: &Block<B, O>, kind: HitKind) {
-        if kind == HitKind::Fresh && self.segments.is_none() {
+        if kind == HitKind::Fresh && block.range.is_none() {
             self.manage(block.memory.id(), block.bytes);
         }
         self.count_active(asked, block.bytes, kind);
@@ -83,8 +82,7 @@ impl<B: Backend, O> State<B, O> {
 
     /// Counts memory that leaves the pool, and records that unless it is pages.
     pub(crate) fn forget(&mut self, memory: MemoryId, block_bytes: usize) {
-        let has_pages = self.segments.as_ref().is_some_and(Segments::has_pages);
-        if !has_pages {
+        if !self.segments.has_pages() {
             let memory = memory.get();
             self.note(|| PoolEvent::GivenBack { memory });
         }
@@ -121,24 +119,23 @@ impl<B: Backend, O> State<B, O> {
     pub(crate) fn each_free(&self, mut visit: impl FnMut(&QueueUses, usize)) {
         let held = self.all_bins().flat_map(Bins::iter);
         held.for_each(|held| visit(&held.uses, held.block.bytes));
-        if let Some(segments) = &self.segments {
-            segments.each_use(visit);
-        }
+        self.segments.each_use(visit);
     }
 
     /// The free bytes in bins, segments and the quarantine.
     pub(crate) fn held_bytes(&self) -> u64 {
-        let free = self.segments.as_ref().map(Segments::free_bytes);
         let binned: u64 = self.all_bins().map(Bins::bytes).sum();
-        binned + free.unwrap_or(0) + self.quarantine.bytes_of_ranges()
+        binned + self.segments.free_bytes() + self.quarantine.bytes_of_ranges()
     }
 
     /// The bytes that can be released: free blocks or, with segments, segments without blocks.
     pub(crate) fn releasable_bytes(&self) -> u64 {
-        match &self.segments {
-            _ if self.keeps_addresses() => 0,
-            Some(segments) => segments.idle_bytes(),
-            None => self.held_bytes(),
+        if self.keeps_addresses() {
+            0
+        } else if self.carves {
+            self.segments.idle_bytes()
+        } else {
+            self.held_bytes()
         }
     }
 
@@ -152,12 +149,8 @@ impl<B: Backend, O> State<B, O> {
     }
 
     pub(crate) fn largest_held_bytes(&self) -> usize {
-        let free = self.segments.iter().map(Segments::largest_free);
-        self.all_bins()
-            .map(Bins::largest_bytes)
-            .chain(free)
-            .max()
-            .unwrap_or(0)
+        let in_bins = self.all_bins().map(Bins::largest_bytes).max();
+        in_bins.unwrap_or(0).max(self.segments.largest_free())
     }
 
     pub(crate) fn statistics(&self) -> PoolStatistics {
@@ -168,12 +161,10 @@ impl<B: Backend, O> State<B, O> {
         let (pending_blocks, mut pending_bytes) = pending.fold((0, 0), |(blocks, bytes), held| {
             (blocks + 1, bytes + held.block.bytes as u64)
         });
-        if let Some(segments) = &self.segments {
-            segments.each_use(|uses, bytes| {
-                let is_pending = self.queues.are_pending(uses);
-                pending_bytes += if is_pending { bytes as u64 } else { 0 };
-            });
-        }
+        self.segments.each_use(|uses, bytes| {
+            let is_pending = self.queues.are_pending(uses);
+            pending_bytes += if is_pending { bytes as u64 } else { 0 };
+        });
         let (viewed_blocks, viewed_bytes) = self.count_viewed();
         PoolStatistics {
             active_blocks: unsigned(self.active_blocks),

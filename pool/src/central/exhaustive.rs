@@ -373,7 +373,7 @@ impl<'a> Real<'a> {
         Self {
             setting,
             queues,
-            state: State::new(default, failures, clock, Some(segments), None),
+            state: State::new(default, failures, clock, true, segments, None),
             live: Vec::new(),
             fences: Vec::new(),
         }
@@ -440,7 +440,7 @@ impl<'a> Real<'a> {
             return None;
         };
         assert_eq!(carved.region.bytes, bytes);
-        let segments = state.segments.as_ref().unwrap();
+        let segments = &state.segments;
         let (_, kept) = segments.place_of(carved.range).unwrap();
         if carved.has_excess {
             state.shrink_range(carved.range, bytes, carved.uses);
@@ -480,7 +480,7 @@ impl<'a> Real<'a> {
     /// The free ranges. Checks that the ranges cover the segment, that those in use are the blocks of the table, and that
     /// neighbours are apart only if several queues used them.
     fn free_ranges(&self, table: &Table) -> Vec<FreeRange> {
-        let segments = self.state.segments.as_ref().unwrap();
+        let segments = &self.state.segments;
         let mut ranges = Vec::new();
         segments.each(|segment| {
             ranges.extend(segment.ranges.iter().map(|(region, state)| match state {

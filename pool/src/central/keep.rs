@@ -57,10 +57,11 @@ impl<B: Backend, O> State<B, O> {
 
     /// Puts the range of a free block in its segment. Returns the block if it has none, or if its view has to be released first.
     fn put_in_segment_at_once(&mut self, held: HeldBlock<B, O>) -> Option<HeldBlock<B, O>> {
-        match (held.block.range, &mut self.segments) {
-            (Some(range), Some(segments)) if segments.may_keep_view(range) => {
+        match held.block.range {
+            Some(range) if self.segments.may_keep_view(range) => {
                 self.changes += 1;
-                segments.give(range, held.uses, Some(held.block.memory));
+                self.segments
+                    .give(range, held.uses, Some(held.block.memory));
                 None
             }
             _ => Some(held),
@@ -69,7 +70,7 @@ impl<B: Backend, O> State<B, O> {
 
     /// Puts the blocks of bins that one queue used, or none, in their segments.
     pub(crate) fn empty_bins(&mut self) {
-        if self.segments.is_none() {
+        if !self.carves {
             return;
         }
         for held in self.take_bins(|held| held.uses.len() <= 1) {
@@ -107,7 +108,7 @@ impl<B: Backend, O> State<B, O> {
 
     /// Takes every free block out of the bins, so that its range can go back to its segment.
     pub(crate) fn take_cached(&mut self) -> Vec<HeldBlock<B, O>> {
-        if self.segments.is_none() {
+        if !self.carves {
             return Vec::new();
         }
         let held = self.take_bins(|_| true);
@@ -148,9 +149,7 @@ impl<B: Backend, O> State<B, O> {
     /// apart.
     pub(crate) fn settle(&mut self) {
         let queues = &self.queues;
-        if let Some(segments) = &mut self.segments {
-            segments.settle(|uses| queues.are_over(uses));
-        }
+        self.segments.settle(|uses| queues.are_over(uses));
         let mut settled = self.pending.take_all(|held| queues.are_over(&held.uses));
         for (_, queue_state) in self.queues.iter_mut() {
             let ended = queue_state.ended;

@@ -1,7 +1,6 @@
 //! What limits leave to the pool.
 
 use binpool_allocators::{Backend, Error, OutOfMemory, Scope};
-use binpool_segments::Segments;
 
 use crate::central::State;
 
@@ -40,7 +39,7 @@ impl<B: Backend, O> State<B, O> {
     /// releasing any would not help.
     pub(crate) fn is_ruled_out(&self, bytes: usize, limits: Limits) -> bool {
         // A block may lie on free parts of pages that do not leave the pool.
-        let has_pages = self.segments.as_ref().is_some_and(Segments::has_pages);
+        let has_pages = self.segments.has_pages();
         let free = if has_pages {
             self.held_bytes()
         } else {

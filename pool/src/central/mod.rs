@@ -77,8 +77,10 @@ pub(crate) struct State<B: Backend, O> {
     pub(crate) idle: Bins<B, O>,
     /// The pending list: blocks that commands on several queues, or on an out-of-order one, may still use.
     pub(crate) pending: Bins<B, O>,
-    /// The segments that blocks are carved from; `None` if each block is one of the allocator.
-    pub(crate) segments: Option<Segments<B::Memory, QueueUses>>,
+    /// Set if blocks are carved from segments; otherwise each block is a whole one of the allocator.
+    pub(crate) carves: bool,
+    /// The segments that blocks are carved from. None are added to a pool that does not carve.
+    pub(crate) segments: Segments<B::Memory, QueueUses>,
     asking: AskingQueues,
     /// What bins gave back to keep to the high water, and was asked for again.
     regret: Regret,
@@ -125,7 +127,8 @@ impl<B: Backend, O> State<B, O> {
         default_queue: &B::Queue,
         failures: FailureOrder,
         clock: Arc<Clock>,
-        segments: Option<Segments<B::Memory, QueueUses>>,
+        carves: bool,
+        segments: Segments<B::Memory, QueueUses>,
         decay: Option<Decay>,
     ) -> Self {
         let mut queues = QueueStates::new(failures, clock);
@@ -138,6 +141,7 @@ impl<B: Backend, O> State<B, O> {
             steals: 0,
             idle: Bins::default(),
             pending: Bins::default(),
+            carves,
             segments,
             asking: AskingQueues::None,
             regret: Regret::default(),
@@ -183,7 +187,7 @@ impl<B: Backend, O> State<B, O> {
         if !self.have_several_queues_asked() {
             return false;
         }
-        let managed = self.segments.as_ref().map_or(0, Segments::bytes);
+        let managed = self.segments.bytes();
         let queue_state = self.queues.get_mut(key);
         managed > 0
             && queue_state.is_some_and(|it| it.is_fence_due(request.bytes, managed / FENCE_PARTS))
@@ -200,12 +204,8 @@ impl<B: Backend, O> State<B, O> {
             AskingQueues::One(other) if other != key => AskingQueues::Several,
             AskingQueues::One(_) | AskingQueues::Several => return,
         };
-        let is_one_of_several = self.have_several_queues_asked();
-        let segments = self.segments.as_mut();
-        if is_one_of_several
-            && let Some(segments) = segments.filter(|segments| segments.has_pages())
-        {
-            segments.set_join(join_of_one_kind);
+        if self.have_several_queues_asked() && self.segments.has_pages() {
+            self.segments.set_join(join_of_one_kind);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Ranges of segments, under the pool's lock.
 
 use binpool_allocators::{Backend, Error, Memory, MemoryId, Region};
-use binpool_segments::{Done, Mapping, PageRequest, Place, RangeKey, Segments};
+use binpool_segments::{Done, Mapping, PageRequest, Place, RangeKey};
 
 use crate::{
     block::{Block, Released},
@@ -34,8 +34,10 @@ impl<B: Backend, O> State<B, O> {
         request: Request,
         filter: RangeFilter,
     ) -> Option<Carved<B>> {
-        let queues = &self.queues;
-        let segments = self.segments.as_mut()?;
+        if !self.carves {
+            return None;
+        }
+        let (queues, segments) = (&self.queues, &mut self.segments);
         let is_free = |uses: &QueueUses| uses.iter().all(|use_| queues.is_before(*use_, queue_key));
         let carved = match filter {
             RangeFilter::Free => segments
@@ -51,9 +53,7 @@ impl<B: Backend, O> State<B, O> {
 
     /// Gives a range that was taken and not used back to its segment. Returns whether nothing is left in transit.
     pub(crate) fn put_range_back(&mut self, carved: Carved<B>) -> bool {
-        if let Some(segments) = &mut self.segments {
-            segments.give(carved.range, carved.uses, carved.view);
-        }
+        self.segments.give(carved.range, carved.uses, carved.view);
         if carved.has_excess {
             return self.arrive();
         }
@@ -69,17 +69,13 @@ impl<B: Backend, O> State<B, O> {
         uses: QueueUses,
         view: Option<B::Memory>,
     ) -> bool {
-        if let Some(segments) = &mut self.segments {
-            segments.give(range, uses, view);
-        }
+        self.segments.give(range, uses, view);
         self.arrive()
     }
 
     /// Shrinks a range to the `bytes` bytes of its block. Returns whether nothing is left in transit.
     pub(crate) fn shrink_range(&mut self, range: RangeKey, bytes: usize, uses: QueueUses) -> bool {
-        if let Some(segments) = &mut self.segments {
-            segments.shrink(range, bytes, uses);
-        }
+        self.segments.shrink(range, bytes, uses);
         self.arrive()
     }
 
@@ -95,15 +91,13 @@ impl<B: Backend, O> State<B, O> {
         let in_use = self.bytes_in_use();
         let is_held_back = self.have_several_queues_asked()
             && self.held_back_bytes(Some(queue_key)) >= request.bytes as u64;
-        let Some(segments) = &mut self.segments else {
-            return (request.bytes, Vec::new());
-        };
         let Request { home, bytes, .. } = request;
         if is_held_back {
-            segments.grow_despite_held_back(bytes);
+            self.segments.grow_despite_held_back(bytes);
         }
         let (size, evicted) =
-            segments.grow_near(home, bytes, in_use, alignment, allocations, capacity);
+            self.segments
+                .grow_near(home, bytes, in_use, alignment, allocations, capacity);
         let evicted: Vec<_> = evicted.into_iter().map(Released::from).collect();
         self.count_released(&evicted);
         (size, evicted)
@@ -117,7 +111,7 @@ impl<B: Backend, O> State<B, O> {
         request: Request,
         capacity: u64,
         may_alias: bool,
-    ) -> Option<Mapping<B::Memory, QueueUses>> {
+    ) -> Mapping<B::Memory, QueueUses> {
         let in_use = self.bytes_in_use();
         let after = may_alias.then(|| QueueUses::One(self.queues.stamp(queue_key)));
         let queues = &self.queues;
@@ -127,32 +121,27 @@ impl<B: Backend, O> State<B, O> {
             in_use,
             capacity,
         };
-        Some(self.segments.as_mut()?.plan(
+        self.segments.plan(
             request,
             |uses| uses.iter().all(|use_| queues.is_before(*use_, queue_key)),
             |uses| queues.are_over(uses),
             after,
-        ))
+        )
     }
 
     /// Takes out the addresses at which pages are still mapped that have moved, and whose commands have ended.
     pub(crate) fn take_stale(&mut self) -> Vec<Place<B::Memory>> {
         let queues = &self.queues;
-        let segments = self.segments.as_mut();
-        let stale = segments.map(|segments| segments.take_stale(|uses| queues.are_over(uses)));
-        stale.unwrap_or_default()
+        self.segments.take_stale(|uses| queues.are_over(uses))
     }
 
     /// Records whether pages were unmapped where they counted no more.
     pub(crate) fn end_stale(&mut self, place: Place<B::Memory>, is_unmapped: bool) {
-        let Some(segments) = &mut self.segments else {
-            return;
-        };
         if is_unmapped {
             self.counters.unmaps += 1;
-            segments.forget(&place);
+            self.segments.forget(&place);
         } else {
-            segments.keep_stale(place);
+            self.segments.keep_stale(place);
         }
     }
 
@@ -164,8 +153,8 @@ impl<B: Backend, O> State<B, O> {
         bytes: usize,
         is_small: bool,
     ) -> Option<B::Memory> {
-        let segments = self.segments.as_mut()?;
-        segments.add_reservation(request.home, memory, bytes, is_small)
+        self.segments
+            .add_reservation(request.home, memory, bytes, is_small)
     }
 
     /// Records what became of a plan, and counts it.
@@ -176,7 +165,7 @@ impl<B: Backend, O> State<B, O> {
     pub(crate) fn finish_pages(
         &mut self,
         done: Done<B::Memory, QueueUses>,
-    ) -> Result<Option<Carved<B>>, Error> {
+    ) -> Result<Carved<B>, Error> {
         self.counters.maps += done.maps;
         self.counters.unmaps += done.unmaps;
         let created = done.created_bytes;
@@ -193,8 +182,7 @@ impl<B: Backend, O> State<B, O> {
             self.note(|| unmapped(reservation, region));
         }
         self.count_managed(usize::try_from(created).unwrap_or(usize::MAX));
-        let segments = self.segments.as_mut();
-        let carved = segments.map(|segments| segments.finish(done)).transpose();
+        let carved = self.segments.finish(done);
         self.note_spare_pages();
         let carved = carved?;
         self.changes += 1;
@@ -203,7 +191,7 @@ impl<B: Backend, O> State<B, O> {
 
     /// Records how many bytes of pages are mapped nowhere, if these are not as many as the recording says.
     pub(crate) fn note_spare_pages(&mut self) {
-        let spare = self.segments.as_ref().map_or(0, Segments::spare_bytes);
+        let spare = self.segments.spare_bytes();
         if std::mem::replace(&mut self.watch.spare_bytes, spare) != spare {
             self.note(|| PoolEvent::did(What::Spare, spare, ""));
         }
@@ -213,9 +201,7 @@ impl<B: Backend, O> State<B, O> {
     pub(crate) fn forget_place(&mut self, place: &Place<B::Memory>) {
         self.note(|| unmapped(place.reservation(), place.region()));
         self.counters.unmaps += 1;
-        if let Some(segments) = &mut self.segments {
-            segments.forget(place);
-        }
+        self.segments.forget(place);
     }
 
     /// Takes back pages that were to leave the pool. Returns them where the last handle is gone.
@@ -224,12 +210,11 @@ impl<B: Backend, O> State<B, O> {
         place: &Place<B::Memory>,
         memory: B::Memory,
     ) -> Option<B::Memory> {
-        let has_handle = self.viewed.is_some();
-        let Some(segments) = self.segments.as_mut().filter(|_| has_handle) else {
+        if self.viewed.is_none() {
             return Some(memory);
-        };
+        }
         let bytes = memory.bytes();
-        segments.keep(place, memory);
+        self.segments.keep(place, memory);
         self.counters.released_blocks -= 1;
         // A recording has no pages taken or given back, only maps and unmaps.
         self.count_managed(bytes);
@@ -239,13 +224,11 @@ impl<B: Backend, O> State<B, O> {
     /// The bytes that the program has in use, in whole blocks. With several threads, what these have cached counts as well: they
     /// count hits by themselves, and tell the pool now and then.
     pub(super) fn bytes_in_use(&self) -> u64 {
-        match &self.segments {
-            Some(segments) if self.threads.len() > 1 => {
-                let taken = segments.bytes() - segments.free_bytes();
-                taken.saturating_sub(self.bytes_in_bins() + self.depot.bytes())
-            }
-            _ => unsigned(self.in_use),
+        if !self.carves || self.threads.len() <= 1 {
+            return unsigned(self.in_use);
         }
+        let taken = self.segments.bytes() - self.segments.free_bytes();
+        taken.saturating_sub(self.bytes_in_bins() + self.depot.bytes())
     }
 
     /// Adds a segment of `size` bytes, and carves the first block from it.
@@ -258,8 +241,8 @@ impl<B: Backend, O> State<B, O> {
         self.note_miss(request);
         self.manage(memory.id(), size);
         self.changes += 1;
-        let segments = self.segments.as_mut()?;
-        segments.add_near(request.home, memory, size, request.bytes)
+        self.segments
+            .add_near(request.home, memory, size, request.bytes)
     }
 
     /// Records a request for which the pool has no free memory, and why.
@@ -291,7 +274,7 @@ impl<B: Backend, O> State<B, O> {
         let Some(range) = block.range else {
             return Some((block.memory.id(), Region::first(block.memory.bytes())));
         };
-        let (segment, region) = self.segments.as_ref()?.place_of(range)?;
+        let (segment, region) = self.segments.place_of(range)?;
         Some((segment.id(), region))
     }
 }

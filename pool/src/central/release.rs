@@ -25,10 +25,7 @@ impl<B: Backend, O> State<B, O> {
     }
 
     fn tell_segments(&mut self) {
-        let is_kept = self.keeps_addresses();
-        if let Some(segments) = &mut self.segments {
-            segments.keep_addresses(is_kept);
-        }
+        self.segments.keep_addresses(self.kept_by > 0);
     }
 
     /// Returns whether no memory may leave the pool.
@@ -38,8 +35,8 @@ impl<B: Backend, O> State<B, O> {
 
     /// Takes out every free block, or every segment without blocks, to be released.
     pub(crate) fn release_all(&mut self) -> Vec<Released<B>> {
-        if let Some(segments) = &self.segments {
-            let has_pages = segments.has_pages();
+        if self.carves {
+            let has_pages = self.segments.has_pages();
             return self
                 .release_segments(u64::MAX, |queues, uses| !has_pages || queues.are_over(uses));
         }
@@ -58,7 +55,7 @@ impl<B: Backend, O> State<B, O> {
     /// Takes out blocks, or segments, that no command uses, to be released: the largest first, until they have `enough` bytes
     /// together.
     pub(crate) fn release_largest(&mut self, enough: u64) -> Vec<Released<B>> {
-        if self.segments.is_some() {
+        if self.carves {
             return self.release_segments(enough, QueueStates::are_over);
         }
         self.release_idle(enough, |idle, _| idle.pop_largest())
@@ -119,9 +116,9 @@ impl<B: Backend, O> State<B, O> {
         self.regret.sweep();
         let sweeps = self.sweeps;
         self.sweeps = sweeps.wrapping_add(1);
-        let released: Vec<_> = if let Some(segments) = &mut self.segments {
+        let released: Vec<_> = if self.carves {
             let queues = &self.queues;
-            let released = segments.sweep(|uses| queues.are_over(uses));
+            let released = self.segments.sweep(|uses| queues.are_over(uses));
             released.into_iter().map(Released::from).collect()
         } else {
             let is_kept = self.kept_by > 0;
@@ -172,9 +169,8 @@ impl<B: Backend, O> State<B, O> {
             }
         };
         draining.chain(uses).for_each(&mut add);
-        if let Some(segments) = &self.segments {
-            segments.each_use(|uses, _| uses.iter().copied().for_each(&mut add));
-        }
+        self.segments
+            .each_use(|uses, _| uses.iter().copied().for_each(&mut add));
         found
     }
 
@@ -192,10 +188,8 @@ impl<B: Backend, O> State<B, O> {
         wanted: impl Fn(&QueueStates<B, O>, &[QueueUse]) -> bool,
     ) -> Vec<Released<B>> {
         let queues = &self.queues;
-        let segments = self.segments.as_mut();
-        let released =
-            segments.map(|segments| segments.release(enough, |uses| wanted(queues, uses)));
-        let released: Vec<_> = released.into_iter().flatten().map(Released::from).collect();
+        let released = self.segments.release(enough, |uses| wanted(queues, uses));
+        let released: Vec<_> = released.into_iter().map(Released::from).collect();
         self.count_released(&released);
         released
     }

@@ -70,31 +70,28 @@ impl<B: Backend, O> State<B, O> {
                 bytes: bytes as u64,
             });
         };
-        match &self.segments {
-            Some(segments) if segments.has_pages() => {
-                segments.each_pages(|reservation, region| {
-                    event_buffer.note(|| mapped(reservation, region));
+        if self.segments.has_pages() {
+            self.segments.each_pages(|reservation, region| {
+                event_buffer.note(|| mapped(reservation, region));
+            });
+            let spare = self.segments.spare_bytes();
+            self.watch.spare_bytes = spare;
+            if spare > 0 {
+                event_buffer.note(|| PoolEvent::did(What::Spare, spare, ""));
+            }
+        } else if self.carves {
+            self.segments
+                .each(|segment| taken(segment.memory.id(), segment.memory.bytes()));
+        } else {
+            for held in self.all_bins().flat_map(Bins::iter) {
+                taken(held.block.memory.id(), held.block.bytes);
+            }
+            // Each block is all of its memory.
+            for (record, _) in self.watch.allocations.active() {
+                event_buffer.note(|| PoolEvent::Taken {
+                    memory: record.place.memory,
+                    bytes: record.place.bytes,
                 });
-                let spare = segments.spare_bytes();
-                self.watch.spare_bytes = spare;
-                if spare > 0 {
-                    event_buffer.note(|| PoolEvent::did(What::Spare, spare, ""));
-                }
-            }
-            Some(segments) => {
-                segments.each(|segment| taken(segment.memory.id(), segment.memory.bytes()));
-            }
-            None => {
-                for held in self.all_bins().flat_map(Bins::iter) {
-                    taken(held.block.memory.id(), held.block.bytes);
-                }
-                // Without segments, each block is all of its memory.
-                for (record, _) in self.watch.allocations.active() {
-                    event_buffer.note(|| PoolEvent::Taken {
-                        memory: record.place.memory,
-                        bytes: record.place.bytes,
-                    });
-                }
             }
         }
         for record in self.watch.allocations.present() {

@@ -207,13 +207,13 @@ impl<B: Backend> Shared<B> {
 
     /// Returns the request as a range of this thread's arena serves it, with the bytes that [`widened`](Self::widened) returns for it.
     fn as_carved(&self, state: &State<B>, request: Request, widened: usize) -> Request {
-        let Some(segments) = &state.segments else {
+        if !self.carves {
             return request;
-        };
+        }
         let home = self.home();
         Request {
             home,
-            bytes: to_carve(request.bytes, segments.small_bytes(home), || widened),
+            bytes: to_carve(request.bytes, state.segments.small_bytes(home), || widened),
             ..request
         }
     }
@@ -256,7 +256,7 @@ impl<B: Backend> Shared<B> {
         };
         let block = hit.hand_out().map(|(block, kind)| {
             let mut state = self.state.lock();
-            if kind == HitKind::Fresh && !self.has_segments {
+            if kind == HitKind::Fresh && block.range.is_none() {
                 state.note_miss(request);
             }
             state.activate(request.asked, &block, kind);

@@ -148,23 +148,11 @@ impl<B: Backend> Shared<B> {
             growth.end(&mut state);
             carved
         };
-        let hit = self.view_new(queue_key, request, carved)?;
+        let carved = carved.ok_or_else(|| OutOfMemory::new(request.bytes, Scope::Device))?;
+        let hit = self.view(queue_key, request, carved, HitKind::Fresh)?;
         self.look_for_pressure(true);
         tracing::debug!(asked = request.asked, bytes = size, "new segment");
         Ok(hit)
-    }
-
-    /// Makes the first block of memory that was just added.
-    fn view_new(
-        &self,
-        queue_key: QueueKey,
-        request: Request,
-        carved: Option<Carved<B>>,
-    ) -> Result<HitBlock<'_, B>, Error> {
-        let Some(carved) = carved else {
-            return Err(Error::unsupported("segments in a pool without them"));
-        };
-        self.view(queue_key, request, carved, HitKind::Fresh)
     }
 
     /// Returns a block for which pages were mapped.
@@ -182,7 +170,7 @@ impl<B: Backend> Shared<B> {
             let mapping = state.plan_pages(queue_key, request, capacity, may_alias);
             drop(state);
             match mapping {
-                Some(Mapping::Map(plan)) => {
+                Mapping::Map(plan) => {
                     let done = plan.carry_out(&self.allocator);
                     has_grown |= done.created_bytes > 0;
                     let is_alias_refused = done.is_alias_refused;
@@ -194,20 +182,20 @@ impl<B: Backend> Shared<B> {
                     }
                     may_alias = false;
                 }
-                Some(Mapping::Reserve { bytes, is_small }) => {
+                Mapping::Reserve { bytes, is_small } => {
                     let memory = guarded("Allocator::reserve", || self.allocator.reserve(bytes))?;
                     let mut state = self.state.lock();
                     let unused = state.add_reservation(request, memory, bytes, is_small);
                     drop(state);
                     drop(unused);
                 }
-                Some(Mapping::NoAddresses) | None => {
+                Mapping::NoAddresses => {
                     let shortage = OutOfMemory::new(request.bytes, Scope::Device);
                     return Err(shortage.into());
                 }
             }
         }?;
-        let hit = self.view_new(queue_key, request, carved)?;
+        let hit = self.view(queue_key, request, carved, HitKind::Fresh)?;
         self.look_for_pressure(has_grown);
         tracing::debug!(asked = request.asked, "mapped pages");
         Ok(hit)
@@ -247,9 +235,8 @@ impl<B: Backend> Shared<B> {
         let memory = self.allocate_clean(size);
         if let Err(error) = &memory
             && error.is_out_of_memory()
-            && let Some(segments) = &mut self.state.lock().segments
         {
-            segments.refuse(size);
+            self.state.lock().segments.refuse(size);
         }
         memory
     }
@@ -368,11 +355,7 @@ impl<B: Backend> Shared<B> {
         let Block { memory, range, .. } = *block;
         let Some(range) = range else { return };
         let mut state = self.state.lock();
-        let may_cache = state
-            .segments
-            .as_ref()
-            .is_some_and(|segments| segments.may_keep_view(range));
-        let view = if may_cache {
+        let view = if state.segments.may_keep_view(range) {
             Some(memory)
         } else {
             drop(state);
@@ -449,9 +432,7 @@ impl<B: Backend> Drop for TakenRange<'_, B> {
         let mut state = shared.state.lock();
         // Its former uses come before all later commands of this queue, so one timestamp of the queue stands for them.
         let uses = std::iter::once(state.queues.stamp(self.queue_key)).collect();
-        if let Some(segments) = &mut state.segments {
-            segments.give(self.range, uses, None);
-        }
+        state.segments.give(self.range, uses, None);
         let is_last = self.has_excess.get() && state.arrive();
         drop(state);
         if is_last {

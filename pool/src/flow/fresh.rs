@@ -19,7 +19,7 @@ impl<B: Backend> Shared<B> {
         request: Request,
         drain_from: DrainFrom,
     ) -> Result<HitBlock<'_, B>, Error> {
-        if self.has_segments {
+        if self.carves {
             return self.carve(queue_key, request, drain_from);
         }
         if let Some(found) = self.keep_to_high_water(queue_key, request) {

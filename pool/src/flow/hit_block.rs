@@ -49,7 +49,7 @@ impl<B: Backend> Drop for HitBlock<'_, B> {
         };
         let shared = self.shared;
         let mut state = shared.state.lock();
-        if self.kind == HitKind::Fresh && !shared.has_segments {
+        if self.kind == HitKind::Fresh && block.range.is_none() {
             state.manage(block.memory.id(), block.bytes);
         }
         // Its former uses come before all later commands of this queue, so one timestamp of the queue stands for them.

@@ -20,10 +20,8 @@ impl<B: Backend> Shared<B> {
             return;
         }
         let free = contained("Backend::free_bytes", || self.backend.free_bytes());
-        if let Some(free) = free.flatten()
-            && let Some(segments) = &mut self.state.lock().segments
-        {
-            segments.note_free(free);
+        if let Some(free) = free.flatten() {
+            self.state.lock().segments.note_free(free);
         }
     }
 

@@ -4,7 +4,6 @@ use binpool_allocators::{
     Allocator, Backend, Error,
     contained::{contained, guarded},
 };
-use binpool_segments::Segments;
 use smallvec::SmallVec;
 
 use crate::{
@@ -138,7 +137,7 @@ impl<B: Backend> Shared<B> {
             if state.keeps_addresses() {
                 return 0;
             }
-            state.segments.as_ref().is_some_and(Segments::has_pages)
+            state.segments.has_pages()
         };
         if has_pages {
             self.wait_for_pages();

@@ -44,7 +44,7 @@ impl<B: Backend> Shared<B> {
             return Lookup::Range(carved);
         }
         let drain_from = state.caches_to_drain();
-        if !self.has_segments {
+        if !self.carves {
             let slot = self.classes.slot(request.bin);
             if self.drain_caches_of(state, drain_from, Wanted::Slot(slot))
                 && drain_from == DrainFrom::All

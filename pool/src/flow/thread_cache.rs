@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use binpool_allocators::{Backend, Error, Queue, QueueId};
-use binpool_segments::Segments;
 
 use crate::{
     lock::per_thread as threads,
@@ -152,7 +151,7 @@ impl<B: Backend> Shared<B> {
             let home = state.homes.join();
             let allowance = state.allowance(home);
             let event_buffer = state.watch.new_event_buffer();
-            let arenas = state.segments.as_ref().map(Segments::arenas);
+            let arenas = self.carves.then(|| state.segments.arenas());
             let cache = ThreadCache::new(home, allowance, arenas, event_buffer);
             state.threads.add(cache)
         })
@@ -182,7 +181,7 @@ impl<B: Backend> Shared<B> {
         queue: &B::Queue,
         queue_key: QueueKey,
     ) {
-        if !self.has_segments || !self.may_cache(queue) {
+        if !self.carves || !self.may_cache(queue) {
             return;
         }
         let added = threads::with_own(self.id, |key: &OwnCache<B>| {
@@ -393,13 +392,7 @@ mod tests {
                 .collect::<Vec<_>>(),
         );
         mock.shared.drain_caches();
-        mock.shared
-            .state
-            .lock()
-            .segments
-            .as_mut()
-            .unwrap()
-            .settle(|_| true);
+        mock.shared.state.lock().segments.settle(|_| true);
         for number in 0..20 {
             let queue = mock.another_queue();
             drop([(); 2].map(|()| mock.pool.allocate_on(&queue, LARGE).unwrap()));

@@ -176,11 +176,7 @@ impl<B: Backend> Shared<B> {
         let unix_time = SystemTime::now().duration_since(UNIX_EPOCH);
         let program = env::current_exe().ok();
         let program = program.as_deref().and_then(Path::file_name);
-        let blocks = if self.has_segments {
-            "segments"
-        } else {
-            "bins"
-        };
+        let blocks = if self.carves { "segments" } else { "bins" };
         let mut header = vec![
             ("version", VERSION.to_string()),
             (
@@ -199,7 +195,7 @@ impl<B: Backend> Shared<B> {
         let mut add = |key, value: Option<String>| header.extend(value.map(|value| (key, value)));
         add("limit", (most < device_bytes).then(|| most.to_string()));
         add("blocks", Some(blocks.to_owned()));
-        let growth = self.has_segments.then(|| self.growth.name().to_owned());
+        let growth = self.carves.then(|| self.growth.name().to_owned());
         add("growth", growth);
         add("reuse", Some(self.policy.name().to_owned()));
         add("scrub", Some(self.scrubber.policy().name().to_owned()));

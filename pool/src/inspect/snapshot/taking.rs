@@ -86,7 +86,7 @@ impl<B: Backend> Shared<B> {
             capacity_bytes: self.allocator.capacity_bytes(),
             largest_block_bytes: self.allocator.largest_block() as u64,
             alignment_bytes: self.alignment.bytes() as u64,
-            segments: self.has_segments,
+            segments: self.carves,
             reuse: self.policy.name().to_owned(),
             scrub: self.scrubber.policy().name().to_owned(),
             release_threshold_bytes: Some(self.release_threshold).filter(|bytes| *bytes < u64::MAX),
@@ -160,9 +160,7 @@ impl<B: Backend> State<B> {
                 ranges: ranges.collect(),
             });
         };
-        if let Some(all) = &self.segments {
-            all.each(&mut add);
-        }
+        self.segments.each(&mut add);
         (segments, blocks)
     }
 
