@@ -10,7 +10,7 @@
 
 use std::path::Path;
 
-use binpool::{HighWater, ImmediateAllocator, PoolOptions};
+use binpool::{ImmediateAllocator, PoolOptions, Retain};
 use binpool_benches::NullBackend;
 use binpool_replay::{ReplayOptions, replay};
 use binpool_trace::Trace;
@@ -37,7 +37,7 @@ fn benchmarks(criterion: &mut Criterion) {
             (
                 PoolOptions::new()
                     .segments(false)
-                    .high_water(HighWater::KEEP_ALL),
+                    .retain(Retain::new().at_least(u64::MAX)),
                 "binpool-bins",
             ),
         ] {

@@ -1,8 +1,8 @@
 //! The pool, with segments and without.
 
 use binpool::{
-    Backend, HighWater, ImmediateAllocator, MemoryPool, PoolError, PoolOptions, PooledBuffer,
-    QueueOrder,
+    Backend, ImmediateAllocator, MemoryPool, PoolError, PoolOptions, PooledBuffer, QueueOrder,
+    Retain,
 };
 
 use crate::{NullBackend, Subject};
@@ -74,7 +74,7 @@ impl Bins {
     pub fn new() -> Result<Self, PoolError> {
         let options = PoolOptions::new()
             .segments(false)
-            .high_water(HighWater::KEEP_ALL);
+            .retain(Retain::new().at_least(u64::MAX));
         Pool::with_options(options).map(Self)
     }
 

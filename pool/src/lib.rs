@@ -59,9 +59,8 @@
 //! held while the device or a hook is called.
 //!
 //! Each thread caches a few blocks, and takes no lock for them. Another thread gets them before the device is asked for
-//! memory, and a thread that ends gives its blocks back to the pool. Pools with a [release
-//! threshold](PoolOptions::release_threshold), [decay](PoolOptions::decay) or [scrubbing](PoolOptions::scrub) take a
-//! short lock for each block instead.
+//! memory, and a thread that ends gives its blocks back to the pool. Pools that release what is [unused for a
+//! time](Retain::unused_for), or [scrub](PoolOptions::scrub) memory, take a short lock for each block instead.
 //!
 //! # Inspecting
 //!
@@ -95,13 +94,11 @@ mod binding;
 mod block;
 mod central;
 mod classes;
-mod decay;
 mod error;
 mod flow;
 mod free;
 #[cfg(any(doc, doctest))]
 pub mod guide;
-mod high_water;
 mod hooks;
 mod inspect;
 mod kept_addresses;
@@ -117,6 +114,7 @@ mod place;
 pub mod prelude;
 mod report;
 mod request;
+mod retain;
 mod reuse_policy;
 mod scrub_policy;
 mod scrubber;
@@ -142,9 +140,7 @@ pub use binpool_trace::{
     BlockState, SnapshotBlock, SnapshotError, SnapshotSegment, SnapshotSettings, SnapshotShortage,
 };
 pub use buffer::PooledBuffer;
-pub use decay::Decay;
 pub use error::PoolError;
-pub use high_water::HighWater;
 pub use hooks::{HookId, Shortage};
 pub use inspect::held_back::HeldBack;
 pub use inspect::live_blocks::LiveBlocks;
@@ -158,6 +154,7 @@ pub use options::PoolOptions;
 pub use place::Place;
 pub use pool::MemoryPool;
 pub use report::{OutOfMemoryReport, Verdict};
+pub use retain::Retain;
 pub use reuse_policy::ReusePolicy;
 pub use scrub_policy::ScrubPolicy;
 pub use size_classes::{LeadingBits, SizeClasses};

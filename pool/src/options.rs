@@ -14,7 +14,7 @@ use crossbeam_utils::CachePadded;
 use parking_lot::Condvar;
 
 use crate::{
-    Decay, HighWater, LeadingBits, MemoryPool, PoolError, ReusePolicy, ScrubPolicy, SizeClasses,
+    LeadingBits, MemoryPool, PoolError, Retain, ReusePolicy, ScrubPolicy, SizeClasses,
     central::homes::ARENAS,
     classes::Classes,
     hooks::Hooks,
@@ -49,9 +49,7 @@ pub struct PoolOptions {
     /// `None` for as many as there can be.
     arenas: Option<usize>,
     limit: ChosenLimit,
-    release_threshold: Option<u64>,
-    decay: Option<Decay>,
-    high_water: HighWater,
+    retain: Retain,
     scrub: ScrubPolicy,
     #[cfg(feature = "snapshot")]
     snapshots: Option<PathBuf>,
@@ -286,20 +284,17 @@ impl PoolOptions {
         self
     }
 
-    /// Releases free memory as soon as no command uses it, while the pool manages more than `bytes` bytes. By default
-    /// all of it is kept, in bins up to their [high water](Self::high_water), until the program
-    /// [trims](MemoryPool::trim_to) the pool or memory runs short.
-    ///
-    /// Checked whenever a block is freed, which then costs calls to the device. So the pool has no thread caches, and a
-    /// hit takes a short lock. Named after `cudaMemPoolAttrReleaseThreshold`.
+    /// Sets how much free memory the pool keeps, and for how long: see [`Retain`].
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
     /// # use binpool_mock::MockDevice;
+    /// use binpool::Retain;
+    ///
     /// # let backend = MockDevice::new().backend();
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let pool = PoolOptions::new()
-    ///     .release_threshold(32 << 20)
+    ///     .retain(Retain::new().at_most(32 << 20))
     ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
     /// drop(pool.allocate(16 << 20)?);
     /// assert_eq!(pool.managed_bytes(), 16 << 20);
@@ -308,66 +303,8 @@ impl PoolOptions {
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
     #[must_use]
-    pub fn release_threshold(mut self, bytes: u64) -> Self {
-        self.release_threshold = Some(bytes);
-        self
-    }
-
-    /// Releases free memory that has not been used for a while. By default it is kept.
-    ///
-    /// To count requests the pool has to see each one, so it has no thread caches, and a hit takes a short lock. A
-    /// program that calls [`sweep`](MemoryPool::sweep), or has a thread [do so](MemoryPool::sweep_in_background),
-    /// avoids that.
-    ///
-    /// ```
-    /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
-    /// # use binpool_mock::MockDevice;
-    /// use binpool::Decay;
-    ///
-    /// # let backend = MockDevice::new().backend();
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// let pool = PoolOptions::new()
-    ///     .decay(Decay::after_allocations(10))
-    ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
-    /// // The program's beginning takes eight blocks at once, its main loop one at a time.
-    /// drop([(); 8].map(|()| pool.allocate(16 << 20).unwrap()));
-    /// assert_eq!(pool.managed_bytes(), 8 * (16 << 20));
-    /// for _ in 0..30 {
-    ///     drop(pool.allocate(16 << 20)?);
-    /// }
-    /// assert_eq!(pool.managed_bytes(), 16 << 20); // What the loop uses stays.
-    /// # Ok::<(), binpool::PoolError>(())
-    /// ```
-    #[must_use]
-    pub fn decay(mut self, decay: Decay) -> Self {
-        self.decay = Some(decay);
-        self
-    }
-
-    /// Sets how much free memory a pool without [segments](Self::segments) keeps: see [`HighWater`]. By default it manages at
-    /// most 125 % of the most that was in use, beyond 64 MiB. Pools with segments ignore this.
-    ///
-    /// ```
-    /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
-    /// # use binpool_mock::MockDevice;
-    /// use binpool::HighWater;
-    ///
-    /// # let backend = MockDevice::new().backend();
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// let pool = PoolOptions::new()
-    ///     .segments(false)
-    ///     .high_water(HighWater::percent(150))
-    ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
-    /// drop(pool.allocate(100 << 20)?);
-    /// drop(pool.allocate(200 << 20)?); // Both: they are 150 % of the larger.
-    /// assert_eq!(pool.managed_bytes(), 300 << 20);
-    /// drop(pool.allocate(120 << 20)?);
-    /// assert_eq!(pool.managed_bytes(), 220 << 20);
-    /// # Ok::<(), binpool::PoolError>(())
-    /// ```
-    #[must_use]
-    pub fn high_water(mut self, high_water: HighWater) -> Self {
-        self.high_water = high_water;
+    pub fn retain(mut self, retain: Retain) -> Self {
+        self.retain = retain;
         self
     }
 
@@ -517,9 +454,8 @@ impl PoolOptions {
         };
         // These settings need to see each block at once, so such pools have no thread caches.
         let failures = allocator.backend().limits().failure_order;
-        let has_thread_caches = self.decay.is_none()
-            && self.release_threshold.is_none()
-            && self.scrub == ScrubPolicy::Never;
+        let sweep_clock = self.retain.sweep_clock();
+        let has_thread_caches = sweep_clock.is_none() && self.scrub == ScrubPolicy::Never;
         let segments = Segments::new(join)
             .with_arenas(self.arenas.unwrap_or(ARENAS).clamp(1, ARENAS))
             .with_growth(self.growth);
@@ -533,7 +469,7 @@ impl PoolOptions {
                 None if allocator.views_are_addresses() => segments.without_cached_views(),
                 None => segments,
             },
-            self.decay,
+            sweep_clock,
         );
         let shared = Shared {
             id: PoolId::fresh(),
@@ -547,8 +483,7 @@ impl PoolOptions {
             policy: self.policy,
             carves,
             growth: self.growth,
-            release_threshold: self.release_threshold.unwrap_or(u64::MAX),
-            high_water: self.high_water,
+            retain: self.retain,
             scrubber,
             hooks: Hooks::default(),
             tracking: TrackingFlag::default(),

@@ -349,7 +349,7 @@ impl<B: Backend> MemoryPool<B> {
     }
 
     /// Releases what has been free since the last sweep and is used by no command; the first sweep releases nothing.
-    /// Returns the released bytes. Failures are logged. [`Decay`](crate::Decay) has the pool call this by itself.
+    /// Returns the released bytes. Failures are logged. [`Retain::unused_for`](crate::Retain::unused_for) has the pool call this by itself.
     ///
     /// A pool of segments or pages keeps more of what was asked for again after it had gone back ([`GrowthPolicy`](crate::GrowthPolicy)). A sweep
     /// after which nothing of that kind was asked for halves that, so that the pool forgets work that is over.

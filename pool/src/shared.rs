@@ -10,7 +10,7 @@ use crossbeam_utils::CachePadded;
 use parking_lot::Condvar;
 
 use crate::{
-    HighWater, ReusePolicy, block, central,
+    Retain, ReusePolicy, block, central,
     classes::Classes,
     free,
     hooks::Hooks,
@@ -67,10 +67,7 @@ pub(crate) struct Shared<B: Backend> {
     /// Set if blocks are carved from segments.
     pub(crate) carves: bool,
     pub(crate) growth: GrowthPolicy,
-    /// Above this many managed bytes, free memory is released as soon as no command uses it.
-    pub(crate) release_threshold: u64,
-    /// How much a pool without segments manages.
-    pub(crate) high_water: HighWater,
+    pub(crate) retain: Retain,
     pub(crate) scrubber: Scrubber<B>,
     pub(crate) hooks: Hooks,
     pub(crate) tracking: TrackingFlag,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use binpool::{Backend, Outcome, PoolError, PoolOptions, Queue, QueueOrder, ReusePolicy};
+use binpool::{Backend, Outcome, PoolError, PoolOptions, Queue, QueueOrder, Retain, ReusePolicy};
 use binpool_mock::{Completion, HostWait, MockDevice};
 use parking_lot::Mutex;
 use shuttle::thread::yield_now;
@@ -255,6 +255,8 @@ fn that_is_real() {
 }
 
 fn without_caches() {
-    let options = PoolOptions::new().segments(false).release_threshold(0);
+    let options = PoolOptions::new()
+        .segments(false)
+        .retain(Retain::new().at_most(0));
     one_at_a_time(World::new(4, options), [BYTES, 2 * BYTES, BYTES]);
 }

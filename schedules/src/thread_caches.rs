@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, time::Duration};
 
-use binpool::PoolOptions;
+use binpool::{PoolOptions, Retain};
 use shuttle::sync::mpsc::channel;
 
 use crate::{
@@ -397,7 +397,9 @@ fn are_counted() {
 fn above_a_threshold() {
     let world = World::new(
         64,
-        PoolOptions::new().segments(false).release_threshold(1024),
+        PoolOptions::new()
+            .segments(false)
+            .retain(Retain::new().at_most(1024)),
     );
     let others = [(); 2].map(|()| {
         world.spawn(|world| {

@@ -62,13 +62,13 @@ pub struct Snapshot<S = Counters> {
 /// The settings of a pool and the limits of its allocator.
 ///
 /// ```
-/// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder, ReusePolicy};
+/// # use binpool::{Backend, ImmediateAllocator, PoolOptions, Retain, QueueOrder, ReusePolicy};
 /// # use binpool_mock::MockDevice;
 /// # let backend = MockDevice::new().backend();
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let pool = PoolOptions::new()
 ///     .reuse(ReusePolicy::InsertWait)
-///     .release_threshold(256 << 20)
+///     .retain(Retain::new().at_most(256 << 20))
 ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
 /// let settings = pool.snapshot().settings;
 /// assert_eq!(settings.device, "mock device");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use binpool::{
-    Align, Allocator, Decay, DeferredAllocator, ImmediateAllocator, PoolOptions, QueueOrder,
+    Align, Allocator, DeferredAllocator, ImmediateAllocator, PoolOptions, QueueOrder, Retain,
     ReusePolicy, ScrubPolicy, SvmAllocator, SvmGrain,
     adaptors::{Budget, Fallback, Limit, Statistics},
 };
@@ -87,13 +87,14 @@ impl PoolSettings {
         if let Some(bits) = self.leading_bits {
             options = options.leading_bits(u32::from(bits) % 11);
         }
+        let mut retain = Retain::new();
         if let Some(bytes) = self.release_threshold {
-            options = options.release_threshold(bytes.into());
+            retain = retain.at_most(bytes.into());
         }
         if let Some(allocations) = self.decay {
-            options = options.decay(Decay::after_allocations(allocations.into()));
+            retain = retain.unused_for_allocations(allocations.into());
         }
-        options
+        options.retain(retain)
     }
 
     /// What becomes of commands behind one that fails: from the part of a number that the policy leaves, so that saved

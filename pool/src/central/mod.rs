@@ -21,10 +21,9 @@ use binpool_allocators::{Backend, FailureOrder};
 use binpool_segments::{Regret, Segments};
 
 use crate::{
-    Decay, PoolStatistics,
+    PoolStatistics,
     block::Block,
     central::{homes::Homes, queue_states::QueueStates},
-    decay::DecayClock,
     free::{
         bins::Bins, depot::Depot, fills::Fills, quarantine::Quarantine, thread_cache::ThreadCache,
         viewed::Viewed,
@@ -36,6 +35,7 @@ use crate::{
         timestamps::QueueKey,
     },
     request::Request,
+    retain::SweepClock,
     track::watch::Watch,
 };
 
@@ -98,8 +98,10 @@ pub(crate) struct State<B: Backend, O> {
     /// How many [values](crate::KeptAddresses) keep all memory where it is.
     kept_by: usize,
     pub(crate) transit: Transit,
-    /// Decides when a sweep is due; `None` without decay.
-    pub(crate) clock: Option<DecayClock>,
+    /// Decides when a sweep is due; `None` if free memory is kept for any time.
+    pub(crate) sweep_clock: Option<SweepClock>,
+    /// Set while the pool manages more than its release threshold, and so keeps the thread caches closed.
+    pub(crate) is_above_threshold: bool,
     pub(crate) counters: PoolStatistics,
     /// How often requests have looked at commands since the pool has grown.
     looked: u32,
@@ -129,7 +131,7 @@ impl<B: Backend, O> State<B, O> {
         clock: Arc<Clock>,
         carves: bool,
         segments: Segments<B::Memory, QueueUses>,
-        decay: Option<Decay>,
+        sweep_clock: Option<SweepClock>,
     ) -> Self {
         let mut queues = QueueStates::new(failures, clock);
         queues.find_or_add(default_queue);
@@ -151,7 +153,8 @@ impl<B: Backend, O> State<B, O> {
             viewed: Some(Vec::new()),
             holding: true,
             kept_by: 0,
-            clock: decay.map(DecayClock::new),
+            sweep_clock,
+            is_above_threshold: false,
             counters: PoolStatistics::default(),
             looked: 0,
             growths: 0,

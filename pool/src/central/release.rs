@@ -3,7 +3,7 @@
 use binpool_allocators::{Backend, Memory, MemoryId, Queue};
 
 use crate::{
-    HighWater,
+    Retain,
     block::{HeldBlock, Released},
     central::{State, counters::unsigned, queue_states::QueueStates},
     free::bins::Bins,
@@ -90,11 +90,11 @@ impl<B: Backend, O> State<B, O> {
     }
 
     /// The bytes by which a new block for this request would take the pool above what it is to manage.
-    pub(crate) fn excess_above(&self, high_water: HighWater, request: Request) -> u64 {
+    pub(crate) fn excess_above(&self, retain: Retain, request: Request) -> u64 {
         let in_use = unsigned(self.in_use).saturating_add(request.bytes as u64);
         let peak = unsigned(self.peak_in_use).max(in_use);
         let managed = self.managed_bytes().saturating_add(request.bytes as u64);
-        managed.saturating_sub(high_water.most_bytes(peak))
+        managed.saturating_sub(retain.most_in_bins(peak))
     }
 
     /// Notes that a request asks for what bins may have given back. Returns whether as much was asked for again as was in use at the peak:

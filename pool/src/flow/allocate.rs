@@ -8,10 +8,10 @@ use binpool_trace::ShortageReport;
 use crate::{
     PoolError, PooledBuffer,
     central::caches::DrainFrom,
-    decay::DecayClock,
     flow::{hit_block::HitBlock, reuse::Lookup},
     order::{hit_kind::HitKind, queue_uses::QueueUses, timestamps::QueueKey},
     request::{Request, Size, to_carve},
+    retain::SweepClock,
     shared::{Block, Shared, State},
     track::caller::Caller,
 };
@@ -177,7 +177,10 @@ impl<B: Backend> Shared<B> {
         let queue_key = state.enter(queue);
         let have_doubled = state.queues.have_doubled();
         self.add_spare_leases(&mut state, queue, queue_key);
-        let is_sweep_due = state.clock.as_mut().is_some_and(DecayClock::allocation);
+        let is_sweep_due = state
+            .sweep_clock
+            .as_mut()
+            .is_some_and(SweepClock::allocation);
         let is_fence_due = self.policy.crosses() && state.is_fence_due(queue_key, request);
         let lookup = self.find_free(&mut state, queue_key, request);
         if let Lookup::Block(block, kind) = &lookup {
@@ -202,6 +205,7 @@ impl<B: Backend> Shared<B> {
         if is_sweep_due && is_found {
             self.sweep();
         }
+        self.follow_release_threshold();
         Ok(buffer)
     }
 

@@ -4,8 +4,8 @@ use binpool_allocators::{Backend, Error, Memory};
 use parking_lot::MutexGuard;
 
 use crate::{
-    decay::DecayClock,
     order::fence::is_ordered,
+    retain::SweepClock,
     shared::{Block, HeldBlock, Shared, State},
 };
 
@@ -29,8 +29,8 @@ impl<B: Backend> Shared<B> {
         let uses = state.take_back(&block, asked, &others);
         let (unordered, to_segment) = state.hold(HeldBlock::new(block, uses));
         state.leave(queue_key);
-        let is_sweep_due = state.clock.as_mut().is_some_and(DecayClock::free);
-        let is_too_much = state.managed_bytes() > self.release_threshold;
+        let is_sweep_due = state.sweep_clock.as_mut().is_some_and(SweepClock::free);
+        let is_too_much = state.managed_bytes() > self.retain.release_threshold();
         drop(state);
         if let Some(held) = to_segment {
             self.return_to_segment(held);
@@ -39,11 +39,12 @@ impl<B: Backend> Shared<B> {
             self.add_fence_to(use_.key);
         }
         if is_too_much {
-            self.trim_unused_to(self.release_threshold);
+            self.trim_unused_to(self.retain.release_threshold());
         }
         if is_sweep_due {
             self.sweep();
         }
+        self.follow_release_threshold();
         Ok(())
     }
 

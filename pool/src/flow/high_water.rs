@@ -1,4 +1,4 @@
-//! How a pool of bins keeps to its [high water](crate::HighWater).
+//! How a pool of bins keeps to its [high water](crate::Retain::percent_of_peak).
 
 use binpool_allocators::Backend;
 
@@ -24,7 +24,7 @@ impl<B: Backend> Shared<B> {
     ) -> Option<HitBlock<'_, B>> {
         let repeats = {
             let mut state = self.state.lock();
-            if state.excess_above(self.high_water, request) == 0 {
+            if state.excess_above(self.retain, request) == 0 {
                 return None;
             }
             state.regrets(request)
@@ -60,7 +60,7 @@ impl<B: Backend> Shared<B> {
         self.catch_up();
         let released = {
             let mut state = self.state.lock();
-            let excess = state.excess_above(self.high_water, request);
+            let excess = state.excess_above(self.retain, request);
             let released = state.release_tightly(excess);
             state.regret_what_went(&released);
             released

@@ -200,7 +200,7 @@ impl<B: Backend> Shared<B> {
         add("reuse", Some(self.policy.name().to_owned()));
         add("scrub", Some(self.scrubber.policy().name().to_owned()));
         add("thread_caches", Some(yes_or_no(self.has_thread_caches)));
-        let threshold = Some(self.release_threshold).filter(|bytes| *bytes < u64::MAX);
+        let threshold = Some(self.retain.release_threshold()).filter(|bytes| *bytes < u64::MAX);
         add(
             "release_threshold",
             threshold.map(|bytes| bytes.to_string()),

@@ -2,19 +2,19 @@
 
 use std::{sync::Barrier, thread};
 
-use binpool::{HighWater, PoolOptions};
+use binpool::{PoolOptions, Retain};
 use binpool_mock::{Completion, MockDevice};
 use binpool_segments::Regret;
 use proptest::prelude::*;
 
 use crate::common::{Block, MIB, Rig, class_size, every_call_fails_once};
 
-fn bins(high_water: HighWater) -> PoolOptions {
-    PoolOptions::new().segments(false).high_water(high_water)
+fn bins(retain: Retain) -> PoolOptions {
+    PoolOptions::new().segments(false).retain(retain)
 }
 
-fn exactly(percent: u32) -> HighWater {
-    HighWater::percent(percent).above(0)
+fn exactly(percent: u32) -> Retain {
+    Retain::new().percent_of_peak(percent).at_least(0)
 }
 
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ proptest! {
         percent in 100..200_u32,
         least in prop_oneof![Just(0_u64), Just(100_000)],
     ) {
-        let rig = Rig::with_options(MockDevice::builder(), bins(HighWater::percent(percent).above(least)));
+        let rig = Rig::with_options(MockDevice::builder(), bins(Retain::new().percent_of_peak(percent).at_least(least)));
         let mut live: Vec<(Block, u64)> = Vec::new();
         let (mut peak, mut regret) = (0, Regret::default());
         for step in steps {
@@ -91,7 +91,7 @@ proptest! {
 
 #[test]
 fn sizes_that_rise_and_repeat_are_served_by_the_largest_block_from_the_fifth_round_on() {
-    let rig = Rig::with_options(MockDevice::builder(), bins(HighWater::default()));
+    let rig = Rig::with_options(MockDevice::builder(), bins(Retain::default()));
     for round in 0..20 {
         let before = rig.pool.statistics().misses;
         for mib in [64, 96, 160] {
@@ -186,9 +186,9 @@ fn blocks_in_thread_caches_of_other_threads_go_back_too() {
 #[test]
 fn where_all_is_kept_nothing_goes_back() {
     for options in [
-        bins(HighWater::KEEP_ALL),
-        bins(HighWater::default()), // 64 MiB may always lie there.
-        PoolOptions::new().segments(true).high_water(exactly(100)),
+        bins(Retain::new().at_least(u64::MAX)),
+        bins(Retain::default()), // 64 MiB may always lie there.
+        PoolOptions::new().segments(true).retain(exactly(100)),
     ] {
         let rig = Rig::with_options(MockDevice::builder(), options);
         for kib in 1..200 {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use binpool::{
-    Backend, Budget, Decay, ImmediateAllocator, MemoryPool, PoolOptions, Queue, QueueOrder,
+    Backend, Budget, ImmediateAllocator, MemoryPool, PoolOptions, Queue, QueueOrder, Retain,
     Verdict, adaptors::Statistics,
 };
 use binpool_mock::{CallKind, Completion, MockBackend, MockDevice};
@@ -237,7 +237,7 @@ fn above_the_release_threshold_free_memory_goes_back_once_no_command_uses_it() {
     for segments in [false, true] {
         let options = PoolOptions::new()
             .segments(segments)
-            .release_threshold(8 * MIB as u64);
+            .retain(Retain::new().at_most(8 * MIB as u64));
         let rig = Rig::with_options(
             MockDevice::builder().completion(Completion::Manual),
             options,
@@ -309,7 +309,7 @@ fn decay_sweeps_after_so_many_allocations() {
     for segments in [false, true] {
         let options = PoolOptions::new()
             .segments(segments)
-            .decay(Decay::after_allocations(10));
+            .retain(Retain::new().unused_for_allocations(10));
         let rig = Rig::with_options(MockDevice::builder(), options);
         drop(rig.pool.allocate(16 * MIB).unwrap());
         let small = rig.pool.allocate(1000).unwrap();
@@ -327,7 +327,7 @@ fn decay_sweeps_after_so_many_allocations() {
 #[test]
 fn decay_by_time_needs_no_allocation_to_hit() {
     // No time at all: every look at the clock finds a sweep due.
-    let options = PoolOptions::new().decay(Decay::after(Duration::ZERO));
+    let options = PoolOptions::new().retain(Retain::new().unused_for(Duration::ZERO));
     let rig = Rig::with_options(MockDevice::builder(), options);
     drop(rig.pool.allocate(16 * MIB).unwrap());
     for _ in 0..200 {
@@ -335,7 +335,11 @@ fn decay_by_time_needs_no_allocation_to_hit() {
     }
     assert!(rig.pool.managed_bytes() < 16 * MIB as u64);
     // Far from over.
-    let options = PoolOptions::new().decay(Decay::after(Duration::MAX).or_after_allocations(50));
+    let options = PoolOptions::new().retain(
+        Retain::new()
+            .unused_for(Duration::MAX)
+            .unused_for_allocations(50),
+    );
     let rig = Rig::with_options(MockDevice::builder(), options);
     drop(rig.pool.allocate(16 * MIB).unwrap());
     for _ in 0..98 {

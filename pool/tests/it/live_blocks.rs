@@ -3,8 +3,8 @@
 use std::{thread, time::Duration};
 
 use binpool::{
-    Backend, ImmediateAllocator, LiveBlocks, LiveGroup, MemoryPool, PoolOptions, QueueOrder, Tag,
-    WatchOptions,
+    Backend, ImmediateAllocator, LiveBlocks, LiveGroup, MemoryPool, PoolOptions, QueueOrder,
+    Retain, Tag, WatchOptions,
 };
 use binpool_mock::{MockBackend, MockDevice};
 use tracing_subscriber::filter::LevelFilter;
@@ -65,7 +65,7 @@ fn blocks_in_use_are_grouped_by_tag_the_most_bytes_first() {
         PoolOptions::new(),
         PoolOptions::new().segments(false),
         // Without thread caches.
-        PoolOptions::new().release_threshold(1 << 30),
+        PoolOptions::new().retain(Retain::new().unused_for(Duration::MAX)),
     ] {
         let pool = watching(options);
         let [small, large] = ["small of live blocks", "large of live blocks"].map(Tag::new);

@@ -10,7 +10,7 @@ use std::{
 
 use binpool::{
     Allocator, Backend, GrowthPolicy, ImmediateAllocator, MemoryPool, PoolOptions, Queue,
-    QueueOrder, RecordError, ReusePolicy, Tag, VirtualMemoryAllocator, WatchOptions,
+    QueueOrder, RecordError, Retain, ReusePolicy, Tag, VirtualMemoryAllocator, WatchOptions,
 };
 use binpool_mock::{Completion, MockBackend, MockDevice, MockQueue};
 
@@ -400,7 +400,7 @@ fn a_header_says_what_was_recorded() {
         .limit(64 << 20)
         .growth(GrowthPolicy::Dense)
         .reuse(ReusePolicy::InsertWait)
-        .release_threshold(1 << 20);
+        .retain(Retain::new().at_most(1 << 20));
     let pool = options.build(allocator, &queue).unwrap();
     let text = Text::default();
     pool.record(text.clone()).unwrap().finish().unwrap();
@@ -414,7 +414,7 @@ fn a_header_says_what_was_recorded() {
         "h growth dense".to_owned(),
         "h reuse insert_wait".to_owned(),
         "h scrub never".to_owned(),
-        "h thread_caches no".to_owned(),
+        "h thread_caches yes".to_owned(),
         format!("h release_threshold {}", 1 << 20),
     ] {
         assert!(lines.contains(&expected), "{expected}: {lines:#?}");

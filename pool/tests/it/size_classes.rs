@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use binpool::{HighWater, LeadingBits, PoolError, PoolOptions, QueueOrder, SizeClasses, Verdict};
+use binpool::{LeadingBits, PoolError, PoolOptions, QueueOrder, Retain, SizeClasses, Verdict};
 use binpool_mock::MockDevice;
 
 use crate::common::{MIB, Rig};
@@ -46,7 +46,7 @@ impl SizeClasses for Last {
 fn rig(classes: impl SizeClasses + 'static, segments: bool) -> Rig {
     let builder = MockDevice::builder().capacity_bytes(64 * MIB as u64);
     let options = PoolOptions::new().segments(segments).size_classes(classes);
-    Rig::with_options(builder, options.high_water(HighWater::KEEP_ALL))
+    Rig::with_options(builder, options.retain(Retain::new().at_least(u64::MAX)))
 }
 
 #[test]

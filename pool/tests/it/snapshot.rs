@@ -4,7 +4,7 @@ use std::{collections::HashMap, error::Error as _, fs, path::Path};
 
 use binpool::{
     Backend, BlockState, ImmediateAllocator, MemoryPool, PoolOptions, PooledBuffer, Queue,
-    QueueOrder, ReusePolicy, ScrubPolicy, Snapshot, SnapshotBlock, SnapshotError, Tag,
+    QueueOrder, Retain, ReusePolicy, ScrubPolicy, Snapshot, SnapshotBlock, SnapshotError, Tag,
     WatchOptions,
 };
 use binpool_mock::{Completion, MockBackend, MockDevice, MockQueue};
@@ -100,7 +100,7 @@ proptest! {
         let device = MockDevice::builder().completion(Completion::Manual).build();
         let mut options = PoolOptions::new().segments(segments);
         if !caches {
-            options = options.release_threshold(1 << 40);
+            options = options.retain(Retain::new().unused_for(std::time::Duration::MAX));
         }
         if scrub {
             options = options.scrub(ScrubPolicy::OnFree);
@@ -186,7 +186,7 @@ fn settings_and_limits_are_those_of_the_pool() {
         .segments(false)
         .reuse(ReusePolicy::InsertWait)
         .scrub(ScrubPolicy::OnHandOut)
-        .release_threshold(1 << 20);
+        .retain(Retain::new().at_most(1 << 20));
     let (pool, _) = pool_of(&device, options);
     pool.stop_holding();
     let settings = pool.snapshot().settings;

@@ -7,8 +7,8 @@ use std::{
 
 use binpool::{
     Allocator, Backend, Budget, Error, Event, EventStatus, ImmediateAllocator, Memory, MemoryPool,
-    PoolOptions, PooledBuffer, Queue, QueueOrder, Region, ReusePolicy, ScrubPolicy, SvmAllocator,
-    SvmGrain, Verdict, WatchOptions,
+    PoolOptions, PooledBuffer, Queue, QueueOrder, Region, Retain, ReusePolicy, ScrubPolicy,
+    SvmAllocator, SvmGrain, Verdict, WatchOptions,
 };
 use binpool_mock::{
     CallKind, Completion, MockBackend, MockDevice, MockEvent, MockMemory, MockQueue,
@@ -25,7 +25,7 @@ fn ways_to_hold() -> impl Iterator<Item = PoolOptions> {
     let held = [false, true].map(|segments| PoolOptions::new().segments(segments));
     let by_all = held
         .clone()
-        .map(|options| options.release_threshold(1 << 40));
+        .map(|options| options.retain(Retain::new().unused_for(std::time::Duration::MAX)));
     held.into_iter().chain(by_all)
 }
 

@@ -7,7 +7,7 @@ use std::sync::{
 
 use binpool::{
     Allocator, Backend, Budget, ImmediateAllocator, MemoryPool, PoolOptions, PooledBuffer,
-    QueueOrder, ReusePolicy, ScrubPolicy, SvmAllocator, SvmGrain,
+    QueueOrder, Retain, ReusePolicy, ScrubPolicy, SvmAllocator, SvmGrain,
 };
 use binpool_conformance::Random;
 use binpool_mock::{CallKind, Completion, Fault, MockBackend, MockDevice, MockQueue};
@@ -85,7 +85,7 @@ impl Rig {
                 PoolOptions::new()
                     .segments(true)
                     .reuse(ReusePolicy::WaitOnHost)
-                    .release_threshold(2 << 20),
+                    .retain(Retain::new().at_most(2 << 20)),
                 svm,
             ),
             (

@@ -19,7 +19,7 @@ mod rig;
 use std::sync::Arc;
 
 use binpool::{
-    DeferredAllocator, Error, ImmediateAllocator, PoolOptions, ReusePolicy, ScrubPolicy,
+    DeferredAllocator, Error, ImmediateAllocator, PoolOptions, Retain, ReusePolicy, ScrubPolicy,
     SvmAllocator, SvmGrain,
     adaptors::{Fallback, Limit, Statistics},
 };
@@ -135,14 +135,14 @@ programs! {
     blocks_cross_queues: ReusePolicy::ALL.map(with).concat();
     blocks_are_bound_and_released_by_commands: [bins(), segments()];
     blocks_are_scrubbed: [ScrubPolicy::OnFree, ScrubPolicy::OnHandOut].map(scrubbing).concat();
-    memory_goes_back: [bins(), segments(), bins().release_threshold(8192), segments().release_threshold(8192)];
-    idle_memory_is_swept: [bins().decay(decay()), segments().decay(decay())];
+    memory_goes_back: [bins(), segments(), bins().retain(Retain::new().at_most(8192)), segments().retain(Retain::new().at_most(8192))];
+    idle_memory_is_swept: [bins().retain(decay()), segments().retain(decay())];
     blocks_leave_the_pool: [bins(), segments()];
     threads_share_the_pool: [bins(), segments()];
 }
 
-fn decay() -> binpool::Decay {
-    binpool::Decay::after_allocations(3)
+fn decay() -> Retain {
+    Retain::new().unused_for_allocations(3)
 }
 
 #[test]

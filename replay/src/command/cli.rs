@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use binpool::{Decay, GrowthPolicy, HighWater, PoolOptions};
+use binpool::{GrowthPolicy, PoolOptions, Retain};
 use binpool_opencl::DeviceSelector;
 use binpool_replay::{AllocatorChoice, Profile, Touch, devices::CostEffort};
 use bytesize::ByteSize;
@@ -274,7 +274,7 @@ pub(crate) struct Replay {
         value_parser = high_water,
         requires = "no_segments"
     )]
-    pub(crate) high_water: HighWater,
+    pub(crate) high_water: Retain,
     /// How many leading bits of a size tell size classes apart: blocks are at most 1/2^BITS too large. Default: 8, or 4
     /// without segments.
     #[arg(long, value_name = "BITS", value_parser = leading_bits())]
@@ -501,22 +501,25 @@ impl Replay {
     /// The pool's settings; `None` for no pool.
     pub(crate) fn pool(&self) -> Option<PoolOptions> {
         let options = PoolOptions::new()
-            .high_water(self.high_water)
+            .retain(self.retain())
             .growth(self.growth.into())
             .segments(!self.no_segments);
         let options = match self.leading_bits {
             Some(bits) => options.leading_bits(bits),
             None => options,
         };
-        let options = match self.decay {
-            Some(every) => options.decay(Decay::after_allocations(every as u64)),
-            None => options,
-        };
-        let options = match self.release_threshold {
-            Some(threshold) => options.release_threshold(threshold.as_u64()),
-            None => options,
-        };
         (!self.no_pool).then_some(options)
+    }
+
+    fn retain(&self) -> Retain {
+        let mut retain = self.high_water;
+        if let Some(every) = self.decay {
+            retain = retain.unused_for_allocations(every as u64);
+        }
+        if let Some(threshold) = self.release_threshold {
+            retain = retain.at_most(threshold.as_u64());
+        }
+        retain
     }
 }
 

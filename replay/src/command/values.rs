@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use binpool::{HighWater, LeadingBits};
+use binpool::{LeadingBits, Retain};
 use binpool_trace::view::By;
 use bytesize::ByteSize;
 use clap::{
@@ -21,12 +21,12 @@ pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
-pub(crate) fn high_water(text: &str) -> Result<HighWater, String> {
+pub(crate) fn high_water(text: &str) -> Result<Retain, String> {
     if text == "all" {
-        return Ok(HighWater::KEEP_ALL);
+        return Ok(Retain::new().at_least(u64::MAX));
     }
     match text.parse() {
-        Ok(percent) if percent >= 100 => Ok(HighWater::percent(percent)),
+        Ok(percent) if percent >= 100 => Ok(Retain::new().percent_of_peak(percent)),
         Ok(_) => Err("must be at least 100, or all".into()),
         Err(error) => Err(format!("{error}; a number of percent, or all")),
     }

@@ -1,6 +1,6 @@
 //! The settings of a pool that are worth trying.
 
-use binpool::{GrowthPolicy, HighWater, PoolOptions};
+use binpool::{GrowthPolicy, PoolOptions, Retain};
 
 use crate::AllocatorChoice;
 
@@ -72,7 +72,7 @@ pub fn candidates() -> Vec<Candidate> {
             "bins keep-all",
             PoolOptions::new()
                 .segments(false)
-                .high_water(HighWater::KEEP_ALL)
+                .retain(Retain::new().at_least(u64::MAX))
         ),
         pool!(
             "segments 4",

@@ -119,7 +119,8 @@ fn every_pool_comes_with_the_expression_that_makes_it() {
     for candidate in &candidates {
         let expected = match candidate.name.split_once(' ').unwrap() {
             ("bins", "keep-all") => Some(
-                "PoolOptions::new().segments(false).high_water(HighWater::KEEP_ALL)".to_owned(),
+                "PoolOptions::new().segments(false).retain(Retain::new().at_least(u64::MAX))"
+                    .to_owned(),
             ),
             ("bins", bits) => Some(format!(
                 "PoolOptions::new().segments(false).leading_bits({bits})"

@@ -89,7 +89,8 @@ impl<B: Backend> Shared<B> {
             segments: self.carves,
             reuse: self.policy.name().to_owned(),
             scrub: self.scrubber.policy().name().to_owned(),
-            release_threshold_bytes: Some(self.release_threshold).filter(|bytes| *bytes < u64::MAX),
+            release_threshold_bytes: Some(self.retain.release_threshold())
+                .filter(|bytes| *bytes < u64::MAX),
             is_holding: true,
             is_watching: false,
         }

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, mem::take, sync::Arc};
 use binpool::{
     Allocator, Backend, DeferredAllocator, Error, FailureOrder, HookId, ImmediateAllocator,
     InvalidRequest, Memory, MemoryPool, Outcome, PoolError, PoolOptions, PooledBuffer, Queue as _,
-    QueueId, QueueOrder, Region, SvmAllocator, SvmBackend, SvmGrain, WatchOptions,
+    QueueId, QueueOrder, Region, Retain, SvmAllocator, SvmBackend, SvmGrain, WatchOptions,
     adaptors::{Budget, Limit},
 };
 use binpool_mock::{
@@ -106,7 +106,7 @@ impl Rig {
             .segments(setting.segments)
             .reuse(setting.reuse);
         if let Some(threshold) = setting.threshold {
-            options = options.release_threshold(threshold as u64);
+            options = options.retain(Retain::new().at_most(threshold as u64));
         }
         let pool = options.build(allocator.clone(), &queues[0]).unwrap();
         if setting.watched {
