@@ -222,8 +222,12 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Returns the bytes of the largest class in the slot of this bin in a thread cache.
+    /// Returns the bytes of the largest class in the slot of this bin in a thread cache: what a small block is carved with. 0 in a pool
+    /// that does not carve.
     pub(crate) fn widened(&self, bin: usize) -> usize {
+        if !self.carves {
+            return 0;
+        }
         let slot_size = self.classes.slot_size(bin);
         self.alignment.round_up(slot_size).unwrap_or(slot_size)
     }

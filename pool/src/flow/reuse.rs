@@ -46,12 +46,14 @@ impl<B: Backend> Shared<B> {
         let drain_from = state.caches_to_drain();
         if !self.carves {
             let slot = self.classes.slot(request.bin);
-            if self.drain_caches_of(state, drain_from, Wanted::Slot(slot))
-                && drain_from == DrainFrom::All
-            {
+            let had_magazines = self.depot.bytes() > 0;
+            let had_blocks = self.drain_caches_of(state, drain_from, Wanted::Slot(slot));
+            if had_blocks && drain_from == DrainFrom::All {
                 state.steals += 1;
             }
-            if let Some(block) = state.pop(queue_key, request) {
+            if (had_blocks || had_magazines)
+                && let Some(block) = state.pop(queue_key, request)
+            {
                 return Lookup::Block(block, HitKind::Ready);
             }
         }
