@@ -100,6 +100,8 @@ pub struct Segments<M, U> {
     growth: Growth,
     /// The bytes of the segments of each arena.
     bytes: Vec<u64>,
+    /// Their sum.
+    all_bytes: u64,
     /// What each arena knows of the rules of growth.
     placements: Vec<Placement>,
     /// Pages that are mapped nowhere, since a call failed.
@@ -127,6 +129,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             arenas: Arenas::new(1, join, true),
             growth: Growth::default(),
             bytes: vec![0],
+            all_bytes: 0,
             placements: vec![Placement::default()],
             spare: Vec::new(),
             stale: Vec::new(),
@@ -271,11 +274,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// The bytes of all segments.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        let in_arenas = self.bytes.iter().sum();
-        if !self.has_pages() {
-            return in_arenas;
-        }
-        in_arenas + self.spare_bytes()
+        self.all_bytes + self.spare_bytes()
     }
 
     /// The bytes of all free ranges.
@@ -478,8 +477,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         bytes: usize,
     ) -> Option<Carved<M, U>> {
         let is_small = self.growth_of(home).is_small(bytes);
-        let arenas = self.bytes.len();
-        self.bytes[home % arenas] += size as u64;
+        self.count(home % self.bytes.len(), size);
         let carved = self.arenas.to_add(home).add(memory, size, bytes, is_small);
         self.growth.accept(self.bytes());
         self.tell_arenas();
@@ -845,10 +843,21 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         found
     }
 
+    /// Counts bytes that an arena has from now on.
+    fn count(&mut self, arena: usize, bytes: usize) {
+        self.bytes[arena] += bytes as u64;
+        self.all_bytes += bytes as u64;
+    }
+
+    fn count_removed(&mut self, arena: usize, bytes: usize) {
+        self.bytes[arena] -= bytes as u64;
+        self.all_bytes -= bytes as u64;
+    }
+
     /// Removes a segment, unless a thread has taken a range of it meanwhile.
     fn remove(&mut self, IdleSegment { bytes, key, arena }: IdleSegment) -> Option<Leaving<M, U>> {
         let (uses, views, memory) = self.arenas.numbered(arena).remove(key)?;
-        self.bytes[arena] -= bytes as u64;
+        self.count_removed(arena, bytes);
         Some(Leaving {
             views,
             memory,

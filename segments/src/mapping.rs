@@ -539,7 +539,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         over: &impl Fn(&U) -> bool,
     ) -> Option<(Place<M>, M, U)> {
         let taken = self.arenas.numbered(free.arena).take_pages(free, over)?;
-        self.bytes[free.arena] -= free.bytes as u64;
+        self.count_removed(free.arena, free.bytes);
         Some(taken)
     }
 
@@ -584,6 +584,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         let refusal = done.failure.as_ref().filter(|_| done.is_alias_refused);
         self.refuses_aliases |=
             refusal.is_some_and(|error| matches!(error, Error::Unsupported { .. }));
+        let mapped_bytes = done.mapped.iter().map(|mapped| mapped.pages.bytes).sum();
+        self.count(range.arena as usize, mapped_bytes);
         let mut arena = self.arenas.of(range);
         let (mut left, mut holes) = (Vec::new(), Vec::new());
         let mut end = missing.offset;
@@ -593,7 +595,6 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             from,
         } in done.mapped
         {
-            self.bytes[range.arena as usize] += pages.bytes as u64;
             holes.push(Region::new(end, offset - end));
             end = offset + pages.bytes;
             arena.add_pages(is_small, offset, pages);
@@ -695,7 +696,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
 
     fn keep_used(&mut self, place: &Place<M>, memory: M, uses: U) {
         let bytes = place.region.bytes;
-        self.bytes[place.range.arena as usize] += bytes as u64;
+        self.count(place.range.arena as usize, bytes);
         let mut arena = self.arenas.of(place.range);
         arena.add_pages(place.is_small, place.region.offset, Pages { bytes, memory });
         arena.give(place.range, uses, None);
