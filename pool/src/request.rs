@@ -1,4 +1,4 @@
-//! A request for a block.
+//! A request for a block, and how it was served.
 
 /// The size of a request.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +22,23 @@ pub(crate) struct Request {
     pub(crate) bytes: usize,
     /// The arena of the thread that asks.
     pub(crate) home: usize,
+}
+
+/// The way in which a request got its block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HitKind {
+    /// The queue could have it at once: by its own order, or because no command used the block.
+    Ready,
+    /// Another queue or an out-of-order queue had used it, and the commands there had ended.
+    Ended,
+    /// The queue was made to wait for the commands of the former user.
+    DeviceWait,
+    /// The host waited for the commands of the former user.
+    HostWait,
+    /// It was carved from a segment that the pool had.
+    Carved,
+    /// The allocator made the block, or the segment that it was carved from.
+    Fresh,
 }
 
 /// Returns the bytes to carve for a block whose class has `bytes` bytes. A small block, of up to `small_bytes` bytes, gets the `widened`

@@ -2,7 +2,7 @@
 
 use binpool_allocators::FailureOrder;
 
-use crate::order::hit_kind::HitKind;
+use crate::request::HitKind;
 
 /// How a pool reuses a free block for another queue than the one that used it, or for an out-of-order queue.
 ///

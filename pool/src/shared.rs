@@ -37,7 +37,7 @@ pub(crate) type Quarantined<B> = free::quarantine::Quarantined<B, Share<B>>;
 pub(crate) type QueueState<B> = central::queue_state::QueueState<B, Share<B>>;
 pub(crate) type QueueStates<B> = central::queue_states::QueueStates<B, Share<B>>;
 pub(crate) type State<B> = central::State<B, Share<B>>;
-pub(crate) type Viewed<B> = free::viewed::Viewed<B, Share<B>>;
+pub(crate) type Viewed<B> = free::cached::Viewed<B, Share<B>>;
 
 /// The data that the handles of a pool and its blocks share.
 ///

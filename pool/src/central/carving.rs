@@ -15,11 +15,10 @@ use crate::{
     },
     free::cached::Wanted,
     order::{
-        hit_kind::HitKind,
         queue_uses::QueueUses,
         timestamps::{QueueKey, QueueUse},
     },
-    request::Request,
+    request::{HitKind, Request},
 };
 
 /// What fresh memory costs, in looks at the commands that hold memory back: a look takes half a microsecond to one, and fresh memory 100 us

@@ -8,10 +8,10 @@ use crate::{
     central::State,
     free::bins::Bins,
     order::{
-        hit_kind::HitKind,
         queue_uses::QueueUses,
         timestamps::{QueueKey, QueueUse},
     },
+    request::HitKind,
     track::pool_event::PoolEvent,
 };
 

@@ -8,11 +8,10 @@ use crate::{
     block::{Block, HeldBlock},
     central::{State, queue_states::QueueStates},
     order::{
-        hit_kind::HitKind,
         queue_uses::{QueueUses, add_to},
         timestamps::{QueueKey, QueueUse, last_of},
     },
-    request::Request,
+    request::{HitKind, Request},
 };
 
 /// The most blocks of a bin that are searched for one whose commands have ended, oldest first. Younger blocks were used later

@@ -25,8 +25,8 @@ use crate::{
     block::Block,
     central::{homes::Homes, queue_states::QueueStates},
     free::{
-        bins::Bins, depot::Depot, fills::Fills, quarantine::Quarantine, thread_cache::ThreadCache,
-        viewed::Viewed,
+        bins::Bins, cached::Viewed, depot::Depot, fills::Fills, quarantine::Quarantine,
+        thread_cache::ThreadCache,
     },
     lock::{biased::BiasedLocks, transit::Transit},
     order::{

@@ -2,7 +2,7 @@ use binpool_allocators::{Backend, Queue};
 
 use binpool_mock::MockBackend;
 
-use crate::{block::HeldBlock, mock_pool::MockPool, order::hit_kind::HitKind, shared::State};
+use crate::{block::HeldBlock, mock_pool::MockPool, request::HitKind, shared::State};
 
 const MIB: usize = 1 << 20;
 

@@ -2,7 +2,7 @@
 
 use binpool_allocators::{Backend, Memory};
 
-use crate::{central::State, free::viewed::Viewed};
+use crate::{central::State, free::cached::Viewed};
 
 impl<B: Backend, O> State<B, O> {
     /// Returns whether there are such blocks: those whose views are gone by now can come back.

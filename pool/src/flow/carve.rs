@@ -17,10 +17,8 @@ use crate::{
     },
     flow::hit_block::HitBlock,
     free::cached::Wanted,
-    order::{
-        fence::wait_for_event, hit_kind::HitKind, queue_uses::QueueUses, timestamps::QueueKey,
-    },
-    request::Request,
+    order::{fence::wait_for_event, queue_uses::QueueUses, timestamps::QueueKey},
+    request::{HitKind, Request},
     shared::{Block, HeldBlock, Shared, State},
     track::pool_event::{PoolEvent, What},
 };

@@ -3,7 +3,8 @@
 use binpool_allocators::{Backend, Memory};
 
 use crate::{
-    order::{hit_kind::HitKind, timestamps::QueueKey},
+    order::timestamps::QueueKey,
+    request::HitKind,
     shared::{Block, HeldBlock, Shared},
 };
 

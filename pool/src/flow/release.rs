@@ -1,7 +1,7 @@
 //! Releasing memory to the allocator.
 
 use binpool_allocators::{
-    Allocator, Backend, Error,
+    Allocator, Backend, Error, Event,
     contained::{contained, guarded},
 };
 use smallvec::SmallVec;
@@ -10,7 +10,7 @@ use crate::{
     block::Released,
     order::{fence::Fences, queue_uses::QueueUses},
     scrubber::Scrubber,
-    shared::Shared,
+    shared::{Quarantined, Shared},
     track::pool_event::{PoolEvent, What},
 };
 
@@ -144,5 +144,36 @@ impl<B: Backend> Shared<B> {
         }
         let released = self.state.lock().release_all();
         self.release_each(released)
+    }
+
+    /// Tries again to release what is quarantined.
+    pub(crate) fn release_quarantined(&self) {
+        let quarantined = std::mem::take(&mut self.state.lock().quarantine);
+        for quarantined in quarantined.0 {
+            match quarantined {
+                Quarantined::Memory(memory, uses, after) => {
+                    if let Err(error) = self.release(memory, &uses, &after) {
+                        contained("a subscriber", || {
+                            tracing::warn!(%error, "memory can still not be given back cleanly");
+                        });
+                    }
+                }
+                // This thread must not wait: the events may depend on what it does next.
+                Quarantined::Range(held, after)
+                    if contained("Event::status", || after.iter().all(Event::has_ended))
+                        != Some(true) =>
+                {
+                    self.state.lock().quarantine.keep_range(held, &after);
+                }
+                Quarantined::Range(held, _) => {
+                    self.state.lock().transit.depart(1);
+                    if self.scrubber.is_on_free() {
+                        self.keep_unscrubbed(held);
+                    } else {
+                        self.return_to_segment(held);
+                    }
+                }
+            }
+        }
     }
 }

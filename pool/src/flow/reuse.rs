@@ -10,8 +10,8 @@ use crate::{
     },
     flow::hit_block::HitBlock,
     free::cached::Wanted,
-    order::{hit_kind::HitKind, queue_uses::QueueUses, timestamps::QueueKey},
-    request::Request,
+    order::{queue_uses::QueueUses, timestamps::QueueKey},
+    request::{HitKind, Request},
     shared::{Block, QueueState, Shared, State},
 };
 

@@ -6,8 +6,8 @@ use binpool_allocators::{Backend, Error, Queue, QueueId};
 
 use crate::{
     lock::per_thread as threads,
-    order::{hit_kind::HitKind, timestamps::QueueKey},
-    request::{Request, Size, to_carve},
+    order::timestamps::QueueKey,
+    request::{HitKind, Request, Size, to_carve},
     shared::{Cached, CachedBlock, HeldBlock, OwnCache, Shared, State, ThreadCache},
 };
 

@@ -55,3 +55,13 @@ impl Wanted {
 pub(crate) fn bytes_of<B: Backend, O>(cached: &[Cached<B, O>]) -> usize {
     cached.iter().map(Cached::bytes).sum()
 }
+
+/// A freed block that the pool keeps as active, instead of its user, until its views are gone.
+#[derive(Debug)]
+pub(crate) struct Viewed<B: Backend, O> {
+    pub(crate) cached_block: CachedBlock<B, O>,
+    /// The bytes that its user requested.
+    pub(crate) asked: usize,
+    /// If it could not be filled with zeros: the events after which it is released, instead of coming back.
+    pub(crate) release_after: Option<Vec<B::Event>>,
+}

@@ -7,4 +7,3 @@ pub(crate) mod fills;
 pub(crate) mod quarantine;
 pub(crate) mod spare_leases;
 pub(crate) mod thread_cache;
-pub(crate) mod viewed;
