@@ -27,9 +27,9 @@ use std::{
 
 use binpool::{
     Allocator, Backend, Budget, DeferredAllocator, Error, ImmediateAllocator, Memory, MemoryKind,
-    PoolOptions, PooledBuffer, Queue, QueueOrder, Region, SvmAllocator, SvmGrain,
-    adaptors::Failing, forward_to_inner,
+    PoolOptions, PooledBuffer, Queue, QueueOrder, Region, SvmAllocator, SvmGrain, forward_to_inner,
 };
+use binpool_conformance::Failing;
 use binpool_conformance::{
     AllocatorFixture, allocator_checks,
     sweep::{Ends, FaultInjector, SweepReport, SweptAllocator, sweep, sweep_checks},

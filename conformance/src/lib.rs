@@ -40,6 +40,8 @@
 //!
 //! [`sweep`] runs each of them repeatedly, and makes each call of the backend fail once.
 //!
+//! [`Failing`] makes calls of any allocator fail, for tests of a program.
+//!
 //! The checks never assume that a command has ended without waiting for it, and never wait for commands that
 //! they have gated themselves, so they suit runtimes with threads of their own as well as simulated ones. Where the device
 //! lacks a feature, a check tests for the error that the traits promise.
@@ -73,13 +75,17 @@ pub mod threads;
 pub mod transfers;
 pub mod virtual_memory;
 
+mod allocator_fault;
 mod bench;
+mod failing;
 mod fixture;
 mod random;
 mod report;
 
 use binpool_allocators::{SvmBackend, VirtualMemory};
 
+pub use allocator_fault::{AllocatorCall, AllocatorFault, FaultTrigger};
+pub use failing::Failing;
 pub use fixture::{AllocatorFixture, Check, Fixture};
 pub use random::Random;
 pub use report::{Failure, Report, run_all};

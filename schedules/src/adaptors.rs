@@ -4,10 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use binpool::{
     MemoryPool, PoolOptions, QueueOrder, Scope,
-    adaptors::{
-        AllocatorCall, AllocatorFault, Budget, Failing, Fallback, FaultTrigger, Limit, Statistics,
-    },
+    adaptors::{Budget, Fallback, Limit, Statistics},
 };
+use binpool_conformance::{AllocatorCall, AllocatorFault, Failing, FaultTrigger};
 use binpool_mock::MockDevice;
 use shuttle::thread;
 

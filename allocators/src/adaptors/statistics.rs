@@ -16,7 +16,8 @@ use crate::{Allocator, EventOf, Memory, MemoryOf, Region, Result, forward_to_inn
 /// The counts of a [`Statistics`] allocator since it was made.
 ///
 /// ```
-/// use binpool_allocators::adaptors::{AllocatorCall, AllocatorFault, Failing, FaultTrigger, Statistics};
+/// use binpool_allocators::adaptors::Statistics;
+/// use binpool_conformance::{AllocatorCall, AllocatorFault, Failing, FaultTrigger};
 /// use binpool_allocators::{Allocator, ImmediateAllocator, Region};
 /// # use binpool_mock::MockDevice;
 ///

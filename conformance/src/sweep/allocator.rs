@@ -2,10 +2,8 @@
 
 use std::{fmt, sync::Arc};
 
-use binpool_allocators::{
-    Scope,
-    adaptors::{AllocatorFault, Failing, FaultTrigger},
-};
+use crate::{AllocatorFault, Failing, FaultTrigger};
+use binpool_allocators::Scope;
 use parking_lot::Mutex;
 
 use super::{FaultInjector, FaultPoint};

@@ -8,10 +8,10 @@
 //!
 //! For a backend that can be made to fail, [`sweep_checks`] sweeps every check of this suite. For an allocator, or a program
 //! over one, [`sweep`] does it with anything that can fail: the mock device, all of whose calls can, or
-//! [`Failing`](binpool_allocators::adaptors::Failing) around an allocator of any device.
+//! [`Failing`](crate::Failing) around an allocator of any device.
 //!
 //! ```
-//! use binpool_allocators::adaptors::{AllocatorCall, Failing};
+//! use binpool_conformance::{AllocatorCall, Failing};
 //! use binpool_allocators::{Allocator, DeferredAllocator};
 //! use binpool_conformance::sweep::{Ends, SweptAllocator, sweep};
 //! use binpool_mock::MockDevice;

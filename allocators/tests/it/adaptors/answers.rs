@@ -12,8 +12,9 @@ use std::{
 use binpool_allocators::{
     Align, Allocator, Backend, DeferredAllocator, ImmediateAllocator, Outcome, Region,
     SvmAllocator, SvmGrain,
-    adaptors::{Failing, Fallback, Limit, Statistics},
+    adaptors::{Fallback, Limit, Statistics},
 };
+use binpool_conformance::Failing;
 use binpool_mock::{MockBackend, MockDevice};
 
 use crate::adaptors::{device, odd::Odd};

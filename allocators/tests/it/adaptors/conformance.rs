@@ -2,8 +2,9 @@
 
 use binpool_allocators::{
     Allocator, SvmAllocator, SvmGrain,
-    adaptors::{Failing, Fallback, Limit, Statistics},
+    adaptors::{Fallback, Limit, Statistics},
 };
+use binpool_conformance::Failing;
 use binpool_conformance::{AllocatorFixture, allocator_conformance};
 use binpool_mock::{MockBackend, MockDevice};
 

@@ -2,10 +2,8 @@
 
 use std::error::Error as _;
 
-use binpool_allocators::{
-    Allocator, Error, Region, Scope,
-    adaptors::{AllocatorCall, AllocatorFault, Failing, FaultTrigger},
-};
+use binpool_allocators::{Allocator, Error, Region, Scope};
+use binpool_conformance::{AllocatorCall, AllocatorFault, Failing, FaultTrigger};
 use binpool_mock::{CallKind, Fault, MockDevice, Persistence};
 
 use crate::adaptors::{Deferred, deferred, device};

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use binpool_allocators::{
     Allocator, Error, InvalidRequest, Memory, MemoryKind, OutOfMemory, Result, Scope, SvmAllocator,
     SvmGrain,
-    adaptors::{AllocatorCall, AllocatorFault, Failing, Fallback, FaultTrigger, Limit, Statistics},
+    adaptors::{Fallback, Limit, Statistics},
 };
+use binpool_conformance::{AllocatorCall, AllocatorFault, Failing, FaultTrigger};
 use binpool_mock::{CallKind, Fault, MockDevice, Persistence};
 
 use crate::adaptors::{Immediate, device, immediate, odd::Odd};

@@ -12,8 +12,9 @@ use std::{
 
 use binpool_allocators::{
     Allocator, Result,
-    adaptors::{Failing, Fallback, Limit, Statistics},
+    adaptors::{Fallback, Limit, Statistics},
 };
+use binpool_conformance::Failing;
 
 use crate::adaptors::{deferred, device, odd::Odd};
 

@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::{
-    Allocator, EventOf, Memory, MemoryOf, Region, Result,
-    adaptors::{AllocatorCall, AllocatorFault, FaultTrigger, fault::InjectedFault},
-    forward_to_inner,
-};
+use binpool_allocators::{Allocator, EventOf, Memory, MemoryOf, Region, Result, forward_to_inner};
+
+use crate::allocator_fault::{AllocatorCall, AllocatorFault, FaultTrigger, InjectedFault};
 
 /// Makes calls of an allocator fail, on any backend, so that a program can be tested on a real device for what it does when
 /// memory runs out. (The mock device injects failures by itself, into more kinds of calls.)
@@ -18,7 +16,7 @@ use crate::{
 /// every call of its kind. Clones share their faults.
 ///
 /// ```
-/// use binpool_allocators::adaptors::{AllocatorCall, AllocatorFault, Failing, FaultTrigger};
+/// use binpool_conformance::{AllocatorCall, AllocatorFault, Failing, FaultTrigger};
 /// use binpool_allocators::{Allocator, ImmediateAllocator, Scope};
 /// use binpool_mock::MockDevice;
 ///
@@ -36,7 +34,8 @@ use crate::{
 /// A test that has every call of a program fail once:
 ///
 /// ```
-/// use binpool_allocators::adaptors::{AllocatorCall, AllocatorFault, Failing, FaultTrigger, Statistics};
+/// use binpool_allocators::adaptors::Statistics;
+/// use binpool_conformance::{AllocatorCall, AllocatorFault, Failing, FaultTrigger};
 /// use binpool_allocators::{Allocator, ImmediateAllocator, Result};
 /// # use binpool_mock::MockDevice;
 ///

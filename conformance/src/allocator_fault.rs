@@ -2,12 +2,12 @@
 
 use fastrand::Rng;
 
-use crate::{Error, OutOfMemory, Scope};
+use binpool_allocators::{Error, OutOfMemory, Scope};
 
 /// A kind of call to an allocator that can be made to fail.
 ///
 /// ```
-/// use binpool_allocators::adaptors::{AllocatorCall, AllocatorFault, Failing, FaultTrigger};
+/// use binpool_conformance::{AllocatorCall, AllocatorFault, Failing, FaultTrigger};
 /// use binpool_allocators::{Allocator, ImmediateAllocator, Region};
 /// # use binpool_mock::MockDevice;
 ///
@@ -46,7 +46,7 @@ impl AllocatorCall {
 /// How a call fails.
 ///
 /// ```
-/// use binpool_allocators::adaptors::{AllocatorFault, Failing, FaultTrigger};
+/// use binpool_conformance::{AllocatorFault, Failing, FaultTrigger};
 /// use binpool_allocators::{Allocator, DeferredAllocator, Error, Scope};
 /// # use binpool_mock::MockDevice;
 ///
@@ -97,7 +97,7 @@ struct Injected {
 /// Which calls of a kind fail, counted from the moment when the fault is added.
 ///
 /// ```
-/// use binpool_allocators::adaptors::{AllocatorFault, Failing, FaultTrigger};
+/// use binpool_conformance::{AllocatorFault, Failing, FaultTrigger};
 /// use binpool_allocators::{Allocator, DeferredAllocator, Scope};
 /// # use binpool_mock::MockDevice;
 ///
