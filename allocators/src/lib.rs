@@ -5,8 +5,7 @@
 //! [`ImmediateAllocator`] commits it before it returns, [`SvmAllocator`] gives pointers that host and device
 //! both understand. The pool of the crate `binpool` works over any of them.
 //!
-//! The [adaptors] wrap any allocator, and each other: they bound it, count, inject failures, or try a second allocator.
-//! [`segments`] is the bookkeeping of a pool that carves blocks from large pieces of memory.
+//! The [adaptors] wrap any allocator, and each other: they bound it, count, or try a second allocator.
 //!
 //! An allocator that is chosen at run time is an `Arc<dyn Allocator<Backend = B>>`.
 //!

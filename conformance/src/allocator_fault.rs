@@ -23,11 +23,11 @@ use binpool_allocators::{Error, OutOfMemory, Scope};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AllocatorCall {
-    /// [`Allocator::allocate`](crate::Allocator::allocate).
+    /// [`Allocator::allocate`](binpool_allocators::Allocator::allocate).
     Allocate,
-    /// [`Allocator::release`](crate::Allocator::release).
+    /// [`Allocator::release`](binpool_allocators::Allocator::release).
     Release,
-    /// [`Allocator::create_view`](crate::Allocator::create_view).
+    /// [`Allocator::create_view`](binpool_allocators::Allocator::create_view).
     CreateView,
 }
 

@@ -60,7 +60,8 @@
 //!
 //! Each thread caches a few blocks, and takes no lock for them. Another thread gets them before the device is asked for
 //! memory, and a thread that ends gives its blocks back to the pool. Pools that release what is [unused for a
-//! time](Retain::unused_for), or [scrub](PoolOptions::scrub) memory, take a short lock for each block instead.
+//! time](Retain::unused_for) or [scrub](PoolOptions::scrub) memory, and those above their [bound](Retain::at_most), take a short lock for
+//! each block instead.
 //!
 //! # Inspecting
 //!

@@ -454,8 +454,7 @@ impl PoolOptions {
         };
         // These settings need to see each block at once, so such pools have no thread caches.
         let failures = allocator.backend().limits().failure_order;
-        let sweep_clock = self.retain.sweep_clock();
-        let has_thread_caches = sweep_clock.is_none() && self.scrub == ScrubPolicy::Never;
+        let has_thread_caches = !self.retain.counts_requests() && self.scrub == ScrubPolicy::Never;
         let segments = Segments::new(join)
             .with_arenas(self.arenas.unwrap_or(ARENAS).clamp(1, ARENAS))
             .with_growth(self.growth);
@@ -469,7 +468,7 @@ impl PoolOptions {
                 None if allocator.views_are_addresses() => segments.without_cached_views(),
                 None => segments,
             },
-            sweep_clock,
+            self.retain,
         );
         let shared = Shared {
             id: PoolId::fresh(),

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 /// How much free memory a pool keeps, and for how long.
 ///
 /// By default a pool keeps what its [rules of growth](crate::GrowthPolicy) say, or in bins [so much](Self::percent_of_peak), until the program
-/// [trims](crate::MemoryPool::trim_to) it or memory runs short. Each method adds a reason to release free memory before, which no
-/// command uses any more.
+/// [trims](crate::MemoryPool::trim_to) it or memory runs short. Each method changes when free memory that no command uses goes back
+/// before that.
 ///
 /// ```
 /// use std::time::Duration;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 ///
 /// let backend = MockDevice::new().backend();
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
-/// // Above 32 MiB nothing lies free, and what no request has needed for a minute goes back, too.
+/// // While the pool has more than 32 MiB, what is freed goes back, and what no request has needed for a minute does, too.
 /// let pool = PoolOptions::new()
 ///     .retain(Retain::new().at_most(32 << 20).unused_for(Duration::from_secs(60)))
 ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
@@ -179,9 +179,14 @@ impl Retain {
         part.max(self.least_bytes)
     }
 
+    /// Returns whether the pool has to see each request.
+    pub(crate) fn counts_requests(self) -> bool {
+        self.age != Age::default()
+    }
+
     /// Returns what decides when sweeps are due; `None` if free memory is kept for any time.
     pub(crate) fn sweep_clock(self) -> Option<SweepClock> {
-        (self.age != Age::default()).then(|| SweepClock {
+        self.counts_requests().then(|| SweepClock {
             age: self.age,
             allocations: 0,
             since: Instant::now(),

@@ -1,7 +1,7 @@
 //! Devices with memory for just what threads have in use: no thread is told that there is none while another one is about to
 //! give some back.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use binpool::{Backend, Outcome, PoolError, PoolOptions, Queue, QueueOrder, Retain, ReusePolicy};
 use binpool_mock::{Completion, HostWait, MockDevice};
@@ -257,6 +257,6 @@ fn that_is_real() {
 fn without_caches() {
     let options = PoolOptions::new()
         .segments(false)
-        .retain(Retain::new().at_most(0));
+        .retain(Retain::new().unused_for(Duration::MAX));
     one_at_a_time(World::new(4, options), [BYTES, 2 * BYTES, BYTES]);
 }

@@ -160,6 +160,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     pub fn with_arenas(mut self, arenas: usize) -> Self {
         self.arenas = Arenas::new(arenas, self.join, self.arenas.caches_views());
         self.bytes = vec![0; self.arenas.len()];
+        self.all_bytes = 0;
         self.placements = vec![Placement::default(); self.arenas.len()];
         self
     }

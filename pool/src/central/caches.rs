@@ -56,6 +56,20 @@ impl<B: Backend, O> State<B, O> {
         is_any
     }
 
+    /// Takes all blocks out of the thread caches and the depot, and closes the caches until `threads.open` is called. No caller is inside
+    /// the gate of its own cache.
+    #[cold]
+    pub(crate) fn close_caches(&mut self) {
+        let mut threads = std::mem::take(&mut self.threads);
+        threads.close(None);
+        threads.each(|cache| {
+            self.count_activity(cache.take_activity());
+            self.take_from(cache, Wanted::All);
+        });
+        self.threads = threads;
+        self.take_from_depot(Wanted::All);
+    }
+
     /// Ends the spare leases of a thread cache, so that they keep no queue.
     pub(crate) fn end_spare_leases(&mut self, cache: &mut ThreadCache<B, O>) {
         for spares in cache.take_spare_leases() {
@@ -66,11 +80,14 @@ impl<B: Backend, O> State<B, O> {
         }
     }
 
-    /// Takes the `wanted` blocks out of the depot.
-    pub(crate) fn take_from_depot(&mut self, wanted: Wanted) {
-        for cached in self.depot.take_all(wanted) {
+    /// Takes the `wanted` blocks out of the depot. Returns whether there were any.
+    pub(crate) fn take_from_depot(&mut self, wanted: Wanted) -> bool {
+        let taken = self.depot.take_all(wanted);
+        let is_any = !taken.is_empty();
+        for cached in taken {
             self.keep_cached(cached);
         }
+        is_any
     }
 
     pub(crate) fn adopt_into_bin(&mut self, cached: Cached<B, O>) {

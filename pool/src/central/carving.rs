@@ -245,7 +245,8 @@ mod tests {
             let step = {
                 let mut state = mock.shared.state.lock();
                 state.next_carving_step(&mut stage, terms, |state, wanted| {
-                    mock.shared.drain_caches_of(state, DrainFrom::All, wanted)
+                    let drained = mock.shared.drain_caches_of(state, DrainFrom::All, wanted);
+                    drained.threads_had_blocks
                 })
             };
             names.push(match step {

@@ -78,6 +78,10 @@ impl<B: Backend, O> State<B, O> {
         let counters = &mut self.counters;
         counters.managed_bytes += bytes as u64;
         counters.peak_managed_bytes = counters.peak_managed_bytes.max(counters.managed_bytes);
+        if counters.managed_bytes > self.release_threshold && !self.is_above_threshold {
+            self.is_above_threshold = true;
+            self.close_caches();
+        }
     }
 
     /// Counts memory that leaves the pool, and records that unless it is pages.
@@ -87,6 +91,10 @@ impl<B: Backend, O> State<B, O> {
             self.note(|| PoolEvent::GivenBack { memory });
         }
         self.counters.managed_bytes -= block_bytes as u64;
+        if self.is_above_threshold && self.counters.managed_bytes <= self.release_threshold {
+            self.is_above_threshold = false;
+            self.threads.open();
+        }
     }
 
     pub(crate) fn count_empty(&mut self) {

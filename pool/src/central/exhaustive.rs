@@ -373,7 +373,14 @@ impl<'a> Real<'a> {
         Self {
             setting,
             queues,
-            state: State::new(default, failures, clock, true, segments, None),
+            state: State::new(
+                default,
+                failures,
+                clock,
+                true,
+                segments,
+                crate::Retain::new(),
+            ),
             live: Vec::new(),
             fences: Vec::new(),
         }

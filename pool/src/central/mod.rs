@@ -21,7 +21,7 @@ use binpool_allocators::{Backend, FailureOrder};
 use binpool_segments::{Regret, Segments};
 
 use crate::{
-    PoolStatistics,
+    PoolStatistics, Retain,
     block::Block,
     central::{homes::Homes, queue_states::QueueStates},
     free::{
@@ -100,8 +100,10 @@ pub(crate) struct State<B: Backend, O> {
     pub(crate) transit: Transit,
     /// Decides when a sweep is due; `None` if free memory is kept for any time.
     pub(crate) sweep_clock: Option<SweepClock>,
-    /// Set while the pool manages more than its release threshold, and so keeps the thread caches closed.
-    pub(crate) is_above_threshold: bool,
+    /// Above this many managed bytes, free memory is released as soon as no command uses it.
+    release_threshold: u64,
+    /// Set while the pool manages more, and so keeps the thread caches closed.
+    is_above_threshold: bool,
     pub(crate) counters: PoolStatistics,
     /// How often requests have looked at commands since the pool has grown.
     looked: u32,
@@ -131,7 +133,7 @@ impl<B: Backend, O> State<B, O> {
         clock: Arc<Clock>,
         carves: bool,
         segments: Segments<B::Memory, QueueUses>,
-        sweep_clock: Option<SweepClock>,
+        retain: Retain,
     ) -> Self {
         let mut queues = QueueStates::new(failures, clock);
         queues.find_or_add(default_queue);
@@ -153,7 +155,8 @@ impl<B: Backend, O> State<B, O> {
             viewed: Some(Vec::new()),
             holding: true,
             kept_by: 0,
-            sweep_clock,
+            sweep_clock: retain.sweep_clock(),
+            release_threshold: retain.release_threshold(),
             is_above_threshold: false,
             counters: PoolStatistics::default(),
             looked: 0,

@@ -205,7 +205,6 @@ impl<B: Backend> Shared<B> {
         if is_sweep_due && is_found {
             self.sweep();
         }
-        self.follow_release_threshold();
         Ok(buffer)
     }
 

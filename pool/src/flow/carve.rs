@@ -50,7 +50,8 @@ impl<B: Backend> Shared<B> {
             let step = {
                 let mut state = self.state.lock();
                 state.next_carving_step(&mut stage, terms, |state, wanted| {
-                    self.drain_caches_of(state, drain_from, wanted)
+                    let drained = self.drain_caches_of(state, drain_from, wanted);
+                    drained.threads_had_blocks
                 })
             };
             match step {

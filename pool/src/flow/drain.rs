@@ -53,34 +53,34 @@ impl<B: Backend> Shared<B> {
         self.drain_caches_of(&mut self.state.lock(), DrainFrom::All, Wanted::All);
     }
 
-    /// Takes out the `wanted` cached blocks: those of this thread or of all threads, and those of the depot. Returns whether a thread
-    /// had any.
+    /// Takes out the `wanted` cached blocks: those of this thread or of all threads, and those of the depot.
     pub(crate) fn drain_caches_of(
         &self,
         state: &mut State<B>,
         drain_from: DrainFrom,
         wanted: Wanted,
-    ) -> bool {
+    ) -> Drained {
+        let mut drained = Drained::default();
         // Closed caches are empty.
         if !self.has_thread_caches || state.threads.is_closed() {
-            return false;
+            return drained;
         }
-        let mut is_any = false;
+        let is_any = &mut drained.threads_had_blocks;
         match drain_from {
             DrainFrom::Own => {
                 threads::with_own(self.id, |key: &OwnCache<B>| {
-                    key.enter(|cache| is_any = state.take_from(cache, wanted))
+                    key.enter(|cache| *is_any = state.take_from(cache, wanted))
                 });
             }
             DrainFrom::All => {
                 self.visit_all(state, |state, cache| {
-                    is_any |= state.take_from(cache, wanted);
+                    *is_any |= state.take_from(cache, wanted);
                 });
                 state.threads.open();
             }
         }
-        state.take_from_depot(wanted);
-        is_any
+        drained.depot_had_blocks = state.take_from_depot(wanted);
+        drained
     }
 
     /// Takes out all cached blocks, and keeps the caches closed until the result is dropped.
@@ -172,6 +172,13 @@ impl<B: Backend> PerThread<ThreadCache<B>> for Shared<B> {
         drop(state);
         self.release_unless_holding();
     }
+}
+
+/// Where cached blocks were taken out.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Drained {
+    pub(crate) threads_had_blocks: bool,
+    pub(crate) depot_had_blocks: bool,
 }
 
 /// Keeps the thread caches closed until it is dropped.

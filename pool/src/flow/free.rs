@@ -44,7 +44,6 @@ impl<B: Backend> Shared<B> {
         if is_sweep_due {
             self.sweep();
         }
-        self.follow_release_threshold();
         Ok(())
     }
 
@@ -87,5 +86,62 @@ impl<B: Backend> Shared<B> {
         if self.state.lock().arrive() {
             self.arrived.notify_all();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use binpool_mock::{CallKind, Fault, Persistence};
+
+    use crate::{PoolOptions, Retain, mock_pool::MockPool};
+
+    const MIB: usize = 1 << 20;
+
+    fn at_most(mib: usize, segments: bool) -> MockPool {
+        let retain = Retain::new().at_most((mib * MIB) as u64);
+        MockPool::new(PoolOptions::new().segments(segments).retain(retain))
+    }
+
+    fn are_closed(mock: &MockPool) -> bool {
+        mock.shared.state.lock().threads.is_closed()
+    }
+
+    #[test]
+    fn threads_have_caches_while_the_pool_manages_no_more_than_its_release_threshold() {
+        for segments in [false, true] {
+            let mock = at_most(64, segments);
+            let below = mock.pool.allocate(16 * MIB).unwrap();
+            assert!(!are_closed(&mock));
+            let above = mock.pool.allocate(64 * MIB).unwrap();
+            assert!(are_closed(&mock), "segments: {segments}");
+            drop(above);
+            mock.device.run();
+            drop(mock.pool.allocate(MIB).unwrap()); // Sees that no command uses it.
+            assert!(mock.pool.managed_bytes() <= 64 * MIB as u64);
+            assert!(!are_closed(&mock));
+            drop(below);
+            assert!(mock.pool.managed_bytes() >= 16 * MIB as u64, "it stays");
+            mock.pool.free_held();
+            assert!(!are_closed(&mock));
+        }
+    }
+
+    #[test]
+    fn a_request_that_fails_above_the_release_threshold_leaves_nothing_there() {
+        let mock = at_most(8, true);
+        drop(mock.pool.allocate(1000).unwrap());
+        mock.device.fail_nth(
+            CallKind::CreateSubRegion,
+            1,
+            Fault::Backend(-5),
+            Persistence::Once,
+        );
+        mock.pool.allocate(64 * MIB).unwrap_err();
+        assert_eq!(mock.device.call_count(CallKind::CreateSubRegion), 2);
+        for _ in 0..2 {
+            drop(mock.pool.allocate(1000).unwrap());
+            mock.device.run();
+        }
+        assert!(mock.pool.managed_bytes() <= 8 * MIB as u64);
     }
 }

@@ -46,12 +46,11 @@ impl<B: Backend> Shared<B> {
         let drain_from = state.caches_to_drain();
         if !self.carves {
             let slot = self.classes.slot(request.bin);
-            let had_magazines = self.depot.bytes() > 0;
-            let had_blocks = self.drain_caches_of(state, drain_from, Wanted::Slot(slot));
-            if had_blocks && drain_from == DrainFrom::All {
+            let drained = self.drain_caches_of(state, drain_from, Wanted::Slot(slot));
+            if drained.threads_had_blocks && drain_from == DrainFrom::All {
                 state.steals += 1;
             }
-            if (had_blocks || had_magazines)
+            if (drained.threads_had_blocks || drained.depot_had_blocks)
                 && let Some(block) = state.pop(queue_key, request)
             {
                 return Lookup::Block(block, HitKind::Ready);
