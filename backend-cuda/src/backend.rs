@@ -220,7 +220,8 @@ impl CudaBackend {
             let stream = QueueStream::adopt(&self.shared.context, raw);
             (stream, QueueOrder::InOrder)
         };
-        adopt_queue(self, |stream| stream.is(raw), make)
+        // SAFETY: as the callers promise, the stream is one of this driver and lives; streams are in order.
+        unsafe { adopt_queue(self, |stream| stream.is(raw), make) }
     }
 }
 

@@ -38,7 +38,8 @@ impl Objects for CudaBackend {
         mark.wait()
     }
 
-    fn resolve(mark: &CudaMark, outcome: Outcome) -> Result<()> {
+    // SAFETY: a contract of the trait, which this does not need: other marks are refused, and a gate may be opened twice.
+    unsafe fn resolve(mark: &CudaMark, outcome: Outcome) -> Result<()> {
         let Kind::User(gate) = &mark.0 else {
             return Err(InvalidRequest::NotAUserEvent.into());
         };
@@ -95,7 +96,8 @@ impl Runtime for CudaBackend {
         Ok(QueueStream::create(&self.shared.context)?)
     }
 
-    // SAFETY: a contract of the trait: the memory is of this driver, and the parts lie inside their blocks.
+    // SAFETY: a contract of the trait: the memory is of this driver, the parts lie inside their blocks, and the core keeps them until the
+    // command has ended.
     unsafe fn submit(
         &self,
         on: &QueueStream,
@@ -164,11 +166,13 @@ impl Runtime for CudaBackend {
         }
     }
 
-    fn finish(&self, stream: &QueueStream) -> Result<()> {
+    // SAFETY: a contract of the trait, which this does not need: a stream is one of the driver.
+    unsafe fn finish(&self, stream: &QueueStream) -> Result<()> {
         stream.finish()
     }
 
-    // SAFETY: a contract of the trait: the memory is of this driver, and the parts lie inside their blocks.
+    // SAFETY: a contract of the trait: the memory is of this driver, the parts lie inside their blocks, and the core keeps them until the
+    // command has ended.
     unsafe fn write(
         &self,
         on: &QueueStream,
@@ -185,7 +189,8 @@ impl Runtime for CudaBackend {
         self.run(on, after, |stream, mark| stream.write(to, data, mark))
     }
 
-    // SAFETY: a contract of the trait: the memory is of this driver, and the parts lie inside their blocks.
+    // SAFETY: a contract of the trait: the memory is of this driver, the parts lie inside their blocks, and the core keeps them until the
+    // command has ended.
     unsafe fn read(
         &self,
         on: &QueueStream,
@@ -212,7 +217,12 @@ impl Runtime for CudaBackend {
         Some(free as u64)
     }
 
-    fn after_failure(&self, on: &QueueStream, parts: &[&Part<'_, Self>]) -> Option<CudaMark> {
+    // SAFETY: a contract of the trait, which this does not need: it keeps what this thread has noted.
+    unsafe fn after_failure(
+        &self,
+        on: &QueueStream,
+        parts: &[&Part<'_, Self>],
+    ) -> Option<CudaMark> {
         let own = ThreadNumber::own();
         let mut all = self.shared.abandoned.lock();
         let abandoned: Vec<_> = all.extract_if(.., |(thread, _)| *thread == own).collect();
@@ -251,7 +261,7 @@ impl RuntimePages for CudaBackend {
         Ok(CudaBlock(Body::Pages(pages)))
     }
 
-    // SAFETY: a contract of the trait: the region lies inside the reservation, and no command uses it.
+    // SAFETY: a contract of the trait: the region consists of whole pages of the reservation where nothing is mapped.
     unsafe fn map(&self, reservation: &CudaBlock, region: Region, pages: &CudaBlock) -> Result<()> {
         match (&reservation.0, &pages.0) {
             (Body::Reservation(reservation), Body::Pages(pages)) => reservation.map(region, pages),

@@ -92,7 +92,7 @@ impl Objects for HostBackend {
         Ok(())
     }
 
-    fn resolve(mark: &Arc<Mark>, outcome: Outcome) -> Result<()> {
+    unsafe fn resolve(mark: &Arc<Mark>, outcome: Outcome) -> Result<()> {
         mark.set(match outcome {
             Outcome::Complete => EventStatus::Complete,
             Outcome::Failed => EventStatus::Failed,

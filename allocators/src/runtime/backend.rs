@@ -69,7 +69,7 @@ impl<R: Runtime> Backend for R {
         check_queue(self, queue)?;
         memory.check_own(self.core())?;
         let all = memory.part(Region::first(memory.bytes()), Access::Write)?;
-        // SAFETY: the queue and the memory are of this device.
+        // SAFETY: the memory is of this device, and the queue of its family.
         unsafe { Runtime::commit(self, queue.stream(), &all) }
     }
 

@@ -19,7 +19,8 @@ use crate::{FailureOrder, ObjectKind, Queue as _, QueueOrder, Result};
 ///
 /// # Safety
 ///
-/// `submit` enqueues a command on the stream, after the marks, and returns its mark. The command uses no memory of the core but these parts. The
+/// `submit` enqueues a command on the stream, after the marks, and returns its mark. If it fails or panics, nothing was enqueued, or
+/// [`after_failure`](Runtime::after_failure) tells what. The command uses no memory of the core but these parts, each as its access says. The
 /// memory may be of another device of the [family](super::Core::of_family), which `submit` checks if the command cannot reach it.
 pub unsafe fn enqueue<R: Runtime>(
     backend: &R,
@@ -71,7 +72,9 @@ pub unsafe fn enqueue<R: Runtime>(
 
 /// Keeps the memory of a call that has failed until nothing that it may have enqueued uses it.
 pub(super) fn note_failure<R: Runtime>(backend: &R, queue: &CoreQueue<R>, parts: &[&Part<'_, R>]) {
-    let Some(rest) = backend.after_failure(queue.stream(), parts) else {
+    // SAFETY: the callers have checked the queue and the parts.
+    let rest = unsafe { backend.after_failure(queue.stream(), parts) };
+    let Some(rest) = rest else {
         return;
     };
     for part in parts {

@@ -95,7 +95,8 @@ impl<R: Runtime> User<R> {
         if self.is_resolved.swap(true, Ordering::AcqRel) {
             return Err(InvalidRequest::AlreadyResolved.into());
         }
-        let resolved = R::resolve(&self.mark, outcome);
+        // SAFETY: the mark is that of a user event, which nothing has resolved yet.
+        let resolved = unsafe { R::resolve(&self.mark, outcome) };
         if resolved.is_err() {
             self.is_resolved.store(false, Ordering::Release);
         }

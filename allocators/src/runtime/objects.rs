@@ -29,7 +29,7 @@ use crate::{EventStatus, InvalidRequest, Outcome, Result};
 ///         }
 ///         Ok(())
 ///     }
-///     fn resolve(mark: &Self::Mark, _outcome: Outcome) -> Result<()> {
+///     unsafe fn resolve(mark: &Self::Mark, _outcome: Outcome) -> Result<()> {
 ///         mark.store(true, SeqCst);
 ///         Ok(())
 ///     }
@@ -40,7 +40,8 @@ use crate::{EventStatus, InvalidRequest, Outcome, Result};
 ///
 /// let mark = Arc::new(AtomicBool::new(false));
 /// assert!(!AtOnce::has_ended(&mark));
-/// AtOnce::resolve(&mark, Outcome::Complete)?;
+/// // SAFETY: it is a user's mark, and not resolved yet.
+/// unsafe { AtOnce::resolve(&mark, Outcome::Complete)? };
 /// assert!(AtOnce::has_ended(&mark) && AtOnce::wait_at_end(&mark));
 /// // What most runtimes need not say.
 /// assert!(!AtOnce::is_captured(&mark) && !AtOnce::is_freed_in_order(&vec![0]));
@@ -74,7 +75,11 @@ pub trait Objects: Sized + 'static {
     /// # Errors
     ///
     /// [`Unsupported`](crate::Error::Unsupported) where it cannot have this outcome; it is not resolved then.
-    fn resolve(_mark: &Self::Mark, _outcome: Outcome) -> Result<()> {
+    ///
+    /// # Safety
+    ///
+    /// Only the core calls this, for such a mark.
+    unsafe fn resolve(_mark: &Self::Mark, _outcome: Outcome) -> Result<()> {
         Err(InvalidRequest::NotAUserEvent.into())
     }
 

@@ -61,7 +61,7 @@ pub trait RuntimePages: Runtime {
     ///
     /// # Safety
     ///
-    /// Both blocks are of this backend. The region consists of whole pages inside the reservation, is as large as `pages`, and nothing is
+    /// Both blocks are of this backend, the first from [`reserve`](Self::reserve) and `pages` from [`create_pages`](Self::create_pages). The region consists of whole pages inside the reservation, is as large as `pages`, and nothing is
     /// mapped there.
     unsafe fn map(
         &self,

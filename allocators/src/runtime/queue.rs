@@ -79,7 +79,11 @@ fn weak<R: Runtime>(queue: &CoreQueue<R>) -> Weak<dyn Any + Send + Sync> {
 
 /// Returns the queue of a stream that the program has made by itself: the known one, if a queue of `backend` has the wanted stream, or a
 /// new one. So the same stream is the same queue.
-pub fn adopt_queue<R: Runtime>(
+///
+/// # Safety
+///
+/// The stream that `make` returns is of this backend, lives as long as the value, and has the order that is returned with it.
+pub unsafe fn adopt_queue<R: Runtime>(
     backend: &R,
     is_wanted: impl Fn(&R::Stream) -> bool,
     make: impl FnOnce() -> (R::Stream, QueueOrder),
@@ -121,11 +125,13 @@ impl<R: Runtime> Queue for CoreQueue<R> {
     }
 
     fn flush(&self) -> Result<()> {
-        self.inner.backend.flush(&self.inner.stream)
+        // SAFETY: the stream is of this backend.
+        unsafe { self.inner.backend.flush(&self.inner.stream) }
     }
 
     fn finish(&self) -> Result<()> {
-        self.inner.backend.finish(&self.inner.stream)
+        // SAFETY: the stream is of this backend.
+        unsafe { self.inner.backend.finish(&self.inner.stream) }
     }
 }
 

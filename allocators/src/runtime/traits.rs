@@ -12,7 +12,8 @@ use crate::{Error, MemoryFlags, QueueOrder, Result, Work};
 ///
 /// Only the core calls the methods that are `unsafe`, and checks every argument before: memory, queues and events
 /// belong to this device or to one of its [family](Core::of_family), parts lie inside their blocks, patterns fit, and
-/// flags allow the access. What the command uses is kept until it has ended.
+/// flags allow the access. What the command uses is kept until it has ended. The other methods may also be called by a program, which can do
+/// nothing with what they return but drop it.
 ///
 /// A call that fails has no effect. Where that cannot be promised, see [`after_failure`](Self::after_failure).
 ///
@@ -67,10 +68,10 @@ use crate::{Error, MemoryFlags, QueueOrder, Result, Work};
 ///         Ok(())
 ///     }
 ///     // These have defaults that are right here.
-///     fn flush(&self, (): &()) -> Result<()> {
+///     unsafe fn flush(&self, (): &()) -> Result<()> {
 ///         Ok(())
 ///     }
-///     fn finish(&self, (): &()) -> Result<()> {
+///     unsafe fn finish(&self, (): &()) -> Result<()> {
 ///         Ok(())
 ///     }
 ///     unsafe fn commit(&self, (): &(), _all: &Part<'_, Self>) -> Result<()> {
@@ -88,7 +89,7 @@ use crate::{Error, MemoryFlags, QueueOrder, Result, Work};
 ///     fn free_bytes(&self) -> Option<u64> {
 ///         None
 ///     }
-///     fn after_failure(&self, (): &(), _parts: &[&Part<'_, Self>]) -> Option<()> {
+///     unsafe fn after_failure(&self, (): &(), _parts: &[&Part<'_, Self>]) -> Option<()> {
 ///         None
 ///     }
 /// }
@@ -142,7 +143,11 @@ pub trait Runtime: Objects + Clone + fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// A failure of the runtime.
-    fn flush(&self, _stream: &Self::Stream) -> Result<()> {
+    ///
+    /// # Safety
+    ///
+    /// All arguments have been checked, as [above](Self).
+    unsafe fn flush(&self, _stream: &Self::Stream) -> Result<()> {
         Ok(())
     }
 
@@ -152,8 +157,12 @@ pub trait Runtime: Objects + Clone + fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// A failure of the runtime to wait.
-    fn finish(&self, stream: &Self::Stream) -> Result<()> {
-        // SAFETY: a marker uses no memory, and waits for nothing.
+    ///
+    /// # Safety
+    ///
+    /// All arguments have been checked, as [above](Self).
+    unsafe fn finish(&self, stream: &Self::Stream) -> Result<()> {
+        // SAFETY: the stream has been checked; a marker uses no memory, and waits for nothing.
         let last = unsafe { self.submit(stream, &[], Work::Marker)? };
         match Self::wait(&last) {
             Err(_) if Self::status(&last)?.has_ended() => Ok(()),
@@ -230,7 +239,11 @@ pub trait Runtime: Objects + Clone + fmt::Debug + Send + Sync {
 
     /// What has to end before everything has ended that a failed call may have enqueued on `stream`, or on others for it. `None`
     /// where that is nothing, as calls that fail usually enqueue nothing.
-    fn after_failure(
+    ///
+    /// # Safety
+    ///
+    /// All arguments have been checked, as [above](Self).
+    unsafe fn after_failure(
         &self,
         _stream: &Self::Stream,
         _parts: &[&Part<'_, Self>],

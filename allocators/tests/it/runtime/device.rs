@@ -111,7 +111,7 @@ impl Objects for Scripted {
         mark.get().has_ended()
     }
 
-    fn resolve(mark: &Mark, outcome: Outcome) -> Result<()> {
+    unsafe fn resolve(mark: &Mark, outcome: Outcome) -> Result<()> {
         mark.set(match outcome {
             Outcome::Complete => EventStatus::Complete,
             Outcome::Failed => EventStatus::Failed,
@@ -156,7 +156,7 @@ impl Runtime for Scripted {
         Ok(Mark::new())
     }
 
-    fn after_failure(&self, (): &(), _parts: &[&Part<'_, Self>]) -> Option<Mark> {
+    unsafe fn after_failure(&self, (): &(), _parts: &[&Part<'_, Self>]) -> Option<Mark> {
         Some(self.last().mark)
     }
 }
