@@ -3,8 +3,8 @@
 use std::{fmt, sync::Arc};
 
 use binpool_allocators::{
-    Backend, DeviceLimits, Error, InvalidRequest, Memory, MemoryFlags, MemoryId, MemoryKind,
-    ObjectKind, On, Outcome, QueueOrder, Region, Result, Sink, Span, Work,
+    AsMemory, Backend, DeviceLimits, Error, InvalidRequest, Memory, MemoryFlags, MemoryId,
+    MemoryKind, ObjectKind, On, Outcome, QueueOrder, Region, Result, Sink, Span, Work,
 };
 use smallvec::{SmallVec, smallvec};
 
@@ -211,7 +211,7 @@ impl Backend for MockBackend {
     type Event = MockEvent;
 
     fn limits(&self) -> &DeviceLimits {
-        &self.shared.limits
+        &self.shared.config.limits
     }
 
     fn free_bytes(&self) -> Option<u64> {
@@ -354,5 +354,15 @@ impl Backend for MockBackend {
         })?;
         self.shared.event_was_resolved();
         Ok(())
+    }
+}
+
+impl AsMemory<MockBackend> for MockMemory {
+    fn size(&self) -> usize {
+        self.bytes()
+    }
+
+    fn memory_on(&self, _queue: &MockQueue) -> Option<&Self> {
+        Some(self)
     }
 }

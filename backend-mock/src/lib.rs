@@ -79,6 +79,7 @@ mod call;
 mod clock;
 mod command;
 mod completion;
+mod config;
 mod device;
 mod error;
 mod event;

@@ -2,15 +2,19 @@
 
 use std::{
     collections::BTreeSet,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
-use binpool_allocators::{DeviceLimits, Result, contained::contained};
+use binpool_allocators::{Result, contained::contained};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
     CallKind, CommandId, Completion, HostWait, MockError,
-    state::{Config, EventKey, Started, State, refuse},
+    config::Config,
+    state::{EventKey, Started, State, refuse},
 };
 
 /// A device, as its handles share it.
@@ -18,9 +22,7 @@ use crate::{
 pub(crate) struct Shared {
     /// A number that is unique among the devices of the process.
     pub(crate) number: u64,
-    pub(crate) limits: DeviceLimits,
-    pub(crate) has_virtual_memory: bool,
-    pub(crate) completion: Completion,
+    pub(crate) config: Arc<Config>,
     state: Mutex<State>,
     /// Signals that an event has ended.
     changed: Condvar,
@@ -29,11 +31,10 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(config: Config) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
+        let config = Arc::new(config);
         Self {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
-            limits: config.limits.clone(),
-            has_virtual_memory: config.virtual_memory,
-            completion: config.completion,
+            config: Arc::clone(&config),
             state: Mutex::new(State::new(config)),
             changed: Condvar::new(),
         }
@@ -56,7 +57,7 @@ impl Shared {
 
     /// Runs the commands that the completion mode runs by itself.
     pub(crate) fn make_progress(&self) {
-        match self.completion {
+        match self.config.completion {
             Completion::Manual => {}
             Completion::AtOnce => {
                 self.run_all();
@@ -116,7 +117,7 @@ impl Shared {
     /// Waits until all of these events have ended, and runs the commands that they need.
     pub(crate) fn wait(&self, events: &[EventKey], call: CallKind) -> Result<()> {
         let mut ancestors: Option<BTreeSet<CommandId>> = None;
-        let mut pick = |state: &mut State| match self.completion {
+        let mut pick = |state: &mut State| match self.config.completion {
             Completion::Seeded(_) => random(state),
             Completion::AtOnce | Completion::Manual => {
                 // The set does not grow: the events that a command waits for are fixed when it is enqueued.
@@ -146,9 +147,9 @@ impl Shared {
                 // Another thread has made it ready meanwhile.
                 continue;
             }
-            match state.gate(events) {
-                Some(gate) if state.config.host_waits == HostWait::Report => {
-                    return refuse(call, gate.into_error());
+            match state.endless_wait(events) {
+                Some(error) if self.config.host_waits == HostWait::Report => {
+                    return refuse(call, error);
                 }
                 // Another thread runs a kernel, or is yet to resolve a user event.
                 _ => self.changed.wait(&mut state),
@@ -164,7 +165,7 @@ impl Shared {
     /// Makes progress after the host has resolved a user event.
     pub(crate) fn event_was_resolved(&self) {
         self.changed.notify_all();
-        match self.completion {
+        match self.config.completion {
             Completion::AtOnce | Completion::Behind { .. } => self.make_progress(),
             Completion::Manual | Completion::Seeded(_) => {}
         }

@@ -75,7 +75,7 @@ impl VirtualMemory for MockBackend {
 impl MockBackend {
     /// Rounds a size up to whole pages.
     fn whole_pages(&self, bytes: usize) -> Result<usize> {
-        if !self.shared.has_virtual_memory {
+        if !self.shared.config.virtual_memory {
             let name = &self.limits().device_name;
             return Err(Error::unsupported(format!(
                 "virtual memory on {name}: `MockDeviceBuilder::virtual_memory` turns it on"

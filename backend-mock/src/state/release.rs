@@ -3,7 +3,11 @@
 use binpool_allocators::{MemoryId, MemoryKind, Result};
 use smallvec::SmallVec;
 
-use super::{Access, Block, BlockKey, EventKey, Operand, State, refuse};
+use super::{
+    State,
+    records::{Access, Block, BlockKey, EventKey, Operand},
+    refuse,
+};
 use crate::{CallKind, MockError, Violation};
 
 impl State {

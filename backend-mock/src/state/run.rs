@@ -9,7 +9,7 @@ use std::{
 
 use binpool_allocators::{MemoryId, Region, contained::discard};
 
-use super::{Accesses, State};
+use super::{State, records::Accesses};
 use crate::{
     CommandId, MockError, Violation,
     effect::{Effect, KernelBody},

@@ -1,33 +1,20 @@
 //! Virtual memory: reservations, pages, and what is mapped where.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use binpool_allocators::{
     Error, InvalidRequest, MemoryFlags, MemoryId, MemoryKind, Region, Result,
 };
 use smallvec::{SmallVec, smallvec};
 
-use super::{Access, Accesses, Block, BlockKey, ObjectKey, Operand, State};
+use super::{
+    State,
+    records::{Access, Accesses, Block, BlockKey, Mappings, ObjectKey, Operand, Place, Places},
+};
 use crate::{
     CallKind, CommandId, MockError,
     storage::{Claim, Span, Storage},
 };
-
-/// Pages by where they are in a reservation, with their sizes.
-#[derive(Debug, Default)]
-struct Places(BTreeMap<usize, (usize, BlockKey)>);
-
-/// What is mapped to a reservation.
-#[derive(Debug, Default)]
-pub(crate) struct Mappings {
-    mapped: Places,
-    /// The pages whose contents lie here. They may be mapped elsewhere only, or nowhere: the contents stay where a command used them last until
-    /// another one needs them elsewhere, or needs other contents here.
-    contents: Places,
-}
-
-/// Where pages are mapped: the reservation, and the offset there.
-pub(crate) type Place = (BlockKey, usize);
 
 impl Places {
     /// The pages that a region touches, with their regions, the last ones first.
