@@ -176,9 +176,8 @@ impl MockBackend {
     ///
     /// # Errors
     ///
-    /// [`ForeignObject`](InvalidRequest::ForeignObject), and
-    /// [`DoubleFree`](crate::MockError::DoubleFree) as the source of an [`Error::Backend`], which is also
-    /// recorded as a [`Violation`](crate::Violation).
+    /// [`ForeignObject`](InvalidRequest::ForeignObject), and [`Error::Backend`] with the code -38 (`CL_INVALID_MEM_OBJECT`) for a double free,
+    /// which is also recorded as a [`Violation`](crate::Violation).
     ///
     /// ```
     /// use binpool_allocators::{Backend, MemoryFlags};

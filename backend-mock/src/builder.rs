@@ -5,7 +5,7 @@ use std::sync::Arc;
 use binpool_allocators::{Align, SvmSupport};
 
 use crate::{
-    Completion, DeviceProfile, Failures, HostWait, MockDevice, config::Config, error::saturate,
+    Completion, DeviceProfile, Failures, HostWait, MockDevice, cause::saturate, config::Config,
     shared::Shared,
 };
 

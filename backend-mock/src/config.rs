@@ -2,7 +2,7 @@
 
 use binpool_allocators::{Align, DeviceLimits, SvmSupport};
 
-use crate::{Completion, CostModel, Failures, HostWait, error::saturate};
+use crate::{Completion, CostModel, Failures, HostWait, cause::saturate};
 
 const GIB: u64 = 1 << 30;
 

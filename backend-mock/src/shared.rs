@@ -12,7 +12,8 @@ use binpool_allocators::{Result, contained::contained};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
-    CallKind, CommandId, Completion, HostWait, MockError,
+    CallKind, CommandId, Completion, HostWait,
+    cause::Cause,
     config::Config,
     state::{EventKey, Started, State, refuse},
 };
@@ -141,7 +142,7 @@ impl Shared {
                 return Ok(());
             }
             if state.is_inside_kernel() {
-                return refuse(call, MockError::WaitInsideKernel);
+                return refuse(call, Cause::WaitInsideKernel);
             }
             if pick(&mut state).is_some() {
                 // Another thread has made it ready meanwhile.

@@ -89,8 +89,8 @@ impl MockBackend {
     ///
     /// # Errors
     ///
-    /// [`DoubleFree`](crate::MockError::DoubleFree) or [`UnknownAddress`](crate::MockError::UnknownAddress) as
-    /// the source of an [`Error::Backend`]; each is recorded as a [`Violation`](crate::Violation) too.
+    /// [`Error::Backend`] with the code -38 (`CL_INVALID_MEM_OBJECT`) for a double free, and -30 (`CL_INVALID_VALUE`) for an address where
+    /// no block starts; each is recorded as a [`Violation`](crate::Violation) too.
     ///
     /// ```
     /// # use binpool_allocators::{Backend, QueueOrder, Region, SvmBackend, SvmGrain};

@@ -214,7 +214,7 @@ fn limits(
     let mut limits = DeviceLimits::new(
         name,
         capacity_bytes,
-        crate::error::saturate(largest_block_bytes),
+        crate::cause::saturate(largest_block_bytes),
         align(alignment),
     );
     limits.largest_svm_alignment = align(svm_alignment);

@@ -10,7 +10,7 @@ use super::{
     records::{Block, BlockKey, Object, ObjectKey, Operand, QueueKey, Touches},
     refuse,
 };
-use crate::{CallKind, MockError, Violation, storage::Storage};
+use crate::{CallKind, Violation, cause::Cause, storage::Storage};
 
 impl State {
     /// Returns the object and its block. Reports a violation and returns an error where it was released.
@@ -31,7 +31,7 @@ impl State {
             call,
             command: Cow::Owned(command.to_owned()),
         });
-        refuse(call, MockError::UseAfterFree { memory: operand.id })
+        refuse(call, Cause::UseAfterFree { memory: operand.id })
     }
 
     pub(crate) fn create_buffer(
@@ -62,7 +62,7 @@ impl State {
             let memory = block.id;
             return refuse(
                 CallKind::AllocateSvm,
-                MockError::OutOfHostMemory { memory, bytes },
+                Cause::OutOfHostMemory { memory, bytes },
             );
         };
         self.reserve(bytes as u64, CallKind::AllocateSvm)?;
@@ -146,7 +146,7 @@ impl State {
         let free = self.free_bytes();
         if bytes > free {
             let requested = bytes;
-            return refuse(kind, MockError::AllocationFailure { requested, free });
+            return refuse(kind, Cause::AllocationFailure { requested, free });
         }
         let statistics = &mut self.statistics;
         statistics.committed_bytes += bytes;

@@ -7,7 +7,7 @@ use super::{
     events::Ending,
     records::{Command, EventKey, QueueClocks, QueueKey, QueueRecord},
 };
-use crate::{CommandId, CommandRecord, MockError, effect::Effect};
+use crate::{CommandId, CommandRecord, cause::Cause, effect::Effect};
 
 impl State {
     pub(crate) fn create_queue(&mut self, order: QueueOrder) -> (QueueKey, QueueId) {
@@ -34,18 +34,14 @@ impl State {
     }
 
     /// Ends a command, and everything that fails with it.
-    pub(super) fn end_command(&mut self, id: CommandId, result: Result<(), MockError>) {
+    pub(super) fn end_command(&mut self, id: CommandId, result: Result<(), Cause>) {
         if let Some(ending) = self.retire(id, result) {
             self.end(ending);
         }
     }
 
     /// Removes a command from its place and drops its references to memory. The caller must end what this returns.
-    pub(super) fn retire(
-        &mut self,
-        id: CommandId,
-        result: Result<(), MockError>,
-    ) -> Option<Ending> {
+    pub(super) fn retire(&mut self, id: CommandId, result: Result<(), Cause>) -> Option<Ending> {
         let mut command = self.commands.remove(&id)?;
         self.ready.remove(&id);
         self.clock_command(&mut command, &result);
@@ -69,7 +65,7 @@ impl State {
     }
 
     /// Lets a command fail that keeps its place. The caller must end what this returns.
-    pub(super) fn fail_early(&mut self, id: CommandId, error: MockError) -> Option<Ending> {
+    pub(super) fn fail_early(&mut self, id: CommandId, error: Cause) -> Option<Ending> {
         if self.commands.get(&id)?.has_failed {
             return None;
         }

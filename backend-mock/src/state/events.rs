@@ -9,13 +9,13 @@ use super::{
     State,
     records::{BlockKey, Command, Edge, EventKey, EventRecord, PendingFree, Progress, Waiter},
 };
-use crate::{CommandId, MockError, table::Key};
+use crate::{CommandId, cause::Cause, table::Key};
 
 /// An event that is about to end.
 #[derive(Debug)]
 pub(super) struct Ending {
     pub(super) event: EventKey,
-    pub(super) result: Result<(), MockError>,
+    pub(super) result: Result<(), Cause>,
     /// Set if its command fails early: commands that come after it by order keep waiting.
     pub(super) keeps_place: bool,
 }
@@ -91,7 +91,7 @@ impl State {
         if let Some(event) = self.events.get(key) {
             let result = match outcome {
                 Outcome::Complete => Ok(()),
-                Outcome::Failed => Err(MockError::UserEventFailed { event: event.id }),
+                Outcome::Failed => Err(Cause::UserEventFailed { event: event.id }),
             };
             self.end_user_event(key, result);
         }
@@ -105,12 +105,12 @@ impl State {
             is_orphan.then_some((key, event.id))
         });
         for (key, event) in orphans.collect::<Vec<_>>() {
-            self.end_user_event(key, Err(MockError::UserEventFailed { event }));
+            self.end_user_event(key, Err(Cause::UserEventFailed { event }));
         }
     }
 
     /// Ends a user event, and everything that fails with it.
-    fn end_user_event(&mut self, event: EventKey, result: Result<(), MockError>) {
+    fn end_user_event(&mut self, event: EventKey, result: Result<(), Cause>) {
         self.end(Ending {
             event,
             result,
@@ -177,7 +177,7 @@ impl State {
             }
             return None;
         };
-        let failure = MockError::DependencyFailed {
+        let failure = Cause::DependencyFailed {
             command: id,
             name: command.name.clone(),
             event,
@@ -249,7 +249,7 @@ impl State {
     }
 
     /// The error of a wait for these events, if a user event that has not been resolved keeps one of them from ending.
-    pub(crate) fn endless_wait(&self, events: &[EventKey]) -> Option<MockError> {
+    pub(crate) fn endless_wait(&self, events: &[EventKey]) -> Option<Cause> {
         let mut seen = HashSet::new();
         let mut open: Vec<(EventKey, Option<CommandId>)> =
             events.iter().map(|event| (*event, None)).collect();
@@ -261,7 +261,7 @@ impl State {
                 }
             } else if self.is_pending(key) {
                 let command = waiting.and_then(|id| self.commands.get(&id));
-                return Some(MockError::WouldWaitForever {
+                return Some(Cause::WouldWaitForever {
                     command: command.map(|command| command.id),
                     name: command.map_or("".into(), |command| command.name.clone()),
                     event: self.events.get(key)?.id,

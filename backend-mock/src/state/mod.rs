@@ -211,6 +211,6 @@ impl State {
 }
 
 /// The error of a call that fails with an error of the runtime.
-pub(crate) fn refuse<R>(kind: CallKind, error: crate::MockError) -> Result<R, Error> {
+pub(crate) fn refuse<R>(kind: CallKind, error: crate::cause::Cause) -> Result<R, Error> {
     Err(error.into_error(kind.name()))
 }

@@ -21,7 +21,8 @@ use super::{
     submission::{Fence, Submission},
 };
 use crate::{
-    MockError, Race, Touch, Violation,
+    Race, Touch, Violation,
+    cause::Cause,
     clock::{Clock, Position},
 };
 
@@ -72,7 +73,7 @@ impl State {
     }
 
     /// Records that a command has ended, and reports its races.
-    pub(super) fn clock_command(&mut self, command: &mut Command, result: &Result<(), MockError>) {
+    pub(super) fn clock_command(&mut self, command: &mut Command, result: &Result<(), Cause>) {
         let Some(CommandClock { position, before }) = command.clock.take() else {
             return;
         };

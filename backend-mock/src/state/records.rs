@@ -13,7 +13,8 @@ use binpool_allocators::{
 use smallvec::SmallVec;
 
 use crate::{
-    CallKind, CommandId, MockError, Touch,
+    CallKind, CommandId, Touch,
+    cause::Cause,
     clock::{Clock, Position},
     effect::Effect,
     storage::Storage,
@@ -155,7 +156,7 @@ pub(crate) struct QueueRecord {
 pub(crate) enum Progress {
     Pending,
     Complete,
-    Failed(MockError),
+    Failed(Cause),
 }
 
 impl Progress {

@@ -8,7 +8,7 @@ use super::{
     records::{Access, Block, BlockKey, EventKey, Operand},
     refuse,
 };
-use crate::{CallKind, MockError, Violation};
+use crate::{CallKind, Violation, cause::Cause};
 
 impl State {
     /// Releases an object: its block is freed once `after`, the commands that use it, and the earlier commands of its
@@ -26,7 +26,7 @@ impl State {
         let Some(object) = self.objects.remove(operand.key) else {
             let bytes = Some(operand.region.bytes);
             self.report(Violation::DoubleFree { memory, bytes });
-            return refuse(CallKind::Release, MockError::DoubleFree { memory });
+            return refuse(CallKind::Release, Cause::DoubleFree { memory });
         };
         self.statistics.live_sub_regions -= usize::from(object.is_view);
         let Some(block) = self.blocks.get_mut(object.block) else {
@@ -36,7 +36,7 @@ impl State {
             }
             let bytes = Some(operand.region.bytes);
             self.report(Violation::DoubleFree { memory, bytes });
-            return refuse(CallKind::Release, MockError::DoubleFree { memory });
+            return refuse(CallKind::Release, Cause::DoubleFree { memory });
         };
         let (siblings, bytes, committed, kind) =
             (block.views, block.bytes as u64, block.committed, block.kind);
@@ -101,11 +101,11 @@ impl State {
         let Some(key) = self.svm.get(&address).copied() else {
             let Some((memory, bytes)) = self.freed_svm.get(&address).copied() else {
                 self.report(Violation::UnknownAddress { address });
-                return refuse(kind, MockError::UnknownAddress { address });
+                return refuse(kind, Cause::UnknownAddress { address });
             };
             let bytes = Some(bytes);
             self.report(Violation::DoubleFree { memory, bytes });
-            return refuse(kind, MockError::DoubleFree { memory });
+            return refuse(kind, Cause::DoubleFree { memory });
         };
         let Some(block) = self.free(key) else {
             return Ok(());

@@ -11,7 +11,8 @@ use binpool_allocators::{MemoryId, Region, contained::discard};
 
 use super::{State, records::Accesses};
 use crate::{
-    CommandId, MockError, Violation,
+    CommandId, Violation,
+    cause::Cause,
     effect::{Effect, KernelBody},
     storage::{Claim, Refused, Span, Spans, Storage},
     sync::thread,
@@ -37,7 +38,7 @@ pub(crate) struct Kernel {
 
 impl Kernel {
     /// Runs the kernel, and drops its claim.
-    pub(crate) fn run(self) -> Result<(), MockError> {
+    pub(crate) fn run(self) -> Result<(), Cause> {
         let Self {
             id,
             name,
@@ -49,7 +50,7 @@ impl Kernel {
         catch_unwind(AssertUnwindSafe(|| claim.touch(body))).map_err(|panic| {
             let message = message(&*panic);
             discard(panic);
-            MockError::KernelPanicked {
+            Cause::KernelPanicked {
                 command: id,
                 name,
                 message,
@@ -140,13 +141,13 @@ impl State {
     }
 
     /// Ends the command of a kernel that has run.
-    pub(crate) fn kernel_ended(&mut self, id: CommandId, result: Result<(), MockError>) {
+    pub(crate) fn kernel_ended(&mut self, id: CommandId, result: Result<(), Cause>) {
         self.running.retain(|(running, _)| *running != id);
         self.end_command(id, result);
     }
 
     /// The bytes of these ranges. Allocates their contents where there are none yet.
-    fn spans(&mut self, command: CommandId, accesses: &Accesses) -> Result<Spans, MockError> {
+    fn spans(&mut self, command: CommandId, accesses: &Accesses) -> Result<Spans, Cause> {
         let mut spans = Spans::new();
         for access in accesses {
             let alignment = self.config.limits.alignment;
@@ -158,7 +159,7 @@ impl State {
                 Arc::clone(storage)
             } else {
                 let storage = Storage::zeroed(block.bytes, alignment).map(Arc::new);
-                let storage = storage.ok_or(MockError::OutOfHostMemory {
+                let storage = storage.ok_or(Cause::OutOfHostMemory {
                     memory: block.id,
                     bytes: block.bytes,
                 })?;
@@ -178,7 +179,7 @@ impl State {
         id: CommandId,
         memory: MemoryId,
         bytes: usize,
-    ) -> MockError {
+    ) -> Cause {
         if let Some(command) = self.commands.get(&id) {
             let violation = Violation::UseAfterFree {
                 memory,
@@ -188,7 +189,7 @@ impl State {
             };
             self.violations.push(violation);
         }
-        MockError::UseAfterFree { memory }
+        Cause::UseAfterFree { memory }
     }
 }
 

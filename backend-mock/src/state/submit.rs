@@ -17,7 +17,7 @@ use super::{
     refuse,
     submission::{Fence, Submission},
 };
-use crate::{CallKind, CommandId, HostWait, MockError, effect::Effect};
+use crate::{CallKind, CommandId, HostWait, cause::Cause, effect::Effect};
 
 /// The events that a command must wait for.
 #[derive(Debug, Default)]
@@ -63,7 +63,7 @@ impl State {
     pub(crate) fn check_wait(&self, submission: &Submission<'_>) -> Result<()> {
         let kind = submission.kind;
         if self.is_inside_kernel() {
-            return refuse(kind, MockError::WaitInsideKernel);
+            return refuse(kind, Cause::WaitInsideKernel);
         }
         if self.config.host_waits == HostWait::Block {
             return Ok(());
@@ -218,7 +218,7 @@ fn check_kernel(flags: MemoryFlags, memory: MemoryId, way: HostUse) -> Result<()
         HostUse::Write => (MemoryFlags::READ_ONLY, "written by kernels"),
     };
     if flags.intersects(forbidden) {
-        return refuse(CallKind::Launch, MockError::AccessDenied { memory, access });
+        return refuse(CallKind::Launch, Cause::AccessDenied { memory, access });
     }
     Ok(())
 }
@@ -233,7 +233,7 @@ fn check_arguments(name: &str, reads: &Accesses, writes: &Accesses) -> Result<()
                 let kernel = Cow::Owned(name.to_owned());
                 return refuse(
                     CallKind::Launch,
-                    MockError::OverlappingArguments {
+                    Cause::OverlappingArguments {
                         kernel,
                         write,
                         other,

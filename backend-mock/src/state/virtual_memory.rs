@@ -12,7 +12,8 @@ use super::{
     records::{Access, Accesses, Block, BlockKey, Mappings, ObjectKey, Operand, Place, Places},
 };
 use crate::{
-    CallKind, CommandId, MockError,
+    CallKind, CommandId,
+    cause::Cause,
     storage::{Claim, Span, Storage},
 };
 
@@ -159,7 +160,7 @@ impl State {
     }
 
     /// Brings the contents of pages to where a command is about to use them. Returns false if a kernel still runs there, or where they are.
-    pub(super) fn fetch_contents(&mut self, accesses: &Accesses) -> Result<bool, MockError> {
+    pub(super) fn fetch_contents(&mut self, accesses: &Accesses) -> Result<bool, Cause> {
         for access in accesses {
             let Some(mappings) = self.mappings(access.block) else {
                 continue;
@@ -176,7 +177,7 @@ impl State {
 
     /// Brings the contents of pages to a place where they are mapped, or, with `None`, to memory of their own. Returns false if a kernel still
     /// runs there, or where they are.
-    fn bring_contents(&mut self, pages: BlockKey, to: Option<Place>) -> Result<bool, MockError> {
+    fn bring_contents(&mut self, pages: BlockKey, to: Option<Place>) -> Result<bool, Cause> {
         let Some(block) = self.blocks.get(pages) else {
             return Ok(true);
         };
@@ -269,7 +270,7 @@ impl State {
         block: BlockKey,
         memory: MemoryId,
         region: Region,
-    ) -> Result<(), MockError> {
+    ) -> Result<(), Cause> {
         let mappings = self
             .blocks
             .get(block)
@@ -286,7 +287,7 @@ impl State {
         &mut self,
         (from, source): (BlockKey, Region),
         (to, target): (BlockKey, Region),
-    ) -> Result<bool, MockError> {
+    ) -> Result<bool, Cause> {
         let storage =
             |state: &Self, key| Some(Arc::clone(state.blocks.get(key)?.storage.as_ref()?));
         let alignment = self.config.limits.alignment;
@@ -300,7 +301,7 @@ impl State {
                 };
                 let (memory, bytes) = (block.id, block.bytes);
                 let fresh = Storage::zeroed(bytes, alignment).map(Arc::new);
-                let fresh = fresh.ok_or(MockError::OutOfHostMemory { memory, bytes })?;
+                let fresh = fresh.ok_or(Cause::OutOfHostMemory { memory, bytes })?;
                 block.storage = Some(Arc::clone(&fresh));
                 (Some(from), fresh)
             }
