@@ -70,6 +70,7 @@ mod map;
 #[cfg(feature = "mock")]
 mod mock;
 mod opencl;
+mod operation;
 mod operators;
 mod reduction;
 mod slice;
@@ -82,12 +83,12 @@ pub use copied_map::CopiedMapMut;
 #[cfg(feature = "cuda")]
 pub use cuda::{CudaKernels, open_cuda};
 pub use error::ArrayError;
-pub use kernels::{BinaryOperation, Kernels};
+pub use kernels::Kernels;
 pub use map::{HostMap, HostMapMut, HostMaps};
 #[cfg(feature = "mock")]
 pub use mock::MockKernels;
 pub use opencl::{OpenClKernels, open_opencl};
-pub use reduction::Reduction;
+pub use operation::{BinaryOperation, Reduction};
 pub use slice::{AsSlice, Slice};
 pub use slice_mut::SliceMut;
 

@@ -195,3 +195,38 @@ where
         Ok(HostMap { map })
     }
 }
+
+impl<'a, B: Backend, K: Kernels<B>> SliceMut<'a, B, K> {
+    /// The elements as a slice of the host that can be written; see [`Array::map_mut`].
+    ///
+    /// # Errors
+    ///
+    /// A failure of the device.
+    pub fn map_mut(&mut self) -> Result<HostMapMut<'_, B>, ArrayError>
+    where
+        B: HostMaps,
+    {
+        let place = self.place;
+        let all = SliceMut {
+            array: &mut *self.array,
+            place,
+        };
+        all.into_map()
+    }
+
+    pub(crate) fn into_map(self) -> Result<HostMapMut<'a, B>, ArrayError>
+    where
+        B: HostMaps,
+    {
+        let Self { array, place } = self;
+        array.write_after_all()?;
+        let array: &'a Array<B, K> = array;
+        let (backend, queue) = (array.buffer().backend(), array.context().queue());
+        Ok(HostMapMut::new(
+            backend,
+            queue,
+            array.buffer(),
+            place.region(),
+        )?)
+    }
+}

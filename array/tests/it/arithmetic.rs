@@ -150,8 +150,8 @@ fn a_queue_is_made_to_wait_for_an_array_once() {
 fn is_foreign<T>(result: &Result<T, ArrayError>) -> bool {
     matches!(
         result,
-        Err(ArrayError::Device(Error::InvalidRequest(
-            InvalidRequest::ForeignObject { .. }
+        Err(ArrayError::Pool(PoolError::Allocator(
+            Error::InvalidRequest(InvalidRequest::ForeignObject { .. })
         )))
     )
 }
