@@ -74,12 +74,14 @@ pub mod transfers;
 pub mod virtual_memory;
 
 mod bench;
+mod causes;
 mod fixture;
 mod random;
 mod report;
 
 use binpool_allocators::{SvmBackend, VirtualMemory};
 
+pub use causes::told_once;
 pub use fixture::{AllocatorFixture, Check, Fixture};
 pub use random::Random;
 pub use report::{Failure, Report, run_all};
