@@ -34,17 +34,18 @@ type MockOn<'a> = On<'a, MockQueue, MockEvent>;
 
 pub(crate) type EventKeys = SmallVec<[EventKey; 4]>;
 
-pub(crate) fn foreign(kind: ObjectKind) -> Error {
-    InvalidRequest::ForeignObject { kind }.into()
+/// Refuses an object of another device.
+fn check_own(is_own: bool, kind: ObjectKind) -> Result<()> {
+    if is_own {
+        Ok(())
+    } else {
+        Err(InvalidRequest::ForeignObject { kind }.into())
+    }
 }
 
 impl MockBackend {
     pub(crate) fn check_memory(&self, memory: &MockMemory) -> Result<()> {
-        if memory.is_of(&self.shared) {
-            Ok(())
-        } else {
-            Err(foreign(ObjectKind::Memory))
-        }
+        check_own(memory.is_of(&self.shared), ObjectKind::Memory)
     }
 
     /// A region of a block, as an operand of a command.
@@ -61,11 +62,8 @@ impl MockBackend {
 
     pub(crate) fn events(&self, events: &[MockEvent]) -> Result<EventKeys> {
         let keys = events.iter().map(|event| {
-            if event.is_of(&self.shared) {
-                Ok(event.key())
-            } else {
-                Err(foreign(ObjectKind::Event))
-            }
+            check_own(event.is_of(&self.shared), ObjectKind::Event)?;
+            Ok(event.key())
         });
         keys.collect()
     }
@@ -197,9 +195,7 @@ impl MockBackend {
     /// # Ok::<(), binpool_allocators::Error>(())
     /// ```
     pub fn release_handle(&self, handle: MockHandle) -> Result<()> {
-        if handle.device != self.shared.number {
-            return Err(foreign(ObjectKind::Memory));
-        }
+        check_own(handle.device == self.shared.number, ObjectKind::Memory)?;
         self.shared.with(|state| state.release(handle.operand, &[]))
     }
 }
@@ -224,29 +220,21 @@ impl Backend for MockBackend {
                 "{name} has no out-of-order queues: use in-order queues and events"
             )));
         }
-        let (key, id) = self.shared.with(|state| {
-            state.call(CallKind::CreateQueue, 0, |state| {
-                Ok(state.create_queue(order))
-            })
+        let (key, id) = self.shared.call(CallKind::CreateQueue, 0, |state| {
+            Ok(state.create_queue(order))
         })?;
         Ok(MockQueue::new(&self.shared, order, key, id))
     }
 
     fn check_queue(&self, queue: &MockQueue) -> Result<()> {
-        if queue.is_of(&self.shared) {
-            Ok(())
-        } else {
-            Err(foreign(ObjectKind::Queue))
-        }
+        check_own(queue.is_of(&self.shared), ObjectKind::Queue)
     }
 
     fn create_buffer(&self, bytes: usize, flags: MemoryFlags) -> Result<MockMemory> {
         self.limits().check_block(bytes)?;
         flags.check()?;
-        let object = self.shared.with(|state| {
-            state.call(CallKind::CreateBuffer, bytes, |state| {
-                state.create_buffer(bytes, flags)
-            })
+        let object = self.shared.call(CallKind::CreateBuffer, bytes, |state| {
+            state.create_buffer(bytes, flags)
         })?;
         Ok(self.new_memory(object, Region::first(bytes), MemoryKind::Buffer, None))
     }
@@ -260,11 +248,11 @@ impl Backend for MockBackend {
         if !alignment.divides(offset) {
             return Err(InvalidRequest::Misaligned { offset, alignment }.into());
         }
-        let object = self.shared.with(|state| {
-            state.call(CallKind::CreateSubRegion, region.bytes, |state| {
+        let object = self
+            .shared
+            .call(CallKind::CreateSubRegion, region.bytes, |state| {
                 state.create_view(part)
-            })
-        })?;
+            })?;
         let binding = parent.binding.clone();
         let view = self.new_memory(object, part.region, parent.kind(), binding);
         Ok(view.into_view_of(parent))
@@ -285,13 +273,9 @@ impl Backend for MockBackend {
             .filter(|event| event.is_of(&self.shared))
             .map(MockEvent::key)
             .collect();
-        let all_own = own.len() == after.len();
+        let all_own = check_own(own.len() == after.len(), ObjectKind::Event);
         let result = memory.release(&own);
-        if all_own {
-            result
-        } else {
-            Err(foreign(ObjectKind::Event))
-        }
+        all_own.and(result)
     }
 
     fn submit(
@@ -340,9 +324,7 @@ impl Backend for MockBackend {
     }
 
     fn resolve_user_event(&self, event: &MockEvent, outcome: Outcome) -> Result<()> {
-        if !event.is_of(&self.shared) {
-            return Err(foreign(ObjectKind::Event));
-        }
+        check_own(event.is_of(&self.shared), ObjectKind::Event)?;
         self.shared.with(|state| {
             state.check_unresolved(event.key())?;
             state.charge(|costs| costs.user_event);

@@ -49,6 +49,16 @@ impl Shared {
         result
     }
 
+    /// Makes a call about `bytes` bytes, unless a fault is injected.
+    pub(crate) fn call<R>(
+        &self,
+        kind: CallKind,
+        bytes: usize,
+        body: impl FnOnce(&mut State) -> Result<R>,
+    ) -> Result<R> {
+        self.with(|state| state.call(kind, bytes, body))
+    }
+
     /// Makes a call that enqueues a command, and then runs commands as the completion mode says.
     pub(crate) fn enqueue<R>(&self, body: impl FnOnce(&mut State) -> Result<R>) -> Result<R> {
         let result = self.with(body);

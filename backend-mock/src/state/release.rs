@@ -24,9 +24,7 @@ impl State {
     fn release_object(&mut self, operand: Operand, after: &[EventKey]) -> Result<()> {
         let memory = operand.id;
         let Some(object) = self.objects.remove(operand.key) else {
-            let bytes = Some(operand.region.bytes);
-            self.report(Violation::DoubleFree { memory, bytes });
-            return refuse(CallKind::Release, Cause::DoubleFree { memory });
+            return self.double_free(CallKind::Release, memory, operand.region.bytes);
         };
         self.statistics.live_sub_regions -= usize::from(object.is_view);
         let Some(block) = self.blocks.get_mut(object.block) else {
@@ -34,9 +32,7 @@ impl State {
             if object.is_view {
                 return Ok(());
             }
-            let bytes = Some(operand.region.bytes);
-            self.report(Violation::DoubleFree { memory, bytes });
-            return refuse(CallKind::Release, Cause::DoubleFree { memory });
+            return self.double_free(CallKind::Release, memory, operand.region.bytes);
         };
         let (siblings, bytes, committed, kind) =
             (block.views, block.bytes as u64, block.committed, block.kind);
@@ -64,6 +60,12 @@ impl State {
             self.free_after(object.block, &events);
         }
         Ok(())
+    }
+
+    fn double_free(&mut self, kind: CallKind, memory: MemoryId, bytes: usize) -> Result<()> {
+        let bytes = Some(bytes);
+        self.report(Violation::DoubleFree { memory, bytes });
+        refuse(kind, Cause::DoubleFree { memory })
     }
 
     /// Drops one reference to a block, and frees the block with the last.
@@ -103,9 +105,7 @@ impl State {
                 self.report(Violation::UnknownAddress { address });
                 return refuse(kind, Cause::UnknownAddress { address });
             };
-            let bytes = Some(bytes);
-            self.report(Violation::DoubleFree { memory, bytes });
-            return refuse(kind, Cause::DoubleFree { memory });
+            return self.double_free(kind, memory, bytes);
         };
         let Some(block) = self.free(key) else {
             return Ok(());
