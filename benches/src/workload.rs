@@ -51,13 +51,6 @@ impl Workload {
         }
     }
 
-    /// Whether several threads can do it to one subject. Not a miss: one thread could have what another one has dropped
-    /// and not yet given back.
-    #[must_use]
-    pub const fn is_for_threads(self) -> bool {
-        !matches!(self, Self::Miss)
-    }
-
     /// The workload on `subject`, warmed up, for the thread that calls this. Threads of its own are in `scope`.
     pub fn start<'s, S: Subject>(
         self,

@@ -61,25 +61,6 @@ impl CostTable {
         &self.points
     }
 
-    /// Returns the table with every cost multiplied by `factor`.
-    ///
-    /// ```
-    /// use binpool_mock::CostTable;
-    ///
-    /// // Measured together and charged in halves: creating a view, and releasing it.
-    /// let pair = CostTable::new(&[(1000, 19.0), (30, 1.8)]);
-    /// assert_eq!(pair.scaled(0.5).points(), [(30, 0.9), (1000, 9.5)]);
-    /// ```
-    #[must_use]
-    pub fn scaled(&self, factor: f64) -> Self {
-        let scaled: Vec<_> = self
-            .points
-            .iter()
-            .map(|(size, micros)| (*size, micros * factor))
-            .collect();
-        Self::new(&scaled)
-    }
-
     /// Returns the cost at this size, in microseconds; 0 for a table without points.
     #[must_use]
     pub fn micros_at(&self, size: u64) -> f64 {
