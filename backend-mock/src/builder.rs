@@ -168,7 +168,7 @@ impl MockDeviceBuilder {
     }
 
     /// Sets how a failed command affects other commands, and what the device states about it
-    /// ([`DeviceLimits::failure_order`]). Default: [`Failures::default`].
+    /// ([`DeviceLimits::failure_order`](binpool_allocators::DeviceLimits::failure_order)). Default: [`Failures::default`].
     ///
     /// ```
     /// use binpool_allocators::FailureOrder;

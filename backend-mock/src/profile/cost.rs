@@ -44,6 +44,13 @@ impl CostTable {
 
     /// A table of (size, microseconds). Points may come in any order; of two with the same size the first counts.
     /// A cost that is negative or not a number counts as 0.
+    ///
+    /// ```
+    /// use binpool_mock::CostTable;
+    ///
+    /// let table = CostTable::new(&[(1000, 19.0), (30, -1.8), (30, 2.0)]);
+    /// assert_eq!(table.points(), [(30, 0.0), (1000, 19.0)]);
+    /// ```
     #[must_use]
     pub fn new(points: &[(u64, f64)]) -> Self {
         let mut points: Vec<_> = points
