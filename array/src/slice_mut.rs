@@ -105,7 +105,7 @@ impl<B: Backend, K: Kernels<B>> Array<B, K> {
     }
 }
 
-impl<'a, B: Backend, K: Kernels<B>> SliceMut<'a, B, K> {
+impl<B: Backend, K: Kernels<B>> SliceMut<'_, B, K> {
     /// Writes elements of the host, and waits until they are there.
     ///
     /// # Errors
