@@ -86,7 +86,6 @@ impl MockBackend {
             .map(|event| MockEvent::new(&self.shared, event, Some(queue)))
     }
 
-    /// Enqueues a command and waits until it has ended. A command that would never end is not enqueued.
     /// What a command does with which bytes, without what it waits for.
     fn submission(
         &self,
@@ -161,6 +160,7 @@ impl MockBackend {
         })
     }
 
+    /// Enqueues a command and waits until it has ended. A command that would never end is not enqueued.
     fn submit_and_wait(&self, mut submission: Submission<'_>) -> Result<()> {
         let (kind, queue) = (submission.kind, submission.queue);
         let event = self.shared.enqueue(|state| {

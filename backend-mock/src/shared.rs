@@ -130,13 +130,8 @@ impl Shared {
         let mut ancestors: Option<BTreeSet<CommandId>> = None;
         let mut pick = |state: &mut State| match self.config.completion {
             Completion::Seeded(_) => random(state),
-            Completion::AtOnce | Completion::Manual => {
+            Completion::AtOnce | Completion::Manual | Completion::Behind { .. } => {
                 // The set does not grow: the events that a command waits for are fixed when it is enqueued.
-                let ancestors = ancestors.get_or_insert_with(|| state.ancestors(events));
-                let mut ready = state.ready.iter();
-                ready.find(|id| ancestors.contains(id)).copied()
-            }
-            Completion::Behind { .. } => {
                 let ancestors = ancestors.get_or_insert_with(|| state.ancestors(events));
                 let mut ready = state.ready.iter();
                 let next = ready.find(|id| ancestors.contains(id)).copied()?;
