@@ -96,7 +96,6 @@ impl State {
             touches: Touches::default(),
             mappings: None,
             addresses: 0,
-            contents: None,
         }
     }
 

@@ -49,8 +49,6 @@ pub(crate) struct Block {
     pub(crate) mappings: Option<Mappings>,
     /// The number of addresses at which these are mapped, if they are pages.
     pub(crate) addresses: usize,
-    /// Where a command used these last, if they are pages: their contents lie there, and not in `storage`.
-    pub(crate) contents: Option<Place>,
 }
 
 impl Block {
@@ -84,21 +82,9 @@ pub(crate) struct Operand {
     pub(crate) region: Region,
 }
 
-/// Pages by where they are in a reservation, with their sizes.
+/// What is mapped to a reservation: pages by where they are, with their sizes.
 #[derive(Debug, Default)]
-pub(super) struct Places(pub(super) BTreeMap<usize, (usize, BlockKey)>);
-
-/// What is mapped to a reservation.
-#[derive(Debug, Default)]
-pub(crate) struct Mappings {
-    pub(super) mapped: Places,
-    /// The pages whose contents lie here. They may be mapped elsewhere only, or nowhere: the contents stay where a command used them last until
-    /// another one needs them elsewhere, or needs other contents here.
-    pub(super) contents: Places,
-}
-
-/// Where pages are mapped: the reservation, and the offset there.
-pub(crate) type Place = (BlockKey, usize);
+pub(crate) struct Mappings(pub(super) BTreeMap<usize, (usize, BlockKey)>);
 
 /// A range of bytes that a command reads or writes.
 #[derive(Clone, Copy, Debug)]

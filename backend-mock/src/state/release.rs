@@ -80,7 +80,6 @@ impl State {
 
     fn free(&mut self, key: BlockKey) -> Option<Block> {
         self.unmap_all(key);
-        self.set_contents(key, None);
         let block = self.blocks.remove(key)?;
         let statistics = &mut self.statistics;
         statistics.live_blocks = self.blocks.len();

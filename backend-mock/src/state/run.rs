@@ -9,12 +9,17 @@ use std::{
 
 use binpool_allocators::{MemoryId, Region, contained::discard};
 
-use super::{State, records::Accesses};
+use smallvec::SmallVec;
+
+use super::{
+    State,
+    records::{Access, Accesses},
+};
 use crate::{
     CommandId, Violation,
     cause::Cause,
     effect::{Effect, KernelBody},
-    storage::{Claim, Refused, Span, Spans, Storage},
+    storage::{Bytes, Claim, Operands, Refused, Span, Storage},
     sync::thread,
 };
 
@@ -88,20 +93,9 @@ impl State {
             Effect::Copy => copy_inside(&mut reads, &mut writes),
             _ => None,
         };
-        match self
-            .fetch_contents(&reads)
-            .and_then(|is_there| Ok(is_there && self.fetch_contents(&writes)?))
-        {
-            Ok(true) => {}
-            Ok(false) => return Started::Busy,
-            Err(error) => {
-                self.end_command(id, Err(error));
-                return Started::Ended;
-            }
-        }
         let claim = self
-            .spans(id, &reads)
-            .and_then(|reads| Ok((reads, self.spans(id, &writes)?)))
+            .operands(id, &reads)
+            .and_then(|reads| Ok((reads, self.operands(id, &writes)?)))
             .map(|(reads, writes)| Claim::new(reads, writes));
         let claim = match claim {
             Ok(Ok(claim)) => claim,
@@ -146,31 +140,45 @@ impl State {
         self.end_command(id, result);
     }
 
-    /// The bytes of these ranges. Allocates their contents where there are none yet.
-    fn spans(&mut self, command: CommandId, accesses: &Accesses) -> Result<Spans, Cause> {
-        let mut spans = Spans::new();
+    /// The bytes of these ranges.
+    fn operands(&mut self, command: CommandId, accesses: &Accesses) -> Result<Operands, Cause> {
+        let mut operands = Operands::new();
         for access in accesses {
-            let alignment = self.config.limits.alignment;
-            self.check_mapped(command, access.block, access.memory, access.region)?;
-            let Some(block) = self.blocks.get_mut(access.block) else {
-                return Err(self.used_after_free(command, access.memory, access.region.bytes));
+            let (memory, region) = (access.memory, access.region);
+            self.check_mapped(command, access.block, memory, region)?;
+            let Some(block) = self.blocks.get(access.block) else {
+                return Err(self.used_after_free(command, memory, region.bytes));
             };
-            let storage = if let Some(storage) = &block.storage {
-                Arc::clone(storage)
-            } else {
-                let storage = Storage::zeroed(block.bytes, alignment).map(Arc::new);
-                let storage = storage.ok_or(Cause::OutOfHostMemory {
-                    memory: block.id,
-                    bytes: block.bytes,
-                })?;
-                Arc::clone(block.storage.insert(storage))
-            };
-            spans.push(Span {
-                storage,
-                region: access.region,
+            let is_reservation = block.mappings.is_some();
+            let parts = self.parts_of(*access).into_iter().rev();
+            let spans = parts.map(|part| {
+                let (storage, region) = (self.storage_of(part)?, part.region);
+                Ok(Span { storage, region })
             });
+            let spans = spans.collect::<Result<SmallVec<[Span; 1]>, Cause>>()?;
+            if is_reservation {
+                operands.push(Bytes::Pages(spans));
+            } else {
+                operands.extend(spans.into_iter().map(Bytes::Whole));
+            }
         }
-        Ok(spans)
+        Ok(operands)
+    }
+
+    /// The contents of a block, which are allocated when they are first touched.
+    fn storage_of(&mut self, access: Access) -> Result<Arc<Storage>, Cause> {
+        let alignment = self.config.limits.alignment;
+        let memory = access.memory;
+        let Some(block) = self.blocks.get_mut(access.block) else {
+            return Err(Cause::UseAfterFree { memory });
+        };
+        if let Some(storage) = &block.storage {
+            return Ok(Arc::clone(storage));
+        }
+        let (memory, bytes) = (block.id, block.bytes);
+        let storage = Storage::zeroed(bytes, alignment).map(Arc::new);
+        let storage = storage.ok_or(Cause::OutOfHostMemory { memory, bytes })?;
+        Ok(Arc::clone(block.storage.insert(storage)))
     }
 
     /// Reports that a command is about to use memory whose address was freed by hand.
