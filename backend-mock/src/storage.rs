@@ -93,31 +93,31 @@ impl Span {
 pub(crate) enum Bytes {
     /// Those of a block.
     Whole(Span),
-    /// Those of pages that are mapped one after the other. The command gets a copy, which goes back to the pages: the same ones may be mapped
-    /// elsewhere, too.
-    Pages(SmallVec<[Span; 1]>),
+    /// A copy of these, one after the other, which goes back to them if it is written: of pages, since the same ones may be mapped elsewhere,
+    /// too, or of what a copy reads within the block that it writes.
+    Copied(SmallVec<[Span; 1]>),
 }
 
 impl Bytes {
     fn spans(&self) -> &[Span] {
         match self {
             Self::Whole(span) => slice::from_ref(span),
-            Self::Pages(spans) => spans,
+            Self::Copied(spans) => spans,
         }
     }
 
-    /// The pages of which the command gets a copy.
-    fn mapped(&self) -> &[Span] {
+    /// Those of which the command gets a copy.
+    fn copied(&self) -> &[Span] {
         match self {
             Self::Whole(_) => &[],
-            Self::Pages(spans) => spans,
+            Self::Copied(spans) => spans,
         }
     }
 
     fn whole(&self) -> Option<&Span> {
         match self {
             Self::Whole(span) => Some(span),
-            Self::Pages(_) => None,
+            Self::Copied(_) => None,
         }
     }
 }
@@ -187,7 +187,7 @@ impl Claim {
         let copies = |operands: &Operands| -> SmallVec<[Vec<u8>; 2]> {
             let copies = operands.iter().map(|bytes| {
                 let mut copy = Vec::new();
-                for span in bytes.mapped() {
+                for span in bytes.copied() {
                     // SAFETY: as below, and nothing has references to blocks yet.
                     copy.extend_from_slice(unsafe {
                         slice::from_raw_parts(span.first(), span.region.bytes)
@@ -207,7 +207,7 @@ impl Claim {
                 Bytes::Whole(span) => unsafe {
                     slice::from_raw_parts(span.first(), span.region.bytes)
                 },
-                Bytes::Pages(_) => copy,
+                Bytes::Copied(_) => copy,
             })
             .collect();
         let mut writes: SmallVec<[&mut [u8]; 2]> = (self.writes.iter().zip(&mut written_copies))
@@ -216,14 +216,14 @@ impl Claim {
                 Bytes::Whole(span) => unsafe {
                     slice::from_raw_parts_mut(span.first(), span.region.bytes)
                 },
-                Bytes::Pages(_) => copy,
+                Bytes::Copied(_) => copy,
             })
             .collect();
         let result = body(&reads, &mut writes);
         drop((reads, writes));
         for (bytes, copy) in self.writes.iter().zip(&written_copies) {
             let mut rest = copy.as_slice();
-            for span in bytes.mapped() {
+            for span in bytes.copied() {
                 let (bytes, others) = rest.split_at(span.region.bytes);
                 // SAFETY: as above, and nothing has references to blocks any more.
                 unsafe { slice::from_raw_parts_mut(span.first(), span.region.bytes) }
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_one_slice_whose_bytes_go_back_to_them() {
+    fn copied_spans_are_one_slice_whose_bytes_go_back_to_them() {
         let pages = [storage(8), storage(8)];
         let of_both = |regions: [(usize, usize); 2]| {
             let spans = pages
@@ -355,7 +355,7 @@ mod tests {
                     storage: Arc::clone(page),
                     region: Region::new(offset, bytes),
                 });
-            Operands::from_iter([Bytes::Pages(spans.collect())])
+            Operands::from_iter([Bytes::Copied(spans.collect())])
         };
         let claim = Claim::new(Operands::new(), of_both([(6, 2), (0, 3)])).unwrap();
         assert!(Claim::new(span(&pages[1], 0, 1), Operands::new()).is_err());

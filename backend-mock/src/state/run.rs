@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use binpool_allocators::{MemoryId, Region, contained::discard};
+use binpool_allocators::{MemoryId, contained::discard};
 
 use smallvec::SmallVec;
 
@@ -80,7 +80,7 @@ impl State {
         let Some(command) = self.commands.get(&id) else {
             return Started::Ended;
         };
-        let (mut reads, mut writes) = (command.reads.clone(), command.writes.clone());
+        let (reads, writes) = (command.reads.clone(), command.writes.clone());
         if matches!(command.effect, Effect::Nothing) {
             let mut accesses = reads.iter().chain(&writes);
             let result = accesses.try_for_each(|access| {
@@ -89,13 +89,13 @@ impl State {
             self.end_command(id, result);
             return Started::Ended;
         }
-        let inside = match command.effect {
-            Effect::Copy => copy_inside(&mut reads, &mut writes),
-            _ => None,
-        };
+        // Different views of a block can overlap. The result is as if all bytes had been read first.
+        let mut pairs = reads.iter().zip(&writes);
+        let within = matches!(command.effect, Effect::Copy)
+            && pairs.any(|(read, write)| read.block == write.block);
         let claim = self
-            .operands(id, &reads)
-            .and_then(|reads| Ok((reads, self.operands(id, &writes)?)))
+            .operands(id, &reads, within)
+            .and_then(|reads| Ok((reads, self.operands(id, &writes, false)?)))
             .map(|(reads, writes)| Claim::new(reads, writes));
         let claim = match claim {
             Ok(Ok(claim)) => claim,
@@ -126,7 +126,6 @@ impl State {
                 }))
             }
             work => {
-                let work = inside.unwrap_or(work);
                 claim.touch(|reads, writes| work.perform(reads, writes));
                 self.end_command(id, Ok(()));
                 Started::Ended
@@ -140,8 +139,13 @@ impl State {
         self.end_command(id, result);
     }
 
-    /// The bytes of these ranges.
-    fn operands(&mut self, command: CommandId, accesses: &Accesses) -> Result<Operands, Cause> {
+    /// The bytes of these ranges; copies of them if `copied`.
+    fn operands(
+        &mut self,
+        command: CommandId,
+        accesses: &Accesses,
+        copied: bool,
+    ) -> Result<Operands, Cause> {
         let mut operands = Operands::new();
         for access in accesses {
             let (memory, region) = (access.memory, access.region);
@@ -149,15 +153,15 @@ impl State {
             let Some(block) = self.blocks.get(access.block) else {
                 return Err(self.used_after_free(command, memory, region.bytes));
             };
-            let is_reservation = block.mappings.is_some();
+            let copied = copied || block.mappings.is_some();
             let parts = self.parts_of(*access).into_iter().rev();
             let spans = parts.map(|part| {
                 let (storage, region) = (self.storage_of(part)?, part.region);
                 Ok(Span { storage, region })
             });
             let spans = spans.collect::<Result<SmallVec<[Span; 1]>, Cause>>()?;
-            if is_reservation {
-                operands.push(Bytes::Pages(spans));
+            if copied {
+                operands.push(Bytes::Copied(spans));
             } else {
                 operands.extend(spans.into_iter().map(Bytes::Whole));
             }
@@ -199,24 +203,4 @@ impl State {
         }
         Cause::UseAfterFree { memory }
     }
-}
-
-/// Turns a copy between overlapping ranges of one block, as different views can have, into a copy inside the range
-/// that contains both. The result is as if all bytes had been read first.
-fn copy_inside(reads: &mut Accesses, writes: &mut Accesses) -> Option<Effect> {
-    let ([read], [write]) = (reads.as_slice(), writes.as_mut_slice()) else {
-        return None;
-    };
-    if read.block != write.block || !read.region.overlaps(write.region) {
-        return None;
-    }
-    let (from, to, bytes) = (read.region.offset, write.region.offset, read.region.bytes);
-    let start = from.min(to);
-    write.region = Region::new(start, from.max(to) - start + bytes);
-    reads.clear();
-    Some(Effect::CopyWithin {
-        from: from - start,
-        to: to - start,
-        bytes,
-    })
 }
