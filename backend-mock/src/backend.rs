@@ -13,7 +13,7 @@ use crate::{
     effect::Effect,
     memory::Binding,
     shared::Shared,
-    state::{EventKey, Fence, ObjectKey, Operand, Submission},
+    state::{EventKey, ObjectKey, Operand, Submission},
 };
 
 /// The backend of a [`MockDevice`](crate::MockDevice). Clones are the same backend.
@@ -97,14 +97,8 @@ impl MockBackend {
             Ok::<_, Error>(smallvec![self.part(span.memory, span.region)?])
         };
         Ok(match work {
-            Work::Marker => Submission {
-                fence: Fence::Marker,
-                ..new(CallKind::Marker)
-            },
-            Work::Barrier => Submission {
-                fence: Fence::Barrier,
-                ..new(CallKind::Barrier)
-            },
+            Work::Marker => new(CallKind::Marker),
+            Work::Barrier => new(CallKind::Barrier),
             Work::Fill(to, pattern) => {
                 let writes = part(to)?;
                 InvalidRequest::check_pattern(to.region, pattern)?;

@@ -35,7 +35,7 @@ use smallvec::SmallVec;
 
 pub(crate) use records::{EventKey, ObjectKey, Operand, Progress, QueueKey};
 pub(crate) use run::Started;
-pub(crate) use submission::{Fence, Submission};
+pub(crate) use submission::Submission;
 
 use records::{Block, BlockKey, Command, EventRecord, Object, PendingFree, QueueRecord};
 

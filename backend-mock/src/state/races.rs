@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 use super::{
     State,
     records::{Access, Command, CommandClock, EventKey, Progress, QueueKey, Touches},
-    submission::{Fence, Submission},
+    submission::Submission,
 };
 use crate::{
     Race, Touch, Violation,
@@ -48,10 +48,10 @@ impl State {
         let queue = self.queues.get_mut(submission.queue)?;
         let clocks = &mut queue.clocks;
         let is_ordered = queue.order == QueueOrder::InOrder;
-        if !is_ordered && submission.fence != Fence::None && submission.wait_for.is_empty() {
+        if !is_ordered && submission.waits_for_all() {
             before.join(&clocks.ended);
         }
-        if is_ordered || submission.fence == Fence::Barrier {
+        if is_ordered || submission.is_barrier() {
             // Later commands come after this one, and through it after everything that comes before it.
             before.join(&std::mem::take(&mut clocks.order));
         } else {

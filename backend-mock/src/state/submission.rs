@@ -7,17 +7,6 @@ use smallvec::SmallVec;
 use super::records::{EventKey, Operand, QueueKey};
 use crate::{CallKind, effect::Effect};
 
-/// How a command orders other commands of its queue, beyond the queue's own order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fence {
-    /// It does not.
-    None,
-    /// It waits for all earlier commands, if it has no wait list.
-    Marker,
-    /// It is a marker that all later commands wait for.
-    Barrier,
-}
-
 /// A command that a call enqueues.
 #[derive(Debug)]
 pub(crate) struct Submission<'a> {
@@ -25,7 +14,6 @@ pub(crate) struct Submission<'a> {
     pub(crate) name: Cow<'static, str>,
     pub(crate) queue: QueueKey,
     pub(crate) wait_for: &'a [EventKey],
-    pub(crate) fence: Fence,
     /// The operands, with regions counted from the start of their blocks.
     pub(crate) reads: SmallVec<[Operand; 2]>,
     pub(crate) writes: SmallVec<[Operand; 2]>,
@@ -40,11 +28,20 @@ impl<'a> Submission<'a> {
             name: Cow::Borrowed(kind.name()),
             queue,
             wait_for,
-            fence: Fence::None,
             reads: SmallVec::new(),
             writes: SmallVec::new(),
             effect: Effect::Nothing,
         }
+    }
+
+    /// Returns whether it waits for all earlier commands of its queue.
+    pub(crate) fn waits_for_all(&self) -> bool {
+        matches!(self.kind, CallKind::Marker | CallKind::Barrier) && self.wait_for.is_empty()
+    }
+
+    /// Returns whether all later commands of its queue wait for it.
+    pub(crate) fn is_barrier(&self) -> bool {
+        self.kind == CallKind::Barrier
     }
 
     /// The bytes that the command moves.

@@ -15,7 +15,7 @@ use super::{
     State,
     records::{Access, Accesses, Command, Edge, EventKey, Operand, Progress, Waiter},
     refuse,
-    submission::{Fence, Submission},
+    submission::Submission,
 };
 use crate::{CallKind, CommandId, HostWait, cause::Cause, effect::Effect};
 
@@ -35,9 +35,7 @@ impl State {
             }
         };
         if let Some(queue) = self.queues.get(submission.queue) {
-            let waits_for_all = submission.fence != Fence::None
-                && submission.wait_for.is_empty()
-                && queue.order == QueueOrder::OutOfOrder;
+            let waits_for_all = submission.waits_for_all() && queue.order == QueueOrder::OutOfOrder;
             if waits_for_all && queue.pending > 0 {
                 let all = self.commands.values();
                 all.filter(|command| command.queue == submission.queue)
@@ -111,7 +109,7 @@ impl State {
     /// Enqueues a command, and commits the memory that it touches.
     fn enqueue(&mut self, submission: &mut Submission<'_>) -> Result<(EventKey, EventId)> {
         let Dependencies { pending, failed } = self.dependencies(submission);
-        let (kind, queue, fence) = (submission.kind, submission.queue, submission.fence);
+        let (kind, queue) = (submission.kind, submission.queue);
         let name = submission.name.clone();
         let reads = self.accesses(&submission.reads, kind, &name)?;
         let writes = self.accesses(&submission.writes, kind, &name)?;
@@ -140,7 +138,7 @@ impl State {
         if let Some(queue) = self.queues.get_mut(queue) {
             queue.pending += 1;
             queue_id = Some(queue.id);
-            if queue.order == QueueOrder::InOrder || fence == Fence::Barrier {
+            if queue.order == QueueOrder::InOrder || submission.is_barrier() {
                 queue.last = Some(event);
             }
         }
