@@ -74,17 +74,17 @@ pub mod transfers;
 pub mod virtual_memory;
 
 mod bench;
-mod causes;
 mod fixture;
 mod random;
 mod report;
+mod told_once;
 
 use binpool_allocators::{SvmBackend, VirtualMemory};
 
-pub use causes::told_once;
 pub use fixture::{AllocatorFixture, Check, Fixture};
 pub use random::Random;
 pub use report::{Failure, Report, run_all};
+pub use told_once::told_once;
 
 /// Defines a list of checks, and a macro that expands to a test for each of them.
 macro_rules! suite {

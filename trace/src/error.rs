@@ -48,9 +48,20 @@ pub enum TraceError {
 
 #[cfg(test)]
 mod tests {
-    use binpool_conformance::told_once;
+    use std::error::Error;
 
     use super::*;
+
+    /// The texts of an error and its causes. Asserts that no cause is repeated.
+    fn told_once(error: &dyn Error) -> Vec<String> {
+        let chain = std::iter::successors(Some(error), |&error| error.source());
+        let texts: Vec<_> = chain.map(ToString::to_string).collect();
+        for (index, cause) in texts.iter().enumerate() {
+            let before = &texts[..index];
+            assert!(!before.iter().any(|text| text.contains(cause)), "{texts:?}");
+        }
+        texts
+    }
 
     #[test]
     fn errors_about_files_tell_each_cause_once() {
