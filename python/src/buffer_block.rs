@@ -156,10 +156,7 @@ fn carrying<'py>(
     block: Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = buffer.py();
-    let class = BUFFER.get_or_try_init(py, || {
-        let class = py.import("binpool._buffer")?.getattr("Buffer");
-        class.map(Bound::unbind)
-    })?;
+    let class = BUFFER.import(py, "binpool._buffer", "Buffer")?;
     buffer.setattr(intern!(py, "__class__"), class)?;
     buffer.setattr(intern!(py, "_block"), block)?;
     Ok(buffer)
