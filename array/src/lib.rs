@@ -60,7 +60,6 @@
 
 mod array;
 mod context;
-#[cfg(any(feature = "cuda", feature = "mock"))]
 mod copied_map;
 #[cfg(feature = "cuda")]
 mod cuda;
@@ -78,8 +77,7 @@ mod slice_mut;
 
 pub use array::Array;
 pub use context::Context;
-#[cfg(any(feature = "cuda", feature = "mock"))]
-pub use copied_map::CopiedMapMut;
+pub use copied_map::{CopiedMapMut, CopiesMaps};
 #[cfg(feature = "cuda")]
 pub use cuda::{CudaKernels, open_cuda};
 pub use error::ArrayError;
