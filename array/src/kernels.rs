@@ -49,31 +49,3 @@ pub trait Kernels<B: Backend>: fmt::Debug + Send + Sync {
         results: &dyn AsMemory<B>,
     ) -> Result<(), Error>;
 }
-
-impl<B: Backend, K: Kernels<B>> Kernels<B> for &K {
-    fn enqueue(
-        &self,
-        backend: &B,
-        queue: &B::Queue,
-        operation: BinaryOperation,
-        operands: [&dyn AsMemory<B>; 2],
-        result: &dyn AsMemory<B>,
-    ) -> Result<(), Error> {
-        (**self).enqueue(backend, queue, operation, operands, result)
-    }
-
-    fn partial_results(&self, elements: usize) -> usize {
-        (**self).partial_results(elements)
-    }
-
-    fn enqueue_reduction(
-        &self,
-        backend: &B,
-        queue: &B::Queue,
-        reduction: Reduction,
-        operand: &dyn AsMemory<B>,
-        results: &dyn AsMemory<B>,
-    ) -> Result<(), Error> {
-        (**self).enqueue_reduction(backend, queue, reduction, operand, results)
-    }
-}
