@@ -2,13 +2,12 @@
 
 use std::{
     fmt,
-    ops::RangeBounds,
     sync::{Mutex, PoisonError},
 };
 
 use binpool::{Backend, PooledBuffer, Queue, QueueId, QueueOrder};
 
-use crate::{ArrayError, AsSlice, BinaryOperation, Context, Kernels, Slice, SliceMut};
+use crate::{ArrayError, Context, Kernels};
 
 /// A one-dimensional array of `f32` on a device.
 ///
@@ -54,6 +53,27 @@ pub struct Array<B: Backend, K> {
 impl<B: Backend, K> Array<B, K> {
     pub(crate) const fn buffer(&self) -> &PooledBuffer<B> {
         &self.buffer
+    }
+}
+
+impl<B: Backend, K: Kernels<B>> Context<B, K> {
+    /// An array with these elements.
+    ///
+    /// # Errors
+    ///
+    /// Where the pool has no memory, or the write fails.
+    pub fn array(&self, elements: &[f32]) -> Result<Array<B, K>, ArrayError> {
+        let array = self.uninitialized(elements.len())?;
+        array.buffer().write(self.queue(), 0, elements)?;
+        Ok(array)
+    }
+
+    /// An array of undefined elements, to be written by a kernel.
+    pub(crate) fn uninitialized(&self, length: usize) -> Result<Array<B, K>, ArrayError> {
+        // A length that overflows asks for more than any device has, and is refused by the pool.
+        let bytes = length.saturating_mul(size_of::<f32>());
+        let buffer = self.pool().allocate_on(self.queue(), bytes)?;
+        Ok(Array::new(self.clone(), buffer, length))
     }
 }
 
@@ -105,52 +125,6 @@ impl<B: Backend, K: Kernels<B>> Array<B, K> {
         }
         self.context = context.clone();
         Ok(self)
-    }
-
-    /// A view of some of the elements; see [`Slice`].
-    ///
-    /// # Errors
-    ///
-    /// [`OutOfRange`](ArrayError::OutOfRange).
-    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Slice<'_, B, K>, ArrayError> {
-        self.as_slice().slice(range)
-    }
-
-    /// A view of some of the elements, to write them; see [`SliceMut`].
-    ///
-    /// # Errors
-    ///
-    /// [`OutOfRange`](ArrayError::OutOfRange).
-    pub fn slice_mut(
-        &mut self,
-        range: impl RangeBounds<usize>,
-    ) -> Result<SliceMut<'_, B, K>, ArrayError> {
-        let length = self.length;
-        SliceMut::all(self, length).into_slice(range)
-    }
-
-    /// The elements, once everything enqueued before is computed.
-    ///
-    /// # Errors
-    ///
-    /// A failure of the device.
-    pub fn to_vec(&self) -> Result<Vec<f32>, ArrayError> {
-        self.as_slice().to_vec()
-    }
-
-    /// Enqueues an element-wise operation on this array's queue. The result is a fresh block from the pool.
-    ///
-    /// # Errors
-    ///
-    /// [`ArrayError::Lengths`] for operands of different lengths;
-    /// [`ForeignObject`](binpool::InvalidRequest::ForeignObject) for operands of two backends; no memory; a failure of
-    /// the device.
-    pub fn try_binary(
-        &self,
-        operation: BinaryOperation,
-        right: &impl AsSlice<B, K>,
-    ) -> Result<Self, ArrayError> {
-        self.as_slice().try_binary(operation, right)
     }
 
     /// Has what computes this array come before what is enqueued on `queue` from now on.

@@ -7,8 +7,13 @@ use std::{
 
 use binpool::{AsMemory, Backend, Error, InvalidRequest, Queue, Region};
 
+use crate::HostMaps;
+
+/// A backend whose memory the host cannot have as it is: its [`HostMaps`] are copies.
+pub trait CopiesMaps: Backend {}
+
 /// A region of memory as a copy on the host that is written back when it ends: the
-/// [`MapMut`](crate::HostMaps::MapMut) of a backend whose memory the host cannot have as it is.
+/// [`MapMut`](HostMaps::MapMut) of a backend that [copies](CopiesMaps).
 pub struct CopiedMapMut<'m, B: Backend> {
     backend: B,
     queue: B::Queue,
@@ -18,51 +23,8 @@ pub struct CopiedMapMut<'m, B: Backend> {
     ended: bool,
 }
 
-/// Reads a region, which holds whole elements.
-pub(crate) fn read_elements<B: Backend>(
-    backend: &B,
-    queue: &B::Queue,
-    memory: &B::Memory,
-    region: Region,
-) -> Result<Vec<f32>, Error> {
-    let mut elements = vec![0.0_f32; region.bytes / size_of::<f32>()];
-    let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut elements);
-    backend.read(queue, memory, region.offset, bytes)?;
-    Ok(elements)
-}
-
-impl<'m, B: Backend> CopiedMapMut<'m, B> {
-    /// Reads the region, which holds whole elements.
-    ///
-    /// # Errors
-    ///
-    /// A failure of the device; [`ZeroSize`](InvalidRequest::ZeroSize) for memory of 0 bytes.
-    pub fn new(
-        backend: &B,
-        queue: &B::Queue,
-        memory: &'m impl AsMemory<B>,
-        region: Region,
-    ) -> Result<Self, Error> {
-        let memory = memory.memory_on(queue).ok_or(InvalidRequest::ZeroSize)?;
-        Ok(Self {
-            elements: read_elements(backend, queue, memory, region)?,
-            backend: backend.clone(),
-            queue: queue.clone(),
-            memory,
-            offset: region.offset,
-            ended: false,
-        })
-    }
-
-    /// Writes the elements back, and waits until they are there. Dropping it does the same, and logs the error.
-    ///
-    /// # Errors
-    ///
-    /// A failure of the device. The memory may be as it was.
-    pub fn write_back(mut self) -> Result<(), Error> {
-        self.end()
-    }
-
+impl<B: Backend> CopiedMapMut<'_, B> {
+    /// Writes the elements back, and waits until they are there.
     fn end(&mut self) -> Result<(), Error> {
         self.ended = true;
         let bytes: &[u8] = bytemuck::cast_slice(&self.elements);
@@ -106,38 +68,40 @@ impl<B: Backend> fmt::Debug for CopiedMapMut<'_, B> {
     }
 }
 
-/// Gives a backend maps that are copies.
-macro_rules! copied_maps {
-    ($backend:ty) => {
-        impl crate::HostMaps for $backend {
-            type Map<'m> = Vec<f32>;
-            type MapMut<'m> = crate::CopiedMapMut<'m, Self>;
+impl<B: CopiesMaps> HostMaps for B {
+    type Map<'m> = Vec<f32>;
+    type MapMut<'m> = CopiedMapMut<'m, Self>;
 
-            fn map_elements(
-                &self,
-                queue: &Self::Queue,
-                memory: &impl binpool::AsMemory<Self>,
-                region: binpool::Region,
-            ) -> Result<Vec<f32>, binpool::Error> {
-                let memory = memory.memory_on(queue);
-                let memory = memory.ok_or(binpool::InvalidRequest::ZeroSize)?;
-                crate::copied_map::read_elements(self, queue, memory, region)
-            }
+    fn map_elements(
+        &self,
+        queue: &Self::Queue,
+        memory: &impl AsMemory<Self>,
+        region: Region,
+    ) -> Result<Vec<f32>, Error> {
+        let memory = memory.memory_on(queue).ok_or(InvalidRequest::ZeroSize)?;
+        let mut elements = vec![0.0_f32; region.bytes / size_of::<f32>()];
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut elements);
+        self.read(queue, memory, region.offset, bytes)?;
+        Ok(elements)
+    }
 
-            fn map_elements_mut<'m>(
-                &self,
-                queue: &Self::Queue,
-                memory: &'m impl binpool::AsMemory<Self>,
-                region: binpool::Region,
-            ) -> Result<crate::CopiedMapMut<'m, Self>, binpool::Error> {
-                crate::CopiedMapMut::new(self, queue, memory, region)
-            }
+    fn map_elements_mut<'m>(
+        &self,
+        queue: &Self::Queue,
+        memory: &'m impl AsMemory<Self>,
+        region: Region,
+    ) -> Result<CopiedMapMut<'m, Self>, Error> {
+        Ok(CopiedMapMut {
+            elements: self.map_elements(queue, memory, region)?,
+            backend: self.clone(),
+            queue: queue.clone(),
+            memory: memory.memory_on(queue).ok_or(InvalidRequest::ZeroSize)?,
+            offset: region.offset,
+            ended: false,
+        })
+    }
 
-            fn unmap(map: crate::CopiedMapMut<'_, Self>) -> Result<(), binpool::Error> {
-                map.write_back()
-            }
-        }
-    };
+    fn unmap(mut map: CopiedMapMut<'_, Self>) -> Result<(), Error> {
+        map.end()
+    }
 }
-
-pub(crate) use copied_maps;

@@ -8,7 +8,7 @@
 use binpool::{AsMemory, Error, InvalidRequest};
 use binpool_cuda::{Argument, CudaBackend, CudaDevice, CudaKernel, CudaModule, CudaQueue, Grid};
 
-use crate::{BinaryOperation, Kernels, Reduction, copied_map::copied_maps};
+use crate::{BinaryOperation, CopiesMaps, Kernels, Reduction};
 
 /// What CUDA 10.1 and devices of 2014 have.
 const HEADER: &str = ".version 6.4\n.target sm_52\n.address_size 64\n";
@@ -166,4 +166,4 @@ impl Kernels<CudaBackend> for CudaKernels {
     }
 }
 
-copied_maps!(CudaBackend);
+impl CopiesMaps for CudaBackend {}

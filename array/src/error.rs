@@ -1,20 +1,18 @@
 //! What can go wrong with arrays.
 
-use std::{error::Error as StdError, fmt};
-
 use binpool::{Error, PoolError};
 
 use crate::Reduction;
 
 /// Why an array could not be made, computed or read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArrayError {
-    /// The pool had no block for it.
-    Pool(PoolError),
-    /// A transfer, a map or a kernel failed.
-    Device(Error),
+    /// The pool could not allocate a block, or a transfer, a map or a kernel failed.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
     /// The operands have different lengths.
+    #[error("arrays of {left} and {right} elements: lengths must be equal")]
     Lengths {
         /// Elements on the left, or of what is written.
         left: usize,
@@ -22,6 +20,9 @@ pub enum ArrayError {
         right: usize,
     },
     /// A slice does not lie within its array.
+    #[error(
+        "elements {start}..{end} of {length}: a slice cannot end before it starts, nor past {length}"
+    )]
     OutOfRange {
         /// The first element asked for.
         start: usize,
@@ -31,51 +32,11 @@ pub enum ArrayError {
         length: usize,
     },
     /// No elements have a smallest or a largest one.
+    #[error("the {} of 0 elements: ask for it where there is one", reduction.name())]
     NoElements {
         /// What was asked for.
         reduction: Reduction,
     },
-}
-
-impl fmt::Display for ArrayError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Pool(error) => error.fmt(f),
-            Self::Device(error) => error.fmt(f),
-            Self::Lengths { left, right } => {
-                write!(
-                    f,
-                    "arrays of {left} and {right} elements: lengths must be equal"
-                )
-            }
-            Self::OutOfRange { start, end, length } if start > end => {
-                write!(
-                    f,
-                    "elements {start}..{end} of {length}: a slice cannot end before it starts"
-                )
-            }
-            Self::OutOfRange { start, end, length } => {
-                write!(
-                    f,
-                    "elements {start}..{end} of {length}: a slice lies within 0..{length}"
-                )
-            }
-            Self::NoElements { reduction } => {
-                let name = reduction.name();
-                write!(f, "the {name} of 0 elements: ask for it where there is one")
-            }
-        }
-    }
-}
-
-impl StdError for ArrayError {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        match self {
-            Self::Pool(error) => error.source(),
-            Self::Device(error) => error.source(),
-            Self::Lengths { .. } | Self::OutOfRange { .. } | Self::NoElements { .. } => None,
-        }
-    }
 }
 
 impl ArrayError {
@@ -94,20 +55,13 @@ impl From<ArrayError> for Error {
     fn from(error: ArrayError) -> Self {
         match error {
             ArrayError::Pool(error) => error.into(),
-            ArrayError::Device(error) => error,
             error => Self::backend("computing with arrays", None, error),
         }
     }
 }
 
-impl From<PoolError> for ArrayError {
-    fn from(error: PoolError) -> Self {
-        Self::Pool(error)
-    }
-}
-
 impl From<Error> for ArrayError {
     fn from(error: Error) -> Self {
-        Self::Device(error)
+        Self::Pool(error.into())
     }
 }

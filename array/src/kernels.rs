@@ -4,33 +4,7 @@ use std::fmt;
 
 use binpool::{AsMemory, Backend, Error};
 
-use crate::Reduction;
-
-/// An element-wise operation of two arrays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum BinaryOperation {
-    /// `left + right`.
-    Add,
-    /// `left - right`.
-    Subtract,
-    /// `left * right`.
-    Multiply,
-}
-
-impl BinaryOperation {
-    /// All operations.
-    pub const ALL: [Self; 3] = [Self::Add, Self::Subtract, Self::Multiply];
-
-    /// The operation's name, which names its kernel too.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Add => "add",
-            Self::Subtract => "subtract",
-            Self::Multiply => "multiply",
-        }
-    }
-}
+use crate::{BinaryOperation, Reduction};
 
 /// The kernels over one backend. A new backend implements this, and has arrays.
 ///
@@ -74,32 +48,4 @@ pub trait Kernels<B: Backend>: fmt::Debug + Send + Sync {
         operand: &dyn AsMemory<B>,
         results: &dyn AsMemory<B>,
     ) -> Result<(), Error>;
-}
-
-impl<B: Backend, K: Kernels<B>> Kernels<B> for &K {
-    fn enqueue(
-        &self,
-        backend: &B,
-        queue: &B::Queue,
-        operation: BinaryOperation,
-        operands: [&dyn AsMemory<B>; 2],
-        result: &dyn AsMemory<B>,
-    ) -> Result<(), Error> {
-        (**self).enqueue(backend, queue, operation, operands, result)
-    }
-
-    fn partial_results(&self, elements: usize) -> usize {
-        (**self).partial_results(elements)
-    }
-
-    fn enqueue_reduction(
-        &self,
-        backend: &B,
-        queue: &B::Queue,
-        reduction: Reduction,
-        operand: &dyn AsMemory<B>,
-        results: &dyn AsMemory<B>,
-    ) -> Result<(), Error> {
-        (**self).enqueue_reduction(backend, queue, reduction, operand, results)
-    }
 }

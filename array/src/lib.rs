@@ -60,7 +60,6 @@
 
 mod array;
 mod context;
-#[cfg(any(feature = "cuda", feature = "mock"))]
 mod copied_map;
 #[cfg(feature = "cuda")]
 mod cuda;
@@ -70,6 +69,7 @@ mod map;
 #[cfg(feature = "mock")]
 mod mock;
 mod opencl;
+mod operation;
 mod operators;
 mod reduction;
 mod slice;
@@ -77,17 +77,16 @@ mod slice_mut;
 
 pub use array::Array;
 pub use context::Context;
-#[cfg(any(feature = "cuda", feature = "mock"))]
-pub use copied_map::CopiedMapMut;
+pub use copied_map::{CopiedMapMut, CopiesMaps};
 #[cfg(feature = "cuda")]
 pub use cuda::{CudaKernels, open_cuda};
 pub use error::ArrayError;
-pub use kernels::{BinaryOperation, Kernels};
+pub use kernels::Kernels;
 pub use map::{HostMap, HostMapMut, HostMaps};
 #[cfg(feature = "mock")]
 pub use mock::MockKernels;
 pub use opencl::{OpenClKernels, open_opencl};
-pub use reduction::Reduction;
+pub use operation::{BinaryOperation, Reduction};
 pub use slice::{AsSlice, Slice};
 pub use slice_mut::SliceMut;
 

@@ -12,8 +12,8 @@ use crate::{Array, ArrayError, AsSlice, Kernels, Slice, SliceMut};
 /// A backend whose memory the host can have as slices of `f32`. A new backend implements this, and its arrays have
 /// [`map`](Array::map) and [`map_mut`](Array::map_mut).
 ///
-/// A backend that can map memory gives its own guards, as OpenCL does. One that cannot copies: the mock's read map is a
-/// `Vec<f32>`, and its other one is written back when it ends ([`CopiedMapMut`](crate::CopiedMapMut)).
+/// A backend that can map memory gives its own guards, as OpenCL does. For one that cannot, [`CopiesMaps`](crate::CopiesMaps) is enough: what
+/// is to be read is a `Vec<f32>`, and what is written goes back when it ends ([`CopiedMapMut`](crate::CopiedMapMut)).
 ///
 /// Regions are in bytes: whole elements, at least one, within the memory. Commands that use them come before the map on
 /// its queue, or ended before it; the map waits for those. Commands that are enqueued on its queue after the guard is
@@ -193,5 +193,40 @@ where
         let map = (region.bytes > 0).then(|| backend.map_elements(queue, array.buffer(), region));
         let map = map.transpose()?;
         Ok(HostMap { map })
+    }
+}
+
+impl<'a, B: Backend, K: Kernels<B>> SliceMut<'a, B, K> {
+    /// The elements as a slice of the host that can be written; see [`Array::map_mut`].
+    ///
+    /// # Errors
+    ///
+    /// A failure of the device.
+    pub fn map_mut(&mut self) -> Result<HostMapMut<'_, B>, ArrayError>
+    where
+        B: HostMaps,
+    {
+        let place = self.place;
+        let all = SliceMut {
+            array: &mut *self.array,
+            place,
+        };
+        all.into_map()
+    }
+
+    pub(crate) fn into_map(self) -> Result<HostMapMut<'a, B>, ArrayError>
+    where
+        B: HostMaps,
+    {
+        let Self { array, place } = self;
+        array.write_after_all()?;
+        let array: &'a Array<B, K> = array;
+        let (backend, queue) = (array.buffer().backend(), array.context().queue());
+        Ok(HostMapMut::new(
+            backend,
+            queue,
+            array.buffer(),
+            place.region(),
+        )?)
     }
 }

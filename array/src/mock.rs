@@ -3,7 +3,7 @@
 use binpool::{AsMemory, Error};
 use binpool_mock::{MockBackend, MockQueue};
 
-use crate::{BinaryOperation, Kernels, Reduction, copied_map::copied_maps};
+use crate::{BinaryOperation, CopiesMaps, Kernels, Reduction};
 
 /// The kernels of the mock device.
 #[derive(Clone, Copy, Debug, Default)]
@@ -85,4 +85,4 @@ impl Kernels<MockBackend> for MockKernels {
     }
 }
 
-copied_maps!(MockBackend);
+impl CopiesMaps for MockBackend {}

@@ -1,33 +1,7 @@
 //! Reductions: many elements to one.
 
-use crate::{Array, ArrayError, AsSlice, Kernels, Slice};
+use crate::{Array, ArrayError, AsSlice, Kernels, Reduction, Slice};
 use binpool::Backend;
-
-/// What becomes of many elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reduction {
-    /// Their sum; 0 where there are none.
-    Sum,
-    /// The smallest, as by [`f32::min`]: numbers that are not (NaN) count only where there are no others.
-    Minimum,
-    /// The largest, as by [`f32::max`], likewise.
-    Maximum,
-}
-
-impl Reduction {
-    /// All reductions.
-    pub const ALL: [Self; 3] = [Self::Sum, Self::Minimum, Self::Maximum];
-
-    /// The reduction's name, which names its kernel too.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Sum => "sum",
-            Self::Minimum => "minimum",
-            Self::Maximum => "maximum",
-        }
-    }
-}
 
 /// Reductions, on the queue of the slice's array.
 ///

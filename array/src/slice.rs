@@ -157,6 +157,41 @@ impl<'a, B: Backend, K> Slice<'a, B, K> {
     }
 }
 
+impl<B: Backend, K: Kernels<B>> Array<B, K> {
+    /// A view of some of the elements; see [`Slice`].
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfRange`](ArrayError::OutOfRange).
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Slice<'_, B, K>, ArrayError> {
+        self.as_slice().slice(range)
+    }
+
+    /// The elements, once everything enqueued before is computed.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the device.
+    pub fn to_vec(&self) -> Result<Vec<f32>, ArrayError> {
+        self.as_slice().to_vec()
+    }
+
+    /// Enqueues an element-wise operation on this array's queue. The result is a fresh block from the pool.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::Lengths`] for operands of different lengths;
+    /// [`ForeignObject`](binpool::InvalidRequest::ForeignObject) for operands of two backends; no memory; a failure of
+    /// the device.
+    pub fn try_binary(
+        &self,
+        operation: BinaryOperation,
+        right: &impl AsSlice<B, K>,
+    ) -> Result<Self, ArrayError> {
+        self.as_slice().try_binary(operation, right)
+    }
+}
+
 impl<'a, B: Backend, K: Kernels<B>> Slice<'a, B, K> {
     pub(crate) fn context(&self) -> &'a Context<B, K> {
         self.array.context()

@@ -4,7 +4,7 @@ use std::{fmt, ops::RangeBounds};
 
 use binpool::Backend;
 
-use crate::{Array, ArrayError, AsSlice, HostMapMut, HostMaps, Kernels, Slice, slice::Place};
+use crate::{Array, ArrayError, AsSlice, Kernels, Slice, slice::Place};
 
 /// Some elements of an [`Array`], to be written where they are: made by [`Array::slice_mut`].
 ///
@@ -43,8 +43,8 @@ use crate::{Array, ArrayError, AsSlice, HostMapMut, HostMaps, Kernels, Slice, sl
 /// array.slice_mut(..1).unwrap().assign(&second).unwrap();
 /// ```
 pub struct SliceMut<'a, B: Backend, K> {
-    array: &'a mut Array<B, K>,
-    place: Place,
+    pub(crate) array: &'a mut Array<B, K>,
+    pub(crate) place: Place,
 }
 
 impl<'a, B: Backend, K> SliceMut<'a, B, K> {
@@ -90,7 +90,22 @@ impl<'a, B: Backend, K> SliceMut<'a, B, K> {
     }
 }
 
-impl<'a, B: Backend, K: Kernels<B>> SliceMut<'a, B, K> {
+impl<B: Backend, K: Kernels<B>> Array<B, K> {
+    /// A view of some of the elements, to write them; see [`SliceMut`].
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfRange`](ArrayError::OutOfRange).
+    pub fn slice_mut(
+        &mut self,
+        range: impl RangeBounds<usize>,
+    ) -> Result<SliceMut<'_, B, K>, ArrayError> {
+        let length = self.len();
+        SliceMut::all(self, length).into_slice(range)
+    }
+}
+
+impl<B: Backend, K: Kernels<B>> SliceMut<'_, B, K> {
     /// Writes elements of the host, and waits until they are there.
     ///
     /// # Errors
@@ -124,39 +139,6 @@ impl<'a, B: Backend, K: Kernels<B>> SliceMut<'a, B, K> {
         let queue = target.context().queue();
         from.enqueue_copy_region_to(queue, region, target.buffer(), to)?;
         Ok(())
-    }
-
-    /// The elements as a slice of the host that can be written; see [`Array::map_mut`].
-    ///
-    /// # Errors
-    ///
-    /// A failure of the device.
-    pub fn map_mut(&mut self) -> Result<HostMapMut<'_, B>, ArrayError>
-    where
-        B: HostMaps,
-    {
-        let place = self.place;
-        let all = SliceMut {
-            array: &mut *self.array,
-            place,
-        };
-        all.into_map()
-    }
-
-    pub(crate) fn into_map(self) -> Result<HostMapMut<'a, B>, ArrayError>
-    where
-        B: HostMaps,
-    {
-        let Self { array, place } = self;
-        array.write_after_all()?;
-        let array: &'a Array<B, K> = array;
-        let (backend, queue) = (array.buffer().backend(), array.context().queue());
-        Ok(HostMapMut::new(
-            backend,
-            queue,
-            array.buffer(),
-            place.region(),
-        )?)
     }
 }
 

@@ -3,8 +3,8 @@
 use std::{fmt, sync::Arc};
 
 use binpool_allocators::{
-    Backend, DeviceLimits, Error, InvalidRequest, Memory, MemoryFlags, MemoryId, MemoryKind,
-    ObjectKind, On, Outcome, QueueOrder, Region, Result, Sink, Span, Work,
+    AsMemory, Backend, DeviceLimits, Error, InvalidRequest, Memory, MemoryFlags, MemoryId,
+    MemoryKind, ObjectKind, On, Outcome, QueueOrder, Region, Result, Sink, Span, Work,
 };
 use smallvec::{SmallVec, smallvec};
 
@@ -13,7 +13,7 @@ use crate::{
     effect::Effect,
     memory::Binding,
     shared::Shared,
-    state::{EventKey, Fence, ObjectKey, Operand, Submission},
+    state::{EventKey, ObjectKey, Operand, Submission},
 };
 
 /// The backend of a [`MockDevice`](crate::MockDevice). Clones are the same backend.
@@ -34,17 +34,18 @@ type MockOn<'a> = On<'a, MockQueue, MockEvent>;
 
 pub(crate) type EventKeys = SmallVec<[EventKey; 4]>;
 
-pub(crate) fn foreign(kind: ObjectKind) -> Error {
-    InvalidRequest::ForeignObject { kind }.into()
+/// Refuses an object of another device.
+fn check_own(is_own: bool, kind: ObjectKind) -> Result<()> {
+    if is_own {
+        Ok(())
+    } else {
+        Err(InvalidRequest::ForeignObject { kind }.into())
+    }
 }
 
 impl MockBackend {
     pub(crate) fn check_memory(&self, memory: &MockMemory) -> Result<()> {
-        if memory.is_of(&self.shared) {
-            Ok(())
-        } else {
-            Err(foreign(ObjectKind::Memory))
-        }
+        check_own(memory.is_of(&self.shared), ObjectKind::Memory)
     }
 
     /// A region of a block, as an operand of a command.
@@ -61,11 +62,8 @@ impl MockBackend {
 
     pub(crate) fn events(&self, events: &[MockEvent]) -> Result<EventKeys> {
         let keys = events.iter().map(|event| {
-            if event.is_of(&self.shared) {
-                Ok(event.key())
-            } else {
-                Err(foreign(ObjectKind::Event))
-            }
+            check_own(event.is_of(&self.shared), ObjectKind::Event)?;
+            Ok(event.key())
         });
         keys.collect()
     }
@@ -88,7 +86,6 @@ impl MockBackend {
             .map(|event| MockEvent::new(&self.shared, event, Some(queue)))
     }
 
-    /// Enqueues a command and waits until it has ended. A command that would never end is not enqueued.
     /// What a command does with which bytes, without what it waits for.
     fn submission(
         &self,
@@ -100,14 +97,8 @@ impl MockBackend {
             Ok::<_, Error>(smallvec![self.part(span.memory, span.region)?])
         };
         Ok(match work {
-            Work::Marker => Submission {
-                fence: Fence::Marker,
-                ..new(CallKind::Marker)
-            },
-            Work::Barrier => Submission {
-                fence: Fence::Barrier,
-                ..new(CallKind::Barrier)
-            },
+            Work::Marker => new(CallKind::Marker),
+            Work::Barrier => new(CallKind::Barrier),
             Work::Fill(to, pattern) => {
                 let writes = part(to)?;
                 InvalidRequest::check_pattern(to.region, pattern)?;
@@ -163,6 +154,7 @@ impl MockBackend {
         })
     }
 
+    /// Enqueues a command and waits until it has ended. A command that would never end is not enqueued.
     fn submit_and_wait(&self, mut submission: Submission<'_>) -> Result<()> {
         let (kind, queue) = (submission.kind, submission.queue);
         let event = self.shared.enqueue(|state| {
@@ -176,9 +168,8 @@ impl MockBackend {
     ///
     /// # Errors
     ///
-    /// [`ForeignObject`](InvalidRequest::ForeignObject), and
-    /// [`DoubleFree`](crate::MockError::DoubleFree) as the source of an [`Error::Backend`], which is also
-    /// recorded as a [`Violation`](crate::Violation).
+    /// [`ForeignObject`](InvalidRequest::ForeignObject), and [`Error::Backend`] with the code -38 (`CL_INVALID_MEM_OBJECT`) for a double free,
+    /// which is also recorded as a [`Violation`](crate::Violation).
     ///
     /// ```
     /// use binpool_allocators::{Backend, MemoryFlags};
@@ -198,9 +189,7 @@ impl MockBackend {
     /// # Ok::<(), binpool_allocators::Error>(())
     /// ```
     pub fn release_handle(&self, handle: MockHandle) -> Result<()> {
-        if handle.device != self.shared.number {
-            return Err(foreign(ObjectKind::Memory));
-        }
+        check_own(handle.device == self.shared.number, ObjectKind::Memory)?;
         self.shared.with(|state| state.release(handle.operand, &[]))
     }
 }
@@ -211,7 +200,7 @@ impl Backend for MockBackend {
     type Event = MockEvent;
 
     fn limits(&self) -> &DeviceLimits {
-        &self.shared.limits
+        &self.shared.config.limits
     }
 
     fn free_bytes(&self) -> Option<u64> {
@@ -225,29 +214,21 @@ impl Backend for MockBackend {
                 "{name} has no out-of-order queues: use in-order queues and events"
             )));
         }
-        let (key, id) = self.shared.with(|state| {
-            state.call(CallKind::CreateQueue, 0, |state| {
-                Ok(state.create_queue(order))
-            })
+        let (key, id) = self.shared.call(CallKind::CreateQueue, 0, |state| {
+            Ok(state.create_queue(order))
         })?;
         Ok(MockQueue::new(&self.shared, order, key, id))
     }
 
     fn check_queue(&self, queue: &MockQueue) -> Result<()> {
-        if queue.is_of(&self.shared) {
-            Ok(())
-        } else {
-            Err(foreign(ObjectKind::Queue))
-        }
+        check_own(queue.is_of(&self.shared), ObjectKind::Queue)
     }
 
     fn create_buffer(&self, bytes: usize, flags: MemoryFlags) -> Result<MockMemory> {
         self.limits().check_block(bytes)?;
         flags.check()?;
-        let object = self.shared.with(|state| {
-            state.call(CallKind::CreateBuffer, bytes, |state| {
-                state.create_buffer(bytes, flags)
-            })
+        let object = self.shared.call(CallKind::CreateBuffer, bytes, |state| {
+            state.create_buffer(bytes, flags)
         })?;
         Ok(self.new_memory(object, Region::first(bytes), MemoryKind::Buffer, None))
     }
@@ -261,11 +242,11 @@ impl Backend for MockBackend {
         if !alignment.divides(offset) {
             return Err(InvalidRequest::Misaligned { offset, alignment }.into());
         }
-        let object = self.shared.with(|state| {
-            state.call(CallKind::CreateSubRegion, region.bytes, |state| {
+        let object = self
+            .shared
+            .call(CallKind::CreateSubRegion, region.bytes, |state| {
                 state.create_view(part)
-            })
-        })?;
+            })?;
         let binding = parent.binding.clone();
         let view = self.new_memory(object, part.region, parent.kind(), binding);
         Ok(view.into_view_of(parent))
@@ -286,13 +267,9 @@ impl Backend for MockBackend {
             .filter(|event| event.is_of(&self.shared))
             .map(MockEvent::key)
             .collect();
-        let all_own = own.len() == after.len();
+        let all_own = check_own(own.len() == after.len(), ObjectKind::Event);
         let result = memory.release(&own);
-        if all_own {
-            result
-        } else {
-            Err(foreign(ObjectKind::Event))
-        }
+        all_own.and(result)
     }
 
     fn submit(
@@ -341,9 +318,7 @@ impl Backend for MockBackend {
     }
 
     fn resolve_user_event(&self, event: &MockEvent, outcome: Outcome) -> Result<()> {
-        if !event.is_of(&self.shared) {
-            return Err(foreign(ObjectKind::Event));
-        }
+        check_own(event.is_of(&self.shared), ObjectKind::Event)?;
         self.shared.with(|state| {
             state.check_unresolved(event.key())?;
             state.charge(|costs| costs.user_event);
@@ -354,5 +329,15 @@ impl Backend for MockBackend {
         })?;
         self.shared.event_was_resolved();
         Ok(())
+    }
+}
+
+impl AsMemory<MockBackend> for MockMemory {
+    fn size(&self) -> usize {
+        self.bytes()
+    }
+
+    fn memory_on(&self, _queue: &MockQueue) -> Option<&Self> {
+        Some(self)
     }
 }

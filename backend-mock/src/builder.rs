@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::{Align, DeviceLimits, SvmSupport};
+use binpool_allocators::{Align, SvmSupport};
 
 use crate::{
-    Completion, CostModel, DeviceProfile, Failures, HostWait, MockDevice, error::saturate,
-    shared::Shared, state::Config,
+    Completion, DeviceProfile, Failures, HostWait, MockDevice, cause::saturate, config::Config,
+    shared::Shared,
 };
-
-const GIB: u64 = 1 << 30;
 
 /// Builds a [`MockDevice`].
 ///
@@ -25,56 +23,18 @@ const GIB: u64 = 1 << 30;
 /// assert_eq!(device.limits().capacity_bytes, 64 << 20);
 /// assert_eq!(device.limits().largest_block_bytes, 64 << 20);
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct MockDeviceBuilder {
-    limits: DeviceLimits,
+    config: Config,
     /// `None` where the largest block follows from the capacity.
     largest_block_bytes: Option<usize>,
-    costs: Option<CostModel>,
-    completion: Completion,
-    failures_spread: bool,
-    host_waits: HostWait,
-    commit_at_create: bool,
-    virtual_memory: bool,
-    page_aliases: bool,
-    log_calls: bool,
-    detect_races: bool,
-}
-
-impl Default for MockDeviceBuilder {
-    fn default() -> Self {
-        let align = |bytes| Align::new(bytes).unwrap_or(Align::ONE);
-        let mut limits = DeviceLimits::new("mock device", GIB, saturate(GIB), align(256));
-        limits.largest_svm_alignment = align(4096);
-        limits.svm = SvmSupport {
-            coarse: true,
-            fine: true,
-            atomics: true,
-            system: false,
-        };
-        limits.out_of_order_queues = true;
-        limits.failure_order = Failures::default().order;
-        Self {
-            limits,
-            largest_block_bytes: None,
-            costs: None,
-            completion: Completion::default(),
-            failures_spread: Failures::default().spread,
-            host_waits: HostWait::default(),
-            commit_at_create: false,
-            virtual_memory: false,
-            page_aliases: true,
-            log_calls: false,
-            detect_races: true,
-        }
-    }
 }
 
 impl MockDeviceBuilder {
     /// Sets the whole memory of the device, in bytes. Default: 1 GiB.
     pub fn capacity_bytes(mut self, bytes: u64) -> Self {
-        self.limits.capacity_bytes = bytes;
+        self.config.limits.capacity_bytes = bytes;
         self
     }
 
@@ -86,7 +46,7 @@ impl MockDeviceBuilder {
 
     /// Sets the alignment that sub-regions must have. Default: 256 bytes.
     pub fn alignment(mut self, alignment: Align) -> Self {
-        self.limits.alignment = alignment;
+        self.config.limits.alignment = alignment;
         self
     }
 
@@ -113,7 +73,7 @@ impl MockDeviceBuilder {
     /// # }
     /// ```
     pub fn largest_svm_alignment(mut self, alignment: Align) -> Self {
-        self.limits.largest_svm_alignment = alignment;
+        self.config.limits.largest_svm_alignment = alignment;
         self
     }
 
@@ -132,7 +92,7 @@ impl MockDeviceBuilder {
     /// assert!(matches!(error, Error::Unsupported { .. }));
     /// ```
     pub fn svm(mut self, support: SvmSupport) -> Self {
-        self.limits.svm = support;
+        self.config.limits.svm = support;
         self
     }
 
@@ -154,7 +114,7 @@ impl MockDeviceBuilder {
     /// # Ok::<(), binpool_allocators::Error>(())
     /// ```
     pub fn out_of_order_queues(mut self, available: bool) -> Self {
-        self.limits.out_of_order_queues = available;
+        self.config.limits.out_of_order_queues = available;
         self
     }
 
@@ -176,7 +136,7 @@ impl MockDeviceBuilder {
     /// # Ok::<(), binpool_allocators::Error>(())
     /// ```
     pub fn virtual_memory(mut self, available: bool) -> Self {
-        self.virtual_memory = available;
+        self.config.virtual_memory = available;
         self
     }
 
@@ -197,18 +157,18 @@ impl MockDeviceBuilder {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn page_aliases(mut self, allowed: bool) -> Self {
-        self.page_aliases = allowed;
+        self.config.page_aliases = allowed;
         self
     }
 
     /// Sets when commands run. Default: [`Completion::AtOnce`].
     pub fn completion(mut self, completion: Completion) -> Self {
-        self.completion = completion;
+        self.config.completion = completion;
         self
     }
 
     /// Sets how a failed command affects other commands, and what the device states about it
-    /// ([`DeviceLimits::failure_order`]). Default: [`Failures::default`].
+    /// ([`DeviceLimits::failure_order`](binpool_allocators::DeviceLimits::failure_order)). Default: [`Failures::default`].
     ///
     /// ```
     /// use binpool_allocators::FailureOrder;
@@ -220,8 +180,8 @@ impl MockDeviceBuilder {
     /// assert_eq!(device.limits().failure_order, FailureOrder::Lost);
     /// ```
     pub fn failures(mut self, failures: Failures) -> Self {
-        self.limits.failure_order = failures.order;
-        self.failures_spread = failures.spread;
+        self.config.limits.failure_order = failures.order;
+        self.config.failures_spread = failures.spread;
         self
     }
 
@@ -244,7 +204,7 @@ impl MockDeviceBuilder {
     /// # Ok::<(), binpool_allocators::Error>(())
     /// ```
     pub fn host_waits(mut self, host_waits: HostWait) -> Self {
-        self.host_waits = host_waits;
+        self.config.host_waits = host_waits;
         self
     }
 
@@ -265,7 +225,7 @@ impl MockDeviceBuilder {
     /// }
     /// ```
     pub fn commit_at_create(mut self, commit: bool) -> Self {
-        self.commit_at_create = commit;
+        self.config.commit_at_create = commit;
         self
     }
 
@@ -287,9 +247,9 @@ impl MockDeviceBuilder {
     /// assert_eq!(limits.largest_block_bytes, 1 << 30); // No more than the capacity.
     /// ```
     pub fn profile(mut self, profile: DeviceProfile) -> Self {
-        self.limits = profile.limits;
+        self.config.limits = profile.limits;
         self.largest_block_bytes = None;
-        self.costs = Some(profile.costs);
+        self.config.costs = Some(profile.costs);
         self
     }
 
@@ -314,7 +274,7 @@ impl MockDeviceBuilder {
     /// # Ok::<(), binpool_allocators::Error>(())
     /// ```
     pub fn log_calls(mut self, log: bool) -> Self {
-        self.log_calls = log;
+        self.config.log_calls = log;
         self
     }
 
@@ -337,33 +297,52 @@ impl MockDeviceBuilder {
     /// # Ok::<(), binpool_allocators::Error>(())
     /// ```
     pub fn detect_races(mut self, detect: bool) -> Self {
-        self.detect_races = detect;
+        self.config.detect_races = detect;
         self
     }
 
     /// Builds the device.
     #[must_use]
     pub fn build(self) -> MockDevice {
-        let mut limits = self.limits;
-        let capacity = saturate(limits.capacity_bytes);
-        limits.largest_block_bytes = self.largest_block_bytes.unwrap_or(if self.costs.is_some() {
-            limits.largest_block_bytes.min(capacity)
+        let mut config = self.config;
+        let capacity = saturate(config.limits.capacity_bytes);
+        let largest = if config.costs.is_some() {
+            config.limits.largest_block_bytes.min(capacity)
         } else {
             capacity
-        });
+        };
+        config.limits.largest_block_bytes = self.largest_block_bytes.unwrap_or(largest);
         MockDevice {
-            shared: Arc::new(Shared::new(Config {
-                limits,
-                virtual_memory: self.virtual_memory,
-                page_aliases: self.page_aliases,
-                costs: self.costs,
-                completion: self.completion,
-                failures_spread: self.failures_spread,
-                host_waits: self.host_waits,
-                commit_at_create: self.commit_at_create,
-                log_calls: self.log_calls,
-                detect_races: self.detect_races,
-            })),
+            shared: Arc::new(Shared::new(config)),
         }
+    }
+}
+
+impl MockDevice {
+    /// Makes a device with the defaults of [`builder`](Self::builder).
+    ///
+    /// ```
+    /// use binpool_mock::MockDevice;
+    ///
+    /// let device = MockDevice::new();
+    /// let limits = device.limits();
+    /// assert_eq!(limits.capacity_bytes, 1 << 30);
+    /// assert_eq!(limits.alignment.bytes(), 256);
+    /// assert!(limits.out_of_order_queues && limits.svm.coarse && limits.svm.fine);
+    /// ```
+    #[must_use]
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
+    /// Builds a device.
+    pub fn builder() -> MockDeviceBuilder {
+        MockDeviceBuilder::default()
+    }
+}
+
+impl Default for MockDevice {
+    fn default() -> Self {
+        Self::new()
     }
 }

@@ -96,8 +96,7 @@ pub enum Completion {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostWait {
-    /// It fails, with [`MockError::WouldWaitForever`](crate::MockError::WouldWaitForever) as the source of the
-    /// error. A blocking transfer or a commit that would wait forever is not even enqueued. The wait does not consider that
+    /// It fails, and the error names the user event. A blocking transfer or a commit that would wait forever is not even enqueued. The wait does not consider that
     /// another thread may resolve the event: programs with such threads need [`Block`](Self::Block).
     #[default]
     Report,

@@ -7,7 +7,7 @@ use fastrand::Rng;
 
 use crate::{
     Call, CallCounts, CallKind, CommandId, CommandRecord, Completion, Fault, LeakReport,
-    MockBackend, MockDeviceBuilder, MockStatistics, Persistence, Violation,
+    MockBackend, MockStatistics, Persistence, Violation,
     fault::{InjectedFault, Trigger},
     shared::{Shared, oldest},
 };
@@ -35,44 +35,17 @@ pub struct MockDevice {
     pub(crate) shared: Arc<Shared>,
 }
 
-impl Default for MockDevice {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl fmt::Debug for MockDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MockDevice")
             .field("number", &self.shared.number)
-            .field("name", &self.shared.limits.device_name)
-            .field("capacity_bytes", &self.shared.limits.capacity_bytes)
+            .field("name", &self.shared.config.limits.device_name)
+            .field("capacity_bytes", &self.shared.config.limits.capacity_bytes)
             .finish_non_exhaustive()
     }
 }
 
 impl MockDevice {
-    /// Makes a device with the defaults of [`builder`](Self::builder).
-    ///
-    /// ```
-    /// use binpool_mock::MockDevice;
-    ///
-    /// let device = MockDevice::new();
-    /// let limits = device.limits();
-    /// assert_eq!(limits.capacity_bytes, 1 << 30);
-    /// assert_eq!(limits.alignment.bytes(), 256);
-    /// assert!(limits.out_of_order_queues && limits.svm.coarse && limits.svm.fine);
-    /// ```
-    #[must_use]
-    pub fn new() -> Self {
-        Self::builder().build()
-    }
-
-    /// Builds a device.
-    pub fn builder() -> MockDeviceBuilder {
-        MockDeviceBuilder::default()
-    }
-
     /// The backend through which programs use the device.
     #[must_use]
     pub fn backend(&self) -> MockBackend {
@@ -84,7 +57,7 @@ impl MockDevice {
     /// The limits and capabilities of the device.
     #[must_use]
     pub fn limits(&self) -> &DeviceLimits {
-        &self.shared.limits
+        &self.shared.config.limits
     }
 
     /// Runs the oldest command that may run. Returns false where none may.
@@ -316,7 +289,7 @@ impl MockDevice {
     /// ```
     pub fn pass(&self, time: Duration) {
         self.shared.with(|state| state.pass(time));
-        if matches!(self.shared.completion, Completion::Behind { .. }) {
+        if matches!(self.shared.config.completion, Completion::Behind { .. }) {
             self.shared.make_progress();
         }
     }

@@ -17,12 +17,6 @@ pub(crate) enum Effect {
     Fill(SmallVec<[u8; 16]>),
     /// Copies what it reads to what it writes.
     Copy,
-    /// Copies inside the region that it writes, between two overlapping ranges.
-    CopyWithin {
-        from: usize,
-        to: usize,
-        bytes: usize,
-    },
     Write(Arc<[u8]>),
     Read(Sink),
     Kernel(KernelBody),
@@ -34,7 +28,6 @@ impl fmt::Debug for Effect {
             Self::Nothing => "Nothing",
             Self::Fill(_) => "Fill",
             Self::Copy => "Copy",
-            Self::CopyWithin { .. } => "CopyWithin",
             Self::Write(_) => "Write",
             Self::Read(_) => "Read",
             Self::Kernel(_) => "Kernel",
@@ -49,9 +42,6 @@ impl Effect {
             (Self::Kernel(body), reads, writes) => body(reads, writes),
             (Self::Fill(pattern), _, [target]) => fill(target, &pattern),
             (Self::Copy, [source], [target]) => target.copy_from_slice(source),
-            (Self::CopyWithin { from, to, bytes }, _, [region]) => {
-                region.copy_within(from..from + bytes, to);
-            }
             (Self::Write(data), _, [target]) => target.copy_from_slice(&data),
             (Self::Read(sink), [source], _) => {
                 let bytes = source.to_vec();

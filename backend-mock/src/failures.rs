@@ -1,7 +1,6 @@
 //! The effect of a failed command on others.
 
 use binpool_allocators::FailureOrder;
-use fastrand::Rng;
 
 /// How a failed command affects others: when its event fails, whether it keeps its place in the order, and whether
 /// the commands behind it fail as well.
@@ -45,42 +44,22 @@ pub struct Failures {
 
 impl Default for Failures {
     fn default() -> Self {
-        Self {
-            order: FailureOrder::Kept,
-            spread: false,
-        }
+        Self::of(FailureOrder::Kept, false)
     }
 }
 
 impl Failures {
     /// All combinations.
-    pub const ALL: [Self; 6] = {
-        let mut all = [Self {
-            order: FailureOrder::Kept,
-            spread: false,
-        }; 6];
-        let mut index = 0;
-        while index < all.len() {
-            all[index] = Self {
-                order: FailureOrder::ALL[index / 2],
-                spread: index % 2 == 1,
-            };
-            index += 1;
-        }
-        all
-    };
+    pub const ALL: [Self; 6] = [
+        Self::of(FailureOrder::Kept, false),
+        Self::of(FailureOrder::Kept, true),
+        Self::of(FailureOrder::FailsEarly, false),
+        Self::of(FailureOrder::FailsEarly, true),
+        Self::of(FailureOrder::Lost, false),
+        Self::of(FailureOrder::Lost, true),
+    ];
 
-    /// Picks one of them by a seeded generator.
-    ///
-    /// ```
-    /// use binpool_mock::Failures;
-    ///
-    /// let picked: Vec<Failures> = (0..100).map(Failures::seeded).collect();
-    /// assert!(Failures::ALL.iter().all(|failures| picked.contains(failures)));
-    /// assert_eq!(Failures::seeded(7), Failures::seeded(7));
-    /// ```
-    #[must_use]
-    pub fn seeded(seed: u64) -> Self {
-        Self::ALL[Rng::with_seed(seed).usize(..Self::ALL.len())]
+    const fn of(order: FailureOrder, spread: bool) -> Self {
+        Self { order, spread }
     }
 }

@@ -3,7 +3,7 @@
 use binpool_allocators::{Error, OutOfMemory, Scope};
 use fastrand::Rng;
 
-use crate::{CallCounts, CallKind, MockError};
+use crate::{CallCounts, CallKind, cause::Cause};
 
 /// How a call fails.
 ///
@@ -31,7 +31,7 @@ pub enum Fault {
 
 impl Fault {
     pub(crate) fn into_error(self, call: CallKind, bytes: usize, free: u64) -> Error {
-        let source = |code| MockError::Injected { call, code };
+        let source = |code| Cause::Injected { call, code };
         match self {
             Self::OutOfMemory => OutOfMemory::new(bytes, Scope::Device)
                 .with_available(free)

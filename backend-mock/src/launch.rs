@@ -22,10 +22,8 @@ impl MockBackend {
     ///
     /// # Errors
     ///
-    /// Those of every enqueue; and as the source of an [`Error::Backend`](binpool_allocators::Error::Backend):
-    /// [`OverlappingArguments`](crate::MockError::OverlappingArguments) where `writes` share bytes with each
-    /// other or with `reads`, and [`AccessDenied`](crate::MockError::AccessDenied) where the flags of a buffer
-    /// forbid it.
+    /// Those of every enqueue; and an [`Error::Backend`](binpool_allocators::Error::Backend) with the code -50 (`CL_INVALID_ARG_VALUE`) where
+    /// `writes` share bytes with each other or with `reads`, and -59 (`CL_INVALID_OPERATION`) where the flags of a buffer forbid it.
     ///
     /// # Examples
     ///

@@ -2,11 +2,11 @@
 
 use std::{fmt, sync::Arc};
 
-use binpool_allocators::{AsMemory, Memory, MemoryId, MemoryKind, Region, Result, ViewCount};
+use binpool_allocators::{Memory, MemoryId, MemoryKind, Region, Result, ViewCount};
 use parking_lot::Mutex;
 
 use crate::{
-    MockBackend, MockQueue,
+    MockQueue,
     shared::Shared,
     state::{EventKey, ObjectKey, Operand},
 };
@@ -194,15 +194,5 @@ impl fmt::Debug for MockMemory {
             .field("region", &self.operand.region)
             .field("kind", &self.kind)
             .finish_non_exhaustive()
-    }
-}
-
-impl AsMemory<MockBackend> for MockMemory {
-    fn size(&self) -> usize {
-        self.operand.region.bytes
-    }
-
-    fn memory_on(&self, _queue: &MockQueue) -> Option<&Self> {
-        Some(self)
     }
 }

@@ -2,15 +2,20 @@
 
 use std::{
     collections::BTreeSet,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
-use binpool_allocators::{DeviceLimits, Result, contained::contained};
+use binpool_allocators::{Result, contained::contained};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
-    CallKind, CommandId, Completion, HostWait, MockError,
-    state::{Config, EventKey, Started, State, refuse},
+    CallKind, CommandId, Completion, HostWait,
+    cause::Cause,
+    config::Config,
+    state::{EventKey, Started, State, refuse},
 };
 
 /// A device, as its handles share it.
@@ -18,9 +23,7 @@ use crate::{
 pub(crate) struct Shared {
     /// A number that is unique among the devices of the process.
     pub(crate) number: u64,
-    pub(crate) limits: DeviceLimits,
-    pub(crate) has_virtual_memory: bool,
-    pub(crate) completion: Completion,
+    pub(crate) config: Arc<Config>,
     state: Mutex<State>,
     /// Signals that an event has ended.
     changed: Condvar,
@@ -29,11 +32,10 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(config: Config) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
+        let config = Arc::new(config);
         Self {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
-            limits: config.limits.clone(),
-            has_virtual_memory: config.virtual_memory,
-            completion: config.completion,
+            config: Arc::clone(&config),
             state: Mutex::new(State::new(config)),
             changed: Condvar::new(),
         }
@@ -47,6 +49,16 @@ impl Shared {
         result
     }
 
+    /// Makes a call about `bytes` bytes, unless a fault is injected.
+    pub(crate) fn call<R>(
+        &self,
+        kind: CallKind,
+        bytes: usize,
+        body: impl FnOnce(&mut State) -> Result<R>,
+    ) -> Result<R> {
+        self.with(|state| state.call(kind, bytes, body))
+    }
+
     /// Makes a call that enqueues a command, and then runs commands as the completion mode says.
     pub(crate) fn enqueue<R>(&self, body: impl FnOnce(&mut State) -> Result<R>) -> Result<R> {
         let result = self.with(body);
@@ -56,7 +68,7 @@ impl Shared {
 
     /// Runs the commands that the completion mode runs by itself.
     pub(crate) fn make_progress(&self) {
-        match self.completion {
+        match self.config.completion {
             Completion::Manual => {}
             Completion::AtOnce => {
                 self.run_all();
@@ -116,15 +128,10 @@ impl Shared {
     /// Waits until all of these events have ended, and runs the commands that they need.
     pub(crate) fn wait(&self, events: &[EventKey], call: CallKind) -> Result<()> {
         let mut ancestors: Option<BTreeSet<CommandId>> = None;
-        let mut pick = |state: &mut State| match self.completion {
+        let mut pick = |state: &mut State| match self.config.completion {
             Completion::Seeded(_) => random(state),
-            Completion::AtOnce | Completion::Manual => {
+            Completion::AtOnce | Completion::Manual | Completion::Behind { .. } => {
                 // The set does not grow: the events that a command waits for are fixed when it is enqueued.
-                let ancestors = ancestors.get_or_insert_with(|| state.ancestors(events));
-                let mut ready = state.ready.iter();
-                ready.find(|id| ancestors.contains(id)).copied()
-            }
-            Completion::Behind { .. } => {
                 let ancestors = ancestors.get_or_insert_with(|| state.ancestors(events));
                 let mut ready = state.ready.iter();
                 let next = ready.find(|id| ancestors.contains(id)).copied()?;
@@ -140,15 +147,15 @@ impl Shared {
                 return Ok(());
             }
             if state.is_inside_kernel() {
-                return refuse(call, MockError::WaitInsideKernel);
+                return refuse(call, Cause::WaitInsideKernel);
             }
             if pick(&mut state).is_some() {
                 // Another thread has made it ready meanwhile.
                 continue;
             }
-            match state.gate(events) {
-                Some(gate) if state.config.host_waits == HostWait::Report => {
-                    return refuse(call, gate.into_error());
+            match state.endless_wait(events) {
+                Some(error) if self.config.host_waits == HostWait::Report => {
+                    return refuse(call, error);
                 }
                 // Another thread runs a kernel, or is yet to resolve a user event.
                 _ => self.changed.wait(&mut state),
@@ -164,7 +171,7 @@ impl Shared {
     /// Makes progress after the host has resolved a user event.
     pub(crate) fn event_was_resolved(&self) {
         self.changed.notify_all();
-        match self.completion {
+        match self.config.completion {
             Completion::AtOnce | Completion::Behind { .. } => self.make_progress(),
             Completion::Manual | Completion::Seeded(_) => {}
         }

@@ -88,36 +88,70 @@ impl Span {
     }
 }
 
-pub(crate) type Spans = SmallVec<[Span; 2]>;
+/// The bytes that a command reads, or that it writes.
+#[derive(Clone, Debug)]
+pub(crate) enum Bytes {
+    /// Those of a block.
+    Whole(Span),
+    /// A copy of these, one after the other, which goes back to them if it is written: of pages, since the same ones may be mapped elsewhere,
+    /// too, or of what a copy reads within the block that it writes.
+    Copied(SmallVec<[Span; 1]>),
+}
+
+impl Bytes {
+    fn spans(&self) -> &[Span] {
+        match self {
+            Self::Whole(span) => slice::from_ref(span),
+            Self::Copied(spans) => spans,
+        }
+    }
+
+    /// Those of which the command gets a copy.
+    fn copied(&self) -> &[Span] {
+        match self {
+            Self::Whole(_) => &[],
+            Self::Copied(spans) => spans,
+        }
+    }
+
+    fn whole(&self) -> Option<&Span> {
+        match self {
+            Self::Whole(span) => Some(span),
+            Self::Copied(_) => None,
+        }
+    }
+}
+
+pub(crate) type Operands = SmallVec<[Bytes; 2]>;
 
 /// Why a claim was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// Another claim holds one of the blocks.
     Busy,
-    /// A span to write overlaps another span, or a span leaves its block.
+    /// Bytes to write overlap others of the same block, or a span leaves its block.
     Malformed,
 }
 
-/// The exclusive right to touch the bytes of some spans, until it is dropped.
+/// The exclusive right to touch some bytes, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Claim {
-    reads: Spans,
-    writes: Spans,
+    reads: Operands,
+    writes: Operands,
     /// The blocks that this claim holds, each once.
     held: SmallVec<[Arc<Storage>; 2]>,
 }
 
 impl Claim {
-    /// Claims the blocks of all spans, or none.
-    pub(crate) fn new(reads: Spans, writes: Spans) -> Result<Self, Refused> {
-        let well_formed = reads
-            .iter()
-            .chain(&writes)
-            .all(|span| span.region.check_within(span.storage.bytes).is_ok());
-        let shared = writes.iter().enumerate().any(|(index, write)| {
-            let others = writes.iter().skip(index + 1).chain(&reads);
-            others.into_iter().any(|other| {
+    /// Claims the blocks of all these bytes, or none.
+    pub(crate) fn new(reads: Operands, writes: Operands) -> Result<Self, Refused> {
+        let mut spans = reads.iter().chain(&writes).flat_map(Bytes::spans);
+        let well_formed = spans.all(|span| span.region.check_within(span.storage.bytes).is_ok());
+        let written = writes.iter().filter_map(Bytes::whole);
+        let shared = written.clone().enumerate().any(|(index, write)| {
+            let others = written.clone().skip(index + 1);
+            let mut others = others.chain(reads.iter().filter_map(Bytes::whole));
+            others.any(|other| {
                 Arc::ptr_eq(&write.storage, &other.storage) && write.region.overlaps(other.region)
             })
         });
@@ -129,12 +163,14 @@ impl Claim {
             writes,
             held: SmallVec::new(),
         };
-        for span in claim.reads.iter().chain(&claim.writes) {
-            if claim
-                .held
-                .iter()
-                .any(|held| Arc::ptr_eq(held, &span.storage))
-            {
+        for span in claim
+            .reads
+            .iter()
+            .chain(&claim.writes)
+            .flat_map(Bytes::spans)
+        {
+            let mut held = claim.held.iter();
+            if held.any(|held| Arc::ptr_eq(held, &span.storage)) {
                 continue;
             }
             if !span.storage.turnstile.enter() {
@@ -148,26 +184,54 @@ impl Claim {
 
     /// Calls `body` with the bytes.
     pub(crate) fn touch<R>(self, body: impl FnOnce(&[&[u8]], &mut [&mut [u8]]) -> R) -> R {
-        let reads: SmallVec<[&[u8]; 2]> = self
-            .reads
-            .iter()
-            .map(|span| {
+        let copies = |operands: &Operands| -> SmallVec<[Vec<u8>; 2]> {
+            let copies = operands.iter().map(|bytes| {
+                let mut copy = Vec::new();
+                for span in bytes.copied() {
+                    // SAFETY: as below, and nothing has references to blocks yet.
+                    copy.extend_from_slice(unsafe {
+                        slice::from_raw_parts(span.first(), span.region.bytes)
+                    });
+                }
+                copy
+            });
+            copies.collect()
+        };
+        let (read_copies, mut written_copies) = (copies(&self.reads), copies(&self.writes));
+        let reads: SmallVec<[&[u8]; 2]> = (self.reads.iter().zip(&read_copies))
+            .map(|(bytes, copy)| match bytes {
                 // SAFETY: (1) the span lies inside its block (checked in `new`), and the block inside its
                 // allocation (S2), which `self.held` keeps alive; (2) the bytes were zeroed when they were
                 // made; (3) no other claim has references to the block (S3), and no span to write of this one
-                // shares a byte with this span (checked in `new`).
-                unsafe { slice::from_raw_parts(span.first(), span.region.bytes) }
+                // shares a byte with this span (checked in `new`); copies are made before and go back after.
+                Bytes::Whole(span) => unsafe {
+                    slice::from_raw_parts(span.first(), span.region.bytes)
+                },
+                Bytes::Copied(_) => copy,
             })
             .collect();
-        let mut writes: SmallVec<[&mut [u8]; 2]> = self
-            .writes
-            .iter()
-            .map(|span| {
+        let mut writes: SmallVec<[&mut [u8]; 2]> = (self.writes.iter().zip(&mut written_copies))
+            .map(|(bytes, copy)| match bytes {
                 // SAFETY: as above, and no two spans to write share a byte (checked in `new`).
-                unsafe { slice::from_raw_parts_mut(span.first(), span.region.bytes) }
+                Bytes::Whole(span) => unsafe {
+                    slice::from_raw_parts_mut(span.first(), span.region.bytes)
+                },
+                Bytes::Copied(_) => copy,
             })
             .collect();
-        body(&reads, &mut writes)
+        let result = body(&reads, &mut writes);
+        drop((reads, writes));
+        for (bytes, copy) in self.writes.iter().zip(&written_copies) {
+            let mut rest = copy.as_slice();
+            for span in bytes.copied() {
+                let (bytes, others) = rest.split_at(span.region.bytes);
+                // SAFETY: as above, and nothing has references to blocks any more.
+                unsafe { slice::from_raw_parts_mut(span.first(), span.region.bytes) }
+                    .copy_from_slice(bytes);
+                rest = others;
+            }
+        }
+        result
     }
 }
 
@@ -188,20 +252,22 @@ mod tests {
 
     use binpool_allocators::{Align, Region};
 
-    use super::{Claim, Refused, Span, Spans, Storage};
+    use super::{Bytes, Claim, Operands, Refused, Span, Storage};
 
     fn storage(bytes: usize) -> Arc<Storage> {
         Arc::new(Storage::zeroed(bytes, Align::new(64).unwrap()).unwrap())
     }
 
-    fn span(storage: &Arc<Storage>, offset: usize, bytes: usize) -> Spans {
+    fn span(storage: &Arc<Storage>, offset: usize, bytes: usize) -> Operands {
         spans(storage, &[(offset, bytes)])
     }
 
-    fn spans(storage: &Arc<Storage>, regions: &[(usize, usize)]) -> Spans {
-        let span = |(offset, bytes): &(usize, usize)| Span {
-            storage: Arc::clone(storage),
-            region: Region::new(*offset, *bytes),
+    fn spans(storage: &Arc<Storage>, regions: &[(usize, usize)]) -> Operands {
+        let span = |(offset, bytes): &(usize, usize)| {
+            Bytes::Whole(Span {
+                storage: Arc::clone(storage),
+                region: Region::new(*offset, *bytes),
+            })
         };
         regions.iter().map(span).collect()
     }
@@ -213,7 +279,7 @@ mod tests {
                 let storage = Storage::zeroed(bytes, Align::new(alignment).unwrap()).unwrap();
                 assert_eq!(storage.address().addr().get() % alignment, 0);
                 let all = span(&Arc::new(storage), 0, bytes);
-                let claim = Claim::new(all, Spans::new()).unwrap();
+                let claim = Claim::new(all, Operands::new()).unwrap();
                 assert!(claim.touch(|reads, _| reads[0].iter().all(|byte| *byte == 0)));
             }
         }
@@ -231,7 +297,7 @@ mod tests {
         let (one, two) = (storage(64), storage(64));
         let claim = Claim::new(span(&one, 0, 8), span(&one, 8, 8)).unwrap();
         assert_eq!(
-            Claim::new(span(&one, 32, 8), Spans::new()).unwrap_err(),
+            Claim::new(span(&one, 32, 8), Operands::new()).unwrap_err(),
             Refused::Busy
         );
         // A claim that fails halfway holds no block.
@@ -239,9 +305,9 @@ mod tests {
             Claim::new(span(&two, 0, 8), span(&one, 32, 8)).unwrap_err(),
             Refused::Busy
         );
-        assert!(Claim::new(Spans::new(), span(&two, 0, 8)).is_ok());
+        assert!(Claim::new(Operands::new(), span(&two, 0, 8)).is_ok());
         drop(claim);
-        assert!(Claim::new(span(&one, 32, 8), Spans::new()).is_ok());
+        assert!(Claim::new(span(&one, 32, 8), Operands::new()).is_ok());
     }
 
     /// Wherever they stand among others that do neither.
@@ -279,13 +345,42 @@ mod tests {
     }
 
     #[test]
+    fn copied_spans_are_one_slice_whose_bytes_go_back_to_them() {
+        let pages = [storage(8), storage(8)];
+        let of_both = |regions: [(usize, usize); 2]| {
+            let spans = pages
+                .iter()
+                .zip(regions)
+                .map(|(page, (offset, bytes))| Span {
+                    storage: Arc::clone(page),
+                    region: Region::new(offset, bytes),
+                });
+            Operands::from_iter([Bytes::Copied(spans.collect())])
+        };
+        let claim = Claim::new(Operands::new(), of_both([(6, 2), (0, 3)])).unwrap();
+        assert!(Claim::new(span(&pages[1], 0, 1), Operands::new()).is_err());
+        claim.touch(|_, writes| writes[0].copy_from_slice(&[1, 2, 3, 4, 5]));
+        // The same bytes may be read and written: what is read is from before.
+        let claim = Claim::new(of_both([(5, 3), (0, 4)]), of_both([(7, 1), (0, 1)])).unwrap();
+        claim.touch(|reads, writes| {
+            assert_eq!(*reads, [&[0, 1, 2, 3, 4, 5, 0]]);
+            writes[0].fill(9);
+            assert_eq!(*reads, [&[0, 1, 2, 3, 4, 5, 0]]);
+        });
+        for (page, (offset, expected)) in pages.iter().zip([(6, [1, 9]), (0, [9, 4])]) {
+            let claim = Claim::new(span(page, offset, 2), Operands::new()).unwrap();
+            claim.touch(|reads, _| assert_eq!(*reads, [&expected]));
+        }
+    }
+
+    #[test]
     fn a_panic_gives_the_claim_back() {
         let block = storage(64);
-        let claim = Claim::new(Spans::new(), span(&block, 0, 8)).unwrap();
+        let claim = Claim::new(Operands::new(), span(&block, 0, 8)).unwrap();
         let result = catch_unwind(AssertUnwindSafe(|| {
             claim.touch(|_, _| panic!("on purpose"))
         }));
         assert!(result.is_err());
-        assert!(Claim::new(Spans::new(), span(&block, 0, 8)).is_ok());
+        assert!(Claim::new(Operands::new(), span(&block, 0, 8)).is_ok());
     }
 }

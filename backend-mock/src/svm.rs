@@ -28,19 +28,12 @@ impl SvmBackend for MockBackend {
         if let Some(alignment) = alignment.filter(|alignment| *alignment > largest) {
             return Err(InvalidRequest::AlignmentTooLarge { alignment, largest }.into());
         }
-        if let Some(queue) = queue {
-            self.check_queue(queue)?;
-            if queue.order() == QueueOrder::OutOfOrder {
-                return Err(InvalidRequest::OutOfOrderQueue.into());
-            }
-        }
+        self.check_bound(queue)?;
         let alignment = alignment.unwrap_or(limits.alignment);
         let binding = Arc::new(Mutex::new(queue.cloned()));
         let queue = queue.map(MockQueue::key);
-        let object = self.shared.with(|state| {
-            state.call(CallKind::AllocateSvm, bytes, |state| {
-                state.allocate_svm(bytes, alignment, grain, queue)
-            })
+        let object = self.shared.call(CallKind::AllocateSvm, bytes, |state| {
+            state.allocate_svm(bytes, alignment, grain, queue)
         })?;
         let kind = MemoryKind::Svm(grain);
         Ok(self.new_memory(object, Region::first(bytes), kind, Some(binding)))
@@ -57,12 +50,7 @@ impl SvmBackend for MockBackend {
 
     fn set_bound_queue(&self, memory: &MockMemory, queue: Option<&MockQueue>) -> Result<()> {
         let binding = self.binding(memory)?;
-        if let Some(queue) = queue {
-            self.check_queue(queue)?;
-            if queue.order() == QueueOrder::OutOfOrder {
-                return Err(InvalidRequest::OutOfOrderQueue.into());
-            }
-        }
+        self.check_bound(queue)?;
         let mut bound = binding.lock();
         self.shared
             .with(|state| state.bind(memory.key(), queue.map(MockQueue::key)));
@@ -74,6 +62,18 @@ impl SvmBackend for MockBackend {
 }
 
 impl MockBackend {
+    /// Refuses a queue that memory cannot be freed in the order of.
+    fn check_bound(&self, queue: Option<&MockQueue>) -> Result<()> {
+        let Some(queue) = queue else {
+            return Ok(());
+        };
+        self.check_queue(queue)?;
+        if queue.order() == QueueOrder::OutOfOrder {
+            return Err(InvalidRequest::OutOfOrderQueue.into());
+        }
+        Ok(())
+    }
+
     fn binding<'a>(&self, memory: &'a MockMemory) -> Result<&'a Binding> {
         self.check_memory(memory)?;
         let binding = memory.binding.as_ref();
@@ -89,8 +89,8 @@ impl MockBackend {
     ///
     /// # Errors
     ///
-    /// [`DoubleFree`](crate::MockError::DoubleFree) or [`UnknownAddress`](crate::MockError::UnknownAddress) as
-    /// the source of an [`Error::Backend`]; each is recorded as a [`Violation`](crate::Violation) too.
+    /// [`Error::Backend`] with the code -38 (`CL_INVALID_MEM_OBJECT`) for a double free, and -30 (`CL_INVALID_VALUE`) for an address where
+    /// no block starts; each is recorded as a [`Violation`](crate::Violation) too.
     ///
     /// ```
     /// # use binpool_allocators::{Backend, QueueOrder, Region, SvmBackend, SvmGrain};

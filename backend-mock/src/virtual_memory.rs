@@ -28,10 +28,8 @@ impl VirtualMemory for MockBackend {
 
     fn reserve(&self, bytes: usize) -> Result<MockMemory> {
         let bytes = self.whole_pages(bytes)?;
-        let object = self.shared.with(|state| {
-            state.call(CallKind::Reserve, bytes, |state| {
-                Ok(state.reserve_addresses(bytes))
-            })
+        let object = self.shared.call(CallKind::Reserve, bytes, |state| {
+            Ok(state.reserve_addresses(bytes))
         })?;
         Ok(self.new_memory(object, Region::first(bytes), MemoryKind::Buffer, None))
     }
@@ -39,10 +37,8 @@ impl VirtualMemory for MockBackend {
     fn create_pages(&self, bytes: usize) -> Result<MockMemory> {
         let bytes = self.whole_pages(bytes)?;
         self.limits().check_block(bytes)?;
-        let object = self.shared.with(|state| {
-            state.call(CallKind::CreatePages, bytes, |state| {
-                state.create_pages(bytes)
-            })
+        let object = self.shared.call(CallKind::CreatePages, bytes, |state| {
+            state.create_pages(bytes)
         })?;
         Ok(self.new_memory(object, Region::first(bytes), MemoryKind::Pages, None))
     }
@@ -55,19 +51,16 @@ impl VirtualMemory for MockBackend {
             return Err(Error::unsupported("mapping memory that is not pages"));
         }
         let pages = pages.operand();
-        self.shared.with(|state| {
-            state.call(CallKind::Map, pages.region.bytes, |state| {
+        self.shared
+            .call(CallKind::Map, pages.region.bytes, |state| {
                 state.map_pages(at, pages)
             })
-        })
     }
 
     fn unmap(&self, reservation: &MockMemory, region: Region) -> Result<()> {
         let part = self.part(reservation, region)?;
-        self.shared.with(|state| {
-            state.call(CallKind::Unmap, region.bytes, |state| {
-                state.unmap_pages(part)
-            })
+        self.shared.call(CallKind::Unmap, region.bytes, |state| {
+            state.unmap_pages(part)
         })
     }
 }
@@ -75,7 +68,7 @@ impl VirtualMemory for MockBackend {
 impl MockBackend {
     /// Rounds a size up to whole pages.
     fn whole_pages(&self, bytes: usize) -> Result<usize> {
-        if !self.shared.has_virtual_memory {
+        if !self.shared.config.virtual_memory {
             let name = &self.limits().device_name;
             return Err(Error::unsupported(format!(
                 "virtual memory on {name}: `MockDeviceBuilder::virtual_memory` turns it on"

@@ -232,18 +232,9 @@ impl fmt::Display for AvailableDevices {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use binpool_conformance::told_once;
 
-    /// Returns the texts of an error and its causes, and checks that no text has another one in it.
-    fn told_once(error: &dyn StdError) -> Vec<String> {
-        let chain = std::iter::successors(Some(error), |&error| error.source());
-        let texts: Vec<_> = chain.map(ToString::to_string).collect();
-        for (index, cause) in texts.iter().enumerate() {
-            let before = &texts[..index];
-            assert!(!before.iter().any(|text| text.contains(cause)), "{texts:?}");
-        }
-        texts
-    }
+    use super::*;
 
     fn call() -> Error {
         ClError::new("clSetKernelArg", -50).into()

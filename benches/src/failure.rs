@@ -2,7 +2,7 @@
 
 use binpool::{PoolError, RecordError};
 
-use crate::Refused;
+use crate::Workload;
 
 /// Why there are no figures.
 #[derive(Debug, thiserror::Error)]
@@ -16,4 +16,14 @@ pub enum Failure {
     /// There was no memory for a block.
     #[error(transparent)]
     Refused(#[from] Refused),
+}
+
+/// There was no memory for a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{subject} has no memory left for the workload {workload}")]
+pub struct Refused {
+    /// Who had none.
+    pub subject: &'static str,
+    /// What it was for.
+    pub workload: Workload,
 }

@@ -11,17 +11,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::{Subject, Work, Workload};
-
-/// There was no memory for a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{subject} has no memory left for the workload {workload}")]
-pub struct Refused {
-    /// Who had none.
-    pub subject: &'static str,
-    /// What it was for.
-    pub workload: Workload,
-}
+use crate::{Refused, Subject, Work, Workload};
 
 /// Has `threads` threads work on one subject, each on blocks of its own, as often as `lead` asks for it. The calling
 /// thread is one of them. All are warmed up before `lead` is called, and none is pinned.

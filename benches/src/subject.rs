@@ -1,4 +1,4 @@
-//! What is measured.
+//! What is measured, and what is done with it.
 
 /// Anything that hands out blocks, to any thread.
 pub trait Subject: Sync {
@@ -21,4 +21,10 @@ pub trait Subject: Sync {
 
     /// Gives some of the free blocks back, and looks at statistics: what a program does to a pool now and then.
     fn reclaim(&self) {}
+}
+
+/// A workload under way, in the hands of one thread.
+pub trait Work {
+    /// Does so many pairs of an allocation and a free, exactly. Whether there was memory for all of them.
+    fn run(&mut self, pairs: u64) -> bool;
 }

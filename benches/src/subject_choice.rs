@@ -6,6 +6,7 @@ use binpool::PoolError;
 
 use crate::{
     Bins, Direct, Failure, Malloc, Mimalloc, Nothing, Pool, Ranges, Recorded, Subject, Watched,
+    Workload,
 };
 
 /// A subject that is chosen at run time.
@@ -93,5 +94,29 @@ impl SubjectChoice {
 impl fmt::Display for SubjectChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+impl Workload {
+    /// What it is measured on, the pool first. A miss is one of the pool's, beside the allocator by itself.
+    #[must_use]
+    pub const fn subjects(self) -> &'static [SubjectChoice] {
+        match self {
+            Self::Miss => &[
+                SubjectChoice::Pool,
+                SubjectChoice::Bins,
+                SubjectChoice::Direct,
+            ],
+            _ => &[
+                SubjectChoice::Pool,
+                SubjectChoice::Bins,
+                SubjectChoice::Watched,
+                SubjectChoice::Recorded,
+                SubjectChoice::Malloc,
+                SubjectChoice::Mimalloc,
+                SubjectChoice::Ranges,
+                SubjectChoice::Nothing,
+            ],
+        }
     }
 }

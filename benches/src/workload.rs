@@ -3,7 +3,7 @@
 use std::{fmt, thread::Scope};
 
 use crate::{
-    Mixed, Subject, SubjectChoice,
+    Mixed, Subject, Work,
     cross_thread::CrossThread,
     lifo::Lifo,
     miss::Miss,
@@ -51,35 +51,6 @@ impl Workload {
         }
     }
 
-    /// What it is measured on, the pool first. A miss is one of the pool's, beside the allocator by itself.
-    #[must_use]
-    pub const fn subjects(self) -> &'static [SubjectChoice] {
-        match self {
-            Self::Miss => &[
-                SubjectChoice::Pool,
-                SubjectChoice::Bins,
-                SubjectChoice::Direct,
-            ],
-            _ => &[
-                SubjectChoice::Pool,
-                SubjectChoice::Bins,
-                SubjectChoice::Watched,
-                SubjectChoice::Recorded,
-                SubjectChoice::Malloc,
-                SubjectChoice::Mimalloc,
-                SubjectChoice::Ranges,
-                SubjectChoice::Nothing,
-            ],
-        }
-    }
-
-    /// Whether several threads can do it to one subject. Not a miss: one thread could have what another one has dropped
-    /// and not yet given back.
-    #[must_use]
-    pub const fn is_for_threads(self) -> bool {
-        !matches!(self, Self::Miss)
-    }
-
     /// The workload on `subject`, warmed up, for the thread that calls this. Threads of its own are in `scope`.
     pub fn start<'s, S: Subject>(
         self,
@@ -101,10 +72,4 @@ impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
-}
-
-/// A workload under way, in the hands of one thread.
-pub trait Work {
-    /// Does so many pairs of an allocation and a free, exactly. Whether there was memory for all of them.
-    fn run(&mut self, pairs: u64) -> bool;
 }

@@ -94,41 +94,37 @@ impl Options {
 
     /// Returns the same settings for the pool.
     pub(crate) fn pool(&self) -> Result<PoolOptions, Failure> {
-        const DEFAULT: u32 = Reuse::Default as u32;
-        const SAME_QUEUE: u32 = Reuse::SameQueue as u32;
-        const OPPORTUNISTIC: u32 = Reuse::Opportunistic as u32;
-        const INSERT_WAIT: u32 = Reuse::InsertWait as u32;
-        const WAIT_ON_HOST: u32 = Reuse::WaitOnHost as u32;
-        const AS_EVER: u32 = Segments::Default as u32;
-        const ON: u32 = Segments::On as u32;
-        const OFF: u32 = Segments::Off as u32;
-
-        let reuse = match self.reuse {
-            DEFAULT => ReusePolicy::default(),
-            SAME_QUEUE => ReusePolicy::SameQueue,
-            OPPORTUNISTIC => ReusePolicy::Opportunistic,
-            INSERT_WAIT => ReusePolicy::InsertWait,
-            WAIT_ON_HOST => ReusePolicy::WaitOnHost,
-            other => {
-                return Err(Failure::argument(format!(
-                    "`reuse` is {other}, which is no value of `binpool_reuse`"
-                )));
-            }
-        };
-        let segments = match self.segments {
-            AS_EVER | ON => true,
-            OFF => false,
-            other => {
-                return Err(Failure::argument(format!(
-                    "`segments` is {other}, which is no value of `binpool_segments`"
-                )));
-            }
-        };
+        let reuse = chosen(self.reuse, &REUSE, "reuse")?;
+        let segments = chosen(self.segments, &SEGMENTS, "segments")?;
         Ok(PoolOptions::new()
             .limit(limit_of(self.limit_bytes))
             .reuse(reuse)
             .segments(segments))
     }
+}
+
+const REUSE: [(u32, ReusePolicy); 5] = [
+    (Reuse::Default as u32, ReusePolicy::Opportunistic),
+    (Reuse::SameQueue as u32, ReusePolicy::SameQueue),
+    (Reuse::Opportunistic as u32, ReusePolicy::Opportunistic),
+    (Reuse::InsertWait as u32, ReusePolicy::InsertWait),
+    (Reuse::WaitOnHost as u32, ReusePolicy::WaitOnHost),
+];
+
+const SEGMENTS: [(u32, bool); 3] = [
+    (Segments::Default as u32, true),
+    (Segments::On as u32, true),
+    (Segments::Off as u32, false),
+];
+
+/// Returns what the program has chosen by the value of a field.
+fn chosen<T: Copy>(value: u32, choices: &[(u32, T)], field: &str) -> Result<T, Failure> {
+    let choice = choices.iter().find(|(number, _)| *number == value);
+    choice.map(|(_, choice)| *choice).ok_or_else(|| {
+        Failure::argument(format!(
+            "`{field}` is {value}, which is no value of `binpool_{field}`"
+        ))
+    })
 }
 
 /// The limit in bytes that a number of the program stands for.

@@ -7,7 +7,7 @@ use std::{
     ptr,
 };
 
-use binpool::{Backend, ImmediateAllocator, MemoryPool, VirtualMemoryAllocator, WatchOptions};
+use binpool::{ImmediateAllocator, MemoryPool, VirtualMemoryAllocator, WatchOptions};
 use binpool_cuda::CudaDevice;
 use binpool_opencl::OpenClBackend;
 
@@ -31,11 +31,44 @@ pub struct Pool(pub(crate) AnyPool);
 const fn is_shared<T: Send + Sync>() {}
 const _: () = is_shared::<Pool>();
 
-fn allocate<B: Backend>(
+/// Allocates a block for a queue of the program, or for the pool's own.
+///
+/// # Safety
+///
+/// As for [`binpool_allocate_on`].
+unsafe fn allocate(
+    pool: *const Pool,
+    queue: Option<*mut c_void>,
+    bytes: usize,
+    block: *mut *mut Block,
+) -> Status {
+    guarded(|| {
+        // SAFETY: As the caller promises.
+        let (pool, place) = unsafe { asked(pool, "pool", block, "block") }?;
+        let block = match &pool.0 {
+            // SAFETY: As the caller promises.
+            OfBackend::OpenCl(pool) => OfBackend::OpenCl(unsafe { owned(pool, queue, bytes) }?),
+            // SAFETY: As the caller promises.
+            OfBackend::Cuda(pool) => OfBackend::Cuda(unsafe { owned(pool, queue, bytes) }?),
+        };
+        place.set(handed_over(Block(block)));
+        Ok(())
+    })
+}
+
+/// # Safety
+///
+/// `queue` is as in [`binpool_allocate_on`].
+unsafe fn owned<B: QueuesByHandle>(
     pool: &MemoryPool<B>,
-    queue: B::Queue,
+    queue: Option<*mut c_void>,
     bytes: usize,
 ) -> Result<Owned<B>, Failure> {
+    let queue = match queue {
+        // SAFETY: As the caller promises.
+        Some(handle) => unsafe { pool.backend().queue_of(handle) }?,
+        None => pool.home_queue().clone(),
+    };
     let buffer = pool.allocate_on(&queue, bytes)?;
     Ok(Owned { buffer, queue })
 }
@@ -147,20 +180,8 @@ pub unsafe extern "C" fn binpool_allocate(
     bytes: usize,
     block: *mut *mut Block,
 ) -> Status {
-    guarded(|| {
-        // SAFETY: As the caller promises.
-        let (pool, place) = unsafe { asked(pool, "pool", block, "block") }?;
-        let block = match &pool.0 {
-            OfBackend::OpenCl(pool) => {
-                OfBackend::OpenCl(allocate(pool, pool.home_queue().clone(), bytes)?)
-            }
-            OfBackend::Cuda(pool) => {
-                OfBackend::Cuda(allocate(pool, pool.home_queue().clone(), bytes)?)
-            }
-        };
-        place.set(handed_over(Block(block)));
-        Ok(())
-    })
+    // SAFETY: As the caller promises.
+    unsafe { allocate(pool, None, bytes, block) }
 }
 
 /// Allocates a block of `bytes` bytes for `queue`: a `cl_command_queue` of the pool's context and device, or a `CUstream`, where null is the
@@ -179,24 +200,8 @@ pub unsafe extern "C" fn binpool_allocate_on(
     bytes: usize,
     block: *mut *mut Block,
 ) -> Status {
-    guarded(|| {
-        // SAFETY: As the caller promises.
-        let (pool, place) = unsafe { asked(pool, "pool", block, "block") }?;
-        let block = match &pool.0 {
-            OfBackend::OpenCl(pool) => {
-                // SAFETY: As the caller promises.
-                let queue = unsafe { pool.backend().queue_of(queue) }?;
-                OfBackend::OpenCl(allocate(pool, queue, bytes)?)
-            }
-            OfBackend::Cuda(pool) => {
-                // SAFETY: As the caller promises.
-                let queue = unsafe { pool.backend().queue_of(queue) }?;
-                OfBackend::Cuda(allocate(pool, queue, bytes)?)
-            }
-        };
-        place.set(handed_over(Block(block)));
-        Ok(())
-    })
+    // SAFETY: As the caller promises.
+    unsafe { allocate(pool, Some(queue), bytes, block) }
 }
 
 /// Tells the pool that the program is done with a queue: its free memory is for all queues once its commands have ended.

@@ -63,7 +63,16 @@ impl Failure {
     }
 
     /// A failure with the texts of an error and of what caused it.
-    fn of(status: Status, error: &dyn std::error::Error) -> Self {
+    ///
+    /// ```
+    /// use binpool::Error;
+    /// use binpool_capi::{Failure, Status};
+    ///
+    /// let error = Error::backend("clFlush", Some(-36), "the queue is gone");
+    /// let failure = Failure::of(Status::Backend, &error);
+    /// assert_eq!(failure.to_string(), format!("{error}: the queue is gone"));
+    /// ```
+    pub fn of(status: Status, error: &dyn std::error::Error) -> Self {
         let chain = std::iter::successors(Some(error), |error| error.source());
         let texts: Vec<_> = chain.map(ToString::to_string).collect();
         Self::new(status, texts.join(": "))

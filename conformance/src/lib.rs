@@ -81,6 +81,7 @@ mod failing;
 mod fixture;
 mod random;
 mod report;
+mod told_once;
 
 use binpool_allocators::{SvmBackend, VirtualMemory};
 
@@ -89,6 +90,7 @@ pub use failing::Failing;
 pub use fixture::{AllocatorFixture, Check, Fixture};
 pub use random::Random;
 pub use report::{Failure, Report, run_all};
+pub use told_once::told_once;
 
 /// Defines a list of checks, and a macro that expands to a test for each of them.
 macro_rules! suite {

@@ -7,7 +7,7 @@ use binpool_opencl::OpenClBackend;
 use parking_lot::Mutex;
 use pyo3::{exceptions::PyValueError, prelude::*};
 
-use crate::error::other_error;
+use crate::error::raised;
 
 /// A block that goes back to its pool once: when the program releases it, or when Python drops it.
 pub(crate) struct Held {
@@ -35,7 +35,7 @@ impl Held {
         R: Send,
     {
         py.detach(|| match &mut *self.block.lock() {
-            Some(block) => work(block).map_err(other_error),
+            Some(block) => work(block).map_err(raised),
             None => Err(released()),
         })
     }
@@ -57,7 +57,7 @@ impl Held {
         check().inspect_err(|_| self.released.store(false, Ordering::SeqCst))?;
         py.detach(|| {
             let block = self.block.lock().take().ok_or_else(released)?;
-            work(block).map_err(other_error)
+            work(block).map_err(raised)
         })
     }
 

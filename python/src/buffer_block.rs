@@ -7,7 +7,7 @@ use pyo3::{exceptions::PyValueError, intern, prelude::*, sync::PyOnceLock};
 
 use crate::{
     block::{Held, released},
-    error::other_error,
+    error::raised,
 };
 
 /// `pyopencl.MemoryObject.from_int_ptr`: PyOpenCL's kernels take no other class's buffers.
@@ -81,7 +81,7 @@ impl Part {
         flags: u64,
     ) -> PyResult<Bound<'py, PyAny>> {
         let place = py.detach(|| match &*self.view.lock() {
-            Some(view) => Place::of(&self.backend, view, origin, size).map_err(other_error),
+            Some(view) => Place::of(&self.backend, view, origin, size).map_err(raised),
             None => Err(released()),
         })?;
         place.buffer(self.block.bind(py), flags)
@@ -156,10 +156,7 @@ fn carrying<'py>(
     block: Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = buffer.py();
-    let class = BUFFER.get_or_try_init(py, || {
-        let class = py.import("binpool._buffer")?.getattr("Buffer");
-        class.map(Bound::unbind)
-    })?;
+    let class = BUFFER.import(py, "binpool._buffer", "Buffer")?;
     buffer.setattr(intern!(py, "__class__"), class)?;
     buffer.setattr(intern!(py, "_block"), block)?;
     Ok(buffer)
@@ -172,7 +169,7 @@ fn no_memory() -> PyErr {
 /// Returns the handle of a block, which is used on this queue, as a number.
 pub(crate) fn handle(block: &PooledBuffer<OpenClBackend>, queue: &ClQueue) -> PyResult<usize> {
     let memory = block.memory_on(queue).ok_or_else(no_memory)?;
-    let handle = memory.raw_view().map_err(other_error)?;
+    let handle = memory.raw_view().map_err(raised)?;
     Ok(handle.expose_provenance())
 }
 

@@ -33,11 +33,7 @@ pub(crate) fn line_of_caller(py: Python<'_>) -> String {
 }
 
 fn find_line(py: Python<'_>) -> PyResult<String> {
-    let get_frame = GET_FRAME.get_or_try_init(py, || {
-        let function = py.import("sys")?.getattr("_getframe");
-        function.map(Bound::unbind)
-    })?;
-    let innermost = get_frame.bind(py).call0()?;
+    let innermost = GET_FRAME.import(py, "sys", "_getframe")?.call0()?;
     let mut frame = innermost.clone();
     while is_library(&frame)? {
         frame = frame.getattr(intern!(py, "f_back"))?;

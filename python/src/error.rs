@@ -1,36 +1,30 @@
-//! Errors of the pool as exceptions of Python.
+//! Failures as exceptions of Python.
 
 use std::error::Error;
 
-use binpool::PoolError;
 use binpool_capi::{Failure, Status};
 use pyo3::{prelude::*, sync::PyOnceLock, types::PyType};
 
-/// Returns the text of an error and of what it came from.
-fn text_of(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
-}
-
-/// Returns an exception of the class that `find` finds in `binpool._errors`.
-fn exception(
-    text: String,
-    find: impl for<'py> FnOnce(&Bound<'py, PyModule>) -> PyResult<Bound<'py, PyAny>>,
-) -> PyErr {
+/// Returns the exception of a failure: `binpool.OutOfMemoryError` with the whole report, or `binpool.Error`.
+pub(crate) fn raised(failure: impl Into<Failure>) -> PyErr {
+    let failure = failure.into();
     Python::attach(|py| {
         let class = py
             .import("binpool._errors")
-            .and_then(|errors| find(&errors));
+            .and_then(|errors| match failure.status() {
+                Status::OutOfMemory => out_of_memory_class(&errors),
+                _ => errors.getattr("Error"),
+            });
         match class.and_then(|class| Ok(class.cast_into::<PyType>()?)) {
-            Ok(class) => PyErr::from_type(class, text),
+            Ok(class) => PyErr::from_type(class, failure.to_string()),
             Err(error) => error,
         }
     })
+}
+
+/// Returns the exception of a recording that cannot be read.
+pub(crate) fn unreadable(error: impl Error) -> PyErr {
+    raised(Failure::of(Status::Io, &error))
 }
 
 /// `binpool.OutOfMemoryError` as a kind of `pyopencl.MemoryError`.
@@ -50,27 +44,4 @@ fn out_of_memory_class<'py>(errors: &Bound<'py, PyModule>) -> PyResult<Bound<'py
             .map(Bound::unbind)
     })?;
     Ok(class.bind(py).clone())
-}
-
-/// Returns the exception for an error of a pool: `binpool.OutOfMemoryError` with the whole report, or `binpool.Error`.
-pub(crate) fn pool_error(error: PoolError) -> PyErr {
-    match error.out_of_memory() {
-        Some(report) => exception(report.to_string(), out_of_memory_class),
-        None => other_error(error),
-    }
-}
-
-/// Returns `binpool.Error` with the text of `error`.
-pub(crate) fn other_error(error: impl Error) -> PyErr {
-    exception(text_of(&error), |errors| errors.getattr("Error"))
-}
-
-/// Returns the exception for a pool over CUDA that failed.
-pub(crate) fn cuda_error(failure: Failure) -> PyErr {
-    let class = if failure.status() == Status::OutOfMemory {
-        "OutOfMemoryError"
-    } else {
-        "Error"
-    };
-    exception(failure.to_string(), |errors| errors.getattr(class))
 }

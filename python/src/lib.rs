@@ -27,7 +27,6 @@ mod opencl_pool;
 mod pool;
 mod queue_allocator;
 mod recording;
-mod reuse;
 mod statistics;
 mod svm_block;
 mod svm_pool;

@@ -1,9 +1,12 @@
 //! Pools of buffers.
 
-use binpool::{ImmediateAllocator, PoolOptions};
+use binpool::ImmediateAllocator;
 use pyo3::{exceptions::PyValueError, prelude::*};
 
-use crate::{opencl::origin_of, opencl_pool::OpenClPool, pool::checked_limit, reuse::reuse_policy};
+use crate::{
+    opencl::origin_of,
+    opencl_pool::{OpenClPool, options},
+};
 
 /// A pool of buffers for PyOpenCL. It is an allocator itself, for the queue that it was made for:
 ///
@@ -33,7 +36,7 @@ impl MemoryPool {
         reuse: &str,
     ) -> PyResult<PyClassInitializer<Self>> {
         let py = context_or_queue.py();
-        let limit = checked_limit(limit)?;
+        let options = options(limit, reuse)?;
         let origin = origin_of(context_or_queue, device)?;
         let may_carve = origin.may_carve;
         if segments == Some(true) && !may_carve {
@@ -41,10 +44,7 @@ impl MemoryPool {
                 "segments=True: NVIDIA's OpenCL crashes where a program uses parts of buffers as PyOpenCL does; leave it out",
             ));
         }
-        let options = PoolOptions::new()
-            .limit(limit)
-            .segments(segments.unwrap_or(may_carve))
-            .reuse(reuse_policy(reuse)?);
+        let options = options.segments(segments.unwrap_or(may_carve));
         let pool = OpenClPool::initializer(py, origin, options, ImmediateAllocator::new)?;
         Ok(pool.add_subclass(Self))
     }

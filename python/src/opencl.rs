@@ -16,7 +16,7 @@ use pyo3::{
     types::PyType,
 };
 
-use crate::error::other_error;
+use crate::error::raised;
 
 /// The platform whose driver crashes where a program uses sub-buffers while others are made.
 const NVIDIA: &str = "NVIDIA CUDA";
@@ -121,7 +121,7 @@ pub(crate) fn origin_of(
     let backend = py.detach(|| unsafe {
         OpenClBackend::from_raw(pointer(context_handle), pointer(device_handle))
     });
-    let backend = backend.map_err(other_error)?;
+    let backend = backend.map_err(raised)?;
     let queue = is_queue.then(|| queue_of(&backend, context_or_queue));
     Ok(Origin {
         queue: queue.transpose()?,
@@ -135,7 +135,7 @@ pub(crate) fn queue_of(backend: &OpenClBackend, queue: &Bound<'_, PyAny>) -> PyR
     let handle = QUEUE.handle_needed(queue)?;
     // SAFETY: The queue lives, since the object of PyOpenCL does during this call.
     let queue = (queue.py()).detach(|| unsafe { backend.wrap_raw_queue(pointer(handle)) });
-    queue.map_err(other_error)
+    queue.map_err(raised)
 }
 
 /// Returns a `pyopencl.Event` as an event of the backend.
@@ -143,7 +143,7 @@ pub(crate) fn event_of(backend: &OpenClBackend, event: &Bound<'_, PyAny>) -> PyR
     let handle = EVENT.handle_needed(event)?;
     // SAFETY: The event lives, since the object of PyOpenCL does during this call.
     let event = (event.py()).detach(|| unsafe { backend.wrap_raw_event(pointer(handle)) });
-    event.map_err(other_error)
+    event.map_err(raised)
 }
 
 /// Returns an event of the backend as a `pyopencl.Event`, which retains it.

@@ -1,15 +1,15 @@
 //! What every pool for PyOpenCL has.
 
-use binpool::{Allocator, MemoryPool, PoolOptions, PoolStatistics};
+use binpool::{Allocator, MemoryPool, PoolOptions, PoolStatistics, ReusePolicy};
 use binpool_capi::OfBackend;
 use binpool_opencl::{ClQueue, OpenClBackend};
 use pyo3::{exceptions::PyValueError, intern, prelude::*, types::PyTuple};
 
 use crate::{
     buffer_block,
-    error::{other_error, pool_error},
+    error::raised,
     opencl::{Origin, queue_of},
-    pool::Pool,
+    pool::{Pool, checked_limit},
     queue_allocator::QueueAllocator,
     svm_block,
     uses::{Uses, own_queue},
@@ -36,14 +36,14 @@ impl OpenClPool {
     {
         let Origin { backend, queue, .. } = origin;
         let pool = py.detach(|| {
-            let allocator = allocator(&backend).map_err(other_error)?;
+            let allocator = allocator(&backend).map_err(raised)?;
             let home = match &queue {
                 Some(queue) => queue.clone(),
                 None => own_queue(&backend)?,
             };
             // The threads of Python take turns.
             let pool = options.arenas(1).build(allocator, &home);
-            pool.map_err(pool_error)
+            pool.map_err(raised)
         })?;
         let base = Pool {
             any: OfBackend::OpenCl(pool.clone()),
@@ -61,6 +61,27 @@ impl OpenClPool {
             uses,
         }
     }
+}
+
+/// Returns the options that both kinds of pools have.
+pub(crate) fn options(limit: Option<u64>, reuse: &str) -> PyResult<PoolOptions> {
+    let limit = checked_limit(limit)?;
+    Ok(PoolOptions::new().limit(limit).reuse(reuse_policy(reuse)?))
+}
+
+/// Returns the policy of that name.
+fn reuse_policy(name: &str) -> PyResult<ReusePolicy> {
+    Ok(match name {
+        "same_queue" => ReusePolicy::SameQueue,
+        "opportunistic" => ReusePolicy::Opportunistic,
+        "insert_wait" => ReusePolicy::InsertWait,
+        "wait_on_host" => ReusePolicy::WaitOnHost,
+        other => {
+            return Err(PyValueError::new_err(format!(
+                "reuse='{other}': one of 'opportunistic', 'same_queue', 'insert_wait' and 'wait_on_host' is needed"
+            )));
+        }
+    })
 }
 
 #[pymethods]

@@ -6,7 +6,7 @@ use binpool_trace::{Snapshot, view::SnapshotNumbers};
 use pyo3::{exceptions::PyValueError, prelude::*};
 
 use crate::{
-    error::{other_error, pool_error},
+    error::{raised, unreadable},
     file::{FilePath, file_error},
     recording::Recording,
     statistics::{LiveGroup, Statistics},
@@ -41,7 +41,7 @@ impl Pool {
     fn set_limit(&self, py: Python<'_>, bytes: Option<u64>) -> PyResult<()> {
         let limit = checked_limit(bytes)?;
         py.detach(|| of_backend!(&self.any, pool => pool.set_limit(limit)))
-            .map_err(pool_error)
+            .map_err(raised)
     }
 
     /// Releases free memory until the pool has at most `bytes` bytes of the device. Returns the bytes released. Blocks in use stay.
@@ -82,8 +82,7 @@ impl Pool {
     fn record(&self, py: Python<'_>, path: FilePath) -> PyResult<Recording> {
         py.detach(|| {
             let file = NewFile::create(&path.0).map_err(|error| file_error(error, &path.0))?;
-            let recording =
-                of_backend!(&self.any, pool => pool.record(file)).map_err(other_error)?;
+            let recording = of_backend!(&self.any, pool => pool.record(file)).map_err(raised)?;
             Ok(Recording::new(recording, path.0))
         })
     }
@@ -94,7 +93,7 @@ impl Pool {
         py.detach(|| {
             of_backend!(&self.any, pool => pool.snapshot())
                 .to_json()
-                .map_err(other_error)
+                .map_err(raised)
         })
     }
 
@@ -102,9 +101,8 @@ impl Pool {
     fn view(&self, py: Python<'_>, page: FilePath) -> PyResult<()> {
         let page = Page::at(page)?;
         py.detach(|| {
-            let json =
-                of_backend!(&self.any, pool => pool.snapshot().to_json()).map_err(other_error)?;
-            let snapshot = Snapshot::from_json(&json).map_err(other_error)?;
+            let json = of_backend!(&self.any, pool => pool.snapshot().to_json()).map_err(raised)?;
+            let snapshot = Snapshot::from_json(&json).map_err(unreadable)?;
             page.write(&SnapshotNumbers::new("pool", &snapshot).page(&snapshot)?)
         })
     }

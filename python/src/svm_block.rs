@@ -157,10 +157,7 @@ pub(crate) fn svm(
     block: PooledBuffer<OpenClBackend>,
     address: usize,
 ) -> PyResult<Bound<'_, PyAny>> {
-    let class = SVM.get_or_try_init(py, || {
-        let class = py.import("binpool._svm")?.getattr("SVM");
-        class.map(Bound::unbind)
-    })?;
+    let class = SVM.import(py, "binpool._svm", "SVM")?;
     let block = SvmBlock {
         bytes: block.size(),
         held: Held::new(block),
@@ -169,7 +166,7 @@ pub(crate) fn svm(
         own_views: OnceLock::new(),
     };
     let block = Bound::new(py, block)?;
-    let memory = class.bind(py).call1((&block,))?;
+    let memory = class.call1((&block,))?;
     // PyOpenCL has taken the address, and keeps that view.
     let views = block.get().views.load(Ordering::SeqCst);
     block.get().own_views.get_or_init(|| views);

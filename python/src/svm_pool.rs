@@ -1,9 +1,12 @@
 //! Pools of shared virtual memory.
 
-use binpool::{PoolOptions, SvmAllocator, SvmGrain};
+use binpool::{SvmAllocator, SvmGrain};
 use pyo3::prelude::*;
 
-use crate::{opencl::origin_of, opencl_pool::OpenClPool, pool::checked_limit, reuse::reuse_policy};
+use crate::{
+    opencl::origin_of,
+    opencl_pool::{OpenClPool, options},
+};
 
 /// A pool of shared virtual memory for PyOpenCL. It is used as a `MemoryPool` is; its blocks are `pyopencl.SVM`.
 ///
@@ -24,14 +27,13 @@ impl SvmPool {
         reuse: &str,
     ) -> PyResult<PyClassInitializer<Self>> {
         let py = context_or_queue.py();
-        let limit = checked_limit(limit)?;
+        let options = options(limit, reuse)?;
         let origin = origin_of(context_or_queue, device)?;
         let grain = if fine_grained {
             SvmGrain::Fine
         } else {
             SvmGrain::Coarse
         };
-        let options = PoolOptions::new().limit(limit).reuse(reuse_policy(reuse)?);
         let pool = OpenClPool::initializer(py, origin, options, |backend| {
             SvmAllocator::new(backend, grain)
         })?;

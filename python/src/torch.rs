@@ -14,7 +14,7 @@ use binpool_capi::{
 };
 use pyo3::prelude::*;
 
-use crate::{call_site::line_of_caller, error::cuda_error, pool::Pool};
+use crate::{call_site::line_of_caller, error::raised, pool::Pool};
 
 /// Returns the line that makes a request, which most often comes from a function of PyTorch that has let go of Python's interpreter.
 fn line() -> Option<Tag> {
@@ -25,7 +25,7 @@ fn line() -> Option<Tag> {
 #[pyfunction]
 pub(crate) fn cuda_pool(py: Python<'_>, device: i32) -> PyResult<Pool> {
     torch::name_requests(line);
-    let pool = py.detach(|| torch::pool_of(device)).map_err(cuda_error)?;
+    let pool = py.detach(|| torch::pool_of(device)).map_err(raised)?;
     Ok(Pool {
         any: OfBackend::Cuda(pool),
     })
@@ -63,7 +63,7 @@ pub(crate) fn cuda_allocate(
         let stream = without_provenance_mut::<c_void>(stream);
         // SAFETY: The stream lives: `binpool.cupy` keeps those that it names.
         let pointer = unsafe { torch::allocate(bytes, device, stream) };
-        pointer.map(<*mut c_void>::addr).map_err(cuda_error)
+        pointer.map(<*mut c_void>::addr).map_err(raised)
     })?;
     Ok(CudaBlock {
         pointer,

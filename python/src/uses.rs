@@ -6,10 +6,7 @@ use binpool::{Backend, MemoryPool, PooledBuffer, QueueOrder};
 use binpool_opencl::{ClQueue, OpenClBackend};
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyTuple};
 
-use crate::{
-    error::{other_error, pool_error},
-    opencl::queue_of,
-};
+use crate::{error::raised, opencl::queue_of};
 
 /// Where blocks are used.
 pub(crate) enum Uses {
@@ -49,14 +46,14 @@ impl Uses {
         bytes: usize,
     ) -> PyResult<PooledBuffer<OpenClBackend>> {
         match self {
-            Self::Of(queue) => pool.allocate_on(queue, bytes).map_err(pool_error),
+            Self::Of(queue) => pool.allocate_on(queue, bytes).map_err(raised),
             Self::Any(own, queues) => {
-                let mut block = pool.allocate_on(own, bytes).map_err(pool_error)?;
+                let mut block = pool.allocate_on(own, bytes).map_err(raised)?;
                 // Where the pool has put a wait for former commands on its own queue, that is waited for: the other queues know
                 // nothing of it.
-                block.unbind_from_queue().map_err(other_error)?;
+                block.unbind_from_queue().map_err(raised)?;
                 for queue in &**queues {
-                    block.record_use(queue).map_err(other_error)?;
+                    block.record_use(queue).map_err(raised)?;
                 }
                 Ok(block)
             }
@@ -81,7 +78,5 @@ impl Uses {
 
 /// Makes a queue of the pool's own.
 pub(crate) fn own_queue(backend: &OpenClBackend) -> PyResult<ClQueue> {
-    backend
-        .create_queue(QueueOrder::InOrder)
-        .map_err(other_error)
+    backend.create_queue(QueueOrder::InOrder).map_err(raised)
 }

@@ -14,7 +14,7 @@ use binpool_trace::{
 use pyo3::{exceptions::PyValueError, prelude::*};
 
 use crate::{
-    error::other_error,
+    error::unreadable,
     file::{FilePath, file_error},
 };
 
@@ -59,7 +59,7 @@ pub(crate) fn view(py: Python<'_>, recording: FilePath, page: FilePath) -> PyRes
         }
         let content = File::open(&recording).and_then(Content::new);
         let content = content.map_err(|error| file_error(error, &recording))?;
-        let trace = Trace::read_content(&name, content, None).map_err(other_error)?;
+        let trace = Trace::read_content(&name, content, None).map_err(unreadable)?;
         let by = if trace.groups().is_empty() {
             By::Size
         } else {

@@ -18,9 +18,6 @@ mod adaptors;
 mod commands;
 mod device;
 mod opencl;
-#[path = "../../backend-opencl/src/order/mod.rs"]
-#[allow(dead_code, reason = "the backend uses the rest")]
-mod order;
 mod pages;
 mod program;
 mod queues;
@@ -34,7 +31,7 @@ use std::process::ExitCode;
 use program::Program;
 
 // By these names the files of the OpenCL backend know the rest of their crate.
-use opencl::{queue, sys};
+pub(crate) use opencl::{order, queue, sys};
 
 fn main() -> ExitCode {
     let programs: Vec<Program> = [

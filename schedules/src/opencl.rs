@@ -6,6 +6,11 @@
 //! An in-order queue goes on behind a command that failed early once what that waited for has ended. `PoCL` does not wait for
 //! that, which is the *fragile* device. On both, the logs keep the order of the queue.
 
+/// The files of the backend.
+#[path = "../../backend-opencl/src/order/mod.rs"]
+#[allow(dead_code, reason = "the backend uses the rest")]
+pub(crate) mod order;
+
 /// Queues.
 pub(crate) mod queue {
     use std::sync::{Arc, Weak};

@@ -1,12 +1,13 @@
 //! The small types: alignments, regions, flags, errors, identities.
 
-use std::{error::Error as StdError, ops::Range};
+use std::{error::Error as _, ops::Range};
 
 use binpool_allocators::{
     Align, AsMemory, Backend, DeviceLimits, Error, EventStatus, HostUse, InvalidRequest, Memory,
     MemoryFlags, MemoryId, ObjectKind, OutOfMemory, QueueId, QueueOrder, Region, Scope, SvmGrain,
     SvmSupport,
 };
+use binpool_conformance::told_once;
 use binpool_mock::MockDevice;
 use proptest::prelude::*;
 
@@ -213,17 +214,6 @@ fn errors_say_what_to_do_next() {
         let start = format!("this {name} belongs to another backend: ");
         assert!(error.starts_with(&start), "{error}");
     }
-}
-
-/// The texts of an error and its causes, none of which is told twice.
-fn told_once(error: &dyn StdError) -> Vec<String> {
-    let chain = std::iter::successors(Some(error), |&error| error.source());
-    let texts: Vec<_> = chain.map(ToString::to_string).collect();
-    for (place, cause) in texts.iter().enumerate() {
-        let before = &texts[..place];
-        assert!(!before.iter().any(|text| text.contains(cause)), "{texts:?}");
-    }
-    texts
 }
 
 #[test]

@@ -37,19 +37,19 @@ pub(crate) fn check<B: Backend, K: Kernels<B>>(context: &Context<B, K>) {
     assert!(context.pool().statistics().hits > 0);
 }
 
-fn check_allocators<B: SvmBackend, K: Kernels<B>>(backend: &B, kernels: &K) {
+fn check_allocators<B: SvmBackend, K: Kernels<B> + Clone>(backend: &B, kernels: &K) {
     let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
     let pool = MemoryPool::new(ImmediateAllocator::new(backend).unwrap(), &queue).unwrap();
-    check(&Context::new(pool, queue.clone(), kernels));
+    check(&Context::new(pool, queue.clone(), kernels.clone()));
     let pool = MemoryPool::new(DeferredAllocator::new(backend), &queue).unwrap();
-    check(&Context::new(pool, queue.clone(), kernels));
+    check(&Context::new(pool, queue.clone(), kernels.clone()));
     let svm = SvmAllocator::new(backend, SvmGrain::Coarse).unwrap();
     let pool = MemoryPool::new(svm, &queue).unwrap();
-    check(&Context::new(pool, queue.clone(), kernels));
+    check(&Context::new(pool, queue.clone(), kernels.clone()));
 }
 
 /// Arrays of several queues in one expression, dropped while their commands are pending: every sum is right.
-pub(crate) fn check_queues<B: Backend, K: Kernels<B>>(
+pub(crate) fn check_queues<B: Backend, K: Kernels<B> + Clone>(
     backend: &B,
     kernels: &K,
     policy: ReusePolicy,
@@ -68,7 +68,7 @@ pub(crate) fn check_queues<B: Backend, K: Kernels<B>>(
         .unwrap();
     let contexts: Vec<_> = queues
         .iter()
-        .map(|queue| Context::new(pool.clone(), queue.clone(), kernels))
+        .map(|queue| Context::new(pool.clone(), queue.clone(), kernels.clone()))
         .collect();
     for turn in 0..30_usize {
         let [one, two, three] = [0, 1, 2].map(|i| &contexts[(turn + i) % contexts.len()]);
@@ -150,17 +150,17 @@ fn a_queue_is_made_to_wait_for_an_array_once() {
 fn is_foreign<T>(result: &Result<T, ArrayError>) -> bool {
     matches!(
         result,
-        Err(ArrayError::Device(Error::InvalidRequest(
-            InvalidRequest::ForeignObject { .. }
+        Err(ArrayError::Pool(PoolError::Allocator(
+            Error::InvalidRequest(InvalidRequest::ForeignObject { .. })
         )))
     )
 }
 
-fn do_not_mix<B: Backend, K: Kernels<B>>(one: (&B, &K), two: (&B, &K)) {
+fn do_not_mix<B: Backend, K: Kernels<B> + Clone>(one: (&B, &K), two: (&B, &K)) {
     let [one, two] = [one, two].map(|(backend, kernels)| {
         let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
         let pool = MemoryPool::new(ImmediateAllocator::new(backend).unwrap(), &queue).unwrap();
-        Context::new(pool, queue, kernels)
+        Context::new(pool, queue, kernels.clone())
     });
     let (a, b) = (one.array(&[1.0]).unwrap(), two.array(&[2.0]).unwrap());
     for operation in BinaryOperation::ALL {

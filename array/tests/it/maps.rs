@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use binpool::{Error, ImmediateAllocator, InvalidRequest, PoolOptions};
+use binpool::{Error, ImmediateAllocator, InvalidRequest, PoolError, PoolOptions};
 use binpool_array::{ArrayError, BinaryOperation, Context, HostMaps, Kernels, MockKernels};
 use binpool_mock::{CallKind, Fault, MockDevice, Persistence};
 
@@ -135,7 +135,7 @@ fn a_copied_map_tells_that_it_could_not_be_written_back() {
     device.fail_nth(CallKind::Write, 1, Fault::Backend(-5), Persistence::Once);
     assert!(matches!(
         map.unmap(),
-        Err(ArrayError::Device(Error::Backend(_)))
+        Err(ArrayError::Pool(PoolError::Allocator(Error::Backend(_))))
     ));
     assert_eq!(array.to_vec().unwrap(), numbered(4));
     // Dropping it cannot tell, and does no more harm.

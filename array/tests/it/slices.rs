@@ -109,7 +109,7 @@ fn slices_lie_within_their_array() {
     let mut four = array.slice_mut(3..7).unwrap();
     assert_eq!(refused(four.slice_mut(2..5)), (2, 5, 4));
     let error = array.slice_mut(9..12).unwrap_err();
-    let text = "elements 9..12 of 10: a slice lies within 0..10";
+    let text = "elements 9..12 of 10: a slice cannot end before it starts, nor past 10";
     assert_eq!(error.to_string(), text);
     let after_three = (Bound::Excluded(3), Bound::Included(6));
     assert_eq!(

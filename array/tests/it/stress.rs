@@ -101,7 +101,7 @@ fn stress_thread<B: Backend, K: Kernels<B>>(contexts: &[Context<B, K>], seed: u6
     }
 }
 
-pub(crate) fn stress<A: Allocator, K: Kernels<A::Backend>>(
+pub(crate) fn stress<A: Allocator, K: Kernels<A::Backend> + Clone>(
     allocator: impl Fn() -> A,
     kernels: &K,
     threads: u64,
@@ -112,7 +112,7 @@ pub(crate) fn stress<A: Allocator, K: Kernels<A::Backend>>(
     for (policy, segments) in plain.into_iter().chain(carved) {
         let allocator = allocator();
         let options = PoolOptions::new().reuse(policy).segments(segments);
-        let contexts = contexts(allocator, options, &kernels);
+        let contexts = contexts(allocator, options, kernels);
         let pool = contexts[0].pool();
         let what = format!("{what}, {policy:?}, segments: {segments}");
         thread::scope(|scope| {

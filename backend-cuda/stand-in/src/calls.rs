@@ -13,14 +13,17 @@ use std::{
 };
 
 use crate::{
-    CAPTURE_ISOLATION, CAPTURE_UNSUPPORTED, Code, ILLEGAL_ADDRESS, INVALID_HANDLE, INVALID_VALUE,
-    NOT_READY, capture,
-    device::{
-        Device, check_host, context_of, current, device, device_of, device_of_handle, enter,
-        enter_unless_captured, make_current,
+    CAPTURE_ISOLATION, CAPTURE_UNSUPPORTED, Code, INVALID_HANDLE, INVALID_VALUE, NOT_READY,
+    capture,
+    context::{
+        Context, context, context_of, context_of_handle, current, enter, enter_unless_captured,
+        handle_of_context, make_current,
     },
+    device::Device,
     kernels::{self, Launch},
     memory::{Memory, PAGE, Users, is_of_device},
+    stream::PER_THREAD,
+    transfer::{host, read, write},
 };
 
 /// The attributes that devices have: unified addressing, managed memory, virtual memory, memory pools.
@@ -50,43 +53,6 @@ fn check(addresses: &[u64], bytes: usize) -> Result<(), Code> {
     Ok(())
 }
 
-/// Returns a pointer to memory of the host that a command of the device uses.
-fn host(device: &Device, address: u64) -> Result<*mut u8, Code> {
-    let address = usize::try_from(address).map_err(|_| ILLEGAL_ADDRESS)?;
-    check_host(address, device)?;
-    Ok(std::ptr::with_exposed_provenance_mut(address))
-}
-
-pub(crate) fn read(device: &Device, address: u64, count: usize) -> Result<Vec<u8>, Code> {
-    let mut bytes = Vec::with_capacity(count);
-    if count == 0 {
-        return Ok(bytes);
-    }
-    if is_of_device(address) {
-        device.visit(address, count, |part| bytes.extend_from_slice(part))?;
-        return Ok(bytes);
-    }
-    let start = host(device, address)?;
-    // SAFETY: The program keeps its bytes until the command has ended.
-    bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(start, count) });
-    Ok(bytes)
-}
-
-pub(crate) fn write(device: &Device, address: u64, bytes: &[u8]) -> Result<(), Code> {
-    if is_of_device(address) {
-        let mut rest = bytes;
-        return device.visit(address, bytes.len(), |part| {
-            let (now, later) = rest.split_at(part.len());
-            part.copy_from_slice(now);
-            rest = later;
-        });
-    }
-    let start = host(device, address)?;
-    // SAFETY: The program keeps its bytes until the command has ended.
-    unsafe { start.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-    Ok(())
-}
-
 /// `CUmemAccessDesc`.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -111,8 +77,8 @@ fn devices_of(access: *const Access, count: usize) -> Result<Vec<i32>, Code> {
 }
 
 /// Returns the device at whose address a copy reads or writes, whose context the program names.
-fn peer(context: usize, address: u64) -> Result<Arc<Device>, Code> {
-    let device = device_of(context)?;
+fn peer(context: usize, address: u64) -> Result<Arc<Context>, Code> {
+    let device = context_of(context)?;
     let is_its = is_of_device(address) && Memory::owner(address) == device.ordinal;
     is_its.then_some(device).ok_or(INVALID_VALUE)
 }
@@ -128,17 +94,23 @@ fn run(device: &Device, command: impl FnOnce(&Device) -> Result<(), Code>) {
 }
 
 /// Enqueues a command that writes `bytes` to an address.
-fn set(device: &Arc<Device>, to: u64, stream: usize, bytes: Vec<u8>) -> Result<(), Code> {
+fn set(context: &Arc<Context>, to: u64, stream: usize, bytes: Vec<u8>) -> Result<(), Code> {
     check(&[to], bytes.len())?;
-    device
+    context
         .stream(stream)?
         .enqueue(move |device| run(device, |device| write(device, to, &bytes)))
 }
 
 /// Enqueues a copy.
-fn copy(device: &Arc<Device>, to: u64, from: u64, bytes: usize, stream: usize) -> Result<(), Code> {
+fn copy(
+    context: &Arc<Context>,
+    to: u64,
+    from: u64,
+    bytes: usize,
+    stream: usize,
+) -> Result<(), Code> {
     check(&[to, from], bytes)?;
-    device.stream(stream)?.enqueue(move |device| {
+    context.stream(stream)?.enqueue(move |device| {
         run(device, |device| {
             write(device, to, &read(device, from, bytes)?)
         });
@@ -182,7 +154,7 @@ calls! {
     fn cuInit(_flags: u32) { Ok(()) }
     fn cuDeviceGetCount(count: *mut i32) { put(count, 2) }
     fn cuDeviceGet(number: *mut i32, ordinal: i32) {
-        device(ordinal)?;
+        context(ordinal)?;
         put(number, ordinal)
     }
     fn cuDeviceGetName(name: *mut c_char, length: i32, _device: i32) {
@@ -196,32 +168,32 @@ calls! {
         Ok(())
     }
     fn cuDeviceTotalMem_v2(bytes: *mut usize, number: i32) {
-        put(bytes, device(number)?.capacity.load(Ordering::SeqCst))
+        put(bytes, context(number)?.capacity.load(Ordering::SeqCst))
     }
     fn cuDeviceGetAttribute(value: *mut i32, attribute: i32, _device: i32) {
         put(value, i32::from(ATTRIBUTES.contains(&attribute)))
     }
-    fn cuDevicePrimaryCtxRetain(context: *mut usize, number: i32) {
-        device(number)?.retain();
-        put(context, context_of(number))
+    fn cuDevicePrimaryCtxRetain(place: *mut usize, number: i32) {
+        context(number)?.retain();
+        put(place, handle_of_context(number))
     }
     fn cuDevicePrimaryCtxRelease_v2(number: i32) {
-        device(number)?.release();
+        context(number)?.release();
         Ok(())
     }
     fn cuCtxGetCurrent(context: *mut usize) {
         if current() != 0 {
-            device_of(current())?.faults.lock().call("cuCtxGetCurrent")?;
+            context_of(current())?.faults.lock().call("cuCtxGetCurrent")?;
         }
         put(context, current())
     }
     fn cuCtxSetCurrent(context: usize) { make_current(context) }
     fn cuDeviceCanAccessPeer(can: *mut i32, number: i32, peer: i32) {
-        device(number)?.faults.lock().call("cuDeviceCanAccessPeer")?;
-        put(can, i32::from(device(number)?.can_use_memory_of(&*device(peer)?)))
+        context(number)?.faults.lock().call("cuDeviceCanAccessPeer")?;
+        put(can, i32::from(context(number)?.can_use_memory_of(&*context(peer)?)))
     }
     fn cuCtxEnablePeerAccess(context: usize, _flags: u32) {
-        enter("cuCtxEnablePeerAccess")?.enable_peer(&*device_of(context)?)
+        enter("cuCtxEnablePeerAccess")?.enable_peer(&*context_of(context)?)
     }
     fn cuCtxSynchronize() {
         let device = enter_unless_captured("cuCtxSynchronize")?;
@@ -230,10 +202,10 @@ calls! {
     }
     fn cuCtxRecordEvent(context: usize, event: usize) {
         let device = enter("cuCtxRecordEvent")?;
-        if context_of(device.ordinal) != context {
+        if handle_of_context(device.ordinal) != context {
             return Err(INVALID_HANDLE);
         }
-        let event = device.event(event)?;
+        let event = device.events.get(event)?;
         capture::check_wait_for_device(&device)?;
         device.record_all(&event);
         Ok(())
@@ -266,9 +238,10 @@ calls! {
         put(address, enter_unless_captured("cuMemAllocManaged")?.allocate(bytes, Users::All)?)
     }
     fn cuMemPoolCreate(pool: *mut usize, _properties: usize) {
-        put(pool, enter("cuMemPoolCreate")?.create_pool())
+        let device = enter("cuMemPoolCreate")?;
+        put(pool, device.pools.add(vec![device.ordinal]))
     }
-    fn cuMemPoolDestroy(pool: usize) { enter("cuMemPoolDestroy")?.destroy_pool(pool) }
+    fn cuMemPoolDestroy(pool: usize) { enter("cuMemPoolDestroy")?.pools.destroy(pool) }
     fn cuMemPoolSetAttribute(_pool: usize, _attribute: i32, _value: usize) {
         enter_unless_captured("cuMemPoolSetAttribute").map(drop)
     }
@@ -281,13 +254,14 @@ calls! {
         }
     }
     fn cuMemPoolSetAccess(pool: usize, access: *const Access, count: usize) {
-        enter("cuMemPoolSetAccess")?.open_pool(pool, &devices_of(access, count)?)
+        let users = devices_of(access, count)?;
+        enter("cuMemPoolSetAccess")?.pools.change(pool, |all| all.extend(users))
     }
     fn cuMemPoolTrimTo(_pool: usize, _bytes: usize) { enter_unless_captured("cuMemPoolTrimTo").map(drop) }
     fn cuMemAllocFromPoolAsync(address: *mut u64, bytes: usize, pool: usize, stream: usize) {
         let device = enter("cuMemAllocFromPoolAsync")?;
         device.stream(stream)?;
-        let users = device.users_of_pool(pool)?;
+        let users = Users::Some(device.pools.get(pool)?);
         put(address, device.allocate(bytes, users)?)
     }
     fn cuMemAllocAsync(address: *mut u64, bytes: usize, stream: usize) {
@@ -345,7 +319,7 @@ calls! {
     fn cuStreamCreate(stream: *mut usize, _flags: u32) {
         put(stream, enter("cuStreamCreate")?.create_stream())
     }
-    fn cuStreamDestroy_v2(stream: usize) { enter("cuStreamDestroy")?.destroy_stream(stream) }
+    fn cuStreamDestroy_v2(stream: usize) { enter("cuStreamDestroy")?.streams.destroy(stream) }
     fn cuStreamSynchronize(stream: usize) {
         let device = enter_unless_captured("cuStreamSynchronize")?;
         if capture::status(stream) != 0 {
@@ -356,8 +330,8 @@ calls! {
     }
     fn cuStreamWaitEvent(stream: usize, event: usize, _flags: u32) {
         let target = enter("cuStreamWaitEvent")?.stream(stream)?;
-        let owner = device_of_handle(event)?;
-        let event = owner.event(event)?;
+        let owner = context_of_handle(event)?;
+        let event = owner.events.get(event)?;
         let last = event.last();
         match event.captured() {
             Some(captured) if captured == stream => return Ok(()),
@@ -366,7 +340,7 @@ calls! {
             None if capture::status(stream) != 0 => return Err(capture::spoil(stream, CAPTURE_ISOLATION)),
             None => {}
         }
-        target.enqueue(move |device| event.wait(last, [device, &*owner]))
+        target.enqueue(move |device| event.wait(last, [device, &owner]))
     }
     fn cuStreamWaitValue32_v2(stream: usize, address: u64, value: u32, _flags: u32) {
         let stream = enter("cuStreamWaitValue32")?.stream(stream)?;
@@ -376,6 +350,9 @@ calls! {
     fn cuStreamBeginCapture_v2(stream: usize, mode: u32) {
         let device = enter("cuStreamBeginCapture")?;
         device.stream(stream)?;
+        if stream <= PER_THREAD {
+            return Err(INVALID_VALUE);
+        }
         capture::begin(&device, stream, mode)
     }
     fn cuStreamIsCapturing(stream: usize, status: *mut i32) {
@@ -385,7 +362,7 @@ calls! {
     }
     fn cuThreadExchangeStreamCaptureMode(mode: *mut u32) {
         if current() != 0 {
-            device_of(current())?.faults.lock().call("cuThreadExchangeStreamCaptureMode")?;
+            context_of(current())?.faults.lock().call("cuThreadExchangeStreamCaptureMode")?;
         }
         if mode.is_null() {
             return Err(INVALID_VALUE);
@@ -396,27 +373,27 @@ calls! {
     fn cuStreamEndCapture(stream: usize, graph: *mut usize) {
         let device = enter("cuStreamEndCapture")?;
         put(graph, 0)?;
-        put(graph, device.create_graph(Arc::new(capture::end(stream)?)))
+        put(graph, device.graphs.add(Arc::new(capture::end(stream)?)))
     }
     fn cuGraphInstantiateWithFlags(executable: *mut usize, graph: usize, _flags: u64) {
         let device = enter("cuGraphInstantiateWithFlags")?;
-        put(executable, device.create_graph(device.graph(graph)?))
+        put(executable, device.graphs.add(device.graphs.get(graph)?))
     }
     fn cuGraphLaunch(executable: usize, stream: usize) {
         let device = enter("cuGraphLaunch")?;
-        let (graph, stream) = (device.graph(executable)?, device.stream(stream)?);
+        let (graph, stream) = (device.graphs.get(executable)?, device.stream(stream)?);
         graph.iter().try_for_each(|command| stream.run(Arc::clone(command)))
     }
-    fn cuGraphExecDestroy(executable: usize) { enter("cuGraphExecDestroy")?.destroy_graph(executable) }
-    fn cuGraphDestroy(graph: usize) { enter("cuGraphDestroy")?.destroy_graph(graph) }
+    fn cuGraphExecDestroy(executable: usize) { enter("cuGraphExecDestroy")?.graphs.destroy(executable) }
+    fn cuGraphDestroy(graph: usize) { enter("cuGraphDestroy")?.graphs.destroy(graph) }
 
     fn cuEventCreate(event: *mut usize, _flags: u32) {
-        put(event, enter("cuEventCreate")?.create_event())
+        put(event, enter("cuEventCreate")?.events.add(Arc::default()))
     }
-    fn cuEventDestroy_v2(event: usize) { enter("cuEventDestroy")?.destroy_event(event) }
+    fn cuEventDestroy_v2(event: usize) { enter("cuEventDestroy")?.events.destroy(event) }
     fn cuEventRecord(event: usize, stream: usize) {
         let device = enter("cuEventRecord")?;
-        let (event, target) = (device.event(event)?, device.stream(stream)?);
+        let (event, target) = (device.events.get(event)?, device.stream(stream)?);
         if capture::status(stream) != 0 {
             event.capture(stream);
             return Ok(());
@@ -425,25 +402,25 @@ calls! {
         target.enqueue(move |_| event.end(record))
     }
     fn cuEventQuery(event: usize) {
-        let event = enter_unless_captured("cuEventQuery")?.event(event)?;
+        let event = enter_unless_captured("cuEventQuery")?.events.get(event)?;
         event.check_host()?;
         event.has_ended().then_some(()).ok_or(NOT_READY)
     }
     fn cuEventSynchronize(event: usize) {
         let device = enter_unless_captured("cuEventSynchronize")?;
-        let event = device.event(event)?;
+        let event = device.events.get(event)?;
         event.check_host()?;
-        event.wait(event.last(), [&*device; 2]);
+        event.wait(event.last(), [&**device; 2]);
         device.check()
     }
 
     fn cuModuleLoadData(module: *mut usize, image: *const c_char) {
         put(module, enter("cuModuleLoadData")?.create_module(text(image)?)?)
     }
-    fn cuModuleUnload(module: usize) { enter_unless_captured("cuModuleUnload")?.destroy_module(module) }
+    fn cuModuleUnload(module: usize) { enter_unless_captured("cuModuleUnload")?.modules.destroy(module) }
     fn cuModuleGetFunction(function: *mut usize, module: usize, name: *const c_char) {
         let device = enter("cuModuleGetFunction")?;
-        put(function, device.function(kernels::find(&device.module(module)?, &text(name)?)?))
+        put(function, device.function(kernels::find(&device.modules.get(module)?, &text(name)?)?))
     }
     fn cuLaunchKernel(
         function: usize, blocks: u32, _y: u32, _z: u32, threads: u32, _ty: u32, _tz: u32, _shared: u32, stream: usize,

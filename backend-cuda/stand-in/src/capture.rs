@@ -10,8 +10,7 @@ use parking_lot::Mutex;
 
 use crate::{
     CAPTURE_INVALIDATED, CAPTURE_UNMATCHED, CAPTURE_UNSUPPORTED, Code, INVALID_VALUE,
-    device::{Device, PER_THREAD},
-    stream::Command,
+    device::Device,
 };
 
 /// `CU_STREAM_CAPTURE_MODE_GLOBAL`, `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL` and `CU_STREAM_CAPTURE_MODE_RELAXED`.
@@ -31,6 +30,9 @@ pub(crate) fn exchange_mode(mode: u32) -> Result<u32, Code> {
     }
     Ok(MODE.replace(mode))
 }
+
+/// What a stream does.
+pub(crate) type Command = Arc<dyn Fn(&Device) + Send + Sync>;
 
 /// A stream that is captured: its commands are kept here instead of being run.
 struct Capture {
@@ -67,7 +69,7 @@ pub(crate) fn status(stream: usize) -> i32 {
 
 /// Begins to capture a stream, which is none of the default ones.
 pub(crate) fn begin(device: &Device, stream: usize, mode: u32) -> Result<(), Code> {
-    if status(stream) != 0 || stream <= PER_THREAD {
+    if status(stream) != 0 {
         return Err(INVALID_VALUE);
     }
     CAPTURES.lock().push(Capture {

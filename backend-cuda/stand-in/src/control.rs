@@ -5,7 +5,7 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use crate::{Code, device::device};
+use crate::{Code, context::context, device::device};
 
 fn name(call: *const c_char) -> String {
     // SAFETY: The test passes a string that ends with a zero.
@@ -63,6 +63,6 @@ controls! {
 
     /// Returns the number of objects that were made and not destroyed.
     fn stand_in_objects(ordinal: i32) -> usize {
-        device(ordinal).map_or(0, |device| device.objects())
+        context(ordinal).map_or(0, |context| context.objects())
     }
 }

@@ -5,8 +5,8 @@ use std::{ffi::c_void, thread, time::Duration};
 
 use crate::{
     Code, INVALID_VALUE, NOT_FOUND,
-    calls::{read, write},
     device::Device,
+    transfer::{read, write},
 };
 
 /// What a kernel does with its arguments, each 8 bytes.

@@ -19,13 +19,16 @@
 
 mod calls;
 mod capture;
+mod context;
 mod control;
 mod device;
 mod event;
 mod faults;
 mod kernels;
 mod memory;
+mod objects;
 mod stream;
+mod transfer;
 
 /// `CUresult`.
 type Code = i32;

@@ -11,13 +11,18 @@ use std::{
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::{Code, capture, device::Device, event::LOOK};
+use crate::{
+    Code,
+    capture::{self, Command},
+    device::Device,
+    event::LOOK,
+};
 
 /// Each command runs so long after the one before has ended.
 const LATE: Duration = Duration::from_micros(20);
 
-/// What a stream does.
-pub(crate) type Command = Arc<dyn Fn(&Device) + Send + Sync>;
+/// The handle of the default stream of each thread. Those of the other default streams are less.
+pub(crate) const PER_THREAD: usize = 2;
 
 pub(crate) struct Stream {
     handle: usize,

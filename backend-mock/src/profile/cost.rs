@@ -44,6 +44,13 @@ impl CostTable {
 
     /// A table of (size, microseconds). Points may come in any order; of two with the same size the first counts.
     /// A cost that is negative or not a number counts as 0.
+    ///
+    /// ```
+    /// use binpool_mock::CostTable;
+    ///
+    /// let table = CostTable::new(&[(1000, 19.0), (30, -1.8), (30, 2.0)]);
+    /// assert_eq!(table.points(), [(30, 0.0), (1000, 19.0)]);
+    /// ```
     #[must_use]
     pub fn new(points: &[(u64, f64)]) -> Self {
         let mut points: Vec<_> = points
@@ -59,25 +66,6 @@ impl CostTable {
     #[must_use]
     pub fn points(&self) -> &[(u64, f64)] {
         &self.points
-    }
-
-    /// Returns the table with every cost multiplied by `factor`.
-    ///
-    /// ```
-    /// use binpool_mock::CostTable;
-    ///
-    /// // Measured together and charged in halves: creating a view, and releasing it.
-    /// let pair = CostTable::new(&[(1000, 19.0), (30, 1.8)]);
-    /// assert_eq!(pair.scaled(0.5).points(), [(30, 0.9), (1000, 9.5)]);
-    /// ```
-    #[must_use]
-    pub fn scaled(&self, factor: f64) -> Self {
-        let scaled: Vec<_> = self
-            .points
-            .iter()
-            .map(|(size, micros)| (*size, micros * factor))
-            .collect();
-        Self::new(&scaled)
     }
 
     /// Returns the cost at this size, in microseconds; 0 for a table without points.

@@ -79,13 +79,15 @@ struct Limits {
     largest_block_bytes: usize,
     alignment: usize,
     largest_svm_alignment: usize,
-    svm: Svm,
+    #[serde(with = "Svm")]
+    svm: SvmSupport,
     out_of_order_queues: bool,
-    failure_order: Failures,
+    #[serde(with = "Failures")]
+    failure_order: FailureOrder,
 }
 
 #[derive(Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(remote = "FailureOrder", rename_all = "snake_case")]
 enum Failures {
     Kept,
     FailsEarly,
@@ -93,7 +95,7 @@ enum Failures {
 }
 
 #[derive(Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "SvmSupport", deny_unknown_fields)]
 struct Svm {
     coarse: bool,
     fine: bool,
@@ -112,18 +114,9 @@ impl From<DeviceProfile> for Document {
                 device_name: limits.device_name,
                 capacity_bytes: limits.capacity_bytes,
                 largest_block_bytes: limits.largest_block_bytes,
-                svm: Svm {
-                    coarse: limits.svm.coarse,
-                    fine: limits.svm.fine,
-                    atomics: limits.svm.atomics,
-                    system: limits.svm.system,
-                },
+                svm: limits.svm,
                 out_of_order_queues: limits.out_of_order_queues,
-                failure_order: match limits.failure_order {
-                    FailureOrder::Kept => Failures::Kept,
-                    FailureOrder::FailsEarly => Failures::FailsEarly,
-                    FailureOrder::Lost => Failures::Lost,
-                },
+                failure_order: limits.failure_order,
             },
             costs,
         }
@@ -156,18 +149,9 @@ impl TryFrom<Document> for DeviceProfile {
             align("alignment", own.alignment)?,
         );
         limits.largest_svm_alignment = align("largest_svm_alignment", own.largest_svm_alignment)?;
-        limits.svm = SvmSupport {
-            coarse: own.svm.coarse,
-            fine: own.svm.fine,
-            atomics: own.svm.atomics,
-            system: own.svm.system,
-        };
+        limits.svm = own.svm;
         limits.out_of_order_queues = own.out_of_order_queues;
-        limits.failure_order = match own.failure_order {
-            Failures::Kept => FailureOrder::Kept,
-            Failures::FailsEarly => FailureOrder::FailsEarly,
-            Failures::Lost => FailureOrder::Lost,
-        };
+        limits.failure_order = own.failure_order;
         let single = [
             ("enqueue", costs.enqueue),
             ("marker", costs.marker),

@@ -164,7 +164,7 @@ impl DeviceProfile {
     pub fn pocl() -> Self {
         let object = 0.14;
         let half = CostTable::constant(object / 2.0);
-        let svm_pair = CostTable::new(&[(4 * KIB, 0.2), (MIB, 0.2), (64 * MIB, 7.8)]);
+        let svm = CostTable::new(&[(4 * KIB, 0.1), (MIB, 0.1), (64 * MIB, 3.9)]);
         Self {
             limits: limits(
                 "PoCL (mock)",
@@ -185,8 +185,8 @@ impl DeviceProfile {
                 release_committed: half.clone(),
                 create_sub_region: half.clone(),
                 release_sub_region: half,
-                allocate_svm: svm_pair.scaled(0.5),
-                free_svm: svm_pair.scaled(0.5),
+                allocate_svm: svm.clone(),
+                free_svm: svm,
                 enqueue: object,
                 marker: object,
                 barrier: object,
@@ -214,7 +214,7 @@ fn limits(
     let mut limits = DeviceLimits::new(
         name,
         capacity_bytes,
-        crate::error::saturate(largest_block_bytes),
+        crate::cause::saturate(largest_block_bytes),
         align(alignment),
     );
     limits.largest_svm_alignment = align(svm_alignment);

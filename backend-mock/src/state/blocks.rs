@@ -6,68 +6,11 @@ use binpool_allocators::{Align, MemoryFlags, MemoryId, MemoryKind, Region, Resul
 use smallvec::SmallVec;
 
 use super::{
-    BlockKey, ObjectKey, QueueKey, State, Touches, refuse,
-    virtual_memory::{Mappings, Place},
+    State,
+    records::{Block, BlockKey, Object, ObjectKey, Operand, QueueKey, Touches},
+    refuse,
 };
-use crate::{CallKind, MockError, Violation, storage::Storage};
-
-/// A whole buffer, or a whole allocation of SVM.
-#[derive(Debug)]
-pub(crate) struct Block {
-    /// The identity of the object that it was created with.
-    pub(crate) id: MemoryId,
-    pub(crate) bytes: usize,
-    pub(crate) kind: MemoryKind,
-    pub(crate) flags: MemoryFlags,
-    pub(crate) committed: bool,
-    /// The contents, which are allocated when they are first touched.
-    pub(crate) storage: Option<Arc<Storage>>,
-    /// The number of objects, of commands that use it, and of pending frees.
-    pub(crate) references: usize,
-    /// The number of live views.
-    pub(crate) views: u64,
-    pub(crate) created_by_call: u64,
-    /// The queue that frees are ordered on.
-    pub(crate) queue: Option<QueueKey>,
-    pub(crate) touches: Touches,
-    /// What is mapped to it, if it is a reservation.
-    pub(crate) mappings: Option<Mappings>,
-    /// The number of addresses at which these are mapped, if they are pages.
-    pub(crate) addresses: usize,
-    /// Where a command used these last, if they are pages: their contents lie there, and not in `storage`.
-    pub(crate) contents: Option<Place>,
-}
-
-impl Block {
-    /// Its bytes of the device: none for a reservation.
-    pub(crate) fn created_bytes(&self) -> u64 {
-        if self.mappings.is_some() {
-            0
-        } else {
-            self.bytes as u64
-        }
-    }
-}
-
-/// An object that the host holds: a block, or a view of one.
-#[derive(Debug)]
-pub(crate) struct Object {
-    pub(crate) id: MemoryId,
-    pub(crate) block: BlockKey,
-    /// Its region in the block.
-    pub(crate) region: Region,
-    pub(crate) is_view: bool,
-    pub(crate) created_by_call: u64,
-}
-
-/// An object that is passed to a call.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Operand {
-    pub(crate) key: ObjectKey,
-    pub(crate) id: MemoryId,
-    /// The region in its block.
-    pub(crate) region: Region,
-}
+use crate::{CallKind, Violation, cause::Cause, storage::Storage};
 
 impl State {
     /// Returns the object and its block. Reports a violation and returns an error where it was released.
@@ -88,7 +31,7 @@ impl State {
             call,
             command: Cow::Owned(command.to_owned()),
         });
-        refuse(call, MockError::UseAfterFree { memory: operand.id })
+        refuse(call, Cause::UseAfterFree { memory: operand.id })
     }
 
     pub(crate) fn create_buffer(
@@ -119,7 +62,7 @@ impl State {
             let memory = block.id;
             return refuse(
                 CallKind::AllocateSvm,
-                MockError::OutOfHostMemory { memory, bytes },
+                Cause::OutOfHostMemory { memory, bytes },
             );
         };
         self.reserve(bytes as u64, CallKind::AllocateSvm)?;
@@ -153,7 +96,6 @@ impl State {
             touches: Touches::default(),
             mappings: None,
             addresses: 0,
-            contents: None,
         }
     }
 
@@ -203,7 +145,7 @@ impl State {
         let free = self.free_bytes();
         if bytes > free {
             let requested = bytes;
-            return refuse(kind, MockError::AllocationFailure { requested, free });
+            return refuse(kind, Cause::AllocationFailure { requested, free });
         }
         let statistics = &mut self.statistics;
         statistics.committed_bytes += bytes;

@@ -1,65 +1,13 @@
 //! Commands and queues, and the end of commands.
 
-use std::{borrow::Cow, time::Duration};
+use binpool_allocators::{EventStatus, FailureOrder, QueueId, QueueOrder};
 
-use binpool_allocators::{
-    EventId, EventStatus, FailureOrder, MemoryId, QueueId, QueueOrder, Region, Result,
+use super::{
+    State,
+    events::Ending,
+    records::{Command, EventKey, QueueClocks, QueueKey, QueueRecord},
 };
-use smallvec::SmallVec;
-
-use super::{BlockKey, CommandClock, EventKey, QueueClocks, QueueKey, State, events::Ending};
-use crate::{CallKind, CommandId, CommandRecord, MockError, effect::Effect};
-
-/// A range of bytes that a command reads or writes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Access {
-    pub(crate) block: BlockKey,
-    /// The block, or the view of it, that was passed to the command.
-    pub(crate) memory: MemoryId,
-    /// The region, counted from the start of the block.
-    pub(crate) region: Region,
-}
-
-pub(crate) type Accesses = SmallVec<[Access; 2]>;
-
-/// A command that has not ended, or that failed early and keeps its place.
-#[derive(Debug)]
-pub(crate) struct Command {
-    pub(crate) id: CommandId,
-    pub(crate) kind: CallKind,
-    pub(crate) name: Cow<'static, str>,
-    pub(crate) queue: QueueKey,
-    pub(crate) queue_id: QueueId,
-    pub(crate) event: EventKey,
-    /// The events that it waited for when it was enqueued: its wait list, and those that its queue's order adds.
-    pub(crate) waits_for: SmallVec<[EventKey; 2]>,
-    /// How many of them have not ended.
-    pub(super) blocked_by: usize,
-    /// An event of its wait list that has failed.
-    pub(super) poison: Option<EventId>,
-    /// Set if its event has failed, and it only keeps its place: later commands still come after all that it waits for.
-    pub(super) has_failed: bool,
-    pub(crate) reads: Accesses,
-    pub(crate) writes: Accesses,
-    pub(crate) effect: Effect,
-    /// When it ends by the device's clock, if it waits for nothing; zero where the device is not behind.
-    pub(crate) due: Duration,
-    /// `None` where races are not detected.
-    pub(super) clock: Option<CommandClock>,
-}
-
-#[derive(Debug)]
-pub(crate) struct QueueRecord {
-    pub(crate) id: QueueId,
-    pub(crate) order: QueueOrder,
-    /// The event that later commands wait for: of the last command of an in-order queue, or the last barrier of another.
-    pub(super) last: Option<EventKey>,
-    /// The number of its commands in [`State::commands`].
-    pub(super) pending: usize,
-    /// Set if the host holds the queue.
-    pub(super) held: bool,
-    pub(super) clocks: QueueClocks,
-}
+use crate::{CommandId, CommandRecord, cause::Cause, effect::Effect};
 
 impl State {
     pub(crate) fn create_queue(&mut self, order: QueueOrder) -> (QueueKey, QueueId) {
@@ -86,18 +34,14 @@ impl State {
     }
 
     /// Ends a command, and everything that fails with it.
-    pub(super) fn end_command(&mut self, id: CommandId, result: Result<(), MockError>) {
+    pub(super) fn end_command(&mut self, id: CommandId, result: Result<(), Cause>) {
         if let Some(ending) = self.retire(id, result) {
             self.end(ending);
         }
     }
 
     /// Removes a command from its place and drops its references to memory. The caller must end what this returns.
-    pub(super) fn retire(
-        &mut self,
-        id: CommandId,
-        result: Result<(), MockError>,
-    ) -> Option<Ending> {
+    pub(super) fn retire(&mut self, id: CommandId, result: Result<(), Cause>) -> Option<Ending> {
         let mut command = self.commands.remove(&id)?;
         self.ready.remove(&id);
         self.clock_command(&mut command, &result);
@@ -121,7 +65,7 @@ impl State {
     }
 
     /// Lets a command fail that keeps its place. The caller must end what this returns.
-    pub(super) fn fail_early(&mut self, id: CommandId, error: MockError) -> Option<Ending> {
+    pub(super) fn fail_early(&mut self, id: CommandId, error: Cause) -> Option<Ending> {
         if self.commands.get(&id)?.has_failed {
             return None;
         }

@@ -1,99 +1,23 @@
 //! Events, and the commands and frees that wait for them.
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeSet, HashSet},
-    sync::Arc,
-};
+use std::collections::{BTreeSet, HashSet};
 
-use binpool_allocators::{EventId, EventStatus, FailureOrder, InvalidRequest, Outcome};
+use binpool_allocators::{EventId, FailureOrder, InvalidRequest, Outcome};
 use smallvec::SmallVec;
 
-use super::{BlockKey, Command, EventKey, State};
-use crate::{CommandId, MockError, clock::Clock, table::Key};
-
-/// The state of an event.
-#[derive(Clone, Debug)]
-pub(crate) enum Progress {
-    Pending,
-    Complete,
-    Failed(MockError),
-}
-
-impl Progress {
-    pub(crate) const fn status(&self) -> EventStatus {
-        match self {
-            Self::Pending => EventStatus::Pending,
-            Self::Complete => EventStatus::Complete,
-            Self::Failed(_) => EventStatus::Failed,
-        }
-    }
-}
-
-/// How a command depends on an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Edge {
-    /// By the queue's order: the command runs even if the event has failed.
-    Order,
-    /// By the wait list: the command fails with the event.
-    WaitList,
-}
-
-/// What waits for the end of an event.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Waiter {
-    Command(CommandId, Edge),
-    PendingFree(Key<PendingFree>),
-}
+use super::{
+    State,
+    records::{BlockKey, Command, Edge, EventKey, EventRecord, PendingFree, Progress, Waiter},
+};
+use crate::{CommandId, cause::Cause, table::Key};
 
 /// An event that is about to end.
 #[derive(Debug)]
 pub(super) struct Ending {
     pub(super) event: EventKey,
-    pub(super) result: Result<(), MockError>,
+    pub(super) result: Result<(), Cause>,
     /// Set if its command fails early: commands that come after it by order keep waiting.
     pub(super) keeps_place: bool,
-}
-
-/// A block that is freed when some events have ended.
-#[derive(Debug)]
-pub(crate) struct PendingFree {
-    pub(super) block: BlockKey,
-    pub(super) remaining: usize,
-}
-
-#[derive(Debug)]
-pub(crate) struct EventRecord {
-    pub(crate) id: EventId,
-    pub(crate) progress: Progress,
-    /// The command of the event; `None` for user events.
-    pub(super) command: Option<CommandId>,
-    /// Set if the host holds the event.
-    held: bool,
-    pub(super) waiters: SmallVec<[Waiter; 2]>,
-    /// Once the event has ended, everything that comes before what waits for it.
-    pub(super) clock: Option<Arc<Clock>>,
-}
-
-/// The user event that keeps a wait from ending.
-#[derive(Clone, Debug)]
-pub(crate) struct Gate {
-    event: EventId,
-    command: Option<(CommandId, Cow<'static, str>)>,
-}
-
-impl Gate {
-    pub(crate) fn into_error(self) -> MockError {
-        let (command, name) = match self.command {
-            Some((id, name)) => (Some(id), name),
-            None => (None, Cow::Borrowed("")),
-        };
-        MockError::WouldWaitForever {
-            command,
-            name,
-            event: self.event,
-        }
-    }
 }
 
 impl State {
@@ -167,7 +91,7 @@ impl State {
         if let Some(event) = self.events.get(key) {
             let result = match outcome {
                 Outcome::Complete => Ok(()),
-                Outcome::Failed => Err(MockError::UserEventFailed { event: event.id }),
+                Outcome::Failed => Err(Cause::UserEventFailed { event: event.id }),
             };
             self.end_user_event(key, result);
         }
@@ -181,12 +105,12 @@ impl State {
             is_orphan.then_some((key, event.id))
         });
         for (key, event) in orphans.collect::<Vec<_>>() {
-            self.end_user_event(key, Err(MockError::UserEventFailed { event }));
+            self.end_user_event(key, Err(Cause::UserEventFailed { event }));
         }
     }
 
     /// Ends a user event, and everything that fails with it.
-    fn end_user_event(&mut self, event: EventKey, result: Result<(), MockError>) {
+    fn end_user_event(&mut self, event: EventKey, result: Result<(), Cause>) {
         self.end(Ending {
             event,
             result,
@@ -253,7 +177,7 @@ impl State {
             }
             return None;
         };
-        let failure = MockError::DependencyFailed {
+        let failure = Cause::DependencyFailed {
             command: id,
             name: command.name.clone(),
             event,
@@ -324,8 +248,8 @@ impl State {
         found
     }
 
-    /// The unresolved user event that keeps these events from ending, if there is one.
-    pub(crate) fn gate(&self, events: &[EventKey]) -> Option<Gate> {
+    /// The error of a wait for these events, if a user event that has not been resolved keeps one of them from ending.
+    pub(crate) fn endless_wait(&self, events: &[EventKey]) -> Option<Cause> {
         let mut seen = HashSet::new();
         let mut open: Vec<(EventKey, Option<CommandId>)> =
             events.iter().map(|event| (*event, None)).collect();
@@ -337,9 +261,10 @@ impl State {
                 }
             } else if self.is_pending(key) {
                 let command = waiting.and_then(|id| self.commands.get(&id));
-                return Some(Gate {
+                return Some(Cause::WouldWaitForever {
+                    command: command.map(|command| command.id),
+                    name: command.map_or("".into(), |command| command.name.clone()),
                     event: self.events.get(key)?.id,
-                    command: command.map(|command| (command.id, command.name.clone())),
                 });
             }
         }

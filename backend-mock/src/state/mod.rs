@@ -16,63 +16,42 @@ mod commands;
 mod events;
 mod leaks;
 mod races;
+mod records;
 mod release;
 mod run;
+mod submission;
 mod submit;
 mod virtual_memory;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
     time::Duration,
 };
 
-use binpool_allocators::{DeviceLimits, Error, MemoryId, Result};
+use binpool_allocators::{Error, MemoryId, Result};
 use fastrand::Rng;
 use smallvec::SmallVec;
 
-pub(crate) use blocks::{Block, Object, Operand};
-pub(crate) use commands::QueueRecord;
-use commands::{Access, Accesses, Command};
-pub(crate) use events::{EventRecord, PendingFree, Progress};
-pub(crate) use races::{CommandClock, QueueClocks, Touches};
+pub(crate) use records::{EventKey, ObjectKey, Operand, Progress, QueueKey};
 pub(crate) use run::Started;
-pub(crate) use submit::{Fence, Submission};
+pub(crate) use submission::Submission;
+
+use records::{Block, BlockKey, Command, EventRecord, Object, PendingFree, QueueRecord};
 
 use crate::{
-    Call, CallKind, CommandId, CommandRecord, Completion, CostModel, HostWait, MockStatistics,
-    Violation,
+    Call, CallKind, CommandId, CommandRecord, Completion, CostModel, MockStatistics, Violation,
     clock::Clock,
+    config::Config,
     effect::Effect,
     fault::Faults,
     sync::thread::{self, ThreadId},
-    table::{Key, Table},
+    table::Table,
 };
-
-pub(crate) type ObjectKey = Key<Object>;
-pub(crate) type BlockKey = Key<Block>;
-pub(crate) type EventKey = Key<EventRecord>;
-pub(crate) type QueueKey = Key<QueueRecord>;
-
-/// The settings of a device.
-#[derive(Clone, Debug)]
-pub(crate) struct Config {
-    pub(crate) limits: DeviceLimits,
-    pub(crate) costs: Option<CostModel>,
-    pub(crate) completion: Completion,
-    /// Set if the commands behind one that fails fail as well. Their order is in the limits.
-    pub(crate) failures_spread: bool,
-    pub(crate) host_waits: HostWait,
-    pub(crate) commit_at_create: bool,
-    pub(crate) virtual_memory: bool,
-    /// Set if pages may be mapped at several places.
-    pub(crate) page_aliases: bool,
-    pub(crate) log_calls: bool,
-    pub(crate) detect_races: bool,
-}
 
 #[derive(Debug)]
 pub(crate) struct State {
-    pub(crate) config: Config,
+    pub(crate) config: Arc<Config>,
     pub(crate) objects: Table<Object>,
     pub(crate) blocks: Table<Block>,
     pub(crate) events: Table<EventRecord>,
@@ -105,7 +84,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(config: Config) -> Self {
+    pub(crate) fn new(config: Arc<Config>) -> Self {
         let seed = match config.completion {
             Completion::Seeded(seed) => seed,
             Completion::AtOnce | Completion::Manual | Completion::Behind { .. } => 0,
@@ -232,6 +211,6 @@ impl State {
 }
 
 /// The error of a call that fails with an error of the runtime.
-pub(crate) fn refuse<R>(kind: CallKind, error: crate::MockError) -> Result<R, Error> {
+pub(crate) fn refuse<R>(kind: CallKind, error: crate::cause::Cause) -> Result<R, Error> {
     Err(error.into_error(kind.name()))
 }

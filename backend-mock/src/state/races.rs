@@ -10,14 +10,19 @@
 //! happened: where it may fail early, its event proves nothing to the host; where its place is lost, it proves nothing to
 //! the commands behind it either.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::sync::Arc;
 
-use binpool_allocators::{FailureOrder, QueueOrder, Result};
+use binpool_allocators::{FailureOrder, QueueOrder};
 use smallvec::SmallVec;
 
-use super::{Access, Command, EventKey, Fence, Progress, QueueKey, State, Submission};
+use super::{
+    State,
+    records::{Access, Command, CommandClock, EventKey, Progress, QueueKey, Touches},
+    submission::Submission,
+};
 use crate::{
-    MockError, Race, Touch, Violation,
+    Race, Touch, Violation,
+    cause::Cause,
     clock::{Clock, Position},
 };
 
@@ -27,35 +32,6 @@ const HISTORY: usize = 16;
 /// The most commands per block that are remembered because a later one may race with them: enough for every program that
 /// orders its commands, and a bound for the rest.
 const MOST_TOUCHES: usize = 1024;
-
-/// The commands that touched a block.
-#[derive(Debug, Default)]
-pub(crate) struct Touches {
-    /// The commands that one which ends later may race with, in the order of their ends.
-    open: VecDeque<(Position, Touch)>,
-    recent: VecDeque<Touch>,
-}
-
-/// The order of the commands of a queue, as far as it is known.
-#[derive(Debug, Default)]
-pub(crate) struct QueueClocks {
-    /// The number of commands that were enqueued.
-    issued: u64,
-    /// Every command that has left its place, and everything before it. A marker for all comes after these.
-    ended: Clock,
-    /// The commands that the host has seen to end once it has seen the queue finish.
-    finished: Clock,
-    /// Everything that comes before a command that waits for the queue's [last](super::QueueRecord) command, once that has left
-    /// its place.
-    order: Clock,
-}
-
-/// A command's position in its queue, and the commands that are known to come before it.
-#[derive(Debug)]
-pub(crate) struct CommandClock {
-    position: Position,
-    before: Clock,
-}
 
 impl State {
     /// Returns the position of a command that is about to be enqueued, and the commands that are known to come before it.
@@ -72,10 +48,10 @@ impl State {
         let queue = self.queues.get_mut(submission.queue)?;
         let clocks = &mut queue.clocks;
         let is_ordered = queue.order == QueueOrder::InOrder;
-        if !is_ordered && submission.fence != Fence::None && submission.wait_for.is_empty() {
+        if !is_ordered && submission.waits_for_all() {
             before.join(&clocks.ended);
         }
-        if is_ordered || submission.fence == Fence::Barrier {
+        if is_ordered || submission.is_barrier() {
             // Later commands come after this one, and through it after everything that comes before it.
             before.join(&std::mem::take(&mut clocks.order));
         } else {
@@ -97,7 +73,7 @@ impl State {
     }
 
     /// Records that a command has ended, and reports its races.
-    pub(super) fn clock_command(&mut self, command: &mut Command, result: &Result<(), MockError>) {
+    pub(super) fn clock_command(&mut self, command: &mut Command, result: &Result<(), Cause>) {
         let Some(CommandClock { position, before }) = command.clock.take() else {
             return;
         };

@@ -3,8 +3,12 @@
 use binpool_allocators::{MemoryId, MemoryKind, Result};
 use smallvec::SmallVec;
 
-use super::{Access, Block, BlockKey, EventKey, Operand, State, refuse};
-use crate::{CallKind, MockError, Violation};
+use super::{
+    State,
+    records::{Access, Block, BlockKey, EventKey, Operand},
+    refuse,
+};
+use crate::{CallKind, Violation, cause::Cause};
 
 impl State {
     /// Releases an object: its block is freed once `after`, the commands that use it, and the earlier commands of its
@@ -20,9 +24,7 @@ impl State {
     fn release_object(&mut self, operand: Operand, after: &[EventKey]) -> Result<()> {
         let memory = operand.id;
         let Some(object) = self.objects.remove(operand.key) else {
-            let bytes = Some(operand.region.bytes);
-            self.report(Violation::DoubleFree { memory, bytes });
-            return refuse(CallKind::Release, MockError::DoubleFree { memory });
+            return self.double_free(CallKind::Release, memory, operand.region.bytes);
         };
         self.statistics.live_sub_regions -= usize::from(object.is_view);
         let Some(block) = self.blocks.get_mut(object.block) else {
@@ -30,9 +32,7 @@ impl State {
             if object.is_view {
                 return Ok(());
             }
-            let bytes = Some(operand.region.bytes);
-            self.report(Violation::DoubleFree { memory, bytes });
-            return refuse(CallKind::Release, MockError::DoubleFree { memory });
+            return self.double_free(CallKind::Release, memory, operand.region.bytes);
         };
         let (siblings, bytes, committed, kind) =
             (block.views, block.bytes as u64, block.committed, block.kind);
@@ -62,6 +62,12 @@ impl State {
         Ok(())
     }
 
+    fn double_free(&mut self, kind: CallKind, memory: MemoryId, bytes: usize) -> Result<()> {
+        let bytes = Some(bytes);
+        self.report(Violation::DoubleFree { memory, bytes });
+        refuse(kind, Cause::DoubleFree { memory })
+    }
+
     /// Drops one reference to a block, and frees the block with the last.
     pub(super) fn drop_block_reference(&mut self, key: BlockKey) {
         if let Some(block) = self.blocks.get_mut(key) {
@@ -74,7 +80,6 @@ impl State {
 
     fn free(&mut self, key: BlockKey) -> Option<Block> {
         self.unmap_all(key);
-        self.set_contents(key, None);
         let block = self.blocks.remove(key)?;
         let statistics = &mut self.statistics;
         statistics.live_blocks = self.blocks.len();
@@ -97,11 +102,9 @@ impl State {
         let Some(key) = self.svm.get(&address).copied() else {
             let Some((memory, bytes)) = self.freed_svm.get(&address).copied() else {
                 self.report(Violation::UnknownAddress { address });
-                return refuse(kind, MockError::UnknownAddress { address });
+                return refuse(kind, Cause::UnknownAddress { address });
             };
-            let bytes = Some(bytes);
-            self.report(Violation::DoubleFree { memory, bytes });
-            return refuse(kind, MockError::DoubleFree { memory });
+            return self.double_free(kind, memory, bytes);
         };
         let Some(block) = self.free(key) else {
             return Ok(());

@@ -7,13 +7,19 @@ use std::{
     sync::Arc,
 };
 
-use binpool_allocators::{MemoryId, Region, contained::discard};
+use binpool_allocators::{MemoryId, contained::discard};
 
-use super::{Accesses, State};
+use smallvec::SmallVec;
+
+use super::{
+    State,
+    records::{Access, Accesses},
+};
 use crate::{
-    CommandId, MockError, Violation,
+    CommandId, Violation,
+    cause::Cause,
     effect::{Effect, KernelBody},
-    storage::{Claim, Refused, Span, Spans, Storage},
+    storage::{Bytes, Claim, Operands, Refused, Span, Storage},
     sync::thread,
 };
 
@@ -37,7 +43,7 @@ pub(crate) struct Kernel {
 
 impl Kernel {
     /// Runs the kernel, and drops its claim.
-    pub(crate) fn run(self) -> Result<(), MockError> {
+    pub(crate) fn run(self) -> Result<(), Cause> {
         let Self {
             id,
             name,
@@ -49,7 +55,7 @@ impl Kernel {
         catch_unwind(AssertUnwindSafe(|| claim.touch(body))).map_err(|panic| {
             let message = message(&*panic);
             discard(panic);
-            MockError::KernelPanicked {
+            Cause::KernelPanicked {
                 command: id,
                 name,
                 message,
@@ -74,7 +80,7 @@ impl State {
         let Some(command) = self.commands.get(&id) else {
             return Started::Ended;
         };
-        let (mut reads, mut writes) = (command.reads.clone(), command.writes.clone());
+        let (reads, writes) = (command.reads.clone(), command.writes.clone());
         if matches!(command.effect, Effect::Nothing) {
             let mut accesses = reads.iter().chain(&writes);
             let result = accesses.try_for_each(|access| {
@@ -83,24 +89,13 @@ impl State {
             self.end_command(id, result);
             return Started::Ended;
         }
-        let inside = match command.effect {
-            Effect::Copy => copy_inside(&mut reads, &mut writes),
-            _ => None,
-        };
-        match self
-            .fetch_contents(&reads)
-            .and_then(|is_there| Ok(is_there && self.fetch_contents(&writes)?))
-        {
-            Ok(true) => {}
-            Ok(false) => return Started::Busy,
-            Err(error) => {
-                self.end_command(id, Err(error));
-                return Started::Ended;
-            }
-        }
+        // Different views of a block can overlap. The result is as if all bytes had been read first.
+        let mut pairs = reads.iter().zip(&writes);
+        let within = matches!(command.effect, Effect::Copy)
+            && pairs.any(|(read, write)| read.block == write.block);
         let claim = self
-            .spans(id, &reads)
-            .and_then(|reads| Ok((reads, self.spans(id, &writes)?)))
+            .operands(id, &reads, within)
+            .and_then(|reads| Ok((reads, self.operands(id, &writes, false)?)))
             .map(|(reads, writes)| Claim::new(reads, writes));
         let claim = match claim {
             Ok(Ok(claim)) => claim,
@@ -131,7 +126,6 @@ impl State {
                 }))
             }
             work => {
-                let work = inside.unwrap_or(work);
                 claim.touch(|reads, writes| work.perform(reads, writes));
                 self.end_command(id, Ok(()));
                 Started::Ended
@@ -140,36 +134,55 @@ impl State {
     }
 
     /// Ends the command of a kernel that has run.
-    pub(crate) fn kernel_ended(&mut self, id: CommandId, result: Result<(), MockError>) {
+    pub(crate) fn kernel_ended(&mut self, id: CommandId, result: Result<(), Cause>) {
         self.running.retain(|(running, _)| *running != id);
         self.end_command(id, result);
     }
 
-    /// The bytes of these ranges. Allocates their contents where there are none yet.
-    fn spans(&mut self, command: CommandId, accesses: &Accesses) -> Result<Spans, MockError> {
-        let mut spans = Spans::new();
+    /// The bytes of these ranges; copies of them if `copied`.
+    fn operands(
+        &mut self,
+        command: CommandId,
+        accesses: &Accesses,
+        copied: bool,
+    ) -> Result<Operands, Cause> {
+        let mut operands = Operands::new();
         for access in accesses {
-            let alignment = self.config.limits.alignment;
-            self.check_mapped(command, access.block, access.memory, access.region)?;
-            let Some(block) = self.blocks.get_mut(access.block) else {
-                return Err(self.used_after_free(command, access.memory, access.region.bytes));
+            let (memory, region) = (access.memory, access.region);
+            self.check_mapped(command, access.block, memory, region)?;
+            let Some(block) = self.blocks.get(access.block) else {
+                return Err(self.used_after_free(command, memory, region.bytes));
             };
-            let storage = if let Some(storage) = &block.storage {
-                Arc::clone(storage)
-            } else {
-                let storage = Storage::zeroed(block.bytes, alignment).map(Arc::new);
-                let storage = storage.ok_or(MockError::OutOfHostMemory {
-                    memory: block.id,
-                    bytes: block.bytes,
-                })?;
-                Arc::clone(block.storage.insert(storage))
-            };
-            spans.push(Span {
-                storage,
-                region: access.region,
+            let copied = copied || block.mappings.is_some();
+            let parts = self.parts_of(*access).into_iter().rev();
+            let spans = parts.map(|part| {
+                let (storage, region) = (self.storage_of(part)?, part.region);
+                Ok(Span { storage, region })
             });
+            let spans = spans.collect::<Result<SmallVec<[Span; 1]>, Cause>>()?;
+            if copied {
+                operands.push(Bytes::Copied(spans));
+            } else {
+                operands.extend(spans.into_iter().map(Bytes::Whole));
+            }
         }
-        Ok(spans)
+        Ok(operands)
+    }
+
+    /// The contents of a block, which are allocated when they are first touched.
+    fn storage_of(&mut self, access: Access) -> Result<Arc<Storage>, Cause> {
+        let alignment = self.config.limits.alignment;
+        let memory = access.memory;
+        let Some(block) = self.blocks.get_mut(access.block) else {
+            return Err(Cause::UseAfterFree { memory });
+        };
+        if let Some(storage) = &block.storage {
+            return Ok(Arc::clone(storage));
+        }
+        let (memory, bytes) = (block.id, block.bytes);
+        let storage = Storage::zeroed(bytes, alignment).map(Arc::new);
+        let storage = storage.ok_or(Cause::OutOfHostMemory { memory, bytes })?;
+        Ok(Arc::clone(block.storage.insert(storage)))
     }
 
     /// Reports that a command is about to use memory whose address was freed by hand.
@@ -178,7 +191,7 @@ impl State {
         id: CommandId,
         memory: MemoryId,
         bytes: usize,
-    ) -> MockError {
+    ) -> Cause {
         if let Some(command) = self.commands.get(&id) {
             let violation = Violation::UseAfterFree {
                 memory,
@@ -188,26 +201,6 @@ impl State {
             };
             self.violations.push(violation);
         }
-        MockError::UseAfterFree { memory }
+        Cause::UseAfterFree { memory }
     }
-}
-
-/// Turns a copy between overlapping ranges of one block, as different views can have, into a copy inside the range
-/// that contains both. The result is as if all bytes had been read first.
-fn copy_inside(reads: &mut Accesses, writes: &mut Accesses) -> Option<Effect> {
-    let ([read], [write]) = (reads.as_slice(), writes.as_mut_slice()) else {
-        return None;
-    };
-    if read.block != write.block || !read.region.overlaps(write.region) {
-        return None;
-    }
-    let (from, to, bytes) = (read.region.offset, write.region.offset, read.region.bytes);
-    let start = from.min(to);
-    write.region = Region::new(start, from.max(to) - start + bytes);
-    reads.clear();
-    Some(Effect::CopyWithin {
-        from: from - start,
-        to: to - start,
-        bytes,
-    })
 }

@@ -12,61 +12,12 @@ use binpool_allocators::{
 use smallvec::SmallVec;
 
 use super::{
-    Access, Accesses, Command, EventKey, Operand, QueueKey, State,
-    events::{Edge, Progress, Waiter},
+    State,
+    records::{Access, Accesses, Command, Edge, EventKey, Operand, Progress, Waiter},
     refuse,
+    submission::Submission,
 };
-use crate::{CallKind, CommandId, HostWait, MockError, effect::Effect};
-
-/// How a command orders other commands of its queue, beyond the queue's own order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fence {
-    /// It does not.
-    None,
-    /// It waits for all earlier commands, if it has no wait list.
-    Marker,
-    /// It is a marker that all later commands wait for.
-    Barrier,
-}
-
-/// A command that a call enqueues.
-#[derive(Debug)]
-pub(crate) struct Submission<'a> {
-    pub(crate) kind: CallKind,
-    pub(crate) name: Cow<'static, str>,
-    pub(crate) queue: QueueKey,
-    pub(crate) wait_for: &'a [EventKey],
-    pub(crate) fence: Fence,
-    /// The operands, with regions counted from the start of their blocks.
-    pub(crate) reads: SmallVec<[Operand; 2]>,
-    pub(crate) writes: SmallVec<[Operand; 2]>,
-    pub(crate) effect: Effect,
-}
-
-impl<'a> Submission<'a> {
-    /// A command that touches no memory.
-    pub(crate) fn new(kind: CallKind, queue: QueueKey, wait_for: &'a [EventKey]) -> Self {
-        Self {
-            kind,
-            name: Cow::Borrowed(kind.name()),
-            queue,
-            wait_for,
-            fence: Fence::None,
-            reads: SmallVec::new(),
-            writes: SmallVec::new(),
-            effect: Effect::Nothing,
-        }
-    }
-
-    /// The bytes that the command moves.
-    pub(crate) fn bytes(&self) -> usize {
-        let touched = self.writes.iter().chain(&self.reads);
-        touched
-            .map(|operand| operand.region.bytes)
-            .max()
-            .unwrap_or(0)
-    }
-}
+use crate::{CallKind, CommandId, HostWait, cause::Cause, effect::Effect};
 
 /// The events that a command must wait for.
 #[derive(Debug, Default)]
@@ -84,9 +35,7 @@ impl State {
             }
         };
         if let Some(queue) = self.queues.get(submission.queue) {
-            let waits_for_all = submission.fence != Fence::None
-                && submission.wait_for.is_empty()
-                && queue.order == QueueOrder::OutOfOrder;
+            let waits_for_all = submission.waits_for_all() && queue.order == QueueOrder::OutOfOrder;
             if waits_for_all && queue.pending > 0 {
                 let all = self.commands.values();
                 all.filter(|command| command.queue == submission.queue)
@@ -112,7 +61,7 @@ impl State {
     pub(crate) fn check_wait(&self, submission: &Submission<'_>) -> Result<()> {
         let kind = submission.kind;
         if self.is_inside_kernel() {
-            return refuse(kind, MockError::WaitInsideKernel);
+            return refuse(kind, Cause::WaitInsideKernel);
         }
         if self.config.host_waits == HostWait::Block {
             return Ok(());
@@ -127,8 +76,8 @@ impl State {
             .iter()
             .map(|(event, _)| *event)
             .collect();
-        self.gate(&events)
-            .map_or(Ok(()), |gate| refuse(kind, gate.into_error()))
+        self.endless_wait(&events)
+            .map_or(Ok(()), |error| refuse(kind, error))
     }
 
     /// Makes the call that enqueues a command. It takes the work if it succeeds; otherwise the work stays with the caller,
@@ -160,7 +109,7 @@ impl State {
     /// Enqueues a command, and commits the memory that it touches.
     fn enqueue(&mut self, submission: &mut Submission<'_>) -> Result<(EventKey, EventId)> {
         let Dependencies { pending, failed } = self.dependencies(submission);
-        let (kind, queue, fence) = (submission.kind, submission.queue, submission.fence);
+        let (kind, queue) = (submission.kind, submission.queue);
         let name = submission.name.clone();
         let reads = self.accesses(&submission.reads, kind, &name)?;
         let writes = self.accesses(&submission.writes, kind, &name)?;
@@ -189,7 +138,7 @@ impl State {
         if let Some(queue) = self.queues.get_mut(queue) {
             queue.pending += 1;
             queue_id = Some(queue.id);
-            if queue.order == QueueOrder::InOrder || fence == Fence::Barrier {
+            if queue.order == QueueOrder::InOrder || submission.is_barrier() {
                 queue.last = Some(event);
             }
         }
@@ -267,7 +216,7 @@ fn check_kernel(flags: MemoryFlags, memory: MemoryId, way: HostUse) -> Result<()
         HostUse::Write => (MemoryFlags::READ_ONLY, "written by kernels"),
     };
     if flags.intersects(forbidden) {
-        return refuse(CallKind::Launch, MockError::AccessDenied { memory, access });
+        return refuse(CallKind::Launch, Cause::AccessDenied { memory, access });
     }
     Ok(())
 }
@@ -282,7 +231,7 @@ fn check_arguments(name: &str, reads: &Accesses, writes: &Accesses) -> Result<()
                 let kernel = Cow::Owned(name.to_owned());
                 return refuse(
                     CallKind::Launch,
-                    MockError::OverlappingArguments {
+                    Cause::OverlappingArguments {
                         kernel,
                         write,
                         other,

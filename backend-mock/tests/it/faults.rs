@@ -4,7 +4,7 @@ use binpool_allocators::{
     Backend, Error, Event, Memory, MemoryFlags, Outcome, Queue, QueueOrder, Region, Result,
     SvmBackend, SvmGrain, VirtualMemory,
 };
-use binpool_mock::{CallKind, Completion, Fault, MockError, Persistence};
+use binpool_mock::{CallKind, Completion, Fault, Persistence};
 
 use crate::common::{Rig, cause};
 
@@ -112,7 +112,7 @@ fn every_call_can_fail_in_every_way_and_leaves_nothing_behind() {
                 _ => matches!(error, Error::DeviceLost { .. }),
             };
             assert!(expected, "{kind}: {error:?}");
-            assert!(matches!(cause(&error), MockError::Injected { call, .. } if call == kind));
+            assert_eq!(cause(&error), format!("an injected fault, in {kind}"));
             let leaks = rig.device.leaks();
             assert!(
                 leaks.memory.is_empty() && leaks.events == 0,

@@ -9,9 +9,9 @@ use std::sync::{
 use binpool_allocators::{
     AsMemory, Backend, Event, Memory, MemoryFlags, Outcome, Queue, QueueOrder, Region,
 };
-use binpool_mock::{CallKind, Completion, Fault, MockBackend, MockDevice, MockError, Persistence};
+use binpool_mock::{CallKind, Completion, Fault, MockBackend, MockDevice, Persistence};
 
-use crate::common::{Rig, cause, has_failed, is_complete, is_pending};
+use crate::common::{Rig, cause, code, has_failed, is_complete, is_pending};
 
 #[test]
 fn a_kernel_is_given_its_arguments_in_order() {
@@ -71,12 +71,10 @@ fn a_kernel_must_not_write_what_another_argument_shares() {
     ];
     for (reads, writes, write, other) in cases {
         let error = launch(&reads, &writes).unwrap_err();
-        let expected = MockError::OverlappingArguments {
-            kernel: "k".into(),
-            write,
-            other,
-        };
-        assert_eq!(cause(&error), &expected);
+        let expected =
+            format!("kernel k writes argument {write}, which shares bytes with argument {other}");
+        assert!(cause(&error).contains(&expected), "{error:?}");
+        assert_eq!(code(&error), Some(-50));
     }
     launch(&[&view], &[&beside]).unwrap();
     launch(&[&view, &root], &[]).unwrap();
@@ -93,12 +91,10 @@ fn a_kernel_that_panics_fails_alone() {
         })
         .unwrap();
     let error = kernel.wait().unwrap_err();
-    match cause(&error) {
-        MockError::KernelPanicked { name, message, .. } => {
-            assert_eq!((name.as_ref(), message.as_str()), ("bad", "out of luck"));
-        }
-        other => panic!("{other:?}"),
-    }
+    assert!(
+        cause(&error).ends_with("(bad) panicked: out of luck"),
+        "{error:?}"
+    );
     rig.fill(&buffer, 1, &[]).wait().unwrap();
     rig.queue.finish().unwrap();
     assert_eq!(rig.contents(&buffer), [1; 4]);
@@ -132,8 +128,10 @@ fn what_a_kernel_enqueues_runs_after_it() {
         .unwrap();
     let (was_pending, wait, commit) = reported.recv().unwrap();
     assert!(was_pending);
-    assert_eq!(cause(&wait), &MockError::WaitInsideKernel);
-    assert_eq!(cause(&commit), &MockError::WaitInsideKernel);
+    for error in [wait, commit] {
+        let expected = "a kernel cannot wait for commands of the device that runs it";
+        assert_eq!(cause(&error), expected);
+    }
     assert_eq!(rig.contents(&buffer), [2; 4]);
     assert_eq!(rig.device.pending_commands(), 0);
 }

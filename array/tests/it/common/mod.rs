@@ -14,7 +14,7 @@ use std::{
 
 use binpool::{
     Allocator, Backend, DeferredAllocator, Error, ImmediateAllocator, InvalidRequest, MemoryPool,
-    PoolOptions, QueueOrder, SvmAllocator, SvmBackend, SvmGrain,
+    PoolError, PoolOptions, QueueOrder, SvmAllocator, SvmBackend, SvmGrain,
 };
 use binpool_array::{
     ArrayError, Context, CudaKernels, HostMaps, Kernels, MockKernels, OpenClKernels,
@@ -151,7 +151,7 @@ pub(crate) fn run_youngest_first(device: &MockDevice) {
 /// What the device refused; any other outcome fails the test.
 pub(crate) fn refusal<T: std::fmt::Debug>(result: Result<T, ArrayError>) -> InvalidRequest {
     match result {
-        Err(ArrayError::Device(Error::InvalidRequest(refusal))) => refusal,
+        Err(ArrayError::Pool(PoolError::Allocator(Error::InvalidRequest(refusal)))) => refusal,
         other => panic!("{other:?} is no refusal"),
     }
 }

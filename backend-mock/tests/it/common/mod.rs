@@ -6,8 +6,7 @@ use binpool_allocators::{
     Backend, Error, Event, EventStatus, Memory, MemoryFlags, Queue, QueueOrder, Region,
 };
 use binpool_mock::{
-    Completion, MockBackend, MockDevice, MockDeviceBuilder, MockError, MockEvent, MockMemory,
-    MockQueue,
+    Completion, MockBackend, MockDevice, MockDeviceBuilder, MockEvent, MockMemory, MockQueue,
 };
 
 pub(crate) const KIB: usize = 1 << 10;
@@ -78,10 +77,18 @@ impl Rig {
 }
 
 /// What the mock runtime says that went wrong.
-pub(crate) fn cause(error: &Error) -> &MockError {
+pub(crate) fn cause(error: &Error) -> String {
     std::error::Error::source(error)
-        .and_then(|source| source.downcast_ref())
-        .unwrap_or_else(|| panic!("no error of the mock in {error:?}"))
+        .unwrap_or_else(|| panic!("no source of {error:?}"))
+        .to_string()
+}
+
+/// The code of the error of OpenCL that the mock runtime stands for.
+pub(crate) fn code(error: &Error) -> Option<i32> {
+    match error {
+        Error::Backend(failure) => failure.code,
+        other => panic!("{other:?}"),
+    }
 }
 
 pub(crate) fn is_pending(event: &MockEvent) -> bool {

@@ -1,4 +1,4 @@
-//! The errors of the mock runtime itself.
+//! Why a call to the mock, or a command, failed.
 
 use std::borrow::Cow;
 
@@ -6,56 +6,18 @@ use binpool_allocators::{Error, EventId, MemoryId, OutOfMemory, Scope, words};
 
 use crate::{CallKind, CommandId};
 
-/// The error of the mock runtime: the source of the errors that its calls return.
-///
-/// ```
-/// use std::error::Error;
-///
-/// use binpool_allocators::{Backend, Event, Queue, QueueOrder};
-/// use binpool_mock::{MockDevice, MockError};
-///
-/// # fn main() -> Result<(), Box<dyn Error>> {
-/// let backend = MockDevice::new().backend();
-/// let queue = backend.create_queue(QueueOrder::InOrder)?;
-/// let gate = backend.create_user_event()?;
-/// let behind = backend.launch(queue.after(&[gate.clone()]), "sum", &[], &[], |_, _| {})?;
-/// // The error of the call has the runtime's own as its source.
-/// let error = behind.wait().unwrap_err();
-/// let source = error.source().and_then(|source| source.downcast_ref());
-/// let Some(MockError::WouldWaitForever { name, event, .. }) = source else {
-///     return Err(error.into());
-/// };
-/// assert_eq!((name.as_ref(), *event), ("sum", gate.id()));
-/// # Ok(())
-/// # }
-/// ```
+/// Why a call to the mock, or a command, failed: the source of the error that the program meets. It has the name of the OpenCL error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum MockError {
+pub(crate) enum Cause {
     /// The device has no room to commit a block.
     #[error("MEM_OBJECT_ALLOCATION_FAILURE: {}", to_commit(*.requested, *.free))]
-    AllocationFailure {
-        /// The bytes that were to be committed.
-        requested: u64,
-        /// The bytes of the device that are not committed.
-        free: u64,
-    },
+    AllocationFailure { requested: u64, free: u64 },
     /// The host has no room for the contents of a block.
     #[error("OUT_OF_HOST_MEMORY: no room for the {} of memory {memory}", words::bytes(*.bytes as u64))]
-    OutOfHostMemory {
-        /// The block.
-        memory: MemoryId,
-        /// Its size in bytes.
-        bytes: usize,
-    },
+    OutOfHostMemory { memory: MemoryId, bytes: usize },
     /// An injected fault.
     #[error("an injected fault, in {call}")]
-    Injected {
-        /// The call that failed.
-        call: CallKind,
-        /// The code that was injected.
-        code: Option<i32>,
-    },
+    Injected { call: CallKind, code: Option<i32> },
     /// The host would wait forever: only a user event that has not been resolved could end the wait.
     #[error(
         "the host would wait forever: {} waits for user event {event}, which the program has not resolved",
@@ -64,9 +26,7 @@ pub enum MockError {
     WouldWaitForever {
         /// The command that waits for the user event; `None` where the host itself waits for it.
         command: Option<CommandId>,
-        /// The command's name.
         name: Cow<'static, str>,
-        /// The user event.
         event: EventId,
     },
     /// A kernel waited for the device that runs it.
@@ -78,29 +38,21 @@ pub enum MockError {
          argument {other} (arguments counted from 0, reads first)"
     )]
     OverlappingArguments {
-        /// The kernel's name.
         kernel: Cow<'static, str>,
-        /// The argument that is written.
         write: usize,
-        /// The argument that it shares bytes with.
         other: usize,
     },
     /// The flags of the memory do not allow this access.
     #[error("INVALID_OPERATION: memory {memory} was created without the right to be {access}")]
     AccessDenied {
-        /// The memory.
         memory: MemoryId,
-        /// The access.
         access: &'static str,
     },
     /// A kernel panicked.
     #[error("{} panicked: {message}", describe(Some(*command), name))]
     KernelPanicked {
-        /// The kernel's command.
         command: CommandId,
-        /// The kernel's name.
         name: Cow<'static, str>,
-        /// The panic's message, where it had one.
         message: String,
     },
     /// An event that a command waited for has failed.
@@ -109,37 +61,22 @@ pub enum MockError {
         describe(Some(*command), name)
     )]
     DependencyFailed {
-        /// The command.
         command: CommandId,
-        /// The command's name.
         name: Cow<'static, str>,
-        /// The event that failed.
         event: EventId,
     },
     /// The host resolved a user event as failed.
     #[error("user event {event} was resolved as failed")]
-    UserEventFailed {
-        /// The user event.
-        event: EventId,
-    },
+    UserEventFailed { event: EventId },
     /// Memory was used after it had been released.
     #[error("INVALID_MEM_OBJECT: memory {memory} was given back before; this is a use after free")]
-    UseAfterFree {
-        /// The memory.
-        memory: MemoryId,
-    },
+    UseAfterFree { memory: MemoryId },
     /// Memory was released twice.
     #[error("INVALID_MEM_OBJECT: memory {memory} was given back before; this is a double free")]
-    DoubleFree {
-        /// The memory.
-        memory: MemoryId,
-    },
+    DoubleFree { memory: MemoryId },
     /// No block of SVM starts at the address that was to be freed.
     #[error("INVALID_VALUE: no block of SVM starts at address {address:#x}")]
-    UnknownAddress {
-        /// The address.
-        address: usize,
-    },
+    UnknownAddress { address: usize },
 }
 
 fn to_commit(requested: u64, free: u64) -> String {
@@ -154,33 +91,9 @@ fn describe(command: Option<CommandId>, name: &str) -> String {
     )
 }
 
-impl MockError {
-    /// Returns the corresponding OpenCL error code, where there is one.
-    ///
-    /// ```
-    /// use std::error::Error;
-    ///
-    /// use binpool_allocators::{Allocator, ImmediateAllocator};
-    /// use binpool_mock::{MockDevice, MockError};
-    ///
-    /// let backend = MockDevice::builder()
-    ///     .capacity_bytes(1 << 20)
-    ///     .build()
-    ///     .backend();
-    /// let allocator = ImmediateAllocator::new(&backend)?;
-    /// let block = allocator.allocate(1 << 20)?;
-    /// let error = allocator.allocate(4096).unwrap_err();
-    /// let source = error.source().and_then(|source| source.downcast_ref());
-    /// let expected = MockError::AllocationFailure {
-    ///     requested: 4096,
-    ///     free: 0,
-    /// };
-    /// assert_eq!(source, Some(&expected));
-    /// assert_eq!(expected.code(), Some(-4)); // CL_MEM_OBJECT_ALLOCATION_FAILURE
-    /// # Ok::<(), binpool_allocators::Error>(())
-    /// ```
-    #[must_use]
-    pub const fn code(&self) -> Option<i32> {
+impl Cause {
+    /// The code of the OpenCL error, where there is one.
+    const fn code(&self) -> Option<i32> {
         match self {
             Self::AllocationFailure { .. } => Some(-4),
             Self::OutOfHostMemory { .. } => Some(-6),
