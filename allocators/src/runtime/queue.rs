@@ -19,7 +19,8 @@ use crate::{Queue, QueueId, QueueOrder, Result};
 /// use binpool_allocators::{Result, runtime::{CoreQueue, Runtime}};
 ///
 /// fn begin<R: Runtime>(queue: &CoreQueue<R>) -> Result<()> {
-///     queue.backend().flush(queue.stream())
+///     // SAFETY: the stream is of this backend.
+///     unsafe { queue.backend().flush(queue.stream()) }
 /// }
 /// ```
 pub struct CoreQueue<R: Runtime> {
