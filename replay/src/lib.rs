@@ -14,6 +14,7 @@ mod cuda_commands;
 )]
 mod cuda_use;
 pub mod devices;
+mod figures;
 mod history;
 mod mock_kernels;
 mod mock_profile;
@@ -29,7 +30,6 @@ mod opencl_kernels;
 mod opencl_use;
 mod parts;
 mod plots;
-mod ratio;
 mod replay;
 mod replay_device;
 pub mod report;

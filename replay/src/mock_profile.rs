@@ -4,7 +4,7 @@ use std::{fs, io, path::Path, str::FromStr, sync::Arc, time::Duration};
 
 use binpool_mock::{Completion, CostModel, CostTable, DeviceProfile, MockDevice};
 
-use crate::ratio::ratio;
+use crate::figures::ratio;
 use binpool_trace::{Trace, shown};
 
 /// The device whose limits and costs the mock device has.

@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use binpool::words::bytes;
-use serde::Serialize;
+use serde_json::{Value, json};
 
-use crate::{AllocatorChoice, Outcome, Pending, Touch};
+use crate::{
+    AllocatorChoice, Outcome, Pending, Touch,
+    figures::{micros, millis_text},
+};
 
 /// The data that all rows of a report share.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,20 +68,12 @@ pub(crate) fn short_name<'r>(row: &'r Row, rows: &[Row]) -> &'r str {
     }
 }
 
-/// What the device had not ended.
-#[derive(Serialize)]
-pub(crate) struct PendingObject {
-    peak_pending_bytes: u64,
-    wait_time_us: Option<f64>,
-}
-
-impl PendingObject {
-    pub(crate) fn of(pending: Pending) -> Self {
-        Self {
-            peak_pending_bytes: pending.peak_bytes,
-            wait_time_us: pending.waited.map(|waited| waited.as_secs_f64() * 1e6),
-        }
-    }
+/// Returns what the device had not ended, as JSON.
+pub(crate) fn pending_json(pending: Pending) -> Value {
+    json!({
+        "peak_pending_bytes": pending.peak_bytes,
+        "wait_time_us": pending.waited.map(micros),
+    })
 }
 
 /// The cells of what a device had not ended: bytes, and the time that the host waited.
@@ -87,8 +82,6 @@ pub(crate) fn pending_cells(pending: Option<Pending>) -> [String; 2] {
     let waited = pending.and_then(|pending| pending.waited);
     [
         pending.map_or_else(not_counted, |pending| bytes(pending.peak_bytes)),
-        waited.map_or_else(not_counted, |waited| {
-            format!("{:.2} ms", waited.as_secs_f64() * 1e3)
-        }),
+        waited.map_or_else(not_counted, millis_text),
     ]
 }

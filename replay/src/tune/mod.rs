@@ -22,7 +22,7 @@ pub use trade_off::{Cost, best, pareto_front};
 pub use tuning_svg::svg;
 
 use crate::{
-    Device, Failure, Measured, ReplaySettings, Warm, ratio::ratio, tune::candidates::oddness,
+    Device, Failure, Measured, ReplaySettings, Warm, figures::ratio, tune::candidates::oddness,
 };
 
 /// A trace, and the results of every candidate on it.

@@ -2,6 +2,7 @@
 
 use crate::{
     AllocatorChoice,
+    figures::millis_text,
     tune::trade_off::more_for_less,
     tune::{Candidate, Comparison, Cost, Trial},
 };
@@ -92,13 +93,12 @@ impl TuneReport {
         let pools = comparison.pools(&self.candidates);
         let index = more_for_less(&pools, best, self.reserve)?;
         let (name, cost) = (self.candidates.get(index)?.name, pools[index]?);
-        let milliseconds = |cost: &Cost| cost.device_time.as_secs_f64() * 1e3;
         Some(format!(
-            "\n(with --reserve {:.2} it would be {name}, or better: {:.2} ms instead of {:.2} ms, \
+            "\n(with --reserve {:.2} it would be {name}, or better: {} instead of {}, \
              for {:.3} times what is live instead of {:.3})",
             (cost.reserved_over_live * 100.0).ceil() / 100.0,
-            milliseconds(&cost),
-            milliseconds(best),
+            millis_text(cost.device_time),
+            millis_text(best.device_time),
             cost.reserved_over_live,
             best.reserved_over_live,
         ))
