@@ -130,7 +130,7 @@ fn read_trace(path: &Path, device: Option<usize>, beyond: &[String]) -> Result<T
         let name = STANDARD_INPUT.to_owned();
         return match Content::new(io::stdin()) {
             Ok(content) => Trace::read_content(name, content.beyond(beyond), device),
-            Err(source) => Err(TraceError::Read { name, source }),
+            Err(error) => Err(TraceError::from(error).in_file(name)),
         };
     }
     let bytes = fs::metadata(path).map_or(0, |file| file.len());

@@ -11,7 +11,7 @@ use std::{
 use binpool::{PoolOptions, words};
 use binpool_replay::{Failure, Profile, simulate, timeline_svg};
 use binpool_trace::{
-    Content, Snapshot, SnapshotError, Trace, TraceError, shown,
+    Content, Snapshot, Trace, TraceError, shown,
     view::{By, Comparison, History, Origin, SnapshotNumbers, page_of},
 };
 use bytesize::ByteSize;
@@ -103,14 +103,6 @@ pub(crate) struct View {
     scale: usize,
 }
 
-/// The file claims to be a snapshot, but cannot be read as one.
-#[derive(Debug, thiserror::Error)]
-#[error("{name} is no snapshot that can be read")]
-struct NotASnapshot {
-    name: String,
-    source: SnapshotError,
-}
-
 /// The most times its size that a compressed snapshot of a pool may expand to. Snapshots repeat much, as PyTorch's do.
 const EXPANDS: u64 = 100;
 
@@ -189,10 +181,7 @@ fn write_comparison(
 
 /// Opens a file, and reads it if it is a snapshot.
 fn open(file: &Path, beyond: &[String]) -> Result<Input, Box<dyn Error>> {
-    let not_read = |source| TraceError::Read {
-        name: name_of(file),
-        source,
-    };
+    let not_read = |error| TraceError::from(error).in_file(name_of(file));
     let content = if is_standard_input(file) {
         Content::new(io::stdin())
     } else {
@@ -213,10 +202,7 @@ fn open(file: &Path, beyond: &[String]) -> Result<Input, Box<dyn Error>> {
         return Ok(Input::Recording(content));
     }
     let snapshot = Snapshot::from_json(&String::from_utf8_lossy(&text));
-    let snapshot = snapshot.map_err(|source| NotASnapshot {
-        name: name_of(file),
-        source,
-    })?;
+    let snapshot = snapshot.map_err(|error| error.in_file(name_of(file)))?;
     Ok(Input::Snapshot(Box::new(snapshot)))
 }
 

@@ -81,7 +81,7 @@ impl<'r> Content<'r> {
     ///
     /// # Errors
     ///
-    /// [`TraceError::Read`].
+    /// [`TraceError`].
     pub fn open(path: &Path, progress: &'r dyn Fn(u64)) -> Result<Self, TraceError> {
         let opened = File::open(path).and_then(|inner| {
             let file = Watched { inner, progress };
@@ -90,11 +90,7 @@ impl<'r> Content<'r> {
                 _ => Self::new(file),
             }
         });
-        let name = || shown(path.display());
-        opened.map_err(|source| TraceError::Read {
-            name: name(),
-            source,
-        })
+        opened.map_err(|error| TraceError::from(error).in_file(shown(path.display())))
     }
 
     /// The content of the compressed file that `reader` reads.

@@ -1,17 +1,17 @@
 //! JSON documents.
 
-use std::{fmt, io::BufRead};
+use std::{
+    fmt,
+    io::{self, BufRead},
+};
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-use super::{
-    import_error::ImportError,
-    objects::{Id, Object, Objects},
-};
-use crate::Problem;
+use super::objects::{Id, Object, Objects};
+use crate::TraceError;
 
 /// Reads a document. `serde_json` limits the depth of its nesting.
-pub(crate) fn read(reader: impl BufRead) -> Result<Objects, ImportError> {
+pub(crate) fn read(reader: impl BufRead) -> Result<Objects, TraceError> {
     let mut objects = Objects::default();
     let mut json = serde_json::Deserializer::from_reader(reader);
     let read = Node(&mut objects)
@@ -22,15 +22,15 @@ pub(crate) fn read(reader: impl BufRead) -> Result<Objects, ImportError> {
             objects.complete(root);
             Ok(objects)
         }
-        Err(error) if error.is_io() => Err(ImportError::Read(error.into())),
+        Err(error) if error.is_io() => Err(io::Error::from(error).into()),
         Err(error) => {
             let place = format!("line {}, column {}", error.line(), error.column());
             let problem = if error.is_eof() {
-                Problem::truncated()
+                TraceError::truncated()
             } else {
-                Problem::damaged(error)
+                TraceError::malformed(error)
             };
-            Err(ImportError::at(place, problem))
+            Err(problem.at(place))
         }
     }
 }

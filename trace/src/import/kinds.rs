@@ -1,7 +1,7 @@
 //! What a file is, by its first bytes or by the keys of its document.
 
 use super::objects::Objects;
-use crate::{Line, Problem, name::cut};
+use crate::{Line, TraceError, TraceErrorKind, name::cut};
 
 /// The first byte of every pickle with a protocol of 2 or more; the next byte is the protocol.
 const PICKLE: u8 = 0x80;
@@ -266,54 +266,56 @@ impl Foreign {
         self.marks.iter().any(is_there)
     }
 
-    fn problem(&self) -> Problem {
-        Problem::Foreign {
-            what: self.what.into(),
-            advice: self.advice,
-        }
+    fn error(&self) -> TraceError {
+        error(self.what, self.advice)
     }
 }
 
+fn error(what: &str, advice: &str) -> TraceError {
+    let message = format_args!("expected a recording of memory, and this is {what}: {advice}");
+    TraceError::new(TraceErrorKind::Foreign, message)
+}
+
 /// Returns what is wrong with text that is known by its words.
-pub(crate) fn foreign_text(start: &[u8]) -> Option<Problem> {
+pub(crate) fn foreign_text(start: &[u8]) -> Option<TraceError> {
     let text = String::from_utf8_lossy(start);
     let has_words = |kind: &&Foreign| kind.words.iter().any(|word| text.contains(word));
-    FOREIGN.iter().find(has_words).map(Foreign::problem)
+    FOREIGN.iter().find(has_words).map(Foreign::error)
 }
 
 /// Returns what is wrong with a file that is no recording, by its first bytes.
-pub(crate) fn foreign(start: &[u8]) -> Problem {
+pub(crate) fn foreign(start: &[u8]) -> TraceError {
     if let Some(kind) = FOREIGN.iter().find(|kind| kind.has_mark(start)) {
-        return kind.problem();
+        return kind.error();
     }
     let text = String::from_utf8_lossy(start);
     // The last character may be cut.
     let text = text.trim_end_matches(char::REPLACEMENT_CHARACTER);
     if start.contains(&0) || text.contains(char::REPLACEMENT_CHARACTER) {
-        let what = "binary data of a kind that is not known".to_owned();
-        return Problem::Foreign {
-            what,
-            advice: RECORD,
-        };
+        return error("binary data of a kind that is not known", RECORD);
     }
-    if let Some(problem) = foreign_text(start) {
-        return problem;
+    if let Some(error) = foreign_text(start) {
+        return error;
     }
     let Some(line) = text.trim().lines().next() else {
         let advice = "the file is empty, so the program ended before it wrote anything, or it records elsewhere";
-        return Problem::NoAllocation { advice };
+        return TraceError::no_allocation(advice);
     };
     let what = format!("text of a kind that is not known ({:?})", cut(line, QUOTED));
-    Problem::Foreign {
-        what,
-        advice: RECORD,
-    }
+    error(&what, RECORD)
 }
 
 /// Returns what is wrong with a document that is no snapshot, by its keys.
-pub(crate) fn foreign_document(objects: &Objects) -> Problem {
+pub(crate) fn foreign_document(objects: &Objects) -> TraceError {
     let root = objects.root();
     let has = |key: &&str| root.is_some_and(|root| objects.field(root, key).is_some());
     let known = FOREIGN.iter().find(|kind| kind.keys.iter().any(has));
-    known.map_or(Problem::NoSnapshot, Foreign::problem)
+    known.map_or_else(
+        || {
+            let message = "expected a memory snapshot of PyTorch, a dictionary with \"device_traces\" and \"segments\" as \
+                 torch.cuda.memory._snapshot() gives it, or the list of segments of torch.cuda.memory_snapshot()";
+            TraceError::new(TraceErrorKind::Foreign, message)
+        },
+        Foreign::error,
+    )
 }

@@ -19,14 +19,13 @@ use super::{
     blocks::{Block, Blocks, Moment},
     cpp::Function,
     frames::{File, Frame, group_name, one_line, program_part},
-    import_error::ImportError,
     kinds::foreign_document,
     notes::{Notes, note_text},
     objects::{Id, Objects},
     places::{Change, Told},
     placing::Source,
 };
-use crate::{Problem, Trace, name::cut, trace::SNAPSHOT_OF_PYTORCH};
+use crate::{Trace, TraceError, TraceErrorKind, name::cut, trace::SNAPSHOT_OF_PYTORCH};
 
 /// The most other devices that a remark names.
 const OTHERS_NAMED: usize = 8;
@@ -56,7 +55,7 @@ struct Snapshot<'o> {
 }
 
 impl<'o> Snapshot<'o> {
-    fn of(objects: &'o Objects) -> Result<Self, ImportError> {
+    fn of(objects: &'o Objects) -> Result<Self, TraceError> {
         let root = objects.root();
         let list = |key: &str| objects.list(objects.field(root?, key)?);
         let is_segment = |item: &Id| {
@@ -67,8 +66,7 @@ impl<'o> Snapshot<'o> {
         let bare = bare.filter(|list| list.first().is_some_and(is_segment));
         let (traces, listed) = (list("device_traces"), list("segments").or(bare));
         if traces.is_none() && listed.is_none_or(<[Id]>::is_empty) {
-            let problem = foreign_document(objects);
-            return Err(ImportError::at("the whole file", problem));
+            return Err(foreign_document(objects).at("the whole file"));
         }
         let traces = traces.unwrap_or_default();
         let mut segments: BTreeMap<usize, Vec<(usize, Id)>> = BTreeMap::new();
@@ -109,7 +107,7 @@ pub(crate) fn import_all(
     objects: &Objects,
     name: &str,
     beyond: &[String],
-) -> Result<Vec<(usize, Trace)>, ImportError> {
+) -> Result<Vec<(usize, Trace)>, TraceError> {
     let snapshot = Snapshot::of(objects)?;
     let mut lists_seen = HashSet::new();
     let mut all = Vec::new();
@@ -126,10 +124,7 @@ pub(crate) fn import_all(
         }
         match import_device(objects, name, &snapshot, device, beyond) {
             Ok(trace) => all.push((device, trace)),
-            Err(ImportError::At {
-                problem: Problem::NoAllocation { .. },
-                ..
-            }) => {}
+            Err(error) if error.kind() == TraceErrorKind::NoAllocation => {}
             Err(error) => return Err(error),
         }
     }
@@ -145,7 +140,7 @@ pub(crate) fn import(
     name: &str,
     device: Option<usize>,
     beyond: &[String],
-) -> Result<Trace, ImportError> {
+) -> Result<Trace, TraceError> {
     let snapshot = Snapshot::of(objects)?;
     let amounts = snapshot.devices(objects);
     let busiest = amounts.iter().rev().max_by_key(|(_, amount)| *amount);
@@ -185,11 +180,10 @@ fn import_device(
     snapshot: &Snapshot<'_>,
     device: usize,
     beyond: &[String],
-) -> Result<Trace, ImportError> {
+) -> Result<Trace, TraceError> {
     if device >= snapshot.traces.len() && !snapshot.segments.contains_key(&device) {
         let devices = snapshot.devices(objects).len();
-        let problem = Problem::NoDevice { device, devices };
-        return Err(ImportError::at("the whole file", problem));
+        return Err(TraceError::no_device(device, devices).at("the whole file"));
     }
     let entries = match snapshot.traces.get(device) {
         Some(trace) => objects
@@ -244,10 +238,7 @@ fn import_device(
         .into_trace(name.to_owned(), "entry", Some(source));
     let mut trace = trace.ok_or_else(|| {
         let advice = "torch.cuda.memory._record_memory_history() has to be called before the program allocates";
-        ImportError::at(
-            format!("device {device}"),
-            Problem::NoAllocation { advice },
-        )
+        TraceError::no_allocation(advice).at(format!("device {device}"))
     })?;
     if unknown > 0 {
         let entries = if unknown == 1 { "entry" } else { "entries" };
@@ -299,7 +290,7 @@ impl<'o> Import<'o> {
         })
     }
 
-    fn entry(&mut self, index: usize, free: &str) -> Result<(), ImportError> {
+    fn entry(&mut self, index: usize, free: &str) -> Result<(), TraceError> {
         let entry = self.entries[index];
         let device = self.device;
         let where_is = || format!("entry {} of device {device}", index + 1);
@@ -368,7 +359,7 @@ impl<'o> Import<'o> {
         &mut self,
         segments: Option<&[(usize, Id)]>,
         are_completed: bool,
-    ) -> Result<(), ImportError> {
+    ) -> Result<(), TraceError> {
         let objects = self.objects;
         let field = |of: Id, key: &str| objects.field(of, key);
         let Some(segments) = segments else {
@@ -450,7 +441,7 @@ impl<'o> Import<'o> {
         self.told.never_split = most.and_then(|most| u64::try_from(most).ok());
     }
 
-    fn range(&self, entry: Id, where_is: impl Fn() -> String) -> Result<(u64, u64), ImportError> {
+    fn range(&self, entry: Id, where_is: impl Fn() -> String) -> Result<(u64, u64), TraceError> {
         let address = self.number(entry, "addr", &where_is)?;
         Ok((address, self.number(entry, "size", where_is)?))
     }
@@ -461,7 +452,7 @@ impl<'o> Import<'o> {
         entry: Id,
         address: u64,
         where_is: impl Fn() -> String,
-    ) -> Result<Block, ImportError> {
+    ) -> Result<Block, TraceError> {
         let bytes = self.number(entry, "size", where_is)?;
         let stream = self.objects.field(entry, "stream");
         let stream = stream.and_then(|stream| self.objects.integer(stream));
@@ -479,7 +470,7 @@ impl<'o> Import<'o> {
         of: Id,
         field: &'static str,
         where_is: impl Fn() -> String,
-    ) -> Result<u64, ImportError> {
+    ) -> Result<u64, TraceError> {
         let number = self.objects.field(of, field);
         let number = number.and_then(|number| self.objects.integer(number));
         number
@@ -559,8 +550,8 @@ fn time_of(objects: &Objects, entry: Id) -> Option<u64> {
     u64::try_from(time).ok().map(|us| us.saturating_mul(1000))
 }
 
-fn wrong(place: String, field: &'static str, expected: &'static str) -> ImportError {
-    ImportError::at(place, Problem::field(field, expected))
+fn wrong(place: String, field: &'static str, expected: &'static str) -> TraceError {
+    TraceError::field(field, expected).at(place)
 }
 
 #[cfg(test)]
@@ -603,7 +594,7 @@ mod tests {
             (0..times).fold(self, step)
         }
 
-        fn import(&self) -> (Objects, Result<Trace, ImportError>) {
+        fn import(&self) -> (Objects, Result<Trace, TraceError>) {
             let objects = pickle::read(&*self.0).ok().unwrap();
             let trace = import(&objects, "t", None, &[]);
             (objects, trace)
@@ -668,12 +659,12 @@ mod tests {
             block.text("active_allocated").steps(b"ueu")
         });
         let (_, trace) = segments.steps(b"eu.").import();
-        let Err(ImportError::At { place, problem }) = trace else {
+        let Err(error) = trace else {
             unreachable!("the second segment has the blocks of the first")
         };
-        assert_eq!(place, "segment 2");
+        assert_eq!(error.place(), "segment 2");
         let expected = "expected \"blocks\" to be a list that no segment before has";
-        assert_eq!(problem.to_string(), expected);
+        assert_eq!(error.message(), expected);
     }
 
     /// A snapshot of `size` blocks, each requested in another line of a function with a long name.
