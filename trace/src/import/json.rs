@@ -14,7 +14,7 @@ use crate::TraceError;
 pub(crate) fn read(reader: impl BufRead) -> Result<Objects, TraceError> {
     let mut objects = Objects::default();
     let mut json = serde_json::Deserializer::from_reader(reader);
-    let read = Node(&mut objects)
+    let read = Value(&mut objects)
         .deserialize(&mut json)
         .and_then(|root| json.end().map(|()| root));
     match read {
@@ -36,9 +36,9 @@ pub(crate) fn read(reader: impl BufRead) -> Result<Objects, TraceError> {
 }
 
 /// Reads one value into the document.
-struct Node<'o>(&'o mut Objects);
+struct Value<'o>(&'o mut Objects);
 
-impl<'de> DeserializeSeed<'de> for Node<'_> {
+impl<'de> DeserializeSeed<'de> for Value<'_> {
     type Value = Id;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Id, D::Error> {
@@ -46,7 +46,7 @@ impl<'de> DeserializeSeed<'de> for Node<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Node<'_> {
+impl<'de> Visitor<'de> for Value<'_> {
     type Value = Id;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -80,7 +80,7 @@ impl<'de> Visitor<'de> for Node<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Id, A::Error> {
         let mut items = Vec::new();
-        while let Some(item) = seq.next_element_seed(Node(self.0))? {
+        while let Some(item) = seq.next_element_seed(Value(self.0))? {
             items.push(item);
         }
         Ok(self.0.add(Object::List(items)))
@@ -88,8 +88,8 @@ impl<'de> Visitor<'de> for Node<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Id, A::Error> {
         let mut pairs = Vec::new();
-        while let Some(key) = map.next_key_seed(Node(self.0))? {
-            pairs.push((key, map.next_value_seed(Node(self.0))?));
+        while let Some(key) = map.next_key_seed(Value(self.0))? {
+            pairs.push((key, map.next_value_seed(Value(self.0))?));
         }
         Ok(self.0.add(Object::Dict(pairs)))
     }

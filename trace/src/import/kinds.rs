@@ -293,7 +293,7 @@ pub(crate) fn foreign(start: &[u8]) -> TraceError {
 /// Returns what is wrong with a document that is no snapshot, by its keys.
 pub(crate) fn foreign_document(objects: &Objects) -> TraceError {
     let root = objects.root();
-    let has = |key| root.is_some_and(|root| objects.field(root, key).is_some());
+    let has = |key| root.is_some_and(|root| root.field(key).is_some());
     if let Some(known) = Foreign::with(|sign| matches!(sign, Key(key) if has(key))) {
         return known.error();
     }

@@ -392,7 +392,7 @@ mod tests {
             let text = vec![b'x'; usize::try_from(length).unwrap()];
             let file = [&b"\x80\x04\x8d"[..], &length.to_le_bytes(), &text, b"."].concat();
             let objects = read(&*file).ok().unwrap();
-            objects.text(objects.root().unwrap()).is_some()
+            objects.root().unwrap().as_text().is_some()
         };
         assert!(is_kept(LONGEST_KEPT));
         assert!(!is_kept(LONGEST_KEPT + 1));
@@ -403,7 +403,7 @@ mod tests {
         let length = u8::try_from(bytes.len()).unwrap();
         let file = [&b"\x80\x04\x8a"[..], &[length], bytes, b"."].concat();
         let objects = read(&*file).ok().unwrap();
-        objects.integer(objects.root().unwrap())
+        objects.root().unwrap().as_integer()
     }
 
     #[test]
