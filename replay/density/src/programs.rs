@@ -154,11 +154,8 @@ fn taken(
     let settings = ReplaySettings {
         allocator,
         pool: Some(PoolOptions::new().growth(policy)),
-        capacity_bytes: None,
-        touch: Touch::Nothing,
-        threads: 1,
         rounds: ROUNDS,
-        behind: None,
+        ..ReplaySettings::default()
     };
     let measured = Device::Mock(Profile::H200).replay(trace, &settings, &|_| {})?;
     let rounds = &measured.outcome.rounds;

@@ -1,6 +1,5 @@
 //! The commands, one file each, and what they share.
 
-mod chosen_profile;
 pub(crate) mod cli;
 pub(crate) mod devices;
 pub(crate) mod documents;

@@ -21,7 +21,6 @@ use clap::{
 };
 
 use crate::command::{
-    chosen_profile::ChosenProfile,
     histories::{Histories, Wanted, histories_of},
     output::{STANDARD_INPUT, is_standard_input, print, remark},
     progress_bar::bar,
@@ -88,7 +87,7 @@ pub(crate) struct View {
     /// The device whose limits the simulated device has: h200, pocl, none (the H200's limits, no costs), or a file that
     /// `binpool devices --measure -o FILE.json` wrote. Default: h200.
     #[arg(long, value_name = "NAME|FILE")]
-    profile: Option<ChosenProfile>,
+    profile: Option<Profile>,
     /// The most memory that may be taken from the device, such as 12GiB. Default: all of it.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     capacity: Option<ByteSize>,
@@ -273,8 +272,7 @@ fn view_trace(options: &View, content: Content<'_>) -> Result<(), Box<dyn Error>
 fn replayed(options: &View, trace: &Trace) -> Result<History, Failure> {
     let bar = bar(trace.events().len(), trace.name());
     let capacity = options.capacity.map(|size| size.as_u64());
-    let chosen = options.profile.as_ref();
-    let profile = chosen.map_or(&Profile::H200, |chosen| &chosen.profile);
+    let profile = options.profile.as_ref().unwrap_or(&Profile::H200);
     let history = simulate(trace, profile, capacity, &options.pool(), &|events| {
         bar.set_position(events as u64);
     })?;
@@ -383,7 +381,7 @@ impl View {
     /// Returns the files that are read.
     fn inputs(&self) -> impl Iterator<Item = &Path> {
         let after = self.after.as_deref();
-        let profile = self.profile.as_ref().and_then(ChosenProfile::file);
+        let profile = self.profile.as_ref().and_then(Profile::file);
         [&*self.file].into_iter().chain(after).chain(profile)
     }
 

@@ -25,17 +25,17 @@ pub fn json(header: &Header, rows: &[Row]) -> serde_json::Result<String> {
 
 /// One object of the JSON report.
 fn object(header: &Header, row: &Row) -> Value {
-    let outcome = &row.outcome;
+    let (settings, outcome) = (&header.settings, &row.outcome);
     let mut object = json!({
         "trace": row.trace,
         "backend": header.backend,
         "device": header.device,
-        "allocator": header.allocator.to_string(),
-        "pool": header.pool,
+        "allocator": settings.allocator.to_string(),
+        "pool": settings.pool.is_some(),
         "scale": header.scale,
-        "touch": header.touch,
-        "threads": header.threads,
-        "capacity_bytes": header.capacity_bytes,
+        "touch": settings.touch,
+        "threads": settings.threads,
+        "capacity_bytes": settings.capacity_bytes,
         "allocations": outcome.allocations,
         "hits": outcome.hits,
         "device_allocations": outcome.device_allocations,
@@ -49,7 +49,7 @@ fn object(header: &Header, row: &Row) -> Value {
         "view_time_us": micros(outcome.view_time),
     });
     let mut add = |more| extend(&mut object, more);
-    if header.allocator == AllocatorChoice::Pages {
+    if settings.allocator == AllocatorChoice::Pages {
         add(json!({
             "maps": outcome.maps,
             "unmaps": outcome.unmaps,
@@ -59,7 +59,7 @@ fn object(header: &Header, row: &Row) -> Value {
     if let Some(at_end) = outcome.at_end {
         add(json!({ "at_end": at_end }));
     }
-    if let Some(behind) = header.behind {
+    if let Some(behind) = settings.behind {
         add(json!({ "behind_us": micros(behind) }));
         outcome.pending.map(pending_json).map(&mut add);
     }
@@ -115,6 +115,7 @@ pub fn behind_table(rows: &[Row]) -> String {
 /// Returns the report as a table below a line that names the device and the settings.
 #[must_use]
 pub fn table(header: &Header, rows: &[Row]) -> String {
+    let settings = &header.settings;
     let measured = match header.backend {
         "mock" => "predicted",
         _ => "measured",
@@ -160,26 +161,26 @@ pub fn table(header: &Header, rows: &[Row]) -> String {
         }
         table.add_row(cells);
     }
-    let pool = if header.pool {
+    let pool = if settings.pool.is_some() {
         "with the pool"
     } else {
         "without a pool"
     };
-    let unusual = unusual(header.capacity_bytes, header.scale);
-    let touch = match header.touch {
+    let unusual = unusual(settings.capacity_bytes, header.scale);
+    let touch = match settings.touch {
         Touch::Nothing => "",
         Touch::Fill => ", each block touched",
         Touch::Kernels => ", kernels on each block",
     };
-    let threads = match header.threads {
+    let threads = match settings.threads {
         0 | 1 => String::new(),
         threads => format!(", {threads} threads"),
     };
-    let rounds = match header.rounds {
+    let rounds = match settings.rounds {
         0 | 1 => String::new(),
         rounds => format!(", {rounds} rounds"),
     };
-    let behind = header.behind.map_or_else(String::new, |behind| {
+    let behind = settings.behind.map_or_else(String::new, |behind| {
         let micros = micros(behind);
         if micros < 1000.0 {
             format!(", the device {micros} us behind")
@@ -189,6 +190,6 @@ pub fn table(header: &Header, rows: &[Row]) -> String {
     });
     format!(
         "{} on {}, {} allocator, {pool}{unusual}{touch}{threads}{rounds}{behind}\n\n{table}",
-        header.backend, header.device, header.allocator
+        header.backend, header.device, settings.allocator
     )
 }

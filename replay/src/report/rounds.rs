@@ -18,7 +18,7 @@ const DISPENSABLE: &[&str] = &["peak reserved", "peak live", "releases"];
 
 /// Returns the rounds of a replay as JSON, and the means over those from the third on with the peaks of all of them.
 pub(crate) fn rounds_json(header: &Header, outcome: &Outcome) -> Value {
-    let has_pages = header.allocator == AllocatorChoice::Pages;
+    let has_pages = header.settings.allocator == AllocatorChoice::Pages;
     let rounds = outcome.rounds.iter().enumerate();
     let rounds: Vec<Value> = rounds
         .map(|(index, round)| round_json(index + 1, round, has_pages))
@@ -92,7 +92,7 @@ pub fn rounds_tables(header: &Header, rows: &[Row]) -> String {
 }
 
 fn table(header: &Header, row: &Row) -> String {
-    let has_pages = header.allocator == AllocatorChoice::Pages;
+    let has_pages = header.settings.allocator == AllocatorChoice::Pages;
     let mut titles = vec!["round", "hit rate", "device allocations", "releases"];
     if has_pages {
         titles.extend(["maps", "of these moves", "unmaps"]);
@@ -103,7 +103,7 @@ fn table(header: &Header, row: &Row) -> String {
         "peak reserved",
         "reserved / live",
     ]);
-    let is_behind = header.behind.is_some();
+    let is_behind = header.settings.behind.is_some();
     if is_behind {
         titles.extend(["peak pending", "waits"]);
     }

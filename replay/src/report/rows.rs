@@ -1,38 +1,24 @@
 //! The rows of a report on replays.
 
-use std::time::Duration;
-
 use binpool::words::bytes;
 use serde_json::{Value, json};
 
 use crate::{
-    AllocatorChoice, Outcome, Pending, Touch,
+    Outcome, Pending, ReplaySettings,
     figures::{micros, millis_text},
 };
 
 /// The data that all rows of a report share.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Header {
     /// `mock`, `opencl` or `cuda`.
     pub backend: &'static str,
     /// The device's name.
     pub device: String,
-    /// The allocator.
-    pub allocator: AllocatorChoice,
-    /// Set if a pool was used.
-    pub pool: bool,
-    /// The capacity in bytes; `None` for all that the device has.
-    pub capacity_bytes: Option<u64>,
     /// The divisor of the sizes of the traces.
     pub scale: usize,
-    /// What was enqueued on each block.
-    pub touch: Touch,
-    /// The number of threads.
-    pub threads: usize,
-    /// How many times in a row each trace was replayed.
-    pub rounds: usize,
-    /// How far the device was behind.
-    pub behind: Option<Duration>,
+    /// The other settings.
+    pub settings: ReplaySettings,
 }
 
 /// The replay of one trace.

@@ -1,7 +1,7 @@
 //! The report on a trial of settings.
 
 use crate::{
-    AllocatorChoice,
+    ReplaySettings,
     figures::millis_text,
     tune::trade_off::more_for_less,
     tune::{Candidate, Comparison, Cost, Trial},
@@ -13,14 +13,10 @@ use crate::{
 pub struct TuneReport {
     /// The device's name.
     pub device: String,
-    /// The way of getting memory.
-    pub allocator: AllocatorChoice,
-    /// The capacity in bytes; `None` for all that the device has.
-    pub capacity_bytes: Option<u64>,
+    /// The settings of each replay, but for the pool.
+    pub settings: ReplaySettings,
     /// The divisor of the sizes of the traces.
     pub scale: usize,
-    /// How many times in a row each candidate replayed each trace.
-    pub rounds: usize,
     /// The most that the best setting may reserve, over the live bytes.
     pub reserve: f64,
     /// The candidates.

@@ -19,10 +19,10 @@ impl TuneReport {
         serde_json::to_string_pretty(&json!({
             "backend": "mock",
             "device": self.device,
-            "allocator": self.allocator.to_string(),
-            "capacity_bytes": self.capacity_bytes,
+            "allocator": self.settings.allocator.to_string(),
+            "capacity_bytes": self.settings.capacity_bytes,
             "scale": self.scale,
-            "rounds": self.rounds,
+            "rounds": self.settings.rounds,
             "reserve_ratio": self.reserve,
             "traces": traces,
             "overall": self.of_all(),

@@ -37,9 +37,9 @@ impl TuneReport {
     }
 
     fn heading(&self) -> String {
-        let unusual = unusual(self.capacity_bytes, self.scale);
+        let unusual = unusual(self.settings.capacity_bytes, self.scale);
         let (rounds, judged) = if self.is_warm() {
-            let rounds = format!(", {} rounds", self.rounds);
+            let rounds = format!(", {} rounds", self.settings.rounds);
             (rounds, format!(" from round {FIRST_WARM} on"))
         } else {
             (String::new(), String::new())
@@ -47,13 +47,13 @@ impl TuneReport {
         format!(
             "mock on {}, {} allocator{unusual}{rounds}\n\
              best: the least device time{judged} among pools that reserve at most {} times what is live",
-            self.device, self.allocator, self.reserve
+            self.device, self.settings.allocator, self.reserve
         )
     }
 
     /// Set if the candidates are judged by the rounds from the third on.
     fn is_warm(&self) -> bool {
-        self.rounds >= FIRST_WARM
+        self.settings.rounds >= FIRST_WARM
     }
 
     fn title_of_time(&self) -> &'static str {
