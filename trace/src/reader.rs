@@ -23,6 +23,7 @@ const LONGEST_FRAME: usize = 2048;
 const QUOTED: usize = 60;
 
 /// The state of reading a trace.
+#[derive(Default)]
 struct Reader {
     trace: Trace,
     /// The block of each ID that is live.
@@ -47,7 +48,10 @@ impl Trace {
     ///
     /// [`TraceError`], with `name` as the file's name.
     pub fn parse(name: impl Into<String>, text: impl Read) -> Result<Self, TraceError> {
-        let mut reader = Reader::new(name.into());
+        let mut reader = Reader {
+            trace: Self::empty(name.into(), "line"),
+            ..Reader::default()
+        };
         let mut lines = TextLines::new(BufReader::new(text));
         loop {
             let line = match lines.next() {
@@ -78,19 +82,6 @@ impl Trace {
 }
 
 impl Reader {
-    fn new(name: String) -> Self {
-        Self {
-            trace: Trace::empty(name, "line"),
-            live: HashMap::new(),
-            groups: HashMap::new(),
-            stacks: HashMap::new(),
-            keys: HashSet::new(),
-            has_begun: false,
-            time: 0,
-            has_times: false,
-        }
-    }
-
     fn end(mut self) -> Result<Trace, TraceError> {
         if self.trace.allocations() == 0 {
             let advice = "expected lines like \"a 0 4096 0\" and \"f 0\"";

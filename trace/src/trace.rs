@@ -42,7 +42,7 @@ pub enum Event {
 /// assert!(error.to_string().starts_with("x, line 2"));
 /// # Ok::<(), binpool_trace::TraceError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Trace {
     pub(crate) name: String,
     /// The unit of [`lines`](Self::lines): lines, or entries of another tool's recording.
@@ -111,19 +111,7 @@ impl Trace {
         Self {
             name,
             counted,
-            events: Vec::new(),
-            lines: Vec::new(),
-            ids: Vec::new(),
-            times: Vec::new(),
-            groups: Vec::new(),
-            group_of_block: Vec::new(),
-            shortages: Vec::new(),
-            header: Vec::new(),
-            pool_steps: Vec::new(),
-            stacks: Vec::new(),
-            stack_of_block: Vec::new(),
-            remarks: Vec::new(),
-            is_of_cuda: false,
+            ..Self::default()
         }
     }
 

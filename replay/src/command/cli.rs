@@ -14,7 +14,7 @@ use clap_complete::Shell;
 
 use crate::command::{
     values::{at_least_one, high_water, leading_bits, ratio, size, time},
-    view::View,
+    view_options::View,
 };
 
 /// Device-memory pools: see what they do to real programs.

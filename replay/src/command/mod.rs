@@ -11,4 +11,5 @@ pub(crate) mod replay;
 pub(crate) mod tune;
 mod values;
 pub(crate) mod view;
+mod view_options;
 mod whole_file;
