@@ -10,6 +10,7 @@ use crate::{
     Event, Line, PoolEvent, Request, Trace, TraceError, TraceErrorKind,
     name::{LONGEST_NAME, cut},
     text_lines::{TextLines, too_long},
+    trace::Asked,
     words::number,
 };
 
@@ -118,12 +119,8 @@ impl Reader {
                 self.trace.push_free(block, time, number);
             }
             Line::Refused { request } => {
-                let (time, group, stack) = self.source_of(request)?;
-                self.trace
-                    .push_shortage(request.bytes, request.stream, time, group);
-                if let Some(shortage) = self.trace.last_shortage_mut() {
-                    shortage.stack = stack;
-                }
+                let asked = self.asked(request)?;
+                self.trace.push_shortage(asked, None);
             }
             Line::Pool { event, time } => self.push_pool_event(event, time)?,
             Line::Frame { stack, frame } => {
@@ -180,17 +177,14 @@ impl Reader {
         request: Request,
         line: usize,
     ) -> Result<(), TraceError> {
-        let (time, group, stack) = self.source_of(request)?;
+        let asked = self.asked(request)?;
         if let Some(block) = self.live.insert(id, self.trace.allocations()) {
             let since = self.line_of_allocation(block);
             return Err(TraceError::malformed(format_args!(
                 "block {id} is allocated already, in line {since}: expected an ID that no live block has"
             )));
         }
-        let block =
-            self.trace
-                .push_allocation(id, (request.bytes, request.stream), (time, group), line);
-        self.trace.set_stack_of(block, stack);
+        self.trace.push_allocation(id, asked, line);
         Ok(())
     }
 
@@ -204,7 +198,7 @@ impl Reader {
             self.trace.push_step(event.into_owned(), time);
             return Ok(());
         };
-        let shortage = self.trace.last_shortage_mut();
+        let shortage = self.trace.shortages.last_mut();
         let shortage = shortage.filter(|shortage| shortage.report.is_none());
         let missing = "expected a line \"o BYTES STREAM\" before, which has no report yet";
         shortage
@@ -228,15 +222,15 @@ impl Reader {
         Ok(self.time)
     }
 
-    /// Returns the time of a request, and the indices of its group and its stack.
-    fn source_of(
-        &mut self,
-        request: Request,
-    ) -> Result<(u64, Option<u32>, Option<u32>), TraceError> {
-        let time = self.advance(request.time)?;
-        let group = index_of(&self.groups, request.group, "group", "g {} NAME")?;
-        let stack = index_of(&self.stacks, request.stack, "stack", "k {} FRAME")?;
-        Ok((time, group, stack))
+    /// Returns a request with its time, and with the indices of its group and its stack.
+    fn asked(&mut self, request: Request) -> Result<Asked, TraceError> {
+        Ok(Asked {
+            bytes: request.bytes,
+            stream: request.stream,
+            time: self.advance(request.time)?,
+            group: index_of(&self.groups, request.group, "group", "g {} NAME")?,
+            stack: index_of(&self.stacks, request.stack, "stack", "k {} FRAME")?,
+        })
     }
 
     fn line_of_allocation(&self, wanted: usize) -> usize {
