@@ -73,6 +73,18 @@ pub(crate) fn by() -> impl TypedValueParser<Value = By> {
     })
 }
 
+/// A parser of the name of a page or a picture: one with another ending would get something that its name does not say.
+pub(crate) fn page_name() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| {
+        match path.extension().map(OsStr::to_string_lossy).as_deref() {
+            None | Some("html" | "htm" | "svg") => Ok(path),
+            Some(_) => {
+                Err("expected a name that ends on .html, for a page, or on .svg, for a picture")
+            }
+        }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,16 +109,4 @@ mod tests {
             assert!(time(wrong).unwrap_err().contains("such as 2ms"), "{wrong}");
         }
     }
-}
-
-/// A parser of the name of a page or a picture: one with another ending would get something that its name does not say.
-pub(crate) fn page_name() -> impl TypedValueParser<Value = PathBuf> {
-    PathBufValueParser::new().try_map(|path| {
-        match path.extension().map(OsStr::to_string_lossy).as_deref() {
-            None | Some("html" | "htm" | "svg") => Ok(path),
-            Some(_) => {
-                Err("expected a name that ends on .html, for a page, or on .svg, for a picture")
-            }
-        }
-    })
 }

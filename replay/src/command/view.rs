@@ -103,8 +103,8 @@ fn open(file: &Path, beyond: &[String]) -> Result<Input, Box<dyn Error>> {
     } else {
         File::open(file).and_then(Content::new)
     };
-    let mut content = content.map_err(not_read)?.beyond(beyond);
-    if !content.is_json().map_err(not_read)? {
+    let content = content.map_err(not_read)?.beyond(beyond);
+    if !content.is_json() {
         return Ok(Input::Recording(content));
     }
     // The format may be stated at its end.

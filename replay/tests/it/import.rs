@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use binpool_trace::{Event, Trace, TraceError, TraceErrorKind};
+use binpool_trace::{Content, Event, Trace, TraceError, TraceErrorKind};
 use flate2::{Compression, read::MultiGzDecoder, write::GzEncoder};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -78,6 +78,16 @@ o 68719476736 0 1200000
 fn file(name: &str) -> PathBuf {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     tests.join("imports").join(name)
+}
+
+/// Reads a file as the command does, with progress.
+fn open_device(
+    path: &Path,
+    device: Option<usize>,
+    progress: &dyn Fn(u64),
+) -> Result<Trace, TraceError> {
+    let content = Content::open(path, progress)?;
+    Trace::read_content(path.display().to_string(), content, device)
 }
 
 fn read(bytes: &[u8]) -> Result<Trace, TraceError> {
@@ -193,17 +203,17 @@ fn the_content_says_what_a_file_is() {
 #[test]
 fn the_device_can_be_chosen() {
     let path = file("snapshot4.pickle");
-    let other = Trace::open_device(&path, Some(1), &|_| {}).unwrap();
+    let other = open_device(&path, Some(1), &|_| {}).unwrap();
     let text = "\
         h version 2\nh source a memory snapshot of PyTorch\nh device device 1\nh allocator PyTorch's caching allocator\nh blocks segments\n\
         g 0 model/train.py:77 <module>\nk 0 <module> at model/train.py:77\n\
         s 139891379798016 2097152 0\nb 546450702336 139891379798016 0 4096 0\na 139891379798016 4096 0 0 0 0\n\
         p begin 0 31000 of the other device\n";
     assert_eq!(other.to_string(), text);
-    let error = Trace::open_device(&path, Some(2), &|_| {}).unwrap_err();
+    let error = open_device(&path, Some(2), &|_| {}).unwrap_err();
     assert!(error.to_string().contains("no device 2"), "{error}");
-    assert!(Trace::open_device(&file("rmm.csv"), Some(0), &|_| {}).is_ok());
-    let error = Trace::open_device(&file("rmm.csv"), Some(1), &|_| {}).unwrap_err();
+    assert!(open_device(&file("rmm.csv"), Some(0), &|_| {}).is_ok());
+    let error = open_device(&file("rmm.csv"), Some(1), &|_| {}).unwrap_err();
     assert!(error.to_string().contains("no device 1"), "{error}");
 }
 
@@ -217,7 +227,7 @@ fn progress_counts_the_bytes_of_the_file_compressed_or_not() {
     for bytes in [text, encoder.finish().unwrap()] {
         fs::write(&path, &bytes).unwrap();
         let read = Cell::new(0);
-        Trace::open_device(&path, None, &|more| read.set(read.get() + more)).unwrap();
+        open_device(&path, None, &|more| read.set(read.get() + more)).unwrap();
         assert_eq!(read.get(), bytes.len() as u64);
     }
 }
@@ -338,10 +348,10 @@ fn what_is_wrong_is_named_with_its_place() {
     let missing = [entry("alloc", 512, 8), json!({"action": "alloc"})];
     let (place, wrong) = problem(&snapshot(&missing, &[]));
     assert_eq!(place, "entry 2 of device 0");
-    assert!(wrong.to_string().starts_with("expected addr to be "));
+    assert!(wrong.starts_with("expected addr to be "));
     let negative = [json!({"action": "alloc", "addr": 1, "size": -1})];
     let (_, wrong) = problem(&snapshot(&negative, &[]));
-    assert!(wrong.to_string().starts_with("expected size to be "));
+    assert!(wrong.starts_with("expected size to be "));
     assert_eq!(kind(&snapshot(&[], &[])), TraceErrorKind::NoAllocation);
     assert_eq!(kind(b"{\"segments\": []}"), TraceErrorKind::Foreign);
     let damaged = b"{\n\"segments\": x}";
@@ -352,7 +362,7 @@ fn what_is_wrong_is_named_with_its_place() {
     let log = |line: &str| problem(format!("{header}{line}\n").as_bytes());
     let (place, wrong) = log("1,00:00:00.0,applaud,0x1,1,0");
     assert_eq!(place, "line 2");
-    assert!(wrong.to_string().contains("; it is \"applaud\""));
+    assert!(wrong.contains("; it is \"applaud\""));
     for (line, field) in [
         ("1,now,free,0x1,1,0", "Time"),
         ("1,00:00:00.0,free,here,1,0", "Pointer"),
@@ -360,14 +370,12 @@ fn what_is_wrong_is_named_with_its_place() {
         ("1,00:00:00.0,free,0x1,1,mine", "Stream"),
     ] {
         let (_, wrong) = log(line);
-        let is_it = wrong
-            .to_string()
-            .starts_with(&format!("expected {field} to be "));
+        let is_it = wrong.starts_with(&format!("expected {field} to be "));
         assert!(is_it, "{line}: {wrong}");
     }
     let (place, wrong) = log("1,00:00:00.0,free");
     assert_eq!(place, "line 2");
-    assert!(wrong.to_string().starts_with("expected 6 columns"));
+    assert!(wrong.starts_with("expected 6 columns"));
     assert_eq!(kind(header.as_bytes()), TraceErrorKind::NoAllocation);
 }
 
@@ -407,7 +415,7 @@ fn a_pickle_that_calls_something_is_refused() {
     // cos\nsystem\n(S'true'\ntR.
     let (place, wrong) = problem(b"\x80\x02cos\nsystem\n(S'true'\ntR.");
     assert_eq!(place, "byte 3");
-    assert!(wrong.to_string().ends_with("this one has opcode 0x63"));
+    assert!(wrong.ends_with("this one has opcode 0x63"));
 }
 
 #[test]

@@ -46,29 +46,16 @@ impl Trace {
     ///
     /// [`TraceError`], which names the file and the line, byte or entry.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
-        Self::open_device(path, None, &|_| {})
+        let content = Content::open(path, &|_| {})?;
+        Self::read_content(shown(path.display()), content, None)
     }
 
-    /// Reads a recording from a file, of one device of a snapshot of several. Other recordings have one device, number 0.
-    /// `progress` is called now and then with the number of bytes that were read since.
+    /// Reads a recording of any kind from `reader`, under the name `name`: of one device of a snapshot of several, by default the one with
+    /// most entries. Other recordings have one device, number 0.
     ///
     /// # Errors
     ///
     /// [`TraceError`], also where the device does not exist.
-    pub fn open_device(
-        path: &Path,
-        device: Option<usize>,
-        progress: &dyn Fn(u64),
-    ) -> Result<Self, TraceError> {
-        let content = Content::open(path, progress)?;
-        Self::read_content(shown(path.display()), content, device)
-    }
-
-    /// Reads a recording of any kind from `reader`, under the name `name`.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`open_device`](Self::open_device).
     pub fn read(
         name: impl Into<String>,
         reader: impl Read,
@@ -85,7 +72,7 @@ impl Trace {
     ///
     /// # Errors
     ///
-    /// Those of [`open_device`](Self::open_device).
+    /// Those of [`read`](Self::read).
     pub fn read_content(
         name: impl Into<String>,
         content: Content<'_>,

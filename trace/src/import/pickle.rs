@@ -72,32 +72,21 @@ impl<R: BufRead> Machine<R> {
                 let number = i32::from_le_bytes(self.bytes()?);
                 self.push(Object::Integer(number.into()));
             }
-            b'K' => {
-                let number = u8::from_le_bytes(self.bytes()?);
-                self.push(Object::Integer(number.into()));
+            b'K' | b'M' => {
+                let number = self.argument(opcode)?;
+                let number = i64::try_from(number).map_or(Object::Other, Object::Integer);
+                self.push(number);
             }
-            b'M' => {
-                let number = u16::from_le_bytes(self.bytes()?);
-                self.push(Object::Integer(number.into()));
-            }
-            0x8a => {
-                let length = u8::from_le_bytes(self.bytes()?);
-                self.push_long(length.into())?;
-            }
-            0x8b => {
-                let length = u32::from_le_bytes(self.bytes()?);
-                self.push_long(length.into())?;
+            0x8a | 0x8b => {
+                let length = self.argument(opcode)?;
+                self.push_long(length)?;
             }
             b'X' | 0x8c | 0x8d => self.push_text(opcode)?,
             b'I' | b'L' | b'F' | b'V' | b'S' => self.push_line(opcode)?,
             // BINBYTES and its variants.
-            b'C' => {
-                let length = u8::from_le_bytes(self.bytes()?);
-                self.push_skipped(length.into())?;
-            }
-            b'B' => {
-                let length = u32::from_le_bytes(self.bytes()?);
-                self.push_skipped(length.into())?;
+            b'C' | b'B' => {
+                let length = self.argument(opcode)?;
+                self.push_skipped(length)?;
             }
             b']' => self.push(Object::List(Vec::new())),
             b'}' => self.push(Object::Dict(Vec::new())),
@@ -145,11 +134,7 @@ impl<R: BufRead> Machine<R> {
 
     /// Pushes a text: `BINUNICODE` and its variants.
     fn push_text(&mut self, opcode: u8) -> Result<(), TraceError> {
-        let length = match opcode {
-            0x8c => u8::from_le_bytes(self.bytes()?).into(),
-            b'X' => u32::from_le_bytes(self.bytes()?).into(),
-            _ => u64::from_le_bytes(self.bytes()?),
-        };
+        let length = self.argument(opcode)?;
         let Some(bytes) = self.many(length)? else {
             return Ok(());
         };
@@ -278,9 +263,18 @@ impl<R: BufRead> Machine<R> {
                 let key = self.line()?.trim_end().parse();
                 key.map_err(|_| self.missing("a number"))
             }
-            b'q' | b'h' => Ok(u8::from_le_bytes(self.bytes()?).into()),
-            b'r' | b'j' => Ok(u32::from_le_bytes(self.bytes()?)),
-            _ => Ok(u32::try_from(self.memo.len()).unwrap_or(u32::MAX)),
+            0x94 => Ok(u32::try_from(self.memo.len()).unwrap_or(u32::MAX)),
+            _ => Ok(u32::try_from(self.argument(opcode)?).unwrap_or(u32::MAX)),
+        }
+    }
+
+    /// Reads the number that an opcode is followed by: a value, a length or a key.
+    fn argument(&mut self, opcode: u8) -> Result<u64, TraceError> {
+        match opcode {
+            b'K' | b'C' | b'q' | b'h' | 0x8a | 0x8c => Ok(u8::from_le_bytes(self.bytes()?).into()),
+            b'M' => Ok(u16::from_le_bytes(self.bytes()?).into()),
+            0x8d => Ok(u64::from_le_bytes(self.bytes()?)),
+            _ => Ok(u32::from_le_bytes(self.bytes()?).into()),
         }
     }
 

@@ -13,7 +13,7 @@ fn parse(text: &str) -> Result<Trace, TraceError> {
 /// The line number and the problem of a trace with a wrong line.
 fn problem(text: &[u8]) -> (usize, String) {
     let error = Trace::parse("t", text).unwrap_err();
-    let line = error.place().strip_prefix("line ").expect("a line");
+    let line = error.place().strip_prefix("line ").unwrap();
     let (problem, _) = error.message().rsplit_once("; the line is \"").unwrap();
     (line.parse().unwrap(), problem.to_owned())
 }
