@@ -45,8 +45,9 @@ pub(crate) fn keep_inputs<'p>(
         } else {
             (input, input)
         };
-        // What is no file, such as a terminal, is written without a loss.
-        if output.is_file() && is_same_file(output, file).unwrap_or(false) {
+        // What is no file, such as a terminal, is lost to nobody, and a pipe may be opened once alone.
+        let are_files = output.is_file() && file.is_file();
+        if are_files && is_same_file(output, file).unwrap_or(false) {
             return Err(WouldBeLost {
                 output: output.to_owned(),
                 input: name.to_owned(),
