@@ -10,7 +10,7 @@ use std::{
 
 use binpool::{GrowthPolicy, PoolOptions};
 use binpool_conformance::Random;
-use binpool_replay::{AllocatorChoice, Device, Failure, Profile, ReplaySettings, Touch, Warm};
+use binpool_replay::{AllocatorChoice, Device, Failure, Profile, ReplaySettings, Warm};
 use binpool_trace::{Trace, TraceError};
 
 use crate::sheet::Figures;
