@@ -55,6 +55,9 @@ fn check_error(error: &TraceError, bytes: &[u8]) {
     let Some(line) = line_of(error) else {
         return;
     };
+    // The line is quoted up to 60 characters, each of which has an escape of up to 10.
+    let (_, quoted) = message.rsplit_once("; the line is \"").expect("the line");
+    assert!(quoted.chars().count() <= 601, "{message}");
     if bytes.starts_with(&MAGIC) {
         return;
     }

@@ -125,13 +125,13 @@ impl From<InvalidRequest> for PoolError {
 
 #[cfg(test)]
 mod tests {
-    use std::error::Error as StdError;
+    use std::{error::Error as StdError, io};
 
     use binpool_allocators::{Backend, ImmediateAllocator, QueueOrder};
     use binpool_mock::MockDevice;
 
     use super::*;
-    use crate::MemoryPool;
+    use crate::{MemoryPool, TraceError, TraceErrorKind};
 
     /// Returns the texts of an error and its causes, after a check that none repeats another.
     fn distinct_texts(error: &dyn StdError) -> Vec<String> {
@@ -164,6 +164,9 @@ mod tests {
         assert_eq!(distinct_texts(&out_of_memory()).len(), 3);
         let failed = Error::backend("clFlush", None, "why");
         assert_eq!(distinct_texts(&PoolError::from(failed)).len(), 2);
+        let thread = TraceError::new(TraceErrorKind::Io, "no thread to write the recording");
+        let thread = thread.because(io::Error::other("no more threads"));
+        assert_eq!(distinct_texts(&thread).len(), 2);
         #[cfg(feature = "snapshot")]
         {
             let json = crate::Snapshot::from_json("nothing").unwrap_err();
