@@ -12,7 +12,7 @@ use std::path::Path;
 
 use binpool::{ImmediateAllocator, PoolOptions, Retain};
 use binpool_benches::NullBackend;
-use binpool_replay::{ReplayOptions, replay};
+use binpool_replay::{ReplaySettings, replay};
 use binpool_trace::Trace;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
@@ -41,19 +41,16 @@ fn benchmarks(criterion: &mut Criterion) {
                 "binpool-bins",
             ),
         ] {
-            let manner = ReplayOptions {
+            let settings = ReplaySettings {
                 pool: Some(options),
-                limit_bytes: u64::MAX,
-                touch: false,
-                threads: 1,
-                rounds: 1,
+                ..ReplaySettings::default()
             };
             group.bench_function(format!("{name}/{subject}"), |bencher| {
                 bencher.iter_custom(|times| {
                     let run = |_| {
                         let allocator = ImmediateAllocator::new(&NullBackend::new());
                         let allocator = allocator.expect("a device that costs nothing");
-                        let outcome = replay(&trace, allocator, &manner, |_| {});
+                        let outcome = replay(&trace, allocator, &settings, |_| {});
                         outcome.expect("memory for every block").host_time
                     };
                     (0..times).map(run).sum()

@@ -1,6 +1,6 @@
 //! Why a workload could not be measured.
 
-use binpool::{PoolError, RecordError};
+use binpool::{PoolError, TraceError};
 
 use crate::Workload;
 
@@ -12,7 +12,7 @@ pub enum Failure {
     Pool(#[from] PoolError),
     /// The pool cannot be recorded.
     #[error("a pool to measure cannot be recorded")]
-    Recording(#[from] RecordError),
+    Recording(#[from] TraceError),
     /// There was no memory for a block.
     #[error(transparent)]
     Refused(#[from] Refused),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use binpool::{Error, PoolError, RecordError, SnapshotError};
+use binpool::{Error, PoolError, TraceError, TraceErrorKind};
 use binpool_opencl::OpenClError;
 
 /// How a call ended. The message of one that failed is `binpool_last_error_message`.
@@ -110,17 +110,11 @@ impl From<OpenClError> for Failure {
     }
 }
 
-impl From<RecordError> for Failure {
-    fn from(error: RecordError) -> Self {
-        match error {
-            RecordError::AlreadyRecording => Self::of(Status::Busy, &error),
+impl From<TraceError> for Failure {
+    fn from(error: TraceError) -> Self {
+        match error.kind() {
+            TraceErrorKind::AlreadyRecording => Self::of(Status::Busy, &error),
             _ => Self::of(Status::Io, &error),
         }
-    }
-}
-
-impl From<SnapshotError> for Failure {
-    fn from(error: SnapshotError) -> Self {
-        Self::of(Status::Io, &error)
     }
 }

@@ -131,7 +131,7 @@ mod tests {
     use binpool_mock::MockDevice;
 
     use super::*;
-    use crate::{MemoryPool, RecordError};
+    use crate::{MemoryPool, TraceError, TraceErrorKind};
 
     /// Returns the texts of an error and its causes, after a check that none repeats another.
     fn distinct_texts(error: &dyn StdError) -> Vec<String> {
@@ -164,7 +164,8 @@ mod tests {
         assert_eq!(distinct_texts(&out_of_memory()).len(), 3);
         let failed = Error::backend("clFlush", None, "why");
         assert_eq!(distinct_texts(&PoolError::from(failed)).len(), 2);
-        let thread = RecordError::from(io::Error::other("no more threads"));
+        let thread = TraceError::new(TraceErrorKind::Io, "no thread to write the recording");
+        let thread = thread.because(io::Error::other("no more threads"));
         assert_eq!(distinct_texts(&thread).len(), 2);
         #[cfg(feature = "snapshot")]
         {

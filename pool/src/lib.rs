@@ -138,14 +138,15 @@ pub use binpool_allocators::{
 pub use binpool_segments::GrowthPolicy;
 #[cfg(feature = "snapshot")]
 pub use binpool_trace::{
-    BlockState, SnapshotBlock, SnapshotError, SnapshotSegment, SnapshotSettings, SnapshotShortage,
+    BlockState, SnapshotBlock, SnapshotSegment, SnapshotSettings, SnapshotShortage,
 };
+pub use binpool_trace::{TraceError, TraceErrorKind};
 pub use buffer::PooledBuffer;
 pub use error::PoolError;
 pub use hooks::{HookId, Shortage};
 pub use inspect::held_back::HeldBack;
 pub use inspect::live_blocks::LiveBlocks;
-pub use inspect::record::{PoolRecording, RecordError};
+pub use inspect::record::PoolRecording;
 #[cfg(feature = "snapshot")]
 pub use inspect::snapshot::Snapshot;
 pub use kept_addresses::KeptAddresses;

@@ -8,7 +8,7 @@
 use std::{env, error::Error, fmt::Write, path::Path};
 
 use binpool_replay::{
-    AllocatorChoice, Device, Profile, ReplaySettings, Touch,
+    Device, Profile, ReplaySettings,
     tune::{Comparison, candidates, tune},
 };
 use binpool_trace::Trace;
@@ -41,13 +41,8 @@ fn show(trace: &Trace) -> Result<(), Box<dyn Error>> {
     // The mock has the costs of an H200, so times are predicted, and the same each time.
     let device = Device::Mock(Profile::H200);
     let settings = ReplaySettings {
-        allocator: AllocatorChoice::Immediate,
-        pool: None, // The candidates say which.
-        capacity_bytes: None,
-        touch: Touch::Nothing,
-        threads: 1,
         rounds: 4, // Judged by the third and fourth.
-        behind: None,
+        ..ReplaySettings::default()
     };
     let candidates = candidates();
     let trial = tune(trace, &device, &candidates, &settings, &|| {})?;

@@ -4,7 +4,7 @@ use std::{fs, io, path::Path, str::FromStr, sync::Arc, time::Duration};
 
 use binpool_mock::{Completion, CostModel, CostTable, DeviceProfile, MockDevice};
 
-use crate::ratio::ratio;
+use crate::figures::ratio;
 use binpool_trace::{Trace, shown};
 
 /// The device whose limits and costs the mock device has.
@@ -28,8 +28,8 @@ pub enum Profile {
     Pocl,
     /// The H200's limits, without costs.
     None,
-    /// The profile of another device.
-    Own(Arc<DeviceProfile>),
+    /// The profile of another device, and the file that it was read from.
+    Own(Arc<DeviceProfile>, Arc<Path>),
 }
 
 /// Why a name does not give a profile.
@@ -83,7 +83,7 @@ impl Profile {
                 limits.device_name = "a device without costs (mock)".into();
                 DeviceProfile::new(limits, CostModel::default())
             }
-            Self::Own(profile) => DeviceProfile::clone(profile),
+            Self::Own(profile, _) => DeviceProfile::clone(profile),
         }
     }
 
@@ -146,6 +146,15 @@ impl Profile {
         self.device().limits.device_name
     }
 
+    /// The file that it was read from; `None` for one that is built in.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Own(_, file) => Some(file),
+            _ => None,
+        }
+    }
+
     /// Reads the profile of a device from a file.
     ///
     /// # Errors
@@ -172,7 +181,7 @@ impl Profile {
             }
         }
         limits.device_name = shown(&limits.device_name);
-        Ok(Self::Own(Arc::new(profile)))
+        Ok(Self::Own(Arc::new(profile), path.into()))
     }
 }
 

@@ -15,7 +15,7 @@ use std::{
 use serde::Serialize;
 
 use binpool::{
-    Allocator, Backend, Error, PoolOptions, Queue, QueueOrder,
+    Allocator, Backend, Error, Queue, QueueOrder,
     adaptors::{Limit, Statistics},
 };
 
@@ -24,28 +24,11 @@ use crate::{
     parts::{Part, Parts},
     reserved::Reserved,
     rounds::{DeviceGauges, Gauges, Ledger, Pending, Round},
-    touch::{Commands, Fill, InUse},
+    settings::ReplaySettings,
+    touch::{Commands, Fill, InUse, Touch},
     watermark::Watermark,
 };
 use binpool_trace::{Event, Trace};
-
-/// The mode of a replay, apart from the device.
-#[derive(Clone, Debug)]
-pub struct ReplayOptions {
-    /// The pool's settings; `None` for no pool.
-    pub pool: Option<PoolOptions>,
-    /// The most bytes that may be taken from the device.
-    pub limit_bytes: u64,
-    /// Set if a command is enqueued on each block that is handed out, as a program would, so that deferred
-    /// memory is committed.
-    pub touch: bool,
-    /// The number of threads. They share the pool, and each has queues of its own: the streams of the trace are dealt to
-    /// them, or each replays a copy of the trace where there are fewer streams than threads.
-    pub threads: usize,
-    /// How many times in a row the trace is replayed, in one pool. Blocks that it never frees are allocated in the first round alone, and
-    /// live on.
-    pub rounds: usize,
-}
 
 /// The result of a replay, by all threads together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,7 +157,8 @@ impl Failure {
     }
 }
 
-/// Replays `trace` with blocks from `allocator`. `progress` is called now and then with the number of events that are done.
+/// Replays `trace` with blocks from `allocator`. `progress` is called now and then with the number of events that are done. Of the
+/// settings, the choice of an allocator, kernels and the time by which a device is behind are for a [`Device`](crate::Device) alone.
 ///
 /// # Errors
 ///
@@ -182,13 +166,13 @@ impl Failure {
 pub fn replay<A: Allocator + Clone>(
     trace: &Trace,
     allocator: A,
-    manner: &ReplayOptions,
+    settings: &ReplaySettings,
     progress: impl Fn(usize),
 ) -> Result<Outcome, Failure> {
     let fill: NewCommands<'_, A::Backend> = &|_| Ok(Box::new(Fill));
-    let commands = manner.touch.then_some(fill);
+    let commands = (settings.touch == Touch::Fill).then_some(fill);
     let gauges = DeviceGauges::default();
-    replay_with(trace, allocator, manner, commands, gauges, &progress)
+    replay_with(trace, allocator, settings, commands, gauges, &progress)
 }
 
 /// Makes the commands that are enqueued on each block, for so many queues.
@@ -198,18 +182,13 @@ pub(crate) type NewCommands<'a, B> = &'a dyn Fn(usize) -> Result<Box<dyn Command
 pub(crate) fn replay_with<A: Allocator + Clone>(
     trace: &Trace,
     allocator: A,
-    manner: &ReplayOptions,
+    settings: &ReplaySettings,
     commands: Option<NewCommands<'_, A::Backend>>,
     device: DeviceGauges<'_>,
     progress: &dyn Fn(usize),
 ) -> Result<Outcome, Failure> {
-    let run = Run::new(
-        trace,
-        allocator.backend(),
-        manner.threads,
-        manner.rounds,
-        commands,
-    )?;
+    let run = Run::new(trace, allocator.backend(), settings, commands)?;
+    let limit_bytes = settings.capacity_bytes.unwrap_or(u64::MAX);
     // Below the limit: a request that the limit refuses is not a call to the device.
     let counted = Statistics::new(allocator);
     let watched = Reserved::new(counted.clone());
@@ -219,7 +198,7 @@ pub(crate) fn replay_with<A: Allocator + Clone>(
         reserved: Some(&reserved),
         device,
     };
-    match &manner.pool {
+    match &settings.pool {
         Some(options) => {
             let home = run
                 .queues
@@ -227,13 +206,13 @@ pub(crate) fn replay_with<A: Allocator + Clone>(
                 .ok_or_else(|| Failure::setup("the trace has no streams"))?;
             let pool = options
                 .clone()
-                .limit(manner.limit_bytes)
+                .limit(limit_bytes)
                 .build(watched, home)
                 .map_err(Failure::setup)?;
             run.with(&pool, &gauges, progress)
         }
         None => run.with(
-            &Unpooled(Limit::new(watched, manner.limit_bytes)),
+            &Unpooled(Limit::new(watched, limit_bytes)),
             &gauges,
             progress,
         ),
@@ -314,17 +293,16 @@ struct Played<S: Source> {
 }
 
 impl<'a, B: Backend> Run<'a, B> {
-    /// Prepares the replay of a trace on so many threads, so many times in a row: its queues, and the commands on them.
+    /// Prepares the replay of a trace on the threads of the settings, in their rounds: its queues, and the commands on them.
     pub(crate) fn new(
         trace: &'a Trace,
         backend: &B,
-        threads: usize,
-        rounds: usize,
+        settings: &ReplaySettings,
         commands: Option<NewCommands<'_, B>>,
     ) -> Result<Self, Failure> {
         let streams = trace.streams();
         let stream_of_block = queues_of_blocks(trace, &streams);
-        let parts = Parts::of(trace, &stream_of_block, streams.len(), threads);
+        let parts = Parts::of(trace, &stream_of_block, streams.len(), settings.threads);
         let queues = queues_of(streams.len() * parts.copies, backend).map_err(Failure::setup)?;
         let commands = commands.map(|new| new(queues.len())).transpose();
         Ok(Self {
@@ -333,8 +311,8 @@ impl<'a, B: Backend> Run<'a, B> {
             stream_of_block,
             parts,
             commands: commands.map_err(Failure::setup)?,
-            rounds,
-            sizes: if rounds > 1 {
+            rounds: settings.rounds,
+            sizes: if settings.rounds > 1 {
                 sizes_of_blocks(trace)
             } else {
                 Vec::new()
@@ -825,16 +803,22 @@ mod tests {
             let commands: Box<dyn Commands<MockBackend>> = Box::new(numbers.clone());
             Ok(commands)
         };
-        let manner = ReplayOptions {
-            pool: None,
-            limit_bytes: u64::MAX,
-            touch: false,
+        let settings = ReplaySettings {
             threads: 3,
             rounds: 2,
+            ..ReplaySettings::default()
         };
         let allocator = DeferredAllocator::new(&MockDevice::new().backend());
         let gauges = DeviceGauges::default();
-        replay_with(&trace, allocator, &manner, Some(&commands), gauges, &|_| {}).unwrap();
+        replay_with(
+            &trace,
+            allocator,
+            &settings,
+            Some(&commands),
+            gauges,
+            &|_| {},
+        )
+        .unwrap();
         let mut seen = numbers.0.lock().clone();
         seen.sort_unstable();
         seen.dedup();

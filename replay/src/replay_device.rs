@@ -1,17 +1,16 @@
 //! The device that a trace is replayed on, and the kind of its memory.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use binpool::{
-    Allocator, Backend, DeferredAllocator, DeviceLimits, Error, ImmediateAllocator, PoolOptions,
-    SvmAllocator, SvmBackend, SvmGrain, VirtualMemoryAllocator,
+    Allocator, Backend, DeferredAllocator, DeviceLimits, Error, ImmediateAllocator, SvmAllocator,
+    SvmBackend, SvmGrain, VirtualMemoryAllocator,
 };
 use binpool_cuda::{CudaBackend, DriverPoolAllocator};
-use binpool_mock::MockBackend;
 use binpool_opencl::{DeviceSelector, OpenClBackend, OpenClError};
 
 use crate::{
-    Failure, Outcome, Profile, ReplayOptions, Touch,
+    AllocatorChoice, Failure, Outcome, Profile, ReplaySettings, Touch,
     behind::{Behind, LastUse},
     capacity_search::smallest_capacity,
     cuda_commands::CudaCommands,
@@ -20,7 +19,7 @@ use crate::{
     mock_kernels::{MockKernels, MockUse},
     opencl_kernels::OpenClKernels,
     opencl_use::OpenClUse,
-    replay::{NewCommands, replay_with},
+    replay::{NewCommands, Run, replay_with},
     rounds::DeviceGauges,
     stream_ordered::replay_in_stream_order,
     touch::Fill,
@@ -40,64 +39,6 @@ pub enum Device {
     Cuda(CudaBackend),
 }
 
-/// The allocator that a replay uses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum AllocatorChoice {
-    /// Buffers that are committed before the call returns.
-    #[default]
-    Immediate,
-    /// Buffers that the device may turn out not to have room for when they are used.
-    Deferred,
-    /// Coarse-grained shared virtual memory.
-    Svm,
-    /// Fine-grained shared virtual memory.
-    SvmFine,
-    /// A memory pool of CUDA's driver. Each allocation waits until the memory is there for every queue.
-    DriverPool,
-    /// A memory pool of CUDA's driver as programs use it by themselves, to compare with: every block is allocated and freed on its own
-    /// stream (cuMemAllocFromPoolAsync, cuMemFreeAsync), and the driver keeps what is free (with `--no-pool` alone).
-    StreamOrdered,
-    /// Pages that are mapped where they are wanted (`--virtual-memory`). The mock and CUDA have them; OpenCL has not.
-    #[value(skip)]
-    Pages,
-}
-
-impl fmt::Display for AllocatorChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Immediate => "immediate",
-            Self::Deferred => "deferred",
-            Self::Svm => "svm",
-            Self::SvmFine => "svm-fine",
-            Self::DriverPool => "driver-pool",
-            Self::StreamOrdered => "stream-ordered",
-            Self::Pages => "virtual-memory",
-        })
-    }
-}
-
-/// The settings of a replay.
-#[derive(Clone, Debug)]
-pub struct ReplaySettings {
-    /// The allocator.
-    pub allocator: AllocatorChoice,
-    /// The pool's settings; `None` for no pool.
-    pub pool: Option<PoolOptions>,
-    /// The capacity in bytes; `None` for all that the device has.
-    pub capacity_bytes: Option<u64>,
-    /// What is enqueued on each block.
-    pub touch: Touch,
-    /// The number of threads that replay the trace over one pool: see [`ReplayOptions::threads`].
-    pub threads: usize,
-    /// How many times in a row the trace is replayed: see [`ReplayOptions::rounds`].
-    pub rounds: usize,
-    /// How far the device is behind the host: before a block is freed, a command is enqueued on it that ends so much later, and not before
-    /// those before it on its queue. On the mock, by its own clock, in which an operation of the program takes 10 us and the calls of the
-    /// device what the profile says, so that each replay is the same. `None` for commands that end at once on the mock, and when they do on
-    /// a real device.
-    pub behind: Option<Duration>,
-}
-
 /// A replay, and the time that the device's calls took.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Measured {
@@ -105,6 +46,16 @@ pub struct Measured {
     pub outcome: Outcome,
     /// The time, predicted by the mock's cost model, or measured around the calls of the allocator.
     pub device_time: Duration,
+}
+
+impl Measured {
+    /// A replay whose time is that of the allocator's calls.
+    fn of_calls(outcome: Outcome) -> Self {
+        Self {
+            device_time: outcome.allocator_time,
+            outcome,
+        }
+    }
 }
 
 impl Device {
@@ -193,12 +144,9 @@ impl Device {
         settings: &ReplaySettings,
         progress: &dyn Fn(usize),
     ) -> Result<Measured, Failure> {
-        let mut manner = ReplayOptions {
-            pool: settings.pool.clone(),
-            limit_bytes: u64::MAX,
-            touch: settings.touch == Touch::Fill,
-            threads: settings.threads,
-            rounds: settings.rounds,
+        let limited = |capacity_bytes| ReplaySettings {
+            capacity_bytes,
+            ..settings.clone()
         };
         match self {
             Self::Mock(profile) => {
@@ -207,71 +155,62 @@ impl Device {
                     profile.mock(trace, has_pages, settings.capacity_bytes, settings.behind);
                 let backend = device.backend();
                 let before = device.device_time();
-                let kernels: NewCommands<'_, MockBackend> =
-                    &|queues| Ok(Box::new(MockKernels::new(queues)));
                 let clock = || device.device_time();
                 let waited = || device.statistics().waited;
                 let on = On {
                     backend: &backend,
-                    kernels,
+                    trace,
+                    // The device itself has the capacity.
+                    settings: &limited(None),
+                    progress,
+                    kernels: &|queues| Ok(Box::new(MockKernels::new(queues))),
                     last_use: &|| Ok(Box::new(MockUse(device.clone()))),
-                    pending: Arc::default(),
                     device: DeviceGauges {
                         device_time: Some(&clock),
                         waited: Some(&waited),
                         pending: None,
                     },
                 };
-                let outcome = if settings.allocator == AllocatorChoice::Pages {
-                    let pages = VirtualMemoryAllocator::new(&backend);
-                    let mut outcome = on.with(trace, pages, settings, &manner, progress)?;
+                let outcome = if has_pages {
+                    let mut outcome = on.with(VirtualMemoryAllocator::new(&backend))?;
                     // The mock's own time is not the device's.
                     outcome.remap_time = profile.remap_time(outcome.maps, outcome.unmaps);
                     outcome
                 } else {
-                    on.replay(trace, settings, &manner, progress)?
+                    on.replay()?
                 };
+                let device_time = clock().saturating_sub(before);
                 Ok(Measured {
                     outcome,
-                    device_time: clock().saturating_sub(before),
+                    device_time,
                 })
             }
             Self::OpenCl(backend) => {
                 // Neither PoCL nor NVIDIA's OpenCL enforces its own capacity.
-                let all = backend.limits().capacity_bytes;
-                manner.limit_bytes = settings.capacity_bytes.unwrap_or(all);
-                let kernels: NewCommands<'_, OpenClBackend> =
-                    &|queues| Ok(Box::new(OpenClKernels::new(backend, queues)?));
+                let capacity = settings.capacity_bytes;
+                let capacity = capacity.or(Some(backend.limits().capacity_bytes));
                 let on = On {
                     backend,
-                    kernels,
+                    trace,
+                    settings: &limited(capacity),
+                    progress,
+                    kernels: &|queues| Ok(Box::new(OpenClKernels::new(backend, queues)?)),
                     last_use: &|| Ok(Box::new(OpenClUse::new(backend)?)),
-                    pending: Arc::default(),
                     device: DeviceGauges::default(),
                 };
-                let outcome = on.replay(trace, settings, &manner, progress)?;
-                Ok(Measured {
-                    device_time: outcome.allocator_time,
-                    outcome,
-                })
+                on.replay().map(Measured::of_calls)
             }
             Self::Cuda(backend) => {
-                // The driver enforces its own capacity.
-                manner.limit_bytes = settings.capacity_bytes.unwrap_or(u64::MAX);
-                let kernels: NewCommands<'_, CudaBackend> =
-                    &|queues| Ok(Box::new(CudaCommands::new(queues)));
                 let on = On {
                     backend,
-                    kernels,
+                    trace,
+                    settings,
+                    progress,
+                    kernels: &|queues| Ok(Box::new(CudaCommands::new(queues))),
                     last_use: &|| Ok(Box::new(CudaUse::new(backend)?)),
-                    pending: Arc::default(),
                     device: DeviceGauges::default(),
                 };
-                let outcome = on.replay_on_cuda(trace, settings, &manner, progress)?;
-                Ok(Measured {
-                    device_time: outcome.allocator_time,
-                    outcome,
-                })
+                on.replay_on_cuda().map(Measured::of_calls)
             }
         }
     }
@@ -316,43 +255,28 @@ fn most_of(limits: &DeviceLimits) -> (u64, usize) {
 /// Makes the last uses of blocks on a device that is behind.
 type NewLastUse<'a, B> = &'a dyn Fn() -> Result<Box<dyn LastUse<B>>, Error>;
 
-/// A backend to replay on, and the kernels for it.
+/// A replay on a backend, and the kernels for it.
 struct On<'a, B: Backend> {
     backend: &'a B,
+    trace: &'a Trace,
+    /// The settings, with the capacity that the pool has to keep to.
+    settings: &'a ReplaySettings,
+    progress: &'a dyn Fn(usize),
     kernels: NewCommands<'a, B>,
     /// Makes the last uses of blocks.
     last_use: NewLastUse<'a, B>,
-    /// The bytes that were freed and that commands use.
-    pending: Arc<Watermark>,
     device: DeviceGauges<'a>,
 }
 
 impl<B: SvmBackend> On<'_, B> {
     /// Replays with the chosen allocator.
-    fn replay(
-        &self,
-        trace: &Trace,
-        settings: &ReplaySettings,
-        manner: &ReplayOptions,
-        progress: &dyn Fn(usize),
-    ) -> Result<Outcome, Failure> {
-        let backend = self.backend;
-        let svm = |grain| SvmAllocator::new(backend, grain).map_err(Failure::setup);
-        match settings.allocator {
-            AllocatorChoice::Immediate => {
-                let allocator = ImmediateAllocator::new(backend).map_err(Failure::setup)?;
-                self.with(trace, allocator, settings, manner, progress)
-            }
-            AllocatorChoice::Deferred => {
-                let allocator = DeferredAllocator::new(backend);
-                self.with(trace, allocator, settings, manner, progress)
-            }
-            AllocatorChoice::Svm => {
-                self.with(trace, svm(SvmGrain::Coarse)?, settings, manner, progress)
-            }
-            AllocatorChoice::SvmFine => {
-                self.with(trace, svm(SvmGrain::Fine)?, settings, manner, progress)
-            }
+    fn replay(&self) -> Result<Outcome, Failure> {
+        let svm = |grain| SvmAllocator::new(self.backend, grain).map_err(Failure::setup);
+        match self.settings.allocator {
+            AllocatorChoice::Immediate => self.with(self.immediate()?),
+            AllocatorChoice::Deferred => self.with(DeferredAllocator::new(self.backend)),
+            AllocatorChoice::Svm => self.with(svm(SvmGrain::Coarse)?),
+            AllocatorChoice::SvmFine => self.with(svm(SvmGrain::Fine)?),
             AllocatorChoice::Pages => Err(self.lacks(
                 "virtual memory",
                 "OpenCL has none, replay on the mock or on CUDA",
@@ -366,37 +290,16 @@ impl<B: SvmBackend> On<'_, B> {
 
 impl On<'_, CudaBackend> {
     /// Replays with the chosen allocator.
-    fn replay_on_cuda(
-        &self,
-        trace: &Trace,
-        settings: &ReplaySettings,
-        manner: &ReplayOptions,
-        progress: &dyn Fn(usize),
-    ) -> Result<Outcome, Failure> {
-        let backend = self.backend;
-        match settings.allocator {
-            AllocatorChoice::Immediate => {
-                let allocator = ImmediateAllocator::new(backend).map_err(Failure::setup)?;
-                self.with(trace, allocator, settings, manner, progress)
-            }
-            AllocatorChoice::Pages => {
-                let allocator = VirtualMemoryAllocator::new(backend);
-                self.with(trace, allocator, settings, manner, progress)
-            }
+    fn replay_on_cuda(&self) -> Result<Outcome, Failure> {
+        match self.settings.allocator {
+            AllocatorChoice::Immediate => self.with(self.immediate()?),
+            AllocatorChoice::Pages => self.with(VirtualMemoryAllocator::new(self.backend)),
             AllocatorChoice::DriverPool => {
-                let allocator = DriverPoolAllocator::new(backend).map_err(Failure::setup)?;
-                self.with(trace, allocator, settings, manner, progress)
+                self.with(DriverPoolAllocator::new(self.backend).map_err(Failure::setup)?)
             }
-            AllocatorChoice::StreamOrdered => self.with_commands(settings, |commands, device| {
-                replay_in_stream_order(
-                    trace,
-                    backend,
-                    settings.threads,
-                    settings.rounds,
-                    commands,
-                    device,
-                    progress,
-                )
+            AllocatorChoice::StreamOrdered => self.with_commands(|commands, device| {
+                let run = Run::new(self.trace, self.backend, self.settings, commands)?;
+                replay_in_stream_order(self.trace, self.backend, &run, device, self.progress)
             }),
             AllocatorChoice::Deferred => Err(self.lacks(
                 "deferred memory",
@@ -411,50 +314,44 @@ impl On<'_, CudaBackend> {
 }
 
 impl<B: Backend> On<'_, B> {
-    fn with<A: Allocator<Backend = B> + Clone>(
-        &self,
-        trace: &Trace,
-        allocator: A,
-        settings: &ReplaySettings,
-        manner: &ReplayOptions,
-        progress: &dyn Fn(usize),
-    ) -> Result<Outcome, Failure> {
-        self.with_commands(settings, |commands, device| {
-            replay_with(trace, allocator, manner, commands, device, progress)
+    fn immediate(&self) -> Result<ImmediateAllocator<B>, Failure> {
+        ImmediateAllocator::new(self.backend).map_err(Failure::setup)
+    }
+
+    fn with<A: Allocator<Backend = B> + Clone>(&self, allocator: A) -> Result<Outcome, Failure> {
+        self.with_commands(|commands, device| {
+            let (settings, progress) = (self.settings, self.progress);
+            replay_with(self.trace, allocator, settings, commands, device, progress)
         })
     }
 
     /// Calls `body` with the commands on each block, and what the device shows.
     fn with_commands<R>(
         &self,
-        settings: &ReplaySettings,
         body: impl FnOnce(Option<NewCommands<'_, B>>, DeviceGauges<'_>) -> R,
     ) -> R {
-        let commands = self.commands(settings.touch);
-        let Some(time) = settings.behind else {
+        let commands: Option<NewCommands<'_, B>> = match self.settings.touch {
+            Touch::Nothing => None,
+            Touch::Fill => Some(&|_| Ok(Box::new(Fill))),
+            Touch::Kernels => Some(self.kernels),
+        };
+        let Some(time) = self.settings.behind else {
             return body(commands, self.device);
         };
+        // The bytes that were freed and that commands use.
+        let pending: Arc<Watermark> = Arc::default();
         let behind: NewCommands<'_, B> = &|queues| {
             let inner = commands.map(|new| new(queues)).transpose()?;
-            let last_use = (self.last_use)()?;
-            let pending = Arc::clone(&self.pending);
+            let (last_use, pending) = ((self.last_use)()?, Arc::clone(&pending));
             Ok(Box::new(Behind::new(
                 inner, last_use, time, queues, pending,
             )))
         };
         let device = DeviceGauges {
-            pending: Some(&self.pending),
+            pending: Some(&pending),
             ..self.device
         };
         body(Some(behind), device)
-    }
-
-    fn commands(&self, touch: Touch) -> Option<NewCommands<'_, B>> {
-        match touch {
-            Touch::Nothing => None,
-            Touch::Fill => Some(&|_| Ok(Box::new(Fill))),
-            Touch::Kernels => Some(self.kernels),
-        }
     }
 
     /// The failure where the device lacks something.

@@ -11,7 +11,7 @@ use binpool_cuda::{CudaBackend, CudaMemory, CudaQueue, DriverPoolAllocator};
 use crate::{
     Failure, Outcome,
     block_source::Source,
-    replay::{NewCommands, Run},
+    replay::Run,
     rounds::{DeviceGauges, Gauges},
 };
 use binpool_trace::Trace;
@@ -20,13 +20,10 @@ use binpool_trace::Trace;
 pub(crate) fn replay_in_stream_order(
     trace: &Trace,
     backend: &CudaBackend,
-    threads: usize,
-    rounds: usize,
-    commands: Option<NewCommands<'_, CudaBackend>>,
+    run: &Run<'_, CudaBackend>,
     device: DeviceGauges<'_>,
     progress: &dyn Fn(usize),
 ) -> Result<Outcome, Failure> {
-    let run = Run::new(trace, backend, threads, rounds, commands)?;
     let source = StreamOrdered {
         allocator: DriverPoolAllocator::new(backend).map_err(Failure::setup)?,
         calls: Calls::default(),

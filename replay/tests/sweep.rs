@@ -15,7 +15,7 @@ use std::{
 use binpool::{Backend, Budget, ImmediateAllocator, PoolOptions, PooledBuffer, QueueOrder, Region};
 use binpool_conformance::sweep::{EXTENT, Ends, FaultInjector, SweepReport, sweep};
 use binpool_mock::{MockBackend, MockDevice, SweptDevices};
-use binpool_replay::{ReplayOptions, replay};
+use binpool_replay::{ReplaySettings, Touch, replay};
 use binpool_trace::{Event, Trace};
 
 type Block = PooledBuffer<MockBackend>;
@@ -85,12 +85,10 @@ fn everywhere(sweep: impl Fn(&Trace, &PoolOptions) -> SweepReport) {
 #[test]
 fn a_replay_ends_with_its_first_failure() {
     everywhere(|trace, options| {
-        let manner = ReplayOptions {
+        let settings = ReplaySettings {
             pool: Some(options.clone()),
-            limit_bytes: u64::MAX,
-            touch: true,
-            threads: 1,
-            rounds: 1,
+            touch: Touch::Fill,
+            ..ReplaySettings::default()
         };
         let swept = trace.clone();
         sweep(
@@ -102,7 +100,7 @@ fn a_replay_ends_with_its_first_failure() {
                 let Ok(allocator) = ImmediateAllocator::new(&backend) else {
                     return;
                 };
-                if let Err(failure) = replay(&swept, allocator, &manner, |_| {}) {
+                if let Err(failure) = replay(&swept, allocator, &settings, |_| {}) {
                     assert!(
                         devices.first_failed_call().is_some(),
                         "{failure}: {}",

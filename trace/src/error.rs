@@ -1,84 +1,177 @@
-//! Errors of reading a trace.
+//! Errors of recordings.
 
-use std::io;
+use std::{error::Error, fmt, io};
 
-use crate::Problem;
-
-/// Why a trace could not be read.
+/// Why a recording could not be read, or not be made.
+///
+/// ```
+/// use binpool_trace::{Line, TraceErrorKind};
+///
+/// let error = Line::read("a 7 4096").unwrap_err();
+/// assert_eq!(error.kind(), TraceErrorKind::Malformed);
+/// assert_eq!(error.message(), "expected STREAM to be a number up to 4294967295");
+/// ```
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TraceError {
-    /// The file could not be read, or does not have the format of its name.
-    #[error("{name} cannot be read")]
-    Read {
-        /// The file.
-        name: String,
-        /// The cause.
-        source: io::Error,
-    },
-    /// A line is wrong.
-    #[error("{name}, line {line}: {problem}; the line is {text:?}")]
-    Line {
-        /// The file.
-        name: String,
-        /// The line's number, counted from 1.
-        line: usize,
-        /// What is wrong, and what was expected.
-        problem: Problem,
-        /// The line, or its beginning.
-        text: String,
-    },
-    /// The recording of another tool is wrong.
-    #[error("{name}, {place}: {problem}")]
-    Import {
-        /// The file.
-        name: String,
-        /// Where in it, in words: a line, a byte or an entry.
-        place: String,
-        /// What is wrong, and what was expected.
-        problem: Problem,
-    },
-    /// There is nothing to replay.
-    #[error("{name}: no allocation in it: expected lines like \"a 0 4096 0\" and \"f 0\"")]
-    Empty {
-        /// The file.
-        name: String,
-    },
+#[error("{}{message}", self.context())]
+pub struct TraceError {
+    kind: TraceErrorKind,
+    /// The file; empty where it is not known.
+    file: String,
+    /// Where in the file; empty for all of it.
+    place: String,
+    message: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
 }
 
-#[cfg(test)]
-mod tests {
-    use std::error::Error;
+/// The kind of a [`TraceError`].
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// use std::io;
+///
+/// use binpool_trace::TraceErrorKind;
+///
+/// let recording = pool.record(io::sink())?;
+/// let error = pool.record(io::sink()).unwrap_err();
+/// assert_eq!(error.kind(), TraceErrorKind::AlreadyRecording);
+/// recording.finish()?;
+/// assert!(pool.record(io::sink()).is_ok());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TraceErrorKind {
+    /// The operating system failed: to read a file, or to start the thread that writes a recording. A compressed file that is damaged
+    /// is one, too.
+    Io,
+    /// A part of the recording is wrong, or its end is missing.
+    Malformed,
+    /// It is another file than a recording, or than a snapshot.
+    Foreign,
+    /// It has a version that this crate does not know.
+    Version,
+    /// It has no device of the requested number.
+    NoDevice,
+    /// It has no allocation.
+    NoAllocation,
+    /// The pool is being recorded already.
+    AlreadyRecording,
+}
 
-    use super::*;
-
-    /// The texts of an error and its causes. Asserts that no cause is repeated.
-    fn told_once(error: &dyn Error) -> Vec<String> {
-        let chain = std::iter::successors(Some(error), |&error| error.source());
-        let texts: Vec<_> = chain.map(ToString::to_string).collect();
-        for (index, cause) in texts.iter().enumerate() {
-            let before = &texts[..index];
-            assert!(!before.iter().any(|text| text.contains(cause)), "{texts:?}");
+impl TraceError {
+    /// An error of this kind, of no place that is known yet.
+    pub fn new(kind: TraceErrorKind, message: impl fmt::Display) -> Self {
+        Self {
+            kind,
+            file: String::new(),
+            place: String::new(),
+            message: message.to_string(),
+            source: None,
         }
-        texts
     }
 
-    #[test]
-    fn errors_about_files_tell_each_cause_once() {
-        let error = TraceError::Read {
-            name: "here.trace".to_owned(),
-            source: io::Error::other("it is a directory"),
-        };
-        assert_eq!(
-            told_once(&error),
-            ["here.trace cannot be read", "it is a directory"]
-        );
-        let line = TraceError::Line {
-            name: "here.trace".to_owned(),
-            line: 1,
-            problem: Problem::Form,
-            text: "x".to_owned(),
-        };
-        assert_eq!(told_once(&line).len(), 1);
+    pub(crate) fn malformed(message: impl fmt::Display) -> Self {
+        Self::new(TraceErrorKind::Malformed, message)
+    }
+
+    /// The error with what caused it.
+    #[must_use]
+    pub fn because(self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self {
+            source: Some(source.into()),
+            ..self
+        }
+    }
+
+    /// What a program can tell apart.
+    #[must_use]
+    pub fn kind(&self) -> TraceErrorKind {
+        self.kind
+    }
+
+    /// Where in the file it is: a line, a byte or an entry. Empty for the whole of it.
+    #[must_use]
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// What is wrong, and what was expected.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    fn context(&self) -> String {
+        match (&*self.file, &*self.place) {
+            ("", "") => String::new(),
+            (file, _) if self.kind == TraceErrorKind::Io => format!("{file} "),
+            ("", place) => format!("{place}: "),
+            (file, "") => format!("{file}: "),
+            (file, place) => format!("{file}, {place}: "),
+        }
+    }
+}
+
+#[cfg(feature = "tools")]
+impl TraceError {
+    /// A file that ends too early.
+    pub(crate) fn truncated() -> Self {
+        Self::malformed(
+            "the file ends here, but more was expected: it is damaged, or was not written to its end",
+        )
+    }
+
+    /// A field that is missing or has another type.
+    pub(crate) fn field(field: &str, expected: &str) -> Self {
+        Self::malformed(format_args!("expected {field} to be {expected}"))
+    }
+
+    pub(crate) fn no_allocation(advice: &str) -> Self {
+        let message = format_args!("no allocation in it: {advice}");
+        Self::new(TraceErrorKind::NoAllocation, message)
+    }
+
+    pub(crate) fn no_device(device: usize, devices: usize) -> Self {
+        let message = format_args!("there is no device {device}: the snapshot has {devices}");
+        Self::new(TraceErrorKind::NoDevice, message)
+    }
+
+    pub(crate) fn of_kind(self, kind: TraceErrorKind) -> Self {
+        Self { kind, ..self }
+    }
+
+    pub(crate) fn at(self, place: impl Into<String>) -> Self {
+        Self {
+            place: place.into(),
+            ..self
+        }
+    }
+
+    /// The error, which names this file.
+    #[must_use]
+    pub fn in_file(self, file: impl Into<String>) -> Self {
+        Self {
+            file: file.into(),
+            ..self
+        }
+    }
+
+    /// The error with the beginning of its line.
+    pub(crate) fn quoting(self, line: &str) -> Self {
+        Self {
+            message: format!("{}; the line is {line:?}", self.message),
+            ..self
+        }
+    }
+}
+
+impl From<io::Error> for TraceError {
+    /// A file that cannot be read.
+    fn from(source: io::Error) -> Self {
+        Self::new(TraceErrorKind::Io, "cannot be read").because(source)
     }
 }

@@ -11,14 +11,12 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "tools")]
 mod error;
 #[cfg(feature = "tools")]
 mod import;
 mod line;
 mod name;
 mod pool_event;
-mod problem;
 #[cfg(feature = "tools")]
 mod reader;
 mod shortage_report;
@@ -35,20 +33,19 @@ mod words;
 #[cfg(feature = "tools")]
 mod writer;
 
+pub use error::{TraceError, TraceErrorKind};
 pub use line::{Line, Request};
 pub use name::{cut, shown};
 pub use pool_event::{PoolEvent, What};
-pub use problem::Problem;
 pub use shortage_report::ShortageReport;
 #[cfg(feature = "snapshot")]
 pub use snapshot::{
-    BlockState, Counters, Snapshot, SnapshotBlock, SnapshotError, SnapshotSegment,
-    SnapshotSettings, SnapshotShortage,
+    BlockState, Counters, Snapshot, SnapshotBlock, SnapshotSegment, SnapshotSettings,
+    SnapshotShortage,
 };
 pub use verdict::Verdict;
 #[cfg(feature = "tools")]
 pub use {
-    error::TraceError,
     import::content::Content,
     trace::{Event, PoolStep, Shortage, Trace},
 };

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use crate::{
-    PoolEvent, Problem,
-    words::{Words, number, push_if_any, push_number, push_words},
+    PoolEvent, TraceError,
+    words::{Words, form, number, push_if_any, push_number, push_words},
 };
 
 /// A line of a trace, which is text. This is the whole format: what writes or reads a trace does it by these.
@@ -134,8 +134,8 @@ impl<'t> Line<'t> {
     ///
     /// # Errors
     ///
-    /// [`Problem`].
-    pub fn read(text: &'t str) -> Result<Option<Self>, Problem> {
+    /// [`TraceError`], without the file.
+    pub fn read(text: &'t str) -> Result<Option<Self>, TraceError> {
         let mut words = Words::of(text);
         let Some(letter) = words.next() else {
             return Ok(None);
@@ -153,7 +153,7 @@ impl<'t> Line<'t> {
                 request: Request::read(&mut words)?,
             },
             "h" => Self::Header {
-                key: words.next().ok_or(Problem::Form)?,
+                key: words.next().ok_or_else(form)?,
                 value: words.rest()?,
             },
             "g" => Self::Group {
@@ -216,7 +216,7 @@ impl Request {
         push_if_any(text, self.stack);
     }
 
-    fn read(words: &mut Words<'_>) -> Result<Self, Problem> {
+    fn read(words: &mut Words<'_>) -> Result<Self, TraceError> {
         let bytes = number(words.next(), "BYTES", usize::MAX as u64)?;
         let stream = number(words.next(), "STREAM", u64::from(u32::MAX))?;
         Ok(Self {

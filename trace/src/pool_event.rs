@@ -3,9 +3,9 @@
 use std::fmt;
 
 use crate::{
-    Problem, ShortageReport,
+    ShortageReport, TraceError,
     name::{LONGEST_NAME, cut},
-    words::{Words, push_if_any, push_number, push_words},
+    words::{Words, form, push_if_any, push_number, push_words},
 };
 
 /// Something that the pool of a recorded program did. Its line ends with a time, but for that of a report.
@@ -199,7 +199,7 @@ impl PoolEvent {
     pub(crate) fn read(
         letter: &str,
         words: &mut Words<'_>,
-    ) -> Result<(Self, Option<u64>), Problem> {
+    ) -> Result<(Self, Option<u64>), TraceError> {
         let event = match letter {
             "s" => Self::Taken {
                 memory: words.number("MEMORY")?,
@@ -229,13 +229,13 @@ impl PoolEvent {
             },
             "r" => return Ok((Self::Report(Box::new(ShortageReport::read(words)?)), None)),
             "p" => {
-                let what = What::of(words.next().ok_or(Problem::Form)?);
+                let what = What::of(words.next().ok_or_else(form)?);
                 let bytes = words.number("BYTES")?;
                 let time = words.number_if_any("TIME")?;
                 let text = cut(words.take_rest(), LONGEST_NAME).into();
                 return Ok((Self::Did { what, bytes, text }, time));
             }
-            _ => return Err(Problem::Form),
+            _ => return Err(form()),
         };
         Ok((event, words.number_if_any("TIME")?))
     }

@@ -7,9 +7,10 @@ use std::{
 };
 
 use crate::{
-    Event, Line, PoolEvent, Problem, Request, Trace, TraceError,
+    Event, Line, PoolEvent, Request, Trace, TraceError, TraceErrorKind,
     name::{LONGEST_NAME, cut},
-    text_lines::{LONGEST_LINE, TextLines},
+    text_lines::{TextLines, too_long},
+    trace::Asked,
     words::number,
 };
 
@@ -23,6 +24,7 @@ const LONGEST_FRAME: usize = 2048;
 const QUOTED: usize = 60;
 
 /// The state of reading a trace.
+#[derive(Default)]
 struct Reader {
     trace: Trace,
     /// The block of each ID that is live.
@@ -47,24 +49,23 @@ impl Trace {
     ///
     /// [`TraceError`], with `name` as the file's name.
     pub fn parse(name: impl Into<String>, text: impl Read) -> Result<Self, TraceError> {
-        let mut reader = Reader::new(name.into());
+        let mut reader = Reader {
+            trace: Self::empty(name.into(), "line"),
+            ..Reader::default()
+        };
         let mut lines = TextLines::new(BufReader::new(text));
         loop {
             let line = match lines.next() {
                 Ok(Some(line)) => line,
                 Ok(None) => return reader.end(),
-                Err(source) => {
-                    let name = reader.trace.name;
-                    return Err(TraceError::Read { name, source });
-                }
+                Err(error) => return Err(TraceError::from(error).in_file(reader.trace.name)),
             };
             let pushed = if line.is_too_long {
-                let longest = LONGEST_LINE;
-                Err(Problem::TooLong { longest })
+                Err(too_long())
             } else {
                 reader.push(line.bytes, line.number)
             };
-            let Err(problem) = pushed else {
+            let Err(error) = pushed else {
                 continue;
             };
             // The program ended while it wrote this.
@@ -74,34 +75,18 @@ impl Trace {
                 return reader.end();
             }
             let text = String::from_utf8_lossy(line.bytes.trim_ascii());
-            return Err(TraceError::Line {
-                name: reader.trace.name,
-                line: line.number,
-                problem,
-                text: text.chars().take(QUOTED).collect(),
-            });
+            let quoted: String = text.chars().take(QUOTED).collect();
+            let error = error.quoting(&quoted).at(format!("line {}", line.number));
+            return Err(error.in_file(reader.trace.name));
         }
     }
 }
 
 impl Reader {
-    fn new(name: String) -> Self {
-        Self {
-            trace: Trace::empty(name, "line"),
-            live: HashMap::new(),
-            groups: HashMap::new(),
-            stacks: HashMap::new(),
-            keys: HashSet::new(),
-            has_begun: false,
-            time: 0,
-            has_times: false,
-        }
-    }
-
     fn end(mut self) -> Result<Trace, TraceError> {
         if self.trace.allocations() == 0 {
-            let name = self.trace.name;
-            return Err(TraceError::Empty { name });
+            let advice = "expected lines like \"a 0 4096 0\" and \"f 0\"";
+            return Err(TraceError::no_allocation(advice).in_file(self.trace.name));
         }
         if !self.has_times {
             self.trace.forget_times();
@@ -110,8 +95,9 @@ impl Reader {
     }
 
     /// Reads the line of this number.
-    fn push(&mut self, line: &[u8], number: usize) -> Result<(), Problem> {
-        let text = str::from_utf8(line).map_err(|_| Problem::wrong("expected text in UTF-8"))?;
+    fn push(&mut self, line: &[u8], number: usize) -> Result<(), TraceError> {
+        let text =
+            str::from_utf8(line).map_err(|_| TraceError::malformed("expected text in UTF-8"))?;
         let Some(line) = Line::read(text)? else {
             return Ok(());
         };
@@ -123,18 +109,18 @@ impl Reader {
             Line::Header { .. } => {}
             Line::Allocated { id, request } => self.push_allocation(id, request, number)?,
             Line::Freed { id, time } => {
-                let block = *self.live.get(&id).ok_or(Problem::NotLive { id })?;
+                let block = *self.live.get(&id).ok_or_else(|| {
+                    TraceError::malformed(format_args!(
+                        "block {id} is not allocated: expected the ID of a live block"
+                    ))
+                })?;
                 let time = self.advance(time)?;
                 self.live.remove(&id);
                 self.trace.push_free(block, time, number);
             }
             Line::Refused { request } => {
-                let (time, group, stack) = self.source_of(request)?;
-                self.trace
-                    .push_shortage(request.bytes, request.stream, time, group);
-                if let Some(shortage) = self.trace.last_shortage_mut() {
-                    shortage.stack = stack;
-                }
+                let asked = self.asked(request)?;
+                self.trace.push_shortage(asked, None);
             }
             Line::Pool { event, time } => self.push_pool_event(event, time)?,
             Line::Frame { stack, frame } => {
@@ -148,7 +134,7 @@ impl Reader {
             Line::Group { group, name } => {
                 let index = self.trace.push_group(name);
                 if self.groups.insert(group, index).is_some() {
-                    return Err(Problem::wrong(format_args!(
+                    return Err(TraceError::malformed(format_args!(
                         "group {group} has a name already: expected each group once"
                     )));
                 }
@@ -157,23 +143,27 @@ impl Reader {
         Ok(())
     }
 
-    fn push_header(&mut self, key: &str, value: &str) -> Result<(), Problem> {
+    fn push_header(&mut self, key: &str, value: &str) -> Result<(), TraceError> {
         if self.has_begun {
-            return Err(Problem::wrong("expected the header before all other lines"));
+            return Err(TraceError::malformed(
+                "expected the header before all other lines",
+            ));
         }
         if (key == "version") != self.keys.is_empty() {
-            return Err(Problem::wrong(
+            return Err(TraceError::malformed(
                 "expected the header to begin with \"h version NUMBER\", once",
             ));
         }
         match key {
-            "version" => drop(number(Some(value), "the version", VERSION)?),
+            "version" => number(Some(value), "the version", VERSION)
+                .map(drop)
+                .map_err(|error| error.of_kind(TraceErrorKind::Version))?,
             "capacity" => drop(number(Some(value), "the capacity", u64::MAX)?),
             "limit" => drop(number(Some(value), "the limit", u64::MAX)?),
             _ => {}
         }
         if !self.keys.insert(key.to_owned()) {
-            return Err(Problem::wrong(format_args!(
+            return Err(TraceError::malformed(format_args!(
                 "expected the key {key:?} of the header once"
             )));
         }
@@ -181,16 +171,20 @@ impl Reader {
         Ok(())
     }
 
-    fn push_allocation(&mut self, id: u64, request: Request, line: usize) -> Result<(), Problem> {
-        let (time, group, stack) = self.source_of(request)?;
+    fn push_allocation(
+        &mut self,
+        id: u64,
+        request: Request,
+        line: usize,
+    ) -> Result<(), TraceError> {
+        let asked = self.asked(request)?;
         if let Some(block) = self.live.insert(id, self.trace.allocations()) {
             let since = self.line_of_allocation(block);
-            return Err(Problem::Live { id, since });
+            return Err(TraceError::malformed(format_args!(
+                "block {id} is allocated already, in line {since}: expected an ID that no live block has"
+            )));
         }
-        let block =
-            self.trace
-                .push_allocation(id, (request.bytes, request.stream), (time, group), line);
-        self.trace.set_stack_of(block, stack);
+        self.trace.push_allocation(id, asked, line);
         Ok(())
     }
 
@@ -198,25 +192,27 @@ impl Reader {
         &mut self,
         event: Cow<'_, PoolEvent>,
         time: Option<u64>,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), TraceError> {
         let PoolEvent::Report(report) = &*event else {
             let time = self.advance(time)?;
             self.trace.push_step(event.into_owned(), time);
             return Ok(());
         };
-        let shortage = self.trace.last_shortage_mut();
+        let shortage = self.trace.shortages.last_mut();
         let shortage = shortage.filter(|shortage| shortage.report.is_none());
         let missing = "expected a line \"o BYTES STREAM\" before, which has no report yet";
-        shortage.ok_or_else(|| Problem::wrong(missing))?.report = Some(**report);
+        shortage
+            .ok_or_else(|| TraceError::malformed(missing))?
+            .report = Some(**report);
         Ok(())
     }
 
     /// Goes on to the time of a line, if it has one. Returns the time.
-    fn advance(&mut self, time: Option<u64>) -> Result<u64, Problem> {
+    fn advance(&mut self, time: Option<u64>) -> Result<u64, TraceError> {
         if let Some(time) = time {
             let before = self.time;
             if time < before {
-                return Err(Problem::wrong(format_args!(
+                return Err(TraceError::malformed(format_args!(
                     "time {time} ns comes after {before} ns: expected times that do not fall"
                 )));
             }
@@ -226,12 +222,15 @@ impl Reader {
         Ok(self.time)
     }
 
-    /// Returns the time of a request, and the indices of its group and its stack.
-    fn source_of(&mut self, request: Request) -> Result<(u64, Option<u32>, Option<u32>), Problem> {
-        let time = self.advance(request.time)?;
-        let group = index_of(&self.groups, request.group, "group", "g {} NAME")?;
-        let stack = index_of(&self.stacks, request.stack, "stack", "k {} FRAME")?;
-        Ok((time, group, stack))
+    /// Returns a request with its time, and with the indices of its group and its stack.
+    fn asked(&mut self, request: Request) -> Result<Asked, TraceError> {
+        Ok(Asked {
+            bytes: request.bytes,
+            stream: request.stream,
+            time: self.advance(request.time)?,
+            group: index_of(&self.groups, request.group, "group", "g {} NAME")?,
+            stack: index_of(&self.stacks, request.stack, "stack", "k {} FRAME")?,
+        })
     }
 
     fn line_of_allocation(&self, wanted: usize) -> usize {
@@ -248,13 +247,13 @@ fn index_of(
     number: Option<u64>,
     what: &str,
     line: &str,
-) -> Result<Option<u32>, Problem> {
+) -> Result<Option<u32>, TraceError> {
     let Some(number) = number else {
         return Ok(None);
     };
     match known.get(&number) {
         Some(index) => Ok(Some(*index)),
-        None => Err(Problem::wrong(format_args!(
+        None => Err(TraceError::malformed(format_args!(
             "{what} {number} is not known: expected a line \"{}\" before",
             line.replace("{}", &number.to_string())
         ))),

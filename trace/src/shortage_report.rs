@@ -1,8 +1,8 @@
 //! The report of a request that failed for lack of memory, as a recording says it.
 
 use crate::{
-    Problem, Verdict,
-    words::{Words, number, push_words},
+    TraceError, Verdict,
+    words::{Words, form, number, push_words},
 };
 
 /// The report of a request that failed for lack of memory, as the pool wrote it. Sizes in bytes.
@@ -94,15 +94,15 @@ impl ShortageReport {
     }
 
     /// Reads words of the form `KEY=VALUE`. Unknown keys are ignored.
-    pub(crate) fn read(words: &mut Words<'_>) -> Result<Self, Problem> {
+    pub(crate) fn read(words: &mut Words<'_>) -> Result<Self, TraceError> {
         let mut report = Self::new(Verdict::DeviceFull);
         while let Some(word) = words.next() {
-            let (key, value) = word.split_once('=').ok_or(Problem::Form)?;
+            let (key, value) = word.split_once('=').ok_or_else(form)?;
             if key == VERDICT {
                 let found = Verdict::ALL.into_iter().find(|it| it.name() == value);
                 report.verdict = found.ok_or_else(|| {
                     let names = Verdict::ALL.map(Verdict::name);
-                    Problem::wrong(format_args!(
+                    TraceError::malformed(format_args!(
                         "expected the verdict to be one of {}",
                         names.join(", ")
                     ))

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use crate::{TraceError, TraceErrorKind};
+
 /// The value of [`Snapshot::format`].
 const FORMAT: &str = "binpool snapshot";
 
@@ -277,41 +279,6 @@ pub struct SnapshotShortage {
     pub call_site: Option<String>,
 }
 
-/// The error of JSON that is not a snapshot.
-///
-/// ```
-/// use binpool::{Snapshot, SnapshotError};
-///
-/// let error_of = |json| Snapshot::from_json(json).unwrap_err();
-/// assert!(matches!(error_of("a 0 4096 0 17"), SnapshotError::Json(_))); // A trace, say.
-/// let other = error_of(r#"{"format": "something else"}"#);
-/// assert!(matches!(other, SnapshotError::Format { found } if found == "something else"));
-/// let newer = error_of(r#"{"format": "binpool snapshot", "version": 2}"#);
-/// assert!(matches!(newer, SnapshotError::Version { found: 2 }));
-/// ```
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SnapshotError {
-    /// It is not JSON, or lacks fields of a snapshot.
-    #[error("not a snapshot of a pool")]
-    Json(#[from] serde_json::Error),
-    /// It has another format.
-    #[error("not a snapshot of a pool: its format is {found:?}, expected {FORMAT:?}")]
-    Format {
-        /// The format that it names.
-        found: String,
-    },
-    /// It has a version that this crate does not know.
-    #[error(
-        "a snapshot of version {found}, where this binpool knows {VERSION}: \
-         read it with the version of binpool that wrote it"
-    )]
-    Version {
-        /// Its version.
-        found: u32,
-    },
-}
-
 /// The counters of a pool, by their names.
 pub type Counters = serde_json::Map<String, serde_json::Value>;
 
@@ -338,8 +305,8 @@ impl<S: Serialize> Snapshot<S> {
     /// # Errors
     ///
     /// None in practice: every snapshot can be written as JSON.
-    pub fn to_json(&self) -> Result<String, SnapshotError> {
-        Ok(serde_json::to_string_pretty(self)?)
+    pub fn to_json(&self) -> Result<String, TraceError> {
+        serde_json::to_string_pretty(self).map_err(not_json)
     }
 }
 
@@ -348,8 +315,18 @@ impl<S: DeserializeOwned> Snapshot<S> {
     ///
     /// # Errors
     ///
-    /// [`SnapshotError`], if the text is not JSON, has another format, or an unknown version.
-    pub fn from_json(json: &str) -> Result<Self, SnapshotError> {
+    /// [`TraceError`], if the text is not JSON, has another format, or an unknown version.
+    ///
+    /// ```
+    /// use binpool::{Snapshot, TraceErrorKind};
+    ///
+    /// let kind = |json| Snapshot::from_json(json).unwrap_err().kind();
+    /// assert_eq!(kind("a 0 4096 0 17"), TraceErrorKind::Malformed); // A trace, say.
+    /// assert_eq!(kind(r#"{"format": "something else"}"#), TraceErrorKind::Foreign);
+    /// let newer = r#"{"format": "binpool snapshot", "version": 2}"#;
+    /// assert_eq!(kind(newer), TraceErrorKind::Version);
+    /// ```
+    pub fn from_json(json: &str) -> Result<Self, TraceError> {
         /// The fields that say whether the rest can be read.
         #[derive(Deserialize)]
         struct Head {
@@ -359,15 +336,27 @@ impl<S: DeserializeOwned> Snapshot<S> {
             version: u32,
         }
 
-        let head: Head = serde_json::from_str(json)?;
+        let head: Head = serde_json::from_str(json).map_err(not_json)?;
         if head.format != FORMAT {
-            return Err(SnapshotError::Format { found: head.format });
+            let message = format_args!(
+                "not a snapshot of a pool: its format is {:?}, expected {FORMAT:?}",
+                head.format
+            );
+            return Err(TraceError::new(TraceErrorKind::Foreign, message));
         }
         if head.version != VERSION {
-            return Err(SnapshotError::Version {
-                found: head.version,
-            });
+            let message = format_args!(
+                "a snapshot of version {}, where this binpool knows {VERSION}: \
+                 read it with the version of binpool that wrote it",
+                head.version
+            );
+            return Err(TraceError::new(TraceErrorKind::Version, message));
         }
-        Ok(serde_json::from_str(json)?)
+        serde_json::from_str(json).map_err(not_json)
     }
+}
+
+/// It is not JSON, or lacks fields of a snapshot.
+fn not_json(error: serde_json::Error) -> TraceError {
+    TraceError::malformed("not a snapshot of a pool").because(error)
 }

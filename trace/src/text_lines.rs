@@ -2,8 +2,17 @@
 
 use std::io::{self, BufRead, Read};
 
+use crate::TraceError;
+
 /// The most bytes of a line, without its end. A compressed file of some kilobytes may hold a line of gigabytes.
 pub(crate) const LONGEST_LINE: usize = 1 << 16;
+
+/// A line is longer than any event.
+pub(crate) fn too_long() -> TraceError {
+    TraceError::malformed(format_args!(
+        "expected a line of at most {LONGEST_LINE} bytes"
+    ))
+}
 
 /// The lines of a text.
 #[derive(Debug)]

@@ -42,7 +42,7 @@ pub enum Event {
 /// assert!(error.to_string().starts_with("x, line 2"));
 /// # Ok::<(), binpool_trace::TraceError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Trace {
     pub(crate) name: String,
     /// The unit of [`lines`](Self::lines): lines, or entries of another tool's recording.
@@ -105,46 +105,40 @@ pub struct PoolStep {
     pub event: PoolEvent,
 }
 
+/// A request for memory, as a trace stores it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) bytes: usize,
+    pub(crate) stream: u32,
+    pub(crate) time: u64,
+    /// The index of its group.
+    pub(crate) group: Option<u32>,
+    /// The index of its call stack.
+    pub(crate) stack: Option<u32>,
+}
+
 impl Trace {
     /// A trace without events, whose lines are called `counted`.
     pub(crate) fn empty(name: String, counted: &'static str) -> Self {
         Self {
             name,
             counted,
-            events: Vec::new(),
-            lines: Vec::new(),
-            ids: Vec::new(),
-            times: Vec::new(),
-            groups: Vec::new(),
-            group_of_block: Vec::new(),
-            shortages: Vec::new(),
-            header: Vec::new(),
-            pool_steps: Vec::new(),
-            stacks: Vec::new(),
-            stack_of_block: Vec::new(),
-            remarks: Vec::new(),
-            is_of_cuda: false,
+            ..Self::default()
         }
     }
 
     /// Appends the allocation of a block and returns its number. `line` is where it was read; 0 for nowhere.
-    pub(crate) fn push_allocation(
-        &mut self,
-        id: u64,
-        (bytes, stream): (usize, u32),
-        (time, group): (u64, Option<u32>),
-        line: usize,
-    ) -> usize {
+    pub(crate) fn push_allocation(&mut self, id: u64, asked: Asked, line: usize) -> usize {
         let block = self.ids.len();
         self.ids.push(id);
-        self.group_of_block.push(group);
-        self.stack_of_block.push(None);
+        self.group_of_block.push(asked.group);
+        self.stack_of_block.push(asked.stack);
         let event = Event::Allocate {
             block,
-            bytes,
-            stream,
+            bytes: asked.bytes,
+            stream: asked.stream,
         };
-        self.push(event, time, line);
+        self.push(event, asked.time, line);
         block
     }
 
@@ -154,21 +148,15 @@ impl Trace {
     }
 
     /// Appends an allocation that failed.
-    pub(crate) fn push_shortage(
-        &mut self,
-        bytes: usize,
-        stream: u32,
-        time: u64,
-        group: Option<u32>,
-    ) {
+    pub(crate) fn push_shortage(&mut self, asked: Asked, report: Option<ShortageReport>) {
         self.shortages.push(Shortage {
             events_before: self.events.len(),
-            bytes,
-            stream,
-            time,
-            group,
-            stack: None,
-            report: None,
+            bytes: asked.bytes,
+            stream: asked.stream,
+            time: asked.time,
+            group: asked.group,
+            stack: asked.stack,
+            report,
         });
     }
 
@@ -197,15 +185,6 @@ impl Trace {
     /// Sets the call stacks, to which blocks and shortages refer by index.
     pub(crate) fn set_stacks(&mut self, stacks: Vec<Vec<String>>) {
         self.stacks = stacks;
-    }
-
-    pub(crate) fn set_stack_of(&mut self, block: usize, stack: Option<u32>) {
-        self.stack_of_block[block] = stack;
-    }
-
-    /// The shortage that was added last.
-    pub(crate) fn last_shortage_mut(&mut self) -> Option<&mut Shortage> {
-        self.shortages.last_mut()
     }
 
     /// Removes what the pool did.

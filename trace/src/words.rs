@@ -1,6 +1,6 @@
 //! The words of a line, read and written.
 
-use crate::Problem;
+use crate::TraceError;
 
 /// The words of a line that are not read yet.
 pub(crate) struct Words<'t>(&'t str);
@@ -20,9 +20,9 @@ impl<'t> Words<'t> {
     }
 
     /// Returns all words that are left; an error if there are none.
-    pub(crate) fn rest(&self) -> Result<&'t str, Problem> {
+    pub(crate) fn rest(&self) -> Result<&'t str, TraceError> {
         if self.0.is_empty() {
-            return Err(Problem::Form);
+            return Err(form());
         }
         Ok(self.0)
     }
@@ -33,12 +33,12 @@ impl<'t> Words<'t> {
     }
 
     /// Reads the next word as a number.
-    pub(crate) fn number(&mut self, what: &'static str) -> Result<u64, Problem> {
+    pub(crate) fn number(&mut self, what: &'static str) -> Result<u64, TraceError> {
         number(self.next(), what, u64::MAX)
     }
 
     /// Reads the next word as a number, if there is one.
-    pub(crate) fn number_if_any(&mut self, what: &'static str) -> Result<Option<u64>, Problem> {
+    pub(crate) fn number_if_any(&mut self, what: &'static str) -> Result<Option<u64>, TraceError> {
         match self.next() {
             None => Ok(None),
             word => number(word, what, u64::MAX).map(Some),
@@ -46,20 +46,36 @@ impl<'t> Words<'t> {
     }
 
     /// Returns an error if words are left.
-    pub(crate) fn end(&self) -> Result<(), Problem> {
+    pub(crate) fn end(&self) -> Result<(), TraceError> {
         if self.0.is_empty() {
             return Ok(());
         }
-        Err(Problem::Form)
+        Err(form())
     }
 }
 
+/// The line is of no known form.
+pub(crate) fn form() -> TraceError {
+    TraceError::malformed(
+        "expected \"a ID BYTES STREAM [TIME [GROUP [STACK]]]\", \"f ID [TIME]\", \
+         \"o BYTES STREAM [TIME [GROUP [STACK]]]\", \"g GROUP NAME\", \"k STACK FRAME\", \"h KEY VALUE\", \
+         \"s MEMORY BYTES [TIME]\", \"S MEMORY [TIME]\", \"b BLOCK MEMORY OFFSET BYTES [TIME]\", \
+         \"p WHAT BYTES [TIME [TEXT]]\" or \"r KEY=NUMBER ...\"",
+    )
+}
+
 /// Reads a number up to `largest`.
-pub(crate) fn number(word: Option<&str>, what: &'static str, largest: u64) -> Result<u64, Problem> {
+pub(crate) fn number(
+    word: Option<&str>,
+    what: &'static str,
+    largest: u64,
+) -> Result<u64, TraceError> {
     let number = word.and_then(|word| word.parse().ok());
-    number
-        .filter(|number| *number <= largest)
-        .ok_or(Problem::Number { what, largest })
+    number.filter(|number| *number <= largest).ok_or_else(|| {
+        TraceError::malformed(format_args!(
+            "expected {what} to be a number up to {largest}"
+        ))
+    })
 }
 
 /// Appends a space and a number.

@@ -10,6 +10,7 @@ use std::{
 };
 
 use binpool_allocators::{Backend, contained::contained};
+use binpool_trace::{TraceError, TraceErrorKind};
 
 use crate::{
     MemoryPool, RecordingSummary,
@@ -20,38 +21,6 @@ use crate::{
 
 /// The version of the recordings that this crate writes.
 const VERSION: u32 = 2;
-
-/// The error of a recording that could not begin.
-///
-/// ```
-/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
-/// # use binpool_mock::MockDevice;
-/// # let backend = MockDevice::new().backend();
-/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
-/// use std::io;
-///
-/// use binpool::RecordError;
-///
-/// let recording = pool.record(io::sink())?;
-/// assert!(matches!(
-///     pool.record(io::sink()),
-///     Err(RecordError::AlreadyRecording)
-/// ));
-/// recording.finish()?;
-/// assert!(pool.record(io::sink()).is_ok());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RecordError {
-    /// The pool is being recorded already.
-    #[error("the pool is being recorded already: finish that recording first")]
-    AlreadyRecording,
-    /// The operating system has no thread for the writer.
-    #[error("no thread to write the recording")]
-    Thread(#[from] io::Error),
-}
 
 /// A recording of a pool, which goes on until it is [finished](Self::finish) or dropped.
 ///
@@ -117,11 +86,8 @@ impl<B: Backend + 'static> MemoryPool<B> {
     ///
     /// # Errors
     ///
-    /// [`RecordError`]: the pool is being recorded already, or the operating system has no thread for the writer.
-    pub fn record(
-        &self,
-        writer: impl Write + Send + 'static,
-    ) -> Result<PoolRecording, RecordError> {
+    /// [`TraceError`]: the pool is being recorded already, or the operating system has no thread for the writer.
+    pub fn record(&self, writer: impl Write + Send + 'static) -> Result<PoolRecording, TraceError> {
         let shared = self.handle();
         let recorder = Arc::new(Recorder::new());
         let header = shared.header();
@@ -134,7 +100,10 @@ impl<B: Backend + 'static> MemoryPool<B> {
             }
         });
         if !is_first {
-            return Err(RecordError::AlreadyRecording);
+            return Err(TraceError::new(
+                TraceErrorKind::AlreadyRecording,
+                "the pool is being recorded already: finish that recording first",
+            ));
         }
         let unregister = Box::new({
             let (pool, recorder) = (Arc::downgrade(shared), Arc::clone(&recorder));
@@ -154,7 +123,10 @@ impl<B: Backend + 'static> MemoryPool<B> {
                 contained("the writer of a recording", write).unwrap_or_else(panicked)
             }
         });
-        let thread = thread.inspect_err(|_| unregister())?;
+        let thread = thread.map_err(|error| {
+            unregister();
+            TraceError::new(TraceErrorKind::Io, "no thread to write the recording").because(error)
+        })?;
         Ok(PoolRecording {
             recorder,
             unregister,

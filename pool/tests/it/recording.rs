@@ -10,7 +10,7 @@ use std::{
 
 use binpool::{
     Allocator, Backend, GrowthPolicy, ImmediateAllocator, MemoryPool, PoolOptions, Queue,
-    QueueOrder, RecordError, Retain, ReusePolicy, Tag, VirtualMemoryAllocator, WatchOptions,
+    QueueOrder, Retain, ReusePolicy, Tag, TraceErrorKind, VirtualMemoryAllocator, WatchOptions,
 };
 use binpool_mock::{Completion, MockBackend, MockDevice, MockQueue};
 
@@ -308,7 +308,7 @@ fn a_pool_has_one_recording_at_a_time() {
     let (pool, _) = pool();
     let first = pool.record(io::sink()).unwrap();
     let error = pool.record(io::sink()).unwrap_err();
-    assert!(matches!(error, RecordError::AlreadyRecording), "{error}");
+    assert_eq!(error.kind(), TraceErrorKind::AlreadyRecording, "{error}");
     drop(first);
     pool.record(io::sink()).unwrap().finish().unwrap();
 }

@@ -10,7 +10,7 @@ use std::{
 
 use binpool::{GrowthPolicy, PoolOptions};
 use binpool_conformance::Random;
-use binpool_replay::{AllocatorChoice, Device, Failure, Profile, ReplaySettings, Touch, Warm};
+use binpool_replay::{AllocatorChoice, Device, Failure, Profile, ReplaySettings, Warm};
 use binpool_trace::{Trace, TraceError};
 
 use crate::sheet::Figures;
@@ -154,11 +154,8 @@ fn taken(
     let settings = ReplaySettings {
         allocator,
         pool: Some(PoolOptions::new().growth(policy)),
-        capacity_bytes: None,
-        touch: Touch::Nothing,
-        threads: 1,
         rounds: ROUNDS,
-        behind: None,
+        ..ReplaySettings::default()
     };
     let measured = Device::Mock(Profile::H200).replay(trace, &settings, &|_| {})?;
     let rounds = &measured.outcome.rounds;

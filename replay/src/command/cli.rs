@@ -13,9 +13,8 @@ use clap::{
 use clap_complete::Shell;
 
 use crate::command::{
-    chosen_profile::ChosenProfile,
     values::{at_least_one, high_water, leading_bits, ratio, size, time},
-    view::View,
+    view_options::View,
 };
 
 /// Device-memory pools: see what they do to real programs.
@@ -249,7 +248,7 @@ pub(crate) struct Replay {
     /// The device whose costs and limits the mock has: h200, pocl, none (the H200's limits, no costs), or a file that
     /// `binpool devices --measure -o FILE.json` wrote. Recordings of programs on CUDA have its limits on the H200, not OpenCL's. Default: h200.
     #[arg(long, value_name = "NAME|FILE")]
-    pub(crate) profile: Option<ChosenProfile>,
+    pub(crate) profile: Option<Profile>,
     /// The way of getting memory. Default: immediate; for a pool on CUDA, pages of virtual memory.
     #[arg(long, value_enum)]
     pub(crate) allocator: Option<AllocatorChoice>,
@@ -366,7 +365,7 @@ pub(crate) struct Tune {
     /// The device whose costs and limits the mock has: h200, pocl, none (the H200's limits, no costs), or a file that
     /// `binpool devices --measure -o FILE.json` wrote.
     #[arg(long, value_name = "NAME|FILE", default_value = "h200")]
-    pub(crate) profile: ChosenProfile,
+    pub(crate) profile: Profile,
     /// The way of getting memory.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) allocator: AllocatorChoice,
@@ -446,8 +445,7 @@ impl Replay {
 
     /// The device that the mock is.
     pub(crate) fn profile(&self) -> Profile {
-        let chosen = self.profile.as_ref();
-        chosen.map_or_else(Profile::default, |chosen| chosen.profile.clone())
+        self.profile.clone().unwrap_or_default()
     }
 
     /// What two options contradict each other, if any do.

@@ -1,30 +1,18 @@
 //! The histories that `binpool view` shows of a file: of each device of a recording what happened, and what binpool would do instead.
 
-use std::error::Error;
+use std::{error::Error, path::Path};
 
-use binpool_replay::Failure;
+use binpool_replay::{Failure, Profile, simulate};
 use binpool_trace::{
     Content, Trace, TraceError,
     view::{By, History},
 };
 
-use crate::command::output::{print_remarks, remark};
-
-/// How histories are made.
-pub(crate) struct Wanted<'w> {
-    /// The name of the file.
-    pub(crate) name: String,
-    /// The device; all where it is `None`.
-    pub(crate) device: Option<usize>,
-    /// What sizes are divided by.
-    pub(crate) scale: usize,
-    /// Whether all are replayed, also where it is known what happened.
-    pub(crate) simulates: bool,
-    /// Whether one history is shown. It is that of the device with most events then, and a remark says so.
-    pub(crate) is_one: bool,
-    /// Replays a trace through a pool on the simulated device.
-    pub(crate) replay: &'w dyn Fn(&Trace) -> Result<History, Failure>,
-}
+use crate::command::{
+    output::{name_of, print_remarks, remark},
+    progress_bar::bar,
+    view_options::View,
+};
 
 /// What a file shows.
 pub(crate) struct Histories {
@@ -44,19 +32,22 @@ impl Histories {
     }
 }
 
-/// Reads the traces of a file, one for each device, and makes their histories.
+/// Reads the traces of a file, one for each device, and makes their histories. Where `is_one`, one history is shown: that of the device
+/// with most events, and a remark says so.
 pub(crate) fn histories_of(
-    wanted: &Wanted<'_>,
+    options: &View,
+    file: &Path,
+    is_one: bool,
     content: Content<'_>,
 ) -> Result<Histories, Box<dyn Error>> {
-    let mut traces = read(wanted, content)?;
+    let mut traces = read(options, &name_of(file), content)?;
     let events = |(_, trace): &(usize, Trace)| trace.events().len();
     let busiest = (0..traces.len())
         .rev()
         .max_by_key(|index| events(&traces[*index]));
     let mut busiest = busiest.unwrap_or(0);
     let mut place_of_busiest = 0;
-    if wanted.is_one && traces.len() > 1 {
+    if is_one && traces.len() > 1 {
         let others: Vec<String> = traces
             .iter()
             .map(|(device, _)| device.to_string())
@@ -85,7 +76,7 @@ pub(crate) fn histories_of(
                 what.to_owned()
             }
         };
-        let happened = if wanted.simulates {
+        let happened = if options.simulates() {
             None
         } else {
             History::happened(&trace)
@@ -93,8 +84,8 @@ pub(crate) fn histories_of(
         match happened {
             Some(history) if history.allocator.is_some() => {
                 all.push((named("as it happened"), history));
-                if !wanted.is_one {
-                    match (wanted.replay)(&trace) {
+                if !is_one {
+                    match replayed(options, &trace) {
                         Ok(history) => all.push((named("with binpool"), history)),
                         Err(why) => remark(&format!("not shown with binpool: {why}")),
                     }
@@ -102,10 +93,10 @@ pub(crate) fn histories_of(
             }
             Some(history) => all.push((history.name.clone(), history)),
             None => {
-                if !wanted.simulates && !trace.header().is_empty() {
+                if !options.simulates() && !trace.header().is_empty() {
                     remark("simulated: the recording does not say where its blocks lay");
                 }
-                all.push((named("simulated"), (wanted.replay)(&trace)?));
+                all.push((named("simulated"), replayed(options, &trace)?));
             }
         }
     }
@@ -116,16 +107,29 @@ pub(crate) fn histories_of(
     })
 }
 
-fn read(wanted: &Wanted<'_>, content: Content<'_>) -> Result<Vec<(usize, Trace)>, TraceError> {
-    let traces = match wanted.device {
-        Some(device) => vec![(
-            device,
-            Trace::read_content(&wanted.name, content, Some(device))?,
-        )],
-        None => Trace::read_devices(&wanted.name, content)?,
+fn read(
+    options: &View,
+    name: &str,
+    content: Content<'_>,
+) -> Result<Vec<(usize, Trace)>, TraceError> {
+    let traces = match options.device {
+        Some(device) => vec![(device, Trace::read_content(name, content, Some(device))?)],
+        None => Trace::read_devices(name, content)?,
     };
     let scaled = traces
         .into_iter()
-        .map(|(device, trace)| (device, trace.scaled_down(wanted.scale)));
+        .map(|(device, trace)| (device, trace.scaled_down(options.scale)));
     Ok(scaled.collect())
+}
+
+/// Replays a trace through a pool on the simulated device.
+fn replayed(options: &View, trace: &Trace) -> Result<History, Failure> {
+    let bar = bar(trace.events().len(), trace.name());
+    let capacity = options.capacity.map(|size| size.as_u64());
+    let profile = options.profile.as_ref().unwrap_or(&Profile::H200);
+    let history = simulate(trace, profile, capacity, &options.pool(), &|events| {
+        bar.set_position(events as u64);
+    })?;
+    bar.finish_and_clear();
+    Ok(history)
 }

@@ -1,6 +1,5 @@
 //! The commands, one file each, and what they share.
 
-mod chosen_profile;
 pub(crate) mod cli;
 pub(crate) mod devices;
 pub(crate) mod documents;
@@ -12,4 +11,5 @@ pub(crate) mod replay;
 pub(crate) mod tune;
 mod values;
 pub(crate) mod view;
+mod view_options;
 mod whole_file;

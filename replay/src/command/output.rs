@@ -102,6 +102,15 @@ pub(crate) fn is_standard_input(path: &Path) -> bool {
     path == Path::new("-")
 }
 
+/// Returns the name of a file, for display.
+pub(crate) fn name_of(file: &Path) -> String {
+    if is_standard_input(file) {
+        STANDARD_INPUT.to_owned()
+    } else {
+        shown(file.display())
+    }
+}
+
 /// Reads a trace, or a device of another tool's recording, and prints the remarks about the latter to standard error.
 pub(crate) fn open_trace(path: &Path, device: Option<usize>) -> Result<Trace, TraceError> {
     open_trace_beyond(path, device, &[])
@@ -126,21 +135,18 @@ pub(crate) fn print_remarks(trace: &Trace) {
 }
 
 fn read_trace(path: &Path, device: Option<usize>, beyond: &[String]) -> Result<Trace, TraceError> {
+    let name = name_of(path);
     if is_standard_input(path) {
-        let name = STANDARD_INPUT.to_owned();
         return match Content::new(io::stdin()) {
             Ok(content) => Trace::read_content(name, content.beyond(beyond), device),
-            Err(source) => Err(TraceError::Read { name, source }),
+            Err(error) => Err(TraceError::from(error).in_file(name)),
         };
     }
     let bytes = fs::metadata(path).map_or(0, |file| file.len());
-    let bar = bar(
-        usize::try_from(bytes).unwrap_or(usize::MAX),
-        &shown(path.display()),
-    );
+    let bar = bar(usize::try_from(bytes).unwrap_or(usize::MAX), &name);
     let progress = |read| bar.inc(read);
     let content = Content::open(path, &progress)?;
-    Trace::read_content(shown(path.display()), content.beyond(beyond), device)
+    Trace::read_content(name, content.beyond(beyond), device)
 }
 
 /// Colours the titles of tables, the devices, and the best settings of a report.

@@ -63,14 +63,8 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
     let header = Header {
         backend: device.backend_name(),
         device: device.name(),
-        allocator: options.allocator(),
-        pool: !options.no_pool,
-        capacity_bytes: settings.capacity_bytes,
         scale: options.scale,
-        touch: options.touched_by(),
-        threads: options.threads,
-        rounds: options.rounds,
-        behind: options.behind,
+        settings,
     };
     if options.json {
         print(&json(&header, &rows)?)?;

@@ -3,7 +3,7 @@
 use std::{error::Error, path::PathBuf};
 
 use binpool_replay::{
-    AllocatorChoice, Device, ReplaySettings, Touch,
+    AllocatorChoice, Device, ReplaySettings,
     tune::{Candidate, Trial, TuneReport, candidates, page_candidates, svg, tune},
 };
 use binpool_trace::Trace;
@@ -27,17 +27,23 @@ pub(crate) fn tune_all(options: &Tune) -> Result<bool, Box<dyn Error>> {
         let traces = options.traces.iter().map(PathBuf::as_path);
         keep_inputs(plot, traces.chain(options.profile.file()))?;
     }
-    let device = Device::Mock(options.profile.profile.clone());
+    let device = Device::Mock(options.profile.clone());
     let mut candidates = candidates();
     if options.virtual_memory {
         candidates.extend(page_candidates());
     }
+    let settings = ReplaySettings {
+        allocator: options.allocator,
+        capacity_bytes: options.capacity.map(|size| size.as_u64()),
+        rounds: options.rounds,
+        ..ReplaySettings::default()
+    };
     let mut trials = Vec::new();
     for path in &options.traces {
         let trial = open_trace(path, None)
             .map_err(|error| Box::new(error) as Box<dyn Error>)
             .map(|trace| trace.scaled_down(options.scale))
-            .and_then(|trace| try_one(&trace, &device, &candidates, options));
+            .and_then(|trace| try_one(&trace, &device, &candidates, &settings));
         match trial {
             Ok(trial) => trials.push(trial),
             Err(error) => report(&*error),
@@ -45,10 +51,8 @@ pub(crate) fn tune_all(options: &Tune) -> Result<bool, Box<dyn Error>> {
     }
     let tuned = TuneReport {
         device: device.name(),
-        allocator: options.allocator,
-        capacity_bytes: options.capacity.map(|size| size.as_u64()),
+        settings,
         scale: options.scale,
-        rounds: options.rounds,
         reserve: options.reserve,
         candidates,
         trials,
@@ -73,22 +77,13 @@ fn try_one(
     trace: &Trace,
     device: &Device,
     candidates: &[Candidate],
-    options: &Tune,
+    settings: &ReplaySettings,
 ) -> Result<Trial, Box<dyn Error>> {
-    let settings = ReplaySettings {
-        allocator: options.allocator,
-        pool: None,
-        capacity_bytes: options.capacity.map(|size| size.as_u64()),
-        touch: Touch::Nothing,
-        threads: 1,
-        rounds: options.rounds,
-        behind: None,
-    };
     if let Some(warning) = device.too_small_for(trace, settings.capacity_bytes) {
         remark(&warning);
     }
     let bar = bar(candidates.len(), trace.name());
-    Ok(tune(trace, device, candidates, &settings, &|| bar.inc(1))?)
+    Ok(tune(trace, device, candidates, settings, &|| bar.inc(1))?)
 }
 
 /// The title of the plot: the trace's file name, or the number of traces.

@@ -1,12 +1,12 @@
 //! Values of options, as they are read from the command line.
 
-use std::time::Duration;
+use std::{ffi::OsStr, path::PathBuf, time::Duration};
 
 use binpool::{LeadingBits, Retain};
 use binpool_trace::view::By;
 use bytesize::ByteSize;
 use clap::{
-    builder::{PossibleValuesParser, TypedValueParser},
+    builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser},
     value_parser,
 };
 
@@ -70,6 +70,18 @@ pub(crate) fn by() -> impl TypedValueParser<Value = By> {
     names.try_map(|name| {
         let found = By::ALL.into_iter().find(|by| by.name() == name);
         found.ok_or("no such property")
+    })
+}
+
+/// A parser of the name of a page or a picture: one with another ending would get something that its name does not say.
+pub(crate) fn page_name() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| {
+        match path.extension().map(OsStr::to_string_lossy).as_deref() {
+            None | Some("html" | "htm" | "svg") => Ok(path),
+            Some(_) => {
+                Err("expected a name that ends on .html, for a page, or on .svg, for a picture")
+            }
+        }
     })
 }
 

@@ -2,114 +2,24 @@
 
 use std::{
     error::Error,
-    ffi::OsStr,
     fs::{self, File},
     io::{self, Cursor, Read},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
-use binpool::{PoolOptions, words};
-use binpool_replay::{Failure, Profile, simulate, timeline_svg};
+use binpool::words;
+use binpool_replay::timeline_svg;
 use binpool_trace::{
-    Content, Snapshot, SnapshotError, Trace, TraceError, shown,
-    view::{By, Comparison, History, Origin, SnapshotNumbers, page_of},
-};
-use bytesize::ByteSize;
-use clap::{
-    Args,
-    builder::{NonEmptyStringValueParser, PathBufValueParser, TypedValueParser},
+    Content, Snapshot, TraceError, shown,
+    view::{Comparison, Origin, SnapshotNumbers, page_of},
 };
 
 use crate::command::{
-    chosen_profile::ChosenProfile,
-    histories::{Histories, Wanted, histories_of},
-    output::{STANDARD_INPUT, is_standard_input, print, remark},
-    progress_bar::bar,
-    values::{at_least_one, by, leading_bits, size},
+    histories::{Histories, histories_of},
+    output::{is_standard_input, name_of, print, remark},
+    view_options::View,
     whole_file::{keep_inputs, write_file},
 };
-
-/// Show a program's memory as a page for the browser: what uses it, why it ran out, and what is leaked or only cached.
-///
-/// FILE is a recording (see `binpool replay`) or a snapshot of a pool as JSON (`MemoryPool::snapshot`), compressed or not; its
-/// content tells which. A recording of a pool, or a memory snapshot of PyTorch, says where each block lay and what the allocator did, and the page shows that;
-/// the page of a snapshot of PyTorch has all of its devices in a menu, and what binpool would do with the same requests. Any other
-/// trace is replayed once, through a pool on the simulated device, as are all with an option for the device or the pool. The page is one file, which needs no network and no server: open it from the disk,
-/// or send it.
-///
-/// The page of a trace shows the bytes in use over time, stacked by group, size or stream, or block by block, and the reserved
-/// bytes above them; the segments with all blocks in their places, at any moment; and a list of all events. Press ? in the page
-/// for its keys and its filter. Where memory runs out, the page says why, and which blocks would have to end:
-/// `--capacity` tries a smaller device.
-///
-/// With two files, the page shows both over time, side by side, and a table of the groups and call stacks whose bytes differ.
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Exit status: 0 when the page was written, also where the replay ran out of memory, which the page then explains; \
-1 when the file could not be read or replayed, or the page not be written; 2 for a wrong command line.
-
-Examples:
-  binpool view replay/snapshots/tiny_gpt_train.pickle.gz --open
-  binpool view --capacity 4GiB replay/traces/resnet50_train.trace.gz -o why.html
-  binpool view snapshot.json -o now.html
-  binpool view before.trace after.trace -o what_has_changed.html
-  binpool view replay/traces/gpt2_varlen_train.trace.gz -o timeline.svg
-  binpool view --json replay/traces/eager_arrays.trace.gz | jq .peak_active")]
-pub(crate) struct View {
-    /// A trace, or a snapshot of a pool; `-` is standard input.
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
-    /// Another one of the same kind, to show what is new, gone, or another size in it.
-    #[arg(value_name = "AFTER")]
-    after: Option<PathBuf>,
-    /// Where the page goes. A name that ends on `.svg` gets the memory over time alone, as a picture. Default: the file's name with
-    /// `.html`, or `comparison.html` for two files, in this folder; with `--json`, no page.
-    #[arg(long, short, value_name = "PAGE.html", value_parser = page_name())]
-    output: Option<PathBuf>,
-    /// Open the page in a browser.
-    #[arg(long)]
-    open: bool,
-    /// Print the numbers of the page as JSON.
-    #[arg(long)]
-    json: bool,
-    /// Replay the trace on the simulated device, also if it says what happened.
-    #[arg(long)]
-    simulate: bool,
-    /// What the blocks are grouped by at first. Default: group where the trace has groups, or else size.
-    #[arg(long, value_parser = by())]
-    by: Option<By>,
-    /// Look beyond a package for the names of groups in a snapshot of PyTorch, such as einops: what it allocates belongs to its callers. For
-    /// several, repeat it.
-    #[arg(long, value_name = "PACKAGE", value_parser = NonEmptyStringValueParser::new())]
-    beyond: Vec<String>,
-    /// Which device of another tool's snapshot of several. Default: all, in a menu; for a picture or JSON, the one with most entries.
-    #[arg(long, value_name = "N")]
-    device: Option<usize>,
-    /// The device whose limits the simulated device has: h200, pocl, none (the H200's limits, no costs), or a file that
-    /// `binpool devices --measure -o FILE.json` wrote. Default: h200.
-    #[arg(long, value_name = "NAME|FILE")]
-    profile: Option<ChosenProfile>,
-    /// The most memory that may be taken from the device, such as 12GiB. Default: all of it.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    capacity: Option<ByteSize>,
-    /// Get every block from the device by itself, instead of carving blocks from segments.
-    #[arg(long)]
-    no_segments: bool,
-    /// How many leading bits of a size tell size classes apart. Default: 8, or 4 without segments.
-    #[arg(long, value_name = "BITS", value_parser = leading_bits())]
-    leading_bits: Option<u32>,
-    /// Divide every size by this.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
-    scale: usize,
-}
-
-/// The file claims to be a snapshot, but cannot be read as one.
-#[derive(Debug, thiserror::Error)]
-#[error("{name} is no snapshot that can be read")]
-struct NotASnapshot {
-    name: String,
-    source: SnapshotError,
-}
 
 /// The most times its size that a compressed snapshot of a pool may expand to. Snapshots repeat much, as PyTorch's do.
 const EXPANDS: u64 = 100;
@@ -141,10 +51,8 @@ pub(crate) fn view(options: &View) -> Result<bool, Box<dyn Error>> {
     }
     match (input, open(after, &options.beyond)?) {
         (Input::Recording(before), Input::Recording(content)) => {
-            let replay = |trace: &Trace| replayed(options, trace);
-            let one = |file, content| histories_of(&wanted(options, file, true, &replay), content);
-            let (before, by) = one(file, before)?.into_busiest();
-            let (after, _) = one(after, content)?.into_busiest();
+            let (before, by) = histories_of(options, file, true, before)?.into_busiest();
+            let (after, _) = histories_of(options, after, true, content)?.into_busiest();
             let by = options.by.unwrap_or(by);
             let sides = [&before, &after];
             let comparison = Comparison::of_histories(sides);
@@ -189,17 +97,14 @@ fn write_comparison(
 
 /// Opens a file, and reads it if it is a snapshot.
 fn open(file: &Path, beyond: &[String]) -> Result<Input, Box<dyn Error>> {
-    let not_read = |source| TraceError::Read {
-        name: name_of(file),
-        source,
-    };
+    let not_read = |error| TraceError::from(error).in_file(name_of(file));
     let content = if is_standard_input(file) {
         Content::new(io::stdin())
     } else {
         File::open(file).and_then(Content::new)
     };
-    let mut content = content.map_err(not_read)?.beyond(beyond);
-    if !content.is_json().map_err(not_read)? {
+    let content = content.map_err(not_read)?.beyond(beyond);
+    if !content.is_json() {
         return Ok(Input::Recording(content));
     }
     // The format may be stated at its end.
@@ -213,10 +118,7 @@ fn open(file: &Path, beyond: &[String]) -> Result<Input, Box<dyn Error>> {
         return Ok(Input::Recording(content));
     }
     let snapshot = Snapshot::from_json(&String::from_utf8_lossy(&text));
-    let snapshot = snapshot.map_err(|source| NotASnapshot {
-        name: name_of(file),
-        source,
-    })?;
+    let snapshot = snapshot.map_err(|error| error.in_file(name_of(file)))?;
     Ok(Input::Snapshot(Box::new(snapshot)))
 }
 
@@ -230,29 +132,11 @@ fn is_snapshot(content: &[u8]) -> bool {
     serde_json::from_slice::<Head>(content).is_ok()
 }
 
-/// Returns how the histories of a file are made. Where `is_one`, one of several is shown.
-fn wanted<'w>(
-    options: &'w View,
-    file: &Path,
-    is_one: bool,
-    replay: &'w dyn Fn(&Trace) -> Result<History, Failure>,
-) -> Wanted<'w> {
-    Wanted {
-        name: name_of(file),
-        device: options.device,
-        scale: options.scale,
-        simulates: options.simulates(),
-        is_one,
-        replay,
-    }
-}
-
 fn view_trace(options: &View, content: Content<'_>) -> Result<(), Box<dyn Error>> {
     let page = options.page();
     let is_picture = page.as_deref().is_none_or(is_svg);
-    let replay = |trace: &Trace| replayed(options, trace);
-    let wanted = wanted(options, &options.file, is_picture, &replay);
-    let Histories { all, busiest, by } = histories_of(&wanted, content)?;
+    let histories = histories_of(options, &options.file, is_picture, content)?;
+    let Histories { all, busiest, by } = histories;
     let by = options.by.unwrap_or(by);
     let (_, history) = &all[busiest];
     if let Some(failed) = &history.out_of_memory {
@@ -282,18 +166,6 @@ fn view_trace(options: &View, content: Content<'_>) -> Result<(), Box<dyn Error>
         page_of(&named, by)?
     };
     write_page(options, &path, &picture)
-}
-
-fn replayed(options: &View, trace: &Trace) -> Result<History, Failure> {
-    let bar = bar(trace.events().len(), trace.name());
-    let capacity = options.capacity.map(|size| size.as_u64());
-    let chosen = options.profile.as_ref();
-    let profile = chosen.map_or(&Profile::H200, |chosen| &chosen.profile);
-    let history = simulate(trace, profile, capacity, &options.pool(), &|events| {
-        bar.set_position(events as u64);
-    })?;
-    bar.finish_and_clear();
-    Ok(history)
 }
 
 fn view_snapshot(options: &View, snapshot: &Snapshot) -> Result<(), Box<dyn Error>> {
@@ -340,72 +212,6 @@ fn write_page(options: &View, path: &Path, page: &str) -> Result<(), Box<dyn Err
     Ok(())
 }
 
-/// A parser of the name of a page or a picture: one with another ending would get something that its name does not say.
-fn page_name() -> impl TypedValueParser<Value = PathBuf> {
-    PathBufValueParser::new().try_map(|path| {
-        match path.extension().map(OsStr::to_string_lossy).as_deref() {
-            None | Some("html" | "htm" | "svg") => Ok(path),
-            Some(_) => {
-                Err("expected a name that ends on .html, for a page, or on .svg, for a picture")
-            }
-        }
-    })
-}
-
-fn name_of(file: &Path) -> String {
-    if is_standard_input(file) {
-        STANDARD_INPUT.to_owned()
-    } else {
-        shown(file.display())
-    }
-}
-
 fn is_svg(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "svg")
-}
-
-impl View {
-    /// Returns whether an option asks for a replay.
-    const fn simulates(&self) -> bool {
-        self.simulate
-            || self.profile.is_some()
-            || self.capacity.is_some()
-            || self.no_segments
-            || self.leading_bits.is_some()
-            || self.scale > 1
-    }
-
-    /// Returns where the page goes; `None` if only its numbers were requested.
-    fn page(&self) -> Option<PathBuf> {
-        if self.output.is_some() || self.json && !self.open {
-            return self.output.clone();
-        }
-        if self.after.is_some() {
-            return Some("comparison.html".into());
-        }
-        // `memory.trace.gz` has the page `memory.html`.
-        let mut name = Path::new(self.file.file_name().unwrap_or_default());
-        if is_standard_input(&self.file) {
-            name = Path::new("memory");
-        }
-        if name.extension().is_some_and(|extension| extension == "gz") {
-            name = name.file_stem().map_or(name, Path::new);
-        }
-        Some(name.with_extension("html"))
-    }
-
-    /// Returns the files that are read.
-    fn inputs(&self) -> impl Iterator<Item = &Path> {
-        let after = self.after.as_deref();
-        let profile = self.profile.as_ref().and_then(ChosenProfile::file);
-        [&*self.file].into_iter().chain(after).chain(profile)
-    }
-
-    fn pool(&self) -> PoolOptions {
-        let options = PoolOptions::new().segments(!self.no_segments);
-        match self.leading_bits {
-            Some(bits) => options.leading_bits(bits),
-            None => options,
-        }
-    }
 }

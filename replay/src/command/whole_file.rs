@@ -7,6 +7,7 @@ use std::{
 };
 
 use binpool_trace::shown;
+use same_file::is_same_file;
 
 use crate::command::output::{STANDARD_INPUT, is_standard_input};
 
@@ -38,16 +39,15 @@ pub(crate) fn keep_inputs<'p>(
     output: &Path,
     inputs: impl IntoIterator<Item = &'p Path>,
 ) -> Result<(), WouldBeLost> {
-    let Some(written) = identity(output) else {
-        return Ok(());
-    };
     for input in inputs {
         let (file, name) = if is_standard_input(input) {
             (Path::new("/dev/stdin"), Path::new(STANDARD_INPUT))
         } else {
             (input, input)
         };
-        if identity(file).is_some_and(|read| read == written) {
+        // What is no file, such as a terminal, is lost to nobody, and a pipe may be opened once alone.
+        let are_files = output.is_file() && file.is_file();
+        if are_files && is_same_file(output, file).unwrap_or(false) {
             return Err(WouldBeLost {
                 output: output.to_owned(),
                 input: name.to_owned(),
@@ -55,22 +55,6 @@ pub(crate) fn keep_inputs<'p>(
         }
     }
     Ok(())
-}
-
-/// Returns what tells a file from all others, by whichever path it is found; `None` for what is no file, such as a terminal, and what is not
-/// there.
-#[cfg(unix)]
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    use std::os::unix::fs::MetadataExt;
-    let file = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
-    Some((file.dev(), file.ino()))
-}
-
-/// Returns the path of a file without links, which tells it from others that have no second name; `None` for what is no file.
-#[cfg(not(unix))]
-fn identity(path: &Path) -> Option<PathBuf> {
-    let path = fs::canonicalize(path).ok()?;
-    path.is_file().then_some(path)
 }
 
 /// Writes `contents` to a file.

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use binpool_cuda::CudaDevice;
 use binpool_mock::{CostTable, DeviceProfile};
 use binpool_opencl::{Characterization, DeviceInfo, DeviceSelector, OpenClBackend, OpenClError};
-use serde::Serialize;
+use serde_json::{Value, json};
 
-use crate::{ratio::ratio, report::markdown_table::MarkdownTable};
+use crate::{figures::ratio, report::markdown_table::MarkdownTable};
 use binpool::words::bytes;
 
 /// The report's data about a device.
@@ -101,114 +101,70 @@ fn missing(device: &Characterization) -> Vec<String> {
     missing
 }
 
-/// One object of the JSON report.
-#[derive(Serialize)]
-struct Object<'a> {
-    backend: &'static str,
-    index: usize,
-    name: &'a str,
-    platform: &'a str,
-    kind: String,
-    driver: &'a str,
-    version: String,
-    c_version: String,
-    capacity_bytes: u64,
-    largest_block_bytes: usize,
-    alignment_bytes: usize,
-    cache_bytes: u64,
-    cache_line_bytes: usize,
-    compute_units: usize,
-    work_group_size: usize,
-    local_memory_bytes: usize,
-    unified_memory: bool,
-    svm: Svm,
-    out_of_order_queues: bool,
-    images: bool,
-    doubles: bool,
-    halves: bool,
-    extensions: &'a [String],
-    for_a_pool: &'a str,
-    missing: &'a [String],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    profile: Option<&'a DeviceProfile>,
-}
-
-#[derive(Serialize)]
-struct Svm {
-    coarse: bool,
-    fine: bool,
-    atomics: bool,
-    system: bool,
-    largest_alignment_bytes: usize,
-}
-
-/// One object of the JSON report, of a CUDA device.
-#[derive(Serialize)]
-struct CudaObject<'a> {
-    backend: &'static str,
-    index: u32,
-    name: &'a str,
-    capacity_bytes: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    profile: Option<&'a DeviceProfile>,
-}
-
 /// Returns the devices as a JSON array with an object for each, CUDA's last.
 ///
 /// # Errors
 ///
 /// None that can happen: every value has a JSON form.
 pub fn devices_json(entries: &[DeviceEntry], cuda: &[CudaEntry]) -> serde_json::Result<String> {
-    let version = |(major, minor): (u32, u32)| format!("{major}.{minor}");
-    let objects = entries.iter().map(|entry| {
-        let (device, limits) = (&entry.device, &entry.device.limits);
-        Object {
-            backend: "opencl",
-            index: entry.index,
-            name: &limits.device_name,
-            platform: &device.platform,
-            kind: device.kind.to_string(),
-            driver: &device.driver,
-            version: version(device.version),
-            c_version: version(device.c_version),
-            capacity_bytes: limits.capacity_bytes,
-            largest_block_bytes: limits.largest_block_bytes,
-            alignment_bytes: limits.alignment.bytes(),
-            cache_bytes: device.cache_bytes,
-            cache_line_bytes: device.cache_line_bytes,
-            compute_units: device.compute_units,
-            work_group_size: device.work_group_size,
-            local_memory_bytes: device.local_memory_bytes,
-            unified_memory: device.unified_memory,
-            svm: Svm {
-                coarse: limits.svm.coarse,
-                fine: limits.svm.fine,
-                atomics: limits.svm.atomics,
-                system: limits.svm.system,
-                largest_alignment_bytes: limits.largest_svm_alignment.bytes(),
-            },
-            out_of_order_queues: limits.out_of_order_queues,
-            images: device.images.images,
-            doubles: device.doubles,
-            halves: device.halves,
-            extensions: &device.extensions,
-            for_a_pool: &entry.for_a_pool,
-            missing: &entry.missing,
-            profile: entry.profile.as_ref(),
-        }
+    let of_cuda = cuda.iter().map(|entry| {
+        let object = json!({
+            "backend": "cuda",
+            "index": entry.device.ordinal(),
+            "name": entry.device.name(),
+            "capacity_bytes": entry.device.total_bytes(),
+        });
+        with_profile(object, entry.profile.as_ref())
     });
-    let of_cuda = cuda.iter().map(|entry| CudaObject {
-        backend: "cuda",
-        index: entry.device.ordinal(),
-        name: entry.device.name(),
-        capacity_bytes: entry.device.total_bytes(),
-        profile: entry.profile.as_ref(),
-    });
-    let objects = objects.map(serde_json::to_value);
-    let all: Vec<_> = objects
-        .chain(of_cuda.map(serde_json::to_value))
-        .collect::<Result<_, _>>()?;
+    let all: Vec<Value> = entries.iter().map(object).chain(of_cuda).collect();
     serde_json::to_string_pretty(&all)
+}
+
+/// One object of the JSON report, of an OpenCL device.
+fn object(entry: &DeviceEntry) -> Value {
+    let (device, limits) = (&entry.device, &entry.device.limits);
+    let version = |(major, minor): (u32, u32)| format!("{major}.{minor}");
+    let object = json!({
+        "backend": "opencl",
+        "index": entry.index,
+        "name": limits.device_name,
+        "platform": device.platform,
+        "kind": device.kind.to_string(),
+        "driver": device.driver,
+        "version": version(device.version),
+        "c_version": version(device.c_version),
+        "capacity_bytes": limits.capacity_bytes,
+        "largest_block_bytes": limits.largest_block_bytes,
+        "alignment_bytes": limits.alignment.bytes(),
+        "cache_bytes": device.cache_bytes,
+        "cache_line_bytes": device.cache_line_bytes,
+        "compute_units": device.compute_units,
+        "work_group_size": device.work_group_size,
+        "local_memory_bytes": device.local_memory_bytes,
+        "unified_memory": device.unified_memory,
+        "svm": {
+            "coarse": limits.svm.coarse,
+            "fine": limits.svm.fine,
+            "atomics": limits.svm.atomics,
+            "system": limits.svm.system,
+            "largest_alignment_bytes": limits.largest_svm_alignment.bytes(),
+        },
+        "out_of_order_queues": limits.out_of_order_queues,
+        "images": device.images.images,
+        "doubles": device.doubles,
+        "halves": device.halves,
+        "extensions": device.extensions,
+        "for_a_pool": entry.for_a_pool,
+        "missing": entry.missing,
+    });
+    with_profile(object, entry.profile.as_ref())
+}
+
+fn with_profile(mut object: Value, profile: Option<&DeviceProfile>) -> Value {
+    if let Some(profile) = profile {
+        object["profile"] = json!(profile);
+    }
+    object
 }
 
 /// Returns the devices as text, CUDA's last.

@@ -77,9 +77,9 @@ fn powers_of_ten(low: f64, high: f64) -> Vec<f64> {
     powers.take_while(|power| *power <= high).collect()
 }
 
-/// The label of a tick: up to four digits after the point, without zeros at the end.
+/// The label of a tick: up to nine digits after the point, without zeros at the end.
 pub(crate) fn label(tick: f64) -> String {
-    let text = format!("{tick:.4}");
+    let text = format!("{tick:.9}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 

@@ -16,7 +16,8 @@ use crate::plots::{
     labels::{Frame, Labels},
 };
 
-const WIDTH: u32 = 960;
+/// The width of a picture in pixels.
+pub(crate) const WIDTH: u32 = 960;
 /// The height of a line of text.
 pub(crate) const LINE: i32 = 18;
 

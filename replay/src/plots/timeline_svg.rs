@@ -3,6 +3,10 @@
 use std::{io, ops::Range};
 
 use plotters::{
+    coord::{
+        combinators::{BindKeyPoints, WithKeyPoints},
+        types::{RangedCoordf64, RangedCoordu64},
+    },
     element::DashedPathElement,
     prelude::*,
     style::text_anchor::{HPos, Pos, VPos},
@@ -14,7 +18,10 @@ use binpool_trace::{
     view::{At, By, GroupRow, History, Numbers, SERIES, series},
 };
 
-use crate::plots::svg::{Area, Drawn, OTHER, centered, svg_of};
+use crate::plots::{
+    axis::label,
+    svg::{Area, Drawn, OTHER, WIDTH, centered, svg_of},
+};
 
 const HEIGHT: u32 = 440;
 /// The height of a line of names.
@@ -48,33 +55,14 @@ struct Column {
     reserved: u64,
 }
 
-/// The scale of the plot.
-#[derive(Debug)]
-struct Plot {
-    /// The visible range of the axis.
-    along: Range<f64>,
-    /// The bytes at its top.
-    top: f64,
-}
-
 /// The edges of the plot, in pixels. The names are on the right.
-const LEFT: i32 = 84;
+const LEFT: u32 = 84;
 const TOP: i32 = 60;
 const RIGHT: i32 = 744;
-const BOTTOM: i32 = 388;
+const BELOW: u32 = 51;
 
-impl Plot {
-    #[expect(clippy::cast_possible_truncation, reason = "a position in a picture")]
-    fn x(&self, along: f64) -> i32 {
-        let part = (along - self.along.start) / (self.along.end - self.along.start);
-        LEFT + (part * f64::from(RIGHT - LEFT)).round() as i32
-    }
-
-    #[expect(clippy::cast_possible_truncation, reason = "a position in a picture")]
-    fn y(&self, bytes: u64) -> i32 {
-        BOTTOM - (high(bytes) / self.top * f64::from(BOTTOM - TOP)).round() as i32
-    }
-}
+type Plot<'a> =
+    ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, WithKeyPoints<RangedCoordu64>>>;
 
 /// Draws memory over time as SVG: the active bytes, stacked by `by`, and the reserved bytes. Each column shows the moment in it at which
 /// the most is active. The viewer chooses the fonts.
@@ -91,11 +79,11 @@ pub fn timeline_svg(history: &History, by: By) -> io::Result<String> {
     svg_of(HEIGHT, |area| {
         draw_title(area, &numbers)?;
         draw_names(area, rows, &series)?;
-        let plot = timeline.plot(&numbers);
-        draw_axes(area, &plot, &numbers)?;
-        draw_stacks(area, &plot, &columns)?;
-        draw_reserved(area, &plot, &columns)?;
-        timeline.draw_marks(area, &plot, &numbers)
+        let mut plot = timeline.plot(area, &numbers)?;
+        draw_stacks(&mut plot, &columns)?;
+        let reserved = stairs(&columns, |column| column.reserved);
+        plot.draw_series([PathElement::new(reserved, RESERVED.stroke_width(2))])?;
+        timeline.draw_marks(&mut plot, &numbers)
     })
 }
 
@@ -105,16 +93,34 @@ struct Timeline<'h> {
 }
 
 impl Timeline<'_> {
-    fn plot(&self, numbers: &Numbers) -> Plot {
-        let most = numbers.peak_reserved.reserved_bytes.max(1);
-        let top = match numbers.out_of_memory {
-            Some(_) => most.max(numbers.capacity_bytes),
-            None => most,
-        };
-        Plot {
-            along: self.axis(),
-            top: high(top) * 1.06,
-        }
+    /// Draws the axes, with round numbers of bytes, and of seconds or events.
+    fn plot<'a>(&self, area: &Area<'a>, numbers: &Numbers) -> Drawn<Plot<'a>> {
+        let capacity = numbers.out_of_memory.as_ref();
+        let capacity = capacity.map_or(0, |_| numbers.capacity_bytes);
+        let most = numbers.peak_reserved.reserved_bytes.max(capacity).max(1);
+        let top = most.saturating_add(most / 16).saturating_add(1);
+        let mut plot = ChartBuilder::on(area)
+            .margin_top(TOP)
+            .margin_right(i32::try_from(WIDTH).unwrap_or(RIGHT) - RIGHT - 1)
+            .x_label_area_size(BELOW)
+            .y_label_area_size(LEFT)
+            .build_cartesian_2d(self.axis(), (0..top).with_key_points(ticks(most)))?;
+        plot.configure_mesh()
+            .disable_x_mesh()
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(BLACK.mix(0.12))
+            .axis_style(OTHER)
+            .x_desc(if numbers.has_times {
+                "seconds"
+            } else {
+                "events"
+            })
+            .x_labels(8)
+            .x_label_formatter(&|tick| label(*tick))
+            .y_label_formatter(&|tick| round_bytes(*tick))
+            .label_style(small(&OTHER))
+            .draw()?;
+        Ok(plot)
     }
 
     /// The whole axis: that of the events, and of what failed before or after them.
@@ -200,22 +206,25 @@ impl Timeline<'_> {
         columns
     }
 
-    fn draw_marks(&self, area: &Area<'_>, plot: &Plot, numbers: &Numbers) -> Drawn<()> {
+    fn draw_marks(&self, plot: &mut Plot<'_>, numbers: &Numbers) -> Drawn<()> {
         let failures = self.history.shortages.iter();
         let mut marks: Vec<f64> = failures.map(|it| self.along_shortage(it)).collect();
+        let Range { start, end } = self.axis();
         if numbers.out_of_memory.is_some() {
             marks.push(self.along(self.history.last_moment()));
-            let y = plot.y(numbers.capacity_bytes);
-            let line = [(LEFT, y), (RIGHT, y)];
-            area.draw(&DashedPathElement::new(line, 6, 4, DANGER.stroke_width(2)))?;
-            let text = format!("capacity {}", bytes(numbers.capacity_bytes));
-            area.draw(&Text::new(text, (LEFT + 8, y - 17), small(&DANGER)))?;
+            let capacity = numbers.capacity_bytes;
+            let line = [(start, capacity), (end, capacity)];
+            let line = DashedPathElement::new(line, 6, 4, DANGER.stroke_width(2));
+            plot.draw_series([line])?;
+            let text = format!("capacity {}", bytes(capacity));
+            let text = Text::new(text, (8, -17), small(&DANGER));
+            plot.draw_series([EmptyElement::at((start, capacity)) + text])?;
         }
-        for along in marks {
-            let x = plot.x(along);
-            let line = vec![(x, TOP), (x, BOTTOM)];
-            area.draw(&PathElement::new(line, DANGER.stroke_width(2)))?;
-        }
+        let top = plot.y_range().end;
+        let lines = marks
+            .into_iter()
+            .map(|along| vec![(along, 0), (along, top)]);
+        plot.draw_series(lines.map(|line| PathElement::new(line, DANGER.stroke_width(2))))?;
         Ok(())
     }
 }
@@ -275,85 +284,32 @@ fn draw_names(area: &Area<'_>, rows: &[GroupRow], series: &[usize]) -> Drawn<()>
     Ok(())
 }
 
-/// The axes, with round numbers of bytes, and of seconds or events.
-fn draw_axes(area: &Area<'_>, plot: &Plot, numbers: &Numbers) -> Drawn<()> {
-    for tick in ticks(plot.top / 1.06) {
-        let y = plot.y(tick);
-        let line = vec![(LEFT, y), (RIGHT, y)];
-        area.draw(&PathElement::new(line, BLACK.mix(0.12).stroke_width(1)))?;
-        let anchor = Pos::new(HPos::Right, VPos::Center);
-        area.draw(&Text::new(
-            round_bytes(tick),
-            (LEFT - 8, y),
-            small(&OTHER).pos(anchor),
-        ))?;
-    }
-    let (step, digits) = step(plot.along.end - plot.along.start);
-    let first = (plot.along.start / step).ceil();
-    let ticks = (0..=8_u8).map(|count| (first + f64::from(count)) * step);
-    let below = Pos::new(HPos::Center, VPos::Top);
-    for tick in ticks.take_while(|tick| *tick <= plot.along.end) {
-        let x = plot.x(tick);
-        let line = vec![(x, BOTTOM), (x, BOTTOM + 5)];
-        area.draw(&PathElement::new(line, OTHER.stroke_width(1)))?;
-        let text = format!("{tick:.digits$}");
-        area.draw(&Text::new(text, (x, BOTTOM + 9), small(&OTHER).pos(below)))?;
-    }
-    let title = if numbers.has_times {
-        "seconds"
-    } else {
-        "events"
-    };
-    let middle = (i32::midpoint(LEFT, RIGHT), BOTTOM + 28);
-    area.draw(&Text::new(title, middle, small(&OTHER).pos(below)))
-}
-
-/// Returns the least round step that divides a span into at most eight, and its number of digits behind the point.
-fn step(span: f64) -> (f64, usize) {
-    let least = span / 8.0;
-    let mut digits = 9;
-    let mut power = 1e-9;
-    loop {
-        let mut steps = [1.0, 2.0, 5.0].into_iter().map(|factor| factor * power);
-        if let Some(step) = steps.find(|step| *step >= least) {
-            return (step, digits);
-        }
-        power *= 10.0;
-        digits = digits.saturating_sub(1);
-    }
-}
-
 /// Draws the stack from the top down: each layer reaches to the bottom, and is then covered by those below it.
-fn draw_stacks(area: &Area<'_>, plot: &Plot, columns: &[Column]) -> Drawn<()> {
-    for layer in (0..=SERIES).rev() {
-        let mut outline = vec![(LEFT, BOTTOM)];
-        outline.extend(stairs(plot, columns, |column| {
-            column.stack[..=layer].iter().sum()
-        }));
-        outline.push((RIGHT, BOTTOM));
-        area.draw(&Polygon::new(outline, color(layer).filled()))?;
-    }
+fn draw_stacks(plot: &mut Plot<'_>, columns: &[Column]) -> Drawn<()> {
+    let layers = (0..=SERIES).rev().map(|layer| {
+        let upper = stairs(columns, |column| column.stack[..=layer].iter().sum());
+        let ends = [upper.first(), upper.last()].map(|end| end.map(|(x, _)| (*x, 0)));
+        let outline = ends[0].into_iter().chain(upper).chain(ends[1]);
+        let outline: Vec<(f64, u64)> = outline.collect();
+        Polygon::new(outline, color(layer).filled())
+    });
+    plot.draw_series(layers)?;
     Ok(())
 }
 
-fn draw_reserved(area: &Area<'_>, plot: &Plot, columns: &[Column]) -> Drawn<()> {
-    let line = stairs(plot, columns, |column| column.reserved);
-    area.draw(&PathElement::new(line, RESERVED.stroke_width(2)))
-}
-
-/// The upper edge of some bytes over the columns, with a point before and a point behind each change.
-fn stairs(plot: &Plot, columns: &[Column], bytes: impl Fn(&Column) -> u64) -> Vec<(i32, i32)> {
-    let mut points: Vec<(i32, i32)> = Vec::new();
+/// The upper edge of some bytes over the columns, with a point before and a point after each change.
+fn stairs(columns: &[Column], bytes: impl Fn(&Column) -> u64) -> Vec<(f64, u64)> {
+    let mut points: Vec<(f64, u64)> = Vec::new();
     for column in columns {
-        let (x, y) = (plot.x(column.along.start), plot.y(bytes(column)));
+        let (x, y) = (column.along.start, bytes(column));
         match points.last() {
             Some((_, before)) if *before == y => {}
             Some((_, before)) => points.extend([(x, *before), (x, y)]),
             None => points.push((x, y)),
         }
     }
-    let last = points.last().map(|(_, y)| (RIGHT, *y));
-    points.extend(last);
+    let last = points.last().zip(columns.last());
+    points.extend(last.map(|((_, y), column)| (column.along.end, *y)));
     points
 }
 
@@ -373,17 +329,17 @@ fn color(layer: usize) -> RGBColor {
 }
 
 /// Round numbers of bytes up to `top`: multiples of 1, 2 or 5 times a power of two, or of ten of them.
-fn ticks(top: f64) -> Vec<u64> {
+fn ticks(top: u64) -> Vec<u64> {
     let units = (0..6).map(|unit| 1_u64 << (10 * unit));
     let steps = units.flat_map(|unit| {
         let halves = [unit / 2].into_iter().filter(|half| *half > 0);
         let whole = [1, 2, 5, 10, 20, 50, 100, 200].map(|factor| factor * unit);
         halves.chain(whole)
     });
-    let mut fitting = steps.filter(|step| high(*step) * 7.0 >= top);
+    let mut fitting = steps.filter(|step| step * 7 >= top);
     let step = fitting.next().unwrap_or(1 << 60);
     let ticks = (0..=7).map(|count| count * step);
-    ticks.take_while(|tick| high(*tick) <= top).collect()
+    ticks.take_while(|tick| *tick <= top).collect()
 }
 
 fn round_bytes(tick: u64) -> String {
@@ -393,12 +349,6 @@ fn round_bytes(tick: u64) -> String {
 #[expect(clippy::cast_precision_loss, reason = "a position in a picture")]
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
-}
-
-/// The height at which a number of bytes is drawn.
-#[expect(clippy::cast_precision_loss, reason = "a position in a picture")]
-fn high(bytes: u64) -> f64 {
-    bytes as f64
 }
 
 /// The part of the axis that so many columns take.
@@ -413,16 +363,16 @@ mod tests {
 
     #[test]
     fn ticks_are_round_in_their_unit() {
-        let texts = |top: f64| -> Vec<String> { ticks(top).into_iter().map(round_bytes).collect() };
-        let gib = f64::from(1 << 30);
+        let texts = |top: u64| -> Vec<String> { ticks(top).into_iter().map(round_bytes).collect() };
+        let gib: u64 = 1 << 30;
         assert_eq!(
-            texts(3.2 * gib),
+            texts(gib / 5 * 16),
             [
                 "0 B", "512 MiB", "1 GiB", "1.5 GiB", "2 GiB", "2.5 GiB", "3 GiB"
             ]
         );
         assert_eq!(
-            texts(700.0),
+            texts(700),
             [
                 "0 B", "100 B", "200 B", "300 B", "400 B", "500 B", "600 B", "700 B"
             ]

@@ -1,23 +1,9 @@
 //! The report on an imported recording, as text and as JSON.
 
-use serde::Serialize;
+use serde_json::json;
 
 use binpool::words::bytes;
 use binpool_trace::Trace;
-
-#[derive(Serialize)]
-struct Object<'a> {
-    recording: &'a str,
-    allocations: usize,
-    frees: usize,
-    shortages: usize,
-    streams: usize,
-    groups: usize,
-    has_times: bool,
-    peak_live_bytes: u64,
-    largest_block_bytes: usize,
-    remarks: &'a [String],
-}
 
 /// Returns the figures of a trace as a JSON object.
 ///
@@ -25,18 +11,18 @@ struct Object<'a> {
 ///
 /// None that can happen: every value has a JSON form.
 pub fn import_json(trace: &Trace) -> serde_json::Result<String> {
-    serde_json::to_string_pretty(&Object {
-        recording: trace.name(),
-        allocations: trace.allocations(),
-        frees: trace.frees(),
-        shortages: trace.shortages().len(),
-        streams: trace.streams().len(),
-        groups: trace.groups().len(),
-        has_times: trace.time_of(0).is_some(),
-        peak_live_bytes: trace.peak_live_bytes(),
-        largest_block_bytes: trace.largest_block_bytes(),
-        remarks: trace.remarks(),
-    })
+    serde_json::to_string_pretty(&json!({
+        "recording": trace.name(),
+        "allocations": trace.allocations(),
+        "frees": trace.frees(),
+        "shortages": trace.shortages().len(),
+        "streams": trace.streams().len(),
+        "groups": trace.groups().len(),
+        "has_times": trace.time_of(0).is_some(),
+        "peak_live_bytes": trace.peak_live_bytes(),
+        "largest_block_bytes": trace.largest_block_bytes(),
+        "remarks": trace.remarks(),
+    }))
 }
 
 /// Returns the figures of a trace in a line.

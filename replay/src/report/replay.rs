@@ -1,81 +1,17 @@
 //! The report on replays, as a table and as JSON.
 
 use binpool::words::bytes;
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::{
     AllocatorChoice, AtEnd, Touch,
-    ratio::ratio,
+    figures::{extend, micros, ratio, unusual},
     report::{
         markdown_table::MarkdownTable,
-        rounds::Rounds,
-        rows::{Header, PendingObject, Row, pending_cells, short_name},
+        rounds::rounds_json,
+        rows::{Header, Row, pending_cells, pending_json, short_name},
     },
 };
-
-/// One object of the JSON report.
-#[derive(Serialize)]
-struct Object<'a> {
-    trace: &'a str,
-    backend: &'a str,
-    device: &'a str,
-    allocator: String,
-    pool: bool,
-    scale: usize,
-    touch: Touch,
-    threads: usize,
-    capacity_bytes: Option<u64>,
-    allocations: u64,
-    hits: u64,
-    device_allocations: u64,
-    views: u64,
-    peak_live_bytes: u64,
-    peak_reserved_bytes: u64,
-    reserved_over_live: f64,
-    ns_per_pair: f64,
-    device_time_us: f64,
-    /// The part of the host's time that views took.
-    view_time_us: f64,
-    #[serde(flatten)]
-    pages: Option<Pages>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    at_end: Option<AtEnd>,
-    #[serde(flatten)]
-    behind: Option<BehindObject>,
-    #[serde(flatten)]
-    rounds: Option<Rounds>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    need_bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    need_over_live: Option<f64>,
-}
-
-/// What an object has of pages of virtual memory.
-#[derive(Serialize)]
-struct Pages {
-    maps: u64,
-    unmaps: u64,
-    /// The device's time for mapping and unmapping.
-    remap_time_us: f64,
-}
-
-/// What an object has of a device that is behind.
-#[derive(Serialize)]
-struct BehindObject {
-    behind_us: f64,
-    #[serde(flatten)]
-    pending: Option<PendingObject>,
-}
-
-impl Pages {
-    fn of(row: &Row) -> Self {
-        Self {
-            maps: row.outcome.maps,
-            unmaps: row.outcome.unmaps,
-            remap_time_us: row.outcome.remap_time.as_secs_f64() * 1e6,
-        }
-    }
-}
 
 /// Returns the report as a JSON array with an object for each trace.
 ///
@@ -83,40 +19,58 @@ impl Pages {
 ///
 /// None that can happen: every value has a JSON form.
 pub fn json(header: &Header, rows: &[Row]) -> serde_json::Result<String> {
-    let object = |row: &Row| {
-        serde_json::to_value(Object {
-            trace: &row.trace,
-            backend: header.backend,
-            device: &header.device,
-            allocator: header.allocator.to_string(),
-            pool: header.pool,
-            scale: header.scale,
-            touch: header.touch,
-            threads: header.threads,
-            capacity_bytes: header.capacity_bytes,
-            allocations: row.outcome.allocations,
-            hits: row.outcome.hits,
-            device_allocations: row.outcome.device_allocations,
-            views: row.outcome.views,
-            peak_live_bytes: row.peak_live_bytes,
-            peak_reserved_bytes: row.outcome.peak_reserved_bytes,
-            reserved_over_live: ratio(row.outcome.peak_reserved_bytes, row.peak_live_bytes),
-            ns_per_pair: row.ns_per_pair,
-            device_time_us: row.device_time_us,
-            view_time_us: row.outcome.view_time.as_secs_f64() * 1e6,
-            pages: (header.allocator == AllocatorChoice::Pages).then(|| Pages::of(row)),
-            at_end: row.outcome.at_end,
-            behind: header.behind.map(|behind| BehindObject {
-                behind_us: behind.as_secs_f64() * 1e6,
-                pending: row.outcome.pending.map(PendingObject::of),
-            }),
-            rounds: Rounds::of(header, row),
-            need_bytes: row.need_bytes,
-            need_over_live: row.need_bytes.map(|need| ratio(need, row.peak_live_bytes)),
-        })
-    };
-    let objects: Vec<_> = rows.iter().map(object).collect::<Result<_, _>>()?;
+    let objects: Vec<Value> = rows.iter().map(|row| object(header, row)).collect();
     serde_json::to_string_pretty(&objects)
+}
+
+/// One object of the JSON report.
+fn object(header: &Header, row: &Row) -> Value {
+    let (settings, outcome) = (&header.settings, &row.outcome);
+    let mut object = json!({
+        "trace": row.trace,
+        "backend": header.backend,
+        "device": header.device,
+        "allocator": settings.allocator.to_string(),
+        "pool": settings.pool.is_some(),
+        "scale": header.scale,
+        "touch": settings.touch,
+        "threads": settings.threads,
+        "capacity_bytes": settings.capacity_bytes,
+        "allocations": outcome.allocations,
+        "hits": outcome.hits,
+        "device_allocations": outcome.device_allocations,
+        "views": outcome.views,
+        "peak_live_bytes": row.peak_live_bytes,
+        "peak_reserved_bytes": outcome.peak_reserved_bytes,
+        "reserved_over_live": ratio(outcome.peak_reserved_bytes, row.peak_live_bytes),
+        "ns_per_pair": row.ns_per_pair,
+        "device_time_us": row.device_time_us,
+        // The part of the host's time that views took.
+        "view_time_us": micros(outcome.view_time),
+    });
+    let mut add = |more| extend(&mut object, more);
+    if settings.allocator == AllocatorChoice::Pages {
+        add(json!({
+            "maps": outcome.maps,
+            "unmaps": outcome.unmaps,
+            "remap_time_us": micros(outcome.remap_time),
+        }));
+    }
+    if let Some(at_end) = outcome.at_end {
+        add(json!({ "at_end": at_end }));
+    }
+    if let Some(behind) = settings.behind {
+        add(json!({ "behind_us": micros(behind) }));
+        outcome.pending.map(pending_json).map(&mut add);
+    }
+    if !outcome.rounds.is_empty() {
+        add(rounds_json(header, outcome));
+    }
+    if let Some(need) = row.need_bytes {
+        let over_live = ratio(need, row.peak_live_bytes);
+        add(json!({ "need_bytes": need, "need_over_live": over_live }));
+    }
+    object
 }
 
 /// Returns a table of what the programs have at the end of each trace, what is taken from the device then, and what a trim would leave.
@@ -161,6 +115,7 @@ pub fn behind_table(rows: &[Row]) -> String {
 /// Returns the report as a table below a line that names the device and the settings.
 #[must_use]
 pub fn table(header: &Header, rows: &[Row]) -> String {
+    let settings = &header.settings;
     let measured = match header.backend {
         "mock" => "predicted",
         _ => "measured",
@@ -206,33 +161,27 @@ pub fn table(header: &Header, rows: &[Row]) -> String {
         }
         table.add_row(cells);
     }
-    let pool = if header.pool {
+    let pool = if settings.pool.is_some() {
         "with the pool"
     } else {
         "without a pool"
     };
-    let capacity = header.capacity_bytes.map_or_else(String::new, |capacity| {
-        format!(", capacity {}", bytes(capacity))
-    });
-    let scale = match header.scale {
-        1 => String::new(),
-        scale => format!(", sizes divided by {scale}"),
-    };
-    let touch = match header.touch {
+    let unusual = unusual(settings.capacity_bytes, header.scale);
+    let touch = match settings.touch {
         Touch::Nothing => "",
         Touch::Fill => ", each block touched",
         Touch::Kernels => ", kernels on each block",
     };
-    let threads = match header.threads {
+    let threads = match settings.threads {
         0 | 1 => String::new(),
         threads => format!(", {threads} threads"),
     };
-    let rounds = match header.rounds {
+    let rounds = match settings.rounds {
         0 | 1 => String::new(),
         rounds => format!(", {rounds} rounds"),
     };
-    let behind = header.behind.map_or_else(String::new, |behind| {
-        let micros = behind.as_secs_f64() * 1e6;
+    let behind = settings.behind.map_or_else(String::new, |behind| {
+        let micros = micros(behind);
         if micros < 1000.0 {
             format!(", the device {micros} us behind")
         } else {
@@ -240,7 +189,7 @@ pub fn table(header: &Header, rows: &[Row]) -> String {
         }
     });
     format!(
-        "{} on {}, {} allocator, {pool}{capacity}{scale}{touch}{threads}{rounds}{behind}\n\n{table}",
-        header.backend, header.device, header.allocator
+        "{} on {}, {} allocator, {pool}{unusual}{touch}{threads}{rounds}{behind}\n\n{table}",
+        header.backend, header.device, settings.allocator
     )
 }

@@ -1,136 +1,84 @@
 //! The report on the rounds of replays.
 
+use std::time::Duration;
+
 use binpool::words::bytes;
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::{
-    AllocatorChoice, Pending, Round, Warm,
-    ratio::ratio,
+    AllocatorChoice, Outcome, Pending, Round, Warm,
+    figures::{extend, micros, millis_text, ratio},
     report::markdown_table::MarkdownTable,
-    report::rows::{Header, PendingObject, Row, pending_cells, short_name},
+    report::rows::{Header, Row, pending_cells, pending_json, short_name},
     rounds::FIRST_WARM,
 };
 
 /// The columns that a narrow terminal can do without.
 const DISPENSABLE: &[&str] = &["peak reserved", "peak live", "releases"];
 
-/// The JSON of a row's rounds.
-#[derive(Serialize)]
-pub(crate) struct Rounds {
-    rounds: Vec<RoundObject>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    warm: Option<WarmObject>,
-}
-
-/// One round.
-#[derive(Serialize)]
-struct RoundObject {
-    round: usize,
-    allocations: u64,
-    hits: u64,
-    device_allocations: u64,
-    device_releases: u64,
-    #[serde(flatten)]
-    pages: Option<Pages>,
-    device_time_us: f64,
-    peak_live_bytes: u64,
-    peak_reserved_bytes: Option<u64>,
-    #[serde(flatten)]
-    pending: Option<PendingObject>,
-}
-
-/// What rounds have of pages of virtual memory.
-#[derive(Serialize)]
-struct Pages {
-    maps: u64,
-    unmaps: u64,
-    /// The part of the maps that moved pages which the pool had.
-    moves: u64,
-}
-
-/// The means over the rounds from the third on, and the peaks of all of them.
-#[derive(Serialize)]
-struct WarmObject {
-    first_round: usize,
-    rounds: usize,
-    hits_a_round: f64,
-    ns_per_pair: Option<f64>,
-    device_calls_a_round: f64,
-    device_allocations_a_round: f64,
-    device_releases_a_round: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    maps_a_round: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    unmaps_a_round: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    moves_a_round: Option<f64>,
-    device_time_us_a_round: f64,
-    peak_live_bytes: u64,
-    peak_reserved_bytes: Option<u64>,
-    reserved_over_live: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    peak_pending_bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    wait_time_us_a_round: Option<f64>,
-}
-
-impl Rounds {
-    /// What the report has of a row's rounds; `None` where there is one alone.
-    pub(crate) fn of(header: &Header, row: &Row) -> Option<Self> {
-        let rounds = &row.outcome.rounds;
-        let has_pages = header.allocator == AllocatorChoice::Pages;
-        let object = |(index, round): (usize, &Round)| RoundObject {
-            round: index + 1,
-            allocations: round.allocations,
-            hits: round.hits,
-            device_allocations: round.device_allocations,
-            device_releases: round.device_releases,
-            pages: has_pages.then(|| Pages {
-                maps: round.maps,
-                unmaps: round.unmaps,
-                moves: round.moves(),
-            }),
-            device_time_us: round.device_time.as_secs_f64() * 1e6,
-            peak_live_bytes: round.peak_live_bytes,
-            peak_reserved_bytes: round.peak_reserved_bytes,
-            pending: round.pending.map(PendingObject::of),
-        };
-        (!rounds.is_empty()).then(|| Self {
-            rounds: rounds.iter().enumerate().map(object).collect(),
-            warm: Warm::of(rounds)
-                .map(|warm| WarmObject::of(&warm, row.outcome.warm_ns_per_pair(), has_pages)),
-        })
+/// Returns the rounds of a replay as JSON, and the means over those from the third on with the peaks of all of them.
+pub(crate) fn rounds_json(header: &Header, outcome: &Outcome) -> Value {
+    let has_pages = header.settings.allocator == AllocatorChoice::Pages;
+    let rounds = outcome.rounds.iter().enumerate();
+    let rounds: Vec<Value> = rounds
+        .map(|(index, round)| round_json(index + 1, round, has_pages))
+        .collect();
+    let mut object = json!({ "rounds": rounds });
+    if let Some(warm) = Warm::of(&outcome.rounds) {
+        object["warm"] = warm_json(&warm, outcome.warm_ns_per_pair(), has_pages);
     }
+    object
 }
 
-impl WarmObject {
-    fn of(warm: &Warm, ns_per_pair: Option<f64>, has_pages: bool) -> Self {
-        let sum = &warm.sum;
-        let of_pages = |figure| has_pages.then(|| warm.mean(figure));
-        Self {
-            first_round: FIRST_WARM,
-            rounds: warm.rounds,
-            hits_a_round: warm.mean(sum.hits),
-            ns_per_pair,
-            device_calls_a_round: warm.mean(sum.device_calls()),
-            device_allocations_a_round: warm.mean(sum.device_allocations),
-            device_releases_a_round: warm.mean(sum.device_releases),
-            maps_a_round: of_pages(sum.maps),
-            unmaps_a_round: of_pages(sum.unmaps),
-            moves_a_round: of_pages(sum.moves()),
-            device_time_us_a_round: warm.mean_time(sum.device_time).as_secs_f64() * 1e6,
-            peak_live_bytes: sum.peak_live_bytes,
-            peak_reserved_bytes: sum.peak_reserved_bytes,
-            reserved_over_live: sum
-                .peak_reserved_bytes
-                .map(|reserved| ratio(reserved, sum.peak_live_bytes)),
-            peak_pending_bytes: sum.pending.map(|pending| pending.peak_bytes),
-            wait_time_us_a_round: sum
-                .pending
-                .and_then(|pending| pending.waited)
-                .map(|waited| warm.mean_time(waited).as_secs_f64() * 1e6),
+fn round_json(number: usize, round: &Round, has_pages: bool) -> Value {
+    let mut object = json!({
+        "round": number,
+        "allocations": round.allocations,
+        "hits": round.hits,
+        "device_allocations": round.device_allocations,
+        "device_releases": round.device_releases,
+        "device_time_us": micros(round.device_time),
+        "peak_live_bytes": round.peak_live_bytes,
+        "peak_reserved_bytes": round.peak_reserved_bytes,
+    });
+    if has_pages {
+        let pages = json!({ "maps": round.maps, "unmaps": round.unmaps, "moves": round.moves() });
+        extend(&mut object, pages);
+    }
+    if let Some(pending) = round.pending {
+        extend(&mut object, pending_json(pending));
+    }
+    object
+}
+
+fn warm_json(warm: &Warm, ns_per_pair: Option<f64>, has_pages: bool) -> Value {
+    let sum = &warm.sum;
+    let over_live = |reserved| ratio(reserved, sum.peak_live_bytes);
+    let mut object = json!({
+        "first_round": FIRST_WARM,
+        "rounds": warm.rounds,
+        "hits_a_round": warm.mean(sum.hits),
+        "ns_per_pair": ns_per_pair,
+        "device_calls_a_round": warm.mean(sum.device_calls()),
+        "device_allocations_a_round": warm.mean(sum.device_allocations),
+        "device_releases_a_round": warm.mean(sum.device_releases),
+        "device_time_us_a_round": micros(warm.mean_time(sum.device_time)),
+        "peak_live_bytes": sum.peak_live_bytes,
+        "peak_reserved_bytes": sum.peak_reserved_bytes,
+        "reserved_over_live": sum.peak_reserved_bytes.map(over_live),
+    });
+    if has_pages {
+        object["maps_a_round"] = warm.mean(sum.maps).into();
+        object["unmaps_a_round"] = warm.mean(sum.unmaps).into();
+        object["moves_a_round"] = warm.mean(sum.moves()).into();
+    }
+    if let Some(pending) = sum.pending {
+        object["peak_pending_bytes"] = pending.peak_bytes.into();
+        if let Some(waited) = pending.waited {
+            object["wait_time_us_a_round"] = micros(warm.mean_time(waited)).into();
         }
     }
+    object
 }
 
 /// Returns a table of the rounds of each trace, with the means from the third round on.
@@ -144,7 +92,7 @@ pub fn rounds_tables(header: &Header, rows: &[Row]) -> String {
 }
 
 fn table(header: &Header, row: &Row) -> String {
-    let has_pages = header.allocator == AllocatorChoice::Pages;
+    let has_pages = header.settings.allocator == AllocatorChoice::Pages;
     let mut titles = vec!["round", "hit rate", "device allocations", "releases"];
     if has_pages {
         titles.extend(["maps", "of these moves", "unmaps"]);
@@ -155,7 +103,7 @@ fn table(header: &Header, row: &Row) -> String {
         "peak reserved",
         "reserved / live",
     ]);
-    let is_behind = header.behind.is_some();
+    let is_behind = header.settings.behind.is_some();
     if is_behind {
         titles.extend(["peak pending", "waits"]);
     }
@@ -171,8 +119,8 @@ fn table(header: &Header, row: &Row) -> String {
         if has_pages {
             cells.extend([round.maps, round.moves(), round.unmaps].map(mean));
         }
-        let milliseconds = round.device_time.as_secs_f64() * 1e3 / ratio(rounds as u64, 1);
-        cells.push(format!("{milliseconds:.2} ms"));
+        let mean_time = |time: Duration| time.div_f64(ratio(rounds as u64, 1));
+        cells.push(millis_text(mean_time(round.device_time)));
         cells.push(bytes(round.peak_live_bytes));
         cells.extend(match round.peak_reserved_bytes {
             Some(reserved) => [
@@ -183,9 +131,7 @@ fn table(header: &Header, row: &Row) -> String {
         });
         if is_behind {
             let pending = round.pending.map(|pending| Pending {
-                waited: pending
-                    .waited
-                    .map(|waited| waited.div_f64(ratio(rounds as u64, 1))),
+                waited: pending.waited.map(mean_time),
                 ..pending
             });
             cells.extend(pending_cells(pending));

@@ -1,35 +1,24 @@
 //! The rows of a report on replays.
 
-use std::time::Duration;
-
 use binpool::words::bytes;
-use serde::Serialize;
+use serde_json::{Value, json};
 
-use crate::{AllocatorChoice, Outcome, Pending, Touch};
+use crate::{
+    Outcome, Pending, ReplaySettings,
+    figures::{micros, millis_text},
+};
 
 /// The data that all rows of a report share.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Header {
     /// `mock`, `opencl` or `cuda`.
     pub backend: &'static str,
     /// The device's name.
     pub device: String,
-    /// The allocator.
-    pub allocator: AllocatorChoice,
-    /// Set if a pool was used.
-    pub pool: bool,
-    /// The capacity in bytes; `None` for all that the device has.
-    pub capacity_bytes: Option<u64>,
     /// The divisor of the sizes of the traces.
     pub scale: usize,
-    /// What was enqueued on each block.
-    pub touch: Touch,
-    /// The number of threads.
-    pub threads: usize,
-    /// How many times in a row each trace was replayed.
-    pub rounds: usize,
-    /// How far the device was behind.
-    pub behind: Option<Duration>,
+    /// The other settings.
+    pub settings: ReplaySettings,
 }
 
 /// The replay of one trace.
@@ -65,20 +54,12 @@ pub(crate) fn short_name<'r>(row: &'r Row, rows: &[Row]) -> &'r str {
     }
 }
 
-/// What the device had not ended.
-#[derive(Serialize)]
-pub(crate) struct PendingObject {
-    peak_pending_bytes: u64,
-    wait_time_us: Option<f64>,
-}
-
-impl PendingObject {
-    pub(crate) fn of(pending: Pending) -> Self {
-        Self {
-            peak_pending_bytes: pending.peak_bytes,
-            wait_time_us: pending.waited.map(|waited| waited.as_secs_f64() * 1e6),
-        }
-    }
+/// Returns what the device had not ended, as JSON.
+pub(crate) fn pending_json(pending: Pending) -> Value {
+    json!({
+        "peak_pending_bytes": pending.peak_bytes,
+        "wait_time_us": pending.waited.map(micros),
+    })
 }
 
 /// The cells of what a device had not ended: bytes, and the time that the host waited.
@@ -87,8 +68,6 @@ pub(crate) fn pending_cells(pending: Option<Pending>) -> [String; 2] {
     let waited = pending.and_then(|pending| pending.waited);
     [
         pending.map_or_else(not_counted, |pending| bytes(pending.peak_bytes)),
-        waited.map_or_else(not_counted, |waited| {
-            format!("{:.2} ms", waited.as_secs_f64() * 1e3)
-        }),
+        waited.map_or_else(not_counted, millis_text),
     ]
 }

@@ -34,12 +34,12 @@ impl Candidate {
 
 /// Makes settings together with their expression, so that the two always agree.
 macro_rules! pool {
-    ($name:literal, $options:expr) => {
+    ($name:literal, $($changes:tt)*) => {
         Candidate {
             name: $name,
-            pool: Some($options),
+            pool: Some(PoolOptions::new()$($changes)*),
             allocator: None,
-            code: Some(stringify!($options)),
+            code: Some(concat!("PoolOptions::new()", stringify!($($changes)*))),
         }
     };
 }
@@ -61,47 +61,21 @@ pub fn candidates() -> Vec<Candidate> {
             allocator: None,
             code: None,
         },
-        pool!("bins 0", PoolOptions::new().segments(false).leading_bits(0)),
-        pool!("bins 1", PoolOptions::new().segments(false).leading_bits(1)),
-        pool!("bins 2", PoolOptions::new().segments(false).leading_bits(2)),
-        pool!("bins 3", PoolOptions::new().segments(false).leading_bits(3)),
-        pool!("bins 4", PoolOptions::new().segments(false).leading_bits(4)),
-        pool!("bins 6", PoolOptions::new().segments(false).leading_bits(6)),
-        pool!("bins 8", PoolOptions::new().segments(false).leading_bits(8)),
-        pool!(
-            "bins keep-all",
-            PoolOptions::new()
-                .segments(false)
-                .retain(Retain::new().at_least(u64::MAX))
-        ),
-        pool!(
-            "segments 4",
-            PoolOptions::new().segments(true).leading_bits(4)
-        ),
-        pool!(
-            "segments 5",
-            PoolOptions::new().segments(true).leading_bits(5)
-        ),
-        pool!(
-            "segments 6",
-            PoolOptions::new().segments(true).leading_bits(6)
-        ),
-        pool!(
-            "segments 7",
-            PoolOptions::new().segments(true).leading_bits(7)
-        ),
-        pool!(
-            "segments 8",
-            PoolOptions::new().segments(true).leading_bits(8)
-        ),
-        pool!(
-            "growth fewest-calls",
-            PoolOptions::new().growth(GrowthPolicy::FewestCalls)
-        ),
-        pool!(
-            "growth dense",
-            PoolOptions::new().growth(GrowthPolicy::Dense)
-        ),
+        pool!("bins 0", .segments(false).leading_bits(0)),
+        pool!("bins 1", .segments(false).leading_bits(1)),
+        pool!("bins 2", .segments(false).leading_bits(2)),
+        pool!("bins 3", .segments(false).leading_bits(3)),
+        pool!("bins 4", .segments(false).leading_bits(4)),
+        pool!("bins 6", .segments(false).leading_bits(6)),
+        pool!("bins 8", .segments(false).leading_bits(8)),
+        pool!("bins keep-all", .segments(false).retain(Retain::new().at_least(u64::MAX))),
+        pool!("segments 4", .segments(true).leading_bits(4)),
+        pool!("segments 5", .segments(true).leading_bits(5)),
+        pool!("segments 6", .segments(true).leading_bits(6)),
+        pool!("segments 7", .segments(true).leading_bits(7)),
+        pool!("segments 8", .segments(true).leading_bits(8)),
+        pool!("growth fewest-calls", .growth(GrowthPolicy::FewestCalls)),
+        pool!("growth dense", .growth(GrowthPolicy::Dense)),
     ]
 }
 
@@ -115,15 +89,9 @@ pub fn candidates() -> Vec<Candidate> {
 #[must_use]
 pub fn page_candidates() -> [Candidate; 3] {
     let candidates = [
-        pool!("pages", PoolOptions::new()),
-        pool!(
-            "pages fewest-calls",
-            PoolOptions::new().growth(GrowthPolicy::FewestCalls)
-        ),
-        pool!(
-            "pages dense",
-            PoolOptions::new().growth(GrowthPolicy::Dense)
-        ),
+        pool!("pages",),
+        pool!("pages fewest-calls", .growth(GrowthPolicy::FewestCalls)),
+        pool!("pages dense", .growth(GrowthPolicy::Dense)),
     ];
     candidates.map(|candidate| Candidate {
         allocator: Some(AllocatorChoice::Pages),

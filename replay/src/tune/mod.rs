@@ -7,22 +7,17 @@ mod report_tables;
 mod trade_off;
 mod tuning_svg;
 
-use std::{
-    num::NonZero,
-    panic::resume_unwind,
-    sync::atomic::{AtomicUsize, Ordering},
-    thread,
-    time::Duration,
-};
+use std::time::Duration;
 
 use binpool_trace::Trace;
 pub use candidates::{Candidate, candidates, page_candidates};
+use rayon::prelude::*;
 pub use report::TuneReport;
 pub use trade_off::{Cost, best, pareto_front};
 pub use tuning_svg::svg;
 
 use crate::{
-    Device, Failure, Measured, ReplaySettings, Warm, ratio::ratio, tune::candidates::oddness,
+    Device, Failure, Measured, ReplaySettings, Warm, figures::ratio, tune::candidates::oddness,
 };
 
 /// A trace, and the results of every candidate on it.
@@ -58,18 +53,10 @@ pub struct Comparison {
 ///
 /// ```
 /// use binpool_trace::{Trace};
-/// use binpool_replay::{AllocatorChoice, Device, Profile, ReplaySettings, Touch, tune::{Comparison, candidates, tune}};
+/// use binpool_replay::{Device, Profile, ReplaySettings, tune::{Comparison, candidates, tune}};
 ///
 /// let trace = Trace::parse("t", &b"a 0 5000 0\nf 0\na 1 4500 0\nf 1\n"[..]).unwrap();
-/// let settings = ReplaySettings {
-///     allocator: AllocatorChoice::Immediate,
-///     pool: None,
-///     capacity_bytes: None,
-///     touch: Touch::Nothing,
-///     threads: 1,
-///     rounds: 4,
-///     behind: None,
-/// };
+/// let settings = ReplaySettings { rounds: 4, ..ReplaySettings::default() };
 /// let candidates = candidates();
 /// let trial = tune(&trace, &Device::Mock(Profile::H200), &candidates, &settings, &|| {})?;
 /// let comparison = Comparison::of_trial(&trial, &candidates, 1.15);
@@ -88,35 +75,18 @@ pub fn tune(
     settings: &ReplaySettings,
     progress: &(dyn Fn() + Sync),
 ) -> Result<Trial, Failure> {
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut done = Vec::new();
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(candidate) = candidates.get(index) else {
-                return done;
-            };
-            let settings = ReplaySettings {
-                pool: candidate.pool.clone(),
-                allocator: candidate.allocator.unwrap_or(settings.allocator),
-                ..settings.clone()
-            };
-            done.push((index, device.replay(trace, &settings, &|_| {})));
-            progress();
-        }
-    };
-    let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    let mut results: Vec<_> = thread::scope(|scope| {
-        let workers = (0..cores.min(candidates.len())).map(|_| scope.spawn(work));
-        // Collected first, so that all are started before the first is waited for.
-        let workers: Vec<_> = workers.collect();
-        let done = |worker: thread::ScopedJoinHandle<'_, _>| {
-            worker.join().unwrap_or_else(|panic| resume_unwind(panic))
+    let replayed = candidates.par_iter().map(|candidate| {
+        let settings = ReplaySettings {
+            pool: candidate.pool.clone(),
+            allocator: candidate.allocator.unwrap_or(settings.allocator),
+            ..settings.clone()
         };
-        workers.into_iter().flat_map(done).collect()
+        let result = device.replay(trace, &settings, &|_| {});
+        progress();
+        result
     });
-    results.sort_unstable_by_key(|(index, _)| *index);
-    let results = results.into_iter().map(|(_, result)| match result {
+    let results: Vec<_> = replayed.collect();
+    let results = results.into_iter().map(|result| match result {
         Err(failure) if !failure.out_of_memory => Err(failure),
         result => Ok(result),
     });

@@ -1,7 +1,8 @@
 //! The report on a trial of settings.
 
 use crate::{
-    AllocatorChoice,
+    ReplaySettings,
+    figures::millis_text,
     tune::trade_off::more_for_less,
     tune::{Candidate, Comparison, Cost, Trial},
 };
@@ -12,14 +13,10 @@ use crate::{
 pub struct TuneReport {
     /// The device's name.
     pub device: String,
-    /// The way of getting memory.
-    pub allocator: AllocatorChoice,
-    /// The capacity in bytes; `None` for all that the device has.
-    pub capacity_bytes: Option<u64>,
+    /// The settings of each replay, but for the pool.
+    pub settings: ReplaySettings,
     /// The divisor of the sizes of the traces.
     pub scale: usize,
-    /// How many times in a row each candidate replayed each trace.
-    pub rounds: usize,
     /// The most that the best setting may reserve, over the live bytes.
     pub reserve: f64,
     /// The candidates.
@@ -92,13 +89,12 @@ impl TuneReport {
         let pools = comparison.pools(&self.candidates);
         let index = more_for_less(&pools, best, self.reserve)?;
         let (name, cost) = (self.candidates.get(index)?.name, pools[index]?);
-        let milliseconds = |cost: &Cost| cost.device_time.as_secs_f64() * 1e3;
         Some(format!(
-            "\n(with --reserve {:.2} it would be {name}, or better: {:.2} ms instead of {:.2} ms, \
+            "\n(with --reserve {:.2} it would be {name}, or better: {} instead of {}, \
              for {:.3} times what is live instead of {:.3})",
             (cost.reserved_over_live * 100.0).ceil() / 100.0,
-            milliseconds(&cost),
-            milliseconds(best),
+            millis_text(cost.device_time),
+            millis_text(best.device_time),
             cost.reserved_over_live,
             best.reserved_over_live,
         ))

@@ -1,10 +1,8 @@
 //! The tables of a trial of settings.
 
-use std::time::Duration;
-
 use crate::{
     Warm,
-    ratio::ratio,
+    figures::{millis_text, ratio, unusual},
     report::markdown_table::MarkdownTable,
     rounds::FIRST_WARM,
     tune::{Candidate, Comparison, Trial, TuneReport},
@@ -39,29 +37,23 @@ impl TuneReport {
     }
 
     fn heading(&self) -> String {
-        let capacity = self.capacity_bytes.map_or_else(String::new, |capacity| {
-            format!(", capacity {}", bytes(capacity))
-        });
-        let scale = match self.scale {
-            1 => String::new(),
-            scale => format!(", sizes divided by {scale}"),
-        };
+        let unusual = unusual(self.settings.capacity_bytes, self.scale);
         let (rounds, judged) = if self.is_warm() {
-            let rounds = format!(", {} rounds", self.rounds);
+            let rounds = format!(", {} rounds", self.settings.rounds);
             (rounds, format!(" from round {FIRST_WARM} on"))
         } else {
             (String::new(), String::new())
         };
         format!(
-            "mock on {}, {} allocator{capacity}{scale}{rounds}\n\
+            "mock on {}, {} allocator{unusual}{rounds}\n\
              best: the least device time{judged} among pools that reserve at most {} times what is live",
-            self.device, self.allocator, self.reserve
+            self.device, self.settings.allocator, self.reserve
         )
     }
 
     /// Set if the candidates are judged by the rounds from the third on.
     fn is_warm(&self) -> bool {
-        self.rounds >= FIRST_WARM
+        self.settings.rounds >= FIRST_WARM
     }
 
     fn title_of_time(&self) -> &'static str {
@@ -101,15 +93,14 @@ impl TuneReport {
                 format!("{:.3}", ratio(reserved, trial.peak_live_bytes)),
             ];
             let rounds = &outcome.rounds;
-            let milliseconds = |time: Duration| format!("{:.2} ms", time.as_secs_f64() * 1e3);
             cells.extend(match rounds.first().zip(Warm::of(rounds)) {
                 Some((first, warm)) => [
-                    milliseconds(warm.mean_time(warm.sum.device_time)),
+                    millis_text(warm.mean_time(warm.sum.device_time)),
                     format!("{:.1}", warm.mean(warm.sum.device_calls())),
                     first.device_calls().to_string(),
                 ],
                 None => [
-                    milliseconds(measured.device_time),
+                    millis_text(measured.device_time),
                     outcome.device_allocations.to_string(),
                     format!("{:.1} %", outcome.hit_rate() * 100.0),
                 ],
@@ -136,7 +127,7 @@ impl TuneReport {
             };
             vec![
                 format!("{:.3}", cost.reserved_over_live),
-                format!("{:.2} ms", cost.device_time.as_secs_f64() * 1e3),
+                millis_text(cost.device_time),
             ]
         });
         table(&self.candidates, &comparison, &titles, rows)

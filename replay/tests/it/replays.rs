@@ -76,14 +76,15 @@ fn header() -> Header {
     Header {
         backend: "mock",
         device: "a device".into(),
-        allocator: AllocatorChoice::Deferred,
-        pool: true,
-        capacity_bytes: Some(9000),
         scale: 3,
-        touch: Touch::Fill,
-        threads: 2,
-        rounds: 1,
-        behind: None,
+        settings: ReplaySettings {
+            allocator: AllocatorChoice::Deferred,
+            pool: Some(PoolOptions::new()),
+            capacity_bytes: Some(9000),
+            touch: Touch::Fill,
+            threads: 2,
+            ..ReplaySettings::default()
+        },
     }
 }
 
@@ -126,11 +127,11 @@ fn the_table_names_the_settings_and_has_each_figure_in_its_column() {
 
     let plain = Header {
         backend: "opencl",
-        pool: false,
-        capacity_bytes: None,
         scale: 1,
-        touch: Touch::Nothing,
-        threads: 1,
+        settings: ReplaySettings {
+            allocator: AllocatorChoice::Deferred,
+            ..ReplaySettings::default()
+        },
         ..header()
     };
     let without_need = Row {
@@ -160,10 +161,8 @@ fn each_figure_of_the_report_stands_under_its_name() {
     let object = expected[0].as_object_mut().unwrap();
     object.retain(|name, _| !name.starts_with("need"));
     assert_eq!(report, expected);
-    let of_pages = Header {
-        allocator: AllocatorChoice::Pages,
-        ..header
-    };
+    let mut of_pages = header;
+    of_pages.settings.allocator = AllocatorChoice::Pages;
     row.outcome.maps = 3;
     row.outcome.unmaps = 2;
     row.outcome.remap_time = Duration::from_nanos(2500);

@@ -225,14 +225,13 @@ fn header(allocator: AllocatorChoice) -> Header {
     Header {
         backend: "mock",
         device: "a device".into(),
-        allocator,
-        pool: true,
-        capacity_bytes: None,
         scale: 1,
-        touch: Touch::Nothing,
-        threads: 1,
-        rounds: 4,
-        behind: None,
+        settings: ReplaySettings {
+            allocator,
+            pool: Some(PoolOptions::new()),
+            rounds: 4,
+            ..ReplaySettings::default()
+        },
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use binpool_replay::{
-    AllocatorChoice, Measured, Outcome, Round,
+    Measured, Outcome, ReplaySettings, Round,
     tune::{Comparison, Cost, Trial, TuneReport, best, candidates, pareto_front, svg},
 };
 use proptest::prelude::*;
@@ -252,10 +252,8 @@ fn trial_of(candidates: u64) -> Trial {
 fn over_one_trace_is_exactly_what_that_trace_is() {
     let mut report = TuneReport {
         device: "a device".into(),
-        allocator: AllocatorChoice::Immediate,
-        capacity_bytes: None,
+        settings: ReplaySettings::default(),
         scale: 1,
-        rounds: 1,
         reserve: 1.0,
         candidates: vec![candidates().remove(1); 100],
         trials: vec![trial_of(100)],
@@ -291,10 +289,11 @@ fn cells(row: &str) -> Vec<&str> {
 fn the_tables_name_the_settings_and_have_each_figure_in_its_column() {
     let report = |capacity_bytes, scale| TuneReport {
         device: "a device".into(),
-        allocator: AllocatorChoice::Immediate,
-        capacity_bytes,
+        settings: ReplaySettings {
+            capacity_bytes,
+            ..ReplaySettings::default()
+        },
         scale,
-        rounds: 1,
         reserve: 1.15,
         candidates: candidates().drain(1..3).collect(),
         trials: vec![trial_of(2), trial_of(2)],
@@ -402,10 +401,8 @@ fn report_on(costs: &[(u64, u64)]) -> TuneReport {
     }
     TuneReport {
         device: "a device".into(),
-        allocator: AllocatorChoice::Immediate,
-        capacity_bytes: None,
+        settings: ReplaySettings::default(),
         scale: 1,
-        rounds: 1,
         reserve: 1.15,
         candidates: candidates().drain(1..=costs.len()).collect(),
         trials: vec![trial],
@@ -453,7 +450,7 @@ fn candidates_are_judged_by_the_rounds_from_the_third_on() {
     };
     // The second one takes less in the first two rounds, and more in those that count.
     let mut report = report_on(&[(1000, 100), (1000, 90)]);
-    report.rounds = 4;
+    report.settings.rounds = 4;
     let rounds = [
         [round(50, 80), round(40, 10), round(2, 4), round(3, 6)],
         [round(30, 10), round(20, 10), round(21, 30), round(21, 40)],

@@ -567,7 +567,7 @@ fn a_snapshot_that_contradicts_itself_is_simulated_and_it_says_why() {
         ),
         (
             entries(&|all| all[4]["size"] = json!(i64::MAX)),
-            "behind the end of its memory",
+            "after the end of its memory",
         ),
         (
             entries(&|all| all[3]["addr"] = json!(base)),

@@ -13,7 +13,7 @@ use super::{
     placing::{Placing, Source},
     stacks::Stacks,
 };
-use crate::Trace;
+use crate::{Trace, trace::Asked};
 
 /// A block of a recording.
 #[derive(Clone, Debug)]
@@ -173,9 +173,15 @@ impl Blocks {
         let mut trace = Trace::empty(name, counted);
         trace.set_of_cuda();
         let mut streams = HashMap::new();
-        let mut stream = |of: &Block| {
+        let mut asked = |block: &Block, time| {
             let next = u32::try_from(streams.len()).unwrap_or(u32::MAX);
-            *streams.entry(of.stream).or_insert(next)
+            Asked {
+                bytes: block.bytes,
+                stream: *streams.entry(block.stream).or_insert(next),
+                time,
+                group: block.group,
+                stack: block.stack,
+            }
         };
         for name in &self.group_names {
             trace.push_group(name);
@@ -188,9 +194,7 @@ impl Blocks {
         for block in &self.before {
             let lasts = lasting.get(&block.address) == Some(&trace.allocations());
             placing.place((block.address, block.bytes), (lasts, true), 0, &mut trace);
-            let asked = (block.bytes, stream(block));
-            let number = trace.push_allocation(block.address, asked, (0, block.group), 0);
-            trace.set_stack_of(number, block.stack);
+            let number = trace.push_allocation(block.address, asked(block, 0), 0);
             live.insert(block.address, number);
         }
         let mut now = 0;
@@ -208,10 +212,8 @@ impl Blocks {
                         now,
                         &mut trace,
                     );
-                    let asked = (block.bytes, stream(block));
-                    let said = (now, block.group);
-                    let number = trace.push_allocation(block.address, asked, said, moment.line);
-                    trace.set_stack_of(number, block.stack);
+                    let asked = asked(block, now);
+                    let number = trace.push_allocation(block.address, asked, moment.line);
                     live.insert(block.address, number);
                 }
                 Step::Free(address) => {
@@ -226,11 +228,8 @@ impl Blocks {
                     }
                 }
                 Step::Fail(block, device_free) => {
-                    trace.push_shortage(block.bytes, stream(block), now, block.group);
                     let report = placing.report(block.bytes, *device_free);
-                    if let Some(shortage) = trace.last_shortage_mut() {
-                        (shortage.stack, shortage.report) = (block.stack, report);
-                    }
+                    trace.push_shortage(asked(block, now), report);
                 }
                 Step::Memory(change) => placing.change(*change, now, &mut trace),
                 Step::Note(what, text) => placing.note(what, text, now, &mut trace),

@@ -36,7 +36,7 @@ const ALWAYS: u64 = 16 << 20;
 /// file.write_all(b"{}")?;
 /// let file = file.finish()?;
 /// let mut content = Content::new(&*file)?;
-/// assert!(content.is_json()?);
+/// assert!(content.is_json());
 /// let mut text = String::new();
 /// content.read_to_string(&mut text)?;
 /// assert_eq!(text, "{}");
@@ -50,16 +50,6 @@ pub struct Content<'r> {
     compressed: Option<Rc<Cell<u64>>>,
     /// The packages that groups are named beyond.
     beyond: Vec<String>,
-}
-
-/// A document expands to more than a compressed file of its size should.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "it expands to more than {times} times its size, and its content has to be held in memory: \
-     if that is meant to be, decompress it first"
-)]
-struct Expands {
-    times: u64,
 }
 
 impl<'r> Content<'r> {
@@ -81,7 +71,7 @@ impl<'r> Content<'r> {
     ///
     /// # Errors
     ///
-    /// [`TraceError::Read`].
+    /// [`TraceError`].
     pub fn open(path: &Path, progress: &'r dyn Fn(u64)) -> Result<Self, TraceError> {
         let opened = File::open(path).and_then(|inner| {
             let file = Watched { inner, progress };
@@ -90,11 +80,7 @@ impl<'r> Content<'r> {
                 _ => Self::new(file),
             }
         });
-        let name = || shown(path.display());
-        opened.map_err(|source| TraceError::Read {
-            name: name(),
-            source,
-        })
+        opened.map_err(|error| TraceError::from(error).in_file(shown(path.display())))
     }
 
     /// The content of the compressed file that `reader` reads.
@@ -164,13 +150,10 @@ impl<'r> Content<'r> {
         &self.start
     }
 
-    /// Returns whether it begins like a JSON object. Call this before reading.
-    ///
-    /// # Errors
-    ///
-    /// The file cannot be read, or is damaged.
-    pub fn is_json(&mut self) -> io::Result<bool> {
-        Ok(self.start.trim_ascii_start().starts_with(b"{"))
+    /// Returns whether it begins like a JSON object.
+    #[must_use]
+    pub fn is_json(&self) -> bool {
+        self.start.trim_ascii_start().starts_with(b"{")
     }
 
     /// Limits a document that must be held in memory as a whole: where it is compressed, reading fails as soon as there are
@@ -269,11 +252,12 @@ impl<R: Read> Read for Bounded<R> {
         self.read += read as u64;
         let most = self.compressed.get().saturating_mul(self.times);
         if self.read > most.max(ALWAYS) {
-            let times = self.times;
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                Expands { times },
-            ));
+            let message = format!(
+                "it expands to more than {} times its size, and its content has to be held in memory: \
+                 if that is meant to be, decompress it first",
+                self.times
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
         Ok(read)
     }

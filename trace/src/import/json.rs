@@ -1,20 +1,20 @@
 //! JSON documents.
 
-use std::{fmt, io::BufRead};
+use std::{
+    fmt,
+    io::{self, BufRead},
+};
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-use super::{
-    import_error::ImportError,
-    objects::{Id, Object, Objects},
-};
-use crate::Problem;
+use super::objects::{Id, Object, Objects};
+use crate::TraceError;
 
 /// Reads a document. `serde_json` limits the depth of its nesting.
-pub(crate) fn read(reader: impl BufRead) -> Result<Objects, ImportError> {
+pub(crate) fn read(reader: impl BufRead) -> Result<Objects, TraceError> {
     let mut objects = Objects::default();
     let mut json = serde_json::Deserializer::from_reader(reader);
-    let read = Node(&mut objects)
+    let read = Value(&mut objects)
         .deserialize(&mut json)
         .and_then(|root| json.end().map(|()| root));
     match read {
@@ -22,23 +22,23 @@ pub(crate) fn read(reader: impl BufRead) -> Result<Objects, ImportError> {
             objects.complete(root);
             Ok(objects)
         }
-        Err(error) if error.is_io() => Err(ImportError::Read(error.into())),
+        Err(error) if error.is_io() => Err(io::Error::from(error).into()),
         Err(error) => {
             let place = format!("line {}, column {}", error.line(), error.column());
             let problem = if error.is_eof() {
-                Problem::truncated()
+                TraceError::truncated()
             } else {
-                Problem::damaged(error)
+                TraceError::malformed(error)
             };
-            Err(ImportError::at(place, problem))
+            Err(problem.at(place))
         }
     }
 }
 
 /// Reads one value into the document.
-struct Node<'o>(&'o mut Objects);
+struct Value<'o>(&'o mut Objects);
 
-impl<'de> DeserializeSeed<'de> for Node<'_> {
+impl<'de> DeserializeSeed<'de> for Value<'_> {
     type Value = Id;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Id, D::Error> {
@@ -46,7 +46,7 @@ impl<'de> DeserializeSeed<'de> for Node<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Node<'_> {
+impl<'de> Visitor<'de> for Value<'_> {
     type Value = Id;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -80,7 +80,7 @@ impl<'de> Visitor<'de> for Node<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Id, A::Error> {
         let mut items = Vec::new();
-        while let Some(item) = seq.next_element_seed(Node(self.0))? {
+        while let Some(item) = seq.next_element_seed(Value(self.0))? {
             items.push(item);
         }
         Ok(self.0.add(Object::List(items)))
@@ -88,8 +88,8 @@ impl<'de> Visitor<'de> for Node<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Id, A::Error> {
         let mut pairs = Vec::new();
-        while let Some(key) = map.next_key_seed(Node(self.0))? {
-            pairs.push((key, map.next_value_seed(Node(self.0))?));
+        while let Some(key) = map.next_key_seed(Value(self.0))? {
+            pairs.push((key, map.next_value_seed(Value(self.0))?));
         }
         Ok(self.0.add(Object::Dict(pairs)))
     }

@@ -1,7 +1,9 @@
 //! What a file is, by its first bytes or by the keys of its document.
 
+use Sign::{At, Key, Word};
+
 use super::objects::Objects;
-use crate::{Line, Problem, name::cut};
+use crate::{Line, TraceError, TraceErrorKind, name::cut};
 
 /// The first byte of every pickle with a protocol of 2 or more; the next byte is the protocol.
 const PICKLE: u8 = 0x80;
@@ -37,7 +39,7 @@ impl Kind {
             Self::Pickle
         } else if is_json(text) {
             Self::Json
-        } else if FOREIGN.iter().any(|kind| kind.has_mark(start)) || start.contains(&0) {
+        } else if Foreign::marked(start).is_some() || start.contains(&0) {
             Self::Other
         } else if is_trace(text) {
             Self::Trace
@@ -64,16 +66,17 @@ fn is_trace(text: &[u8]) -> bool {
     Line::looks_like_one(first)
 }
 
-/// A kind of file that is not read.
-struct Foreign {
-    what: &'static str,
-    advice: &'static str,
-    /// Its bytes at fixed places.
-    marks: &'static [(usize, &'static [u8])],
+/// A kind of file that is not read: what it is, what to do instead, and what it is known by.
+struct Foreign(&'static str, &'static str, &'static [Sign]);
+
+/// What a kind of file is known by.
+enum Sign {
+    /// Bytes at a fixed place.
+    At(usize, &'static [u8]),
     /// Words near its beginning, if it is text.
-    words: &'static [&'static str],
-    /// Keys of its outermost dictionary.
-    keys: &'static [&'static str],
+    Word(&'static str),
+    /// A key of its outermost dictionary.
+    Key(&'static str),
 }
 
 const RECORD: &str =
@@ -86,234 +89,215 @@ const UNPACK: &str = "unpack it, and give what is in it";
 
 /// The kinds of files that are told apart.
 const FOREIGN: &[Foreign] = &[
-    Foreign {
-        what: "an SQLite database, as Nsight Systems exports it",
-        advice: RECORD,
-        marks: &[(0, b"SQLite format 3\0")],
-        words: &[],
-        keys: &[],
-    },
-    Foreign {
-        what: "a trace of a profiler (Kineto, Chrome)",
-        advice: SNAPSHOT,
-        marks: &[],
-        words: &["\"traceEvents\"", "\"deviceProperties\"", "\"ph\":"],
-        keys: &["traceEvents"],
-    },
-    Foreign {
-        what: "the figures of torch.cuda.memory_stats()",
-        advice: SNAPSHOT,
-        marks: &[],
-        words: &[],
-        keys: &["allocated_bytes.all.current"],
-    },
-    Foreign {
-        what: "text about PyTorch's memory",
-        advice: SNAPSHOT,
-        marks: &[],
-        words: &["CUDA out of memory", "PyTorch CUDA memory summary"],
-        keys: &[],
-    },
-    Foreign {
-        what: "a snapshot of a pool of binpool",
-        advice: "`binpool view` shows it",
-        marks: &[],
-        words: &[],
-        keys: &["format"],
-    },
-    Foreign {
-        what: "RMM's debug log, which has failures alone",
-        advice: "allocate from a LoggingResourceAdaptor, whose log has every allocation (see `binpool record`)",
-        marks: &[],
-        words: &["RMM LOG BEGIN", "][Upstream "],
-        keys: &[],
-    },
-    Foreign {
-        what: "a file of memray, of the host's memory",
-        advice: RECORD,
-        marks: &[(0, b"memray\0")],
-        words: &[],
-        keys: &[],
-    },
-    Foreign {
-        what: "a file of heaptrack, of the host's memory",
-        advice: RECORD,
-        marks: &[(0, b"v 10")],
-        words: &["# heaptrack"],
-        keys: &[],
-    },
-    Foreign {
-        what: "a file of valgrind, of the host's memory",
-        advice: RECORD,
-        marks: &[(0, b"desc: ")],
-        words: &["==Memcheck", " Memcheck, a memory", " Massif, a heap"],
-        keys: &[],
-    },
-    Foreign {
-        what: "what nvidia-smi prints",
-        advice: TOTALS,
-        marks: &[],
-        words: &[
-            "NVIDIA-SMI",
-            "nvidia_smi_log",
-            "memory.used",
-            "memory.total",
-            "# gpu ",
-            "utilization.gpu",
+    Foreign(
+        "an SQLite database, as Nsight Systems exports it",
+        RECORD,
+        &[At(0, b"SQLite format 3\0")],
+    ),
+    Foreign(
+        "a trace of a profiler (Kineto, Chrome)",
+        SNAPSHOT,
+        &[
+            Word("\"traceEvents\""),
+            Word("\"deviceProperties\""),
+            Word("\"ph\":"),
+            Key("traceEvents"),
         ],
-        keys: &[],
-    },
-    Foreign {
-        what: "a report of Nsight",
-        advice: RECORD,
-        marks: &[],
-        words: &[
-            "cuda_api_sum",
-            "cuda_gpu_mem",
-            "CUDA API Statistics",
-            "NVPROF is profiling",
+    ),
+    Foreign(
+        "the figures of torch.cuda.memory_stats()",
+        SNAPSHOT,
+        &[Key("allocated_bytes.all.current")],
+    ),
+    Foreign(
+        "text about PyTorch's memory",
+        SNAPSHOT,
+        &[
+            Word("CUDA out of memory"),
+            Word("PyTorch CUDA memory summary"),
         ],
-        keys: &[],
-    },
-    Foreign {
-        what: "a pointer of Git LFS, in place of the file",
-        advice: "`git lfs pull` gets the file itself",
-        marks: &[(0, b"version https://git-lfs")],
-        words: &[],
-        keys: &[],
-    },
-    Foreign {
-        what: "a page of HTML",
-        advice: "if it was downloaded, get the file itself, not the page about it; if it is a page of a memory snapshot, give the snapshot",
-        marks: &[],
-        words: &["<!doctype html", "<!DOCTYPE html", "<html", "<HTML"],
-        keys: &[],
-    },
-    Foreign {
-        what: "a zip archive, such as torch.save and numpy.savez write",
-        advice: "if a recording is in it, unpack that; a snapshot is written by torch.cuda.memory._dump_snapshot or pickle.dump",
-        marks: &[(0, b"PK\x03\x04"), (0, b"PK\x05\x06")],
-        words: &[],
-        keys: &[],
-    },
-    Foreign {
-        what: "a tar archive",
-        advice: UNPACK,
-        marks: &[(257, b"ustar")],
-        words: &[],
-        keys: &[],
-    },
-    Foreign {
-        what: "compressed, but not with gzip",
-        advice: "decompress it first (zstd -d, xz -d, bunzip2, lz4 -d, 7z x)",
-        marks: &[
-            (0, b"\x28\xb5\x2f\xfd"),
-            (0, b"\xfd7zXZ"),
-            (0, b"BZh"),
-            (0, b"\x04\x22\x4d\x18"),
-            (0, b"7z\xbc\xaf"),
+    ),
+    Foreign(
+        "a snapshot of a pool of binpool",
+        "`binpool view` shows it",
+        &[Key("format")],
+    ),
+    Foreign(
+        "RMM's debug log, which has failures alone",
+        "allocate from a LoggingResourceAdaptor, whose log has every allocation (see `binpool record`)",
+        &[Word("RMM LOG BEGIN"), Word("][Upstream ")],
+    ),
+    Foreign(
+        "a file of memray, of the host's memory",
+        RECORD,
+        &[At(0, b"memray\0")],
+    ),
+    Foreign(
+        "a file of heaptrack, of the host's memory",
+        RECORD,
+        &[At(0, b"v 10"), Word("# heaptrack")],
+    ),
+    Foreign(
+        "a file of valgrind, of the host's memory",
+        RECORD,
+        &[
+            At(0, b"desc: "),
+            Word("==Memcheck"),
+            Word(" Memcheck, a memory"),
+            Word(" Massif, a heap"),
         ],
-        words: &[],
-        keys: &[],
-    },
-    Foreign {
-        what: "a file of weights or arrays",
-        advice: RECORD,
-        marks: &[
-            (8, b"{\""),
-            (0, b"\x89HDF"),
-            (0, b"GGUF"),
-            (0, b"\x93NUMPY"),
+    ),
+    Foreign(
+        "what nvidia-smi prints",
+        TOTALS,
+        &[
+            Word("NVIDIA-SMI"),
+            Word("nvidia_smi_log"),
+            Word("memory.used"),
+            Word("memory.total"),
+            Word("# gpu "),
+            Word("utilization.gpu"),
         ],
-        words: &[],
-        keys: &["__metadata__"],
-    },
-    Foreign {
-        what: "a picture or a document",
-        advice: "give the recording that it was made from",
-        marks: &[
-            (0, b"\x89PNG"),
-            (0, b"\xff\xd8\xff"),
-            (0, b"GIF8"),
-            (0, b"%PDF"),
+    ),
+    Foreign(
+        "a report of Nsight",
+        RECORD,
+        &[
+            Word("cuda_api_sum"),
+            Word("cuda_gpu_mem"),
+            Word("CUDA API Statistics"),
+            Word("NVPROF is profiling"),
         ],
-        words: &["<svg", "<?xml"],
-        keys: &[],
-    },
-    Foreign {
-        what: "a program",
-        advice: RECORD,
-        marks: &[(0, b"\x7fELF"), (0, b"MZ\x90\0")],
-        words: &[],
-        keys: &[],
-    },
-    Foreign {
-        what: "a pickle of a protocol that is not known",
-        advice: SNAPSHOT,
-        marks: &[(0, b"\x80\x06"), (0, b"\x80\x07")],
-        words: &[],
-        keys: &[],
-    },
+    ),
+    Foreign(
+        "a pointer of Git LFS, in place of the file",
+        "`git lfs pull` gets the file itself",
+        &[At(0, b"version https://git-lfs")],
+    ),
+    Foreign(
+        "a page of HTML",
+        "if it was downloaded, get the file itself, not the page about it; if it is a page of a memory snapshot, give the snapshot",
+        &[
+            Word("<!doctype html"),
+            Word("<!DOCTYPE html"),
+            Word("<html"),
+            Word("<HTML"),
+        ],
+    ),
+    Foreign(
+        "a zip archive, such as torch.save and numpy.savez write",
+        "if a recording is in it, unpack that; a snapshot is written by torch.cuda.memory._dump_snapshot or pickle.dump",
+        &[At(0, b"PK\x03\x04"), At(0, b"PK\x05\x06")],
+    ),
+    Foreign("a tar archive", UNPACK, &[At(257, b"ustar")]),
+    Foreign(
+        "compressed, but not with gzip",
+        "decompress it first (zstd -d, xz -d, bunzip2, lz4 -d, 7z x)",
+        &[
+            At(0, b"\x28\xb5\x2f\xfd"),
+            At(0, b"\xfd7zXZ"),
+            At(0, b"BZh"),
+            At(0, b"\x04\x22\x4d\x18"),
+            At(0, b"7z\xbc\xaf"),
+        ],
+    ),
+    Foreign(
+        "a file of weights or arrays",
+        RECORD,
+        &[
+            At(8, b"{\""),
+            At(0, b"\x89HDF"),
+            At(0, b"GGUF"),
+            At(0, b"\x93NUMPY"),
+            Key("__metadata__"),
+        ],
+    ),
+    Foreign(
+        "a picture or a document",
+        "give the recording that it was made from",
+        &[
+            At(0, b"\x89PNG"),
+            At(0, b"\xff\xd8\xff"),
+            At(0, b"GIF8"),
+            At(0, b"%PDF"),
+            Word("<svg"),
+            Word("<?xml"),
+        ],
+    ),
+    Foreign(
+        "a program",
+        RECORD,
+        &[At(0, b"\x7fELF"), At(0, b"MZ\x90\0")],
+    ),
+    Foreign(
+        "a pickle of a protocol that is not known",
+        SNAPSHOT,
+        &[At(0, b"\x80\x06"), At(0, b"\x80\x07")],
+    ),
 ];
 
 impl Foreign {
-    fn has_mark(&self, start: &[u8]) -> bool {
-        let is_there = |(place, mark): &(usize, &[u8])| {
-            start
-                .get(*place..)
-                .is_some_and(|rest| rest.starts_with(mark))
-        };
-        self.marks.iter().any(is_there)
+    /// Returns the first kind that has a sign.
+    fn with(has: impl Fn(&Sign) -> bool) -> Option<&'static Self> {
+        FOREIGN.iter().find(|kind| kind.2.iter().any(&has))
     }
 
-    fn problem(&self) -> Problem {
-        Problem::Foreign {
-            what: self.what.into(),
-            advice: self.advice,
-        }
+    /// Returns the kind that has its bytes at their places.
+    fn marked(start: &[u8]) -> Option<&'static Self> {
+        Self::with(|sign| match sign {
+            At(place, bytes) => start
+                .get(*place..)
+                .is_some_and(|rest| rest.starts_with(bytes)),
+            _ => false,
+        })
     }
+
+    fn error(&self) -> TraceError {
+        error(self.0, self.1)
+    }
+}
+
+fn error(what: &str, advice: &str) -> TraceError {
+    let message = format_args!("expected a recording of memory, and this is {what}: {advice}");
+    TraceError::new(TraceErrorKind::Foreign, message)
 }
 
 /// Returns what is wrong with text that is known by its words.
-pub(crate) fn foreign_text(start: &[u8]) -> Option<Problem> {
+pub(crate) fn foreign_text(start: &[u8]) -> Option<TraceError> {
     let text = String::from_utf8_lossy(start);
-    let has_words = |kind: &&Foreign| kind.words.iter().any(|word| text.contains(word));
-    FOREIGN.iter().find(has_words).map(Foreign::problem)
+    Foreign::with(|sign| matches!(sign, Word(word) if text.contains(word))).map(Foreign::error)
 }
 
 /// Returns what is wrong with a file that is no recording, by its first bytes.
-pub(crate) fn foreign(start: &[u8]) -> Problem {
-    if let Some(kind) = FOREIGN.iter().find(|kind| kind.has_mark(start)) {
-        return kind.problem();
+pub(crate) fn foreign(start: &[u8]) -> TraceError {
+    if let Some(kind) = Foreign::marked(start) {
+        return kind.error();
     }
     let text = String::from_utf8_lossy(start);
     // The last character may be cut.
     let text = text.trim_end_matches(char::REPLACEMENT_CHARACTER);
     if start.contains(&0) || text.contains(char::REPLACEMENT_CHARACTER) {
-        let what = "binary data of a kind that is not known".to_owned();
-        return Problem::Foreign {
-            what,
-            advice: RECORD,
-        };
+        return error("binary data of a kind that is not known", RECORD);
     }
-    if let Some(problem) = foreign_text(start) {
-        return problem;
+    if let Some(error) = foreign_text(start) {
+        return error;
     }
     let Some(line) = text.trim().lines().next() else {
         let advice = "the file is empty, so the program ended before it wrote anything, or it records elsewhere";
-        return Problem::NoAllocation { advice };
+        return TraceError::no_allocation(advice);
     };
     let what = format!("text of a kind that is not known ({:?})", cut(line, QUOTED));
-    Problem::Foreign {
-        what,
-        advice: RECORD,
-    }
+    error(&what, RECORD)
 }
 
 /// Returns what is wrong with a document that is no snapshot, by its keys.
-pub(crate) fn foreign_document(objects: &Objects) -> Problem {
+pub(crate) fn foreign_document(objects: &Objects) -> TraceError {
     let root = objects.root();
-    let has = |key: &&str| root.is_some_and(|root| objects.field(root, key).is_some());
-    let known = FOREIGN.iter().find(|kind| kind.keys.iter().any(has));
-    known.map_or(Problem::NoSnapshot, Foreign::problem)
+    let has = |key| root.is_some_and(|root| root.field(key).is_some());
+    if let Some(known) = Foreign::with(|sign| matches!(sign, Key(key) if has(key))) {
+        return known.error();
+    }
+    let message = "expected a memory snapshot of PyTorch, a dictionary with \"device_traces\" and \"segments\" as \
+         torch.cuda.memory._snapshot() gives it, or the list of segments of torch.cuda.memory_snapshot()";
+    TraceError::new(TraceErrorKind::Foreign, message)
 }

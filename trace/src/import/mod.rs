@@ -6,7 +6,6 @@ mod blocks;
 pub(crate) mod content;
 mod cpp;
 mod frames;
-mod import_error;
 mod json;
 mod kinds;
 mod notes;
@@ -25,8 +24,8 @@ use std::{
     path::Path,
 };
 
-use self::{content::Content, import_error::ImportError, kinds::Kind, objects::Objects};
-use crate::{Problem, Trace, TraceError, name::shown};
+use self::{content::Content, kinds::Kind, objects::Objects};
+use crate::{Trace, TraceError, TraceErrorKind, name::shown};
 
 /// The most times its size that a compressed pickle may expand to. Snapshots of real programs expand about 12 times, and each
 /// byte of a hostile one takes 30 bytes of memory.
@@ -47,29 +46,16 @@ impl Trace {
     ///
     /// [`TraceError`], which names the file and the line, byte or entry.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
-        Self::open_device(path, None, &|_| {})
+        let content = Content::open(path, &|_| {})?;
+        Self::read_content(shown(path.display()), content, None)
     }
 
-    /// Reads a recording from a file, of one device of a snapshot of several. Other recordings have one device, number 0.
-    /// `progress` is called now and then with the number of bytes that were read since.
+    /// Reads a recording of any kind from `reader`, under the name `name`: of one device of a snapshot of several, by default the one with
+    /// most entries. Other recordings have one device, number 0.
     ///
     /// # Errors
     ///
     /// [`TraceError`], also where the device does not exist.
-    pub fn open_device(
-        path: &Path,
-        device: Option<usize>,
-        progress: &dyn Fn(u64),
-    ) -> Result<Self, TraceError> {
-        let content = Content::open(path, progress)?;
-        Self::read_content(shown(path.display()), content, device)
-    }
-
-    /// Reads a recording of any kind from `reader`, under the name `name`.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`open_device`](Self::open_device).
     pub fn read(
         name: impl Into<String>,
         reader: impl Read,
@@ -78,7 +64,7 @@ impl Trace {
         let name = name.into();
         match Content::new(reader) {
             Ok(content) => Self::read_content(name, content, device),
-            Err(source) => Err(TraceError::Read { name, source }),
+            Err(error) => Err(TraceError::from(error).in_file(name)),
         }
     }
 
@@ -86,7 +72,7 @@ impl Trace {
     ///
     /// # Errors
     ///
-    /// Those of [`open_device`](Self::open_device).
+    /// Those of [`read`](Self::read).
     pub fn read_content(
         name: impl Into<String>,
         content: Content<'_>,
@@ -95,12 +81,11 @@ impl Trace {
         let name = name.into();
         let start = content.start().to_vec();
         let kind = Kind::of(&start);
-        if let (Kind::Text | Kind::Trace, Some(device @ 1..)) = (kind, device) {
-            let problem = Problem::NoDevice { device, devices: 1 };
-            return Err(ImportError::at("the whole file", problem).of(name));
-        }
-        let imported = match kind {
-            Kind::Trace => {
+        let imported = match (kind, device) {
+            (Kind::Text | Kind::Trace, Some(device @ 1..)) => {
+                Err(TraceError::no_device(device, 1).at("the whole file"))
+            }
+            (Kind::Trace, _) => {
                 let has_packages = !content.packages().is_empty();
                 let mut trace = Self::parse(name, content)?;
                 if has_packages {
@@ -109,15 +94,13 @@ impl Trace {
                 }
                 return Ok(trace);
             }
-            Kind::Pickle | Kind::Json => {
-                let beyond = content.packages().to_vec();
-                read_document(kind, content)
-                    .and_then(|objects| snapshot::import(&objects, &name, device, &beyond))
-            }
-            Kind::Text => rmm::import(content, name.clone(), &start),
-            Kind::Other => Err(ImportError::at("the whole file", kinds::foreign(&start))),
+            (Kind::Pickle | Kind::Json, _) => import_document(kind, content, |objects, beyond| {
+                snapshot::import(objects, &name, device, beyond)
+            }),
+            (Kind::Text, _) => rmm::import(content, name.clone(), &start),
+            (Kind::Other, _) => Err(kinds::foreign(&start).at("the whole file")),
         };
-        imported.map_err(|error| named(error, &start).of(name))
+        imported.map_err(|error| error.in_file(name))
     }
 
     /// Reads a recording from the content of a file that was opened already: each device of a snapshot that allocates something,
@@ -142,32 +125,36 @@ impl Trace {
         content: Content<'_>,
     ) -> Result<Vec<(usize, Self)>, TraceError> {
         let name = name.into();
-        let start = content.start().to_vec();
-        let kind = Kind::of(&start);
+        let kind = Kind::of(content.start());
         if !matches!(kind, Kind::Pickle | Kind::Json) {
             return Ok(vec![(0, Self::read_content(name, content, None)?)]);
         }
-        let beyond = content.packages().to_vec();
-        let objects = read_document(kind, content);
-        let traces = objects.and_then(|objects| snapshot::import_all(&objects, &name, &beyond));
-        traces.map_err(|error| named(error, &start).of(name))
+        let traces = import_document(kind, content, |objects, beyond| {
+            snapshot::import_all(objects, &name, beyond)
+        });
+        traces.map_err(|error| error.in_file(name))
     }
 }
 
-/// Reads a pickle or JSON, which is held in memory as a whole. It is read byte by byte, so the buffer has a known type.
-fn read_document(kind: Kind, content: Content<'_>) -> Result<Objects, ImportError> {
-    if kind == Kind::Pickle {
-        return pickle::read(BufReader::new(content.expanding_at_most(PICKLE_EXPANDS)));
-    }
-    json::read(BufReader::new(content.expanding_at_most(JSON_EXPANDS)))
-}
-
-/// Names what a document is, if it is no snapshot, by its first bytes.
-fn named(error: ImportError, start: &[u8]) -> ImportError {
-    let ImportError::At { problem, .. } = &error else {
-        return error;
+/// Imports a pickle or JSON, which is held in memory as a whole, with the packages that groups are named beyond. What is damaged or no
+/// snapshot is named by its first bytes.
+fn import_document<T>(
+    kind: Kind,
+    content: Content<'_>,
+    import: impl FnOnce(&Objects, &[String]) -> Result<T, TraceError>,
+) -> Result<T, TraceError> {
+    let (start, beyond) = (content.start().to_vec(), content.packages().to_vec());
+    let named = |error: TraceError| match kinds::foreign_text(&start) {
+        Some(foreign) if error.kind() != TraceErrorKind::Io => foreign.at("the whole file"),
+        _ => error,
     };
-    let is_snapshot = !matches!(problem, Problem::NoSnapshot | Problem::Damaged(_));
-    let foreign = kinds::foreign_text(start).filter(|_| !is_snapshot);
-    foreign.map_or(error, |problem| ImportError::at("the whole file", problem))
+    // It is read byte by byte, so the buffer has a known type.
+    let objects = match kind {
+        Kind::Pickle => pickle::read(BufReader::new(content.expanding_at_most(PICKLE_EXPANDS))),
+        _ => json::read(BufReader::new(content.expanding_at_most(JSON_EXPANDS))),
+    };
+    import(&objects.map_err(named)?, &beyond).map_err(|error| match error.kind() {
+        TraceErrorKind::Foreign => named(error),
+        _ => error,
+    })
 }

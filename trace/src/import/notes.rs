@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::{
     blocks::Moment,
-    objects::{Id, Objects},
+    objects::{List, Node, Objects},
 };
 use crate::name::cut;
 
@@ -14,9 +14,8 @@ const LONGEST_NOTE: usize = 120;
 /// The notes of a device that have not come yet, in the order of time.
 #[derive(Debug)]
 pub(crate) struct Notes<'o> {
-    objects: &'o Objects,
     /// Each with its time in microseconds, the last one first.
-    waiting: Vec<(u64, Id)>,
+    waiting: Vec<(u64, Node<'o>)>,
 }
 
 /// A note: a word of the trace's format, a text, and its moment.
@@ -25,22 +24,17 @@ pub(crate) type Note = (&'static str, Rc<str>, Moment);
 impl<'o> Notes<'o> {
     /// The notes from `start` on, in nanoseconds; none where the recording has no times.
     pub(crate) fn new(objects: &'o Objects, device: usize, start: Option<u64>) -> Self {
-        let number = |of: Id, key: &str| {
-            let number = objects.integer(objects.field(of, key)?)?;
-            u64::try_from(number).ok()
-        };
-        let list = objects.root();
-        let list = list.and_then(|root| objects.field(root, "external_annotations"));
-        let list = list.and_then(|list| objects.list(list)).unwrap_or_default();
-        let own = list
-            .iter()
-            .filter(|note| number(**note, "device") == Some(device as u64));
-        let timed = own.filter_map(|note| Some((number(*note, "time_us")?, *note)));
+        let list = objects
+            .root()
+            .and_then(|it| it.list("external_annotations"));
+        let all = list.into_iter().flat_map(List::iter);
+        let own = all.filter(|note| note.natural("device") == Some(device as u64));
+        let timed = own.filter_map(|note| Some((note.natural("time_us")?, note)));
         let is_in = |time| start.is_some_and(|start| nanoseconds(time) >= start);
-        let mut waiting: Vec<(u64, Id)> = timed.filter(|(time, _)| is_in(*time)).collect();
+        let mut waiting: Vec<_> = timed.filter(|(time, _)| is_in(*time)).collect();
         waiting.sort_by_key(|(time, _)| *time);
         waiting.reverse();
-        Self { objects, waiting }
+        Self { waiting }
     }
 
     /// Removes and returns the next note from before `moment`.
@@ -57,11 +51,7 @@ impl<'o> Notes<'o> {
 
     fn next(&mut self) -> Option<Note> {
         let (time, note) = self.waiting.pop()?;
-        let text = |key| {
-            let text = self.objects.field(note, key)?;
-            self.objects.text(text)
-        };
-        let what = match text("stage") {
+        let what = match note.text("stage") {
             Some("START") => "begin",
             Some("END") => "end",
             _ => "annotate",
@@ -70,7 +60,7 @@ impl<'o> Notes<'o> {
             time: Some(nanoseconds(time)),
             line: 0,
         };
-        Some((what, note_text(text("name")), moment))
+        Some((what, note_text(note.text("name")), moment))
     }
 }
 

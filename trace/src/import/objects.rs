@@ -70,51 +70,110 @@ impl Objects {
     }
 
     /// The outermost object.
-    pub(crate) fn root(&self) -> Option<Id> {
-        self.root
-    }
-
-    pub(crate) fn get(&self, id: Id) -> &Object {
-        self.all.get(id.0 as usize).unwrap_or(&Object::Other)
+    pub(crate) fn root(&self) -> Option<Node<'_>> {
+        Some(self.node(self.root?))
     }
 
     pub(crate) fn get_mut(&mut self, id: Id) -> Option<&mut Object> {
         self.all.get_mut(id.0 as usize)
     }
 
-    /// Returns the value of `key` in a dictionary of a complete document; `None` where there is no dictionary or no such key.
-    pub(crate) fn field(&self, dict: Id, key: &str) -> Option<Id> {
-        let Object::Dict(pairs) = self.get(dict) else {
-            return None;
-        };
-        let key = self.texts.get(key)?;
-        let found = pairs.binary_search_by(|(own, _)| {
-            #[cfg(test)]
-            self.compared.set(self.compared.get() + 1);
-            own.cmp(key)
-        });
-        let (_, value) = pairs.get(found.ok()?)?;
-        Some(*value)
+    fn node(&self, id: Id) -> Node<'_> {
+        Node { objects: self, id }
+    }
+}
+
+/// An object of a complete document.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Node<'o> {
+    objects: &'o Objects,
+    pub(crate) id: Id,
+}
+
+impl<'o> Node<'o> {
+    fn object(self) -> &'o Object {
+        let object = self.objects.all.get(self.id.0 as usize);
+        object.unwrap_or(&Object::Other)
     }
 
-    pub(crate) fn integer(&self, id: Id) -> Option<i64> {
-        match self.get(id) {
+    pub(crate) fn as_integer(self) -> Option<i64> {
+        match self.object() {
             Object::Integer(number) => Some(*number),
             _ => None,
         }
     }
 
-    pub(crate) fn text(&self, id: Id) -> Option<&str> {
-        match self.get(id) {
+    pub(crate) fn as_text(self) -> Option<&'o str> {
+        match self.object() {
             Object::Text(text) => Some(text),
             _ => None,
         }
     }
 
-    pub(crate) fn list(&self, id: Id) -> Option<&[Id]> {
-        match self.get(id) {
-            Object::List(items) => Some(items),
+    pub(crate) fn as_list(self) -> Option<List<'o>> {
+        match self.object() {
+            Object::List(items) => Some(List {
+                objects: self.objects,
+                items,
+            }),
             _ => None,
         }
+    }
+
+    /// Returns the value of `key` in a dictionary; `None` where there is no dictionary or no such key.
+    pub(crate) fn field(self, key: &str) -> Option<Self> {
+        let Object::Dict(pairs) = self.object() else {
+            return None;
+        };
+        let key = self.objects.texts.get(key)?;
+        let found = pairs.binary_search_by(|(own, _)| {
+            #[cfg(test)]
+            self.objects.compared.set(self.objects.compared.get() + 1);
+            own.cmp(key)
+        });
+        let (_, value) = pairs.get(found.ok()?)?;
+        Some(self.objects.node(*value))
+    }
+
+    pub(crate) fn integer(self, key: &str) -> Option<i64> {
+        self.field(key)?.as_integer()
+    }
+
+    /// Returns the number of a field, unless it is negative.
+    pub(crate) fn natural(self, key: &str) -> Option<u64> {
+        u64::try_from(self.integer(key)?).ok()
+    }
+
+    pub(crate) fn text(self, key: &str) -> Option<&'o str> {
+        self.field(key)?.as_text()
+    }
+
+    pub(crate) fn list(self, key: &str) -> Option<List<'o>> {
+        self.field(key)?.as_list()
+    }
+}
+
+/// The items of a list.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct List<'o> {
+    objects: &'o Objects,
+    items: &'o [Id],
+}
+
+impl<'o> List<'o> {
+    pub(crate) fn len(self) -> usize {
+        self.items.len()
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.items.is_empty()
+    }
+
+    pub(crate) fn get(self, index: usize) -> Option<Node<'o>> {
+        Some(self.objects.node(*self.items.get(index)?))
+    }
+
+    pub(crate) fn iter(self) -> impl Iterator<Item = Node<'o>> {
+        self.items.iter().map(move |id| self.objects.node(*id))
     }
 }

@@ -11,17 +11,14 @@ use std::{
     io::{self, BufRead, Read},
 };
 
-use super::{
-    import_error::ImportError,
-    objects::{Id, Object, Objects},
-};
-use crate::Problem;
+use super::objects::{Id, Object, Objects};
+use crate::TraceError;
 
 /// The most bytes of a text or a number that is stored. The longest that a recording needs is a file's path.
 const LONGEST_KEPT: u64 = 1 << 16;
 
 /// Reads a document.
-pub(crate) fn read(reader: impl BufRead) -> Result<Objects, ImportError> {
+pub(crate) fn read(reader: impl BufRead) -> Result<Objects, TraceError> {
     let mut machine = Machine {
         reader,
         read: 0,
@@ -47,7 +44,7 @@ struct Machine<R> {
 
 impl<R: BufRead> Machine<R> {
     /// Performs a step. Returns whether there is another.
-    fn step(&mut self) -> Result<bool, ImportError> {
+    fn step(&mut self) -> Result<bool, TraceError> {
         let [opcode] = self.bytes()?;
         match opcode {
             // PROTO, FRAME: the rest reads the same without them.
@@ -75,32 +72,21 @@ impl<R: BufRead> Machine<R> {
                 let number = i32::from_le_bytes(self.bytes()?);
                 self.push(Object::Integer(number.into()));
             }
-            b'K' => {
-                let number = u8::from_le_bytes(self.bytes()?);
-                self.push(Object::Integer(number.into()));
+            b'K' | b'M' => {
+                let number = self.argument(opcode)?;
+                let number = i64::try_from(number).map_or(Object::Other, Object::Integer);
+                self.push(number);
             }
-            b'M' => {
-                let number = u16::from_le_bytes(self.bytes()?);
-                self.push(Object::Integer(number.into()));
-            }
-            0x8a => {
-                let length = u8::from_le_bytes(self.bytes()?);
-                self.push_long(length.into())?;
-            }
-            0x8b => {
-                let length = u32::from_le_bytes(self.bytes()?);
-                self.push_long(length.into())?;
+            0x8a | 0x8b => {
+                let length = self.argument(opcode)?;
+                self.push_long(length)?;
             }
             b'X' | 0x8c | 0x8d => self.push_text(opcode)?,
             b'I' | b'L' | b'F' | b'V' | b'S' => self.push_line(opcode)?,
             // BINBYTES and its variants.
-            b'C' => {
-                let length = u8::from_le_bytes(self.bytes()?);
-                self.push_skipped(length.into())?;
-            }
-            b'B' => {
-                let length = u32::from_le_bytes(self.bytes()?);
-                self.push_skipped(length.into())?;
+            b'C' | b'B' => {
+                let length = self.argument(opcode)?;
+                self.push_skipped(length)?;
             }
             b']' => self.push(Object::List(Vec::new())),
             b'}' => self.push(Object::Dict(Vec::new())),
@@ -137,7 +123,7 @@ impl<R: BufRead> Machine<R> {
                 self.stack.push(id);
             }
             _ => {
-                return Err(self.error(Problem::wrong(format_args!(
+                return Err(self.error(TraceError::malformed(format_args!(
                     "a pickle of plain numbers, text, lists and dictionaries was expected, as \
                      torch.cuda.memory._dump_snapshot writes it; this one has opcode {opcode:#04x}"
                 ))));
@@ -147,12 +133,8 @@ impl<R: BufRead> Machine<R> {
     }
 
     /// Pushes a text: `BINUNICODE` and its variants.
-    fn push_text(&mut self, opcode: u8) -> Result<(), ImportError> {
-        let length = match opcode {
-            0x8c => u8::from_le_bytes(self.bytes()?).into(),
-            b'X' => u32::from_le_bytes(self.bytes()?).into(),
-            _ => u64::from_le_bytes(self.bytes()?),
-        };
+    fn push_text(&mut self, opcode: u8) -> Result<(), TraceError> {
+        let length = self.argument(opcode)?;
         let Some(bytes) = self.many(length)? else {
             return Ok(());
         };
@@ -165,7 +147,7 @@ impl<R: BufRead> Machine<R> {
     }
 
     /// Pushes a value of protocol 0, which is the rest of a line.
-    fn push_line(&mut self, opcode: u8) -> Result<(), ImportError> {
+    fn push_line(&mut self, opcode: u8) -> Result<(), TraceError> {
         let line = self.line()?;
         match opcode {
             b'V' => {
@@ -190,19 +172,19 @@ impl<R: BufRead> Machine<R> {
     }
 
     /// Reads the rest of a line.
-    fn line(&mut self) -> Result<String, ImportError> {
+    fn line(&mut self) -> Result<String, TraceError> {
         let mut line = Vec::new();
         let mut limited = (&mut self.reader).take(LONGEST_KEPT);
         let read = limited.read_until(b'\n', &mut line)?;
         self.read += read as u64;
         match line.pop() {
             Some(b'\n') => Ok(String::from_utf8_lossy(&line).into_owned()),
-            _ => Err(self.error(Problem::truncated())),
+            _ => Err(self.error(TraceError::truncated())),
         }
     }
 
     /// Pushes a number of `length` bytes, lowest first.
-    fn push_long(&mut self, length: u64) -> Result<(), ImportError> {
+    fn push_long(&mut self, length: u64) -> Result<(), TraceError> {
         let Some(bytes) = self.many(length)? else {
             return Ok(());
         };
@@ -227,7 +209,7 @@ impl<R: BufRead> Machine<R> {
     }
 
     /// Skips so many bytes. Their value still counts as an object.
-    fn push_skipped(&mut self, length: u64) -> Result<(), ImportError> {
+    fn push_skipped(&mut self, length: u64) -> Result<(), TraceError> {
         let read = io::copy(&mut (&mut self.reader).take(length), &mut io::sink())?;
         self.check_length(read, length)?;
         self.push(Object::Other);
@@ -235,7 +217,7 @@ impl<R: BufRead> Machine<R> {
     }
 
     /// Moves the items on top of the stack to the list below: `APPEND`, `APPENDS`.
-    fn append(&mut self, opcode: u8) -> Result<(), ImportError> {
+    fn append(&mut self, opcode: u8) -> Result<(), TraceError> {
         let items = match opcode {
             b'a' => vec![self.pop()?],
             _ => self.pop_to_mark()?,
@@ -249,7 +231,7 @@ impl<R: BufRead> Machine<R> {
     }
 
     /// Moves the items on top of the stack to the dictionary below: `SETITEM`, `SETITEMS`.
-    fn set_items(&mut self, opcode: u8) -> Result<(), ImportError> {
+    fn set_items(&mut self, opcode: u8) -> Result<(), TraceError> {
         let items = match opcode {
             b's' => {
                 let value = self.pop()?;
@@ -266,7 +248,7 @@ impl<R: BufRead> Machine<R> {
         Ok(())
     }
 
-    fn pairs(&self, items: &[Id]) -> Result<Vec<(Id, Id)>, ImportError> {
+    fn pairs(&self, items: &[Id]) -> Result<Vec<(Id, Id)>, TraceError> {
         let pairs = items.chunks(2).map(|pair| match pair {
             [key, value] => Ok((*key, *value)),
             _ => Err(self.missing("a value for each key")),
@@ -275,15 +257,24 @@ impl<R: BufRead> Machine<R> {
     }
 
     /// Reads the key of the memo that a step names: `PUT`, `GET` and their variants. `MEMOIZE` names none.
-    fn key(&mut self, opcode: u8) -> Result<u32, ImportError> {
+    fn key(&mut self, opcode: u8) -> Result<u32, TraceError> {
         match opcode {
             b'p' | b'g' => {
                 let key = self.line()?.trim_end().parse();
                 key.map_err(|_| self.missing("a number"))
             }
-            b'q' | b'h' => Ok(u8::from_le_bytes(self.bytes()?).into()),
-            b'r' | b'j' => Ok(u32::from_le_bytes(self.bytes()?)),
-            _ => Ok(u32::try_from(self.memo.len()).unwrap_or(u32::MAX)),
+            0x94 => Ok(u32::try_from(self.memo.len()).unwrap_or(u32::MAX)),
+            _ => Ok(u32::try_from(self.argument(opcode)?).unwrap_or(u32::MAX)),
+        }
+    }
+
+    /// Reads the number that an opcode is followed by: a value, a length or a key.
+    fn argument(&mut self, opcode: u8) -> Result<u64, TraceError> {
+        match opcode {
+            b'K' | b'C' | b'q' | b'h' | 0x8a | 0x8c => Ok(u8::from_le_bytes(self.bytes()?).into()),
+            b'M' => Ok(u16::from_le_bytes(self.bytes()?).into()),
+            0x8d => Ok(u64::from_le_bytes(self.bytes()?)),
+            _ => Ok(u32::from_le_bytes(self.bytes()?).into()),
         }
     }
 
@@ -292,25 +283,25 @@ impl<R: BufRead> Machine<R> {
         self.stack.push(id);
     }
 
-    fn top(&self) -> Result<Id, ImportError> {
+    fn top(&self) -> Result<Id, TraceError> {
         let floor = self.marks.last().copied().unwrap_or(0);
         let top = self.stack.get(floor..).and_then(<[Id]>::last).copied();
         top.ok_or_else(|| self.missing("an object on the stack"))
     }
 
-    fn pop(&mut self) -> Result<Id, ImportError> {
+    fn pop(&mut self) -> Result<Id, TraceError> {
         let top = self.top()?;
         self.stack.pop();
         Ok(top)
     }
 
-    fn pop_to_mark(&mut self) -> Result<Vec<Id>, ImportError> {
+    fn pop_to_mark(&mut self) -> Result<Vec<Id>, TraceError> {
         let mark = self.marks.pop();
         let mark = mark.ok_or_else(|| self.missing("a mark on the stack"))?;
         Ok(self.stack.split_off(mark.min(self.stack.len())))
     }
 
-    fn bytes<const N: usize>(&mut self) -> Result<[u8; N], ImportError> {
+    fn bytes<const N: usize>(&mut self) -> Result<[u8; N], TraceError> {
         let mut bytes = [0; N];
         match self.reader.read_exact(&mut bytes) {
             Ok(()) => {
@@ -318,14 +309,14 @@ impl<R: BufRead> Machine<R> {
                 Ok(bytes)
             }
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                Err(self.error(Problem::truncated()))
+                Err(self.error(TraceError::truncated()))
             }
             Err(error) => Err(error.into()),
         }
     }
 
     /// Reads so many bytes; `None` where they are too many to store, and were skipped.
-    fn many(&mut self, length: u64) -> Result<Option<Vec<u8>>, ImportError> {
+    fn many(&mut self, length: u64) -> Result<Option<Vec<u8>>, TraceError> {
         if length > LONGEST_KEPT {
             return self.push_skipped(length).map(|()| None);
         }
@@ -335,22 +326,22 @@ impl<R: BufRead> Machine<R> {
         Ok(Some(bytes))
     }
 
-    fn check_length(&mut self, read: u64, length: u64) -> Result<(), ImportError> {
+    fn check_length(&mut self, read: u64, length: u64) -> Result<(), TraceError> {
         self.read += read;
         if read < length {
-            return Err(self.error(Problem::truncated()));
+            return Err(self.error(TraceError::truncated()));
         }
         Ok(())
     }
 
-    fn missing(&self, what: &'static str) -> ImportError {
-        self.error(Problem::wrong(format_args!(
+    fn missing(&self, what: &'static str) -> TraceError {
+        self.error(TraceError::malformed(format_args!(
             "this step of the pickle needs {what}, which is not there: the file is damaged"
         )))
     }
 
-    fn error(&self, problem: Problem) -> ImportError {
-        ImportError::at(format!("byte {}", self.read), problem)
+    fn error(&self, error: TraceError) -> TraceError {
+        error.at(format!("byte {}", self.read))
     }
 }
 
@@ -395,7 +386,7 @@ mod tests {
             let text = vec![b'x'; usize::try_from(length).unwrap()];
             let file = [&b"\x80\x04\x8d"[..], &length.to_le_bytes(), &text, b"."].concat();
             let objects = read(&*file).ok().unwrap();
-            objects.text(objects.root().unwrap()).is_some()
+            objects.root().unwrap().as_text().is_some()
         };
         assert!(is_kept(LONGEST_KEPT));
         assert!(!is_kept(LONGEST_KEPT + 1));
@@ -406,7 +397,7 @@ mod tests {
         let length = u8::try_from(bytes.len()).unwrap();
         let file = [&b"\x80\x04\x8a"[..], &[length], bytes, b"."].concat();
         let objects = read(&*file).ok().unwrap();
-        objects.integer(objects.root().unwrap())
+        objects.root().unwrap().as_integer()
     }
 
     #[test]

@@ -5,10 +5,7 @@
 //! too small; a block that is freed joins its free neighbours. So the free room behind an address tells the bytes. The snapshot lists the blocks
 //! of its end with their bytes.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    fmt,
-};
+use std::collections::{BTreeMap, HashMap};
 
 use crate::{PoolEvent, ShortageReport, Verdict};
 
@@ -37,37 +34,24 @@ pub(crate) struct Told {
 }
 
 /// Why it is not known where blocks lay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unplaced {
-    NoMemory { address: u64 },
-    Across { address: u64 },
-    Overlap { address: u64 },
-    Memories { address: u64 },
-    GivenBack { address: u64 },
-    End { address: u64 },
-}
-
-impl fmt::Display for Unplaced {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (address, what) = match self {
-            Self::NoMemory { address } => (address, "a block lies in no segment that is known"),
-            Self::Across { address } => (
-                address,
-                "a block goes on behind the end of its memory, as in expandable segments",
-            ),
-            Self::Overlap { address } => (address, "two blocks lie over each other"),
-            Self::Memories { address } => (address, "two segments lie over each other"),
-            Self::GivenBack { address } => (
-                address,
-                "memory is given back that has blocks, or other bytes than were taken",
-            ),
-            Self::End { address } => (
-                address,
-                "the segments at the end are not those that the entries leave",
-            ),
-        };
-        write!(f, "{what} (address {address:#x})")
-    }
+    #[error("a block lies in no segment that is known (address {0:#x})")]
+    NoMemory(u64),
+    #[error(
+        "a block goes on after the end of its memory, as in expandable segments (address {0:#x})"
+    )]
+    Across(u64),
+    #[error("two blocks lie over each other (address {0:#x})")]
+    Overlap(u64),
+    #[error("two segments lie over each other (address {0:#x})")]
+    Memories(u64),
+    #[error(
+        "memory is given back that has blocks, or other bytes than were taken (address {0:#x})"
+    )]
+    GivenBack(u64),
+    #[error("the segments at the end are not those that the entries leave (address {0:#x})")]
+    End(u64),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +68,7 @@ struct Live {
 }
 
 /// The memory of a device at a moment.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Places {
     told: Told,
     memories: BTreeMap<u64, Memory>,
@@ -114,16 +98,7 @@ impl Places {
     pub(crate) fn new(told: Told) -> Self {
         Self {
             told,
-            memories: BTreeMap::new(),
-            taken: 0,
-            live: BTreeMap::new(),
-            free: BTreeMap::new(),
-            said: HashMap::new(),
-            reserved: 0,
-            in_blocks: 0,
-            requested: 0,
-            released: 0,
-            capacity: None,
+            ..Self::default()
         }
     }
 
@@ -139,13 +114,13 @@ impl Places {
             match change {
                 Change::Taken(address, bytes) => {
                     if now.insert(address, bytes).is_some() {
-                        return Err(Unplaced::Memories { address });
+                        return Err(Unplaced::Memories(address));
                     }
                 }
                 Change::GivenBack(address, bytes) => match now.remove(&address) {
                     None => before.push((address, bytes)),
                     Some(taken) if taken == bytes => {}
-                    Some(_) => return Err(Unplaced::GivenBack { address }),
+                    Some(_) => return Err(Unplaced::GivenBack(address)),
                 },
             }
         }
@@ -156,7 +131,7 @@ impl Places {
         };
         for &(address, bytes) in segments {
             let end = address.checked_add(bytes);
-            let end = end.ok_or(Unplaced::End { address })?;
+            let end = end.ok_or(Unplaced::End(address))?;
             // A segment that grows is one at the end, and was taken in parts.
             let mut next = address;
             let parts = now
@@ -164,7 +139,7 @@ impl Places {
                 .map(|(start, bytes)| (*start, *bytes));
             for (start, bytes) in parts.collect::<Vec<_>>() {
                 if start < next || bytes > end - start {
-                    return Err(Unplaced::End { address });
+                    return Err(Unplaced::End(address));
                 }
                 if start > next {
                     before.push((next, start - next));
@@ -177,13 +152,13 @@ impl Places {
             }
         }
         match now.first_key_value() {
-            Some((&address, _)) => Err(Unplaced::End { address }),
+            Some((&address, _)) => Err(Unplaced::End(address)),
             None => Ok(before),
         }
     }
 
     pub(crate) fn take(&mut self, address: u64, bytes: u64) -> Result<PoolEvent, Unplaced> {
-        let wrong = Unplaced::Memories { address };
+        let wrong = Unplaced::Memories(address);
         let end = address.checked_add(bytes).ok_or(wrong)?;
         let is_free = |(start, memory): (&u64, &Memory)| start + memory.bytes <= address;
         if bytes == 0 || !self.memories.range(..end).next_back().is_none_or(is_free) {
@@ -201,7 +176,7 @@ impl Places {
     }
 
     pub(crate) fn give_back(&mut self, address: u64, bytes: u64) -> Result<PoolEvent, Unplaced> {
-        let wrong = Unplaced::GivenBack { address };
+        let wrong = Unplaced::GivenBack(address);
         let memory = self.memories.get(&address).ok_or(wrong)?;
         let has_blocks = self.live.range(address..address + memory.bytes).next();
         if memory.bytes != bytes || has_blocks.is_some() {
@@ -235,7 +210,7 @@ impl Places {
             None => self.split(rounded.min(room), room),
         };
         if bytes < requested || bytes > room {
-            return Err(Unplaced::Across { address });
+            return Err(Unplaced::Across(address));
         }
         self.remove_free(address - from + room);
         self.add_free(address - from);
@@ -258,7 +233,7 @@ impl Places {
     }
 
     pub(crate) fn free(&mut self, address: u64) -> Result<(), Unplaced> {
-        let wrong = Unplaced::NoMemory { address };
+        let wrong = Unplaced::NoMemory(address);
         let live = self.live.remove(&address).ok_or(wrong)?;
         let (start, memory) = self.memory(address)?;
         let (from, room) = self.room(address, start, memory)?;
@@ -326,7 +301,7 @@ impl Places {
     fn memory(&self, address: u64) -> Result<(u64, Memory), Unplaced> {
         let found = self.memories.range(..=address).next_back();
         let found = found.filter(|(start, memory)| address - **start < memory.bytes);
-        let (start, memory) = found.ok_or(Unplaced::NoMemory { address })?;
+        let (start, memory) = found.ok_or(Unplaced::NoMemory(address))?;
         Ok((*start, *memory))
     }
 
@@ -338,7 +313,7 @@ impl Places {
         let next = self.live.range(address..end).next();
         let end = next.map_or(end, |(place, _)| *place);
         if from > address || end == address {
-            return Err(Unplaced::Overlap { address });
+            return Err(Unplaced::Overlap(address));
         }
         Ok((from, end - address))
     }

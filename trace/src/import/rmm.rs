@@ -12,13 +12,12 @@ use std::io::{self, BufRead};
 
 use super::{
     blocks::{Block, Blocks, Moment},
-    import_error::ImportError,
     kinds,
 };
 use crate::{
-    Problem, Trace,
+    Trace, TraceError,
     name::cut,
-    text_lines::{LONGEST_LINE, TextLine, TextLines},
+    text_lines::{TextLine, TextLines, too_long},
 };
 
 const NS_PER_S: u64 = 1_000_000_000;
@@ -35,7 +34,7 @@ pub(crate) fn import(
     reader: impl BufRead,
     name: String,
     start: &[u8],
-) -> Result<Trace, ImportError> {
+) -> Result<Trace, TraceError> {
     let mut lines = TextLines::new(reader);
     let mut log = Log::default();
     let mut read = 0;
@@ -55,12 +54,10 @@ pub(crate) fn import(
         let problem = if line.is_too_long {
             // Other output of the program may have such lines.
             let is_skipped = log.columns.is_none() && lines.skip_rest(SEARCHED)?;
-            let longest = LONGEST_LINE;
-            let problem = Problem::TooLong { longest };
             if !is_skipped {
-                return Err(ImportError::at(place, problem));
+                return Err(too_long().at(place));
             }
-            Some(problem)
+            Some(too_long())
         } else {
             let may_be_cut = line.may_be_cut && log.events > 0;
             let problem = log.push(line).err();
@@ -72,7 +69,7 @@ pub(crate) fn import(
         };
         if let Some(problem) = problem {
             log.others += 1;
-            log.first_other.get_or_insert((place, problem));
+            log.first_other.get_or_insert(problem.at(place));
         }
         if !log.is_log() && read > SEARCHED {
             break;
@@ -161,7 +158,7 @@ struct Log {
     without_address: usize,
     /// Lines that are no events.
     others: usize,
-    first_other: Option<(String, Problem)>,
+    first_other: Option<TraceError>,
     /// What is not whole.
     cut: Option<&'static str>,
     /// How many runs have ended, and the blocks that were live then.
@@ -174,9 +171,9 @@ impl Log {
         self.columns.is_some() || self.events > 0
     }
 
-    fn push(&mut self, line: TextLine<'_>) -> Result<(), Problem> {
+    fn push(&mut self, line: TextLine<'_>) -> Result<(), TraceError> {
         let text = str::from_utf8(line.bytes.trim_ascii());
-        let text = text.map_err(|_| Problem::wrong("expected text in UTF-8"))?;
+        let text = text.map_err(|_| TraceError::malformed("expected text in UTF-8"))?;
         // Files that were joined have byte order marks in their middle.
         let text = text.trim_start_matches('\u{feff}');
         if text.is_empty() {
@@ -196,15 +193,15 @@ impl Log {
         let expected = columns.count;
         if fields.len() != expected {
             let found = fields.len();
-            return Err(Problem::wrong(format_args!(
+            return Err(TraceError::malformed(format_args!(
                 "expected {expected} columns, as in the first line; there are {found}"
             )));
         }
-        let field = Problem::field;
+        let field = TraceError::field;
         let name = fields[columns.action];
         let action = Action::named(name).ok_or_else(|| {
             let name: String = name.chars().take(40).collect();
-            Problem::wrong(format_args!(
+            TraceError::malformed(format_args!(
                 "expected the action to be allocate, free or allocate failure; it is {name:?}"
             ))
         })?;
@@ -244,18 +241,18 @@ impl Log {
         Ok(())
     }
 
-    fn into_trace(self, name: String, start: &[u8]) -> Result<Trace, ImportError> {
+    fn into_trace(self, name: String, start: &[u8]) -> Result<Trace, TraceError> {
         if !self.is_log() {
-            return Err(ImportError::at("line 1", kinds::foreign(start)));
+            return Err(kinds::foreign(start).at("line 1"));
         }
-        if let (0, Some((place, problem))) = (self.events, self.first_other) {
-            return Err(ImportError::at(place, problem));
+        if let (0, Some(error)) = (self.events, self.first_other) {
+            return Err(error);
         }
         let advice =
             "the adaptor that wrote the log has to be the one that the program allocates from";
         let trace = self.blocks.into_trace(name, "line", None);
-        let mut trace = trace
-            .ok_or_else(|| ImportError::at("the whole file", Problem::NoAllocation { advice }))?;
+        let mut trace =
+            trace.ok_or_else(|| TraceError::no_allocation(advice).at("the whole file"))?;
         let lines = |count| match count {
             1 => "1 line".to_owned(),
             count => format!("{count} lines"),

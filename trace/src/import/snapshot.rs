@@ -19,14 +19,13 @@ use super::{
     blocks::{Block, Blocks, Moment},
     cpp::Function,
     frames::{File, Frame, group_name, one_line, program_part},
-    import_error::ImportError,
     kinds::foreign_document,
     notes::{Notes, note_text},
-    objects::{Id, Objects},
+    objects::{Id, List, Node, Objects},
     places::{Change, Told},
     placing::Source,
 };
-use crate::{Problem, Trace, name::cut, trace::SNAPSHOT_OF_PYTORCH};
+use crate::{Trace, TraceError, TraceErrorKind, name::cut, trace::SNAPSHOT_OF_PYTORCH};
 
 /// The most other devices that a remark names.
 const OTHERS_NAMED: usize = 8;
@@ -46,53 +45,45 @@ const LONGEST_CATEGORY: usize = 240;
 /// Where a document has what a snapshot says.
 struct Snapshot<'o> {
     /// The list of entries of each device.
-    traces: &'o [Id],
+    traces: Vec<Node<'o>>,
     /// Whether any has some.
     has_entries: bool,
     /// The segments of each device, with their numbers, counted from 1. Those that name no device are of device 0.
-    segments: BTreeMap<usize, Vec<(usize, Id)>>,
+    segments: BTreeMap<usize, Vec<(usize, Node<'o>)>>,
     /// Whether there is a list of them.
     lists_segments: bool,
 }
 
 impl<'o> Snapshot<'o> {
-    fn of(objects: &'o Objects) -> Result<Self, ImportError> {
-        let root = objects.root();
-        let list = |key: &str| objects.list(objects.field(root?, key)?);
-        let is_segment = |item: &Id| {
-            let has = |key| objects.field(*item, key).is_some();
-            has("address") && has("blocks")
-        };
-        let bare = root.and_then(|root| objects.list(root));
-        let bare = bare.filter(|list| list.first().is_some_and(is_segment));
+    fn of(objects: &'o Objects) -> Result<Self, TraceError> {
+        let list = |key| objects.root()?.list(key);
+        let is_segment =
+            |item: Node<'_>| item.field("address").is_some() && item.field("blocks").is_some();
+        let bare = objects.root().and_then(Node::as_list);
+        let bare = bare.filter(|list| list.get(0).is_some_and(is_segment));
         let (traces, listed) = (list("device_traces"), list("segments").or(bare));
-        if traces.is_none() && listed.is_none_or(<[Id]>::is_empty) {
-            let problem = foreign_document(objects);
-            return Err(ImportError::at("the whole file", problem));
+        if traces.is_none() && listed.is_none_or(List::is_empty) {
+            return Err(foreign_document(objects).at("the whole file"));
         }
-        let traces = traces.unwrap_or_default();
-        let mut segments: BTreeMap<usize, Vec<(usize, Id)>> = BTreeMap::new();
-        for (number, segment) in (1..).zip(listed.unwrap_or_default()) {
-            let device = objects.field(*segment, "device");
-            let device = device.and_then(|device| objects.integer(device));
-            if let Ok(device) = usize::try_from(device.unwrap_or(0)) {
-                segments.entry(device).or_default().push((number, *segment));
+        let mut segments: BTreeMap<usize, Vec<(usize, Node<'_>)>> = BTreeMap::new();
+        for (number, segment) in (1..).zip(listed.into_iter().flat_map(List::iter)) {
+            if let Ok(device) = usize::try_from(segment.integer("device").unwrap_or(0)) {
+                segments.entry(device).or_default().push((number, segment));
             }
         }
-        let has_some = |trace: &Id| objects.list(*trace).is_some_and(|list| !list.is_empty());
+        let traces: Vec<Node<'_>> = traces.into_iter().flat_map(List::iter).collect();
         Ok(Self {
+            has_entries: traces.iter().any(|trace| entries_of(*trace) > 0),
             traces,
-            has_entries: traces.iter().any(has_some),
             segments,
             lists_segments: listed.is_some(),
         })
     }
 
     /// The numbers of all devices, each with how much is known of it: its entries, or its segments if no device has entries.
-    fn devices(&self, objects: &Objects) -> BTreeMap<usize, usize> {
-        let entries = |trace: &Id| objects.list(*trace).map_or(0, <[Id]>::len);
-        let mut devices: BTreeMap<usize, usize> =
-            self.traces.iter().map(entries).enumerate().collect();
+    fn devices(&self) -> BTreeMap<usize, usize> {
+        let entries = self.traces.iter().map(|trace| entries_of(*trace));
+        let mut devices: BTreeMap<usize, usize> = entries.enumerate().collect();
         for (device, segments) in &self.segments {
             let amount = devices.entry(*device).or_default();
             if !self.has_entries {
@@ -103,33 +94,34 @@ impl<'o> Snapshot<'o> {
     }
 }
 
+fn entries_of(trace: Node<'_>) -> usize {
+    trace.as_list().map_or(0, List::len)
+}
+
 /// Reads the trace of each device of a snapshot that allocates something, in their order, with its number; the error of the device
 /// of which most is known where there is none. `beyond` are the packages that groups are named beyond.
 pub(crate) fn import_all(
     objects: &Objects,
     name: &str,
     beyond: &[String],
-) -> Result<Vec<(usize, Trace)>, ImportError> {
+) -> Result<Vec<(usize, Trace)>, TraceError> {
     let snapshot = Snapshot::of(objects)?;
     let mut lists_seen = HashSet::new();
     let mut all = Vec::new();
-    for (device, amount) in snapshot.devices(objects) {
+    for (device, amount) in snapshot.devices() {
         if amount == 0 {
             continue;
         }
         // PyTorch never writes this, and a small file could otherwise stand for more entries than fit into memory.
         let entries = snapshot.traces.get(device);
         let entries = entries.filter(|_| snapshot.has_entries);
-        if entries.is_some_and(|entries| !lists_seen.insert(entries)) {
+        if entries.is_some_and(|entries| !lists_seen.insert(entries.id)) {
             let expected = "a list that no device before has";
-            return Err(wrong(format!("device {device}"), "its trace", expected));
+            return Err(TraceError::field("its trace", expected).at(format!("device {device}")));
         }
         match import_device(objects, name, &snapshot, device, beyond) {
             Ok(trace) => all.push((device, trace)),
-            Err(ImportError::At {
-                problem: Problem::NoAllocation { .. },
-                ..
-            }) => {}
+            Err(error) if error.kind() == TraceErrorKind::NoAllocation => {}
             Err(error) => return Err(error),
         }
     }
@@ -145,9 +137,9 @@ pub(crate) fn import(
     name: &str,
     device: Option<usize>,
     beyond: &[String],
-) -> Result<Trace, ImportError> {
+) -> Result<Trace, TraceError> {
     let snapshot = Snapshot::of(objects)?;
-    let amounts = snapshot.devices(objects);
+    let amounts = snapshot.devices();
     let busiest = amounts.iter().rev().max_by_key(|(_, amount)| *amount);
     let (busiest, amount) = busiest.map_or((0, 0), |(device, amount)| (*device, *amount));
     let chosen = device.unwrap_or(busiest);
@@ -185,23 +177,22 @@ fn import_device(
     snapshot: &Snapshot<'_>,
     device: usize,
     beyond: &[String],
-) -> Result<Trace, ImportError> {
+) -> Result<Trace, TraceError> {
     if device >= snapshot.traces.len() && !snapshot.segments.contains_key(&device) {
-        let devices = snapshot.devices(objects).len();
-        let problem = Problem::NoDevice { device, devices };
-        return Err(ImportError::at("the whole file", problem));
+        let devices = snapshot.devices().len();
+        return Err(TraceError::no_device(device, devices).at("the whole file"));
     }
-    let entries = match snapshot.traces.get(device) {
-        Some(trace) => objects
-            .list(*trace)
-            .ok_or_else(|| wrong(format!("device {device}"), "its trace", "a list of entries"))?,
-        None => &[],
+    let entries: Vec<Node<'_>> = match snapshot.traces.get(device) {
+        Some(trace) => {
+            let wrong = || TraceError::field("its trace", "a list of entries");
+            let list = trace.as_list();
+            let list = list.ok_or_else(|| wrong().at(format!("device {device}")))?;
+            list.iter().collect()
+        }
+        None => Vec::new(),
     };
-    let start = entries.first().and_then(|entry| time_of(objects, *entry));
+    let start = entries.first().and_then(|entry| time_of(*entry));
     let mut import = Import {
-        objects,
-        device,
-        entries,
         beyond,
         blocks: Blocks::default(),
         files: HashMap::new(),
@@ -212,25 +203,28 @@ fn import_device(
         notes: Notes::new(objects, device, start),
         unknown: 0,
     };
-    let is_completed = |entry: &&Id| import.action(**entry) == Some("free_completed");
-    let are_completed = entries.iter().any(|entry| is_completed(&entry));
+    let is_completed = |entry: &Node<'_>| entry.text("action") == Some("free_completed");
+    let are_completed = entries.iter().any(is_completed);
     let free = if are_completed {
         "free_completed"
     } else {
         "free_requested"
     };
-    for index in 0..entries.len() {
-        import.entry(index, free)?;
+    for (index, entry) in entries.iter().enumerate() {
+        let (line, next) = (index + 1, entries.get(index + 1).copied());
+        let imported = import.entry(*entry, next, line, free);
+        imported.map_err(|error| error.at(format!("entry {line} of device {device}")))?;
     }
     for (what, text, moment) in import.notes.rest() {
         import.blocks.note(what, text, moment);
     }
-    let segments = snapshot.segments.get(&device).map(Vec::as_slice);
-    let listed = snapshot
-        .lists_segments
-        .then(|| segments.unwrap_or_default());
-    import.segments(listed, are_completed)?;
-    import.settings();
+    if snapshot.lists_segments {
+        let segments = snapshot.segments.get(&device).into_iter().flatten();
+        import.segments(segments, are_completed)?;
+    }
+    let settings = objects.root().and_then(|it| it.field("allocator_settings"));
+    // -1 stands for none.
+    import.told.never_split = settings.and_then(|it| it.natural("max_split_size"));
     import.blocks.group_the_rest(OLDER, WITHOUT_STACK);
     let (unknown, leaves_frames_out) = (import.unknown, import.leaves_frames_out);
     let source = Source {
@@ -244,10 +238,7 @@ fn import_device(
         .into_trace(name.to_owned(), "entry", Some(source));
     let mut trace = trace.ok_or_else(|| {
         let advice = "torch.cuda.memory._record_memory_history() has to be called before the program allocates";
-        ImportError::at(
-            format!("device {device}"),
-            Problem::NoAllocation { advice },
-        )
+        TraceError::no_allocation(advice).at(format!("device {device}"))
     })?;
     if unknown > 0 {
         let entries = if unknown == 1 { "entry" } else { "entries" };
@@ -263,9 +254,6 @@ fn import_device(
 }
 
 struct Import<'o> {
-    objects: &'o Objects,
-    device: usize,
-    entries: &'o [Id],
     /// The packages that groups are named beyond.
     beyond: &'o [String],
     blocks: Blocks,
@@ -282,81 +270,64 @@ struct Import<'o> {
 }
 
 impl<'o> Import<'o> {
-    fn action(&self, entry: Id) -> Option<&'o str> {
-        self.objects
-            .field(entry, "action")
-            .and_then(|action| self.objects.text(action))
-    }
-
-    /// Returns whether the entry behind this one is the second free of the block at this address.
-    fn is_completed_next(&self, index: usize, address: u64) -> bool {
-        let next = self.entries.get(index + 1).copied();
-        next.is_some_and(|next| {
-            let there = self.objects.field(next, "addr");
-            let there = there.and_then(|there| self.objects.integer(there));
-            self.action(next) == Some("free_completed")
-                && there.and_then(|there| u64::try_from(there).ok()) == Some(address)
-        })
-    }
-
-    fn entry(&mut self, index: usize, free: &str) -> Result<(), ImportError> {
-        let entry = self.entries[index];
-        let device = self.device;
-        let where_is = || format!("entry {} of device {device}", index + 1);
-        let action = self.action(entry);
-        let action = action.ok_or_else(|| wrong(where_is(), "\"action\"", "text"))?;
-        let moment = Moment {
-            time: time_of(self.objects, entry),
-            line: index + 1,
-        };
+    /// Imports an entry, which `next` follows.
+    fn entry(
+        &mut self,
+        entry: Node<'o>,
+        next: Option<Node<'o>>,
+        line: usize,
+        free: &str,
+    ) -> Result<(), TraceError> {
+        let action = entry.text("action");
+        let action = action.ok_or_else(|| TraceError::field("\"action\"", "text"))?;
+        let time = time_of(entry);
+        let moment = Moment { time, line };
         while let Some((what, text, moment)) = self.notes.before(moment) {
             self.blocks.note(what, text, moment);
         }
         match action {
             "alloc" => {
-                let mut block =
-                    self.block(entry, self.number(entry, "addr", where_is)?, where_is)?;
+                let mut block = self.block(entry, number(entry, "addr")?)?;
                 (block.group, block.stack) = self.caller(entry, block.group);
                 self.blocks.allocate(block, moment);
             }
             "free_requested" | "free_completed" if action == free => {
                 // The stack may be the one that freed it.
-                let block = self.block(entry, self.number(entry, "addr", where_is)?, where_is)?;
+                let block = self.block(entry, number(entry, "addr")?)?;
                 self.blocks.free(block, moment);
             }
             // The allocator has most blocks at once.
             "free_requested" if free != action => {
-                let address = self.number(entry, "addr", where_is)?;
-                if !self.is_completed_next(index, address) {
+                let address = number(entry, "addr")?;
+                let is_completed_next = next.is_some_and(|next| {
+                    next.text("action") == Some("free_completed")
+                        && next.natural("addr") == Some(address)
+                });
+                if !is_completed_next {
                     self.blocks.wait(address, moment);
                 }
             }
             "free_requested" | "free_completed" => {}
             "oom" => {
-                let mut block = self.block(entry, 0, where_is)?;
+                let mut block = self.block(entry, 0)?;
                 (block.group, block.stack) = self.caller(entry, block.group);
-                let free = self.objects.field(entry, "device_free");
-                let free = free.and_then(|free| self.objects.integer(free));
-                let free = free.and_then(|free| u64::try_from(free).ok());
-                self.blocks.fail(block, free, moment);
+                self.blocks
+                    .fail(block, entry.natural("device_free"), moment);
             }
             "segment_alloc" | "segment_map" => {
                 self.told.expandable |= action == "segment_map";
-                let (address, bytes) = self.range(entry, where_is)?;
-                self.blocks.change(Change::Taken(address, bytes), moment);
+                let taken = Change::Taken(number(entry, "addr")?, number(entry, "size")?);
+                self.blocks.change(taken, moment);
             }
             "segment_free" | "segment_unmap" => {
-                let (address, bytes) = self.range(entry, where_is)?;
-                self.blocks
-                    .change(Change::GivenBack(address, bytes), moment);
+                let back = Change::GivenBack(number(entry, "addr")?, number(entry, "size")?);
+                self.blocks.change(back, moment);
             }
             "snapshot" => self.blocks.note("snapshot", Rc::from(""), moment),
             "annotate" | "user_defined" => {
-                let text = self.objects.field(entry, "user_metadata");
                 // A trace without times has no notes with texts.
-                let text = text.filter(|_| moment.time.is_some());
-                let text = note_text(text.and_then(|text| self.objects.text(text)));
-                self.blocks.note("annotate", text, moment);
+                let text = time.and_then(|_| entry.text("user_metadata"));
+                self.blocks.note("annotate", note_text(text), moment);
             }
             _ => self.unknown += 1,
         }
@@ -364,203 +335,160 @@ impl<'o> Import<'o> {
     }
 
     /// Adds the blocks that are live at the end. Those with a requested free count as live if frees are completed separately.
-    fn segments(
+    fn segments<'s>(
         &mut self,
-        segments: Option<&[(usize, Id)]>,
+        segments: impl Iterator<Item = &'s (usize, Node<'o>)>,
         are_completed: bool,
-    ) -> Result<(), ImportError> {
-        let objects = self.objects;
-        let field = |of: Id, key: &str| objects.field(of, key);
-        let Some(segments) = segments else {
-            return Ok(());
-        };
+    ) -> Result<(), TraceError>
+    where
+        'o: 's,
+    {
         let mut lists_seen = HashSet::new();
         let mut known = Vec::new();
         for (number, segment) in segments {
-            let where_is = || format!("segment {number}");
-            let address = self.number(*segment, "address", where_is)?;
-            let mut next = address;
-            let stream = field(*segment, "stream").and_then(|stream| objects.integer(stream));
-            let blocks = field(*segment, "blocks");
-            // PyTorch never writes this, and a small file could otherwise stand for more blocks than fit into memory.
-            if blocks.is_some_and(|blocks| !lists_seen.insert(blocks)) {
-                let expected = "a list that no segment before has";
-                return Err(wrong(where_is(), "\"blocks\"", expected));
-            }
-            let blocks = blocks.and_then(|blocks| objects.list(blocks));
-            for block in blocks.unwrap_or_default() {
-                let size = self.number(*block, "size", where_is)?;
-                // Before PyTorch 2.1, blocks had no addresses, but follow one another.
-                let address = match field(*block, "address") {
-                    Some(_) => self.number(*block, "address", where_is)?,
-                    None => next,
-                };
-                next = address.saturating_add(size);
-                let state = field(*block, "state").and_then(|state| objects.text(state));
-                let is_live = match state {
-                    Some("active_allocated") => true,
-                    Some("active_pending_free" | "active_awaiting_free") => are_completed,
-                    _ => false,
-                };
-                if is_live {
-                    self.told.blocks.insert(address, size);
-                    // Before PyTorch 2.1, the requested size and the stack were in a history of the block.
-                    let history = self.history(*block);
-                    let asked = match (field(*block, "requested_size"), history) {
-                        (Some(_), _) => self.number(*block, "requested_size", where_is)?,
-                        (None, Some(last)) => self.number(last, "real_size", where_is)?,
-                        (None, None) => size,
-                    };
-                    let last = history.unwrap_or(*block);
-                    let frames = field(last, "frames").and_then(|list| objects.list(list));
-                    let category = self.category(*block);
-                    // Blocks without a stack have an empty one.
-                    let (group, stack) = match frames {
-                        Some([_, ..]) => self.caller(last, category),
-                        _ => (category, None),
-                    };
-                    let block = Block {
-                        address,
-                        bytes: usize::try_from(asked).unwrap_or(usize::MAX),
-                        stream: stream.unwrap_or(0).into(),
-                        group,
-                        stack,
-                    };
-                    self.blocks.lives_at_end(block);
-                }
-            }
-            let bytes = match field(*segment, "total_size") {
-                Some(_) => self.number(*segment, "total_size", where_is)?,
-                None => next.saturating_sub(address),
-            };
-            known.push((address, bytes));
+            let memory = self.segment(*segment, &mut lists_seen, are_completed);
+            known.push(memory.map_err(|error| error.at(format!("segment {number}")))?);
         }
         self.told.segments = Some(known);
         Ok(())
     }
 
-    /// Reads the settings of the allocator that say which bytes a block takes.
-    fn settings(&mut self) {
-        let objects = self.objects;
-        let settings = objects.root();
-        let settings = settings.and_then(|root| objects.field(root, "allocator_settings"));
-        let setting = |key: &str| objects.field(settings?, key);
-        let most = setting("max_split_size").and_then(|most| objects.integer(most));
-        // -1 stands for none.
-        self.told.never_split = most.and_then(|most| u64::try_from(most).ok());
-    }
-
-    fn range(&self, entry: Id, where_is: impl Fn() -> String) -> Result<(u64, u64), ImportError> {
-        let address = self.number(entry, "addr", &where_is)?;
-        Ok((address, self.number(entry, "size", where_is)?))
+    /// Adds the blocks of a segment that are live at the end. Returns its address and its bytes.
+    fn segment(
+        &mut self,
+        segment: Node<'o>,
+        lists_seen: &mut HashSet<Id>,
+        are_completed: bool,
+    ) -> Result<(u64, u64), TraceError> {
+        let start = number(segment, "address")?;
+        let mut next = start;
+        let blocks = segment.field("blocks");
+        // PyTorch never writes this, and a small file could otherwise stand for more blocks than fit into memory.
+        if blocks.is_some_and(|blocks| !lists_seen.insert(blocks.id)) {
+            let expected = "a list that no segment before has";
+            return Err(TraceError::field("\"blocks\"", expected));
+        }
+        let blocks = blocks.and_then(Node::as_list);
+        for block in blocks.into_iter().flat_map(List::iter) {
+            let size = number(block, "size")?;
+            // Before PyTorch 2.1, blocks had no addresses, but follow one another.
+            let address = match block.field("address") {
+                Some(_) => number(block, "address")?,
+                None => next,
+            };
+            next = address.saturating_add(size);
+            let is_live = match block.text("state") {
+                Some("active_allocated") => true,
+                Some("active_pending_free" | "active_awaiting_free") => are_completed,
+                _ => false,
+            };
+            if !is_live {
+                continue;
+            }
+            self.told.blocks.insert(address, size);
+            // Before PyTorch 2.1, the requested size and the stack were in a history of the block: what it was last used for comes first.
+            let history = block.list("history").and_then(|history| history.get(0));
+            let asked = match (block.field("requested_size"), history) {
+                (Some(_), _) => number(block, "requested_size")?,
+                (None, Some(last)) => number(last, "real_size")?,
+                (None, None) => size,
+            };
+            let last = history.unwrap_or(block);
+            let category = self.category(block);
+            // Blocks without a stack have an empty one.
+            let (group, stack) = match last.list("frames") {
+                Some(frames) if !frames.is_empty() => self.caller(last, category),
+                _ => (category, None),
+            };
+            self.blocks.lives_at_end(Block {
+                address,
+                bytes: usize::try_from(asked).unwrap_or(usize::MAX),
+                stream: segment.integer("stream").unwrap_or(0).into(),
+                group,
+                stack,
+            });
+        }
+        let bytes = match segment.field("total_size") {
+            Some(_) => number(segment, "total_size")?,
+            None => next.saturating_sub(start),
+        };
+        Ok((start, bytes))
     }
 
     /// The block of an entry, in the group of its category.
-    fn block(
-        &mut self,
-        entry: Id,
-        address: u64,
-        where_is: impl Fn() -> String,
-    ) -> Result<Block, ImportError> {
-        let bytes = self.number(entry, "size", where_is)?;
-        let stream = self.objects.field(entry, "stream");
-        let stream = stream.and_then(|stream| self.objects.integer(stream));
+    fn block(&mut self, entry: Node<'o>, address: u64) -> Result<Block, TraceError> {
         Ok(Block {
             address,
-            bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
-            stream: stream.unwrap_or(0).into(),
+            bytes: usize::try_from(number(entry, "size")?).unwrap_or(usize::MAX),
+            stream: entry.integer("stream").unwrap_or(0).into(),
             group: self.category(entry),
             stack: None,
         })
     }
 
-    fn number(
-        &self,
-        of: Id,
-        field: &'static str,
-        where_is: impl Fn() -> String,
-    ) -> Result<u64, ImportError> {
-        let number = self.objects.field(of, field);
-        let number = number.and_then(|number| self.objects.integer(number));
-        number
-            .and_then(|number| u64::try_from(number).ok())
-            .ok_or_else(|| wrong(where_is(), field, "a number from 0 to 9223372036854775807"))
-    }
-
-    /// Returns what a block of an old version was last used for.
-    fn history(&self, block: Id) -> Option<Id> {
-        let history = self.objects.list(self.objects.field(block, "history")?)?;
-        history.first().copied()
-    }
-
     /// Returns the group that another tool has put an object into.
-    fn category(&mut self, of: Id) -> Option<u32> {
-        let category = self.objects.text(self.objects.field(of, "category")?)?;
-        let category = one_line(&cut(category, LONGEST_CATEGORY));
+    fn category(&mut self, of: Node<'o>) -> Option<u32> {
+        let category = one_line(&cut(of.text("category")?, LONGEST_CATEGORY));
         (!category.is_empty()).then(|| self.blocks.group(category))
     }
 
     /// Returns the group and the call stack of an object with frames. A category is its group.
-    fn caller(&mut self, of: Id, category: Option<u32>) -> (Option<u32>, Option<u32>) {
-        let Some(frames) = self.objects.field(of, "frames") else {
+    fn caller(&mut self, of: Node<'o>, category: Option<u32>) -> (Option<u32>, Option<u32>) {
+        let Some(frames) = of.field("frames") else {
             return (category, None);
         };
-        if !self.callers.contains_key(&frames) {
-            let caller = self.read_frames(frames).unwrap_or_default();
-            self.callers.insert(frames, caller);
+        if !self.callers.contains_key(&frames.id) {
+            let caller = frames.as_list().map(|frames| self.read_frames(frames));
+            self.callers.insert(frames.id, caller.unwrap_or_default());
         }
-        let (name, stack) = self.callers.get(&frames).cloned().unwrap_or_default();
+        let (name, stack) = self.callers.get(&frames.id).cloned().unwrap_or_default();
         let named = || name.map(|name| self.blocks.group(name));
         (category.or_else(named), stack)
     }
 
-    fn read_frames(&mut self, stack: Id) -> Option<(Option<String>, Option<u32>)> {
-        let objects = self.objects;
-        let text = |frame: Id, key: &str| {
-            let value = objects.field(frame, key)?;
-            Some((value, objects.text(value)?))
-        };
-        let frames = objects.list(stack)?;
+    /// Returns the group's name and the call stack of these frames.
+    fn read_frames(&mut self, frames: List<'o>) -> (Option<String>, Option<u32>) {
         if frames.is_empty() {
-            return Some((Some(WITHOUT_PYTHON.to_owned()), None));
+            return (Some(WITHOUT_PYTHON.to_owned()), None);
         }
         let beyond = self.beyond;
-        for (path, name) in frames.iter().filter_map(|frame| text(*frame, "filename")) {
-            let file = || File::new(name, beyond);
-            self.files.entry(path).or_insert_with(file);
-        }
-        for (id, name) in frames.iter().filter_map(|frame| text(*frame, "name")) {
-            let function = || Function::new(name, beyond);
-            self.functions.entry(id).or_insert_with(function);
+        for frame in frames.iter() {
+            let text = |key| Some((frame.field(key)?.id, frame.text(key)?));
+            if let Some((path, name)) = text("filename") {
+                let file = || File::new(name, beyond);
+                self.files.entry(path).or_insert_with(file);
+            }
+            if let Some((id, name)) = text("name") {
+                let function = || Function::new(name, beyond);
+                self.functions.entry(id).or_insert_with(function);
+            }
         }
         let frames = frames.iter().filter_map(|frame| {
-            let (id, function) = text(*frame, "name")?;
             Some(Frame {
-                file: self.files.get(&text(*frame, "filename")?.0)?,
-                line: objects.integer(objects.field(*frame, "line")?)?,
-                function,
-                cpp: self.functions.get(&id)?,
+                file: self.files.get(&frame.field("filename")?.id)?,
+                line: frame.integer("line")?,
+                function: frame.text("name")?,
+                cpp: self.functions.get(&frame.field("name")?.id)?,
             })
         });
         let frames: Vec<Frame<'_>> = frames.collect();
         let group = group_name(frames.iter().copied());
         let part = program_part(&frames);
         self.leaves_frames_out |= part.len() < frames.len();
-        Some((
-            group,
-            self.blocks.stacks.index(part.iter().map(Frame::text)),
-        ))
+        let stack = self.blocks.stacks.index(part.iter().map(Frame::text));
+        (group, stack)
     }
 }
 
 /// The time of an entry, in nanoseconds.
-fn time_of(objects: &Objects, entry: Id) -> Option<u64> {
-    let time = objects.integer(objects.field(entry, "time_us")?)?;
-    u64::try_from(time).ok().map(|us| us.saturating_mul(1000))
+fn time_of(entry: Node<'_>) -> Option<u64> {
+    Some(entry.natural("time_us")?.saturating_mul(1000))
 }
 
-fn wrong(place: String, field: &'static str, expected: &'static str) -> ImportError {
-    ImportError::at(place, Problem::field(field, expected))
+fn number(of: Node<'_>, key: &str) -> Result<u64, TraceError> {
+    let expected = "a number from 0 to 9223372036854775807";
+    of.natural(key)
+        .ok_or_else(|| TraceError::field(key, expected))
 }
 
 #[cfg(test)]
@@ -603,7 +531,7 @@ mod tests {
             (0..times).fold(self, step)
         }
 
-        fn import(&self) -> (Objects, Result<Trace, ImportError>) {
+        fn import(&self) -> (Objects, Result<Trace, TraceError>) {
             let objects = pickle::read(&*self.0).ok().unwrap();
             let trace = import(&objects, "t", None, &[]);
             (objects, trace)
@@ -668,12 +596,12 @@ mod tests {
             block.text("active_allocated").steps(b"ueu")
         });
         let (_, trace) = segments.steps(b"eu.").import();
-        let Err(ImportError::At { place, problem }) = trace else {
+        let Err(error) = trace else {
             unreachable!("the second segment has the blocks of the first")
         };
-        assert_eq!(place, "segment 2");
+        assert_eq!(error.place(), "segment 2");
         let expected = "expected \"blocks\" to be a list that no segment before has";
-        assert_eq!(problem.to_string(), expected);
+        assert_eq!(error.message(), expected);
     }
 
     /// A snapshot of `size` blocks, each requested in another line of a function with a long name.

@@ -11,7 +11,7 @@ const AT_A_TIME: u64 = 4096;
 /// The text of `inner` in UTF-8. What is no valid UTF-16 is replaced.
 pub(crate) struct Utf16<R> {
     inner: R,
-    is_big_endian: bool,
+    unit: fn([u8; 2]) -> u16,
     /// A unit, or half of one, that was read and belongs to the next character.
     rest: Vec<u8>,
     text: io::Cursor<Vec<u8>>,
@@ -22,7 +22,11 @@ impl<R: Read> Utf16<R> {
     pub(crate) fn new(inner: R, is_big_endian: bool) -> Self {
         Self {
             inner,
-            is_big_endian,
+            unit: if is_big_endian {
+                u16::from_be_bytes
+            } else {
+                u16::from_le_bytes
+            },
             rest: Vec::new(),
             text: io::Cursor::default(),
         }
@@ -31,17 +35,8 @@ impl<R: Read> Utf16<R> {
     fn decode_more(&mut self) -> io::Result<()> {
         let mut bytes = std::mem::take(&mut self.rest);
         let has_more = (&mut self.inner).take(AT_A_TIME).read_to_end(&mut bytes)? > 0;
-        let mut units: Vec<u16> = bytes
-            .chunks_exact(2)
-            .map(|pair| {
-                let unit = u16::from_le_bytes([pair[0], pair[1]]);
-                if self.is_big_endian {
-                    unit.swap_bytes()
-                } else {
-                    unit
-                }
-            })
-            .collect();
+        let pairs = bytes.chunks_exact(2);
+        let mut units: Vec<u16> = pairs.map(|pair| (self.unit)([pair[0], pair[1]])).collect();
         let mut kept = bytes.len() / 2 * 2;
         if has_more
             && units

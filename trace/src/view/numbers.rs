@@ -81,7 +81,7 @@ pub struct At {
 }
 
 /// The blocks of one group.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct GroupRow {
     /// The group's name.
@@ -99,7 +99,7 @@ pub struct GroupRow {
 }
 
 /// The blocks that were requested with one call stack.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct StackRow {
     /// Its frames, innermost first.
@@ -265,11 +265,7 @@ impl History {
     fn stack_rows(&self, peak: usize) -> Vec<StackRow> {
         let row = |frames: &Vec<String>| StackRow {
             frames: frames.clone(),
-            at_peak_bytes: 0,
-            at_peak_blocks: 0,
-            end_bytes: 0,
-            end_blocks: 0,
-            blocks: 0,
+            ..StackRow::default()
         };
         let mut rows: Vec<StackRow> = self.stacks.iter().map(row).collect();
         for life in &self.blocks {
@@ -292,11 +288,7 @@ impl History {
     fn rows(&self, grouping: &Grouping) -> Vec<GroupRow> {
         let row = |name: &String| GroupRow {
             name: name.clone(),
-            peak_bytes: 0,
-            peak_moment: 0,
-            end_bytes: 0,
-            end_blocks: 0,
-            blocks: 0,
+            ..GroupRow::default()
         };
         let mut rows: Vec<GroupRow> = grouping.names.iter().map(row).collect();
         let mut next = 0;

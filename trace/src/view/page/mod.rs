@@ -49,16 +49,19 @@ const SCRIPTS: [&str; 30] = [
     include_str!("main.js"),
 ];
 
-/// The data of the page of histories beside their tables.
-#[derive(Serialize)]
-struct OfHistories<'a> {
+/// The data of a page, beside the tables of histories.
+#[derive(Default, Serialize)]
+struct About<'a> {
     kind: &'static str,
-    /// The property that the blocks are grouped by at first.
-    by: &'static str,
+    /// The property that the blocks of histories are grouped by at first.
+    by: Option<&'static str>,
     /// In the order of the tables.
     histories: Vec<OfHistory<'a>>,
-    /// What differs between the two, where the page is about that.
-    comparison: Option<Comparison>,
+    /// What differs between two, where the page is about that.
+    comparison: Option<&'a Comparison>,
+    /// The figures of a snapshot.
+    numbers: Option<&'a SnapshotNumbers>,
+    snapshot: Option<&'a Snapshot>,
 }
 
 #[derive(Serialize)]
@@ -76,21 +79,6 @@ struct OfGrouping {
     series: Vec<usize>,
 }
 
-/// The data of the page of a snapshot.
-#[derive(Serialize)]
-struct OfSnapshot<'a> {
-    kind: &'static str,
-    numbers: &'a SnapshotNumbers,
-    snapshot: &'a Snapshot,
-}
-
-/// The data of the page of two snapshots.
-#[derive(Serialize)]
-struct OfSnapshots<'a> {
-    kind: &'static str,
-    comparison: &'a Comparison,
-}
-
 /// Returns the page that shows these histories, each with its name, as HTML: a menu on it chooses one of several. Where the history
 /// behind what another tool's recording says is a replay of the same requests, a button leads from each to the other. `by` is the
 /// property that blocks are grouped by at first.
@@ -105,7 +93,7 @@ pub fn page_of(histories: &[(&str, &History)], by: By) -> io::Result<String> {
 fn page_with(
     histories: &[(&str, &History)],
     by: By,
-    comparison: Option<Comparison>,
+    comparison: Option<&Comparison>,
 ) -> io::Result<String> {
     let mut tables = PageData::new();
     let histories = histories.iter().map(|(name, history)| {
@@ -122,11 +110,12 @@ fn page_with(
             groupings,
         }
     });
-    let about = OfHistories {
+    let about = About {
         kind: "histories",
-        by: by.name(),
+        by: Some(by.name()),
         histories: histories.collect(),
         comparison,
+        ..About::default()
     };
     Ok(page(&tables.pack(&about)?))
 }
@@ -138,7 +127,7 @@ impl Comparison {
     /// # Errors
     ///
     /// None that can happen: all values have a JSON form, and writing to memory succeeds.
-    pub fn page_of_histories(self, histories: [&History; 2], by: By) -> io::Result<String> {
+    pub fn page_of_histories(&self, histories: [&History; 2], by: By) -> io::Result<String> {
         let named = histories.map(|history| (history.name.as_str(), history));
         page_with(&named, by, Some(self))
     }
@@ -149,9 +138,10 @@ impl Comparison {
     ///
     /// None that can happen: all values have a JSON form, and writing to memory succeeds.
     pub fn page_of_snapshots(&self) -> io::Result<String> {
-        let about = OfSnapshots {
+        let about = About {
             kind: "snapshots",
-            comparison: self,
+            comparison: Some(self),
+            ..About::default()
         };
         Ok(page(&PageData::new().pack(&about)?))
     }
@@ -214,10 +204,11 @@ impl SnapshotNumbers {
     ///
     /// None that can happen: all values have a JSON form, and writing to memory succeeds.
     pub fn page(&self, snapshot: &Snapshot) -> io::Result<String> {
-        let about = OfSnapshot {
+        let about = About {
             kind: "snapshot",
-            numbers: self,
-            snapshot,
+            numbers: Some(self),
+            snapshot: Some(snapshot),
+            ..About::default()
         };
         Ok(page(&PageData::new().pack(&about)?))
     }

@@ -1,0 +1,134 @@
+//! The options of `binpool view`.
+
+use std::path::{Path, PathBuf};
+
+use binpool::PoolOptions;
+use binpool_replay::Profile;
+use binpool_trace::view::By;
+use bytesize::ByteSize;
+use clap::{Args, builder::NonEmptyStringValueParser};
+
+use crate::command::{
+    output::is_standard_input,
+    values::{at_least_one, by, leading_bits, page_name, size},
+};
+
+/// Show a program's memory as a page for the browser: what uses it, why it ran out, and what is leaked or only cached.
+///
+/// FILE is a recording (see `binpool replay`) or a snapshot of a pool as JSON (`MemoryPool::snapshot`), compressed or not; its
+/// content tells which. A recording of a pool, or a memory snapshot of PyTorch, says where each block lay and what the allocator did, and the page shows that;
+/// the page of a snapshot of PyTorch has all of its devices in a menu, and what binpool would do with the same requests. Any other
+/// trace is replayed once, through a pool on the simulated device, as are all with an option for the device or the pool. The page is one file, which needs no network and no server: open it from the disk,
+/// or send it.
+///
+/// The page of a trace shows the bytes in use over time, stacked by group, size or stream, or block by block, and the reserved
+/// bytes above them; the segments with all blocks in their places, at any moment; and a list of all events. Press ? in the page
+/// for its keys and its filter. Where memory runs out, the page says why, and which blocks would have to end:
+/// `--capacity` tries a smaller device.
+///
+/// With two files, the page shows both over time, side by side, and a table of the groups and call stacks whose bytes differ.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Exit status: 0 when the page was written, also where the replay ran out of memory, which the page then explains; \
+1 when the file could not be read or replayed, or the page not be written; 2 for a wrong command line.
+
+Examples:
+  binpool view replay/snapshots/tiny_gpt_train.pickle.gz --open
+  binpool view --capacity 4GiB replay/traces/resnet50_train.trace.gz -o why.html
+  binpool view snapshot.json -o now.html
+  binpool view before.trace after.trace -o what_has_changed.html
+  binpool view replay/traces/gpt2_varlen_train.trace.gz -o timeline.svg
+  binpool view --json replay/traces/eager_arrays.trace.gz | jq .peak_active")]
+pub(crate) struct View {
+    /// A trace, or a snapshot of a pool; `-` is standard input.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Another one of the same kind, to show what is new, gone, or another size in it.
+    #[arg(value_name = "AFTER")]
+    pub(crate) after: Option<PathBuf>,
+    /// Where the page goes. A name that ends on `.svg` gets the memory over time alone, as a picture. Default: the file's name with
+    /// `.html`, or `comparison.html` for two files, in this folder; with `--json`, no page.
+    #[arg(long, short, value_name = "PAGE.html", value_parser = page_name())]
+    pub(crate) output: Option<PathBuf>,
+    /// Open the page in a browser.
+    #[arg(long)]
+    pub(crate) open: bool,
+    /// Print the numbers of the page as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Replay the trace on the simulated device, also if it says what happened.
+    #[arg(long)]
+    pub(crate) simulate: bool,
+    /// What the blocks are grouped by at first. Default: group where the trace has groups, or else size.
+    #[arg(long, value_parser = by())]
+    pub(crate) by: Option<By>,
+    /// Look beyond a package for the names of groups in a snapshot of PyTorch, such as einops: what it allocates belongs to its callers. For
+    /// several, repeat it.
+    #[arg(long, value_name = "PACKAGE", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) beyond: Vec<String>,
+    /// Which device of another tool's snapshot of several. Default: all, in a menu; for a picture or JSON, the one with most entries.
+    #[arg(long, value_name = "N")]
+    pub(crate) device: Option<usize>,
+    /// The device whose limits the simulated device has: h200, pocl, none (the H200's limits, no costs), or a file that
+    /// `binpool devices --measure -o FILE.json` wrote. Default: h200.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) profile: Option<Profile>,
+    /// The most memory that may be taken from the device, such as 12GiB. Default: all of it.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) capacity: Option<ByteSize>,
+    /// Get every block from the device by itself, instead of carving blocks from segments.
+    #[arg(long)]
+    pub(crate) no_segments: bool,
+    /// How many leading bits of a size tell size classes apart. Default: 8, or 4 without segments.
+    #[arg(long, value_name = "BITS", value_parser = leading_bits())]
+    pub(crate) leading_bits: Option<u32>,
+    /// Divide every size by this.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
+    pub(crate) scale: usize,
+}
+
+impl View {
+    /// Returns whether an option asks for a replay.
+    pub(crate) const fn simulates(&self) -> bool {
+        self.simulate
+            || self.profile.is_some()
+            || self.capacity.is_some()
+            || self.no_segments
+            || self.leading_bits.is_some()
+            || self.scale > 1
+    }
+
+    /// Returns where the page goes; `None` if only its numbers were requested.
+    pub(crate) fn page(&self) -> Option<PathBuf> {
+        if self.output.is_some() || self.json && !self.open {
+            return self.output.clone();
+        }
+        if self.after.is_some() {
+            return Some("comparison.html".into());
+        }
+        // `memory.trace.gz` has the page `memory.html`.
+        let mut name = Path::new(self.file.file_name().unwrap_or_default());
+        if is_standard_input(&self.file) {
+            name = Path::new("memory");
+        }
+        if name.extension().is_some_and(|extension| extension == "gz") {
+            name = name.file_stem().map_or(name, Path::new);
+        }
+        Some(name.with_extension("html"))
+    }
+
+    /// Returns the files that are read.
+    pub(crate) fn inputs(&self) -> impl Iterator<Item = &Path> {
+        let after = self.after.as_deref();
+        let profile = self.profile.as_ref().and_then(Profile::file);
+        [&*self.file].into_iter().chain(after).chain(profile)
+    }
+
+    pub(crate) fn pool(&self) -> PoolOptions {
+        let options = PoolOptions::new().segments(!self.no_segments);
+        match self.leading_bits {
+            Some(bits) => options.leading_bits(bits),
+            None => options,
+        }
+    }
+}

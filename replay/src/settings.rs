@@ -1,0 +1,76 @@
+//! The settings of a replay.
+
+use std::{fmt, time::Duration};
+
+use binpool::PoolOptions;
+use clap::ValueEnum;
+
+use crate::touch::Touch;
+
+/// The allocator that a replay uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum AllocatorChoice {
+    /// Buffers that are committed before the call returns.
+    #[default]
+    Immediate,
+    /// Buffers that the device may turn out not to have room for when they are used.
+    Deferred,
+    /// Coarse-grained shared virtual memory.
+    Svm,
+    /// Fine-grained shared virtual memory.
+    SvmFine,
+    /// A memory pool of CUDA's driver. Each allocation waits until the memory is there for every queue.
+    DriverPool,
+    /// A memory pool of CUDA's driver as programs use it by themselves, to compare with: every block is allocated and freed on its own
+    /// stream (cuMemAllocFromPoolAsync, cuMemFreeAsync), and the driver keeps what is free (with `--no-pool` alone).
+    StreamOrdered,
+    /// Pages that are mapped where they are wanted (`--virtual-memory`). The mock and CUDA have them; OpenCL has not.
+    #[value(skip)]
+    Pages,
+}
+
+impl fmt::Display for AllocatorChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.to_possible_value();
+        f.write_str(value.as_ref().map_or("virtual-memory", |it| it.get_name()))
+    }
+}
+
+/// The settings of a replay.
+#[derive(Clone, Debug)]
+pub struct ReplaySettings {
+    /// The allocator.
+    pub allocator: AllocatorChoice,
+    /// The pool's settings; `None` for no pool.
+    pub pool: Option<PoolOptions>,
+    /// The most bytes that may be taken from the device; `None` for all that it has.
+    pub capacity_bytes: Option<u64>,
+    /// What is enqueued on each block.
+    pub touch: Touch,
+    /// The number of threads. They share the pool, and each has queues of its own: the streams of the trace are dealt to
+    /// them, or each replays a copy of the trace where there are fewer streams than threads.
+    pub threads: usize,
+    /// How many times in a row the trace is replayed, in one pool. Blocks that it never frees are allocated in the first round alone, and
+    /// live on.
+    pub rounds: usize,
+    /// How far the device is behind the host: before a block is freed, a command is enqueued on it that ends so much later, and not before
+    /// those before it on its queue. On the mock, by its own clock, in which an operation of the program takes 10 us and the calls of the
+    /// device what the profile says, so that each replay is the same. `None` for commands that end at once on the mock, and when they do on
+    /// a real device.
+    pub behind: Option<Duration>,
+}
+
+impl Default for ReplaySettings {
+    /// One thread that replays the trace once, without a pool, and touches nothing.
+    fn default() -> Self {
+        Self {
+            allocator: AllocatorChoice::default(),
+            pool: None,
+            capacity_bytes: None,
+            touch: Touch::Nothing,
+            threads: 1,
+            rounds: 1,
+            behind: None,
+        }
+    }
+}
