@@ -125,24 +125,15 @@ impl From<InvalidRequest> for PoolError {
 
 #[cfg(test)]
 mod tests {
-    use std::{error::Error as StdError, io};
+    use std::io;
 
     use binpool_allocators::{Backend, ImmediateAllocator, QueueOrder};
     use binpool_mock::MockDevice;
 
+    use binpool_conformance::told_once;
+
     use super::*;
     use crate::{MemoryPool, TraceError, TraceErrorKind};
-
-    /// Returns the texts of an error and its causes, after a check that none repeats another.
-    fn distinct_texts(error: &dyn StdError) -> Vec<String> {
-        let chain = std::iter::successors(Some(error), |&error| error.source());
-        let texts: Vec<_> = chain.map(ToString::to_string).collect();
-        for (index, cause) in texts.iter().enumerate() {
-            let before = &texts[..index];
-            assert!(!before.iter().any(|text| text.contains(cause)), "{texts:?}");
-        }
-        texts
-    }
 
     /// Returns the error of a pool whose allocator has no memory left.
     fn out_of_memory() -> PoolError {
@@ -160,17 +151,17 @@ mod tests {
     #[test]
     fn errors_of_a_pool_name_each_cause_once() {
         let refused = PoolError::from(InvalidRequest::ZeroSize);
-        assert_eq!(distinct_texts(&refused).len(), 1);
-        assert_eq!(distinct_texts(&out_of_memory()).len(), 3);
+        assert_eq!(told_once(&refused).len(), 1);
+        assert_eq!(told_once(&out_of_memory()).len(), 3);
         let failed = Error::backend("clFlush", None, "why");
-        assert_eq!(distinct_texts(&PoolError::from(failed)).len(), 2);
+        assert_eq!(told_once(&PoolError::from(failed)).len(), 2);
         let thread = TraceError::new(TraceErrorKind::Io, "no thread to write the recording");
         let thread = thread.because(io::Error::other("no more threads"));
-        assert_eq!(distinct_texts(&thread).len(), 2);
+        assert_eq!(told_once(&thread).len(), 2);
         #[cfg(feature = "snapshot")]
         {
             let json = crate::Snapshot::from_json("nothing").unwrap_err();
-            assert_eq!(distinct_texts(&json).len(), 2);
+            assert_eq!(told_once(&json).len(), 2);
         }
     }
 
@@ -185,7 +176,7 @@ mod tests {
             );
             assert!(text.contains("\nadvice: free blocks"), "{text}");
         }
-        let texts = distinct_texts(&error);
+        let texts = told_once(&error);
         assert!(texts[1].starts_with("out of device memory: "), "{texts:?}");
         let Error::OutOfMemory(shortage) = &error else {
             unreachable!("looked at above");
@@ -208,6 +199,6 @@ mod tests {
             largest: 52,
         };
         let error = Error::from(largest);
-        assert!(distinct_texts(&error)[1].starts_with("60 leading bits"));
+        assert!(told_once(&error)[1].starts_with("60 leading bits"));
     }
 }

@@ -32,10 +32,37 @@ pub struct KeptAddresses<B: Backend> {
     pool: MemoryPool<B>,
 }
 
-impl<B: Backend> KeptAddresses<B> {
-    pub(crate) fn new(pool: MemoryPool<B>) -> Self {
-        pool.handle().state.lock().keep_addresses();
-        Self { pool }
+impl<B: Backend> MemoryPool<B> {
+    /// Keeps all memory where it is until the result is dropped: nothing is released by the pool, nothing is unmapped, and no pages
+    /// move. Requests and drops go on as usual, from what the pool has and what it takes from the device.
+    ///
+    /// It is for what remembers addresses, such as a CUDA graph: its kernels use the addresses of the blocks that they were captured
+    /// with at each launch, also of blocks that were dropped meanwhile. Give such a graph a pool of its own, since another request
+    /// of the same pool may get those blocks, and keep the pool and this value until the graph is gone.
+    ///
+    /// Where memory runs out, the free memory of the pool cannot go back to help. A block of a pool without segments that is given up by
+    /// [`enqueue_release`](crate::PooledBuffer::enqueue_release) leaves all the same. Several of these values may live: memory stays until
+    /// the last is dropped.
+    ///
+    /// ```
+    /// # use binpool::{Backend, MemoryPool, QueueOrder, VirtualMemoryAllocator};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::builder().virtual_memory(true).build().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let for_graph = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &queue)?;
+    /// let kept = for_graph.keep_addresses();
+    /// let temporary = for_graph.allocate(64 << 20)?;
+    /// // ... a kernel that uses it is captured ...
+    /// drop(temporary);
+    /// assert_eq!(for_graph.free_held(), 0); // Each launch of the graph uses its memory.
+    /// // ... the graph is launched many times, and destroyed ...
+    /// drop(kept);
+    /// assert_eq!(for_graph.free_held(), 64 << 20);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    pub fn keep_addresses(&self) -> KeptAddresses<B> {
+        self.handle().state.lock().keep_addresses();
+        KeptAddresses { pool: self.clone() }
     }
 }
 

@@ -93,6 +93,7 @@ mod pool;
 
 mod binding;
 mod block;
+mod build;
 mod central;
 mod classes;
 mod error;

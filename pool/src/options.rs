@@ -2,30 +2,14 @@
 
 #[cfg(feature = "snapshot")]
 use std::path::PathBuf;
-use std::{any::type_name, sync::Arc};
+use std::sync::Arc;
 
-use binpool_allocators::{
-    Allocator, Backend, Error, Queue, QueueOf,
-    adaptors::{Budget, Limit},
-};
-use binpool_segments::Segments;
-use binpool_segments::{GrowthPolicy, spin_lock::Lock};
-use crossbeam_utils::CachePadded;
-use parking_lot::Condvar;
+use binpool_allocators::adaptors::Budget;
+use binpool_segments::GrowthPolicy;
 
-use crate::{
-    LeadingBits, MemoryPool, PoolError, Retain, ReusePolicy, ScrubPolicy, SizeClasses,
-    central::homes::ARENAS,
-    classes::Classes,
-    hooks::Hooks,
-    lock::per_thread::PoolId,
-    order::{clock::Clock, queue_uses::join},
-    scrubber::Scrubber,
-    shared::{Shared, State},
-    track::watch::TrackingFlag,
-};
+use crate::{Retain, ReusePolicy, ScrubPolicy, SizeClasses};
 
-/// Settings of a [`MemoryPool`].
+/// Settings of a [`MemoryPool`](crate::MemoryPool).
 ///
 /// ```
 /// use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
@@ -42,31 +26,27 @@ use crate::{
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct PoolOptions {
-    classes: Option<ChosenClasses>,
-    policy: ReusePolicy,
-    bins_only: bool,
-    growth: GrowthPolicy,
+    pub(crate) classes: Option<ChosenClasses>,
+    pub(crate) policy: ReusePolicy,
+    pub(crate) bins_only: bool,
+    pub(crate) growth: GrowthPolicy,
     /// `None` for as many as there can be.
-    arenas: Option<usize>,
-    limit: ChosenLimit,
-    retain: Retain,
-    scrub: ScrubPolicy,
+    pub(crate) arenas: Option<usize>,
+    pub(crate) limit: ChosenLimit,
+    pub(crate) retain: Retain,
+    pub(crate) scrub: ScrubPolicy,
     #[cfg(feature = "snapshot")]
-    snapshots: Option<PathBuf>,
+    pub(crate) snapshots: Option<PathBuf>,
 }
 
-/// The leading bits for pools with segments: a free range serves any class, so fine classes cost no hits and waste
-/// less.
-const LEADING_BITS_WITH_SEGMENTS: u32 = 8;
-
 #[derive(Clone, Debug)]
-enum ChosenClasses {
+pub(crate) enum ChosenClasses {
     LeadingBits(u32),
     Given(Arc<dyn SizeClasses>),
 }
 
 #[derive(Clone, Debug, Default)]
-enum ChosenLimit {
+pub(crate) enum ChosenLimit {
     #[default]
     Never,
     /// Each pool that is built has a limit of its own.
@@ -75,7 +55,7 @@ enum ChosenLimit {
 }
 
 impl PoolOptions {
-    /// The default settings: [segments](Self::segments), size classes of [`LeadingBits`]
+    /// The default settings: [segments](Self::segments), size classes of [`LeadingBits`](crate::LeadingBits)
     /// with eight bits (four without segments), and the default [`ReusePolicy`].
     #[must_use]
     pub fn new() -> Self {
@@ -84,7 +64,7 @@ impl PoolOptions {
 
     /// Sets size classes by `bits` leading bits: blocks are at most `1 / 2^bits` larger than requested. Small blocks of
     /// [segments](Self::segments) are up to 1/16 larger, since each serves the requests of several classes
-    /// ([`MemoryPool::class_size`] has the size of a block).
+    /// ([`MemoryPool::class_size`](crate::MemoryPool::class_size) has the size of a block).
     #[must_use]
     pub fn leading_bits(mut self, bits: u32) -> Self {
         self.classes = Some(ChosenClasses::LeadingBits(bits));
@@ -233,7 +213,7 @@ impl PoolOptions {
     /// pool has tried everything, with the verdict [`Limited`](crate::Verdict::Limited), and without a call to the device. By default
     /// there is no limit.
     ///
-    /// [`MemoryPool::set_limit`] changes it while the pool is in use: `u64::MAX` is for a pool that is to have a limit later. Memory that was [detached](crate::PooledBuffer::detach) counts
+    /// [`MemoryPool::set_limit`](crate::MemoryPool::set_limit) changes it while the pool is in use: `u64::MAX` is for a pool that is to have a limit later. Memory that was [detached](crate::PooledBuffer::detach) counts
     /// until it is released by the pool's allocator. Runtimes promise more memory than they have (see
     /// [`DeviceLimits`](crate::DeviceLimits)), so a limit also keeps a program within its device.
     ///
@@ -389,116 +369,5 @@ impl PoolOptions {
     pub fn scrub(mut self, policy: ScrubPolicy) -> Self {
         self.scrub = policy;
         self
-    }
-
-    /// Builds a pool over `allocator`, whose blocks are for `queue` unless their allocation names another.
-    ///
-    /// A deferred allocator is accepted, with a warning through `tracing`: a pool over it does not see out-of-memory
-    /// errors, so it cannot act on them.
-    ///
-    /// # Errors
-    ///
-    /// [`PoolError::LeadingBits`] for more leading bits than permitted, [`Unsupported`](crate::Error::Unsupported) for a pool of
-    /// [pages](Allocator::page_bytes) without segments or that scrubs on free,
-    /// [`ForeignObject`](crate::InvalidRequest::ForeignObject) for a queue of another backend, and an error of the
-    /// backend if a pool that [scrubs on free](ScrubPolicy::OnFree) gets no queue of its own.
-    pub fn build<A: Allocator>(
-        self,
-        allocator: A,
-        queue: &QueueOf<A>,
-    ) -> Result<MemoryPool<A::Backend>, PoolError> {
-        let carves = !self.bins_only;
-        let leading_bits = if carves {
-            LEADING_BITS_WITH_SEGMENTS
-        } else {
-            LeadingBits::default().bits()
-        };
-        let classes = match self.classes {
-            None => Classes::from(LeadingBits::new(leading_bits)?),
-            Some(ChosenClasses::LeadingBits(bits)) => Classes::from(LeadingBits::new(bits)?),
-            Some(ChosenClasses::Given(classes)) => Classes::from(classes),
-        };
-        allocator.backend().check_queue(queue)?;
-        if allocator.is_deferred() {
-            tracing::warn!(
-                ?allocator,
-                "a pool over a deferred allocator: out-of-memory will show in commands, where the pool \
-                 cannot free anything; use an `ImmediateAllocator`"
-            );
-        }
-        let page_bytes = allocator.page_bytes();
-        if page_bytes.is_some() && self.bins_only {
-            let refused =
-                "a pool without segments over pages: pages have no addresses of their own";
-            return Err(Error::unsupported(refused).into());
-        }
-        if page_bytes.is_some() && self.scrub == ScrubPolicy::OnFree {
-            let refused = "scrubbing on free by a pool of pages: scrub on hand-out instead";
-            return Err(Error::unsupported(refused).into());
-        }
-        let budget = match self.limit {
-            ChosenLimit::Never => None,
-            ChosenLimit::Bytes(bytes) => Some(Budget::new(bytes)),
-            ChosenLimit::Shared(budget) => Some(budget),
-        };
-        let scrubber = Scrubber::new(self.scrub, allocator.backend())?;
-        let clock = Arc::<Clock>::default();
-        let alignment = if carves {
-            // Views of segments need the alignment of the device's buffers, even if the allocator's own blocks need
-            // less.
-            allocator
-                .alignment()
-                .max(allocator.backend().limits().alignment)
-        } else {
-            allocator.alignment()
-        };
-        // These settings need to see each block at once, so such pools have no thread caches.
-        let failures = allocator.backend().limits().failure_order;
-        let has_thread_caches = !self.retain.counts_requests() && self.scrub == ScrubPolicy::Never;
-        let segments = Segments::new(join)
-            .with_arenas(self.arenas.unwrap_or(ARENAS).clamp(1, ARENAS))
-            .with_growth(self.growth);
-        let state = State::new(
-            queue,
-            failures,
-            Arc::clone(&clock),
-            carves,
-            match page_bytes {
-                Some(page_bytes) => segments.with_pages(page_bytes),
-                None if allocator.views_are_addresses() => segments.without_cached_views(),
-                None => segments,
-            },
-            self.retain,
-        );
-        let shared = Shared {
-            id: PoolId::fresh(),
-            backend: allocator.backend().clone(),
-            default_queue: queue.clone(),
-            default_queue_id: queue.id(),
-            alignment,
-            has_thread_caches,
-            clock,
-            classes,
-            policy: self.policy,
-            carves,
-            growth: self.growth,
-            retain: self.retain,
-            scrubber,
-            hooks: Hooks::default(),
-            tracking: TrackingFlag::default(),
-            #[cfg(feature = "snapshot")]
-            snapshots: self.snapshots,
-            failures,
-            depot: Arc::clone(&state.depot),
-            state: CachePadded::new(Lock::new(state)),
-            arrived: Condvar::new(),
-            allocator_name: type_name::<A>(),
-            allocator: match &budget {
-                None => Arc::new(allocator),
-                Some(budget) => Arc::new(Limit::shared(allocator, budget)),
-            },
-            budget,
-        };
-        Ok(MemoryPool::assemble(shared))
     }
 }

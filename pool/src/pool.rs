@@ -1,14 +1,18 @@
 //! The handle of a pool.
 
-use std::{fmt, io, sync::Arc, time::Duration};
+use std::{
+    fmt, io,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use binpool_allocators::{
     Allocator, Backend, Error, Queue, QueueId, adaptors::Budget, contained::contained, words,
 };
 
 use crate::{
-    HookId, KeptAddresses, PoolError, PoolOptions, PoolStatistics, PooledBuffer, ReusePolicy,
-    ScrubPolicy, Shortage, Sweeper, WeakPool, shared::Shared,
+    HookId, PoolError, PoolOptions, PoolStatistics, PooledBuffer, ReusePolicy, ScrubPolicy,
+    Shortage, Sweeper, shared::Shared,
 };
 
 /// A pool of device memory: keeps freed blocks in bins by size class, and hands them out again.
@@ -403,37 +407,6 @@ impl<B: Backend> MemoryPool<B> {
         Sweeper::start(&self.handle.shared, every)
     }
 
-    /// Keeps all memory where it is until the result is dropped: nothing is released by the pool, nothing is unmapped, and no pages
-    /// move. Requests and drops go on as usual, from what the pool has and what it takes from the device.
-    ///
-    /// It is for what remembers addresses, such as a CUDA graph: its kernels use the addresses of the blocks that they were captured
-    /// with at each launch, also of blocks that were dropped meanwhile. Give such a graph a pool of its own, since another request
-    /// of the same pool may get those blocks, and keep the pool and this value until the graph is gone.
-    ///
-    /// Where memory runs out, the free memory of the pool cannot go back to help. A block of a pool without segments that is given up by
-    /// [`enqueue_release`](crate::PooledBuffer::enqueue_release) leaves all the same. Several of these values may live: memory stays until
-    /// the last is dropped.
-    ///
-    /// ```
-    /// # use binpool::{Backend, MemoryPool, QueueOrder, VirtualMemoryAllocator};
-    /// # use binpool_mock::MockDevice;
-    /// # let backend = MockDevice::builder().virtual_memory(true).build().backend();
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// let for_graph = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &queue)?;
-    /// let kept = for_graph.keep_addresses();
-    /// let temporary = for_graph.allocate(64 << 20)?;
-    /// // ... a kernel that uses it is captured ...
-    /// drop(temporary);
-    /// assert_eq!(for_graph.free_held(), 0); // Each launch of the graph uses its memory.
-    /// // ... the graph is launched many times, and destroyed ...
-    /// drop(kept);
-    /// assert_eq!(for_graph.free_held(), 64 << 20);
-    /// # Ok::<(), binpool::PoolError>(())
-    /// ```
-    pub fn keep_addresses(&self) -> KeptAddresses<B> {
-        KeptAddresses::new(self.clone())
-    }
-
     /// Tells the pool that the program is done with `queue`: as soon as the commands there have ended, any queue may
     /// have its free blocks, under every [policy](ReusePolicy), and the pool drops the queue. Active blocks of this
     /// queue come back as usual; a later allocation for the queue undoes the call. Until the queue is gone, threads
@@ -475,7 +448,7 @@ impl<B: Backend> MemoryPool<B> {
     ///
     /// A hook may use the pool. If a request inside a hook does not fit, it fails without another call of this pool's
     /// hooks. A hook that keeps a handle keeps the pool alive until it is [removed](Self::remove_reclaim_hook); one
-    /// that keeps a [`WeakPool`] does not. A panic in a hook is contained.
+    /// that keeps a [`WeakPool`](crate::WeakPool) does not. A panic in a hook is contained.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -689,31 +662,6 @@ impl<B: Backend> MemoryPool<B> {
     pub fn allocator(&self) -> &Arc<dyn Allocator<Backend = B>> {
         &self.handle.shared.allocator
     }
-
-    /// Returns a reference to the pool that does not keep it alive.
-    ///
-    /// ```
-    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
-    /// # use binpool_mock::MockDevice;
-    /// # let backend = MockDevice::new().backend();
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
-    /// // A program that watches all of its pools keeps this of each.
-    /// let known = vec![pool.downgrade()];
-    /// let managed = || -> u64 {
-    ///     let alive = known.iter().filter_map(|weak| weak.upgrade());
-    ///     alive.map(|pool| pool.managed_bytes()).sum()
-    /// };
-    /// drop(pool.allocate(64 << 20)?);
-    /// assert_eq!(managed(), 64 << 20);
-    /// drop(pool); // The last handle: its memory goes.
-    /// assert_eq!(managed(), 0);
-    /// # Ok::<(), binpool::PoolError>(())
-    /// ```
-    #[must_use]
-    pub fn downgrade(&self) -> WeakPool<B> {
-        WeakPool::new(Arc::downgrade(&self.handle))
-    }
 }
 
 impl<B: Backend> MemoryPool<B> {
@@ -726,6 +674,10 @@ impl<B: Backend> MemoryPool<B> {
 
     pub(crate) const fn of(handle: Arc<Handle<B>>) -> Self {
         Self { handle }
+    }
+
+    pub(crate) fn weak_handle(&self) -> Weak<Handle<B>> {
+        Arc::downgrade(&self.handle)
     }
 
     pub(crate) fn handle(&self) -> &Arc<Shared<B>> {

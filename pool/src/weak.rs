@@ -49,13 +49,38 @@ impl<B: Backend> Clone for WeakPool<B> {
 }
 
 impl<B: Backend> WeakPool<B> {
-    pub(crate) const fn new(handle: Weak<Handle<B>>) -> Self {
-        Self { handle }
-    }
-
     /// Returns a handle of the pool; `None` if its last handle is gone.
     #[must_use]
     pub fn upgrade(&self) -> Option<MemoryPool<B>> {
         self.handle.upgrade().map(MemoryPool::of)
+    }
+}
+
+impl<B: Backend> MemoryPool<B> {
+    /// Returns a reference to the pool that does not keep it alive.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// // A program that watches all of its pools keeps this of each.
+    /// let known = vec![pool.downgrade()];
+    /// let managed = || -> u64 {
+    ///     let alive = known.iter().filter_map(|weak| weak.upgrade());
+    ///     alive.map(|pool| pool.managed_bytes()).sum()
+    /// };
+    /// drop(pool.allocate(64 << 20)?);
+    /// assert_eq!(managed(), 64 << 20);
+    /// drop(pool); // The last handle: its memory goes.
+    /// assert_eq!(managed(), 0);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    #[must_use]
+    pub fn downgrade(&self) -> WeakPool<B> {
+        WeakPool {
+            handle: self.weak_handle(),
+        }
     }
 }

@@ -7,7 +7,7 @@ use binpool_allocators::{Backend, words};
 use crate::{
     LiveGroup, MemoryPool,
     shared::{Shared, State},
-    track::caller::{self, Caller},
+    track::{caller::Caller, names},
 };
 
 /// The active blocks of a pool, by caller. Sizes in bytes.
@@ -120,8 +120,8 @@ impl<B: Backend> State<B> {
             for (_, ownership) in self.watch.allocations.active() {
                 let age = event_buffer.ticks().since(ownership.since);
                 let group = groups.entry(ownership.caller).or_insert_with(|| LiveGroup {
-                    tag: caller::name_of(ownership.caller.tag),
-                    call_site: caller::name_of(ownership.caller.call_site),
+                    tag: names::name_of(ownership.caller.tag),
+                    call_site: names::name_of(ownership.caller.call_site),
                     blocks: 0,
                     requested_bytes: 0,
                     oldest: age,

@@ -1,44 +1,18 @@
 //! The callers that request blocks: their tags, and their places in the program.
 
-use std::{
-    cell::RefCell,
-    collections::HashMap,
-    panic::Location,
-    ptr,
-    sync::{LazyLock, Mutex, MutexGuard, PoisonError},
-};
+use std::{cell::RefCell, panic::Location, ptr};
 
-use crate::{Tag, sync::thread_local};
+use crate::{
+    Tag,
+    sync::thread_local,
+    track::names::{Name, number_of},
+};
 
 /// The caller of a request: the numbers of its tag and call site, 0 for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Caller {
     pub(crate) tag: u32,
     pub(crate) call_site: u32,
-}
-
-/// The name that a number stands for.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Name {
-    Tag(String),
-    Location(&'static Location<'static>),
-    #[cfg(feature = "backtrace")]
-    Stack(crate::track::stack::Stack),
-}
-
-/// All names of the process. They are few, and never removed.
-#[derive(Debug, Default)]
-struct Names {
-    /// By number, from 1 on.
-    all: Vec<Name>,
-    numbers: HashMap<Name, u32>,
-}
-
-/// The standard library's mutex: `shuttle`'s must not outlive one test run, and threads hardly contend for this one.
-static NAMES: LazyLock<Mutex<Names>> = LazyLock::new(Mutex::default);
-
-fn names() -> MutexGuard<'static, Names> {
-    NAMES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The call sites whose numbers a thread remembers. A power of two.
@@ -104,23 +78,6 @@ impl Caller {
     }
 }
 
-fn number_of(name: Name) -> u32 {
-    let mut names = names();
-    if let Some(number) = names.numbers.get(&name) {
-        return *number;
-    }
-    names.all.push(name.clone());
-    let number = u32::try_from(names.all.len()).unwrap_or(0);
-    names.numbers.insert(name, number);
-    number
-}
-
-pub(crate) fn number_of_tag(name: &str) -> u32 {
-    let name = name.trim();
-    let name = if name.is_empty() { "(no name)" } else { name };
-    number_of(Name::Tag(name.replace(char::is_control, " ")))
-}
-
 #[inline]
 fn number_of_location(site: &'static Location<'static>) -> u32 {
     let address = ptr::from_ref(site);
@@ -150,21 +107,10 @@ fn number_of_stack(site: &'static Location<'static>, _beyond: &'static [&'static
     number_of_location(site)
 }
 
-/// Returns the name with this number; `None` for 0.
-pub(crate) fn name_of(number: u32) -> Option<String> {
-    let index = number.checked_sub(1)? as usize;
-    let name = names().all.get(index).cloned()?;
-    Some(match name {
-        Name::Tag(name) => name,
-        Name::Location(site) => site.to_string(),
-        #[cfg(feature = "backtrace")]
-        Name::Stack(stack) => stack.to_string(),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::track::names::name_of;
 
     #[track_caller]
     fn here() -> Caller {

@@ -4,6 +4,7 @@ pub(crate) mod allocation_record;
 pub(crate) mod caller;
 pub(crate) mod event_buffer;
 pub(crate) mod merge;
+pub(crate) mod names;
 pub(crate) mod pool_event;
 pub(crate) mod recorder;
 #[cfg(feature = "backtrace")]

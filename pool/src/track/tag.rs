@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, fmt, marker::PhantomData};
 
-use crate::{sync::thread_local, track::caller};
+use crate::{sync::thread_local, track::names};
 
 /// The number for no tag.
 const NONE: u32 = 0;
@@ -46,7 +46,7 @@ impl Tag {
     #[must_use]
     pub fn new(name: impl AsRef<str>) -> Self {
         Self {
-            number: caller::number_of_tag(name.as_ref()),
+            number: names::number_of_tag(name.as_ref()),
         }
     }
 
@@ -61,7 +61,7 @@ impl Tag {
     /// ```
     #[must_use]
     pub fn name(self) -> String {
-        caller::name_of(self.number).unwrap_or_default()
+        names::name_of(self.number).unwrap_or_default()
     }
 
     /// Puts all requests of this thread under this tag, until the result is dropped. A tag entered inside takes

@@ -10,7 +10,7 @@ use std::{
 use binpool_trace::{Line, PoolEvent, Request};
 
 use crate::track::{
-    caller,
+    names,
     ticks::Ticks,
     trace_event::{DecodedEvent, QueueAndGroup, TraceEvent},
 };
@@ -198,7 +198,7 @@ impl TraceWriter {
         if group == 0 || !self.groups.insert(group) {
             return;
         }
-        let name = caller::name_of(group).unwrap_or_default();
+        let name = names::name_of(group).unwrap_or_default();
         // Of a stack, the first frame: all of it has lines of its own.
         let (group, name) = (group.into(), name.lines().next().unwrap_or_default());
         Line::Group { group, name }.write(&mut self.lines);
@@ -209,7 +209,7 @@ impl TraceWriter {
         if !self.stacks.insert(stack) {
             return;
         }
-        let frames = caller::name_of(stack).unwrap_or_default();
+        let frames = names::name_of(stack).unwrap_or_default();
         let stack = stack.into();
         for frame in frames.lines() {
             Line::Frame { stack, frame }.write(&mut self.lines);
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn streams_are_numbered_by_their_first_block_and_a_group_is_named_once() {
-        let group = caller::number_of_tag("of a written trace");
+        let group = names::number_of_tag("of a written trace");
         let of = |queue, group| QueueAndGroup {
             queue,
             group,

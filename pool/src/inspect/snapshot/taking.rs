@@ -18,7 +18,8 @@ use crate::{
     shared::{Bins, Block, HeldBlock, Shared, State},
     track::{
         allocation_record::{AllocationRecord, Ownership},
-        caller::{self, Caller},
+        caller::Caller,
+        names,
         ticks::Ticks,
     },
 };
@@ -217,8 +218,8 @@ fn active(record: &AllocationRecord, ownership: Ownership, ticks: &Ticks) -> Sna
         bytes: record.place.bytes,
         state: BlockState::Active,
         requested_bytes: Some(asked),
-        tag: caller::name_of(caller.tag),
-        call_site: caller::name_of(caller.call_site),
+        tag: names::name_of(caller.tag),
+        call_site: names::name_of(caller.call_site),
         queue: Some(queue),
         age_ns: Some(u64::try_from(age).unwrap_or(u64::MAX)),
         ..SnapshotBlock::default()
@@ -235,7 +236,7 @@ fn unknown() -> SnapshotBlock {
 
 /// Returns what a snapshot says of the request of `caller` that failed.
 pub(super) fn shortage(report: &OutOfMemoryReport, caller: Option<Caller>) -> SnapshotShortage {
-    let name_of = |number: Option<u32>| number.and_then(caller::name_of);
+    let name_of = |number: Option<u32>| number.and_then(names::name_of);
     SnapshotShortage {
         requested_bytes: report.requested_bytes as u64,
         class_bytes: report.class_bytes as u64,
