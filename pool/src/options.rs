@@ -122,7 +122,7 @@ impl PoolOptions {
     ///
     /// Without segments a free block serves requests of its own class only, and a program whose sizes vary takes far
     /// more from the device than it uses. With them it takes little more. Blocks are then views of their segments
-    /// ([`create_sub_region`](Backend::create_sub_region)), which cost a call to the device if the pool has kept none
+    /// ([`create_sub_region`](crate::Backend::create_sub_region)), which cost a call to the device if the pool has kept none
     /// of the right size.
     ///
     /// A program that passes bare handles of its blocks to other code may want none: a block is then a whole buffer.
