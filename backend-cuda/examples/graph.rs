@@ -5,7 +5,7 @@
 use std::{error::Error, sync::Arc, time::Instant};
 
 use binpool::{ImmediateAllocator, MemoryPool};
-use binpool_cuda::{CudaDevice, PooledCudaSlice, PooledStream};
+use binpool_cuda::{CudaBackend, PooledCudaSlice, PooledStream};
 use cudarc::{
     driver::{
         CudaContext, CudaFunction, CudaStream, LaunchConfig, PushKernelArg,
@@ -54,12 +54,12 @@ impl Step {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let backend = CudaDevice::open(0)?; // First: cudarc panics where there is no driver.
+    let backend = CudaBackend::open(0)?; // First: cudarc panics where there is no driver.
     let context = CudaContext::new(0)?;
     // SAFETY: all commands are of one stream. A captured command may not wait for an event that was recorded before.
     unsafe { context.disable_event_tracking() };
     let stream = context.new_stream()?;
-    let queue = backend.wrap_cudarc_stream(&stream)?;
+    let queue = backend.wrap_queue(&stream)?;
     let allocator = || ImmediateAllocator::new(&backend);
 
     let pool = MemoryPool::new(allocator()?, &queue)?;

@@ -44,12 +44,12 @@ pub(crate) fn failed(call: &'static str, error: DriverError) -> Error {
 ///
 /// ```no_run
 /// # use binpool::{ImmediateAllocator, MemoryPool};
-/// # use binpool_cuda::{CudaDevice, PooledStream};
+/// # use binpool_cuda::{CudaBackend, PooledStream};
 /// # use cudarc::{driver::{CudaContext, LaunchConfig, PushKernelArg}, nvrtc::Ptx};
-/// # let backend = CudaDevice::open(0)?;
+/// # let backend = CudaBackend::open(0)?;
 /// # let context = CudaContext::new(0)?;
 /// # let stream = context.new_stream()?;
-/// # let queue = backend.wrap_cudarc_stream(&stream)?;
+/// # let queue = backend.wrap_queue(&stream)?;
 /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
 /// # let pooled = PooledStream::new(&pool, &stream)?;
 /// let kernel = context.load_module(Ptx::from_file("scale.ptx"))?.load_function("scale")?;

@@ -23,12 +23,12 @@ impl CudaBackend {
     ///
     /// ```no_run
     /// use binpool_allocators::Queue;
-    /// use binpool_cuda::CudaDevice;
+    /// use binpool_cuda::CudaBackend;
     /// use cudarc::driver::CudaContext;
     ///
-    /// let backend = CudaDevice::open(0)?; // An error where there is no driver: cudarc panics then.
+    /// let backend = CudaBackend::open(0)?; // An error where there is no driver: cudarc panics then.
     /// let stream = CudaContext::new(0)?.new_stream()?;
-    /// let queue = backend.wrap_cudarc_stream(&stream)?;
+    /// let queue = backend.wrap_queue(&stream)?;
     /// queue.finish()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -37,13 +37,13 @@ impl CudaBackend {
     ///
     /// [`ForeignObject`](InvalidRequest::ForeignObject) for a stream of another context: cudarc's has to be the primary context of the same
     /// device, as that of `CudaContext::new` is.
-    pub fn wrap_cudarc_stream(&self, stream: &Arc<CudaStream>) -> Result<CudaQueue> {
-        if stream.context().cu_ctx().addr() != self.cu_context().addr() {
+    pub fn wrap_queue(&self, stream: &Arc<CudaStream>) -> Result<CudaQueue> {
+        if stream.context().cu_ctx().addr() != self.raw_context().addr() {
             let kind = ObjectKind::Queue;
             return Err(InvalidRequest::ForeignObject { kind }.into());
         }
         // SAFETY: It is a stream of this context, and the queue keeps it alive.
-        let queue = unsafe { self.wrap_raw_stream(stream.cu_stream().cast()) }?;
+        let queue = unsafe { self.wrap_raw_queue(stream.cu_stream().cast()) }?;
         queue.keep(stream);
         Ok(queue)
     }
@@ -53,16 +53,16 @@ impl CudaBackend {
 /// [`clone_htod`](Self::clone_htod) do what those of `CudaStream` do, and return a [`PooledCudaSlice`]. Clones are the same; any thread may
 /// use them.
 ///
-/// A process without a driver gets an error of [`CudaDevice::open`](crate::CudaDevice::open), which comes first: cudarc panics there.
+/// A process without a driver gets an error of [`CudaBackend::open`](crate::CudaBackend::open), which comes first: cudarc panics there.
 ///
 /// ```no_run
 /// use binpool::{ImmediateAllocator, MemoryPool};
-/// use binpool_cuda::{CudaDevice, PooledStream};
+/// use binpool_cuda::{CudaBackend, PooledStream};
 /// use cudarc::driver::CudaContext;
 ///
-/// let backend = CudaDevice::open(0)?;
+/// let backend = CudaBackend::open(0)?;
 /// let stream = CudaContext::new(0)?.new_stream()?;
-/// let queue = backend.wrap_cudarc_stream(&stream)?;
+/// let queue = backend.wrap_queue(&stream)?;
 /// let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
 /// let pooled = PooledStream::new(&pool, &stream)?;
 ///
@@ -88,7 +88,7 @@ impl PooledStream {
     ///
     /// # Errors
     ///
-    /// Those of [`wrap_cudarc_stream`](CudaBackend::wrap_cudarc_stream); [`Unsupported`](Error::Unsupported) for a per-thread default stream,
+    /// Those of [`wrap_queue`](CudaBackend::wrap_queue); [`Unsupported`](Error::Unsupported) for a per-thread default stream,
     /// which is another stream on each thread; a failure of the driver.
     pub fn new(pool: &MemoryPool<CudaBackend>, stream: &Arc<CudaStream>) -> Result<Self> {
         if stream.cu_stream().addr() == PER_THREAD {
@@ -100,7 +100,7 @@ impl PooledStream {
         let recorded = stream.context().new_stream();
         Ok(Self {
             pool: pool.clone(),
-            queue: pool.backend().wrap_cudarc_stream(stream)?,
+            queue: pool.backend().wrap_queue(stream)?,
             stream: Arc::clone(stream),
             recorded: recorded.map_err(|error| failed("cuStreamCreate", error))?,
         })
@@ -110,10 +110,10 @@ impl PooledStream {
     ///
     /// ```no_run
     /// # use binpool::{ImmediateAllocator, MemoryPool};
-    /// # use binpool_cuda::{CudaDevice, PooledStream};
-    /// # let backend = CudaDevice::open(0)?;
+    /// # use binpool_cuda::{CudaBackend, PooledStream};
+    /// # let backend = CudaBackend::open(0)?;
     /// # let stream = cudarc::driver::CudaContext::new(0)?.new_stream()?;
-    /// # let queue = backend.wrap_cudarc_stream(&stream)?;
+    /// # let queue = backend.wrap_queue(&stream)?;
     /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
     /// # let pooled = PooledStream::new(&pool, &stream)?;
     /// // SAFETY: it is written before it is read.

@@ -17,12 +17,12 @@ pub(crate) const ALIGNMENT: usize = 256;
 /// A device of the CUDA driver.
 ///
 /// ```no_run
-/// use binpool_cuda::CudaDevice;
+/// use binpool_cuda::{CudaBackend, CudaDevice};
 ///
 /// for device in CudaDevice::all()? {
 ///     println!("{}: {}, {} MiB", device.ordinal(), device.name(), device.total_bytes() >> 20);
 /// }
-/// let backend = CudaDevice::open(0)?;
+/// let backend = CudaBackend::open(0)?;
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 ///
@@ -52,17 +52,6 @@ impl CudaDevice {
     /// Those of [`CudaLibrary::load`], or a failure of the driver.
     pub fn all() -> Result<Vec<Self>> {
         Self::all_of(&CudaLibrary::load()?)
-    }
-
-    /// Opens the device of a number, counted from 0.
-    ///
-    /// Where it is open already, the result is a clone of that [backend](Self::backend).
-    ///
-    /// # Errors
-    ///
-    /// Those of [`CudaLibrary::load`], or a failure of the driver.
-    pub fn open(ordinal: u32) -> Result<CudaBackend> {
-        Self::of(&CudaLibrary::load()?, ordinal)?.backend()
     }
 
     /// Lists the devices of a library.
@@ -145,6 +134,19 @@ impl CudaDevice {
             context,
             facts,
         })
+    }
+}
+
+impl CudaBackend {
+    /// Opens the device of a number, counted from 0.
+    ///
+    /// Where it is open already, the result is a clone of that [backend](CudaDevice::backend).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`CudaLibrary::load`], or a failure of the driver.
+    pub fn open(ordinal: u32) -> Result<Self> {
+        CudaDevice::of(&CudaLibrary::load()?, ordinal)?.backend()
     }
 }
 

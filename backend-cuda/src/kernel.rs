@@ -51,10 +51,10 @@ impl Grid {
 ///
 /// ```no_run
 /// # use binpool_allocators::{Backend, MemoryFlags};
-/// # use binpool_cuda::CudaDevice;
+/// # use binpool_cuda::CudaBackend;
 /// use binpool_cuda::Argument;
 ///
-/// # let block = CudaDevice::open(0)?.create_buffer(4000, MemoryFlags::empty())?;
+/// # let block = CudaBackend::open(0)?.create_buffer(4000, MemoryFlags::empty())?;
 /// // void scale(float *numbers, unsigned count, float factor)
 /// let arguments = [Argument::Memory(&block), Argument::U32(1000), Argument::F32(0.5)];
 /// # Ok::<(), binpool_allocators::Error>(())
@@ -89,9 +89,9 @@ impl Argument<'_> {
 ///
 /// ```no_run
 /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-/// use binpool_cuda::{Argument, CudaDevice, CudaModule, Grid};
+/// use binpool_cuda::{Argument, CudaBackend, CudaModule, Grid};
 ///
-/// let backend = CudaDevice::open(0)?;
+/// let backend = CudaBackend::open(0)?;
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let block = backend.create_buffer(4 * 1000, MemoryFlags::empty())?;
 /// let module = CudaModule::load_ptx(&backend, &std::fs::read_to_string("kernels.ptx")?)?;

@@ -6,9 +6,9 @@
 //! ```no_run
 //! use binpool::{MemoryPool, VirtualMemoryAllocator};
 //! use binpool_allocators::{Backend, QueueOrder};
-//! use binpool_cuda::CudaDevice;
+//! use binpool_cuda::CudaBackend;
 //!
-//! let backend = CudaDevice::open(0)?;
+//! let backend = CudaBackend::open(0)?;
 //! let stream = backend.create_queue(QueueOrder::InOrder)?;
 //! let pool = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &stream)?;
 //! let block = pool.allocate(4096)?;

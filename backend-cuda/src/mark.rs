@@ -10,9 +10,9 @@ use crate::sys::{Context, Gate, Handle, Mark, Stream};
 ///
 /// ```no_run
 /// use binpool_allocators::{Backend, EventStatus, QueueOrder, runtime::Objects};
-/// use binpool_cuda::{CudaBackend, CudaDevice, CudaMark};
+/// use binpool_cuda::{CudaBackend, CudaMark};
 ///
-/// let backend = CudaDevice::open(0)?;
+/// let backend = CudaBackend::open(0)?;
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let event = backend.enqueue_marker(&queue)?;
 /// let mark: &CudaMark = event.mark();

@@ -16,9 +16,9 @@ use crate::{
 /// It is unloaded with its last clone and its last [`CudaKernel`]: that drop waits for the device, since launches may still run.
 ///
 /// ```no_run
-/// use binpool_cuda::{CudaDevice, CudaModule};
+/// use binpool_cuda::{CudaBackend, CudaModule};
 ///
-/// let backend = CudaDevice::open(0)?;
+/// let backend = CudaBackend::open(0)?;
 /// let module = CudaModule::load_ptx(&backend, &std::fs::read_to_string("kernels.ptx")?)?;
 /// let kernel = module.kernel("scale")?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -19,9 +19,9 @@ impl CudaBackend {
     /// ```no_run
     /// use binpool::{ImmediateAllocator, MemoryPool};
     /// use binpool_allocators::{Backend, QueueOrder};
-    /// use binpool_cuda::CudaDevice;
+    /// use binpool_cuda::CudaBackend;
     ///
-    /// let [one, two] = [CudaDevice::open(0)?, CudaDevice::open(1)?];
+    /// let [one, two] = [CudaBackend::open(0)?, CudaBackend::open(1)?];
     /// if !(one.enable_peer_access(&two)? && two.enable_peer_access(&one)?) {
     ///     println!("copies go through the host");
     /// }

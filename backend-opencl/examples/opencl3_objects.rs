@@ -50,7 +50,7 @@ fn twice(device: &DeviceSelector) -> Result<(), Box<dyn Error>> {
     // SAFETY: as above.
     let wrapped = unsafe { backend.wrap_queue(&queue) }?;
     // SAFETY: (1) the buffer lives, and is retained; (2, 3) what `opencl3` enqueues with it is on the same in-order queue.
-    let memory = unsafe { backend.memory_from_raw(own.get(), true) }?;
+    let memory = unsafe { backend.wrap_raw_memory(own.get(), true) }?;
     let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &wrapped)?;
 
     let ones = 1.0_f32.to_ne_bytes().repeat(ITEMS);

@@ -102,7 +102,7 @@ impl ClMemory {
     ///
     /// It is borrowed: valid while this value lives, and not to be released. A kernel that was enqueued with it keeps the memory, as
     /// every command does. This crate does not see such a command: the program orders it with others. `PyOpenCL` calls it
-    /// `int_ptr`; [`memory_from_raw`](OpenClBackend::memory_from_raw) is the way back.
+    /// `int_ptr`; [`wrap_raw_memory`](OpenClBackend::wrap_raw_memory) is the way back.
     ///
     /// NVIDIA's driver crashes where the program enqueues a command on a buffer while another thread makes or releases a view of that
     /// buffer. A program whose threads share a buffer in this way takes `with_raw_memory` there, for whole buffers as well.
@@ -136,7 +136,7 @@ impl ClMemory {
     /// let memory = backend.create_buffer(4096, MemoryFlags::empty())?;
     /// let handle = memory.raw().ok_or("a buffer has a handle")?;
     /// // SAFETY: (1) the buffer lives, and is retained; (2, 3) only values of this crate use it.
-    /// let again = unsafe { backend.memory_from_raw(handle, true) }?;
+    /// let again = unsafe { backend.wrap_raw_memory(handle, true) }?;
     /// assert_eq!(again, memory); // One buffer: commands on either know of each other.
     /// assert_ne!(again.id(), memory.id()); // Two values.
     ///

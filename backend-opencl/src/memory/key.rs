@@ -27,7 +27,7 @@ use crate::{
 /// // Somewhere else the memory comes in by its handle, as another value.
 /// let handle = weights.raw().ok_or("a buffer has a handle")?;
 /// // SAFETY: (1) the buffer lives, and is retained; (2, 3) only values of this crate use it.
-/// let came_in = unsafe { backend.memory_from_raw(handle, true) }?;
+/// let came_in = unsafe { backend.wrap_raw_memory(handle, true) }?;
 /// assert_eq!(names.get(&came_in.key()), Some(&"weights"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -536,7 +536,7 @@ fn nothing_keeps_a_buffer_over_lent_memory() {
             assert_eq!(refusal(map), lent);
             let raw = buffer.raw().unwrap();
             // SAFETY: The buffer lives, and all commands on it are over.
-            let again = unsafe { bench.backend.memory_from_raw(raw, true) };
+            let again = unsafe { bench.backend.wrap_raw_memory(raw, true) };
             assert_eq!(refusal(again), lent);
             assert_eq!(buffer.info().unwrap().reference_count, Some(1));
         })

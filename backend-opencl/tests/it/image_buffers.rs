@@ -476,7 +476,7 @@ fn a_buffer_image_of_the_programs_own_is_copied_as_one_of_ours() {
         .create_image_over(&bench.queue, &buffer, RGBA8, shape, None)
         .unwrap();
     // SAFETY: The image lives, and no other command on it runs.
-    let again = unsafe { bench.backend.image_from_raw(image.raw(), true) }.unwrap();
+    let again = unsafe { bench.backend.wrap_raw_image(image.raw(), true) }.unwrap();
     assert_eq!((again.shape(), again.parent()), (shape, Some(buffer.key())));
     let target = bench.filled(16, 0);
     let row = ImageRegion::new([2], [4]);
