@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .load_module(Ptx::from_src(ADD_TO))?
         .load_function("add_to")?;
 
-    let queue = backend.wrap_queue(&compute)?;
+    let queue = backend.wrap_cudarc_stream(&compute)?;
     let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
     let pooled = PooledStream::new(&pool, &compute)?;
 

@@ -59,7 +59,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // SAFETY: all commands are of one stream. A captured command may not wait for an event that was recorded before.
     unsafe { context.disable_event_tracking() };
     let stream = context.new_stream()?;
-    let queue = backend.wrap_queue(&stream)?;
+    let queue = backend.wrap_cudarc_stream(&stream)?;
     let allocator = || ImmediateAllocator::new(&backend);
 
     let pool = MemoryPool::new(allocator()?, &queue)?;

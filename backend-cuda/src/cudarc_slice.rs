@@ -49,7 +49,7 @@ pub(crate) fn failed(call: &'static str, error: DriverError) -> Error {
 /// # let backend = CudaBackend::open(0)?;
 /// # let context = CudaContext::new(0)?;
 /// # let stream = context.new_stream()?;
-/// # let queue = backend.wrap_queue(&stream)?;
+/// # let queue = backend.wrap_cudarc_stream(&stream)?;
 /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
 /// # let pooled = PooledStream::new(&pool, &stream)?;
 /// let kernel = context.load_module(Ptx::from_file("scale.ptx"))?.load_function("scale")?;

@@ -28,7 +28,7 @@ impl CudaBackend {
     ///
     /// let backend = CudaBackend::open(0)?; // An error where there is no driver: cudarc panics then.
     /// let stream = CudaContext::new(0)?.new_stream()?;
-    /// let queue = backend.wrap_queue(&stream)?;
+    /// let queue = backend.wrap_cudarc_stream(&stream)?;
     /// queue.finish()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -37,7 +37,7 @@ impl CudaBackend {
     ///
     /// [`ForeignObject`](InvalidRequest::ForeignObject) for a stream of another context: cudarc's has to be the primary context of the same
     /// device, as that of `CudaContext::new` is.
-    pub fn wrap_queue(&self, stream: &Arc<CudaStream>) -> Result<CudaQueue> {
+    pub fn wrap_cudarc_stream(&self, stream: &Arc<CudaStream>) -> Result<CudaQueue> {
         if stream.context().cu_ctx().addr() != self.raw_context().addr() {
             let kind = ObjectKind::Queue;
             return Err(InvalidRequest::ForeignObject { kind }.into());
@@ -62,7 +62,7 @@ impl CudaBackend {
 ///
 /// let backend = CudaBackend::open(0)?;
 /// let stream = CudaContext::new(0)?.new_stream()?;
-/// let queue = backend.wrap_queue(&stream)?;
+/// let queue = backend.wrap_cudarc_stream(&stream)?;
 /// let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
 /// let pooled = PooledStream::new(&pool, &stream)?;
 ///
@@ -88,7 +88,7 @@ impl PooledStream {
     ///
     /// # Errors
     ///
-    /// Those of [`wrap_queue`](CudaBackend::wrap_queue); [`Unsupported`](Error::Unsupported) for a per-thread default stream,
+    /// Those of [`wrap_cudarc_stream`](CudaBackend::wrap_cudarc_stream); [`Unsupported`](Error::Unsupported) for a per-thread default stream,
     /// which is another stream on each thread; a failure of the driver.
     pub fn new(pool: &MemoryPool<CudaBackend>, stream: &Arc<CudaStream>) -> Result<Self> {
         if stream.cu_stream().addr() == PER_THREAD {
@@ -100,7 +100,7 @@ impl PooledStream {
         let recorded = stream.context().new_stream();
         Ok(Self {
             pool: pool.clone(),
-            queue: pool.backend().wrap_queue(stream)?,
+            queue: pool.backend().wrap_cudarc_stream(stream)?,
             stream: Arc::clone(stream),
             recorded: recorded.map_err(|error| failed("cuStreamCreate", error))?,
         })
@@ -113,7 +113,7 @@ impl PooledStream {
     /// # use binpool_cuda::{CudaBackend, PooledStream};
     /// # let backend = CudaBackend::open(0)?;
     /// # let stream = cudarc::driver::CudaContext::new(0)?.new_stream()?;
-    /// # let queue = backend.wrap_queue(&stream)?;
+    /// # let queue = backend.wrap_cudarc_stream(&stream)?;
     /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
     /// # let pooled = PooledStream::new(&pool, &stream)?;
     /// // SAFETY: it is written before it is read.

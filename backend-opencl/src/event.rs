@@ -207,7 +207,7 @@ impl ClEvent {
     /// # let device = Device::new(OpenClBackend::open(&"any".parse()?)?.raw_device());
     /// # let context = Context::from_device(&device)?;
     /// # // SAFETY: the context is one that `opencl3` has made.
-    /// # let backend = unsafe { OpenClBackend::from_context(&context) }?;
+    /// # let backend = unsafe { OpenClBackend::from_raw(context.get(), context.default_device()) }?;
     /// # let queue = backend.create_queue(binpool_allocators::QueueOrder::InOrder)?;
     /// # let memory = backend.create_buffer(64, MemoryFlags::empty())?;
     /// # // SAFETY: the device is the context's.
@@ -217,7 +217,7 @@ impl ClEvent {
     /// // SAFETY: the event in the wait list lives.
     /// let marker = unsafe { own_queue.enqueue_marker_with_wait_list(&[filled.raw()]) }?;
     /// // SAFETY: the event is one that `opencl3` has made.
-    /// unsafe { backend.wrap_event(&marker) }?.wait()?;
+    /// unsafe { backend.wrap_raw_event(marker.get()) }?.wait()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn raw(&self) -> *mut c_void {

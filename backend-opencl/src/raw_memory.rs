@@ -108,8 +108,8 @@ impl OpenClBackend {
     /// # let queue = unsafe { CommandQueue::create(&context, device.id(), 0) }?;
     /// # // SAFETY: the context and the queue are ones that `opencl3` has made.
     /// # let (backend, wrapped) = unsafe {
-    /// #     let backend = OpenClBackend::from_context(&context)?;
-    /// #     let wrapped = backend.wrap_queue(&queue)?;
+    /// #     let backend = OpenClBackend::from_raw(context.get(), context.default_device())?;
+    /// #     let wrapped = backend.wrap_raw_queue(queue.get())?;
     /// #     (backend, wrapped)
     /// # };
     /// let source = "kernel void one(global float *to) { to[get_global_id(0)] = 1; }

@@ -62,7 +62,7 @@ impl Setup {
         let backend = device.backend();
         let context = CudaContext::new(device.ordinal().try_into().unwrap()).unwrap();
         let [home, other] = [stream(&context), context.new_stream().unwrap()];
-        let queue = backend.wrap_queue(&home).unwrap();
+        let queue = backend.wrap_cudarc_stream(&home).unwrap();
         let allocator = ImmediateAllocator::new(&backend).unwrap();
         let pool = PoolOptions::new().build(allocator, &queue).unwrap();
         let text = Ptx::from_src(".version 6.4\n.visible .entry add_to(");
@@ -291,7 +291,7 @@ fn the_host_waits_where_another_error_comes_meanwhile() {
 fn streams_of_other_contexts_are_refused() {
     let (setup, foreign) = (Setup::new(), Setup::new());
     let kind = ObjectKind::Queue;
-    let refused = setup.backend.wrap_queue(&foreign.home);
+    let refused = setup.backend.wrap_cudarc_stream(&foreign.home);
     assert!(matches!(
         refused,
         Err(Error::InvalidRequest(InvalidRequest::ForeignObject { kind: k })) if k == kind
@@ -381,8 +381,8 @@ fn the_queue_keeps_the_stream_and_all_is_destroyed_in_the_end() {
     let backend = device.backend();
     let context = CudaContext::new(device.ordinal().try_into().unwrap()).unwrap();
     let stream = context.new_stream().unwrap();
-    let queue = backend.wrap_queue(&stream).unwrap();
-    assert_eq!(backend.wrap_queue(&stream).unwrap(), queue);
+    let queue = backend.wrap_cudarc_stream(&stream).unwrap();
+    assert_eq!(backend.wrap_cudarc_stream(&stream).unwrap(), queue);
     drop((stream, context));
     let block = backend.create_buffer(64, MemoryFlags::empty()).unwrap();
     let fill = backend.enqueue_fill(&queue, &block, Region::first(64), &[7_u8]);

@@ -44,7 +44,7 @@ fn first(numbers: Vec<f32>, kernel: CudaFunction, count: u64, config: LaunchConf
     let backend = CudaBackend::open(0)?; // An error where there is no driver: cudarc panics then.
     let context = CudaContext::new(0)?;
     let stream = context.new_stream()?;
-    let queue = backend.wrap_queue(&stream)?;
+    let queue = backend.wrap_cudarc_stream(&stream)?;
     let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
     let pooled = PooledStream::new(&pool, &stream)?;
 

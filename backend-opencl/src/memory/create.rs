@@ -85,7 +85,7 @@ impl OpenClBackend {
     /// # let device = Device::new(OpenClBackend::open(&"any".parse()?)?.raw_device());
     /// # let context = Context::from_device(&device)?;
     /// # // SAFETY: the context is one that `opencl3` has made.
-    /// # let backend = unsafe { OpenClBackend::from_context(&context) }?;
+    /// # let backend = unsafe { OpenClBackend::from_raw(context.get(), context.default_device()) }?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// // SAFETY: no pointer of the host is passed.
     /// let own = unsafe { Buffer::<f32>::create(&context, CL_MEM_READ_WRITE, 100, std::ptr::null_mut()) }?;
