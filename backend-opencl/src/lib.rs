@@ -172,7 +172,7 @@ pub use kernel::{
     Argument, ClKernel, ClProgram, Extent, Launch, LocalMemory, Parameter, ParameterAccess,
     ParameterKind,
 };
-pub use map::{ImageMap, ImageMapMut, Map, MapGuard, MapMut, PendingMap};
+pub use map::{HostMap, ImageMap, ImageMapMut, Map, MapMode, MapMut, PendingMap, Reads, Writes};
 pub use memory::{ClMemory, HostMemory, MemoryInfo, MemoryKey};
 pub use pipe::ClPipe;
 pub use queue::ClQueue;

@@ -337,6 +337,7 @@ impl<'a> Launch<'a> {
     /// launch (`CL_KERNEL_EXEC_INFO_SVM_PTRS`, OpenCL 3.0, section 5.9.2).
     ///
     /// ```
+    /// # use binpool_opencl::SvmOptions;
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
     /// # use binpool_opencl::{
     /// #     ClProgram, Extent, OpenClBackend, Parameter, ParameterAccess, SvmPointer,
@@ -352,7 +353,7 @@ impl<'a> Launch<'a> {
     /// # ];
     /// // SAFETY: it follows addresses of words in blocks that the launch names, and no others.
     /// let follow = unsafe { program.kernel("follow", &parameters) }?;
-    /// let seven = backend.csvm_empty::<u32>(1)?.fill_all(&queue, 7)?;
+    /// let seven = backend.svm_empty::<u32>(1, &SvmOptions::coarse())?.fill_all(&queue, 7)?;
     /// let address = seven.address()?.addr().get() as u64;
     /// let addresses = backend.create_buffer_from(&[address; 2], MemoryFlags::empty())?;
     /// let words = backend.create_buffer(8, MemoryFlags::empty())?;

@@ -41,11 +41,7 @@ use crate::event::{ClEvent, ClOn};
 /// backend.write(&queue, &memory, 4, &[0_u8; 8])?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "the memory is unmapped when it is dropped"]
-pub struct Map<'m, T> {
-    mapping: Mapping<'m>,
-    elements: PhantomData<&'m [T]>,
-}
+pub type Map<'m, T> = HostMap<'m, T, Reads>;
 
 /// Memory that the host reads and writes: a mutable slice of `T`, until it is dropped. All commands on the memory are
 /// refused meanwhile; see [`OpenClBackend::map_mut`](crate::OpenClBackend::map_mut).
@@ -72,14 +68,65 @@ pub struct Map<'m, T> {
 /// assert_eq!(map[..], [9, 1, 3, 4]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+pub type MapMut<'m, T> = HostMap<'m, T, Writes>;
+
+/// A map of memory or of an image, until it is dropped: [`Map`], [`MapMut`], [`ImageMap`](crate::ImageMap) or
+/// [`ImageMapMut`](crate::ImageMapMut).
+///
+/// ```
+/// use binpool_allocators::Result;
+/// use binpool_opencl::{HostMap, Map};
+///
+/// /// Ends maps of any kind.
+/// fn unmap_all<T, A, L>(maps: Vec<HostMap<'_, T, A, L>>) -> Result<()> {
+///     maps.into_iter().try_for_each(|map| map.unmap().map(drop))
+/// }
+/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_opencl::OpenClBackend;
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+///
+/// let memory = backend.create_buffer_from(&[1_u8, 2, 3, 4], MemoryFlags::empty())?;
+/// let halves = [0..2, 2..4].map(|half| backend.map(&queue, &memory, half));
+/// let halves: Vec<Map<u8>> = halves.into_iter().collect::<Result<_>>()?;
+/// assert_eq!((&halves[0][..], &halves[1][..]), (&[1, 2][..], &[3, 4][..]));
+/// unmap_all(halves)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "the memory is unmapped when it is dropped"]
-pub struct MapMut<'m, T> {
-    mapping: Mapping<'m>,
-    elements: PhantomData<&'m mut [T]>,
+pub struct HostMap<'m, T, A, L = ()> {
+    pub(super) mapping: Mapping<'m>,
+    /// Where the rows of an image are.
+    pub(super) layout: L,
+    elements: PhantomData<(&'m [T], A)>,
 }
 
-/// A map that was enqueued; [`wait`](Self::wait) returns it as a `G`, which is [`Map`] or [`MapMut`]. Conflicting commands
-/// are refused from the call on.
+/// The host reads what a [`HostMap`] maps.
+///
+/// ```
+/// use binpool_opencl::{HostMap, Map, Reads};
+///
+/// fn same<'m, T>(map: Map<'m, T>) -> HostMap<'m, T, Reads> {
+///     map
+/// }
+/// ```
+#[derive(Debug)]
+pub enum Reads {}
+
+/// The host reads and writes what a [`HostMap`] maps.
+///
+/// ```
+/// use binpool_opencl::{HostMap, MapMut, Writes};
+///
+/// fn same<'m, T>(map: MapMut<'m, T>) -> HostMap<'m, T, Writes> {
+///     map
+/// }
+/// ```
+#[derive(Debug)]
+pub enum Writes {}
+
+/// A map that was enqueued; [`wait`](Self::wait) returns it as an `M`: [`Map`], [`MapMut`], [`ImageMap`](crate::ImageMap) or
+/// [`ImageMapMut`](crate::ImageMapMut). Conflicting commands are refused from the call on.
 ///
 /// Dropping it enqueues the end of the map.
 ///
@@ -105,43 +152,21 @@ pub struct MapMut<'m, T> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "the memory is unmapped when it is dropped"]
-pub struct PendingMap<'m, G> {
+pub struct PendingMap<'m, M> {
     mapping: Mapping<'m>,
-    guard: PhantomData<G>,
+    map: PhantomData<M>,
 }
 
-/// A guard that a pending map becomes.
-///
-/// ```
-/// use binpool_allocators::Result;
-/// use binpool_opencl::{Map, MapGuard, PendingMap};
-///
-/// /// Enqueue all maps first, then wait once: for maps of any kind.
-/// fn wait_for_all<'m, G: MapGuard<'m>>(pending: Vec<PendingMap<'m, G>>) -> Result<Vec<G>> {
-///     pending.into_iter().map(PendingMap::wait).collect()
-/// }
-/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-/// # use binpool_opencl::OpenClBackend;
-/// # let backend = OpenClBackend::open(&"any".parse()?)?;
-/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-///
-/// let memory = backend.create_buffer_from(&[1_u8, 2, 3, 4], MemoryFlags::empty())?;
-/// let halves = [0..2, 2..4].map(|half| backend.enqueue_map(&queue, &memory, half));
-/// let halves: Vec<Map<u8>> = wait_for_all(halves.into_iter().collect::<Result<_>>()?)?;
-/// assert_eq!((&halves[0][..], &halves[1][..]), (&[1, 2][..], &[3, 4][..]));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub trait MapGuard<'m>: Sized + sealed::Sealed<'m> {}
+/// Where elements are in a map: one after the other in memory, in rows of an image.
+pub trait Layout: Sized {
+    #[expect(private_interfaces, reason = "the trait cannot be named outside")]
+    fn of<T: AnyBitPattern>(mapping: &Mapping<'_>) -> Result<Self>;
+}
 
-impl<'m, G: sealed::Sealed<'m>> MapGuard<'m> for G {}
-
-pub(crate) mod sealed {
-    use super::Mapping;
-
-    /// Guards that are made of a map.
-    pub trait Sealed<'m>: Sized {
-        #[expect(private_interfaces, reason = "the trait cannot be named outside")]
-        fn of(mapping: Mapping<'m>) -> binpool_allocators::Result<Self>;
+impl Layout for () {
+    #[expect(private_interfaces, reason = "the trait cannot be named outside")]
+    fn of<T: AnyBitPattern>(mapping: &Mapping<'_>) -> Result<Self> {
+        check_elements::<T>(mapping.view().as_slice())
     }
 }
 
@@ -155,11 +180,11 @@ pub(super) fn check_elements<T: AnyBitPattern>(bytes: &[u8]) -> Result<()> {
     Err(InvalidRequest::ElementsMisaligned { address, alignment }.into())
 }
 
-impl<'m, G: MapGuard<'m>> PendingMap<'m, G> {
+impl<'m, M> PendingMap<'m, M> {
     pub(crate) const fn new(mapping: Mapping<'m>) -> Self {
         Self {
             mapping,
-            guard: PhantomData,
+            map: PhantomData,
         }
     }
 
@@ -167,89 +192,62 @@ impl<'m, G: MapGuard<'m>> PendingMap<'m, G> {
     pub fn event(&self) -> &ClEvent {
         self.mapping.event()
     }
+}
 
+impl<'m, T: AnyBitPattern, A, L: Layout> PendingMap<'m, HostMap<'m, T, A, L>> {
     /// Waits until the memory is there.
     ///
     /// # Errors
     ///
     /// The failure of the command, or of a command that it waits for;
-    /// [`ElementsMisaligned`](InvalidRequest::ElementsMisaligned) where the host's address is not aligned for the elements.
-    /// The memory is not mapped then.
-    pub fn wait(self) -> Result<G> {
+    /// [`ElementsMisaligned`](InvalidRequest::ElementsMisaligned) where the host's address is not aligned for the elements. Of images
+    /// also [`NotWholeElements`](InvalidRequest::NotWholeElements). The memory is not mapped then.
+    pub fn wait(self) -> Result<HostMap<'m, T, A, L>> {
         self.mapping.wait()?;
-        G::of(self.mapping)
+        Ok(HostMap {
+            layout: L::of::<T>(&self.mapping)?,
+            mapping: self.mapping,
+            elements: PhantomData,
+        })
     }
 }
 
-/// Implements the end of a guard.
-macro_rules! ending {
-    ($name:ident) => {
-        impl<T> $name<'_, T> {
-            /// Enqueues the end of the map on the queue that it was made on, and returns its event.
-            ///
-            /// The end is a command like any other: `finish`, markers and barriers of the queue come after it. One case is different:
-            /// while another map of the same address is being made, the end waits for that, and its queue does not wait for the end.
-            ///
-            /// # Errors
-            ///
-            /// A failure of the runtime, after which the memory may stay mapped.
-            pub fn unmap(self) -> Result<ClEvent> {
-                self.mapping.end_here()
-            }
+impl<T, A, L> HostMap<'_, T, A, L> {
+    /// Enqueues the end of the map on the queue that it was made on, and returns its event.
+    ///
+    /// The end is a command like any other: `finish`, markers and barriers of the queue come after it. One case is different:
+    /// while another map of the same address is being made, the end waits for that, and its queue does not wait for the end.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the runtime, after which the memory may stay mapped.
+    pub fn unmap(self) -> Result<ClEvent> {
+        self.mapping.end_here()
+    }
 
-            /// Enqueues the end of the map on `queue`, after `wait_for`, and returns its event. `PyOpenCL`'s
-            /// `MemoryMap.release`.
-            ///
-            /// The order is that of [`unmap`](Self::unmap). On `PoCL` and Intel's runtime the map ends even if something that its end
-            /// waits for fails.
-            ///
-            /// # Errors
-            ///
-            /// [`ForeignObject`](InvalidRequest::ForeignObject), after which the map has ended on its own queue; a failure
-            /// of the runtime, after which the memory may stay mapped.
-            pub fn unmap_on<'q>(self, on: impl Into<ClOn<'q>>) -> Result<ClEvent> {
-                let On { queue, wait_for } = on.into();
-                self.mapping.end(queue, wait_for)
-            }
-        }
-    };
+    /// Enqueues the end of the map on `queue`, after `wait_for`, and returns its event. `PyOpenCL`'s
+    /// `MemoryMap.release`.
+    ///
+    /// The order is that of [`unmap`](Self::unmap). On `PoCL` and Intel's runtime the map ends even if something that its end
+    /// waits for fails.
+    ///
+    /// # Errors
+    ///
+    /// [`ForeignObject`](InvalidRequest::ForeignObject), after which the map has ended on its own queue; a failure
+    /// of the runtime, after which the memory may stay mapped.
+    pub fn unmap_on<'q>(self, on: impl Into<ClOn<'q>>) -> Result<ClEvent> {
+        let On { queue, wait_for } = on.into();
+        self.mapping.end(queue, wait_for)
+    }
 }
 
-pub(super) use ending;
+impl<T: AnyBitPattern, A> Deref for HostMap<'_, T, A> {
+    type Target = [T];
 
-macro_rules! guard {
-    ($name:ident) => {
-        ending!($name);
-
-        impl<'m, T: AnyBitPattern> sealed::Sealed<'m> for $name<'m, T> {
-            #[expect(private_interfaces, reason = "the trait cannot be named outside")]
-            fn of(mapping: Mapping<'m>) -> Result<Self> {
-                check_elements::<T>(mapping.view().as_slice())?;
-                Ok(Self {
-                    mapping,
-                    elements: PhantomData,
-                })
-            }
-        }
-
-        impl<T: AnyBitPattern> Deref for $name<'_, T> {
-            type Target = [T];
-
-            fn deref(&self) -> &[T] {
-                bytemuck::cast_slice(self.mapping.view().as_slice())
-            }
-        }
-
-        impl<T: AnyBitPattern + fmt::Debug> fmt::Debug for $name<'_, T> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.debug_tuple(stringify!($name)).field(&&**self).finish()
-            }
-        }
-    };
+    fn deref(&self) -> &[T] {
+        bytemuck::cast_slice(self.mapping.view().as_slice())
+    }
 }
-
-guard!(Map);
-guard!(MapMut);
 
 impl<T: AnyBitPattern + NoUninit> DerefMut for MapMut<'_, T> {
     fn deref_mut(&mut self) -> &mut [T] {
@@ -257,7 +255,13 @@ impl<T: AnyBitPattern + NoUninit> DerefMut for MapMut<'_, T> {
     }
 }
 
-impl<G> fmt::Debug for PendingMap<'_, G> {
+impl<T: AnyBitPattern + fmt::Debug, A> fmt::Debug for HostMap<'_, T, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Map").field(&&**self).finish()
+    }
+}
+
+impl<M> fmt::Debug for PendingMap<'_, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PendingMap")
             .field("event", self.mapping.event())

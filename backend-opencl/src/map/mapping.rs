@@ -36,44 +36,63 @@ pub(crate) enum Mapped<'m> {
     Image(&'m ClImage, ImageRegion),
 }
 
-/// The host's use of a map.
+/// How the host writes memory that is mapped for it.
+///
+/// ```
+/// use std::io::{Cursor, Read};
+///
+/// use binpool_allocators::MemoryFlags;
+/// use binpool_opencl::MapMode;
+/// # use binpool_allocators::{Backend, QueueOrder};
+/// # use binpool_opencl::OpenClBackend;
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+///
+/// // From a file to the device, without a vector between: what the memory held is not fetched first.
+/// let mut file = Cursor::new([7; 4096]);
+/// let memory = backend.create_buffer(4096, MemoryFlags::HOST_WRITE_ONLY)?;
+/// let pending = backend.enqueue_map_mut::<u8>(&queue, &memory, 0..4096, MapMode::Overwrite)?;
+/// file.read_exact(&mut pending.wait()?)?;
+///
+/// // A part of it.
+/// let pending = backend.enqueue_map_mut::<u8>(&queue, &memory, 0..4096, MapMode::Write)?;
+/// pending.wait()?[1] = 30;
+///
+/// let copy = backend.create_buffer(4096, MemoryFlags::empty())?;
+/// backend.enqueue_copy(&queue, &memory, .., &copy, 0)?;
+/// assert_eq!(backend.map::<u8>(&queue, &copy, ..)?[..3], [7, 30, 7]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MapMode {
-    Read,
+pub enum MapMode {
+    /// It reads the memory, too.
     ReadWrite,
-    /// The host may write. Bytes that it does not write keep their values.
+    /// It writes parts; the others keep their values. The memory may be one that the host only writes
+    /// ([`HOST_WRITE_ONLY`](MemoryFlags::HOST_WRITE_ONLY)). The slice has the contents of the memory, but reading it may be slow.
     Write,
-    /// The host writes everything. The old contents are not needed.
+    /// It writes everything. The contents are unspecified at first, since the runtime need not fetch them, and afterwards where nothing was
+    /// written.
     Overwrite,
 }
 
 impl MapMode {
-    const fn flags(self) -> u64 {
+    /// The runtime's flags for a map to be written so; for `None`, to be read.
+    const fn flags(mode: Option<Self>) -> u64 {
         use cl3::memory::{CL_MAP_READ, CL_MAP_WRITE, CL_MAP_WRITE_INVALIDATE_REGION};
-        match self {
-            Self::Read => CL_MAP_READ,
-            Self::ReadWrite => CL_MAP_READ | CL_MAP_WRITE,
-            Self::Write => CL_MAP_WRITE,
-            Self::Overwrite => CL_MAP_WRITE_INVALIDATE_REGION,
+        match mode {
+            None => CL_MAP_READ,
+            Some(Self::ReadWrite) => CL_MAP_READ | CL_MAP_WRITE,
+            Some(Self::Write) => CL_MAP_WRITE,
+            Some(Self::Overwrite) => CL_MAP_WRITE_INVALIDATE_REGION,
         }
     }
 
     /// Checks that memory of these flags may be used so.
-    pub(crate) fn check(self, flags: MemoryFlags) -> Result<()> {
-        if matches!(self, Self::Read | Self::ReadWrite) {
+    pub(crate) fn check(mode: Option<Self>, flags: MemoryFlags) -> Result<()> {
+        if matches!(mode, None | Some(Self::ReadWrite)) {
             flags.check_host(HostUse::Read)?;
         }
-        if self == Self::Read {
-            return Ok(());
-        }
-        flags.check_host(HostUse::Write)
-    }
-
-    const fn access(self) -> Access {
-        match self {
-            Self::Read => Access::Read,
-            Self::ReadWrite | Self::Write | Self::Overwrite => Access::Write,
-        }
+        mode.map_or(Ok(()), |_| flags.check_host(HostUse::Write))
     }
 }
 
@@ -158,17 +177,17 @@ impl<'m> Mapping<'m> {
         backend: &OpenClBackend,
         queue: &ClQueue,
         mapped: Mapped<'m>,
-        mode: MapMode,
+        mode: Option<MapMode>,
         wait_for: &[ClEvent],
     ) -> Result<Self> {
-        let access = mode.access();
+        let access = mode.map_or(Access::Read, |_| Access::Write);
         let used = mapped.used(access);
         let named = OpenClBackend::named(wait_for);
         let (admission, id) = CommandAdmission::of_map(queue, &used, named)?;
         let purpose = Purpose::Memory(mapped.bytes());
         let mut view = None;
         let enqueued = backend.submit_admitted(queue, purpose, admission, wait_for, |wait| {
-            let (event, mapped) = mapped.enqueue(queue, mode.flags(), wait)?;
+            let (event, mapped) = mapped.enqueue(queue, MapMode::flags(mode), wait)?;
             view = Some(mapped);
             Ok(event)
         });

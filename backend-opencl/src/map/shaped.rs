@@ -3,9 +3,9 @@
 use bytemuck::{AnyBitPattern, NoUninit};
 use ndarray::{ArrayView, ArrayViewMut, Dimension, ShapeError, StrideShape};
 
-use super::guard::{Map, MapMut};
+use super::guard::{HostMap, MapMut};
 
-impl<T: AnyBitPattern> Map<'_, T> {
+impl<T: AnyBitPattern, A> HostMap<'_, T, A> {
     /// Returns the elements as an array of this shape: row by row, column by column (`.f()`), or with strides of its own
     /// (`.strides(..)`, in elements); `shape`, `order` and `strides` of `PyOpenCL`'s `enqueue_map_buffer`.
     ///
@@ -36,19 +36,7 @@ impl<T: AnyBitPattern> Map<'_, T> {
 }
 
 impl<T: AnyBitPattern + NoUninit> MapMut<'_, T> {
-    /// Returns the elements as an array of this shape; see [`Map::shaped`].
-    ///
-    /// # Errors
-    ///
-    /// If the shape reaches beyond the map.
-    pub fn shaped<D: Dimension>(
-        &self,
-        shape: impl Into<StrideShape<D>>,
-    ) -> Result<ArrayView<'_, T, D>, ShapeError> {
-        ArrayView::from_shape(shape, self)
-    }
-
-    /// Returns the elements as an array of this shape, to be written; see [`Map::shaped`].
+    /// Returns the elements as an array of this shape, to be written; see [`shaped`](Self::shaped).
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};

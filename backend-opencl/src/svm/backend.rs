@@ -31,7 +31,11 @@ use crate::{
 /// let backend = OpenClBackend::open(&"any".parse()?)?;
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let alignment = Align::new(64).ok_or("no power of two")?;
-/// let options = SvmOptions::coarse().aligned_to(alignment).bound_to(&queue);
+/// let options = SvmOptions {
+///     alignment: Some(alignment),
+///     queue: Some(queue.clone()),
+///     ..SvmOptions::coarse()
+/// };
 /// let numbers = backend.svm_empty::<f32>(1000, &options)?;
 ///
 /// let info = numbers.into_memory().svm_info()?;
@@ -39,12 +43,35 @@ use crate::{
 /// assert_eq!(info.bound_queue, Some(queue));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// Kernels are refused memory that they are not to use so:
+///
+/// ```
+/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_opencl::{ClProgram, Extent, OpenClBackend, Parameter, SvmOptions};
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let source = "kernel void clear(global float *data) { data[get_global_id(0)] = 0.0f; }";
+/// # let program = ClProgram::build(&backend, source, "")?;
+/// # // SAFETY: each work item writes the float of its id, and touches nothing else.
+/// # let clear = unsafe { program.kernel("clear", &[Parameter::output::<f32>(Extent::PerItem(1))]) }?;
+/// let flags = MemoryFlags::READ_ONLY;
+/// let table = backend.svm_empty::<f32>(100, &SvmOptions { flags, ..SvmOptions::coarse() })?;
+/// let table = table.fill_all(&queue, 1.0)?;
+/// let refused = clear.launch(&queue, &[100]).memory(&table).enqueue().unwrap_err();
+/// assert!(refused.to_string().contains(&flags.to_string()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct SvmOptions {
-    grain: SvmGrain,
-    alignment: Option<Align>,
-    queue: Option<ClQueue>,
-    flags: MemoryFlags,
+    /// How host and device share the memory.
+    pub grain: SvmGrain,
+    /// The number of bytes that the address is a multiple of; `None` for that of the device's buffers.
+    pub alignment: Option<Align>,
+    /// An in-order queue: the memory is freed after everything that was enqueued there.
+    pub queue: Option<ClQueue>,
+    /// `READ_ONLY` for memory that kernels only read, `WRITE_ONLY` for memory that they only write. The host may do both.
+    pub flags: MemoryFlags,
 }
 
 impl SvmOptions {
@@ -82,67 +109,8 @@ impl SvmOptions {
     pub const fn fine() -> Self {
         Self::new(SvmGrain::Fine)
     }
-
-    /// Asks for memory on a multiple of `alignment`.
-    #[must_use]
-    pub const fn aligned_to(mut self, alignment: Align) -> Self {
-        self.alignment = Some(alignment);
-        self
-    }
-
-    /// Binds the memory to `queue`, an in-order queue: it is freed after everything that was enqueued there.
-    #[must_use]
-    pub fn bound_to(mut self, queue: &ClQueue) -> Self {
-        self.queue = Some(queue.clone());
-        self
-    }
-
-    /// Asks for memory that kernels only read. The host and its commands may write it. Memory that kernels only read and
-    /// [only write](Self::write_only) is refused when it is allocated
-    /// ([`ContradictoryFlags`](binpool_allocators::InvalidRequest::ContradictoryFlags)).
-    ///
-    /// ```
-    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # use binpool_opencl::{ClProgram, Extent, OpenClBackend, Parameter, SvmOptions};
-    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// # let source = "kernel void clear(global float *data) { data[get_global_id(0)] = 0.0f; }";
-    /// # let program = ClProgram::build(&backend, source, "")?;
-    /// # // SAFETY: each work item writes the float of its id, and touches nothing else.
-    /// # let clear = unsafe { program.kernel("clear", &[Parameter::output::<f32>(Extent::PerItem(1))]) }?;
-    /// let options = SvmOptions::coarse().read_only();
-    /// let table = backend.svm_empty::<f32>(100, &options)?;
-    /// let table = table.fill_all(&queue, 1.0)?;
-    /// let refused = clear.launch(&queue, &[100]).memory(&table).enqueue().unwrap_err();
-    /// assert!(refused.to_string().contains(&MemoryFlags::READ_ONLY.to_string()));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub const fn read_only(mut self) -> Self {
-        self.flags = self.flags.union(MemoryFlags::READ_ONLY);
-        self
-    }
-
-    /// Asks for memory that kernels only write, and so not [only read](Self::read_only).
-    ///
-    /// ```
-    /// # use binpool_allocators::{Backend, Memory, MemoryFlags, QueueOrder};
-    /// # use binpool_opencl::{OpenClBackend, SvmOptions};
-    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
-    /// let results = backend.svm_empty::<f32>(100, &SvmOptions::coarse().write_only())?;
-    /// assert_eq!(results.memory().flags(), MemoryFlags::WRITE_ONLY);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub const fn write_only(mut self) -> Self {
-        self.flags = self.flags.union(MemoryFlags::WRITE_ONLY);
-        self
-    }
 }
 
-/// Alignments up to [`largest_svm_alignment`](binpool_allocators::DeviceLimits::largest_svm_alignment), 128 bytes, can be
-/// asked for. Without a request, a block is aligned like the device's buffers if that is more. This costs a little memory
-/// on runtimes that align SVM to less.
 impl SvmBackend for OpenClBackend {
     fn allocate_svm(
         &self,
@@ -193,6 +161,13 @@ impl OpenClBackend {
         }
         limits.check_block(bytes)?;
         flags.check()?;
+        let others = flags - (MemoryFlags::READ_ONLY | MemoryFlags::WRITE_ONLY);
+        if !others.is_empty() {
+            let what = format!("shared virtual memory with {others}");
+            return Err(Error::unsupported(format!(
+                "{what}: the host uses it by maps"
+            )));
+        }
         let largest = limits.largest_svm_alignment;
         if let Some(alignment) = alignment.filter(|&alignment| alignment > largest) {
             return Err(InvalidRequest::AlignmentTooLarge { alignment, largest }.into());

@@ -15,7 +15,8 @@ use crate::{memory::cl_memory::ClMemory, queue::ClQueue};
 ///
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-/// let options = SvmOptions::coarse().bound_to(&queue);
+/// let mut options = SvmOptions::coarse();
+/// options.queue = Some(queue.clone());
 /// let block = backend.svm_empty::<f32>(1000, &options)?.into_memory();
 /// let info = block.svm_info()?;
 /// assert_eq!((info.bytes, info.offset, info.block_bytes), (4000, 0, 4000));
@@ -55,9 +56,9 @@ impl ClMemory {
     ///
     /// ```
     /// # use binpool_allocators::{Backend, Error, InvalidRequest, MemoryFlags};
-    /// # use binpool_opencl::OpenClBackend;
+    /// # use binpool_opencl::{OpenClBackend, SvmOptions};
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
-    /// let memory = backend.csvm_empty::<u32>(256)?.into_memory();
+    /// let memory = backend.svm_empty::<u32>(256, &SvmOptions::coarse())?.into_memory();
     /// assert_eq!(memory.svm_info()?.bytes, 1024);
     ///
     /// let buffer = backend.create_buffer(1024, MemoryFlags::empty())?;

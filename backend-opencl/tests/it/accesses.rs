@@ -5,7 +5,7 @@ use std::{slice::from_ref, sync::Arc};
 
 use binpool_allocators::{AsMemory, Backend, Event, EventStatus, Queue};
 use binpool_opencl::{
-    ClEvent, ClImage, ClMemory, ClOn, ImageColor, ImageRegion, MigrationFlags, Rect,
+    ClEvent, ClImage, ClMemory, ClOn, ImageColor, ImageRegion, MapMode, MigrationFlags, Rect,
 };
 
 use crate::common::{
@@ -152,7 +152,9 @@ fn a_command_on_memory_is_ordered_by_what_it_reads_and_writes() {
         };
         check("a map to read", &map, (&reads, &[]));
         let map = |on: ClOn<'_>| {
-            let pending = backend.enqueue_map_mut::<u8>(on, other, 0..64).unwrap();
+            let pending = backend
+                .enqueue_map_mut::<u8>(on, other, 0..64, MapMode::ReadWrite)
+                .unwrap();
             let mapped = pending.event().clone();
             drop(pending);
             mapped
@@ -221,7 +223,7 @@ fn a_command_on_images_is_ordered_by_what_it_reads_and_writes() {
     check("a map to read", &map, (&reads, &[]));
     let map = |on: ClOn<'_>| {
         let pending = backend
-            .enqueue_map_image_mut::<u8>(on, &other, part)
+            .enqueue_map_image_mut::<u8>(on, &other, part, MapMode::ReadWrite)
             .unwrap();
         let mapped = pending.event().clone();
         drop(pending);

@@ -16,7 +16,7 @@ use binpool::{DeferredAllocator, ImmediateAllocator, MemoryPool};
 use binpool_allocators::{
     AsMemory, Backend, Event, HostUse, InvalidRequest, Memory, MemoryFlags, Queue, Region,
 };
-use binpool_opencl::{ClMemory, HostMemory, Rect, Refused};
+use binpool_opencl::{ClMemory, HostMemory, MapMode, PendingMap, Rect, Refused};
 use bytemuck::{Pod, Zeroable};
 
 use crate::common::{Bench, Error, numbered, refusal};
@@ -221,7 +221,8 @@ fn flags_keep_the_host_from_what_they_forbid() {
                 Ok(()) => assert!(reads),
                 result => assert_eq!(refusal(result), refused(HostUse::Read)),
             }
-            let written = backend.map_overwrite::<u8>(queue, memory, 0..size);
+            let written = backend.enqueue_map_mut::<u8>(queue, memory, 0..size, MapMode::Overwrite);
+            let written = written.and_then(PendingMap::wait);
             match written.map(|mut map| map.fill(5)) {
                 Ok(()) => assert!(writes),
                 result => assert_eq!(refusal(result), refused(HostUse::Write)),

@@ -3,7 +3,7 @@
 use std::slice::from_ref;
 
 use binpool_allocators::{Event, EventStatus, HostUse, InvalidRequest, MemoryFlags, Queue};
-use binpool_opencl::{ClImage, ImageColor, ImageRegion, MigrationFlags};
+use binpool_opencl::{ClImage, ImageColor, ImageRegion, MapMode, MigrationFlags};
 
 use crate::common::{
     Bench,
@@ -56,7 +56,12 @@ fn a_map_that_overwrites_leaves_the_pixels_around_it() {
         let gate = bench.gate();
         let pending = bench
             .backend
-            .enqueue_map_image_overwrite::<u8>(bench.queue.after(from_ref(&gate)), &image, region)
+            .enqueue_map_image_mut::<u8>(
+                bench.queue.after(from_ref(&gate)),
+                &image,
+                region,
+                MapMode::Overwrite,
+            )
             .unwrap();
         bench.open_gate(&gate);
         let mut map = pending.wait().unwrap();
@@ -89,14 +94,16 @@ fn the_host_uses_images_as_their_flags_allow() {
     let read = backend.read_image(queue, &output, all, &mut pixels, TIGHT);
     assert_eq!(request(read), host_access(HostUse::Read, written));
     backend
-        .map_image_overwrite::<u8>(queue, &output, all)
+        .enqueue_map_image_mut::<u8>(queue, &output, all, MapMode::Overwrite)
+        .unwrap()
+        .wait()
         .unwrap()
         .unmap()
         .unwrap();
 
     let read = MemoryFlags::HOST_READ_ONLY;
     let input = image(read);
-    let map = backend.map_image_overwrite::<u8>(queue, &input, all);
+    let map = backend.enqueue_map_image_mut::<u8>(queue, &input, all, MapMode::Overwrite);
     assert_eq!(request(map), host_access(HostUse::Write, read));
     let write = backend.write_image(queue, &input, all, &pixels, TIGHT);
     assert_eq!(request(write), host_access(HostUse::Write, read));

@@ -4,7 +4,7 @@ use binpool::{ImmediateAllocator, MemoryPool, SvmAllocator, SvmGrain};
 use binpool_allocators::{AsMemory, Backend, Error, Event, InvalidRequest, MemoryFlags};
 use binpool_opencl::{
     ChannelOrder, ChannelType, ClMemory, ClQueue, Elements, HostPitches, ImageFormat, ImageRegion,
-    ImageShape, OpenClBackend, OpenClError, Rect,
+    ImageShape, OpenClBackend, OpenClError, Rect, SvmOptions,
 };
 
 use crate::common::{
@@ -70,7 +70,9 @@ fn with_every_kind(bench: &Bench, test: impl Fn(&[(&str, &dyn AsMemory<OpenClBac
     let allocator = SvmAllocator::new(backend, SvmGrain::Coarse).unwrap();
     let shared = MemoryPool::new(allocator, &bench.queue).unwrap();
     let shared = shared.allocate(SIZE).unwrap();
-    let typed = backend.csvm_empty::<u16>(SIZE / 2).unwrap();
+    let typed = backend
+        .svm_empty::<u16>(SIZE / 2, &SvmOptions::coarse())
+        .unwrap();
     kinds.push(("pooled shared virtual memory", &shared));
     kinds.push(("typed shared virtual memory", &typed));
     test(&kinds);
@@ -160,7 +162,9 @@ fn memory_that_tells_a_wrong_size_is_bounded_by_what_it_has() {
     let buffer = bench.filled(8192, 1);
     let mut blocks = vec![buffer];
     if backend.limits().svm.coarse {
-        let shared = backend.csvm_empty::<u8>(8192).unwrap();
+        let shared = backend
+            .svm_empty::<u8>(8192, &SvmOptions::coarse())
+            .unwrap();
         blocks.push(shared.fill_all(queue, 1).unwrap().into_memory());
     }
     let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnsignedInt8);
@@ -328,7 +332,7 @@ fn a_kernel_works_on_the_elements_that_it_is_given() {
     }
     // By its address, so at any place.
     let shared = backend
-        .csvm_empty::<u32>(40)
+        .svm_empty::<u32>(40, &SvmOptions::coarse())
         .unwrap()
         .fill_all(queue, 1)
         .unwrap();

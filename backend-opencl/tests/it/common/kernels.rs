@@ -88,7 +88,8 @@ impl Kernels {
         let context = Context::from_device(&device).unwrap();
         let program = Program::create_and_build_from_source(&context, SOURCE, "").unwrap();
         // SAFETY: `opencl3` has made the context by a call of OpenCL.
-        let backend = unsafe { OpenClBackend::from_raw(context.get(), context.default_device()) }.unwrap();
+        let backend =
+            unsafe { OpenClBackend::from_raw(context.get(), context.default_device()) }.unwrap();
         let tracked = ClProgram::build(&backend, SOURCE, "").unwrap();
         let pattern = |name, parameters: &[Parameter]| Pattern {
             own: Mutex::new(Kernel::create(&program, name).unwrap()),

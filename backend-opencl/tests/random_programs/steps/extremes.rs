@@ -3,7 +3,7 @@
 use binpool_allocators::{Align, Backend, MemoryFlags, Queue, Region, SvmBackend, SvmGrain};
 use binpool_conformance::Random;
 use binpool_opencl::{
-    ChannelOrder, ChannelType, HostPitches, ImageFormat, ImageRegion, ImageShape, Rect,
+    ChannelOrder, ChannelType, HostPitches, ImageFormat, ImageRegion, ImageShape, MapMode, Rect,
 };
 
 use crate::rig::worker::Worker;
@@ -91,7 +91,12 @@ fn on_memory(worker: &mut Worker<'_>, random: &mut Random) {
             );
         }
         5 => {
-            let map = backend.enqueue_map_mut::<u8>(queue.after(events), memory, region);
+            let map = backend.enqueue_map_mut::<u8>(
+                queue.after(events),
+                memory,
+                region,
+                MapMode::ReadWrite,
+            );
             worker.refused("map beyond", map);
         }
         // The memory of a block may be larger than the block.
@@ -211,7 +216,12 @@ fn on_images(worker: &mut Worker<'_>, random: &mut Random) {
             worker.refused("write an image beyond", written);
         }
         2 => {
-            let map = backend.enqueue_map_image_mut::<u8>(queue.after(events), image, region);
+            let map = backend.enqueue_map_image_mut::<u8>(
+                queue.after(events),
+                image,
+                region,
+                MapMode::ReadWrite,
+            );
             worker.refused("map an image beyond", map);
         }
         _ => {
