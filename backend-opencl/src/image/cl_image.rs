@@ -282,10 +282,10 @@ impl ClImage {
     }
 
     /// Returns the pixels of a region for a map; `None` if they are bytes that lie outside their buffer.
-    pub(crate) fn pixels_to_map(&self, region: ImageRegion) -> Option<DevicePixels<'_>> {
+    pub(crate) fn pixels_to_map(&self, region: ImageRegion) -> DevicePixels<'_> {
         match self.row_of_buffer(region) {
-            Some((root, bytes)) => root.bytes_to_map(bytes).map(DevicePixels::Bytes),
-            None => Some(DevicePixels::Image(self.handle(), region.into())),
+            Some((root, bytes)) => DevicePixels::Bytes(root.bytes_to_map(bytes)),
+            None => DevicePixels::Image(self.handle(), region.into()),
         }
     }
 

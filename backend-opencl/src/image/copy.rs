@@ -264,9 +264,7 @@ impl OpenClBackend {
         check_apart(&uses)?;
         let purpose = Purpose::Memory(bytes.bytes);
         let pixels = image.device_pixels(region);
-        let linear = memory.device_bytes(bytes);
-        let linear = linear.ok_or(InvalidRequest::ZeroSize)?;
-        let linear = DevicePixels::Bytes(linear);
+        let linear = DevicePixels::Bytes(memory.device_bytes(bytes));
         let (from, to) = match access {
             Access::Write => (pixels, linear),
             Access::Read => (linear, pixels),

@@ -238,7 +238,7 @@ impl OpenClBackend {
             ImageKind::D2 => check_plane_over(limits, offset, format, shape, layout)?,
             _ => 0,
         };
-        let region = Region::first(layout.bytes());
+        let region = Region::first(layout.bytes);
         // A pool's block may be larger than the size that the caller asked for, and an `AsMemory` may give a wrong size.
         region.check_within(size.min(buffer.bytes()))?;
         let source = Source::Buffer(handle, row_pitch);
@@ -293,7 +293,7 @@ impl OpenClBackend {
         }
         self.limits_for(shape)?;
         let tight = HostPitches::TIGHT.layout(shape, format.item_bytes())?;
-        self.device_limits().check_block(tight.bytes())?;
+        self.device_limits().check_block(tight.bytes)?;
         self.check_format(flags, format, kind)?;
         pitches.layout(shape, format.item_bytes())
     }
@@ -344,7 +344,7 @@ impl OpenClBackend {
         let handle = kept_memory::allocate(|| {
             sys::image::create(context, flags, format.codes(), shape.into(), source)
         })
-        .map_err(|error| error.into_error(Purpose::Memory(layout.bytes())))?;
+        .map_err(|error| error.into_error(Purpose::Memory(layout.bytes)))?;
         check_item_bytes(&handle, format)?;
         Ok(handle)
     }
@@ -382,7 +382,7 @@ fn check_plane_over(
         let bytes = pixels.max(1).checked_mul(item);
         bytes.ok_or_else(|| overflow(shape, item))
     };
-    let (pitch, _) = layout.pitches();
+    let (pitch, _) = layout.pitches;
     let [width, ..] = shape.extent();
     check_pitch("row", pitch, bytes(width)?, bytes(limits.pitch_alignment)?)?;
     let alignment = bytes(limits.base_alignment)?;

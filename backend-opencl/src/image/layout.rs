@@ -162,7 +162,7 @@ mod tests {
     const VOLUME: ImageShape = ImageShape::d3(5, 3, 2);
 
     fn bytes(pitches: HostPitches, shape: ImageShape) -> Result<usize, OpenClError> {
-        pitches.layout(shape, 4).map(|layout| layout.bytes())
+        pitches.layout(shape, 4).map(|layout| layout.bytes)
     }
 
     #[test]

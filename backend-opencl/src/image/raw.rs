@@ -113,7 +113,7 @@ fn pixels_of(
     let under = parent.another()?;
     let root = Root::of(parent);
     let layout = HostPitches::TIGHT.layout(shape, format.item_bytes())?;
-    let region = Region::first(layout.bytes());
+    let region = Region::first(layout.bytes);
     Ok(Pixels::Buffer {
         image: View::new(context, image, &root, region),
         parent: root.key(),

@@ -12,7 +12,10 @@ use crate::{
     event::{ClEvent, ClOn},
     order::access::Access,
     queue::ClQueue,
-    sys::{host::HostSide, transfer::DeviceSide},
+    sys::{
+        host::HostSide,
+        transfer::{DevicePixels, DeviceSide},
+    },
     transfer::{
         host::{HostPart, HostTransfer, Shape},
         migration::{MigrationFlags, migrate, purpose},
@@ -245,12 +248,16 @@ impl Shape for Pixels<'_> {
         image.flags().check_host(host.access.host_use())?;
         let part = ImageShape::of(image.shape().kind(), region.size);
         let layout = pitches.layout(part, image.item_bytes())?;
-        layout.check_length(host.bytes.unwrap_or(layout.bytes()))?;
+        layout.check_length(host.bytes.unwrap_or(layout.bytes))?;
+        let device = match image.device_pixels(region) {
+            DevicePixels::Image(image, pixels) => DeviceSide::Image(image, pixels, layout),
+            DevicePixels::Bytes(bytes) => DeviceSide::Bytes(bytes),
+        };
         Ok(Some(HostTransfer {
-            device: DeviceSide::Pixels(image.device_pixels(region), layout),
+            device,
             used: image.used(host.access),
-            bytes: layout.bytes(),
-            host_bytes: layout.bytes(),
+            bytes: layout.bytes,
+            host_bytes: layout.bytes,
         }))
     }
 }

@@ -6,7 +6,7 @@ use binpool_allocators::{
     Backend, CountedView, Error, Event, EventStatus, HostUse, InvalidRequest, MemoryFlags, Outcome,
     Queue, Region, Result,
 };
-use cl3::error_codes::{CL_INVALID_MEM_OBJECT, CL_INVALID_VALUE};
+use cl3::error_codes::CL_INVALID_VALUE;
 
 use crate::{
     backend::OpenClBackend,
@@ -22,7 +22,7 @@ use crate::{
     },
     queue::ClQueue,
     sys::{
-        self, ClError, ClResult, EventHandle, MapShape, Purpose, WaitList, map::HostView,
+        self, ClResult, EventHandle, MapShape, Purpose, WaitList, map::HostView,
         transfer::DevicePixels,
     },
 };
@@ -143,13 +143,11 @@ impl<'m> Mapped<'m> {
     }
 
     /// Returns what the runtime maps.
-    fn on_device(&self) -> ClResult<DevicePixels<'m>> {
-        let found = match *self {
-            Self::Memory(memory, region) => memory.bytes_to_map(region).map(DevicePixels::Bytes),
+    fn on_device(&self) -> DevicePixels<'m> {
+        match *self {
+            Self::Memory(memory, region) => DevicePixels::Bytes(memory.bytes_to_map(region)),
             Self::Image(image, region) => image.pixels_to_map(region),
-        };
-        // Only a block that is being freed has no bytes, and such a block is not borrowed here.
-        found.ok_or(ClError::new("clEnqueueMapBuffer", CL_INVALID_MEM_OBJECT))
+        }
     }
 
     fn enqueue(
@@ -158,7 +156,7 @@ impl<'m> Mapped<'m> {
         flags: u64,
         wait: &WaitList<'_>,
     ) -> ClResult<(EventHandle, HostView)> {
-        sys::map::enqueue_map(queue.handle(), self.on_device()?, self.shape(), flags, wait)
+        sys::map::enqueue_map(queue.handle(), self.on_device(), self.shape(), flags, wait)
     }
 
     fn enqueue_end(
@@ -167,7 +165,7 @@ impl<'m> Mapped<'m> {
         view: &HostView,
         wait: &WaitList<'_>,
     ) -> ClResult<EventHandle> {
-        sys::map::enqueue_unmap(queue.handle(), self.on_device()?, view, wait)
+        sys::map::enqueue_unmap(queue.handle(), self.on_device(), view, wait)
     }
 }
 

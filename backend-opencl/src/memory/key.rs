@@ -99,11 +99,11 @@ impl ClMemory {
             MemoryBody::Buffer(_) => None,
             MemoryBody::Part(part) => Some(part.root().key()),
             MemoryBody::Svm { block, offset } => {
-                if *offset == 0 && self.bytes() == block.bytes() {
+                if *offset == 0 && self.bytes() == block.allocation().bytes() {
                     return None;
                 }
                 let address = self.svm_address()?.addr().get() - offset;
-                let bytes = block.bytes();
+                let bytes = block.allocation().bytes();
                 Some(MemoryKey(Key::Svm { address, bytes }))
             }
         }

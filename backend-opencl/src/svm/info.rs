@@ -74,7 +74,7 @@ impl ClMemory {
     /// [`NotSvm`](InvalidRequest::NotSvm) for buffers, those over shared virtual memory among them.
     pub fn svm_info(&self) -> Result<SvmInfo> {
         let found = self.svm().and_then(|block| {
-            let allocation = block.allocation()?;
+            let allocation = block.allocation();
             Some(SvmInfo {
                 address: self.svm_address()?,
                 bytes: self.bytes(),

@@ -144,9 +144,7 @@ fn buffer_over(memory: &ClMemory, flags: MemoryFlags, bytes: usize) -> Result<Cl
     region.check_within(memory.bytes())?;
     let start = memory.offset();
     let failed = |error: ClError| error.into_error(Purpose::Memory(bytes));
-    let range = block
-        .range(Region::new(start, bytes))
-        .ok_or(InvalidRequest::NotSvm)?;
+    let range = block.range(Region::new(start, bytes));
     let limits = &memory.context().limits;
     let Some(handle) = range
         .as_retained_buffer(host_flags(flags))

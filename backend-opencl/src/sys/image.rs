@@ -104,10 +104,10 @@ fn description(size: ImageSize) -> cl_image_desc {
 
 /// Sets the pitches of the host's bytes, if they are as many as the layout says.
 fn set_pitches(desc: &mut cl_image_desc, bytes: usize, layout: HostLayout) -> ClResult<()> {
-    if bytes != layout.bytes() {
+    if bytes != layout.bytes {
         return Err(ClError::new(CREATE, CL_INVALID_HOST_PTR));
     }
-    (desc.image_row_pitch, desc.image_slice_pitch) = layout.pitches();
+    (desc.image_row_pitch, desc.image_slice_pitch) = layout.pitches;
     Ok(())
 }
 

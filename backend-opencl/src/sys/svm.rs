@@ -2,7 +2,7 @@
 
 use std::{
     ffi::c_void,
-    fmt, mem,
+    fmt,
     ptr::{self, NonNull},
 };
 
@@ -203,13 +203,6 @@ impl SvmAllocation {
             offset,
             bytes: region.bytes.min(self.bytes - offset),
         }
-    }
-}
-
-impl SvmAllocation {
-    /// Gives up the block without freeing it: a command may use it for ever.
-    pub(crate) fn forget(self) {
-        mem::forget(self);
     }
 }
 

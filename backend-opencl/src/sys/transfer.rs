@@ -7,7 +7,6 @@ use cl3::{error_codes::CL_INVALID_HOST_PTR, types::CL_FALSE as NOT_BLOCKING};
 use super::{
     ClError, ClResult, EventHandle, MemHandle, QueueHandle, SvmRange, WaitList,
     enqueue::{enqueue, enqueue_copy_buffer},
-    event::wait_borrowed,
     host::HostSide,
     svm::enqueue_svm_copy,
 };
@@ -103,16 +102,6 @@ pub(crate) struct HostLayout {
     pub(crate) bytes: usize,
 }
 
-impl HostLayout {
-    pub(crate) const fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    pub(crate) const fn pitches(&self) -> (usize, usize) {
-        self.pitches
-    }
-}
-
 /// The device's side of a transfer, which is checked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum DeviceSide<'a> {
@@ -120,7 +109,7 @@ pub(crate) enum DeviceSide<'a> {
     Bytes(DeviceBytes<'a>),
     Rect(HostRect<'a>),
     /// Pixels, and the layout of the host's bytes.
-    Pixels(DevicePixels<'a>, HostLayout),
+    Image(&'a MemHandle, PixelBox, HostLayout),
 }
 
 /// Enqueues a transfer of the host's bytes, which the caller keeps until the command has ended.
@@ -133,29 +122,10 @@ pub(crate) fn enqueue_transfer(
     match device {
         DeviceSide::Bytes(device) => bytes(queue, device, host, wait),
         DeviceSide::Rect(rect) => rectangle(queue, &rect, host, wait),
-        DeviceSide::Pixels(pixels, layout) => {
-            if host.bytes() != layout.bytes() {
-                return Err(ClError::new("clEnqueueReadImage", CL_INVALID_HOST_PTR));
-            }
-            match pixels {
-                DevicePixels::Bytes(device) => bytes(queue, device, host, wait),
-                DevicePixels::Image(..) => image(queue, pixels, layout, host, wait),
-            }
+        DeviceSide::Image(object, region, layout) => {
+            image(queue, (object, region), layout, host, wait)
         }
     }
-}
-
-/// Makes a transfer with bytes that the host has borrowed, and waits until it has ended. `enqueued` is called before the
-/// wait.
-pub(crate) fn transfer_and_wait(
-    queue: &QueueHandle,
-    device: DeviceSide<'_>,
-    host: &HostSide<'_>,
-    wait: &WaitList<'_>,
-    enqueued: impl FnOnce(&EventHandle),
-) -> ClResult<(EventHandle, ClResult<()>)> {
-    let event = enqueue_transfer(queue, device, host, wait)?;
-    Ok(wait_borrowed(event, enqueued))
 }
 
 /// Enqueues a transfer of all of the host's bytes.
@@ -230,19 +200,19 @@ fn rectangle(
 /// says.
 fn image(
     queue: &QueueHandle,
-    pixels: DevicePixels<'_>,
+    (image, region): (&MemHandle, PixelBox),
     layout: HostLayout,
     host: &HostSide<'_>,
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
-    let DevicePixels::Image(image, region) = pixels else {
+    if host.bytes() != layout.bytes {
         return Err(ClError::new("clEnqueueReadImage", CL_INVALID_HOST_PTR));
-    };
+    }
     let (origin, size) = (region.origin.as_ptr(), region.size.as_ptr());
-    let (row, slice) = layout.pitches();
+    let (row, slice) = layout.pitches;
     if host.is_target() {
         // SAFETY: (1) queue, image and events are kept alive by their handles; (2) origin and size have three numbers; (3)
-        // the command touches at most as many bytes as the layout has (I1), which are all of the host's, as the caller has
+        // the command touches at most as many bytes as the layout has (I1), which are all of the host's, as was
         // checked; (4) these can be written (I1 of `HostSide`), and are kept until the command has ended (rule 3 of `sys`).
         enqueue!(wait; "clEnqueueReadImage", unsafe enqueue_read_image(
             queue.raw(), image.raw(), NOT_BLOCKING, origin, size, row, slice, host.start()

@@ -7,7 +7,7 @@ use crate::{
     event::{ClEvent, ClOn},
     memory::cl_memory::ClMemory,
     order::access::Access,
-    sys::{self, DeviceBytes, Purpose},
+    sys::{self, Purpose},
 };
 
 pub(super) const fn overlap(from: Region, into: Region) -> InvalidRequest {
@@ -16,17 +16,6 @@ pub(super) const fn overlap(from: Region, into: Region) -> InvalidRequest {
         to: into.offset,
         bytes: from.bytes,
     }
-}
-
-/// Returns the device's side of a transfer of a region, which lies in `memory`.
-pub(super) fn bytes_of(memory: &ClMemory, region: Region) -> Result<DeviceBytes<'_>> {
-    let bytes = memory.device_bytes(region);
-    // Only a block that is being freed has no bytes, and such a block is not borrowed here.
-    Ok(bytes.ok_or(InvalidRequest::OutOfBounds {
-        offset: region.offset,
-        bytes: region.bytes,
-        size: memory.bytes(),
-    })?)
 }
 
 impl OpenClBackend {
@@ -53,8 +42,7 @@ impl OpenClBackend {
             return Err(overlap(from.region, to.region).into());
         }
         let [source, destination] =
-            [from, to].map(|Span { memory, region }| bytes_of(memory, region));
-        let (source, destination) = (source?, destination?);
+            [from, to].map(|Span { memory, region }| memory.device_bytes(region));
         let (queue, bytes) = (on.queue.handle(), from.region.bytes);
         let purpose = Purpose::Memory(bytes);
         self.submit(on.queue, purpose, &uses, on.wait_for, |wait| {

@@ -87,8 +87,8 @@ impl OpenClBackend {
         };
         let (uses, purpose) = ([transfer.used], Purpose::Memory(transfer.bytes));
         Ok(
-            self.submit_and_wait(queue, purpose, &uses, wait_for, |wait, enqueued| {
-                transfer::transfer_and_wait(queue.handle(), transfer.device, host, wait, enqueued)
+            self.submit_and_wait(queue, purpose, &uses, wait_for, |wait| {
+                transfer::enqueue_transfer(queue.handle(), transfer.device, host, wait)
             })?,
         )
     }

@@ -34,10 +34,10 @@ impl OpenClBackend {
         region.check_within(memory.bytes())?;
         InvalidRequest::check_pattern(region, pattern)?;
         let used = memory.used(region, Access::Write);
-        let device = memory.device_bytes(region);
-        let Some(device) = device.filter(|_| region.bytes > 0) else {
+        if region.bytes == 0 {
             return self.marker(on);
-        };
+        }
+        let device = memory.device_bytes(region);
         let purpose = Purpose::Memory(region.bytes);
         self.submit(on.queue, purpose, &[used], on.wait_for, |wait| {
             fill::enqueue(on.queue, device, region.bytes, pattern, wait)
@@ -159,9 +159,8 @@ impl<M: AsMemory<OpenClBackend> + ?Sized> Shape for Linear<'_, M> {
             return Ok(None);
         };
         memory.check_host(host.access.host_use())?;
-        let device = memory.device_bytes(region).filter(|_| region.bytes > 0);
-        Ok(device.map(|device| HostTransfer {
-            device: DeviceSide::Bytes(device),
+        Ok((region.bytes > 0).then(|| HostTransfer {
+            device: DeviceSide::Bytes(memory.device_bytes(region)),
             used: memory.used(region, host.access),
             bytes: region.bytes,
             host_bytes: region.bytes,

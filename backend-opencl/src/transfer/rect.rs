@@ -411,8 +411,8 @@ impl OpenClBackend {
                 return Err(copy::overlap(from_span, to_span).into());
             }
         }
-        let source = copy::bytes_of(source, from_span)?;
-        let destination = copy::bytes_of(destination, to_span)?;
+        let source = source.device_bytes(from_span);
+        let destination = destination.device_bytes(to_span);
         // OpenCL has no such calls for shared virtual memory.
         self.submit(queue, purpose, &uses, wait_for, |wait| {
             source.on_buffer(|source, offset| {
@@ -488,10 +488,9 @@ impl<M: AsMemory<OpenClBackend> + ?Sized> Shape for Rectangle<'_, M> {
         let (_, host) = self.host.span(region, host_bytes)?;
         let (memory, span, device) = backend.corner(queue, self.memory, region)?;
         memory.check_host(access.host_use())?;
-        let bytes = copy::bytes_of(memory, span)?;
         Ok(Some(HostTransfer {
             device: DeviceSide::Rect(HostRect {
-                bytes,
+                bytes: memory.device_bytes(span),
                 device,
                 host,
                 region,
