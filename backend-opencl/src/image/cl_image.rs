@@ -186,13 +186,17 @@ impl ClImage {
     ///
     /// A failure of the runtime.
     pub fn info(&self) -> Result<MemoryInfo> {
-        let (parent, offset) = match &self.inner.pixels {
+        let place = match &self.inner.pixels {
             Pixels::Own { .. } => (None, 0),
             Pixels::Buffer { image, .. } => (Some(image.root().key()), image.region().offset),
         };
-        let (kind, bytes) = (MemoryKind::Buffer, self.bytes()?);
-        let info = MemoryInfo::new(kind, self.flags(), bytes, parent, offset);
-        Ok(info.with_counts(self.handle())?)
+        let made = (MemoryKind::Buffer, self.flags());
+        Ok(MemoryInfo::new(
+            made,
+            self.bytes()?,
+            place,
+            Some(self.handle()),
+        )?)
     }
 
     /// The key of the memory that it is made over, and that it keeps (`buffer`); `None` where it has pixels of its own.

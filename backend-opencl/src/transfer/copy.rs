@@ -1,6 +1,6 @@
 //! Copies between any two kinds of memory.
 
-use binpool_allocators::{AsMemory, Backend, InvalidRequest, Memory, Region, Result, Span};
+use binpool_allocators::{InvalidRequest, Memory, Region, Result, Span};
 
 use crate::{
     backend::OpenClBackend,
@@ -48,38 +48,5 @@ impl OpenClBackend {
         self.submit(on.queue, purpose, &uses, on.wait_for, |wait| {
             sys::enqueue_copy(queue, source, destination, bytes, wait)
         })
-    }
-
-    /// Enqueues a copy of as many bytes as both sides have, from the start of either: `PyOpenCL`'s `enqueue_copy` without a
-    /// byte count, between buffers, shared virtual memory and pooled blocks in any combination. The sizes are the requested
-    /// ones.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`enqueue_copy`](binpool_allocators::Backend::enqueue_copy).
-    ///
-    /// ```
-    /// # use binpool_allocators::Event;
-    /// use binpool_opencl::OpenClBackend;
-    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    ///
-    /// let source = backend.create_buffer_from(&[7_u8; 100], MemoryFlags::empty())?;
-    /// let destination = backend.create_buffer(40, MemoryFlags::empty())?;
-    /// backend.enqueue_copy_common(&queue, &source, &destination)?.wait()?; // 40 bytes.
-    /// let mut copied = [0_u8; 40];
-    /// backend.read(&queue, &destination, 0, &mut copied)?;
-    /// assert_eq!(copied, [7; 40]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn enqueue_copy_common<'q>(
-        &self,
-        on: impl Into<ClOn<'q>>,
-        source: &(impl AsMemory<Self> + ?Sized),
-        destination: &(impl AsMemory<Self> + ?Sized),
-    ) -> Result<ClEvent> {
-        let common = Region::first(source.size().min(destination.size()));
-        self.enqueue_copy(on, source, common, destination, 0)
     }
 }

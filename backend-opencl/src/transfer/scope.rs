@@ -1,6 +1,9 @@
 //! Transfers that borrow memory of the host while a closure runs.
 
-use std::marker::PhantomData;
+use std::{
+    marker::PhantomData,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+};
 
 use binpool_allocators::{AsMemory, Error, Event, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
@@ -135,27 +138,11 @@ impl OpenClBackend {
             scope: PhantomData,
             env: PhantomData,
         };
-        let waiting = WaitForAll(&scope.events);
-        let result = program(&scope)?;
-        waiting.finish()?;
-        Ok(result)
-    }
-}
-
-/// Waits for all transfers of a scope when it is dropped.
-struct WaitForAll<'a>(&'a Mutex<Vec<ClEvent>>);
-
-impl WaitForAll<'_> {
-    fn finish(self) -> Result<()> {
-        wait_for(&self.0.lock())
-    }
-}
-
-impl Drop for WaitForAll<'_> {
-    fn drop(&mut self) {
-        // After `finish` nothing is left to wait for. Before it, `program` has failed or panicked, and that error matters
-        // more.
-        let _less = wait_for(&self.0.lock());
+        let result = catch_unwind(AssertUnwindSafe(|| program(&scope)));
+        let ended = wait_for(&scope.events.lock());
+        // A failure or a panic of `program` matters more than what it may have led to.
+        let result = result.unwrap_or_else(|panic| resume_unwind(panic))?;
+        ended.map(|()| result)
     }
 }
 

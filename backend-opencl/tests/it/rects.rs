@@ -346,7 +346,7 @@ fn a_pooled_block_is_bounded_by_the_size_that_was_asked_for() {
         }
     );
     let copied = bench.buffer(100);
-    backend.enqueue_copy_common(queue, &block, &copied).unwrap();
+    backend.enqueue_copy(queue, &block, .., &copied, 0).unwrap();
     assert_eq!(bench.read(&copied)[..90], [7; 90]);
 }
 
