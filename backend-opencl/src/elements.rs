@@ -366,7 +366,7 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> Elements<T, M> {
         T: Send,
     {
         let elements = zeroed(self.len())?;
-        Ok(self.backend.enqueue_read_owned(on, self, 0, elements)?)
+        Ok(self.backend.enqueue_read_owned(on, (self, 0), elements)?)
     }
 
     fn check_length(&self, actual: usize) -> Result<()> {

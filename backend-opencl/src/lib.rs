@@ -166,7 +166,7 @@ pub use event::{ClEvent, ClOn};
 pub use image::ChannelValue;
 pub use image::{
     Addressing, ChannelOrder, ChannelType, ClImage, ClSampler, Filter, HostPitches, ImageColor,
-    ImageFormat, ImageKind, ImageRegion, ImageShape, SamplerProperties,
+    ImageFormat, ImageKind, ImagePart, ImageRegion, ImageShape, SamplerProperties,
 };
 pub use kernel::{
     Argument, ClKernel, ClProgram, Extent, Launch, LocalMemory, Parameter, ParameterAccess,
@@ -179,7 +179,7 @@ pub use queue::ClQueue;
 pub use raw_memory::RawMemory;
 pub use svm::{SvmInfo, SvmOptions, SvmPointer};
 pub use sys::ClError;
-pub use transfer::{MigrationFlags, PendingTransfer, Rect, TransferScope};
+pub use transfer::{MigrationFlags, PendingTransfer, Rect, RectPart, TransferPart, TransferScope};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

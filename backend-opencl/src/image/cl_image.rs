@@ -29,6 +29,7 @@ use crate::{
 ///
 /// ```
 /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_opencl::ImagePart;
 /// use binpool_opencl::{
 ///     ChannelOrder, ChannelType, HostPitches, ImageColor, ImageFormat, ImageRegion, ImageShape,
 ///     OpenClBackend,
@@ -44,7 +45,7 @@ use crate::{
 /// let red = ImageColor::Float([1.0, 0.0, 0.0, 1.0]);
 /// backend.enqueue_fill_image(&queue, &image, all, red)?;
 /// let mut pixels = vec![[0_u8; 4]; 64 * 32];
-/// backend.read_image(&queue, &image, all, &mut pixels, HostPitches::TIGHT)?;
+/// backend.read_part(&queue, ImagePart::new(&image, all), &mut pixels)?;
 /// assert_eq!(pixels[0], [255, 0, 0, 255]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -60,6 +60,7 @@ impl OpenClBackend {
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::ImagePart;
     /// # use binpool_opencl::{
     /// #     ChannelOrder, ChannelType, HostPitches, ImageFormat, ImageRegion, ImageShape, OpenClBackend, OpenClError,
     /// # };
@@ -75,7 +76,7 @@ impl OpenClBackend {
     /// backend.enqueue_copy_image(&queue, &image, half, &image, [0, 0, 0])?;
     /// let mut pixels = [0_u8; 8];
     /// let all = ImageRegion::all(shape);
-    /// backend.read_image(&queue, &image, all, &mut pixels, HostPitches::TIGHT)?;
+    /// backend.read_part(&queue, ImagePart::new(&image, all), &mut pixels)?;
     /// assert_eq!(pixels, [3, 4, 3, 4, 7, 8, 7, 8]);
     ///
     /// // By one pixel only, some would be read and written.
@@ -190,6 +191,7 @@ impl OpenClBackend {
     ///
     /// ```
     /// # use binpool_allocators::{Backend, Error, InvalidRequest, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::ImagePart;
     /// # use binpool_opencl::{
     /// #     ChannelOrder, ChannelType, HostPitches, ImageFormat, ImageRegion, ImageShape, OpenClBackend, OpenClError,
     /// # };
@@ -208,7 +210,7 @@ impl OpenClBackend {
     /// let bytes = backend.create_buffer_from(&[1_u8, 2, 3, 4, 5, 6], MemoryFlags::empty())?;
     /// backend.enqueue_copy_buffer_to_image(&queue, &bytes, 2, &image, lower)?;
     /// let mut pixels = [0_u8; 4];
-    /// backend.read_image(&queue, &image, lower, &mut pixels, HostPitches::TIGHT)?;
+    /// backend.read_part(&queue, ImagePart::new(&image, lower), &mut pixels)?;
     /// assert_eq!(pixels, [3, 4, 5, 6]);
     ///
     /// let beyond = backend.enqueue_copy_buffer_to_image(&queue, &bytes, 3, &image, lower);

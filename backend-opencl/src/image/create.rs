@@ -175,6 +175,7 @@ impl OpenClBackend {
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::ImagePart;
     /// # use binpool_opencl::{
     /// #     ChannelOrder, ChannelType, HostPitches, ImageFormat, ImageRegion, ImageShape, OpenClBackend,
     /// # };
@@ -187,7 +188,7 @@ impl OpenClBackend {
     ///
     /// // The third pixel of the image is four bytes of the buffer.
     /// let third = ImageRegion::new([2], [1]);
-    /// backend.write_image(&queue, &row, third, &[5_u8; 4], HostPitches::TIGHT)?;
+    /// backend.write_part(&queue, ImagePart::new(&row, third), &[5_u8; 4])?;
     /// let around = backend.map::<u8>(&queue, &buffer, 6..14)?;
     /// assert_eq!(*around, [1, 1, 5, 5, 5, 5, 1, 1]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -22,6 +22,7 @@ use crate::{
 ///
 /// ```
 /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_opencl::ImagePart;
 /// use binpool_opencl::{
 ///     ChannelOrder, ChannelType, HostPitches, ImageColor, ImageFormat, ImageRegion,
 ///     ImageShape, OpenClBackend, OpenClError,
@@ -37,7 +38,7 @@ use crate::{
 ///
 /// fill(ImageColor::Float([1.0, 0.0, 0.0, 1.0]))?;
 /// let mut pixel = [0_u8; 4];
-/// backend.read_image(&queue, &image, all, &mut pixel, HostPitches::TIGHT)?;
+/// backend.read_part(&queue, ImagePart::new(&image, all), &mut pixel)?;
 /// assert_eq!(pixel, [0, 0, 255, 255], "red is the third channel of BGRA");
 ///
 /// // Kernels read these channels as floats, and so are they filled.
@@ -97,6 +98,7 @@ impl OpenClBackend {
     ///
     /// ```
     /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::ImagePart;
     /// use binpool_opencl::{
     ///     ChannelOrder, ChannelType, HostPitches, ImageColor, ImageFormat, ImageRegion, ImageShape,
     ///     OpenClBackend,
@@ -113,7 +115,7 @@ impl OpenClBackend {
     ///
     /// let corner = ImageRegion::new([639, 479], [1, 1]);
     /// let mut pixel = [0.5_f32; 4];
-    /// backend.read_image(&queue, &image, corner, &mut pixel, HostPitches::TIGHT)?;
+    /// backend.read_part(&queue, ImagePart::new(&image, corner), &mut pixel)?;
     /// assert_eq!(pixel, [0.0, 0.0, 0.0, 1.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

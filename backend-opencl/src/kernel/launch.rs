@@ -172,6 +172,7 @@ impl<'a> Launch<'a> {
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::ImagePart;
     /// # use binpool_opencl::{
     /// #     ChannelOrder, ChannelType, ClProgram, HostPitches, ImageFormat, ImageKind, ImageRegion, ImageShape, OpenClBackend,
     /// #     Parameter, ParameterAccess,
@@ -200,7 +201,7 @@ impl<'a> Launch<'a> {
     ///
     /// let mut pixels = [[0_u8; 4]; 2];
     /// let all = ImageRegion::all(shape);
-    /// backend.read_image(&queue, &bright, all, &mut pixels, HostPitches::TIGHT)?;
+    /// backend.read_part(&queue, ImagePart::new(&bright, all), &mut pixels)?;
     /// assert_eq!(pixels, [[20; 4], [40; 4]]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

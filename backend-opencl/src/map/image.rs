@@ -251,7 +251,7 @@ impl OpenClBackend {
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # use binpool_opencl::{ChannelOrder, ChannelType, ImageFormat, ImageRegion, ImageShape, OpenClBackend};
+    /// # use binpool_opencl::{ChannelOrder, ChannelType, ImageFormat, ImagePart, ImageRegion, ImageShape, OpenClBackend};
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
@@ -264,7 +264,7 @@ impl OpenClBackend {
     /// drop(map);
     /// let mut seen = [[0_u8; 4]; 64];
     /// let first = ImageRegion::new([0, 0], [64, 1]);
-    /// backend.read_image(&queue, &image, first, &mut seen, Default::default())?;
+    /// backend.read_part(&queue, ImagePart::new(&image, first), &mut seen)?;
     /// assert_eq!(seen, [[255, 0, 0, 255]; 64]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

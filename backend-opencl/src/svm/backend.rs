@@ -230,7 +230,7 @@ fn svm_flags(grain: SvmGrain, flags: MemoryFlags) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Rect, testing::open};
+    use crate::{Rect, RectPart, testing::open};
 
     /// The runtime aligns its allocation to less, so the block starts within.
     #[test]
@@ -263,7 +263,11 @@ mod tests {
         let (tight, rows) = (Rect::default(), Rect::in_rows([1, 1, 0], 10));
         let rect = (&[5_u8; 4][..], tight);
         backend
-            .write_rect(&queue, (&memory, rows), rect, [2, 2, 1])
+            .write_part(
+                &queue,
+                RectPart::new((&memory, rows), rect.1, [2, 2, 1]),
+                rect.0,
+            )
             .unwrap();
         let mut seen = [0_u8; BYTES];
         backend.read(&queue, &memory, 0, &mut seen).unwrap();

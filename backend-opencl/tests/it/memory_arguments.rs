@@ -4,7 +4,7 @@ use binpool::{ImmediateAllocator, MemoryPool, SvmAllocator, SvmGrain};
 use binpool_allocators::{AsMemory, Backend, Error, Event, InvalidRequest, MemoryFlags};
 use binpool_opencl::{
     ChannelOrder, ChannelType, ClMemory, ClQueue, Elements, HostPitches, ImageFormat, ImageRegion,
-    ImageShape, OpenClBackend, OpenClError, Rect, SvmOptions,
+    ImageShape, OpenClBackend, OpenClError, Rect, RectPart, SvmOptions,
 };
 
 use crate::common::{
@@ -119,7 +119,11 @@ fn every_command_counts_from_the_start_of_what_it_is_given_and_ends_with_it() {
             let last = Rect::in_rows([SIZE - 4, 0, 0], 4);
             let rect = (&[7_u8; 4][..], Rect::default());
             backend
-                .write_rect(queue, (*memory, last), rect, [4, 1, 1])
+                .write_part(
+                    queue,
+                    RectPart::new((*memory, last), rect.1, [4, 1, 1]),
+                    rect.0,
+                )
                 .unwrap();
             let mut map = backend.map_mut::<u8>(queue, *memory, 20..24).unwrap();
             map.fill(3);
@@ -149,7 +153,11 @@ fn every_command_counts_from_the_start_of_what_it_is_given_and_ends_with_it() {
             let fill = backend.enqueue_fill(queue, *memory, 596..604, &[1_u8]);
             assert!(is_out_of_bounds(fill));
             let beyond = Rect::in_rows([SIZE - 3, 0, 0], 4);
-            let written = backend.write_rect(queue, (*memory, beyond), rect, [4, 1, 1]);
+            let written = backend.write_part(
+                queue,
+                RectPart::new((*memory, beyond), rect.1, [4, 1, 1]),
+                rect.0,
+            );
             assert!(is_out_of_bounds(written));
         }
     });
