@@ -73,6 +73,18 @@ impl Context {
         Error::unsupported(format!("{what} on {name}: {instead}"))
     }
 
+    /// Checks that the device has this version of OpenCL, or a later one.
+    pub(crate) fn check_version(&self, least: (u32, u32), what: &str, instead: &str) -> Result<()> {
+        let ((major, minor), name) = (self.version, &self.limits.device_name);
+        if self.version >= least {
+            return Ok(());
+        }
+        Err(Error::unsupported(format!(
+            "{what} on {name}, which has OpenCL {major}.{minor} and not {}.{}: {instead}",
+            least.0, least.1
+        )))
+    }
+
     /// Brings what the device has written to an object over memory of the host into that memory.
     pub(crate) fn bring_back(&self, pixels: DevicePixels<'_>, shape: MapShape) -> Result<()> {
         let bytes = shape.bytes;

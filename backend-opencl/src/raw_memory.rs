@@ -7,14 +7,14 @@ use std::{
     ptr,
 };
 
-use binpool_allocators::{AsMemory, Region, Result};
+use binpool_allocators::{AsMemory, Region, Result, runtime::Access};
 use smallvec::SmallVec;
 
 use crate::{
     backend::OpenClBackend,
     event::ClEvent,
     memory::cl_memory::{ClMemory, no_handle},
-    order::{access::Access, memory_use::MemoryUse, role::OrderRole},
+    order::{memory_use::MemoryUse, role::OrderRole},
     queue::ClQueue,
     sys,
 };

@@ -2,7 +2,9 @@
 
 use std::{ffi::c_void, sync::Arc};
 
-use binpool_allocators::{CountedView, MemoryFlags, MemoryKind, ObjectKind, Region, Result};
+use binpool_allocators::{
+    CountedView, MemoryFlags, MemoryKind, ObjectKind, Region, Result, runtime::Access,
+};
 use cl3::memory::{CL_IMAGE_ROW_PITCH, CL_IMAGE_SLICE_PITCH, CL_MEM_SIZE};
 
 use super::{
@@ -18,7 +20,7 @@ use crate::{
     identity::{debug_by, same_by},
     kept_memory::LetGo,
     memory::{MemoryKey, info::MemoryInfo, part::View, root::Root},
-    order::{access::Access, access_log::AccessLog, memory_use::MemoryUse},
+    order::{access_log::AccessLog, memory_use::MemoryUse},
     sys::{self, DeviceBytes, MapShape, MemHandle, transfer::DevicePixels},
 };
 

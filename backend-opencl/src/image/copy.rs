@@ -1,6 +1,6 @@
 //! Copies between images, and between images and buffers.
 
-use binpool_allocators::{AsMemory, InvalidRequest, On, Region, Result};
+use binpool_allocators::{AsMemory, InvalidRequest, On, Region, Result, runtime::Access};
 use cl3::error_codes::CL_MEM_COPY_OVERLAP;
 
 use super::{cl_image::ClImage, region::ImageRegion, shape::ImageKind};
@@ -8,7 +8,7 @@ use crate::{
     backend::OpenClBackend,
     error::OpenClError,
     event::{ClEvent, ClOn},
-    order::{access::Access, memory_use::MemoryUse},
+    order::memory_use::MemoryUse,
     queue::ClQueue,
     sys::{
         self, ClResult, DeviceBytes, EventHandle, MemHandle, Purpose, WaitList,

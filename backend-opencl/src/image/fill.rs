@@ -1,6 +1,6 @@
 //! Fills of images.
 
-use binpool_allocators::{Event, On, Queue, Result};
+use binpool_allocators::{Event, On, Queue, Result, runtime::Access};
 
 use super::{
     cl_image::ClImage,
@@ -12,7 +12,6 @@ use crate::{
     backend::OpenClBackend,
     error::OpenClError,
     event::{ClEvent, ClOn},
-    order::access::Access,
     queue::ClQueue,
     sys::{self, Purpose},
 };

@@ -1,6 +1,6 @@
 //! Images over memory of the host.
 
-use binpool_allocators::{HostUse, InvalidRequest, MemoryFlags, Result};
+use binpool_allocators::{HostUse, InvalidRequest, MemoryFlags, Result, runtime::Access};
 use bytemuck::Pod;
 
 use super::{
@@ -15,7 +15,7 @@ use crate::{
     backend::OpenClBackend,
     error::Refused,
     memory::{flags::host_flags, host_memory::HostMemory},
-    order::{access::Access, access_log::AccessLog},
+    order::access_log::AccessLog,
     sys::{self, Purpose},
 };
 

@@ -1,13 +1,12 @@
 //! Transfers between the host's pixels and an image's.
 
-use binpool_allocators::{On, Result};
+use binpool_allocators::{On, Result, runtime::Access};
 
 use super::{cl_image::ClImage, layout::HostPitches, region::ImageRegion, shape::ImageShape};
 use crate::{
     backend::OpenClBackend,
     error::OpenClError,
     event::{ClEvent, ClOn},
-    order::access::Access,
     queue::ClQueue,
     sys::transfer::{DevicePixels, DeviceSide},
     transfer::{
@@ -153,7 +152,7 @@ impl TransferPart for ImagePart<'_> {
             pitches,
         } = *self;
         backend.check_image(queue, image, region)?;
-        image.flags().check_host(host.access.host_use())?;
+        image.flags().check_host(host.host_use())?;
         let part = ImageShape::of(image.shape().kind(), region.size);
         let layout = pitches.layout(part, image.item_bytes())?;
         layout.check_length(host.bytes.unwrap_or(layout.bytes))?;

@@ -1,6 +1,6 @@
 //! The arguments of a launch as the runtime takes them, and the memory that it uses through them.
 
-use binpool_allocators::{Error, InvalidRequest, ObjectKind};
+use binpool_allocators::{Error, InvalidRequest, ObjectKind, runtime::Access};
 use smallvec::SmallVec;
 
 use super::{
@@ -10,7 +10,7 @@ use crate::{
     backend::OpenClBackend,
     error::OpenClError,
     event::ClEvent,
-    order::{access::Access, memory_use::MemoryUse},
+    order::memory_use::MemoryUse,
     queue::ClQueue,
     sys::{
         ClResult, EventHandle, Purpose, SvmRange, WaitList,

@@ -1,6 +1,6 @@
 //! What the kernel takes for each parameter of a launch, which is checked against the declarations here.
 
-use binpool_allocators::{AsMemory, InvalidRequest, ObjectKind, Region};
+use binpool_allocators::{AsMemory, InvalidRequest, ObjectKind, Region, runtime::Access};
 use smallvec::SmallVec;
 
 use super::{
@@ -10,12 +10,8 @@ use super::{
     work_size::WorkSize,
 };
 use crate::{
-    backend::OpenClBackend,
-    context::Context,
-    error::OpenClError,
-    memory::cl_memory::ClMemory,
-    order::{access::Access, memory_use::MemoryUse},
-    sys::kernel::ArgumentValue,
+    backend::OpenClBackend, context::Context, error::OpenClError, memory::cl_memory::ClMemory,
+    order::memory_use::MemoryUse, sys::kernel::ArgumentValue,
 };
 
 /// What the kernel takes for a parameter.

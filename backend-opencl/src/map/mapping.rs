@@ -4,7 +4,7 @@ use std::{iter, slice::from_ref, thread};
 
 use binpool_allocators::{
     Backend, CountedView, Error, Event, EventStatus, HostUse, InvalidRequest, MemoryFlags, Outcome,
-    Queue, Region, Result,
+    Queue, Region, Result, runtime::Access,
 };
 use cl3::error_codes::CL_INVALID_VALUE;
 
@@ -14,7 +14,6 @@ use crate::{
     image::{ClImage, ImageRegion},
     memory::cl_memory::ClMemory,
     order::{
-        access::Access,
         access_log::{MapId, wait_for},
         admission::CommandAdmission,
         memory_use::MemoryUse,

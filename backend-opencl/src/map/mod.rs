@@ -15,8 +15,6 @@ mod guard;
 mod image;
 mod mapping;
 mod memory;
-#[cfg(feature = "ndarray")]
-mod shaped;
 
 pub use guard::{HostMap, Map, MapMut, PendingMap, Reads, Writes};
 pub use image::{ImageMap, ImageMapMut};

@@ -4,7 +4,7 @@ use std::{ffi::c_void, ops::RangeBounds, ptr::NonNull, sync::Arc};
 
 use binpool_allocators::{
     CountedView, Error, HostUse, InvalidRequest, Memory, MemoryFlags, MemoryId, MemoryKind, Region,
-    Result, ViewCount,
+    Result, ViewCount, runtime::Access,
 };
 
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
         root::Root,
         svm_block::SvmBlock,
     },
-    order::{access::Access, memory_use::MemoryUse},
+    order::memory_use::MemoryUse,
     sys::{DeviceBytes, MemHandle, SvmRange, destructor::when_destroyed},
 };
 

@@ -8,12 +8,12 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use binpool_allocators::Region;
+use binpool_allocators::{Region, runtime::Access};
 
 use crate::{
     kept_memory::LetGo,
     memory::{svm_block::SvmBlock, view_starts::ViewStarts},
-    order::{access::Access, access_log::AccessLog, memory_use::MemoryUse},
+    order::{access_log::AccessLog, memory_use::MemoryUse},
     registry::Registry,
     sys::{DeviceBytes, MemHandle},
 };

@@ -2,7 +2,7 @@
 
 use std::{mem, sync::Arc};
 
-use binpool_allocators::{Backend, Error, Region, Result, SvmGrain};
+use binpool_allocators::{Backend, Error, Region, Result, SvmGrain, runtime::Access};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -10,7 +10,7 @@ use crate::{
     after_use::{PendingUses, drop_after_use},
     backend::OpenClBackend,
     event::ClEvent,
-    order::{access::Access, access_log::AccessLog, memory_use::MemoryUse},
+    order::{access_log::AccessLog, memory_use::MemoryUse},
     queue::ClQueue,
     sys::{ClResult, EventHandle, QueueHandle, SvmAllocation, SvmRange},
 };

@@ -31,13 +31,12 @@ use std::{
     },
 };
 
-use binpool_allocators::{Error, InvalidRequest, QueueId, Region, Result};
+use binpool_allocators::{Error, InvalidRequest, QueueId, Region, Result, runtime::Access};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::{
     order::{
-        access::Access,
         failures::{in_place_of, pending_before},
         tracked_command::{Dependency, Earlier, TrackedCommand},
     },
@@ -123,6 +122,11 @@ impl MapRecord {
         }
         .into()
     }
+}
+
+/// Returns whether the order of two uses of the same bytes matters.
+fn conflict(one: Access, other: Access) -> bool {
+    [one, other].contains(&Access::Write)
 }
 
 const FIRST_LIMIT: usize = 64;
@@ -253,7 +257,7 @@ impl Record {
         own: Option<MapId>,
     ) -> Result<()> {
         let conflicting = |map: &&MapRecord| {
-            Some(map.id) != own && map.region.overlaps(region) && map.access.conflicts_with(access)
+            Some(map.id) != own && map.region.overlaps(region) && conflict(map.access, access)
         };
         match self.maps.iter().find(conflicting) {
             None => Ok(()),
@@ -307,7 +311,7 @@ impl Record {
             piece.tidy(&mut discarded);
             for entry in &piece.entries {
                 let known = |other: &Arc<TrackedCommand>| Arc::ptr_eq(other, &entry.command);
-                if entry.access.conflicts_with(access) && !earlier.iter().any(known) {
+                if conflict(entry.access, access) && !earlier.iter().any(known) {
                     earlier.push(Arc::clone(&entry.command));
                 }
             }
@@ -501,7 +505,7 @@ impl PieceUse {
 
     /// Returns whether a command that comes after this one thereby comes after `earlier`, too.
     fn replaces(&self, earlier: &Self) -> bool {
-        if self.access.conflicts_with(earlier.access) {
+        if conflict(self.access, earlier.access) {
             return self.access == Access::Write;
         }
         // Two reads: the order of their queue puts the earlier one first, if that is enqueued already.

@@ -3,9 +3,11 @@
 use std::{ptr::NonNull, sync::Arc};
 
 use binpool_allocators::{AsMemory, Error, InvalidRequest, Memory, MemoryFlags, Region, Result};
+use bytemuck::Pod;
 
 use crate::{
     backend::OpenClBackend,
+    elements::Elements,
     memory::{
         cl_memory::{ClMemory, MemoryBody},
         flags::{self, host_flags},
@@ -126,6 +128,12 @@ impl SvmPointer for ClMemory {
             Some(_) => Ok(self),
             None => Err(InvalidRequest::NotSvm.into()),
         }
+    }
+}
+
+impl<T: Pod> SvmPointer for Elements<T, ClMemory> {
+    fn svm_memory(&self) -> Result<&ClMemory> {
+        self.memory().svm_memory()
     }
 }
 

@@ -37,9 +37,7 @@ pub(crate) mod kernel;
 pub(crate) mod map;
 mod object;
 pub(crate) mod p2p;
-pub(crate) mod pipe;
 pub(crate) mod program;
-pub(crate) mod sampler;
 mod svm;
 pub(crate) mod transfer;
 mod view;
@@ -64,7 +62,10 @@ pub(crate) use info::{
     library_is_available, platform_name_of, platform_text, platforms, queue_info,
 };
 pub(crate) use map::MapShape;
-pub(crate) use object::{create_context, create_queue};
+pub(crate) use object::{
+    create_context, create_pipe, create_queue, create_sampler, create_sampler_with_properties,
+    pipe_number,
+};
 pub(crate) use svm::{SvmAllocation, SvmRange, Threads, enqueue_svm_fill, enqueue_svm_migrate};
 pub(crate) use transfer::{DeviceBytes, enqueue_copy};
 pub(crate) use view::{ViewHandle, ViewLock};

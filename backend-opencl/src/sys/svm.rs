@@ -51,19 +51,21 @@ impl fmt::Debug for CallWhenFreed {
     }
 }
 
-/// Whether the runtime can allocate and free SVM on several threads at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Threads {
-    /// It can, as the specification demands.
-    Many,
-    /// One at a time. NVIDIA's driver answers with null, or crashes, where one thread allocates while another frees a block.
-    One,
+/// The threads that allocate and free SVM: any at once, as the specification demands, or one at a time. NVIDIA's driver answers with
+/// null, or crashes, where one thread allocates while another frees a block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Threads {
+    one_at_a_time: bool,
 }
 
 impl Threads {
+    pub(crate) const fn new(one_at_a_time: bool) -> Self {
+        Self { one_at_a_time }
+    }
+
     fn guard(self) -> Option<MutexGuard<'static, ()>> {
         static ONE: Mutex<()> = Mutex::new(());
-        (self == Self::One).then(|| ONE.lock())
+        self.one_at_a_time.then(|| ONE.lock())
     }
 }
 
@@ -166,7 +168,7 @@ impl SvmAllocation {
             start: loan.start(),
             bytes: loan.bytes(),
             alignment,
-            threads: Threads::Many,
+            threads: Threads::new(false),
             loan: Some(loan),
             freed: CallWhenFreed::default(),
         })
@@ -347,7 +349,7 @@ mod tests {
 
     #[test]
     fn a_thread_has_the_runtime_to_itself_where_it_takes_one_at_a_time() {
-        assert!(Threads::Many.guard().is_none());
-        assert!(Threads::One.guard().is_some());
+        assert!(Threads::new(false).guard().is_none());
+        assert!(Threads::new(true).guard().is_some());
     }
 }

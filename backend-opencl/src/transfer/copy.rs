@@ -1,12 +1,11 @@
 //! Copies between any two kinds of memory.
 
-use binpool_allocators::{InvalidRequest, Memory, Region, Result, Span};
+use binpool_allocators::{InvalidRequest, Memory, Region, Result, Span, runtime::Access};
 
 use crate::{
     backend::OpenClBackend,
     event::{ClEvent, ClOn},
     memory::cl_memory::ClMemory,
-    order::access::Access,
     sys::{self, Purpose},
 };
 

@@ -3,14 +3,16 @@
 
 use std::{fmt, sync::Arc};
 
-use binpool_allocators::{Backend, Error, Event, PendingRead, Queue, QueueOrder, Result, Sink};
+use binpool_allocators::{
+    Backend, Error, Event, HostUse, PendingRead, Queue, QueueOrder, Result, Sink, runtime::Access,
+};
 use bytemuck::{AnyBitPattern, NoUninit};
 
 use crate::{
     backend::OpenClBackend,
     error::Refused,
     event::{ClEvent, ClOn},
-    order::{access::Access, memory_use::MemoryUse},
+    order::memory_use::MemoryUse,
     queue::ClQueue,
     sys::{
         Purpose,
@@ -43,6 +45,14 @@ impl HostPart {
         bytes: None,
         access: Access::Read,
     };
+
+    /// What the host does.
+    pub(crate) const fn host_use(self) -> HostUse {
+        match self.access {
+            Access::Read => HostUse::Read,
+            Access::Write => HostUse::Write,
+        }
+    }
 
     const fn of(host: &HostSide<'_>) -> Self {
         let access = if host.is_target() {

@@ -4,6 +4,7 @@
 
 use binpool_allocators::{
     AsMemory, Error, IntoRegion, InvalidRequest, Memory, Region, Result, Span, bytes_on,
+    runtime::Access,
 };
 
 use super::{
@@ -14,7 +15,6 @@ use crate::{
     backend::OpenClBackend,
     event::{ClEvent, ClOn},
     memory::cl_memory::ClMemory,
-    order::access::Access,
     queue::ClQueue,
     sys::{Purpose, transfer::DeviceSide},
 };
@@ -96,7 +96,7 @@ impl TransferPart for Span<'_, ClMemory> {
 }
 
 fn linear(memory: &ClMemory, region: Region, host: HostPart) -> Result<Option<HostTransfer<'_>>> {
-    memory.check_host(host.access.host_use())?;
+    memory.check_host(host.host_use())?;
     Ok((region.bytes > 0).then(|| HostTransfer {
         device: DeviceSide::Bytes(memory.device_bytes(region)),
         used: memory.used(region, host.access),

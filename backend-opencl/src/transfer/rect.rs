@@ -1,6 +1,8 @@
 //! Transfers of rectangles.
 
-use binpool_allocators::{AsMemory, Error, InvalidRequest, Memory, On, Region, Result};
+use binpool_allocators::{
+    AsMemory, Error, InvalidRequest, Memory, On, Region, Result, runtime::Access,
+};
 use cl3::error_codes::CL_MEM_COPY_OVERLAP;
 
 use super::{
@@ -12,7 +14,6 @@ use crate::{
     backend::OpenClBackend,
     event::{ClEvent, ClOn},
     memory::cl_memory::ClMemory,
-    order::access::Access,
     queue::ClQueue,
     sys::{
         ClResult, EventHandle, MemHandle, Purpose, WaitList,
@@ -366,15 +367,15 @@ impl<M: AsMemory<OpenClBackend> + ?Sized> TransferPart for RectPart<'_, M> {
         &self,
         backend: &OpenClBackend,
         queue: &ClQueue,
-        HostPart { bytes, access }: HostPart,
+        host_part: HostPart,
     ) -> Result<Option<HostTransfer<'_>>> {
         let region = self.region;
         // What overflows is refused below, since it lies in no memory.
         let all = || region.into_iter().fold(1, usize::saturating_mul);
-        let host_bytes = bytes.unwrap_or_else(all);
+        let host_bytes = host_part.bytes.unwrap_or_else(all);
         let (_, host) = self.host.span(region, host_bytes)?;
         let (memory, span, device) = backend.corner(queue, self.memory, region)?;
-        memory.check_host(access.host_use())?;
+        memory.check_host(host_part.host_use())?;
         Ok(Some(HostTransfer {
             device: DeviceSide::Rect(HostRect {
                 bytes: memory.device_bytes(span),
@@ -382,7 +383,7 @@ impl<M: AsMemory<OpenClBackend> + ?Sized> TransferPart for RectPart<'_, M> {
                 host,
                 region,
             }),
-            used: memory.used(span, access),
+            used: memory.used(span, host_part.access),
             bytes: span.bytes,
             host_bytes,
         }))
