@@ -9,45 +9,9 @@ use crate::{
     error::OpenClError,
     event::{ClEvent, ClOn},
     order::memory_use::MemoryUse,
-    queue::ClQueue,
-    sys::{
-        self, ClResult, DeviceBytes, EventHandle, MemHandle, Purpose, WaitList,
-        transfer::DevicePixels,
-    },
+    sys::{self, DeviceBytes, MemHandle, Purpose, transfer::DevicePixels},
     transfer::parts::enqueue_through_buffer,
 };
-
-fn enqueue(
-    queue: &ClQueue,
-    from: DevicePixels<'_>,
-    to: DevicePixels<'_>,
-    bytes: usize,
-    wait: &WaitList<'_>,
-) -> ClResult<EventHandle> {
-    let queue = queue.handle();
-    match (from, to) {
-        (DevicePixels::Image(source, from), DevicePixels::Image(destination, to)) => {
-            sys::image::enqueue_copy(queue, (source, from), (destination, to.origin), wait)
-        }
-        (DevicePixels::Image(source, from), DevicePixels::Bytes(destination)) => destination
-            .on_buffer(|buffer, offset| {
-                sys::image::enqueue_copy_to_buffer(queue, (source, from), (buffer, offset), wait)
-            }),
-        (DevicePixels::Bytes(source), DevicePixels::Image(destination, to)) => {
-            source.on_buffer(|buffer, offset| {
-                sys::image::enqueue_copy_from_buffer(
-                    queue,
-                    (buffer, offset),
-                    (destination, to),
-                    wait,
-                )
-            })
-        }
-        (DevicePixels::Bytes(source), DevicePixels::Bytes(destination)) => {
-            sys::enqueue_copy(queue, source, destination, bytes, wait)
-        }
-    }
-}
 
 fn bytes_of(buffer: &MemHandle) -> DevicePixels<'_> {
     DevicePixels::Bytes(DeviceBytes::Buffer(buffer, 0))
@@ -130,14 +94,19 @@ impl OpenClBackend {
         let ends = (source.device_pixels(from), destination.device_pixels(into));
         let (from, to) = ends;
         let event = self.submit(queue, purpose, &uses, wait_for, |wait| {
-            match enqueue(queue, from, to, bytes, wait) {
+            let handle = queue.handle();
+            match sys::enqueue_copy_pixels(handle, from, to, bytes, wait) {
                 // They do not overlap. Intel's runtime takes all layers of an array for the same one.
                 Err(error) if error.code == CL_MEM_COPY_OVERLAP => enqueue_through_buffer(
                     queue,
                     bytes,
                     wait,
-                    |between, wait| enqueue(queue, from, bytes_of(between), bytes, wait),
-                    |between, wait| enqueue(queue, bytes_of(between), to, bytes, wait),
+                    |between, wait| {
+                        sys::enqueue_copy_pixels(handle, from, bytes_of(between), bytes, wait)
+                    },
+                    |between, wait| {
+                        sys::enqueue_copy_pixels(handle, bytes_of(between), to, bytes, wait)
+                    },
                 ),
                 copied => copied,
             }
@@ -272,7 +241,7 @@ impl OpenClBackend {
             Access::Read => (linear, pixels),
         };
         let event = self.submit(queue, purpose, &uses, wait_for, |wait| {
-            enqueue(queue, from, to, bytes.bytes, wait)
+            sys::enqueue_copy_pixels(queue.handle(), from, to, bytes.bytes, wait)
         })?;
         Ok(event)
     }

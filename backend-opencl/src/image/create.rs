@@ -343,7 +343,7 @@ impl OpenClBackend {
     ) -> Result<MemHandle, OpenClError> {
         let context = &self.context().handle;
         let handle = kept_memory::allocate(|| {
-            sys::image::create(context, flags, format.codes(), shape.into(), source)
+            sys::image::create(context, flags, format.codes(), shape.for_runtime(), source)
         })
         .map_err(|error| error.into_error(Purpose::Memory(layout.bytes)))?;
         check_item_bytes(&handle, format)?;

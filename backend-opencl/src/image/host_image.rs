@@ -66,8 +66,9 @@ impl OpenClBackend {
             flags.check_host(HostUse::Read)?;
             let (context, own, codes) = (self.context(), host_flags(flags), format.codes());
             let source = (loan, layout);
-            let image = sys::image::create_over(&context.handle, own, codes, shape.into(), source)
-                .map_err(|error| error.into_error(Purpose::Memory(bytes)))?;
+            let image =
+                sys::image::create_over(&context.handle, own, codes, shape.for_runtime(), source)
+                    .map_err(|error| error.into_error(Purpose::Memory(bytes)))?;
             check_item_bytes(&image, format)?;
             let log = AccessLog::default();
             log.await_end();

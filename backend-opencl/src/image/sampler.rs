@@ -183,11 +183,7 @@ impl SamplerProperties {
 /// ```
 #[derive(Clone)]
 pub struct ClSampler {
-    inner: Arc<SamplerInner>,
-}
-
-struct SamplerInner {
-    handle: SamplerHandle,
+    handle: Arc<SamplerHandle>,
     context: Arc<Context>,
 }
 
@@ -313,9 +309,9 @@ impl ClSampler {
     }
 
     fn of(backend: &OpenClBackend, handle: SamplerHandle) -> Self {
-        let context = Arc::clone(backend.context());
         Self {
-            inner: Arc::new(SamplerInner { handle, context }),
+            handle: Arc::new(handle),
+            context: Arc::clone(backend.context()),
         }
     }
 
@@ -409,11 +405,11 @@ impl ClSampler {
     }
 
     pub(crate) fn handle(&self) -> &SamplerHandle {
-        &self.inner.handle
+        &self.handle
     }
 
     pub(crate) fn context(&self) -> &Context {
-        &self.inner.context
+        &self.context
     }
 }
 
@@ -437,6 +433,6 @@ fn check_repeats(normalized: bool, addressing: Addressing) -> Result<(), OpenClE
     }
 }
 
-debug_by!(ClSampler, |this| handle: this.inner.handle);
+debug_by!(ClSampler, |this| handle: this.handle);
 
 same_by!(ClSampler, |this| this.raw());

@@ -163,7 +163,6 @@ impl TransferPart for ImagePart<'_> {
         Ok(Some(HostTransfer {
             device,
             used: image.used(host.access),
-            bytes: layout.bytes,
             host_bytes: layout.bytes,
         }))
     }

@@ -3,8 +3,8 @@
 use std::{ffi::c_void, ops::RangeBounds, ptr::NonNull, sync::Arc};
 
 use binpool_allocators::{
-    CountedView, Error, HostUse, InvalidRequest, Memory, MemoryFlags, MemoryId, MemoryKind, Region,
-    Result, ViewCount, runtime::Access,
+    CountedView, Error, InvalidRequest, Memory, MemoryFlags, MemoryId, MemoryKind, Region, Result,
+    ViewCount, runtime::Access,
 };
 
 use crate::{
@@ -334,11 +334,6 @@ impl ClMemory {
         OpenClBackend::of_context(&self.context)
     }
 
-    /// Checks that its flags let the host read or write it, for every transfer with the host and every map.
-    pub(crate) fn check_host(&self, way: HostUse) -> Result<()> {
-        self.flags.check_host(way)
-    }
-
     /// Checks that a view, an image, a map or a kernel's argument may keep it. Nothing may keep memory that is lent for a
     /// call, since the loan would not end.
     pub(crate) fn check_may_be_retained(&self) -> Result<()> {
@@ -353,11 +348,7 @@ impl ClMemory {
         Ok(())
     }
 
-    pub(crate) fn context(&self) -> &Context {
-        &self.context
-    }
-
-    pub(crate) const fn shared_context(&self) -> &Arc<Context> {
+    pub(crate) const fn context(&self) -> &Arc<Context> {
         &self.context
     }
 

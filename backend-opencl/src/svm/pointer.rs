@@ -173,6 +173,6 @@ fn buffer_over(memory: &ClMemory, flags: MemoryFlags, bytes: usize) -> Result<Cl
             host_flags(flags),
         ))),
     };
-    let buffer = ClMemory::new(memory.shared_context(), bytes, flags, body);
+    let buffer = ClMemory::new(memory.context(), bytes, flags, body);
     Ok(buffer.into_view_of(memory))
 }

@@ -293,36 +293,6 @@ impl SvmAllocation {
     }
 }
 
-/// Enqueues a fill. The runtime copies `pattern` before it returns.
-pub(crate) fn enqueue_svm_fill(
-    queue: &QueueHandle,
-    range: SvmRange<'_>,
-    pattern: &[u8],
-    wait: &WaitList<'_>,
-) -> ClResult<EventHandle> {
-    // SAFETY: (1) queue and events are kept alive by their handles; (2) the range lies in its block (I1), which is not
-    // freed while a command uses it (rule 1 of `sys`); (3) `pattern` is readable for its length.
-    enqueue!(wait; "clEnqueueSVMMemFill", unsafe enqueue_svm_mem_fill(
-        queue.raw(), range.start().as_ptr().cast::<c_void>(), pattern.as_ptr().cast::<c_void>(),
-        pattern.len(), range.bytes
-    ))
-}
-
-/// Enqueues a copy of `source` to as many bytes from the start of `destination`.
-pub(crate) fn enqueue_svm_copy(
-    queue: &QueueHandle,
-    source: SvmRange<'_>,
-    destination: SvmRange<'_>,
-    wait: &WaitList<'_>,
-) -> ClResult<EventHandle> {
-    // SAFETY: (1) queue and events are kept alive by their handles; (2) both ranges lie in their blocks (I1), which are not
-    // freed while a command uses it (rule 1 of `sys`); (3) the number of bytes is at most that of either range.
-    enqueue!(wait; "clEnqueueSVMMemcpy", unsafe enqueue_svm_mem_cpy(
-        queue.raw(), cl3::types::CL_FALSE, destination.start().as_ptr().cast::<c_void>(),
-        source.start().as_ptr().cast::<c_void>(), source.bytes.min(destination.bytes)
-    ))
-}
-
 /// Enqueues a migration of whole blocks of shared virtual memory.
 pub(crate) fn enqueue_svm_migrate(
     queue: &QueueHandle,

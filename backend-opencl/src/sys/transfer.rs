@@ -8,7 +8,6 @@ use super::{
     ClError, ClResult, EventHandle, MemHandle, QueueHandle, SvmRange, WaitList,
     enqueue::{enqueue, enqueue_copy_buffer},
     host::HostSide,
-    svm::enqueue_svm_copy,
 };
 
 /// Bytes on the device.
@@ -234,7 +233,13 @@ pub(crate) fn enqueue_copy(
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
     if let (DeviceBytes::Svm(source), DeviceBytes::Svm(destination)) = (source, destination) {
-        return enqueue_svm_copy(queue, source, destination, wait);
+        let [from, to] = [source, destination].map(|range| range.start().as_ptr().cast::<c_void>());
+        let bytes = source.bytes().min(destination.bytes());
+        // SAFETY: (1) queue and events are kept alive by their handles; (2) both ranges lie in their blocks (I1), which are not
+        // freed while a command uses it (rule 1 of `sys`); (3) the number of bytes is at most that of either range.
+        return enqueue!(wait; "clEnqueueSVMMemcpy", unsafe enqueue_svm_mem_cpy(
+            queue.raw(), NOT_BLOCKING, to, from, bytes
+        ));
     }
     // OpenCL has no copy between a buffer and SVM, so this makes a buffer over the block of SVM. Transfers with the block as
     // host memory would not work with NVIDIA's driver: it takes the address of the block for ordinary host memory, and reads
@@ -244,6 +249,69 @@ pub(crate) fn enqueue_copy(
             enqueue_copy_buffer(queue, (source, from), (destination, to), bytes, wait)
         })
     })
+}
+
+/// Enqueues a copy of pixels, which lie without gaps where they are bytes. The runtime checks bounds and formats.
+pub(crate) fn enqueue_copy_pixels(
+    queue: &QueueHandle,
+    from: DevicePixels<'_>,
+    to: DevicePixels<'_>,
+    bytes: usize,
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    match (from, to) {
+        (DevicePixels::Image(source, from), DevicePixels::Image(destination, to)) => {
+            // SAFETY: (1) queue, images and events are kept alive by their handles; (2) origins and size have three numbers.
+            enqueue!(wait; "clEnqueueCopyImage", unsafe enqueue_copy_image(
+                queue.raw(), source.raw(), destination.raw(), from.origin.as_ptr(), to.origin.as_ptr(), from.size.as_ptr()
+            ))
+        }
+        (DevicePixels::Image(source, from), DevicePixels::Bytes(destination)) => {
+            destination.on_buffer(|buffer, offset| {
+                // SAFETY: As above, of a buffer.
+                enqueue!(wait; "clEnqueueCopyImageToBuffer", unsafe enqueue_copy_image_to_buffer(
+                    queue.raw(), source.raw(), buffer.raw(), from.origin.as_ptr(), from.size.as_ptr(), offset
+                ))
+            })
+        }
+        (DevicePixels::Bytes(source), DevicePixels::Image(destination, to)) => {
+            source.on_buffer(|buffer, offset| {
+                // SAFETY: As above, of a buffer.
+                enqueue!(wait; "clEnqueueCopyBufferToImage", unsafe enqueue_copy_buffer_to_image(
+                    queue.raw(), buffer.raw(), destination.raw(), offset, to.origin.as_ptr(), to.size.as_ptr()
+                ))
+            })
+        }
+        (DevicePixels::Bytes(source), DevicePixels::Bytes(destination)) => {
+            enqueue_copy(queue, source, destination, bytes, wait)
+        }
+    }
+}
+
+/// Enqueues a fill. The runtime copies `pattern` before it returns, and checks the bounds of buffers.
+pub(crate) fn enqueue_fill(
+    queue: &QueueHandle,
+    device: DeviceBytes<'_>,
+    bytes: usize,
+    pattern: &[u8],
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    let (start, length) = (pattern.as_ptr().cast::<c_void>(), pattern.len());
+    match device {
+        DeviceBytes::Buffer(buffer, offset) => {
+            // SAFETY: (1) queue, buffer and events are kept alive by their handles; (2) `pattern` is readable for its length.
+            enqueue!(wait; "clEnqueueFillBuffer", unsafe enqueue_fill_buffer(
+                queue.raw(), buffer.raw(), start, length, offset, bytes
+            ))
+        }
+        DeviceBytes::Svm(range) => {
+            // SAFETY: As above; (3) the range lies in its block (I1), which is not freed while a command uses it (rule 1 of
+            // `sys`).
+            enqueue!(wait; "clEnqueueSVMMemFill", unsafe enqueue_svm_mem_fill(
+                queue.raw(), range.start().as_ptr().cast(), start, length, range.bytes()
+            ))
+        }
+    }
 }
 
 /// Enqueues a copy of a rectangle between buffers. The runtime checks the bounds, and whether the two overlap.

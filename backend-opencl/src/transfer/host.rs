@@ -26,8 +26,6 @@ use crate::{
 pub(crate) struct HostTransfer<'m> {
     pub(crate) device: DeviceSide<'m>,
     pub(crate) used: MemoryUse<'m>,
-    /// The size of the transfer, for reports of failures.
-    pub(crate) bytes: usize,
     /// The size of the host's side.
     pub(crate) host_bytes: usize,
 }
@@ -120,7 +118,7 @@ impl OpenClBackend {
             }
             return Ok(self.enqueue_marker(on)?.wait()?);
         };
-        let (uses, purpose) = ([transfer.used], Purpose::Memory(transfer.bytes));
+        let (uses, purpose) = ([transfer.used], Purpose::Memory(transfer.host_bytes));
         Ok(
             self.submit_and_wait(queue, purpose, &uses, wait_for, |wait| {
                 transfer::enqueue_transfer(queue.handle(), transfer.device, host, wait)
@@ -147,7 +145,7 @@ impl OpenClBackend {
         transfer: &HostTransfer<'_>,
         host: &HostSide<'_>,
     ) -> Result<ClEvent> {
-        let purpose = Purpose::Memory(transfer.bytes);
+        let purpose = Purpose::Memory(transfer.host_bytes);
         self.submit(queue, purpose, &[transfer.used], wait_for, |wait| {
             transfer::enqueue_transfer(queue.handle(), transfer.device, host, wait)
         })

@@ -96,11 +96,10 @@ impl TransferPart for Span<'_, ClMemory> {
 }
 
 fn linear(memory: &ClMemory, region: Region, host: HostPart) -> Result<Option<HostTransfer<'_>>> {
-    memory.check_host(host.host_use())?;
+    memory.flags().check_host(host.host_use())?;
     Ok((region.bytes > 0).then(|| HostTransfer {
         device: DeviceSide::Bytes(memory.device_bytes(region)),
         used: memory.used(region, host.access),
-        bytes: region.bytes,
         host_bytes: region.bytes,
     }))
 }

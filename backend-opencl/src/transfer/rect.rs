@@ -375,7 +375,7 @@ impl<M: AsMemory<OpenClBackend> + ?Sized> TransferPart for RectPart<'_, M> {
         let host_bytes = host_part.bytes.unwrap_or_else(all);
         let (_, host) = self.host.span(region, host_bytes)?;
         let (memory, span, device) = backend.corner(queue, self.memory, region)?;
-        memory.check_host(host_part.host_use())?;
+        memory.flags().check_host(host_part.host_use())?;
         Ok(Some(HostTransfer {
             device: DeviceSide::Rect(HostRect {
                 bytes: memory.device_bytes(span),
@@ -384,7 +384,6 @@ impl<M: AsMemory<OpenClBackend> + ?Sized> TransferPart for RectPart<'_, M> {
                 region,
             }),
             used: memory.used(span, host_part.access),
-            bytes: span.bytes,
             host_bytes,
         }))
     }
