@@ -65,12 +65,7 @@ impl OpenClBackend {
     ) -> Result<Self, OpenClError> {
         device.check_version()?;
         tracing::debug!(%device, limits = ?device.limits(), "opened an OpenCL device");
-        let context = Context::new(
-            context,
-            device.id(),
-            device.limits().clone(),
-            device.version(),
-        )?;
+        let context = Context::new(context, device);
         Ok(Self {
             context: context.registered(),
         })

@@ -4,7 +4,7 @@ use binpool_allocators::{Error, InvalidRequest, ObjectKind, runtime::Access};
 use smallvec::SmallVec;
 
 use super::{
-    argument::ArgumentBody, kernel::ClKernel, launch::Launch, taken::Taken, work_size::WorkSize,
+    argument::Argument, kernel::ClKernel, launch::Launch, taken::Taken, work_size::WorkSize,
 };
 use crate::{
     backend::OpenClBackend,
@@ -121,10 +121,10 @@ impl Launch<'_> {
             bound.values.push(value);
         }
         for (argument, access) in &self.indirect {
-            let ArgumentBody::Memory(memory) = argument.0 else {
+            let Argument::Memory(memory) = argument else {
                 continue;
             };
-            let Some((memory, region)) = self.own_memory(memory, memory.size())? else {
+            let Some((memory, region)) = self.own_memory(*memory, memory.size())? else {
                 continue;
             };
             let Some(range) = memory.svm_range(region) else {

@@ -126,7 +126,7 @@ impl<'a> Launch<'a> {
 
     /// Passes memory for the next parameter.
     pub fn memory(self, memory: &'a dyn AsMemory<OpenClBackend>) -> Self {
-        self.argument(Argument::memory(memory))
+        self.argument(Argument::Memory(memory))
     }
 
     /// Passes a value for the next parameter.
@@ -165,7 +165,7 @@ impl<'a> Launch<'a> {
 
     /// Passes local memory for the next parameter.
     pub fn local(self, local: LocalMemory) -> Self {
-        self.argument(Argument::local(local))
+        self.argument(Argument::Local(local))
     }
 
     /// Passes an image for the next parameter.
@@ -206,7 +206,7 @@ impl<'a> Launch<'a> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn image(self, image: &'a ClImage) -> Self {
-        self.argument(Argument::image(image))
+        self.argument(Argument::Image(image))
     }
 
     /// Passes a sampler for the next parameter.
@@ -248,7 +248,7 @@ impl<'a> Launch<'a> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn sampler(self, sampler: &'a ClSampler) -> Self {
-        self.argument(Argument::sampler(sampler))
+        self.argument(Argument::Sampler(sampler))
     }
 
     /// Passes a pipe for the next parameter.
@@ -285,7 +285,7 @@ impl<'a> Launch<'a> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn pipe(self, pipe: &'a ClPipe) -> Self {
-        self.argument(Argument::pipe(pipe))
+        self.argument(Argument::Pipe(pipe))
     }
 
     /// Passes an argument of any kind for the next parameter.
@@ -318,7 +318,7 @@ impl<'a> Launch<'a> {
     /// # let scale = unsafe { program.kernel("scale", &parameters) }?;
     /// # let data = backend.create_buffer_from(&[1.0_f32, 2.0], MemoryFlags::empty())?;
     ///
-    /// let (array, factor) = (Argument::memory(&data), Argument::value(&3.0_f32));
+    /// let (array, factor) = (Argument::Memory(&data), Argument::value(&3.0_f32));
     /// over(&scale, &queue, 2, &[array], factor)?;
     /// assert_eq!(*backend.map::<f32>(&queue, &data, 0..8)?, [3.0, 6.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -373,7 +373,7 @@ impl<'a> Launch<'a> {
         memory: &'a dyn AsMemory<OpenClBackend>,
         access: ParameterAccess,
     ) -> Self {
-        self.indirect.push((Argument::memory(memory), access));
+        self.indirect.push((Argument::Memory(memory), access));
         self
     }
 

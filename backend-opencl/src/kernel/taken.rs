@@ -4,7 +4,7 @@ use binpool_allocators::{AsMemory, InvalidRequest, ObjectKind, Region, runtime::
 use smallvec::SmallVec;
 
 use super::{
-    argument::{Argument, ArgumentBody},
+    argument::Argument,
     launch::Launch,
     parameter::{Extent, Parameter, ParameterAccess, ParameterRole},
     work_size::WorkSize,
@@ -78,14 +78,14 @@ impl Launch<'_> {
             }
             needed => Ok(needed.unwrap_or(given)),
         };
-        match (parameter.0, &argument.0) {
+        match (parameter.0, argument) {
             (
                 ParameterRole::Memory {
                     access,
                     element,
                     extent,
                 },
-                ArgumentBody::Memory(memory),
+                Argument::Memory(memory),
             ) => {
                 let size = memory.size();
                 let bytes = check(size, extent.bytes(element, work.items(), work.groups()))?;
@@ -107,7 +107,8 @@ impl Launch<'_> {
                     },
                 })
             }
-            (ParameterRole::Value { bytes: expected }, ArgumentBody::Value(value)) => {
+            (ParameterRole::Value { bytes: expected }, Argument::Value(value)) => {
+                let value = &value.0;
                 let given = value.len();
                 if given != expected {
                     let problem =
@@ -116,7 +117,7 @@ impl Launch<'_> {
                 }
                 Ok(Taken::Value(ArgumentValue::Bytes(value), None))
             }
-            (ParameterRole::Local { element, extent }, ArgumentBody::Local(local)) => {
+            (ParameterRole::Local { element, extent }, Argument::Local(local)) => {
                 let items = work.group_items();
                 let is_per_item = matches!(extent, Extent::PerItem(_));
                 let size = local
@@ -134,7 +135,7 @@ impl Launch<'_> {
                 check(size, Some(needed))?;
                 Ok(Taken::Value(ArgumentValue::Local(size), None))
             }
-            (ParameterRole::Image { kind, access }, ArgumentBody::Image(image)) => {
+            (ParameterRole::Image { kind, access }, Argument::Image(image)) => {
                 let given = image.shape().kind();
                 if given != kind {
                     return Err(
@@ -149,11 +150,11 @@ impl Launch<'_> {
                     Some(used),
                 )
             }
-            (ParameterRole::Sampler, ArgumentBody::Sampler(sampler)) => {
+            (ParameterRole::Sampler, Argument::Sampler(sampler)) => {
                 let value = ArgumentValue::Sampler(sampler.handle());
                 self.object(value, sampler.context(), None)
             }
-            (ParameterRole::Pipe { packet, .. }, ArgumentBody::Pipe(pipe)) => {
+            (ParameterRole::Pipe { packet, .. }, Argument::Pipe(pipe)) => {
                 let given = usize::try_from(pipe.packet_bytes()?).unwrap_or(usize::MAX);
                 if given != packet {
                     let problem = format!("takes packets of {packet} bytes, and was given {given}");

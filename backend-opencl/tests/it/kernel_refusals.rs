@@ -234,7 +234,7 @@ fn what_is_written_is_passed_once() {
     });
     let launch = |arguments: [&ClMemory; 3]| {
         let launch = add.launch(&kernels.bench.queue, &[step / 4]);
-        let arguments = arguments.map(|memory| Argument::memory(memory));
+        let arguments = arguments.map(|memory| Argument::Memory(memory));
         launch.arguments(arguments).enqueue()
     };
     let [first, second, third] = &views;

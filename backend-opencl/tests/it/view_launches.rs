@@ -42,7 +42,7 @@ impl Views {
     fn double(&self, view: &ClMemory) {
         let bench = &self.kernels.bench;
         let launch = self.scale.launch(&bench.queue, &[view.bytes() / 4]);
-        let launch = launch.arguments([Argument::memory(view), Argument::value(&2.0_f32)]);
+        let launch = launch.arguments([Argument::Memory(view), Argument::value(&2.0_f32)]);
         launch.enqueue().unwrap();
     }
 }
@@ -99,7 +99,7 @@ fn one_launch_reads_a_buffer_and_views_of_it_that_share_bytes() {
     let result = bench.buffer(views.step * 4);
     for (one, other, apart) in [(&whole, &later, 1), (&long, &later, 1), (&short, &long, 0)] {
         let launch = add.launch(&bench.queue, &[views.step]);
-        let arguments = [one, other, &result].map(|memory| Argument::memory(memory));
+        let arguments = [one, other, &result].map(|memory| Argument::Memory(memory));
         launch
             .arguments(arguments)
             .enqueue()

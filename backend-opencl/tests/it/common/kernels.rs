@@ -168,7 +168,7 @@ impl Kernels {
             .is_multiple_of(2)
         {
             let arguments = arguments.iter().map(|argument| match argument {
-                Passed::Memory(memory) => Argument::memory(*memory),
+                Passed::Memory(memory) => Argument::Memory(*memory),
                 Passed::Number(number) => Argument::value(number),
             });
             let launch = kernel.tracked.launch(queue.after(wait_for), &[words]);
