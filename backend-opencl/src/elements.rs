@@ -226,7 +226,10 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> Elements<T, M> {
     /// [`LengthMismatch`](InvalidRequest::LengthMismatch) unless `data` is as long as they are, and the failures of
     /// [`OpenClBackend::write`].
     pub fn write_all<'q>(self, on: impl Into<ClOn<'q>>, data: &[T]) -> Result<Self> {
-        self.check_length(size_of_val(data))?;
+        let (expected, actual) = (self.region.bytes, size_of_val(data));
+        if actual != expected {
+            return Err(InvalidRequest::LengthMismatch { expected, actual }.into());
+        }
         self.write(on, 0, data)?;
         Ok(self)
     }
@@ -367,15 +370,6 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> Elements<T, M> {
     {
         let elements = zeroed(self.len())?;
         Ok(self.backend.enqueue_read_owned(on, (self, 0), elements)?)
-    }
-
-    fn check_length(&self, actual: usize) -> Result<()> {
-        let expected = self.region.bytes;
-        if actual == expected {
-            Ok(())
-        } else {
-            Err(InvalidRequest::LengthMismatch { expected, actual }.into())
-        }
     }
 
     /// Returns the bytes of `count` elements from `first` on.

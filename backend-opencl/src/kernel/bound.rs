@@ -81,10 +81,9 @@ impl<'a> Bound<'a> {
         }
         // A list of addresses stays with the runtime's kernel, and no runtime takes an empty list: so a kernel with a list
         // is used once.
-        kernel.with_fresh_handle(|handle| {
-            kernel::set_indirect(handle, self.indirect.iter().copied())?;
-            enqueue(handle)
-        })
+        let mut handle = kernel.fresh_handle()?;
+        kernel::set_indirect(&mut handle, self.indirect.iter().copied())?;
+        enqueue(&mut handle)
     }
 }
 

@@ -284,19 +284,10 @@ impl<'m> Mapping<'m> {
             }
         };
         let thread = thread::Builder::new().name("binpool-unmap".into());
-        match thread.spawn(wait_and_resolve) {
-            Ok(_) => Ok(Some(all_ended)),
-            Err(error) => Err(Error::backend(
-                "starting a thread",
-                error.raw_os_error(),
-                error,
-            )),
-        }
-    }
-
-    /// Returns a queue on which the end of a map waits for no command of the program's queue.
-    fn unmap_queue(&self) -> Result<ClQueue> {
-        ClQueue::for_one_command(self.queue.context()).map_err(Error::from)
+        thread
+            .spawn(wait_and_resolve)
+            .map(|_| Some(all_ended))
+            .map_err(|error| Error::backend("starting a thread", error.raw_os_error(), error))
     }
 
     /// Ends the map by a command of `queue`, after `wait_for`.
@@ -336,7 +327,8 @@ impl<'m> Mapping<'m> {
     fn end_elsewhere(&mut self, home: &ClQueue, wait_for: &[ClEvent]) -> Result<ClEvent> {
         let used = self.mapped.used(self.access);
         let others = self.others_being_made();
-        let queue = self.unmap_queue()?;
+        // One on which the end waits for no command of the program's queue.
+        let queue = ClQueue::for_one_command(self.queue.context())?;
         // Nothing on the program's queue waits for other maps that are being made: `finish` would wait for what those wait for.
         let home = if others.is_empty() { home } else { &queue };
         let mut after = self.after(wait_for);

@@ -31,7 +31,7 @@ use std::{
     },
 };
 
-use binpool_allocators::{Error, InvalidRequest, QueueId, Region, Result, runtime::Access};
+use binpool_allocators::{InvalidRequest, QueueId, Region, Result, runtime::Access};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -114,14 +114,12 @@ struct MapCommand {
     command: Arc<TrackedCommand>,
 }
 
-impl MapRecord {
-    fn refusal(&self) -> Error {
-        InvalidRequest::Mapped {
-            offset: self.region.offset,
-            bytes: self.region.bytes,
-        }
-        .into()
-    }
+/// Refuses what a map stands against.
+fn refuse(map: Option<&MapRecord>) -> Result<()> {
+    map.map_or(Ok(()), |map| {
+        let Region { offset, bytes } = map.region;
+        Err(InvalidRequest::Mapped { offset, bytes }.into())
+    })
 }
 
 /// Returns whether the order of two uses of the same bytes matters.
@@ -150,7 +148,11 @@ impl AccessLog {
 
     /// Returns the commands that are making maps other than `own` which start at byte `start`.
     pub(crate) fn other_maps_being_made(&self, start: usize, own: MapId) -> Earlier {
-        let mut others = self.record.lock().other_maps_at(start, own);
+        let record = self.record.lock();
+        let being_made = record.being_made.iter();
+        let others = being_made.filter(|it| it.start == start && it.id != own);
+        let mut others: Earlier = others.map(|it| Arc::clone(&it.command)).collect();
+        drop(record);
         others.retain(|command| !command.has_ended());
         others
     }
@@ -259,20 +261,14 @@ impl Record {
         let conflicting = |map: &&MapRecord| {
             Some(map.id) != own && map.region.overlaps(region) && conflict(map.access, access)
         };
-        match self.maps.iter().find(conflicting) {
-            None => Ok(()),
-            Some(map) => Err(map.refusal()),
-        }
+        refuse(self.maps.iter().find(conflicting))
     }
 
     /// Checks that no map of shared virtual memory starts at the same byte: NVIDIA's driver ends both when the first one
     /// ends.
     pub(crate) fn check_address(&self, region: Region) -> Result<()> {
         let same = |map: &&MapRecord| map.region.offset == region.offset;
-        match self.maps.iter().find(same) {
-            None => Ok(()),
-            Some(map) => Err(map.refusal()),
-        }
+        refuse(self.maps.iter().find(same))
     }
 
     /// Notes that the host maps `region` from now on, by `command`.
@@ -291,12 +287,6 @@ impl Record {
             start: region.offset,
             command: Arc::clone(command),
         });
-    }
-
-    fn other_maps_at(&self, start: usize, own: MapId) -> Earlier {
-        let at_start = self.being_made.iter().filter(|it| it.start == start);
-        let others = at_start.filter(|it| it.id != own);
-        others.map(|it| Arc::clone(&it.command)).collect()
     }
 
     /// Adds the commands that a use of `region` conflicts with.
