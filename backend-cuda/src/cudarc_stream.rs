@@ -74,6 +74,7 @@ impl CudaBackend {
 /// println!("{}", pooled.pool().statistics());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[derive(Clone)]
 pub struct PooledStream {
     pool: MemoryPool<CudaBackend>,
     queue: CudaQueue,
@@ -191,17 +192,6 @@ impl PooledStream {
     #[must_use]
     pub fn stream(&self) -> &Arc<CudaStream> {
         &self.stream
-    }
-}
-
-impl Clone for PooledStream {
-    fn clone(&self) -> Self {
-        Self {
-            pool: self.pool.clone(),
-            queue: self.queue.clone(),
-            stream: Arc::clone(&self.stream),
-            recorded: Arc::clone(&self.recorded),
-        }
     }
 }
 

@@ -103,7 +103,7 @@ impl Runtime for CudaBackend {
             Work::Marker | Work::Barrier => self.enqueue(on, after, &[], &[], |_, _| Ok(())),
             Work::Fill(part, pattern) => {
                 let (to, bytes) = (address(part)?, part.region().bytes);
-                self.transfer(on, after, &[part], |stream, held| {
+                self.enqueue(on, after, &[part], &[part], |stream, held| {
                     if stream.fill(to, bytes, pattern)? {
                         return Ok(());
                     }
@@ -119,7 +119,7 @@ impl Runtime for CudaBackend {
                     on.check_not_captured("a write to memory of another device")?;
                 }
                 let staging = self.staging(data.len(), |context| Staging::of(context, &data))?;
-                self.transfer(on, after, &[part], |stream, held| {
+                self.enqueue(on, after, &[part], &[part], |stream, held| {
                     stream.copy_in(to, held.staging.insert(staging), data.len())
                 })
             }
@@ -128,7 +128,7 @@ impl Runtime for CudaBackend {
                 on.check_not_captured("a read")?;
                 let staging = self.staging(bytes, |context| Staging::new(context, bytes))?;
                 let result = Arc::clone(&staging);
-                let mark = self.transfer(on, after, &[part], |stream, held| {
+                let mark = self.enqueue(on, after, &[part], &[part], |stream, held| {
                     stream.copy_out(held.staging.insert(staging), from, bytes)
                 })?;
                 let own = mark.clone();
@@ -145,14 +145,18 @@ impl Runtime for CudaBackend {
             Work::Copy(read, written) => {
                 let (from, to, bytes) = (address(read)?, address(written)?, read.region().bytes);
                 let [here, there] = [read, written].map(|part| part.block().device_context());
-                self.transfer(on, after, &[read, written], |stream, _| {
-                    match (here, there) {
+                self.enqueue(
+                    on,
+                    after,
+                    &[read, written],
+                    &[read, written],
+                    |stream, _| match (here, there) {
                         (Some(here), Some(there)) if !here.is_same(there) => {
                             stream.copy_across((there, to), (here, from), bytes)
                         }
                         _ => stream.copy(to, from, bytes),
-                    }
-                })
+                    },
+                )
             }
             _ => Err(Error::unsupported("this command on CUDA")),
         }
@@ -278,17 +282,6 @@ impl CudaBackend {
         self.shared.core.allocate(make).map(Arc::new)
     }
 
-    /// Enqueues a command that runs on a side stream where its memory is of other devices only.
-    fn transfer(
-        &self,
-        on: &QueueStream,
-        after: &[CudaMark],
-        parts: &[&Part<'_, Self>],
-        work: impl FnOnce(&Stream, &mut Held) -> CudaResult<()>,
-    ) -> Result<CudaMark> {
-        self.enqueue(on, after, parts, parts, work)
-    }
-
     /// Enqueues a launch, which runs where its kernel is loaded.
     pub(crate) fn submit_kernel(
         &self,
@@ -303,6 +296,7 @@ impl CudaBackend {
         self.enqueue(on, after, parts, &[], |stream, _| launch(stream))
     }
 
+    /// Enqueues a command, on a side stream where the memory of `beside` is of other devices only.
     fn enqueue(
         &self,
         on: &QueueStream,

@@ -104,6 +104,28 @@ impl Context {
         self.seen(self.enter().and_then(Relaxed::set))
     }
 
+    /// Makes a call with this context current, also while a stream is captured.
+    pub(super) fn call<T>(&self, call: impl FnOnce(&Driver) -> CudaResult<T>) -> CudaResult<T> {
+        let driver = self.enter_relaxed()?;
+        self.seen(call(&driver))
+    }
+
+    /// Makes a call that writes its result to the place that it is given.
+    pub(super) fn ask<T: Default>(
+        &self,
+        call: impl FnOnce(&Driver, *mut T) -> CudaResult<()>,
+    ) -> CudaResult<T> {
+        let mut answer = T::default();
+        self.call(|driver| call(driver, &raw mut answer))?;
+        Ok(answer)
+    }
+
+    /// Makes a call that enqueues a command with this context current.
+    pub(super) fn enqueue<T>(&self, call: impl FnOnce(&Driver) -> CudaResult<T>) -> CudaResult<T> {
+        let driver = self.enter()?;
+        self.seen(call(&driver))
+    }
+
     /// Passes on the result of a call, and notes that the context is lost where it says so.
     pub(super) fn seen<T>(&self, result: CudaResult<T>) -> CudaResult<T> {
         if result.as_ref().is_err_and(super::CudaError::is_sticky) {
@@ -119,9 +141,8 @@ impl Context {
 
     /// Waits for all commands of the context, of which no stream is captured.
     pub(crate) fn synchronize(&self) -> CudaResult<()> {
-        let driver = self.enter_relaxed()?;
         // SAFETY: It takes no pointers.
-        self.seen(unsafe { driver.context_wait() })
+        self.call(|driver| unsafe { driver.context_wait() })
     }
 
     /// Waits for everything on the device, unless the device may wait for the host, or a stream is captured, whose commands do not run.
@@ -135,10 +156,9 @@ impl Context {
 
     /// Returns the free and all bytes of the device.
     pub(crate) fn memory_info(&self) -> CudaResult<(usize, usize)> {
-        let driver = self.enter_relaxed()?;
-        let (mut free, mut total) = (0, 0);
+        let mut total = 0;
         // SAFETY: Both are places for the results.
-        self.seen(unsafe { driver.memory_info(&raw mut free, &raw mut total) })?;
+        let free = self.ask(|driver, free| unsafe { driver.memory_info(free, &raw mut total) })?;
         Ok((free, total))
     }
 
@@ -253,7 +273,7 @@ impl Context {
         what: &'static str,
         mut free: impl FnMut(&Driver) -> CudaResult<()> + Send + 'static,
     ) {
-        let freed = self.enter_relaxed().and_then(|driver| free(&driver));
+        let freed = self.call(&mut free);
         self.freed(what, freed, free);
     }
 
@@ -283,10 +303,7 @@ impl Context {
         }
         let next = self.unfreed.lock().pop_front();
         if let Some(mut unfreed) = next {
-            let freed = self
-                .enter_relaxed()
-                .and_then(|driver| (unfreed.free)(&driver));
-            if let Err(error) = self.seen(freed)
+            if let Err(error) = self.call(&mut unfreed.free)
                 && !error.is_sticky()
             {
                 self.unfreed.lock().push_back(unfreed);

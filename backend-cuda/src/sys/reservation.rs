@@ -33,10 +33,9 @@ pub(crate) struct Reservation {
 
 impl Reservation {
     pub(crate) fn new(context: &Arc<Context>, bytes: usize) -> CudaResult<Self> {
-        let driver = context.enter_relaxed()?;
-        let mut address = 0;
         // SAFETY: `address` is a place for the result.
-        context.seen(unsafe { driver.reserve(&raw mut address, bytes, 0, 0, 0) })?;
+        let address =
+            context.ask(|driver, address| unsafe { driver.reserve(address, bytes, 0, 0, 0) })?;
         Ok(Self {
             context: Arc::clone(context),
             address,
@@ -63,14 +62,11 @@ impl Reservation {
             let Region { offset, bytes } = region;
             return Err(InvalidRequest::AlreadyMapped { offset, bytes }.into());
         }
-        let driver = self.context.enter_relaxed()?;
         let Left { address, bytes } = place;
         // SAFETY: The addresses are reserved (I1) and nothing is mapped there (I2).
-        let result = unsafe { driver.map(address, bytes, 0, pages.raw(), 0) };
-        self.context.seen(result)?;
-        drop(driver);
-        let allowed = self.allow(address, bytes);
-        if let Err(error) = allowed {
+        self.context
+            .call(|driver| unsafe { driver.map(address, bytes, 0, pages.raw(), 0) })?;
+        if let Err(error) = self.allow(address, bytes) {
             if let Err(error) = self.unmap_now(&place) {
                 tracing::warn!(%error, bytes, "pages that cannot be used stay mapped, until the next map unmaps them");
                 self.context.left().lock().push(place);
@@ -124,10 +120,8 @@ impl Reservation {
     }
 
     fn unmap_now(&self, place: &Left) -> CudaResult<()> {
-        let driver = self.context.enter_relaxed()?;
-        // SAFETY: It takes no pointers; the addresses are of this reservation (I1), and no command of this crate uses them (I3).
-        let result = unsafe { driver.unmap(place.address, place.bytes) };
-        self.context.seen(result)
+        // The addresses are of this reservation (I1), and no command of this crate uses them (I3).
+        self.context.call(|driver| place.unmap(driver))
     }
 
     /// Takes out what is mapped, also what failed maps have left.
@@ -146,9 +140,7 @@ impl Reservation {
 fn unmap_left(context: &Context) -> CudaResult<()> {
     let mut result = Ok(());
     context.left().lock().retain(|left| {
-        let unmapped = context
-            .enter_relaxed()
-            .and_then(|driver| context.seen(left.unmap(&driver)));
+        let unmapped = context.call(|driver| left.unmap(driver));
         let is_left = unmapped.is_err();
         if is_left {
             result = unmapped;
