@@ -1,6 +1,6 @@
 //! The backend.
 
-use std::{ffi::c_void, fmt, sync::Arc};
+use std::{ffi::c_void, sync::Arc};
 
 use binpool_allocators::{
     Error, MemoryFlags, QueueOrder, Result, Scope,
@@ -218,10 +218,4 @@ impl CudaBackend {
     }
 }
 
-impl fmt::Debug for CudaBackend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CudaBackend")
-            .field("device", &self.shared.core.limits().device_name)
-            .finish_non_exhaustive()
-    }
-}
+debug_by!(CudaBackend, |this| device: this.shared.core.limits().device_name);

@@ -1,6 +1,6 @@
 //! Memory of the device.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use crate::sys::{Address, Allocation, Context, Pages, Reservation, Stream};
 
@@ -71,8 +71,4 @@ impl CudaBlock {
     }
 }
 
-impl fmt::Debug for CudaBlock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CudaBlock").finish_non_exhaustive()
-    }
-}
+debug_by!(CudaBlock);

@@ -5,7 +5,7 @@
     reason = "the program promises what it does with memory that is not written yet"
 )]
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use binpool::{MemoryPool, PoolError};
 use binpool_allocators::{Error, InvalidRequest, ObjectKind, Result};
@@ -195,10 +195,4 @@ impl PooledStream {
     }
 }
 
-impl fmt::Debug for PooledStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PooledStream")
-            .field("queue", &self.queue)
-            .finish_non_exhaustive()
-    }
-}
+debug_by!(PooledStream, |this| queue: this.queue);

@@ -1,6 +1,6 @@
 //! Devices.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use binpool_allocators::{Align, DeviceLimits, Error, FailureOrder, Result, runtime::Core};
 use parking_lot::Mutex;
@@ -150,11 +150,4 @@ impl CudaBackend {
     }
 }
 
-impl fmt::Debug for CudaDevice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CudaDevice")
-            .field("ordinal", &self.ordinal)
-            .field("name", &self.facts.name)
-            .finish_non_exhaustive()
-    }
-}
+debug_by!(CudaDevice, |this| ordinal: this.ordinal, name: this.facts.name);

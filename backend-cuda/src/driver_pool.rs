@@ -1,6 +1,6 @@
 //! The allocator over a memory pool of the driver.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use binpool_allocators::{Allocator, Error, Result, Scope};
 
@@ -198,10 +198,4 @@ impl Allocator for DriverPoolAllocator {
     }
 }
 
-impl fmt::Debug for DriverPoolAllocator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DriverPoolAllocator")
-            .field("backend", &self.backend)
-            .finish_non_exhaustive()
-    }
-}
+debug_by!(DriverPoolAllocator, |this| backend: this.backend);

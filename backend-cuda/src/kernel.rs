@@ -5,7 +5,7 @@
     reason = "the caller of a launch promises what the kernel touches"
 )]
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use binpool_allocators::{Result, runtime::enqueue};
 
@@ -158,8 +158,4 @@ impl CudaKernel {
     }
 }
 
-impl fmt::Debug for CudaKernel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CudaKernel").finish_non_exhaustive()
-    }
-}
+debug_by!(CudaKernel);

@@ -1,6 +1,6 @@
 //! Modules, which have kernels.
 
-use std::{ffi::CString, fmt, sync::Arc};
+use std::{ffi::CString, sync::Arc};
 
 use binpool_allocators::{Error, Result};
 
@@ -79,8 +79,4 @@ impl Drop for Loaded {
     }
 }
 
-impl fmt::Debug for CudaModule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CudaModule").finish_non_exhaustive()
-    }
-}
+debug_by!(CudaModule);

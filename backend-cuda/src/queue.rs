@@ -1,12 +1,12 @@
 //! Streams of the driver as queues.
 
-use std::{ffi::c_void, fmt, sync::Arc};
+use std::{ffi::c_void, sync::Arc};
 
 use binpool_allocators::{Error, Result};
 use parking_lot::Mutex;
 
 use crate::{
-    mark::CudaMark,
+    mark::{CudaMark, Kind},
     sys::{Context, CudaResult, Handle, Mark, PER_THREAD, Stream},
     thread_number::ThreadNumber,
 };
@@ -139,7 +139,7 @@ impl QueueStream {
         self.check_context()?;
         let mark = Mark::new(self.context())?;
         mark.record_all()?;
-        Ok(CudaMark::of_command(Arc::new(mark)))
+        Ok(CudaMark(Kind::Command(Arc::new(mark))))
     }
 
     pub(crate) fn finish(&self) -> Result<()> {
@@ -152,8 +152,4 @@ impl QueueStream {
     }
 }
 
-impl fmt::Debug for QueueStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QueueStream").finish_non_exhaustive()
-    }
-}
+debug_by!(QueueStream);

@@ -173,13 +173,10 @@ impl Runtime for CudaBackend {
         to: &Part<'_, Self>,
         data: &[u8],
     ) -> Result<bool> {
-        on.check_not_captured("a write that blocks")?;
-        if is_far(on, to) {
-            return Ok(false);
-        }
-        check_queue(on, &[to])?;
-        let to = address(to)?;
-        self.run(on, after, |stream, mark| stream.write(to, data, mark))
+        let what = "a write that blocks";
+        self.run(on, after, (to, what), |stream, to, mark| {
+            stream.write(to, data, mark)
+        })
     }
 
     fn read(
@@ -189,13 +186,9 @@ impl Runtime for CudaBackend {
         from: &Part<'_, Self>,
         data: &mut [u8],
     ) -> Result<bool> {
-        on.check_not_captured("a read")?;
-        if is_far(on, from) {
-            return Ok(false);
-        }
-        check_queue(on, &[from])?;
-        let from = address(from)?;
-        self.run(on, after, |stream, mark| stream.read(data, from, mark))
+        self.run(on, after, (from, "a read"), |stream, from, mark| {
+            stream.read(data, from, mark)
+        })
     }
 
     fn create_user_mark(&self) -> Result<CudaMark> {
@@ -327,7 +320,7 @@ impl CudaBackend {
             };
             Ok(result.and_then(|()| stream.record(&mark))?)
         });
-        let mark = CudaMark::of_command(mark);
+        let mark = CudaMark(Kind::Command(mark));
         let is_held = held.staging.is_some() || !held.contexts.is_empty();
         match enqueued {
             Ok(()) if is_held => self.shared.core.keep_until(held, vec![mark.clone()]),
@@ -366,18 +359,24 @@ impl CudaBackend {
         Ok(CudaMark(Kind::Captured(stream.raw(), context)))
     }
 
-    /// Runs a command that waits for its end.
+    /// Runs a command on memory that waits for its end. Returns whether it has: not on memory of another device.
     fn run(
         &self,
         on: &QueueStream,
         after: &[CudaMark],
-        work: impl FnOnce(&Stream, &Mark) -> CudaResult<()>,
+        (part, what): (&Part<'_, Self>, &str),
+        work: impl FnOnce(&Stream, u64, &Mark) -> CudaResult<()>,
     ) -> Result<bool> {
-        let stream = on.stream();
+        on.check_not_captured(what)?;
+        if is_far(on, part) {
+            return Ok(false);
+        }
+        check_queue(on, &[part])?;
+        let (stream, address) = (on.stream(), address(part)?);
         check_waits(stream, after)?;
         self.shared.context.free_again();
         let mark = Mark::new(stream.context())?;
-        let ended = hold_back(stream, after).and_then(|()| Ok(work(stream, &mark)?));
+        let ended = hold_back(stream, after).and_then(|()| Ok(work(stream, address, &mark)?));
         if let Err(error) = ended {
             self.abandon(held_by(stream, after));
             return Err(error);

@@ -40,11 +40,11 @@ pub(crate) struct Context {
     events: Mutex<Vec<Handle>>,
     /// Pinned memory: size and address.
     staging: Mutex<Vec<(usize, usize)>>,
-    slots: Mutex<Vec<Slot>>,
+    pub(super) slots: Mutex<Vec<Slot>>,
     /// The addresses of the memory of slots.
-    slot_pages: Mutex<Vec<usize>>,
+    pub(super) slot_pages: Mutex<Vec<usize>>,
     /// What failed maps have left, until their reservation ends.
-    left: Mutex<Vec<Left>>,
+    pub(super) left: Mutex<Vec<Left>>,
     unfreed: Mutex<AllUnfreed>,
 }
 
@@ -196,17 +196,17 @@ impl Context {
     }
 
     pub(super) fn count_unresolved(&self) {
-        self.driver.unresolved().fetch_add(1, Ordering::AcqRel);
+        self.driver.unresolved.fetch_add(1, Ordering::AcqRel);
     }
 
     pub(super) fn count_resolved(&self) {
-        self.driver.unresolved().fetch_sub(1, Ordering::AcqRel);
+        self.driver.unresolved.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// Returns whether a device may wait for the host, so that waiting for it could last for ever. It may do so over an event of another
     /// device, so this counts those of all devices.
     pub(crate) fn has_unresolved(&self) -> bool {
-        self.driver.unresolved().load(Ordering::Acquire) > 0
+        self.driver.unresolved.load(Ordering::Acquire) > 0
     }
 
     /// Notes a stream of this context, which lives until [`forget_stream`](Self::forget_stream).
@@ -253,18 +253,6 @@ impl Context {
             staging.push((bytes, address));
         }
         keep
-    }
-
-    pub(super) fn slots(&self) -> &Mutex<Vec<Slot>> {
-        &self.slots
-    }
-
-    pub(super) fn left(&self) -> &Mutex<Vec<Left>> {
-        &self.left
-    }
-
-    pub(super) fn slot_pages(&self) -> &Mutex<Vec<usize>> {
-        &self.slot_pages
     }
 
     /// Frees something of this context. Where the driver refuses, [`free_again`](Self::free_again) asks again.

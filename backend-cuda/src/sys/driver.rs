@@ -105,9 +105,9 @@ macro_rules! calls {
             /// `cuCtxRecordEvent`, which drivers before 12.5 do not have.
             context_record: Option<unsafe extern "system" fn(Handle, Handle) -> i32>,
             /// The user events that streams wait for and that are not resolved. While there are any, no call may be made that waits for a device.
-            unresolved: AtomicUsize,
+            pub(super) unresolved: AtomicUsize,
             /// The streams of this crate, each with its context before it ([`super::streams`]).
-            streams: RwLock<Vec<(Handle, Handle)>>,
+            pub(super) streams: RwLock<Vec<(Handle, Handle)>>,
             /// Keeps the functions loaded.
             _library: Library,
         }
@@ -145,13 +145,7 @@ macro_rules! calls {
                 if code == SUCCESS { Ok(()) } else { Err(CudaError::new(name, code)) }
             }
 
-            pub(super) fn unresolved(&self) -> &AtomicUsize {
-                &self.unresolved
-            }
 
-            pub(super) fn streams(&self) -> &RwLock<Vec<(Handle, Handle)>> {
-                &self.streams
-            }
 
             $(
                 /// # Safety

@@ -69,7 +69,7 @@ impl Reservation {
         if let Err(error) = self.allow(address, bytes) {
             if let Err(error) = self.unmap_now(&place) {
                 tracing::warn!(%error, bytes, "pages that cannot be used stay mapped, until the next map unmaps them");
-                self.context.left().lock().push(place);
+                self.context.left.lock().push(place);
             }
             return Err(error.into());
         }
@@ -85,7 +85,7 @@ impl Reservation {
     }
 
     fn is_left(&self, place: &Left) -> bool {
-        let left = self.context.left().lock();
+        let left = self.context.left.lock();
         left.iter()
             .any(|left| left.overlaps(place.address, place.bytes))
     }
@@ -127,7 +127,7 @@ impl Reservation {
     /// Takes out what is mapped, also what failed maps have left.
     fn take_all(&mut self) -> Vec<Left> {
         let ours = self.address..self.address + self.bytes as Address;
-        let mut left = self.context.left().lock();
+        let mut left = self.context.left.lock();
         let mut all: Vec<_> = left
             .extract_if(.., |left| ours.contains(&left.address))
             .collect();
@@ -139,7 +139,7 @@ impl Reservation {
 /// Unmaps what failed maps have left.
 fn unmap_left(context: &Context) -> CudaResult<()> {
     let mut result = Ok(());
-    context.left().lock().retain(|left| {
+    context.left.lock().retain(|left| {
         let unmapped = context.call(|driver| left.unmap(driver));
         let is_left = unmapped.is_err();
         if is_left {
