@@ -116,9 +116,7 @@ impl<T> PooledCudaSlice<T> {
         written.map_err(|error| failed("cuEventRecord", error))?;
         Ok(slice)
     }
-}
 
-impl<T> PooledCudaSlice<T> {
     /// The number of elements.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -103,18 +103,11 @@ impl Argument<'_> {
 /// ```
 #[derive(Clone)]
 pub struct CudaKernel {
-    loaded: Arc<Loaded>,
-    function: Handle,
+    pub(crate) loaded: Arc<Loaded>,
+    pub(crate) function: Handle,
 }
 
 impl CudaKernel {
-    pub(crate) fn new(loaded: &Arc<Loaded>, function: Handle) -> Self {
-        Self {
-            loaded: Arc::clone(loaded),
-            function,
-        }
-    }
-
     /// Enqueues the kernel behind `wait_for`, on a queue of its module's device. Its memory is not freed before it has ended; the program puts
     /// it in order with other streams.
     ///

@@ -66,8 +66,10 @@ impl CudaModule {
         let not_found = || CudaError::new("cuModuleGetFunction", 500);
         let module = self.loaded.module.as_ref().ok_or_else(not_found)?;
         let name = CString::new(name).map_err(|_| not_found())?;
-        let function = module.function(&name)?;
-        Ok(CudaKernel::new(&self.loaded, function))
+        Ok(CudaKernel {
+            function: module.function(&name)?,
+            loaded: Arc::clone(&self.loaded),
+        })
     }
 }
 

@@ -39,7 +39,7 @@ impl CudaBackend {
     /// failure of the driver.
     pub fn enable_peer_access(&self, other: &Self) -> Result<bool> {
         let (context, peer) = (&self.shared.context, &other.shared.context);
-        if !context.has_driver_of(peer) {
+        if context.family() != peer.family() {
             let kind = ObjectKind::Memory;
             return Err(InvalidRequest::ForeignObject { kind }.into());
         }

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     context::Context,
-    driver::{Address, Driver, Handle, PoolProperties},
+    driver::{Address, Driver, Handle, Properties},
     staging::allocate_host,
     status::CudaResult,
     stream::{LEGACY, Stream},
@@ -164,7 +164,7 @@ pub(crate) struct DriverPool {
 impl DriverPool {
     pub(crate) fn create(context: &Arc<Context>) -> CudaResult<Self> {
         let stream = Stream::create(context)?;
-        let properties = PoolProperties::on(context.device());
+        let properties = Properties::on(context.device());
         // SAFETY: `raw` is a place for the result, and `properties` lives until the call returns.
         let raw =
             context.ask(|driver, raw| unsafe { driver.pool_create(raw, &raw const properties) })?;

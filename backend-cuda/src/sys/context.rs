@@ -79,17 +79,12 @@ impl Context {
 
     /// Returns whether both are the same context of the driver.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.raw == other.raw && self.has_driver_of(other)
+        self.raw == other.raw && self.family() == other.family()
     }
 
     /// A number that contexts of one driver have in common: their objects can be used together.
     pub(crate) fn family(&self) -> usize {
         Arc::as_ptr(&self.driver).addr()
-    }
-
-    /// Returns whether objects of both contexts can be used together.
-    pub(crate) fn has_driver_of(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.driver, &other.driver)
     }
 
     /// Returns the driver, with this context current on the calling thread as long as the value lives.

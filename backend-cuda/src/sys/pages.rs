@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{context::Context, driver::PageProperties, status::CudaResult};
+use super::{context::Context, driver::Properties, status::CudaResult};
 
 /// Memory that can be mapped, released when this value is dropped.
 ///
@@ -18,7 +18,7 @@ pub(crate) struct Pages {
 impl Pages {
     /// Allocates `bytes` bytes, a multiple of a page.
     pub(crate) fn create(context: &Arc<Context>, bytes: usize) -> CudaResult<Self> {
-        let properties = PageProperties::on(context.device());
+        let properties = Properties::on(context.device());
         let raw = context.ask(|driver, raw| {
             // SAFETY: `raw` is a place for the result, and `properties` lives until the call returns.
             unsafe { driver.pages_create(raw, bytes, &raw const properties, 0) }
