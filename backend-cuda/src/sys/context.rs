@@ -285,12 +285,11 @@ impl Context {
             return;
         }
         let next = self.unfreed.lock().pop_front();
-        if let Some(mut unfreed) = next {
-            if let Err(error) = self.call(&mut unfreed.free)
-                && !error.is_sticky()
-            {
-                self.unfreed.lock().push_back(unfreed);
-            }
+        if let Some(mut unfreed) = next
+            && let Err(error) = self.call(&mut unfreed.free)
+            && !error.is_sticky()
+        {
+            self.unfreed.lock().push_back(unfreed);
         }
     }
 

@@ -68,11 +68,10 @@ impl Mark {
         if self.has_ended.load(Ordering::Acquire) {
             return Ok(true);
         }
-        // SAFETY: It takes no pointers; the event lives (I1).
-        match self
-            .context
-            .call(|driver| unsafe { driver.event_query(self.raw) })
-        {
+        match self.context.call(|driver| {
+            // SAFETY: It takes no pointers; the event lives (I1).
+            unsafe { driver.event_query(self.raw) }
+        }) {
             Err(error) if error.code() == NOT_READY => return Ok(false),
             result => result?,
         }
@@ -85,9 +84,10 @@ impl Mark {
         if self.has_ended.load(Ordering::Acquire) {
             return Ok(());
         }
-        // SAFETY: It takes no pointers; the event lives (I1).
-        self.context
-            .call(|driver| unsafe { driver.event_wait(self.raw) })?;
+        self.context.call(|driver| {
+            // SAFETY: It takes no pointers; the event lives (I1).
+            unsafe { driver.event_wait(self.raw) }
+        })?;
         self.has_ended.store(true, Ordering::Release);
         Ok(())
     }

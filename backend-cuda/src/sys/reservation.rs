@@ -63,9 +63,10 @@ impl Reservation {
             return Err(InvalidRequest::AlreadyMapped { offset, bytes }.into());
         }
         let Left { address, bytes } = place;
-        // SAFETY: The addresses are reserved (I1) and nothing is mapped there (I2).
-        self.context
-            .call(|driver| unsafe { driver.map(address, bytes, 0, pages.raw(), 0) })?;
+        self.context.call(|driver| {
+            // SAFETY: The addresses are reserved (I1) and nothing is mapped there (I2).
+            unsafe { driver.map(address, bytes, 0, pages.raw(), 0) }
+        })?;
         if let Err(error) = self.allow(address, bytes) {
             if let Err(error) = self.unmap_now(&place) {
                 tracing::warn!(%error, bytes, "pages that cannot be used stay mapped, until the next map unmaps them");

@@ -80,7 +80,6 @@ impl OpenClBackend {
     }
 }
 
-/// Pixels of an image, and how the host's lie.
 /// A region of an image and how its pixels lie in the host's bytes, for the [transfers of parts](OpenClBackend::write_part).
 ///
 /// The number of the host's bytes follows from the size of the region, the format and the pitches: whole rows, and whole slices. Padding

@@ -4,7 +4,7 @@ use binpool_allocators::{AsMemory, InvalidRequest, ObjectKind, Region, runtime::
 use smallvec::SmallVec;
 
 use super::{
-    argument::Argument,
+    argument::{Argument, LocalMemory},
     launch::Launch,
     parameter::{Extent, Parameter, ParameterAccess, ParameterRole},
     work_size::WorkSize,
@@ -118,21 +118,10 @@ impl Launch<'_> {
                 Ok(Taken::Value(ArgumentValue::Bytes(value), None))
             }
             (ParameterRole::Local { element, extent }, Argument::Local(local)) => {
-                let items = work.group_items();
-                let is_per_item = matches!(extent, Extent::PerItem(_));
-                let size = local
-                    .for_group_of(items)
-                    .filter(|_| !is_per_item || items.is_some());
-                let size = size.ok_or_else(|| {
-                    let problem = "cannot be launched with no local size, by which local memory is counted: say it";
-                    self.refused(None, problem)
-                })?;
+                let size = self.local_bytes(extent, local, work)?;
                 // No runtime takes local memory of 0 bytes.
-                let needed = extent
-                    .bytes(element, items.unwrap_or(0), 1)
-                    .unwrap_or(1)
-                    .max(1);
-                check(size, Some(needed))?;
+                let needed = extent.bytes(element, work.group_items().unwrap_or(0), 1);
+                check(size, Some(needed.unwrap_or(1).max(1)))?;
                 Ok(Taken::Value(ArgumentValue::Local(size), None))
             }
             (ParameterRole::Image { kind, access }, Argument::Image(image)) => {
@@ -173,6 +162,23 @@ impl Launch<'_> {
                 Err(self.refused(index, format!("takes {expected}, and was given {given}")))
             }
         }
+    }
+
+    /// Returns the local memory's bytes for a group, which must be known where they are counted by its work items.
+    fn local_bytes(
+        &self,
+        extent: Extent,
+        local: &LocalMemory,
+        work: &WorkSize,
+    ) -> Result<usize, OpenClError> {
+        let items = work.group_items();
+        let is_known = !matches!(extent, Extent::PerItem(_)) || items.is_some();
+        let size = local.for_group_of(items).filter(|_| is_known);
+        size.ok_or_else(|| {
+            let problem =
+                "cannot be launched with no local size, by which local memory is counted: say it";
+            self.refused(None, problem)
+        })
     }
 
     /// Returns the memory for this launch's queue, and the region of the first `bytes` bytes of the argument in it; `None`

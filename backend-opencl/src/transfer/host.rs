@@ -205,6 +205,10 @@ impl OpenClBackend {
 /// All of them: those of the part; objects of another backend, [`HostAccess`](binpool_allocators::InvalidRequest::HostAccess) where the
 /// flags of the memory forbid it, [`Mapped`](binpool_allocators::InvalidRequest::Mapped), and the failures of the runtime. Those that wait
 /// also return the failure of the command, or of a command that it waits for.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "parts are small, and calls read better so"
+)]
 impl OpenClBackend {
     /// Writes `data`, and waits until it is there.
     ///

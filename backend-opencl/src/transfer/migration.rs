@@ -55,7 +55,7 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](Error::Unsupported) for shared virtual memory on a device before OpenCL 2.1;
+    /// [`Unsupported`](binpool_allocators::Error::Unsupported) for shared virtual memory on a device before OpenCL 2.1;
     /// [`ForeignObject`](binpool_allocators::InvalidRequest::ForeignObject);
     /// [`Mapped`](binpool_allocators::InvalidRequest::Mapped); the failures of the runtime, including lack of memory.
     ///

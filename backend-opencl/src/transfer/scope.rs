@@ -156,6 +156,10 @@ fn wait_for(events: &[ClEvent]) -> Result<()> {
     result
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "parts are small, and calls read better so"
+)]
 impl<'scope> TransferScope<'scope, '_> {
     /// Enqueues a write of `data`.
     ///
