@@ -119,7 +119,13 @@ pub enum Argument<'a> {
     Pipe(&'a ClPipe),
 }
 
-/// The bytes of a value.
+/// The bytes of a [value](Argument::value).
+///
+/// ```
+/// use binpool_opencl::{Argument, ParameterKind};
+///
+/// assert_eq!(Argument::value(&2.5_f32).kind(), ParameterKind::Value);
+/// ```
 #[derive(Clone, Debug)]
 pub struct ValueBytes(pub(super) SmallVec<[u8; 16]>);
 

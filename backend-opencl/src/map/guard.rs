@@ -75,11 +75,11 @@ pub type MapMut<'m, T> = HostMap<'m, T, Writes>;
 ///
 /// ```
 /// use binpool_allocators::Result;
-/// use binpool_opencl::{HostMap, Map};
+/// use binpool_opencl::{ClQueue, HostMap, Map};
 ///
-/// /// Ends maps of any kind.
-/// fn unmap_all<T, A, L>(maps: Vec<HostMap<'_, T, A, L>>) -> Result<()> {
-///     maps.into_iter().try_for_each(|map| map.unmap().map(drop))
+/// /// Ends maps of any kind on one queue.
+/// fn unmap_all<T, A, L>(queue: &ClQueue, maps: Vec<HostMap<'_, T, A, L>>) -> Result<()> {
+///     maps.into_iter().try_for_each(|map| map.unmap_on(queue).map(drop))
 /// }
 /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
 /// # use binpool_opencl::OpenClBackend;
@@ -90,7 +90,8 @@ pub type MapMut<'m, T> = HostMap<'m, T, Writes>;
 /// let halves = [0..2, 2..4].map(|half| backend.map(&queue, &memory, half));
 /// let halves: Vec<Map<u8>> = halves.into_iter().collect::<Result<_>>()?;
 /// assert_eq!((&halves[0][..], &halves[1][..]), (&[1, 2][..], &[3, 4][..]));
-/// unmap_all(halves)?;
+/// unmap_all(&queue, halves)?;
+/// backend.map::<u8>(&queue, &memory, 0..4)?.unmap()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "the memory is unmapped when it is dropped"]
@@ -154,20 +155,8 @@ pub enum Writes {}
 #[must_use = "the memory is unmapped when it is dropped"]
 pub struct PendingMap<'m, M> {
     mapping: Mapping<'m>,
-    map: PhantomData<M>,
-}
-
-/// Where elements are in a map: one after the other in memory, in rows of an image.
-pub trait Layout: Sized {
-    #[expect(private_interfaces, reason = "the trait cannot be named outside")]
-    fn of<T: AnyBitPattern>(mapping: &Mapping<'_>) -> Result<Self>;
-}
-
-impl Layout for () {
-    #[expect(private_interfaces, reason = "the trait cannot be named outside")]
-    fn of<T: AnyBitPattern>(mapping: &Mapping<'_>) -> Result<Self> {
-        check_elements::<T>(mapping.view().as_slice())
-    }
+    /// Makes the map of what is there.
+    map: fn(Mapping<'m>) -> Result<M>,
 }
 
 /// Checks that the host's address is aligned for `T`. The length was checked before.
@@ -181,20 +170,15 @@ pub(super) fn check_elements<T: AnyBitPattern>(bytes: &[u8]) -> Result<()> {
 }
 
 impl<'m, M> PendingMap<'m, M> {
-    pub(crate) const fn new(mapping: Mapping<'m>) -> Self {
-        Self {
-            mapping,
-            map: PhantomData,
-        }
+    pub(crate) const fn new(mapping: Mapping<'m>, map: fn(Mapping<'m>) -> Result<M>) -> Self {
+        Self { mapping, map }
     }
 
     /// The event of the map, for other commands to wait for.
     pub fn event(&self) -> &ClEvent {
         self.mapping.event()
     }
-}
 
-impl<'m, T: AnyBitPattern, A, L: Layout> PendingMap<'m, HostMap<'m, T, A, L>> {
     /// Waits until the memory is there.
     ///
     /// # Errors
@@ -202,13 +186,27 @@ impl<'m, T: AnyBitPattern, A, L: Layout> PendingMap<'m, HostMap<'m, T, A, L>> {
     /// The failure of the command, or of a command that it waits for;
     /// [`ElementsMisaligned`](InvalidRequest::ElementsMisaligned) where the host's address is not aligned for the elements. Of images
     /// also [`NotWholeElements`](InvalidRequest::NotWholeElements). The memory is not mapped then.
-    pub fn wait(self) -> Result<HostMap<'m, T, A, L>> {
+    pub fn wait(self) -> Result<M> {
         self.mapping.wait()?;
-        Ok(HostMap {
-            layout: L::of::<T>(&self.mapping)?,
-            mapping: self.mapping,
+        (self.map)(self.mapping)
+    }
+}
+
+impl<'m, T: AnyBitPattern, A> HostMap<'m, T, A> {
+    /// Returns the map of bytes that are there.
+    pub(crate) fn of_bytes(mapping: Mapping<'m>) -> Result<Self> {
+        check_elements::<T>(mapping.view().as_slice())?;
+        Ok(Self::new(mapping, ()))
+    }
+}
+
+impl<'m, T, A, L> HostMap<'m, T, A, L> {
+    pub(super) const fn new(mapping: Mapping<'m>, layout: L) -> Self {
+        Self {
+            mapping,
+            layout,
             elements: PhantomData,
-        })
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use binpool_allocators::{InvalidRequest, On, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 
 use super::{
-    guard::{HostMap, Layout, PendingMap, Reads, Writes, check_elements},
+    guard::{HostMap, PendingMap, Reads, Writes, check_elements},
     mapping::{MapMode, Mapped, Mapping},
 };
 use crate::{
@@ -89,6 +89,14 @@ pub type ImageMap<'m, T> = HostMap<'m, T, Reads, Rows>;
 pub type ImageMapMut<'m, T> = HostMap<'m, T, Writes, Rows>;
 
 /// The positions of the rows of a mapped region, in bytes.
+///
+/// ```
+/// use binpool_opencl::ImageMapMut;
+///
+/// fn clear(map: &mut ImageMapMut<u8>, row: usize) -> Option<()> {
+///     Some(map.row_mut(row, 0)?.fill(0))
+/// }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Rows {
     /// The bytes of a row.
@@ -99,8 +107,7 @@ pub struct Rows {
     slices: usize,
 }
 
-impl Layout for Rows {
-    #[expect(private_interfaces, reason = "the trait cannot be named outside")]
+impl Rows {
     fn of<T: AnyBitPattern>(mapping: &Mapping<'_>) -> Result<Self> {
         let view = mapping.view();
         check_elements::<T>(view.as_slice())?;
@@ -121,9 +128,7 @@ impl Layout for Rows {
             slices,
         })
     }
-}
 
-impl Rows {
     /// Returns the bytes of a row.
     fn range(self, row: usize, slice: usize) -> Option<std::ops::Range<usize>> {
         if row >= self.count || slice >= self.slices {
@@ -131,6 +136,14 @@ impl Rows {
         }
         let start = slice * self.slice_pitch + row * self.row_pitch;
         Some(start..start + self.bytes)
+    }
+}
+
+impl<'m, T: AnyBitPattern, A> HostMap<'m, T, A, Rows> {
+    /// Returns the map of pixels that are there.
+    fn of_pixels(mapping: Mapping<'m>) -> Result<Self> {
+        let rows = Rows::of::<T>(&mapping)?;
+        Ok(Self::new(mapping, rows))
     }
 }
 
@@ -144,6 +157,31 @@ impl<T: AnyBitPattern, A> HostMap<'_, T, A, Rows> {
     }
 
     /// Returns all rows, slice by slice.
+    ///
+    /// ```
+    /// use binpool_opencl::ImageMap;
+    ///
+    /// /// Returns the pixels of all rows, and the bytes that the map has between them.
+    /// fn gathered(map: &ImageMap<u32>, slices: usize) -> (Vec<u32>, usize) {
+    ///     let pixels = map.rows().flatten().copied().collect();
+    ///     let row = map.row(0, 0).map_or(0, size_of_val);
+    ///     let padding = map.row_pitch() - row;
+    ///     assert!(slices == 1 || map.slice_pitch() >= map.row_pitch());
+    ///     (pixels, padding)
+    /// }
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{ChannelOrder, ChannelType, HostPitches, ImageFormat};
+    /// # use binpool_opencl::{ImageRegion, ImageShape, OpenClBackend};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt32);
+    /// let shape = ImageShape::d2(2, 2);
+    /// let pixels = [1_u32, 2, 3, 4];
+    /// let image = backend.create_image_with_data(MemoryFlags::empty(), format, shape, &pixels, HostPitches::TIGHT)?;
+    /// let map = backend.map_image(&queue, &image, ImageRegion::all(shape))?;
+    /// assert_eq!(gathered(&map, 1).0, pixels);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn rows(&self) -> impl Iterator<Item = &[T]> {
         let slices = 0..self.layout.slices;
         slices
@@ -362,7 +400,7 @@ impl OpenClBackend {
         self.map_image_as(on.into(), image, region, Some(mode))
     }
 
-    fn map_image_as<'m, T, A>(
+    fn map_image_as<'m, T: AnyBitPattern, A>(
         &self,
         On { queue, wait_for }: ClOn<'_>,
         image: &'m ClImage,
@@ -373,6 +411,6 @@ impl OpenClBackend {
         MapMode::check(mode, image.flags())?;
         let mapped = Mapped::Image(image, region);
         let mapping = Mapping::enqueue(self, queue, mapped, mode, wait_for)?;
-        Ok(PendingMap::new(mapping))
+        Ok(PendingMap::new(mapping, HostMap::of_pixels))
     }
 }

@@ -162,7 +162,7 @@ impl OpenClBackend {
         self.map_as(on.into(), memory, region, Some(mode))
     }
 
-    fn map_as<'m, T, A>(
+    fn map_as<'m, T: AnyBitPattern, A>(
         &self,
         On { queue, wait_for }: ClOn<'_>,
         memory: &'m (impl AsMemory<Self> + ?Sized),
@@ -179,6 +179,7 @@ impl OpenClBackend {
         MapMode::check(mode, memory.flags())?;
         memory.check_may_be_retained()?;
         let mapped = Mapped::Memory(memory, region);
-        Mapping::enqueue(self, queue, mapped, mode, wait_for).map(PendingMap::new)
+        let mapping = Mapping::enqueue(self, queue, mapped, mode, wait_for)?;
+        Ok(PendingMap::new(mapping, HostMap::of_bytes))
     }
 }
