@@ -6,7 +6,7 @@
 )]
 
 use binpool::{AsMemory, Error, InvalidRequest};
-use binpool_cuda::{Argument, CudaBackend, CudaDevice, CudaKernel, CudaModule, CudaQueue, Grid};
+use binpool_cuda::{Argument, CudaBackend, CudaKernel, CudaModule, CudaQueue, Grid};
 
 use crate::{BinaryOperation, CopiesMaps, Kernels, Reduction};
 
@@ -88,7 +88,7 @@ impl CudaKernels {
 ///
 /// No driver, which the error says how to get; no such device; a failure of the driver.
 pub fn open_cuda(ordinal: u32) -> Result<(CudaBackend, CudaKernels), Error> {
-    let backend = CudaDevice::open(ordinal)?;
+    let backend = CudaBackend::open(ordinal)?;
     let kernels = CudaKernels::new(&backend)?;
     Ok((backend, kernels))
 }

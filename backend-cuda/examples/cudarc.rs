@@ -5,7 +5,7 @@
 use std::error::Error;
 
 use binpool::{ImmediateAllocator, MemoryPool};
-use binpool_cuda::{CudaDevice, PooledStream};
+use binpool_cuda::{CudaBackend, PooledStream};
 use cudarc::{
     driver::{CudaContext, LaunchConfig, PushKernelArg},
     nvrtc::Ptx,
@@ -18,7 +18,7 @@ const LENGTH: usize = 1 << 20;
 const ROUNDS: usize = 100;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let backend = CudaDevice::open(0)?; // First: cudarc panics where there is no driver.
+    let backend = CudaBackend::open(0)?; // First: cudarc panics where there is no driver.
     let context = CudaContext::new(0)?;
     let [compute, copy] = [context.new_stream()?, context.new_stream()?];
     let add_to = context

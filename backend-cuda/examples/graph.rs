@@ -5,7 +5,7 @@
 use std::{error::Error, sync::Arc, time::Instant};
 
 use binpool::{ImmediateAllocator, MemoryPool};
-use binpool_cuda::{CudaDevice, PooledCudaSlice, PooledStream};
+use binpool_cuda::{CudaBackend, PooledCudaSlice, PooledStream};
 use cudarc::{
     driver::{
         CudaContext, CudaFunction, CudaStream, LaunchConfig, PushKernelArg,
@@ -54,7 +54,7 @@ impl Step {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let backend = CudaDevice::open(0)?; // First: cudarc panics where there is no driver.
+    let backend = CudaBackend::open(0)?; // First: cudarc panics where there is no driver.
     let context = CudaContext::new(0)?;
     // SAFETY: all commands are of one stream. A captured command may not wait for an event that was recorded before.
     unsafe { context.disable_event_tracking() };

@@ -5,7 +5,7 @@
     reason = "the core does not know how large a block is that it did not allocate"
 )]
 
-use std::{ffi::c_void, fmt, sync::Arc};
+use std::{ffi::c_void, sync::Arc};
 
 use binpool_allocators::{
     Error, MemoryFlags, QueueOrder, Result, Scope,
@@ -51,9 +51,9 @@ pub(crate) struct Held {
 /// The memory of a device, in bytes.
 ///
 /// ```no_run
-/// use binpool_cuda::CudaDevice;
+/// use binpool_cuda::CudaBackend;
 ///
-/// let memory = CudaDevice::open(0)?.device_memory()?;
+/// let memory = CudaBackend::open(0)?.device_memory()?;
 /// println!("{} of {} MiB are free", memory.free_bytes >> 20, memory.total_bytes >> 20);
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
@@ -73,9 +73,9 @@ pub struct DeviceMemory {
 ///
 /// ```no_run
 /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-/// use binpool_cuda::CudaDevice;
+/// use binpool_cuda::CudaBackend;
 ///
-/// let backend = CudaDevice::open(0)?;
+/// let backend = CudaBackend::open(0)?;
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let block = backend.create_buffer(4, MemoryFlags::empty())?;
 /// backend.write(&queue, &block, 0, &[1_u8, 2, 3, 4])?;
@@ -89,18 +89,18 @@ pub struct DeviceMemory {
 ///
 /// ```no_run
 /// # use binpool_allocators::Backend;
-/// # use binpool_cuda::CudaDevice;
-/// # let backend = CudaDevice::open(0)?;
-/// # let stream_of_another_library = backend.legacy_default_queue().cu_stream();
+/// # use binpool_cuda::CudaBackend;
+/// # let backend = CudaBackend::open(0)?;
+/// # let stream_of_another_library = backend.legacy_default_queue().raw();
 /// let legacy = backend.legacy_default_queue();
 /// let own = backend.per_thread_default_queue();
 /// // SAFETY: it is a stream of this context, and lives as long as the queue.
-/// let theirs = unsafe { backend.wrap_raw_stream(stream_of_another_library) }?;
+/// let theirs = unsafe { backend.wrap_raw_queue(stream_of_another_library) }?;
 /// for queue in [legacy, own, theirs] {
 ///     backend.enqueue_marker(&queue)?;
 /// }
 /// let free = backend.device_memory()?.free_bytes; // Of the whole device.
-/// let context = backend.cu_context(); // For the driver's own calls.
+/// let context = backend.raw_context(); // For the driver's own calls.
 /// assert!(!backend.is_lost(), "a kernel has ended the context: start the process anew");
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
@@ -134,7 +134,7 @@ impl CudaBackend {
     }
 
     /// The `CUcontext`, which is valid while this value or a clone lives.
-    pub fn cu_context(&self) -> *mut c_void {
+    pub fn raw_context(&self) -> *mut c_void {
         std::ptr::without_provenance_mut(self.shared.context.raw())
     }
 
@@ -143,9 +143,9 @@ impl CudaBackend {
     ///
     /// ```no_run
     /// use binpool_allocators::Memory;
-    /// use binpool_cuda::CudaDevice;
+    /// use binpool_cuda::CudaBackend;
     ///
-    /// let block = CudaDevice::open(0)?.create_managed(1 << 20)?;
+    /// let block = CudaBackend::open(0)?.create_managed(1 << 20)?;
     /// assert_eq!(block.bytes(), 1 << 20);
     /// # Ok::<(), binpool_allocators::Error>(())
     /// ```
@@ -201,13 +201,13 @@ impl CudaBackend {
     ///
     /// # Safety
     ///
-    /// `stream` is a stream of the [context](Self::cu_context) that lives until the last clone of the queue is dropped.
+    /// `stream` is a stream of the [context](Self::raw_context) that lives until the last clone of the queue is dropped.
     ///
     /// # Errors
     ///
     /// None so far.
     #[expect(unsafe_code, reason = "the program promises that the stream lives")]
-    pub unsafe fn wrap_raw_stream(&self, stream: *mut c_void) -> Result<CudaQueue> {
+    pub unsafe fn wrap_raw_queue(&self, stream: *mut c_void) -> Result<CudaQueue> {
         let raw = match stream.addr() {
             0 => LEGACY,
             raw => raw,
@@ -225,10 +225,4 @@ impl CudaBackend {
     }
 }
 
-impl fmt::Debug for CudaBackend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CudaBackend")
-            .field("device", &self.shared.core.limits().device_name)
-            .finish_non_exhaustive()
-    }
-}
+debug_by!(CudaBackend, |this| device: this.shared.core.limits().device_name);

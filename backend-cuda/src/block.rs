@@ -1,6 +1,6 @@
 //! Memory of the device.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use crate::sys::{Address, Allocation, Context, Pages, Reservation, Stream};
 
@@ -8,9 +8,9 @@ use crate::sys::{Address, Allocation, Context, Pages, Reservation, Stream};
 ///
 /// ```no_run
 /// use binpool_allocators::{Backend, MemoryFlags, Region};
-/// use binpool_cuda::{CudaBlock, CudaDevice};
+/// use binpool_cuda::{CudaBackend, CudaBlock};
 ///
-/// let backend = CudaDevice::open(0)?;
+/// let backend = CudaBackend::open(0)?;
 /// let memory = backend.create_buffer(4096, MemoryFlags::empty())?;
 /// let half = backend.create_sub_region(&memory, Region::new(2048, 2048))?;
 /// // A view is a part of the same block, which is freed after both.
@@ -71,8 +71,4 @@ impl CudaBlock {
     }
 }
 
-impl fmt::Debug for CudaBlock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CudaBlock").finish_non_exhaustive()
-    }
-}
+debug_by!(CudaBlock);

@@ -44,9 +44,9 @@ pub(crate) fn failed(call: &'static str, error: DriverError) -> Error {
 ///
 /// ```no_run
 /// # use binpool::{ImmediateAllocator, MemoryPool};
-/// # use binpool_cuda::{CudaDevice, PooledStream};
+/// # use binpool_cuda::{CudaBackend, PooledStream};
 /// # use cudarc::{driver::{CudaContext, LaunchConfig, PushKernelArg}, nvrtc::Ptx};
-/// # let backend = CudaDevice::open(0)?;
+/// # let backend = CudaBackend::open(0)?;
 /// # let context = CudaContext::new(0)?;
 /// # let stream = context.new_stream()?;
 /// # let queue = backend.wrap_cudarc_stream(&stream)?;
@@ -116,9 +116,7 @@ impl<T> PooledCudaSlice<T> {
         written.map_err(|error| failed("cuEventRecord", error))?;
         Ok(slice)
     }
-}
 
-impl<T> PooledCudaSlice<T> {
     /// The number of elements.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -5,7 +5,7 @@
     reason = "the program promises what it does with memory that is not written yet"
 )]
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use binpool::{MemoryPool, PoolError};
 use binpool_allocators::{Error, InvalidRequest, ObjectKind, Result};
@@ -23,10 +23,10 @@ impl CudaBackend {
     ///
     /// ```no_run
     /// use binpool_allocators::Queue;
-    /// use binpool_cuda::CudaDevice;
+    /// use binpool_cuda::CudaBackend;
     /// use cudarc::driver::CudaContext;
     ///
-    /// let backend = CudaDevice::open(0)?; // An error where there is no driver: cudarc panics then.
+    /// let backend = CudaBackend::open(0)?; // An error where there is no driver: cudarc panics then.
     /// let stream = CudaContext::new(0)?.new_stream()?;
     /// let queue = backend.wrap_cudarc_stream(&stream)?;
     /// queue.finish()?;
@@ -38,12 +38,12 @@ impl CudaBackend {
     /// [`ForeignObject`](InvalidRequest::ForeignObject) for a stream of another context: cudarc's has to be the primary context of the same
     /// device, as that of `CudaContext::new` is.
     pub fn wrap_cudarc_stream(&self, stream: &Arc<CudaStream>) -> Result<CudaQueue> {
-        if stream.context().cu_ctx().addr() != self.cu_context().addr() {
+        if stream.context().cu_ctx().addr() != self.raw_context().addr() {
             let kind = ObjectKind::Queue;
             return Err(InvalidRequest::ForeignObject { kind }.into());
         }
         // SAFETY: It is a stream of this context, and the queue keeps it alive.
-        let queue = unsafe { self.wrap_raw_stream(stream.cu_stream().cast()) }?;
+        let queue = unsafe { self.wrap_raw_queue(stream.cu_stream().cast()) }?;
         queue.keep(stream);
         Ok(queue)
     }
@@ -53,14 +53,14 @@ impl CudaBackend {
 /// [`clone_htod`](Self::clone_htod) do what those of `CudaStream` do, and return a [`PooledCudaSlice`]. Clones are the same; any thread may
 /// use them.
 ///
-/// A process without a driver gets an error of [`CudaDevice::open`](crate::CudaDevice::open), which comes first: cudarc panics there.
+/// A process without a driver gets an error of [`CudaBackend::open`](crate::CudaBackend::open), which comes first: cudarc panics there.
 ///
 /// ```no_run
 /// use binpool::{ImmediateAllocator, MemoryPool};
-/// use binpool_cuda::{CudaDevice, PooledStream};
+/// use binpool_cuda::{CudaBackend, PooledStream};
 /// use cudarc::driver::CudaContext;
 ///
-/// let backend = CudaDevice::open(0)?;
+/// let backend = CudaBackend::open(0)?;
 /// let stream = CudaContext::new(0)?.new_stream()?;
 /// let queue = backend.wrap_cudarc_stream(&stream)?;
 /// let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
@@ -74,6 +74,7 @@ impl CudaBackend {
 /// println!("{}", pooled.pool().statistics());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[derive(Clone)]
 pub struct PooledStream {
     pool: MemoryPool<CudaBackend>,
     queue: CudaQueue,
@@ -110,8 +111,8 @@ impl PooledStream {
     ///
     /// ```no_run
     /// # use binpool::{ImmediateAllocator, MemoryPool};
-    /// # use binpool_cuda::{CudaDevice, PooledStream};
-    /// # let backend = CudaDevice::open(0)?;
+    /// # use binpool_cuda::{CudaBackend, PooledStream};
+    /// # let backend = CudaBackend::open(0)?;
     /// # let stream = cudarc::driver::CudaContext::new(0)?.new_stream()?;
     /// # let queue = backend.wrap_cudarc_stream(&stream)?;
     /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
@@ -194,21 +195,4 @@ impl PooledStream {
     }
 }
 
-impl Clone for PooledStream {
-    fn clone(&self) -> Self {
-        Self {
-            pool: self.pool.clone(),
-            queue: self.queue.clone(),
-            stream: Arc::clone(&self.stream),
-            recorded: Arc::clone(&self.recorded),
-        }
-    }
-}
-
-impl fmt::Debug for PooledStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PooledStream")
-            .field("queue", &self.queue)
-            .finish_non_exhaustive()
-    }
-}
+debug_by!(PooledStream, |this| queue: this.queue);

@@ -1,6 +1,6 @@
 //! Devices.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use binpool_allocators::{Align, DeviceLimits, Error, FailureOrder, Result, runtime::Core};
 use parking_lot::Mutex;
@@ -17,12 +17,12 @@ pub(crate) const ALIGNMENT: usize = 256;
 /// A device of the CUDA driver.
 ///
 /// ```no_run
-/// use binpool_cuda::CudaDevice;
+/// use binpool_cuda::{CudaBackend, CudaDevice};
 ///
 /// for device in CudaDevice::all()? {
 ///     println!("{}: {}, {} MiB", device.ordinal(), device.name(), device.total_bytes() >> 20);
 /// }
-/// let backend = CudaDevice::open(0)?;
+/// let backend = CudaBackend::open(0)?;
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 ///
@@ -52,17 +52,6 @@ impl CudaDevice {
     /// Those of [`CudaLibrary::load`], or a failure of the driver.
     pub fn all() -> Result<Vec<Self>> {
         Self::all_of(&CudaLibrary::load()?)
-    }
-
-    /// Opens the device of a number, counted from 0.
-    ///
-    /// Where it is open already, the result is a clone of that [backend](Self::backend).
-    ///
-    /// # Errors
-    ///
-    /// Those of [`CudaLibrary::load`], or a failure of the driver.
-    pub fn open(ordinal: u32) -> Result<CudaBackend> {
-        Self::of(&CudaLibrary::load()?, ordinal)?.backend()
     }
 
     /// Lists the devices of a library.
@@ -148,11 +137,17 @@ impl CudaDevice {
     }
 }
 
-impl fmt::Debug for CudaDevice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CudaDevice")
-            .field("ordinal", &self.ordinal)
-            .field("name", &self.facts.name)
-            .finish_non_exhaustive()
+impl CudaBackend {
+    /// Opens the device of a number, counted from 0.
+    ///
+    /// Where it is open already, the result is a clone of that [backend](CudaDevice::backend).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`CudaLibrary::load`], or a failure of the driver.
+    pub fn open(ordinal: u32) -> Result<Self> {
+        CudaDevice::of(&CudaLibrary::load()?, ordinal)?.backend()
     }
 }
+
+debug_by!(CudaDevice, |this| ordinal: this.ordinal, name: this.facts.name);

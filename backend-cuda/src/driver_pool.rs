@@ -1,6 +1,6 @@
 //! The allocator over a memory pool of the driver.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use binpool_allocators::{Allocator, Error, Result, Scope};
 
@@ -14,9 +14,9 @@ use crate::{
 ///
 /// ```no_run
 /// use binpool_allocators::Allocator;
-/// use binpool_cuda::{CudaDevice, DriverPoolAllocator};
+/// use binpool_cuda::{CudaBackend, DriverPoolAllocator};
 ///
-/// let allocator = DriverPoolAllocator::new(&CudaDevice::open(0)?)?;
+/// let allocator = DriverPoolAllocator::new(&CudaBackend::open(0)?)?;
 /// allocator.release(allocator.allocate(4096)?, &[])?;
 /// let peaks = allocator.peaks()?;
 /// assert!(peaks.used_bytes >= 4096 && peaks.reserved_bytes >= peaks.used_bytes);
@@ -39,9 +39,9 @@ pub struct DriverPoolPeaks {
 ///
 /// ```no_run
 /// use binpool_allocators::Allocator;
-/// use binpool_cuda::{CudaDevice, DriverPoolAllocator};
+/// use binpool_cuda::{CudaBackend, DriverPoolAllocator};
 ///
-/// let allocator = DriverPoolAllocator::new(&CudaDevice::open(0)?)?;
+/// let allocator = DriverPoolAllocator::new(&CudaBackend::open(0)?)?;
 /// let block = allocator.allocate(4096)?;
 /// allocator.release(block, &[])?;
 /// allocator.trim_to(0)?;
@@ -77,9 +77,9 @@ impl DriverPoolAllocator {
     ///
     /// ```no_run
     /// use binpool_allocators::{Backend, QueueOrder, Region};
-    /// use binpool_cuda::{CudaDevice, DriverPoolAllocator};
+    /// use binpool_cuda::{CudaBackend, DriverPoolAllocator};
     ///
-    /// let backend = CudaDevice::open(0)?;
+    /// let backend = CudaBackend::open(0)?;
     /// let allocator = DriverPoolAllocator::new(&backend)?;
     /// let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let block = allocator.allocate_on(&queue, 4096)?;
@@ -117,9 +117,9 @@ impl DriverPoolAllocator {
     ///
     /// ```no_run
     /// use binpool_allocators::{Backend, QueueOrder};
-    /// use binpool_cuda::{CudaDevice, DriverPoolAllocator};
+    /// use binpool_cuda::{CudaBackend, DriverPoolAllocator};
     ///
-    /// let backend = CudaDevice::open(0)?;
+    /// let backend = CudaBackend::open(0)?;
     /// let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let took = DriverPoolAllocator::new(&backend)?.time_pairs(&queue, 4096, 1000)?;
     /// println!("{} ns a pair", took.as_nanos() / 1000);
@@ -139,9 +139,9 @@ impl DriverPoolAllocator {
     /// Returns the most bytes that the driver's pool had, since it was made.
     ///
     /// ```no_run
-    /// use binpool_cuda::{CudaDevice, DriverPoolAllocator};
+    /// use binpool_cuda::{CudaBackend, DriverPoolAllocator};
     ///
-    /// let allocator = DriverPoolAllocator::new(&CudaDevice::open(0)?)?;
+    /// let allocator = DriverPoolAllocator::new(&CudaBackend::open(0)?)?;
     /// println!("{} MiB of the device", allocator.peaks()?.reserved_bytes >> 20);
     /// # Ok::<(), binpool_allocators::Error>(())
     /// ```
@@ -198,10 +198,4 @@ impl Allocator for DriverPoolAllocator {
     }
 }
 
-impl fmt::Debug for DriverPoolAllocator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DriverPoolAllocator")
-            .field("backend", &self.backend)
-            .finish_non_exhaustive()
-    }
-}
+debug_by!(DriverPoolAllocator, |this| backend: this.backend);

@@ -5,7 +5,7 @@
     reason = "the caller of a launch promises what the kernel touches"
 )]
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use binpool_allocators::{Result, runtime::enqueue};
 
@@ -53,10 +53,10 @@ impl Grid {
 ///
 /// ```no_run
 /// # use binpool_allocators::{Backend, MemoryFlags};
-/// # use binpool_cuda::CudaDevice;
+/// # use binpool_cuda::CudaBackend;
 /// use binpool_cuda::Argument;
 ///
-/// # let block = CudaDevice::open(0)?.create_buffer(4000, MemoryFlags::empty())?;
+/// # let block = CudaBackend::open(0)?.create_buffer(4000, MemoryFlags::empty())?;
 /// // void scale(float *numbers, unsigned count, float factor)
 /// let arguments = [Argument::Memory(&block), Argument::U32(1000), Argument::F32(0.5)];
 /// # Ok::<(), binpool_allocators::Error>(())
@@ -91,9 +91,9 @@ impl Argument<'_> {
 ///
 /// ```no_run
 /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-/// use binpool_cuda::{Argument, CudaDevice, CudaModule, Grid};
+/// use binpool_cuda::{Argument, CudaBackend, CudaModule, Grid};
 ///
-/// let backend = CudaDevice::open(0)?;
+/// let backend = CudaBackend::open(0)?;
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let block = backend.create_buffer(4 * 1000, MemoryFlags::empty())?;
 /// let module = CudaModule::load_ptx(&backend, &std::fs::read_to_string("kernels.ptx")?)?;
@@ -105,18 +105,11 @@ impl Argument<'_> {
 /// ```
 #[derive(Clone)]
 pub struct CudaKernel {
-    loaded: Arc<Loaded>,
-    function: Handle,
+    pub(crate) loaded: Arc<Loaded>,
+    pub(crate) function: Handle,
 }
 
 impl CudaKernel {
-    pub(crate) fn new(loaded: &Arc<Loaded>, function: Handle) -> Self {
-        Self {
-            loaded: Arc::clone(loaded),
-            function,
-        }
-    }
-
     /// Enqueues the kernel behind `wait_for`, on a queue of its module's device. Its memory is not freed before it has ended; the program puts
     /// it in order with other streams.
     ///
@@ -162,8 +155,4 @@ impl CudaKernel {
     }
 }
 
-impl fmt::Debug for CudaKernel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CudaKernel").finish_non_exhaustive()
-    }
-}
+debug_by!(CudaKernel);

@@ -6,9 +6,9 @@
 //! ```no_run
 //! use binpool::{MemoryPool, VirtualMemoryAllocator};
 //! use binpool_allocators::{Backend, QueueOrder};
-//! use binpool_cuda::CudaDevice;
+//! use binpool_cuda::CudaBackend;
 //!
-//! let backend = CudaDevice::open(0)?;
+//! let backend = CudaBackend::open(0)?;
 //! let stream = backend.create_queue(QueueOrder::InOrder)?;
 //! let pool = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &stream)?;
 //! let block = pool.allocate(4096)?;
@@ -54,6 +54,20 @@
 //! ([`CudaError::is_sticky`]), and so is that of each later call; every event has failed then, so that no thread waits for ever.
 
 #![deny(unsafe_code)]
+
+/// Implements `Debug`, with the fields that say something to a program.
+macro_rules! debug_by {
+    ($name:ident $(, |$this:ident| $($field:ident: $value:expr),+)?) => {
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                $(let $this = self;)?
+                f.debug_struct(stringify!($name))
+                    $($(.field(stringify!($field), &$value))+)?
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
 
 mod backend;
 mod block;

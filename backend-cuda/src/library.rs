@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeMap,
     ffi::OsStr,
-    fmt,
     sync::{Arc, OnceLock, Weak},
 };
 
@@ -105,8 +104,4 @@ impl CudaLibrary {
     }
 }
 
-impl fmt::Debug for CudaLibrary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CudaLibrary").finish_non_exhaustive()
-    }
-}
+debug_by!(CudaLibrary);

@@ -1,6 +1,6 @@
 //! How far commands have come.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use binpool_allocators::{Error, EventStatus, Result};
 
@@ -10,9 +10,9 @@ use crate::sys::{Context, Gate, Handle, Mark, Stream};
 ///
 /// ```no_run
 /// use binpool_allocators::{Backend, EventStatus, QueueOrder, runtime::Objects};
-/// use binpool_cuda::{CudaBackend, CudaDevice, CudaMark};
+/// use binpool_cuda::{CudaBackend, CudaMark};
 ///
-/// let backend = CudaDevice::open(0)?;
+/// let backend = CudaBackend::open(0)?;
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let event = backend.enqueue_marker(&queue)?;
 /// let mark: &CudaMark = event.mark();
@@ -35,10 +35,6 @@ pub(crate) enum Kind {
 }
 
 impl CudaMark {
-    pub(crate) fn of_command(mark: Arc<Mark>) -> Self {
-        Self(Kind::Command(mark))
-    }
-
     pub(crate) fn context(&self) -> Option<&Arc<Context>> {
         match &self.0 {
             Kind::Command(mark) => Some(mark.context()),
@@ -122,8 +118,4 @@ impl CudaMark {
     }
 }
 
-impl fmt::Debug for CudaMark {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CudaMark").finish_non_exhaustive()
-    }
-}
+debug_by!(CudaMark);

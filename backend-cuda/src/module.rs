@@ -1,6 +1,6 @@
 //! Modules, which have kernels.
 
-use std::{ffi::CString, fmt, sync::Arc};
+use std::{ffi::CString, sync::Arc};
 
 use binpool_allocators::{Error, Result};
 
@@ -16,9 +16,9 @@ use crate::{
 /// It is unloaded with its last clone and its last [`CudaKernel`]: that drop waits for the device, since launches may still run.
 ///
 /// ```no_run
-/// use binpool_cuda::{CudaDevice, CudaModule};
+/// use binpool_cuda::{CudaBackend, CudaModule};
 ///
-/// let backend = CudaDevice::open(0)?;
+/// let backend = CudaBackend::open(0)?;
 /// let module = CudaModule::load_ptx(&backend, &std::fs::read_to_string("kernels.ptx")?)?;
 /// let kernel = module.kernel("scale")?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -66,8 +66,10 @@ impl CudaModule {
         let not_found = || CudaError::new("cuModuleGetFunction", 500);
         let module = self.loaded.module.as_ref().ok_or_else(not_found)?;
         let name = CString::new(name).map_err(|_| not_found())?;
-        let function = module.function(&name)?;
-        Ok(CudaKernel::new(&self.loaded, function))
+        Ok(CudaKernel {
+            function: module.function(&name)?,
+            loaded: Arc::clone(&self.loaded),
+        })
     }
 }
 
@@ -79,8 +81,4 @@ impl Drop for Loaded {
     }
 }
 
-impl fmt::Debug for CudaModule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CudaModule").finish_non_exhaustive()
-    }
-}
+debug_by!(CudaModule);

@@ -19,9 +19,9 @@ impl CudaBackend {
     /// ```no_run
     /// use binpool::{ImmediateAllocator, MemoryPool};
     /// use binpool_allocators::{Backend, QueueOrder};
-    /// use binpool_cuda::CudaDevice;
+    /// use binpool_cuda::CudaBackend;
     ///
-    /// let [one, two] = [CudaDevice::open(0)?, CudaDevice::open(1)?];
+    /// let [one, two] = [CudaBackend::open(0)?, CudaBackend::open(1)?];
     /// if !(one.enable_peer_access(&two)? && two.enable_peer_access(&one)?) {
     ///     println!("copies go through the host");
     /// }
@@ -39,7 +39,7 @@ impl CudaBackend {
     /// failure of the driver.
     pub fn enable_peer_access(&self, other: &Self) -> Result<bool> {
         let (context, peer) = (&self.shared.context, &other.shared.context);
-        if !context.has_driver_of(peer) {
+        if context.family() != peer.family() {
             let kind = ObjectKind::Memory;
             return Err(InvalidRequest::ForeignObject { kind }.into());
         }

@@ -1,12 +1,12 @@
 //! Streams of the driver as queues.
 
-use std::{ffi::c_void, fmt, sync::Arc};
+use std::{ffi::c_void, sync::Arc};
 
 use binpool_allocators::{Error, Result};
 use parking_lot::Mutex;
 
 use crate::{
-    mark::CudaMark,
+    mark::{CudaMark, Kind},
     sys::{Context, CudaResult, Handle, Mark, PER_THREAD, Stream},
     thread_number::ThreadNumber,
 };
@@ -15,14 +15,14 @@ use crate::{
 ///
 /// ```no_run
 /// use binpool_allocators::{Backend, QueueOrder};
-/// use binpool_cuda::{CudaDevice, QueueStream};
+/// use binpool_cuda::{CudaBackend, QueueStream};
 ///
-/// let backend = CudaDevice::open(0)?;
+/// let backend = CudaBackend::open(0)?;
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let stream: &QueueStream = queue.stream();
 /// // What another library enqueues on this runs in turn with the queue's own commands.
-/// let handle = stream.cu_stream();
-/// assert_eq!(handle, queue.cu_stream()); // A queue has the methods of its stream.
+/// let handle = stream.raw();
+/// assert_eq!(handle, queue.raw()); // A queue has the methods of its stream.
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 pub struct QueueStream {
@@ -67,7 +67,7 @@ impl QueueStream {
 
     /// The driver's handle, a `CUstream`, for calls of other libraries. It lives as long as the queue.
     #[must_use]
-    pub fn cu_stream(&self) -> *mut c_void {
+    pub fn raw(&self) -> *mut c_void {
         std::ptr::without_provenance_mut(self.stream.raw())
     }
 
@@ -139,7 +139,7 @@ impl QueueStream {
         self.check_context()?;
         let mark = Mark::new(self.context())?;
         mark.record_all()?;
-        Ok(CudaMark::of_command(Arc::new(mark)))
+        Ok(CudaMark(Kind::Command(Arc::new(mark))))
     }
 
     pub(crate) fn finish(&self) -> Result<()> {
@@ -152,8 +152,4 @@ impl QueueStream {
     }
 }
 
-impl fmt::Debug for QueueStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QueueStream").finish_non_exhaustive()
-    }
-}
+debug_by!(QueueStream);

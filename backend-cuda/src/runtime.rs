@@ -111,7 +111,7 @@ impl Runtime for CudaBackend {
             Work::Marker | Work::Barrier => self.enqueue(on, after, &[], &[], |_, _| Ok(())),
             Work::Fill(part, pattern) => {
                 let (to, bytes) = (address(part)?, part.region().bytes);
-                self.transfer(on, after, &[part], |stream, held| {
+                self.enqueue(on, after, &[part], &[part], |stream, held| {
                     if stream.fill(to, bytes, pattern)? {
                         return Ok(());
                     }
@@ -127,7 +127,7 @@ impl Runtime for CudaBackend {
                     on.check_not_captured("a write to memory of another device")?;
                 }
                 let staging = self.staging(data.len(), |context| Staging::of(context, &data))?;
-                self.transfer(on, after, &[part], |stream, held| {
+                self.enqueue(on, after, &[part], &[part], |stream, held| {
                     stream.copy_in(to, held.staging.insert(staging), data.len())
                 })
             }
@@ -136,7 +136,7 @@ impl Runtime for CudaBackend {
                 on.check_not_captured("a read")?;
                 let staging = self.staging(bytes, |context| Staging::new(context, bytes))?;
                 let result = Arc::clone(&staging);
-                let mark = self.transfer(on, after, &[part], |stream, held| {
+                let mark = self.enqueue(on, after, &[part], &[part], |stream, held| {
                     stream.copy_out(held.staging.insert(staging), from, bytes)
                 })?;
                 let own = mark.clone();
@@ -153,14 +153,18 @@ impl Runtime for CudaBackend {
             Work::Copy(read, written) => {
                 let (from, to, bytes) = (address(read)?, address(written)?, read.region().bytes);
                 let [here, there] = [read, written].map(|part| part.block().device_context());
-                self.transfer(on, after, &[read, written], |stream, _| {
-                    match (here, there) {
+                self.enqueue(
+                    on,
+                    after,
+                    &[read, written],
+                    &[read, written],
+                    |stream, _| match (here, there) {
                         (Some(here), Some(there)) if !here.is_same(there) => {
                             stream.copy_across((there, to), (here, from), bytes)
                         }
                         _ => stream.copy(to, from, bytes),
-                    }
-                })
+                    },
+                )
             }
             _ => Err(Error::unsupported("this command on CUDA")),
         }
@@ -180,13 +184,10 @@ impl Runtime for CudaBackend {
         to: &Part<'_, Self>,
         data: &[u8],
     ) -> Result<bool> {
-        on.check_not_captured("a write that blocks")?;
-        if is_far(on, to) {
-            return Ok(false);
-        }
-        check_queue(on, &[to])?;
-        let to = address(to)?;
-        self.run(on, after, |stream, mark| stream.write(to, data, mark))
+        let what = "a write that blocks";
+        self.run(on, after, (to, what), |stream, to, mark| {
+            stream.write(to, data, mark)
+        })
     }
 
     // SAFETY: a contract of the trait: the memory is of this driver, the parts lie inside their blocks, and the core keeps them until the
@@ -198,13 +199,9 @@ impl Runtime for CudaBackend {
         from: &Part<'_, Self>,
         data: &mut [u8],
     ) -> Result<bool> {
-        on.check_not_captured("a read")?;
-        if is_far(on, from) {
-            return Ok(false);
-        }
-        check_queue(on, &[from])?;
-        let from = address(from)?;
-        self.run(on, after, |stream, mark| stream.read(data, from, mark))
+        self.run(on, after, (from, "a read"), |stream, from, mark| {
+            stream.read(data, from, mark)
+        })
     }
 
     fn create_user_mark(&self) -> Result<CudaMark> {
@@ -298,17 +295,6 @@ impl CudaBackend {
         self.shared.core.allocate(make).map(Arc::new)
     }
 
-    /// Enqueues a command that runs on a side stream where its memory is of other devices only.
-    fn transfer(
-        &self,
-        on: &QueueStream,
-        after: &[CudaMark],
-        parts: &[&Part<'_, Self>],
-        work: impl FnOnce(&Stream, &mut Held) -> CudaResult<()>,
-    ) -> Result<CudaMark> {
-        self.enqueue(on, after, parts, parts, work)
-    }
-
     /// Enqueues a launch, which runs where its kernel is loaded.
     pub(crate) fn submit_kernel(
         &self,
@@ -323,6 +309,7 @@ impl CudaBackend {
         self.enqueue(on, after, parts, &[], |stream, _| launch(stream))
     }
 
+    /// Enqueues a command, on a side stream where the memory of `beside` is of other devices only.
     fn enqueue(
         &self,
         on: &QueueStream,
@@ -353,7 +340,7 @@ impl CudaBackend {
             };
             Ok(result.and_then(|()| stream.record(&mark))?)
         });
-        let mark = CudaMark::of_command(mark);
+        let mark = CudaMark(Kind::Command(mark));
         let is_held = held.staging.is_some() || !held.contexts.is_empty();
         match enqueued {
             Ok(()) if is_held => self.shared.core.keep_until(held, vec![mark.clone()]),
@@ -392,18 +379,24 @@ impl CudaBackend {
         Ok(CudaMark(Kind::Captured(stream.raw(), context)))
     }
 
-    /// Runs a command that waits for its end.
+    /// Runs a command on memory that waits for its end. Returns whether it has: not on memory of another device.
     fn run(
         &self,
         on: &QueueStream,
         after: &[CudaMark],
-        work: impl FnOnce(&Stream, &Mark) -> CudaResult<()>,
+        (part, what): (&Part<'_, Self>, &str),
+        work: impl FnOnce(&Stream, u64, &Mark) -> CudaResult<()>,
     ) -> Result<bool> {
-        let stream = on.stream();
+        on.check_not_captured(what)?;
+        if is_far(on, part) {
+            return Ok(false);
+        }
+        check_queue(on, &[part])?;
+        let (stream, address) = (on.stream(), address(part)?);
         check_waits(stream, after)?;
         self.shared.context.free_again();
         let mark = Mark::new(stream.context())?;
-        let ended = hold_back(stream, after).and_then(|()| Ok(work(stream, &mark)?));
+        let ended = hold_back(stream, after).and_then(|()| Ok(work(stream, address, &mark)?));
         if let Err(error) = ended {
             self.abandon(held_by(stream, after));
             return Err(error);

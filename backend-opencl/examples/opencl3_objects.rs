@@ -46,11 +46,11 @@ fn twice(device: &DeviceSelector) -> Result<(), Box<dyn Error>> {
 
     // In: all of it is retained, so either side may drop its own first. Never `.into()`, which releases the handle.
     // SAFETY: the context and the queue are ones that `opencl3` has made.
-    let backend = unsafe { OpenClBackend::from_context(&context) }?;
+    let backend = unsafe { OpenClBackend::from_raw(context.get(), context.default_device()) }?;
     // SAFETY: as above.
-    let wrapped = unsafe { backend.wrap_queue(&queue) }?;
+    let wrapped = unsafe { backend.wrap_raw_queue(queue.get()) }?;
     // SAFETY: (1) the buffer lives, and is retained; (2, 3) what `opencl3` enqueues with it is on the same in-order queue.
-    let memory = unsafe { backend.memory_from_raw(own.get(), true) }?;
+    let memory = unsafe { backend.wrap_raw_memory(own.get(), true) }?;
     let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &wrapped)?;
 
     let ones = 1.0_f32.to_ne_bytes().repeat(ITEMS);

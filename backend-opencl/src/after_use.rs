@@ -329,7 +329,7 @@ mod tests {
         let align = Align::new(128).unwrap();
         let block = || {
             let context = &backend.context().handle;
-            SvmAllocation::new(context, 1, 4096, align, align, Threads::One, || false)
+            SvmAllocation::new(context, 1, 4096, align, align, Threads::new(true), || false)
                 .unwrap()
                 .unwrap()
         };

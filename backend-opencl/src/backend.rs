@@ -31,6 +31,12 @@ use crate::{
 /// let mut seen = [0_u8; 2];
 /// backend.read(&queue, &memory, 1, &mut seen)?;
 /// assert_eq!(seen, [2, 3]);
+///
+/// // Another backend of the same context, whose objects are the same, too.
+/// let context = backend.raw_context();
+/// // SAFETY: Both live.
+/// let again = unsafe { OpenClBackend::from_raw(context, backend.raw_device()) }?;
+/// assert_eq!(again.raw_context(), context);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -65,12 +71,7 @@ impl OpenClBackend {
     ) -> Result<Self, OpenClError> {
         device.check_version()?;
         tracing::debug!(%device, limits = ?device.limits(), "opened an OpenCL device");
-        let context = Context::new(
-            context,
-            device.id(),
-            device.limits().clone(),
-            device.version(),
-        )?;
+        let context = Context::new(context, device);
         Ok(Self {
             context: context.registered(),
         })

@@ -12,7 +12,6 @@ use crate::{
     queue::ClQueue,
     quirks::dropped_queues,
     sys::{self, host::HostSide},
-    transfer::Linear,
 };
 
 impl Backend for OpenClBackend {
@@ -74,15 +73,15 @@ impl Backend for OpenClBackend {
             Work::Marker => self.marker(on),
             Work::Barrier => self.barrier(on),
             Work::Fill(to, pattern) => self.fill(on, to, pattern),
-            Work::Write(to, data) => self.write_shared(on, &Linear::of(to), data),
-            Work::Read(from, sink) => self.read_to(on, &Linear::of(from), &sink),
+            Work::Write(to, data) => self.enqueue_write_part(on, to, data),
+            Work::Read(from, sink) => self.read_to(on, &from, &sink),
             Work::Copy(from, to) => self.copy(on, from, to),
             _ => Err(Error::unsupported("this command on OpenCL")),
         }
     }
 
     fn write_directly(&self, on: ClOn<'_>, to: Span<'_, ClMemory>, data: &[u8]) -> Result<bool> {
-        self.transfer(on, &Linear::of(to), &HostSide::source(data))?;
+        self.transfer(on, &to, &HostSide::source(data))?;
         Ok(true)
     }
 
@@ -92,7 +91,7 @@ impl Backend for OpenClBackend {
         from: Span<'_, ClMemory>,
         data: &mut [u8],
     ) -> Result<bool> {
-        self.transfer(on, &Linear::of(from), &HostSide::target(data))?;
+        self.transfer(on, &from, &HostSide::target(data))?;
         Ok(true)
     }
 

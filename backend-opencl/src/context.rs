@@ -3,11 +3,10 @@
 use std::sync::{Arc, OnceLock};
 
 use binpool_allocators::{DeviceLimits, Error, Result};
-use cl3::device::CL_DEVICE_TYPE;
 
 use crate::{
     cache::Cache,
-    device::{DeviceKind, image_limits::ImageLimits},
+    device::{image_limits::ImageLimits, info::DeviceInfo},
     identity::debug_by,
     quirks::{Quirks, dropped_queues},
     registry::Registry,
@@ -34,23 +33,16 @@ pub(crate) struct Context {
 debug_by!(Context, |this| device: this.limits.device_name);
 
 impl Context {
-    pub(crate) fn new(
-        handle: ContextHandle,
-        device: DeviceId,
-        limits: DeviceLimits,
-        version: (u32, u32),
-    ) -> ClResult<Self> {
-        let platform = sys::platform_name_of(device)?;
-        let kind = sys::device_number(device, CL_DEVICE_TYPE)?;
-        Ok(Self {
-            quirks: Quirks::of(&platform, DeviceKind::of_type(kind)),
+    pub(crate) fn new(handle: ContextHandle, device: &DeviceInfo) -> Self {
+        Self {
+            quirks: Quirks::of(device.platform(), device.kind()),
             cache: Cache::default(),
             handle,
-            device,
-            limits,
-            version,
+            device: device.id(),
+            limits: device.limits().clone(),
+            version: device.version(),
             image_limits: OnceLock::new(),
-        })
+        }
     }
 
     /// Returns the value that stands for this context and device: this one, unless there is one already.
@@ -71,6 +63,18 @@ impl Context {
     pub(crate) fn lacks(&self, what: &str, instead: &str) -> Error {
         let name = &self.limits.device_name;
         Error::unsupported(format!("{what} on {name}: {instead}"))
+    }
+
+    /// Checks that the device has this version of OpenCL, or a later one.
+    pub(crate) fn check_version(&self, least: (u32, u32), what: &str, instead: &str) -> Result<()> {
+        let ((major, minor), name) = (self.version, &self.limits.device_name);
+        if self.version >= least {
+            return Ok(());
+        }
+        Err(Error::unsupported(format!(
+            "{what} on {name}, which has OpenCL {major}.{minor} and not {}.{}: {instead}",
+            least.0, least.1
+        )))
     }
 
     /// Brings what the device has written to an object over memory of the host into that memory.

@@ -1,13 +1,14 @@
 //! Export of memory to other libraries, by the `DLPack` protocol.
 
-use binpool_allocators::{AsMemory, Error, Event, InvalidRequest, Memory, Queue, Region, Result};
+use binpool_allocators::{
+    AsMemory, Error, Event, InvalidRequest, Memory, Queue, Region, Result, runtime::Access,
+};
 use dlpk::{DLDevice, DLPackTensor, GetDLPackDataType};
 
 use crate::{
     backend::OpenClBackend,
     error::Refused,
     memory::cl_memory::ClMemory,
-    order::access::Access,
     queue::ClQueue,
     sys::{self, MemHandle, Purpose},
 };

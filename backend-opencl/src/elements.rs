@@ -8,7 +8,7 @@ use bytemuck::Pod;
 use crate::{
     backend::OpenClBackend,
     event::{ClEvent, ClOn},
-    map::{Map, MapMut},
+    map::{Map, MapMode, MapMut},
     memory::cl_memory::ClMemory,
     queue::ClQueue,
     sys::host::zeroed,
@@ -226,7 +226,10 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> Elements<T, M> {
     /// [`LengthMismatch`](InvalidRequest::LengthMismatch) unless `data` is as long as they are, and the failures of
     /// [`OpenClBackend::write`].
     pub fn write_all<'q>(self, on: impl Into<ClOn<'q>>, data: &[T]) -> Result<Self> {
-        self.check_length(size_of_val(data))?;
+        let (expected, actual) = (self.region.bytes, size_of_val(data));
+        if actual != expected {
+            return Err(InvalidRequest::LengthMismatch { expected, actual }.into());
+        }
         self.write(on, 0, data)?;
         Ok(self)
     }
@@ -278,24 +281,27 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> Elements<T, M> {
     ///
     /// ```
     /// # use binpool_allocators::{Backend, QueueOrder};
-    /// # use binpool_opencl::OpenClBackend;
+    /// # use binpool_opencl::{OpenClBackend, SvmOptions};
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// let squares = backend.csvm_empty::<u32>(1000)?;
+    /// let squares = backend.svm_empty::<u32>(1000, &SvmOptions::coarse())?;
     /// let mut map = squares.map_overwrite(&queue)?;
     /// for (index, square) in (0..).zip(&mut map[..]) {
     ///     *square = index * index;
     /// }
     /// drop(map);
-    /// assert_eq!(squares.map_ro(&queue)?[999], 998_001);
+    /// assert_eq!(squares.map(&queue)?[999], 998_001);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// Those of [`map_overwrite`](OpenClBackend::map_overwrite).
+    /// Those of [`map_mut`](OpenClBackend::map_mut).
     pub fn map_overwrite<'q>(&self, on: impl Into<ClOn<'q>>) -> Result<MapMut<'_, T>> {
-        self.backend.map_overwrite(on, self, ..)
+        let pending = self
+            .backend
+            .enqueue_map_mut(on, self, .., MapMode::Overwrite);
+        pending?.wait()
     }
 
     /// Reads the elements from `first` on into all of `data`, and waits until they are there.
@@ -325,7 +331,7 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> Elements<T, M> {
     /// # Errors
     ///
     /// Those of [`map`](OpenClBackend::map).
-    pub fn map_ro<'q>(&self, on: impl Into<ClOn<'q>>) -> Result<Map<'_, T>> {
+    pub fn map<'q>(&self, on: impl Into<ClOn<'q>>) -> Result<Map<'_, T>> {
         self.backend.map(on, self, ..)
     }
 
@@ -341,15 +347,15 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> Elements<T, M> {
     ///
     /// let memory = backend.create_buffer(400, MemoryFlags::empty())?;
     /// let numbers = Elements::<f32, _>::new(&backend, memory)?.fill_all(&queue, 1.0)?;
-    /// numbers.slice(10..14)?.map_rw(&queue)?[3] = 2.0; // unmapped at the end of the statement
-    /// assert_eq!(numbers.map_ro(&queue)?[12..15], [1.0, 2.0, 1.0]);
+    /// numbers.slice(10..14)?.map_mut(&queue)?[3] = 2.0; // unmapped at the end of the statement
+    /// assert_eq!(numbers.map(&queue)?[12..15], [1.0, 2.0, 1.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
     /// Those of [`map_mut`](OpenClBackend::map_mut).
-    pub fn map_rw<'q>(&self, on: impl Into<ClOn<'q>>) -> Result<MapMut<'_, T>> {
+    pub fn map_mut<'q>(&self, on: impl Into<ClOn<'q>>) -> Result<MapMut<'_, T>> {
         self.backend.map_mut(on, self, ..)
     }
 
@@ -363,16 +369,7 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> Elements<T, M> {
         T: Send,
     {
         let elements = zeroed(self.len())?;
-        Ok(self.backend.enqueue_read_owned(on, self, 0, elements)?)
-    }
-
-    fn check_length(&self, actual: usize) -> Result<()> {
-        let expected = self.region.bytes;
-        if actual == expected {
-            Ok(())
-        } else {
-            Err(InvalidRequest::LengthMismatch { expected, actual }.into())
-        }
+        Ok(self.backend.enqueue_read_owned(on, (self, 0), elements)?)
     }
 
     /// Returns the bytes of `count` elements from `first` on.

@@ -151,14 +151,14 @@ impl From<InvalidRequest> for OpenClError {
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let memory = backend.create_buffer(8, MemoryFlags::empty())?;
 /// let numbers = vec![1_u32, 2, 3];
-/// let enqueued = backend.enqueue_write_owned(&queue, &memory, 0, numbers);
+/// let enqueued = backend.enqueue_write_owned(&queue, (&memory, 0), numbers);
 /// let Err(Refused { error, value }) = enqueued else {
 ///     panic!("8 bytes have no room for 12");
 /// };
 /// let beyond = InvalidRequest::OutOfBounds { offset: 0, bytes: 12, size: 8 };
 /// assert!(matches!(error, Error::InvalidRequest(request) if request == beyond));
 /// assert_eq!(value, [1, 2, 3]); // Not lost: for another try, with what fits.
-/// backend.enqueue_write_owned(&queue, &memory, 0, value[..2].to_vec())?.wait()?;
+/// backend.enqueue_write_owned(&queue, (&memory, 0), value[..2].to_vec())?.wait()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Refused<T> {

@@ -83,6 +83,8 @@ struct EventInner {
     id: EventId,
     handle: EventHandle,
     source: EventSource,
+    /// What its command is for.
+    purpose: Purpose,
     /// The state that is known so far: [`PENDING`], [`COMPLETE`], or the code of the failure.
     known: AtomicI32,
     /// Bytes of the host that the command works on.
@@ -97,17 +99,10 @@ const PENDING: i32 = 1;
 const COMPLETE: i32 = 0;
 
 enum EventSource {
-    Command {
-        queue: ClQueue,
-        /// Its number among the commands of the queue, from 1 on.
-        number: u64,
-        purpose: Purpose,
-    },
+    /// A command of this queue, and its number among those of the queue, from 1 on.
+    Command(ClQueue, u64),
     /// Nothing was enqueued, because an event to wait for had failed.
-    FailedBeforeEnqueue {
-        context: Arc<Context>,
-        purpose: Purpose,
-    },
+    FailedBeforeEnqueue(Arc<Context>),
     User {
         context: Arc<Context>,
         resolved: AtomicBool,
@@ -119,7 +114,7 @@ enum EventSource {
 impl ClEvent {
     /// The event of a command that was just enqueued.
     pub(crate) fn command(queue: &ClQueue, handle: EventHandle, purpose: Purpose) -> Self {
-        Self::new(handle, Self::source(queue, purpose), None, WaitedFor::new())
+        Self::tracked_command(queue, handle, purpose, None, WaitedFor::new())
     }
 
     /// The event of the tracked command `tracked`, which was just enqueued to wait for `waited_for`.
@@ -130,30 +125,18 @@ impl ClEvent {
         tracked: Option<&Arc<TrackedCommand>>,
         waited_for: WaitedFor,
     ) -> Self {
-        let source = Self::source(queue, purpose);
-        Self::new(handle, source, tracked.cloned(), waited_for)
-    }
-
-    fn source(queue: &ClQueue, purpose: Purpose) -> EventSource {
-        EventSource::Command {
-            number: queue.number_command(),
-            queue: queue.clone(),
-            purpose,
-        }
+        let source = EventSource::Command(queue.clone(), queue.number_command());
+        Self::new(handle, source, purpose, tracked, waited_for)
     }
 
     /// A user event, made by this backend or by the program itself.
     pub(crate) fn user(context: &Arc<Context>, handle: EventHandle, ours: bool) -> Self {
-        Self::new(
-            handle,
-            EventSource::User {
-                context: Arc::clone(context),
-                resolved: AtomicBool::new(false),
-                ours,
-            },
-            None,
-            WaitedFor::new(),
-        )
+        let source = EventSource::User {
+            context: Arc::clone(context),
+            resolved: AtomicBool::new(false),
+            ours,
+        };
+        Self::new(handle, source, Purpose::Control, None, WaitedFor::new())
     }
 
     /// The event of a command that was not enqueued, because an event that it was to wait for has failed.
@@ -164,20 +147,16 @@ impl ClEvent {
     ) -> ClResult<Self> {
         let handle = sys::create_user_event(&context.handle)?;
         sys::set_user_event_status(&handle, CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)?;
-        let context = Arc::clone(context);
-        let source = EventSource::FailedBeforeEnqueue { context, purpose };
-        Ok(Self::new(
-            handle,
-            source,
-            tracked.cloned(),
-            WaitedFor::new(),
-        ))
+        let source = EventSource::FailedBeforeEnqueue(Arc::clone(context));
+        let waited_for = WaitedFor::new();
+        Ok(Self::new(handle, source, purpose, tracked, waited_for))
     }
 
     fn new(
         handle: EventHandle,
         source: EventSource,
-        tracked: Option<Arc<TrackedCommand>>,
+        purpose: Purpose,
+        tracked: Option<&Arc<TrackedCommand>>,
         waited_for: WaitedFor,
     ) -> Self {
         Self {
@@ -185,9 +164,10 @@ impl ClEvent {
                 id: EventId::fresh(),
                 handle,
                 source,
+                purpose,
                 known: AtomicI32::new(PENDING),
                 retained: Mutex::default(),
-                tracked,
+                tracked: tracked.cloned(),
                 waited_for: Mutex::new(waited_for),
             }),
         }
@@ -207,7 +187,7 @@ impl ClEvent {
     /// # let device = Device::new(OpenClBackend::open(&"any".parse()?)?.raw_device());
     /// # let context = Context::from_device(&device)?;
     /// # // SAFETY: the context is one that `opencl3` has made.
-    /// # let backend = unsafe { OpenClBackend::from_context(&context) }?;
+    /// # let backend = unsafe { OpenClBackend::from_raw(context.get(), context.default_device()) }?;
     /// # let queue = backend.create_queue(binpool_allocators::QueueOrder::InOrder)?;
     /// # let memory = backend.create_buffer(64, MemoryFlags::empty())?;
     /// # // SAFETY: the device is the context's.
@@ -217,7 +197,7 @@ impl ClEvent {
     /// // SAFETY: the event in the wait list lives.
     /// let marker = unsafe { own_queue.enqueue_marker_with_wait_list(&[filled.raw()]) }?;
     /// // SAFETY: the event is one that `opencl3` has made.
-    /// unsafe { backend.wrap_event(&marker) }?.wait()?;
+    /// unsafe { backend.wrap_raw_event(marker.get()) }?.wait()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn raw(&self) -> *mut c_void {
@@ -230,34 +210,41 @@ impl ClEvent {
 
     pub(crate) fn context(&self) -> &Context {
         match &self.inner.source {
-            EventSource::Command { queue, .. } => queue.context(),
-            EventSource::User { context, .. }
-            | EventSource::FailedBeforeEnqueue { context, .. } => context,
+            EventSource::Command(queue, _) => queue.context(),
+            EventSource::User { context, .. } | EventSource::FailedBeforeEnqueue(context) => {
+                context
+            }
         }
+    }
+
+    /// The queue of the command, and its number there; user events have none.
+    fn command_of(&self) -> Option<(&ClQueue, u64)> {
+        match &self.inner.source {
+            EventSource::Command(queue, number) => Some((queue, *number)),
+            EventSource::User { .. } | EventSource::FailedBeforeEnqueue(_) => None,
+        }
+    }
+
+    fn is_user_event(&self) -> bool {
+        matches!(self.inner.source, EventSource::User { .. })
     }
 
     /// The queue of the command; user events have none.
     pub(crate) fn queue(&self) -> Option<&ClQueue> {
-        match &self.inner.source {
-            EventSource::Command { queue, .. } => Some(queue),
-            EventSource::User { .. } | EventSource::FailedBeforeEnqueue { .. } => None,
-        }
+        self.command_of().map(|(queue, _)| queue)
     }
 
     /// Returns the event that a command has to wait for, too, if it waits for this one, on a runtime that needs that.
     pub(crate) fn companion(&self) -> ClResult<Option<EventHandle>> {
-        match &self.inner.source {
-            EventSource::User { context, .. } => context.quirks.companion(&self.inner.handle),
-            EventSource::Command { .. } | EventSource::FailedBeforeEnqueue { .. } => Ok(None),
+        if self.is_user_event() {
+            return self.context().quirks.companion(&self.inner.handle);
         }
+        Ok(None)
     }
 
     /// Returns its number among the commands of its queue; 0 for user events.
     pub(crate) fn number(&self) -> u64 {
-        match &self.inner.source {
-            EventSource::Command { number, .. } => *number,
-            EventSource::User { .. } | EventSource::FailedBeforeEnqueue { .. } => 0,
-        }
+        self.command_of().map_or(0, |(_, number)| number)
     }
 
     /// Returns the tracked command.
@@ -265,21 +252,11 @@ impl ClEvent {
         self.inner.tracked.as_ref()
     }
 
-    fn purpose(&self) -> Purpose {
-        match &self.inner.source {
-            EventSource::Command { purpose, .. }
-            | EventSource::FailedBeforeEnqueue { purpose, .. } => *purpose,
-            EventSource::User { .. } => Purpose::Control,
-        }
-    }
-
     /// Flushes the command's queue, unless that was done: a command of another queue that waits for this event needs it
     /// (OpenCL 3.0, section 5.13).
     pub(crate) fn flush_producer(&self) -> ClResult<()> {
-        match &self.inner.source {
-            EventSource::Command { queue, number, .. } => queue.flush_up_to(*number),
-            EventSource::User { .. } | EventSource::FailedBeforeEnqueue { .. } => Ok(()),
-        }
+        self.command_of()
+            .map_or(Ok(()), |(queue, number)| queue.flush_up_to(number))
     }
 
     /// Returns whether the command is known to have failed.
@@ -311,17 +288,15 @@ impl ClEvent {
 
     /// Returns how far the command is. One call decides, since the state may change between two.
     fn look(&self) -> ClResult<Progress> {
-        match &self.inner.source {
-            // A user event waits for nothing, so its status says all.
-            EventSource::User { .. } => Ok(match sys::execution_status(&self.inner.handle)? {
-                1.. => Progress::Pending,
-                0 => Progress::Complete,
-                code => Progress::Failed(code),
-            }),
-            EventSource::Command { .. } | EventSource::FailedBeforeEnqueue { .. } => {
-                sys::look(&self.inner.handle)
-            }
+        if !self.is_user_event() {
+            return sys::look(&self.inner.handle);
         }
+        // A user event waits for nothing, so its status says all.
+        Ok(match sys::execution_status(&self.inner.handle)? {
+            1.. => Progress::Pending,
+            0 => Progress::Complete,
+            code => Progress::Failed(code),
+        })
     }
 
     /// Notes the result of a wait for this event, and returns it.
@@ -346,7 +321,7 @@ impl ClEvent {
         if ended {
             self.ended(error.code);
         }
-        Err(error.into_error(self.purpose()))
+        Err(error.into_error(self.inner.purpose))
     }
 
     pub(crate) fn resolve(&self, outcome: Outcome) -> Result<()> {
@@ -458,7 +433,7 @@ impl Drop for EventInner {
             drop_after_end(bytes, &self.handle);
         }
         let (context, resolved) = match &self.source {
-            EventSource::Command { queue, .. } => {
+            EventSource::Command(queue, _) => {
                 if self.known.load(Ordering::Relaxed) != COMPLETE {
                     let waited_for = std::mem::take(self.waited_for.get_mut());
                     let quirks = &queue.context().quirks;
@@ -471,9 +446,7 @@ impl Drop for EventInner {
                 resolved,
                 ours: true,
             } => (context, resolved),
-            EventSource::User { ours: false, .. } | EventSource::FailedBeforeEnqueue { .. } => {
-                return;
-            }
+            _ => return,
         };
         if resolved.load(Ordering::Relaxed) {
             return;
@@ -522,7 +495,7 @@ impl Event for ClEvent {
         match self.inner.known.load(Ordering::Relaxed) {
             COMPLETE => Ok(()),
             PENDING => self.waited(sys::wait_for_event(&self.inner.handle)),
-            code => Err(ClError::new("clWaitForEvents", code).into_error(self.purpose())),
+            code => Err(ClError::new("clWaitForEvents", code).into_error(self.inner.purpose)),
         }
     }
 

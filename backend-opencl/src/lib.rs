@@ -1,8 +1,6 @@
 //! The OpenCL backend of binpool, and the calls of OpenCL's memory runtime that an array crate needs.
 //!
-//! [`OpenClBackend`] implements the traits `Backend` and `SvmBackend` of `binpool_allocators` over the
-//! crates `cl3` (the calls) and `opencl3` (at the edge: contexts, queues and events of a program that uses it
-//! already). The version of `opencl3` is 0.12, part of the interface, and re-exported: [`opencl3`].
+//! [`OpenClBackend`] implements the traits `Backend` and `SvmBackend` of `binpool_allocators` over OpenCL, by the calls of the crate `cl3`.
 //!
 //! ```
 //! use binpool_allocators::{Allocator, ImmediateAllocator, Memory};
@@ -168,21 +166,20 @@ pub use event::{ClEvent, ClOn};
 pub use image::ChannelValue;
 pub use image::{
     Addressing, ChannelOrder, ChannelType, ClImage, ClSampler, Filter, HostPitches, ImageColor,
-    ImageFormat, ImageKind, ImageRegion, ImageShape, SamplerProperties,
+    ImageFormat, ImageKind, ImagePart, ImageRegion, ImageShape, SamplerProperties,
 };
 pub use kernel::{
     Argument, ClKernel, ClProgram, Extent, Launch, LocalMemory, Parameter, ParameterAccess,
     ParameterKind,
 };
-pub use map::{ImageMap, ImageMapMut, Map, MapGuard, MapMut, PendingMap};
+pub use map::{HostMap, ImageMap, ImageMapMut, Map, MapMode, MapMut, PendingMap, Reads, Writes};
 pub use memory::{ClMemory, HostMemory, MemoryInfo, MemoryKey};
-pub use opencl3;
 pub use pipe::ClPipe;
 pub use queue::ClQueue;
 pub use raw_memory::RawMemory;
 pub use svm::{SvmInfo, SvmOptions, SvmPointer};
 pub use sys::ClError;
-pub use transfer::{MigrationFlags, PendingTransfer, Rect, TransferScope};
+pub use transfer::{MigrationFlags, PendingTransfer, Rect, RectPart, TransferPart, TransferScope};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

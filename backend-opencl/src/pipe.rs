@@ -2,7 +2,7 @@
 
 use std::{ffi::c_void, sync::Arc};
 
-use binpool_allocators::{InvalidRequest, ObjectKind, Region, Result};
+use binpool_allocators::{InvalidRequest, ObjectKind, Region, Result, runtime::Access};
 use cl3::{
     device::{CL_DEVICE_PIPE_MAX_PACKET_SIZE, CL_DEVICE_PIPE_SUPPORT},
     error_codes::CL_INVALID_MEM_OBJECT,
@@ -14,10 +14,9 @@ use cl3::{
 use crate::{
     backend::OpenClBackend,
     context::Context,
-    device::info,
     identity::{debug_by, same_by},
-    order::{access::Access, access_log::AccessLog, memory_use::MemoryUse},
-    sys::{self, ClError, ClResult, DeviceId, MemHandle, Purpose},
+    order::{access_log::AccessLog, memory_use::MemoryUse},
+    sys::{self, ClError, ClResult, MemHandle, Purpose},
 };
 
 /// Packets that kernels pass on to other kernels, first in, first out (`Pipe` of `PyOpenCL`; OpenCL 3.0, section 5.4).
@@ -62,10 +61,11 @@ impl ClPipe {
     /// A device without pipes; [`ZeroSize`](InvalidRequest::ZeroSize); [`TooLarge`](InvalidRequest::TooLarge) for packets
     /// that are larger than the device's largest; exhausted memory.
     pub fn new(backend: &OpenClBackend, packet_bytes: u32, max_packets: u32) -> Result<Self> {
-        let device = backend.context().device;
-        if !has_pipes(device)? {
+        let context = backend.context();
+        let device = context.device;
+        if !has_pipes(context)? {
             let instead = "pass packets on in a buffer with an atomic counter";
-            return Err(backend.context().lacks("pipes", instead));
+            return Err(context.lacks("pipes", instead));
         }
         if packet_bytes == 0 || max_packets == 0 {
             return Err(InvalidRequest::ZeroSize.into());
@@ -82,7 +82,7 @@ impl ClPipe {
         let bytes = u64::from(packet_bytes).saturating_mul(max_packets.into());
         let purpose = Purpose::Memory(usize::try_from(bytes).unwrap_or(usize::MAX));
         // No flags: by default kernels read and write it and the host does neither.
-        let handle = sys::pipe::create(&backend.context().handle, 0, packet_bytes, max_packets)
+        let handle = sys::create_pipe(&context.handle, 0, packet_bytes, max_packets)
             .map_err(|error| error.into_error(purpose))?;
         Ok(Self::of(backend, handle))
     }
@@ -147,7 +147,7 @@ impl ClPipe {
     ///
     /// A failure of the runtime.
     pub fn packet_bytes(&self) -> Result<u32> {
-        sys::pipe::number(self.handle(), CL_PIPE_PACKET_SIZE).map_err(Into::into)
+        sys::pipe_number(self.handle(), CL_PIPE_PACKET_SIZE).map_err(Into::into)
     }
 
     /// The number of packets that it can hold (`max_packets`).
@@ -156,7 +156,7 @@ impl ClPipe {
     ///
     /// A failure of the runtime.
     pub fn max_packets(&self) -> Result<u32> {
-        sys::pipe::number(self.handle(), CL_PIPE_MAX_PACKETS).map_err(Into::into)
+        sys::pipe_number(self.handle(), CL_PIPE_MAX_PACKETS).map_err(Into::into)
     }
 
     /// The runtime's `cl_mem` (`int_ptr`).
@@ -188,10 +188,10 @@ impl ClPipe {
 
 /// Returns whether the device has pipes. All devices of OpenCL 2 do, later ones answer a question, and earlier ones have
 /// none.
-fn has_pipes(device: DeviceId) -> ClResult<bool> {
-    match info::version_of(device)? {
+fn has_pipes(context: &Context) -> ClResult<bool> {
+    match context.version {
         (2, _) => Ok(true),
-        (3.., _) => Ok(sys::device_number(device, CL_DEVICE_PIPE_SUPPORT)? != 0),
+        (3.., _) => Ok(sys::device_number(context.device, CL_DEVICE_PIPE_SUPPORT)? != 0),
         _ => Ok(false),
     }
 }

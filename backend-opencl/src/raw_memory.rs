@@ -1,15 +1,20 @@
 //! Memory for commands that the program enqueues itself, with `opencl3`, `ocl` or bare calls of OpenCL.
 
-use std::{cell::OnceCell, ffi::c_void, ptr};
+use std::{
+    cell::OnceCell,
+    ffi::c_void,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    ptr,
+};
 
-use binpool_allocators::{AsMemory, Region, Result};
+use binpool_allocators::{AsMemory, Region, Result, runtime::Access};
 use smallvec::SmallVec;
 
 use crate::{
     backend::OpenClBackend,
     event::ClEvent,
     memory::cl_memory::{ClMemory, no_handle},
-    order::{access::Access, memory_use::MemoryUse, role::OrderRole},
+    order::{memory_use::MemoryUse, role::OrderRole},
     queue::ClQueue,
     sys,
 };
@@ -108,8 +113,8 @@ impl OpenClBackend {
     /// # let queue = unsafe { CommandQueue::create(&context, device.id(), 0) }?;
     /// # // SAFETY: the context and the queue are ones that `opencl3` has made.
     /// # let (backend, wrapped) = unsafe {
-    /// #     let backend = OpenClBackend::from_context(&context)?;
-    /// #     let wrapped = backend.wrap_queue(&queue)?;
+    /// #     let backend = OpenClBackend::from_raw(context.get(), context.default_device())?;
+    /// #     let wrapped = backend.wrap_raw_queue(queue.get())?;
     /// #     (backend, wrapped)
     /// # };
     /// let source = "kernel void one(global float *to) { to[get_global_id(0)] = 1; }
@@ -175,48 +180,22 @@ impl OpenClBackend {
             .map(|(memory, region)| memory.used(region, Access::Write))
             .collect();
         self.barrier_for(queue, &uses)?;
-        let mut end = EndOfRawCommands {
-            backend: self,
-            queue,
-            uses: &uses,
-            is_over: false,
-        };
         let result = {
             let _no_views_change = self.context().quirks.view_lock.hold();
-            enqueue(&raw)
+            catch_unwind(AssertUnwindSafe(|| enqueue(&raw)))
         };
-        end.enqueue()?;
-        Ok(result)
+        let ended = self.barrier_for(queue, &uses);
+        let result = result.unwrap_or_else(|panic| {
+            if let Err(error) = &ended {
+                tracing::error!(%error, "commands of the program's own are not followed: a barrier after them failed");
+            }
+            resume_unwind(panic)
+        });
+        ended.map(|_| result)
     }
 
     fn barrier_for(&self, queue: &ClQueue, uses: &[MemoryUse<'_>]) -> Result<ClEvent> {
         let roles = [OrderRole::FullBarrier, OrderRole::Barrier];
         self.order(queue.into(), roles, uses, sys::enqueue_barrier)
-    }
-}
-
-/// The barrier behind the commands that a program has enqueued itself. It is enqueued, at the latest, when this is dropped.
-struct EndOfRawCommands<'a> {
-    backend: &'a OpenClBackend,
-    queue: &'a ClQueue,
-    uses: &'a [MemoryUse<'a>],
-    is_over: bool,
-}
-
-impl EndOfRawCommands<'_> {
-    fn enqueue(&mut self) -> Result<ClEvent> {
-        self.is_over = true;
-        self.backend.barrier_for(self.queue, self.uses)
-    }
-}
-
-impl Drop for EndOfRawCommands<'_> {
-    fn drop(&mut self) {
-        if self.is_over {
-            return;
-        }
-        if let Err(error) = self.enqueue() {
-            tracing::error!(%error, "commands of the program's own are not followed: a barrier behind them failed");
-        }
     }
 }

@@ -61,33 +61,29 @@ impl OpenClBackend {
         Ok(events.iter().map(ClEvent::handle).collect())
     }
 
-    /// Returns whether a command that waits for `events` fails before it is enqueued: one of them has failed, and the
-    /// runtime cannot be told to wait for it (see [`Quirks`](crate::quirks::Quirks)).
-    fn has_failed_before_enqueue(queue: &ClQueue, events: &[ClEvent]) -> bool {
-        queue.context().quirks.failed_events_are_fragile && events.iter().any(ClEvent::has_failed)
-    }
-
     /// Waits for the turn of an admitted command of `queue`, and returns the locks to enqueue it under, and everything that it
-    /// waits for: the events of `wait_for`, whose wait list is `named`, and the commands that the logs put before it; or one event
-    /// for all of these, on a runtime that needs that (see [`Quirks`](crate::quirks::Quirks)). `None` if it fails before it is
-    /// enqueued.
+    /// waits for: the events of `wait_for`, and the commands that the logs put before it; or one event for all of these, on a
+    /// runtime that needs that (see [`Quirks`](crate::quirks::Quirks)). `None` if it fails before it is enqueued: one of the events has
+    /// failed, and the runtime cannot be told to wait for it.
     fn ready<'a>(
+        &self,
         queue: &'a ClQueue,
         purpose: Purpose,
         admission: &CommandAdmission<'_>,
-        wait_for: &[ClEvent],
-        named: WaitList<'a>,
+        wait_for: &'a [ClEvent],
     ) -> Result<(impl Sized + use<'a>, Option<Awaited<'a>>)> {
+        let named = self.wait_list(queue, wait_for)?;
         admission.wait_for_turn();
         let context = queue.context();
+        let failed_events_are_fragile = context.quirks.failed_events_are_fragile;
         let enqueueing = context.quirks.while_enqueueing();
-        if Self::has_failed_before_enqueue(queue, wait_for) {
+        if failed_events_are_fragile && wait_for.iter().any(ClEvent::has_failed) {
             return Ok((enqueueing, None));
         }
         let failed = |error: ClError| error.into_error(purpose);
         let mut events = admission.events(purpose)?;
         if let Some(command) = admission.command()
-            && context.quirks.failed_events_are_fragile
+            && failed_events_are_fragile
         {
             let own = wait_for.iter().map(ClEvent::companion);
             let own: SmallVec<[_; 2]> = own.collect::<ClResult<_>>().map_err(failed)?;
@@ -101,7 +97,7 @@ impl OpenClBackend {
             Some(one) => (WaitList::none(), smallvec![one]),
             None => (named, events),
         };
-        let kept = if context.quirks.failed_events_are_fragile {
+        let kept = if failed_events_are_fragile {
             let mut kept = named.and(&events).handles().map_err(failed)?;
             kept.extend(admission.put_first_by_queue(purpose)?);
             kept
@@ -149,11 +145,10 @@ impl OpenClBackend {
         wait_for: &[ClEvent],
         enqueue: impl FnOnce(&WaitList<'_>) -> ClResult<EventHandle>,
     ) -> Result<ClEvent> {
-        let named = self.wait_list(queue, wait_for)?;
         let uses = admission.uses();
-        let context = queue.context();
-        let (enqueueing, awaited) = Self::ready(queue, purpose, &admission, wait_for, named)?;
+        let (enqueueing, awaited) = self.ready(queue, purpose, &admission, wait_for)?;
         let Some(awaited) = awaited else {
+            let context = queue.context();
             let event = ClEvent::failed_before_enqueue(context, purpose, admission.command())
                 .map_err(|error| error.into_error(purpose))?;
             // It has failed, and later commands still come after what it was to come after.
@@ -205,37 +200,33 @@ impl OpenClBackend {
         stand_in(queue.handle(), event)
     }
 
-    /// Enqueues a command by `run`, which waits for it, so that the command may work on memory that the caller has
-    /// borrowed. `run` passes the event to its second argument as soon as the command is enqueued.
+    /// Enqueues a command by `enqueue`, and waits for it, so that it may work on memory that the caller has borrowed.
     pub(crate) fn submit_and_wait(
         &self,
         queue: &ClQueue,
         purpose: Purpose,
         uses: &[MemoryUse<'_>],
         wait_for: &[ClEvent],
-        run: impl FnOnce(&WaitList<'_>, &mut dyn FnMut(&EventHandle)) -> ClResult<Waited>,
+        enqueue: impl FnOnce(&WaitList<'_>) -> ClResult<EventHandle>,
     ) -> Result<()> {
-        let named = self.wait_list(queue, wait_for)?;
-        let before = Self::named(wait_for);
-        let mut admission = CommandAdmission::of_command(queue, uses, OrderRole::Command, before)?;
-        let (enqueueing, awaited) = Self::ready(queue, purpose, &admission, wait_for, named)?;
+        let named = Self::named(wait_for);
+        let mut admission = CommandAdmission::of_command(queue, uses, OrderRole::Command, named)?;
+        let (enqueueing, awaited) = self.ready(queue, purpose, &admission, wait_for)?;
         let Some(awaited) = awaited else {
             let error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
             return Err(ClError::new("clWaitForEvents", error).into_error(purpose));
         };
-        let (wait, kept) = (awaited.named.and(&awaited.events), awaited.kept);
-        let mut enqueueing = Some(enqueueing);
+        let wait = awaited.named.and(&awaited.events);
+        let handle = enqueue(&wait).map_err(|error| error.into_error(purpose))?;
+        let command = EndedOnPanic::new(&handle);
+        let stand_in = Self::stand_in(queue, uses, &handle);
+        let event = stand_in.as_ref().unwrap_or(&handle);
         let tracked = admission.command().cloned();
+        admission.enqueued(event, queue.number_command(), !wait.is_empty());
+        kept_memory::note(queue, tracked.as_ref());
         // The lock is not held during the wait: otherwise no thread could make an event fail that the command waits for.
-        let mut enqueued = |event: &EventHandle| {
-            let stand_in = Self::stand_in(queue, uses, event);
-            let event = stand_in.as_ref().unwrap_or(event);
-            admission.enqueued(event, queue.number_command(), !wait.is_empty());
-            kept_memory::note(queue, tracked.as_ref());
-            enqueueing = None;
-        };
-        let (handle, ended) =
-            run(&wait, &mut enqueued).map_err(|error| error.into_error(purpose))?;
+        drop(enqueueing);
+        let ended = command.wait();
         if ended.is_ok() {
             if let Some(command) = &tracked {
                 command.gone();
@@ -243,7 +234,8 @@ impl OpenClBackend {
             return Ok(());
         }
         // The event of the failed command, which this value keeps as long as the runtime may use it.
-        ClEvent::tracked_command(queue, handle, purpose, tracked.as_ref(), kept).waited(ended)
+        ClEvent::tracked_command(queue, handle, purpose, tracked.as_ref(), awaited.kept)
+            .waited(ended)
     }
 }
 
@@ -254,9 +246,6 @@ struct Awaited<'a> {
     /// References to all of them, on a runtime where they have to live as long as the command's own event.
     kept: WaitedFor,
 }
-
-/// The event of a command that was waited for, and the result of the wait.
-pub(crate) type Waited = (EventHandle, ClResult<()>);
 
 fn foreign_unless(own: bool, kind: ObjectKind) -> Result<()> {
     if own {

@@ -54,7 +54,8 @@ impl Bench {
         };
         let context = Context::from_device(&device).unwrap();
         // SAFETY: `opencl3` has made the context by a call of OpenCL.
-        let backend = unsafe { OpenClBackend::from_context(&context) }.unwrap();
+        let backend =
+            unsafe { OpenClBackend::from_raw(context.get(), context.default_device()) }.unwrap();
         eprintln!("device: {}", backend.limits().device_name);
         let program = Program::create_and_build_from_source(&context, SOURCE, "").unwrap();
         let ours = ClProgram::build(&backend, SOURCE, "").unwrap();

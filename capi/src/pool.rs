@@ -8,7 +8,7 @@ use std::{
 };
 
 use binpool::{ImmediateAllocator, MemoryPool, VirtualMemoryAllocator, WatchOptions};
-use binpool_cuda::CudaDevice;
+use binpool_cuda::CudaBackend;
 use binpool_opencl::OpenClBackend;
 
 use crate::{
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn binpool_pool_new_cuda(
         let place = unsafe { Out::of(pool, "pool") }?;
         // SAFETY: As the caller promises.
         let options = unsafe { Options::read(options) }?;
-        let backend = CudaDevice::open(device)?;
+        let backend = CudaBackend::open(device)?;
         // SAFETY: As the caller promises.
         let queue = unsafe { backend.queue_of(stream) }?;
         let allocator = VirtualMemoryAllocator::new(&backend);

@@ -40,6 +40,6 @@ impl QueuesByHandle for CudaBackend {
     /// As the trait says.
     unsafe fn queue_of(&self, handle: *mut c_void) -> Result<CudaQueue, Failure> {
         // SAFETY: As the caller promises. Null is the legacy default stream.
-        Ok(unsafe { self.wrap_raw_stream(handle) }?)
+        Ok(unsafe { self.wrap_raw_queue(handle) }?)
     }
 }

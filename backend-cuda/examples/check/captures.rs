@@ -57,10 +57,10 @@ fn during_a_capture(work: impl Fn(&CudaBackend, &CudaQueue) + Sync) {
         .write(&captured, &memory, 0, &vec![1_u8; BYTES])
         .unwrap();
     let set = call!(driver, b"cuCtxSetCurrent": extern "system" fn(*mut c_void) -> i32);
-    assert_eq!(set(backend.cu_context()), 0);
+    assert_eq!(set(backend.raw_context()), 0);
     let begin =
         call!(driver, b"cuStreamBeginCapture_v2": extern "system" fn(*mut c_void, u32) -> i32);
-    assert_eq!(begin(captured.cu_stream(), GLOBAL), 0);
+    assert_eq!(begin(captured.raw(), GLOBAL), 0);
     let fill = backend.enqueue_fill(&captured, &memory, all, &[7_u8]);
     work(&backend, &other);
     thread::scope(|scope| {
@@ -68,13 +68,13 @@ fn during_a_capture(work: impl Fn(&CudaBackend, &CudaQueue) + Sync) {
     });
     let (mut graph, mut executable) = (0, 0);
     let end = call!(driver, b"cuStreamEndCapture": OfStream);
-    assert_eq!(end(captured.cu_stream(), &raw mut graph), 0);
+    assert_eq!(end(captured.raw(), &raw mut graph), 0);
     fill.unwrap();
     check(&backend, &captured, &memory, 1);
     let instantiate = call!(driver, b"cuGraphInstantiateWithFlags": Instantiate);
     assert_eq!(instantiate(&raw mut executable, graph, 0), 0);
     let launch = call!(driver, b"cuGraphLaunch": extern "system" fn(usize, *mut c_void) -> i32);
-    assert_eq!(launch(executable, captured.cu_stream()), 0);
+    assert_eq!(launch(executable, captured.raw()), 0);
     check(&backend, &captured, &memory, 7);
     for (destroy, graph) in [
         (

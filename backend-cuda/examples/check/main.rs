@@ -232,7 +232,7 @@ fn two_devices(table: &mut Table) {
         table.run("far queues", check.name, || (check.run)(&OnAnotherDevice));
     }
     // Peer access lasts as long as the contexts.
-    let _kept = [0, 1].map(|ordinal| CudaDevice::open(ordinal).unwrap());
+    let _kept = [0, 1].map(|ordinal| CudaBackend::open(ordinal).unwrap());
     table.run("two devices", "copies, no peers", peers::copies);
     table.run("two devices", "speed, no peers", peers::speed);
     table.run("two devices", "pools, no peers", peers::pools);

@@ -14,7 +14,7 @@ use binpool_allocators::{
     VirtualMemory, VirtualMemoryAllocator,
 };
 use binpool_conformance::Random;
-use binpool_cuda::{CudaBackend, CudaDevice, CudaMemory, DriverPoolAllocator};
+use binpool_cuda::{CudaBackend, CudaMemory, DriverPoolAllocator};
 use libloading::Library;
 
 use crate::{DRIVER, queue};
@@ -22,7 +22,7 @@ use crate::{DRIVER, queue};
 const BYTES: usize = 1 << 20;
 
 fn pair() -> [CudaBackend; 2] {
-    [0, 1].map(|ordinal| CudaDevice::open(ordinal).unwrap())
+    [0, 1].map(|ordinal| CudaBackend::open(ordinal).unwrap())
 }
 
 /// A reservation with memory.
@@ -175,7 +175,7 @@ fn set(backend: &CudaBackend, address: u64, value: u8) {
     // SAFETY: The call has this signature.
     let wait = unsafe { driver.get::<extern "system" fn() -> i32>(b"cuCtxSynchronize") };
     let (current, set, wait) = (current.unwrap(), set.unwrap(), wait.unwrap());
-    assert_eq!(current(backend.cu_context()), 0);
+    assert_eq!(current(backend.raw_context()), 0);
     assert_eq!((set(address, value, BYTES, 0), wait()), (0, 0));
     assert_eq!(current(std::ptr::null_mut()), 0);
 }

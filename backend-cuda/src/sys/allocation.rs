@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     context::Context,
-    driver::{Address, Handle, PoolProperties},
+    driver::{Address, Driver, Handle, Properties},
     staging::allocate_host,
     status::CudaResult,
     stream::{LEGACY, Stream},
@@ -46,10 +46,8 @@ pub(crate) struct Allocation {
 
 impl Allocation {
     pub(crate) fn device(context: &Arc<Context>, bytes: usize) -> CudaResult<Self> {
-        let driver = context.enter_relaxed()?;
-        let mut address = 0;
         // SAFETY: `address` is a place for the result.
-        context.seen(unsafe { driver.allocate(&raw mut address, bytes) })?;
+        let address = context.ask(|driver, address| unsafe { driver.allocate(address, bytes) })?;
         Ok(Self::own(context, address, Source::Device))
     }
 
@@ -61,11 +59,10 @@ impl Allocation {
 
     /// Memory that the driver moves between host and device.
     pub(crate) fn managed(context: &Arc<Context>, bytes: usize) -> CudaResult<Self> {
-        let driver = context.enter_relaxed()?;
-        let mut address = 0;
-        // SAFETY: `address` is a place for the result.
-        let result = unsafe { driver.allocate_managed(&raw mut address, bytes, ATTACH_GLOBAL) };
-        context.seen(result)?;
+        let address = context.ask(|driver, address| {
+            // SAFETY: `address` is a place for the result.
+            unsafe { driver.allocate_managed(address, bytes, ATTACH_GLOBAL) }
+        })?;
         Ok(Self::own(context, address, Source::Managed))
     }
 
@@ -84,12 +81,11 @@ impl Allocation {
         stream: &Stream,
         bytes: usize,
     ) -> CudaResult<Self> {
-        let context = &pool.context;
-        let driver = context.enter_relaxed()?;
-        let (mut address, stream) = (0, stream.raw());
-        // SAFETY: `address` is a place for the result; pool and stream live.
-        let result = unsafe { driver.pool_allocate(&raw mut address, bytes, pool.raw, stream) };
-        context.seen(result)?;
+        let (context, stream) = (&pool.context, stream.raw());
+        let address = context.ask(|driver, address| {
+            // SAFETY: `address` is a place for the result; pool and stream live.
+            unsafe { driver.pool_allocate(address, bytes, pool.raw, stream) }
+        })?;
         let source = Source::Pool {
             _pool: Arc::clone(pool),
             stream,
@@ -139,10 +135,9 @@ impl Drop for Allocation {
                 driver.free_host(usize::try_from(address).unwrap_or(0))
             }),
             Source::Pool { stream, .. } => {
-                let freed = self.context.enter_relaxed().and_then(|driver| {
-                    // SAFETY: See above; the stream lives (I2).
-                    unsafe { driver.pool_free(address, stream) }
-                });
+                // SAFETY: See above; the stream lives (I2).
+                let free = |driver: &Driver| unsafe { driver.pool_free(address, stream) };
+                let freed = self.context.call(free);
                 // The stream may be gone by then, and its commands have ended after the wait.
                 self.context.freed(what, freed, move |driver| {
                     // SAFETY: It takes no pointers.
@@ -169,11 +164,10 @@ pub(crate) struct DriverPool {
 impl DriverPool {
     pub(crate) fn create(context: &Arc<Context>) -> CudaResult<Self> {
         let stream = Stream::create(context)?;
-        let driver = context.enter_relaxed()?;
-        let (mut raw, properties) = (0, PoolProperties::on(context.device()));
+        let properties = Properties::on(context.device());
         // SAFETY: `raw` is a place for the result, and `properties` lives until the call returns.
-        let result = unsafe { driver.pool_create(&raw mut raw, &raw const properties) };
-        context.seen(result)?;
+        let raw =
+            context.ask(|driver, raw| unsafe { driver.pool_create(raw, &raw const properties) })?;
         let pool = Self {
             context: Arc::clone(context),
             stream,
@@ -191,18 +185,18 @@ impl DriverPool {
         if peers.is_empty() {
             return Ok(());
         }
-        let driver = self.context.enter_relaxed()?;
+        let (peers, count) = (peers.as_ptr(), peers.len());
         // SAFETY: `peers` lives until the call returns; the pool lives (I1).
-        let result = unsafe { driver.pool_access(self.raw, peers.as_ptr(), peers.len()) };
-        self.context.seen(result)
+        self.context
+            .call(|driver| unsafe { driver.pool_access(self.raw, peers, count) })
     }
 
     /// Sets how many free bytes it keeps.
     pub(crate) fn set_release_threshold(&self, bytes: u64) -> CudaResult<()> {
-        let driver = self.context.enter_relaxed()?;
+        let bytes = &raw const bytes;
         // SAFETY: `bytes` lives until the call returns; the pool lives (I1).
-        let result = unsafe { driver.pool_set(self.raw, RELEASE_THRESHOLD, &raw const bytes) };
-        self.context.seen(result)
+        self.context
+            .call(|driver| unsafe { driver.pool_set(self.raw, RELEASE_THRESHOLD, bytes) })
     }
 
     /// Returns the most bytes that it had of the device, and the most that were allocated from it.
@@ -211,12 +205,9 @@ impl DriverPool {
     }
 
     fn attribute(&self, attribute: i32) -> CudaResult<u64> {
-        let driver = self.context.enter_relaxed()?;
-        let mut value = 0;
         // SAFETY: `value` is a place for the result; the pool lives (I1).
-        let result = unsafe { driver.pool_get(self.raw, attribute, &raw mut value) };
-        self.context.seen(result)?;
-        Ok(value)
+        self.context
+            .ask(|driver, value| unsafe { driver.pool_get(self.raw, attribute, value) })
     }
 
     /// Returns how long the bare calls take that allocate on a stream and free there, `pairs` times.
@@ -242,10 +233,9 @@ impl DriverPool {
 
     /// Gives free memory back to the device, but keeps so many bytes.
     pub(crate) fn trim_to(&self, bytes: usize) -> CudaResult<()> {
-        let driver = self.context.enter_relaxed()?;
         // SAFETY: It takes no pointers; the pool lives (I1).
-        let result = unsafe { driver.pool_trim(self.raw, bytes) };
-        self.context.seen(result)
+        self.context
+            .call(|driver| unsafe { driver.pool_trim(self.raw, bytes) })
     }
 }
 

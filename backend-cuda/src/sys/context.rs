@@ -40,11 +40,11 @@ pub(crate) struct Context {
     events: Mutex<Vec<Handle>>,
     /// Pinned memory: size and address.
     staging: Mutex<Vec<(usize, usize)>>,
-    slots: Mutex<Vec<Slot>>,
+    pub(super) slots: Mutex<Vec<Slot>>,
     /// The addresses of the memory of slots.
-    slot_pages: Mutex<Vec<usize>>,
+    pub(super) slot_pages: Mutex<Vec<usize>>,
     /// What failed maps have left, until their reservation ends.
-    left: Mutex<Vec<Left>>,
+    pub(super) left: Mutex<Vec<Left>>,
     unfreed: Mutex<AllUnfreed>,
 }
 
@@ -79,17 +79,12 @@ impl Context {
 
     /// Returns whether both are the same context of the driver.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.raw == other.raw && self.has_driver_of(other)
+        self.raw == other.raw && self.family() == other.family()
     }
 
     /// A number that contexts of one driver have in common: their objects can be used together.
     pub(crate) fn family(&self) -> usize {
         Arc::as_ptr(&self.driver).addr()
-    }
-
-    /// Returns whether objects of both contexts can be used together.
-    pub(crate) fn has_driver_of(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.driver, &other.driver)
     }
 
     /// Returns the driver, with this context current on the calling thread as long as the value lives.
@@ -102,6 +97,28 @@ impl Context {
     /// stream or an event of a capture.
     pub(super) fn enter_relaxed(&self) -> CudaResult<Relaxed<'_>> {
         self.seen(self.enter().and_then(Relaxed::set))
+    }
+
+    /// Makes a call with this context current, also while a stream is captured.
+    pub(super) fn call<T>(&self, call: impl FnOnce(&Driver) -> CudaResult<T>) -> CudaResult<T> {
+        let driver = self.enter_relaxed()?;
+        self.seen(call(&driver))
+    }
+
+    /// Makes a call that writes its result to the place that it is given.
+    pub(super) fn ask<T: Default>(
+        &self,
+        call: impl FnOnce(&Driver, *mut T) -> CudaResult<()>,
+    ) -> CudaResult<T> {
+        let mut answer = T::default();
+        self.call(|driver| call(driver, &raw mut answer))?;
+        Ok(answer)
+    }
+
+    /// Makes a call that enqueues a command with this context current.
+    pub(super) fn enqueue<T>(&self, call: impl FnOnce(&Driver) -> CudaResult<T>) -> CudaResult<T> {
+        let driver = self.enter()?;
+        self.seen(call(&driver))
     }
 
     /// Passes on the result of a call, and notes that the context is lost where it says so.
@@ -119,9 +136,8 @@ impl Context {
 
     /// Waits for all commands of the context, of which no stream is captured.
     pub(crate) fn synchronize(&self) -> CudaResult<()> {
-        let driver = self.enter_relaxed()?;
         // SAFETY: It takes no pointers.
-        self.seen(unsafe { driver.context_wait() })
+        self.call(|driver| unsafe { driver.context_wait() })
     }
 
     /// Waits for everything on the device, unless the device may wait for the host, or a stream is captured, whose commands do not run.
@@ -135,10 +151,9 @@ impl Context {
 
     /// Returns the free and all bytes of the device.
     pub(crate) fn memory_info(&self) -> CudaResult<(usize, usize)> {
-        let driver = self.enter_relaxed()?;
-        let (mut free, mut total) = (0, 0);
+        let mut total = 0;
         // SAFETY: Both are places for the results.
-        self.seen(unsafe { driver.memory_info(&raw mut free, &raw mut total) })?;
+        let free = self.ask(|driver, free| unsafe { driver.memory_info(free, &raw mut total) })?;
         Ok((free, total))
     }
 
@@ -176,17 +191,17 @@ impl Context {
     }
 
     pub(super) fn count_unresolved(&self) {
-        self.driver.unresolved().fetch_add(1, Ordering::AcqRel);
+        self.driver.unresolved.fetch_add(1, Ordering::AcqRel);
     }
 
     pub(super) fn count_resolved(&self) {
-        self.driver.unresolved().fetch_sub(1, Ordering::AcqRel);
+        self.driver.unresolved.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// Returns whether a device may wait for the host, so that waiting for it could last for ever. It may do so over an event of another
     /// device, so this counts those of all devices.
     pub(crate) fn has_unresolved(&self) -> bool {
-        self.driver.unresolved().load(Ordering::Acquire) > 0
+        self.driver.unresolved.load(Ordering::Acquire) > 0
     }
 
     /// Notes a stream of this context, which lives until [`forget_stream`](Self::forget_stream).
@@ -235,25 +250,13 @@ impl Context {
         keep
     }
 
-    pub(super) fn slots(&self) -> &Mutex<Vec<Slot>> {
-        &self.slots
-    }
-
-    pub(super) fn left(&self) -> &Mutex<Vec<Left>> {
-        &self.left
-    }
-
-    pub(super) fn slot_pages(&self) -> &Mutex<Vec<usize>> {
-        &self.slot_pages
-    }
-
     /// Frees something of this context. Where the driver refuses, [`free_again`](Self::free_again) asks again.
     pub(super) fn free(
         &self,
         what: &'static str,
         mut free: impl FnMut(&Driver) -> CudaResult<()> + Send + 'static,
     ) {
-        let freed = self.enter_relaxed().and_then(|driver| free(&driver));
+        let freed = self.call(&mut free);
         self.freed(what, freed, free);
     }
 
@@ -282,15 +285,11 @@ impl Context {
             return;
         }
         let next = self.unfreed.lock().pop_front();
-        if let Some(mut unfreed) = next {
-            let freed = self
-                .enter_relaxed()
-                .and_then(|driver| (unfreed.free)(&driver));
-            if let Err(error) = self.seen(freed)
-                && !error.is_sticky()
-            {
-                self.unfreed.lock().push_back(unfreed);
-            }
+        if let Some(mut unfreed) = next
+            && let Err(error) = self.call(&mut unfreed.free)
+            && !error.is_sticky()
+        {
+            self.unfreed.lock().push_back(unfreed);
         }
     }
 

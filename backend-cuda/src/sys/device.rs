@@ -3,7 +3,7 @@
 use std::{ffi::CStr, sync::Arc};
 
 use super::{
-    driver::{Driver, PageProperties},
+    driver::{Driver, Properties},
     status::CudaResult,
 };
 
@@ -71,7 +71,7 @@ pub(crate) fn page_bytes(driver: &Driver, facts: &DeviceFacts) -> CudaResult<usi
     if !facts.virtual_memory {
         return Ok(USUAL_PAGE);
     }
-    let (mut bytes, properties) = (0, PageProperties::on(facts.device));
+    let (mut bytes, properties) = (0, Properties::on(facts.device));
     // SAFETY: `bytes` is a place for the result, and `properties` lives until the call returns.
     unsafe { driver.granularity(&raw mut bytes, &raw const properties, 0) }?;
     Ok(bytes)

@@ -30,24 +30,24 @@ impl Location {
     }
 }
 
-/// `CUmemAllocationProp`: pages in the memory of a device, which no other process shares.
+/// The properties of pages or of a pool (`CUmemAllocationProp`, `CUmemPoolProps`). They begin alike, and what follows is 0: that of pools is
+/// longer.
 #[repr(C)]
-pub(super) struct PageProperties {
+pub(super) struct Properties {
     kind: i32,
     shared_handles: i32,
     location: Location,
-    security: usize,
-    flags: [u8; 8],
+    rest: [usize; 9],
 }
 
-impl PageProperties {
+impl Properties {
+    /// Pinned memory of a device, which no other process can have.
     pub(super) const fn on(device: i32) -> Self {
         Self {
             kind: 1,
             shared_handles: 0,
             location: Location::of_device(device),
-            security: 0,
-            flags: [0; 8],
+            rest: [0; 9],
         }
     }
 }
@@ -68,30 +68,6 @@ impl Access {
     }
 }
 
-/// `CUmemPoolProps`.
-#[repr(C)]
-pub(super) struct PoolProperties {
-    kind: i32,
-    shared_handles: i32,
-    location: Location,
-    security: usize,
-    most_bytes: usize,
-    reserved: [u8; 56],
-}
-
-impl PoolProperties {
-    pub(super) const fn on(device: i32) -> Self {
-        Self {
-            kind: 1,
-            shared_handles: 0,
-            location: Location::of_device(device),
-            security: 0,
-            most_bytes: 0,
-            reserved: [0; 56],
-        }
-    }
-}
-
 /// Defines the table of the driver's calls, with a method for each that returns its error.
 macro_rules! calls {
     ($($name:ident: $symbol:literal as $call:literal ($($argument:ident: $type:ty),*);)*) => {
@@ -105,9 +81,9 @@ macro_rules! calls {
             /// `cuCtxRecordEvent`, which drivers before 12.5 do not have.
             context_record: Option<unsafe extern "system" fn(Handle, Handle) -> i32>,
             /// The user events that streams wait for and that are not resolved. While there are any, no call may be made that waits for a device.
-            unresolved: AtomicUsize,
+            pub(super) unresolved: AtomicUsize,
             /// The streams of this crate, each with its context before it ([`super::streams`]).
-            streams: RwLock<Vec<(Handle, Handle)>>,
+            pub(super) streams: RwLock<Vec<(Handle, Handle)>>,
             /// Keeps the functions loaded.
             _library: Library,
         }
@@ -145,13 +121,7 @@ macro_rules! calls {
                 if code == SUCCESS { Ok(()) } else { Err(CudaError::new(name, code)) }
             }
 
-            pub(super) fn unresolved(&self) -> &AtomicUsize {
-                &self.unresolved
-            }
 
-            pub(super) fn streams(&self) -> &RwLock<Vec<(Handle, Handle)>> {
-                &self.streams
-            }
 
             $(
                 /// # Safety
@@ -189,7 +159,7 @@ calls! {
     allocate_host: "cuMemHostAlloc" as "cuMemHostAlloc" (address: *mut usize, bytes: usize, flags: u32);
     free_host: "cuMemFreeHost" as "cuMemFreeHost" (address: usize);
     allocate_managed: "cuMemAllocManaged" as "cuMemAllocManaged" (address: *mut Address, bytes: usize, flags: u32);
-    pool_create: "cuMemPoolCreate" as "cuMemPoolCreate" (pool: *mut Handle, properties: *const PoolProperties);
+    pool_create: "cuMemPoolCreate" as "cuMemPoolCreate" (pool: *mut Handle, properties: *const Properties);
     pool_destroy: "cuMemPoolDestroy" as "cuMemPoolDestroy" (pool: Handle);
     pool_set: "cuMemPoolSetAttribute" as "cuMemPoolSetAttribute" (pool: Handle, attribute: i32, value: *const u64);
     pool_get: "cuMemPoolGetAttribute" as "cuMemPoolGetAttribute" (pool: Handle, attribute: i32, value: *mut u64);
@@ -224,12 +194,12 @@ calls! {
         (function: Handle, blocks_x: u32, blocks_y: u32, blocks_z: u32, threads_x: u32, threads_y: u32, threads_z: u32,
         shared_bytes: u32, stream: Handle, arguments: *const *const c_void, extra: usize);
     granularity: "cuMemGetAllocationGranularity" as "cuMemGetAllocationGranularity"
-        (bytes: *mut usize, properties: *const PageProperties, option: i32);
+        (bytes: *mut usize, properties: *const Properties, option: i32);
     reserve: "cuMemAddressReserve" as "cuMemAddressReserve"
         (address: *mut Address, bytes: usize, alignment: usize, wanted: Address, flags: u64);
     free_addresses: "cuMemAddressFree" as "cuMemAddressFree" (address: Address, bytes: usize);
     pages_create: "cuMemCreate" as "cuMemCreate"
-        (pages: *mut u64, bytes: usize, properties: *const PageProperties, flags: u64);
+        (pages: *mut u64, bytes: usize, properties: *const Properties, flags: u64);
     pages_release: "cuMemRelease" as "cuMemRelease" (pages: u64);
     map: "cuMemMap" as "cuMemMap" (address: Address, bytes: usize, offset: usize, pages: u64, flags: u64);
     unmap: "cuMemUnmap" as "cuMemUnmap" (address: Address, bytes: usize);

@@ -36,7 +36,7 @@ enum State {
 
 impl Gate {
     pub(crate) fn new(context: &Arc<Context>) -> CudaResult<Self> {
-        let idle = context.slots().lock().pop();
+        let idle = context.slots.lock().pop();
         let slot = match idle {
             Some(slot) => slot,
             None => Self::more_slots(context)?,
@@ -53,11 +53,11 @@ impl Gate {
     /// Allocates a page of slots, and returns one of them.
     fn more_slots(context: &Arc<Context>) -> CudaResult<Slot> {
         let page = allocate_host(context, PAGE)?;
-        context.slot_pages().lock().push(page);
+        context.slot_pages.lock().push(page);
         let places = (0..PAGE).step_by(STEP).map(|offset| page + offset);
         let mut slots: Vec<_> = places.map(Slot::first_of).collect();
         let first = slots.swap_remove(0);
-        context.slots().lock().extend(slots);
+        context.slots.lock().extend(slots);
         Ok(first)
     }
 
@@ -107,9 +107,6 @@ impl Gate {
 impl Drop for Gate {
     fn drop(&mut self) {
         self.open();
-        self.context
-            .slots()
-            .lock()
-            .push(self.slot.with(self.target));
+        self.context.slots.lock().push(self.slot.with(self.target));
     }
 }

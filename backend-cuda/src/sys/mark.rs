@@ -41,19 +41,18 @@ impl Mark {
     }
 
     fn create(context: &Context) -> CudaResult<Handle> {
-        let driver = context.enter()?;
         let mut raw = 0;
         // SAFETY: `raw` is a place for the result.
-        context.seen(unsafe { driver.event_create(&raw mut raw, NO_TIMING) })?;
+        context.enqueue(|driver| unsafe { driver.event_create(&raw mut raw, NO_TIMING) })?;
         Ok(raw)
     }
 
     /// Records the end of everything that was enqueued in the context so far, on whatever stream. No stream is captured.
     pub(crate) fn record_all(&self) -> CudaResult<()> {
-        let driver = self.context.enter_relaxed()?;
+        let context = self.context.raw();
         // SAFETY: The context is retained as long as this value lives, and the event is one of it (I1).
-        let result = unsafe { driver.context_record(self.context.raw(), self.raw) };
-        self.context.seen(result)
+        self.context
+            .call(|driver| unsafe { driver.context_record(context, self.raw) })
     }
 
     pub(super) fn raw(&self) -> Handle {
@@ -69,12 +68,15 @@ impl Mark {
         if self.has_ended.load(Ordering::Acquire) {
             return Ok(true);
         }
-        let driver = self.context.enter_relaxed()?;
-        // SAFETY: It takes no pointers; the event lives (I1).
-        match unsafe { driver.event_query(self.raw) } {
-            Err(error) if error.code() == NOT_READY => Ok(false),
-            result => self.note(result).map(|()| true),
+        match self.context.call(|driver| {
+            // SAFETY: It takes no pointers; the event lives (I1).
+            unsafe { driver.event_query(self.raw) }
+        }) {
+            Err(error) if error.code() == NOT_READY => return Ok(false),
+            result => result?,
         }
+        self.has_ended.store(true, Ordering::Release);
+        Ok(true)
     }
 
     /// Waits until the command has ended.
@@ -82,13 +84,10 @@ impl Mark {
         if self.has_ended.load(Ordering::Acquire) {
             return Ok(());
         }
-        let driver = self.context.enter_relaxed()?;
-        // SAFETY: It takes no pointers; the event lives (I1).
-        self.note(unsafe { driver.event_wait(self.raw) })
-    }
-
-    fn note(&self, result: CudaResult<()>) -> CudaResult<()> {
-        self.context.seen(result)?;
+        self.context.call(|driver| {
+            // SAFETY: It takes no pointers; the event lives (I1).
+            unsafe { driver.event_wait(self.raw) }
+        })?;
         self.has_ended.store(true, Ordering::Release);
         Ok(())
     }

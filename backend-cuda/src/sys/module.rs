@@ -17,10 +17,8 @@ pub(crate) struct Module {
 impl Module {
     /// Loads PTX, which the driver compiles for the device.
     pub(crate) fn of_ptx(context: &Arc<Context>, text: &CStr) -> CudaResult<Self> {
-        let driver = context.enter_relaxed()?;
-        let mut raw = 0;
         // SAFETY: `raw` is a place for the result, and the text ends with a zero.
-        context.seen(unsafe { driver.module_load(&raw mut raw, text.as_ptr()) })?;
+        let raw = context.ask(|driver, raw| unsafe { driver.module_load(raw, text.as_ptr()) })?;
         Ok(Self {
             context: Arc::clone(context),
             raw,
@@ -29,12 +27,10 @@ impl Module {
 
     /// Returns the `CUfunction` of a name, which lives as long as this value.
     pub(crate) fn function(&self, name: &CStr) -> CudaResult<Handle> {
-        let driver = self.context.enter_relaxed()?;
-        let mut function = 0;
-        // SAFETY: `function` is a place for the result, the module lives (I1), and the name ends with a zero.
-        let result = unsafe { driver.module_function(&raw mut function, self.raw, name.as_ptr()) };
-        self.context.seen(result)?;
-        Ok(function)
+        self.context.ask(|driver, function| {
+            // SAFETY: `function` is a place for the result, the module lives (I1), and the name ends with a zero.
+            unsafe { driver.module_function(function, self.raw, name.as_ptr()) }
+        })
     }
 }
 

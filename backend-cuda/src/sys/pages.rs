@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{context::Context, driver::PageProperties, status::CudaResult};
+use super::{context::Context, driver::Properties, status::CudaResult};
 
 /// Memory that can be mapped, released when this value is dropped.
 ///
@@ -18,11 +18,11 @@ pub(crate) struct Pages {
 impl Pages {
     /// Allocates `bytes` bytes, a multiple of a page.
     pub(crate) fn create(context: &Arc<Context>, bytes: usize) -> CudaResult<Self> {
-        let driver = context.enter_relaxed()?;
-        let (mut raw, properties) = (0, PageProperties::on(context.device()));
-        // SAFETY: `raw` is a place for the result, and `properties` lives until the call returns.
-        let result = unsafe { driver.pages_create(&raw mut raw, bytes, &raw const properties, 0) };
-        context.seen(result)?;
+        let properties = Properties::on(context.device());
+        let raw = context.ask(|driver, raw| {
+            // SAFETY: `raw` is a place for the result, and `properties` lives until the call returns.
+            unsafe { driver.pages_create(raw, bytes, &raw const properties, 0) }
+        })?;
         Ok(Self {
             context: Arc::clone(context),
             raw,

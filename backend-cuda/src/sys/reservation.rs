@@ -33,10 +33,9 @@ pub(crate) struct Reservation {
 
 impl Reservation {
     pub(crate) fn new(context: &Arc<Context>, bytes: usize) -> CudaResult<Self> {
-        let driver = context.enter_relaxed()?;
-        let mut address = 0;
         // SAFETY: `address` is a place for the result.
-        context.seen(unsafe { driver.reserve(&raw mut address, bytes, 0, 0, 0) })?;
+        let address =
+            context.ask(|driver, address| unsafe { driver.reserve(address, bytes, 0, 0, 0) })?;
         Ok(Self {
             context: Arc::clone(context),
             address,
@@ -63,17 +62,15 @@ impl Reservation {
             let Region { offset, bytes } = region;
             return Err(InvalidRequest::AlreadyMapped { offset, bytes }.into());
         }
-        let driver = self.context.enter_relaxed()?;
         let Left { address, bytes } = place;
-        // SAFETY: The addresses are reserved (I1) and nothing is mapped there (I2).
-        let result = unsafe { driver.map(address, bytes, 0, pages.raw(), 0) };
-        self.context.seen(result)?;
-        drop(driver);
-        let allowed = self.allow(address, bytes);
-        if let Err(error) = allowed {
+        self.context.call(|driver| {
+            // SAFETY: The addresses are reserved (I1) and nothing is mapped there (I2).
+            unsafe { driver.map(address, bytes, 0, pages.raw(), 0) }
+        })?;
+        if let Err(error) = self.allow(address, bytes) {
             if let Err(error) = self.unmap_now(&place) {
                 tracing::warn!(%error, bytes, "pages that cannot be used stay mapped, until the next map unmaps them");
-                self.context.left().lock().push(place);
+                self.context.left.lock().push(place);
             }
             return Err(error.into());
         }
@@ -89,7 +86,7 @@ impl Reservation {
     }
 
     fn is_left(&self, place: &Left) -> bool {
-        let left = self.context.left().lock();
+        let left = self.context.left.lock();
         left.iter()
             .any(|left| left.overlaps(place.address, place.bytes))
     }
@@ -124,16 +121,14 @@ impl Reservation {
     }
 
     fn unmap_now(&self, place: &Left) -> CudaResult<()> {
-        let driver = self.context.enter_relaxed()?;
-        // SAFETY: It takes no pointers; the addresses are of this reservation (I1), and no command of this crate uses them (I3).
-        let result = unsafe { driver.unmap(place.address, place.bytes) };
-        self.context.seen(result)
+        // The addresses are of this reservation (I1), and no command of this crate uses them (I3).
+        self.context.call(|driver| place.unmap(driver))
     }
 
     /// Takes out what is mapped, also what failed maps have left.
     fn take_all(&mut self) -> Vec<Left> {
         let ours = self.address..self.address + self.bytes as Address;
-        let mut left = self.context.left().lock();
+        let mut left = self.context.left.lock();
         let mut all: Vec<_> = left
             .extract_if(.., |left| ours.contains(&left.address))
             .collect();
@@ -145,10 +140,8 @@ impl Reservation {
 /// Unmaps what failed maps have left.
 fn unmap_left(context: &Context) -> CudaResult<()> {
     let mut result = Ok(());
-    context.left().lock().retain(|left| {
-        let unmapped = context
-            .enter_relaxed()
-            .and_then(|driver| context.seen(left.unmap(&driver)));
+    context.left.lock().retain(|left| {
+        let unmapped = context.call(|driver| left.unmap(driver));
         let is_left = unmapped.is_err();
         if is_left {
             result = unmapped;

@@ -11,11 +11,9 @@ const LEAST: usize = 4096;
 
 /// Allocates pinned memory and returns its address, which is the same on the device.
 pub(super) fn allocate_host(context: &Context, bytes: usize) -> CudaResult<usize> {
-    let driver = context.enter_relaxed()?;
-    let mut address = 0;
     // SAFETY: `address` is a place for the result.
-    context.seen(unsafe { driver.allocate_host(&raw mut address, bytes, PORTABLE_AND_MAPPED) })?;
-    Ok(address)
+    context
+        .ask(|driver, address| unsafe { driver.allocate_host(address, bytes, PORTABLE_AND_MAPPED) })
 }
 
 /// Pinned memory of the host, which goes back to its context when it is dropped.

@@ -7,7 +7,7 @@ use std::{ffi::c_void, sync::Arc};
 
 use super::{
     context::Context,
-    driver::{Address, Handle},
+    driver::{Address, Driver, Handle},
     gate::Gate,
     mark::Mark,
     staging::Staging,
@@ -36,10 +36,9 @@ pub(crate) struct Stream {
 
 impl Stream {
     pub(crate) fn create(context: &Arc<Context>) -> CudaResult<Self> {
-        let driver = context.enter()?;
         let mut raw = 0;
         // SAFETY: `raw` is a place for the result.
-        context.seen(unsafe { driver.stream_create(&raw mut raw, NON_BLOCKING) })?;
+        context.enqueue(|driver| unsafe { driver.stream_create(&raw mut raw, NON_BLOCKING) })?;
         Ok(Self::new(context, raw, true))
     }
 
@@ -67,31 +66,28 @@ impl Stream {
 
     /// Returns whether commands go into a graph instead of running (`cuStreamBeginCapture`).
     pub(crate) fn is_capturing(&self) -> CudaResult<bool> {
-        let driver = self.context.enter()?;
-        self.context.seen(is_captured(&driver, self.raw))
+        self.context.enqueue(|driver| is_captured(driver, self.raw))
     }
 
     /// Waits until all commands have ended. The stream is not captured.
     pub(crate) fn synchronize(&self) -> CudaResult<()> {
-        let driver = self.context.enter_relaxed()?;
         // SAFETY: It takes no pointers; the stream lives (I1).
-        self.context.seen(unsafe { driver.stream_wait(self.raw) })
+        self.context
+            .call(|driver| unsafe { driver.stream_wait(self.raw) })
     }
 
     /// Records the end of everything that was enqueued so far.
     pub(crate) fn record(&self, mark: &Mark) -> CudaResult<()> {
-        let driver = self.context.enter()?;
         // SAFETY: It takes no pointers; both live (I1).
-        let result = unsafe { driver.event_record(mark.raw(), self.raw) };
-        self.context.seen(result)
+        self.context
+            .enqueue(|driver| unsafe { driver.event_record(mark.raw(), self.raw) })
     }
 
     /// Lets later commands wait for a mark.
     pub(crate) fn wait_for_mark(&self, mark: &Mark) -> CudaResult<()> {
-        let driver = self.context.enter()?;
         // SAFETY: It takes no pointers; both live (I1).
-        let result = unsafe { driver.stream_wait_event(self.raw, mark.raw(), 0) };
-        self.context.seen(result)
+        self.context
+            .enqueue(|driver| unsafe { driver.stream_wait_event(self.raw, mark.raw(), 0) })
     }
 
     /// Lets later commands wait for a gate, unless it is open.
@@ -99,18 +95,18 @@ impl Stream {
         let Some((address, value)) = gate.word_to_wait_for() else {
             return Ok(());
         };
-        let driver = self.context.enter()?;
         // SAFETY: The word lives as long as the gate's context, which the command keeps where it is another one than the stream's.
-        let result = unsafe { driver.stream_wait_value(self.raw, address, value, AT_LEAST) };
-        self.context.seen(result)
+        let wait = |driver: &Driver| unsafe {
+            driver.stream_wait_value(self.raw, address, value, AT_LEAST)
+        };
+        self.context.enqueue(wait)
     }
 
     /// Enqueues a copy between memory of the device.
     pub(crate) fn copy(&self, to: Address, from: Address, bytes: usize) -> CudaResult<()> {
-        let driver = self.context.enter()?;
         // SAFETY: The owners of the memory keep it until the command has ended.
-        let result = unsafe { driver.copy(to, from, bytes, self.raw) };
-        self.context.seen(result)
+        self.context
+            .enqueue(|driver| unsafe { driver.copy(to, from, bytes, self.raw) })
     }
 
     /// Enqueues a copy from memory of one device to that of another. The driver takes the way through the host where the devices cannot
@@ -121,11 +117,11 @@ impl Stream {
         (here, from): (&Context, Address),
         bytes: usize,
     ) -> CudaResult<()> {
-        let driver = self.context.enter()?;
         let (there, here) = (there.raw(), here.raw());
         // SAFETY: The owners of the memory keep it, and so its contexts, until the command has ended.
-        let result = unsafe { driver.copy_across(to, there, from, here, bytes, self.raw) };
-        self.context.seen(result)
+        let copy =
+            |driver: &Driver| unsafe { driver.copy_across(to, there, from, here, bytes, self.raw) };
+        self.context.enqueue(copy)
     }
 
     /// Enqueues a copy from staging memory, which the caller keeps until the command has ended.

@@ -11,11 +11,11 @@ const NOT_CAPTURED: i32 = 0;
 
 /// Notes a stream of a context. Both live until it is forgotten.
 pub(super) fn note(driver: &Driver, context: Handle, stream: Handle) {
-    driver.streams().write().push((context, stream));
+    driver.streams.write().push((context, stream));
 }
 
 pub(super) fn forget(driver: &Driver, context: Handle, stream: Handle) {
-    let mut streams = driver.streams().write();
+    let mut streams = driver.streams.write();
     if let Some(at) = streams.iter().position(|entry| *entry == (context, stream)) {
         streams.swap_remove(at);
     }
@@ -23,7 +23,7 @@ pub(super) fn forget(driver: &Driver, context: Handle, stream: Handle) {
 
 /// Returns whether a stream that was noted may be captured. Those of lost contexts are not.
 pub(super) fn has_capture(driver: &Driver) -> bool {
-    let streams = driver.streams().read();
+    let streams = driver.streams.read();
     streams.iter().any(|(context, stream)| {
         let current = Current::set(driver, *context);
         let is_captured = current.and_then(|driver| is_captured(&driver, *stream));

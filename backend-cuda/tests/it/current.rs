@@ -47,16 +47,16 @@ fn a_thread_keeps_the_context_that_it_has_made_current() {
     let theirs = other.backend();
     other.make_current();
     let backend = device.backend();
-    assert_ne!(backend.cu_context(), theirs.cu_context());
+    assert_ne!(backend.raw_context(), theirs.raw_context());
     program(&backend);
     drop(backend);
-    assert_eq!(current_context(), theirs.cu_context());
+    assert_eq!(current_context(), theirs.raw_context());
     // Its own is not set anew.
     let before = other.calls("cuCtxSetCurrent");
     program(&theirs);
     assert_eq!(
         (current_context(), other.calls("cuCtxSetCurrent")),
-        (theirs.cu_context(), before)
+        (theirs.raw_context(), before)
     );
 }
 

@@ -18,11 +18,11 @@ fn one_stream_is_one_queue_however_often_it_is_wrapped() {
     let backend = Device::new(1 << 24).backend();
     let made = queue(&backend);
     // SAFETY: The stream lives as long as `made`.
-    let wrapped = unsafe { backend.wrap_raw_stream(made.cu_stream()) }.unwrap();
+    let wrapped = unsafe { backend.wrap_raw_queue(made.raw()) }.unwrap();
     assert_eq!((wrapped.id(), &wrapped), (made.id(), &made));
     let legacy = backend.legacy_default_queue();
     // SAFETY: The default stream lives.
-    let null = unsafe { backend.wrap_raw_stream(std::ptr::null_mut()) }.unwrap();
+    let null = unsafe { backend.wrap_raw_queue(std::ptr::null_mut()) }.unwrap();
     assert_eq!(legacy, null);
     let queues = [
         made,
@@ -79,7 +79,7 @@ fn others_wait_for_the_default_stream_of_a_thread_that_lives_or_has_ended() {
     let [one, two, done] = [(); 3].map(|()| AtomicU32::new(0));
     let hold = |word| {
         let own = backend.per_thread_default_queue();
-        device.hold(own.cu_stream(), word);
+        device.hold(own.raw(), word);
         own
     };
     let (send, receive) = mpsc::channel();

@@ -330,12 +330,8 @@ fn addresses_with_pages_are_freed_after_a_wait_for_the_device_and_others_at_once
         .unwrap();
     // A command of the program itself, which the backend knows nothing of.
     let word = AtomicU32::new(0);
-    device.hold(queue.cu_stream(), &word);
-    device.fill(
-        queue.cu_stream(),
-        with_pages.device_address().unwrap(),
-        PAGE,
-    );
+    device.hold(queue.raw(), &word);
+    device.fill(queue.raw(), with_pages.device_address().unwrap(), PAGE);
     drop(without);
     let calls =
         || ["cuCtxSynchronize", "cuMemUnmap", "cuMemAddressFree"].map(|call| device.calls(call));

@@ -33,7 +33,7 @@ const CL_LOCAL: u64 = 1;
 ///
 /// let backend = OpenClBackend::open(&"any".parse()?)?;
 /// let device = backend.characterize()?;
-/// let real = if device.has_double_support() { "double" } else { "float" };
+/// let real = if device.doubles { "double" } else { "float" };
 /// let mut options = format!("-D REAL={real}");
 /// if device.has_extension("cl_khr_int64_base_atomics") {
 ///     options.push_str(" -D COUNT_IN_LONGS");
@@ -51,18 +51,19 @@ const CL_LOCAL: u64 = 1;
 ///
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// let device = backend.characterize()?;
+/// let svm = device.limits.svm;
 /// let kinds = [
-///     (device.has_coarse_grain_buffer_svm(), "blocks that the host maps"),
-///     (device.has_fine_grain_buffer_svm(), "blocks that both sides touch"),
-///     (device.has_fine_grain_buffer_svm_atomics(), "atomics in such blocks"),
-///     (device.has_fine_grain_system_svm(), "all memory of the host"),
-///     (device.has_fine_grain_system_svm_atomics(), "atomics in all of it"),
+///     (svm.coarse, "blocks that the host maps"),
+///     (svm.fine, "blocks that both sides touch"),
+///     (svm.fine && svm.atomics, "atomics in such blocks"),
+///     (svm.system, "all memory of the host"),
+///     (svm.system && svm.atomics, "atomics in all of it"),
 /// ];
 /// let there = kinds.iter().filter(|(has, _)| *has);
 /// println!("{:?}", there.map(|(_, what)| what).collect::<Vec<_>>());
 ///
 /// let block = backend.allocate_svm(4096, None, SvmGrain::Fine, None);
-/// assert_eq!(block.is_ok(), device.has_fine_grain_buffer_svm()); // `Unsupported` elsewhere.
+/// assert_eq!(block.is_ok(), device.limits.svm.fine); // `Unsupported` elsewhere.
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,36 +111,6 @@ pub struct Characterization {
 }
 
 impl Characterization {
-    /// Returns whether there is shared virtual memory that the host maps.
-    pub const fn has_coarse_grain_buffer_svm(&self) -> bool {
-        self.limits.svm.coarse
-    }
-
-    /// Returns whether there is shared virtual memory that host and device touch without maps.
-    pub const fn has_fine_grain_buffer_svm(&self) -> bool {
-        self.limits.svm.fine
-    }
-
-    /// Returns whether atomics on such memory are seen by both sides.
-    pub const fn has_fine_grain_buffer_svm_atomics(&self) -> bool {
-        self.limits.svm.fine && self.limits.svm.atomics
-    }
-
-    /// Returns whether all memory of the host is shared virtual memory.
-    pub const fn has_fine_grain_system_svm(&self) -> bool {
-        self.limits.svm.system
-    }
-
-    /// Returns whether atomics on all memory of the host are seen by both sides.
-    pub const fn has_fine_grain_system_svm_atomics(&self) -> bool {
-        self.limits.svm.system && self.limits.svm.atomics
-    }
-
-    /// Returns whether kernels can use `double`.
-    pub const fn has_double_support(&self) -> bool {
-        self.doubles
-    }
-
     /// Returns whether it has the extension of that name.
     pub fn has_extension(&self, name: &str) -> bool {
         self.extensions.iter().any(|own| own == name)
@@ -249,10 +220,7 @@ impl fmt::Display for Characterization {
             ("alignment", limits.alignment.to_string()),
             ("coarse-grained SVM", yes(limits.svm.coarse)),
             ("fine-grained SVM", yes(limits.svm.fine)),
-            (
-                "  with atomics",
-                yes(self.has_fine_grain_buffer_svm_atomics()),
-            ),
+            ("  with atomics", yes(limits.svm.fine && limits.svm.atomics)),
             ("system SVM", yes(limits.svm.system)),
             (
                 "largest SVM alignment",

@@ -89,10 +89,10 @@ impl OpenClBackend {
 /// Returns the grain of shared virtual memory, or `None` for buffers, and the reason.
 fn choose(device: &Characterization) -> (Option<SvmGrain>, &'static str) {
     let one_memory = device.unified_memory || device.kind == DeviceKind::Cpu;
-    if !device.has_coarse_grain_buffer_svm() && !device.has_fine_grain_buffer_svm() {
+    if !device.limits.svm.coarse && !device.limits.svm.fine {
         return (None, "buffers, since it has no shared virtual memory");
     }
-    if !device.has_fine_grain_buffer_svm() {
+    if !device.limits.svm.fine {
         return (
             None,
             "buffers, since its shared virtual memory is coarse-grained: the host has to map it as it maps buffers, and it \

@@ -6,7 +6,6 @@ pub(crate) mod info;
 pub(crate) mod kind;
 pub(crate) mod limits;
 mod memory_choice;
-mod select;
 pub(crate) mod selector;
 
 pub use characterize::Characterization;

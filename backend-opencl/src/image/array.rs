@@ -10,6 +10,7 @@ use super::{
     layout::HostPitches,
     region::ImageRegion,
     shape::{ImageKind, ImageShape},
+    transfer::ImagePart,
 };
 use crate::{backend::OpenClBackend, error::OpenClError, event::ClOn, sys::host::zeroed};
 
@@ -146,7 +147,7 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// [`Image`](OpenClError::Image) where the image's channels are of another type, or packed; else as
-    /// [`read_image`](Self::read_image).
+    /// [`read_part`](Self::read_part).
     pub fn array_from_image<'q, T: ChannelValue>(
         &self,
         on: impl Into<ClOn<'q>>,
@@ -156,7 +157,7 @@ impl OpenClBackend {
         let format = image.format();
         if format.data != T::DATA && Some(format.data) != T::NORMALIZED {
             return Err(OpenClError::Image(format!(
-                "pixels of {format} into an array of {}: read the bytes with `read_image` instead",
+                "pixels of {format} into an array of {}: read the bytes with `read_part` instead",
                 std::any::type_name::<T>()
             )));
         }
@@ -165,7 +166,7 @@ impl OpenClBackend {
         region.check_within(image.shape())?;
         let bytes = image.region_bytes(region)?;
         let mut elements = zeroed(bytes / size_of::<T>()).map_err(Error::from)?;
-        self.read_image(on, image, region, &mut elements, HostPitches::TIGHT)?;
+        self.read_part(on, ImagePart::new(image, region), &mut elements)?;
         let channels = format.channel_count();
         let array = array_shape(image.shape().kind(), region, channels);
         ArrayD::from_shape_vec(IxDyn(&array), elements).map_err(|_| dimensions(&array, channels))

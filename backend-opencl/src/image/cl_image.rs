@@ -2,7 +2,9 @@
 
 use std::{ffi::c_void, sync::Arc};
 
-use binpool_allocators::{CountedView, MemoryFlags, MemoryKind, ObjectKind, Region, Result};
+use binpool_allocators::{
+    CountedView, MemoryFlags, MemoryKind, ObjectKind, Region, Result, runtime::Access,
+};
 use cl3::memory::{CL_IMAGE_ROW_PITCH, CL_IMAGE_SLICE_PITCH, CL_MEM_SIZE};
 
 use super::{
@@ -18,7 +20,7 @@ use crate::{
     identity::{debug_by, same_by},
     kept_memory::LetGo,
     memory::{MemoryKey, info::MemoryInfo, part::View, root::Root},
-    order::{access::Access, access_log::AccessLog, memory_use::MemoryUse},
+    order::{access_log::AccessLog, memory_use::MemoryUse},
     sys::{self, DeviceBytes, MapShape, MemHandle, transfer::DevicePixels},
 };
 
@@ -29,6 +31,7 @@ use crate::{
 ///
 /// ```
 /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_opencl::ImagePart;
 /// use binpool_opencl::{
 ///     ChannelOrder, ChannelType, HostPitches, ImageColor, ImageFormat, ImageRegion, ImageShape,
 ///     OpenClBackend,
@@ -44,7 +47,7 @@ use crate::{
 /// let red = ImageColor::Float([1.0, 0.0, 0.0, 1.0]);
 /// backend.enqueue_fill_image(&queue, &image, all, red)?;
 /// let mut pixels = vec![[0_u8; 4]; 64 * 32];
-/// backend.read_image(&queue, &image, all, &mut pixels, HostPitches::TIGHT)?;
+/// backend.read_part(&queue, ImagePart::new(&image, all), &mut pixels)?;
 /// assert_eq!(pixels[0], [255, 0, 0, 255]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -186,13 +189,17 @@ impl ClImage {
     ///
     /// A failure of the runtime.
     pub fn info(&self) -> Result<MemoryInfo> {
-        let (parent, offset) = match &self.inner.pixels {
+        let place = match &self.inner.pixels {
             Pixels::Own { .. } => (None, 0),
             Pixels::Buffer { image, .. } => (Some(image.root().key()), image.region().offset),
         };
-        let (kind, bytes) = (MemoryKind::Buffer, self.bytes()?);
-        let info = MemoryInfo::new(kind, self.flags(), bytes, parent, offset);
-        Ok(info.with_counts(self.handle())?)
+        let made = (MemoryKind::Buffer, self.flags());
+        Ok(MemoryInfo::new(
+            made,
+            self.bytes()?,
+            place,
+            Some(self.handle()),
+        )?)
     }
 
     /// The key of the memory that it is made over, and that it keeps (`buffer`); `None` where it has pixels of its own.
@@ -282,10 +289,10 @@ impl ClImage {
     }
 
     /// Returns the pixels of a region for a map; `None` if they are bytes that lie outside their buffer.
-    pub(crate) fn pixels_to_map(&self, region: ImageRegion) -> Option<DevicePixels<'_>> {
+    pub(crate) fn pixels_to_map(&self, region: ImageRegion) -> DevicePixels<'_> {
         match self.row_of_buffer(region) {
-            Some((root, bytes)) => root.bytes_to_map(bytes).map(DevicePixels::Bytes),
-            None => Some(DevicePixels::Image(self.handle(), region.into())),
+            Some((root, bytes)) => DevicePixels::Bytes(root.bytes_to_map(bytes)),
+            None => DevicePixels::Image(self.handle(), region.into()),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Copies between images, and between images and buffers.
 
-use binpool_allocators::{AsMemory, InvalidRequest, On, Region, Result};
+use binpool_allocators::{AsMemory, InvalidRequest, On, Region, Result, runtime::Access};
 use cl3::error_codes::CL_MEM_COPY_OVERLAP;
 
 use super::{cl_image::ClImage, region::ImageRegion, shape::ImageKind};
@@ -8,46 +8,10 @@ use crate::{
     backend::OpenClBackend,
     error::OpenClError,
     event::{ClEvent, ClOn},
-    order::{access::Access, memory_use::MemoryUse},
-    queue::ClQueue,
-    sys::{
-        self, ClResult, DeviceBytes, EventHandle, MemHandle, Purpose, WaitList,
-        transfer::DevicePixels,
-    },
+    order::memory_use::MemoryUse,
+    sys::{self, DeviceBytes, MemHandle, Purpose, transfer::DevicePixels},
     transfer::parts::enqueue_through_buffer,
 };
-
-fn enqueue(
-    queue: &ClQueue,
-    from: DevicePixels<'_>,
-    to: DevicePixels<'_>,
-    bytes: usize,
-    wait: &WaitList<'_>,
-) -> ClResult<EventHandle> {
-    let queue = queue.handle();
-    match (from, to) {
-        (DevicePixels::Image(source, from), DevicePixels::Image(destination, to)) => {
-            sys::image::enqueue_copy(queue, (source, from), (destination, to.origin), wait)
-        }
-        (DevicePixels::Image(source, from), DevicePixels::Bytes(destination)) => destination
-            .on_buffer(|buffer, offset| {
-                sys::image::enqueue_copy_to_buffer(queue, (source, from), (buffer, offset), wait)
-            }),
-        (DevicePixels::Bytes(source), DevicePixels::Image(destination, to)) => {
-            source.on_buffer(|buffer, offset| {
-                sys::image::enqueue_copy_from_buffer(
-                    queue,
-                    (buffer, offset),
-                    (destination, to),
-                    wait,
-                )
-            })
-        }
-        (DevicePixels::Bytes(source), DevicePixels::Bytes(destination)) => {
-            sys::enqueue_copy(queue, source, destination, bytes, wait)
-        }
-    }
-}
 
 fn bytes_of(buffer: &MemHandle) -> DevicePixels<'_> {
     DevicePixels::Bytes(DeviceBytes::Buffer(buffer, 0))
@@ -60,6 +24,7 @@ impl OpenClBackend {
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::ImagePart;
     /// # use binpool_opencl::{
     /// #     ChannelOrder, ChannelType, HostPitches, ImageFormat, ImageRegion, ImageShape, OpenClBackend, OpenClError,
     /// # };
@@ -75,7 +40,7 @@ impl OpenClBackend {
     /// backend.enqueue_copy_image(&queue, &image, half, &image, [0, 0, 0])?;
     /// let mut pixels = [0_u8; 8];
     /// let all = ImageRegion::all(shape);
-    /// backend.read_image(&queue, &image, all, &mut pixels, HostPitches::TIGHT)?;
+    /// backend.read_part(&queue, ImagePart::new(&image, all), &mut pixels)?;
     /// assert_eq!(pixels, [3, 4, 3, 4, 7, 8, 7, 8]);
     ///
     /// // By one pixel only, some would be read and written.
@@ -129,14 +94,19 @@ impl OpenClBackend {
         let ends = (source.device_pixels(from), destination.device_pixels(into));
         let (from, to) = ends;
         let event = self.submit(queue, purpose, &uses, wait_for, |wait| {
-            match enqueue(queue, from, to, bytes, wait) {
+            let handle = queue.handle();
+            match sys::enqueue_copy_pixels(handle, from, to, bytes, wait) {
                 // They do not overlap. Intel's runtime takes all layers of an array for the same one.
                 Err(error) if error.code == CL_MEM_COPY_OVERLAP => enqueue_through_buffer(
                     queue,
                     bytes,
                     wait,
-                    |between, wait| enqueue(queue, from, bytes_of(between), bytes, wait),
-                    |between, wait| enqueue(queue, bytes_of(between), to, bytes, wait),
+                    |between, wait| {
+                        sys::enqueue_copy_pixels(handle, from, bytes_of(between), bytes, wait)
+                    },
+                    |between, wait| {
+                        sys::enqueue_copy_pixels(handle, bytes_of(between), to, bytes, wait)
+                    },
                 ),
                 copied => copied,
             }
@@ -190,6 +160,7 @@ impl OpenClBackend {
     ///
     /// ```
     /// # use binpool_allocators::{Backend, Error, InvalidRequest, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::ImagePart;
     /// # use binpool_opencl::{
     /// #     ChannelOrder, ChannelType, HostPitches, ImageFormat, ImageRegion, ImageShape, OpenClBackend, OpenClError,
     /// # };
@@ -208,7 +179,7 @@ impl OpenClBackend {
     /// let bytes = backend.create_buffer_from(&[1_u8, 2, 3, 4, 5, 6], MemoryFlags::empty())?;
     /// backend.enqueue_copy_buffer_to_image(&queue, &bytes, 2, &image, lower)?;
     /// let mut pixels = [0_u8; 4];
-    /// backend.read_image(&queue, &image, lower, &mut pixels, HostPitches::TIGHT)?;
+    /// backend.read_part(&queue, ImagePart::new(&image, lower), &mut pixels)?;
     /// assert_eq!(pixels, [3, 4, 5, 6]);
     ///
     /// let beyond = backend.enqueue_copy_buffer_to_image(&queue, &bytes, 3, &image, lower);
@@ -264,15 +235,13 @@ impl OpenClBackend {
         check_apart(&uses)?;
         let purpose = Purpose::Memory(bytes.bytes);
         let pixels = image.device_pixels(region);
-        let linear = memory.device_bytes(bytes);
-        let linear = linear.ok_or(InvalidRequest::ZeroSize)?;
-        let linear = DevicePixels::Bytes(linear);
+        let linear = DevicePixels::Bytes(memory.device_bytes(bytes));
         let (from, to) = match access {
             Access::Write => (pixels, linear),
             Access::Read => (linear, pixels),
         };
         let event = self.submit(queue, purpose, &uses, wait_for, |wait| {
-            enqueue(queue, from, to, bytes.bytes, wait)
+            sys::enqueue_copy_pixels(queue.handle(), from, to, bytes.bytes, wait)
         })?;
         Ok(event)
     }

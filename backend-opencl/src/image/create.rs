@@ -175,6 +175,7 @@ impl OpenClBackend {
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::ImagePart;
     /// # use binpool_opencl::{
     /// #     ChannelOrder, ChannelType, HostPitches, ImageFormat, ImageRegion, ImageShape, OpenClBackend,
     /// # };
@@ -187,7 +188,7 @@ impl OpenClBackend {
     ///
     /// // The third pixel of the image is four bytes of the buffer.
     /// let third = ImageRegion::new([2], [1]);
-    /// backend.write_image(&queue, &row, third, &[5_u8; 4], HostPitches::TIGHT)?;
+    /// backend.write_part(&queue, ImagePart::new(&row, third), &[5_u8; 4])?;
     /// let around = backend.map::<u8>(&queue, &buffer, 6..14)?;
     /// assert_eq!(*around, [1, 1, 5, 5, 5, 5, 1, 1]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -238,7 +239,7 @@ impl OpenClBackend {
             ImageKind::D2 => check_plane_over(limits, offset, format, shape, layout)?,
             _ => 0,
         };
-        let region = Region::first(layout.bytes());
+        let region = Region::first(layout.bytes);
         // A pool's block may be larger than the size that the caller asked for, and an `AsMemory` may give a wrong size.
         region.check_within(size.min(buffer.bytes()))?;
         let source = Source::Buffer(handle, row_pitch);
@@ -293,7 +294,7 @@ impl OpenClBackend {
         }
         self.limits_for(shape)?;
         let tight = HostPitches::TIGHT.layout(shape, format.item_bytes())?;
-        self.device_limits().check_block(tight.bytes())?;
+        self.device_limits().check_block(tight.bytes)?;
         self.check_format(flags, format, kind)?;
         pitches.layout(shape, format.item_bytes())
     }
@@ -342,9 +343,9 @@ impl OpenClBackend {
     ) -> Result<MemHandle, OpenClError> {
         let context = &self.context().handle;
         let handle = kept_memory::allocate(|| {
-            sys::image::create(context, flags, format.codes(), shape.into(), source)
+            sys::image::create(context, flags, format.codes(), shape.for_runtime(), source)
         })
-        .map_err(|error| error.into_error(Purpose::Memory(layout.bytes())))?;
+        .map_err(|error| error.into_error(Purpose::Memory(layout.bytes)))?;
         check_item_bytes(&handle, format)?;
         Ok(handle)
     }
@@ -382,7 +383,7 @@ fn check_plane_over(
         let bytes = pixels.max(1).checked_mul(item);
         bytes.ok_or_else(|| overflow(shape, item))
     };
-    let (pitch, _) = layout.pitches();
+    let (pitch, _) = layout.pitches;
     let [width, ..] = shape.extent();
     check_pitch("row", pitch, bytes(width)?, bytes(limits.pitch_alignment)?)?;
     let alignment = bytes(limits.base_alignment)?;

@@ -1,6 +1,6 @@
 //! Fills of images.
 
-use binpool_allocators::{Event, On, Queue, Result};
+use binpool_allocators::{Event, On, Queue, Result, runtime::Access};
 
 use super::{
     cl_image::ClImage,
@@ -12,7 +12,6 @@ use crate::{
     backend::OpenClBackend,
     error::OpenClError,
     event::{ClEvent, ClOn},
-    order::access::Access,
     queue::ClQueue,
     sys::{self, Purpose},
 };
@@ -22,6 +21,7 @@ use crate::{
 ///
 /// ```
 /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_opencl::ImagePart;
 /// use binpool_opencl::{
 ///     ChannelOrder, ChannelType, HostPitches, ImageColor, ImageFormat, ImageRegion,
 ///     ImageShape, OpenClBackend, OpenClError,
@@ -37,7 +37,7 @@ use crate::{
 ///
 /// fill(ImageColor::Float([1.0, 0.0, 0.0, 1.0]))?;
 /// let mut pixel = [0_u8; 4];
-/// backend.read_image(&queue, &image, all, &mut pixel, HostPitches::TIGHT)?;
+/// backend.read_part(&queue, ImagePart::new(&image, all), &mut pixel)?;
 /// assert_eq!(pixel, [0, 0, 255, 255], "red is the third channel of BGRA");
 ///
 /// // Kernels read these channels as floats, and so are they filled.
@@ -56,35 +56,22 @@ pub enum ImageColor {
 }
 
 impl ImageColor {
-    /// Returns whether images of that format are filled with numbers of this type.
-    pub(crate) const fn suits(self, format: ImageFormat) -> bool {
+    /// Returns the name of the numbers that images of that format are filled with.
+    const fn numbers_of(format: ImageFormat) -> &'static str {
         use ChannelType as T;
         match format.data {
-            T::SignedInt8 | T::SignedInt16 | T::SignedInt32 => matches!(self, Self::Signed(_)),
-            T::UnsignedInt8 | T::UnsignedInt16 | T::UnsignedInt32 => {
-                matches!(self, Self::Unsigned(_))
-            }
-            T::SnormInt8
-            | T::SnormInt16
-            | T::UnormInt8
-            | T::UnormInt16
-            | T::UnormShort565
-            | T::UnormShort555
-            | T::UnormInt101010
-            | T::UnormInt101010_2
-            | T::HalfFloat
-            | T::Float => matches!(self, Self::Float(_)),
+            T::SignedInt8 | T::SignedInt16 | T::SignedInt32 => "signed integers",
+            T::UnsignedInt8 | T::UnsignedInt16 | T::UnsignedInt32 => "unsigned integers",
+            _ => "floats",
         }
     }
 
-    /// Returns the name of the numbers that images of that format are filled with.
-    pub(super) const fn kind_for(format: ImageFormat) -> &'static str {
-        if Self::Signed([0; 4]).suits(format) {
-            "signed integers"
-        } else if Self::Unsigned([0; 4]).suits(format) {
-            "unsigned integers"
-        } else {
-            "floats"
+    /// Returns the name of its numbers.
+    const fn numbers(self) -> &'static str {
+        match self {
+            Self::Float(_) => "floats",
+            Self::Signed(_) => "signed integers",
+            Self::Unsigned(_) => "unsigned integers",
         }
     }
 
@@ -110,6 +97,7 @@ impl OpenClBackend {
     ///
     /// ```
     /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::ImagePart;
     /// use binpool_opencl::{
     ///     ChannelOrder, ChannelType, HostPitches, ImageColor, ImageFormat, ImageRegion, ImageShape,
     ///     OpenClBackend,
@@ -126,7 +114,7 @@ impl OpenClBackend {
     ///
     /// let corner = ImageRegion::new([639, 479], [1, 1]);
     /// let mut pixel = [0.5_f32; 4];
-    /// backend.read_image(&queue, &image, corner, &mut pixel, HostPitches::TIGHT)?;
+    /// backend.read_part(&queue, ImagePart::new(&image, corner), &mut pixel)?;
     /// assert_eq!(pixel, [0.0, 0.0, 0.0, 1.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -140,10 +128,10 @@ impl OpenClBackend {
         let On { queue, wait_for } = on.into();
         self.check_image(queue, image, region)?;
         let format = image.format();
-        if !color.suits(format) {
+        let numbers = ImageColor::numbers_of(format);
+        if color.numbers() != numbers {
             return Err(OpenClError::Image(format!(
-                "the colour {color:?} for pixels of {format}: their channels take {}",
-                ImageColor::kind_for(format)
+                "the colour {color:?} for pixels of {format}: their channels take {numbers}"
             )));
         }
         if image.shape().kind() == ImageKind::D1Buffer && !self.image_limits()?.buffer_fills {

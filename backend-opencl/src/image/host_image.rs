@@ -1,6 +1,6 @@
 //! Images over memory of the host.
 
-use binpool_allocators::{HostUse, InvalidRequest, MemoryFlags, Result};
+use binpool_allocators::{HostUse, InvalidRequest, MemoryFlags, Result, runtime::Access};
 use bytemuck::Pod;
 
 use super::{
@@ -15,7 +15,7 @@ use crate::{
     backend::OpenClBackend,
     error::Refused,
     memory::{flags::host_flags, host_memory::HostMemory},
-    order::{access::Access, access_log::AccessLog},
+    order::access_log::AccessLog,
     sys::{self, Purpose},
 };
 
@@ -66,8 +66,9 @@ impl OpenClBackend {
             flags.check_host(HostUse::Read)?;
             let (context, own, codes) = (self.context(), host_flags(flags), format.codes());
             let source = (loan, layout);
-            let image = sys::image::create_over(&context.handle, own, codes, shape.into(), source)
-                .map_err(|error| error.into_error(Purpose::Memory(bytes)))?;
+            let image =
+                sys::image::create_over(&context.handle, own, codes, shape.for_runtime(), source)
+                    .map_err(|error| error.into_error(Purpose::Memory(bytes)))?;
             check_item_bytes(&image, format)?;
             let log = AccessLog::default();
             log.await_end();

@@ -14,6 +14,7 @@ use crate::{error::OpenClError, sys::transfer::HostLayout};
 ///
 /// ```
 /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_opencl::ImagePart;
 /// use binpool_opencl::{
 ///     ChannelOrder, ChannelType, HostPitches, ImageFormat, ImageRegion, ImageShape, OpenClBackend,
 /// };
@@ -30,7 +31,7 @@ use crate::{error::OpenClError, sys::transfer::HostLayout};
 ///
 /// let mut pixels = [0_u8; 6];
 /// let all = ImageRegion::all(shape);
-/// backend.read_image(&queue, &image, all, &mut pixels, HostPitches::TIGHT)?;
+/// backend.read_part(&queue, ImagePart::new(&image, all), &mut pixels)?;
 /// assert_eq!(pixels, [1, 2, 3, 4, 5, 6]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -61,6 +62,7 @@ impl HostPitches {
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::ImagePart;
     /// # use binpool_opencl::{
     /// #     ChannelOrder, ChannelType, HostPitches, ImageFormat, ImageRegion, ImageShape, OpenClBackend,
     /// # };
@@ -79,7 +81,7 @@ impl HostPitches {
     /// let pitches = HostPitches::rows_and_slices(4, 8);
     /// let mut bytes = [0_u8; 16];
     /// let all = ImageRegion::all(shape);
-    /// backend.read_image(&queue, &volume, all, &mut bytes, pitches)?;
+    /// backend.read_part(&queue, ImagePart::new(&volume, all).with_pitches(pitches), &mut bytes)?;
     /// assert_eq!(bytes, [1, 2, 3, 0, 0, 0, 0, 0, 4, 5, 6, 0, 0, 0, 0, 0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -162,7 +164,7 @@ mod tests {
     const VOLUME: ImageShape = ImageShape::d3(5, 3, 2);
 
     fn bytes(pitches: HostPitches, shape: ImageShape) -> Result<usize, OpenClError> {
-        pitches.layout(shape, 4).map(|layout| layout.bytes())
+        pitches.layout(shape, 4).map(|layout| layout.bytes)
     }
 
     #[test]

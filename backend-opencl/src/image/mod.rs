@@ -32,3 +32,4 @@ pub use layout::HostPitches;
 pub use region::ImageRegion;
 pub use sampler::{Addressing, ClSampler, Filter, SamplerProperties};
 pub use shape::{ImageKind, ImageShape};
+pub use transfer::ImagePart;

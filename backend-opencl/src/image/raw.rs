@@ -39,14 +39,14 @@ impl OpenClBackend {
     /// # let shape = ImageShape::d2(64, 32);
     /// # let theirs = backend.create_image(MemoryFlags::empty(), format, shape)?;
     /// // SAFETY: the image lives, and no other code enqueues commands on it.
-    /// let image = unsafe { backend.image_from_raw(theirs.raw(), true) }?;
+    /// let image = unsafe { backend.wrap_raw_image(theirs.raw(), true) }?;
     /// assert_eq!((image.shape(), image.format()), (shape, format));
     /// drop(theirs); // this reference was retained
     ///
     /// let buffer = backend.create_buffer(64, MemoryFlags::empty())?;
     /// let handle = buffer.raw().ok_or("no buffer")?;
     /// // SAFETY: the buffer lives.
-    /// let refused = unsafe { backend.image_from_raw(handle, true) };
+    /// let refused = unsafe { backend.wrap_raw_image(handle, true) };
     /// assert!(matches!(refused, Err(OpenClError::Image(_)))); // A buffer is no image.
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -63,7 +63,7 @@ impl OpenClBackend {
     /// with commands on this value by the program. Where that buffer is a pooled block, it goes back after the last of
     /// them: the pool does not know of this value.
     #[allow(unsafe_code)]
-    pub unsafe fn image_from_raw(
+    pub unsafe fn wrap_raw_image(
         &self,
         image: *mut c_void,
         retain: bool,
@@ -113,7 +113,7 @@ fn pixels_of(
     let under = parent.another()?;
     let root = Root::of(parent);
     let layout = HostPitches::TIGHT.layout(shape, format.item_bytes())?;
-    let region = Region::first(layout.bytes());
+    let region = Region::first(layout.bytes);
     Ok(Pixels::Buffer {
         image: View::new(context, image, &root, region),
         parent: root.key(),

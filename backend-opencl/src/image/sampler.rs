@@ -2,7 +2,7 @@
 
 use std::{ffi::c_void, num::NonZeroU64, sync::Arc};
 
-use binpool_allocators::{Error, ObjectKind, Result};
+use binpool_allocators::{ObjectKind, Result};
 use cl3::{
     memory::{
         CL_ADDRESS_CLAMP, CL_ADDRESS_CLAMP_TO_EDGE, CL_ADDRESS_MIRRORED_REPEAT, CL_ADDRESS_NONE,
@@ -183,11 +183,7 @@ impl SamplerProperties {
 /// ```
 #[derive(Clone)]
 pub struct ClSampler {
-    inner: Arc<SamplerInner>,
-}
-
-struct SamplerInner {
-    handle: SamplerHandle,
+    handle: Arc<SamplerHandle>,
     context: Arc<Context>,
 }
 
@@ -209,7 +205,7 @@ impl ClSampler {
         check_repeats(normalized_coordinates, addressing)?;
         let context = &backend.context().handle;
         let (addressing, filter) = (addressing as u32, filter as u32);
-        let handle = sys::sampler::create(context, normalized_coordinates, addressing, filter);
+        let handle = sys::create_sampler(context, normalized_coordinates, addressing, filter);
         Ok(Self::of(backend, handle?))
     }
 
@@ -245,18 +241,13 @@ impl ClSampler {
         properties: &SamplerProperties,
     ) -> Result<Self, OpenClError> {
         check_images(backend)?;
-        let device = backend.context().device;
-        let name = &backend.device_limits().device_name;
-        let (major, minor) = info::version_of(device)?;
-        if major < 2 {
-            return Err(Error::unsupported(format!(
-                "samplers of properties on {name}, which has OpenCL {major}.{minor}: use `ClSampler::new`"
-            ))
-            .into());
-        }
-        if properties.is_for_mipmaps() && !info::has_extension(device, "cl_khr_mipmap_image")? {
+        let (context, instead) = (backend.context(), "use `ClSampler::new`");
+        context.check_version((2, 0), "samplers of properties", instead)?;
+        if properties.is_for_mipmaps()
+            && !info::has_extension(context.device, "cl_khr_mipmap_image")?
+        {
             let instead = "leave the filter and the levels of detail out";
-            return Err(backend.context().lacks("mipmaps", instead).into());
+            return Err(context.lacks("mipmaps", instead).into());
         }
         check_repeats(
             properties.normalized_coordinates.unwrap_or(true),
@@ -269,7 +260,7 @@ impl ClSampler {
                 return Err(OpenClError::Image(problem));
             }
         }
-        let handle = sys::sampler::create_with_properties(&backend.context().handle, &list);
+        let handle = sys::create_sampler_with_properties(&context.handle, &list);
         Ok(Self::of(backend, handle?))
     }
 
@@ -318,9 +309,9 @@ impl ClSampler {
     }
 
     fn of(backend: &OpenClBackend, handle: SamplerHandle) -> Self {
-        let context = Arc::clone(backend.context());
         Self {
-            inner: Arc::new(SamplerInner { handle, context }),
+            handle: Arc::new(handle),
+            context: Arc::clone(backend.context()),
         }
     }
 
@@ -378,15 +369,8 @@ impl ClSampler {
     ///
     /// A device before OpenCL 3.0, which does not answer.
     pub fn properties(&self) -> Result<Vec<(u64, u64)>, OpenClError> {
-        let context = self.context();
-        let (major, minor) = info::version_of(context.device)?;
-        if major < 3 {
-            return Err(Error::unsupported(format!(
-                "a sampler's properties on {}, which has OpenCL {major}.{minor}: ask for one after the other",
-                context.limits.device_name
-            ))
-            .into());
-        }
+        let (what, instead) = ("a sampler's properties", "ask for one after the other");
+        self.context().check_version((3, 0), what, instead)?;
         let list = self.handle().info(CL_SAMPLER_PROPERTIES)?.list::<u64>();
         let pairs = list.chunks_exact(2).map(|pair| (pair[0], pair[1]));
         Ok(pairs.take_while(|&(key, _)| key != 0).collect())
@@ -421,11 +405,11 @@ impl ClSampler {
     }
 
     pub(crate) fn handle(&self) -> &SamplerHandle {
-        &self.inner.handle
+        &self.handle
     }
 
     pub(crate) fn context(&self) -> &Context {
-        &self.inner.context
+        &self.context
     }
 }
 
@@ -434,10 +418,8 @@ fn check_images(backend: &OpenClBackend) -> Result<()> {
     if backend.image_limits()?.images {
         return Ok(());
     }
-    let name = &backend.device_limits().device_name;
-    Err(Error::unsupported(format!(
-        "samplers on {name}, which has no images: use buffers"
-    )))
+    let instead = "it has no images; use buffers";
+    Err(backend.context().lacks("samplers", instead))
 }
 
 fn check_repeats(normalized: bool, addressing: Addressing) -> Result<(), OpenClError> {
@@ -451,6 +433,6 @@ fn check_repeats(normalized: bool, addressing: Addressing) -> Result<(), OpenClE
     }
 }
 
-debug_by!(ClSampler, |this| handle: this.inner.handle);
+debug_by!(ClSampler, |this| handle: this.handle);
 
 same_by!(ClSampler, |this| this.raw());

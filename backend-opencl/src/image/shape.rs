@@ -164,20 +164,15 @@ impl ImageShape {
         }
     }
 
+    /// Returns it as the runtime takes it.
+    pub(crate) fn for_runtime(self) -> ImageSize {
+        (self.kind.code(), self.extent, self.layers().unwrap_or(0))
+    }
+
     /// Returns the number of pixels; `None` if no `usize` holds it.
     pub fn pixels(self) -> Option<usize> {
         let [width, height, depth] = self.extent;
         width.checked_mul(height)?.checked_mul(depth)
-    }
-}
-
-impl From<ImageShape> for ImageSize {
-    fn from(shape: ImageShape) -> Self {
-        Self {
-            kind: shape.kind().code(),
-            extent: shape.extent(),
-            layers: shape.layers().unwrap_or(0),
-        }
     }
 }
 

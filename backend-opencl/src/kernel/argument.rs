@@ -42,10 +42,10 @@ use crate::{backend::OpenClBackend, image::ClImage, image::ClSampler, pipe::ClPi
 /// # let to = backend.create_buffer(16, MemoryFlags::empty())?;
 /// // kernel void shift(global const uint *from, uint by, global uint *to, local uint *group)
 /// let arguments = [
-///     Argument::memory(&from),
+///     Argument::Memory(&from),
 ///     Argument::value(&1_u32),
-///     Argument::memory(&to),
-///     Argument::local(LocalMemory::per_item::<u32>(1)),
+///     Argument::Memory(&to),
+///     Argument::Local(LocalMemory::per_item::<u32>(1)),
 /// ];
 /// assert_eq!(arguments[3].kind(), ParameterKind::Local);
 /// let launch = shift.launch(&queue, &[4]).local_size(&[4]);
@@ -61,109 +61,90 @@ use crate::{backend::OpenClBackend, image::ClImage, image::ClSampler, pipe::ClPi
 /// // A pointer of the host is no value for a kernel.
 /// let argument = Argument::value(&"text");
 /// ```
+///
+/// An image and a sampler:
+///
+/// ```
+/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_opencl::{
+/// #     Addressing, Argument, ChannelOrder, ChannelType, ClProgram, ClSampler, Extent, Filter, HostPitches, ImageFormat,
+/// #     ImageKind, ImageShape, OpenClBackend, Parameter, ParameterAccess,
+/// # };
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let source = "kernel void look_up(read_only image2d_t picture, sampler_t sampler, global float4 *colors)
+/// #     {
+/// #         size_t i = get_global_id(0);
+/// #         colors[i] = read_imagef(picture, sampler, (float2)(i + 0.5f, 0.5f));
+/// #     }";
+/// # let program = ClProgram::build(&backend, source, "")?;
+/// # let parameters = [
+/// #     Parameter::image(ImageKind::D2, ParameterAccess::Input),
+/// #     Parameter::sampler(),
+/// #     Parameter::output::<[f32; 4]>(Extent::PerItem(1)),
+/// # ];
+/// # // SAFETY: each work item writes the colour of its id, and reads the image through a sampler that says what is beyond.
+/// # let look_up = unsafe { program.kernel("look_up", &parameters) }?;
+/// # let image = backend.create_image_with_data(
+/// #     MemoryFlags::READ_ONLY,
+/// #     ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float),
+/// #     ImageShape::d2(2, 1),
+/// #     &[[0.25_f32; 4], [0.75; 4]],
+/// #     HostPitches::TIGHT,
+/// # )?;
+/// # let colors = backend.create_buffer(32, MemoryFlags::empty())?;
+/// // kernel void look_up(read_only image2d_t picture, sampler_t sampler, global float4 *colors)
+/// let sampler = ClSampler::new(&backend, false, Addressing::ClampToEdge, Filter::Nearest)?;
+/// let read = [Argument::Image(&image), Argument::Sampler(&sampler)];
+/// let launch = look_up.launch(&queue, &[2]).arguments(read);
+/// launch.memory(&colors).enqueue()?;
+/// let colors = backend.map::<[f32; 4]>(&queue, &colors, 0..32)?;
+/// assert_eq!(*colors, [[0.25; 4], [0.75; 4]]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
-pub struct Argument<'a>(pub(super) ArgumentBody<'a>);
-
-#[derive(Clone)]
-pub(super) enum ArgumentBody<'a> {
+#[non_exhaustive]
+pub enum Argument<'a> {
+    /// Memory: a buffer, shared virtual memory, a region of either, or a block of a pool.
     Memory(&'a dyn AsMemory<OpenClBackend>),
-    Value(SmallVec<[u8; 16]>),
+    /// A [value](Self::value).
+    Value(ValueBytes),
+    /// Local memory.
     Local(LocalMemory),
+    /// An image.
     Image(&'a ClImage),
+    /// A sampler.
     Sampler(&'a ClSampler),
+    /// A pipe.
     Pipe(&'a ClPipe),
 }
 
-impl<'a> Argument<'a> {
-    /// Memory: a buffer, shared virtual memory, a region of either, or a block of a pool.
-    pub fn memory(memory: &'a dyn AsMemory<OpenClBackend>) -> Self {
-        Self(ArgumentBody::Memory(memory))
-    }
+/// The bytes of a [value](Argument::value).
+///
+/// ```
+/// use binpool_opencl::{Argument, ParameterKind};
+///
+/// assert_eq!(Argument::value(&2.5_f32).kind(), ParameterKind::Value);
+/// ```
+#[derive(Clone, Debug)]
+pub struct ValueBytes(pub(super) SmallVec<[u8; 16]>);
 
-    /// A value, by its bytes.
+impl Argument<'_> {
+    /// Returns a value, by its bytes.
     pub fn value<T: Pod>(value: &T) -> Self {
-        Self(ArgumentBody::Value(SmallVec::from_slice(
-            bytemuck::bytes_of(value),
-        )))
-    }
-
-    /// Local memory.
-    pub fn local(local: LocalMemory) -> Self {
-        Self(ArgumentBody::Local(local))
-    }
-
-    /// An image.
-    ///
-    /// ```
-    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # use binpool_opencl::{
-    /// #     Addressing, Argument, ChannelOrder, ChannelType, ClProgram, ClSampler, Extent, Filter, HostPitches, ImageFormat,
-    /// #     ImageKind, ImageShape, OpenClBackend, Parameter, ParameterAccess,
-    /// # };
-    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// # let source = "kernel void look_up(read_only image2d_t picture, sampler_t sampler, global float4 *colors)
-    /// #     {
-    /// #         size_t i = get_global_id(0);
-    /// #         colors[i] = read_imagef(picture, sampler, (float2)(i + 0.5f, 0.5f));
-    /// #     }";
-    /// # let program = ClProgram::build(&backend, source, "")?;
-    /// # let parameters = [
-    /// #     Parameter::image(ImageKind::D2, ParameterAccess::Input),
-    /// #     Parameter::sampler(),
-    /// #     Parameter::output::<[f32; 4]>(Extent::PerItem(1)),
-    /// # ];
-    /// # // SAFETY: each work item writes the colour of its id, and reads the image through a sampler that says what is beyond.
-    /// # let look_up = unsafe { program.kernel("look_up", &parameters) }?;
-    /// # let image = backend.create_image_with_data(
-    /// #     MemoryFlags::READ_ONLY,
-    /// #     ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float),
-    /// #     ImageShape::d2(2, 1),
-    /// #     &[[0.25_f32; 4], [0.75; 4]],
-    /// #     HostPitches::TIGHT,
-    /// # )?;
-    /// # let colors = backend.create_buffer(32, MemoryFlags::empty())?;
-    /// // kernel void look_up(read_only image2d_t picture, sampler_t sampler, global float4 *colors)
-    /// let sampler = ClSampler::new(&backend, false, Addressing::ClampToEdge, Filter::Nearest)?;
-    /// let read = [Argument::image(&image), Argument::sampler(&sampler)];
-    /// let launch = look_up.launch(&queue, &[2]).arguments(read);
-    /// launch.memory(&colors).enqueue()?;
-    /// let colors = backend.map::<[f32; 4]>(&queue, &colors, 0..32)?;
-    /// assert_eq!(*colors, [[0.25; 4], [0.75; 4]]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn image(image: &'a ClImage) -> Self {
-        Self(ArgumentBody::Image(image))
-    }
-
-    /// A sampler.
-    pub fn sampler(sampler: &'a ClSampler) -> Self {
-        Self(ArgumentBody::Sampler(sampler))
-    }
-
-    /// A pipe.
-    ///
-    /// ```no_run
-    /// use binpool_opencl::{Argument, ClMemory, ClPipe};
-    ///
-    /// /// What `kernel void take(read_only pipe uint packets, global uint *words)` is launched with.
-    /// fn arguments<'a>(pipe: &'a ClPipe, words: &'a ClMemory) -> [Argument<'a>; 2] {
-    ///     [Argument::pipe(pipe), Argument::memory(words)]
-    /// }
-    /// ```
-    pub fn pipe(pipe: &'a ClPipe) -> Self {
-        Self(ArgumentBody::Pipe(pipe))
+        let bytes = SmallVec::from_slice(bytemuck::bytes_of(value));
+        Self::Value(ValueBytes(bytes))
     }
 
     /// Its kind.
     pub fn kind(&self) -> ParameterKind {
-        match &self.0 {
-            ArgumentBody::Memory(_) => ParameterKind::Memory,
-            ArgumentBody::Value(_) => ParameterKind::Value,
-            ArgumentBody::Local(_) => ParameterKind::Local,
-            ArgumentBody::Image(_) => ParameterKind::Image,
-            ArgumentBody::Sampler(_) => ParameterKind::Sampler,
-            ArgumentBody::Pipe(_) => ParameterKind::Pipe,
+        match self {
+            Self::Memory(_) => ParameterKind::Memory,
+            Self::Value(_) => ParameterKind::Value,
+            Self::Local(_) => ParameterKind::Local,
+            Self::Image(_) => ParameterKind::Image,
+            Self::Sampler(_) => ParameterKind::Sampler,
+            Self::Pipe(_) => ParameterKind::Pipe,
         }
     }
 }
@@ -172,13 +153,13 @@ impl fmt::Debug for Argument<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Argument");
         debug.field("kind", &self.kind());
-        match &self.0 {
-            ArgumentBody::Memory(memory) => debug.field("bytes", &memory.size()),
-            ArgumentBody::Value(bytes) => debug.field("bytes", &bytes.len()),
-            ArgumentBody::Local(local) => debug.field("local", local),
-            ArgumentBody::Image(image) => debug.field("image", image),
-            ArgumentBody::Sampler(sampler) => debug.field("sampler", sampler),
-            ArgumentBody::Pipe(pipe) => debug.field("pipe", pipe),
+        match self {
+            Self::Memory(memory) => debug.field("bytes", &memory.size()),
+            Self::Value(value) => debug.field("bytes", &value.0.len()),
+            Self::Local(local) => debug.field("local", local),
+            Self::Image(image) => debug.field("image", image),
+            Self::Sampler(sampler) => debug.field("sampler", sampler),
+            Self::Pipe(pipe) => debug.field("pipe", pipe),
         };
         debug.finish()
     }

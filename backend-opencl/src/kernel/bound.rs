@@ -1,17 +1,16 @@
 //! The arguments of a launch as the runtime takes them, and the memory that it uses through them.
 
-use binpool_allocators::{AsMemory, Error, InvalidRequest, ObjectKind, Region};
+use binpool_allocators::{Error, InvalidRequest, ObjectKind, runtime::Access};
 use smallvec::SmallVec;
 
 use super::{
-    argument::ArgumentBody, kernel::ClKernel, launch::Launch, touched::Touched, work_size::WorkSize,
+    argument::Argument, kernel::ClKernel, launch::Launch, taken::Taken, work_size::WorkSize,
 };
 use crate::{
     backend::OpenClBackend,
     error::OpenClError,
     event::ClEvent,
-    memory::cl_memory::ClMemory,
-    order::{access::Access, memory_use::MemoryUse},
+    order::memory_use::MemoryUse,
     queue::ClQueue,
     sys::{
         ClResult, EventHandle, Purpose, SvmRange, WaitList,
@@ -82,118 +81,49 @@ impl<'a> Bound<'a> {
         }
         // A list of addresses stays with the runtime's kernel, and no runtime takes an empty list: so a kernel with a list
         // is used once.
-        kernel.with_fresh_handle(|handle| {
-            kernel::set_indirect(handle, self.indirect.iter().copied())?;
-            enqueue(handle)
-        })
+        let mut handle = kernel.fresh_handle()?;
+        kernel::set_indirect(&mut handle, self.indirect.iter().copied())?;
+        enqueue(&mut handle)
     }
 }
 
 impl Launch<'_> {
-    /// Returns views for the arguments that start within a buffer, by their parameters, for [`bound`](Self::bound).
-    pub(super) fn views(
-        &self,
-        touched: &[Touched<'_>],
-    ) -> Result<SmallVec<[(usize, ClMemory); 1]>, OpenClError> {
-        let mut views = SmallVec::new();
-        for (index, touched) in touched.iter().enumerate() {
-            let Touched::Memory {
-                memory,
-                bytes,
-                is_whole: false,
-                ..
-            } = touched
-            else {
-                continue;
-            };
-            if memory.start() == 0 {
-                continue;
-            }
-            let found = self.own_memory(*memory, *bytes)?;
-            let within = |(memory, region): &(&ClMemory, Region)| {
-                memory.svm().is_none() && region.offset > 0 && region.bytes > 0
-            };
-            let Some((memory, region)) = found.filter(within) else {
-                continue;
-            };
-            let limits = &memory.context().limits;
-            let offset = memory.offset().saturating_add(region.offset);
-            if !limits.alignment.divides(offset) {
-                let problem = format!(
-                    "was given memory from byte {offset} of a buffer on, which is no multiple of {}: declare its offset \
-                     (`Parameter::offset_u64`), so that the kernel takes the whole buffer",
-                    limits.alignment
-                );
-                return Err(self.refused(index, problem));
-            }
-            views.push((index, memory.view(region)?));
-        }
-        Ok(views)
-    }
-
-    /// Returns the arguments as the runtime takes them. The pools of their memory note the use.
-    pub(super) fn bound<'s>(
-        &'s self,
-        touched: &'s [Touched<'s>],
-        views: &'s [(usize, ClMemory)],
-    ) -> Result<Bound<'s>, OpenClError> {
+    /// Returns the arguments as the runtime takes them. The pools of indirect memory note the use.
+    pub(super) fn bound<'s>(&'s self, taken: &'s [Taken<'s>]) -> Result<Bound<'s>, OpenClError> {
         let mut bound = Bound::default();
-        for (index, touched) in touched.iter().enumerate() {
-            let at = Some(index);
-            let value = match touched {
-                Touched::Memory {
-                    memory,
-                    bytes,
+        for (index, taken) in taken.iter().enumerate() {
+            let (value, used) = match taken {
+                Taken::Memory { bytes: None, .. } => (ArgumentValue::NoMemory, None),
+                Taken::Memory {
+                    bytes: Some((memory, region)),
                     access,
                     is_whole,
+                    view,
                     ..
                 } => {
-                    let view = views.iter().find(|(of, _)| *of == index);
-                    let found = match view {
-                        Some((_, view)) => Some((view, Region::first(*bytes))),
-                        None => self.own_memory(*memory, *bytes)?,
+                    let buffer = if *is_whole {
+                        memory.root().map(|(root, _)| &root.handle)
+                    } else {
+                        view.as_ref().unwrap_or(memory).for_kernels()?
                     };
-                    match found {
-                        Some((memory, region)) => {
-                            self.check_flags(at, *access, memory.flags())?;
-                            bound.add_use(at, Some(memory.used(region, (*access).into())));
-                            let buffer = if *is_whole {
-                                memory.root().map(|(root, _)| &root.handle)
-                            } else {
-                                memory.for_kernels()?
-                            };
-                            match (buffer, memory.svm_range(region)) {
-                                (Some(buffer), _) => ArgumentValue::Memory(buffer),
-                                (None, Some(range)) => ArgumentValue::Svm(range),
-                                (None, None) => ArgumentValue::NoMemory,
-                            }
-                        }
-                        None => ArgumentValue::NoMemory,
-                    }
+                    let value = match (buffer, memory.svm_range(*region)) {
+                        (Some(buffer), _) => ArgumentValue::Memory(buffer),
+                        (None, Some(range)) => ArgumentValue::Svm(range),
+                        (None, None) => ArgumentValue::NoMemory,
+                    };
+                    (value, Some(memory.used(*region, (*access).into())))
                 }
-                Touched::Object {
-                    value,
-                    context,
-                    used,
-                } => {
-                    if !context.is_same(self.queue.context()) {
-                        return Err(foreign(ObjectKind::Memory));
-                    }
-                    bound.add_use(at, *used);
-                    *value
-                }
-                Touched::Value(value) => ArgumentValue::Bytes(value),
-                Touched::Filled(value) => ArgumentValue::Bytes(value),
-                Touched::Local(bytes) => ArgumentValue::Local(*bytes),
-                Touched::Unfilled => ArgumentValue::Bytes(&[]),
+                Taken::Number(bytes) => (ArgumentValue::Bytes(bytes), None),
+                Taken::Value(value, used) => (*value, *used),
             };
+            bound.add_use(Some(index), used);
             bound.values.push(value);
         }
         for (argument, access) in &self.indirect {
-            let ArgumentBody::Memory(memory) = argument.0 else {
+            let Argument::Memory(memory) = argument else {
                 continue;
             };
-            let Some((memory, region)) = self.own_memory(memory, memory.size())? else {
+            let Some((memory, region)) = self.own_memory(*memory, memory.size())? else {
                 continue;
             };
             let Some(range) = memory.svm_range(region) else {
@@ -205,21 +135,6 @@ impl Launch<'_> {
         }
         Ok(bound)
     }
-
-    /// Returns the memory for this launch's queue, and the region of the first `bytes` bytes of the argument in it; `None`
-    /// for the block of 0 bytes.
-    pub(super) fn own_memory<'s>(
-        &self,
-        memory: &'s dyn AsMemory<OpenClBackend>,
-        bytes: usize,
-    ) -> Result<Option<(&'s ClMemory, Region)>, OpenClError> {
-        let backend = OpenClBackend::of_context(self.queue.context());
-        Ok(backend.bytes_on(self.queue, memory, Region::first(bytes))?)
-    }
-}
-
-fn foreign(kind: ObjectKind) -> OpenClError {
-    InvalidRequest::ForeignObject { kind }.into()
 }
 
 impl Launch<'_> {
@@ -233,16 +148,14 @@ impl Launch<'_> {
     /// bytes that the host has mapped, or a failure of the runtime.
     pub fn enqueue(self) -> Result<ClEvent, OpenClError> {
         if !self.kernel.is_for(self.queue) {
-            return Err(foreign(ObjectKind::Queue));
+            let kind = ObjectKind::Queue;
+            return Err(InvalidRequest::ForeignObject { kind }.into());
         }
         let (offset, local) = (self.offset.as_ref(), self.local.as_ref());
         let work = WorkSize::new(self.kernel.limits(), &self.global, offset, local)
             .map_err(|problem| self.refused(None, format!("cannot be launched with {problem}")))?;
-        let mut touched = self.touched(&work)?;
-        self.fill_offsets(&mut touched)?;
-        // The runtime keeps the views until the kernel has ended.
-        let views = self.views(&touched)?;
-        let bound = self.bound(&touched, &views)?;
+        let taken = self.taken(&work)?;
+        let bound = self.bound(&taken)?;
         bound.check_overlaps(self.kernel)?;
         let uses: SmallVec<[MemoryUse<'_>; 8]> = bound.uses.iter().map(|each| each.used).collect();
         let backend = OpenClBackend::of_context(self.queue.context());

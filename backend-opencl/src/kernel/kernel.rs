@@ -182,18 +182,15 @@ impl ClKernel {
         let mut ready = self.ready.lock();
         let stale = |(was, value): (&bool, _)| *was && !is_address(value);
         if ready.addresses.iter().zip(values).any(stale) {
-            ready.handle = self.program.create_kernel(&self.name)?;
+            ready.handle = self.fresh_handle()?;
         }
         ready.addresses = values.iter().map(is_address).collect();
         run(&mut ready.handle)
     }
 
-    /// Calls `run` with a kernel of the runtime that is used only once.
-    pub(super) fn with_fresh_handle<R>(
-        &self,
-        run: impl FnOnce(&mut KernelHandle) -> ClResult<R>,
-    ) -> ClResult<R> {
-        run(&mut self.program.create_kernel(&self.name)?)
+    /// Returns a handle of its own, with no arguments.
+    pub(super) fn fresh_handle(&self) -> ClResult<KernelHandle> {
+        self.program.create_kernel(&self.name)
     }
 }
 

@@ -126,7 +126,7 @@ impl<'a> Launch<'a> {
 
     /// Passes memory for the next parameter.
     pub fn memory(self, memory: &'a dyn AsMemory<OpenClBackend>) -> Self {
-        self.argument(Argument::memory(memory))
+        self.argument(Argument::Memory(memory))
     }
 
     /// Passes a value for the next parameter.
@@ -165,13 +165,14 @@ impl<'a> Launch<'a> {
 
     /// Passes local memory for the next parameter.
     pub fn local(self, local: LocalMemory) -> Self {
-        self.argument(Argument::local(local))
+        self.argument(Argument::Local(local))
     }
 
     /// Passes an image for the next parameter.
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::ImagePart;
     /// # use binpool_opencl::{
     /// #     ChannelOrder, ChannelType, ClProgram, HostPitches, ImageFormat, ImageKind, ImageRegion, ImageShape, OpenClBackend,
     /// #     Parameter, ParameterAccess,
@@ -200,12 +201,12 @@ impl<'a> Launch<'a> {
     ///
     /// let mut pixels = [[0_u8; 4]; 2];
     /// let all = ImageRegion::all(shape);
-    /// backend.read_image(&queue, &bright, all, &mut pixels, HostPitches::TIGHT)?;
+    /// backend.read_part(&queue, ImagePart::new(&bright, all), &mut pixels)?;
     /// assert_eq!(pixels, [[20; 4], [40; 4]]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn image(self, image: &'a ClImage) -> Self {
-        self.argument(Argument::image(image))
+        self.argument(Argument::Image(image))
     }
 
     /// Passes a sampler for the next parameter.
@@ -247,7 +248,7 @@ impl<'a> Launch<'a> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn sampler(self, sampler: &'a ClSampler) -> Self {
-        self.argument(Argument::sampler(sampler))
+        self.argument(Argument::Sampler(sampler))
     }
 
     /// Passes a pipe for the next parameter.
@@ -284,7 +285,7 @@ impl<'a> Launch<'a> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn pipe(self, pipe: &'a ClPipe) -> Self {
-        self.argument(Argument::pipe(pipe))
+        self.argument(Argument::Pipe(pipe))
     }
 
     /// Passes an argument of any kind for the next parameter.
@@ -317,7 +318,7 @@ impl<'a> Launch<'a> {
     /// # let scale = unsafe { program.kernel("scale", &parameters) }?;
     /// # let data = backend.create_buffer_from(&[1.0_f32, 2.0], MemoryFlags::empty())?;
     ///
-    /// let (array, factor) = (Argument::memory(&data), Argument::value(&3.0_f32));
+    /// let (array, factor) = (Argument::Memory(&data), Argument::value(&3.0_f32));
     /// over(&scale, &queue, 2, &[array], factor)?;
     /// assert_eq!(*backend.map::<f32>(&queue, &data, 0..8)?, [3.0, 6.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -337,6 +338,7 @@ impl<'a> Launch<'a> {
     /// launch (`CL_KERNEL_EXEC_INFO_SVM_PTRS`, OpenCL 3.0, section 5.9.2).
     ///
     /// ```
+    /// # use binpool_opencl::SvmOptions;
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
     /// # use binpool_opencl::{
     /// #     ClProgram, Extent, OpenClBackend, Parameter, ParameterAccess, SvmPointer,
@@ -352,7 +354,7 @@ impl<'a> Launch<'a> {
     /// # ];
     /// // SAFETY: it follows addresses of words in blocks that the launch names, and no others.
     /// let follow = unsafe { program.kernel("follow", &parameters) }?;
-    /// let seven = backend.csvm_empty::<u32>(1)?.fill_all(&queue, 7)?;
+    /// let seven = backend.svm_empty::<u32>(1, &SvmOptions::coarse())?.fill_all(&queue, 7)?;
     /// let address = seven.address()?.addr().get() as u64;
     /// let addresses = backend.create_buffer_from(&[address; 2], MemoryFlags::empty())?;
     /// let words = backend.create_buffer(8, MemoryFlags::empty())?;
@@ -371,7 +373,7 @@ impl<'a> Launch<'a> {
         memory: &'a dyn AsMemory<OpenClBackend>,
         access: ParameterAccess,
     ) -> Self {
-        self.indirect.push((Argument::memory(memory), access));
+        self.indirect.push((Argument::Memory(memory), access));
         self
     }
 

@@ -11,7 +11,7 @@ mod kernel;
 mod launch;
 mod parameter;
 mod program;
-mod touched;
+mod taken;
 mod work_size;
 
 pub use argument::{Argument, LocalMemory};

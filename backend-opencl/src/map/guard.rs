@@ -41,11 +41,7 @@ use crate::event::{ClEvent, ClOn};
 /// backend.write(&queue, &memory, 4, &[0_u8; 8])?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "the memory is unmapped when it is dropped"]
-pub struct Map<'m, T> {
-    mapping: Mapping<'m>,
-    elements: PhantomData<&'m [T]>,
-}
+pub type Map<'m, T> = HostMap<'m, T, Reads>;
 
 /// Memory that the host reads and writes: a mutable slice of `T`, until it is dropped. All commands on the memory are
 /// refused meanwhile; see [`OpenClBackend::map_mut`](crate::OpenClBackend::map_mut).
@@ -72,14 +68,66 @@ pub struct Map<'m, T> {
 /// assert_eq!(map[..], [9, 1, 3, 4]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+pub type MapMut<'m, T> = HostMap<'m, T, Writes>;
+
+/// A map of memory or of an image, until it is dropped: [`Map`], [`MapMut`], [`ImageMap`](crate::ImageMap) or
+/// [`ImageMapMut`](crate::ImageMapMut).
+///
+/// ```
+/// use binpool_allocators::Result;
+/// use binpool_opencl::{ClQueue, HostMap, Map};
+///
+/// /// Ends maps of any kind on one queue.
+/// fn unmap_all<T, A, L>(queue: &ClQueue, maps: Vec<HostMap<'_, T, A, L>>) -> Result<()> {
+///     maps.into_iter().try_for_each(|map| map.unmap_on(queue).map(drop))
+/// }
+/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_opencl::OpenClBackend;
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+///
+/// let memory = backend.create_buffer_from(&[1_u8, 2, 3, 4], MemoryFlags::empty())?;
+/// let halves = [0..2, 2..4].map(|half| backend.map(&queue, &memory, half));
+/// let halves: Vec<Map<u8>> = halves.into_iter().collect::<Result<_>>()?;
+/// assert_eq!((&halves[0][..], &halves[1][..]), (&[1, 2][..], &[3, 4][..]));
+/// unmap_all(&queue, halves)?;
+/// backend.map::<u8>(&queue, &memory, 0..4)?.unmap()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "the memory is unmapped when it is dropped"]
-pub struct MapMut<'m, T> {
-    mapping: Mapping<'m>,
-    elements: PhantomData<&'m mut [T]>,
+pub struct HostMap<'m, T, A, L = ()> {
+    pub(super) mapping: Mapping<'m>,
+    /// Where the rows of an image are.
+    pub(super) layout: L,
+    elements: PhantomData<(&'m [T], A)>,
 }
 
-/// A map that was enqueued; [`wait`](Self::wait) returns it as a `G`, which is [`Map`] or [`MapMut`]. Conflicting commands
-/// are refused from the call on.
+/// The host reads what a [`HostMap`] maps.
+///
+/// ```
+/// use binpool_opencl::{HostMap, Map, Reads};
+///
+/// fn same<'m, T>(map: Map<'m, T>) -> HostMap<'m, T, Reads> {
+///     map
+/// }
+/// ```
+#[derive(Debug)]
+pub enum Reads {}
+
+/// The host reads and writes what a [`HostMap`] maps.
+///
+/// ```
+/// use binpool_opencl::{HostMap, MapMut, Writes};
+///
+/// fn same<'m, T>(map: MapMut<'m, T>) -> HostMap<'m, T, Writes> {
+///     map
+/// }
+/// ```
+#[derive(Debug)]
+pub enum Writes {}
+
+/// A map that was enqueued; [`wait`](Self::wait) returns it as an `M`: [`Map`], [`MapMut`], [`ImageMap`](crate::ImageMap) or
+/// [`ImageMapMut`](crate::ImageMapMut). Conflicting commands are refused from the call on.
 ///
 /// Dropping it enqueues the end of the map.
 ///
@@ -105,44 +153,10 @@ pub struct MapMut<'m, T> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "the memory is unmapped when it is dropped"]
-pub struct PendingMap<'m, G> {
+pub struct PendingMap<'m, M> {
     mapping: Mapping<'m>,
-    guard: PhantomData<G>,
-}
-
-/// A guard that a pending map becomes.
-///
-/// ```
-/// use binpool_allocators::Result;
-/// use binpool_opencl::{Map, MapGuard, PendingMap};
-///
-/// /// Enqueue all maps first, then wait once: for maps of any kind.
-/// fn wait_for_all<'m, G: MapGuard<'m>>(pending: Vec<PendingMap<'m, G>>) -> Result<Vec<G>> {
-///     pending.into_iter().map(PendingMap::wait).collect()
-/// }
-/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-/// # use binpool_opencl::OpenClBackend;
-/// # let backend = OpenClBackend::open(&"any".parse()?)?;
-/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-///
-/// let memory = backend.create_buffer_from(&[1_u8, 2, 3, 4], MemoryFlags::empty())?;
-/// let halves = [0..2, 2..4].map(|half| backend.enqueue_map(&queue, &memory, half));
-/// let halves: Vec<Map<u8>> = wait_for_all(halves.into_iter().collect::<Result<_>>()?)?;
-/// assert_eq!((&halves[0][..], &halves[1][..]), (&[1, 2][..], &[3, 4][..]));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub trait MapGuard<'m>: Sized + sealed::Sealed<'m> {}
-
-impl<'m, G: sealed::Sealed<'m>> MapGuard<'m> for G {}
-
-pub(crate) mod sealed {
-    use super::Mapping;
-
-    /// Guards that are made of a map.
-    pub trait Sealed<'m>: Sized {
-        #[expect(private_interfaces, reason = "the trait cannot be named outside")]
-        fn of(mapping: Mapping<'m>) -> binpool_allocators::Result<Self>;
-    }
+    /// Makes the map of what is there.
+    map: fn(Mapping<'m>) -> Result<M>,
 }
 
 /// Checks that the host's address is aligned for `T`. The length was checked before.
@@ -155,12 +169,9 @@ pub(super) fn check_elements<T: AnyBitPattern>(bytes: &[u8]) -> Result<()> {
     Err(InvalidRequest::ElementsMisaligned { address, alignment }.into())
 }
 
-impl<'m, G: MapGuard<'m>> PendingMap<'m, G> {
-    pub(crate) const fn new(mapping: Mapping<'m>) -> Self {
-        Self {
-            mapping,
-            guard: PhantomData,
-        }
+impl<'m, M> PendingMap<'m, M> {
+    pub(crate) const fn new(mapping: Mapping<'m>, map: fn(Mapping<'m>) -> Result<M>) -> Self {
+        Self { mapping, map }
     }
 
     /// The event of the map, for other commands to wait for.
@@ -173,83 +184,68 @@ impl<'m, G: MapGuard<'m>> PendingMap<'m, G> {
     /// # Errors
     ///
     /// The failure of the command, or of a command that it waits for;
-    /// [`ElementsMisaligned`](InvalidRequest::ElementsMisaligned) where the host's address is not aligned for the elements.
-    /// The memory is not mapped then.
-    pub fn wait(self) -> Result<G> {
+    /// [`ElementsMisaligned`](InvalidRequest::ElementsMisaligned) where the host's address is not aligned for the elements. Of images
+    /// also [`NotWholeElements`](InvalidRequest::NotWholeElements). The memory is not mapped then.
+    pub fn wait(self) -> Result<M> {
         self.mapping.wait()?;
-        G::of(self.mapping)
+        (self.map)(self.mapping)
     }
 }
 
-/// Implements the end of a guard.
-macro_rules! ending {
-    ($name:ident) => {
-        impl<T> $name<'_, T> {
-            /// Enqueues the end of the map on the queue that it was made on, and returns its event.
-            ///
-            /// The end is a command like any other: `finish`, markers and barriers of the queue come after it. One case is different:
-            /// while another map of the same address is being made, the end waits for that, and its queue does not wait for the end.
-            ///
-            /// # Errors
-            ///
-            /// A failure of the runtime, after which the memory may stay mapped.
-            pub fn unmap(self) -> Result<ClEvent> {
-                self.mapping.end_here()
-            }
-
-            /// Enqueues the end of the map on `queue`, after `wait_for`, and returns its event. `PyOpenCL`'s
-            /// `MemoryMap.release`.
-            ///
-            /// The order is that of [`unmap`](Self::unmap). On `PoCL` and Intel's runtime the map ends even if something that its end
-            /// waits for fails.
-            ///
-            /// # Errors
-            ///
-            /// [`ForeignObject`](InvalidRequest::ForeignObject), after which the map has ended on its own queue; a failure
-            /// of the runtime, after which the memory may stay mapped.
-            pub fn unmap_on<'q>(self, on: impl Into<ClOn<'q>>) -> Result<ClEvent> {
-                let On { queue, wait_for } = on.into();
-                self.mapping.end(queue, wait_for)
-            }
-        }
-    };
+impl<'m, T: AnyBitPattern, A> HostMap<'m, T, A> {
+    /// Returns the map of bytes that are there.
+    pub(crate) fn of_bytes(mapping: Mapping<'m>) -> Result<Self> {
+        check_elements::<T>(mapping.view().as_slice())?;
+        Ok(Self::new(mapping, ()))
+    }
 }
 
-pub(super) use ending;
-
-macro_rules! guard {
-    ($name:ident) => {
-        ending!($name);
-
-        impl<'m, T: AnyBitPattern> sealed::Sealed<'m> for $name<'m, T> {
-            #[expect(private_interfaces, reason = "the trait cannot be named outside")]
-            fn of(mapping: Mapping<'m>) -> Result<Self> {
-                check_elements::<T>(mapping.view().as_slice())?;
-                Ok(Self {
-                    mapping,
-                    elements: PhantomData,
-                })
-            }
+impl<'m, T, A, L> HostMap<'m, T, A, L> {
+    pub(super) const fn new(mapping: Mapping<'m>, layout: L) -> Self {
+        Self {
+            mapping,
+            layout,
+            elements: PhantomData,
         }
-
-        impl<T: AnyBitPattern> Deref for $name<'_, T> {
-            type Target = [T];
-
-            fn deref(&self) -> &[T] {
-                bytemuck::cast_slice(self.mapping.view().as_slice())
-            }
-        }
-
-        impl<T: AnyBitPattern + fmt::Debug> fmt::Debug for $name<'_, T> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.debug_tuple(stringify!($name)).field(&&**self).finish()
-            }
-        }
-    };
+    }
 }
 
-guard!(Map);
-guard!(MapMut);
+impl<T, A, L> HostMap<'_, T, A, L> {
+    /// Enqueues the end of the map on the queue that it was made on, and returns its event.
+    ///
+    /// The end is a command like any other: `finish`, markers and barriers of the queue come after it. One case is different:
+    /// while another map of the same address is being made, the end waits for that, and its queue does not wait for the end.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the runtime, after which the memory may stay mapped.
+    pub fn unmap(self) -> Result<ClEvent> {
+        self.mapping.end_here()
+    }
+
+    /// Enqueues the end of the map on `queue`, after `wait_for`, and returns its event. `PyOpenCL`'s
+    /// `MemoryMap.release`.
+    ///
+    /// The order is that of [`unmap`](Self::unmap). On `PoCL` and Intel's runtime the map ends even if something that its end
+    /// waits for fails.
+    ///
+    /// # Errors
+    ///
+    /// [`ForeignObject`](InvalidRequest::ForeignObject), after which the map has ended on its own queue; a failure
+    /// of the runtime, after which the memory may stay mapped.
+    pub fn unmap_on<'q>(self, on: impl Into<ClOn<'q>>) -> Result<ClEvent> {
+        let On { queue, wait_for } = on.into();
+        self.mapping.end(queue, wait_for)
+    }
+}
+
+impl<T: AnyBitPattern, A> Deref for HostMap<'_, T, A> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        bytemuck::cast_slice(self.mapping.view().as_slice())
+    }
+}
 
 impl<T: AnyBitPattern + NoUninit> DerefMut for MapMut<'_, T> {
     fn deref_mut(&mut self) -> &mut [T] {
@@ -257,7 +253,73 @@ impl<T: AnyBitPattern + NoUninit> DerefMut for MapMut<'_, T> {
     }
 }
 
-impl<G> fmt::Debug for PendingMap<'_, G> {
+#[cfg(feature = "ndarray")]
+impl<T: AnyBitPattern, A> HostMap<'_, T, A> {
+    /// Returns the elements as an array of this shape: row by row, column by column (`.f()`), or with strides of its own
+    /// (`.strides(..)`, in elements); `shape`, `order` and `strides` of `PyOpenCL`'s `enqueue_map_buffer`.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// use ndarray::ShapeBuilder;
+    ///
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let memory = backend.create_buffer(4096, MemoryFlags::empty())?;
+    /// let map = backend.map::<f32>(&queue, &memory, 0..4096)?;
+    /// let columns = map.shaped((32, 32).f())?;
+    /// assert_eq!(columns.strides(), [1, 32]);
+    /// assert!(map.shaped((33, 32)).is_err()); // The map ends before.
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the shape reaches beyond the map.
+    pub fn shaped<D: ndarray::Dimension>(
+        &self,
+        shape: impl Into<ndarray::StrideShape<D>>,
+    ) -> Result<ndarray::ArrayView<'_, T, D>, ndarray::ShapeError> {
+        ndarray::ArrayView::from_shape(shape, self)
+    }
+}
+
+#[cfg(feature = "ndarray")]
+impl<T: AnyBitPattern + NoUninit> MapMut<'_, T> {
+    /// Returns the elements as an array of this shape, to be written; see [`shaped`](Self::shaped).
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let memory = backend.create_buffer_from(&[1, 2, 3, 4, 5, 6], MemoryFlags::empty())?;
+    /// let mut map = backend.map_mut::<i32>(&queue, &memory, 0..24)?;
+    /// let mut rows = map.shaped_mut((2, 3))?;
+    /// rows.row_mut(1).fill(0);
+    /// assert_eq!(map.shaped((2, 3))?, ndarray::arr2(&[[1, 2, 3], [0, 0, 0]]));
+    /// assert_eq!(map[..], [1, 2, 3, 0, 0, 0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the shape reaches beyond the map, or has one element at two indices.
+    pub fn shaped_mut<D: ndarray::Dimension>(
+        &mut self,
+        shape: impl Into<ndarray::StrideShape<D>>,
+    ) -> Result<ndarray::ArrayViewMut<'_, T, D>, ndarray::ShapeError> {
+        ndarray::ArrayViewMut::from_shape(shape, self)
+    }
+}
+
+impl<T: AnyBitPattern + fmt::Debug, A> fmt::Debug for HostMap<'_, T, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Map").field(&&**self).finish()
+    }
+}
+
+impl<M> fmt::Debug for PendingMap<'_, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PendingMap")
             .field("event", self.mapping.event())

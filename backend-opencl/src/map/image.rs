@@ -1,18 +1,18 @@
 //! Maps of images.
 
-use std::{fmt, marker::PhantomData};
+use std::fmt;
 
 use binpool_allocators::{InvalidRequest, On, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 
 use super::{
-    guard::{MapGuard, PendingMap, check_elements, ending, sealed},
+    guard::{HostMap, PendingMap, Reads, Writes, check_elements},
     mapping::{MapMode, Mapped, Mapping},
 };
 use crate::{
     backend::OpenClBackend,
     error::OpenClError,
-    event::{ClEvent, ClOn},
+    event::ClOn,
     image::{ClImage, ImageRegion},
 };
 
@@ -50,12 +50,7 @@ use crate::{
 /// map.unmap_on(&other_queue)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "the image is unmapped when it is dropped"]
-pub struct ImageMap<'m, T> {
-    mapping: Mapping<'m>,
-    rows: Rows,
-    elements: PhantomData<&'m [T]>,
-}
+pub type ImageMap<'m, T> = HostMap<'m, T, Reads, Rows>;
 
 /// Pixels of an image that the host reads and writes: rows of `T`, until it is dropped. All commands on the image are
 /// refused meanwhile; see [`OpenClBackend::map_image_mut`](crate::OpenClBackend::map_image_mut).
@@ -91,16 +86,19 @@ pub struct ImageMap<'m, T> {
 /// map.unmap()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "the image is unmapped when it is dropped"]
-pub struct ImageMapMut<'m, T> {
-    mapping: Mapping<'m>,
-    rows: Rows,
-    elements: PhantomData<&'m mut [T]>,
-}
+pub type ImageMapMut<'m, T> = HostMap<'m, T, Writes, Rows>;
 
 /// The positions of the rows of a mapped region, in bytes.
+///
+/// ```
+/// use binpool_opencl::ImageMapMut;
+///
+/// fn clear(map: &mut ImageMapMut<u8>, row: usize) -> Option<()> {
+///     Some(map.row_mut(row, 0)?.fill(0))
+/// }
+/// ```
 #[derive(Clone, Copy, Debug)]
-struct Rows {
+pub struct Rows {
     /// The bytes of a row.
     bytes: usize,
     row_pitch: usize,
@@ -141,71 +139,82 @@ impl Rows {
     }
 }
 
-/// Implements what both guards have.
-macro_rules! guard {
-    ($name:ident) => {
-        ending!($name);
-
-        impl<'m, T: AnyBitPattern> sealed::Sealed<'m> for $name<'m, T> {
-            #[expect(private_interfaces, reason = "the trait cannot be named outside")]
-            fn of(mapping: Mapping<'m>) -> Result<Self> {
-                Ok(Self {
-                    rows: Rows::of::<T>(&mapping)?,
-                    mapping,
-                    elements: PhantomData,
-                })
-            }
-        }
-
-        impl<T: AnyBitPattern> $name<'_, T> {
-            /// Returns the elements of a row of a slice of the region, both counted from 0; `None` outside of the region.
-            /// The layers of a 1D array are rows, those of a 2D array slices.
-            pub fn row(&self, row: usize, slice: usize) -> Option<&[T]> {
-                let range = self.rows.range(row, slice)?;
-                let bytes = self.mapping.view().as_slice().get(range)?;
-                bytemuck::try_cast_slice(bytes).ok()
-            }
-
-            /// Returns all rows, slice by slice.
-            pub fn rows(&self) -> impl Iterator<Item = &[T]> {
-                let slices = 0..self.rows.slices;
-                slices
-                    .flat_map(|slice| (0..self.rows.count).map(move |row| (row, slice)))
-                    .filter_map(|(row, slice)| self.row(row, slice))
-            }
-
-            /// The distance between rows in the map, in bytes.
-            pub fn row_pitch(&self) -> usize {
-                self.rows.row_pitch
-            }
-
-            /// The distance between slices in the map, in bytes; 0 if there is only one.
-            pub fn slice_pitch(&self) -> usize {
-                self.rows.slice_pitch
-            }
-
-            /// Returns the elements as an array of slices, rows, and elements of a row: `PyOpenCL`'s `enqueue_map_image`.
-            /// `None` if a pitch is no whole number of elements.
-            #[cfg(feature = "ndarray")]
-            pub fn shaped(&self) -> Option<ndarray::ArrayView3<'_, T>> {
-                let shape = self.rows.shape::<T>()?;
-                let bytes = self.mapping.view().as_slice();
-                let elements = bytemuck::try_cast_slice(bytes).ok()?;
-                ndarray::ArrayView3::from_shape(shape, elements).ok()
-            }
-        }
-
-        impl<T: AnyBitPattern + fmt::Debug> fmt::Debug for $name<'_, T> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.debug_list().entries(self.rows()).finish()
-            }
-        }
-    };
+impl<'m, T: AnyBitPattern, A> HostMap<'m, T, A, Rows> {
+    /// Returns the map of pixels that are there.
+    fn of_pixels(mapping: Mapping<'m>) -> Result<Self> {
+        let rows = Rows::of::<T>(&mapping)?;
+        Ok(Self::new(mapping, rows))
+    }
 }
 
-guard!(ImageMap);
-guard!(ImageMapMut);
+impl<T: AnyBitPattern, A> HostMap<'_, T, A, Rows> {
+    /// Returns the elements of a row of a slice of the region, both counted from 0; `None` outside of the region.
+    /// The layers of a 1D array are rows, those of a 2D array slices.
+    pub fn row(&self, row: usize, slice: usize) -> Option<&[T]> {
+        let range = self.layout.range(row, slice)?;
+        let bytes = self.mapping.view().as_slice().get(range)?;
+        bytemuck::try_cast_slice(bytes).ok()
+    }
 
+    /// Returns all rows, slice by slice.
+    ///
+    /// ```
+    /// use binpool_opencl::ImageMap;
+    ///
+    /// /// Returns the pixels of all rows, and the bytes that the map has between them.
+    /// fn gathered(map: &ImageMap<u32>, slices: usize) -> (Vec<u32>, usize) {
+    ///     let pixels = map.rows().flatten().copied().collect();
+    ///     let row = map.row(0, 0).map_or(0, size_of_val);
+    ///     let padding = map.row_pitch() - row;
+    ///     assert!(slices == 1 || map.slice_pitch() >= map.row_pitch());
+    ///     (pixels, padding)
+    /// }
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{ChannelOrder, ChannelType, HostPitches, ImageFormat};
+    /// # use binpool_opencl::{ImageRegion, ImageShape, OpenClBackend};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt32);
+    /// let shape = ImageShape::d2(2, 2);
+    /// let pixels = [1_u32, 2, 3, 4];
+    /// let image = backend.create_image_with_data(MemoryFlags::empty(), format, shape, &pixels, HostPitches::TIGHT)?;
+    /// let map = backend.map_image(&queue, &image, ImageRegion::all(shape))?;
+    /// assert_eq!(gathered(&map, 1).0, pixels);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn rows(&self) -> impl Iterator<Item = &[T]> {
+        let slices = 0..self.layout.slices;
+        slices
+            .flat_map(|slice| (0..self.layout.count).map(move |row| (row, slice)))
+            .filter_map(|(row, slice)| self.row(row, slice))
+    }
+
+    /// The distance between rows in the map, in bytes.
+    pub fn row_pitch(&self) -> usize {
+        self.layout.row_pitch
+    }
+
+    /// The distance between slices in the map, in bytes; 0 if there is only one.
+    pub fn slice_pitch(&self) -> usize {
+        self.layout.slice_pitch
+    }
+
+    /// Returns the elements as an array of slices, rows, and elements of a row: `PyOpenCL`'s `enqueue_map_image`.
+    /// `None` if a pitch is no whole number of elements.
+    #[cfg(feature = "ndarray")]
+    pub fn shaped(&self) -> Option<ndarray::ArrayView3<'_, T>> {
+        let shape = self.layout.shape::<T>()?;
+        let bytes = self.mapping.view().as_slice();
+        let elements = bytemuck::try_cast_slice(bytes).ok()?;
+        ndarray::ArrayView3::from_shape(shape, elements).ok()
+    }
+}
+
+impl<T: AnyBitPattern + fmt::Debug, A> fmt::Debug for HostMap<'_, T, A, Rows> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.rows()).finish()
+    }
+}
 #[cfg(feature = "ndarray")]
 impl Rows {
     fn shape<T>(self) -> Option<ndarray::StrideShape<ndarray::Ix3>> {
@@ -228,7 +237,7 @@ impl Rows {
 impl<T: AnyBitPattern + NoUninit> ImageMapMut<'_, T> {
     /// Returns the elements of a row of a slice, to be written; see [`row`](Self::row).
     pub fn row_mut(&mut self, row: usize, slice: usize) -> Option<&mut [T]> {
-        let range = self.rows.range(row, slice)?;
+        let range = self.layout.range(row, slice)?;
         let bytes = self.mapping.view_mut().as_mut_slice().get_mut(range)?;
         bytemuck::try_cast_slice_mut(bytes).ok()
     }
@@ -280,7 +289,7 @@ impl OpenClBackend {
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # use binpool_opencl::{ChannelOrder, ChannelType, ImageFormat, ImageRegion, ImageShape, OpenClBackend};
+    /// # use binpool_opencl::{ChannelOrder, ChannelType, ImageFormat, ImagePart, ImageRegion, ImageShape, OpenClBackend};
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
@@ -293,7 +302,7 @@ impl OpenClBackend {
     /// drop(map);
     /// let mut seen = [[0_u8; 4]; 64];
     /// let first = ImageRegion::new([0, 0], [64, 1]);
-    /// backend.read_image(&queue, &image, first, &mut seen, Default::default())?;
+    /// backend.read_part(&queue, ImagePart::new(&image, first), &mut seen)?;
     /// assert_eq!(seen, [[255, 0, 0, 255]; 64]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -307,7 +316,7 @@ impl OpenClBackend {
         image: &'m ClImage,
         region: ImageRegion,
     ) -> Result<ImageMapMut<'m, T>, OpenClError> {
-        let pending = self.enqueue_map_image_mut(on, image, region)?;
+        let pending = self.enqueue_map_image_mut(on, image, region, MapMode::ReadWrite)?;
         Ok(pending.wait()?)
     }
 
@@ -345,14 +354,14 @@ impl OpenClBackend {
         image: &'m ClImage,
         region: ImageRegion,
     ) -> Result<PendingMap<'m, ImageMap<'m, T>>, OpenClError> {
-        self.map_image_as(on.into(), image, region, MapMode::Read)
+        self.map_image_as(on.into(), image, region, None)
     }
 
-    /// Enqueues a map of a region of an image to be read and written, without waiting for it.
+    /// Enqueues a map of a region of an image for the writes that `mode` names, without waiting for it.
     ///
     /// ```
     /// use binpool_allocators::{Error, InvalidRequest};
-    /// use binpool_opencl::{ImageColor, OpenClError};
+    /// use binpool_opencl::{ImageColor, MapMode, OpenClError};
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
     /// # use binpool_opencl::{ChannelOrder, ChannelType, ImageFormat, ImageRegion, ImageShape, OpenClBackend};
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
@@ -362,14 +371,19 @@ impl OpenClBackend {
     /// # let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
     ///
     /// let (left, right) = (ImageRegion::new([0, 0], [1, 2]), ImageRegion::new([1, 0], [1, 2]));
-    /// let pending = backend.enqueue_map_image_mut::<u8>(&queue, &image, left)?;
+    /// let pending = backend.enqueue_map_image_mut::<u8>(&queue, &image, left, MapMode::Overwrite)?;
     /// // Whatever is mapped of an image, all of it is the host's, from the call on.
     /// let refused = backend.enqueue_fill_image(&queue, &image, right, ImageColor::Float([1.0; 4]));
     /// assert!(matches!(
     ///     refused,
     ///     Err(OpenClError::Device(Error::InvalidRequest(InvalidRequest::Mapped { .. })))
     /// ));
-    /// drop(pending.wait()?);
+    /// let mut map = pending.wait()?;
+    /// for row in 0..2 {
+    ///     map.row_mut(row, 0).ok_or("within the region")?.fill(7);
+    /// }
+    /// map.unmap()?;
+    /// assert_eq!(backend.map_image::<u8>(&queue, &image, left)?.row(1, 0), Some(&[7; 4][..]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -381,88 +395,22 @@ impl OpenClBackend {
         on: impl Into<ClOn<'q>>,
         image: &'m ClImage,
         region: ImageRegion,
+        mode: MapMode,
     ) -> Result<PendingMap<'m, ImageMapMut<'m, T>>, OpenClError> {
-        self.map_image_as(on.into(), image, region, MapMode::ReadWrite)
+        self.map_image_as(on.into(), image, region, Some(mode))
     }
 
-    /// Maps a region of an image to be written as a whole, and waits until that may be done. Its contents are unspecified
-    /// at first, since the runtime need not fetch them, and afterwards where nothing was written.
-    ///
-    /// ```
-    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # use binpool_opencl::{ChannelOrder, ChannelType, ImageFormat, ImageRegion, ImageShape, OpenClBackend};
-    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
-    /// let shape = ImageShape::d2(64, 32);
-    /// let image = backend.create_image(MemoryFlags::HOST_WRITE_ONLY, format, shape)?;
-    /// let all = ImageRegion::all(shape);
-    /// let mut map = backend.map_image_overwrite::<[u8; 4]>(&queue, &image, all)?;
-    /// for row in 0..32 {
-    ///     map.row_mut(row, 0).ok_or("within the region")?.fill([255, 0, 0, 255]);
-    /// }
-    /// map.unmap()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// See [above](#errors).
-    pub fn map_image_overwrite<'q, 'm, T: AnyBitPattern + NoUninit>(
-        &self,
-        on: impl Into<ClOn<'q>>,
-        image: &'m ClImage,
-        region: ImageRegion,
-    ) -> Result<ImageMapMut<'m, T>, OpenClError> {
-        let pending = self.enqueue_map_image_overwrite(on, image, region)?;
-        Ok(pending.wait()?)
-    }
-
-    /// Enqueues a map of a region of an image to be written as a whole, without waiting for it; see
-    /// [`map_image_overwrite`](Self::map_image_overwrite).
-    ///
-    /// ```
-    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # use binpool_opencl::{ChannelOrder, ChannelType, ImageFormat, ImageRegion, ImageShape, OpenClBackend};
-    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// # let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt8);
-    /// # let shape = ImageShape::d2(4, 2);
-    /// let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
-    /// let all = ImageRegion::all(shape);
-    /// let pending = backend.enqueue_map_image_overwrite::<u8>(&queue, &image, all)?;
-    /// let mut map = pending.wait()?;
-    /// for row in 0..2 {
-    ///     map.row_mut(row, 0).ok_or("within the region")?.fill(7);
-    /// }
-    /// map.unmap()?;
-    /// assert_eq!(backend.map_image::<u8>(&queue, &image, all)?.row(1, 0), Some(&[7; 4][..]));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// See [above](#errors).
-    pub fn enqueue_map_image_overwrite<'q, 'm, T: AnyBitPattern + NoUninit>(
-        &self,
-        on: impl Into<ClOn<'q>>,
-        image: &'m ClImage,
-        region: ImageRegion,
-    ) -> Result<PendingMap<'m, ImageMapMut<'m, T>>, OpenClError> {
-        self.map_image_as(on.into(), image, region, MapMode::Overwrite)
-    }
-
-    fn map_image_as<'m, G: MapGuard<'m>>(
+    fn map_image_as<'m, T: AnyBitPattern, A>(
         &self,
         On { queue, wait_for }: ClOn<'_>,
         image: &'m ClImage,
         region: ImageRegion,
-        mode: MapMode,
-    ) -> Result<PendingMap<'m, G>, OpenClError> {
+        mode: Option<MapMode>,
+    ) -> Result<PendingMap<'m, HostMap<'m, T, A, Rows>>, OpenClError> {
         self.check_image(queue, image, region)?;
-        mode.check(image.flags())?;
+        MapMode::check(mode, image.flags())?;
         let mapped = Mapped::Image(image, region);
         let mapping = Mapping::enqueue(self, queue, mapped, mode, wait_for)?;
-        Ok(PendingMap::new(mapping))
+        Ok(PendingMap::new(mapping, HostMap::of_pixels))
     }
 }

@@ -4,9 +4,9 @@ use std::{iter, slice::from_ref, thread};
 
 use binpool_allocators::{
     Backend, CountedView, Error, Event, EventStatus, HostUse, InvalidRequest, MemoryFlags, Outcome,
-    Queue, Region, Result,
+    Queue, Region, Result, runtime::Access,
 };
-use cl3::error_codes::{CL_INVALID_MEM_OBJECT, CL_INVALID_VALUE};
+use cl3::error_codes::CL_INVALID_VALUE;
 
 use crate::{
     backend::OpenClBackend,
@@ -14,7 +14,6 @@ use crate::{
     image::{ClImage, ImageRegion},
     memory::cl_memory::ClMemory,
     order::{
-        access::Access,
         access_log::{MapId, wait_for},
         admission::CommandAdmission,
         memory_use::MemoryUse,
@@ -22,7 +21,7 @@ use crate::{
     },
     queue::ClQueue,
     sys::{
-        self, ClError, ClResult, EventHandle, MapShape, Purpose, WaitList, map::HostView,
+        self, ClResult, EventHandle, MapShape, Purpose, WaitList, map::HostView,
         transfer::DevicePixels,
     },
 };
@@ -36,44 +35,63 @@ pub(crate) enum Mapped<'m> {
     Image(&'m ClImage, ImageRegion),
 }
 
-/// The host's use of a map.
+/// How the host writes memory that is mapped for it.
+///
+/// ```
+/// use std::io::{Cursor, Read};
+///
+/// use binpool_allocators::MemoryFlags;
+/// use binpool_opencl::MapMode;
+/// # use binpool_allocators::{Backend, QueueOrder};
+/// # use binpool_opencl::OpenClBackend;
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+///
+/// // From a file to the device, without a vector between: what the memory held is not fetched first.
+/// let mut file = Cursor::new([7; 4096]);
+/// let memory = backend.create_buffer(4096, MemoryFlags::HOST_WRITE_ONLY)?;
+/// let pending = backend.enqueue_map_mut::<u8>(&queue, &memory, 0..4096, MapMode::Overwrite)?;
+/// file.read_exact(&mut pending.wait()?)?;
+///
+/// // A part of it.
+/// let pending = backend.enqueue_map_mut::<u8>(&queue, &memory, 0..4096, MapMode::Write)?;
+/// pending.wait()?[1] = 30;
+///
+/// let copy = backend.create_buffer(4096, MemoryFlags::empty())?;
+/// backend.enqueue_copy(&queue, &memory, .., &copy, 0)?;
+/// assert_eq!(backend.map::<u8>(&queue, &copy, ..)?[..3], [7, 30, 7]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MapMode {
-    Read,
+pub enum MapMode {
+    /// It reads the memory, too.
     ReadWrite,
-    /// The host may write. Bytes that it does not write keep their values.
+    /// It writes parts; the others keep their values. The memory may be one that the host only writes
+    /// ([`HOST_WRITE_ONLY`](MemoryFlags::HOST_WRITE_ONLY)). The slice has the contents of the memory, but reading it may be slow.
     Write,
-    /// The host writes everything. The old contents are not needed.
+    /// It writes everything. The contents are unspecified at first, since the runtime need not fetch them, and afterwards where nothing was
+    /// written.
     Overwrite,
 }
 
 impl MapMode {
-    const fn flags(self) -> u64 {
+    /// The runtime's flags for a map to be written so; for `None`, to be read.
+    const fn flags(mode: Option<Self>) -> u64 {
         use cl3::memory::{CL_MAP_READ, CL_MAP_WRITE, CL_MAP_WRITE_INVALIDATE_REGION};
-        match self {
-            Self::Read => CL_MAP_READ,
-            Self::ReadWrite => CL_MAP_READ | CL_MAP_WRITE,
-            Self::Write => CL_MAP_WRITE,
-            Self::Overwrite => CL_MAP_WRITE_INVALIDATE_REGION,
+        match mode {
+            None => CL_MAP_READ,
+            Some(Self::ReadWrite) => CL_MAP_READ | CL_MAP_WRITE,
+            Some(Self::Write) => CL_MAP_WRITE,
+            Some(Self::Overwrite) => CL_MAP_WRITE_INVALIDATE_REGION,
         }
     }
 
     /// Checks that memory of these flags may be used so.
-    pub(crate) fn check(self, flags: MemoryFlags) -> Result<()> {
-        if matches!(self, Self::Read | Self::ReadWrite) {
+    pub(crate) fn check(mode: Option<Self>, flags: MemoryFlags) -> Result<()> {
+        if matches!(mode, None | Some(Self::ReadWrite)) {
             flags.check_host(HostUse::Read)?;
         }
-        if self == Self::Read {
-            return Ok(());
-        }
-        flags.check_host(HostUse::Write)
-    }
-
-    const fn access(self) -> Access {
-        match self {
-            Self::Read => Access::Read,
-            Self::ReadWrite | Self::Write | Self::Overwrite => Access::Write,
-        }
+        mode.map_or(Ok(()), |_| flags.check_host(HostUse::Write))
     }
 }
 
@@ -124,13 +142,11 @@ impl<'m> Mapped<'m> {
     }
 
     /// Returns what the runtime maps.
-    fn on_device(&self) -> ClResult<DevicePixels<'m>> {
-        let found = match *self {
-            Self::Memory(memory, region) => memory.bytes_to_map(region).map(DevicePixels::Bytes),
+    fn on_device(&self) -> DevicePixels<'m> {
+        match *self {
+            Self::Memory(memory, region) => DevicePixels::Bytes(memory.bytes_to_map(region)),
             Self::Image(image, region) => image.pixels_to_map(region),
-        };
-        // Only a block that is being freed has no bytes, and such a block is not borrowed here.
-        found.ok_or(ClError::new("clEnqueueMapBuffer", CL_INVALID_MEM_OBJECT))
+        }
     }
 
     fn enqueue(
@@ -139,7 +155,7 @@ impl<'m> Mapped<'m> {
         flags: u64,
         wait: &WaitList<'_>,
     ) -> ClResult<(EventHandle, HostView)> {
-        sys::map::enqueue_map(queue.handle(), self.on_device()?, self.shape(), flags, wait)
+        sys::map::enqueue_map(queue.handle(), self.on_device(), self.shape(), flags, wait)
     }
 
     fn enqueue_end(
@@ -148,7 +164,7 @@ impl<'m> Mapped<'m> {
         view: &HostView,
         wait: &WaitList<'_>,
     ) -> ClResult<EventHandle> {
-        sys::map::enqueue_unmap(queue.handle(), self.on_device()?, view, wait)
+        sys::map::enqueue_unmap(queue.handle(), self.on_device(), view, wait)
     }
 }
 
@@ -158,17 +174,17 @@ impl<'m> Mapping<'m> {
         backend: &OpenClBackend,
         queue: &ClQueue,
         mapped: Mapped<'m>,
-        mode: MapMode,
+        mode: Option<MapMode>,
         wait_for: &[ClEvent],
     ) -> Result<Self> {
-        let access = mode.access();
+        let access = mode.map_or(Access::Read, |_| Access::Write);
         let used = mapped.used(access);
         let named = OpenClBackend::named(wait_for);
         let (admission, id) = CommandAdmission::of_map(queue, &used, named)?;
         let purpose = Purpose::Memory(mapped.bytes());
         let mut view = None;
         let enqueued = backend.submit_admitted(queue, purpose, admission, wait_for, |wait| {
-            let (event, mapped) = mapped.enqueue(queue, mode.flags(), wait)?;
+            let (event, mapped) = mapped.enqueue(queue, MapMode::flags(mode), wait)?;
             view = Some(mapped);
             Ok(event)
         });
@@ -268,19 +284,10 @@ impl<'m> Mapping<'m> {
             }
         };
         let thread = thread::Builder::new().name("binpool-unmap".into());
-        match thread.spawn(wait_and_resolve) {
-            Ok(_) => Ok(Some(all_ended)),
-            Err(error) => Err(Error::backend(
-                "starting a thread",
-                error.raw_os_error(),
-                error,
-            )),
-        }
-    }
-
-    /// Returns a queue on which the end of a map waits for no command of the program's queue.
-    fn unmap_queue(&self) -> Result<ClQueue> {
-        ClQueue::for_one_command(self.queue.context()).map_err(Error::from)
+        thread
+            .spawn(wait_and_resolve)
+            .map(|_| Some(all_ended))
+            .map_err(|error| Error::backend("starting a thread", error.raw_os_error(), error))
     }
 
     /// Ends the map by a command of `queue`, after `wait_for`.
@@ -320,7 +327,8 @@ impl<'m> Mapping<'m> {
     fn end_elsewhere(&mut self, home: &ClQueue, wait_for: &[ClEvent]) -> Result<ClEvent> {
         let used = self.mapped.used(self.access);
         let others = self.others_being_made();
-        let queue = self.unmap_queue()?;
+        // One on which the end waits for no command of the program's queue.
+        let queue = ClQueue::for_one_command(self.queue.context())?;
         // Nothing on the program's queue waits for other maps that are being made: `finish` would wait for what those wait for.
         let home = if others.is_empty() { home } else { &queue };
         let mut after = self.after(wait_for);

@@ -4,7 +4,7 @@ use binpool_allocators::{AsMemory, IntoRegion, InvalidRequest, On, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 
 use super::{
-    guard::{Map, MapGuard, MapMut, PendingMap},
+    guard::{HostMap, Map, MapMut, PendingMap},
     mapping::{MapMode, Mapped, Mapping},
 };
 use crate::{backend::OpenClBackend, event::ClOn};
@@ -55,7 +55,7 @@ impl OpenClBackend {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let memory = backend.create_buffer(4096, MemoryFlags::empty())?;
-    /// let mut numbers = backend.map_overwrite::<f32>(&queue, &memory, 0..4096)?;
+    /// let mut numbers = backend.map_mut::<f32>(&queue, &memory, 0..4096)?;
     /// numbers.fill(1.5);
     /// numbers.unmap()?; // Or drop it.
     /// let numbers = backend.map::<f32>(&queue, &memory, 1024..2048)?;
@@ -99,41 +99,8 @@ impl OpenClBackend {
         memory: &'m (impl AsMemory<Self> + ?Sized),
         region: impl IntoRegion,
     ) -> Result<MapMut<'m, T>> {
-        self.enqueue_map_mut(on, memory, region)?.wait()
-    }
-
-    /// Maps `region` to be written as a whole, and waits until that may be done. Its contents are unspecified at first,
-    /// since the runtime need not fetch them, and afterwards where nothing was written.
-    ///
-    /// ```
-    /// use std::io::{Cursor, Read};
-    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # use binpool_opencl::OpenClBackend;
-    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    ///
-    /// // From a file to the device, without a vector between: what the memory held is not fetched first.
-    /// let mut file = Cursor::new([7; 4096]);
-    /// let memory = backend.create_buffer(4096, MemoryFlags::empty())?;
-    /// let mut bytes = backend.map_overwrite::<u8>(&queue, &memory, 0..4096)?;
-    /// file.read_exact(&mut bytes)?;
-    /// bytes.unmap()?;
-    /// let mut last = [0_u8];
-    /// backend.read(&queue, &memory, 4095, &mut last)?;
-    /// assert_eq!(last, [7]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// See [above](#errors).
-    pub fn map_overwrite<'q, 'm, T: AnyBitPattern + NoUninit>(
-        &self,
-        on: impl Into<ClOn<'q>>,
-        memory: &'m (impl AsMemory<Self> + ?Sized),
-        region: impl IntoRegion,
-    ) -> Result<MapMut<'m, T>> {
-        self.enqueue_map_overwrite(on, memory, region)?.wait()
+        self.enqueue_map_mut(on, memory, region, MapMode::ReadWrite)?
+            .wait()
     }
 
     /// Enqueues a map of `region` to be read, without waiting for it.
@@ -164,18 +131,18 @@ impl OpenClBackend {
         memory: &'m (impl AsMemory<Self> + ?Sized),
         region: impl IntoRegion,
     ) -> Result<PendingMap<'m, Map<'m, T>>> {
-        self.map_as::<T, _>(on.into(), memory, region, MapMode::Read)
+        self.map_as(on.into(), memory, region, None)
     }
 
-    /// Enqueues a map of `region` to be read and written, without waiting for it.
+    /// Enqueues a map of `region` for the writes that `mode` names, without waiting for it.
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # use binpool_opencl::OpenClBackend;
+    /// # use binpool_opencl::{MapMode, OpenClBackend};
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let memory = backend.create_buffer_from(&[0_u32; 4], MemoryFlags::empty())?;
-    /// let pending = backend.enqueue_map_mut::<u32>(&queue, &memory, 0..16)?;
+    /// let pending = backend.enqueue_map_mut::<u32>(&queue, &memory, 0..16, MapMode::Overwrite)?;
     /// let squares: Vec<u32> = (0..4).map(|n| n * n).collect(); // While the memory comes.
     /// pending.wait()?.copy_from_slice(&squares);
     /// assert_eq!(backend.map::<u32>(&queue, &memory, 0..16)?[..], [0, 1, 4, 9]);
@@ -190,17 +157,18 @@ impl OpenClBackend {
         on: impl Into<ClOn<'q>>,
         memory: &'m (impl AsMemory<Self> + ?Sized),
         region: impl IntoRegion,
+        mode: MapMode,
     ) -> Result<PendingMap<'m, MapMut<'m, T>>> {
-        self.map_as::<T, _>(on.into(), memory, region, MapMode::ReadWrite)
+        self.map_as(on.into(), memory, region, Some(mode))
     }
 
-    fn map_as<'m, T, G: MapGuard<'m>>(
+    fn map_as<'m, T: AnyBitPattern, A>(
         &self,
         On { queue, wait_for }: ClOn<'_>,
         memory: &'m (impl AsMemory<Self> + ?Sized),
         region: impl IntoRegion,
-        mode: MapMode,
-    ) -> Result<PendingMap<'m, G>> {
+        mode: Option<MapMode>,
+    ) -> Result<PendingMap<'m, HostMap<'m, T, A>>> {
         let found = self.bytes_on(queue, memory, region)?;
         let found = found.filter(|(_, region)| region.bytes > 0);
         let (memory, region) = found.ok_or(InvalidRequest::ZeroSize)?;
@@ -208,100 +176,10 @@ impl OpenClBackend {
         if element == 0 || !bytes.is_multiple_of(element) {
             return Err(InvalidRequest::NotWholeElements { bytes, element }.into());
         }
-        mode.check(memory.flags())?;
+        MapMode::check(mode, memory.flags())?;
         memory.check_may_be_retained()?;
         let mapped = Mapped::Memory(memory, region);
-        Mapping::enqueue(self, queue, mapped, mode, wait_for).map(PendingMap::new)
-    }
-}
-
-/// Maps for writing. The errors are those of [`map`](Self::map).
-impl OpenClBackend {
-    /// Maps `region` to be written in parts, and waits until that may be done. Bytes that the host does not write keep
-    /// their values.
-    ///
-    /// Unlike [`map_mut`](Self::map_mut) it takes memory that the host only writes
-    /// ([`HOST_WRITE_ONLY`](binpool_allocators::MemoryFlags::HOST_WRITE_ONLY)). The slice has the contents of the memory,
-    /// like all maps except those that overwrite (OpenCL 3.0, section 5.2.4), but reading it may be slow.
-    ///
-    /// ```
-    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region};
-    /// # use binpool_opencl::OpenClBackend;
-    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// let table = backend.create_buffer_from(&[1_u32, 2, 3, 4], MemoryFlags::HOST_WRITE_ONLY)?;
-    /// backend.map_write::<u32>(&queue, &table, 0..16)?[2] = 30; // Unmapped at the end of the statement.
-    ///
-    /// let copy = backend.create_buffer(16, MemoryFlags::empty())?;
-    /// backend.enqueue_copy(&queue, &table, Region::first(16), &copy, 0)?;
-    /// assert_eq!(backend.map::<u32>(&queue, &copy, 0..16)?[..], [1, 2, 30, 4]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Those of [`map`](Self::map).
-    pub fn map_write<'q, 'm, T: AnyBitPattern + NoUninit>(
-        &self,
-        on: impl Into<ClOn<'q>>,
-        memory: &'m (impl AsMemory<Self> + ?Sized),
-        region: impl IntoRegion,
-    ) -> Result<MapMut<'m, T>> {
-        self.enqueue_map_write(on, memory, region)?.wait()
-    }
-
-    /// Enqueues a map of `region` to be written in parts, without waiting for it; see [`map_write`](Self::map_write).
-    ///
-    /// ```
-    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # use binpool_opencl::OpenClBackend;
-    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// let table = backend.create_buffer_from(&[1_u32, 2, 3, 4], MemoryFlags::empty())?;
-    /// let pending = backend.enqueue_map_write::<u32>(&queue, &table, 8..12)?;
-    /// let third = 30; // What the program does while the memory is on its way.
-    /// pending.wait()?[0] = third;
-    /// assert_eq!(backend.map::<u32>(&queue, &table, ..)?[..], [1, 2, 30, 4]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Those of [`map`](Self::map).
-    pub fn enqueue_map_write<'q, 'm, T: AnyBitPattern + NoUninit>(
-        &self,
-        on: impl Into<ClOn<'q>>,
-        memory: &'m (impl AsMemory<Self> + ?Sized),
-        region: impl IntoRegion,
-    ) -> Result<PendingMap<'m, MapMut<'m, T>>> {
-        self.map_as::<T, _>(on.into(), memory, region, MapMode::Write)
-    }
-
-    /// Enqueues a map of `region` to be written as a whole, without waiting for it; see
-    /// [`map_overwrite`](Self::map_overwrite).
-    ///
-    /// ```
-    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # use binpool_opencl::OpenClBackend;
-    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// let frame = backend.create_buffer(4096, MemoryFlags::empty())?;
-    /// let pending = backend.enqueue_map_overwrite::<u8>(&queue, &frame, 0..4096)?;
-    /// let picture = vec![9; 4096]; // While commands that use the frame come to their end.
-    /// pending.wait()?.copy_from_slice(&picture);
-    /// assert_eq!(backend.map::<u8>(&queue, &frame, 0..4096)?[..], picture);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Those of [`map`](Self::map).
-    pub fn enqueue_map_overwrite<'q, 'm, T: AnyBitPattern + NoUninit>(
-        &self,
-        on: impl Into<ClOn<'q>>,
-        memory: &'m (impl AsMemory<Self> + ?Sized),
-        region: impl IntoRegion,
-    ) -> Result<PendingMap<'m, MapMut<'m, T>>> {
-        self.map_as::<T, _>(on.into(), memory, region, MapMode::Overwrite)
+        let mapping = Mapping::enqueue(self, queue, mapped, mode, wait_for)?;
+        Ok(PendingMap::new(mapping, HostMap::of_bytes))
     }
 }

@@ -15,8 +15,7 @@ mod guard;
 mod image;
 mod mapping;
 mod memory;
-#[cfg(feature = "ndarray")]
-mod shaped;
 
-pub use guard::{Map, MapGuard, MapMut, PendingMap};
+pub use guard::{HostMap, Map, MapMut, PendingMap, Reads, Writes};
 pub use image::{ImageMap, ImageMapMut};
+pub use mapping::MapMode;

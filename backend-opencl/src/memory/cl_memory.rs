@@ -3,8 +3,8 @@
 use std::{ffi::c_void, ops::RangeBounds, ptr::NonNull, sync::Arc};
 
 use binpool_allocators::{
-    CountedView, Error, HostUse, InvalidRequest, Memory, MemoryFlags, MemoryId, MemoryKind, Region,
-    Result, ViewCount,
+    CountedView, Error, InvalidRequest, Memory, MemoryFlags, MemoryId, MemoryKind, Region, Result,
+    ViewCount, runtime::Access,
 };
 
 use crate::{
@@ -18,8 +18,8 @@ use crate::{
         root::Root,
         svm_block::SvmBlock,
     },
-    order::{access::Access, memory_use::MemoryUse},
-    sys::{DeviceBytes, MemHandle, Purpose, SvmAllocation, SvmRange, destructor::when_destroyed},
+    order::memory_use::MemoryUse,
+    sys::{DeviceBytes, MemHandle, SvmRange, destructor::when_destroyed},
 };
 
 /// A block of OpenCL memory: a buffer, a sub-buffer, a block of shared virtual memory (SVM), or a region of
@@ -68,6 +68,12 @@ pub(crate) enum MemoryBody {
     },
 }
 
+/// What memory is all or a part of.
+enum Whole<'m> {
+    Buffer(&'m Arc<Root>),
+    Svm(&'m Arc<SvmBlock>),
+}
+
 impl ClMemory {
     pub(crate) fn new(
         context: &Arc<Context>,
@@ -102,7 +108,7 @@ impl ClMemory {
     ///
     /// It is borrowed: valid while this value lives, and not to be released. A kernel that was enqueued with it keeps the memory, as
     /// every command does. This crate does not see such a command: the program orders it with others. `PyOpenCL` calls it
-    /// `int_ptr`; [`memory_from_raw`](OpenClBackend::memory_from_raw) is the way back.
+    /// `int_ptr`; [`wrap_raw_memory`](OpenClBackend::wrap_raw_memory) is the way back.
     ///
     /// NVIDIA's driver crashes where the program enqueues a command on a buffer while another thread makes or releases a view of that
     /// buffer. A program whose threads share a buffer in this way takes `with_raw_memory` there, for whole buffers as well.
@@ -136,7 +142,7 @@ impl ClMemory {
     /// let memory = backend.create_buffer(4096, MemoryFlags::empty())?;
     /// let handle = memory.raw().ok_or("a buffer has a handle")?;
     /// // SAFETY: (1) the buffer lives, and is retained; (2, 3) only values of this crate use it.
-    /// let again = unsafe { backend.memory_from_raw(handle, true) }?;
+    /// let again = unsafe { backend.wrap_raw_memory(handle, true) }?;
     /// assert_eq!(again, memory); // One buffer: commands on either know of each other.
     /// assert_ne!(again.id(), memory.id()); // Two values.
     ///
@@ -328,18 +334,12 @@ impl ClMemory {
         OpenClBackend::of_context(&self.context)
     }
 
-    /// Checks that its flags let the host read or write it, for every transfer with the host and every map.
-    pub(crate) fn check_host(&self, way: HostUse) -> Result<()> {
-        self.flags.check_host(way)
-    }
-
     /// Checks that a view, an image, a map or a kernel's argument may keep it. Nothing may keep memory that is lent for a
     /// call, since the loan would not end.
     pub(crate) fn check_may_be_retained(&self) -> Result<()> {
-        let is_lent = match &self.body {
-            MemoryBody::Buffer(root) => root.lent,
-            MemoryBody::Part(part) => part.root().lent,
-            MemoryBody::Svm { block, .. } => block.allocation().is_some_and(SvmAllocation::is_lent),
+        let is_lent = match self.whole() {
+            Whole::Buffer(root) => root.lent,
+            Whole::Svm(block) => block.allocation().is_lent(),
         };
         if is_lent {
             let bytes = self.bytes;
@@ -348,11 +348,7 @@ impl ClMemory {
         Ok(())
     }
 
-    pub(crate) fn context(&self) -> &Context {
-        &self.context
-    }
-
-    pub(crate) const fn shared_context(&self) -> &Arc<Context> {
+    pub(crate) const fn context(&self) -> &Arc<Context> {
         &self.context
     }
 
@@ -390,29 +386,40 @@ impl ClMemory {
         }
     }
 
+    /// Returns what it is all or a part of.
+    fn whole(&self) -> Whole<'_> {
+        match &self.body {
+            MemoryBody::Buffer(root) => Whole::Buffer(root),
+            MemoryBody::Part(part) => Whole::Buffer(part.root()),
+            MemoryBody::Svm { block, .. } => Whole::Svm(block),
+        }
+    }
+
+    /// Returns the place of `region`, which lies in this memory, in the whole.
+    fn in_whole(&self, region: Region) -> Region {
+        Region::new(self.offset().saturating_add(region.offset), region.bytes)
+    }
+
     /// Returns the buffer that it is all or a part of, and its offset there in bytes; `None` for SVM.
     pub(crate) fn root(&self) -> Option<(&Arc<Root>, usize)> {
-        match &self.body {
-            MemoryBody::Buffer(root) => Some((root, 0)),
-            MemoryBody::Part(part) => Some((part.root(), part.region().offset)),
-            MemoryBody::Svm { .. } => None,
+        match self.whole() {
+            Whole::Buffer(root) => Some((root, self.offset())),
+            Whole::Svm(_) => None,
         }
     }
 
     pub(crate) fn svm(&self) -> Option<&Arc<SvmBlock>> {
-        match &self.body {
-            MemoryBody::Svm { block, .. } => Some(block),
-            MemoryBody::Buffer(_) | MemoryBody::Part(_) => None,
+        match self.whole() {
+            Whole::Buffer(_) => None,
+            Whole::Svm(block) => Some(block),
         }
     }
 
-    /// Describes a use of `region`, which lies in this block.
+    /// Describes a use of `region`, which lies in this memory.
     pub(crate) fn used(&self, region: Region, access: Access) -> MemoryUse<'_> {
-        let region = Region::new(self.offset().saturating_add(region.offset), region.bytes);
-        match &self.body {
-            MemoryBody::Buffer(root) => root.used(region, access),
-            MemoryBody::Part(part) => part.root().used(region, access),
-            MemoryBody::Svm { block, .. } => block.used(region, access),
+        match self.whole() {
+            Whole::Buffer(root) => root.used(self.in_whole(region), access),
+            Whole::Svm(block) => block.used(self.in_whole(region), access),
         }
     }
 
@@ -421,40 +428,29 @@ impl ClMemory {
             .map(SvmRange::start)
     }
 
-    /// Returns the bytes of `region`, which lies in this block; `None` for buffers.
+    /// Returns the bytes of `region`, which lies in this memory; `None` for buffers.
     pub(crate) fn svm_range(&self, region: Region) -> Option<SvmRange<'_>> {
-        let MemoryBody::Svm { block, offset } = &self.body else {
-            return None;
-        };
-        block.range(Region::new(
-            offset.checked_add(region.offset)?,
-            region.bytes,
-        ))
+        Some(self.svm()?.range(self.in_whole(region)))
     }
 
-    /// Returns the device's side of a transfer of `region`, which lies in this block.
+    /// Returns the device's side of a transfer of `region`, which lies in this memory.
     ///
     /// Never the handle of a sub-buffer, since runtimes have defects there: `PoCL` 3.1 crashes in rectangles, and in copies
     /// between a sub-buffer and an image; Intel's runtime fills none that starts off a multiple of 128 bytes; and NVIDIA's
     /// driver crashes in a transfer of a sub-buffer while another one overlaps it.
-    pub(crate) fn device_bytes(&self, region: Region) -> Option<DeviceBytes<'_>> {
-        match self.root() {
-            Some((root, start)) => {
-                let offset = start.checked_add(region.offset)?;
-                Some(DeviceBytes::Buffer(&root.handle, offset))
-            }
-            None => self.svm_range(region).map(DeviceBytes::Svm),
+    pub(crate) fn device_bytes(&self, region: Region) -> DeviceBytes<'_> {
+        let region = self.in_whole(region);
+        match self.whole() {
+            Whole::Buffer(root) => DeviceBytes::Buffer(&root.handle, region.offset),
+            Whole::Svm(block) => DeviceBytes::Svm(block.range(region)),
         }
     }
 
-    /// Returns the device's side of a map of `region`, which lies in this block.
-    pub(crate) fn bytes_to_map(&self, region: Region) -> Option<DeviceBytes<'_>> {
-        match self.root() {
-            Some((root, start)) => {
-                let offset = start.checked_add(region.offset)?;
-                root.bytes_to_map(Region::new(offset, region.bytes))
-            }
-            None => self.svm_range(region).map(DeviceBytes::Svm),
+    /// Returns the device's side of a map of `region`, which lies in this memory.
+    pub(crate) fn bytes_to_map(&self, region: Region) -> DeviceBytes<'_> {
+        match self.whole() {
+            Whole::Buffer(root) => root.bytes_to_map(self.in_whole(region)),
+            Whole::Svm(_) => self.device_bytes(region),
         }
     }
 
@@ -470,65 +466,47 @@ impl ClMemory {
             return Err(InvalidRequest::ZeroSize.into());
         }
         region.check_within(self.bytes)?;
-        // Both lie in one block, so the sum is less than the block's size.
-        let offset = self.offset().saturating_add(region.offset);
+        let Region { offset, bytes } = self.in_whole(region);
         let alignment = self.context.limits.alignment;
         if !alignment.divides(offset) {
             return Err(InvalidRequest::Misaligned { offset, alignment }.into());
         }
-        let part_of = |root| {
-            let region = Region::new(offset, region.bytes);
-            MemoryBody::Part(Box::new(Part::new(
-                &self.context,
-                root,
-                region,
-                host_flags(flags),
-            )))
-        };
-        let body = match &self.body {
-            MemoryBody::Svm { block, .. } => MemoryBody::Svm {
+        let body = match self.whole() {
+            Whole::Buffer(root) => {
+                let region = Region::new(offset, bytes);
+                let part = Part::new(&self.context, root, region, host_flags(flags));
+                MemoryBody::Part(Box::new(part))
+            }
+            Whole::Svm(block) => MemoryBody::Svm {
                 block: Arc::clone(block),
                 offset,
             },
-            MemoryBody::Buffer(root) => part_of(root),
-            MemoryBody::Part(part) => part_of(part.root()),
         };
-        let view = Self::new(&self.context, region.bytes, flags, body);
+        let view = Self::new(&self.context, bytes, flags, body);
         Ok(view.into_view_of(self))
     }
 
     /// Releases the memory, after `after` where the runtime does not ensure that itself.
     pub(crate) fn release(self, after: &[ClEvent]) -> Result<()> {
-        let purpose = Purpose::Control;
-        if let Some(block) = self.root().and_then(|(root, _)| root.block()) {
-            // The runtime keeps the buffer until its commands have ended, but not the block under it.
-            for event in after {
+        let block = match self.whole() {
+            Whole::Buffer(root) => root.block(),
+            Whole::Svm(block) => Some(&**block),
+        };
+        // The runtime keeps a buffer until its commands have ended, but no block of shared virtual memory. Before this reference is
+        // dropped: another region may then be the last one that has the block.
+        for event in after {
+            if let Some(block) = block {
                 block.free_after(event)?;
             }
         }
         match self.body {
+            // Its sub-buffers keep it alive, where there are any.
             MemoryBody::Buffer(root) => match Arc::into_inner(root) {
-                Some(root) => root
-                    .handle
-                    .release()
-                    .map_err(|error| error.into_error(purpose)),
-                // Its sub-buffers keep it alive.
+                Some(root) => Ok(root.handle.release()?),
                 None => Ok(()),
             },
-            MemoryBody::Part(part) => {
-                drop(part);
-                Ok(())
-            }
-            MemoryBody::Svm { block, .. } => {
-                // Before this reference is dropped: another region may then be the last one that has the block.
-                for event in after {
-                    block.free_after(event)?;
-                }
-                match Arc::into_inner(block) {
-                    Some(block) => block.free(),
-                    None => Ok(()),
-                }
-            }
+            MemoryBody::Part(_) => Ok(()),
+            MemoryBody::Svm { block, .. } => Arc::into_inner(block).map_or(Ok(()), SvmBlock::free),
         }
     }
 }
@@ -570,7 +548,7 @@ impl ClMemory {
             MemoryBody::Buffer(root) => (root, &root.handle),
             MemoryBody::Part(part) => (part.root(), part.object(self.context())?),
             MemoryBody::Svm { block, .. } => {
-                block.when_freed(call);
+                block.allocation().when_freed(call);
                 return Ok(());
             }
         };

@@ -85,12 +85,12 @@ impl OpenClBackend {
     /// # let device = Device::new(OpenClBackend::open(&"any".parse()?)?.raw_device());
     /// # let context = Context::from_device(&device)?;
     /// # // SAFETY: the context is one that `opencl3` has made.
-    /// # let backend = unsafe { OpenClBackend::from_context(&context) }?;
+    /// # let backend = unsafe { OpenClBackend::from_raw(context.get(), context.default_device()) }?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// // SAFETY: no pointer of the host is passed.
     /// let own = unsafe { Buffer::<f32>::create(&context, CL_MEM_READ_WRITE, 100, std::ptr::null_mut()) }?;
     /// // SAFETY: (1) the buffer lives, and is retained; (2, 3) `opencl3` enqueues nothing with it.
-    /// let memory = unsafe { backend.memory_from_raw(own.get(), true) }?;
+    /// let memory = unsafe { backend.wrap_raw_memory(own.get(), true) }?;
     /// assert_eq!(memory.bytes(), 400);
     /// drop(own); // The program's reference; the memory has its own.
     /// backend.write(&queue, &memory, 396, &1.5_f32.to_ne_bytes())?;
@@ -113,7 +113,7 @@ impl OpenClBackend {
     /// 4. If the handle is that of a pooled block, the value is dropped before the block: the pool does not see it, as it
     ///    sees [views](binpool_allocators::Memory::has_views).
     #[allow(unsafe_code)]
-    pub unsafe fn memory_from_raw(&self, memory: *mut c_void, retain: bool) -> Result<ClMemory> {
+    pub unsafe fn wrap_raw_memory(&self, memory: *mut c_void, retain: bool) -> Result<ClMemory> {
         // SAFETY: The object is null or alive, as the caller promises.
         let handle = unsafe { MemHandle::retain(memory) }?;
         let adopted = self.adopt_memory(handle)?;

@@ -54,26 +54,14 @@ pub struct MemoryInfo {
 }
 
 impl MemoryInfo {
-    /// Adds what the runtime tells about a memory object.
-    pub(crate) fn with_counts(mut self, memory: &MemHandle) -> ClResult<Self> {
-        self.map_count = Some(memory.info(CL_MEM_MAP_COUNT)?.value()?);
-        self.reference_count = Some(memory.info(CL_MEM_REFERENCE_COUNT)?.value()?);
-        self.has_host_pointer = memory.info(CL_MEM_HOST_PTR)?.value::<usize>()? != 0;
-        // Runtimes before OpenCL 2.0 do not know the question.
-        let uses_svm_pointer = memory.info(CL_MEM_USES_SVM_POINTER);
-        self.uses_svm_pointer = uses_svm_pointer.is_ok_and(|answer| answer.number() != Ok(0));
-        Ok(self)
-    }
-
-    /// Returns what this crate knows.
-    pub(crate) const fn new(
-        kind: MemoryKind,
-        flags: MemoryFlags,
+    /// Returns what this crate knows, and what the runtime tells about `object`.
+    pub(crate) fn new(
+        (kind, flags): (MemoryKind, MemoryFlags),
         bytes: usize,
-        parent: Option<MemoryKey>,
-        offset: usize,
-    ) -> Self {
-        Self {
+        (parent, offset): (Option<MemoryKey>, usize),
+        object: Option<&MemHandle>,
+    ) -> ClResult<Self> {
+        let mut info = Self {
             kind,
             flags,
             bytes,
@@ -83,7 +71,16 @@ impl MemoryInfo {
             uses_svm_pointer: false,
             map_count: None,
             reference_count: None,
+        };
+        if let Some(object) = object {
+            info.map_count = Some(object.info(CL_MEM_MAP_COUNT)?.value()?);
+            info.reference_count = Some(object.info(CL_MEM_REFERENCE_COUNT)?.value()?);
+            info.has_host_pointer = object.info(CL_MEM_HOST_PTR)?.value::<usize>()? != 0;
+            // Runtimes before OpenCL 2.0 do not know the question.
+            let uses_svm_pointer = object.info(CL_MEM_USES_SVM_POINTER);
+            info.uses_svm_pointer = uses_svm_pointer.is_ok_and(|answer| answer.number() != Ok(0));
         }
+        Ok(info)
     }
 }
 
@@ -105,11 +102,7 @@ impl ClMemory {
     ///
     /// A failure of the runtime.
     pub fn info(&self) -> Result<MemoryInfo> {
-        let (parent, offset) = (self.parent(), self.offset());
-        let info = MemoryInfo::new(self.kind(), self.flags(), self.bytes(), parent, offset);
-        match self.object()? {
-            Some(object) => Ok(info.with_counts(object)?),
-            None => Ok(info),
-        }
+        let (made, place) = ((self.kind(), self.flags()), (self.parent(), self.offset()));
+        Ok(MemoryInfo::new(made, self.bytes(), place, self.object()?)?)
     }
 }

@@ -27,7 +27,7 @@ use crate::{
 /// // Somewhere else the memory comes in by its handle, as another value.
 /// let handle = weights.raw().ok_or("a buffer has a handle")?;
 /// // SAFETY: (1) the buffer lives, and is retained; (2, 3) only values of this crate use it.
-/// let came_in = unsafe { backend.memory_from_raw(handle, true) }?;
+/// let came_in = unsafe { backend.wrap_raw_memory(handle, true) }?;
 /// assert_eq!(names.get(&came_in.key()), Some(&"weights"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -99,11 +99,11 @@ impl ClMemory {
             MemoryBody::Buffer(_) => None,
             MemoryBody::Part(part) => Some(part.root().key()),
             MemoryBody::Svm { block, offset } => {
-                if *offset == 0 && self.bytes() == block.bytes() {
+                if *offset == 0 && self.bytes() == block.allocation().bytes() {
                     return None;
                 }
                 let address = self.svm_address()?.addr().get() - offset;
-                let bytes = block.bytes();
+                let bytes = block.allocation().bytes();
                 Some(MemoryKey(Key::Svm { address, bytes }))
             }
         }

@@ -8,12 +8,12 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use binpool_allocators::Region;
+use binpool_allocators::{Region, runtime::Access};
 
 use crate::{
     kept_memory::LetGo,
     memory::{svm_block::SvmBlock, view_starts::ViewStarts},
-    order::{access::Access, access_log::AccessLog, memory_use::MemoryUse},
+    order::{access_log::AccessLog, memory_use::MemoryUse},
     registry::Registry,
     sys::{DeviceBytes, MemHandle},
 };
@@ -88,10 +88,10 @@ impl Root {
 
     /// Returns the device's side of a map of `region`, which lies in it. A buffer over shared virtual memory is mapped as
     /// shared virtual memory: the runtime might take the address under the buffer for memory of the host to copy to.
-    pub(crate) fn bytes_to_map(&self, region: Region) -> Option<DeviceBytes<'_>> {
+    pub(crate) fn bytes_to_map(&self, region: Region) -> DeviceBytes<'_> {
         match self.block() {
-            Some(block) => block.range(region).map(DeviceBytes::Svm),
-            None => Some(DeviceBytes::Buffer(&self.handle, region.offset)),
+            Some(block) => DeviceBytes::Svm(block.range(region)),
+            None => DeviceBytes::Buffer(&self.handle, region.offset),
         }
     }
 

@@ -1,6 +1,8 @@
 //! Blocks of shared virtual memory, and what has to end before they are freed.
 
-use binpool_allocators::{Backend, Error, Region, Result, SvmGrain};
+use std::{mem, sync::Arc};
+
+use binpool_allocators::{Backend, Error, Region, Result, SvmGrain, runtime::Access};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -8,7 +10,7 @@ use crate::{
     after_use::{PendingUses, drop_after_use},
     backend::OpenClBackend,
     event::ClEvent,
-    order::{access::Access, access_log::AccessLog, memory_use::MemoryUse},
+    order::{access_log::AccessLog, memory_use::MemoryUse},
     queue::ClQueue,
     sys::{ClResult, EventHandle, QueueHandle, SvmAllocation, SvmRange},
 };
@@ -24,8 +26,10 @@ use crate::{
 /// If none of these is pending, the block is freed at once, otherwise by a thread that waits.
 #[derive(Debug)]
 pub(crate) struct SvmBlock {
-    /// `Some` until the block is freed.
-    allocation: Option<SvmAllocation>,
+    /// Shared with what waits to free it.
+    allocation: Arc<SvmAllocation>,
+    /// Whether its free was arranged.
+    is_freed: bool,
     grain: SvmGrain,
     /// An in-order queue that the free comes after.
     bound: Mutex<Option<ClQueue>>,
@@ -37,7 +41,8 @@ pub(crate) struct SvmBlock {
 impl SvmBlock {
     pub(crate) fn new(allocation: SvmAllocation, grain: SvmGrain, bound: Option<&ClQueue>) -> Self {
         Self {
-            allocation: Some(allocation),
+            allocation: Arc::new(allocation),
+            is_freed: false,
             grain,
             bound: Mutex::new(bound.cloned()),
             released_after: Mutex::default(),
@@ -59,21 +64,9 @@ impl SvmBlock {
         }
     }
 
-    /// The block as the runtime allocated it; `None` once it is freed.
-    pub(crate) const fn allocation(&self) -> Option<&SvmAllocation> {
-        self.allocation.as_ref()
-    }
-
-    /// The size in bytes.
-    pub(crate) fn bytes(&self) -> usize {
-        self.allocation.as_ref().map_or(0, SvmAllocation::bytes)
-    }
-
-    /// Calls `call` once, when the block has been freed.
-    pub(crate) fn when_freed(&self, call: impl FnOnce() + Send + 'static) {
-        if let Some(allocation) = &self.allocation {
-            allocation.when_freed(call);
-        }
+    /// The block as the runtime allocated it.
+    pub(crate) fn allocation(&self) -> &SvmAllocation {
+        &self.allocation
     }
 
     pub(crate) const fn grain(&self) -> SvmGrain {
@@ -86,13 +79,12 @@ impl SvmBlock {
 
     pub(crate) fn bind(&self, queue: Option<&ClQueue>) {
         // Dropped after the lock, since the old queue may be dropped with it.
-        let _old = std::mem::replace(&mut *self.bound.lock(), queue.cloned());
+        let _old = mem::replace(&mut *self.bound.lock(), queue.cloned());
     }
 
-    pub(crate) fn range(&self, region: Region) -> Option<SvmRange<'_>> {
-        self.allocation
-            .as_ref()
-            .map(|allocation| allocation.range(region))
+    /// Returns the bytes of `region`, which lies in the block.
+    pub(crate) fn range(&self, region: Region) -> SvmRange<'_> {
+        self.allocation.range(region)
     }
 
     /// Has the free come after this event.
@@ -115,21 +107,18 @@ impl SvmBlock {
     }
 
     fn free_after_uses(&mut self) -> Result<()> {
-        if self.allocation.is_none() {
+        if mem::replace(&mut self.is_freed, true) {
             return Ok(());
         }
-        let uses = self.uses();
-        let Some(allocation) = self.allocation.take() else {
-            return Ok(());
-        };
-        match uses {
+        let allocation = Arc::clone(&self.allocation);
+        match self.uses() {
             Ok(uses) => {
                 drop_after_use(allocation, uses);
                 Ok(())
             }
             Err(error) => {
                 // A leak is better than freeing memory that a command uses.
-                allocation.forget();
+                mem::forget(allocation);
                 Err(error)
             }
         }
@@ -151,7 +140,7 @@ impl SvmBlock {
             }
         }
         // Last: a failure above leaves them for the next call.
-        for after in std::mem::take(&mut *self.released_after.lock()) {
+        for after in mem::take(&mut *self.released_after.lock()) {
             uses.after(after);
         }
         Ok(uses)

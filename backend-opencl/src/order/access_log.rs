@@ -31,13 +31,12 @@ use std::{
     },
 };
 
-use binpool_allocators::{Error, InvalidRequest, QueueId, Region, Result};
+use binpool_allocators::{InvalidRequest, QueueId, Region, Result, runtime::Access};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::{
     order::{
-        access::Access,
         failures::{in_place_of, pending_before},
         tracked_command::{Dependency, Earlier, TrackedCommand},
     },
@@ -115,14 +114,17 @@ struct MapCommand {
     command: Arc<TrackedCommand>,
 }
 
-impl MapRecord {
-    fn refusal(&self) -> Error {
-        InvalidRequest::Mapped {
-            offset: self.region.offset,
-            bytes: self.region.bytes,
-        }
-        .into()
-    }
+/// Refuses what a map stands against.
+fn refuse(map: Option<&MapRecord>) -> Result<()> {
+    map.map_or(Ok(()), |map| {
+        let Region { offset, bytes } = map.region;
+        Err(InvalidRequest::Mapped { offset, bytes }.into())
+    })
+}
+
+/// Returns whether the order of two uses of the same bytes matters.
+fn conflict(one: Access, other: Access) -> bool {
+    [one, other].contains(&Access::Write)
 }
 
 const FIRST_LIMIT: usize = 64;
@@ -146,7 +148,11 @@ impl AccessLog {
 
     /// Returns the commands that are making maps other than `own` which start at byte `start`.
     pub(crate) fn other_maps_being_made(&self, start: usize, own: MapId) -> Earlier {
-        let mut others = self.record.lock().other_maps_at(start, own);
+        let record = self.record.lock();
+        let being_made = record.being_made.iter();
+        let others = being_made.filter(|it| it.start == start && it.id != own);
+        let mut others: Earlier = others.map(|it| Arc::clone(&it.command)).collect();
+        drop(record);
         others.retain(|command| !command.has_ended());
         others
     }
@@ -253,22 +259,16 @@ impl Record {
         own: Option<MapId>,
     ) -> Result<()> {
         let conflicting = |map: &&MapRecord| {
-            Some(map.id) != own && map.region.overlaps(region) && map.access.conflicts_with(access)
+            Some(map.id) != own && map.region.overlaps(region) && conflict(map.access, access)
         };
-        match self.maps.iter().find(conflicting) {
-            None => Ok(()),
-            Some(map) => Err(map.refusal()),
-        }
+        refuse(self.maps.iter().find(conflicting))
     }
 
     /// Checks that no map of shared virtual memory starts at the same byte: NVIDIA's driver ends both when the first one
     /// ends.
     pub(crate) fn check_address(&self, region: Region) -> Result<()> {
         let same = |map: &&MapRecord| map.region.offset == region.offset;
-        match self.maps.iter().find(same) {
-            None => Ok(()),
-            Some(map) => Err(map.refusal()),
-        }
+        refuse(self.maps.iter().find(same))
     }
 
     /// Notes that the host maps `region` from now on, by `command`.
@@ -289,12 +289,6 @@ impl Record {
         });
     }
 
-    fn other_maps_at(&self, start: usize, own: MapId) -> Earlier {
-        let at_start = self.being_made.iter().filter(|it| it.start == start);
-        let others = at_start.filter(|it| it.id != own);
-        others.map(|it| Arc::clone(&it.command)).collect()
-    }
-
     /// Adds the commands that a use of `region` conflicts with.
     pub(crate) fn collect_conflicting(
         &mut self,
@@ -307,7 +301,7 @@ impl Record {
             piece.tidy(&mut discarded);
             for entry in &piece.entries {
                 let known = |other: &Arc<TrackedCommand>| Arc::ptr_eq(other, &entry.command);
-                if entry.access.conflicts_with(access) && !earlier.iter().any(known) {
+                if conflict(entry.access, access) && !earlier.iter().any(known) {
                     earlier.push(Arc::clone(&entry.command));
                 }
             }
@@ -501,7 +495,7 @@ impl PieceUse {
 
     /// Returns whether a command that comes after this one thereby comes after `earlier`, too.
     fn replaces(&self, earlier: &Self) -> bool {
-        if self.access.conflicts_with(earlier.access) {
+        if conflict(self.access, earlier.access) {
             return self.access == Access::Write;
         }
         // Two reads: the order of their queue puts the earlier one first, if that is enqueued already.

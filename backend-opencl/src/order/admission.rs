@@ -49,14 +49,7 @@ impl<'a> CommandAdmission<'a> {
         role: OrderRole,
         named: Earlier,
     ) -> Result<Self> {
-        let request = Request {
-            home: queue,
-            role,
-            named,
-            own_map: None,
-            new_map: None,
-        };
-        Self::enter(queue, uses, request)
+        Self::enter((queue, queue), uses, role, named, OfMap::No)
     }
 
     /// Enters the command of the queue `home` that ends the map `own` and runs on `queue`, the same one or another.
@@ -75,14 +68,8 @@ impl<'a> CommandAdmission<'a> {
         } else {
             OrderRole::Elsewhere
         };
-        let request = Request {
-            home,
-            role,
-            named,
-            own_map: Some(own),
-            new_map: None,
-        };
-        Self::enter(queue, std::slice::from_ref(used), request)
+        let ends = OfMap::Ends(own);
+        Self::enter((queue, home), std::slice::from_ref(used), role, named, ends)
     }
 
     /// Enters a map of `used`, which refuses conflicting commands from now on, and the command that makes it.
@@ -96,24 +83,19 @@ impl<'a> CommandAdmission<'a> {
         named: Earlier,
     ) -> Result<(Self, MapId)> {
         let id = MapId::fresh();
-        let request = Request {
-            home: queue,
-            role: OrderRole::Command,
-            named,
-            own_map: None,
-            new_map: Some(id),
-        };
-        Ok((Self::enter(queue, std::slice::from_ref(used), request)?, id))
+        let (used, makes) = (std::slice::from_ref(used), OfMap::Makes(id));
+        let admission = Self::enter((queue, queue), used, OrderRole::Command, named, makes)?;
+        Ok((admission, id))
     }
 
-    fn enter(queue: &'a ClQueue, uses: &'a [MemoryUse<'a>], request: Request<'a>) -> Result<Self> {
-        let Request {
-            home,
-            role,
-            named,
-            own_map,
-            new_map,
-        } = request;
+    /// Enters a command that runs on `queue` as a command of `home`.
+    fn enter(
+        (queue, home): (&'a ClQueue, &'a ClQueue),
+        uses: &'a [MemoryUse<'a>],
+        role: OrderRole,
+        named: Earlier,
+        of_map: OfMap,
+    ) -> Result<Self> {
         let mut admission = Self {
             queue,
             role,
@@ -127,8 +109,8 @@ impl<'a> CommandAdmission<'a> {
         let mut logs = Logs::lock(uses, own_log);
         for used in uses {
             let record = logs.of(used.log);
-            record.check_maps(used.region, used.access, own_map)?;
-            if new_map.is_some() && used.is_svm {
+            record.check_maps(used.region, used.access, of_map.ended())?;
+            if matches!(of_map, OfMap::Makes(_)) && used.is_svm {
                 record.check_address(used.region)?;
             }
         }
@@ -154,7 +136,7 @@ impl<'a> CommandAdmission<'a> {
             logs.of(used.log).enter(used.region, used.access, &command);
         }
         role.enter(is_in_order, logs.of(own_log), &command);
-        for (used, id) in uses.iter().zip(new_map) {
+        if let (OfMap::Makes(id), [used]) = (of_map, uses) {
             logs.of(used.log)
                 .add_map(id, used.region, used.access, &command);
         }
@@ -245,17 +227,21 @@ impl<'a> CommandAdmission<'a> {
     }
 }
 
-/// How a command enters the logs.
-struct Request<'a> {
-    /// The queue that it is a command of.
-    home: &'a ClQueue,
-    role: OrderRole,
-    /// The commands of its wait list.
-    named: Earlier,
-    /// The map that it may conflict with, because it ends it.
-    own_map: Option<MapId>,
-    /// The map that it makes.
-    new_map: Option<MapId>,
+/// Whether a command makes or ends a map.
+#[derive(Clone, Copy)]
+enum OfMap {
+    No,
+    Makes(MapId),
+    Ends(MapId),
+}
+
+impl OfMap {
+    const fn ended(self) -> Option<MapId> {
+        match self {
+            Self::Ends(id) => Some(id),
+            Self::No | Self::Makes(_) => None,
+        }
+    }
 }
 
 impl Drop for CommandAdmission<'_> {

@@ -1,8 +1,8 @@
 //! The bytes that a command uses.
 
-use binpool_allocators::Region;
+use binpool_allocators::{Region, runtime::Access};
 
-use crate::order::{access::Access, access_log::AccessLog};
+use crate::order::access_log::AccessLog;
 
 /// One thing that a command uses: bytes of a memory object, and how.
 #[derive(Clone, Copy, Debug)]

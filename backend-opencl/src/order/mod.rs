@@ -12,7 +12,6 @@
 //! admission         a command enters all of its logs, and comes after the commands in them
 //! ```
 
-pub(crate) mod access;
 pub(crate) mod access_log;
 pub(crate) mod admission;
 pub(crate) mod companions;

@@ -6,10 +6,9 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::Region;
+use binpool_allocators::{Region, runtime::Access};
 
 use crate::order::{
-    access::Access,
     access_log::Record,
     tracked_command::{Earlier, TrackedCommand},
 };

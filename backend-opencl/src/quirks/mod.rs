@@ -100,16 +100,8 @@ impl Quirks {
             fills_of_volumes_block: is_nvidia,
             used_views_are_fragile: is_nvidia,
             finish_returns_early: is_nvidia,
-            svm_threads: if is_nvidia {
-                Threads::One
-            } else {
-                Threads::Many
-            },
-            view_lock: if is_nvidia {
-                ViewLock::Needed
-            } else {
-                ViewLock::NotNeeded
-            },
+            svm_threads: Threads::new(is_nvidia),
+            view_lock: ViewLock::needed(is_nvidia),
             failure_lock: FailureLock::new(is_pocl),
             idle_queue: IdleQueue::default(),
             user_events: UserEvents::default(),

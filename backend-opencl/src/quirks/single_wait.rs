@@ -5,19 +5,15 @@
 //! So a command waits for one user event there, which ends when all of the others have. That runtime calls the callbacks of commands
 //! that fail, which this needs.
 
-use std::{
-    ffi::c_void,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use cl3::error_codes::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
 
 use crate::sys::{
-    ClResult, ContextHandle, EventHandle, QueueHandle, WaitList,
-    callback::{Ended, when_ended},
+    ClResult, ContextHandle, EventHandle, QueueHandle, WaitList, callback::when_ended,
     create_user_event, event_queue_address, set_user_event_status,
 };
 
@@ -48,15 +44,16 @@ fn join(context: &ContextHandle, events: &WaitList<'_>) -> ClResult<EventHandle>
         failed: AtomicBool::new(false),
     });
     for part in events.handles()? {
-        if let Err((error, joint)) = when_ended(&part, Part(Arc::clone(&joint))) {
-            joint.0.failed.store(true, Ordering::Release);
-            return Err(error);
-        }
+        let told = Arc::clone(&joint);
+        let note = move |status| {
+            told.failed.fetch_or(status < 0, Ordering::Release);
+        };
+        when_ended(&part, note).inspect_err(|_| joint.failed.store(true, Ordering::Release))?;
     }
     Ok(event)
 }
 
-/// The user event. It is resolved when the last `Part` drops its reference.
+/// The user event. It is resolved when the last callback drops its reference.
 struct Joint {
     event: EventHandle,
     failed: AtomicBool,
@@ -71,17 +68,6 @@ impl Drop for Joint {
         };
         if let Err(error) = set_user_event_status(&self.event, status) {
             tracing::error!(%error, "what waits for several events will wait for ever");
-        }
-    }
-}
-
-/// The part of one event that has not ended yet.
-struct Part(Arc<Joint>);
-
-impl Ended for Part {
-    fn ended(self, _event: *mut c_void, status: i32) {
-        if status < 0 {
-            self.0.failed.store(true, Ordering::Release);
         }
     }
 }

@@ -6,11 +6,13 @@ use binpool_allocators::{
     Align, Backend, Error, InvalidRequest, MemoryFlags, OutOfMemory, Queue, QueueOrder, Result,
     Scope, SvmBackend, SvmGrain,
 };
+use bytemuck::Pod;
 use cl3::memory::{CL_MEM_READ_WRITE, CL_MEM_SVM_ATOMICS, CL_MEM_SVM_FINE_GRAIN_BUFFER};
 
 use crate::{
     after_use::free_what_has_ended,
     backend::OpenClBackend,
+    elements::Elements,
     kept_memory,
     memory::{
         cl_memory::{ClMemory, MemoryBody},
@@ -31,7 +33,11 @@ use crate::{
 /// let backend = OpenClBackend::open(&"any".parse()?)?;
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let alignment = Align::new(64).ok_or("no power of two")?;
-/// let options = SvmOptions::coarse().aligned_to(alignment).bound_to(&queue);
+/// let options = SvmOptions {
+///     alignment: Some(alignment),
+///     queue: Some(queue.clone()),
+///     ..SvmOptions::coarse()
+/// };
 /// let numbers = backend.svm_empty::<f32>(1000, &options)?;
 ///
 /// let info = numbers.into_memory().svm_info()?;
@@ -39,12 +45,35 @@ use crate::{
 /// assert_eq!(info.bound_queue, Some(queue));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// Kernels are refused memory that they are not to use so:
+///
+/// ```
+/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_opencl::{ClProgram, Extent, OpenClBackend, Parameter, SvmOptions};
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let source = "kernel void clear(global float *data) { data[get_global_id(0)] = 0.0f; }";
+/// # let program = ClProgram::build(&backend, source, "")?;
+/// # // SAFETY: each work item writes the float of its id, and touches nothing else.
+/// # let clear = unsafe { program.kernel("clear", &[Parameter::output::<f32>(Extent::PerItem(1))]) }?;
+/// let flags = MemoryFlags::READ_ONLY;
+/// let table = backend.svm_empty::<f32>(100, &SvmOptions { flags, ..SvmOptions::coarse() })?;
+/// let table = table.fill_all(&queue, 1.0)?;
+/// let refused = clear.launch(&queue, &[100]).memory(&table).enqueue().unwrap_err();
+/// assert!(refused.to_string().contains(&flags.to_string()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct SvmOptions {
-    grain: SvmGrain,
-    alignment: Option<Align>,
-    queue: Option<ClQueue>,
-    flags: MemoryFlags,
+    /// How host and device share the memory.
+    pub grain: SvmGrain,
+    /// The number of bytes that the address is a multiple of; `None` for that of the device's buffers.
+    pub alignment: Option<Align>,
+    /// An in-order queue: the memory is freed after everything that was enqueued there.
+    pub queue: Option<ClQueue>,
+    /// `READ_ONLY` for memory that kernels only read, `WRITE_ONLY` for memory that they only write. The host may do both.
+    pub flags: MemoryFlags,
 }
 
 impl SvmOptions {
@@ -82,67 +111,8 @@ impl SvmOptions {
     pub const fn fine() -> Self {
         Self::new(SvmGrain::Fine)
     }
-
-    /// Asks for memory on a multiple of `alignment`.
-    #[must_use]
-    pub const fn aligned_to(mut self, alignment: Align) -> Self {
-        self.alignment = Some(alignment);
-        self
-    }
-
-    /// Binds the memory to `queue`, an in-order queue: it is freed after everything that was enqueued there.
-    #[must_use]
-    pub fn bound_to(mut self, queue: &ClQueue) -> Self {
-        self.queue = Some(queue.clone());
-        self
-    }
-
-    /// Asks for memory that kernels only read. The host and its commands may write it. Memory that kernels only read and
-    /// [only write](Self::write_only) is refused when it is allocated
-    /// ([`ContradictoryFlags`](binpool_allocators::InvalidRequest::ContradictoryFlags)).
-    ///
-    /// ```
-    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # use binpool_opencl::{ClProgram, Extent, OpenClBackend, Parameter, SvmOptions};
-    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// # let source = "kernel void clear(global float *data) { data[get_global_id(0)] = 0.0f; }";
-    /// # let program = ClProgram::build(&backend, source, "")?;
-    /// # // SAFETY: each work item writes the float of its id, and touches nothing else.
-    /// # let clear = unsafe { program.kernel("clear", &[Parameter::output::<f32>(Extent::PerItem(1))]) }?;
-    /// let options = SvmOptions::coarse().read_only();
-    /// let table = backend.svm_empty::<f32>(100, &options)?;
-    /// let table = table.fill_all(&queue, 1.0)?;
-    /// let refused = clear.launch(&queue, &[100]).memory(&table).enqueue().unwrap_err();
-    /// assert!(refused.to_string().contains(&MemoryFlags::READ_ONLY.to_string()));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub const fn read_only(mut self) -> Self {
-        self.flags = self.flags.union(MemoryFlags::READ_ONLY);
-        self
-    }
-
-    /// Asks for memory that kernels only write, and so not [only read](Self::read_only).
-    ///
-    /// ```
-    /// # use binpool_allocators::{Backend, Memory, MemoryFlags, QueueOrder};
-    /// # use binpool_opencl::{OpenClBackend, SvmOptions};
-    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
-    /// let results = backend.svm_empty::<f32>(100, &SvmOptions::coarse().write_only())?;
-    /// assert_eq!(results.memory().flags(), MemoryFlags::WRITE_ONLY);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub const fn write_only(mut self) -> Self {
-        self.flags = self.flags.union(MemoryFlags::WRITE_ONLY);
-        self
-    }
 }
 
-/// Alignments up to [`largest_svm_alignment`](binpool_allocators::DeviceLimits::largest_svm_alignment), 128 bytes, can be
-/// asked for. Without a request, a block is aligned like the device's buffers if that is more. This costs a little memory
-/// on runtimes that align SVM to less.
 impl SvmBackend for OpenClBackend {
     fn allocate_svm(
         &self,
@@ -193,6 +163,13 @@ impl OpenClBackend {
         }
         limits.check_block(bytes)?;
         flags.check()?;
+        let others = flags - (MemoryFlags::READ_ONLY | MemoryFlags::WRITE_ONLY);
+        if !others.is_empty() {
+            let what = format!("shared virtual memory with {others}");
+            return Err(Error::unsupported(format!(
+                "{what}: the host uses it by maps"
+            )));
+        }
         let largest = limits.largest_svm_alignment;
         if let Some(alignment) = alignment.filter(|&alignment| alignment > largest) {
             return Err(InvalidRequest::AlignmentTooLarge { alignment, largest }.into());
@@ -239,6 +216,82 @@ impl OpenClBackend {
     }
 }
 
+/// The allocation of shared virtual memory as elements of one type: `PyOpenCL`'s `SVM`, the wrapped style. The opaque one is
+/// a [`ClMemory`].
+///
+/// The host reads and writes the elements through maps, of coarse-grained and of fine-grained memory alike: a map of
+/// fine-grained memory moves nothing, but commands that would race with the host are refused.
+///
+/// ```
+/// use binpool_allocators::{Backend, QueueOrder};
+/// use binpool_opencl::{OpenClBackend, SvmOptions};
+///
+/// let backend = OpenClBackend::open(&"any".parse()?)?;
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let numbers = backend.svm_empty::<f32>(12, &SvmOptions::coarse())?.fill_all(&queue, 17.0)?;
+/// numbers.map_mut(&queue)?[3] = 18.0; // unmapped at the end of the statement
+/// let elements = numbers.map(&queue)?;
+/// assert_eq!(elements[2..4], [17.0, 18.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// With the feature `ndarray` a map has a shape and an order of its elements, `shape` and `order` of `svm_empty`:
+///
+/// ```
+/// # #[cfg(feature = "ndarray")] {
+/// use ndarray::ShapeBuilder;
+///
+/// # use binpool_allocators::{Backend, QueueOrder};
+/// # use binpool_opencl::SvmOptions;
+/// # let backend = binpool_opencl::OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let counted = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
+/// let numbers = backend.svm_empty::<u32>(12, &SvmOptions::coarse())?;
+/// let numbers = numbers.write_all(&queue, &counted)?;
+/// let map = numbers.map(&queue)?;
+/// assert_eq!(map.shaped((3, 4))?[[2, 1]], 9);
+/// assert_eq!(map.shaped((3, 4).f())?[[2, 1]], 5); // column by column
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+impl OpenClBackend {
+    /// Allocates `length` elements, at least one. `PyOpenCL`'s `svm_empty`, and by the options its `csvm_empty` and `fsvm_empty`.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, QueueOrder};
+    /// # use binpool_opencl::{OpenClBackend, SvmOptions};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let options = if backend.limits().svm.fine {
+    ///     SvmOptions::fine()
+    /// } else {
+    ///     SvmOptions::coarse()
+    /// };
+    /// let numbers = backend.svm_empty::<u64>(100, &options)?;
+    /// assert_eq!(numbers.len(), 100);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ZeroSize`](InvalidRequest::ZeroSize) for no elements; [`NotWholeElements`](InvalidRequest::NotWholeElements) for elements of no
+    /// bytes; and those of [`allocate_svm`](binpool_allocators::SvmBackend::allocate_svm),
+    /// [`Unsupported`](binpool_allocators::Error::Unsupported) for a grain that the device does not have among them.
+    pub fn svm_empty<T: Pod>(
+        &self,
+        length: usize,
+        options: &SvmOptions,
+    ) -> Result<Elements<T, ClMemory>> {
+        let element = size_of::<T>();
+        if element == 0 {
+            return Err(InvalidRequest::NotWholeElements { bytes: 0, element }.into());
+        }
+        // A product that saturates is larger than any block.
+        let bytes = length.saturating_mul(element);
+        Elements::new(self, self.allocate(bytes, options)?)
+    }
+}
+
 fn svm_flags(grain: SvmGrain, flags: MemoryFlags) -> u64 {
     let kernels = match flags::to_cl(flags) {
         0 => CL_MEM_READ_WRITE,
@@ -255,7 +308,7 @@ fn svm_flags(grain: SvmGrain, flags: MemoryFlags) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Rect, testing::open};
+    use crate::{Rect, RectPart, testing::open};
 
     /// The runtime aligns its allocation to less, so the block starts within.
     #[test]
@@ -288,7 +341,11 @@ mod tests {
         let (tight, rows) = (Rect::default(), Rect::in_rows([1, 1, 0], 10));
         let rect = (&[5_u8; 4][..], tight);
         backend
-            .write_rect(&queue, (&memory, rows), rect, [2, 2, 1])
+            .write_part(
+                &queue,
+                RectPart::new((&memory, rows), rect.1, [2, 2, 1]),
+                rect.0,
+            )
             .unwrap();
         let mut seen = [0_u8; BYTES];
         backend.read(&queue, &memory, 0, &mut seen).unwrap();

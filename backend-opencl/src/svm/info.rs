@@ -15,7 +15,8 @@ use crate::{memory::cl_memory::ClMemory, queue::ClQueue};
 ///
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-/// let options = SvmOptions::coarse().bound_to(&queue);
+/// let mut options = SvmOptions::coarse();
+/// options.queue = Some(queue.clone());
 /// let block = backend.svm_empty::<f32>(1000, &options)?.into_memory();
 /// let info = block.svm_info()?;
 /// assert_eq!((info.bytes, info.offset, info.block_bytes), (4000, 0, 4000));
@@ -55,9 +56,9 @@ impl ClMemory {
     ///
     /// ```
     /// # use binpool_allocators::{Backend, Error, InvalidRequest, MemoryFlags};
-    /// # use binpool_opencl::OpenClBackend;
+    /// # use binpool_opencl::{OpenClBackend, SvmOptions};
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
-    /// let memory = backend.csvm_empty::<u32>(256)?.into_memory();
+    /// let memory = backend.svm_empty::<u32>(256, &SvmOptions::coarse())?.into_memory();
     /// assert_eq!(memory.svm_info()?.bytes, 1024);
     ///
     /// let buffer = backend.create_buffer(1024, MemoryFlags::empty())?;
@@ -73,7 +74,7 @@ impl ClMemory {
     /// [`NotSvm`](InvalidRequest::NotSvm) for buffers, those over shared virtual memory among them.
     pub fn svm_info(&self) -> Result<SvmInfo> {
         let found = self.svm().and_then(|block| {
-            let allocation = block.allocation()?;
+            let allocation = block.allocation();
             Some(SvmInfo {
                 address: self.svm_address()?,
                 bytes: self.bytes(),

@@ -10,7 +10,6 @@
 //! All of them are [`SvmPointer`], and memory that commands take.
 
 mod backend;
-mod elements;
 mod info;
 mod pointer;
 mod system;

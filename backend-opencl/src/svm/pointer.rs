@@ -3,12 +3,11 @@
 use std::{ptr::NonNull, sync::Arc};
 
 use binpool_allocators::{AsMemory, Error, InvalidRequest, Memory, MemoryFlags, Region, Result};
-use bytemuck::{AnyBitPattern, NoUninit};
+use bytemuck::Pod;
 
 use crate::{
     backend::OpenClBackend,
-    event::ClOn,
-    map::{Map, MapMut},
+    elements::Elements,
     memory::{
         cl_memory::{ClMemory, MemoryBody},
         flags::{self, host_flags},
@@ -27,11 +26,11 @@ use crate::{
 ///
 /// ```
 /// use binpool_allocators::{AsMemory, Backend, MemoryFlags, QueueOrder};
-/// use binpool_opencl::{OpenClBackend, SvmPointer};
+/// use binpool_opencl::{OpenClBackend, SvmOptions, SvmPointer};
 ///
 /// let backend = OpenClBackend::open(&"any".parse()?)?;
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
-/// let numbers = backend.csvm_empty::<f32>(1000)?;
+/// let numbers = backend.svm_empty::<f32>(1000, &SvmOptions::coarse())?;
 /// let numbers = numbers.fill_all(&queue, 17.0)?;
 /// assert_eq!(numbers.size(), 4000);
 /// let opaque = numbers.svm_memory()?;
@@ -40,7 +39,7 @@ use crate::{
 /// // For a library that knows buffers only: the same bytes.
 /// let buffer = numbers.as_buffer(MemoryFlags::empty(), None)?;
 /// backend.write(&queue, &buffer, 4, bytemuck::bytes_of(&18.0_f32))?;
-/// assert_eq!(numbers.map_ro(&queue)?[..3], [17.0, 18.0, 17.0]);
+/// assert_eq!(numbers.map(&queue)?[..3], [17.0, 18.0, 17.0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -52,8 +51,8 @@ use crate::{
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let memory = backend.allocate_svm(8, None, SvmGrain::Coarse, None)?;
-/// memory.map_rw::<u32>(&queue)?.fill(0x0101_0101);
-/// assert_eq!(*memory.map_ro::<u8>(&queue)?, [1; 8]);
+/// backend.map_mut::<u32>(&queue, &memory, ..)?.fill(0x0101_0101);
+/// assert_eq!(*backend.map::<u8>(&queue, &memory, ..)?, [1; 8]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -65,7 +64,7 @@ use crate::{
 /// use binpool::MemoryPool;
 /// use binpool_allocators::{AsMemory, MemoryFlags, SvmGrain};
 /// # use binpool_allocators::{Backend, QueueOrder};
-/// # use binpool_opencl::{OpenClBackend, SvmPointer};
+/// # use binpool_opencl::{OpenClBackend, SvmOptions, SvmPointer};
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let pool = MemoryPool::svm(&backend, SvmGrain::Coarse, &queue)?;
@@ -75,9 +74,9 @@ use crate::{
 /// let buffer = memory.as_buffer(MemoryFlags::empty(), Some(block.size()))?;
 /// assert_eq!(backend.map::<u8>(&queue, &buffer, ..)?[..], [7; 4096]);
 ///
-/// let numbers = backend.csvm_empty::<f32>(1000)?.fill_all(&queue, 17.0)?;
+/// let numbers = backend.svm_empty::<f32>(1000, &SvmOptions::coarse())?.fill_all(&queue, 17.0)?;
 /// let part = numbers.slice(128..256)?;
-/// assert_eq!(part.map_ro(&queue)?[..], [17.0; 128]);
+/// assert_eq!(part.map(&queue)?[..], [17.0; 128]);
 /// let opaque = numbers.memory().slice(512..1024)?; // in bytes
 /// assert_eq!(opaque.address()?.addr().get() - numbers.address()?.addr().get(), 512);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -121,31 +120,6 @@ pub trait SvmPointer: AsMemory<OpenClBackend> {
         Region::first(bytes).check_within(self.size())?;
         buffer_over(self.svm_memory()?, flags, bytes)
     }
-
-    /// Maps all of it to be read, and waits until it is there: [`OpenClBackend::map`] without a region.
-    ///
-    /// # Errors
-    ///
-    /// [`NotSvm`](InvalidRequest::NotSvm), and those of [`map`](OpenClBackend::map).
-    fn map_ro<'q, T: AnyBitPattern>(&self, on: impl Into<ClOn<'q>>) -> Result<Map<'_, T>> {
-        let memory = self.svm_memory()?;
-        let (on, all) = (on.into(), Region::first(self.size()));
-        OpenClBackend::of_context(on.queue.context()).map(on, memory, all)
-    }
-
-    /// Maps all of it to be read and written, and waits until it is there: [`OpenClBackend::map_mut`] without a region.
-    ///
-    /// # Errors
-    ///
-    /// [`NotSvm`](InvalidRequest::NotSvm), and those of [`map_mut`](OpenClBackend::map_mut).
-    fn map_rw<'q, T: AnyBitPattern + NoUninit>(
-        &self,
-        on: impl Into<ClOn<'q>>,
-    ) -> Result<MapMut<'_, T>> {
-        let memory = self.svm_memory()?;
-        let (on, all) = (on.into(), Region::first(self.size()));
-        OpenClBackend::of_context(on.queue.context()).map_mut(on, memory, all)
-    }
 }
 
 impl SvmPointer for ClMemory {
@@ -154,6 +128,12 @@ impl SvmPointer for ClMemory {
             Some(_) => Ok(self),
             None => Err(InvalidRequest::NotSvm.into()),
         }
+    }
+}
+
+impl<T: Pod> SvmPointer for Elements<T, ClMemory> {
+    fn svm_memory(&self) -> Result<&ClMemory> {
+        self.memory().svm_memory()
     }
 }
 
@@ -172,9 +152,7 @@ fn buffer_over(memory: &ClMemory, flags: MemoryFlags, bytes: usize) -> Result<Cl
     region.check_within(memory.bytes())?;
     let start = memory.offset();
     let failed = |error: ClError| error.into_error(Purpose::Memory(bytes));
-    let range = block
-        .range(Region::new(start, bytes))
-        .ok_or(InvalidRequest::NotSvm)?;
+    let range = block.range(Region::new(start, bytes));
     let limits = &memory.context().limits;
     let Some(handle) = range
         .as_retained_buffer(host_flags(flags))
@@ -195,6 +173,6 @@ fn buffer_over(memory: &ClMemory, flags: MemoryFlags, bytes: usize) -> Result<Cl
             host_flags(flags),
         ))),
     };
-    let buffer = ClMemory::new(memory.shared_context(), bytes, flags, body);
+    let buffer = ClMemory::new(memory.context(), bytes, flags, body);
     Ok(buffer.into_view_of(memory))
 }

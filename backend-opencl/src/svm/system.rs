@@ -40,10 +40,10 @@ impl OpenClBackend {
     /// let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// if backend.limits().svm.system {
     ///     let numbers = backend.system_svm(vec![1.0_f32; 1000])?;
-    ///     numbers.map_rw::<f32>(&queue)?[3] = 2.0;
+    ///     backend.map_mut::<f32>(&queue, &numbers, ..)?[3] = 2.0;
     ///     let zeros = Region::first(12);
     ///     backend.enqueue_fill(&queue, &numbers, zeros, &[0_u8])?;
-    ///     assert_eq!(numbers.map_ro::<f32>(&queue)?[2..5], [0.0, 2.0, 1.0]);
+    ///     assert_eq!(backend.map::<f32>(&queue, &numbers, ..)?[2..5], [0.0, 2.0, 1.0]);
     ///     assert_eq!(numbers.into_host()?[3], 2.0); // the vector itself, nothing is copied
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -53,7 +53,7 @@ impl OpenClBackend {
     ///
     /// ```
     /// # use binpool_allocators::{Backend, Error, QueueOrder};
-    /// # use binpool_opencl::OpenClBackend;
+    /// # use binpool_opencl::{OpenClBackend, SvmOptions};
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// match backend.system_svm(vec![1.0_f32, 2.0, 3.0]) {
@@ -61,9 +61,9 @@ impl OpenClBackend {
     ///     Err(refused) => {
     ///         assert!(matches!(refused.error, Error::Unsupported { .. }));
     ///         let numbers = refused.value;
-    ///         let copy = backend.csvm_empty_like(&numbers)?;
+    ///         let copy = backend.svm_empty(numbers.len(), &SvmOptions::coarse())?;
     ///         let copy = copy.write_all(&queue, &numbers)?;
-    ///         assert_eq!(*copy.map_ro(&queue)?, [1.0, 2.0, 3.0]);
+    ///         assert_eq!(*copy.map(&queue)?, [1.0, 2.0, 3.0]);
     ///     }
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -18,21 +18,6 @@ macro_rules! enqueue {
 }
 pub(super) use enqueue;
 
-/// Enqueues a fill. The runtime copies `pattern` before it returns, and checks the bounds.
-pub(crate) fn enqueue_fill_buffer(
-    queue: &QueueHandle,
-    buffer: &MemHandle,
-    pattern: &[u8],
-    offset: usize,
-    bytes: usize,
-    wait: &WaitList<'_>,
-) -> ClResult<EventHandle> {
-    // SAFETY: (1) queue, buffer and events are kept alive by their handles; (2) `pattern` is readable for its length.
-    enqueue!(wait; "clEnqueueFillBuffer", unsafe enqueue_fill_buffer(
-        queue.raw(), buffer.raw(), pattern.as_ptr().cast(), pattern.len(), offset, bytes
-    ))
-}
-
 /// Enqueues a copy between buffers. The runtime checks the bounds.
 pub(crate) fn enqueue_copy_buffer(
     queue: &QueueHandle,

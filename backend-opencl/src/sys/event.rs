@@ -32,18 +32,6 @@ impl Drop for EndedOnPanic<'_> {
     }
 }
 
-/// Calls `enqueued` with the event of a command that works on memory which the caller has borrowed, and waits until the command
-/// has ended, even if `enqueued` panics. Returns the event, and the result of the wait.
-pub(super) fn wait_borrowed(
-    event: EventHandle,
-    enqueued: impl FnOnce(&EventHandle),
-) -> (EventHandle, ClResult<()>) {
-    let command = EndedOnPanic::new(&event);
-    enqueued(&event);
-    let ended = command.wait();
-    (event, ended)
-}
-
 /// An event that the host resolves.
 pub(crate) fn create_user_event(context: &ContextHandle) -> ClResult<EventHandle> {
     const CALL: &str = "clCreateUserEvent";

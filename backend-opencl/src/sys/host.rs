@@ -1,10 +1,20 @@
 //! Memory of the host that the device works on.
 
-use std::{ffi::c_void, fmt, marker::PhantomData, ptr::NonNull, sync::Arc};
+use std::{
+    convert::Infallible,
+    ffi::c_void,
+    fmt,
+    marker::PhantomData,
+    ptr::NonNull,
+    sync::{
+        Arc,
+        mpsc::{self, Receiver, Sender},
+    },
+};
 
 use binpool_allocators::{OutOfMemory, Scope};
 use bytemuck::{AnyBitPattern, NoUninit, Pod, Zeroable};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 /// Bytes of the host that a command reads, or that it writes to.
 ///
@@ -132,7 +142,8 @@ pub(crate) struct Loan {
     bytes: usize,
     /// The vector, if it is not borrowed.
     kept: Option<Box<dyn Send + Sync>>,
-    returned: Arc<Returned>,
+    /// Dropped last: the host waits for that.
+    _returned: Sender<Infallible>,
 }
 
 impl fmt::Debug for Loan {
@@ -161,41 +172,17 @@ impl Loan {
     }
 }
 
-impl Drop for Loan {
-    fn drop(&mut self) {
-        self.kept.take();
-        *self.returned.is_true.lock() = true;
-        self.returned.changed.notify_all();
-    }
-}
-
-/// Whether lent memory is the host's again.
-#[derive(Debug, Default)]
-struct Returned {
-    is_true: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Returned {
-    fn wait(&self) {
-        let mut returned = self.is_true.lock();
-        while !*returned {
-            self.changed.wait(&mut returned);
-        }
-    }
-}
-
 /// Elements that are lent to a memory object. Dropping this value leaves them to the object.
 #[derive(Debug)]
 pub(crate) struct Lent<T> {
     elements: Arc<HostVec<T>>,
-    returned: Arc<Returned>,
+    returned: Mutex<Receiver<Infallible>>,
 }
 
 impl<T> Lent<T> {
     /// Waits until the object is gone, and takes the elements back.
     pub(crate) fn wait(self) -> Vec<T> {
-        self.returned.wait();
+        let _the_end = self.returned.into_inner().recv();
         self.elements.take()
     }
 }
@@ -211,15 +198,16 @@ pub(crate) fn lend<T: Pod + Send, O, E>(
 ) -> Result<(O, Lent<T>), (E, Vec<T>)> {
     // Moving the vector does not move its elements, and any bytes are valid elements.
     let elements = Arc::new(HostVec::new(elements));
+    let (returned, wait) = mpsc::channel();
     let lent = Lent {
         elements: Arc::clone(&elements),
-        returned: Arc::default(),
+        returned: Mutex::new(wait),
     };
     let loan = Loan {
         start: elements.start,
         bytes: elements.bytes,
         kept: Some(Box::new(elements)),
-        returned: Arc::clone(&lent.returned),
+        _returned: returned,
     };
     match create(loan) {
         Ok(object) => Ok((object, lent)),
@@ -238,19 +226,20 @@ pub(crate) fn with_lent<O, R, E>(
     create: impl FnOnce(Loan) -> Result<O, E>,
     run: impl FnOnce(O) -> R,
 ) -> Result<R, E> {
-    struct Wait(Arc<Returned>);
+    struct Wait(Receiver<Infallible>);
     impl Drop for Wait {
         fn drop(&mut self) {
-            self.0.wait();
+            let _the_end = self.0.recv();
         }
     }
 
-    let wait = Wait(Arc::default());
+    let (returned, wait) = mpsc::channel();
+    let _wait = Wait(wait);
     let object = create(Loan {
         start: start_of(bytes.as_mut_ptr()),
         bytes: bytes.len(),
         kept: None,
-        returned: Arc::clone(&wait.0),
+        _returned: returned,
     })?;
     Ok(run(object))
 }

@@ -18,15 +18,8 @@ use super::{
     transfer::{HostLayout, PixelBox},
 };
 
-/// The kind of an image, as the runtime's number, and its size.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ImageSize {
-    pub(crate) kind: u32,
-    /// Along x, y and z.
-    pub(crate) extent: [usize; 3],
-    /// The layers of an array; 0 for an image that is no array.
-    pub(crate) layers: usize,
-}
+/// The runtime's number for a kind of images, the width, height and depth, and the number of layers, 0 where it has none.
+pub(crate) type ImageSize = (u32, [usize; 3], usize);
 
 /// The pixels that an image starts with.
 #[derive(Clone, Copy, Debug)]
@@ -86,14 +79,13 @@ pub(crate) fn create_over(
 }
 
 /// Returns the description of an image without a buffer, tightly packed on the host's side.
-fn description(size: ImageSize) -> cl_image_desc {
-    let [width, height, depth] = size.extent;
+fn description((kind, [width, height, depth], layers): ImageSize) -> cl_image_desc {
     cl_image_desc {
-        image_type: size.kind,
+        image_type: kind,
         image_width: width,
         image_height: height,
         image_depth: depth,
-        image_array_size: size.layers,
+        image_array_size: layers,
         image_row_pitch: 0,
         image_slice_pitch: 0,
         num_mip_levels: 0,
@@ -104,10 +96,10 @@ fn description(size: ImageSize) -> cl_image_desc {
 
 /// Sets the pitches of the host's bytes, if they are as many as the layout says.
 fn set_pitches(desc: &mut cl_image_desc, bytes: usize, layout: HostLayout) -> ClResult<()> {
-    if bytes != layout.bytes() {
+    if bytes != layout.bytes {
         return Err(ClError::new(CREATE, CL_INVALID_HOST_PTR));
     }
-    (desc.image_row_pitch, desc.image_slice_pitch) = layout.pitches();
+    (desc.image_row_pitch, desc.image_slice_pitch) = layout.pitches;
     Ok(())
 }
 
@@ -185,47 +177,5 @@ pub(crate) fn enqueue_fill(
     enqueue!(wait; "clEnqueueFillImage", unsafe enqueue_fill_image(
         queue.raw(), image.raw(), color.as_ptr().cast(), region.origin.as_ptr(),
         region.size.as_ptr()
-    ))
-}
-
-/// Enqueues a copy between images. The runtime checks bounds and formats.
-pub(crate) fn enqueue_copy(
-    queue: &QueueHandle,
-    (source, from): (&MemHandle, PixelBox),
-    (destination, to): (&MemHandle, [usize; 3]),
-    wait: &WaitList<'_>,
-) -> ClResult<EventHandle> {
-    // SAFETY: (1) queue, images and events are kept alive by their handles; (2) origins and size have three numbers.
-    enqueue!(wait; "clEnqueueCopyImage", unsafe enqueue_copy_image(
-        queue.raw(), source.raw(), destination.raw(), from.origin.as_ptr(), to.as_ptr(),
-        from.size.as_ptr()
-    ))
-}
-
-/// Enqueues a copy of pixels into a buffer, without gaps between them. The runtime checks the bounds.
-pub(crate) fn enqueue_copy_to_buffer(
-    queue: &QueueHandle,
-    (source, from): (&MemHandle, PixelBox),
-    (buffer, offset): (&MemHandle, usize),
-    wait: &WaitList<'_>,
-) -> ClResult<EventHandle> {
-    // SAFETY: (1) queue, image, buffer and events are kept alive by their handles; (2) origin and size have three numbers.
-    enqueue!(wait; "clEnqueueCopyImageToBuffer", unsafe enqueue_copy_image_to_buffer(
-        queue.raw(), source.raw(), buffer.raw(), from.origin.as_ptr(), from.size.as_ptr(),
-        offset
-    ))
-}
-
-/// Enqueues a copy of pixels that lie in a buffer without gaps. The runtime checks the bounds.
-pub(crate) fn enqueue_copy_from_buffer(
-    queue: &QueueHandle,
-    (buffer, offset): (&MemHandle, usize),
-    (destination, to): (&MemHandle, PixelBox),
-    wait: &WaitList<'_>,
-) -> ClResult<EventHandle> {
-    // SAFETY: (1) queue, buffer, image and events are kept alive by their handles; (2) origin and size have three numbers.
-    enqueue!(wait; "clEnqueueCopyBufferToImage", unsafe enqueue_copy_buffer_to_image(
-        queue.raw(), buffer.raw(), destination.raw(), offset, to.origin.as_ptr(),
-        to.size.as_ptr()
     ))
 }

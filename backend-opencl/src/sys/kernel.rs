@@ -95,7 +95,11 @@ pub(crate) fn set_argument(
     index: u32,
     value: ArgumentValue<'_>,
 ) -> ClResult<()> {
-    let object;
+    let object = match value {
+        ArgumentValue::Memory(memory) => memory.raw(),
+        ArgumentValue::Sampler(sampler) => sampler.raw(),
+        _ => ptr::null_mut(),
+    };
     let (bytes, pointer) = match value {
         ArgumentValue::Svm(range) => {
             let address = range.start().as_ptr().cast_const().cast();
@@ -106,16 +110,7 @@ pub(crate) fn set_argument(
             }
             .map_err(|code| ClError::new("clSetKernelArgSVMPointer", code));
         }
-        ArgumentValue::Memory(memory) => {
-            object = memory.raw();
-            (size_of_val(&object), (&raw const object).cast())
-        }
-        ArgumentValue::Sampler(sampler) => {
-            object = sampler.raw();
-            (size_of_val(&object), (&raw const object).cast())
-        }
-        ArgumentValue::NoMemory => {
-            object = ptr::null_mut();
+        ArgumentValue::Memory(_) | ArgumentValue::Sampler(_) | ArgumentValue::NoMemory => {
             (size_of_val(&object), (&raw const object).cast())
         }
         ArgumentValue::Bytes(bytes) => (bytes.len(), bytes.as_ptr().cast()),

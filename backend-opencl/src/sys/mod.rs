@@ -37,9 +37,7 @@ pub(crate) mod kernel;
 pub(crate) mod map;
 mod object;
 pub(crate) mod p2p;
-pub(crate) mod pipe;
 pub(crate) mod program;
-pub(crate) mod sampler;
 mod svm;
 pub(crate) mod transfer;
 mod view;
@@ -48,8 +46,7 @@ pub(crate) use buffer::{create_buffer, create_sub_buffer, parent_buffer};
 pub use cl_error::ClError;
 pub(crate) use cl_error::{ClResult, Purpose};
 pub(crate) use enqueue::{
-    enqueue_barrier, enqueue_copy_buffer, enqueue_fill_buffer, enqueue_marker, enqueue_migrate,
-    finish, flush,
+    enqueue_barrier, enqueue_copy_buffer, enqueue_marker, enqueue_migrate, finish, flush,
 };
 pub(crate) use event::{
     EndedOnPanic, Progress, create_user_event, execution_status, look, set_user_event_status,
@@ -64,7 +61,10 @@ pub(crate) use info::{
     library_is_available, platform_name_of, platform_text, platforms, queue_info,
 };
 pub(crate) use map::MapShape;
-pub(crate) use object::{create_context, create_queue};
-pub(crate) use svm::{SvmAllocation, SvmRange, Threads, enqueue_svm_fill, enqueue_svm_migrate};
-pub(crate) use transfer::{DeviceBytes, enqueue_copy};
+pub(crate) use object::{
+    create_context, create_pipe, create_queue, create_sampler, create_sampler_with_properties,
+    pipe_number,
+};
+pub(crate) use svm::{SvmAllocation, SvmRange, Threads, enqueue_svm_migrate};
+pub(crate) use transfer::{DeviceBytes, enqueue_copy, enqueue_copy_pixels, enqueue_fill};
 pub(crate) use view::{ViewHandle, ViewLock};

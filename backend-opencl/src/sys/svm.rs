@@ -2,7 +2,7 @@
 
 use std::{
     ffi::c_void,
-    fmt, mem,
+    fmt,
     ptr::{self, NonNull},
 };
 
@@ -51,19 +51,21 @@ impl fmt::Debug for CallWhenFreed {
     }
 }
 
-/// Whether the runtime can allocate and free SVM on several threads at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Threads {
-    /// It can, as the specification demands.
-    Many,
-    /// One at a time. NVIDIA's driver answers with null, or crashes, where one thread allocates while another frees a block.
-    One,
+/// The threads that allocate and free SVM: any at once, as the specification demands, or one at a time. NVIDIA's driver answers with
+/// null, or crashes, where one thread allocates while another frees a block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Threads {
+    one_at_a_time: bool,
 }
 
 impl Threads {
+    pub(crate) const fn new(one_at_a_time: bool) -> Self {
+        Self { one_at_a_time }
+    }
+
     fn guard(self) -> Option<MutexGuard<'static, ()>> {
         static ONE: Mutex<()> = Mutex::new(());
-        (self == Self::One).then(|| ONE.lock())
+        self.one_at_a_time.then(|| ONE.lock())
     }
 }
 
@@ -166,7 +168,7 @@ impl SvmAllocation {
             start: loan.start(),
             bytes: loan.bytes(),
             alignment,
-            threads: Threads::Many,
+            threads: Threads::new(false),
             loan: Some(loan),
             freed: CallWhenFreed::default(),
         })
@@ -203,13 +205,6 @@ impl SvmAllocation {
             offset,
             bytes: region.bytes.min(self.bytes - offset),
         }
-    }
-}
-
-impl SvmAllocation {
-    /// Gives up the block without freeing it: a command may use it for ever.
-    pub(crate) fn forget(self) {
-        mem::forget(self);
     }
 }
 
@@ -298,36 +293,6 @@ impl SvmAllocation {
     }
 }
 
-/// Enqueues a fill. The runtime copies `pattern` before it returns.
-pub(crate) fn enqueue_svm_fill(
-    queue: &QueueHandle,
-    range: SvmRange<'_>,
-    pattern: &[u8],
-    wait: &WaitList<'_>,
-) -> ClResult<EventHandle> {
-    // SAFETY: (1) queue and events are kept alive by their handles; (2) the range lies in its block (I1), which is not
-    // freed while a command uses it (rule 1 of `sys`); (3) `pattern` is readable for its length.
-    enqueue!(wait; "clEnqueueSVMMemFill", unsafe enqueue_svm_mem_fill(
-        queue.raw(), range.start().as_ptr().cast::<c_void>(), pattern.as_ptr().cast::<c_void>(),
-        pattern.len(), range.bytes
-    ))
-}
-
-/// Enqueues a copy of `source` to as many bytes from the start of `destination`.
-pub(crate) fn enqueue_svm_copy(
-    queue: &QueueHandle,
-    source: SvmRange<'_>,
-    destination: SvmRange<'_>,
-    wait: &WaitList<'_>,
-) -> ClResult<EventHandle> {
-    // SAFETY: (1) queue and events are kept alive by their handles; (2) both ranges lie in their blocks (I1), which are not
-    // freed while a command uses it (rule 1 of `sys`); (3) the number of bytes is at most that of either range.
-    enqueue!(wait; "clEnqueueSVMMemcpy", unsafe enqueue_svm_mem_cpy(
-        queue.raw(), cl3::types::CL_FALSE, destination.start().as_ptr().cast::<c_void>(),
-        source.start().as_ptr().cast::<c_void>(), source.bytes.min(destination.bytes)
-    ))
-}
-
 /// Enqueues a migration of whole blocks of shared virtual memory.
 pub(crate) fn enqueue_svm_migrate(
     queue: &QueueHandle,
@@ -354,7 +319,7 @@ mod tests {
 
     #[test]
     fn a_thread_has_the_runtime_to_itself_where_it_takes_one_at_a_time() {
-        assert!(Threads::Many.guard().is_none());
-        assert!(Threads::One.guard().is_some());
+        assert!(Threads::new(false).guard().is_none());
+        assert!(Threads::new(true).guard().is_some());
     }
 }

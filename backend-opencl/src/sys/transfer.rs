@@ -7,9 +7,7 @@ use cl3::{error_codes::CL_INVALID_HOST_PTR, types::CL_FALSE as NOT_BLOCKING};
 use super::{
     ClError, ClResult, EventHandle, MemHandle, QueueHandle, SvmRange, WaitList,
     enqueue::{enqueue, enqueue_copy_buffer},
-    event::wait_borrowed,
     host::HostSide,
-    svm::enqueue_svm_copy,
 };
 
 /// Bytes on the device.
@@ -103,16 +101,6 @@ pub(crate) struct HostLayout {
     pub(crate) bytes: usize,
 }
 
-impl HostLayout {
-    pub(crate) const fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    pub(crate) const fn pitches(&self) -> (usize, usize) {
-        self.pitches
-    }
-}
-
 /// The device's side of a transfer, which is checked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum DeviceSide<'a> {
@@ -120,7 +108,7 @@ pub(crate) enum DeviceSide<'a> {
     Bytes(DeviceBytes<'a>),
     Rect(HostRect<'a>),
     /// Pixels, and the layout of the host's bytes.
-    Pixels(DevicePixels<'a>, HostLayout),
+    Image(&'a MemHandle, PixelBox, HostLayout),
 }
 
 /// Enqueues a transfer of the host's bytes, which the caller keeps until the command has ended.
@@ -133,29 +121,10 @@ pub(crate) fn enqueue_transfer(
     match device {
         DeviceSide::Bytes(device) => bytes(queue, device, host, wait),
         DeviceSide::Rect(rect) => rectangle(queue, &rect, host, wait),
-        DeviceSide::Pixels(pixels, layout) => {
-            if host.bytes() != layout.bytes() {
-                return Err(ClError::new("clEnqueueReadImage", CL_INVALID_HOST_PTR));
-            }
-            match pixels {
-                DevicePixels::Bytes(device) => bytes(queue, device, host, wait),
-                DevicePixels::Image(..) => image(queue, pixels, layout, host, wait),
-            }
+        DeviceSide::Image(object, region, layout) => {
+            image(queue, (object, region), layout, host, wait)
         }
     }
-}
-
-/// Makes a transfer with bytes that the host has borrowed, and waits until it has ended. `enqueued` is called before the
-/// wait.
-pub(crate) fn transfer_and_wait(
-    queue: &QueueHandle,
-    device: DeviceSide<'_>,
-    host: &HostSide<'_>,
-    wait: &WaitList<'_>,
-    enqueued: impl FnOnce(&EventHandle),
-) -> ClResult<(EventHandle, ClResult<()>)> {
-    let event = enqueue_transfer(queue, device, host, wait)?;
-    Ok(wait_borrowed(event, enqueued))
 }
 
 /// Enqueues a transfer of all of the host's bytes.
@@ -230,19 +199,19 @@ fn rectangle(
 /// says.
 fn image(
     queue: &QueueHandle,
-    pixels: DevicePixels<'_>,
+    (image, region): (&MemHandle, PixelBox),
     layout: HostLayout,
     host: &HostSide<'_>,
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
-    let DevicePixels::Image(image, region) = pixels else {
+    if host.bytes() != layout.bytes {
         return Err(ClError::new("clEnqueueReadImage", CL_INVALID_HOST_PTR));
-    };
+    }
     let (origin, size) = (region.origin.as_ptr(), region.size.as_ptr());
-    let (row, slice) = layout.pitches();
+    let (row, slice) = layout.pitches;
     if host.is_target() {
         // SAFETY: (1) queue, image and events are kept alive by their handles; (2) origin and size have three numbers; (3)
-        // the command touches at most as many bytes as the layout has (I1), which are all of the host's, as the caller has
+        // the command touches at most as many bytes as the layout has (I1), which are all of the host's, as was
         // checked; (4) these can be written (I1 of `HostSide`), and are kept until the command has ended (rule 3 of `sys`).
         enqueue!(wait; "clEnqueueReadImage", unsafe enqueue_read_image(
             queue.raw(), image.raw(), NOT_BLOCKING, origin, size, row, slice, host.start()
@@ -264,7 +233,13 @@ pub(crate) fn enqueue_copy(
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
     if let (DeviceBytes::Svm(source), DeviceBytes::Svm(destination)) = (source, destination) {
-        return enqueue_svm_copy(queue, source, destination, wait);
+        let [from, to] = [source, destination].map(|range| range.start().as_ptr().cast::<c_void>());
+        let bytes = source.bytes().min(destination.bytes());
+        // SAFETY: (1) queue and events are kept alive by their handles; (2) both ranges lie in their blocks (I1), which are not
+        // freed while a command uses it (rule 1 of `sys`); (3) the number of bytes is at most that of either range.
+        return enqueue!(wait; "clEnqueueSVMMemcpy", unsafe enqueue_svm_mem_cpy(
+            queue.raw(), NOT_BLOCKING, to, from, bytes
+        ));
     }
     // OpenCL has no copy between a buffer and SVM, so this makes a buffer over the block of SVM. Transfers with the block as
     // host memory would not work with NVIDIA's driver: it takes the address of the block for ordinary host memory, and reads
@@ -274,6 +249,69 @@ pub(crate) fn enqueue_copy(
             enqueue_copy_buffer(queue, (source, from), (destination, to), bytes, wait)
         })
     })
+}
+
+/// Enqueues a copy of pixels, which lie without gaps where they are bytes. The runtime checks bounds and formats.
+pub(crate) fn enqueue_copy_pixels(
+    queue: &QueueHandle,
+    from: DevicePixels<'_>,
+    to: DevicePixels<'_>,
+    bytes: usize,
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    match (from, to) {
+        (DevicePixels::Image(source, from), DevicePixels::Image(destination, to)) => {
+            // SAFETY: (1) queue, images and events are kept alive by their handles; (2) origins and size have three numbers.
+            enqueue!(wait; "clEnqueueCopyImage", unsafe enqueue_copy_image(
+                queue.raw(), source.raw(), destination.raw(), from.origin.as_ptr(), to.origin.as_ptr(), from.size.as_ptr()
+            ))
+        }
+        (DevicePixels::Image(source, from), DevicePixels::Bytes(destination)) => {
+            destination.on_buffer(|buffer, offset| {
+                // SAFETY: As above, of a buffer.
+                enqueue!(wait; "clEnqueueCopyImageToBuffer", unsafe enqueue_copy_image_to_buffer(
+                    queue.raw(), source.raw(), buffer.raw(), from.origin.as_ptr(), from.size.as_ptr(), offset
+                ))
+            })
+        }
+        (DevicePixels::Bytes(source), DevicePixels::Image(destination, to)) => {
+            source.on_buffer(|buffer, offset| {
+                // SAFETY: As above, of a buffer.
+                enqueue!(wait; "clEnqueueCopyBufferToImage", unsafe enqueue_copy_buffer_to_image(
+                    queue.raw(), buffer.raw(), destination.raw(), offset, to.origin.as_ptr(), to.size.as_ptr()
+                ))
+            })
+        }
+        (DevicePixels::Bytes(source), DevicePixels::Bytes(destination)) => {
+            enqueue_copy(queue, source, destination, bytes, wait)
+        }
+    }
+}
+
+/// Enqueues a fill. The runtime copies `pattern` before it returns, and checks the bounds of buffers.
+pub(crate) fn enqueue_fill(
+    queue: &QueueHandle,
+    device: DeviceBytes<'_>,
+    bytes: usize,
+    pattern: &[u8],
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    let (start, length) = (pattern.as_ptr().cast::<c_void>(), pattern.len());
+    match device {
+        DeviceBytes::Buffer(buffer, offset) => {
+            // SAFETY: (1) queue, buffer and events are kept alive by their handles; (2) `pattern` is readable for its length.
+            enqueue!(wait; "clEnqueueFillBuffer", unsafe enqueue_fill_buffer(
+                queue.raw(), buffer.raw(), start, length, offset, bytes
+            ))
+        }
+        DeviceBytes::Svm(range) => {
+            // SAFETY: As above; (3) the range lies in its block (I1), which is not freed while a command uses it (rule 1 of
+            // `sys`).
+            enqueue!(wait; "clEnqueueSVMMemFill", unsafe enqueue_svm_mem_fill(
+                queue.raw(), range.start().as_ptr().cast(), start, length, range.bytes()
+            ))
+        }
+    }
 }
 
 /// Enqueues a copy of a rectangle between buffers. The runtime checks the bounds, and whether the two overlap.

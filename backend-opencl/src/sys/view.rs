@@ -13,23 +13,24 @@ use parking_lot::{ReentrantMutex, ReentrantMutexGuard};
 
 use super::MemHandle;
 
-/// The threads that may make and release views of a buffer while other threads enqueue commands on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ViewLock {
-    /// Threads may, as the specification demands.
-    NotNeeded,
-    /// One thread at a time.
-    Needed,
+/// Whether one thread at a time makes and releases views of a buffer and enqueues commands on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ViewLock {
+    is_needed: bool,
 }
 
 /// Reentrant: a thread may drop a view while it enqueues a command.
 static LOCK: ReentrantMutex<()> = ReentrantMutex::new(());
 
 impl ViewLock {
+    pub(crate) const fn needed(is_needed: bool) -> Self {
+        Self { is_needed }
+    }
+
     /// Takes the lock, if it is needed: for a call that makes or releases a view, or enqueues a command on memory, but not
     /// while a thread waits for a command.
     pub(crate) fn hold(self) -> Option<ReentrantMutexGuard<'static, ()>> {
-        (self == Self::Needed).then(|| LOCK.lock())
+        self.is_needed.then(|| LOCK.lock())
     }
 }
 

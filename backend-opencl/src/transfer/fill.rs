@@ -22,18 +22,10 @@ pub(crate) fn enqueue(
     pattern: &[u8],
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
-    let has_command = pattern.len().is_power_of_two() && pattern.len() <= 128;
-    match device {
-        DeviceBytes::Buffer(buffer, offset) if has_command => {
-            sys::enqueue_fill_buffer(queue.handle(), buffer, pattern, offset, bytes, wait)
-        }
-        DeviceBytes::Svm(range) if has_command => {
-            sys::enqueue_svm_fill(queue.handle(), range, pattern, wait)
-        }
-        _ => {
-            device.on_buffer(|buffer, offset| copies(queue, (buffer, offset), bytes, pattern, wait))
-        }
+    if pattern.len().is_power_of_two() && pattern.len() <= 128 {
+        return sys::enqueue_fill(queue.handle(), device, bytes, pattern, wait);
     }
+    device.on_buffer(|buffer, offset| copies(queue, (buffer, offset), bytes, pattern, wait))
 }
 
 /// Fills by copies, each of which waits for the one before. The event is that of the last one.

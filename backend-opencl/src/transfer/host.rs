@@ -3,13 +3,16 @@
 
 use std::{fmt, sync::Arc};
 
-use binpool_allocators::{Backend, Error, Event, PendingRead, Queue, QueueOrder, Result, Sink};
+use binpool_allocators::{
+    Backend, Error, Event, HostUse, PendingRead, Queue, QueueOrder, Result, Sink, runtime::Access,
+};
+use bytemuck::{AnyBitPattern, NoUninit};
 
 use crate::{
     backend::OpenClBackend,
     error::Refused,
     event::{ClEvent, ClOn},
-    order::{access::Access, memory_use::MemoryUse},
+    order::memory_use::MemoryUse,
     queue::ClQueue,
     sys::{
         Purpose,
@@ -23,8 +26,6 @@ use crate::{
 pub(crate) struct HostTransfer<'m> {
     pub(crate) device: DeviceSide<'m>,
     pub(crate) used: MemoryUse<'m>,
-    /// The size of the transfer, for reports of failures.
-    pub(crate) bytes: usize,
     /// The size of the host's side.
     pub(crate) host_bytes: usize,
 }
@@ -43,6 +44,14 @@ impl HostPart {
         access: Access::Read,
     };
 
+    /// What the host does.
+    pub(crate) const fn host_use(self) -> HostUse {
+        match self.access {
+            Access::Read => HostUse::Read,
+            Access::Write => HostUse::Write,
+        }
+    }
+
     const fn of(host: &HostSide<'_>) -> Self {
         let access = if host.is_target() {
             Access::Read
@@ -56,10 +65,34 @@ impl HostPart {
     }
 }
 
-/// What a transfer moves: the memory and the place there, and how the host's bytes lie.
-pub(crate) trait Shape {
-    type Error: From<Error>;
+/// A part of memory or of an image that a transfer writes or reads: bytes from an offset on, `(&memory, offset)`, a rectangle
+/// ([`RectPart`](crate::RectPart)), or pixels ([`ImagePart`](crate::ImagePart)).
+///
+/// ```
+/// use binpool_allocators::Error;
+/// use binpool_opencl::{ClQueue, OpenClBackend, TransferPart};
+///
+/// /// Writes zeros to any part of any memory.
+/// fn clear<P>(backend: &OpenClBackend, queue: &ClQueue, part: P, bytes: usize) -> Result<(), P::Error>
+/// where
+///     P: TransferPart,
+/// {
+///     backend.write_part(queue, part, &vec![0_u8; bytes])
+/// }
+/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let memory = backend.create_buffer_from(&[7_u8; 8], MemoryFlags::empty())?;
+/// clear(&backend, &queue, (&memory, 2), 4)?;
+/// assert_eq!(backend.map::<u8>(&queue, &memory, ..)?[..], [7, 7, 0, 0, 0, 0, 7, 7]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait TransferPart {
+    /// The error of transfers.
+    type Error: From<Error> + Into<Error>;
 
+    #[doc(hidden)]
+    #[expect(private_interfaces, reason = "no program implements it")]
     /// Checks both sides. `None` if there is nothing to move.
     fn checked(
         &self,
@@ -71,36 +104,36 @@ pub(crate) trait Shape {
 
 impl OpenClBackend {
     /// Makes a transfer with bytes that the host has borrowed, and waits until it has ended.
-    pub(crate) fn transfer<S: Shape>(
+    pub(crate) fn transfer<S: TransferPart>(
         &self,
         on: ClOn<'_>,
-        shape: &S,
+        part: &S,
         host: &HostSide<'_>,
     ) -> Result<(), S::Error> {
         let ClOn { queue, wait_for } = on;
-        let Some(transfer) = shape.checked(self, queue, HostPart::of(host))? else {
+        let Some(transfer) = part.checked(self, queue, HostPart::of(host))? else {
             // On an out-of-order queue nothing comes before this but what the list names.
             if wait_for.is_empty() && queue.order() == QueueOrder::OutOfOrder {
                 return Ok(());
             }
             return Ok(self.enqueue_marker(on)?.wait()?);
         };
-        let (uses, purpose) = ([transfer.used], Purpose::Memory(transfer.bytes));
+        let (uses, purpose) = ([transfer.used], Purpose::Memory(transfer.host_bytes));
         Ok(
-            self.submit_and_wait(queue, purpose, &uses, wait_for, |wait, enqueued| {
-                transfer::transfer_and_wait(queue.handle(), transfer.device, host, wait, enqueued)
+            self.submit_and_wait(queue, purpose, &uses, wait_for, |wait| {
+                transfer::enqueue_transfer(queue.handle(), transfer.device, host, wait)
             })?,
         )
     }
 
     /// Enqueues a transfer with the host's bytes, which the caller keeps until the command has ended.
-    pub(crate) fn enqueue_transfer<S: Shape>(
+    pub(crate) fn enqueue_transfer<S: TransferPart>(
         &self,
         on: ClOn<'_>,
-        shape: &S,
+        part: &S,
         host: &HostSide<'_>,
     ) -> Result<ClEvent, S::Error> {
-        match shape.checked(self, on.queue, HostPart::of(host))? {
+        match part.checked(self, on.queue, HostPart::of(host))? {
             Some(transfer) => Ok(self.enqueue_checked(on, &transfer, host)?),
             None => Ok(self.enqueue_marker(on)?),
         }
@@ -112,43 +145,20 @@ impl OpenClBackend {
         transfer: &HostTransfer<'_>,
         host: &HostSide<'_>,
     ) -> Result<ClEvent> {
-        let purpose = Purpose::Memory(transfer.bytes);
+        let purpose = Purpose::Memory(transfer.host_bytes);
         self.submit(queue, purpose, &[transfer.used], wait_for, |wait| {
             transfer::enqueue_transfer(queue.handle(), transfer.device, host, wait)
         })
     }
 
-    /// Enqueues a write of `data`, which the command keeps.
-    pub(crate) fn write_shared<S: Shape>(
-        &self,
-        on: ClOn<'_>,
-        shape: &S,
-        data: Arc<[u8]>,
-    ) -> Result<ClEvent, S::Error> {
-        let event = self.enqueue_transfer(on, shape, &HostSide::source(&data))?;
-        event.retain(data);
-        Ok(event)
-    }
-
-    /// Enqueues a read into new bytes, which the pending read returns.
-    pub(crate) fn read_to_new<S: Shape>(
-        &self,
-        on: ClOn<'_>,
-        shape: &S,
-    ) -> Result<PendingRead<ClEvent>, S::Error> {
-        let sink = Sink::default();
-        let event = self.read_to(on, shape, &sink)?;
-        Ok(PendingRead::new(event, sink))
-    }
-
     /// Enqueues a read into new bytes, which go to the sink.
-    pub(crate) fn read_to<S: Shape>(
+    pub(crate) fn read_to<S: TransferPart>(
         &self,
         on: ClOn<'_>,
-        shape: &S,
+        part: &S,
         sink: &Sink,
     ) -> Result<ClEvent, S::Error> {
-        let Some(transfer) = shape.checked(self, on.queue, HostPart::NEW)? else {
+        let Some(transfer) = part.checked(self, on.queue, HostPart::NEW)? else {
             return Ok(self.marker(on)?);
         };
         let target = zeroed(transfer.host_bytes).map_err(Error::from)?;
@@ -167,24 +177,259 @@ impl OpenClBackend {
     }
 
     /// Enqueues a transfer with a vector, which the command keeps and the pending transfer returns.
-    pub(crate) fn transfer_owned<T: Send + 'static, S: Shape<Error = Error>>(
+    fn transfer_owned<T: Send + 'static, S: TransferPart>(
         &self,
         on: ClOn<'_>,
-        shape: &S,
+        part: &S,
         elements: Vec<T>,
         side: impl Fn(&HostVec<T>) -> HostSide<'_>,
     ) -> Result<PendingTransfer<T>, Refused<Vec<T>>> {
         let elements = Arc::new(HostVec::new(elements));
-        match self.enqueue_transfer(on, shape, &side(&elements)) {
+        match self.enqueue_transfer(on, part, &side(&elements)) {
             Ok(event) => {
                 event.retain(Arc::clone(&elements));
                 Ok(PendingTransfer { event, elements })
             }
             Err(error) => {
-                let value = elements.take();
+                let (error, value) = (error.into(), elements.take());
                 Err(Refused { error, value })
             }
         }
+    }
+}
+
+/// Transfers between the host and a part of memory or of an image: `PyOpenCL`'s `enqueue_copy` with the host on one side.
+///
+/// # Errors
+///
+/// All of them: those of the part; objects of another backend, [`HostAccess`](binpool_allocators::InvalidRequest::HostAccess) where the
+/// flags of the memory forbid it, [`Mapped`](binpool_allocators::InvalidRequest::Mapped), and the failures of the runtime. Those that wait
+/// also return the failure of the command, or of a command that it waits for.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "parts are small, and calls read better so"
+)]
+impl OpenClBackend {
+    /// Writes `data`, and waits until it is there.
+    ///
+    /// ```
+    /// use binpool_opencl::{Rect, RectPart};
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    ///
+    /// let matrix = backend.create_buffer_from(&[0_u8; 100 * 100], MemoryFlags::empty())?; // Row by row.
+    /// let corner = [7_u8; 3 * 4];
+    /// let target = Rect::in_rows([10, 20, 0], 100); // Column 10, row 20.
+    /// backend.write_part(&queue, RectPart::new((&matrix, target), Rect::default(), [3, 4, 1]), &corner)?;
+    /// let mut row = [0_u8; 5];
+    /// backend.read(&queue, &matrix, 23 * 100 + 9, &mut row)?; // Of the last row, with its neighbours.
+    /// assert_eq!(row, [0, 7, 7, 7, 0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// Pixels of an image:
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::ImagePart;
+    /// # use binpool_opencl::{
+    /// #     ChannelOrder, ChannelType, HostPitches, ImageFormat, ImageRegion, ImageShape, OpenClBackend,
+    /// # };
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float);
+    /// let shape = ImageShape::d2(8, 8);
+    /// let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
+    /// // Two pixels, one above the other, of four floats each.
+    /// let two = ImageRegion::new([5, 2], [1, 2]);
+    /// let colors = [[0.5_f32, 0.0, 0.0, 1.0], [0.0, 0.5, 0.0, 1.0]];
+    /// backend.write_part(&queue, ImagePart::new(&image, two), &colors)?;
+    ///
+    /// let mut lower = [0.0_f32; 4];
+    /// let pixel = ImageRegion::new([5, 3], [1, 1]);
+    /// backend.read_part(&queue, ImagePart::new(&image, pixel), &mut lower)?;
+    /// assert_eq!(lower, colors[1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// See [above](#errors).
+    pub fn write_part<'q, T: NoUninit, P: TransferPart>(
+        &self,
+        on: impl Into<ClOn<'q>>,
+        part: P,
+        data: &[T],
+    ) -> Result<(), P::Error> {
+        self.transfer(on.into(), &part, &HostSide::source(data))
+    }
+
+    /// Reads into `data`, and waits until it is there.
+    ///
+    /// # Errors
+    ///
+    /// See [above](#errors).
+    pub fn read_part<'q, T: AnyBitPattern + NoUninit, P: TransferPart>(
+        &self,
+        on: impl Into<ClOn<'q>>,
+        part: P,
+        data: &mut [T],
+    ) -> Result<(), P::Error> {
+        self.transfer(on.into(), &part, &HostSide::target(data))
+    }
+
+    /// Enqueues a write of `data`, which the command keeps until it has ended.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use binpool_opencl::{Rect, RectPart};
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    ///
+    /// // The two halves of a picture of 4 × 3 bytes, which the commands share.
+    /// let picture: Arc<[u8]> = (0..12).collect();
+    /// let left = backend.create_buffer(6, MemoryFlags::empty())?;
+    /// let right = backend.create_buffer(6, MemoryFlags::empty())?;
+    /// for (memory, column) in [(&left, 0), (&right, 2)] {
+    ///     let source = (Arc::clone(&picture), Rect::in_rows([column, 0, 0], 4));
+    ///     backend.enqueue_write_part(&queue, RectPart::new((memory, Rect::default()), source.1, [2, 3, 1]), source.0)?;
+    /// }
+    /// let mut seen = [0_u8; 6];
+    /// backend.read(&queue, &right, 0, &mut seen)?;
+    /// assert_eq!(seen, [2, 3, 6, 7, 10, 11]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// # use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::ImagePart;
+    /// # use binpool_opencl::{
+    /// #     ChannelOrder, ChannelType, HostPitches, ImageFormat, ImageRegion, ImageShape, OpenClBackend,
+    /// # };
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt8);
+    /// # let shape = ImageShape::d2(3, 2);
+    /// # let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
+    /// let data: Arc<[u8]> = [1, 2, 3, 4, 5, 6].into();
+    /// let (all, tight) = (ImageRegion::all(shape), HostPitches::TIGHT);
+    /// let write = backend.enqueue_write_part(&queue, ImagePart::new(&image, all).with_pitches(tight), data)?;
+    ///
+    /// // Meanwhile the host does other work. What reads the image comes after the write by itself.
+    /// let corner = ImageRegion::new([1, 1], [2, 1]);
+    /// let read = backend.enqueue_read_part(&queue, ImagePart::new(&image, corner))?;
+    /// assert_eq!(read.wait()?, [5, 6]);
+    /// assert!(write.status()?.has_ended());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// See [above](#errors).
+    pub fn enqueue_write_part<'q, P: TransferPart>(
+        &self,
+        on: impl Into<ClOn<'q>>,
+        part: P,
+        data: Arc<[u8]>,
+    ) -> Result<ClEvent, P::Error> {
+        let event = self.enqueue_transfer(on.into(), &part, &HostSide::source(&data))?;
+        event.retain(data);
+        Ok(event)
+    }
+
+    /// Enqueues a read into new bytes, which the pending read returns.
+    ///
+    /// ```
+    /// use binpool_opencl::{Rect, RectPart};
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    ///
+    /// let matrix = backend.create_buffer_from(&[1_u8, 2, 3, 4, 5, 6, 7, 8, 9], MemoryFlags::empty())?;
+    /// let corner = (&matrix, Rect::in_rows([1, 1, 0], 3));
+    /// let pending = backend.enqueue_read_part(&queue, RectPart::new(corner, Rect::default(), [2, 2, 1]))?;
+    /// // What comes later on the same bytes waits for the read.
+    /// backend.write(&queue, &matrix, 0, &[0_u8; 9])?;
+    /// assert_eq!(pending.wait()?, [5, 6, 8, 9]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfMemory`](Error::OutOfMemory) where the host has no room for them, and those [above](#errors).
+    pub fn enqueue_read_part<'q, P: TransferPart>(
+        &self,
+        on: impl Into<ClOn<'q>>,
+        part: P,
+    ) -> Result<PendingRead<ClEvent>, P::Error> {
+        let sink = Sink::default();
+        let event = self.read_to(on.into(), &part, &sink)?;
+        Ok(PendingRead::new(event, sink))
+    }
+
+    /// Enqueues a write of all of `elements`. The host cannot free or touch the vector before the command has ended.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let memory = backend.create_buffer(16, MemoryFlags::empty())?;
+    /// let rows = [[1.0_f32, 2.0], [3.0, 4.0]].map(|row| row.to_vec());
+    /// let mut written = Vec::new();
+    /// for (row, elements) in rows.into_iter().enumerate() {
+    ///     // Enqueued, and the loop goes on; offsets are in bytes.
+    ///     written.push(backend.enqueue_write_owned(&queue, (&memory, row * 8), elements)?);
+    /// }
+    /// let last = written.pop().ok_or("there are two")?;
+    /// assert_eq!(last.wait()?, [3.0, 4.0]); // The vector is back.
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// See [above](#errors), with the vector.
+    pub fn enqueue_write_owned<'q, T: NoUninit + Send, P: TransferPart>(
+        &self,
+        on: impl Into<ClOn<'q>>,
+        part: P,
+        elements: Vec<T>,
+    ) -> Result<PendingTransfer<T>, Refused<Vec<T>>> {
+        self.transfer_owned(on.into(), &part, elements, HostVec::as_source)
+    }
+
+    /// Enqueues a read into all of `elements`. The host cannot free or touch the vector before the command has ended.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let memory = backend.create_buffer_from(&[1.0_f32, 2.0, 3.0, 4.0], MemoryFlags::empty())?;
+    /// // As many elements as the vector has, from byte 4 on.
+    /// let read = backend.enqueue_read_owned(&queue, (&memory, 4), vec![0.0_f32; 2])?;
+    /// assert_eq!(read.wait()?, [2.0, 3.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// See [above](#errors), with the vector.
+    pub fn enqueue_read_owned<'q, T: AnyBitPattern + NoUninit + Send, P: TransferPart>(
+        &self,
+        on: impl Into<ClOn<'q>>,
+        part: P,
+        elements: Vec<T>,
+    ) -> Result<PendingTransfer<T>, Refused<Vec<T>>> {
+        self.transfer_owned(on.into(), &part, elements, HostVec::as_target)
     }
 }
 
@@ -202,13 +447,13 @@ impl OpenClBackend {
 /// # let other_queue = backend.create_queue(QueueOrder::InOrder)?;
 ///
 /// let memory = backend.create_buffer(4096, MemoryFlags::empty())?;
-/// let written = backend.enqueue_write_owned(&queue, &memory, 0, vec![1_u8; 4096])?;
+/// let written = backend.enqueue_write_owned(&queue, (&memory, 0), vec![1_u8; 4096])?;
 /// backend.enqueue_marker(other_queue.after(from_ref(written.event())))?;
 ///
 /// let mut staging = written.wait()?; // The same vector: nothing is allocated for the next round.
 /// assert_eq!(staging.len(), 4096);
 /// staging.fill(2);
-/// let written = backend.enqueue_write_owned(&queue, &memory, 0, staging)?;
+/// let written = backend.enqueue_write_owned(&queue, (&memory, 0), staging)?;
 /// drop(written); // The command has what it needs.
 /// let mut seen = [0_u8; 1];
 /// backend.read(&queue, &memory, 4095, &mut seen)?;

@@ -4,21 +4,19 @@
 
 use binpool_allocators::{
     AsMemory, Error, IntoRegion, InvalidRequest, Memory, Region, Result, Span, bytes_on,
+    runtime::Access,
 };
-use bytemuck::{AnyBitPattern, NoUninit};
 
 use super::{
     fill,
-    host::{HostPart, HostTransfer, PendingTransfer, Shape},
+    host::{HostPart, HostTransfer, TransferPart},
 };
 use crate::{
     backend::OpenClBackend,
-    error::Refused,
     event::{ClEvent, ClOn},
     memory::cl_memory::ClMemory,
-    order::access::Access,
     queue::ClQueue,
-    sys::{Purpose, host::HostVec, transfer::DeviceSide},
+    sys::{Purpose, transfer::DeviceSide},
 };
 
 impl OpenClBackend {
@@ -34,10 +32,10 @@ impl OpenClBackend {
         region.check_within(memory.bytes())?;
         InvalidRequest::check_pattern(region, pattern)?;
         let used = memory.used(region, Access::Write);
-        let device = memory.device_bytes(region);
-        let Some(device) = device.filter(|_| region.bytes > 0) else {
+        if region.bytes == 0 {
             return self.marker(on);
-        };
+        }
+        let device = memory.device_bytes(region);
         let purpose = Purpose::Memory(region.bytes);
         self.submit(on.queue, purpose, &[used], on.wait_for, |wait| {
             fill::enqueue(on.queue, device, region.bytes, pattern, wait)
@@ -62,109 +60,46 @@ impl OpenClBackend {
     }
 }
 
-/// Transfers that take a vector: `PyOpenCL`'s `enqueue_copy` with `is_blocking=False`. The host cannot free or touch the
-/// vector before the command has ended.
-impl OpenClBackend {
-    /// Enqueues a write of all of `elements`, from byte `offset` of the memory on.
-    ///
-    /// ```
-    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # use binpool_opencl::OpenClBackend;
-    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// let memory = backend.create_buffer(16, MemoryFlags::empty())?;
-    /// let rows = [[1.0_f32, 2.0], [3.0, 4.0]].map(|row| row.to_vec());
-    /// let mut written = Vec::new();
-    /// for (row, elements) in rows.into_iter().enumerate() {
-    ///     // Enqueued, and the loop goes on; offsets are in bytes.
-    ///     written.push(backend.enqueue_write_owned(&queue, &memory, row * 8, elements)?);
-    /// }
-    /// let last = written.pop().ok_or("there are two")?;
-    /// assert_eq!(last.wait()?, [3.0, 4.0]); // The vector is back.
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Those of [`enqueue_write`](binpool_allocators::Backend::enqueue_write), with the vector.
-    pub fn enqueue_write_owned<'q, T: NoUninit + Send>(
-        &self,
-        on: impl Into<ClOn<'q>>,
-        memory: &(impl AsMemory<Self> + ?Sized),
-        offset: usize,
-        elements: Vec<T>,
-    ) -> Result<PendingTransfer<T>, Refused<Vec<T>>> {
-        let bytes = Linear(memory, Bytes::From(offset));
-        self.transfer_owned(on.into(), &bytes, elements, HostVec::as_source)
-    }
-
-    /// Enqueues a read into all of `elements`, from byte `offset` of the memory on.
-    ///
-    /// ```
-    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # use binpool_opencl::OpenClBackend;
-    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// let memory = backend.create_buffer_from(&[1.0_f32, 2.0, 3.0, 4.0], MemoryFlags::empty())?;
-    /// // As many elements as the vector has, from byte 4 on.
-    /// let read = backend.enqueue_read_owned(&queue, &memory, 4, vec![0.0_f32; 2])?;
-    /// assert_eq!(read.wait()?, [2.0, 3.0]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Those of [`enqueue_read`](binpool_allocators::Backend::enqueue_read), with the vector.
-    pub fn enqueue_read_owned<'q, T: AnyBitPattern + NoUninit + Send>(
-        &self,
-        on: impl Into<ClOn<'q>>,
-        memory: &(impl AsMemory<Self> + ?Sized),
-        offset: usize,
-        elements: Vec<T>,
-    ) -> Result<PendingTransfer<T>, Refused<Vec<T>>> {
-        let bytes = Linear(memory, Bytes::From(offset));
-        self.transfer_owned(on.into(), &bytes, elements, HostVec::as_target)
-    }
-}
-
-/// A run of bytes.
-pub(crate) struct Linear<'a, M: ?Sized>(pub(super) &'a M, pub(super) Bytes);
-
-/// Which bytes: as many as the host has from an offset on, or these.
-pub(crate) enum Bytes {
-    From(usize),
-    All(Region),
-}
-
-impl<'a> Linear<'a, ClMemory> {
-    pub(crate) fn of(Span { memory, region }: Span<'a, ClMemory>) -> Self {
-        Self(memory, Bytes::All(region))
-    }
-}
-
-impl<M: AsMemory<OpenClBackend> + ?Sized> Shape for Linear<'_, M> {
+/// As many bytes as the host has, from an offset on; to the end where the host has none yet.
+impl<M: AsMemory<OpenClBackend> + ?Sized> TransferPart for (&M, usize) {
     type Error = Error;
 
+    #[expect(private_interfaces, reason = "no program implements it")]
     fn checked(
         &self,
         backend: &OpenClBackend,
         queue: &ClQueue,
         host: HostPart,
     ) -> Result<Option<HostTransfer<'_>>> {
-        let region = match self.1 {
-            Bytes::From(offset) => Region::new(offset, host.bytes.unwrap_or(0)),
-            Bytes::All(region) => region,
-        };
-        let Some((memory, region)) = backend.bytes_on(queue, self.0, region)? else {
-            return Ok(None);
-        };
-        memory.check_host(host.access.host_use())?;
-        let device = memory.device_bytes(region).filter(|_| region.bytes > 0);
-        Ok(device.map(|device| HostTransfer {
-            device: DeviceSide::Bytes(device),
-            used: memory.used(region, host.access),
-            bytes: region.bytes,
-            host_bytes: region.bytes,
-        }))
+        let (memory, offset) = *self;
+        let rest = || memory.size().saturating_sub(offset);
+        let region = Region::new(offset, host.bytes.unwrap_or_else(rest));
+        let found = backend.bytes_on(queue, memory, region)?;
+        found.map_or(Ok(None), |(memory, region)| linear(memory, region, host))
     }
+}
+
+/// Bytes that are checked by the vocabulary.
+impl TransferPart for Span<'_, ClMemory> {
+    type Error = Error;
+
+    #[expect(private_interfaces, reason = "no program implements it")]
+    fn checked(
+        &self,
+        backend: &OpenClBackend,
+        queue: &ClQueue,
+        host: HostPart,
+    ) -> Result<Option<HostTransfer<'_>>> {
+        let found = backend.bytes_on(queue, self.memory, self.region)?;
+        found.map_or(Ok(None), |(memory, region)| linear(memory, region, host))
+    }
+}
+
+fn linear(memory: &ClMemory, region: Region, host: HostPart) -> Result<Option<HostTransfer<'_>>> {
+    memory.flags().check_host(host.host_use())?;
+    Ok((region.bytes > 0).then(|| HostTransfer {
+        device: DeviceSide::Bytes(memory.device_bytes(region)),
+        used: memory.used(region, host.access),
+        host_bytes: region.bytes,
+    }))
 }

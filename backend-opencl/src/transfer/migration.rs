@@ -1,6 +1,6 @@
 //! Migrations.
 
-use binpool_allocators::{AsMemory, Error, Event, Memory, On, Region, Result};
+use binpool_allocators::{AsMemory, Event, Memory, On, Region, Result, runtime::Access};
 use bitflags::bitflags;
 use cl3::memory::{CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, CL_MIGRATE_MEM_OBJECT_HOST};
 
@@ -9,7 +9,7 @@ use crate::{
     backend::OpenClBackend,
     event::{ClEvent, ClOn},
     memory::cl_memory::ClMemory,
-    order::{access::Access, memory_use::MemoryUse},
+    order::memory_use::MemoryUse,
     queue::ClQueue,
     sys::{self, ClResult, EventHandle, MemHandle, Purpose, SvmRange, WaitList},
 };
@@ -55,7 +55,7 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](Error::Unsupported) for shared virtual memory on a device before OpenCL 2.1;
+    /// [`Unsupported`](binpool_allocators::Error::Unsupported) for shared virtual memory on a device before OpenCL 2.1;
     /// [`ForeignObject`](binpool_allocators::InvalidRequest::ForeignObject);
     /// [`Mapped`](binpool_allocators::InvalidRequest::Mapped); the failures of the runtime, including lack of memory.
     ///
@@ -93,7 +93,11 @@ impl OpenClBackend {
         let handles = moving.filter_map(|memory| memory.object().transpose());
         let handles: Vec<_> = handles.collect::<Result<_>>()?;
         if !shared.is_empty() {
-            self.check_svm_migration()?;
+            let (what, instead) = (
+                "migration of shared virtual memory",
+                "leave it out, the memory moves when it is used",
+            );
+            self.context().check_version((2, 1), what, instead)?;
         }
         let blocks = shared
             .iter()
@@ -140,18 +144,6 @@ impl OpenClBackend {
     pub(crate) fn stays(&self, flags: MigrationFlags) -> bool {
         let to_host = flags.contains(MigrationFlags::HOST);
         self.nothing_migrates() || to_host && self.context().quirks.migration_to_host_hangs
-    }
-
-    fn check_svm_migration(&self) -> Result<()> {
-        let (major, minor) = self.version();
-        if (major, minor) < (2, 1) {
-            return Err(Error::unsupported(format!(
-                "migration of shared virtual memory on {}, which has OpenCL {major}.{minor} and not 2.1: leave it out, \
-                 the memory moves when it is used",
-                self.device_limits().device_name
-            )));
-        }
-        Ok(())
     }
 }
 

@@ -12,8 +12,7 @@ pub(crate) mod parts;
 mod rect;
 mod scope;
 
-pub use host::PendingTransfer;
-pub(crate) use linear::Linear;
+pub use host::{PendingTransfer, TransferPart};
 pub use migration::MigrationFlags;
-pub use rect::Rect;
+pub use rect::{Rect, RectPart};
 pub use scope::TransferScope;

@@ -1,6 +1,8 @@
 //! Copies between two devices without the host between them.
 
-use binpool_allocators::{AsMemory, Error, Event, InvalidRequest, Memory, On, Region, Result};
+use binpool_allocators::{
+    AsMemory, Error, Event, InvalidRequest, Memory, On, Region, Result, runtime::Access,
+};
 
 use crate::{
     backend::OpenClBackend,
@@ -9,7 +11,7 @@ use crate::{
     event::ClOn,
     memory::cl_memory::ClMemory,
     order::{
-        access::Access, access_log::MapId, admission::CommandAdmission, memory_use::MemoryUse,
+        access_log::MapId, admission::CommandAdmission, memory_use::MemoryUse,
         tracked_command::Earlier,
     },
     queue::ClQueue,

@@ -1,27 +1,22 @@
 //! Transfers of rectangles.
 
-use std::sync::Arc;
-
 use binpool_allocators::{
-    AsMemory, Error, InvalidRequest, Memory, On, PendingRead, Region, Result,
+    AsMemory, Error, InvalidRequest, Memory, On, Region, Result, runtime::Access,
 };
-use bytemuck::{AnyBitPattern, NoUninit};
 use cl3::error_codes::CL_MEM_COPY_OVERLAP;
 
 use super::{
     copy,
-    host::{HostPart, HostTransfer, Shape},
+    host::{HostPart, HostTransfer, TransferPart},
     parts,
 };
 use crate::{
     backend::OpenClBackend,
     event::{ClEvent, ClOn},
     memory::cl_memory::ClMemory,
-    order::access::Access,
     queue::ClQueue,
     sys::{
         ClResult, EventHandle, MemHandle, Purpose, WaitList,
-        host::HostSide,
         transfer::{self, Corner, DeviceSide, HostRect},
     },
 };
@@ -33,7 +28,7 @@ use crate::{
 /// `PyOpenCL`'s `enqueue_copy`.
 ///
 /// ```
-/// use binpool_opencl::Rect;
+/// use binpool_opencl::{Rect, RectPart};
 /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
 /// # use binpool_opencl::OpenClBackend;
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
@@ -46,12 +41,12 @@ use crate::{
 /// // Bytes 1 and 2 of rows 1 and 2, of both slices.
 /// let inner = Rect { origin: [1, 1, 0], row_pitch: 4, slice_pitch: 12 };
 /// let mut seen = [0_u8; 8];
-/// backend.read_rect(&queue, (&volume, inner), (&mut seen, Rect::default()), [2, 2, 2])?;
+/// backend.read_part(&queue, RectPart::new((&volume, inner), Rect::default(), [2, 2, 2]), &mut seen)?;
 /// assert_eq!(seen, [5, 6, 9, 10, 17, 18, 21, 22]);
 ///
 /// // The second slice alone: a flat rectangle starts 3 rows further down.
 /// let second = Rect::in_rows([1, 3 + 1, 0], 4);
-/// backend.read_rect(&queue, (&volume, second), (&mut seen[..4], Rect::default()), [2, 2, 1])?;
+/// backend.read_part(&queue, RectPart::new((&volume, second), Rect::default(), [2, 2, 1]), &mut seen[..4])?;
 /// assert_eq!(seen[..4], [17, 18, 21, 22]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -213,8 +208,8 @@ fn copy_between(
     )
 }
 
-/// Transfers of rectangles, of buffers and shared virtual memory, bare or pooled: `PyOpenCL`'s `enqueue_copy` with
-/// origins, a region and pitches.
+/// Copies of rectangles, of buffers and shared virtual memory, bare or pooled: `PyOpenCL`'s `enqueue_copy` with origins, a region and
+/// pitches.
 ///
 /// # Errors
 ///
@@ -223,143 +218,6 @@ fn copy_between(
 /// [`ForeignObject`](InvalidRequest::ForeignObject), [`HostAccess`](InvalidRequest::HostAccess),
 /// [`Mapped`](InvalidRequest::Mapped), and the failures of the runtime.
 impl OpenClBackend {
-    /// Writes a rectangle of `data`, and waits until it is there.
-    ///
-    /// ```
-    /// use binpool_opencl::Rect;
-    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # use binpool_opencl::OpenClBackend;
-    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    ///
-    /// let matrix = backend.create_buffer_from(&[0_u8; 100 * 100], MemoryFlags::empty())?; // Row by row.
-    /// let corner = [7_u8; 3 * 4];
-    /// let target = Rect::in_rows([10, 20, 0], 100); // Column 10, row 20.
-    /// backend.write_rect(&queue, (&matrix, target), (&corner, Rect::default()), [3, 4, 1])?;
-    /// let mut row = [0_u8; 5];
-    /// backend.read(&queue, &matrix, 23 * 100 + 9, &mut row)?; // Of the last row, with its neighbours.
-    /// assert_eq!(row, [0, 7, 7, 7, 0]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// See [above](#errors).
-    pub fn write_rect<'q, T: NoUninit>(
-        &self,
-        on: impl Into<ClOn<'q>>,
-        memory: (&(impl AsMemory<Self> + ?Sized), Rect),
-        (data, source): (&[T], Rect),
-        region: [usize; 3],
-    ) -> Result<()> {
-        let rect = Rectangle::new(memory, source, region);
-        self.transfer(on.into(), &rect, &HostSide::source(data))
-    }
-
-    /// Reads a rectangle into `data`, and waits until it is there.
-    ///
-    /// ```
-    /// use binpool_allocators::{Error, InvalidRequest};
-    /// use binpool_opencl::Rect;
-    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # use binpool_opencl::OpenClBackend;
-    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    ///
-    /// let matrix = backend.create_buffer_from(&[1_u8, 2, 3, 4, 5, 6, 7, 8, 9], MemoryFlags::empty())?;
-    /// let mut column = [0_u8; 3];
-    /// let middle = (&matrix, Rect::in_rows([1, 0, 0], 3));
-    /// backend.read_rect(&queue, middle, (&mut column, Rect::default()), [1, 3, 1])?;
-    /// assert_eq!(column, [2, 5, 8]);
-    ///
-    /// let beyond = backend.read_rect(&queue, middle, (&mut [0_u8; 4], Rect::default()), [1, 4, 1]);
-    /// let expected = InvalidRequest::OutOfBounds { offset: 1, bytes: 10, size: 9 };
-    /// assert!(matches!(beyond, Err(Error::InvalidRequest(request)) if request == expected));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// See [above](#errors).
-    pub fn read_rect<'q, T: AnyBitPattern + NoUninit>(
-        &self,
-        on: impl Into<ClOn<'q>>,
-        memory: (&(impl AsMemory<Self> + ?Sized), Rect),
-        (data, target): (&mut [T], Rect),
-        region: [usize; 3],
-    ) -> Result<()> {
-        let rect = Rectangle::new(memory, target, region);
-        self.transfer(on.into(), &rect, &HostSide::target(data))
-    }
-
-    /// Enqueues a write of a rectangle of `data`.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    ///
-    /// use binpool_opencl::Rect;
-    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # use binpool_opencl::OpenClBackend;
-    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    ///
-    /// // The two halves of a picture of 4 × 3 bytes, which the commands share.
-    /// let picture: Arc<[u8]> = (0..12).collect();
-    /// let left = backend.create_buffer(6, MemoryFlags::empty())?;
-    /// let right = backend.create_buffer(6, MemoryFlags::empty())?;
-    /// for (memory, column) in [(&left, 0), (&right, 2)] {
-    ///     let source = (Arc::clone(&picture), Rect::in_rows([column, 0, 0], 4));
-    ///     backend.enqueue_write_rect(&queue, (memory, Rect::default()), source, [2, 3, 1])?;
-    /// }
-    /// let mut seen = [0_u8; 6];
-    /// backend.read(&queue, &right, 0, &mut seen)?;
-    /// assert_eq!(seen, [2, 3, 6, 7, 10, 11]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// See [above](#errors).
-    pub fn enqueue_write_rect<'q>(
-        &self,
-        on: impl Into<ClOn<'q>>,
-        memory: (&(impl AsMemory<Self> + ?Sized), Rect),
-        (data, source): (Arc<[u8]>, Rect),
-        region: [usize; 3],
-    ) -> Result<ClEvent> {
-        self.write_shared(on.into(), &Rectangle::new(memory, source, region), data)
-    }
-
-    /// Enqueues a read of a rectangle. The bytes are returned without gaps, row by row and slice by slice.
-    ///
-    /// ```
-    /// use binpool_opencl::Rect;
-    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # use binpool_opencl::OpenClBackend;
-    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    ///
-    /// let matrix = backend.create_buffer_from(&[1_u8, 2, 3, 4, 5, 6, 7, 8, 9], MemoryFlags::empty())?;
-    /// let corner = (&matrix, Rect::in_rows([1, 1, 0], 3));
-    /// let pending = backend.enqueue_read_rect(&queue, corner, [2, 2, 1])?;
-    /// // What comes later on the same bytes waits for the read.
-    /// backend.write(&queue, &matrix, 0, &[0_u8; 9])?;
-    /// assert_eq!(pending.wait()?, [5, 6, 8, 9]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// See [above](#errors).
-    pub fn enqueue_read_rect<'q>(
-        &self,
-        on: impl Into<ClOn<'q>>,
-        memory: (&(impl AsMemory<Self> + ?Sized), Rect),
-        region: [usize; 3],
-    ) -> Result<PendingRead<ClEvent>> {
-        self.read_to_new(on.into(), &Rectangle::new(memory, Rect::default(), region))
-    }
-
     /// Enqueues a copy of a rectangle from one block of memory to another one, or within one block.
     ///
     /// ```
@@ -411,8 +269,8 @@ impl OpenClBackend {
                 return Err(copy::overlap(from_span, to_span).into());
             }
         }
-        let source = copy::bytes_of(source, from_span)?;
-        let destination = copy::bytes_of(destination, to_span)?;
+        let source = source.device_bytes(from_span);
+        let destination = destination.device_bytes(to_span);
         // OpenCL has no such calls for shared virtual memory.
         self.submit(queue, purpose, &uses, wait_for, |wait| {
             source.on_buffer(|source, offset| {
@@ -455,15 +313,44 @@ impl OpenClBackend {
     }
 }
 
-/// A rectangle in memory, and one in the host's bytes.
-pub(super) struct Rectangle<'a, M: ?Sized> {
+/// A rectangle in memory and one in the host's bytes, for the [transfers of parts](OpenClBackend::write_part).
+///
+/// The memory is a buffer or shared virtual memory, bare or pooled.
+///
+/// # Errors
+///
+/// Transfers of it: [`ZeroSize`](InvalidRequest::ZeroSize) for a region with a 0 in it, [`Pitch`](InvalidRequest::Pitch), and
+/// [`OutOfBounds`](InvalidRequest::OutOfBounds) for a rectangle that reaches beyond either side.
+///
+/// ```
+/// use binpool_allocators::{Error, InvalidRequest};
+/// use binpool_opencl::{Rect, RectPart};
+/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_opencl::OpenClBackend;
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+///
+/// let matrix = backend.create_buffer_from(&[1_u8, 2, 3, 4, 5, 6, 7, 8, 9], MemoryFlags::empty())?;
+/// let mut column = [0_u8; 3];
+/// let middle = (&matrix, Rect::in_rows([1, 0, 0], 3));
+/// backend.read_part(&queue, RectPart::new(middle, Rect::default(), [1, 3, 1]), &mut column)?;
+/// assert_eq!(column, [2, 5, 8]);
+///
+/// let beyond = backend.read_part(&queue, RectPart::new(middle, Rect::default(), [1, 4, 1]), &mut [0_u8; 4]);
+/// let expected = InvalidRequest::OutOfBounds { offset: 1, bytes: 10, size: 9 };
+/// assert!(matches!(beyond, Err(Error::InvalidRequest(request)) if request == expected));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct RectPart<'a, M: ?Sized> {
     memory: (&'a M, Rect),
     host: Rect,
     region: [usize; 3],
 }
 
-impl<'a, M: ?Sized> Rectangle<'a, M> {
-    pub(super) const fn new(memory: (&'a M, Rect), host: Rect, region: [usize; 3]) -> Self {
+impl<'a, M: ?Sized> RectPart<'a, M> {
+    /// Returns the part of `region` bytes, rows and slices that lies as these rectangles in the memory and in the host's bytes.
+    pub const fn new(memory: (&'a M, Rect), host: Rect, region: [usize; 3]) -> Self {
         Self {
             memory,
             host,
@@ -472,32 +359,31 @@ impl<'a, M: ?Sized> Rectangle<'a, M> {
     }
 }
 
-impl<M: AsMemory<OpenClBackend> + ?Sized> Shape for Rectangle<'_, M> {
+impl<M: AsMemory<OpenClBackend> + ?Sized> TransferPart for RectPart<'_, M> {
     type Error = Error;
 
+    #[expect(private_interfaces, reason = "no program implements it")]
     fn checked(
         &self,
         backend: &OpenClBackend,
         queue: &ClQueue,
-        HostPart { bytes, access }: HostPart,
+        host_part: HostPart,
     ) -> Result<Option<HostTransfer<'_>>> {
         let region = self.region;
         // What overflows is refused below, since it lies in no memory.
         let all = || region.into_iter().fold(1, usize::saturating_mul);
-        let host_bytes = bytes.unwrap_or_else(all);
+        let host_bytes = host_part.bytes.unwrap_or_else(all);
         let (_, host) = self.host.span(region, host_bytes)?;
         let (memory, span, device) = backend.corner(queue, self.memory, region)?;
-        memory.check_host(access.host_use())?;
-        let bytes = copy::bytes_of(memory, span)?;
+        memory.flags().check_host(host_part.host_use())?;
         Ok(Some(HostTransfer {
             device: DeviceSide::Rect(HostRect {
-                bytes,
+                bytes: memory.device_bytes(span),
                 device,
                 host,
                 region,
             }),
-            used: memory.used(span, access),
-            bytes: span.bytes,
+            used: memory.used(span, host_part.access),
             host_bytes,
         }))
     }

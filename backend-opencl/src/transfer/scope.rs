@@ -1,16 +1,15 @@
 //! Transfers that borrow memory of the host while a closure runs.
 
-use std::marker::PhantomData;
+use std::{
+    marker::PhantomData,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+};
 
-use binpool_allocators::{AsMemory, Error, Event, Result};
+use binpool_allocators::{Event, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 use parking_lot::Mutex;
 
-use super::{
-    host::Shape,
-    linear::{Bytes, Linear},
-    rect::{Rect, Rectangle},
-};
+use super::host::TransferPart;
 use crate::{
     backend::OpenClBackend,
     event::{ClEvent, ClOn},
@@ -30,10 +29,10 @@ use crate::{
 /// let mut seen = [0_u16; 4];
 /// let (head, tail) = seen.split_at_mut(2);
 /// backend.transfer_scope(|scope| {
-///     scope.enqueue_write(&queue, &memory, 0, &numbers)?;
+///     scope.enqueue_write(&queue, (&memory, 0), &numbers)?;
 ///     // Side by side, behind the write.
-///     scope.enqueue_read(&queue, &memory, 0, head)?;
-///     scope.enqueue_read(&other_queue, &memory, 4, tail)
+///     scope.enqueue_read(&queue, (&memory, 0), head)?;
+///     scope.enqueue_read(&other_queue, (&memory, 4), tail)
 /// })?;
 /// assert_eq!(seen, numbers);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -42,7 +41,7 @@ use crate::{
 /// Parts of a picture that the program keeps:
 ///
 /// ```
-/// use binpool_opencl::Rect;
+/// use binpool_opencl::{Rect, RectPart};
 /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
 /// # use binpool_opencl::OpenClBackend;
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
@@ -54,8 +53,8 @@ use crate::{
 /// let middle = Rect::in_rows([1, 0, 0], 4);
 /// let packed = (&memory, Rect::default());
 /// backend.transfer_scope(|scope| {
-///     scope.enqueue_write_rect(&queue, packed, (top, middle), [2, 2, 1])?;
-///     scope.enqueue_read_rect(&queue, packed, (bottom, middle), [2, 2, 1])
+///     scope.enqueue_write(&queue, RectPart::new(packed, middle, [2, 2, 1]), top)?;
+///     scope.enqueue_read(&queue, RectPart::new(packed, middle, [2, 2, 1]), bottom)
 /// })?;
 /// assert_eq!(picture[8..], [8, 1, 2, 11, 12, 5, 6, 15]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -87,8 +86,8 @@ impl OpenClBackend {
     /// let memory = backend.create_buffer(16, MemoryFlags::empty())?;
     /// let (numbers, mut seen) = ([1_u32, 2, 3, 4], [0_u32; 4]);
     /// backend.transfer_scope(|scope| {
-    ///     scope.enqueue_write(&queue, &memory, 0, &numbers)?;
-    ///     scope.enqueue_read(&queue, &memory, 0, &mut seen)
+    ///     scope.enqueue_write(&queue, (&memory, 0), &numbers)?;
+    ///     scope.enqueue_read(&queue, (&memory, 0), &mut seen)
     /// })?;
     /// assert_eq!(seen, numbers);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -104,7 +103,7 @@ impl OpenClBackend {
     /// # let memory = backend.create_buffer(16, MemoryFlags::empty()).unwrap();
     /// backend.transfer_scope(|scope| {
     ///     let mut seen = [0_u32; 4];
-    ///     scope.enqueue_read(&queue, &memory, 0, &mut seen)
+    ///     scope.enqueue_read(&queue, (&memory, 0), &mut seen)
     /// });
     /// ```
     ///
@@ -116,7 +115,7 @@ impl OpenClBackend {
     /// # let memory = backend.create_buffer(16, MemoryFlags::empty()).unwrap();
     /// let mut seen = [0_u32; 4];
     /// backend.transfer_scope(|scope| {
-    ///     scope.enqueue_read(&queue, &memory, 0, &mut seen)?;
+    ///     scope.enqueue_read(&queue, (&memory, 0), &mut seen)?;
     ///     assert_eq!(seen[0], 0);
     ///     Ok(())
     /// });
@@ -135,27 +134,11 @@ impl OpenClBackend {
             scope: PhantomData,
             env: PhantomData,
         };
-        let waiting = WaitForAll(&scope.events);
-        let result = program(&scope)?;
-        waiting.finish()?;
-        Ok(result)
-    }
-}
-
-/// Waits for all transfers of a scope when it is dropped.
-struct WaitForAll<'a>(&'a Mutex<Vec<ClEvent>>);
-
-impl WaitForAll<'_> {
-    fn finish(self) -> Result<()> {
-        wait_for(&self.0.lock())
-    }
-}
-
-impl Drop for WaitForAll<'_> {
-    fn drop(&mut self) {
-        // After `finish` nothing is left to wait for. Before it, `program` has failed or panicked, and that error matters
-        // more.
-        let _less = wait_for(&self.0.lock());
+        let result = catch_unwind(AssertUnwindSafe(|| program(&scope)));
+        let ended = wait_for(&scope.events.lock());
+        // A failure or a panic of `program` matters more than what it may have led to.
+        let result = result.unwrap_or_else(|panic| resume_unwind(panic))?;
+        ended.map(|()| result)
     }
 }
 
@@ -173,79 +156,47 @@ fn wait_for(events: &[ClEvent]) -> Result<()> {
     result
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "parts are small, and calls read better so"
+)]
 impl<'scope> TransferScope<'scope, '_> {
-    /// Enqueues a write of `data`, from byte `offset` of the memory on.
+    /// Enqueues a write of `data`.
     ///
     /// # Errors
     ///
-    /// Those of [`enqueue_write`](binpool_allocators::Backend::enqueue_write).
-    pub fn enqueue_write<'q, T: NoUninit>(
+    /// Those of [`enqueue_write_part`](OpenClBackend::enqueue_write_part).
+    pub fn enqueue_write<'q, T: NoUninit, P: TransferPart>(
         &'scope self,
         on: impl Into<ClOn<'q>>,
-        memory: &(impl AsMemory<OpenClBackend> + ?Sized),
-        offset: usize,
+        part: P,
         data: &'scope [T],
-    ) -> Result<ClEvent> {
-        let bytes = Linear(memory, Bytes::From(offset));
-        self.enqueue(on.into(), &bytes, &HostSide::source(data))
+    ) -> Result<ClEvent, P::Error> {
+        self.enqueue(on.into(), &part, &HostSide::source(data))
     }
 
-    /// Enqueues a read into `data`, from byte `offset` of the memory on.
+    /// Enqueues a read into `data`.
     ///
     /// # Errors
     ///
-    /// Those of [`enqueue_read`](binpool_allocators::Backend::enqueue_read).
-    pub fn enqueue_read<'q, T: AnyBitPattern + NoUninit>(
+    /// Those of [`enqueue_read_part`](OpenClBackend::enqueue_read_part).
+    pub fn enqueue_read<'q, T: AnyBitPattern + NoUninit, P: TransferPart>(
         &'scope self,
         on: impl Into<ClOn<'q>>,
-        memory: &(impl AsMemory<OpenClBackend> + ?Sized),
-        offset: usize,
+        part: P,
         data: &'scope mut [T],
-    ) -> Result<ClEvent> {
-        let bytes = Linear(memory, Bytes::From(offset));
-        self.enqueue(on.into(), &bytes, &HostSide::target(data))
-    }
-
-    /// Enqueues a write of a rectangle of `data`: see [`write_rect`](OpenClBackend::write_rect).
-    ///
-    /// # Errors
-    ///
-    /// Those of [`write_rect`](OpenClBackend::write_rect).
-    pub fn enqueue_write_rect<'q, T: NoUninit>(
-        &'scope self,
-        on: impl Into<ClOn<'q>>,
-        memory: (&(impl AsMemory<OpenClBackend> + ?Sized), Rect),
-        (data, host): (&'scope [T], Rect),
-        region: [usize; 3],
-    ) -> Result<ClEvent> {
-        let rect = Rectangle::new(memory, host, region);
-        self.enqueue(on.into(), &rect, &HostSide::source(data))
-    }
-
-    /// Enqueues a read of a rectangle into `data`: see [`read_rect`](OpenClBackend::read_rect).
-    ///
-    /// # Errors
-    ///
-    /// Those of [`read_rect`](OpenClBackend::read_rect).
-    pub fn enqueue_read_rect<'q, T: AnyBitPattern + NoUninit>(
-        &'scope self,
-        on: impl Into<ClOn<'q>>,
-        memory: (&(impl AsMemory<OpenClBackend> + ?Sized), Rect),
-        (data, host): (&'scope mut [T], Rect),
-        region: [usize; 3],
-    ) -> Result<ClEvent> {
-        let rect = Rectangle::new(memory, host, region);
-        self.enqueue(on.into(), &rect, &HostSide::target(data))
+    ) -> Result<ClEvent, P::Error> {
+        self.enqueue(on.into(), &part, &HostSide::target(data))
     }
 
     /// Enqueues a transfer, which the scope waits for before the borrow of its host side ends.
-    fn enqueue(
+    fn enqueue<P: TransferPart>(
         &self,
         on: ClOn<'_>,
-        shape: &impl Shape<Error = Error>,
+        part: &P,
         host: &HostSide<'_>,
-    ) -> Result<ClEvent> {
-        let event = self.backend.enqueue_transfer(on, shape, host)?;
+    ) -> Result<ClEvent, P::Error> {
+        let event = self.backend.enqueue_transfer(on, part, host)?;
         self.events.lock().push(event.clone());
         Ok(event)
     }
@@ -253,6 +204,8 @@ impl<'scope> TransferScope<'scope, '_> {
 
 #[cfg(test)]
 mod tests {
+    use binpool_allocators::Error;
+
     use super::*;
     use crate::testing::open;
 

@@ -5,13 +5,11 @@ use std::{slice::from_ref, sync::Arc};
 
 use binpool_allocators::{AsMemory, Backend, Event, EventStatus, Queue};
 use binpool_opencl::{
-    ClEvent, ClImage, ClMemory, ClOn, ImageColor, ImageRegion, MigrationFlags, Rect,
+    ClEvent, ClImage, ClMemory, ClOn, ImageColor, ImagePart, ImageRegion, MapMode, MigrationFlags,
+    Rect, RectPart,
 };
 
-use crate::common::{
-    Bench, let_commands_run,
-    picture::{PLANE, TIGHT},
-};
+use crate::common::{Bench, let_commands_run, picture::PLANE};
 
 const SIZE: usize = 4096;
 
@@ -32,7 +30,9 @@ impl Object<'_> {
                 read.event().clone()
             }
             Self::Image(image) => {
-                let read = backend.enqueue_read_image(queue, image, pixel()).unwrap();
+                let read = backend
+                    .enqueue_read_part(queue, ImagePart::new(image, pixel()))
+                    .unwrap();
                 read.event().clone()
             }
         }
@@ -45,7 +45,8 @@ impl Object<'_> {
             Self::Memory(memory) => backend.enqueue_fill(queue, memory, 0..16, &[1_u8]).unwrap(),
             Self::Image(image) => {
                 let pixels = Arc::from([1_u8; 4]);
-                let write = backend.enqueue_write_image(queue, image, pixel(), pixels, TIGHT);
+                let write =
+                    backend.enqueue_write_part(queue, ImagePart::new(image, pixel()), pixels);
                 write.unwrap()
             }
         }
@@ -115,24 +116,27 @@ fn a_command_on_memory_is_ordered_by_what_it_reads_and_writes() {
         };
         check("a read", &read, (&reads, &[]));
         let write = |on: ClOn<'_>| {
-            let owned = backend.enqueue_write_owned(on, other, 0, vec![1_u8; 64]);
+            let owned = backend.enqueue_write_owned(on, (other, 0), vec![1_u8; 64]);
             owned.unwrap().event().clone()
         };
         check("a write of a vector", &write, (&[], &writes));
         let read = |on: ClOn<'_>| {
-            let owned = backend.enqueue_read_owned(on, one, 0, vec![0_u8; 64]);
+            let owned = backend.enqueue_read_owned(on, (one, 0), vec![0_u8; 64]);
             owned.unwrap().event().clone()
         };
         check("a read to a vector", &read, (&reads, &[]));
         let write = |on: ClOn<'_>| {
-            let written =
-                backend.enqueue_write_rect(on, (other, rect.0), (bytes(), rect.1), region);
+            let written = backend.enqueue_write_part(
+                on,
+                RectPart::new((other, rect.0), rect.1, region),
+                bytes(),
+            );
             written.unwrap()
         };
         check("a write of a rectangle", &write, (&[], &writes));
         let read = |on: ClOn<'_>| {
             let read = backend
-                .enqueue_read_rect(on, (one, rect.0), region)
+                .enqueue_read_part(on, RectPart::new((one, rect.0), Rect::default(), region))
                 .unwrap();
             read.event().clone()
         };
@@ -152,7 +156,9 @@ fn a_command_on_memory_is_ordered_by_what_it_reads_and_writes() {
         };
         check("a map to read", &map, (&reads, &[]));
         let map = |on: ClOn<'_>| {
-            let pending = backend.enqueue_map_mut::<u8>(on, other, 0..64).unwrap();
+            let pending = backend
+                .enqueue_map_mut::<u8>(on, other, 0..64, MapMode::ReadWrite)
+                .unwrap();
             let mapped = pending.event().clone();
             drop(pending);
             mapped
@@ -182,12 +188,14 @@ fn a_command_on_images_is_ordered_by_what_it_reads_and_writes() {
     check("a fill", &fill, (&[], &writes));
     let write = |on: ClOn<'_>| {
         let pixels = Arc::from([1_u8; 16]);
-        let written = backend.enqueue_write_image(on, &other, part, pixels, TIGHT);
+        let written = backend.enqueue_write_part(on, ImagePart::new(&other, part), pixels);
         written.unwrap()
     };
     check("a write", &write, (&[], &writes));
     let read = |on: ClOn<'_>| {
-        let read = backend.enqueue_read_image(on, &one, part).unwrap();
+        let read = backend
+            .enqueue_read_part(on, ImagePart::new(&one, part))
+            .unwrap();
         read.event().clone()
     };
     check("a read", &read, (&reads, &[]));
@@ -221,7 +229,7 @@ fn a_command_on_images_is_ordered_by_what_it_reads_and_writes() {
     check("a map to read", &map, (&reads, &[]));
     let map = |on: ClOn<'_>| {
         let pending = backend
-            .enqueue_map_image_mut::<u8>(on, &other, part)
+            .enqueue_map_image_mut::<u8>(on, &other, part, MapMode::ReadWrite)
             .unwrap();
         let mapped = pending.event().clone();
         drop(pending);

@@ -17,7 +17,7 @@ use binpool_allocators::{
     Backend, Event, EventStatus, ImmediateAllocator, Queue, Region, SvmAllocator, SvmBackend,
     SvmGrain,
 };
-use binpool_opencl::{ClEvent, ClMemory, ClQueue, OpenClBackend, SvmOptions};
+use binpool_opencl::{ClEvent, ClMemory, ClQueue, MapMode, OpenClBackend, SvmOptions};
 
 use crate::common::{Bench, let_commands_run, wait_until, watch};
 
@@ -70,11 +70,9 @@ fn shared_memory_is_not_freed_under_a_command_that_stands_before_a_failed_one() 
     for is_bound in [false, true] {
         let bench = Bench::new();
         let queue = bench.queue.clone();
-        let options = SvmOptions::coarse();
-        let options = if is_bound {
-            options.bound_to(&queue)
-        } else {
-            options
+        let options = SvmOptions {
+            queue: is_bound.then(|| queue.clone()),
+            ..SvmOptions::coarse()
         };
         let (memory, freed) = shared(&bench.backend, &options);
         let backend = bench.backend.clone();
@@ -177,7 +175,12 @@ fn a_map_that_is_dropped_while_it_is_pending_ends_after_it_was_made() {
         let memory = bench.filled(BYTES, 7);
         let (gate, fails) = (bench.gate(), bench.gate());
         let map = backend
-            .enqueue_map_mut::<u8>(queue.after(from_ref(&gate)), &memory, Region::first(BYTES))
+            .enqueue_map_mut::<u8>(
+                queue.after(from_ref(&gate)),
+                &memory,
+                Region::first(BYTES),
+                MapMode::ReadWrite,
+            )
             .unwrap();
         let made = map.event().clone();
         backend
@@ -212,7 +215,9 @@ fn the_end_of_a_dropped_map_that_fails_comes_after_what_the_map_was_to_come_afte
     let (gate, fails) = (bench.gate(), bench.gate());
     let a = bench.fill(&slow, &memory, 8, from_ref(&gate));
     let behind = mapping.after(from_ref(&fails));
-    let map = bench.backend.enqueue_map_mut::<u8>(behind, &memory, ..);
+    let map = bench
+        .backend
+        .enqueue_map_mut::<u8>(behind, &memory, .., MapMode::ReadWrite);
     drop(map.unwrap());
     bench.fail_gate(&fails);
     let filled = bench.fill(&other, &memory, 9, &[]);
@@ -378,7 +383,10 @@ fn enqueue_by_bare_handles(
 fn shared_memory_outlives_all_that_its_queue_has_where_a_failure_has_lost_the_order_of_the_queue() {
     let bench = Bench::new();
     let queue = bench.queue.clone();
-    let options = SvmOptions::coarse().bound_to(&queue);
+    let options = SvmOptions {
+        queue: Some(queue.clone()),
+        ..SvmOptions::coarse()
+    };
     let (memory, freed) = shared(&bench.backend, &options);
     let gate = bench.gate();
     let a = enqueue_by_bare_handles(&bench, &queue, &memory, &gate);
@@ -533,13 +541,22 @@ fn a_command_that_is_enqueued_after_finish_does_not_fail_with_a_dropped_map() {
         let [opens, fails] = [bench.gate(), bench.gate()];
         drop(
             backend
-                .enqueue_map_mut::<u8>(queue.after(from_ref(&opens)), &memory, ..)
+                .enqueue_map_mut::<u8>(
+                    queue.after(from_ref(&opens)),
+                    &memory,
+                    ..,
+                    MapMode::ReadWrite,
+                )
                 .unwrap(),
         );
         let failing = queue.after(from_ref(&fails));
         let fill = backend.enqueue_fill(failing, &memory, 0..16, &[1_u8]);
         bench.fail_gate(&fails);
-        drop(backend.enqueue_map_mut::<u8>(&queue, &memory, ..).unwrap());
+        drop(
+            backend
+                .enqueue_map_mut::<u8>(&queue, &memory, .., MapMode::ReadWrite)
+                .unwrap(),
+        );
         bench.open_gate(&opens);
         queue.finish().unwrap();
         assert!(fill.unwrap().wait().is_err());

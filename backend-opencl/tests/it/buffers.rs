@@ -16,7 +16,7 @@ use binpool::{DeferredAllocator, ImmediateAllocator, MemoryPool};
 use binpool_allocators::{
     AsMemory, Backend, Event, HostUse, InvalidRequest, Memory, MemoryFlags, Queue, Region,
 };
-use binpool_opencl::{ClMemory, HostMemory, Rect, Refused};
+use binpool_opencl::{ClMemory, HostMemory, MapMode, PendingMap, Rect, RectPart, Refused};
 use bytemuck::{Pod, Zeroable};
 
 use crate::common::{Bench, Error, numbered, refusal};
@@ -186,13 +186,20 @@ fn flags_keep_the_host_from_what_they_forbid() {
                 assert_eq!(refusal(pending), refused(HostUse::Write));
             }
             let (square, whole) = ([4, 4, 1], Rect::default());
-            let read = backend.enqueue_read_owned(queue, memory, 0, vec![0_u8]);
+            let read = backend.enqueue_read_owned(queue, (memory, 0), vec![0_u8]);
             let read = read.map(drop).map_err(Error::from);
-            let row = backend.read_rect(queue, (memory, whole), (&mut [0_u8; 16], whole), square);
-            let rows = backend.enqueue_read_rect(queue, (memory, whole), square);
+            let row = backend.read_part(
+                queue,
+                RectPart::new((memory, whole), whole, square),
+                &mut [0_u8; 16],
+            );
+            let rows = backend.enqueue_read_part(
+                queue,
+                RectPart::new((memory, whole), Rect::default(), square),
+            );
             let mut one = [0_u8];
             let scoped = backend.transfer_scope(|scope| {
-                let read = scope.enqueue_read(queue, memory, 0, &mut one);
+                let read = scope.enqueue_read(queue, (memory, 0), &mut one);
                 read.map(drop)
             });
             for read in [read, row, rows.map(drop), scoped] {
@@ -201,13 +208,21 @@ fn flags_keep_the_host_from_what_they_forbid() {
                     read => assert_eq!(refusal(read), refused(HostUse::Read)),
                 }
             }
-            let write = backend.enqueue_write_owned(queue, memory, 0, vec![5_u8]);
+            let write = backend.enqueue_write_owned(queue, (memory, 0), vec![5_u8]);
             let write = write.map(drop).map_err(Error::from);
-            let row = backend.write_rect(queue, (memory, whole), (&[5_u8; 16], whole), square);
+            let row = backend.write_part(
+                queue,
+                RectPart::new((memory, whole), whole, square),
+                &[5_u8; 16],
+            );
             let data = Arc::from([5; 16]);
-            let rows = backend.enqueue_write_rect(queue, (memory, whole), (data, whole), square);
+            let rows = backend.enqueue_write_part(
+                queue,
+                RectPart::new((memory, whole), whole, square),
+                data,
+            );
             let scoped = backend.transfer_scope(|scope| {
-                let write = scope.enqueue_write(queue, memory, 0, &[5_u8]);
+                let write = scope.enqueue_write(queue, (memory, 0), &[5_u8]);
                 write.map(drop)
             });
             for write in [write, row, rows.map(drop), scoped] {
@@ -221,7 +236,8 @@ fn flags_keep_the_host_from_what_they_forbid() {
                 Ok(()) => assert!(reads),
                 result => assert_eq!(refusal(result), refused(HostUse::Read)),
             }
-            let written = backend.map_overwrite::<u8>(queue, memory, 0..size);
+            let written = backend.enqueue_map_mut::<u8>(queue, memory, 0..size, MapMode::Overwrite);
+            let written = written.and_then(PendingMap::wait);
             match written.map(|mut map| map.fill(5)) {
                 Ok(()) => assert!(writes),
                 result => assert_eq!(refusal(result), refused(HostUse::Write)),
@@ -536,7 +552,7 @@ fn nothing_keeps_a_buffer_over_lent_memory() {
             assert_eq!(refusal(map), lent);
             let raw = buffer.raw().unwrap();
             // SAFETY: The buffer lives, and all commands on it are over.
-            let again = unsafe { bench.backend.memory_from_raw(raw, true) };
+            let again = unsafe { bench.backend.wrap_raw_memory(raw, true) };
             assert_eq!(refusal(again), lent);
             assert_eq!(buffer.info().unwrap().reference_count, Some(1));
         })

@@ -199,7 +199,7 @@ fn a_context_of_the_programs_own_has_one_cache_however_often_it_is_wrapped() {
     let device = Device::new(open().raw_device());
     let context = Context::from_device(&device).unwrap();
     // SAFETY: `opencl3` has made the context by a call of OpenCL.
-    let open = || unsafe { OpenClBackend::from_context_and_device(&context, &device) }.unwrap();
+    let open = || unsafe { OpenClBackend::from_raw(context.get(), device.id()) }.unwrap();
     let backend = open();
     assert_eq!(number(&backend, "key", 1), (1, true));
     let again = open();

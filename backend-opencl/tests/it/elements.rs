@@ -7,7 +7,7 @@ use binpool_allocators::{
     AsMemory, Backend, Event, EventStatus, HostUse, InvalidRequest, MemoryFlags, Queue, Region,
     SvmBackend, SvmGrain,
 };
-use binpool_opencl::{Elements, OpenClBackend};
+use binpool_opencl::{Elements, OpenClBackend, SvmOptions};
 
 use crate::common::{Bench, refusal};
 
@@ -277,7 +277,10 @@ fn a_fill_with_elements_of_any_size_is_one_command_to_others() {
     let step = bench.backend.limits().alignment.bytes();
     let view = bench.buffer(step + bytes).slice(step..).unwrap();
     let shared = bench.backend.limits().svm.coarse.then(|| {
-        let shared = bench.backend.csvm_empty::<u8>(bytes).unwrap();
+        let shared = bench
+            .backend
+            .svm_empty::<u8>(bytes, &SvmOptions::coarse())
+            .unwrap();
         shared.into_memory()
     });
     for memory in [Some(view), shared].into_iter().flatten() {

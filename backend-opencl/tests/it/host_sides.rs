@@ -15,7 +15,7 @@ use std::{
 use binpool_allocators::{
     Backend, Error, Event, EventStatus, InvalidRequest, Queue, SvmBackend, SvmGrain,
 };
-use binpool_opencl::{ClMemory, Rect};
+use binpool_opencl::{ClMemory, Rect, RectPart};
 
 use crate::common::{Bench, let_commands_run, numbered, refusal};
 
@@ -41,11 +41,11 @@ fn a_vector_that_is_handed_over_comes_back() {
         let address = numbers.as_ptr();
         let written = bench
             .backend
-            .enqueue_write_owned(&bench.queue, &memory, 4, numbers)
+            .enqueue_write_owned(&bench.queue, (&memory, 4), numbers)
             .unwrap();
         let read = bench
             .backend
-            .enqueue_read_owned(&bench.queue, &memory, 0, vec![9.0_f32; 5])
+            .enqueue_read_owned(&bench.queue, (&memory, 0), vec![9.0_f32; 5])
             .unwrap();
         assert_eq!(read.wait().unwrap(), [0.0, 1.5, 2.5, 3.5, 0.0]);
         let numbers = written.wait().unwrap();
@@ -63,7 +63,7 @@ fn a_transfer_that_is_refused_gives_the_vector_back() {
         let refused =
             bench
                 .backend
-                .enqueue_write_owned(&bench.queue, &memory, SIZE - 4, vec![7_u64]);
+                .enqueue_write_owned(&bench.queue, (&memory, SIZE - 4), vec![7_u64]);
         let refused = refused.unwrap_err();
         assert_eq!(refused.value, [7]);
         let beyond = InvalidRequest::OutOfBounds {
@@ -83,7 +83,7 @@ fn a_transfer_that_fails_gives_the_vector_back() {
         let queue = bench.another_queue();
         let read = bench
             .backend
-            .enqueue_read_owned(queue.after(from_ref(&gate)), &memory, 0, vec![3_u8; 8])
+            .enqueue_read_owned(queue.after(from_ref(&gate)), (&memory, 0), vec![3_u8; 8])
             .unwrap();
         bench.fail_gate(&gate);
         assert_eq!(read.wait().unwrap_err().value.len(), 8);
@@ -99,8 +99,7 @@ fn a_transfer_may_be_dropped_or_forgotten_before_it_has_ended() {
         let read = || {
             bench.backend.enqueue_read_owned(
                 queue.after(from_ref(&gate)),
-                &memory,
-                0,
+                (&memory, 0),
                 vec![0_u8; SIZE],
             )
         };
@@ -110,7 +109,7 @@ fn a_transfer_may_be_dropped_or_forgotten_before_it_has_ended() {
         drop(
             bench
                 .backend
-                .enqueue_write_owned(queue.after(from_ref(&gate)), &memory, 0, data)
+                .enqueue_write_owned(queue.after(from_ref(&gate)), (&memory, 0), data)
                 .unwrap(),
         );
         bench.open_gate(&gate);
@@ -130,8 +129,9 @@ fn a_scope_waits_for_its_transfers() {
             let (tell, told) = mpsc::channel();
             let transfers = threads.spawn(move || {
                 bench.backend.transfer_scope(|scope| {
-                    let written = scope.enqueue_write(queue.after(from_ref(gate)), memory, 0, data);
-                    let read = scope.enqueue_read(queue, memory, 0, seen);
+                    let written =
+                        scope.enqueue_write(queue.after(from_ref(gate)), (memory, 0), data);
+                    let read = scope.enqueue_read(queue, (memory, 0), seen);
                     assert_eq!(written.unwrap().status().unwrap(), EventStatus::Pending);
                     tell.send(()).unwrap();
                     read.map(drop)
@@ -173,15 +173,23 @@ fn a_scope_waits_for_each_kind_of_transfer() {
                         let on = queue.after(gates);
                         let region = [4, 4, 1];
                         let enqueued = match kind {
-                            "write" => scope.enqueue_write(on, memory, 0, data),
-                            "read" => scope.enqueue_read(on, memory, 0, seen),
+                            "write" => scope.enqueue_write(on, (memory, 0), data),
+                            "read" => scope.enqueue_read(on, (memory, 0), seen),
                             "write of a rectangle" => {
                                 let sides = ((memory, tight), (&data[..], tight));
-                                scope.enqueue_write_rect(on, sides.0, sides.1, region)
+                                scope.enqueue_write(
+                                    on,
+                                    RectPart::new(sides.0, sides.1.1, region),
+                                    sides.1.0,
+                                )
                             }
                             _ => {
                                 let sides = ((memory, tight), (&mut seen[..], tight));
-                                scope.enqueue_read_rect(on, sides.0, sides.1, region)
+                                scope.enqueue_read(
+                                    on,
+                                    RectPart::new(sides.0, sides.1.1, region),
+                                    sides.1.0,
+                                )
                             }
                         };
                         tell.send(()).unwrap();
@@ -211,7 +219,7 @@ fn a_scope_waits_for_its_transfers_even_where_the_program_panics() {
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             bench.backend.transfer_scope(|scope| {
                 scope
-                    .enqueue_read(&bench.queue, &memory, 0, &mut seen)
+                    .enqueue_read(&bench.queue, (&memory, 0), &mut seen)
                     .unwrap();
                 panic!("on purpose");
                 #[allow(unreachable_code, reason = "what the closure would return")]
@@ -230,7 +238,7 @@ fn a_scope_tells_of_a_transfer_that_failed() {
         let (queue, gate) = (bench.another_queue(), bench.gate());
         let mut seen = [0_u8; 8];
         let result = bench.backend.transfer_scope(|scope| {
-            let read = scope.enqueue_read(queue.after(from_ref(&gate)), &memory, 0, &mut seen);
+            let read = scope.enqueue_read(queue.after(from_ref(&gate)), (&memory, 0), &mut seen);
             bench.fail_gate(&gate);
             read.map(drop)
         });
@@ -249,18 +257,16 @@ fn rectangles_have_borrowed_sides_too() {
             .backend
             .transfer_scope(|scope| {
                 let region = [4, 3, 1];
-                let written = scope.enqueue_write_rect(
+                let written = scope.enqueue_write(
                     queue,
-                    (&memory, inner),
-                    (&data, Rect::default()),
-                    region,
+                    RectPart::new((&memory, inner), Rect::default(), region),
+                    &data,
                 );
                 written.unwrap();
-                scope.enqueue_read_rect(
+                scope.enqueue_read(
                     queue,
-                    (&memory, inner),
-                    (&mut seen, Rect::default()),
-                    region,
+                    RectPart::new((&memory, inner), Rect::default(), region),
+                    &mut seen,
                 )
             })
             .unwrap();

@@ -8,14 +8,14 @@ use binpool_allocators::{
     SvmGrain,
 };
 use binpool_opencl::{
-    ClImage, ClMemory, ImageColor, ImageKind, ImageRegion, ImageShape, OpenClBackend, OpenClError,
+    ClImage, ClMemory, ImageColor, ImageKind, ImagePart, ImageRegion, ImageShape, OpenClBackend,
+    OpenClError,
 };
 
 use crate::common::{
     Bench, Error, numbered,
     picture::{
-        ANY, PLANE, Picture, RGBA8, SHAPES, TIGHT, assert_says, copies_layers, inner, refused,
-        request,
+        ANY, PLANE, Picture, RGBA8, SHAPES, assert_says, copies_layers, inner, refused, request,
     },
 };
 /// Copies all of `shape`'s pixels to `memory` from `offset` on, and back into another image.
@@ -194,7 +194,7 @@ fn an_image_over_a_buffer_is_the_buffers_bytes() {
         let region = ImageRegion::new([1], [2]);
         let (backend, queue) = (&bench.backend, &bench.queue);
         backend
-            .write_image(queue, &image, region, &[4_u8; 8], TIGHT)
+            .write_part(queue, ImagePart::new(&image, region), &[4_u8; 8])
             .unwrap();
         bytes[4..12].fill(4);
         assert_eq!(bench.read(memory), bytes);
@@ -420,7 +420,9 @@ fn an_image_and_the_buffer_under_it_are_one_thing_to_two_queues() {
         Region::new(0, 4),
         &[7_u8],
     );
-    let read = backend.enqueue_read_image(&other, &image, all).unwrap();
+    let read = backend
+        .enqueue_read_part(&other, ImagePart::new(&image, all))
+        .unwrap();
     // Bytes that the image does not have are not held up.
     let free = backend.enqueue_fill(&bench.another_queue(), &buffer, Region::new(64, 4), &[8_u8]);
     free.unwrap().wait().unwrap();
@@ -432,7 +434,11 @@ fn an_image_and_the_buffer_under_it_are_one_thing_to_two_queues() {
     let gate = bench.gate();
     let data = Arc::from([5; 64]);
     backend
-        .enqueue_write_image(queue.after(from_ref(&gate)), &image, all, data, TIGHT)
+        .enqueue_write_part(
+            queue.after(from_ref(&gate)),
+            ImagePart::new(&image, all),
+            data,
+        )
         .unwrap();
     let read = backend
         .enqueue_read(&other, &buffer, Region::new(60, 8))
@@ -455,7 +461,7 @@ fn an_image_over_bytes_that_the_host_has_mapped_is_not_used() {
     let mapped = backend
         .map_mut::<u8>(queue, &buffer, Region::new(32, 8))
         .unwrap();
-    let read = backend.enqueue_read_image(queue, &image, all);
+    let read = backend.enqueue_read_part(queue, ImagePart::new(&image, all));
     assert!(matches!(
         request(read.map(drop)),
         InvalidRequest::Mapped { .. }
@@ -476,7 +482,7 @@ fn a_buffer_image_of_the_programs_own_is_copied_as_one_of_ours() {
         .create_image_over(&bench.queue, &buffer, RGBA8, shape, None)
         .unwrap();
     // SAFETY: The image lives, and no other command on it runs.
-    let again = unsafe { bench.backend.image_from_raw(image.raw(), true) }.unwrap();
+    let again = unsafe { bench.backend.wrap_raw_image(image.raw(), true) }.unwrap();
     assert_eq!((again.shape(), again.parent()), (shape, Some(buffer.key())));
     let target = bench.filled(16, 0);
     let row = ImageRegion::new([2], [4]);

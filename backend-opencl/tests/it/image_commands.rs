@@ -4,8 +4,8 @@ use std::{slice::from_ref, sync::Arc};
 
 use binpool_allocators::{Event, EventStatus, InvalidRequest, Memory, ObjectKind, Queue};
 use binpool_opencl::{
-    ChannelOrder, ChannelType, HostPitches, ImageColor, ImageFormat, ImageKind, ImageRegion,
-    ImageShape, OpenClError,
+    ChannelOrder, ChannelType, HostPitches, ImageColor, ImageFormat, ImageKind, ImagePart,
+    ImageRegion, ImageShape, OpenClError,
 };
 
 use crate::common::{
@@ -25,14 +25,14 @@ fn pixels_come_back_as_they_were_written_whole_and_in_part() {
         let all = ImageRegion::all(shape);
         let (backend, queue) = (&bench.backend, &bench.queue);
         backend
-            .write_image(queue, &image, all, &picture.bytes, TIGHT)
+            .write_part(queue, ImagePart::new(&image, all), &picture.bytes)
             .unwrap();
         assert_eq!(bench.pixels(&image), picture.bytes, "{shape}");
 
         let part = inner(shape);
         let pixels = vec![200_u8; picture.get(part).len()];
         backend
-            .write_image(queue, &image, part, &pixels, TIGHT)
+            .write_part(queue, ImagePart::new(&image, part), &pixels)
             .unwrap();
         picture.put(part, &pixels);
         assert_eq!(bench.pixels(&image), picture.bytes, "{shape}");
@@ -42,7 +42,7 @@ fn pixels_come_back_as_they_were_written_whole_and_in_part() {
         wider.size[0] += 2;
         let mut read = vec![0_u8; picture.get(wider).len()];
         backend
-            .read_image(queue, &image, wider, &mut read, TIGHT)
+            .read_part(queue, ImagePart::new(&image, wider), &mut read)
             .unwrap();
         assert_eq!(read, picture.get(wider), "{shape}");
     }
@@ -66,14 +66,22 @@ fn transfers_leave_what_lies_between_rows_and_slices() {
         let expected = spread(&picture.get(part), part.size, row_bytes, pitches, 0xaa);
         let mut read = vec![0xaa_u8; expected.len()];
         backend
-            .read_image(queue, &image, part, &mut read, pitches)
+            .read_part(
+                queue,
+                ImagePart::new(&image, part).with_pitches(pitches),
+                &mut read,
+            )
             .unwrap();
         assert_eq!(read, expected, "{shape}");
 
         let pixels = vec![77_u8; picture.get(part).len()];
         let data = spread(&pixels, part.size, row_bytes, pitches, 0xaa);
         let write = backend
-            .enqueue_write_image(queue, &image, part, data.into(), pitches)
+            .enqueue_write_part(
+                queue,
+                ImagePart::new(&image, part).with_pitches(pitches),
+                data.into(),
+            )
             .unwrap();
         write.wait().unwrap();
         picture.put(part, &pixels);
@@ -93,7 +101,7 @@ fn elements_may_be_of_any_plain_type() {
     let region = ImageRegion::new([0, 2], [7, 1]);
     bench
         .backend
-        .read_image(&bench.queue, &image, region, &mut row, TIGHT)
+        .read_part(&bench.queue, ImagePart::new(&image, region), &mut row)
         .unwrap();
     let expected = [14.0_f32, 15.0, 16.0, 17.0, 18.0, 19.0, 20.0];
     assert_eq!(row.map(f32::to_bits), expected.map(f32::to_bits));
@@ -107,13 +115,15 @@ fn a_write_keeps_its_pixels_and_a_read_hands_them_out() {
     let (backend, queue) = (&bench.backend, &bench.queue);
     let gate = bench.gate();
     let before = backend
-        .enqueue_read_image(queue.after(from_ref(&gate)), &image, all)
+        .enqueue_read_part(queue.after(from_ref(&gate)), ImagePart::new(&image, all))
         .unwrap();
     let data: Arc<[u8]> = vec![9; 7 * 5 * 4].into();
     let write = backend
-        .enqueue_write_image(queue, &image, all, Arc::clone(&data), TIGHT)
+        .enqueue_write_part(queue, ImagePart::new(&image, all), Arc::clone(&data))
         .unwrap();
-    let after = backend.enqueue_read_image(queue, &image, all).unwrap();
+    let after = backend
+        .enqueue_read_part(queue, ImagePart::new(&image, all))
+        .unwrap();
     assert!(Arc::strong_count(&data) > 1);
     assert_eq!(before.event().status().unwrap(), EventStatus::Pending);
     bench.open_gate(&gate);
@@ -130,10 +140,10 @@ fn a_read_that_is_forgotten_leaves_its_memory_to_the_command() {
     let gate = bench.gate();
     let all = ImageRegion::all(PLANE);
     for _ in 0..10 {
-        let read =
-            bench
-                .backend
-                .enqueue_read_image(bench.queue.after(from_ref(&gate)), &image, all);
+        let read = bench.backend.enqueue_read_part(
+            bench.queue.after(from_ref(&gate)),
+            ImagePart::new(&image, all),
+        );
         std::mem::forget(read.unwrap());
     }
     drop(image);
@@ -151,15 +161,21 @@ fn commands_of_two_queues_on_one_image_run_one_after_the_other() {
     let gate = bench.gate();
     let data = Arc::from(vec![9; 28]);
     let write = backend
-        .enqueue_write_image(queue.after(from_ref(&gate)), &image, row, data, TIGHT)
+        .enqueue_write_part(
+            queue.after(from_ref(&gate)),
+            ImagePart::new(&image, row),
+            data,
+        )
         .unwrap();
     let read = backend
-        .enqueue_read_image(&other, &image.clone(), all)
+        .enqueue_read_part(&other, ImagePart::new(&image.clone(), all))
         .unwrap();
     let fill = backend
         .enqueue_fill_image(queue, &image, row, ImageColor::Unsigned([3; 4]))
         .unwrap();
-    let again = backend.enqueue_read_image(&other, &image, row).unwrap();
+    let again = backend
+        .enqueue_read_part(&other, ImagePart::new(&image, row))
+        .unwrap();
     for event in [&write, read.event(), &fill, again.event()] {
         assert_eq!(event.status().unwrap(), EventStatus::Pending);
     }
@@ -178,11 +194,14 @@ fn reads_of_one_image_run_side_by_side() {
     let gate = bench.gate();
     let held = bench
         .backend
-        .enqueue_read_image(bench.queue.after(from_ref(&gate)), &image, all)
+        .enqueue_read_part(
+            bench.queue.after(from_ref(&gate)),
+            ImagePart::new(&image, all),
+        )
         .unwrap();
     let free = bench
         .backend
-        .enqueue_read_image(&other, &image, all)
+        .enqueue_read_part(&other, ImagePart::new(&image, all))
         .unwrap();
     assert_eq!(free.wait().unwrap(), picture.bytes);
     assert_eq!(held.event().status().unwrap(), EventStatus::Pending);
@@ -198,12 +217,10 @@ fn what_waits_for_something_that_failed_fails() {
     bench.fail_gate(&gate);
     let region = ImageRegion::new([0], [1]);
     let mut pixel = [0_u8; 4];
-    let read = bench.backend.read_image(
+    let read = bench.backend.read_part(
         bench.queue.after(from_ref(&gate)),
-        &image,
-        region,
+        ImagePart::new(&image, region),
         &mut pixel,
-        TIGHT,
     );
     assert!(matches!(
         refused(read),
@@ -418,11 +435,23 @@ fn host_pixels_are_as_many_as_shape_format_and_pitches_say() {
             let wrong = InvalidRequest::LengthMismatch { expected, actual };
             let created = backend.create_image_with_data(ANY, RGBA8, PLANE, &data, pitches);
             assert_eq!(request(created), wrong);
-            let write = backend.write_image(queue, &image, all, &data, pitches);
+            let write = backend.write_part(
+                queue,
+                ImagePart::new(&image, all).with_pitches(pitches),
+                &data,
+            );
             assert_eq!(request(write), wrong);
-            let read = backend.read_image(queue, &image, all, &mut data, pitches);
+            let read = backend.read_part(
+                queue,
+                ImagePart::new(&image, all).with_pitches(pitches),
+                &mut data,
+            );
             assert_eq!(request(read), wrong);
-            let write = backend.enqueue_write_image(queue, &image, all, data.into(), pitches);
+            let write = backend.enqueue_write_part(
+                queue,
+                ImagePart::new(&image, all).with_pitches(pitches),
+                data.into(),
+            );
             assert_eq!(request(write), wrong);
         }
     }
@@ -446,9 +475,11 @@ fn pitches_hold_their_rows_and_slices() {
         assert_says(&refused(created), &says);
         let image = bench.image(RGBA8, shape);
         let all = ImageRegion::all(shape);
-        let write = bench
-            .backend
-            .write_image(&bench.queue, &image, all, &data, pitches);
+        let write = bench.backend.write_part(
+            &bench.queue,
+            ImagePart::new(&image, all).with_pitches(pitches),
+            &data,
+        );
         assert_says(&refused(write), &says);
     }
     let slices = HostPitches::rows_and_slices(28, 280);
@@ -496,15 +527,19 @@ fn regions_have_pixels_and_lie_inside_their_images() {
                 }
             };
             let (color, none) = (ImageColor::Unsigned([0; 4]), &mut [0_u8; 0]);
-            refused(backend.write_image(queue, &image, region, none, TIGHT));
-            refused(backend.read_image(queue, &image, region, none, TIGHT));
+            refused(backend.write_part(queue, ImagePart::new(&image, region), none));
+            refused(backend.read_part(queue, ImagePart::new(&image, region), none));
             let no_bytes = Arc::from([]);
             refused(
                 backend
-                    .enqueue_write_image(queue, &image, region, no_bytes, TIGHT)
+                    .enqueue_write_part(queue, ImagePart::new(&image, region), no_bytes)
                     .map(drop),
             );
-            refused(backend.enqueue_read_image(queue, &image, region).map(drop));
+            refused(
+                backend
+                    .enqueue_read_part(queue, ImagePart::new(&image, region))
+                    .map(drop),
+            );
             refused(
                 backend
                     .enqueue_fill_image(queue, &image, region, color)
@@ -551,8 +586,14 @@ fn objects_of_another_backend_are_refused() {
         (&bench.queue, &foreign, &own_buffer, ObjectKind::Memory),
     ] {
         let pixels = &mut [0_u8; 140];
-        refused(backend.write_image(queue, image, all, pixels, TIGHT), kind);
-        refused(backend.read_image(queue, image, all, pixels, TIGHT), kind);
+        refused(
+            backend.write_part(queue, ImagePart::new(image, all), pixels),
+            kind,
+        );
+        refused(
+            backend.read_part(queue, ImagePart::new(image, all), pixels),
+            kind,
+        );
         let fill = backend.enqueue_fill_image(queue, image, all, color);
         refused(fill.map(drop), kind);
         let copy = backend.enqueue_copy_image(queue, image, all, &own, [0; 3]);

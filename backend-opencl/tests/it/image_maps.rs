@@ -3,7 +3,7 @@
 use std::slice::from_ref;
 
 use binpool_allocators::{Event, EventStatus, HostUse, InvalidRequest, MemoryFlags, Queue};
-use binpool_opencl::{ClImage, ImageColor, ImageRegion, MigrationFlags};
+use binpool_opencl::{ClImage, ImageColor, ImagePart, ImageRegion, MapMode, MigrationFlags};
 
 use crate::common::{
     Bench,
@@ -22,7 +22,9 @@ fn drawn(bench: &Bench, picture: &Picture) -> ClImage {
 
 fn contents(bench: &Bench, image: &ClImage) -> Vec<u8> {
     let all = ImageRegion::all(image.shape());
-    let read = bench.backend.enqueue_read_image(&bench.queue, image, all);
+    let read = bench
+        .backend
+        .enqueue_read_part(&bench.queue, ImagePart::new(image, all));
     read.unwrap().wait().unwrap()
 }
 
@@ -56,7 +58,12 @@ fn a_map_that_overwrites_leaves_the_pixels_around_it() {
         let gate = bench.gate();
         let pending = bench
             .backend
-            .enqueue_map_image_overwrite::<u8>(bench.queue.after(from_ref(&gate)), &image, region)
+            .enqueue_map_image_mut::<u8>(
+                bench.queue.after(from_ref(&gate)),
+                &image,
+                region,
+                MapMode::Overwrite,
+            )
             .unwrap();
         bench.open_gate(&gate);
         let mut map = pending.wait().unwrap();
@@ -86,19 +93,21 @@ fn the_host_uses_images_as_their_flags_allow() {
     assert_eq!(request(map), host_access(HostUse::Read, written));
     let map = backend.map_image_mut::<u8>(queue, &output, all);
     assert_eq!(request(map), host_access(HostUse::Read, written));
-    let read = backend.read_image(queue, &output, all, &mut pixels, TIGHT);
+    let read = backend.read_part(queue, ImagePart::new(&output, all), &mut pixels);
     assert_eq!(request(read), host_access(HostUse::Read, written));
     backend
-        .map_image_overwrite::<u8>(queue, &output, all)
+        .enqueue_map_image_mut::<u8>(queue, &output, all, MapMode::Overwrite)
+        .unwrap()
+        .wait()
         .unwrap()
         .unmap()
         .unwrap();
 
     let read = MemoryFlags::HOST_READ_ONLY;
     let input = image(read);
-    let map = backend.map_image_overwrite::<u8>(queue, &input, all);
+    let map = backend.enqueue_map_image_mut::<u8>(queue, &input, all, MapMode::Overwrite);
     assert_eq!(request(map), host_access(HostUse::Write, read));
-    let write = backend.write_image(queue, &input, all, &pixels, TIGHT);
+    let write = backend.write_part(queue, ImagePart::new(&input, all), &pixels);
     assert_eq!(request(write), host_access(HostUse::Write, read));
 }
 
@@ -165,7 +174,9 @@ fn the_device_is_kept_out_of_an_image_that_is_mapped() {
         .map_image_mut::<u8>(queue, &image, inner(PLANE))
         .unwrap();
     is_mapped(request(fill()));
-    is_mapped(request(backend.enqueue_read_image(queue, &image, all)));
+    is_mapped(request(
+        backend.enqueue_read_part(queue, ImagePart::new(&image, all)),
+    ));
     drop(map);
     fill().unwrap();
 }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use binpool_allocators::MemoryFlags;
 use binpool_opencl::{
     ChannelOrder, ChannelType, ClImage, ClMemory, HostPitches, ImageColor, ImageFormat, ImageKind,
-    ImageRegion, ImageShape,
+    ImagePart, ImageRegion, ImageShape,
 };
 use proptest::prelude::*;
 
@@ -183,7 +183,11 @@ impl World {
                 let data = spread(&pixels, region.size, region.size[0] * 4, pitches, 0xaa);
                 let image_of = &self.images[image];
                 backend
-                    .write_image(queue, image_of, region, &data, pitches)
+                    .write_part(
+                        queue,
+                        ImagePart::new(image_of, region).with_pitches(pitches),
+                        &data,
+                    )
                     .unwrap();
                 self.pictures[image].put(region, &pixels);
             }
@@ -199,10 +203,14 @@ impl World {
                 let mut data = vec![0xaa_u8; expected.len()];
                 let image = &self.images[image];
                 backend
-                    .read_image(queue, image, region, &mut data, pitches)
+                    .read_part(
+                        queue,
+                        ImagePart::new(image, region).with_pitches(pitches),
+                        &mut data,
+                    )
                     .unwrap();
                 assert_eq!(data, expected);
-                let read = backend.enqueue_read_image(queue, image, region);
+                let read = backend.enqueue_read_part(queue, ImagePart::new(image, region));
                 assert_eq!(read.unwrap().wait().unwrap(), pixels);
             }
             Step::Fill { image, part, value } => {

@@ -216,7 +216,7 @@ fn flags_are_kept_and_do_not_contradict_each_other() {
         let image = bench.backend.create_image(flags, RGBA8, PLANE).unwrap();
         assert_eq!(image.flags(), flags);
         // SAFETY: The image lives, and no command on it runs.
-        let again = unsafe { bench.backend.image_from_raw(image.raw(), true) };
+        let again = unsafe { bench.backend.wrap_raw_image(image.raw(), true) };
         // All images of `PoCL` have memory that the host reaches, so a handle does not tell who wanted it.
         let told = if bench.is_pocl() {
             flags - MemoryFlags::HOST_RESIDENT
@@ -260,7 +260,7 @@ fn images_with_the_same_handle_are_equal() {
     for shape in SHAPES {
         let (image, picture) = bench.numbered_image(shape);
         // SAFETY: The image lives, and no other command on it runs.
-        let again = unsafe { bench.backend.image_from_raw(image.raw(), true) }.unwrap();
+        let again = unsafe { bench.backend.wrap_raw_image(image.raw(), true) }.unwrap();
         assert_eq!(again, image);
         assert_eq!((again.shape(), again.format()), (shape, RGBA8));
         assert_eq!(again.flags(), image.flags());
@@ -279,7 +279,7 @@ fn images_with_the_same_handle_are_equal() {
         unsafe { cl3::memory::retain_mem_object(raw) }.unwrap();
         drop(again);
         // SAFETY: The image lives, and its last reference is given.
-        let owned = unsafe { bench.backend.image_from_raw(raw, false) }.unwrap();
+        let owned = unsafe { bench.backend.wrap_raw_image(raw, false) }.unwrap();
         assert_eq!(bench.pixels(&owned), picture.bytes);
     }
 }
@@ -290,17 +290,17 @@ fn what_is_no_image_of_this_context_is_not_taken_for_one() {
     let bench = Bench::new();
     let buffer = bench.buffer(64);
     // SAFETY: The buffer lives.
-    let image = unsafe { bench.backend.image_from_raw(buffer.raw().unwrap(), true) };
+    let image = unsafe { bench.backend.wrap_raw_image(buffer.raw().unwrap(), true) };
     assert_says(&refused(image), "an object of kind 0x10f0");
     // SAFETY: The handle is null.
-    let image = unsafe { bench.backend.image_from_raw(std::ptr::null_mut(), true) };
+    let image = unsafe { bench.backend.wrap_raw_image(std::ptr::null_mut(), true) };
     assert!(matches!(
         refused(image),
         OpenClError::Device(Error::Backend(_))
     ));
     let foreign = Bench::new().image(RGBA8, PLANE);
     // SAFETY: The image lives.
-    let image = unsafe { bench.backend.image_from_raw(foreign.raw(), true) };
+    let image = unsafe { bench.backend.wrap_raw_image(foreign.raw(), true) };
     assert!(matches!(
         request(image),
         InvalidRequest::ForeignObject { .. }

@@ -30,17 +30,17 @@ fn queue_of(context: &Context, properties: u64) -> CommandQueue {
 
 fn backend_of(context: &Context) -> OpenClBackend {
     // SAFETY: `opencl3` has made the context by a call of OpenCL.
-    unsafe { OpenClBackend::from_context(context) }.unwrap()
+    unsafe { OpenClBackend::from_raw(context.get(), context.default_device()) }.unwrap()
 }
 
 fn wrap_queue(backend: &OpenClBackend, queue: &CommandQueue) -> Result<ClQueue, Error> {
     // SAFETY: `opencl3` has made the queue by a call of OpenCL.
-    unsafe { backend.wrap_queue(queue) }
+    unsafe { backend.wrap_raw_queue(queue.get()) }
 }
 
 fn wrap_event(backend: &OpenClBackend, event: &ProgramEvent) -> Result<ClEvent, Error> {
     // SAFETY: the event came from a call of OpenCL.
-    unsafe { backend.wrap_event(event) }
+    unsafe { backend.wrap_raw_event(event.get()) }
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn one_queue_has_one_identity_however_often_it_is_wrapped() {
     let queue = queue_of(&context, 0);
     let backend = backend_of(&context);
     // SAFETY: `opencl3` has made the context by a call of OpenCL.
-    let same_context = unsafe { OpenClBackend::from_context_and_device(&context, &device) };
+    let same_context = unsafe { OpenClBackend::from_raw(context.get(), device.id()) };
     let same_context = same_context.unwrap();
     let first = wrap_queue(&backend, &queue).unwrap();
     let second = wrap_queue(&same_context, &queue).unwrap();

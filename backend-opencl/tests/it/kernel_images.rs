@@ -5,7 +5,7 @@ use std::slice::from_ref;
 use binpool_allocators::{Error, Event, EventStatus, MemoryFlags, Queue};
 use binpool_opencl::{
     Addressing, ChannelOrder, ChannelType, ClImage, ClKernel, ClPipe, ClProgram, ClSampler, Extent,
-    Filter, HostPitches, ImageColor, ImageFormat, ImageKind, ImageRegion, ImageShape, Parameter,
+    Filter, ImageColor, ImageFormat, ImageKind, ImagePart, ImageRegion, ImageShape, Parameter,
     ParameterAccess,
 };
 
@@ -84,7 +84,7 @@ impl Images {
         let (backend, queue) = (&self.bench.backend, &self.bench.queue);
         let all = ImageRegion::all(SQUARE);
         backend
-            .read_image(queue, image, all, &mut words, HostPitches::TIGHT)
+            .read_part(queue, ImagePart::new(image, all), &mut words)
             .unwrap();
         words
     }

@@ -234,7 +234,7 @@ fn what_is_written_is_passed_once() {
     });
     let launch = |arguments: [&ClMemory; 3]| {
         let launch = add.launch(&kernels.bench.queue, &[step / 4]);
-        let arguments = arguments.map(|memory| Argument::memory(memory));
+        let arguments = arguments.map(|memory| Argument::Memory(memory));
         launch.arguments(arguments).enqueue()
     };
     let [first, second, third] = &views;
@@ -316,7 +316,7 @@ fn views_and_buffers_over_shared_memory_and_pooled_blocks_have_flags_too() {
     refused(&whole.slice(..16).unwrap());
     let handle = whole.raw().unwrap();
     // SAFETY: the buffer lives, is retained, and only values of this crate use it.
-    refused(&unsafe { backend.memory_from_raw(handle, true) }.unwrap());
+    refused(&unsafe { backend.wrap_raw_memory(handle, true) }.unwrap());
 
     let shared = backend.allocate_svm(64, None, SvmGrain::Coarse, None);
     let shared = shared.unwrap();

@@ -53,7 +53,7 @@ fn an_input_may_be_passed_twice() {
     let input = kernels.floats(&[1.0, 2.0]);
     let result = kernels.bench.buffer(8);
     add.launch(&kernels.bench.queue, &[2])
-        .arguments([&input, &input, &result].map(|memory| Argument::memory(memory)))
+        .arguments([&input, &input, &result].map(|memory| Argument::Memory(memory)))
         .enqueue()
         .unwrap();
     assert_eq!(kernels.read_floats(&result), [2.0, 4.0]);
@@ -342,7 +342,7 @@ fn kernels_of_two_queues_that_use_the_same_bytes_keep_their_order() {
         let shared = kernels.floats(&[10.0; 4]);
         let gate = kernels.bench.gate();
         add.launch(first.after(from_ref(&gate)), &[4])
-            .arguments([&ones, &ones, &shared].map(|memory| Argument::memory(memory)))
+            .arguments([&ones, &ones, &shared].map(|memory| Argument::Memory(memory)))
             .enqueue()
             .unwrap();
         // It has no wait list.

@@ -7,7 +7,7 @@ use binpool_allocators::{
     Backend, Event, EventStatus, HostUse, InvalidRequest, Memory, MemoryFlags, MemoryKind,
     ObjectKind, Region, SvmBackend, SvmGrain,
 };
-use binpool_opencl::{ClMemory, PendingMap};
+use binpool_opencl::{ClMemory, MapMode, PendingMap};
 
 use crate::common::{Bench, numbered, refusal, wait_until, watch};
 
@@ -70,7 +70,8 @@ fn a_map_to_write_keeps_what_is_not_written() {
     for memory in all_kinds(&bench, 1) {
         let mut map = bench
             .backend
-            .map_write::<u8>(&bench.queue, &memory, 256..512)
+            .enqueue_map_mut::<u8>(&bench.queue, &memory, 256..512, MapMode::Write)
+            .and_then(PendingMap::wait)
             .unwrap();
         map[1] = 2;
         map.unmap().unwrap();
@@ -87,8 +88,10 @@ fn memory_that_the_host_only_writes_is_mapped_to_write() {
     let refused = bench.backend.map_mut::<u8>(&bench.queue, &memory, 0..64);
     let way = HostUse::Read;
     assert_eq!(refusal(refused), InvalidRequest::HostAccess { way, flags });
-    let map = bench.backend.map_write::<u8>(&bench.queue, &memory, 0..64);
-    map.unwrap()[3] = 6;
+    let map = bench
+        .backend
+        .enqueue_map_mut::<u8>(&bench.queue, &memory, 0..64, MapMode::Write);
+    map.unwrap().wait().unwrap()[3] = 6;
     let copy = bench.buffer(64);
     bench
         .backend
@@ -104,8 +107,8 @@ fn maps_to_write_are_enqueued_behind_what_they_wait_for() {
     let gate = bench.gate();
     let (backend, queue) = (&bench.backend, &bench.queue);
     bench.fill(queue, &memory, 2, from_ref(&gate));
-    let write = backend.enqueue_map_write::<u8>(queue, &memory, 0..8);
-    let overwrite = backend.enqueue_map_overwrite::<u8>(queue, &memory, 8..16);
+    let write = backend.enqueue_map_mut::<u8>(queue, &memory, 0..8, MapMode::Write);
+    let overwrite = backend.enqueue_map_mut::<u8>(queue, &memory, 8..16, MapMode::Overwrite);
     let (write, overwrite) = (write.unwrap(), overwrite.unwrap());
     // What is mapped is the host's from the call on.
     let read = backend.enqueue_read(queue, &memory, Region::new(8, 4));
@@ -125,7 +128,8 @@ fn a_map_that_overwrites_keeps_what_is_around() {
     for memory in all_kinds(&bench, 1) {
         let mut map = bench
             .backend
-            .map_overwrite::<u8>(&bench.queue, &memory, 256..512)
+            .enqueue_map_mut::<u8>(&bench.queue, &memory, 256..512, MapMode::Overwrite)
+            .and_then(PendingMap::wait)
             .unwrap();
         map.fill(7);
         drop(map);
@@ -362,10 +366,12 @@ fn a_pending_map_may_be_dropped() {
     for memory in all_kinds(&bench, 1) {
         let gate = bench.gate();
         let queue = bench.another_queue();
-        let pending =
-            bench
-                .backend
-                .enqueue_map_mut::<u8>(queue.after(from_ref(&gate)), &memory, 0..SIZE);
+        let pending = bench.backend.enqueue_map_mut::<u8>(
+            queue.after(from_ref(&gate)),
+            &memory,
+            0..SIZE,
+            MapMode::ReadWrite,
+        );
         let pending = pending.unwrap();
         assert!(matches!(
             refusal(bench.backend.read(&bench.queue, &memory, 0, &mut [0_u8])),
@@ -390,7 +396,12 @@ fn a_pending_map_that_is_dropped_ends_after_it_was_made() {
                     let pending = bench.backend.enqueue_map::<u8>(behind, &memory, ..);
                     pending.unwrap().event().clone()
                 } else {
-                    let pending = bench.backend.enqueue_map_mut::<u8>(behind, &memory, ..);
+                    let pending = bench.backend.enqueue_map_mut::<u8>(
+                        behind,
+                        &memory,
+                        ..,
+                        MapMode::ReadWrite,
+                    );
                     pending.unwrap().event().clone()
                 };
                 assert_eq!(made.status().unwrap(), EventStatus::Pending);
@@ -415,10 +426,12 @@ fn a_map_that_fails_leaves_the_memory_unmapped() {
             if failed_before {
                 bench.fail_gate(&gate);
             }
-            let pending =
-                bench
-                    .backend
-                    .enqueue_map_mut::<u8>(queue.after(from_ref(&gate)), &memory, 0..SIZE);
+            let pending = bench.backend.enqueue_map_mut::<u8>(
+                queue.after(from_ref(&gate)),
+                &memory,
+                0..SIZE,
+                MapMode::ReadWrite,
+            );
             if !failed_before {
                 bench.fail_gate(&gate);
             }
@@ -559,7 +572,9 @@ fn memory_of_which_a_map_has_failed_can_go() {
         .unwrap();
     let gates = [bench.gate()];
     let on = bench.queue.after(&gates);
-    let map = bench.backend.enqueue_map_mut::<u8>(on, &buffer, 0..64);
+    let map = bench
+        .backend
+        .enqueue_map_mut::<u8>(on, &buffer, 0..64, MapMode::ReadWrite);
     bench.fail_gate(&gates[0]);
     assert!(map.unwrap().wait().is_err());
     assert_eq!(buffer.into_host().unwrap(), [1; 4096]);

@@ -4,7 +4,7 @@ use binpool::{ImmediateAllocator, MemoryPool, SvmAllocator, SvmGrain};
 use binpool_allocators::{AsMemory, Backend, Error, Event, InvalidRequest, MemoryFlags};
 use binpool_opencl::{
     ChannelOrder, ChannelType, ClMemory, ClQueue, Elements, HostPitches, ImageFormat, ImageRegion,
-    ImageShape, OpenClBackend, OpenClError, Rect,
+    ImageShape, OpenClBackend, OpenClError, Rect, RectPart, SvmOptions,
 };
 
 use crate::common::{
@@ -70,7 +70,9 @@ fn with_every_kind(bench: &Bench, test: impl Fn(&[(&str, &dyn AsMemory<OpenClBac
     let allocator = SvmAllocator::new(backend, SvmGrain::Coarse).unwrap();
     let shared = MemoryPool::new(allocator, &bench.queue).unwrap();
     let shared = shared.allocate(SIZE).unwrap();
-    let typed = backend.csvm_empty::<u16>(SIZE / 2).unwrap();
+    let typed = backend
+        .svm_empty::<u16>(SIZE / 2, &SvmOptions::coarse())
+        .unwrap();
     kinds.push(("pooled shared virtual memory", &shared));
     kinds.push(("typed shared virtual memory", &typed));
     test(&kinds);
@@ -117,7 +119,11 @@ fn every_command_counts_from_the_start_of_what_it_is_given_and_ends_with_it() {
             let last = Rect::in_rows([SIZE - 4, 0, 0], 4);
             let rect = (&[7_u8; 4][..], Rect::default());
             backend
-                .write_rect(queue, (*memory, last), rect, [4, 1, 1])
+                .write_part(
+                    queue,
+                    RectPart::new((*memory, last), rect.1, [4, 1, 1]),
+                    rect.0,
+                )
                 .unwrap();
             let mut map = backend.map_mut::<u8>(queue, *memory, 20..24).unwrap();
             map.fill(3);
@@ -147,7 +153,11 @@ fn every_command_counts_from_the_start_of_what_it_is_given_and_ends_with_it() {
             let fill = backend.enqueue_fill(queue, *memory, 596..604, &[1_u8]);
             assert!(is_out_of_bounds(fill));
             let beyond = Rect::in_rows([SIZE - 3, 0, 0], 4);
-            let written = backend.write_rect(queue, (*memory, beyond), rect, [4, 1, 1]);
+            let written = backend.write_part(
+                queue,
+                RectPart::new((*memory, beyond), rect.1, [4, 1, 1]),
+                rect.0,
+            );
             assert!(is_out_of_bounds(written));
         }
     });
@@ -160,7 +170,9 @@ fn memory_that_tells_a_wrong_size_is_bounded_by_what_it_has() {
     let buffer = bench.filled(8192, 1);
     let mut blocks = vec![buffer];
     if backend.limits().svm.coarse {
-        let shared = backend.csvm_empty::<u8>(8192).unwrap();
+        let shared = backend
+            .svm_empty::<u8>(8192, &SvmOptions::coarse())
+            .unwrap();
         blocks.push(shared.fill_all(queue, 1).unwrap().into_memory());
     }
     let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnsignedInt8);
@@ -328,7 +340,7 @@ fn a_kernel_works_on_the_elements_that_it_is_given() {
     }
     // By its address, so at any place.
     let shared = backend
-        .csvm_empty::<u32>(40)
+        .svm_empty::<u32>(40, &SvmOptions::coarse())
         .unwrap()
         .fill_all(queue, 1)
         .unwrap();

@@ -4,7 +4,7 @@ use binpool::{ImmediateAllocator, MemoryPool};
 use binpool_allocators::{
     AsMemory, Backend, Error, Event, InvalidRequest, ObjectKind, Queue, SvmBackend, SvmGrain,
 };
-use binpool_opencl::{ImageRegion, MigrationFlags, OpenClBackend};
+use binpool_opencl::{ImagePart, ImageRegion, MigrationFlags, OpenClBackend};
 
 use crate::common::{Bench, picture::PLANE, refusal};
 
@@ -157,7 +157,9 @@ fn a_migration_comes_after_what_other_queues_read() {
     let behind = slow.after(std::slice::from_ref(&gate));
     let _bytes = backend.enqueue_read(behind, &memory, ..).unwrap();
     let all = ImageRegion::all(PLANE);
-    let _pixels = backend.enqueue_read_image(behind, &image, all).unwrap();
+    let _pixels = backend
+        .enqueue_read_part(behind, ImagePart::new(&image, all))
+        .unwrap();
     let [one, two] = [(); 2].map(|()| bench.another_queue());
     let moved = backend.enqueue_migrate(&one, &[&memory], nothing);
     let image_moved = backend.enqueue_migrate_images(&two, &[&image], nothing);

@@ -50,7 +50,7 @@ fn release(memory: *mut c_void) {
 /// Another value of a buffer that lives.
 fn again(backend: &OpenClBackend, raw: *mut c_void) -> Result<ClMemory, crate::common::Error> {
     // SAFETY: (1) the buffer lives, and is retained; (2) all commands on it go through values of this crate that live.
-    unsafe { backend.memory_from_raw(raw, true) }
+    unsafe { backend.wrap_raw_memory(raw, true) }
 }
 
 fn references(memory: &ClMemory) -> u32 {
@@ -247,7 +247,7 @@ fn a_reference_that_is_given_away_is_the_memorys() {
     let bench = Bench::new();
     let raw = program_buffer(&bench.backend, CL_MEM_READ_WRITE, 64);
     // SAFETY: (1) the buffer lives, and its only reference is given away; (2) nothing else uses it.
-    let memory = unsafe { bench.backend.memory_from_raw(raw, false) }.unwrap();
+    let memory = unsafe { bench.backend.wrap_raw_memory(raw, false) }.unwrap();
     assert_eq!(references(&memory), 1);
     bench.write(&memory, &[7; 64]);
     assert_eq!(bench.read(&memory), [7; 64]);
@@ -256,7 +256,7 @@ fn a_reference_that_is_given_away_is_the_memorys() {
     // SAFETY: The buffer lives.
     unsafe { cl3::memory::retain_mem_object(raw) }.unwrap();
     // SAFETY: As above.
-    let same = unsafe { bench.backend.memory_from_raw(raw, false) }.unwrap();
+    let same = unsafe { bench.backend.wrap_raw_memory(raw, false) }.unwrap();
     assert_eq!(references(&same), 1);
     drop(memory);
     assert_eq!(bench.read(&same), [7; 64]);
@@ -273,7 +273,7 @@ fn memory_is_destroyed_though_commands_have_used_former_values_of_its_handle() {
         bench.queue.finish().unwrap();
     }
     // SAFETY: (1) the buffer lives, and its only reference is given away; (2) nothing else uses it.
-    let memory = unsafe { bench.backend.memory_from_raw(raw, false) }.unwrap();
+    let memory = unsafe { bench.backend.wrap_raw_memory(raw, false) }.unwrap();
     let destroyed = watch(&memory);
     drop(memory);
     wait_until(&destroyed);
@@ -451,7 +451,7 @@ fn handles_that_are_no_buffer_of_this_context_are_refused_and_left_alone() {
     let raw = program_buffer(&stranger, CL_MEM_READ_WRITE, 64);
     for retain in [true, false] {
         // SAFETY: The buffer lives, and its reference is this test's.
-        let refused = unsafe { bench.backend.memory_from_raw(raw, retain) };
+        let refused = unsafe { bench.backend.wrap_raw_memory(raw, retain) };
         assert_eq!(refusal(refused), InvalidRequest::ForeignObject { kind });
     }
     let own = again(&stranger, raw).unwrap();

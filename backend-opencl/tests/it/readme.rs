@@ -78,7 +78,7 @@ fn with_ocl(
     // SAFETY: it lives, and is of the context.
     let queue = unsafe { backend.wrap_raw_queue(ocl_queue.as_core().as_ptr().cast()) }?;
     // SAFETY: it lives, and is of the context.
-    let memory = unsafe { backend.memory_from_raw(ocl_buffer.as_core().as_ptr().cast(), true) }?;
+    let memory = unsafe { backend.wrap_raw_memory(ocl_buffer.as_core().as_ptr().cast(), true) }?;
 
     // Out. `from_raw_copied_ptr` retains.
     backend.with_raw_memory(&queue, &[&block], |raw| {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use binpool::{ImmediateAllocator, MemoryPool, PoolOptions};
 use binpool_allocators::{Backend, Event, InvalidRequest, Memory, Queue};
-use binpool_opencl::{ClMemory, Rect};
+use binpool_opencl::{ClMemory, Rect, RectPart};
 use proptest::prelude::*;
 
 use crate::common::{Bench, Error, contents, numbered, refusal};
@@ -126,24 +126,24 @@ proptest! {
         for memory in memories(&bench, here) {
             // Written.
             bench.write(&memory, &vec![255; here]);
-            backend.write_rect(queue, (&memory, device), (&data, other), region).unwrap();
+            backend.write_part(queue, RectPart::new((&memory, device), other, region), &data).unwrap();
             let mut expected = vec![255; here];
             model((&data, other), (&mut expected, device), region);
             prop_assert_eq!(&bench.read(&memory), &expected);
             // And read again, into something else and into bytes without gaps.
             let mut seen = vec![254; there];
-            backend.read_rect(queue, (&memory, device), (&mut seen, other), region).unwrap();
+            backend.read_part(queue, RectPart::new((&memory, device), other, region), &mut seen).unwrap();
             let mut expected_there = vec![254; there];
             model((&expected, device), (&mut expected_there, other), region);
             prop_assert_eq!(seen, expected_there);
-            let bytes = backend.enqueue_read_rect(queue, (&memory, device), region).unwrap();
+            let bytes = backend.enqueue_read_part(queue, RectPart::new((&memory, device), Rect::default(), region)).unwrap();
             let mut tight = vec![0; region.iter().product()];
             model((&expected, device), (&mut tight, Rect::default()), region);
             prop_assert_eq!(bytes.wait().unwrap(), tight);
             // Without waiting.
             bench.write(&memory, &vec![255; here]);
             let data: Arc<[u8]> = data.clone().into();
-            let write = backend.enqueue_write_rect(queue, (&memory, device), (data, other), region);
+            let write = backend.enqueue_write_part(queue, RectPart::new((&memory, device), other, region), data);
             write.unwrap();
             prop_assert_eq!(&bench.read(&memory), &expected);
             // And on to other memory.
@@ -250,7 +250,8 @@ fn a_rectangle_in_a_view_touches_nothing_beside_the_view() {
                     backend.enqueue_copy_rect(queue, (&source, tight), (&view, rows), region);
                 copied.unwrap();
             } else {
-                let written = backend.write_rect(queue, (&view, rows), (&data, tight), region);
+                let written =
+                    backend.write_part(queue, RectPart::new((&view, rows), tight, region), &data);
                 written.unwrap();
             }
             let mut expected = vec![9; 3 * step];
@@ -268,7 +269,11 @@ fn rectangles_that_do_not_fit_are_refused_with_the_reason() {
     let (memory, mut bytes) = (bench.filled(100, 1), [9_u8; 100]);
     let tight = Rect::default();
     let mut read = |device, host, region| {
-        let read = backend.read_rect(queue, (&memory, device), (&mut bytes, host), region);
+        let read = backend.read_part(
+            queue,
+            RectPart::new((&memory, device), host, region),
+            &mut bytes,
+        );
         refusal(read)
     };
     assert_eq!(read(tight, tight, [10, 0, 1]), InvalidRequest::ZeroSize);
@@ -299,7 +304,10 @@ fn rectangles_that_do_not_fit_are_refused_with_the_reason() {
             read(tight, tight, region),
             InvalidRequest::OutOfBounds { .. }
         ));
-        let read = backend.enqueue_read_rect(queue, (&memory, tight), region);
+        let read = backend.enqueue_read_part(
+            queue,
+            RectPart::new((&memory, tight), Rect::default(), region),
+        );
         assert!(matches!(refusal(read), InvalidRequest::OutOfBounds { .. }));
     }
     assert_eq!(bytes, [9; 100]);
@@ -333,8 +341,13 @@ fn a_pooled_block_is_bounded_by_the_size_that_was_asked_for() {
     let block = pool.allocate(90).unwrap();
     let tight = Rect::default();
     let (backend, queue) = (&bench.backend, &bench.queue);
-    let write =
-        |rows| backend.write_rect(queue, (&block, tight), (&[7_u8; 100], tight), [10, rows, 1]);
+    let write = |rows| {
+        backend.write_part(
+            queue,
+            RectPart::new((&block, tight), tight, [10, rows, 1]),
+            &[7_u8; 100],
+        )
+    };
     write(9).unwrap();
     let size = 90;
     assert_eq!(
@@ -346,7 +359,7 @@ fn a_pooled_block_is_bounded_by_the_size_that_was_asked_for() {
         }
     );
     let copied = bench.buffer(100);
-    backend.enqueue_copy_common(queue, &block, &copied).unwrap();
+    backend.enqueue_copy(queue, &block, .., &copied, 0).unwrap();
     assert_eq!(bench.read(&copied)[..90], [7; 90]);
 }
 
@@ -407,9 +420,11 @@ fn a_last_row_without_its_pitch_is_moved_or_refused_with_the_reason() {
     let memory = bench.filled(12, 0);
     let rows = Rect::in_rows([0; 3], 8);
     let (queue, data) = (&bench.queue, (&[1_u8; 8][..], Rect::default()));
-    let written = bench
-        .backend
-        .write_rect(queue, (&memory, rows), data, [4, 2, 1]);
+    let written = bench.backend.write_part(
+        queue,
+        RectPart::new((&memory, rows), data.1, [4, 2, 1]),
+        data.0,
+    );
     if bench.is_nvidia() {
         let error = written.unwrap_err();
         assert!(matches!(error, Error::Unsupported { .. }));

@@ -36,7 +36,10 @@ impl Bench {
     }
 
     fn zeros(&self, length: usize) -> Elements<u32, ClMemory> {
-        let empty = self.backend.csvm_empty(length).unwrap();
+        let empty = self
+            .backend
+            .svm_empty(length, &SvmOptions::coarse())
+            .unwrap();
         empty.fill_all(&self.queue, 0).unwrap()
     }
 }
@@ -70,8 +73,6 @@ fn a_buffer_is_no_pointer() {
     assert_eq!(refusal(buffer.svm_memory()), not);
     assert_eq!(refusal(buffer.address()), not);
     assert_eq!(refusal(buffer.as_buffer(MemoryFlags::empty(), None)), not);
-    assert_eq!(refusal(buffer.map_ro::<u8>(&bench.queue)), not);
-    assert_eq!(refusal(buffer.map_rw::<u8>(&bench.queue)), not);
     assert_eq!(refusal(buffer.svm_info()), not);
 }
 
@@ -117,29 +118,30 @@ fn a_block_knows_what_it_was_made_with() {
 fn elements_are_as_many_as_were_asked_for() {
     let bench = Bench::new();
     let backend = &bench.backend;
-    let like = [1.0_f64; 12];
-    assert_eq!(backend.csvm_empty::<f64>(12).unwrap().size(), 96);
-    assert_eq!(backend.csvm_empty_like(&like).unwrap().len(), 12);
+    assert_eq!(
+        backend
+            .svm_empty::<f64>(12, &SvmOptions::coarse())
+            .unwrap()
+            .size(),
+        96
+    );
     for options in bench.options() {
-        let bound = options
-            .bound_to(&bench.queue)
-            .aligned_to(Align::new(64).unwrap());
-        let elements = backend.svm_empty_like(&like, &bound).unwrap();
+        let bound = SvmOptions {
+            alignment: Align::new(64),
+            queue: Some(bench.queue.clone()),
+            ..options
+        };
+        let elements = backend.svm_empty::<f64>(12, &bound).unwrap();
         assert_eq!(elements.len(), 12);
         let info = elements.into_memory().svm_info().unwrap();
         assert_eq!(info.bound_queue.as_ref(), Some(&bench.queue));
     }
-    let fine = [
-        backend.fsvm_empty::<f64>(12),
-        backend.fsvm_empty_like(&like),
-    ];
-    for elements in fine {
-        if backend.limits().svm.fine {
-            let memory = elements.unwrap().into_memory();
-            assert_eq!(memory.kind(), MemoryKind::Svm(SvmGrain::Fine));
-        } else {
-            assert!(is_unsupported(&elements));
-        }
+    let fine = backend.svm_empty::<f64>(12, &SvmOptions::fine());
+    if backend.limits().svm.fine {
+        let memory = fine.unwrap().into_memory();
+        assert_eq!(memory.kind(), MemoryKind::Svm(SvmGrain::Fine));
+    } else {
+        assert!(is_unsupported(&fine));
     }
 }
 
@@ -148,11 +150,11 @@ fn no_elements_elements_of_no_bytes_and_too_many_are_refused() {
     let bench = Bench::new();
     let backend = &bench.backend;
     assert_eq!(
-        refusal(backend.csvm_empty::<u32>(0)),
+        refusal(backend.svm_empty::<u32>(0, &SvmOptions::coarse())),
         InvalidRequest::ZeroSize
     );
     assert_eq!(
-        refusal(backend.csvm_empty::<[u32; 0]>(5)),
+        refusal(backend.svm_empty::<[u32; 0]>(5, &SvmOptions::coarse())),
         InvalidRequest::NotWholeElements {
             bytes: 0,
             element: 0
@@ -161,7 +163,7 @@ fn no_elements_elements_of_no_bytes_and_too_many_are_refused() {
     for length in [usize::MAX, usize::MAX / 8 + 1] {
         let largest = backend.limits().largest_block_bytes;
         assert_eq!(
-            refusal(backend.csvm_empty::<u64>(length)),
+            refusal(backend.svm_empty::<u64>(length, &SvmOptions::coarse())),
             InvalidRequest::TooLarge {
                 requested: usize::MAX,
                 largest
@@ -169,7 +171,7 @@ fn no_elements_elements_of_no_bytes_and_too_many_are_refused() {
         );
     }
     let wrong = backend
-        .csvm_empty::<u32>(3)
+        .svm_empty::<u32>(3, &SvmOptions::coarse())
         .unwrap()
         .write_all(&bench.queue, &[1, 2]);
     assert_eq!(
@@ -188,10 +190,10 @@ fn elements_are_filled_written_and_mapped() {
     for options in bench.options() {
         let empty = || backend.svm_empty::<u32>(5, &options).unwrap();
         let filled = empty().fill_all(queue, 7).unwrap();
-        assert_eq!(*filled.map_ro(queue).unwrap(), [7; 5]);
+        assert_eq!(*filled.map(queue).unwrap(), [7; 5]);
         let written = empty().write_all(queue, &[1, 2, 3, 4, 5]).unwrap();
         {
-            let mut map = written.map_rw(queue).unwrap();
+            let mut map = written.map_mut(queue).unwrap();
             assert_eq!(*map, [1, 2, 3, 4, 5]);
             map[2] = 9;
         }
@@ -204,7 +206,7 @@ fn elements_are_filled_written_and_mapped() {
             .map_overwrite(queue)
             .unwrap()
             .copy_from_slice(&[5, 4, 3, 2, 1]);
-        assert_eq!(*drawn.map_ro(queue).unwrap(), [5, 4, 3, 2, 1]);
+        assert_eq!(*drawn.map(queue).unwrap(), [5, 4, 3, 2, 1]);
     }
 }
 
@@ -215,7 +217,7 @@ fn a_map_keeps_commands_away_whatever_the_grain() {
     for options in bench.options() {
         let elements = backend.svm_empty::<u32>(5, &options).unwrap();
         let elements = elements.fill_all(queue, 7).unwrap();
-        let map = elements.map_ro(queue).unwrap();
+        let map = elements.map(queue).unwrap();
         let memory = elements.svm_memory().unwrap();
         let refused = backend.enqueue_fill(queue, memory, Region::first(4), &[1_u8]);
         assert!(matches!(refusal(refused), InvalidRequest::Mapped { .. }));
@@ -237,7 +239,7 @@ fn a_fill_goes_as_far_as_it_is_told() {
             .backend
             .enqueue_fill(&bench.queue, memory, region, &[2_u8, 3])
             .unwrap();
-        let map = elements.map_ro(&bench.queue).unwrap();
+        let map = elements.map(&bench.queue).unwrap();
         assert!(map[..100].iter().all(|&byte| byte == 1));
         assert_eq!(map[100..160], [2, 3].repeat(30));
         assert!(map[160..].iter().all(|&byte| byte == 1));
@@ -264,7 +266,7 @@ fn both_styles_migrate() {
             assert!(is_unsupported(&migrated));
         }
     }
-    assert_eq!(*numbers.map_ro(&bench.queue).unwrap(), [0; 100]);
+    assert_eq!(*numbers.map(&bench.queue).unwrap(), [0; 100]);
 }
 
 #[test]
@@ -280,14 +282,14 @@ fn a_buffer_over_svm_has_the_same_bytes() {
         assert!(info.has_host_pointer && info.uses_svm_pointer, "{info:?}");
         assert_eq!(bench.read(&buffer), [5; 1000]);
         bench.write(&buffer, &numbered(1000));
-        assert_eq!(*elements.map_ro(&bench.queue).unwrap(), numbered(1000));
+        assert_eq!(*elements.map(&bench.queue).unwrap(), numbered(1000));
         bench.fill(&bench.queue, &buffer, 6, &[]);
         assert_eq!(bench.read(elements.svm_memory().unwrap()), [6; 1000]);
         {
             let mut map = buffer_map(&bench, &buffer);
             map[10] = 7;
         }
-        assert_eq!(elements.map_ro(&bench.queue).unwrap()[9..12], [6, 7, 6]);
+        assert_eq!(elements.map(&bench.queue).unwrap()[9..12], [6, 7, 6]);
     }
 }
 
@@ -378,14 +380,14 @@ fn a_map_of_svm_is_one_of_the_buffers_over_it() {
     let bench = Bench::new();
     let numbers = bench.zeros(100);
     let buffer = numbers.as_buffer(MemoryFlags::empty(), None).unwrap();
-    let map = numbers.map_rw(&bench.queue).unwrap();
+    let map = numbers.map_mut(&bench.queue).unwrap();
     let fill = bench
         .backend
         .enqueue_fill(&bench.queue, &buffer, Region::first(4), &[1_u8]);
     assert!(matches!(refusal(fill), InvalidRequest::Mapped { .. }));
     drop(map);
     let map = buffer_map(&bench, &buffer);
-    let refused = numbers.map_ro(&bench.queue);
+    let refused = numbers.map(&bench.queue);
     assert!(matches!(refusal(refused), InvalidRequest::Mapped { .. }));
     drop(map);
 }
@@ -490,7 +492,7 @@ fn a_vector_is_svm_where_the_device_shares_all_memory() {
     let vector = vector.unwrap();
     let info = vector.svm_memory().unwrap().svm_info().unwrap();
     assert!(info.system && info.bytes == 16);
-    vector.map_rw::<u32>(queue).unwrap()[1] = 20;
+    backend.map_mut::<u32>(queue, &vector, ..).unwrap()[1] = 20;
     let memory = vector.svm_memory().unwrap();
     backend
         .enqueue_fill(queue, memory, Region::new(8, 4), &[1_u8, 0, 0, 0])
@@ -506,7 +508,10 @@ fn a_vector_is_svm_where_the_device_shares_all_memory() {
         *bytemuck::cast_slice::<u8, u32>(&bench.read(&buffer)),
         [1, 20, 1, 4]
     );
-    assert_eq!(*vector.map_ro::<u32>(queue).unwrap(), [1, 20, 1, 4]);
+    assert_eq!(
+        *backend.map::<u32>(queue, &vector, ..).unwrap(),
+        [1, 20, 1, 4]
+    );
     assert_eq!(vector.into_host().unwrap(), [1, 20, 1, 4]);
 }
 
@@ -583,7 +588,7 @@ fn a_slice_that_is_lent_comes_back_when_its_commands_have_ended() {
                 let lent = InvalidRequest::Lent { bytes: 200 };
                 assert_eq!(refusal(memory.slice(..100)), lent);
                 assert_eq!(refusal(memory.as_buffer(MemoryFlags::empty(), None)), lent);
-                assert_eq!(refusal(memory.map_ro::<u8>(queue)), lent);
+                assert_eq!(refusal(backend.map::<u8>(queue, &memory, ..)), lent);
                 assert_eq!(refusal(memory.on_destroy(|| ())), lent);
                 assert!(!fail, "the call is left early");
             };
@@ -607,7 +612,10 @@ fn kernels_work_on_either_style_and_on_buffers_over_them() {
         let launch = scale.launch(&bench.queue, &[100]).memory(memory);
         launch.value(&factor).enqueue().unwrap();
     };
-    let elements = bench.backend.csvm_empty::<f32>(100).unwrap();
+    let elements = bench
+        .backend
+        .svm_empty::<f32>(100, &SvmOptions::coarse())
+        .unwrap();
     let elements = elements.fill_all(&bench.queue, 1.0).unwrap();
     by(&elements, 2.0);
     by(elements.svm_memory().unwrap(), 3.0);
@@ -615,7 +623,7 @@ fn kernels_work_on_either_style_and_on_buffers_over_them() {
         &elements.as_buffer(MemoryFlags::empty(), None).unwrap(),
         5.0,
     );
-    assert_eq!(*elements.map_ro(&bench.queue).unwrap(), [30.0; 100]);
+    assert_eq!(*elements.map(&bench.queue).unwrap(), [30.0; 100]);
     if bench.backend.limits().svm.system {
         let vector = bench.backend.system_svm(vec![1.0_f32; 100]).unwrap();
         by(&vector, 2.0);
@@ -655,10 +663,13 @@ fn elements_have_a_shape_and_an_order_where_they_are_mapped() {
     use ndarray::ShapeBuilder;
 
     let bench = Bench::new();
-    let elements = bench.backend.csvm_empty::<u32>(12).unwrap();
+    let elements = bench
+        .backend
+        .svm_empty::<u32>(12, &SvmOptions::coarse())
+        .unwrap();
     let numbers: Vec<u32> = (0..12).collect();
     let elements = elements.write_all(&bench.queue, &numbers).unwrap();
-    let map = elements.map_ro(&bench.queue).unwrap();
+    let map = elements.map(&bench.queue).unwrap();
     assert_eq!(map.shaped((3, 4)).unwrap()[[2, 1]], 9);
     assert_eq!(map.shaped((3, 4).f()).unwrap()[[2, 1]], 5);
 }
@@ -670,10 +681,17 @@ fn shared_memory_that_kernels_only_read_or_write_is_the_hosts_all_the_same() {
     let scale = kernels.kernel("scale", &SCALE);
     let add = kernels.kernel("add", &ADD);
     let empty = |options: &SvmOptions| backend.svm_empty::<f32>(4, options).unwrap();
-    let input = empty(&SvmOptions::coarse().read_only());
+    let input = empty(&SvmOptions {
+        flags: MemoryFlags::READ_ONLY,
+        ..SvmOptions::coarse()
+    });
     let input = input.write_all(queue, &[1.0, 2.0, 3.0, 4.0]).unwrap();
-    input.map_rw(queue).unwrap()[0] = 10.0;
-    let output = empty(&SvmOptions::coarse().write_only()).into_memory();
+    input.map_mut(queue).unwrap()[0] = 10.0;
+    let output = empty(&SvmOptions {
+        flags: MemoryFlags::WRITE_ONLY,
+        ..SvmOptions::coarse()
+    })
+    .into_memory();
 
     let launch = scale.launch(queue, &[4]).memory(&input);
     let refused = launch.value(&2.0_f32).enqueue().unwrap_err();
@@ -695,19 +713,37 @@ fn shared_memory_that_kernels_only_read_or_write_is_the_hosts_all_the_same() {
 
     let launch = add.launch(queue, &[4]).memory(&input).memory(&input);
     launch.memory(&output).enqueue().unwrap();
-    assert_eq!(*output.map_ro::<f32>(queue).unwrap(), [20.0, 4.0, 6.0, 8.0]);
+    assert_eq!(
+        *backend.map::<f32>(queue, &output, ..).unwrap(),
+        [20.0, 4.0, 6.0, 8.0]
+    );
 }
 
 #[test]
 fn shared_memory_that_kernels_only_read_and_only_write_is_refused() {
     let bench = Bench::new();
     let flags = MemoryFlags::READ_ONLY | MemoryFlags::WRITE_ONLY;
-    for options in [
-        SvmOptions::coarse().read_only().write_only(),
-        SvmOptions::coarse().write_only().read_only(),
-    ] {
+    let empty = |flags| {
+        let coarse = SvmOptions::coarse();
+        let options = SvmOptions { flags, ..coarse };
+        bench.backend.svm_empty::<f32>(4, &options)
+    };
+    let contradictory = InvalidRequest::ContradictoryFlags { flags };
+    assert_eq!(refusal(empty(flags)), contradictory);
+}
+
+#[test]
+fn shared_memory_has_no_flags_of_the_host() {
+    let bench = Bench::new();
+    for flags in [MemoryFlags::HOST_RESIDENT, MemoryFlags::HOST_NO_ACCESS] {
+        let options = SvmOptions {
+            flags,
+            ..SvmOptions::coarse()
+        };
         let refused = bench.backend.svm_empty::<f32>(4, &options);
-        let contradictory = InvalidRequest::ContradictoryFlags { flags };
-        assert_eq!(refusal(refused), contradictory);
+        assert!(
+            matches!(refused, Err(Error::Unsupported { .. })),
+            "{refused:?}"
+        );
     }
 }

@@ -32,7 +32,7 @@ impl Pair {
         let backends = [one, two].map(|device| {
             let device = Device::new(device);
             // SAFETY: context and device are ones that `opencl3` has made.
-            unsafe { OpenClBackend::from_context_and_device(&context, &device) }.unwrap()
+            unsafe { OpenClBackend::from_raw(context.get(), device.id()) }.unwrap()
         });
         let queues = backends
             .each_ref()

@@ -3,7 +3,7 @@
 use std::{slice::from_ref, thread};
 
 use binpool_allocators::{Backend, Event, EventStatus, MemoryFlags, Queue};
-use binpool_opencl::{ClEvent, ClMemory, ClQueue};
+use binpool_opencl::{ClEvent, ClMemory, ClQueue, MapMode};
 
 use crate::common::{Bench, let_commands_run, step_waits_for_no_gate};
 
@@ -108,7 +108,10 @@ fn a_map_that_is_dropped_while_it_is_pending_or_has_failed_is_unmapped_after_fin
         for fails in [false, true] {
             let gate = bench.gate();
             let behind = queue.after(from_ref(&gate));
-            let pending = bench.backend.enqueue_map_mut::<u8>(behind, memory, ..);
+            let pending =
+                bench
+                    .backend
+                    .enqueue_map_mut::<u8>(behind, memory, .., MapMode::ReadWrite);
             if fails {
                 bench.fail_gate(&gate);
                 drop(pending);

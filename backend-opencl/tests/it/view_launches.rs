@@ -2,8 +2,8 @@
 
 use binpool_allocators::{Backend, Event, Memory, MemoryFlags, Queue};
 use binpool_opencl::{
-    Argument, ChannelOrder, ChannelType, ClKernel, ClMemory, HostPitches, ImageFormat, ImageRegion,
-    ImageShape, OpenClError, SvmPointer,
+    Argument, ChannelOrder, ChannelType, ClKernel, ClMemory, HostPitches, ImageFormat, ImagePart,
+    ImageRegion, ImageShape, OpenClError, SvmPointer,
 };
 
 use crate::common::{
@@ -42,7 +42,7 @@ impl Views {
     fn double(&self, view: &ClMemory) {
         let bench = &self.kernels.bench;
         let launch = self.scale.launch(&bench.queue, &[view.bytes() / 4]);
-        let launch = launch.arguments([Argument::memory(view), Argument::value(&2.0_f32)]);
+        let launch = launch.arguments([Argument::Memory(view), Argument::value(&2.0_f32)]);
         launch.enqueue().unwrap();
     }
 }
@@ -99,7 +99,7 @@ fn one_launch_reads_a_buffer_and_views_of_it_that_share_bytes() {
     let result = bench.buffer(views.step * 4);
     for (one, other, apart) in [(&whole, &later, 1), (&long, &later, 1), (&short, &long, 0)] {
         let launch = add.launch(&bench.queue, &[views.step]);
-        let arguments = [one, other, &result].map(|memory| Argument::memory(memory));
+        let arguments = [one, other, &result].map(|memory| Argument::Memory(memory));
         launch
             .arguments(arguments)
             .enqueue()
@@ -136,13 +136,21 @@ fn a_row_of_pixels_over_a_view_is_the_bytes_of_the_view() {
     let (all, tight) = (ImageRegion::all(shape), HostPitches::TIGHT);
     let middle = ImageRegion::new([16], [8]);
     backend
-        .write_image(queue, &row, middle, &[5_u8; 8], tight)
+        .write_part(
+            queue,
+            ImagePart::new(&row, middle).with_pitches(tight),
+            &[5_u8; 8],
+        )
         .unwrap();
     let mut expected = [3_u8; 64];
     expected[16..24].fill(5);
     let mut seen = [0_u8; 64];
     backend
-        .read_image(queue, &row, all, &mut seen, tight)
+        .read_part(
+            queue,
+            ImagePart::new(&row, all).with_pitches(tight),
+            &mut seen,
+        )
         .unwrap();
     assert_eq!(seen, expected);
     assert_eq!(bench.read(&view)[..64], expected);

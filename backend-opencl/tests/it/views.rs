@@ -8,7 +8,7 @@ use binpool::{
 use binpool_allocators::{Backend, Memory, MemoryFlags, Region};
 use binpool_opencl::{
     ChannelOrder, ChannelType, ClImage, ClMemory, ClQueue, Elements, HostPitches, ImageFormat,
-    ImageRegion, ImageShape, OpenClBackend, OpenClError, SvmPointer,
+    ImagePart, ImageRegion, ImageShape, OpenClBackend, OpenClError, SvmPointer,
 };
 
 use crate::common::{Bench, contents};
@@ -148,7 +148,11 @@ fn images_outlive_their_blocks() {
             let mut pixels = vec![0; BYTES];
             let (backend, queue) = (&bench.backend, &bench.queue);
             backend
-                .read_image(queue, image, all, &mut pixels, tight)
+                .read_part(
+                    queue,
+                    ImagePart::new(image, all).with_pitches(tight),
+                    &mut pixels,
+                )
                 .unwrap();
             pixels
         });

@@ -12,7 +12,7 @@ use std::{
 };
 
 use binpool::{Backend, MemoryPool, PoolOptions, PooledBuffer, QueueOrder, VirtualMemoryAllocator};
-use binpool_cuda::{CudaBackend, CudaDevice, CudaQueue};
+use binpool_cuda::{CudaBackend, CudaQueue};
 use parking_lot::{Mutex, RwLock};
 
 use crate::status::Failure;
@@ -105,7 +105,7 @@ impl DevicePool {
     fn open(device: i32) -> Result<Self, Failure> {
         let ordinal = u32::try_from(device)
             .map_err(|_| Failure::argument(format!("device {device}: devices count from 0")))?;
-        let backend = CudaDevice::open(ordinal)?;
+        let backend = CudaBackend::open(ordinal)?;
         let home = backend.create_queue(QueueOrder::InOrder)?;
         let allocator = VirtualMemoryAllocator::new(&backend);
         // The threads of a training step take turns: the backward pass begins where the forward pass has ended. The program may set a
@@ -124,7 +124,7 @@ impl DevicePool {
         }
         // SAFETY: It is a stream of the device's primary context, and lives as long as the program, as the callers of the functions of
         // this module promise.
-        let queue = unsafe { self.pool.backend().wrap_raw_stream(stream) }?;
+        let queue = unsafe { self.pool.backend().wrap_raw_queue(stream) }?;
         if raw == PER_THREAD {
             return Ok(Known::OfThread(queue));
         }

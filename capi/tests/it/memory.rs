@@ -17,7 +17,7 @@ fn buffer(bench: &Bench, block: *const Block) -> (ClMemory, usize) {
     let (memory, offset) = place(block);
     // SAFETY: The buffer lives, and is retained.
     (
-        unsafe { bench.backend.memory_from_raw(memory, true) }.unwrap(),
+        unsafe { bench.backend.wrap_raw_memory(memory, true) }.unwrap(),
         offset,
     )
 }

@@ -15,7 +15,7 @@ use binpool_capi::torch::{
     binpool_torch_record_stream, binpool_torch_try_allocate, name_requests, pool_of,
 };
 use binpool_capi::{Statistics, Status, binpool_pool_free, binpool_pool_statistics};
-use binpool_cuda::{CudaBackend, CudaDevice, CudaEvent, CudaQueue};
+use binpool_cuda::{CudaBackend, CudaEvent, CudaQueue};
 
 use crate::child::over_stand_in;
 
@@ -30,7 +30,7 @@ struct Program {
 
 impl Program {
     fn new() -> Self {
-        let backend = CudaDevice::open(0).unwrap();
+        let backend = CudaBackend::open(0).unwrap();
         let [one, two] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
         Self { backend, one, two }
     }
@@ -54,7 +54,7 @@ impl Program {
 
 fn allocate(queue: &CudaQueue) -> *mut c_void {
     // SAFETY: The streams here live as long as the process uses them.
-    let pointer = unsafe { binpool_torch_allocate(BYTES, 0, queue.cu_stream()) };
+    let pointer = unsafe { binpool_torch_allocate(BYTES, 0, queue.raw()) };
     assert!(!pointer.is_null());
     pointer
 }
@@ -74,7 +74,7 @@ fn statistics() -> Statistics {
 
 fn free(pointer: *mut c_void, queue: &CudaQueue) {
     // SAFETY: As above.
-    unsafe { binpool_torch_free(pointer, BYTES, 0, queue.cu_stream()) };
+    unsafe { binpool_torch_free(pointer, BYTES, 0, queue.raw()) };
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_noted_use_keeps_a_freed_block_until_it_has_ended() {
             let block = allocate(&program.one);
             let gate = program.held_back(&program.two);
             // SAFETY: The stream lives as long as the process uses it.
-            unsafe { binpool_torch_record_stream(block, program.two.cu_stream()) };
+            unsafe { binpool_torch_record_stream(block, program.two.raw()) };
             free(block, &program.one);
             let other = allocate(&program.one);
             assert_ne!(other, block);
@@ -199,7 +199,7 @@ fn an_unknown_address_is_logged_and_ignored() {
             assert_eq!(errors.load(Ordering::Relaxed), 1);
             free(block, &program.one); // For the second time.
             // SAFETY: The stream lives as long as the process uses it.
-            unsafe { binpool_torch_record_stream(block, program.two.cu_stream()) };
+            unsafe { binpool_torch_record_stream(block, program.two.raw()) };
         });
         assert_eq!(errors.load(Ordering::Relaxed), 3);
         assert_eq!(allocate(&program.one), block);
@@ -230,7 +230,7 @@ fn each_device_has_a_pool_which_answers_questions_and_takes_a_limit() {
             );
 
             pools[0].set_limit(0).unwrap();
-            let stream = program.one.cu_stream();
+            let stream = program.one.raw();
             // SAFETY: The stream lives as long as the process uses it.
             assert!(unsafe { binpool_torch_try_allocate(BYTES, 0, stream) }.is_null());
             pools[0].set_limit(u64::MAX).unwrap();

@@ -51,12 +51,12 @@ impl Device {
     pub(crate) fn begin_capture(&self, queue: &CudaQueue) {
         self.make_current();
         let begin = call!(b"cuStreamBeginCapture_v2": extern "system" fn(*mut c_void, u32) -> i32);
-        assert_eq!(begin(queue.cu_stream(), GLOBAL), 0);
+        assert_eq!(begin(queue.raw(), GLOBAL), 0);
     }
 
     pub(crate) fn end_capture(&self, queue: &CudaQueue) -> Result<Graph, i32> {
         let (mut graph, mut executable) = (0, 0);
-        match call!(b"cuStreamEndCapture": OfStream)(queue.cu_stream(), &raw mut graph) {
+        match call!(b"cuStreamEndCapture": OfStream)(queue.raw(), &raw mut graph) {
             0 => {}
             code => return Err(code),
         }
@@ -76,7 +76,7 @@ impl Device {
 impl Graph {
     pub(crate) fn launch(&self, queue: &CudaQueue) {
         let launch = call!(b"cuGraphLaunch": extern "system" fn(usize, *mut c_void) -> i32);
-        assert_eq!(launch(self.executable, queue.cu_stream()), 0);
+        assert_eq!(launch(self.executable, queue.raw()), 0);
     }
 }
 

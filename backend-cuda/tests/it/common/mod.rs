@@ -147,7 +147,7 @@ impl Device {
 
     /// Makes the device's context the current one of the calling thread, as a program does that uses it by itself.
     pub(crate) fn make_current(&self) {
-        let context = self.backend().cu_context();
+        let context = self.backend().raw_context();
         // SAFETY: The signature is right.
         let set = unsafe {
             stand_in()

@@ -11,7 +11,7 @@ use cl3::{
 use parking_lot::Mutex;
 
 use crate::{
-    device::{kind::DeviceKind, limits},
+    device::{kind::DeviceKind, limits, selector::DeviceSelector},
     error::{AvailableDevices, OpenClError},
     sys::{self, ClResult, DeviceId, PlatformId},
 };
@@ -128,6 +128,37 @@ impl fmt::Display for DeviceInfo {
 /// ```
 pub fn list_devices() -> Result<Vec<DeviceInfo>, OpenClError> {
     Ok(System::look()?.devices)
+}
+
+impl DeviceSelector {
+    /// Returns the device that is meant, among these.
+    ///
+    /// ```
+    /// use binpool_opencl::{DeviceSelector, list_devices};
+    ///
+    /// // The best among those that have shared virtual memory.
+    /// let mut devices = list_devices()?;
+    /// devices.retain(|device| device.limits().svm.coarse);
+    /// if let Some(best) = DeviceSelector::Any.select(&devices) {
+    ///     assert!(devices.iter().all(|device| best.kind() <= device.kind()));
+    /// }
+    /// # Ok::<(), binpool_opencl::OpenClError>(())
+    /// ```
+    pub fn select<'a>(&self, devices: &'a [DeviceInfo]) -> Option<&'a DeviceInfo> {
+        match self {
+            // The first of the least: kinds are ordered by preference.
+            Self::Any => devices.iter().min_by_key(|device| device.kind()),
+            Self::Index(index) => devices.get(*index),
+            Self::Kind(kind) => devices.iter().find(|device| device.kind() == *kind),
+            Self::Name(part) => {
+                let part = part.to_lowercase();
+                devices.iter().find(|device| {
+                    device.name().to_lowercase().contains(&part)
+                        || device.platform().to_lowercase().contains(&part)
+                })
+            }
+        }
+    }
 }
 
 /// The platforms and devices of this system.

@@ -2,7 +2,6 @@ use binpool_allocators::Align;
 use cl3::device::{CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_GPU};
 
 use super::*;
-use crate::device::selector::DeviceSelector;
 
 impl DeviceInfo {
     /// Returns a device that no system has.
@@ -80,4 +79,58 @@ fn the_error_of_a_system_without_devices_says_so() {
         error.to_string(),
         "no OpenCL device is there; there are no devices at all"
     );
+}
+
+fn system() -> Vec<DeviceInfo> {
+    [
+        (
+            "Portable Computing Language",
+            "pthread-EPYC",
+            DeviceKind::Cpu,
+        ),
+        ("Intel(R) OpenCL", "AMD EPYC", DeviceKind::Cpu),
+        ("NVIDIA CUDA", "NVIDIA H200", DeviceKind::Gpu),
+        ("NVIDIA CUDA", "NVIDIA H100", DeviceKind::Gpu),
+    ]
+    .into_iter()
+    .enumerate()
+    .map(|(index, (platform, name, kind))| DeviceInfo::imaginary(index, platform, name, kind))
+    .collect()
+}
+
+fn selected(text: &str) -> Option<usize> {
+    let selector: DeviceSelector = text.parse().unwrap();
+    selector.select(&system()).map(DeviceInfo::index)
+}
+
+#[test]
+fn any_device_is_a_gpu_where_there_is_one() {
+    assert_eq!(selected("any"), Some(2));
+    assert_eq!(selected(""), Some(2));
+    let processors = &system()[..2];
+    let any = DeviceSelector::Any.select(processors);
+    assert_eq!(any.map(DeviceInfo::index), Some(0));
+    assert!(DeviceSelector::Any.select(&[]).is_none());
+}
+
+#[test]
+fn numbers_count_over_all_platforms() {
+    assert_eq!(selected("3"), Some(3));
+    assert_eq!(selected("4"), None);
+}
+
+#[test]
+fn kinds_give_the_first_of_the_kind() {
+    assert_eq!(selected("CPU"), Some(0));
+    assert_eq!(selected("gpu"), Some(2));
+    assert_eq!(selected("accelerator"), None);
+}
+
+#[test]
+fn names_are_parts_of_the_name_of_device_or_platform_in_any_case() {
+    assert_eq!(selected("h100"), Some(3));
+    assert_eq!(selected("nvidia"), Some(2));
+    assert_eq!(selected("portable"), Some(0));
+    assert_eq!(selected("  intel "), Some(1));
+    assert_eq!(selected("radeon"), None);
 }

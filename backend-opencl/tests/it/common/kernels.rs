@@ -88,7 +88,8 @@ impl Kernels {
         let context = Context::from_device(&device).unwrap();
         let program = Program::create_and_build_from_source(&context, SOURCE, "").unwrap();
         // SAFETY: `opencl3` has made the context by a call of OpenCL.
-        let backend = unsafe { OpenClBackend::from_context(&context) }.unwrap();
+        let backend =
+            unsafe { OpenClBackend::from_raw(context.get(), context.default_device()) }.unwrap();
         let tracked = ClProgram::build(&backend, SOURCE, "").unwrap();
         let pattern = |name, parameters: &[Parameter]| Pattern {
             own: Mutex::new(Kernel::create(&program, name).unwrap()),
@@ -167,7 +168,7 @@ impl Kernels {
             .is_multiple_of(2)
         {
             let arguments = arguments.iter().map(|argument| match argument {
-                Passed::Memory(memory) => Argument::memory(*memory),
+                Passed::Memory(memory) => Argument::Memory(*memory),
                 Passed::Number(number) => Argument::value(number),
             });
             let launch = kernel.tracked.launch(queue.after(wait_for), &[words]);
@@ -226,7 +227,7 @@ impl Kernels {
         // Takes over the reference of the call above.
         let event = ProgramEvent::new(event.unwrap());
         // SAFETY: the event came from the call above.
-        unsafe { self.backend.wrap_event(&event) }.unwrap()
+        unsafe { self.backend.wrap_raw_event(event.get()) }.unwrap()
     }
 
     fn set_memory(&self, kernel: &Kernel, index: u32, memory: &ClMemory, handle: &*mut c_void) {

@@ -4,8 +4,8 @@ use std::fmt;
 
 use binpool_allocators::{InvalidRequest, MemoryFlags};
 use binpool_opencl::{
-    ChannelOrder, ChannelType, ClImage, HostPitches, ImageFormat, ImageKind, ImageRegion,
-    ImageShape, OpenClError,
+    ChannelOrder, ChannelType, ClImage, HostPitches, ImageFormat, ImageKind, ImagePart,
+    ImageRegion, ImageShape, OpenClError,
 };
 
 use super::{Bench, Error};
@@ -147,7 +147,7 @@ impl Bench {
         let all = ImageRegion::all(image.shape());
         let mut bytes = vec![0xee_u8; all.pixels().unwrap() * image.item_bytes()];
         self.backend
-            .read_image(&self.queue, image, all, &mut bytes, HostPitches::TIGHT)
+            .read_part(&self.queue, ImagePart::new(image, all), &mut bytes)
             .unwrap();
         bytes
     }

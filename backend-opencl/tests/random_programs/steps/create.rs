@@ -110,7 +110,7 @@ pub(crate) fn shared_memory(worker: &mut Worker<'_>, random: &mut Random) {
     let slot = worker.any_queue(random);
     let bound = random.below(3) == 0 && worker.in_order(slot);
     if bound {
-        options = options.bound_to(&worker.queue(slot));
+        options.queue = Some(worker.queue(slot));
     }
     let name = worker.fresh_name("svm");
     let queue = bound.then_some(slot);

@@ -3,7 +3,8 @@
 use binpool_allocators::{Align, Backend, MemoryFlags, Queue, Region, SvmBackend, SvmGrain};
 use binpool_conformance::Random;
 use binpool_opencl::{
-    ChannelOrder, ChannelType, HostPitches, ImageFormat, ImageRegion, ImageShape, Rect,
+    ChannelOrder, ChannelType, HostPitches, ImageFormat, ImagePart, ImageRegion, ImageShape,
+    MapMode, Rect, RectPart,
 };
 
 use crate::rig::worker::Worker;
@@ -91,7 +92,12 @@ fn on_memory(worker: &mut Worker<'_>, random: &mut Random) {
             );
         }
         5 => {
-            let map = backend.enqueue_map_mut::<u8>(queue.after(events), memory, region);
+            let map = backend.enqueue_map_mut::<u8>(
+                queue.after(events),
+                memory,
+                region,
+                MapMode::ReadWrite,
+            );
             worker.refused("map beyond", map);
         }
         // The memory of a block may be larger than the block.
@@ -159,13 +165,19 @@ fn rect(
     let (memory, other) = (object.memory(), other.memory());
     match random.below(4) {
         0 => {
-            let read = backend.enqueue_read_rect(queue.after(events), (memory, rect), region);
+            let read = backend.enqueue_read_part(
+                queue.after(events),
+                RectPart::new((memory, rect), Rect::default(), region),
+            );
             worker.refused("read a rectangle beyond", read);
         }
         1 => {
             let data = (vec![1; 64].into(), Rect::default());
-            let written =
-                backend.enqueue_write_rect(queue.after(events), (memory, rect), data, region);
+            let written = backend.enqueue_write_part(
+                queue.after(events),
+                RectPart::new((memory, rect), data.1, region),
+                data.0,
+            );
             worker.refused("write a rectangle beyond", written);
         }
         2 => {
@@ -201,17 +213,26 @@ fn on_images(worker: &mut Worker<'_>, random: &mut Random) {
     let (backend, image, events) = (worker.backend(), &picture.image, &wait.events[..]);
     match random.below(4) {
         0 => {
-            let read = backend.enqueue_read_image(queue.after(events), image, region);
+            let read =
+                backend.enqueue_read_part(queue.after(events), ImagePart::new(image, region));
             worker.refused("read an image beyond", read);
         }
         1 => {
             let (data, tight) = (vec![1; 64].into(), HostPitches::TIGHT);
-            let written =
-                backend.enqueue_write_image(queue.after(events), image, region, data, tight);
+            let written = backend.enqueue_write_part(
+                queue.after(events),
+                ImagePart::new(image, region).with_pitches(tight),
+                data,
+            );
             worker.refused("write an image beyond", written);
         }
         2 => {
-            let map = backend.enqueue_map_image_mut::<u8>(queue.after(events), image, region);
+            let map = backend.enqueue_map_image_mut::<u8>(
+                queue.after(events),
+                image,
+                region,
+                MapMode::ReadWrite,
+            );
             worker.refused("map an image beyond", map);
         }
         _ => {
@@ -220,8 +241,11 @@ fn on_images(worker: &mut Worker<'_>, random: &mut Random) {
             let data = vec![1; picture.bytes(whole)].into();
             // Of a single row the pitch says nothing.
             if picture.shape().extent()[1] > 1 {
-                let written =
-                    backend.enqueue_write_image(queue.after(events), image, whole, data, pitches);
+                let written = backend.enqueue_write_part(
+                    queue.after(events),
+                    ImagePart::new(image, whole).with_pitches(pitches),
+                    data,
+                );
                 worker.refused("write an image with a huge pitch", written);
             }
         }

@@ -2,7 +2,7 @@
 
 use binpool_allocators::Queue;
 use binpool_conformance::Random;
-use binpool_opencl::{ImageMap, ImageMapMut, ImageRegion, PendingMap};
+use binpool_opencl::{ImageMap, ImageMapMut, ImageRegion, MapMode, PendingMap};
 
 use super::{
     open::{Above, Open, steps_within},
@@ -55,7 +55,12 @@ pub(crate) fn map(worker: &mut Worker<'_>, random: &mut Random, above: Option<&m
     let (backend, events) = (worker.backend(), &wait.events);
     let mapped = worker.may_be_mapped(&[place]);
     let (state, event) = if writes {
-        let map = backend.enqueue_map_image_mut::<u8>(queue.after(events), &picture.image, region);
+        let map = backend.enqueue_map_image_mut::<u8>(
+            queue.after(events),
+            &picture.image,
+            region,
+            MapMode::ReadWrite,
+        );
         let Some(map) = worker.accepted("enqueue_map_image_mut", map, mapped) else {
             return;
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use binpool_allocators::{Error, MemoryFlags, PendingRead, Queue};
 use binpool_conformance::Random;
 use binpool_opencl::{
-    ChannelOrder, ChannelType, ClEvent, HostPitches, ImageColor, ImageFormat, ImageKind,
+    ChannelOrder, ChannelType, ClEvent, HostPitches, ImageColor, ImageFormat, ImageKind, ImagePart,
     ImageRegion, ImageShape, OpenClError,
 };
 
@@ -187,15 +187,13 @@ fn write(worker: &mut Worker<'_>, random: &mut Random, picture: &Picture, region
         picture.name
     ));
     let queue = worker.queue(slot);
-    let event = worker.backend().enqueue_write_image(
+    let event = worker.backend().enqueue_write_part(
         queue.after(&wait.events),
-        &picture.image,
-        region,
+        ImagePart::new(&picture.image, region),
         data.clone().into(),
-        HostPitches::TIGHT,
     );
     let mapped = worker.may_be_mapped(&[picture.place]);
-    if let Some(event) = worker.accepted("enqueue_write_image", event, mapped) {
+    if let Some(event) = worker.accepted("enqueue_write_part", event, mapped) {
         let command = worker.enqueued(slot, &wait, &[picture.place], event);
         let cells = worker.sources.written(command, &data);
         picture.write(&mut worker.roots, region, &cells);
@@ -207,12 +205,12 @@ fn read(worker: &mut Worker<'_>, random: &mut Random, picture: &Picture, region:
     let what = format!("read {} at {region:?}", picture.name);
     worker.say(format_args!("{what} on queue {slot}, {wait:?}"));
     let queue = worker.queue(slot);
-    let read =
-        worker
-            .backend()
-            .enqueue_read_image(queue.after(&wait.events), &picture.image, region);
+    let read = worker.backend().enqueue_read_part(
+        queue.after(&wait.events),
+        ImagePart::new(&picture.image, region),
+    );
     let mapped = worker.may_be_mapped(&[picture.place]);
-    let read: Option<PendingRead<ClEvent>> = worker.accepted("enqueue_read_image", read, mapped);
+    let read: Option<PendingRead<ClEvent>> = worker.accepted("enqueue_read_part", read, mapped);
     if let Some(read) = read {
         let expected = picture.read(&worker.roots, region);
         let event = read.event().clone();
@@ -241,15 +239,13 @@ fn read_and_wait(
     ));
     let queue = worker.queue(slot);
     let mut bytes = vec![0_u8; picture.bytes(region)];
-    let read = worker.backend().read_image(
+    let read = worker.backend().read_part(
         queue.after(&wait.events),
-        &picture.image,
-        region,
+        ImagePart::new(&picture.image, region),
         &mut bytes,
-        HostPitches::TIGHT,
     );
     let mapped = worker.may_be_mapped(&[picture.place]);
-    if worker.accepted("read_image", read, mapped).is_some() {
+    if worker.accepted("read_part", read, mapped).is_some() {
         let expected = picture.read(&worker.roots, region);
         worker.compare(
             &format!("read {} at {region:?}", picture.name),
@@ -300,9 +296,11 @@ pub(crate) fn compare(worker: &mut Worker<'_>, picture: &Picture, random: &mut R
     let mut bytes = vec![0_u8; picture.bytes(all)];
     worker.say(format_args!("compare {} on queue {slot}", picture.name));
     let pitches = HostPitches::TIGHT;
-    let read = worker
-        .backend()
-        .read_image(&queue, &picture.image, all, &mut bytes, pitches);
+    let read = worker.backend().read_part(
+        &queue,
+        ImagePart::new(&picture.image, all).with_pitches(pitches),
+        &mut bytes,
+    );
     if let Err(error) = read {
         worker.violated(format_args!(
             "{} cannot be read where all has ended: {error} ({error:?})",

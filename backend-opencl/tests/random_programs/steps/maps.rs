@@ -2,7 +2,7 @@
 
 use binpool_allocators::{Queue, Region};
 use binpool_conformance::Random;
-use binpool_opencl::{ClEvent, Map, MapMut, PendingMap};
+use binpool_opencl::{ClEvent, Map, MapMode, MapMut, PendingMap};
 
 use super::{
     drops,
@@ -63,7 +63,12 @@ pub(crate) fn map(worker: &mut Worker<'_>, random: &mut Random, above: Option<&m
             (State::PendingRead(map), Some(event))
         }
         2 | 3 => {
-            let map = backend.enqueue_map_mut::<u8>(queue.after(events), memory, region);
+            let map = backend.enqueue_map_mut::<u8>(
+                queue.after(events),
+                memory,
+                region,
+                MapMode::ReadWrite,
+            );
             let Some(map) = worker.accepted("enqueue_map_mut", map, mapped) else {
                 return;
             };
@@ -73,7 +78,13 @@ pub(crate) fn map(worker: &mut Worker<'_>, random: &mut Random, above: Option<&m
         _ => {
             let gates = worker.gates_of(slot, &wait, &[place]);
             worker.may_block(gates, random);
-            let map = backend.map_overwrite::<u8>(queue.after(events), memory, region);
+            let map = backend.enqueue_map_mut::<u8>(
+                queue.after(events),
+                memory,
+                region,
+                MapMode::Overwrite,
+            );
+            let map = map.and_then(PendingMap::wait);
             let Some(map) = worker.accepted("map_overwrite", map, mapped) else {
                 // It may have been made, and ended at once.
                 worker.roots.forget(place, region.offset, region.bytes);

@@ -42,8 +42,7 @@ pub(crate) fn read(worker: &mut Worker<'_>, random: &mut Random) {
         let target = vec![0; region.bytes];
         let read = worker.backend().enqueue_read_owned(
             queue.after(&wait.events),
-            object.memory(),
-            region.offset,
+            (object.memory(), region.offset),
             target,
         );
         let read = worker.accepted("enqueue_read_owned", read, mapped);

@@ -2,7 +2,7 @@
 
 use binpool_allocators::{Queue, Region};
 use binpool_conformance::Random;
-use binpool_opencl::Rect;
+use binpool_opencl::{Rect, RectPart};
 
 use super::{copies::may_overlap, pick};
 use crate::{
@@ -134,14 +134,13 @@ fn write(
         object.name, placed.rect
     ));
     let queue = worker.queue(slot);
-    let event = worker.backend().enqueue_write_rect(
+    let event = worker.backend().enqueue_write_part(
         queue.after(&wait.events),
-        (object.memory(), placed.rect),
-        (data.clone().into(), Rect::default()),
-        region,
+        RectPart::new((object.memory(), placed.rect), Rect::default(), region),
+        data.clone().into(),
     );
     let mapped = worker.may_be_mapped(&[object.place]);
-    if let Some(event) = worker.accepted("enqueue_write_rect", event, mapped) {
+    if let Some(event) = worker.accepted("enqueue_write_part", event, mapped) {
         let command = worker.enqueued(slot, &wait, &[object.place], event);
         let cells = worker.sources.written(command, &data);
         set(worker, object, placed, region[0], &cells);
@@ -159,13 +158,12 @@ fn read(
     let what = format!("read {region:?} of {} at {:?}", object.name, placed.rect);
     worker.say(format_args!("{what} on queue {slot}, {wait:?}"));
     let queue = worker.queue(slot);
-    let read = worker.backend().enqueue_read_rect(
+    let read = worker.backend().enqueue_read_part(
         queue.after(&wait.events),
-        (object.memory(), placed.rect),
-        region,
+        RectPart::new((object.memory(), placed.rect), Rect::default(), region),
     );
     let mapped = worker.may_be_mapped(&[object.place]);
-    if let Some(read) = worker.accepted("enqueue_read_rect", read, mapped) {
+    if let Some(read) = worker.accepted("enqueue_read_part", read, mapped) {
         let expected = cells(worker, object, placed, region[0]);
         let event = read.event().clone();
         let command = worker.enqueued(slot, &wait, &[object.place], event);
@@ -198,26 +196,24 @@ fn at_once(
     let mapped = worker.may_be_mapped(&[object.place]);
     let expected = cells(worker, object, placed, region[0]);
     let mut bytes = vec![0; data.len()];
-    let read = worker.backend().read_rect(
+    let read = worker.backend().read_part(
         queue.after(&wait.events),
-        (object.memory(), placed.rect),
-        (&mut bytes, Rect::default()),
-        region,
+        RectPart::new((object.memory(), placed.rect), Rect::default(), region),
+        &mut bytes,
     );
-    if worker.accepted("read_rect", read, mapped).is_some() {
+    if worker.accepted("read_part", read, mapped).is_some() {
         worker.compare(&format!("rectangle of {}", object.name), &bytes, &expected);
     }
-    let written = worker.backend().write_rect(
+    let written = worker.backend().write_part(
         queue.after(&wait.events),
-        (object.memory(), placed.rect),
-        (&data, Rect::default()),
-        region,
+        RectPart::new((object.memory(), placed.rect), Rect::default(), region),
+        &data,
     );
     let failed = matches!(
         &written,
         Err(error) if !matches!(error, binpool_allocators::Error::InvalidRequest(_))
     );
-    if worker.accepted("write_rect", written, mapped).is_some() {
+    if worker.accepted("write_part", written, mapped).is_some() {
         let cells = data.iter().map(|&value| Cell {
             value,
             source: Source::HOST,

@@ -37,10 +37,13 @@ pub(crate) fn scope(worker: &mut Worker<'_>, random: &mut Random) {
         let events = &wait.events;
         let memory = to.memory();
         let offset = written.offset;
-        write_event = Some(scope.enqueue_write(queues[0].after(events), memory, offset, &data));
+        write_event = Some(scope.enqueue_write(queues[0].after(events), (memory, offset), &data));
         let memory = from.memory();
-        read_event =
-            Some(scope.enqueue_read(queues[1].after(events), memory, read.offset, &mut bytes[..]));
+        read_event = Some(scope.enqueue_read(
+            queues[1].after(events),
+            (memory, read.offset),
+            &mut bytes[..],
+        ));
         Ok(())
     });
     let mapped = worker.may_be_mapped(&places);

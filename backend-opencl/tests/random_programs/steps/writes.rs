@@ -93,8 +93,7 @@ pub(crate) fn write(worker: &mut Worker<'_>, random: &mut Random) {
     } else {
         let write = worker.backend().enqueue_write_owned(
             queue.after(&wait.events),
-            object.memory(),
-            region.offset,
+            (object.memory(), region.offset),
             data.clone(),
         );
         let write = worker.accepted("enqueue_write_owned", write, mapped);
