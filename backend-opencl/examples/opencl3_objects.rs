@@ -46,9 +46,9 @@ fn twice(device: &DeviceSelector) -> Result<(), Box<dyn Error>> {
 
     // In: all of it is retained, so either side may drop its own first. Never `.into()`, which releases the handle.
     // SAFETY: the context and the queue are ones that `opencl3` has made.
-    let backend = unsafe { OpenClBackend::from_raw(context.get(), context.default_device()) }?;
+    let backend = unsafe { OpenClBackend::from_context(&context, &device) }?;
     // SAFETY: as above.
-    let wrapped = unsafe { backend.wrap_raw_queue(queue.get()) }?;
+    let wrapped = unsafe { backend.wrap_queue(&queue) }?;
     // SAFETY: (1) the buffer lives, and is retained; (2, 3) what `opencl3` enqueues with it is on the same in-order queue.
     let memory = unsafe { backend.wrap_raw_memory(own.get(), true) }?;
     let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &wrapped)?;

@@ -1,6 +1,8 @@
 //! The OpenCL backend of binpool, and the calls of OpenCL's memory runtime that an array crate needs.
 //!
-//! [`OpenClBackend`] implements the traits `Backend` and `SvmBackend` of `binpool_allocators` over OpenCL, by the calls of the crate `cl3`.
+//! [`OpenClBackend`] implements the traits `Backend` and `SvmBackend` of `binpool_allocators` over the
+//! crates `cl3` (the calls) and `opencl3` (at the edge: contexts, queues and events of a program that uses it
+//! already). The version of `opencl3` is 0.12, part of the interface, and re-exported: [`opencl3`].
 //!
 //! ```
 //! use binpool_allocators::{Allocator, ImmediateAllocator, Memory};
@@ -139,6 +141,7 @@ mod kept_memory;
 mod kernel;
 mod map;
 mod memory;
+mod opencl3_objects;
 mod order;
 mod pipe;
 mod queue;
@@ -174,6 +177,7 @@ pub use kernel::{
 };
 pub use map::{HostMap, ImageMap, ImageMapMut, Map, MapMode, MapMut, PendingMap, Reads, Writes};
 pub use memory::{ClMemory, HostMemory, MemoryInfo, MemoryKey};
+pub use opencl3;
 pub use pipe::ClPipe;
 pub use queue::ClQueue;
 pub use raw_memory::RawMemory;
