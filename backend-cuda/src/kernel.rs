@@ -10,11 +10,10 @@ use std::sync::Arc;
 use binpool_allocators::{Result, runtime::enqueue};
 
 use crate::{
-    backend::{CudaEvent, CudaMemory, CudaQueue},
-    mark::CudaMark,
-    module::Loaded,
+    backend::{CudaBackend, CudaEvent, CudaMemory, CudaQueue},
+    mark::{CudaMark, Kind},
     queue::QueueStream,
-    sys::Handle,
+    sys::{Handle, Module},
 };
 
 /// How many threads a launch has.
@@ -84,6 +83,20 @@ impl Argument<'_> {
             Self::U64(number) => number.to_ne_bytes(),
             Self::F32(number) => short(number.to_ne_bytes()),
         })
+    }
+}
+
+pub(crate) struct Loaded {
+    pub(crate) backend: CudaBackend,
+    /// Taken when this value is dropped.
+    pub(crate) module: Option<Module>,
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        let shared = &self.backend.shared;
+        let everything = CudaMark(Kind::Everything(vec![Arc::clone(&shared.context)]));
+        shared.core.keep_until(self.module.take(), vec![everything]);
     }
 }
 

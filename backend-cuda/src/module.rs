@@ -6,8 +6,7 @@ use binpool_allocators::{Error, Result};
 
 use crate::{
     backend::CudaBackend,
-    kernel::CudaKernel,
-    mark::{CudaMark, Kind},
+    kernel::{CudaKernel, Loaded},
     sys::{CudaError, Module},
 };
 
@@ -26,12 +25,6 @@ use crate::{
 #[derive(Clone)]
 pub struct CudaModule {
     loaded: Arc<Loaded>,
-}
-
-pub(crate) struct Loaded {
-    pub(crate) backend: CudaBackend,
-    /// Taken when this value is dropped.
-    module: Option<Module>,
 }
 
 impl CudaModule {
@@ -70,14 +63,6 @@ impl CudaModule {
             function: module.function(&name)?,
             loaded: Arc::clone(&self.loaded),
         })
-    }
-}
-
-impl Drop for Loaded {
-    fn drop(&mut self) {
-        let shared = &self.backend.shared;
-        let everything = CudaMark(Kind::Everything(vec![Arc::clone(&shared.context)]));
-        shared.core.keep_until(self.module.take(), vec![everything]);
     }
 }
 
