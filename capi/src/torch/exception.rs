@@ -18,7 +18,7 @@ use linux::make;
 ///
 /// # Safety
 ///
-/// Of the functions between this and that which catches the exception, those of Rust may be unwound and have nothing to drop.
+/// Every Rust function between this one and the one that catches the exception may be unwound, and has nothing to drop.
 #[cfg_attr(
     not(target_os = "linux"),
     expect(unsafe_code, reason = "as that of other systems")
@@ -89,7 +89,7 @@ mod linux {
         ///
         /// # Safety
         ///
-        /// Of the functions between this and that which catches it, those of Rust may be unwound and have nothing to drop.
+        /// Every Rust function between this one and the one that catches it may be unwound, and has nothing to drop.
         pub(super) unsafe fn throw(self) -> ! {
             // SAFETY: The exception was made by the functions of the same library, for this call.
             unsafe { (self.throw)(self.object, self.type_info, self.destroy) }
