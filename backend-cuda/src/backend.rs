@@ -1,9 +1,6 @@
 //! The backend.
 
-#![expect(
-    unsafe_code,
-    reason = "the core does not know how large a block is that it did not allocate"
-)]
+#![expect(unsafe_code, reason = "streams and blocks that the core did not make")]
 
 use std::{ffi::c_void, sync::Arc};
 
@@ -206,7 +203,6 @@ impl CudaBackend {
     /// # Errors
     ///
     /// None so far.
-    #[expect(unsafe_code, reason = "the program promises that the stream lives")]
     pub unsafe fn wrap_raw_queue(&self, stream: *mut c_void) -> Result<CudaQueue> {
         let raw = match stream.addr() {
             0 => LEGACY,

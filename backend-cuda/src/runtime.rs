@@ -1,9 +1,6 @@
 //! What the driver does for the core.
 
-#![expect(
-    unsafe_code,
-    reason = "methods that only the core may call; what they do is safe"
-)]
+#![expect(unsafe_code, reason = "methods that only the core may call")]
 
 use std::sync::Arc;
 
@@ -140,31 +137,22 @@ impl Runtime for CudaBackend {
                     stream.copy_out(held.staging.insert(staging), from, bytes)
                 })?;
                 let own = mark.clone();
-                sink.put(move || {
-                    let is_there = own.status().is_ok_and(EventStatus::has_ended);
-                    if is_there {
-                        result.to_vec(bytes)
-                    } else {
-                        Vec::new()
-                    }
+                sink.put(move || match own.status() {
+                    Ok(status) if status.has_ended() => result.to_vec(bytes),
+                    _ => Vec::new(),
                 });
                 Ok(mark)
             }
             Work::Copy(read, written) => {
                 let (from, to, bytes) = (address(read)?, address(written)?, read.region().bytes);
                 let [here, there] = [read, written].map(|part| part.block().device_context());
-                self.enqueue(
-                    on,
-                    after,
-                    &[read, written],
-                    &[read, written],
-                    |stream, _| match (here, there) {
-                        (Some(here), Some(there)) if !here.is_same(there) => {
-                            stream.copy_across((there, to), (here, from), bytes)
-                        }
-                        _ => stream.copy(to, from, bytes),
-                    },
-                )
+                let parts = [read, written];
+                self.enqueue(on, after, &parts, &parts, |stream, _| match (here, there) {
+                    (Some(here), Some(there)) if !here.is_same(there) => {
+                        stream.copy_across((there, to), (here, from), bytes)
+                    }
+                    _ => stream.copy(to, from, bytes),
+                })
             }
             _ => Err(Error::unsupported("this command on CUDA")),
         }
@@ -224,12 +212,9 @@ impl Runtime for CudaBackend {
         let mut all = self.shared.abandoned.lock();
         let abandoned: Vec<_> = all.extract_if(.., |(thread, _)| *thread == own).collect();
         drop(all);
-        if abandoned.is_empty() {
-            return None;
-        }
         let mut contexts = vec![Arc::clone(on.context())];
         contexts.extend(device_elsewhere(on, parts).map(Arc::clone));
-        if contexts.iter().all(|context| context.has_all_ended()) {
+        if abandoned.is_empty() || contexts.iter().all(|context| context.has_all_ended()) {
             return None;
         }
         let rest = CudaMark(Kind::Everything(contexts));
