@@ -3,12 +3,11 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::{QueueId, Region};
+use binpool_allocators::{QueueId, Region, runtime::Access};
 use shuttle::thread::{self, JoinHandle};
 
 use crate::{
     order::{
-        access::Access,
         access_log::{AccessLog, dependencies},
         admission::CommandAdmission,
         memory_use::MemoryUse,

@@ -128,7 +128,7 @@ pub(crate) mod sys {
 
     pub(crate) use super::cl_error::{ClError, ClResult, Purpose};
     use super::queue::ClQueue;
-    use crate::order::access::Access;
+    use binpool_allocators::runtime::Access;
 
     /// What waits for a failed command fails with.
     const WAITED_FOR_A_FAILURE: i32 = -14;
@@ -163,7 +163,7 @@ pub(crate) mod sys {
         fn conflicts_with(&self, other: &Self) -> bool {
             self.object == other.object
                 && self.region.overlaps(other.region)
-                && self.access.conflicts_with(other.access)
+                && [self.access, other.access].contains(&Access::Write)
         }
     }
 
