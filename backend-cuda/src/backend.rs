@@ -172,7 +172,7 @@ impl CudaBackend {
         let core = &self.shared.core;
         core.limits().check_block(bytes)?;
         let block = CudaBlock(core.allocate(allocate)?);
-        // SAFETY: the callers allocate so many bytes of the device.
+        // SAFETY: each caller allocates `bytes` bytes on this device.
         Ok(unsafe { adopt_block(self, block, bytes, MemoryFlags::empty()) })
     }
 

@@ -44,7 +44,7 @@ struct Held {
     shared: Arc<Shared>,
     key: EventKey,
     id: EventId,
-    /// The queue of the command; user events have none.
+    /// The queue of the command; `None` for user events.
     queue: Option<QueueKey>,
 }
 

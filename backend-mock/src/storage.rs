@@ -106,7 +106,7 @@ impl Bytes {
         }
     }
 
-    /// Those of which the command gets a copy.
+    /// The bytes that are copied for the command.
     fn copied(&self) -> &[Span] {
         match self {
             Self::Whole(_) => &[],

@@ -217,7 +217,7 @@ impl ClEvent {
         }
     }
 
-    /// The queue of the command, and its number there; user events have none.
+    /// The queue of the command, and its number there; `None` for user events.
     fn command_of(&self) -> Option<(&ClQueue, u64)> {
         match &self.inner.source {
             EventSource::Command(queue, number) => Some((queue, *number)),
@@ -229,7 +229,7 @@ impl ClEvent {
         matches!(self.inner.source, EventSource::User { .. })
     }
 
-    /// The queue of the command; user events have none.
+    /// The queue of the command; `None` for user events.
     pub(crate) fn queue(&self) -> Option<&ClQueue> {
         self.command_of().map(|(queue, _)| queue)
     }

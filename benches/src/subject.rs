@@ -25,6 +25,6 @@ pub trait Subject: Sync {
 
 /// A workload under way, in the hands of one thread.
 pub trait Work {
-    /// Does so many pairs of an allocation and a free, exactly. Whether there was memory for all of them.
+    /// Does exactly this number of pairs of an allocation and a free. Returns whether there was memory for all of them.
     fn run(&mut self, pairs: u64) -> bool;
 }

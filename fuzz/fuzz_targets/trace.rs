@@ -55,7 +55,7 @@ fn check_error(error: &TraceError, bytes: &[u8]) {
     let Some(line) = line_of(error) else {
         return;
     };
-    // The line is quoted up to 60 characters, each of which has an escape of up to 10.
+    // The first 60 characters of the line are quoted, and the escape of each has at most 10.
     let (_, quoted) = message.rsplit_once("; the line is \"").expect("the line");
     assert!(quoted.chars().count() <= 601, "{message}");
     if bytes.starts_with(&MAGIC) {

@@ -49,15 +49,7 @@ impl<R: Runtime> Backend for R {
         flags.check()?;
         let deferred = &self.core().deferred;
         let block = deferred.allocate(|| self.allocate(bytes, flags))?;
-        let core = self.core();
-        Ok(CoreMemory::of_kind(
-            core,
-            self.clone(),
-            block,
-            bytes,
-            flags,
-            Kind::Buffer,
-        ))
+        Ok(memory_of(self, block, bytes, flags, Kind::Buffer))
     }
 
     fn create_sub_region(&self, parent: &CoreMemory<R>, region: Region) -> Result<CoreMemory<R>> {
@@ -180,8 +172,18 @@ pub unsafe fn adopt_block<R: Runtime>(
     bytes: usize,
     flags: MemoryFlags,
 ) -> CoreMemory<R> {
-    let core = backend.core();
-    CoreMemory::of_kind(core, backend.clone(), block, bytes, flags, Kind::Buffer)
+    memory_of(backend, block, bytes, flags, Kind::Buffer)
+}
+
+/// Makes memory of a block, which keeps a clone of the backend.
+pub(super) fn memory_of<R: Runtime>(
+    backend: &R,
+    block: R::Block,
+    bytes: usize,
+    flags: MemoryFlags,
+    kind: Kind<R>,
+) -> CoreMemory<R> {
+    CoreMemory::of_kind(backend.core(), backend.clone(), block, bytes, flags, kind)
 }
 
 impl<R: Runtime> AsMemory<R> for CoreMemory<R> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{
     CoreMemory, Objects, Runtime,
+    backend::memory_of,
     memory::{Kind, Pages},
 };
 use crate::{
@@ -92,28 +93,18 @@ impl<R: RuntimePages> VirtualMemory for R {
         let bytes = whole_pages(self, bytes, self.largest_reservation())?;
         let block = RuntimePages::reserve(self, bytes)?;
         let kind = Kind::Reservation(Pages::default());
-        let flags = MemoryFlags::empty();
-        Ok(CoreMemory::of_kind(
-            self.core(),
-            self.clone(),
-            block,
-            bytes,
-            flags,
-            kind,
-        ))
+        Ok(memory_of(self, block, bytes, MemoryFlags::empty(), kind))
     }
 
     fn create_pages(&self, bytes: usize) -> Result<CoreMemory<R>> {
         let bytes = whole_pages(self, bytes, self.core().limits().largest_block_bytes)?;
         let deferred = &self.core().deferred;
         let block = deferred.allocate(|| RuntimePages::create_pages(self, bytes))?;
-        let flags = MemoryFlags::empty();
-        Ok(CoreMemory::of_kind(
-            self.core(),
-            self.clone(),
+        Ok(memory_of(
+            self,
             block,
             bytes,
-            flags,
+            MemoryFlags::empty(),
             Kind::Pages,
         ))
     }

@@ -28,7 +28,7 @@ use crate::{
 pub(crate) struct SvmBlock {
     /// Shared with what waits to free it.
     allocation: Arc<SvmAllocation>,
-    /// Whether its free was arranged.
+    /// Set once its release is enqueued.
     is_freed: bool,
     grain: SvmGrain,
     /// An in-order queue that the free comes after.

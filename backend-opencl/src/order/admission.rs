@@ -227,7 +227,7 @@ impl<'a> CommandAdmission<'a> {
     }
 }
 
-/// Whether a command makes or ends a map.
+/// What a command does with a map.
 #[derive(Clone, Copy)]
 enum OfMap {
     No,

@@ -18,7 +18,7 @@ use super::{
     transfer::{HostLayout, PixelBox},
 };
 
-/// The runtime's number for a kind of images, the width, height and depth, and the number of layers, 0 where it has none.
+/// The runtime's number for a kind of images, the width, height and depth, and the number of layers, 0 for images without layers.
 pub(crate) type ImageSize = (u32, [usize; 3], usize);
 
 /// The pixels that an image starts with.

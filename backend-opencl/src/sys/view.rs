@@ -13,7 +13,7 @@ use parking_lot::{ReentrantMutex, ReentrantMutexGuard};
 
 use super::MemHandle;
 
-/// Whether one thread at a time makes and releases views of a buffer and enqueues commands on it.
+/// True if only one thread at a time makes and releases views of a buffer and enqueues commands on it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ViewLock {
     is_needed: bool,

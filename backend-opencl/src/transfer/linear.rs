@@ -60,7 +60,7 @@ impl OpenClBackend {
     }
 }
 
-/// As many bytes as the host has, from an offset on; to the end where the host has none yet.
+/// The bytes of the host, from an offset on; up to the end of the memory where the host has yet to allocate them.
 impl<M: AsMemory<OpenClBackend> + ?Sized> TransferPart for (&M, usize) {
     type Error = Error;
 

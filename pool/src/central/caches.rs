@@ -60,14 +60,29 @@ impl<B: Backend, O> State<B, O> {
     /// the gate of its own cache.
     #[cold]
     pub(crate) fn close_caches(&mut self) {
+        self.threads.close(None);
+        self.empty_closed_caches();
+    }
+
+    /// Takes all blocks out of the thread caches, which are closed, and out of the depot.
+    pub(crate) fn empty_closed_caches(&mut self) {
+        self.visit_closed_caches(|state, cache| {
+            state.take_from(cache, Wanted::All);
+        });
+        self.take_from_depot(Wanted::All);
+    }
+
+    /// Visits each cache, which are closed, after its counts have been added to the state.
+    pub(crate) fn visit_closed_caches(
+        &mut self,
+        mut visit: impl FnMut(&mut Self, &mut ThreadCache<B, O>),
+    ) {
         let mut threads = std::mem::take(&mut self.threads);
-        threads.close(None);
         threads.each(|cache| {
             self.count_activity(cache.take_activity());
-            self.take_from(cache, Wanted::All);
+            visit(self, cache);
         });
         self.threads = threads;
-        self.take_from_depot(Wanted::All);
     }
 
     /// Ends the spare leases of a thread cache, so that they keep no queue.

@@ -91,10 +91,8 @@ impl<B: Backend> Shared<B> {
 
     /// Takes out all cached blocks, and closes the caches until `threads.open` is called.
     pub(crate) fn close(&self, state: &mut State<B>) {
-        self.visit_all(state, |state, cache| {
-            state.take_from(cache, Wanted::All);
-        });
-        state.take_from_depot(Wanted::All);
+        self.close_gates(state);
+        state.empty_closed_caches();
     }
 
     /// Closes all gates, and visits each cache after its counts have been added to the state. The caller opens the
@@ -102,18 +100,17 @@ impl<B: Backend> Shared<B> {
     pub(crate) fn visit_all(
         &self,
         state: &mut State<B>,
-        mut visit: impl FnMut(&mut State<B>, &mut ThreadCache<B>),
+        visit: impl FnMut(&mut State<B>, &mut ThreadCache<B>),
     ) {
-        let mut threads = std::mem::take(&mut state.threads);
-        let closed = threads::with_own(self.id, |key: &OwnCache<B>| threads.close(Some(key)));
+        self.close_gates(state);
+        state.visit_closed_caches(visit);
+    }
+
+    fn close_gates(&self, state: &mut State<B>) {
+        let closed = threads::with_own(self.id, |key: &OwnCache<B>| state.threads.close(Some(key)));
         if closed.is_none() {
-            threads.close(None);
+            state.threads.close(None);
         }
-        threads.each(|cache| {
-            state.count_activity(cache.take_activity());
-            visit(state, cache);
-        });
-        state.threads = threads;
     }
 
     /// Returns what `look` returns, which runs while all caches are empty and closed: every block that was in one is in a bin.

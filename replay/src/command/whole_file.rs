@@ -45,7 +45,7 @@ pub(crate) fn keep_inputs<'p>(
         } else {
             (input, input)
         };
-        // What is no file, such as a terminal, is lost to nobody, and a pipe may be opened once alone.
+        // A terminal or a pipe has no contents to lose, and a pipe may be opened only once.
         let are_files = output.is_file() && file.is_file();
         if are_files && is_same_file(output, file).unwrap_or(false) {
             return Err(WouldBeLost {
