@@ -12,7 +12,7 @@ pub(crate) struct Config {
     pub(crate) limits: DeviceLimits,
     pub(crate) costs: Option<CostModel>,
     pub(crate) completion: Completion,
-    /// Set if the commands behind one that fails fail as well. Their order is in the limits.
+    /// Set if the commands after one that fails fail as well. Their order is in the limits.
     pub(crate) failures_spread: bool,
     pub(crate) host_waits: HostWait,
     pub(crate) commit_at_create: bool,

@@ -22,7 +22,7 @@ pub enum Failure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{subject} has no memory left for the workload {workload}")]
 pub struct Refused {
-    /// Who had none.
+    /// The subject that ran out.
     pub subject: &'static str,
     /// What it was for.
     pub workload: Workload,

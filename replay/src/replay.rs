@@ -158,7 +158,7 @@ impl Failure {
 }
 
 /// Replays `trace` with blocks from `allocator`. `progress` is called now and then with the number of events that are done. Of the
-/// settings, the choice of an allocator, kernels and the time by which a device is behind are for a [`Device`](crate::Device) alone.
+/// settings, the choice of an allocator, kernels and how far a device is behind are for a [`Device`](crate::Device) alone.
 ///
 /// # Errors
 ///

@@ -53,7 +53,7 @@ pub struct ReplaySettings {
     /// How many times in a row the trace is replayed, in one pool. Blocks that it never frees are allocated in the first round alone, and
     /// live on.
     pub rounds: usize,
-    /// How far the device is behind the host: before a block is freed, a command is enqueued on it that ends so much later, and not before
+    /// How far the device is behind the host: before a block is freed, a command is enqueued on it that ends this much later, and not before
     /// those before it on its queue. On the mock, by its own clock, in which an operation of the program takes 10 us and the calls of the
     /// device what the profile says, so that each replay is the same. `None` for commands that end at once on the mock, and when they do on
     /// a real device.
