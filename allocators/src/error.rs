@@ -579,6 +579,14 @@ pub enum InvalidRequest {
         /// The size of the buffer in bytes.
         bytes: usize,
     },
+    /// No block of a pool starts at an address that was to be freed or used.
+    #[error(
+        "no block starts at address {address:#x}: it was freed before, lies within a block, or was allocated elsewhere"
+    )]
+    UnknownAddress {
+        /// The address.
+        address: u64,
+    },
     /// The host wanted memory back of which views are left.
     #[error(
         "{views} views of these {bytes} bytes are left: drop them before taking the memory back"

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{MemoryId, SvmGrain};
+use crate::{Error, MemoryId, Result, SvmGrain};
 
 /// The kind of a block's memory.
 ///
@@ -70,6 +70,28 @@ pub trait Memory: fmt::Debug + Send + Sync + 'static {
 
     /// The kind of the block's memory.
     fn kind(&self) -> MemoryKind;
+
+    /// Returns the address by which kernels reach the first byte.
+    ///
+    /// ```
+    /// use binpool_allocators::{Backend, Memory, MemoryFlags, SvmBackend, SvmGrain};
+    /// # use binpool_mock::MockDevice;
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// let shared = backend.allocate_svm(4096, None, SvmGrain::Coarse, None)?;
+    /// assert_ne!(shared.device_address()?, 0);
+    /// let buffer = backend.create_buffer(4096, MemoryFlags::empty())?; // A kernel gets the object itself.
+    /// assert!(buffer.device_address().is_err());
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](Error::Unsupported) for memory that kernels know by an object, such as a buffer of OpenCL, and for pages, which have
+    /// an address where they are mapped.
+    fn device_address(&self) -> Result<u64> {
+        Err(Error::unsupported("the address of this memory"))
+    }
 
     /// Returns whether a view of this value is left: an object made from it that lives on without it and gives the
     /// program access to its bytes. That is a region of it (or of such a region), an image or a buffer over it, or a map,

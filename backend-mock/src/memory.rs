@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use binpool_allocators::{Memory, MemoryId, MemoryKind, Region, Result, ViewCount};
+use binpool_allocators::{Error, Memory, MemoryId, MemoryKind, Region, Result, ViewCount};
 use parking_lot::Mutex;
 
 use crate::{
@@ -180,6 +180,13 @@ impl Memory for MockMemory {
 
     fn kind(&self) -> MemoryKind {
         self.kind
+    }
+
+    fn device_address(&self) -> Result<u64> {
+        let address = self.shared.with(|state| state.device_address(self.key()));
+        address.ok_or_else(|| {
+            Error::unsupported("the address of a buffer: shared and virtual memory have addresses")
+        })
     }
 
     fn has_views(&self) -> bool {

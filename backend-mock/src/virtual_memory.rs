@@ -4,7 +4,7 @@ use binpool_allocators::{
     Align, Backend, Error, InvalidRequest, Memory, MemoryKind, Region, Result, VirtualMemory,
 };
 
-use crate::{CallKind, MockBackend, MockMemory};
+use crate::{CallKind, MockBackend, MockMemory, state::Operand};
 
 /// The size of a page of an NVIDIA device.
 const PAGE: usize = 2 << 20;
@@ -29,7 +29,7 @@ impl VirtualMemory for MockBackend {
     fn reserve(&self, bytes: usize) -> Result<MockMemory> {
         let bytes = self.whole_pages(bytes)?;
         let object = self.shared.call(CallKind::Reserve, bytes, |state| {
-            Ok(state.reserve_addresses(bytes))
+            state.reserve_addresses(bytes)
         })?;
         Ok(self.new_memory(object, Region::first(bytes), MemoryKind::Buffer, None))
     }
@@ -66,6 +66,48 @@ impl VirtualMemory for MockBackend {
 }
 
 impl MockBackend {
+    /// Returns the memory at an address of [virtual memory](VirtualMemory), which [`launch`](Self::launch) takes in place of an address:
+    /// for programs that pass addresses to their kernels.
+    ///
+    /// As with a pointer, the pool learns nothing of the use. If it hands the block out to another user meanwhile, the device reports the
+    /// [race](crate::Race).
+    ///
+    /// ```
+    /// use binpool_allocators::{Backend, Memory, QueueOrder, VirtualMemory};
+    /// use binpool_mock::MockDevice;
+    ///
+    /// let backend = MockDevice::builder().virtual_memory(true).build().backend();
+    /// let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let addresses = backend.reserve(backend.page_bytes())?;
+    /// backend.map(&addresses, 0, &backend.create_pages(backend.page_bytes())?)?;
+    ///
+    /// let pointer = addresses.device_address()? + 256;
+    /// let argument = backend.memory_at(pointer, 4096)?;
+    /// backend.launch(&queue, "ones", &[], &[&argument], |_, writes| writes[0].fill(1))?;
+    /// let mut byte = [0_u8];
+    /// backend.read(&queue, &addresses, 256 + 4095, &mut byte)?;
+    /// assert_eq!(byte, [1]);
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownAddress`](InvalidRequest::UnknownAddress) for an address outside virtual memory, and
+    /// [`OutOfBounds`](InvalidRequest::OutOfBounds) if fewer than `bytes` bytes are reserved from there on.
+    pub fn memory_at(&self, address: u64, bytes: usize) -> Result<MockMemory> {
+        let found = self.shared.with(|state| state.reservation_at(address));
+        let (whole, offset) = found.ok_or(InvalidRequest::UnknownAddress { address })?;
+        let region = Region::new(offset, bytes);
+        region.check_within(whole.region.bytes)?;
+        let part = Operand { region, ..whole };
+        let object = self
+            .shared
+            .call(CallKind::CreateSubRegion, bytes, |state| {
+                state.create_view(part)
+            })?;
+        Ok(self.new_memory(object, region, MemoryKind::Buffer, None))
+    }
+
     /// Rounds a size up to whole pages.
     fn whole_pages(&self, bytes: usize) -> Result<usize> {
         if !self.shared.config.virtual_memory {

@@ -116,6 +116,7 @@ fn check_round_trip(trace: &Trace) {
     let written = trace.to_string();
     let again = parse(written.as_bytes()).expect("a written trace can be read");
     assert_eq!(trace.events(), again.events());
+    assert_eq!(trace.uses(), again.uses());
     assert_eq!(written, again.to_string());
     let mut compressed = Vec::new();
     let mut encoder = GzEncoder::new(written.as_bytes(), Compression::fast());

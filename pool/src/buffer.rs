@@ -195,6 +195,12 @@ impl<B: Backend> PooledBuffer<B> {
         }
     }
 
+    /// Makes this a buffer of `size` bytes, which its memory has, and counts them.
+    pub(crate) fn resize(&mut self, size: usize) {
+        self.shared.state.lock().resize_active(self.size, size);
+        self.size = size;
+    }
+
     pub(crate) fn memory(&self) -> Option<&B::Memory> {
         self.block().map(|block| &block.memory)
     }

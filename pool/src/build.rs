@@ -8,7 +8,7 @@ use binpool_allocators::{
 };
 use binpool_segments::{Segments, spin_lock::Lock};
 use crossbeam_utils::CachePadded;
-use parking_lot::Condvar;
+use parking_lot::{Condvar, Mutex};
 
 use crate::{
     LeadingBits, MemoryPool, PoolError, PoolOptions, ScrubPolicy,
@@ -74,9 +74,8 @@ impl PoolOptions {
             return Err(Error::unsupported(refused).into());
         }
         let budget = match self.limit {
-            ChosenLimit::Never => None,
-            ChosenLimit::Bytes(bytes) => Some(Budget::new(bytes)),
-            ChosenLimit::Shared(budget) => Some(budget),
+            ChosenLimit::Bytes(bytes) => Budget::new(bytes),
+            ChosenLimit::Shared(budget) => budget,
         };
         let scrubber = Scrubber::new(self.scrub, allocator.backend())?;
         let clock = Arc::<Clock>::default();
@@ -122,6 +121,7 @@ impl PoolOptions {
             retain: self.retain,
             scrubber,
             hooks: Hooks::default(),
+            kept_growing: Mutex::default(),
             tracking: TrackingFlag::default(),
             #[cfg(feature = "snapshot")]
             snapshots: self.snapshots,
@@ -130,10 +130,7 @@ impl PoolOptions {
             state: CachePadded::new(Lock::new(state)),
             arrived: Condvar::new(),
             allocator_name: type_name::<A>(),
-            allocator: match &budget {
-                None => Arc::new(allocator),
-                Some(budget) => Arc::new(Limit::shared(allocator, budget)),
-            },
+            allocator: Arc::new(Limit::shared(allocator, &budget)),
             budget,
         };
         Ok(MemoryPool::assemble(shared))

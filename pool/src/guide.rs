@@ -9,9 +9,11 @@
 //! - [Several devices and processes](several_devices): a pool for each, and copies between them.
 //! - [Running out of memory](shortage): the ladder, the report, hooks, limits, and giving back.
 //! - [Inspecting a pool](inspecting): recordings, snapshots, leaks, events, metrics.
+//! - [Any program](any_program): recording and pooling programs that know nothing of this library.
 //! - [Tuning](tuning): from a recorded trace to settings.
 //! - [Writing a backend](backends): the traits, a skeleton, and the conformance suite.
 //! - [Testing an array crate](testing) on the mock device.
+//! - [Finding races in your own code](races): your program on the mock device's race detector.
 //! - [Coming from PyOpenCL](from_pyopencl): names, and what behaves in another way.
 //! - [C and C++](c_and_cpp): pools for programs in C, by handle: a program, errors, queues.
 //! - [Python](python): PyOpenCL, PyTorch and CuPy over pools of this library.
@@ -37,11 +39,17 @@ pub mod several_devices {}
 #[doc = include_str!("../guide/inspecting.md")]
 pub mod inspecting {}
 
+#[doc = include_str!("../guide/any_program.md")]
+pub mod any_program {}
+
 #[doc = include_str!("../guide/shortage.md")]
 pub mod shortage {}
 
 #[doc = include_str!("../guide/testing.md")]
 pub mod testing {}
+
+#[doc = include_str!("../guide/races.md")]
+pub mod races {}
 
 #[doc = include_str!("../guide/from_pyopencl.md")]
 pub mod from_pyopencl {}

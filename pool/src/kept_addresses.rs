@@ -1,5 +1,7 @@
 //! Memory that stays where it is, for as long as something outside the pool knows its addresses.
 
+use std::mem;
+
 use binpool_allocators::Backend;
 
 use crate::MemoryPool;
@@ -40,7 +42,8 @@ impl<B: Backend> MemoryPool<B> {
     /// with at each launch, also of blocks that were dropped meanwhile. Give such a graph a pool of its own, since another request
     /// of the same pool may get those blocks, and keep the pool and this value until the graph is gone.
     ///
-    /// Where memory runs out, the free memory of the pool cannot go back to help. A block of a pool without segments that is given up by
+    /// Where memory runs out, the free memory of the pool cannot go back to help. A [`GrowableBuffer`](crate::GrowableBuffer) that is dropped
+    /// counts as active until addresses are no longer kept. A block of a pool without segments that is given up by
     /// [`enqueue_release`](crate::PooledBuffer::enqueue_release) leaves all the same. Several of these values may live: memory stays until
     /// the last is dropped.
     ///
@@ -69,7 +72,17 @@ impl<B: Backend> MemoryPool<B> {
 impl<B: Backend> Drop for KeptAddresses<B> {
     fn drop(&mut self) {
         let shared = self.pool.handle();
-        shared.state.lock().stop_keeping_addresses();
+        let mut state = shared.state.lock();
+        state.stop_keeping_addresses();
+        let growing = if state.keeps_addresses() {
+            Vec::new()
+        } else {
+            mem::take(&mut *shared.kept_growing.lock())
+        };
+        drop(state);
+        for (block, growing, size) in growing {
+            shared.free_growing(block, growing, size);
+        }
         shared.release_unless_holding();
     }
 }

@@ -32,7 +32,7 @@
 //! The [guide] has chapters: [a first array crate](guide::first_array_crate), [choosing an allocator](guide::allocators),
 //! [several queues](guide::queues), [several devices](guide::several_devices), [running out of memory](guide::shortage),
 //! [inspecting a pool](guide::inspecting), [tuning](guide::tuning), [writing a backend](guide::backends),
-//! [testing without a GPU](guide::testing), [coming from PyOpenCL](guide::from_pyopencl), [C and C++](guide::c_and_cpp), [Python](guide::python), and
+//! [testing without a GPU](guide::testing), [finding races](guide::races), [coming from PyOpenCL](guide::from_pyopencl), [C and C++](guide::c_and_cpp), [Python](guide::python), and
 //! [platforms, versions, async](guide::compatibility).
 //!
 //! # Queues
@@ -91,6 +91,7 @@
 mod buffer;
 mod pool;
 
+mod addressed;
 mod binding;
 mod block;
 mod build;
@@ -99,6 +100,8 @@ mod classes;
 mod error;
 mod flow;
 mod free;
+mod growable;
+mod growing;
 #[cfg(any(doc, doctest))]
 pub mod guide;
 mod hooks;
@@ -132,6 +135,7 @@ mod transfers;
 mod view;
 mod weak;
 
+pub use addressed::AddressedPool;
 pub use binpool_allocators::{
     adaptors::{Budget, BudgetUse},
     *,
@@ -144,6 +148,7 @@ pub use binpool_trace::{
 pub use binpool_trace::{TraceError, TraceErrorKind};
 pub use buffer::PooledBuffer;
 pub use error::PoolError;
+pub use growable::GrowableBuffer;
 pub use hooks::{HookId, Shortage};
 pub use inspect::held_back::HeldBack;
 pub use inspect::live_blocks::LiveBlocks;

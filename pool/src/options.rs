@@ -45,13 +45,17 @@ pub(crate) enum ChosenClasses {
     Given(Arc<dyn SizeClasses>),
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) enum ChosenLimit {
-    #[default]
-    Never,
     /// Each pool that is built has a limit of its own.
     Bytes(u64),
     Shared(Budget),
+}
+
+impl Default for ChosenLimit {
+    fn default() -> Self {
+        Self::Bytes(u64::MAX)
+    }
 }
 
 impl PoolOptions {
@@ -213,7 +217,7 @@ impl PoolOptions {
     /// pool has tried everything, with the verdict [`Limited`](crate::Verdict::Limited), and without a call to the device. By default
     /// there is no limit.
     ///
-    /// [`MemoryPool::set_limit`](crate::MemoryPool::set_limit) changes it while the pool is in use: `u64::MAX` is for a pool that is to have a limit later. Memory that was [detached](crate::PooledBuffer::detach) counts
+    /// [`MemoryPool::set_limit`](crate::MemoryPool::set_limit) changes it while the pool is in use. Memory that was [detached](crate::PooledBuffer::detach) counts
     /// until it is released by the pool's allocator. Runtimes promise more memory than they have (see
     /// [`DeviceLimits`](crate::DeviceLimits)), so a limit also keeps a program within its device.
     ///

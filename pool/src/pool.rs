@@ -6,9 +6,7 @@ use std::{
     time::Duration,
 };
 
-use binpool_allocators::{
-    Allocator, Backend, Error, Queue, QueueId, adaptors::Budget, contained::contained, words,
-};
+use binpool_allocators::{Allocator, Backend, Queue, QueueId, contained::contained, words};
 
 use crate::{
     HookId, PoolError, PoolOptions, PoolStatistics, PooledBuffer, ReusePolicy, ScrubPolicy,
@@ -198,6 +196,31 @@ impl<B: Backend> MemoryPool<B> {
         self.allocate_unchecked(queue, queue.id(), bytes)
     }
 
+    /// Returns a block of `bytes` bytes for `queue` from the cache of this thread; `None` if no cached block has this size, and while the
+    /// pool [watches](Self::watch) or [records](Self::record). It takes no lock, calls no device, and waits for nothing.
+    ///
+    /// For a caller who holds a lock that others need, such as the one of an interpreter: a request that this does not serve is made by
+    /// [`allocate_on`](Self::allocate_on), after that lock is let go.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, Queue, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// drop(pool.allocate(4096)?);
+    /// let block = pool.allocate_cached(&queue, 4096).ok_or("not cached")?;
+    /// assert_eq!((block.size(), block.queue_id()), (4096, Some(queue.id())));
+    /// assert!(pool.allocate_cached(&queue, 1 << 30).is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn allocate_cached(&self, queue: &B::Queue, bytes: usize) -> Option<PooledBuffer<B>> {
+        self.backend().check_queue(queue).ok()?;
+        let cached = self.handle.shared.take_cached(queue.id(), bytes)?;
+        Some(PooledBuffer::of_hit(cached, bytes))
+    }
+
     /// The default queue: blocks are for it unless their allocation names another.
     #[must_use]
     pub fn home_queue(&self) -> &B::Queue {
@@ -261,7 +284,7 @@ impl<B: Backend> MemoryPool<B> {
     }
 
     /// Releases what is held, and from now on releases blocks when they are dropped; with segments, each segment with
-    /// its last block.
+    /// its last block. Returns the bytes released at once.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -283,15 +306,37 @@ impl<B: Backend> MemoryPool<B> {
     /// assert_eq!(pool.held_blocks(), 1);
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
-    pub fn stop_holding(&self) {
+    pub fn stop_holding(&self) -> u64 {
         self.handle.shared.set_holding(false);
-        self.free_held();
+        self.free_held()
     }
 
     /// Returns the pool's counters, all of the same moment. Takes the pool's lock.
     #[must_use]
     pub fn statistics(&self) -> PoolStatistics {
         self.handle.shared.statistics()
+    }
+
+    /// Has [`peak_active_bytes`](PoolStatistics::peak_active_bytes) and [`peak_managed_bytes`](PoolStatistics::peak_managed_bytes) begin
+    /// again at what the pool has now, to measure a part of a program. What the pool does is the same afterwards.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// drop(pool.allocate(64 << 20)?);
+    /// pool.free_held();
+    /// pool.reset_peaks();
+    /// let block = pool.allocate(4 << 20)?;
+    /// let now = pool.statistics();
+    /// assert_eq!((now.peak_active_bytes, now.peak_managed_bytes), (4 << 20, 4 << 20));
+    /// # drop(block);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    pub fn reset_peaks(&self) {
+        self.handle.shared.reset_peaks();
     }
 }
 
@@ -301,44 +346,31 @@ impl<B: Backend> MemoryPool<B> {
     /// [budget](PoolOptions::budget) that it shares. `u64::MAX` if there is none.
     #[must_use]
     pub fn limit(&self) -> u64 {
-        let budget = self.handle.shared.budget.as_ref();
-        budget.map_or(u64::MAX, Budget::max_bytes)
+        self.handle.shared.budget.max_bytes()
     }
 
     /// Sets the most bytes that the pool takes from its allocator at once, for all pools that share its
     /// [budget](PoolOptions::budget). `u64::MAX` is no limit.
     ///
-    /// What the pool has stays: while that is more, no memory is taken from the allocator. [`trim_to`](Self::trim_to) releases free
-    /// memory.
-    ///
-    /// # Errors
-    ///
-    /// [`Unsupported`](binpool_allocators::Error::Unsupported) if the pool was made without a limit, and so has not counted what it took.
+    /// Memory that the pool already has stays, even if it is more: then the pool takes nothing more from the allocator, and
+    /// [`trim_to`](Self::trim_to) releases free memory. Memory that was [detached](crate::PooledBuffer::detach) before counts, too.
     ///
     /// ```
-    /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
     /// # use binpool_mock::MockDevice;
     /// # let backend = MockDevice::new().backend();
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// let pool = PoolOptions::new()
-    ///     .limit(128 << 20)
-    ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
     /// drop(pool.allocate(64 << 20)?);
     /// // Another program needs the device.
-    /// pool.set_limit(16 << 20)?;
+    /// pool.set_limit(16 << 20);
     /// pool.trim_to(pool.limit());
     /// assert_eq!(pool.managed_bytes(), 0);
     /// assert!(pool.allocate(32 << 20).unwrap_err().is_out_of_memory());
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
-    pub fn set_limit(&self, bytes: u64) -> Result<(), PoolError> {
-        let budget = self.handle.shared.budget.as_ref().ok_or_else(|| {
-            let refused = "a limit for a pool that was made without one: `PoolOptions::limit(u64::MAX)` \
-                           makes a pool whose limit can be set later";
-            Error::unsupported(refused)
-        })?;
-        budget.set_max_bytes(bytes);
-        Ok(())
+    pub fn set_limit(&self, bytes: u64) {
+        self.handle.shared.budget.set_max_bytes(bytes);
     }
 
     /// Holds dropped blocks again from now on.

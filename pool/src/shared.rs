@@ -7,12 +7,13 @@ use std::{fmt, sync::Arc};
 use binpool_allocators::{Align, Allocator, Backend, FailureOrder, QueueId, adaptors::Budget};
 use binpool_segments::{GrowthPolicy, spin_lock::Lock};
 use crossbeam_utils::CachePadded;
-use parking_lot::Condvar;
+use parking_lot::{Condvar, Mutex};
 
 use crate::{
     Retain, ReusePolicy, block, central,
     classes::Classes,
     free,
+    growing::Growing,
     hooks::Hooks,
     lock::{biased::Owner, per_thread::PoolId},
     order::clock::Clock,
@@ -39,6 +40,9 @@ pub(crate) type QueueStates<B> = central::queue_states::QueueStates<B, Share<B>>
 pub(crate) type State<B> = central::State<B, Share<B>>;
 pub(crate) type Viewed<B> = free::cached::Viewed<B, Share<B>>;
 
+/// A block that grows and was dropped, with its size.
+pub(crate) type KeptGrowing<B> = (Box<Block<B>>, Growing<B>, usize);
+
 /// The data that the handles of a pool and its blocks share.
 ///
 /// The lock is never held while the allocator, the device or a hook is called. Values whose drop calls the device (memory,
@@ -47,10 +51,10 @@ pub(crate) struct Shared<B: Backend> {
     pub(crate) id: PoolId<ThreadCache<B>>,
     /// As it was when the pool was made: a cached hit checks a queue without a call of the allocator.
     pub(crate) backend: B,
-    /// It takes its bytes from the budget, if there is one.
+    /// It takes its bytes from the budget.
     pub(crate) allocator: Arc<dyn Allocator<Backend = B>>,
-    /// The limit of the pool; `None` for a pool without one, which counts nothing.
-    pub(crate) budget: Option<Budget>,
+    /// The limit of the pool. `u64::MAX` bytes are no limit.
+    pub(crate) budget: Budget,
     /// The name of the type that the program gave as the allocator.
     pub(crate) allocator_name: &'static str,
     pub(crate) default_queue: B::Queue,
@@ -70,6 +74,8 @@ pub(crate) struct Shared<B: Backend> {
     pub(crate) retain: Retain,
     pub(crate) scrubber: Scrubber<B>,
     pub(crate) hooks: Hooks,
+    /// What was dropped while addresses are kept. It counts as active.
+    pub(crate) kept_growing: Mutex<Vec<KeptGrowing<B>>>,
     pub(crate) tracking: TrackingFlag,
     /// The folder for snapshots that are written when memory runs out.
     #[cfg(feature = "snapshot")]

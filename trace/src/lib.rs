@@ -47,5 +47,5 @@ pub use verdict::Verdict;
 #[cfg(feature = "tools")]
 pub use {
     import::content::Content,
-    trace::{Event, PoolStep, Shortage, Trace},
+    trace::{Event, PoolStep, Shortage, Trace, Use},
 };

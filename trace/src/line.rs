@@ -27,10 +27,10 @@ use crate::{
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line<'t> {
-    /// `h KEY VALUE`: a setting. Keys that a pool writes: `version` (2, the first line), `time` (in seconds since 1970), `program`,
+    /// `h KEY VALUE`: a setting. Keys that a pool writes: `version` (2, the first line; 3 in a recording of a program without a pool), `time` (in seconds since 1970), `program`,
     /// `device`, `backend`, `allocator`, `capacity` (of the device, in bytes), `limit` (of the allocator, if it is less), `blocks`
     /// (`segments` or `bins`), `growth`, `reuse`, `scrub`, `thread_caches`, `release_threshold`, and `pages` (the bytes of one). `source` is
-    /// what another tool's recording was. Other keys are kept.
+    /// what another tool's recording was, or what `binpool run` recorded, and `pooled` is there if the program ran over a pool. Other keys are kept.
     Header {
         /// The key.
         key: &'t str,
@@ -63,6 +63,16 @@ pub enum Line<'t> {
     Freed {
         /// The number of the block.
         id: u64,
+        /// The time, in nanoseconds since the recording began.
+        time: Option<u64>,
+    },
+    /// `u ID STREAM [TIME]`: a block is used on this stream for the first time. In a recording of version 3, a block that was allocated for
+    /// stream 0 has the stream of its first use.
+    Used {
+        /// The number of the block.
+        id: u64,
+        /// The stream.
+        stream: u32,
         /// The time, in nanoseconds since the recording began.
         time: Option<u64>,
     },
@@ -110,6 +120,12 @@ impl<'t> Line<'t> {
                 push_number(text, *id);
                 push_if_any(text, *time);
             }
+            Self::Used { id, stream, time } => {
+                text.push('u');
+                push_number(text, *id);
+                push_number(text, u64::from(*stream));
+                push_if_any(text, *time);
+            }
             Self::Refused { request } => {
                 text.push('o');
                 request.write(text);
@@ -147,6 +163,11 @@ impl<'t> Line<'t> {
             },
             "f" => Self::Freed {
                 id: words.number("ID")?,
+                time: words.number_if_any("TIME")?,
+            },
+            "u" => Self::Used {
+                id: words.number("ID")?,
+                stream: stream(&mut words)?,
                 time: words.number_if_any("TIME")?,
             },
             "o" => Self::Refused {
@@ -190,7 +211,9 @@ impl<'t> Line<'t> {
         let next = words.next().unwrap_or_default();
         let is_number = |word: &str| word.parse::<u64>().is_ok();
         match letter {
-            "a" | "f" | "o" | "g" | "k" | "s" | "S" | "b" | "m" | "M" | "w" => is_number(next),
+            "a" | "f" | "u" | "o" | "g" | "k" | "s" | "S" | "b" | "m" | "M" | "w" => {
+                is_number(next)
+            }
             "h" => next
                 .bytes()
                 .all(|byte| byte.is_ascii_lowercase() || byte == b'_'),
@@ -218,13 +241,17 @@ impl Request {
 
     fn read(words: &mut Words<'_>) -> Result<Self, TraceError> {
         let bytes = number(words.next(), "BYTES", usize::MAX as u64)?;
-        let stream = number(words.next(), "STREAM", u64::from(u32::MAX))?;
         Ok(Self {
             bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
-            stream: u32::try_from(stream).unwrap_or(u32::MAX),
+            stream: stream(words)?,
             time: words.number_if_any("TIME")?,
             group: words.number_if_any("GROUP")?,
             stack: words.number_if_any("STACK")?,
         })
     }
+}
+
+fn stream(words: &mut Words<'_>) -> Result<u32, TraceError> {
+    let stream = number(words.next(), "STREAM", u64::from(u32::MAX))?;
+    Ok(u32::try_from(stream).unwrap_or(u32::MAX))
 }

@@ -15,7 +15,10 @@ use crate::{
 };
 
 /// The newest version of the format that this crate knows.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
+
+/// The first version in which a line says that a block is used on a stream.
+const WITH_USES: u64 = 3;
 
 /// The most characters of a frame that count.
 const LONGEST_FRAME: usize = 2048;
@@ -29,6 +32,10 @@ struct Reader {
     trace: Trace,
     /// The block of each ID that is live.
     live: HashMap<u64, usize>,
+    /// Set where stream 0 stands for none: the first use of a block says its stream.
+    has_uses: bool,
+    /// The allocation of each live block that is for no stream yet, as the index of its event.
+    without_stream: HashMap<usize, usize>,
     /// The index of each group among [`Trace::groups`].
     groups: HashMap<u64, u32>,
     /// The index of each call stack among [`Trace::stacks`].
@@ -60,6 +67,11 @@ impl Trace {
                 Ok(None) => return reader.end(),
                 Err(error) => return Err(TraceError::from(error).in_file(reader.trace.name)),
             };
+            if line.ends_in_nuls {
+                let remark = "the recording was not closed: its program crashed, was killed, or called _exit";
+                reader.trace.push_remark(remark.to_owned());
+                return reader.end();
+            }
             let pushed = if line.is_too_long {
                 Err(too_long())
             } else {
@@ -109,14 +121,19 @@ impl Reader {
             Line::Header { .. } => {}
             Line::Allocated { id, request } => self.push_allocation(id, request, number)?,
             Line::Freed { id, time } => {
-                let block = *self.live.get(&id).ok_or_else(|| {
-                    TraceError::malformed(format_args!(
-                        "block {id} is not allocated: expected the ID of a live block"
-                    ))
-                })?;
+                let block = self.live_block(id)?;
                 let time = self.advance(time)?;
                 self.live.remove(&id);
+                self.without_stream.remove(&block);
                 self.trace.push_free(block, time, number);
+            }
+            Line::Used { id, stream, time } => {
+                let block = self.live_block(id)?;
+                let time = self.advance(time)?;
+                self.trace.push_use(block, stream, time);
+                if let Some(event) = self.without_stream.remove(&block) {
+                    self.trace.set_stream(event, stream);
+                }
             }
             Line::Refused { request } => {
                 let asked = self.asked(request)?;
@@ -155,9 +172,11 @@ impl Reader {
             ));
         }
         match key {
-            "version" => number(Some(value), "the version", VERSION)
-                .map(drop)
-                .map_err(|error| error.of_kind(TraceErrorKind::Version))?,
+            "version" => {
+                let version = number(Some(value), "the version", VERSION)
+                    .map_err(|error| error.of_kind(TraceErrorKind::Version))?;
+                self.has_uses = version >= WITH_USES;
+            }
             "capacity" => drop(number(Some(value), "the capacity", u64::MAX)?),
             "limit" => drop(number(Some(value), "the limit", u64::MAX)?),
             _ => {}
@@ -184,8 +203,20 @@ impl Reader {
                 "block {id} is allocated already, in line {since}: expected an ID that no live block has"
             )));
         }
-        self.trace.push_allocation(id, asked, line);
+        let event = self.trace.events.len();
+        let block = self.trace.push_allocation(id, asked, line);
+        if self.has_uses && asked.stream == 0 {
+            self.without_stream.insert(block, event);
+        }
         Ok(())
+    }
+
+    fn live_block(&self, id: u64) -> Result<usize, TraceError> {
+        self.live.get(&id).copied().ok_or_else(|| {
+            TraceError::malformed(format_args!(
+                "block {id} is not allocated: expected the ID of a live block"
+            ))
+        })
     }
 
     fn push_pool_event(

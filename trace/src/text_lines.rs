@@ -34,6 +34,8 @@ pub(crate) struct TextLine<'l> {
     pub(crate) is_too_long: bool,
     /// Set if the text ends in this line, without an end of it: it may be cut.
     pub(crate) may_be_cut: bool,
+    /// Set if the text ends in this line, in NUL bytes: the end of a file that was mapped, and was never cut to its length.
+    pub(crate) ends_in_nuls: bool,
 }
 
 impl<R: BufRead> TextLines<R> {
@@ -55,13 +57,32 @@ impl<R: BufRead> TextLines<R> {
         }
         self.number += 1;
         let has_end = self.line.ends_with(b"\n");
+        let ends_in_nuls = !has_end && self.has_only_nuls_left()?;
         let is_too_long = self.line.len() > LONGEST_LINE && !has_end;
         Ok(Some(TextLine {
             number: self.number,
             bytes: &self.line,
             is_too_long,
             may_be_cut: !has_end && !is_too_long,
+            ends_in_nuls,
         }))
+    }
+
+    /// Returns whether the line has a NUL byte, and nothing else follows in the whole text.
+    fn has_only_nuls_left(&mut self) -> io::Result<bool> {
+        let are_nuls = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+        let first = self.line.iter().position(|byte| *byte == 0);
+        if !first.is_some_and(|first| are_nuls(&self.line[first..])) {
+            return Ok(false);
+        }
+        loop {
+            let bytes = self.reader.fill_buf()?;
+            if bytes.is_empty() || !are_nuls(bytes) {
+                return Ok(bytes.is_empty());
+            }
+            let read = bytes.len();
+            self.reader.consume(read);
+        }
     }
 
     /// Skips the rest of a line that is too long. Returns whether it ended within the limit.

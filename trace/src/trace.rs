@@ -61,6 +61,7 @@ pub struct Trace {
     pub(crate) shortages: Vec<Shortage>,
     pub(crate) header: Vec<(String, String)>,
     pub(crate) pool_steps: Vec<PoolStep>,
+    pub(crate) uses: Vec<Use>,
     /// The frames of each call stack.
     pub(crate) stacks: Vec<Vec<String>>,
     /// The index of each block's stack in `stacks`.
@@ -72,6 +73,9 @@ pub struct Trace {
 
 /// What the header of a trace says that was a snapshot of `PyTorch`.
 pub(crate) const SNAPSHOT_OF_PYTORCH: &str = "a memory snapshot of PyTorch";
+
+/// What it says of a program that `binpool run` recorded.
+const PROGRAM_ON_CUDA: &str = "a program on CUDA";
 
 /// An allocation that failed for lack of memory when the program was recorded. A replay skips it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +95,20 @@ pub struct Shortage {
     pub stack: Option<u32>,
     /// The pool's report.
     pub report: Option<ShortageReport>,
+}
+
+/// The first use of a block on a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Use {
+    /// The number of events before it.
+    pub events_before: usize,
+    /// Its time, in nanoseconds since the recording began; 0 in a trace without times.
+    pub time: u64,
+    /// The block's number.
+    pub block: usize,
+    /// The stream.
+    pub stream: u32,
 }
 
 /// Something that the pool of a recorded program did between two [events](Event) of the program.
@@ -182,6 +200,23 @@ impl Trace {
         });
     }
 
+    /// Adds a use that comes before the next event.
+    pub(crate) fn push_use(&mut self, block: usize, stream: u32, time: u64) {
+        self.uses.push(Use {
+            events_before: self.events.len(),
+            time,
+            block,
+            stream,
+        });
+    }
+
+    /// Sets the stream of the block that an event allocates.
+    pub(crate) fn set_stream(&mut self, event: usize, of_block: u32) {
+        if let Some(Event::Allocate { stream, .. }) = self.events.get_mut(event) {
+            *stream = of_block;
+        }
+    }
+
     /// Sets the call stacks, to which blocks and shortages refer by index.
     pub(crate) fn set_stacks(&mut self, stacks: Vec<Vec<String>>) {
         self.stacks = stacks;
@@ -214,7 +249,10 @@ impl Trace {
             self.header_value(key)
                 .is_some_and(|value| value.contains(word))
         };
-        self.is_of_cuda || says("source", SNAPSHOT_OF_PYTORCH) || says("backend", "CudaBackend")
+        self.is_of_cuda
+            || says("source", SNAPSHOT_OF_PYTORCH)
+            || says("source", PROGRAM_ON_CUDA)
+            || says("backend", "CudaBackend")
     }
 
     /// Adds a remark on how the trace was made.
@@ -287,6 +325,22 @@ impl Trace {
     #[must_use]
     pub fn pool_steps(&self) -> &[PoolStep] {
         &self.pool_steps
+    }
+
+    /// The first use of each block on each stream, in order, in a recording that says it. A block that was allocated for no stream has the
+    /// stream of its first use.
+    ///
+    /// ```
+    /// use binpool_trace::{Event, Trace};
+    ///
+    /// let trace = Trace::parse("recorded", &b"h version 3\na 7 4096 0\nu 7 2\nu 7 1\n"[..])?;
+    /// let streams: Vec<u32> = trace.uses().iter().map(|used| used.stream).collect();
+    /// assert_eq!((streams, trace.streams()), (vec![2, 1], vec![2]));
+    /// # Ok::<(), binpool_trace::TraceError>(())
+    /// ```
+    #[must_use]
+    pub fn uses(&self) -> &[Use] {
+        &self.uses
     }
 
     /// The frames of each call stack, innermost first.

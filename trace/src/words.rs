@@ -57,7 +57,7 @@ impl<'t> Words<'t> {
 /// The line is of no known form.
 pub(crate) fn form() -> TraceError {
     TraceError::malformed(
-        "expected \"a ID BYTES STREAM [TIME [GROUP [STACK]]]\", \"f ID [TIME]\", \
+        "expected \"a ID BYTES STREAM [TIME [GROUP [STACK]]]\", \"f ID [TIME]\", \"u ID STREAM [TIME]\", \
          \"o BYTES STREAM [TIME [GROUP [STACK]]]\", \"g GROUP NAME\", \"k STACK FRAME\", \"h KEY VALUE\", \
          \"s MEMORY BYTES [TIME]\", \"S MEMORY [TIME]\", \"b BLOCK MEMORY OFFSET BYTES [TIME]\", \
          \"p WHAT BYTES [TIME [TEXT]]\" or \"r KEY=NUMBER ...\"",

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt, iter::Peekable};
 
-use crate::{Event, Line, PoolEvent, PoolStep, Request, Shortage, Trace};
+use crate::{Event, Line, PoolEvent, PoolStep, Request, Shortage, Trace, Use};
 
 /// Writes a line.
 fn write(f: &mut fmt::Formatter<'_>, text: &mut String, line: &Line<'_>) -> fmt::Result {
@@ -12,12 +12,13 @@ fn write(f: &mut fmt::Formatter<'_>, text: &mut String, line: &Line<'_>) -> fmt:
 }
 
 impl Trace {
-    /// Writes the shortages and the steps of the pool that come before event number `index`, in the order of time.
+    /// Writes the uses, the shortages and the steps of the pool that come before event number `index`, in the order of time.
     fn write_between<'t>(
         &self,
         f: &mut fmt::Formatter<'_>,
         text: &mut String,
         index: usize,
+        uses: &mut Peekable<impl Iterator<Item = &'t Use>>,
         shortages: &mut Peekable<impl Iterator<Item = &'t Shortage>>,
         steps: &mut Peekable<impl Iterator<Item = &'t PoolStep>>,
     ) -> fmt::Result {
@@ -27,6 +28,18 @@ impl Trace {
                 .peek()
                 .filter(|shortage| shortage.events_before == index)
                 .map_or(u64::MAX, |shortage| shortage.time);
+            let next_step = steps.peek().filter(|step| step.events_before == index);
+            let before = next_step.map_or(limit, |step| step.time.min(limit));
+            let used = uses.next_if(|used| used.events_before == index && used.time <= before);
+            if let Some(used) = used {
+                let line = Line::Used {
+                    id: self.ids[used.block],
+                    stream: used.stream,
+                    time: has_times.then_some(used.time),
+                };
+                write(f, text, &line)?;
+                continue;
+            }
             let step = steps.next_if(|step| step.events_before == index && step.time <= limit);
             if let Some(step) = step {
                 let line = Line::Pool {
@@ -70,10 +83,11 @@ impl fmt::Display for Trace {
                 write(f, text, &Line::Frame { stack, frame })?;
             }
         }
+        let mut uses = self.uses.iter().peekable();
         let mut shortages = self.shortages.iter().peekable();
         let mut steps = self.pool_steps.iter().peekable();
         for index in 0..=self.events.len() {
-            self.write_between(f, text, index, &mut shortages, &mut steps)?;
+            self.write_between(f, text, index, &mut uses, &mut shortages, &mut steps)?;
             let time = self.time_of(index);
             let line = match self.events.get(index) {
                 Some(&Event::Allocate {

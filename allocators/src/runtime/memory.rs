@@ -20,10 +20,10 @@ use crate::{
 /// Dropping the last of them frees the block, once the commands that were enqueued with it have ended.
 ///
 /// ```
-/// use binpool_allocators::{Region, Result, runtime::{Access, CoreMemory, Runtime}};
+/// use binpool_allocators::{Memory, Region, Result, runtime::{Access, CoreMemory, Runtime}};
 ///
 /// fn arguments<R: Runtime>(input: &CoreMemory<R>, output: &CoreMemory<R>) -> Result<[u64; 2]> {
-///     assert!(input.block().is_some());
+///     assert!(input.block().is_some() && input.offset() == 0); // No view.
 ///     let read = input.part(Region::first(16), Access::Read)?; // For a transfer.
 ///     let used = output.part_of_kernel()?; // For a kernel, which may write all of it.
 ///     assert_eq!((read.access(), used.access()), (Access::Read, Access::Write));
@@ -109,16 +109,10 @@ impl<R: Objects> CoreMemory<R> {
         self.root.block.as_ref()
     }
 
-    /// The address of the first byte, for kernels.
-    ///
-    /// # Errors
-    ///
-    /// [`Unsupported`](Error::Unsupported) for pages, which have one only where they are mapped, and on runtimes without addresses.
-    pub fn device_address(&self) -> Result<u64> {
-        self.root.check_has_bytes()?;
-        let address = self.block().and_then(R::address);
-        let address = address.ok_or_else(|| Error::unsupported("addresses of this memory"))?;
-        Ok(address + self.region.offset as u64)
+    /// The offset of its first byte in the runtime's block.
+    #[must_use]
+    pub fn offset(&self) -> usize {
+        self.region.offset
     }
 
     /// A part for a command of [`enqueue`](super::enqueue()).
@@ -320,6 +314,13 @@ impl<R: Objects> Memory for CoreMemory<R> {
         } else {
             MemoryKind::Buffer
         }
+    }
+
+    fn device_address(&self) -> Result<u64> {
+        self.root.check_has_bytes()?;
+        let address = self.block().and_then(R::address);
+        let address = address.ok_or_else(|| Error::unsupported("the address of this memory"))?;
+        Ok(address + self.region.offset as u64)
     }
 
     #[inline]

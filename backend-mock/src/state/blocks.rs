@@ -196,6 +196,15 @@ impl State {
         }
     }
 
+    /// Returns the address of a live object of shared or virtual memory.
+    pub(crate) fn device_address(&self, key: ObjectKey) -> Option<u64> {
+        let object = self.objects.get(key)?;
+        match &self.blocks.get(object.block)?.mappings {
+            Some(mappings) => Some(mappings.address + object.region.offset as u64),
+            None => Some(self.svm_address(key)?.addr().get() as u64),
+        }
+    }
+
     /// Returns the address of a live object of SVM.
     pub(crate) fn svm_address(&self, key: ObjectKey) -> Option<NonNull<u8>> {
         let object = self.objects.get(key)?;

@@ -80,6 +80,8 @@ pub(crate) struct State {
     /// Blocks of SVM by address: live ones, and freed ones whose address was not used again.
     svm: HashMap<usize, BlockKey>,
     freed_svm: HashMap<usize, (MemoryId, usize)>,
+    /// Where the next reservation starts.
+    next_address: u64,
     pub(crate) trash: Vec<Effect>,
 }
 
@@ -111,6 +113,7 @@ impl State {
             violations: Vec::new(),
             svm: HashMap::new(),
             freed_svm: HashMap::new(),
+            next_address: records::FIRST_ADDRESS,
             trash: Vec::new(),
         }
     }

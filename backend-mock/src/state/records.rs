@@ -82,9 +82,16 @@ pub(crate) struct Operand {
     pub(crate) region: Region,
 }
 
+/// The address of the first reservation, as drivers have them: no address of the host.
+pub(super) const FIRST_ADDRESS: u64 = 0x3_0000_0000_0000;
+
 /// What is mapped to a reservation: pages by where they are, with their sizes.
 #[derive(Debug, Default)]
-pub(crate) struct Mappings(pub(super) BTreeMap<usize, (usize, BlockKey)>);
+pub(crate) struct Mappings {
+    /// The address of the first byte.
+    pub(crate) address: u64,
+    pub(super) pages: BTreeMap<usize, (usize, BlockKey)>,
+}
 
 /// A range of bytes that a command reads or writes.
 #[derive(Clone, Copy, Debug)]

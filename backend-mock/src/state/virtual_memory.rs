@@ -1,5 +1,7 @@
 //! Virtual memory: reservations, pages, and what is mapped where.
 
+use std::collections::BTreeMap;
+
 use binpool_allocators::{
     Error, InvalidRequest, MemoryFlags, MemoryId, MemoryKind, Region, Result,
 };
@@ -11,10 +13,13 @@ use super::{
 };
 use crate::{CallKind, CommandId, cause::Cause};
 
+/// Reservations start on multiples of this.
+const ADDRESS_STEP: u64 = 2 << 20;
+
 impl Mappings {
     /// The pages that a region touches, with their regions, the last ones first.
     fn touched(&self, region: Region) -> impl Iterator<Item = (Region, BlockKey)> {
-        let before = self.0.range(..end_of(region)).rev();
+        let before = self.pages.range(..end_of(region)).rev();
         let touched = before.take_while(move |(start, (bytes, _))| *start + bytes > region.offset);
         touched.map(|(start, (bytes, pages))| (Region::new(*start, *bytes), *pages))
     }
@@ -24,7 +29,7 @@ impl Mappings {
         let end = region.offset + region.bytes;
         let mut at = region.offset;
         while at < end {
-            match self.0.range(..=at).next_back() {
+            match self.pages.range(..=at).next_back() {
                 Some((start, (bytes, _))) if start + bytes > at => at = start + bytes,
                 _ => return false,
             }
@@ -35,7 +40,7 @@ impl Mappings {
     /// The pages of a region, which have to lie inside it as a whole, with their regions.
     fn inside(&self, region: Region) -> Option<Vec<(Region, BlockKey)>> {
         let end = region.offset + region.bytes;
-        let inside = self.0.range(region.offset..end);
+        let inside = self.pages.range(region.offset..end);
         let inside: Vec<_> = inside
             .map(|(start, (bytes, pages))| (Region::new(*start, *bytes), *pages))
             .collect();
@@ -47,12 +52,32 @@ impl Mappings {
 }
 
 impl State {
-    /// Makes a reservation, which takes nothing of the device.
-    pub(crate) fn reserve_addresses(&mut self, bytes: usize) -> (ObjectKey, MemoryId) {
+    /// Makes a reservation, which takes nothing of the device but addresses. No address is used again.
+    pub(crate) fn reserve_addresses(&mut self, bytes: usize) -> Result<(ObjectKey, MemoryId)> {
+        let address = self.next_address;
+        // None of them touches the next one.
+        let steps = bytes as u64 / ADDRESS_STEP + 2;
+        let next = address.checked_add(steps.saturating_mul(ADDRESS_STEP));
+        self.next_address = next.ok_or(InvalidRequest::TooLarge {
+            requested: bytes,
+            largest: usize::try_from(u64::MAX - address).unwrap_or(usize::MAX),
+        })?;
         let block = self.new_block(bytes, MemoryKind::Buffer, MemoryFlags::empty());
-        self.insert_block(Block {
-            mappings: Some(Mappings::default()),
+        let pages = BTreeMap::new();
+        Ok(self.insert_block(Block {
+            mappings: Some(Mappings { address, pages }),
             ..block
+        }))
+    }
+
+    /// Finds a reservation by an address in it, and the offset of that.
+    pub(crate) fn reservation_at(&self, address: u64) -> Option<(Operand, usize)> {
+        let mut objects = self.objects.iter().filter(|(_, object)| !object.is_view);
+        objects.find_map(|(key, object)| {
+            let start = self.blocks.get(object.block)?.mappings.as_ref()?.address;
+            let offset = usize::try_from(address.checked_sub(start)?).ok()?;
+            let (id, region) = (object.id, object.region);
+            (offset < region.bytes).then_some((Operand { key, id, region }, offset))
         })
     }
 
@@ -99,7 +124,7 @@ impl State {
             block.addresses += 1;
         }
         if let Some(mappings) = self.mappings(reservation) {
-            mappings.0.insert(offset, (bytes, pages));
+            mappings.pages.insert(offset, (bytes, pages));
         }
         self.charge(|costs| costs.map.micros_at(bytes as u64));
         Ok(())
@@ -125,7 +150,7 @@ impl State {
         }
         for (region, pages) in inside {
             if let Some(mappings) = self.mappings(reservation) {
-                mappings.0.remove(&region.offset);
+                mappings.pages.remove(&region.offset);
             }
             self.charge(|costs| costs.unmap.micros_at(region.bytes as u64));
             self.let_go(pages);
@@ -138,7 +163,7 @@ impl State {
         let Some(mappings) = self.mappings(reservation) else {
             return;
         };
-        for (_, pages) in std::mem::take(mappings).0.into_values() {
+        for (_, pages) in std::mem::take(&mut mappings.pages).into_values() {
             self.let_go(pages);
         }
     }

@@ -42,6 +42,35 @@ fn fresh_pages_are_zeros_whatever_was_at_their_addresses() {
 }
 
 #[test]
+fn memory_is_found_by_each_of_its_addresses_and_by_no_other() {
+    let backend = device().backend();
+    let reservation = backend.reserve(2 * PAGE).unwrap();
+    let start = reservation.device_address().unwrap();
+    let end = start + 2 * PAGE as u64;
+    for (address, bytes) in [(start, 2 * PAGE), (start + 5, 7), (end - 1, 1), (start, 0)] {
+        let found = backend.memory_at(address, bytes).unwrap();
+        let place = (found.device_address().unwrap(), found.bytes());
+        assert_eq!(place, (address, bytes));
+    }
+    for (address, bytes) in [(start, usize::MAX), (end - 1, 2), (end, 1), (0, 1)] {
+        assert!(backend.memory_at(address, bytes).is_err(), "{address:x}");
+    }
+    assert!(backend.memory_at(u64::MAX, 1).is_err());
+}
+
+#[test]
+fn reservations_are_refused_once_no_addresses_are_left() {
+    let backend = device().backend();
+    let reserved: Vec<_> = (0..8).map(|_| backend.reserve(1 << 62)).collect();
+    let (found, refused): (Vec<_>, Vec<_>) = reserved.into_iter().partition(Result::is_ok);
+    assert_eq!((found.len(), refused.len()), (3, 5));
+    let last = found.into_iter().next_back().unwrap().unwrap();
+    let view = backend.create_sub_region(&last, Region::new(1 << 61, 256));
+    let start = last.device_address().unwrap();
+    assert_eq!(view.unwrap().device_address().unwrap(), start + (1 << 61));
+}
+
+#[test]
 fn only_pages_take_of_the_device() {
     let device = device();
     let backend = device.backend();

@@ -102,8 +102,13 @@ impl fmt::Display for FaultPoint {
 
 /// A device or an allocator with injected faults that counts its calls, made for one run.
 ///
-/// The source of its injected errors has a text that contains [`MARK`].
+/// The source of its injected errors has a text that contains its [`mark`](Self::mark).
 pub trait FaultInjector: Send + Sync + 'static {
+    /// The text in its injected errors: [`MARK`], unless a runtime has only codes of its own.
+    fn mark(&self) -> &'static str {
+        MARK
+    }
+
     /// Makes a call fail. Called before the run, at most once.
     fn inject(&self, point: FaultPoint);
 
@@ -277,7 +282,8 @@ impl<S: FaultInjector> Plan<'_, S> {
         failing.repair();
         let failed_call = failing.first_failed_call();
         let problem = ended.and_then(|()| {
-            self.check_end(&collector.take(), failed_call.is_some())?;
+            let has_failed = failed_call.is_some();
+            self.check_end(&collector.take(), has_failed.then(|| failing.mark()))?;
             let violations = failing.violations();
             if violations.is_empty() {
                 Ok(())
@@ -297,12 +303,13 @@ impl<S: FaultInjector> Plan<'_, S> {
     }
 
     /// Returns an error where a run panicked in a way in which it must not end.
-    fn check_end(&self, collected: &Collected, has_failed: bool) -> Result<(), String> {
+    fn check_end(&self, collected: &Collected, mark: Option<&'static str>) -> Result<(), String> {
         if let Some(stray) = &collected.stray {
             return Err(format!("another thread panicked: {stray}"));
         }
-        let may_end = self.ends == Ends::EarlyByPanic && has_failed;
-        let is_its_end = |panic: &Panic| may_end && panic.is_an_end(self.caller, MARK);
+        let mark = mark.filter(|_| self.ends == Ends::EarlyByPanic);
+        let is_its_end =
+            |panic: &Panic| mark.is_some_and(|mark| panic.is_an_end(self.caller, mark));
         match collected.panics.iter().find(|panic| !is_its_end(panic)) {
             Some(panic) => Err(format!("it panicked: {panic}")),
             None => Ok(()),

@@ -556,7 +556,7 @@ impl Program {
             Step::FreeHeld { pool } => self.give_back(pool, Pool::free_held),
             Step::Sweep { pool } => self.give_back(pool, Pool::sweep),
             Step::Hold { pool, holds: true } => self.pool(pool).resume_holding(),
-            Step::Hold { pool, holds: false } => self.pool(pool).stop_holding(),
+            Step::Hold { pool, holds: false } => drop(self.pool(pool).stop_holding()),
             Step::RetireQueue { pool, queue } => self.pool(pool).retire_queue(&self.queue(queue)),
             Step::ReplaceQueue {
                 queue,

@@ -1,6 +1,6 @@
 //! The counters of a pool.
 
-use binpool_allocators::{Backend, Memory, MemoryId};
+use binpool_allocators::{Backend, Memory, MemoryId, Region};
 
 use crate::{
     PoolStatistics,
@@ -12,7 +12,7 @@ use crate::{
         timestamps::{QueueKey, QueueUse},
     },
     request::HitKind,
-    track::pool_event::PoolEvent,
+    track::pool_event::{PoolEvent, mapped, unmapped},
 };
 
 impl<B: Backend, O> State<B, O> {
@@ -54,10 +54,46 @@ impl<B: Backend, O> State<B, O> {
         self.active_bytes -= signed(asked);
     }
 
+    /// Counts an active block of `asked` bytes as one of `now`.
+    pub(crate) fn resize_active(&mut self, asked: usize, now: usize) {
+        self.active_bytes += signed(now) - signed(asked);
+        self.reach_active(self.active_bytes);
+    }
+
+    /// Counts pages that were mapped to an active block, and records that.
+    pub(crate) fn add_mapped(&mut self, block: &mut Block<B, O>, region: Region) {
+        let memory = block.memory.id();
+        self.note(|| mapped(memory, region));
+        self.grown.insert((memory, region.offset), region.bytes);
+        self.counters.maps += 1;
+        block.bytes += region.bytes;
+        self.in_use += signed(region.bytes);
+        self.peak_in_use = self.peak_in_use.max(self.in_use);
+        self.count_managed(region.bytes);
+    }
+
+    /// Counts pages that leave an active block, and records that.
+    pub(crate) fn remove_mapped(&mut self, block: &mut Block<B, O>, region: Region) {
+        let memory = block.memory.id();
+        self.note(|| unmapped(memory, region));
+        self.grown.remove(&(memory, region.offset));
+        self.counters.unmaps += 1;
+        block.bytes -= region.bytes;
+        self.in_use -= signed(region.bytes);
+        self.changes += 1;
+        self.forget(memory, region.bytes);
+    }
+
     /// Raises the peak of active bytes to `bytes`, if it is lower.
     pub(crate) fn reach_active(&mut self, bytes: i64) {
         let peak = &mut self.counters.peak_active_bytes;
         *peak = (*peak).max(unsigned(bytes));
+    }
+
+    /// Has the peaks that the program sees begin again. Those that the pool grows by stay.
+    pub(crate) fn reset_peaks(&mut self) {
+        self.counters.peak_active_bytes = unsigned(self.active_bytes);
+        self.counters.peak_managed_bytes = self.counters.managed_bytes;
     }
 
     /// The active and the held bytes together, in whole blocks.

@@ -15,9 +15,9 @@ pub(crate) mod release;
 pub(crate) mod viewed;
 pub(crate) mod watch;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-use binpool_allocators::{Backend, FailureOrder};
+use binpool_allocators::{Backend, FailureOrder, MemoryId};
 use binpool_segments::{Regret, Segments};
 
 use crate::{
@@ -122,6 +122,8 @@ pub(crate) struct State<B: Backend, O> {
     pub(crate) in_use: i64,
     /// The most that `in_use` has been.
     pub(crate) peak_in_use: i64,
+    /// The pages of blocks that grow: the identity of the block's memory, where in it they are mapped, and their bytes.
+    pub(crate) grown: BTreeMap<(MemoryId, usize), usize>,
     /// The records of active blocks, for tracking.
     pub(crate) watch: Watch,
 }
@@ -168,6 +170,7 @@ impl<B: Backend, O> State<B, O> {
             in_use: 0,
             peak_in_use: 0,
             transit: Transit::default(),
+            grown: BTreeMap::new(),
             watch: Watch::default(),
         }
     }

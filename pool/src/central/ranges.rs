@@ -176,10 +176,10 @@ impl<B: Backend, O> State<B, O> {
         });
         // First what was mapped: pages that moved are there all the time.
         for (reservation, region) in done.mapped() {
-            self.note(|| mapped(reservation, region));
+            self.note(|| mapped(reservation.id(), region));
         }
         for (reservation, region) in done.unmapped() {
-            self.note(|| unmapped(reservation, region));
+            self.note(|| unmapped(reservation.id(), region));
         }
         self.count_managed(usize::try_from(created).unwrap_or(usize::MAX));
         let carved = self.segments.finish(done);
@@ -199,7 +199,7 @@ impl<B: Backend, O> State<B, O> {
 
     /// Records that pages were unmapped that leave the pool.
     pub(crate) fn forget_place(&mut self, place: &Place<B::Memory>) {
-        self.note(|| unmapped(place.reservation(), place.region()));
+        self.note(|| unmapped(place.reservation().id(), place.region()));
         self.counters.unmaps += 1;
         self.segments.forget(place);
     }

@@ -1,6 +1,6 @@
 //! Tracking of blocks that are allocated or freed under the pool's lock.
 
-use binpool_allocators::{Backend, Memory, MemoryId};
+use binpool_allocators::{Backend, Memory, MemoryId, Region};
 
 use crate::{
     block::Block,
@@ -72,8 +72,11 @@ impl<B: Backend, O> State<B, O> {
         };
         if self.segments.has_pages() {
             self.segments.each_pages(|reservation, region| {
-                event_buffer.note(|| mapped(reservation, region));
+                event_buffer.note(|| mapped(reservation.id(), region));
             });
+            for ((memory, offset), bytes) in &self.grown {
+                event_buffer.note(|| mapped(*memory, Region::new(*offset, *bytes)));
+            }
             let spare = self.segments.spare_bytes();
             self.watch.spare_bytes = spare;
             if spare > 0 {

@@ -182,7 +182,7 @@ impl<B: Backend> Shared<B> {
                     may_alias = false;
                 }
                 Mapping::Reserve { bytes, is_small } => {
-                    let memory = guarded("Allocator::reserve", || self.allocator.reserve(bytes))?;
+                    let (memory, bytes) = self.reserve_at_most(bytes, request.bytes)?;
                     let mut state = self.state.lock();
                     let unused = state.add_reservation(request, memory, bytes, is_small);
                     drop(state);
@@ -198,6 +198,24 @@ impl<B: Backend> Shared<B> {
         self.look_for_pressure(has_grown);
         tracing::debug!(asked = request.asked, "mapped pages");
         Ok(hit)
+    }
+
+    /// Reserves addresses: half as many where that fails, and half of that, as long as they are more than twice those of the request. Vulkan's
+    /// drivers have some terabytes for the whole process.
+    fn reserve_at_most(
+        &self,
+        mut bytes: usize,
+        request: usize,
+    ) -> Result<(B::Memory, usize), Error> {
+        let page = self.allocator.page_bytes().unwrap_or(1).max(1);
+        loop {
+            match guarded("Allocator::reserve", || self.allocator.reserve(bytes)) {
+                Err(error) if error.is_out_of_memory() && bytes / 4 > request.max(page) => {
+                    bytes = (bytes / 2).next_multiple_of(page);
+                }
+                reserved => return Ok((reserved?, bytes)),
+            }
+        }
     }
 
     /// Unmaps pages at the addresses from which they have moved, once the commands that used them there have ended. Where that fails, a later

@@ -146,6 +146,15 @@ impl<B: Backend> Shared<B> {
         statistics
     }
 
+    /// Has the peaks begin again at what is in use now.
+    pub(crate) fn reset_peaks(&self) {
+        let mut state = self.state.lock();
+        // So that the state knows what the threads have.
+        self.visit_all(&mut state, |_, _| {});
+        state.reset_peaks();
+        state.threads.open();
+    }
+
     /// Sets whether the pool holds blocks that are freed from now on, or releases them.
     pub(crate) fn set_holding(&self, holding: bool) {
         let mut state = self.state.lock();

@@ -8,6 +8,7 @@ pub(crate) mod drain;
 pub(crate) mod fences;
 pub(crate) mod free;
 pub(crate) mod fresh;
+pub(crate) mod grow;
 mod hit_block;
 mod limits;
 pub(crate) mod reclaim;

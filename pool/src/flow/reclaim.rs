@@ -1,6 +1,6 @@
 //! The out-of-memory ladder: what the pool tries when the device is full.
 
-use binpool_allocators::{Backend, Error, Scope};
+use binpool_allocators::{Allocator, Backend, Error, Scope, contained::guarded};
 
 use crate::{
     OutOfMemoryReport, PoolError, Verdict,
@@ -38,7 +38,69 @@ struct Reclaim {
     wait_failed: bool,
 }
 
+impl Reclaim {
+    const fn new(queue_key: QueueKey, request: Request, refusal: Error) -> Self {
+        Self {
+            request,
+            queue_key,
+            refusal,
+            released_bytes: 0,
+            changes: 0,
+            wait_failed: false,
+        }
+    }
+}
+
+/// What a climb is after: a block, or pages.
+struct Ways<'a, T> {
+    /// Looks for it in what the pool holds.
+    held: &'a dyn Fn(&Reclaim) -> Result<Option<T>, PoolError>,
+    /// Asks the allocator for it.
+    fresh: &'a dyn Fn(&Reclaim) -> Result<T, Error>,
+}
+
 impl<B: Backend> Shared<B> {
+    /// Returns pages of `bytes` bytes, to which a block grows by `asked`. A full device is handled as for a block, but that no free block can
+    /// serve this request: free pages go back to the allocator first.
+    pub(crate) fn allocate_pages(
+        &self,
+        queue_key: QueueKey,
+        asked: usize,
+        bytes: usize,
+    ) -> Result<B::Memory, PoolError> {
+        if bytes > self.allocator.largest_block() {
+            self.state.lock().count_out_of_memory();
+            return Err(self.never_fits(asked));
+        }
+        let allocate = || guarded("Allocator::allocate", || self.allocator.allocate(bytes));
+        let refusal = match allocate() {
+            Err(error) if error.is_out_of_memory() => error,
+            result => return Ok(result?),
+        };
+        let request = Request {
+            asked,
+            bin: 0,
+            bytes,
+            home: 0,
+        };
+        let mut reclaim = Reclaim::new(queue_key, request, refusal);
+        let _closed = self.drain_and_close_caches();
+        let ways = Ways {
+            held: &|_| {
+                self.return_unviewed();
+                self.catch_up();
+                Ok(None)
+            },
+            fresh: &|_| allocate(),
+        };
+        (ways.held)(&reclaim)?;
+        let found = self.make_room(&mut reclaim, &ways, false)?;
+        found.ok_or_else(|| {
+            self.state.lock().count_out_of_memory();
+            self.give_up(reclaim)
+        })
+    }
+
     /// Gets a block although the device is full. Each step is tried only while the request still fails: a held block of
     /// the class or larger, of any queue, if its commands have ended; one behind a wait, where the policy is to wait; a
     /// release of held blocks, largest first, of just enough, then of all; the program's hooks; a wait for the queues
@@ -69,14 +131,7 @@ impl<B: Backend> Shared<B> {
         // A pool that has more than its limit, which was lowered, may have a free block of that size.
         let is_beyond_all =
             bytes > self.allocator.capacity_bytes() && bytes > self.state.lock().managed_bytes();
-        let mut reclaim = Reclaim {
-            request,
-            queue_key,
-            refusal,
-            released_bytes: 0,
-            changes: 0,
-            wait_failed: false,
-        };
+        let mut reclaim = Reclaim::new(queue_key, request, refusal);
         if is_beyond_all {
             return Err(self.give_up(reclaim));
         }
@@ -92,30 +147,45 @@ impl<B: Backend> Shared<B> {
         {
             return Ok(found);
         }
-        for enough in [request.bytes as u64, u64::MAX] {
+        let ways = Ways {
+            held: &|reclaim| self.find_held(reclaim),
+            fresh: &|reclaim| self.allocate_fresh(queue_key, reclaim.request, DrainFrom::All),
+        };
+        let found = self.make_room(&mut reclaim, &ways, held_back)?;
+        found.ok_or_else(|| self.give_up(reclaim))
+    }
+
+    /// The steps of the ladder from the release of free memory on. `held_back` says whether commands held memory back before. Returns `None`
+    /// where all of them are not enough.
+    fn make_room<T>(
+        &self,
+        reclaim: &mut Reclaim,
+        ways: &Ways<'_, T>,
+        held_back: bool,
+    ) -> Result<Option<T>, PoolError> {
+        let bytes = reclaim.request.bytes;
+        for enough in [bytes as u64, u64::MAX] {
             // Memory that was released before may be free now, as its commands have ended meanwhile.
-            if (self.release_settled(&mut reclaim, enough) || held_back)
-                && let Some(found) = self.retry(&mut reclaim)?
+            if (self.release_settled(reclaim, enough) || held_back)
+                && let Some(found) = Self::retry(reclaim, ways)?
             {
-                return Ok(found);
+                return Ok(Some(found));
             }
         }
-        let shortage = Shortage {
-            bytes: request.bytes,
-        };
+        let shortage = Shortage { bytes };
         // A request made inside a hook does not call the hooks of this pool, or they would call each other without end.
         if let Some(round) = self.hooks.begin_round() {
             for hook in round.hooks() {
-                self.note(|| PoolEvent::did(What::Hook, request.bytes as u64, ""));
+                self.note(|| PoolEvent::did(What::Hook, bytes as u64, ""));
                 hooks::call(hook, shortage);
-                if let Some(found) = self.look_again(&mut reclaim)? {
-                    return Ok(found);
+                if let Some(found) = self.look_again(reclaim, ways)? {
+                    return Ok(Some(found));
                 }
             }
         }
         for _ in 0..MAX_RECLAIM_PASSES {
-            if let Some(found) = self.wait_for_queues(&mut reclaim)? {
-                return Ok(found);
+            if let Some(found) = self.wait_for_queues(reclaim, ways)? {
+                return Ok(Some(found));
             }
             // Memory that other threads released meanwhile may be enough.
             let mut state = self.state.lock();
@@ -128,14 +198,18 @@ impl<B: Backend> Shared<B> {
                 break;
             }
         }
-        Err(self.give_up(reclaim))
+        Ok(None)
     }
 
     /// Waits for the queues that hold memory back, one at a time, and looks again after each.
-    fn wait_for_queues(&self, reclaim: &mut Reclaim) -> Result<Option<HitBlock<'_, B>>, PoolError> {
+    fn wait_for_queues<T>(
+        &self,
+        reclaim: &mut Reclaim,
+        ways: &Ways<'_, T>,
+    ) -> Result<Option<T>, PoolError> {
         let holding_back = self.state.lock().holding_back();
         if holding_back.is_empty() {
-            return self.look_again(reclaim);
+            return self.look_again(reclaim, ways);
         }
         for use_ in &holding_back {
             tracing::debug!(
@@ -147,7 +221,7 @@ impl<B: Backend> Shared<B> {
                 reclaim.wait_failed = true;
             }
             // Commands before the failed wait may have ended meanwhile.
-            if let Some(found) = self.look_again(reclaim)? {
+            if let Some(found) = self.look_again(reclaim, ways)? {
                 return Ok(Some(found));
             }
         }
@@ -170,8 +244,8 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    fn retry(&self, reclaim: &mut Reclaim) -> Result<Option<HitBlock<'_, B>>, PoolError> {
-        match self.allocate_fresh(reclaim.queue_key, reclaim.request, DrainFrom::All) {
+    fn retry<T>(reclaim: &mut Reclaim, ways: &Ways<'_, T>) -> Result<Option<T>, PoolError> {
+        match (ways.fresh)(reclaim) {
             Ok(found) => Ok(Some(found)),
             Err(error) if error.is_out_of_memory() => {
                 reclaim.refusal = error;
@@ -182,13 +256,17 @@ impl<B: Backend> Shared<B> {
     }
 
     /// Looks for memory that has become free meanwhile, in the pool or outside it.
-    fn look_again(&self, reclaim: &mut Reclaim) -> Result<Option<HitBlock<'_, B>>, PoolError> {
+    fn look_again<T>(
+        &self,
+        reclaim: &mut Reclaim,
+        ways: &Ways<'_, T>,
+    ) -> Result<Option<T>, PoolError> {
         reclaim.changes = self.state.lock().changes;
-        if let Some(found) = self.find_held(reclaim)? {
+        if let Some(found) = (ways.held)(reclaim)? {
             return Ok(Some(found));
         }
         self.release_settled(reclaim, u64::MAX);
-        self.retry(reclaim)
+        Self::retry(reclaim, ways)
     }
 
     /// Releases blocks that no command uses, largest first, until they have `enough` bytes together, unless a limit rules the

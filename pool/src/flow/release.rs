@@ -37,25 +37,42 @@ impl<B: Backend> Shared<B> {
                 self.allocator.release(memory, after)
             });
         }
-        let fences = guarded("a marker", || self.fences_after(uses));
-        let (fences, failure) = match fences {
-            Ok(fences) => (fences, None),
+        let (events, failure) = match self.events_after(uses, after) {
+            Ok(events) => events,
             Err(error) => {
-                // No marker says when the commands end, so the host waits for them.
-                let wait = || uses.iter().try_for_each(|use_| self.wait_for(*use_));
-                if let Err(error) = guarded("a wait", wait) {
-                    self.state.lock().quarantine.keep(memory, uses, after);
-                    return Err(error);
-                }
-                (Fences::<B>::new(), Some(error))
+                self.state.lock().quarantine.keep(memory, uses, after);
+                return Err(error);
             }
         };
-        let fences = fences.into_iter().map(|fence| fence.event);
-        let events: SmallVec<[B::Event; 2]> = fences.chain(after.iter().cloned()).collect();
         guarded("Allocator::release", || {
             self.allocator.release(memory, &events)
         })?;
         failure.map_or(Ok(()), Err)
+    }
+
+    /// Returns events after which these uses have ended, and those in `after`. Where no marker says when the commands end, the host waits for
+    /// them, and the failure is returned, too.
+    ///
+    /// # Errors
+    ///
+    /// A failure of that wait: nothing says when the commands end.
+    #[expect(clippy::type_complexity, reason = "a list and a failure beside it")]
+    pub(crate) fn events_after(
+        &self,
+        uses: &QueueUses,
+        after: &[B::Event],
+    ) -> Result<(SmallVec<[B::Event; 2]>, Option<Error>), Error> {
+        let fences = guarded("a marker", || self.fences_after(uses));
+        let (fences, failure) = match fences {
+            Ok(fences) => (fences, None),
+            Err(error) => {
+                let wait = || uses.iter().try_for_each(|use_| self.wait_for(*use_));
+                guarded("a wait", wait)?;
+                (Fences::<B>::new(), Some(error))
+            }
+        };
+        let fences = fences.into_iter().map(|fence| fence.event);
+        Ok((fences.chain(after.iter().cloned()).collect(), failure))
     }
 
     /// Releases blocks and segments that have left the pool's counters. The allocator frees them after the commands

@@ -44,14 +44,7 @@ impl<B: Backend> PooledBuffer<B> {
             return Ok(());
         };
         let filled = fill(self.backend(), queue, memory)?;
-        if self.shared.failures == FailureOrder::Lost {
-            // On such a device only a wait for the queue puts the fill before later commands.
-            return queue.finish();
-        }
-        if queue.order() == QueueOrder::OutOfOrder {
-            self.backend().enqueue_barrier(queue.after(&[filled]))?;
-        }
-        Ok(())
+        self.shared.put_before_later(queue, filled)
     }
 
     /// Fills a block again that is about to be handed out for `queue`, if its last fill has failed. A block that cannot
@@ -142,6 +135,22 @@ impl<B: Backend> Shared<B> {
             return Err(error);
         }
         Ok(memory)
+    }
+
+    /// Puts a command before all later commands of its queue.
+    pub(crate) fn put_before_later(
+        &self,
+        queue: &B::Queue,
+        command: B::Event,
+    ) -> Result<(), Error> {
+        if self.failures == FailureOrder::Lost {
+            // On such a device only a wait for the queue does that.
+            return queue.finish();
+        }
+        if queue.order() == QueueOrder::OutOfOrder {
+            self.backend.enqueue_barrier(queue.after(&[command]))?;
+        }
+        Ok(())
     }
 
     /// Keeps the fill of a block that is about to be free, and drops fills that have completed once there are many.

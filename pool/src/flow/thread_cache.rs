@@ -39,6 +39,23 @@ impl<B: Backend> Shared<B> {
             .or_else(|| self.take_older(queue, asked, failure))
     }
 
+    /// Returns a block of this thread's cache for a request of `asked` bytes on this queue. Returns `None` also while the pool tracks its
+    /// blocks.
+    pub(crate) fn take_cached(&self, queue: QueueId, asked: usize) -> Option<CachedBlock<B>> {
+        if asked == 0 || !self.looks_beyond_the_cache() {
+            return None;
+        }
+        let size = self.size(asked);
+        let found = threads::with_own(self.id, |key: &OwnCache<B>| {
+            key.enter_untracked((), |cache, ()| {
+                let youngest = cache.pop_youngest(queue, asked);
+                youngest.or_else(|| cache.pop(queue, size))
+            })
+        })?;
+        // A thread whose cache cannot be entered has no block there.
+        found.ok()?
+    }
+
     /// Looks beyond the youngest block. Out of line: inlined, it makes the path above save more registers than that has
     /// instructions.
     #[inline(never)]

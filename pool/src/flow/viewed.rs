@@ -11,8 +11,24 @@ use parking_lot::MutexGuard;
 
 use crate::{
     PooledBuffer,
+    block::Lease,
     shared::{Block, CachedBlock, Shared, State, Viewed},
 };
+
+fn known_queues<B: Backend>(state: &State<B>) -> Vec<B::Queue> {
+    let queues = state.queues.iter();
+    queues
+        .map(|(_, queue_state)| queue_state.queue.clone())
+        .collect()
+}
+
+fn record_all<B: Backend>(lease: &Lease<B>, queues: &[B::Queue]) {
+    for queue in queues {
+        if lease.queue != Some(queue.id()) {
+            lease.record(queue);
+        }
+    }
+}
 
 impl<B: Backend> PooledBuffer<B> {
     /// Returns whether the program can reach the block's bytes through views.
@@ -55,6 +71,12 @@ impl<B: Backend> PooledBuffer<B> {
 }
 
 impl<B: Backend> Shared<B> {
+    /// Records every queue that the pool knows as one that a block was used on.
+    pub(crate) fn record_every_queue(&self, lease: &Lease<B>) {
+        let queues = known_queues(&self.state.lock());
+        record_all(lease, &queues);
+    }
+
     /// Frees the blocks whose views are gone.
     ///
     /// The program can no longer [record](PooledBuffer::record_use) on which queues it used the views, so they count as
@@ -74,20 +96,12 @@ impl<B: Backend> Shared<B> {
         if unviewed.is_empty() {
             return;
         }
-        let queues = state
-            .queues
-            .iter()
-            .map(|(_, queue_state)| queue_state.queue.clone());
-        let queues: Vec<_> = queues.collect();
+        let queues = known_queues(&state);
         drop(state);
         for viewed in unviewed {
             let (buffer, after) = viewed.into();
-            for queue in &queues {
-                if let Some(lease) = buffer.lease()
-                    && lease.queue != Some(queue.id())
-                {
-                    lease.record(queue);
-                }
+            if let Some(lease) = buffer.lease() {
+                record_all(lease, &queues);
             }
             self.free_or_release(buffer, after);
         }

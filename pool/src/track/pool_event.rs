@@ -1,6 +1,6 @@
 //! What a pool notes for its recording.
 
-use binpool_allocators::{Memory, Region};
+use binpool_allocators::{MemoryId, Region};
 pub(crate) use binpool_trace::{PoolEvent, What};
 
 use crate::track::allocation_record::AllocationRecord;
@@ -17,18 +17,18 @@ pub(crate) fn placed(record: &AllocationRecord) -> PoolEvent {
 }
 
 /// Returns the event that pages were mapped to a part of a reservation.
-pub(crate) fn mapped(reservation: &impl Memory, region: Region) -> PoolEvent {
+pub(crate) fn mapped(reservation: MemoryId, region: Region) -> PoolEvent {
     PoolEvent::Mapped {
-        reservation: reservation.id().get(),
+        reservation: reservation.get(),
         offset: region.offset as u64,
         bytes: region.bytes as u64,
     }
 }
 
 /// Returns the event that the pages of a part of a reservation were unmapped.
-pub(crate) fn unmapped(reservation: &impl Memory, region: Region) -> PoolEvent {
+pub(crate) fn unmapped(reservation: MemoryId, region: Region) -> PoolEvent {
     PoolEvent::Unmapped {
-        reservation: reservation.id().get(),
+        reservation: reservation.get(),
         offset: region.offset as u64,
         bytes: region.bytes as u64,
     }

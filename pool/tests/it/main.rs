@@ -7,6 +7,7 @@
     reason = "a failing test panics"
 )]
 
+mod addressed;
 mod behind_failures;
 mod binding;
 mod callbacks;
@@ -15,6 +16,7 @@ mod creep;
 mod debug;
 mod events;
 mod failures;
+mod growable;
 mod guarantee;
 mod high_water;
 mod in_transit;

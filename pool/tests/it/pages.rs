@@ -534,3 +534,27 @@ fn an_old_address_that_cannot_be_unmapped_is_tried_again() {
     drop((blocks, large));
     check_end(rig);
 }
+
+#[test]
+fn where_addresses_are_short_fewer_are_reserved() {
+    let short = rig(MockDevice::builder());
+    for nth in [1, 2] {
+        short.device.fail_nth(
+            CallKind::Reserve,
+            nth,
+            Fault::OutOfMemory,
+            Persistence::Once,
+        );
+    }
+    let block = short.pool.allocate(MIB).unwrap();
+    block.enqueue_fill(&short.queues[0], .., &[1]).unwrap();
+    // Without any it is out of memory, after some tries.
+    let none = rig(MockDevice::builder());
+    none.device.fail_nth(
+        CallKind::Reserve,
+        1,
+        Fault::OutOfMemory,
+        Persistence::Forever,
+    );
+    assert!(none.pool.allocate(MIB).unwrap_err().is_out_of_memory());
+}

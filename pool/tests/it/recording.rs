@@ -606,6 +606,34 @@ fn a_pool_of_pages_writes_what_it_maps_and_unmaps() {
     assert!(text.lines().contains(&format!("h pages {page}")));
 }
 
+#[test]
+fn the_pages_of_a_block_that_grows_are_written_also_those_from_before_the_recording() {
+    let backend = MockDevice::builder().virtual_memory(true).build().backend();
+    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+    let pool = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &queue).unwrap();
+    let mut block = pool.growable_on(&queue, 1 << 30).unwrap();
+    block.grow(1 << 20).unwrap();
+    let text = Text::default();
+    let recording = pool.record(text.clone()).unwrap();
+    block.grow(2 << 20).unwrap();
+    block.grow(3 << 20).unwrap();
+    block.shrink(3 << 20).unwrap();
+    drop(block);
+    recording.finish().unwrap();
+    let places = |letter| -> Vec<Vec<String>> {
+        let of_it = text.of_pool(letter).into_iter();
+        let mut places: Vec<_> = of_it.map(|words| words[..3].to_vec()).collect();
+        places.sort_unstable();
+        places
+    };
+    assert_eq!(places("m").len(), 3);
+    assert_eq!(places("m"), places("M"));
+    // Each size is a block of its own, which ends where the next begins.
+    let (live, freed) = replay(&text.lines());
+    assert!(live.is_empty(), "{live:?}");
+    assert_eq!(freed, 3);
+}
+
 #[cfg(feature = "backtrace")]
 #[test]
 fn a_stack_is_written_once_from_the_program_that_asked_on() {

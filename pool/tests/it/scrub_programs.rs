@@ -208,7 +208,7 @@ impl Program {
             }),
             Operation::FreeHeld => drop(self.tenants.pool.free_held()),
             Operation::Hold(true) => self.tenants.pool.resume_holding(),
-            Operation::Hold(false) => self.tenants.pool.stop_holding(),
+            Operation::Hold(false) => drop(self.tenants.pool.stop_holding()),
             Operation::Retire { queue } => {
                 let queue = self.queue(queue);
                 self.tenants.pool.retire_queue(&queue);

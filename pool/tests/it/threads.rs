@@ -8,7 +8,7 @@ use std::{
 
 use binpool::{
     Backend, DeferredAllocator, ImmediateAllocator, MemoryId, MemoryPool, PoolOptions, Queue,
-    QueueOrder, ReusePolicy, SizeClasses, SvmAllocator, SvmGrain,
+    QueueOrder, ReusePolicy, SizeClasses, SvmAllocator, SvmGrain, WatchOptions,
 };
 use binpool_mock::{CallKind, Completion, Fault, MockDevice, MockQueue, Persistence};
 
@@ -957,4 +957,31 @@ fn what_others_have_cached_is_carved_without_a_marker() {
     let block = rig.pool.allocate(WHOLE_SEGMENT).unwrap();
     assert_eq!(block.memory_id(), Some(memory));
     assert_eq!(rig.device.call_count(CallKind::Marker), before);
+}
+
+#[test]
+fn a_cached_request_is_served_by_the_cache_of_its_thread_or_by_nothing() {
+    let rig = manual(ReusePolicy::Opportunistic);
+    let [queue, other] = [(); 2].map(|()| rig.backend.create_queue(QueueOrder::InOrder).unwrap());
+    assert!(rig.pool.allocate_cached(&queue, 4096).is_none());
+    let memory = {
+        let block = rig.pool.allocate_on(&queue, 4096).unwrap();
+        fill(&block, &queue, 1);
+        block.memory_id()
+    };
+    let foreign = MockDevice::new().backend();
+    let foreign = foreign.create_queue(QueueOrder::InOrder).unwrap();
+    for queue in [&other, &foreign] {
+        assert!(rig.pool.allocate_cached(queue, 4096).is_none());
+    }
+    assert!(rig.pool.allocate_cached(&queue, 0).is_none());
+    // Tracked blocks are handed out under the pool's lock.
+    rig.pool.watch(WatchOptions::new());
+    assert!(rig.pool.allocate_cached(&queue, 4096).is_none());
+    rig.pool.stop_watching();
+    let block = rig.pool.allocate_cached(&queue, 4000).unwrap();
+    assert_eq!((block.memory_id(), block.size()), (memory, 4000));
+    assert_eq!(block.queue_id(), Some(queue.id()));
+    assert_eq!(rig.pool.statistics().hits, 1);
+    assert!(rig.pool.allocate_cached(&queue, 1 << 30).is_none());
 }

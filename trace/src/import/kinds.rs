@@ -39,7 +39,7 @@ impl Kind {
             Self::Pickle
         } else if is_json(text) {
             Self::Json
-        } else if Foreign::marked(start).is_some() || start.contains(&0) {
+        } else if Foreign::marked(start).is_some() || is_binary(start) {
             Self::Other
         } else if is_trace(text) {
             Self::Trace
@@ -47,6 +47,14 @@ impl Kind {
             Self::Text
         }
     }
+}
+
+/// Returns whether there are NUL bytes, but for those at the end, which a recording that was not closed has.
+fn is_binary(start: &[u8]) -> bool {
+    start
+        .iter()
+        .skip_while(|byte| **byte != 0)
+        .any(|byte| *byte != 0)
 }
 
 /// Lists of numbers alone, such as `[12]`, begin lines of logs.
@@ -275,8 +283,8 @@ pub(crate) fn foreign(start: &[u8]) -> TraceError {
     }
     let text = String::from_utf8_lossy(start);
     // The last character may be cut.
-    let text = text.trim_end_matches(char::REPLACEMENT_CHARACTER);
-    if start.contains(&0) || text.contains(char::REPLACEMENT_CHARACTER) {
+    let text = text.trim_end_matches([char::REPLACEMENT_CHARACTER, '\0']);
+    if is_binary(start) || text.contains(char::REPLACEMENT_CHARACTER) {
         return error("binary data of a kind that is not known", RECORD);
     }
     if let Some(error) = foreign_text(start) {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::{
-    Shortage, ShortageReport, Trace,
+    Shortage, ShortageReport, Trace, Use,
     view::{
         By, FreeMemory, Life, Lives, Neighbour, Segment, grouping::Grouping, neighbours::Stretch,
     },
@@ -43,6 +43,8 @@ pub struct History {
     pub stacks: Vec<Vec<String>>,
     /// The allocations that failed when the trace was recorded.
     pub shortages: Vec<Shortage>,
+    /// The first use of each block on each stream, where the trace says it.
+    pub uses: Vec<Use>,
     /// What the pool did beside handing out blocks, in order; empty where it is simulated.
     pub pool_events: Vec<EventRow>,
     /// The failed request, where the replay ran out of memory.
@@ -140,6 +142,7 @@ impl History {
                 .filter(|shortage| shortage.events_before <= moments)
                 .copied()
                 .collect(),
+            uses: trace.uses().to_vec(),
             pool_events: Vec::new(),
             groupings: By::ALL.map(|by| by.of(trace, &blocks)),
             frees,

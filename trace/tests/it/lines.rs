@@ -57,6 +57,14 @@ fn a_line_of_each_kind_is_the_text_that_the_format_says() {
             "f 7 9\n",
         ),
         (
+            Line::Used {
+                id: 7,
+                stream: 2,
+                time: Some(9),
+            },
+            "u 7 2 9\n",
+        ),
+        (
             pool(PoolEvent::Taken {
                 memory: 5,
                 bytes: 64,

@@ -2,5 +2,6 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a failing test panics")]
 
+mod layer_recordings;
 mod lines;
 mod trace;

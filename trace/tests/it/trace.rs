@@ -20,7 +20,7 @@ fn problem(text: &[u8]) -> (usize, String) {
 
 /// The problem of a line of no known form.
 fn form() -> String {
-    "expected \"a ID BYTES STREAM [TIME [GROUP [STACK]]]\", \"f ID [TIME]\", \
+    "expected \"a ID BYTES STREAM [TIME [GROUP [STACK]]]\", \"f ID [TIME]\", \"u ID STREAM [TIME]\", \
      \"o BYTES STREAM [TIME [GROUP [STACK]]]\", \"g GROUP NAME\", \"k STACK FRAME\", \"h KEY VALUE\", \
      \"s MEMORY BYTES [TIME]\", \"S MEMORY [TIME]\", \"b BLOCK MEMORY OFFSET BYTES [TIME]\", \
      \"p WHAT BYTES [TIME [TEXT]]\" or \"r KEY=NUMBER ...\""
@@ -288,8 +288,8 @@ fn a_wrong_line_about_the_pool_is_named_with_what_was_expected() {
             wrong("expected the header to begin with \"h version NUMBER\", once")
         )
     );
-    assert_eq!(problem(b"h version 3\n"), (1, number("the version", 2)));
-    assert_eq!(kind("h version 3\n"), TraceErrorKind::Version);
+    assert_eq!(problem(b"h version 4\n"), (1, number("the version", 3)));
+    assert_eq!(kind("h version 4\n"), TraceErrorKind::Version);
     assert_eq!(kind("h version 2\nh limit x\n"), TraceErrorKind::Malformed);
     assert_eq!(problem(b"h version\n"), (1, form()));
     assert_eq!(

@@ -184,6 +184,15 @@ impl History {
                 grouping.numbers.iter().map(|number| u64::from(*number)),
             );
         }
+        let uses = || {
+            let uses = self.uses.iter();
+            uses.filter(|used| {
+                let block = self.blocks.get(used.block);
+                block.is_some_and(|block| block.stream != used.stream)
+            })
+        };
+        columns.push("use_block", uses().map(|used| used.block as u64));
+        columns.push("use_stream", uses().map(|used| used.stream.into()));
         let segments = || self.segments.iter();
         columns.push("segment_bytes", segments().map(|segment| segment.bytes));
         columns.push_rising(

@@ -100,6 +100,11 @@ class Program {
     return this.waiting[block] > 0 && moment >= this.waiting[block] - 1;
   }
 
+  /** The other streams that a block was used on, where the recording says it. */
+  otherStreamsOf(block) {
+    return Array.from(this.columns.use_stream.filter((_, use) => this.columns.use_block[use] === block));
+  }
+
   streamOf(block) {
     return Number(this.rowOf("stream", block).name.replace("stream ", ""));
   }
@@ -365,11 +370,13 @@ class Program {
     const freed = to === NEVER ? "never" : this.momentText(to + 1, "events");
     const span = ([events, time]) => (time === null ? counted(events, "event") : `${timeText(time)}, ${counted(events, "event")}`);
     const { age, life } = this.subject(block, moment);
+    const others = this.otherStreamsOf(block);
     return [
       ["asked", bytesInFull(this.asked[block])],
       ["class", bytesInFull(this.bytes[block])],
       ["group", this.nameOf(block)],
       ["stream", String(this.streamOf(block))],
+      others.length > 0 ? ["also used on stream", others.join(", ")] : null,
       ["allocated", this.momentText(from, "events")],
       this.waiting[block] > 0 ? ["freed by the program", this.momentText(this.waiting[block] - 1, "events")] : null,
       ["freed", freed],

@@ -1,0 +1,264 @@
+//! `malloc` and `free`: blocks that the program knows by their addresses.
+
+use std::{
+    array,
+    collections::HashMap,
+    fmt,
+    hash::{BuildHasherDefault, Hasher},
+};
+
+use binpool_allocators::{Backend, InvalidRequest, Memory, Result};
+use parking_lot::Mutex;
+
+use crate::{MemoryPool, PoolError, PooledBuffer};
+
+/// Allocates and frees blocks by their addresses, as `cudaMallocAsync` and `cudaFreeAsync` do, for code that can keep nothing but an
+/// address.
+///
+/// Code that can keep a value keeps the [`PooledBuffer`] itself, which saves a lookup for each block.
+///
+/// Any thread may allocate, use and free a block. An address at which no block starts, one that was freed before, and a queue of another
+/// device are errors that change nothing. Dropping the `AddressedPool` frees the blocks that are left, as a drop of each of them would:
+/// enqueue no more commands that use their addresses.
+///
+/// The memory needs addresses: that of CUDA and shared virtual memory of OpenCL have them, buffers of OpenCL do not.
+///
+/// ```
+/// # use binpool::{Backend, MemoryPool, QueueOrder, VirtualMemoryAllocator};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::builder().virtual_memory(true).build().backend();
+/// # let [queue, other] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
+/// use binpool::AddressedPool;
+///
+/// let pool = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &queue)?;
+/// let memory = AddressedPool::new(&pool);
+///
+/// let address = memory.allocate_on(&queue, 4096)?;
+/// // ... a kernel on `queue` uses it, and, after that, one on `other`:
+/// memory.record_use(&other, address)?;
+/// memory.free_on(&queue, address)?;
+/// assert_eq!(memory.pool().active_blocks(), 0);
+///
+/// let twice = memory.free_on(&queue, address).unwrap_err();
+/// assert!(twice.to_string().contains("was freed before"), "{twice}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct AddressedPool<B: Backend> {
+    pool: MemoryPool<B>,
+    blocks: Box<[Apart<B>; SHARDS]>,
+}
+
+/// The number of maps, so that threads seldom meet.
+const SHARDS: usize = 64;
+
+/// Addresses end in this many zeros: blocks usually lie on multiples of 256 bytes.
+const ZEROS: u32 = 8;
+
+/// 2^64 by the golden ratio: a product with it differs in its upper bits where the factor differs in any.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+type Shard<B> = Mutex<HashMap<u64, PooledBuffer<B>, BuildHasherDefault<AddressHasher>>>;
+
+// No two of them in one line of the processor's cache, which threads would take from each other.
+#[repr(align(128))]
+struct Apart<B: Backend>(Shard<B>);
+
+impl<B: Backend> AddressedPool<B> {
+    /// Returns one that takes its blocks from `pool`, which can go on to be used by itself.
+    #[must_use]
+    pub fn new(pool: &MemoryPool<B>) -> Self {
+        Self {
+            pool: pool.clone(),
+            blocks: Box::new(array::from_fn(|_| Apart(Mutex::default()))),
+        }
+    }
+
+    /// The pool below.
+    #[must_use]
+    pub fn pool(&self) -> &MemoryPool<B> {
+        &self.pool
+    }
+
+    /// Allocates `bytes` bytes for commands on `queue`, and returns their address; 0 for 0 bytes.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`MemoryPool::allocate_on`]; [`Unsupported`](crate::Error::Unsupported) where memory has no [address](Memory::device_address).
+    pub fn allocate_on(&self, queue: &B::Queue, bytes: usize) -> Result<u64, PoolError> {
+        Ok(self.add(queue, self.pool.allocate_on(queue, bytes)?)?)
+    }
+
+    /// Adds a block of the pool, and returns its address, by which it is freed from now on; 0 for the block of 0 bytes. `queue` is recorded as
+    /// one that uses it. The opposite of [`take`](Self::take).
+    ///
+    /// ```
+    /// # use binpool::{AddressedPool, Backend, MemoryPool, QueueOrder, VirtualMemoryAllocator};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::builder().virtual_memory(true).build().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &queue)?;
+    /// let memory = AddressedPool::new(&pool);
+    /// let block = pool.allocate(4096)?;
+    /// let whole = block.class_size(); // What it takes of the device.
+    /// let address = memory.add(&queue, block)?;
+    /// assert!(memory.contains(address) && whole >= 4096);
+    /// memory.free_on(&queue, address)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](crate::Error::Unsupported) where memory has no [address](Memory::device_address); the block is freed then.
+    pub fn add(&self, queue: &B::Queue, block: PooledBuffer<B>) -> Result<u64> {
+        let Some(memory) = block.memory_on(queue) else {
+            return Ok(0);
+        };
+        let address = memory.device_address()?;
+        self.insert(address, block);
+        Ok(address)
+    }
+
+    /// Frees a block. Its memory is reused only after what was enqueued until now on `queue` and on the block's other queues. Address 0 does
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownAddress`](InvalidRequest::UnknownAddress); [`ForeignObject`](InvalidRequest::ForeignObject) for a queue of another device, and
+    /// the block stays allocated; a failure of the device, and the block is freed all the same ([`PooledBuffer::release`]).
+    pub fn free_on(&self, queue: &B::Queue, address: u64) -> Result<()> {
+        if address == 0 {
+            return Ok(());
+        }
+        let block = self
+            .take(address)
+            .ok_or(InvalidRequest::UnknownAddress { address })?;
+        if let Err(error) = block.record_use(queue) {
+            self.insert(address, block);
+            return Err(error);
+        }
+        block.release()
+    }
+
+    /// Records that commands on `queue` use a block: once it is freed, no other request gets it before they have ended. Address 0 does
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownAddress`](InvalidRequest::UnknownAddress), and those of [`PooledBuffer::record_use`].
+    pub fn record_use(&self, queue: &B::Queue, address: u64) -> Result<()> {
+        if address == 0 {
+            return Ok(());
+        }
+        let blocks = self.shard_of(address).lock();
+        let block = blocks.get(&address);
+        block
+            .ok_or(InvalidRequest::UnknownAddress { address })?
+            .record_use(queue)
+    }
+
+    /// Returns whether a block that is allocated starts at this address.
+    ///
+    /// ```
+    /// # use binpool::{AddressedPool, Backend, MemoryPool, QueueOrder, VirtualMemoryAllocator};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::builder().virtual_memory(true).build().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &queue)?;
+    /// let memory = AddressedPool::new(&pool);
+    /// let address = memory.allocate_on(&queue, 4096)?;
+    /// assert!(memory.contains(address) && !memory.contains(address + 256));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn contains(&self, address: u64) -> bool {
+        self.shard_of(address).lock().contains_key(&address)
+    }
+
+    /// Calls `look` with a block and returns what it returns; `None` if no block starts at this address. Other threads that allocate, use or
+    /// free blocks may wait meanwhile.
+    ///
+    /// ```
+    /// # use binpool::{AddressedPool, Backend, MemoryPool, QueueOrder, VirtualMemoryAllocator};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::builder().virtual_memory(true).build().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &queue)?;
+    /// let memory = AddressedPool::new(&pool);
+    /// let address = memory.allocate_on(&queue, 4000)?;
+    /// assert_eq!(memory.with_block(address, |block| block.size()), Some(4000));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn with_block<R>(
+        &self,
+        address: u64,
+        look: impl FnOnce(&PooledBuffer<B>) -> R,
+    ) -> Option<R> {
+        self.shard_of(address).lock().get(&address).map(look)
+    }
+
+    /// Removes a block and returns it; `None` if no block starts at this address. It is freed when it is dropped, no longer by its address.
+    ///
+    /// ```
+    /// # use binpool::{AddressedPool, Backend, MemoryPool, QueueOrder, VirtualMemoryAllocator};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::builder().virtual_memory(true).build().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &queue)?;
+    /// let memory = AddressedPool::new(&pool);
+    /// let address = memory.allocate_on(&queue, 4096)?;
+    /// let block = memory.take(address).ok_or("it is allocated")?;
+    /// assert!(block.size() == 4096 && !memory.contains(address));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn take(&self, address: u64) -> Option<PooledBuffer<B>> {
+        self.shard_of(address).lock().remove(&address)
+    }
+
+    fn insert(&self, address: u64, block: PooledBuffer<B>) {
+        let former = self.shard_of(address).lock().insert(address, block);
+        if former.is_some() {
+            // Only a pool that hands out memory twice leads here. The former block is kept from others.
+            tracing::error!(address, "an address was handed out twice");
+            std::mem::forget(former);
+        }
+    }
+
+    fn shard_of(&self, address: u64) -> &Shard<B> {
+        let upper = spread(address) >> (u64::BITS - SHARDS.trailing_zeros());
+        // Below `SHARDS`, whatever the address.
+        &self.blocks[usize::try_from(upper).unwrap_or(0) % SHARDS].0
+    }
+}
+
+impl<B: Backend> fmt::Debug for AddressedPool<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AddressedPool")
+            .field("pool", &self.pool)
+            .finish_non_exhaustive()
+    }
+}
+
+fn spread(address: u64) -> u64 {
+    (address >> ZEROS).wrapping_mul(SPREAD)
+}
+
+/// Hashes addresses of blocks.
+#[derive(Default)]
+struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte) << ZEROS);
+        }
+    }
+
+    fn write_u64(&mut self, address: u64) {
+        // The lowest bits choose the place, and the upper ones the shard: those between differ within a shard.
+        self.0 = spread(address ^ self.0).rotate_left(20);
+    }
+}

@@ -1,0 +1,250 @@
+//! Blocks that grow: pages are mapped after those that they have, and leave once no command uses them.
+
+use std::{
+    mem::{self, forget},
+    sync::Arc,
+};
+
+use binpool_allocators::{
+    Allocator, Backend, Error, Memory, Queue, Region,
+    contained::{contained, guarded},
+};
+
+use crate::{
+    PoolError, PooledBuffer,
+    block::Lease,
+    growing::{Growing, Piece},
+    order::queue_uses::QueueUses,
+    request::HitKind,
+    shared::{Block, Shared},
+    track::caller::Caller,
+};
+
+impl<B: Backend> Shared<B> {
+    /// Reserves addresses for a block that grows to `most_bytes`, for `queue`, in pages of `page_bytes`.
+    pub(crate) fn reserve(
+        self: &Arc<Self>,
+        queue: &B::Queue,
+        most_bytes: usize,
+        page_bytes: usize,
+    ) -> Result<(PooledBuffer<B>, Growing<B>), Error> {
+        let (reservation, memory) = guarded("Allocator::reserve", || {
+            let reservation = self.allocator.reserve(most_bytes)?;
+            let all = Region::first(reservation.bytes());
+            let memory = self.allocator.create_view(&reservation, all)?;
+            Ok((reservation, memory))
+        })?;
+        let block = Box::new(Block {
+            memory,
+            bin: 0,
+            bytes: 0,
+            above: 0,
+            slot: 0,
+            range: None,
+            record: None,
+            share: None,
+            lease: Lease::default(),
+        });
+        let queue_key = {
+            let mut state = self.lock_and_sync();
+            state.count_active(0, 0, HitKind::Fresh);
+            state.enter(queue)
+        };
+        let growing = Growing {
+            reservation,
+            page_bytes,
+            pieces: Vec::new(),
+            was_viewed: false,
+        };
+        let buffer = PooledBuffer::new(self, queue, 0, Some((block, queue_key)));
+        Ok((buffer, growing))
+    }
+
+    /// Maps what a block of `size` bytes lacks. Returns where its last page ends.
+    pub(crate) fn map_more(
+        &self,
+        block: &mut Block<B>,
+        growing: &mut Growing<B>,
+        size: usize,
+    ) -> Result<usize, PoolError> {
+        let offset = block.bytes;
+        let missing = size
+            .saturating_sub(offset)
+            .next_multiple_of(growing.page_bytes);
+        if missing > 0
+            && let Some(queue_key) = block.lease.key
+        {
+            let pages = self.allocate_pages(queue_key, size - offset, missing)?;
+            if let Err(error) = guarded("Allocator::map", || {
+                self.allocator.map(&growing.reservation, offset, &pages)
+            }) {
+                self.release(pages, &QueueUses::new(), &[])?;
+                return Err(error.into());
+            }
+            let piece = Piece {
+                pages,
+                offset,
+                spare: None,
+            };
+            self.state.lock().add_mapped(block, piece.region());
+            growing.pieces.push(piece);
+        }
+        for piece in &mut growing.pieces {
+            if piece.offset < size {
+                piece.spare = None;
+            }
+        }
+        Ok(size.next_multiple_of(growing.page_bytes))
+    }
+
+    /// Unmaps the pages after the first `size` bytes, from the last one on, whose commands have ended. Where a view of the block is left, or
+    /// the pool [keeps addresses](crate::KeptAddresses), all of them stay.
+    pub(crate) fn unmap_spare(
+        &self,
+        block: &mut Block<B>,
+        growing: &mut Growing<B>,
+        size: usize,
+    ) -> Result<(), Error> {
+        // Before the uses are stamped, since a view may be used until it is gone.
+        let is_viewed = block.memory.has_views();
+        let lost_views = mem::replace(&mut growing.was_viewed, is_viewed) && !is_viewed;
+        if lost_views {
+            // The program can no longer say where it used them.
+            self.record_every_queue(&block.lease);
+        }
+        let uses = self
+            .state
+            .lock()
+            .stamp(block.lease.key, &block.lease.others());
+        for piece in &mut growing.pieces {
+            if piece.offset >= size && (lost_views || piece.spare.is_none()) {
+                piece.spare = Some(uses.clone());
+            }
+        }
+        if is_viewed {
+            return Ok(());
+        }
+        while let Some(piece) = growing.pieces.last()
+            && let Some(uses) = &piece.spare
+        {
+            self.check(uses);
+            let state = self.state.lock();
+            let may_go = state.queues.are_over(uses) && !state.keeps_addresses();
+            drop(state);
+            if !may_go {
+                break;
+            }
+            let region = piece.region();
+            guarded("Allocator::unmap", || {
+                self.allocator.unmap(&growing.reservation, region)
+            })?;
+            let mut state = self.state.lock();
+            state.remove_mapped(block, region);
+            // A thread that is short of memory waits for it.
+            state.transit.depart(1);
+            drop(state);
+            let piece = growing.pieces.pop();
+            let released = piece.map(|piece| self.release(piece.pages, &QueueUses::new(), &[]));
+            self.arrive();
+            released.transpose()?;
+        }
+        Ok(())
+    }
+
+    /// Writes the present size of a block that grows into what the pool tracks.
+    pub(crate) fn track_growth(&self, block: &mut Block<B>, size: usize, caller: Caller) {
+        let mut state = self.state.lock();
+        state.record_free(block);
+        let former = block.record.take();
+        if size > 0 {
+            state.record_allocation(block, size, caller);
+        }
+        drop(state);
+        drop(former);
+    }
+
+    /// Fills a part of a block with zeros, before all later commands of its queue.
+    pub(crate) fn scrub_part(
+        &self,
+        queue: &B::Queue,
+        memory: &B::Memory,
+        region: Region,
+    ) -> Result<(), Error> {
+        let filled = self.backend.enqueue_fill(queue, memory, region, &[0_u8])?;
+        self.put_before_later(queue, filled)
+    }
+
+    /// Frees a block that grows, unless addresses are kept. Its pages and addresses go to the allocator, which frees them once the commands
+    /// that use them have ended.
+    pub(crate) fn free_growing(&self, mut block: Box<Block<B>>, growing: Growing<B>, size: usize) {
+        let state = self.state.lock();
+        if state.keeps_addresses() {
+            // Under the state's lock, so that the thread that stops keeping addresses finds it.
+            self.kept_growing.lock().push((block, growing, size));
+            return;
+        }
+        drop(state);
+        if growing.was_viewed {
+            self.record_every_queue(&block.lease);
+        }
+        let (queue_key, others) = (block.lease.key, block.lease.take_others());
+        let uses = {
+            let mut state = self.lock_and_sync();
+            let uses = state.take_back(&block, size, &others);
+            for piece in &growing.pieces {
+                state.remove_mapped(&mut block, piece.region());
+            }
+            state.begin_release(block.memory.id(), block.bytes, &uses);
+            uses
+        };
+        drop(block);
+        let Growing {
+            reservation,
+            pieces,
+            ..
+        } = growing;
+        let mut failure = None;
+        match self.events_after(&uses, &[]) {
+            Ok((events, _)) => {
+                for piece in pieces {
+                    let released = guarded("Allocator::release", || {
+                        self.allocator.release(piece.pages, &events)
+                    });
+                    failure = released.err().or(failure);
+                }
+                // No part of what the allocator counts.
+                let released = guarded("Backend::release", || {
+                    self.backend.release(reservation, &events)
+                });
+                failure = released.err().or(failure);
+            }
+            Err(error) => {
+                // Commands that no backend knows of may use these addresses for ever, so they are never unmapped.
+                forget(reservation);
+                for piece in pieces {
+                    failure = self.release(piece.pages, &uses, &[]).err().or(failure);
+                }
+                failure = failure.or(Some(error));
+            }
+        }
+        self.state.lock().leave(queue_key);
+        self.arrive();
+        if let Some(error) = failure {
+            contained("a subscriber", || {
+                tracing::error!(%error, size, "a block that had grown could not be given back cleanly");
+            });
+        }
+    }
+}
+
+impl<B: Backend> PooledBuffer<B> {
+    /// Enqueues a copy of this block to the start of `larger`, after everything that was enqueued on the block's queues, and before all later
+    /// commands of `queue`.
+    pub(crate) fn copy_to_larger(&self, queue: &B::Queue, larger: &Self) -> Result<(), Error> {
+        self.order_before(queue)?;
+        let copied = self.enqueue_copy_to(queue, larger)?;
+        // Queues that the program has wait for the copy may wait for its queue.
+        queue.flush()?;
+        self.shared.put_before_later(queue, copied)
+    }
+}

@@ -1,0 +1,261 @@
+//! A block that grows.
+
+use std::{fmt, ops::Deref, panic::Location, sync::Arc};
+
+use binpool_allocators::{
+    Allocator, AsMemory, Backend, Error, InvalidRequest, Region, contained::contained,
+};
+
+use crate::{MemoryPool, PoolError, PooledBuffer, growing::Growing, shared::Shared};
+
+/// A block that grows and shrinks at its end, such as the key-value cache of a language model, or an array to which others are appended.
+///
+/// In a pool of pages (over a [`VirtualMemoryAllocator`](crate::VirtualMemoryAllocator)), addresses for the largest size are reserved
+/// once. [`grow`](Self::grow) maps more pages after the last one, so nothing is copied and nothing moves: kernels and CUDA graphs that were
+/// given its address stay valid. In any other pool, a block that is full is replaced by one half as large again, and its bytes are copied
+/// on the block's queue.
+///
+/// Otherwise it is used as a [`PooledBuffer`]. Its pages count in the pool's [limit](crate::PoolOptions::limit) and
+/// [statistics](crate::PoolStatistics), as those of one active block.
+///
+/// Its pages and addresses go back when it is dropped, after the commands that use them, or, while the pool
+/// [keeps addresses](MemoryPool::keep_addresses), after that. Views of its memory that outlive it keep its pages, which the pool no longer
+/// counts then.
+///
+/// ```
+/// use binpool::{Backend, MemoryPool, QueueOrder, VirtualMemoryAllocator};
+/// use binpool_mock::MockDevice;
+///
+/// let backend = MockDevice::builder().virtual_memory(true).build().backend();
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let pool = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &queue)?;
+///
+/// let mut cache = pool.growable_on(&queue, 1 << 30)?; // Addresses. They take no memory.
+/// cache.grow(1000)?;
+/// cache.enqueue_fill(&queue, .., &[7_u8])?;
+/// let before = cache.memory_id();
+/// cache.grow(64 << 20)?;
+/// assert_eq!(cache.size(), 1000 + (64 << 20));
+/// assert!(cache.stays_in_place() && cache.memory_id() == before);
+/// let mut bytes = [0_u8; 1000];
+/// cache.read(&queue, 0, &mut bytes)?;
+/// assert_eq!(bytes, [7; 1000]);
+///
+/// cache.shrink(64 << 20)?; // No command uses what was added, so its pages go back to the device.
+/// assert_eq!(pool.managed_bytes(), 2 << 20);
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
+#[must_use = "the block goes back to its pool when it is dropped"]
+pub struct GrowableBuffer<B: Backend> {
+    buffer: PooledBuffer<B>,
+    /// `None` where the pool has no pages.
+    growing: Option<Growing<B>>,
+    queue: B::Queue,
+    most_bytes: usize,
+}
+
+impl<B: Backend> MemoryPool<B> {
+    /// Returns a block of 0 bytes for `queue` that can [grow](GrowableBuffer::grow) to `most_bytes`.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// // A pool without pages, where growth may copy.
+    /// let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let mut all = pool.growable_on(&queue, 1 << 20)?;
+    /// for array in [&[1_u8, 2][..], &[3, 4, 5]] {
+    ///     let end = all.size();
+    ///     all.grow(array.len())?;
+    ///     all.enqueue_write(&queue, end, array.into())?;
+    /// }
+    /// assert_eq!(all.enqueue_read(&queue, ..)?.wait()?, [1, 2, 3, 4, 5]);
+    /// assert!(all.grow(1 << 20).is_err()); // More than its largest size.
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ZeroSize`](InvalidRequest::ZeroSize) for a largest size of 0 bytes, [`TooLarge`](InvalidRequest::TooLarge) for more addresses than can be reserved,
+    /// [`ForeignObject`](InvalidRequest::ForeignObject) for a queue of another backend, and the failures of the backend.
+    pub fn growable_on(
+        &self,
+        queue: &B::Queue,
+        most_bytes: usize,
+    ) -> Result<GrowableBuffer<B>, PoolError> {
+        self.backend().check_queue(queue)?;
+        if most_bytes == 0 {
+            return Err(Error::from(InvalidRequest::ZeroSize).into());
+        }
+        let shared = self.handle();
+        let (buffer, growing) = match shared.allocator.page_bytes() {
+            Some(page_bytes) => {
+                let (buffer, growing) = shared.reserve(queue, most_bytes, page_bytes)?;
+                (buffer, Some(growing))
+            }
+            None => (self.allocate_on(queue, 0)?, None),
+        };
+        Ok(GrowableBuffer {
+            buffer,
+            growing,
+            queue: queue.clone(),
+            most_bytes,
+        })
+    }
+}
+
+impl<B: Backend> GrowableBuffer<B> {
+    /// Adds `bytes` bytes at the end. The bytes before them are kept. The new ones are undefined: they may be those of another user, unless
+    /// the pool [scrubs](crate::PoolOptions::scrub), or those that the block had there before it shrank.
+    ///
+    /// New pages can be used on every queue at once. A copy, and the zeros of a pool that scrubs on hand-out, are commands of the block's
+    /// own queue, after everything that was enqueued on the queues that use the block; before commands on another queue, call
+    /// [`order_before`](PooledBuffer::order_before).
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds`](InvalidRequest::OutOfBounds) beyond the largest size; [`PoolError::OutOfMemory`], with a report, once the pool has
+    /// tried everything; a failure of the allocator or the backend. The block keeps its size and its bytes.
+    #[track_caller]
+    pub fn grow(&mut self, bytes: usize) -> Result<(), PoolError> {
+        let before = self.buffer.size();
+        let refusal = InvalidRequest::OutOfBounds {
+            offset: before,
+            bytes,
+            size: self.most_bytes,
+        };
+        let size = before.checked_add(bytes);
+        let size = size.filter(|size| *size <= self.most_bytes);
+        let size = size.ok_or(Error::from(refusal))?;
+        let shared = Arc::clone(&self.buffer.shared);
+        let Some((growing, block)) = self.growing.as_mut().zip(self.buffer.block_mut()) else {
+            return self.grow_by_copies(size);
+        };
+        let end = shared.map_more(block, growing, size)?;
+        if shared.scrubber.is_on_hand_out()
+            && bytes > 0
+            && let Err(error) = self.scrub(Region::new(before, end - before))
+        {
+            // The new pages have bytes of others. Where they cannot go yet, a later call unmaps them.
+            let _failure = self.shrink(0);
+            return Err(error.into());
+        }
+        self.resize(&shared, size);
+        Ok(())
+    }
+
+    /// Fills new bytes with zeros, to the end of the last page: commands reach that through the memory.
+    fn scrub(&self, region: Region) -> Result<(), Error> {
+        self.buffer.order_before(&self.queue)?;
+        let Some(memory) = self.buffer.memory() else {
+            return Ok(());
+        };
+        self.buffer.shared.scrub_part(&self.queue, memory, region)
+    }
+
+    #[track_caller]
+    fn grow_by_copies(&mut self, size: usize) -> Result<(), PoolError> {
+        let before = self.buffer.size();
+        if size > self.buffer.class_size() {
+            let shared = &self.buffer.shared;
+            let ample = size.max(before.saturating_add(before / 2));
+            let ample = ample.min(self.most_bytes);
+            let larger = match shared.serve(&self.queue, ample) {
+                Err(error) if error.is_out_of_memory() && ample > size => {
+                    shared.serve(&self.queue, size)?
+                }
+                result => result?,
+            };
+            if before > 0 {
+                self.buffer.copy_to_larger(&self.queue, &larger)?;
+            }
+            self.buffer = larger;
+        }
+        let shared = Arc::clone(&self.buffer.shared);
+        self.resize(&shared, size);
+        Ok(())
+    }
+
+    /// Removes `bytes` bytes at the end, or all if there are fewer.
+    ///
+    /// The pages that one call of [`grow`](Self::grow) mapped are unmapped together, and go back to the allocator, once the block ends before
+    /// all of them and no command uses them. The call waits for no command: pages that commands or views may still use stay until a later
+    /// call finds them unused. `shrink(0)` does only that, for example after a [`finish`](binpool_allocators::Queue::finish). A block of a
+    /// pool without pages keeps its memory until it is dropped.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the device. The block is smaller all the same, and a later call tries again to unmap its spare pages.
+    #[track_caller]
+    pub fn shrink(&mut self, bytes: usize) -> Result<(), PoolError> {
+        let size = self.buffer.size().saturating_sub(bytes);
+        let shared = Arc::clone(&self.buffer.shared);
+        self.resize(&shared, size);
+        if let Some((growing, block)) = self.growing.as_mut().zip(self.buffer.block_mut()) {
+            shared.unmap_spare(block, growing, size)?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether the block keeps its addresses as it grows, as it does in a pool of pages. Otherwise they may change.
+    #[must_use]
+    pub fn stays_in_place(&self) -> bool {
+        self.growing.is_some()
+    }
+
+    #[track_caller]
+    fn resize(&mut self, shared: &Shared<B>, size: usize) {
+        if size == self.buffer.size() {
+            return;
+        }
+        self.buffer.resize(size);
+        if let Some(caller) = shared.tracking.caller(Location::caller())
+            && let Some(block) = self.buffer.block_mut()
+        {
+            shared.track_growth(block, size, caller);
+        }
+    }
+}
+
+impl<B: Backend> Drop for GrowableBuffer<B> {
+    fn drop(&mut self) {
+        let size = self.buffer.size();
+        if let Some(growing) = self.growing.take()
+            && let Some(block) = self.buffer.take_block()
+        {
+            contained("giving a block back", || {
+                self.buffer.shared.free_growing(block, growing, size);
+            });
+        }
+    }
+}
+
+/// The block at its present size, for commands, slices and views. Slices and views borrow it, so it cannot grow while they live.
+impl<B: Backend> Deref for GrowableBuffer<B> {
+    type Target = PooledBuffer<B>;
+
+    fn deref(&self) -> &PooledBuffer<B> {
+        &self.buffer
+    }
+}
+
+impl<B: Backend> AsMemory<B> for GrowableBuffer<B> {
+    fn size(&self) -> usize {
+        self.buffer.size()
+    }
+
+    fn memory_on(&self, queue: &B::Queue) -> Option<&B::Memory> {
+        self.buffer.memory_on(queue)
+    }
+}
+
+impl<B: Backend> fmt::Debug for GrowableBuffer<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GrowableBuffer")
+            .field("block", &self.buffer)
+            .field("most_bytes", &self.most_bytes)
+            .field("stays_in_place", &self.stays_in_place())
+            .finish_non_exhaustive()
+    }
+}
