@@ -124,6 +124,20 @@ impl CudaBackend {
         })
     }
 
+    /// Waits for all commands on the device, of whatever stream and library.
+    ///
+    /// ```no_run
+    /// binpool_cuda::CudaBackend::open(0)?.finish_device()?;
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A failure of the driver; also where a stream is captured into a graph, which is spoiled then.
+    pub fn finish_device(&self) -> Result<()> {
+        Ok(self.shared.context.synchronize()?)
+    }
+
     /// Returns whether a call has answered that the context is lost ([`CudaError::is_sticky`](crate::CudaError::is_sticky)). Only a new
     /// process gets another.
     pub fn is_lost(&self) -> bool {

@@ -8,7 +8,7 @@
 use std::{fmt, mem::ManuallyDrop, sync::Arc};
 
 use binpool::PooledBuffer;
-use binpool_allocators::{Error, Result, contained::contained};
+use binpool_allocators::{Error, Memory, Result, contained::contained};
 use cudarc::driver::{
     CudaSlice, CudaStream, CudaViewMut, DevicePtr, DevicePtrMut, DeviceSlice, DriverError,
     LaunchArgs, PushKernelArg, SyncOnDrop,
@@ -16,7 +16,7 @@ use cudarc::driver::{
 };
 
 use crate::{
-    backend::{CudaBackend, CudaMemory, CudaQueue},
+    backend::{CudaBackend, CudaQueue},
     sys::{Context, CudaError},
 };
 
@@ -90,7 +90,7 @@ impl<T> PooledCudaSlice<T> {
         length: usize,
     ) -> Result<Self> {
         let memory = block.memory_on(queue);
-        let address = memory.map_or(Ok(0), CudaMemory::device_address)?;
+        let address = memory.map_or(Ok(0), Memory::device_address)?;
         let context = stream.context();
         // What went wrong before, of which the next call would panic.
         context

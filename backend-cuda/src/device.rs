@@ -1,12 +1,14 @@
 //! Devices.
 
-use std::sync::Arc;
+#![expect(unsafe_code, reason = "streams that this crate did not make")]
+
+use std::{ffi::c_void, sync::Arc};
 
 use binpool_allocators::{Align, DeviceLimits, Error, FailureOrder, Result, runtime::Core};
 use parking_lot::Mutex;
 
 use crate::{
-    backend::{CudaBackend, Shared},
+    backend::{CudaBackend, CudaQueue, Shared},
     library::CudaLibrary,
     sys::{self, Context, DeviceFacts},
 };
@@ -121,6 +123,7 @@ impl CudaDevice {
     fn open_anew(&self) -> Result<Shared> {
         let (driver, facts) = (self.library.driver(), self.facts.clone());
         let context = Arc::new(Context::retain(driver, facts.device)?);
+        *context.sharing.lock() = facts.sharing;
         let alignment = Align::new(ALIGNMENT).unwrap_or(Align::ONE);
         let bytes = facts.total_bytes;
         let mut limits = DeviceLimits::new(facts.name.clone(), bytes as u64, bytes, alignment);
@@ -147,6 +150,69 @@ impl CudaBackend {
     /// Those of [`CudaLibrary::load`], or a failure of the driver.
     pub fn open(ordinal: u32) -> Result<Self> {
         CudaDevice::of(&CudaLibrary::load()?, ordinal)?.backend()
+    }
+
+    /// Opens the device of a `CUstream` that the program or another library has made, and wraps the stream: [`open`](Self::open) and
+    /// [`wrap_raw_queue`](Self::wrap_raw_queue) in one call. A null pointer is the legacy default stream of the current context.
+    ///
+    /// ```no_run
+    /// use binpool::{MemoryPool, VirtualMemoryAllocator};
+    /// use binpool_cuda::CudaBackend;
+    ///
+    /// # let stream = std::ptr::null_mut();
+    /// // SAFETY: it is a stream, which lives as long as the pool and its blocks.
+    /// let (backend, queue) = unsafe { CudaBackend::from_raw_queue(stream) }?;
+    /// let pool = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &queue)?;
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// `stream` is a stream of the driver that lives until the last clone of the queue is dropped.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open`](Self::open); [`Unsupported`](Error::Unsupported) for a stream of a context that is not its device's primary one.
+    pub unsafe fn from_raw_queue(stream: *mut c_void) -> Result<(Self, CudaQueue)> {
+        // SAFETY: The stream is one of the driver's, as the caller promises.
+        unsafe { Self::from_raw_queue_of(&CudaLibrary::load()?, stream) }
+    }
+
+    /// As [`from_raw_queue`](Self::from_raw_queue), for a stream of the driver library that the program names.
+    ///
+    /// ```no_run
+    /// # use binpool_cuda::{CudaBackend, CudaLibrary};
+    /// # let stream = std::ptr::null_mut();
+    /// let library = CudaLibrary::load()?;
+    /// // SAFETY: it is a stream of that library, and lives as long as the queue.
+    /// let (backend, queue) = unsafe { CudaBackend::from_raw_queue_of(&library, stream) }?;
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// `stream` is a stream of the library that lives until the last clone of the queue is dropped.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`CudaDevice::backend`], and of [`from_raw_queue`](Self::from_raw_queue).
+    pub unsafe fn from_raw_queue_of(
+        library: &CudaLibrary,
+        stream: *mut c_void,
+    ) -> Result<(Self, CudaQueue)> {
+        // SAFETY: The stream lives, as the caller promises; a default stream is the current context's here.
+        let (context, device) = unsafe { sys::context_of(library.driver(), stream.addr()) }?;
+        // A `CUdevice` is the number of the device.
+        let backend = CudaDevice::of(library, u32::try_from(device).unwrap_or(0))?.backend()?;
+        if backend.raw_context().addr() != context {
+            return Err(Error::unsupported(
+                "a stream of a context that is not its device's primary one: make the stream in the primary context \
+                 (`cuDevicePrimaryCtxRetain`), which the runtime library of CUDA uses",
+            ));
+        }
+        // SAFETY: It is a stream of this context, and lives, as the caller promises.
+        let queue = unsafe { backend.wrap_raw_queue(stream) }?;
+        Ok((backend, queue))
     }
 }
 

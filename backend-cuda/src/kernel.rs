@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::{Result, runtime::enqueue};
+use binpool_allocators::{Memory, Result, runtime::enqueue};
 
 use crate::{
     backend::{CudaBackend, CudaEvent, CudaMemory, CudaQueue},

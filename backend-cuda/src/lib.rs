@@ -41,11 +41,16 @@
 //! [`CudaModule`] loads PTX, and a [`CudaKernel`] is launched on memory of this crate. With the feature `cudarc`, a `PooledStream` gives pooled
 //! memory to cudarc: its `PooledCudaSlice` goes into copies, fills, launches and cuBLAS, as a `CudaSlice` does.
 //!
+//! # Several processes
+//!
+//! Pages are created so that other processes, NCCL, UCX and network cards can share them, where the driver takes that. `CudaBackend::export` makes
+//! file descriptors of a block, and `CudaBackend::import` memory of these in another process (on Unix).
+//!
 //! # Graphs
 //!
 //! Commands on a stream that is captured (`cuStreamBeginCapture`) become part of the CUDA graph. Their events count as ended, and nothing that they
-//! use is kept for the graph: memory, kernels and the backend have to outlive it, and a pool keeps the memory of blocks that were
-//! dropped meanwhile by `MemoryPool::keep_addresses`. Reads, and what else waits for the queue, are refused. Other
+//! use is kept for the graph: memory, kernels and the backend have to outlive it. [`CudaBackend::keep_with_graph`] keeps a block, or any other
+//! value, as long as the graph, and `MemoryPool::keep_addresses` the memory of blocks that were dropped meanwhile. Reads, and what else waits for the queue, are refused. Other
 //! queues and memory are used, allocated and freed meanwhile as ever, in whatever mode the capture is.
 //!
 //! # Errors
@@ -77,6 +82,9 @@ mod cudarc_slice;
 mod cudarc_stream;
 mod device;
 mod driver_pool;
+#[cfg(unix)]
+mod exported;
+mod graph;
 mod kernel;
 mod library;
 mod mark;
@@ -95,6 +103,8 @@ pub use cudarc_slice::PooledCudaSlice;
 pub use cudarc_stream::PooledStream;
 pub use device::CudaDevice;
 pub use driver_pool::{DriverPoolAllocator, DriverPoolPeaks};
+#[cfg(unix)]
+pub use exported::ExportedMemory;
 pub use kernel::{Argument, CudaKernel, Grid};
 pub use library::CudaLibrary;
 pub use mark::CudaMark;

@@ -46,6 +46,32 @@ impl CudaBackend {
         Ok(context.is_same(peer) || context.enable_peer_access(peer)?)
     }
 
+    /// Lets all [peers](Self::enable_peer_access) of this device use pages that were mapped before they were peers: `bytes` bytes at
+    /// `address`, all of them mapped.
+    ///
+    /// ```no_run
+    /// use binpool::{MemoryPool, VirtualMemoryAllocator};
+    /// use binpool_allocators::{Backend, Memory, QueueOrder};
+    /// use binpool_cuda::CudaBackend;
+    ///
+    /// let [one, two] = [CudaBackend::open(0)?, CudaBackend::open(1)?];
+    /// let stream = two.create_queue(QueueOrder::InOrder)?;
+    /// let there = MemoryPool::new(VirtualMemoryAllocator::new(&two), &stream)?;
+    /// let block = there.allocate(2 << 20)?; // One page.
+    /// one.enable_peer_access(&two)?;
+    /// if let Some(memory) = block.memory_on(&stream) {
+    ///     two.admit_peers(memory.device_address()?, 2 << 20)?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A failure of the driver: `INVALID_VALUE` where no pages are mapped.
+    pub fn admit_peers(&self, address: u64, bytes: usize) -> Result<()> {
+        Ok(self.shared.context.allow(address, bytes)?)
+    }
+
     /// Checks that kernels of this device may use memory, of whatever device.
     pub(crate) fn check_reach(&self, part: &Part<'_, Self>) -> Result<()> {
         let context = &self.shared.context;

@@ -15,13 +15,17 @@ mod captures;
 mod elsewhere;
 mod hand_overs;
 mod peers;
+#[cfg(target_os = "linux")]
+mod share;
 
+#[cfg(target_os = "linux")]
+use std::process::Command;
 use std::{panic::catch_unwind, process::ExitCode, thread, time::Instant};
 
 use binpool::MemoryPool;
 use binpool_allocators::{
-    Allocator, Backend, ImmediateAllocator, Memory, MemoryFlags, QueueOrder, Region, VirtualMemory,
-    VirtualMemoryAllocator,
+    Allocator, Backend, ImmediateAllocator, Memory, MemoryFlags, Queue, QueueOrder, Region,
+    VirtualMemory, VirtualMemoryAllocator,
 };
 use binpool_conformance::Random;
 use binpool_conformance::{
@@ -59,6 +63,10 @@ fn queue(backend: &CudaBackend) -> CudaQueue {
 
 /// So many hand-overs between addresses are checked, unless the program is told how many.
 const HAND_OVERS: usize = 100_000;
+
+/// The argument of the process that imports a block.
+#[cfg(target_os = "linux")]
+const IMPORT: &str = "import";
 
 /// Each is of so many words: enough for half of the multiprocessors of a large device.
 const WORDS: usize = 1 << 14;
@@ -224,6 +232,41 @@ fn pool<A: Allocator<Backend = CudaBackend>>(allocator: A, backend: &CudaBackend
     assert!(!backend.is_lost());
 }
 
+/// A block that grows stays at its address, with its bytes, and what it no longer needs goes back.
+fn growable() {
+    let backend = open();
+    let queue = queue(&backend);
+    let pool = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &queue).unwrap();
+    let mut block = pool.growable_on(&queue, 64 << 30).unwrap();
+    let address = block.memory_on(&queue).unwrap().device_address().unwrap();
+    let step = 3 << 20;
+    for mark in 1..=20_u8 {
+        block.grow(step).unwrap();
+        let region = block.size() - step..;
+        block.enqueue_fill(&queue, region, &[mark]).unwrap();
+    }
+    let mut bytes = vec![0_u8; block.size()];
+    block.read(&queue, 0, &mut bytes).unwrap();
+    for (part, mark) in bytes.chunks(step).zip(1..) {
+        assert!(part.iter().all(|byte| *byte == mark));
+    }
+    let now = block.memory_on(&queue).unwrap().device_address().unwrap();
+    assert_eq!(now, address);
+    block.shrink(19 * step).unwrap();
+    queue.finish().unwrap();
+    block.shrink(0).unwrap();
+    assert_eq!(pool.managed_bytes(), 2 * backend.page_bytes() as u64);
+}
+
+#[cfg(target_os = "linux")]
+fn shared_with_another_process() {
+    let mut other = Command::new(std::env::current_exe().unwrap());
+    other.arg(IMPORT);
+    let backend = open();
+    println!("pages can be exported: {}", backend.exports_pages());
+    share::export(&backend, other);
+}
+
 fn two_devices(table: &mut Table) {
     for check in backend_checks() {
         table.run("far queues", check.name, || (check.run)(&OnAnotherDevice));
@@ -243,6 +286,11 @@ fn two_devices(table: &mut Table) {
 }
 
 fn main() -> ExitCode {
+    #[cfg(target_os = "linux")]
+    if std::env::args().nth(1).as_deref() == Some(IMPORT) {
+        share::import(&open());
+        return ExitCode::SUCCESS;
+    }
     let hand_overs = match std::env::args().nth(1).map(|count| count.parse()) {
         None => HAND_OVERS,
         Some(Ok(count)) => count,
@@ -320,6 +368,13 @@ fn main() -> ExitCode {
         let backend = open();
         pool(VirtualMemoryAllocator::new(&backend), &backend);
     });
+    table.run("pool", "a block that grows", growable);
+    #[cfg(target_os = "linux")]
+    table.run(
+        "processes",
+        "shared_with_another_process",
+        shared_with_another_process,
+    );
     table.run("pool", "of the driver's pool", || {
         let backend = open();
         pool(DriverPoolAllocator::new(&backend).unwrap(), &backend);

@@ -1,19 +1,23 @@
 //! The primary context of a device.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
 };
 
 use parking_lot::Mutex;
 
 use super::{
     current::Current,
-    driver::{Access, Driver, Handle},
+    driver::{Access, Address, Driver, Handle, Sharing},
     left::Left,
     relaxed::Relaxed,
     slot::Slot,
-    status::{CudaResult, PEER_ACCESS_ALREADY_ENABLED},
+    status::{CudaResult, NOT_READY, PEER_ACCESS_ALREADY_ENABLED},
     streams,
     unfreed::{AllUnfreed, LAST_ROUNDS, Unfreed},
 };
@@ -23,6 +27,10 @@ const IDLE_EVENTS: usize = 4096;
 
 /// So many bytes of staging memory are kept to be used again.
 const IDLE_STAGING: usize = 64 << 20;
+
+/// `cuMemSetAccess` answers that it is not ready while other threads enqueue. It is asked this many times, with this pause.
+const ATTEMPTS: usize = 200;
+const APART: Duration = Duration::from_micros(100);
 
 /// A primary context, which is retained, and objects of it that are used again.
 ///
@@ -46,6 +54,8 @@ pub(crate) struct Context {
     /// What failed maps have left, until their reservation ends.
     pub(super) left: Mutex<Vec<Left>>,
     unfreed: Mutex<AllUnfreed>,
+    /// How far pages can be shared that are created from now on.
+    pub(crate) sharing: Mutex<Sharing>,
 }
 
 impl Context {
@@ -66,6 +76,7 @@ impl Context {
             slot_pages: Mutex::new(Vec::new()),
             left: Mutex::new(Vec::new()),
             unfreed: Mutex::default(),
+            sharing: Mutex::default(),
         })
     }
 
@@ -190,6 +201,25 @@ impl Context {
         devices.map(Access::read_and_write).collect()
     }
 
+    /// Lets the device and its peers use addresses where pages are mapped.
+    pub(crate) fn allow(&self, address: Address, bytes: usize) -> CudaResult<()> {
+        let driver = self.enter_relaxed()?;
+        let access = self.access();
+        let mut attempts = 0;
+        loop {
+            // SAFETY: `access` lives until the call returns.
+            let result =
+                unsafe { driver.set_access(address, bytes, access.as_ptr(), access.len()) };
+            attempts += 1;
+            match result {
+                Err(error) if error.code() == NOT_READY && attempts < ATTEMPTS => {
+                    thread::sleep(APART);
+                }
+                result => return self.seen(result),
+            }
+        }
+    }
+
     pub(super) fn count_unresolved(&self) {
         self.driver.unresolved.fetch_add(1, Ordering::AcqRel);
     }
@@ -291,6 +321,12 @@ impl Context {
         {
             self.unfreed.lock().push_back(unfreed);
         }
+    }
+
+    /// Drops what graphs have kept that are gone.
+    #[inline]
+    pub(crate) fn drop_what_graphs_kept(&self) {
+        self.driver.of_ended_graphs.clear();
     }
 
     fn free_all(&self) {

@@ -3,13 +3,15 @@
 use std::{ffi::CStr, sync::Arc};
 
 use super::{
-    driver::{Driver, Properties},
+    driver::{Driver, Properties, Sharing},
     status::CudaResult,
 };
 
 const UNIFIED_ADDRESSING: i32 = 41;
 const MANAGED_MEMORY: i32 = 83;
 const VIRTUAL_MEMORY: i32 = 102;
+const SHARED_BY_DESCRIPTOR: i32 = 103;
+const PAGES_BY_RDMA: i32 = 110;
 const MEMORY_POOLS: i32 = 115;
 
 /// The page of every device so far.
@@ -26,6 +28,8 @@ pub(crate) struct DeviceFacts {
     pub(crate) managed_memory: bool,
     pub(crate) virtual_memory: bool,
     pub(crate) memory_pools: bool,
+    /// How far its pages can be shared.
+    pub(crate) sharing: Sharing,
 }
 
 /// Returns the number of devices.
@@ -55,6 +59,14 @@ pub(crate) fn facts(driver: &Arc<Driver>, ordinal: i32) -> CudaResult<DeviceFact
         unsafe { driver.device_attribute(&raw mut value, attribute, device) }?;
         Ok(value != 0)
     };
+    let sharing = match (
+        cfg!(unix) && has(SHARED_BY_DESCRIPTOR)?,
+        has(PAGES_BY_RDMA)?,
+    ) {
+        (false, _) => Sharing::No,
+        (true, false) => Sharing::Descriptor,
+        (true, true) => Sharing::DescriptorAndRdma,
+    };
     Ok(DeviceFacts {
         device,
         name: name.into_owned(),
@@ -63,6 +75,7 @@ pub(crate) fn facts(driver: &Arc<Driver>, ordinal: i32) -> CudaResult<DeviceFact
         managed_memory: has(MANAGED_MEMORY)?,
         virtual_memory: has(VIRTUAL_MEMORY)?,
         memory_pools: has(MEMORY_POOLS)?,
+        sharing,
     })
 }
 

@@ -2,19 +2,25 @@
 
 use std::{
     ffi::{OsStr, c_char, c_void},
-    sync::atomic::AtomicUsize,
+    sync::{Arc, atomic::AtomicUsize},
 };
 
 use binpool_allocators::Error;
 use libloading::Library;
 use parking_lot::RwLock;
 
-use super::status::{CudaError, CudaResult, NOT_FOUND, SUCCESS};
+use super::{
+    kept::OfEndedGraphs,
+    status::{CudaError, CudaResult, NOT_FOUND, SUCCESS},
+};
 
 /// A handle of the driver (`CUcontext`, `CUstream`, `CUevent`, ...): a number that only the driver looks behind.
 pub(crate) type Handle = usize;
 /// The address of a byte on the device, or, with unified addressing, on the host.
 pub(crate) type Address = u64;
+
+/// `CUhostFn`.
+pub(super) type Destroy = unsafe extern "C" fn(*mut c_void);
 
 /// `CUmemLocation`.
 #[derive(Clone, Copy)]
@@ -50,6 +56,33 @@ impl Properties {
             rest: [0; 9],
         }
     }
+
+    /// Pages of a device that can be shared so far.
+    pub(super) const fn shared(device: i32, sharing: Sharing) -> Self {
+        let mut properties = Self::on(device);
+        if !matches!(sharing, Sharing::No) {
+            properties.shared_handles = DESCRIPTOR;
+        }
+        if matches!(sharing, Sharing::DescriptorAndRdma) {
+            // `allocFlags.gpuDirectRDMACapable`, the second byte after a pointer: all hosts of CUDA are little-endian.
+            properties.rest[1] = 1 << 8;
+        }
+        properties
+    }
+}
+
+/// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
+pub(super) const DESCRIPTOR: i32 = 1;
+
+/// How far pages can be shared with others than their own process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    #[default]
+    No,
+    /// With processes that get a file descriptor.
+    Descriptor,
+    /// And with network cards, which read and write it themselves.
+    DescriptorAndRdma,
 }
 
 /// `CUmemAccessDesc`.
@@ -84,6 +117,8 @@ macro_rules! calls {
             pub(super) unresolved: AtomicUsize,
             /// The streams of this crate, each with its context before it ([`super::streams`]).
             pub(super) streams: RwLock<Vec<(Handle, Handle)>>,
+            /// What graphs have kept that are gone.
+            pub(super) of_ended_graphs: Arc<OfEndedGraphs>,
             /// Keeps the functions loaded.
             _library: Library,
         }
@@ -102,6 +137,7 @@ macro_rules! calls {
                     context_record: unsafe { library.get(b"cuCtxRecordEvent") }.ok().map(|call| *call),
                     unresolved: AtomicUsize::new(0),
                     streams: RwLock::default(),
+                    of_ended_graphs: Arc::default(),
                     _library: library,
                 })
             }
@@ -129,6 +165,7 @@ macro_rules! calls {
                 /// Pointers are good for what the driver's call does with them, until it returns, or, where it enqueues a
                 /// command, until the command has ended.
                 #[allow(clippy::too_many_arguments, reason = "those of the driver")]
+                #[cfg_attr(not(unix), allow(dead_code, reason = "file descriptors are of Unix"))]
                 pub(super) unsafe fn $name(&self, $($argument: $type),*) -> CudaResult<()> {
                     // SAFETY: The function is loaded (I1), and the pointers are good, as the caller promises.
                     let code = unsafe { (self.$name)($($argument),*) };
@@ -150,6 +187,7 @@ calls! {
     context_release: "cuDevicePrimaryCtxRelease_v2" as "cuDevicePrimaryCtxRelease" (device: i32);
     context_get: "cuCtxGetCurrent" as "cuCtxGetCurrent" (context: *mut Handle);
     context_set: "cuCtxSetCurrent" as "cuCtxSetCurrent" (context: Handle);
+    context_device: "cuCtxGetDevice" as "cuCtxGetDevice" (device: *mut i32);
     context_wait: "cuCtxSynchronize" as "cuCtxSynchronize" ();
     peer_can: "cuDeviceCanAccessPeer" as "cuDeviceCanAccessPeer" (can: *mut i32, device: i32, peer: i32);
     peer_enable: "cuCtxEnablePeerAccess" as "cuCtxEnablePeerAccess" (context: Handle, flags: u32);
@@ -180,7 +218,15 @@ calls! {
     stream_wait_event: "cuStreamWaitEvent" as "cuStreamWaitEvent" (stream: Handle, event: Handle, flags: u32);
     stream_wait_value: "cuStreamWaitValue32_v2" as "cuStreamWaitValue32"
         (stream: Handle, address: Address, value: u32, flags: u32);
+    stream_context: "cuStreamGetCtx" as "cuStreamGetCtx" (stream: Handle, context: *mut Handle);
     stream_is_capturing: "cuStreamIsCapturing" as "cuStreamIsCapturing" (stream: Handle, status: *mut i32);
+    stream_capture: "cuStreamGetCaptureInfo_v2" as "cuStreamGetCaptureInfo"
+        (stream: Handle, status: *mut i32, number: *mut u64, graph: *mut Handle, nodes: usize, count: usize);
+    object_create: "cuUserObjectCreate" as "cuUserObjectCreate"
+        (object: *mut Handle, pointer: *mut c_void, destroy: Destroy, references: u32, flags: u32);
+    object_release: "cuUserObjectRelease" as "cuUserObjectRelease" (object: Handle, references: u32);
+    graph_retain: "cuGraphRetainUserObject" as "cuGraphRetainUserObject"
+        (graph: Handle, object: Handle, references: u32, flags: u32);
     exchange_capture_mode: "cuThreadExchangeStreamCaptureMode" as "cuThreadExchangeStreamCaptureMode" (mode: *mut u32);
     event_create: "cuEventCreate" as "cuEventCreate" (event: *mut Handle, flags: u32);
     event_destroy: "cuEventDestroy_v2" as "cuEventDestroy" (event: Handle);
@@ -200,6 +246,11 @@ calls! {
     free_addresses: "cuMemAddressFree" as "cuMemAddressFree" (address: Address, bytes: usize);
     pages_create: "cuMemCreate" as "cuMemCreate"
         (pages: *mut u64, bytes: usize, properties: *const Properties, flags: u64);
+    pages_retain: "cuMemRetainAllocationHandle" as "cuMemRetainAllocationHandle" (pages: *mut u64, address: Address);
+    pages_export: "cuMemExportToShareableHandle" as "cuMemExportToShareableHandle"
+        (handle: *mut i32, pages: u64, kind: i32, flags: u64);
+    pages_import: "cuMemImportFromShareableHandle" as "cuMemImportFromShareableHandle"
+        (pages: *mut u64, handle: usize, kind: i32);
     pages_release: "cuMemRelease" as "cuMemRelease" (pages: u64);
     map: "cuMemMap" as "cuMemMap" (address: Address, bytes: usize, offset: usize, pages: u64, flags: u64);
     unmap: "cuMemUnmap" as "cuMemUnmap" (address: Address, bytes: usize);

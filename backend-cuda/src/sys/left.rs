@@ -7,6 +7,7 @@ use super::{
 
 /// Pages at an address where nothing uses them: a failed map has left them there, or their reservation ends. They may be released already: the driver frees them once
 /// they are mapped nowhere.
+#[derive(Clone, Copy)]
 pub(super) struct Left {
     pub(super) address: Address,
     pub(super) bytes: usize,

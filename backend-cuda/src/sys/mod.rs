@@ -6,11 +6,13 @@
 #![allow(unsafe_code, reason = "this is where it is")]
 
 mod allocation;
+mod capture;
 mod context;
 mod current;
 mod device;
 mod driver;
 mod gate;
+mod kept;
 mod left;
 mod mark;
 mod module;
@@ -27,7 +29,7 @@ mod unfreed;
 pub(crate) use allocation::{Allocation, DriverPool};
 pub(crate) use context::Context;
 pub(crate) use device::{DeviceFacts, count, facts, page_bytes};
-pub(crate) use driver::{Address, Driver, Handle};
+pub(crate) use driver::{Address, Driver, Handle, Sharing};
 pub(crate) use gate::Gate;
 pub(crate) use mark::Mark;
 pub(crate) use module::Module;
@@ -37,3 +39,4 @@ pub(crate) use staging::Staging;
 pub use status::CudaError;
 pub(crate) use status::CudaResult;
 pub(crate) use stream::{LEGACY, PER_THREAD, Stream};
+pub(crate) use streams::context_of;

@@ -1,21 +1,13 @@
 //! Addresses that are reserved, and the pages that are mapped to them.
 
-use std::{sync::Arc, thread, time::Duration};
+#[cfg(unix)]
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use binpool_allocators::{InvalidRequest, Region, Result};
 use parking_lot::Mutex;
 
-use super::{
-    context::Context,
-    driver::Address,
-    left::Left,
-    pages::Pages,
-    status::{CudaResult, NOT_READY},
-};
-
-/// `cuMemSetAccess` answers that it is not ready while other threads enqueue. It is asked so many times, so far apart.
-const ATTEMPTS: usize = 200;
-const APART: Duration = Duration::from_micros(100);
+use super::{context::Context, driver::Address, left::Left, pages::Pages, status::CudaResult};
 
 /// Reserved addresses, which are freed when this value is dropped. That waits for the device.
 ///
@@ -67,7 +59,7 @@ impl Reservation {
             // SAFETY: The addresses are reserved (I1) and nothing is mapped there (I2).
             unsafe { driver.map(address, bytes, 0, pages.raw(), 0) }
         })?;
-        if let Err(error) = self.allow(address, bytes) {
+        if let Err(error) = self.context.allow(address, bytes) {
             if let Err(error) = self.unmap_now(&place) {
                 tracing::warn!(%error, bytes, "pages that cannot be used stay mapped, until the next map unmaps them");
                 self.context.left.lock().push(place);
@@ -91,25 +83,6 @@ impl Reservation {
             .any(|left| left.overlaps(place.address, place.bytes))
     }
 
-    /// Lets the device and its peers use addresses that were just mapped.
-    fn allow(&self, address: Address, bytes: usize) -> CudaResult<()> {
-        let driver = self.context.enter_relaxed()?;
-        let access = self.context.access();
-        let mut attempts = 0;
-        loop {
-            // SAFETY: `access` lives until the call returns.
-            let result =
-                unsafe { driver.set_access(address, bytes, access.as_ptr(), access.len()) };
-            attempts += 1;
-            match result {
-                Err(error) if error.code() == NOT_READY && attempts < ATTEMPTS => {
-                    thread::sleep(APART);
-                }
-                result => return self.context.seen(result),
-            }
-        }
-    }
-
     /// Unmaps pages that no command uses.
     pub(crate) fn unmap(&self, region: Region) -> CudaResult<()> {
         let place = self.place(region);
@@ -123,6 +96,33 @@ impl Reservation {
     fn unmap_now(&self, place: &Left) -> CudaResult<()> {
         // The addresses are of this reservation (I1), and no command of this crate uses them (I3).
         self.context.call(|driver| place.unmap(driver))
+    }
+
+    /// Returns descriptors of the pages that are mapped at a region, in the order of their addresses, with their bytes, and where the region
+    /// begins in them.
+    #[cfg(unix)]
+    pub(crate) fn export(&self, region: Region) -> Result<(Vec<(OwnedFd, usize)>, usize)> {
+        let place = self.place(region);
+        let mut mapped = self.mapped.lock().clone();
+        mapped.retain(|other| other.overlaps(place.address, place.bytes));
+        mapped.sort_unstable_by_key(|other| other.address);
+        let start = mapped.first().map_or(place.address, |first| first.address);
+        let mut end = start;
+        let is_whole = mapped.iter().all(|other| {
+            let follows = other.address == end;
+            end = other.address + other.bytes as Address;
+            follows
+        });
+        if !is_whole || start > place.address || end < place.address + place.bytes as Address {
+            let Region { offset, bytes } = region;
+            return Err(InvalidRequest::NotMapped { offset, bytes }.into());
+        }
+        let exported = mapped.iter().map(|other| {
+            let pages = Pages::at(&self.context, other.address)?;
+            Ok((pages.export()?, other.bytes))
+        });
+        let offset = usize::try_from(place.address - start).unwrap_or(usize::MAX);
+        Ok((exported.collect::<Result<_>>()?, offset))
     }
 
     /// Takes out what is mapped, also what failed maps have left.

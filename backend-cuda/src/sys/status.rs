@@ -10,6 +10,7 @@ pub(crate) const OUT_OF_MEMORY: i32 = 2;
 pub(crate) const NOT_FOUND: i32 = 500;
 pub(crate) const NOT_READY: i32 = 600;
 pub(crate) const PEER_ACCESS_ALREADY_ENABLED: i32 = 704;
+const NOT_PERMITTED: i32 = 800;
 const NOT_SUPPORTED: i32 = 801;
 const STREAM_CAPTURE_UNSUPPORTED: i32 = 900;
 
@@ -69,6 +70,7 @@ const CODES: &str = "\
 717 INVALID_ADDRESS_SPACE: run the kernel under compute-sanitizer, and restart the program
 718 INVALID_PC: run the kernel under compute-sanitizer, and restart the program
 719 LAUNCH_FAILED: a kernel failed; run it under compute-sanitizer, and restart the program
+800 NOT_PERMITTED: this process, or the container that it runs in, may not do this
 801 NOT_SUPPORTED: this device or driver does not have it
 900 STREAM_CAPTURE_UNSUPPORTED: not while a stream is captured; do it before the capture, or after a launch of the graph
 901 STREAM_CAPTURE_INVALIDATED: a call before this one has spoilt the capture; end it, and look for the first error
@@ -84,6 +86,11 @@ const CODES: &str = "\
 impl CudaError {
     pub(crate) const fn new(call: &'static str, code: i32) -> Self {
         Self { call, code }
+    }
+
+    /// Returns whether the driver will never do this here.
+    pub(super) const fn is_refusal(&self) -> bool {
+        matches!(self.code, NOT_PERMITTED | NOT_SUPPORTED)
     }
 
     /// The driver's function.

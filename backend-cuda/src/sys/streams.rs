@@ -21,6 +21,21 @@ pub(super) fn forget(driver: &Driver, context: Handle, stream: Handle) {
     }
 }
 
+/// Returns the context of a stream, and its device (`CUdevice`).
+///
+/// # Safety
+///
+/// The stream lives. If it is a default stream, it is that of the context which is current.
+pub(crate) unsafe fn context_of(driver: &Driver, stream: Handle) -> CudaResult<(Handle, i32)> {
+    let (mut context, mut device) = (0, 0);
+    // SAFETY: `context` is a place for the result; the stream lives, as the caller promises.
+    unsafe { driver.stream_context(stream, &raw mut context) }?;
+    let current = Current::set(driver, context)?;
+    // SAFETY: `device` is a place for the result.
+    unsafe { current.context_device(&raw mut device) }?;
+    Ok((context, device))
+}
+
 /// Returns whether a stream that was noted may be captured. Those of lost contexts are not.
 pub(super) fn has_capture(driver: &Driver) -> bool {
     let streams = driver.streams.read();

@@ -3,7 +3,10 @@
 #![allow(non_snake_case, reason = "the driver's names")]
 
 use std::{
+    cell::RefCell,
     ffi::{CStr, c_char, c_void},
+    fs::File,
+    os::fd::{BorrowedFd, IntoRawFd},
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -13,12 +16,13 @@ use std::{
 };
 
 use crate::{
-    CAPTURE_ISOLATION, CAPTURE_UNSUPPORTED, Code, INVALID_HANDLE, INVALID_VALUE, NOT_READY,
-    capture,
+    CAPTURE_INVALIDATED, CAPTURE_ISOLATION, CAPTURE_UNSUPPORTED, Code, INVALID_HANDLE,
+    INVALID_VALUE, NOT_FOUND, NOT_READY, capture,
     context::{
         Context, context, context_of, context_of_handle, current, enter, enter_unless_captured,
         handle_of_context, make_current,
     },
+    cupti,
     device::Device,
     kernels::{self, Launch},
     memory::{Memory, PAGE, Users, is_of_device},
@@ -26,10 +30,19 @@ use crate::{
     transfer::{host, read, write},
 };
 
-/// The attributes that devices have: unified addressing, managed memory, virtual memory, memory pools.
-const ATTRIBUTES: [i32; 4] = [41, 83, 102, 115];
+/// The attributes that devices have: unified addressing, managed memory, virtual memory, pages that are shared by descriptors and by RDMA,
+/// memory pools.
+const ATTRIBUTES: [i32; 6] = [41, 83, 102, 103, 110, 115];
+/// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
+const DESCRIPTOR: i32 = 1;
 /// Pinned for all contexts.
 const PORTABLE: u32 = 1;
+
+/// The attributes of an address.
+const RANGE_START: i32 = 11;
+const RANGE_BYTES: i32 = 12;
+const MAPPING_BYTES: i32 = 18;
+const MAPPING_START: i32 = 19;
 
 /// A pool has what all of the device has.
 const POOL_RESERVED_HIGH: i32 = 6;
@@ -43,6 +56,22 @@ fn put<T>(place: *mut T, value: T) -> Result<(), Code> {
     // SAFETY: The program passes a place for the result.
     unsafe { place.write(value) };
     Ok(())
+}
+
+/// Stores a text with its zero.
+fn put_text(place: *mut c_char, length: i32, text: &[u8]) -> Result<(), Code> {
+    if usize::try_from(length).unwrap_or(0) < text.len() {
+        return Err(INVALID_VALUE);
+    }
+    for (offset, byte) in text.iter().enumerate() {
+        put(place.cast::<u8>().wrapping_add(offset), *byte)?;
+    }
+    Ok(())
+}
+
+thread_local! {
+    /// The contexts that were current before others were pushed.
+    static PUSHED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Refuses null pointers, as the driver does when a command is enqueued.
@@ -137,14 +166,53 @@ fn wait_for_word(device: &Device, address: u64, value: u32) -> Result<(), Code> 
     Ok(())
 }
 
+/// An argument, as CUPTI shows it.
+trait AsWord {
+    fn as_word(&self) -> usize;
+}
+
+impl<T> AsWord for *mut T {
+    fn as_word(&self) -> usize {
+        self.expose_provenance()
+    }
+}
+
+impl<T> AsWord for *const T {
+    fn as_word(&self) -> usize {
+        self.expose_provenance()
+    }
+}
+
+impl AsWord for capture::Destroy {
+    fn as_word(&self) -> usize {
+        (*self as *const ()).expose_provenance()
+    }
+}
+
+macro_rules! numbers_as_words {
+    ($($type:ty)*) => {$(
+        impl AsWord for $type {
+            fn as_word(&self) -> usize {
+                usize::try_from(*self).unwrap_or(0)
+            }
+        }
+    )*};
+}
+
+numbers_as_words!(u8 u16 i32 u32 u64 usize);
+
 macro_rules! calls {
     ($(fn $name:ident($($argument:ident: $type:ty),*) $body:block)*) => {
+        /// The names of the calls.
+        pub(crate) const NAMES: &[&str] = &[$(stringify!($name)),*];
+
         $(
             // SAFETY: A process that loads the stand-in calls these by its handle, and not those of the driver.
             #[unsafe(no_mangle)]
             extern "system" fn $name($($argument: $type),*) -> Code {
+                let arguments: &[usize] = &[$($argument.as_word()),*];
                 let body = move || -> Result<(), Code> { $body };
-                body().err().unwrap_or(0)
+                cupti::around(stringify!($name), arguments, || body().err().unwrap_or(0))
             }
         )*
     };
@@ -158,14 +226,7 @@ calls! {
         put(number, ordinal)
     }
     fn cuDeviceGetName(name: *mut c_char, length: i32, _device: i32) {
-        let text = b"stand-in\0";
-        if usize::try_from(length).unwrap_or(0) < text.len() {
-            return Err(INVALID_VALUE);
-        }
-        for (offset, byte) in text.iter().enumerate() {
-            put(name.cast::<u8>().wrapping_add(offset), *byte)?;
-        }
-        Ok(())
+        put_text(name, length, b"stand-in\0")
     }
     fn cuDeviceTotalMem_v2(bytes: *mut usize, number: i32) {
         put(bytes, context(number)?.capacity.load(Ordering::SeqCst))
@@ -181,6 +242,13 @@ calls! {
         context(number)?.release();
         Ok(())
     }
+    fn cuDevicePrimaryCtxReset_v2(number: i32) {
+        let device = context(number)?;
+        device.faults.lock().call("cuDevicePrimaryCtxReset")?;
+        device.memory.lock().reset();
+        device.reset();
+        Ok(())
+    }
     fn cuCtxGetCurrent(context: *mut usize) {
         if current() != 0 {
             context_of(current())?.faults.lock().call("cuCtxGetCurrent")?;
@@ -188,6 +256,23 @@ calls! {
         put(context, current())
     }
     fn cuCtxSetCurrent(context: usize) { make_current(context) }
+    fn cuCtxPushCurrent_v2(context: usize) {
+        let before = current();
+        make_current(context)?;
+        PUSHED.with_borrow_mut(|pushed| pushed.push(before));
+        Ok(())
+    }
+    fn cuCtxPopCurrent_v2(popped: *mut usize) {
+        let before = PUSHED.with_borrow_mut(Vec::pop).ok_or(INVALID_VALUE)?;
+        put(popped, current())?;
+        make_current(before)
+    }
+    fn cuCtxGetDevice(number: *mut i32) { put(number, enter("cuCtxGetDevice")?.ordinal) }
+    fn cuDevicePrimaryCtxGetState(number: i32, flags: *mut u32, is_active: *mut i32) {
+        put(flags, 0)?;
+        put(is_active, i32::from(context(number)?.is_active()))
+    }
+    fn cuDeviceGetPCIBusId(text: *mut c_char, length: i32, _device: i32) { put_text(text, length, b"0000:00:00.0\0") }
     fn cuDeviceCanAccessPeer(can: *mut i32, number: i32, peer: i32) {
         context(number)?.faults.lock().call("cuDeviceCanAccessPeer")?;
         put(can, i32::from(context(number)?.can_use_memory_of(&*context(peer)?)))
@@ -253,6 +338,7 @@ calls! {
             _ => Err(INVALID_VALUE),
         }
     }
+    fn cuDeviceGetMemPool(pool: *mut usize, number: i32) { put(pool, context(number)?.default_pool()) }
     fn cuMemPoolSetAccess(pool: usize, access: *const Access, count: usize) {
         let users = devices_of(access, count)?;
         enter("cuMemPoolSetAccess")?.pools.change(pool, |all| all.extend(users))
@@ -268,6 +354,42 @@ calls! {
         let device = enter("cuMemAllocAsync")?;
         device.stream(stream)?;
         put(address, device.allocate(bytes, Users::Some(vec![device.ordinal]))?)
+    }
+    fn cuMemGetAddressRange_v2(start: *mut u64, bytes: *mut usize, address: u64) {
+        let (first, length) = enter("cuMemGetAddressRange")?.memory.lock().range(address)?;
+        put(start, first)?;
+        put(bytes, length)
+    }
+    fn cuPointerGetAttribute(value: *mut u64, attribute: i32, address: u64) {
+        let (first, length) = enter("cuPointerGetAttribute")?.memory.lock().range(address)?;
+        match attribute {
+            RANGE_START | MAPPING_START => put(value, first),
+            RANGE_BYTES | MAPPING_BYTES => put(value, length as u64),
+            _ => Err(INVALID_VALUE),
+        }
+    }
+    fn cuPointerGetAttributes(count: u32, attributes: *const i32, values: *const *mut u64, address: u64) {
+        for index in 0..count as usize {
+            let (attribute, value) = (attributes.wrapping_add(index), values.wrapping_add(index));
+            // SAFETY: The program passes so many numbers.
+            let attribute = unsafe { attribute.read() };
+            // SAFETY: The program passes so many places.
+            let value = unsafe { value.read() };
+            match cuPointerGetAttribute(value, attribute, address) {
+                0 => {}
+                code => return Err(code),
+            }
+        }
+        Ok(())
+    }
+    fn cuGetProcAddress_v2(name: *const c_char, function: *mut usize, _version: i32, _flags: u64, _status: *mut i32) {
+        let found = match text(name)?.as_str() {
+            "cuMemAllocAsync" => cuMemAllocAsync as *const c_void,
+            "cuMemGetInfo" => cuMemGetInfo_v2 as *const c_void,
+            "cuMemsetD8Async" => cuMemsetD8Async as *const c_void,
+            _ => return Err(NOT_FOUND),
+        };
+        put(function, found.expose_provenance())
     }
     fn cuMemFreeAsync(address: u64, stream: usize) {
         let device = enter("cuMemFreeAsync")?;
@@ -320,6 +442,15 @@ calls! {
         put(stream, enter("cuStreamCreate")?.create_stream())
     }
     fn cuStreamDestroy_v2(stream: usize) { enter("cuStreamDestroy")?.streams.destroy(stream) }
+    fn cuStreamGetCtx(stream: usize, context: *mut usize) {
+        let owner = match stream {
+            // A default stream is that of the current context.
+            0..=PER_THREAD => context_of(current())?,
+            _ => context_of_handle(stream)?,
+        };
+        owner.stream(stream)?;
+        put(context, handle_of_context(owner.ordinal))
+    }
     fn cuStreamSynchronize(stream: usize) {
         let device = enter_unless_captured("cuStreamSynchronize")?;
         if capture::status(stream) != 0 {
@@ -353,7 +484,45 @@ calls! {
         if stream <= PER_THREAD {
             return Err(INVALID_VALUE);
         }
-        capture::begin(&device, stream, mode)
+        capture::begin(&device, stream, mode, || {
+            let graph = capture::Graph::default();
+            (device.graphs.add(Arc::clone(&graph)), graph)
+        })
+    }
+    fn cuStreamGetCaptureInfo_v2(
+        stream: usize, status: *mut i32, number: *mut u64, graph: *mut usize, _nodes: usize, _count: usize
+    ) {
+        let device = enter("cuStreamGetCaptureInfo")?;
+        device.stream(stream)?;
+        put(status, capture::status(stream))?;
+        let Some(handle) = capture::graph_of(stream) else {
+            return Ok(());
+        };
+        put(number, handle as u64)?;
+        put(graph, handle)
+    }
+    fn cuUserObjectCreate(
+        object: *mut usize, pointer: *mut c_void, destroy: capture::Destroy, references: u32, flags: u32
+    ) {
+        enter("cuUserObjectCreate")?;
+        if (references, flags) != (1, 1) {
+            return Err(INVALID_VALUE);
+        }
+        put(object, capture::make_object(pointer, destroy))
+    }
+    fn cuUserObjectRelease(object: usize, _references: u32) {
+        enter("cuUserObjectRelease")?;
+        capture::take_object(object).map(drop)
+    }
+    fn cuGraphRetainUserObject(graph: usize, object: usize, references: u32, flags: u32) {
+        let device = enter("cuGraphRetainUserObject")?;
+        if (references, flags) != (1, 1) {
+            return Err(INVALID_VALUE);
+        }
+        let graph = device.graphs.get(graph)?;
+        let object = capture::take_object(object)?;
+        graph.kept.lock().push(object);
+        Ok(())
     }
     fn cuStreamIsCapturing(stream: usize, status: *mut i32) {
         let device = enter("cuStreamIsCapturing")?;
@@ -373,7 +542,10 @@ calls! {
     fn cuStreamEndCapture(stream: usize, graph: *mut usize) {
         let device = enter("cuStreamEndCapture")?;
         put(graph, 0)?;
-        put(graph, device.graphs.add(Arc::new(capture::end(stream)?)))
+        match capture::end(stream)? {
+            Ok(handle) => put(graph, handle),
+            Err(spoilt) => device.graphs.destroy(spoilt).and(Err(CAPTURE_INVALIDATED)),
+        }
     }
     fn cuGraphInstantiateWithFlags(executable: *mut usize, graph: usize, _flags: u64) {
         let device = enter("cuGraphInstantiateWithFlags")?;
@@ -382,7 +554,9 @@ calls! {
     fn cuGraphLaunch(executable: usize, stream: usize) {
         let device = enter("cuGraphLaunch")?;
         let (graph, stream) = (device.graphs.get(executable)?, device.stream(stream)?);
-        graph.iter().try_for_each(|command| stream.run(Arc::clone(command)))
+        graph.commands.lock().iter().try_for_each(|command| stream.run(Arc::clone(command)))?;
+        // A launch keeps what the graph keeps until it has ended.
+        stream.run(Arc::new(move |_| drop(Arc::clone(&graph))))
     }
     fn cuGraphExecDestroy(executable: usize) { enter("cuGraphExecDestroy")?.graphs.destroy(executable) }
     fn cuGraphDestroy(graph: usize) { enter("cuGraphDestroy")?.graphs.destroy(graph) }
@@ -446,11 +620,38 @@ calls! {
         let device = enter_unless_captured("cuMemAddressFree")?;
         device.memory.lock().free_addresses(address, bytes)
     }
-    fn cuMemCreate(pages: *mut u64, bytes: usize, _properties: usize, _flags: u64) {
+    fn cuMemCreate(pages: *mut u64, bytes: usize, properties: *const [i32; 2], _flags: u64) {
         let device = enter("cuMemCreate")?;
         let capacity = device.capacity.load(Ordering::SeqCst);
-        let created = device.memory.lock().create_pages(bytes, capacity)?;
+        // SAFETY: The program passes properties, which begin so.
+        let handles = unsafe { properties.as_ref() }.map_or(0, |[_, handles]| *handles);
+        let created = device.memory.lock().create_pages(bytes, capacity, handles == DESCRIPTOR)?;
         put(pages, created)
+    }
+    fn cuMemRetainAllocationHandle(pages: *mut u64, address: u64) {
+        let device = enter_unless_captured("cuMemRetainAllocationHandle")?;
+        let retained = device.memory.lock().retain_pages(address)?;
+        put(pages, retained)
+    }
+    fn cuMemExportToShareableHandle(place: *mut i32, pages: u64, kind: i32, _flags: u64) {
+        let device = enter_unless_captured("cuMemExportToShareableHandle")?;
+        if kind != DESCRIPTOR {
+            return Err(INVALID_VALUE);
+        }
+        let file = device.memory.lock().export(pages)?;
+        put(place, file.into_raw_fd())
+    }
+    fn cuMemImportFromShareableHandle(pages: *mut u64, descriptor: usize, kind: i32) {
+        let device = enter_unless_captured("cuMemImportFromShareableHandle")?;
+        let descriptor = i32::try_from(descriptor).map_err(|_| INVALID_VALUE)?;
+        if kind != DESCRIPTOR || descriptor < 0 {
+            return Err(INVALID_VALUE);
+        }
+        // SAFETY: The program passes a descriptor that is open until the call returns.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
+        let file = descriptor.try_clone_to_owned().map_err(|_| INVALID_VALUE)?;
+        let imported = device.memory.lock().import(File::from(file))?;
+        put(pages, imported)
     }
     fn cuMemRelease(pages: u64) {
         let device = enter_unless_captured("cuMemRelease")?;

@@ -2,6 +2,8 @@
 
 use std::{
     cell::Cell,
+    collections::HashMap,
+    ffi::c_void,
     sync::{Arc, LazyLock},
     thread::{self, ThreadId},
 };
@@ -40,7 +42,9 @@ struct Capture {
     stream: usize,
     thread: ThreadId,
     mode: u32,
-    commands: Vec<Command>,
+    /// The handle of the graph, and itself.
+    handle: usize,
+    graph: Graph,
     is_valid: bool,
 }
 
@@ -67,31 +71,48 @@ pub(crate) fn status(stream: usize) -> i32 {
     capture.map_or(0, |capture| if capture.is_valid { 1 } else { 2 })
 }
 
-/// Begins to capture a stream, which is none of the default ones.
-pub(crate) fn begin(device: &Device, stream: usize, mode: u32) -> Result<(), Code> {
+/// Begins to capture a stream, which is none of the default ones, into a graph with this handle.
+pub(crate) fn begin(
+    device: &Device,
+    stream: usize,
+    mode: u32,
+    graph: impl FnOnce() -> (usize, Graph),
+) -> Result<(), Code> {
     if status(stream) != 0 {
         return Err(INVALID_VALUE);
     }
+    let (handle, graph) = graph();
     CAPTURES.lock().push(Capture {
         ordinal: device.ordinal,
         stream,
         thread: thread::current().id(),
         mode,
-        commands: Vec::new(),
+        handle,
+        graph,
         is_valid: true,
     });
     Ok(())
 }
 
-/// Ends a capture, and returns its commands.
-pub(crate) fn end(stream: usize) -> Result<Vec<Command>, Code> {
+/// Ends a capture, and returns the handle of its graph; as an error, the handle of one that was spoilt.
+pub(crate) fn end(stream: usize) -> Result<Result<usize, usize>, Code> {
     let mut captures = CAPTURES.lock();
     let place = captures.iter().position(|capture| capture.stream == stream);
     let capture = captures.swap_remove(place.ok_or(CAPTURE_UNMATCHED)?);
-    capture
-        .is_valid
-        .then_some(capture.commands)
-        .ok_or(CAPTURE_INVALIDATED)
+    let handle = capture.handle;
+    Ok(if capture.is_valid {
+        Ok(handle)
+    } else {
+        Err(handle)
+    })
+}
+
+/// Returns the handle of the graph that a stream is captured into. It serves as the number of the capture, too.
+pub(crate) fn graph_of(stream: usize) -> Option<usize> {
+    let captures = CAPTURES.lock();
+    let mut captures = captures.iter();
+    let capture = captures.find(|capture| capture.stream == stream && capture.is_valid);
+    capture.map(|capture| capture.handle)
 }
 
 /// Takes a command of a stream that is captured, or gives it back to be run.
@@ -104,7 +125,7 @@ pub(crate) fn take(stream: usize, command: Command) -> Result<Option<Command>, C
     if !capture.is_valid {
         return Err(CAPTURE_INVALIDATED);
     }
-    capture.commands.push(command);
+    capture.graph.commands.lock().push(command);
     Ok(None)
 }
 
@@ -136,5 +157,51 @@ pub(crate) fn check_wait_for_device(device: &Device) -> Result<(), Code> {
     Ok(())
 }
 
-/// The commands of a graph.
-pub(crate) type Graph = Arc<Vec<Command>>;
+/// A graph, which its executables share.
+pub(crate) type Graph = Arc<Captured>;
+
+/// What was captured into a graph.
+#[derive(Default)]
+pub(crate) struct Captured {
+    pub(crate) commands: Mutex<Vec<Command>>,
+    pub(crate) kept: Mutex<Vec<UserObject>>,
+}
+
+/// `CUhostFn`.
+pub(crate) type Destroy = unsafe extern "C" fn(*mut c_void);
+
+/// What is called with what, when the last reference to a user object is gone.
+pub(crate) struct UserObject {
+    pointer: usize,
+    destroy: Destroy,
+}
+
+impl Drop for UserObject {
+    /// Calls it on another thread, as the driver does.
+    fn drop(&mut self) {
+        let (pointer, destroy) = (self.pointer, self.destroy);
+        let called = thread::spawn(move || {
+            // SAFETY: The program has passed both for this one call.
+            unsafe { destroy(std::ptr::with_exposed_provenance_mut(pointer)) };
+        });
+        // So that tests know when it was called.
+        let _ended = called.join();
+    }
+}
+
+/// The user objects that no graph has yet.
+static OBJECTS: LazyLock<Mutex<HashMap<usize, UserObject>>> = LazyLock::new(Mutex::default);
+
+/// Makes a user object, and returns its handle, which is the address that it points to.
+pub(crate) fn make_object(pointer: *mut c_void, destroy: Destroy) -> usize {
+    let pointer = pointer.expose_provenance();
+    OBJECTS
+        .lock()
+        .insert(pointer, UserObject { pointer, destroy });
+    pointer
+}
+
+/// Takes the reference to a user object that the program has.
+pub(crate) fn take_object(handle: usize) -> Result<UserObject, Code> {
+    OBJECTS.lock().remove(&handle).ok_or(INVALID_VALUE)
+}

@@ -5,8 +5,8 @@ use std::{
     collections::{BTreeMap, HashMap},
     ops::Deref,
     sync::{
-        Arc, LazyLock,
-        atomic::{AtomicUsize, Ordering},
+        Arc, LazyLock, OnceLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
 };
@@ -29,6 +29,7 @@ const LEGACY: usize = 1;
 pub(crate) struct Context {
     device: Arc<Device>,
     retained: Mutex<usize>,
+    is_active: AtomicBool,
     pub(crate) streams: Objects<Arc<Stream>>,
     /// By their handle and, for those of threads, the number of the thread.
     defaults: Mutex<HashMap<(usize, usize), Arc<Stream>>>,
@@ -39,6 +40,8 @@ pub(crate) struct Context {
     host: Mutex<BTreeMap<usize, Box<[u64]>>>,
     /// The devices that may use the memory of each pool.
     pub(crate) pools: Objects<Vec<i32>>,
+    /// The pool of `cuMemAllocAsync`, once the program has asked for it.
+    default_pool: OnceLock<usize>,
     /// Graphs, and those that can be launched.
     pub(crate) graphs: Objects<Graph>,
     /// Modules, with their texts.
@@ -86,12 +89,14 @@ pub(crate) fn context(ordinal: i32) -> Result<Arc<Context>, Code> {
         Arc::new(Context {
             device,
             retained: Mutex::default(),
+            is_active: AtomicBool::default(),
             streams: Objects::of(ordinal),
             defaults: Mutex::default(),
             running: Mutex::default(),
             events: Objects::of(ordinal),
             host: Mutex::default(),
             pools: Objects::of(ordinal),
+            default_pool: OnceLock::new(),
             graphs: Objects::of(ordinal),
             modules: Objects::of(ordinal),
         })
@@ -155,11 +160,24 @@ impl Deref for Context {
 impl Context {
     pub(crate) fn retain(&self) {
         *self.retained.lock() += 1;
+        self.is_active.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_active(&self) -> bool {
+        self.is_active.load(Ordering::SeqCst)
     }
 
     pub(crate) fn release(&self) {
         let mut retained = self.retained.lock();
         *retained = retained.saturating_sub(1);
+        if *retained == 0 {
+            self.is_active.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// Ends it, until it is retained again. It stays retained as often as it was.
+    pub(crate) fn reset(&self) {
+        self.is_active.store(false, Ordering::SeqCst);
     }
 
     /// The number of objects that the program has.
@@ -172,6 +190,11 @@ impl Context {
             + self.host.lock().len()
             + *self.retained.lock()
             + self.memory.lock().objects()
+    }
+
+    pub(crate) fn default_pool(&self) -> usize {
+        let make = || self.pools.add(vec![self.ordinal]);
+        *self.default_pool.get_or_init(make)
     }
 
     fn start(&self, handle: usize) -> Arc<Stream> {

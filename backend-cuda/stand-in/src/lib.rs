@@ -12,7 +12,10 @@
 //!
 //! A stream can be captured into a graph, alone: a wait on another stream for an event of a capture is an error here. Calls that the driver
 //! may forbid during a capture are forbidden, and spoil it, unless the calling thread is in the relaxed mode. (Driver 580 forbids those that
-//! ask, wait, free or allocate, but for `cuMemCreate`.) A wait for a captured stream, its device or its events is forbidden in any mode.
+//! ask, wait, free or allocate, but for `cuMemCreate`.) A wait for a captured stream, its device or its events is forbidden in any mode. User
+//! objects of a graph are destroyed, on a thread of their own, once it, its executables and their launches are gone.
+//!
+//! The library is a stand-in for CUPTI, too (`cupti`), as far as a recording of the driver's calls needs that.
 //!
 //! An object is used in its own context, which has to be current, or the call fails. Streams wait for events of other devices, too. A device
 //! uses memory of another where peer access is enabled, or the rights to the pages say so; `cuMemcpyPeerAsync` copies in any case.
@@ -21,6 +24,7 @@ mod calls;
 mod capture;
 mod context;
 mod control;
+mod cupti;
 mod device;
 mod event;
 mod faults;
@@ -40,6 +44,7 @@ const INVALID_CONTEXT: Code = 201;
 const PEER_ACCESS_UNSUPPORTED: Code = 217;
 const INVALID_PTX: Code = 218;
 const INVALID_HANDLE: Code = 400;
+const OPERATING_SYSTEM: Code = 304;
 const NOT_FOUND: Code = 500;
 const NOT_READY: Code = 600;
 const PEER_ACCESS_ALREADY_ENABLED: Code = 704;

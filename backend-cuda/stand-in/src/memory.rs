@@ -2,6 +2,8 @@
 
 use std::{
     collections::BTreeMap,
+    fs::File,
+    os::unix::fs::FileExt,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -10,7 +12,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::{Code, ILLEGAL_ADDRESS, INVALID_VALUE, OUT_OF_MEMORY};
+use crate::{Code, ILLEGAL_ADDRESS, INVALID_VALUE, OPERATING_SYSTEM, OUT_OF_MEMORY};
 
 /// Addresses of devices begin here, where the host has none.
 const FIRST: u64 = 1 << 60;
@@ -20,9 +22,32 @@ pub(crate) const PAGE: usize = 2 << 20;
 
 /// Bytes of the device, which count until the last reference is dropped.
 pub(crate) struct Bytes {
-    content: Mutex<Vec<u8>>,
+    content: Mutex<Content>,
     length: usize,
+    /// Set for pages that were created to be shared.
+    is_shareable: bool,
     used: Arc<AtomicUsize>,
+}
+
+enum Content {
+    Own(Vec<u8>),
+    /// A file without a name, which other processes have, too.
+    Shared(File),
+}
+
+impl Content {
+    /// Calls `each` with a part of the bytes.
+    fn visit(&mut self, offset: usize, length: usize, each: impl FnOnce(&mut [u8])) {
+        match self {
+            Self::Own(bytes) => each(&mut bytes[offset..offset + length]),
+            Self::Shared(file) => {
+                let mut bytes = vec![0; length];
+                let is_read = file.read_exact_at(&mut bytes, offset as u64).is_ok();
+                each(&mut bytes);
+                assert!(is_read && file.write_all_at(&bytes, offset as u64).is_ok());
+            }
+        }
+    }
 }
 
 impl Drop for Bytes {
@@ -64,12 +89,17 @@ pub(crate) fn is_of_device(address: u64) -> bool {
     address >= FIRST
 }
 
+/// The first address of a device.
+fn first_of(ordinal: i32) -> u64 {
+    FIRST + (u64::try_from(ordinal).unwrap_or(0) << ADDRESSES)
+}
+
 impl Memory {
     /// The memory of a device.
     pub(crate) fn of(ordinal: i32) -> Self {
         Self {
             ordinal,
-            next: FIRST + (u64::try_from(ordinal).unwrap_or(0) << ADDRESSES),
+            next: first_of(ordinal),
             used: Arc::default(),
             most_used: 0,
             mapped: BTreeMap::new(),
@@ -106,7 +136,7 @@ impl Memory {
         self.mapped.len() + self.reserved.len() + self.pages.len()
     }
 
-    fn take(&mut self, length: usize, capacity: usize) -> Result<Arc<Bytes>, Code> {
+    fn take(&mut self, length: usize, capacity: usize) -> Result<Bytes, Code> {
         if length == 0 {
             return Err(INVALID_VALUE);
         }
@@ -115,11 +145,12 @@ impl Memory {
         }
         let before = self.used.fetch_add(length, Ordering::SeqCst);
         self.most_used = self.most_used.max(before + length);
-        Ok(Arc::new(Bytes {
-            content: Mutex::new(vec![0; length]),
+        Ok(Bytes {
+            content: Mutex::new(Content::Own(vec![0; length])),
             length,
+            is_shareable: false,
             used: Arc::clone(&self.used),
-        }))
+        })
     }
 
     pub(crate) fn allocate(
@@ -128,7 +159,7 @@ impl Memory {
         capacity: usize,
         users: Users,
     ) -> Result<u64, Code> {
-        let bytes = self.take(length, capacity)?;
+        let bytes = Arc::new(self.take(length, capacity)?);
         let address = self.fresh(length);
         self.mapped.insert(address, Mapped { bytes, users });
         Ok(address)
@@ -138,9 +169,28 @@ impl Memory {
         self.mapped.remove(&address).map(drop).ok_or(INVALID_VALUE)
     }
 
+    /// Frees what is not of virtual memory.
+    pub(crate) fn reset(&mut self) {
+        let reserved = &self.reserved;
+        self.mapped.retain(|address, _| {
+            let before = reserved.range(..=*address).next_back();
+            before.is_some_and(|(start, length)| *address < *start + *length as u64)
+        });
+    }
+
+    /// Where what is mapped at an address begins, and its length.
+    pub(crate) fn range(&self, address: u64) -> Result<(u64, usize), Code> {
+        let (start, mapped) = self.mapped_in(address, 1).next().ok_or(INVALID_VALUE)?;
+        Ok((start, mapped.bytes.length))
+    }
+
     pub(crate) fn reserve(&mut self, length: usize) -> Result<u64, Code> {
         if length == 0 || !length.is_multiple_of(PAGE) {
             return Err(INVALID_VALUE);
+        }
+        let end = first_of(self.ordinal) + (1 << ADDRESSES);
+        if length as u64 >= end.saturating_sub(self.next) {
+            return Err(OUT_OF_MEMORY);
         }
         let address = self.fresh(length);
         self.reserved.insert(address, length);
@@ -156,14 +206,67 @@ impl Memory {
         Ok(())
     }
 
-    pub(crate) fn create_pages(&mut self, length: usize, capacity: usize) -> Result<u64, Code> {
+    pub(crate) fn create_pages(
+        &mut self,
+        length: usize,
+        capacity: usize,
+        is_shareable: bool,
+    ) -> Result<u64, Code> {
         if !length.is_multiple_of(PAGE) {
             return Err(INVALID_VALUE);
         }
-        let bytes = self.take(length, capacity)?;
+        let mut bytes = self.take(length, capacity)?;
+        bytes.is_shareable = is_shareable;
+        Ok(self.handle_of(Arc::new(bytes)))
+    }
+
+    fn handle_of(&mut self, bytes: Arc<Bytes>) -> u64 {
         let handle = self.fresh(0);
         self.pages.insert(handle, bytes);
-        Ok(handle)
+        handle
+    }
+
+    /// Returns another handle of the pages that are mapped at an address.
+    pub(crate) fn retain_pages(&mut self, address: u64) -> Result<u64, Code> {
+        let (_, mapped) = self.mapped_in(address, 1).next().ok_or(INVALID_VALUE)?;
+        let bytes = Arc::clone(&mapped.bytes);
+        Ok(self.handle_of(bytes))
+    }
+
+    /// Returns a file of the bytes of pages, which have it from now on.
+    pub(crate) fn export(&self, pages: u64) -> Result<File, Code> {
+        let bytes = self.pages.get(&pages).ok_or(INVALID_VALUE)?;
+        if !bytes.is_shareable {
+            return Err(INVALID_VALUE);
+        }
+        let mut content = bytes.content.lock();
+        if let Content::Own(own) = &*content {
+            let file = rustix::fs::memfd_create("pages", rustix::fs::MemfdFlags::CLOEXEC);
+            let file = File::from(file.map_err(|_| OPERATING_SYSTEM)?);
+            file.write_all_at(own, 0).map_err(|_| OPERATING_SYSTEM)?;
+            *content = Content::Shared(file);
+        }
+        match &*content {
+            Content::Shared(file) => file.try_clone().map_err(|_| OPERATING_SYSTEM),
+            Content::Own(_) => Err(OPERATING_SYSTEM),
+        }
+    }
+
+    /// Returns a handle of pages that another process has.
+    pub(crate) fn import(&mut self, file: File) -> Result<u64, Code> {
+        let length = file.metadata().map_err(|_| INVALID_VALUE)?.len();
+        let length = usize::try_from(length).map_err(|_| INVALID_VALUE)?;
+        if length == 0 || !length.is_multiple_of(PAGE) {
+            return Err(INVALID_VALUE);
+        }
+        self.used.fetch_add(length, Ordering::SeqCst);
+        let bytes = Bytes {
+            content: Mutex::new(Content::Shared(file)),
+            length,
+            is_shareable: true,
+            used: Arc::clone(&self.used),
+        };
+        Ok(self.handle_of(Arc::new(bytes)))
     }
 
     pub(crate) fn release_pages(&mut self, handle: u64) -> Result<(), Code> {
@@ -227,7 +330,11 @@ impl Memory {
     ) -> Result<(), Code> {
         for place in self.whole(address, length)? {
             if let Some(mapped) = self.mapped.get_mut(&place) {
-                mapped.users = Users::Some(devices.to_vec());
+                let mut users = devices.to_vec();
+                if let Users::Some(before) = &mapped.users {
+                    users.extend(before);
+                }
+                mapped.users = Users::Some(users);
             }
         }
         Ok(())
@@ -261,7 +368,7 @@ impl Memory {
             }
             let left = usize::try_from(end - at).map_err(|_| ILLEGAL_ADDRESS)?;
             let part = left.min(mapped.bytes.length - offset);
-            each(&mut mapped.bytes.content.lock()[offset..offset + part]);
+            mapped.bytes.content.lock().visit(offset, part, &mut each);
             at += part as u64;
         }
         Ok(())

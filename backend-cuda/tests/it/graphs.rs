@@ -1,6 +1,13 @@
 //! Streams that are captured into a graph: what the commands of this crate do then, and the memory of a pool.
 
-use std::{slice::from_ref, thread};
+use std::{
+    slice::from_ref,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+};
 
 use binpool::{ImmediateAllocator, MemoryPool, VirtualMemoryAllocator};
 use binpool_allocators::{
@@ -496,5 +503,105 @@ fn whichever_call_fails_in_a_capture_the_next_one_works() {
                 break;
             }
         }
+    }
+}
+
+/// Says when it is dropped.
+struct Dropped(Arc<AtomicBool>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_graph_keeps_a_value_until_it_is_gone_and_its_launches_have_ended() {
+    let device = Device::new(1 << 24);
+    let backend = device.backend();
+    let [captured, other] = [(); 2].map(|()| queue(&backend));
+    let is_dropped = Arc::<AtomicBool>::default();
+    let dropped = || {
+        backend.drop_what_graphs_kept();
+        is_dropped.load(Ordering::SeqCst)
+    };
+    let ((), graph) = device.capture(&captured, || {
+        let number = backend.capture_number(&captured).unwrap();
+        assert!(number.is_some());
+        assert_eq!(backend.capture_number(&other).unwrap(), None);
+        let value = Dropped(Arc::clone(&is_dropped));
+        backend.keep_with_graph(&captured, value).unwrap();
+    });
+    let graph = graph.ok().unwrap();
+    assert_eq!(backend.capture_number(&captured).unwrap(), None);
+    graph.launch(&captured);
+    captured.finish().unwrap();
+    assert!(!dropped());
+    // Its launch waits for a user event.
+    let gate = backend.create_user_event().unwrap();
+    backend
+        .enqueue_marker(captured.after(from_ref(&gate)))
+        .unwrap();
+    graph.launch(&captured);
+    drop(graph);
+    assert!(!dropped());
+    backend
+        .resolve_user_event(&gate, Outcome::Complete)
+        .unwrap();
+    captured.finish().unwrap();
+    while !dropped() {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_value_of_a_graph_that_is_gone_is_dropped_by_the_next_call_and_not_by_the_driver() {
+    let device = Device::new(256 * PAGE);
+    let backend = device.backend();
+    let queue = queue(&backend);
+    let pool = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &queue).unwrap();
+    let block = pool.allocate(BYTES).unwrap();
+    let ((), graph) = device.capture(&queue, || {
+        block.enqueue_fill(&queue, .., &[7_u8]).unwrap();
+        backend.keep_with_graph(&queue, block).unwrap();
+    });
+    drop(graph.ok().unwrap());
+    assert_eq!(pool.active_blocks(), 1);
+    backend.drop_what_graphs_kept();
+    assert_eq!(pool.active_blocks(), 0);
+}
+
+#[test]
+fn a_value_is_not_kept_outside_a_capture() {
+    let device = Device::new(1 << 24);
+    let backend = device.backend();
+    let queue = queue(&backend);
+    for queue in [queue, backend.legacy_default_queue()] {
+        let is_dropped = Arc::<AtomicBool>::default();
+        let value = Dropped(Arc::clone(&is_dropped));
+        let refused = backend.keep_with_graph(&queue, value);
+        assert!(
+            matches!(&refused, Err(Error::Unsupported { what }) if what.contains("not captured")),
+            "{refused:?}"
+        );
+        assert!(is_dropped.load(Ordering::SeqCst));
+    }
+}
+
+#[test]
+fn a_graph_that_cannot_keep_a_value_drops_it() {
+    for call in ["cuUserObjectCreate", "cuGraphRetainUserObject"] {
+        let device = Device::new(1 << 24);
+        let backend = device.backend();
+        let queue = queue(&backend);
+        let is_dropped = Arc::<AtomicBool>::default();
+        let ((), graph) = device.capture(&queue, || {
+            device.fail(call, 0, 1, 1);
+            let value = Dropped(Arc::clone(&is_dropped));
+            assert!(backend.keep_with_graph(&queue, value).is_err());
+            backend.drop_what_graphs_kept();
+            assert!(is_dropped.load(Ordering::SeqCst), "{call}");
+        });
+        assert!(graph.is_ok());
     }
 }

@@ -12,6 +12,9 @@ mod common;
 mod elsewhere;
 #[path = "../../examples/check/hand_overs.rs"]
 mod hand_overs;
+#[cfg(target_os = "linux")]
+#[path = "../../examples/check/share.rs"]
+mod share;
 
 mod conformance;
 #[cfg(all(feature = "cudarc", target_os = "linux"))]
@@ -19,6 +22,8 @@ mod cudarc;
 mod current;
 mod devices;
 mod driver_pool;
+#[cfg(target_os = "linux")]
+mod exported;
 mod failures;
 mod graphs;
 mod kernels;

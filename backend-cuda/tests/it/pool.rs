@@ -1,15 +1,66 @@
 //! Pools over the backend: blocks on two streams, from several threads, and in pages that move while commands use them.
 
-use std::{slice::from_ref, thread};
+use std::{
+    slice::from_ref,
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+};
 
 use binpool::{
-    Allocator, Backend, ImmediateAllocator, MemoryPool, PoolOptions, PooledBuffer, Queue,
-    VirtualMemoryAllocator,
+    Allocator, Backend, GrowableBuffer, ImmediateAllocator, Memory, MemoryPool, PoolOptions,
+    PooledBuffer, Queue, VirtualMemoryAllocator,
 };
 use binpool_conformance::Random;
 use binpool_cuda::{CudaBackend, CudaEvent, CudaQueue, DriverPoolAllocator};
 
 use crate::common::{Device, PAGE, queue};
+
+#[test]
+fn a_block_that_grows_stays_at_its_address_and_takes_what_is_mapped() {
+    let device = Device::new(64 * PAGE);
+    let backend = device.backend();
+    let queues = [(); 2].map(|()| queue(&backend));
+    let pool = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &queues[0]).unwrap();
+    let mut block = pool.growable_on(&queues[0], 1 << 40).unwrap();
+    let address = |block: &GrowableBuffer<CudaBackend>| {
+        let memory = block.memory_on(&queues[0]).unwrap();
+        memory.device_address().unwrap()
+    };
+    let start = address(&block);
+    for mark in 1..=8 {
+        block.grow(PAGE).unwrap();
+        let region = block.size() - PAGE..;
+        block.enqueue_fill(&queues[0], region, &[mark]).unwrap();
+    }
+    assert_eq!((address(&block), device.used()), (start, 8 * PAGE));
+    // A kernel of the program's own, held back, on the second queue.
+    let held = AtomicU32::new(0);
+    device.hold(queues[1].raw(), &held);
+    device.fill(queues[1].raw(), start, 8 * PAGE);
+    block.record_use(&queues[1]).unwrap();
+    block.shrink(6 * PAGE).unwrap();
+    assert_eq!(device.used(), 8 * PAGE);
+    held.store(1, Ordering::SeqCst);
+    for queue in &queues {
+        queue.finish().unwrap();
+    }
+    block.shrink(0).unwrap();
+    assert_eq!(device.used(), 2 * PAGE);
+    let mut bytes = vec![0_u8; 2 * PAGE];
+    block.read(&queues[0], 0, &mut bytes).unwrap();
+    assert_eq!(bytes, vec![7; 2 * PAGE]);
+    // The same for a drop.
+    held.store(0, Ordering::SeqCst);
+    device.hold(queues[1].raw(), &held);
+    device.fill(queues[1].raw(), start, 2 * PAGE);
+    drop(block);
+    assert_eq!(device.used(), 2 * PAGE);
+    held.store(1, Ordering::SeqCst);
+    queues[1].finish().unwrap();
+    assert!(!backend.is_lost());
+    drop((pool, queues, backend));
+    assert_eq!((device.objects(), device.used()), (0, 0));
+}
 
 /// Threads that allocate, fill, check and free blocks on two queues.
 fn program<A: Allocator<Backend = CudaBackend>>(

@@ -11,7 +11,9 @@ use std::{
 
 use binpool_allocators::{Backend, Error, Event, MemoryFlags, Queue, QueueOrder, Region};
 
-use crate::common::{Device, bytes, queue};
+use binpool_cuda::CudaBackend;
+
+use crate::common::{Device, bytes, current_context, queue};
 
 #[test]
 fn one_stream_is_one_queue_however_often_it_is_wrapped() {
@@ -33,6 +35,25 @@ fn one_stream_is_one_queue_however_often_it_is_wrapped() {
     ];
     let all: HashSet<_> = queues.iter().map(Queue::id).collect();
     assert_eq!(all.len(), 3);
+}
+
+#[test]
+fn a_stream_alone_leads_to_its_device_whatever_context_is_current() {
+    let [device, other] = Device::pair(1 << 24);
+    let (backend, theirs) = (device.backend(), other.backend());
+    let made = queue(&backend);
+    let find = |stream| {
+        // SAFETY: The stream lives as long as `made`, or is a default stream.
+        unsafe { CudaBackend::from_raw_queue_of(device.library(), stream) }
+    };
+    other.make_current();
+    let (same, wrapped) = find(made.raw()).unwrap();
+    assert_eq!(wrapped, made);
+    assert_eq!(same.raw_context(), backend.raw_context());
+    assert_eq!(current_context(), theirs.raw_context());
+    let (current, default) = find(std::ptr::null_mut()).unwrap();
+    assert_eq!(default, theirs.legacy_default_queue());
+    assert_eq!(current.raw_context(), theirs.raw_context());
 }
 
 #[test]

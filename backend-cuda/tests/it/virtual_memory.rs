@@ -8,7 +8,7 @@ use std::{
 };
 
 use binpool_allocators::{
-    Backend, Error, Event, InvalidRequest, MemoryFlags, Outcome, Queue, Region, Result,
+    Backend, Error, Event, InvalidRequest, Memory, MemoryFlags, Outcome, Queue, Region, Result,
     VirtualMemory,
 };
 use binpool_cuda::{Argument, CudaBackend, CudaEvent, CudaMemory, CudaModule, CudaQueue, Grid};

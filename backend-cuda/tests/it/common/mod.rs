@@ -100,6 +100,10 @@ impl Device {
         self.backend_of(&self.library)
     }
 
+    pub(crate) fn library(&self) -> &CudaLibrary {
+        &self.library
+    }
+
     /// Sets whether it and others may use each other's memory.
     pub(crate) fn can_peer(&self, can: bool) {
         // SAFETY: The signature is right.
