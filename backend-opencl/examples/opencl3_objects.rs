@@ -57,18 +57,17 @@ fn twice(device: &DeviceSelector) -> Result<(), Box<dyn Error>> {
     backend.write(&wrapped, &memory, 0, &ones)?;
     let block = pool.allocate(BYTES)?;
 
-    // Out: the handles are lent for one call, in which the program enqueues its own commands. Commands of the pool and of this
-    // crate, on whatever queue, come before or after all of them.
-    backend.with_raw_memory(&wrapped, &[&memory, &block], |raw| {
-        let mut launch = ExecuteKernel::new(&kernel);
-        for memory in raw {
-            // SAFETY: the kernel has two arguments, both of them buffers.
-            unsafe { launch.set_arg(&memory.kernel_argument()?) };
-        }
-        // SAFETY: each work item reads and writes the float of its id, and there are as many in both.
-        unsafe { launch.set_global_work_size(ITEMS).enqueue_nd_range(&queue) }?;
-        Ok::<(), Box<dyn Error>>(())
-    })??;
+    // Out: the handles are lent while the program enqueues its own commands. Commands of the pool and of this crate, on whatever queue,
+    // come before or after all of them.
+    let lent = backend.lend(&wrapped, &[&memory, &block])?;
+    let mut launch = ExecuteKernel::new(&kernel);
+    for memory in &*lent {
+        // SAFETY: the kernel has two arguments, both of them buffers.
+        unsafe { launch.set_arg(&memory.kernel_argument()?) };
+    }
+    // SAFETY: each work item reads and writes the float of its id, and there are as many in both.
+    unsafe { launch.set_global_work_size(ITEMS).enqueue_nd_range(&queue) }?;
+    lent.end()?;
 
     let mut result = vec![0_u8; BYTES];
     block.read(&wrapped, 0, &mut result)?;

@@ -99,6 +99,31 @@ impl OpenClBackend {
         self.context.device.raw()
     }
 
+    /// Returns whether commands that the program enqueues itself, with `PyOpenCL`, `opencl3` or bare calls of OpenCL, may use parts of
+    /// buffers: whether [`raw_view`](crate::ClMemory::raw_view) gives the handle of a part.
+    ///
+    /// NVIDIA's driver (580) crashes where one thread enqueues a command on a buffer while another makes or releases a part of it, and
+    /// after kernels have used parts that share bytes. This crate's own commands take parts there, too: a lock keeps its
+    /// threads apart, and kernels get other parts. Commands that it does not enqueue know nothing of that lock, so there they take whole
+    /// buffers (`PoolOptions::segments(false)`), or what [`lend`](Self::lend) gives them.
+    ///
+    /// ```
+    /// # use binpool::{ImmediateAllocator, PoolOptions};
+    /// # use binpool_allocators::{Backend, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// // A pool for blocks whose handles go to code of others.
+    /// let options = PoolOptions::new().segments(backend.parts_have_handles());
+    /// let pool = options.build(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let block = pool.allocate(5000)?;
+    /// assert!(block.memory_on(&queue).ok_or("0 bytes")?.raw_view().is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn parts_have_handles(&self) -> bool {
+        !self.context.quirks.used_views_are_fragile
+    }
+
     pub(crate) fn context(&self) -> &Arc<Context> {
         &self.context
     }

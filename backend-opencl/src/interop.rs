@@ -1,6 +1,6 @@
 //! Objects of the program's own, by their bare handles.
 
-use std::ffi::c_void;
+use std::{ffi::c_void, ptr};
 
 use binpool_allocators::{InvalidRequest, ObjectKind, Result};
 
@@ -64,6 +64,44 @@ impl OpenClBackend {
         let device = devices.find(|own| own.raw() == device);
         let info = DeviceInfo::query(0, device.ok_or(OpenClError::NotInContext)?)?;
         Self::with_context(context, &info)
+    }
+
+    /// Makes a backend of the context and device of a queue of the program's own, and wraps the queue:
+    /// [`from_raw`](Self::from_raw) and [`wrap_raw_queue`](Self::wrap_raw_queue) in one call.
+    ///
+    /// ```
+    /// # use binpool_opencl::OpenClBackend;
+    /// # use opencl3::{command_queue::CommandQueue, context::Context, device::Device};
+    /// use binpool::{ImmediateAllocator, MemoryPool};
+    ///
+    /// # let device = Device::new(OpenClBackend::open(&"any".parse()?)?.raw_device());
+    /// # let context = Context::from_device(&device)?;
+    /// # // SAFETY: the device is the context's.
+    /// # let theirs = unsafe { CommandQueue::create(&context, device.id(), 0) }?;
+    /// // SAFETY: the queue lives.
+    /// let (backend, queue) = unsafe { OpenClBackend::from_raw_queue(theirs.get()) }?;
+    /// let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// # assert_eq!(queue.raw(), theirs.get());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`TooOld`](OpenClError::TooOld), or a failure of the runtime.
+    ///
+    /// # Safety
+    ///
+    /// `queue` is null or a live `cl_command_queue` of the host. It is retained.
+    pub unsafe fn from_raw_queue(queue: *mut c_void) -> Result<(Self, ClQueue), OpenClError> {
+        check_library()?;
+        // SAFETY: The queue is null or alive, as the caller promises.
+        let handle = unsafe { QueueHandle::retain(queue) }?;
+        let info = sys::queue_info(&handle)?;
+        let [context, device] = [info.context, info.device].map(ptr::without_provenance_mut);
+        // SAFETY: A queue keeps its context alive.
+        let backend = unsafe { Self::from_raw(context, device) }?;
+        let queue = ClQueue::adopt(backend.context(), handle)?;
+        Ok((backend, queue))
     }
 
     /// Returns a queue of the program's own, by its bare handle, as a queue of this backend. Wrapping it again gives an equal value,

@@ -53,7 +53,7 @@
 //!
 //! Two commands conflict if both use the same byte and one of them writes it. They run in the order of the calls, whatever
 //! queues they are on: the later one waits on the device. So no safe call makes a race. Commands that the program enqueues by bare
-//! handles take their turn within [`with_raw_memory`](OpenClBackend::with_raw_memory); elsewhere the program has to order them. A
+//! handles take their turn while a guard of [`lend`](OpenClBackend::lend) lives; elsewhere the program has to order them. A
 //! command that waits for another one fails with it.
 //!
 //! While the host maps memory, conflicting commands are refused with
@@ -180,7 +180,7 @@ pub use memory::{ClMemory, HostMemory, MemoryInfo, MemoryKey};
 pub use opencl3;
 pub use pipe::ClPipe;
 pub use queue::ClQueue;
-pub use raw_memory::RawMemory;
+pub use raw_memory::{LentMemory, RawMemory};
 pub use svm::{SvmInfo, SvmOptions, SvmPointer};
 pub use sys::ClError;
 pub use transfer::{MigrationFlags, PendingTransfer, Rect, RectPart, TransferPart, TransferScope};

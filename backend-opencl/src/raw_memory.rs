@@ -1,26 +1,28 @@
 //! Memory for commands that the program enqueues itself, with `opencl3`, `ocl` or bare calls of OpenCL.
 
 use std::{
-    cell::OnceCell,
+    cell::{Cell, OnceCell},
     ffi::c_void,
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    fmt,
+    marker::PhantomData,
+    mem::{self, ManuallyDrop},
+    ops::Deref,
     ptr,
 };
 
-use binpool_allocators::{AsMemory, Region, Result, runtime::Access};
+use binpool_allocators::{AsMemory, Error, Region, Result, runtime::Access};
+use parking_lot::ReentrantMutexGuard;
 use smallvec::SmallVec;
 
 use crate::{
     backend::OpenClBackend,
-    event::ClEvent,
     memory::cl_memory::{ClMemory, no_handle},
     order::{memory_use::MemoryUse, role::OrderRole},
     queue::ClQueue,
     sys,
 };
 
-/// Memory for commands that the program enqueues itself, within a call of
-/// [`with_raw_memory`](OpenClBackend::with_raw_memory), where they are shown.
+/// Memory for commands that the program enqueues itself, while a guard of [`lend`](OpenClBackend::lend) lives.
 ///
 /// ```
 /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -29,13 +31,12 @@ use crate::{
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let buffer = backend.create_buffer(8192, MemoryFlags::empty())?;
 /// let half = buffer.slice(4096..)?;
-/// backend.with_raw_memory(&queue, &[&half], |raw| {
-///     let (whole, offset) = raw[0].whole_and_offset()?;
-///     assert_eq!((Some(whole), offset), (buffer.raw(), 4096));
-///     // An object that begins there, for kernels that take no offset.
-///     assert_ne!(raw[0].kernel_argument()?, whole);
-///     Ok::<(), binpool_allocators::Error>(())
-/// })??;
+/// let lent = backend.lend(&queue, &[&half])?;
+/// let (whole, offset) = lent[0].whole_and_offset()?;
+/// assert_eq!((Some(whole), offset), (buffer.raw(), 4096));
+/// // An object that begins there, for kernels that take no offset.
+/// assert_ne!(lent[0].kernel_argument()?, whole);
+/// lent.end()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
@@ -50,8 +51,8 @@ impl RawMemory<'_> {
     /// Returns a `cl_mem` that begins at the first of these bytes, for the argument of a kernel and for nothing else. It is null for a
     /// block of 0 bytes.
     ///
-    /// It is borrowed: not to be released, and valid within the call. It is the buffer or a sub-buffer of it; on NVIDIA's driver,
-    /// which crashes after kernels have used sub-buffers that share bytes, one of a single byte, behind which a kernel finds the
+    /// It is borrowed: not to be released, and valid while the guard lives. It is the buffer or a sub-buffer of it; on NVIDIA's driver,
+    /// which crashes after kernels have used sub-buffers that share bytes, one of a single byte, after which a kernel finds the
     /// others.
     ///
     /// # Errors
@@ -74,7 +75,8 @@ impl RawMemory<'_> {
     }
 
     /// Returns the `cl_mem` of the whole buffer, and the offset of these bytes in it: for copies, fills and maps, and for kernels that
-    /// take both. No sub-buffer is made. The handle is null for a block of 0 bytes, borrowed, and valid within the call.
+    /// take both. No sub-buffer is made. The handle is null for a block of 0 bytes, borrowed, and valid while the guard
+    /// lives.
     ///
     /// Other bytes of the buffer may be other blocks of a pool.
     ///
@@ -90,15 +92,103 @@ impl RawMemory<'_> {
     }
 }
 
+/// A guard of memory that is lent to commands of the program's own. Made by [`OpenClBackend::lend`], which has an example.
+///
+/// What the program enqueues while it lives is one command to this crate and its pools. A drop ends it, and logs the failure that
+/// [`end`](Self::end) would return. If it is forgotten ([`mem::forget`]), commands on other queues may overlap what the program enqueued,
+/// its thread gets no other guard, and on NVIDIA's driver other threads wait forever where they make or release a view.
+///
+/// ```
+/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_opencl::{LentMemory, OpenClBackend};
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let [from, to] = [(); 2].map(|()| backend.create_buffer(8192, MemoryFlags::empty()).unwrap());
+/// let lent: LentMemory = backend.lend(&queue, &[&from, &to])?;
+/// let (from, to) = (lent[0].kernel_argument()?, lent[1].kernel_argument()?);
+/// // ... a builder that sets them as arguments, and launches ...
+/// lent.end()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "the program's commands are enqueued while it lives"]
+pub struct LentMemory<'m> {
+    raw: SmallVec<[RawMemory<'m>; 4]>,
+    backend: &'m OpenClBackend,
+    queue: &'m ClQueue,
+    /// Taken out before the second barrier, which may wait for a turn.
+    no_views_change: Option<ReentrantMutexGuard<'static, ()>>,
+    /// It stays on its thread.
+    _thread: PhantomData<*const ()>,
+}
+
+thread_local! {
+    /// Set while this thread has a guard. It waits for no turn meanwhile, so it may not take a second one.
+    static HAS_LENT: Cell<bool> = const { Cell::new(false) };
+}
+
+impl LentMemory<'_> {
+    /// Ends the program's commands.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the runtime: commands on other queues may then overlap them.
+    pub fn end(self) -> Result<()> {
+        ManuallyDrop::new(self).close()
+    }
+
+    /// Leaves nothing to drop.
+    fn close(&mut self) -> Result<()> {
+        self.no_views_change = None;
+        HAS_LENT.set(false);
+        barrier(self.backend, self.queue, &mem::take(&mut self.raw))
+    }
+}
+
+impl Drop for LentMemory<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            tracing::error!(%error, "commands of the program's own are not followed: a barrier after them failed");
+        }
+    }
+}
+
+impl<'m> Deref for LentMemory<'m> {
+    type Target = [RawMemory<'m>];
+
+    /// What was lent, in the order of the request.
+    fn deref(&self) -> &[RawMemory<'m>] {
+        &self.raw
+    }
+}
+
+impl fmt::Debug for LentMemory<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LentMemory").field(&self.raw).finish()
+    }
+}
+
+/// Enqueues a barrier that comes after what uses the memory, and before what will.
+fn barrier(backend: &OpenClBackend, queue: &ClQueue, raw: &[RawMemory<'_>]) -> Result<()> {
+    let all = raw.iter().filter_map(|raw| raw.bytes);
+    let uses: SmallVec<[MemoryUse<'_>; 4]> = all
+        .map(|(memory, region)| memory.used(region, Access::Write))
+        .collect();
+    let roles = [OrderRole::FullBarrier, OrderRole::Barrier];
+    let barrier = backend.order(queue.into(), roles, &uses, sys::enqueue_barrier);
+    barrier.map(drop)
+}
+
 impl OpenClBackend {
-    /// Calls `enqueue` with the handles of `memory`, for commands of the program's own on `queue`.
+    /// Lends the handles of `memory`, for commands that the program itself enqueues on `queue`, until the guard is
+    /// [ended](LentMemory::end) or dropped.
     ///
     /// To this crate and its pools these commands are one command that writes all of `memory`: on whatever queue, commands of this
-    /// crate before and after this call do not overlap them. Two barriers are enqueued for it, one before and one after.
+    /// crate that were enqueued before the guard was made, or after it ended, do not overlap them. Two barriers see to that, one at each
+    /// end. Commands that other threads enqueue on the same memory while the guard lives may overlap them: the program keeps those back.
     ///
     /// On NVIDIA's driver, which crashes where a thread enqueues a command on a buffer while another thread makes or releases a view
-    /// of it, no other thread of the process does either during `enqueue`. So `enqueue` does not wait for commands or for other
-    /// threads, and calls nothing else of this crate.
+    /// of it, no other thread of the process does either while the guard lives. So its thread does not wait for commands or for other
+    /// threads meanwhile, and calls nothing else of this crate.
     ///
     /// ```
     /// # use binpool_allocators::QueueOrder;
@@ -126,17 +216,16 @@ impl OpenClBackend {
     /// let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &wrapped)?;
     /// let (a, b) = (pool.allocate(4000)?, pool.allocate(4000)?);
     ///
-    /// backend.with_raw_memory(&wrapped, &[&a, &b], |raw| {
-    ///     let (a, (whole, offset)) = (raw[0].kernel_argument()?, raw[1].whole_and_offset()?);
-    ///     // SAFETY: each work item writes the float of its id, of 1000 in each block.
-    ///     unsafe {
-    ///         ExecuteKernel::new(&one).set_arg(&a).set_global_work_size(1000).enqueue_nd_range(&queue)?;
-    ///         let mut two = ExecuteKernel::new(&two);
-    ///         two.set_arg(&whole).set_arg(&(offset as u64)).set_global_work_size(1000);
-    ///         two.enqueue_nd_range(&queue)?;
-    ///     }
-    ///     Ok::<(), Box<dyn std::error::Error>>(())
-    /// })??;
+    /// let lent = backend.lend(&wrapped, &[&a, &b])?;
+    /// let (first, (whole, offset)) = (lent[0].kernel_argument()?, lent[1].whole_and_offset()?);
+    /// // SAFETY: each work item writes the float of its id, of 1000 in each block.
+    /// unsafe {
+    ///     ExecuteKernel::new(&one).set_arg(&first).set_global_work_size(1000).enqueue_nd_range(&queue)?;
+    ///     let mut two = ExecuteKernel::new(&two);
+    ///     two.set_arg(&whole).set_arg(&(offset as u64)).set_global_work_size(1000);
+    ///     two.enqueue_nd_range(&queue)?;
+    /// }
+    /// lent.end()?;
     ///
     /// let (mut ones, mut twos) = (vec![0_u8; 4000], vec![0_u8; 4000]);
     /// a.read(&wrapped, 0, &mut ones)?;
@@ -151,18 +240,19 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// [`ForeignObject`](binpool_allocators::InvalidRequest::ForeignObject), [`Mapped`](binpool_allocators::InvalidRequest::Mapped), and
-    /// the failures of the runtime. `enqueue` is not called, except where the second barrier fails.
-    ///
-    /// # Panics
-    ///
-    /// Where `enqueue` panics. The second barrier is enqueued all the same.
-    pub fn with_raw_memory<R>(
-        &self,
-        queue: &ClQueue,
-        memory: &[&dyn AsMemory<Self>],
-        enqueue: impl FnOnce(&[RawMemory<'_>]) -> R,
-    ) -> Result<R> {
+    /// [`ForeignObject`](binpool_allocators::InvalidRequest::ForeignObject), [`Mapped`](binpool_allocators::InvalidRequest::Mapped);
+    /// [`Unsupported`](binpool_allocators::Error::Unsupported) if this thread already has a guard, of any backend; and the failures of the
+    /// runtime.
+    pub fn lend<'m>(
+        &'m self,
+        queue: &'m ClQueue,
+        memory: &[&'m dyn AsMemory<Self>],
+    ) -> Result<LentMemory<'m>> {
+        if HAS_LENT.get() {
+            return Err(Error::unsupported(
+                "a second guard on this thread: lend all memory of a command together, and end the guard before the next",
+            ));
+        }
         let mut raw = SmallVec::<[RawMemory<'_>; 4]>::new();
         for memory in memory {
             let bytes = self.bytes_on(queue, *memory, ..)?;
@@ -175,27 +265,14 @@ impl OpenClBackend {
                 part: OnceCell::new(),
             });
         }
-        let all = raw.iter().filter_map(|raw| raw.bytes);
-        let uses: SmallVec<[MemoryUse<'_>; 4]> = all
-            .map(|(memory, region)| memory.used(region, Access::Write))
-            .collect();
-        self.barrier_for(queue, &uses)?;
-        let result = {
-            let _no_views_change = self.context().quirks.view_lock.hold();
-            catch_unwind(AssertUnwindSafe(|| enqueue(&raw)))
-        };
-        let ended = self.barrier_for(queue, &uses);
-        let result = result.unwrap_or_else(|panic| {
-            if let Err(error) = &ended {
-                tracing::error!(%error, "commands of the program's own are not followed: a barrier after them failed");
-            }
-            resume_unwind(panic)
-        });
-        ended.map(|_| result)
-    }
-
-    fn barrier_for(&self, queue: &ClQueue, uses: &[MemoryUse<'_>]) -> Result<ClEvent> {
-        let roles = [OrderRole::FullBarrier, OrderRole::Barrier];
-        self.order(queue.into(), roles, uses, sys::enqueue_barrier)
+        barrier(self, queue, &raw)?;
+        HAS_LENT.set(true);
+        Ok(LentMemory {
+            raw,
+            backend: self,
+            queue,
+            no_views_change: self.context().quirks.view_lock.hold(),
+            _thread: PhantomData,
+        })
     }
 }

@@ -4,7 +4,7 @@
 //! [`Failing`] makes the failures above the runtime. The objects that have to be released after a failure are real ones, and the
 //! runtime says when they have been destroyed.
 //!
-//! A process of its own, since every panic in it is a finding, on whichever thread.
+//! A process of its own, since every panic in it, on any thread, is a finding.
 
 #![allow(
     clippy::unwrap_used,

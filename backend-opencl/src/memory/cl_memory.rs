@@ -103,7 +103,7 @@ impl ClMemory {
     }
 
     /// The runtime's handle of a whole buffer. It is `None` for a part of a buffer, whose handle
-    /// [`with_raw_memory`](OpenClBackend::with_raw_memory) lends for commands of the program's own, and for SVM, whose address
+    /// [`lend`](OpenClBackend::lend) lends for commands of the program's own, and for SVM, whose address
     /// [`svm_address`](binpool_allocators::SvmBackend::svm_address) gives.
     ///
     /// It is borrowed: valid while this value lives, and not to be released. A kernel that was enqueued with it keeps the memory, as
@@ -111,7 +111,7 @@ impl ClMemory {
     /// `int_ptr`; [`wrap_raw_memory`](OpenClBackend::wrap_raw_memory) is the way back.
     ///
     /// NVIDIA's driver crashes where the program enqueues a command on a buffer while another thread makes or releases a view of that
-    /// buffer. A program whose threads share a buffer in this way takes `with_raw_memory` there, for whole buffers as well.
+    /// buffer. A program whose threads share a buffer in this way takes `lend` there, for whole buffers as well.
     ///
     /// The blocks of a pool without segments are whole buffers:
     ///
@@ -211,7 +211,7 @@ impl ClMemory {
     /// Returns a `cl_mem` of exactly these bytes, for commands that the program enqueues itself: the buffer, or a sub-buffer, which is
     /// made by the first call and lives as long as this value.
     ///
-    /// Unlike [`with_raw_memory`](OpenClBackend::with_raw_memory), it puts no command in order: the program's commands come after what
+    /// Unlike [`lend`](OpenClBackend::lend), it puts no command in order: the program's commands come after what
     /// they need, and a pool is told of each queue by [`memory_on`](binpool_allocators::AsMemory::memory_on).
     ///
     /// ```
@@ -576,6 +576,15 @@ impl Memory for ClMemory {
             Some(block) => MemoryKind::Svm(block.grain()),
             None => MemoryKind::Buffer,
         }
+    }
+
+    fn device_address(&self) -> Result<u64> {
+        let address = self
+            .svm_address()
+            .map(|address| address.addr().get() as u64);
+        address.ok_or_else(|| {
+            Error::unsupported("the address of a buffer of OpenCL: kernels take its handle, and have addresses of shared virtual memory")
+        })
     }
 
     fn has_views(&self) -> bool {

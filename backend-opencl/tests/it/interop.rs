@@ -284,29 +284,32 @@ fn bare_handles_are_enough_for_a_pool() {
     let backend = unsafe { OpenClBackend::from_raw(context, device) }.unwrap();
     // SAFETY: The queue lives.
     let wrapped = unsafe { backend.wrap_raw_queue(queue) }.unwrap();
+    // SAFETY: As above.
+    let (same, same_queue) = unsafe { OpenClBackend::from_raw_queue(queue) }.unwrap();
+    let raw = |it: &OpenClBackend| (it.raw_context(), it.raw_device());
+    assert!(raw(&same) == raw(&backend) && same_queue == wrapped);
     let pool = MemoryPool::new(ImmediateAllocator::new(&backend).unwrap(), &wrapped).unwrap();
     let block = pool.allocate(64).unwrap();
     block.write(&wrapped, 0, &[7_u8; 64]).unwrap();
 
     let mut bytes = [0_u8; 64];
-    let read = backend.with_raw_memory(&wrapped, &[&block], |raw| {
-        let (handle, offset) = raw[0].whole_and_offset().unwrap();
-        // SAFETY: (1) queue and memory live; (2) the read is waited for.
-        let read = unsafe {
-            cl3::command_queue::enqueue_read_buffer(
-                queue,
-                handle,
-                0,
-                offset,
-                64,
-                bytes.as_mut_ptr().cast(),
-                0,
-                std::ptr::null(),
-            )
-        };
-        read.unwrap()
-    });
+    let lent = backend.lend(&wrapped, &[&block]).unwrap();
+    let (handle, offset) = lent[0].whole_and_offset().unwrap();
+    // SAFETY: (1) queue and memory live; (2) the read is waited for.
+    let read = unsafe {
+        cl3::command_queue::enqueue_read_buffer(
+            queue,
+            handle,
+            0,
+            offset,
+            64,
+            bytes.as_mut_ptr().cast(),
+            0,
+            std::ptr::null(),
+        )
+    };
     let read = read.unwrap();
+    lent.end().unwrap();
     // SAFETY: The event lives.
     let event = unsafe { backend.wrap_raw_event(read) }.unwrap();
     // SAFETY: The reference is this test's own.

@@ -335,12 +335,9 @@ fn all_values_of_one_buffer_know_of_each_other() {
         .create_host_buffer(vec![1_u8; 2 * align], MemoryFlags::empty())
         .unwrap();
     let part = buffer.memory().slice(align..).unwrap();
-    let same = bench
-        .backend
-        .with_raw_memory(&bench.queue, &[&part], |raw| {
-            again(&bench.backend, raw[0].kernel_argument().unwrap()).unwrap()
-        });
-    let same = same.unwrap();
+    let lent = bench.backend.lend(&bench.queue, &[&part]).unwrap();
+    let same = again(&bench.backend, lent[0].kernel_argument().unwrap()).unwrap();
+    lent.end().unwrap();
     assert_eq!((same.parent(), same.offset()), (part.parent(), align));
     drop(part);
     let buffer = left(buffer, 1);

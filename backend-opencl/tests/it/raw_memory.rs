@@ -1,4 +1,4 @@
-//! Commands that a program enqueues itself, with the handles that `with_raw_memory` lends.
+//! Commands that a program enqueues itself, with the handles that `lend` lends.
 
 use std::{
     ffi::c_void,
@@ -59,17 +59,16 @@ fn handles_are_those_of_the_bytes_that_were_passed() {
     let inner = part.slice(..align / 2).unwrap();
     let (backend, queue) = (&bench.backend, &bench.queue);
     let lent: [&dyn AsMemory<OpenClBackend>; 3] = [&buffer, &part, &inner];
-    let filled = backend.with_raw_memory(queue, &lent, |raw| {
-        assert_eq!(raw[0].kernel_argument().unwrap(), buffer.raw().unwrap());
-        for (raw, offset) in raw.iter().zip([0, align, align]) {
-            let whole = raw.whole_and_offset().unwrap();
-            assert_eq!(whole, (buffer.raw().unwrap(), offset));
-        }
-        let whole = |index: usize| raw[index].whole_and_offset().unwrap();
-        fill(backend, queue, whole(1), align, 1, &[]);
-        fill(backend, queue, whole(2), align / 2, 2, &[]);
-    });
-    filled.unwrap();
+    let lent = backend.lend(queue, &lent).unwrap();
+    assert_eq!(lent[0].kernel_argument().unwrap(), buffer.raw().unwrap());
+    for (raw, offset) in lent.iter().zip([0, align, align]) {
+        let whole = raw.whole_and_offset().unwrap();
+        assert_eq!(whole, (buffer.raw().unwrap(), offset));
+    }
+    let whole = |index: usize| lent[index].whole_and_offset().unwrap();
+    fill(backend, queue, whole(1), align, 1, &[]);
+    fill(backend, queue, whole(2), align / 2, 2, &[]);
+    lent.end().unwrap();
     let halves = [vec![2; align / 2], vec![1; align / 2]].concat();
     let expected = [vec![0; align], halves, vec![0; 2 * align]].concat();
     assert_eq!(bench.read(&buffer), expected);
@@ -82,23 +81,21 @@ fn blocks_of_nothing_have_no_handle_and_shared_memory_says_what_it_has() {
     let pool = MemoryPool::new(DeferredAllocator::new(backend), queue).unwrap();
     let nothing = pool.allocate(0).unwrap();
     let shared = bench.svm(4096);
-    let asked = backend.with_raw_memory(queue, &[&nothing, &shared], |raw| {
-        assert!(raw[0].kernel_argument().unwrap().is_null());
-        assert!(raw[0].whole_and_offset().unwrap().0.is_null());
-        for refused in [
-            raw[1].kernel_argument().map(|_| ()),
-            raw[1].whole_and_offset().map(|_| ()),
-        ] {
-            let error = refused.unwrap_err().to_string();
-            assert!(error.contains("as_buffer"), "{error}");
-        }
-    });
-    asked.unwrap();
+    let lent = backend.lend(queue, &[&nothing, &shared]).unwrap();
+    assert!(lent[0].kernel_argument().unwrap().is_null());
+    assert!(lent[0].whole_and_offset().unwrap().0.is_null());
+    for refused in [
+        lent[1].kernel_argument().map(|_| ()),
+        lent[1].whole_and_offset().map(|_| ()),
+    ] {
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains("as_buffer"), "{error}");
+    }
+    lent.end().unwrap();
     let elsewhere = Bench::new();
     let foreign = elsewhere.buffer(64);
-    let asked = backend.with_raw_memory(queue, &[&foreign], |_| panic!("it is not called"));
     assert!(matches!(
-        refusal(asked),
+        refusal(backend.lend(queue, &[&foreign])),
         InvalidRequest::ForeignObject { .. }
     ));
 }
@@ -111,11 +108,10 @@ fn is_ordered_on(bench: &Bench, own: &ClQueue, memory: &impl AsMemory<OpenClBack
     let first = backend.enqueue_fill(before.after(from_ref(&gate)), memory, .., &[1]);
     let first = first.unwrap();
     before.flush().unwrap();
-    let second = backend.with_raw_memory(own, &[memory], |raw| {
-        let whole = raw[0].whole_and_offset().unwrap();
-        fill(backend, own, whole, memory.size(), 2, &[])
-    });
-    let second = second.unwrap();
+    let lent = backend.lend(own, &[memory]).unwrap();
+    let whole = lent[0].whole_and_offset().unwrap();
+    let second = fill(backend, own, whole, memory.size(), 2, &[]);
+    drop(lent);
     own.flush().unwrap();
     let read = backend.enqueue_read(&after, memory, ..).unwrap();
     for command in [&first, &second] {
@@ -149,18 +145,32 @@ fn a_panic_does_not_hide_what_was_enqueued() {
     let buffer = bench.buffer(4096);
     let gate = bench.gate();
     let panicked = catch_unwind(AssertUnwindSafe(|| {
-        let lent = backend.with_raw_memory(queue, &[&buffer], |raw| {
-            let whole = raw[0].whole_and_offset().unwrap();
-            fill(backend, queue, whole, 4096, 7, from_ref(&gate));
-            panic!("after the fill");
-        });
-        lent.unwrap()
+        let lent = backend.lend(queue, &[&buffer]).unwrap();
+        let whole = lent[0].whole_and_offset().unwrap();
+        fill(backend, queue, whole, 4096, 7, from_ref(&gate));
+        panic!("after the fill");
     }));
     assert!(panicked.is_err());
     queue.flush().unwrap();
     let read = backend.enqueue_read(&bench.another_queue(), &buffer, ..);
     bench.open_gate(&gate);
     assert_eq!(read.unwrap().wait().unwrap(), [7; 4096]);
+}
+
+/// On NVIDIA's driver a guard holds a lock for which another thread may wait that has the turn of some memory.
+#[test]
+fn a_thread_has_one_guard_at_a_time() {
+    let bench = Bench::new();
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    let (one, two) = (bench.buffer(64), bench.buffer(64));
+    let lent = backend.lend(queue, &[&one]).unwrap();
+    let second = backend.lend(queue, &[&two]).unwrap_err().to_string();
+    assert!(
+        second.contains("lend all memory of a command together"),
+        "{second}"
+    );
+    lent.end().unwrap();
+    backend.lend(queue, &[&two, &one]).unwrap().end().unwrap();
 }
 
 /// An object of the runtime is made only for a kernel, an image or the program itself.

@@ -81,12 +81,11 @@ fn with_ocl(
     let memory = unsafe { backend.wrap_raw_memory(ocl_buffer.as_core().as_ptr().cast(), true) }?;
 
     // Out. `from_raw_copied_ptr` retains.
-    backend.with_raw_memory(&queue, &[&block], |raw| {
-        // SAFETY: it is memory, which lives.
-        let ocl_mem = unsafe { ocl::core::Mem::from_raw_copied_ptr(raw[0].kernel_argument()?.cast()) };
-        // Set it as an argument, and enqueue the kernel, here.
-        Ok::<(), binpool::Error>(())
-    })??;
+    let lent = backend.lend(&queue, &[&block])?;
+    // SAFETY: it is memory, which lives.
+    let ocl_mem = unsafe { ocl::core::Mem::from_raw_copied_ptr(lent[0].kernel_argument()?.cast()) };
+    // Set it as an argument, and enqueue the kernel, here.
+    lent.end()?;
     // The example ends.
     Ok(())
 }

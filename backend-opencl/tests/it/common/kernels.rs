@@ -1,6 +1,6 @@
 //! Kernels that write a pattern and check it. A program launches them itself where it has bare handles of whole buffers or
 //! addresses; where its blocks are parts of buffers, it launches every other one by this crate, and else with the handles that
-//! `with_raw_memory` lends.
+//! `lend` lends.
 
 use std::{
     ffi::c_void,
@@ -176,11 +176,12 @@ impl Kernels {
         }
         let memory: Vec<&dyn AsMemory<OpenClBackend>> =
             memory.into_iter().map(|it| it as _).collect();
-        let launched = self.backend.with_raw_memory(queue, &memory, |raw| {
-            let handles: Vec<_> = raw.iter().map(|it| it.kernel_argument().unwrap()).collect();
-            self.launch_raw(queue, kernel, arguments, &handles, words, wait_for)
-        });
-        launched.unwrap()
+        let lent = self.backend.lend(queue, &memory).unwrap();
+        let handles = lent.iter().map(|it| it.kernel_argument().unwrap());
+        let handles: Vec<_> = handles.collect();
+        let launched = self.launch_raw(queue, kernel, arguments, &handles, words, wait_for);
+        lent.end().unwrap();
+        launched
     }
 
     /// Enqueues a kernel as a program does that knows nothing of this crate. `handles` are those of the memory among the
