@@ -1,0 +1,167 @@
+//! The calls of the driver that the layer makes itself.
+
+use std::ffi::{CStr, c_int, c_uint, c_void};
+
+use super::real::Real;
+
+/// `CU_POINTER_ATTRIBUTE_MAPPING_SIZE`.
+const MAPPING_BYTES: c_int = 18;
+/// `CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR`.
+const MAPPING_START: c_int = 19;
+
+/// The arguments of a call as words: as many as the function with the most arguments has.
+pub(super) type Words = [usize; 6];
+
+/// Calls a function of the driver by the words of its arguments.
+///
+/// # Safety
+///
+/// The function is at this address. Its arguments are numbers and pointers, at most six, and these words are their values.
+pub(super) unsafe fn call(address: usize, words: Words) -> c_int {
+    type Call = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> c_int;
+    let function: *const c_void = std::ptr::with_exposed_provenance(address);
+    // SAFETY: arguments of numbers and pointers are passed as words are.
+    let function: Call = unsafe { std::mem::transmute(function) };
+    // SAFETY: the caller's.
+    unsafe { function(words[0], words[1], words[2], words[3], words[4], words[5]) }
+}
+
+/// Defines the table of calls.
+macro_rules! calls {
+    ($($name:ident: $symbol:literal ($($argument:ident: $type:ty),*);)*) => {
+        /// The calls of the driver's own library.
+        ///
+        /// # Invariants
+        ///
+        /// I1: each function is that of its name, which has this type, in a library that stays loaded.
+        #[derive(Debug)]
+        pub(super) struct Driver {
+            $($name: unsafe extern "C" fn($($type),*) -> c_int,)*
+        }
+
+        impl Driver {
+            /// Finds the calls; `None` where the driver lacks one.
+            pub(super) fn find(real: &'static Real) -> Option<Self> {
+                let find = |name: &CStr| {
+                    real.address(name).map(std::ptr::with_exposed_provenance::<c_void>)
+                };
+                Some(Self {
+                    // SAFETY: the driver's function of this name has this type, and the library stays loaded (I1).
+                    $($name: unsafe { std::mem::transmute::<*const c_void, unsafe extern "C" fn($($type),*) -> c_int>(find($symbol)?) },)*
+                })
+            }
+
+            $(
+                /// Calls the driver. Pointers are places for its results.
+                fn $name(&self, $($argument: $type),*) -> c_int {
+                    // SAFETY: it is the driver's (I1), and the callers below pass places for its results.
+                    unsafe { (self.$name)($($argument),*) }
+                }
+            )*
+        }
+    };
+}
+
+calls! {
+    context_get: c"cuCtxGetCurrent" (context: *mut usize);
+    context_push: c"cuCtxPushCurrent_v2" (context: usize);
+    context_pop: c"cuCtxPopCurrent_v2" (context: *mut usize);
+    context_wait: c"cuCtxSynchronize" ();
+    context_device: c"cuCtxGetDevice" (device: *mut c_int);
+    primary_state: c"cuDevicePrimaryCtxGetState" (device: c_int, flags: *mut c_uint, is_active: *mut c_int);
+    stream_context: c"cuStreamGetCtx" (stream: usize, context: *mut usize);
+    stream_captures: c"cuStreamIsCapturing" (stream: usize, status: *mut c_int);
+    stream_destroy: c"cuStreamDestroy_v2" (stream: usize);
+    pool_of_device: c"cuDeviceGetMemPool" (pool: *mut usize, device: c_int);
+    address_attribute: c"cuPointerGetAttribute" (value: *mut usize, attribute: c_int, address: usize);
+    set_access: c"cuMemSetAccess" (address: usize, bytes: usize, access: usize, count: usize);
+}
+
+impl Driver {
+    /// The context that is current on this thread; 0 if there is none.
+    pub(super) fn current(&self) -> usize {
+        let mut context = 0;
+        match self.context_get(&raw mut context) {
+            0 => context,
+            _ => 0,
+        }
+    }
+
+    /// The device of the current context.
+    pub(super) fn device(&self) -> Option<c_int> {
+        let mut device = 0;
+        (self.context_device(&raw mut device) == 0).then_some(device)
+    }
+
+    /// Returns whether a device has a primary context.
+    pub(super) fn has_primary(&self, device: c_int) -> bool {
+        let (mut flags, mut is_active) = (0, 0);
+        self.primary_state(device, &raw mut flags, &raw mut is_active) == 0 && is_active != 0
+    }
+
+    /// The context of a stream that is no default stream.
+    pub(super) fn context_of(&self, stream: usize) -> Option<usize> {
+        let mut context = 0;
+        (self.stream_context(stream, &raw mut context) == 0).then_some(context)
+    }
+
+    /// Returns whether a stream is captured into a graph, or does not say.
+    pub(super) fn may_be_captured(&self, stream: usize) -> bool {
+        let mut status = 0;
+        self.stream_captures(stream, &raw mut status) != 0 || status != 0
+    }
+
+    /// Waits for all commands of a context.
+    pub(super) fn wait_for(&self, context: usize) -> c_int {
+        if self.current() == context {
+            return self.context_wait();
+        }
+        match self.context_push(context) {
+            0 => {
+                let code = self.context_wait();
+                let mut popped = 0;
+                self.context_pop(&raw mut popped);
+                code
+            }
+            code => code,
+        }
+    }
+
+    /// The driver's pool of a device.
+    pub(super) fn pool_of(&self, device: usize) -> Option<usize> {
+        let mut pool = 0;
+        let device = c_int::try_from(device).ok()?;
+        (self.pool_of_device(&raw mut pool, device) == 0).then_some(pool)
+    }
+
+    /// Where the pages that are mapped at an address begin, and their bytes.
+    pub(super) fn mapping(&self, address: usize) -> Option<(usize, usize)> {
+        let (mut start, mut bytes) = (0, 0);
+        let codes = [
+            self.address_attribute(&raw mut start, MAPPING_START, address),
+            self.address_attribute(&raw mut bytes, MAPPING_BYTES, address),
+        ];
+        (codes == [0, 0] && bytes > 0).then_some((start, bytes))
+    }
+
+    /// Gives rights to mapped pages, by as many descriptions as `count` says, which the program has at an address. Returns whether it could.
+    pub(super) fn give_access(
+        &self,
+        (start, bytes): (usize, usize),
+        access: usize,
+        count: usize,
+    ) -> bool {
+        // While other threads enqueue, the driver may say that it is not ready.
+        (0..100).any(|attempt| {
+            if attempt > 0 {
+                std::thread::sleep(std::time::Duration::from_micros(100));
+            }
+            self.set_access(start, bytes, access, count) == 0
+        })
+    }
+
+    /// Destroys a stream.
+    pub(super) fn destroy(&self, stream: usize) {
+        self.stream_destroy(stream);
+    }
+}

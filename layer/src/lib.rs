@@ -1,0 +1,16 @@
+//! What `binpool run` puts between a program and its driver. All of it is loaded into processes of programs that know nothing of it.
+//!
+//! - A layer of OpenCL's loader: the loader finds it by the variable `OPENCL_LAYERS`.
+//! - The library that NVIDIA's driver loads by itself, by the variable `CUDA_INJECTION64_PATH`.
+//! - A `libcuda.so.1` in front of the driver's own, by the variable `LD_LIBRARY_PATH`.
+//!
+//! Nothing here changes what the program does: its results, its output, its exit status. What fails here is said once on standard error, and
+//! the program goes on without it.
+
+mod cuda;
+mod opencl;
+mod recording;
+mod settings;
+mod whole_blocks;
+
+pub use cuda::cuda_driver;

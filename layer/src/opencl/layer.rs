@@ -1,0 +1,656 @@
+//! What the layer knows and does, whichever function of OpenCL it is called by.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, Once, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use opencl_sys::{cl_int, cl_mem};
+use smallvec::SmallVec;
+
+use super::{
+    about,
+    driver::call,
+    objects::{Block, Ended, FirstUse, Handle, Objects, QueueState},
+    pooled::{
+        ContextPool, ContextPools, Kind, PooledBlock, ProgramQueue, Stream,
+        forget_blocks_in_children, is_out_of_memory, is_pools, limit, status_of,
+    },
+};
+use crate::{
+    recording::{Group, Lock, Recording, hold_over_fork, lock, recording},
+    settings::settings,
+};
+
+/// The layer of this process.
+#[derive(Debug)]
+pub(super) struct Layer {
+    state: Mutex<State>,
+    recording: Option<&'static Recording>,
+    /// Set while memory comes from pools.
+    is_pooled: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    objects: Objects<Arc<PooledBlock>>,
+    /// What pools know of the program's queues.
+    queues: HashMap<Handle, ProgramQueue>,
+    /// The pools of the program's contexts.
+    pools: HashMap<Handle, ContextPools>,
+}
+
+/// Who counts a reference of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CountedBy {
+    Driver,
+    /// The driver's reference is the pool's.
+    Pool,
+    /// The program has released the memory already, which the pool keeps.
+    Released,
+}
+
+/// What is to be done for a reference that the program releases.
+#[derive(Debug)]
+#[must_use]
+pub(super) struct Release {
+    pub(super) counted_by: CountedBy,
+    /// Dropped after that call.
+    after: Vec<Returned>,
+}
+
+impl Release {
+    /// Goes on after the driver's call.
+    pub(super) fn finish(self) {
+        drop(self.after);
+    }
+}
+
+/// Memory that the program has no more.
+#[derive(Debug)]
+struct Returned {
+    /// For the pool, which may hand it out again.
+    pooled: Option<Arc<PooledBlock>>,
+    /// For the driver: memory of a pool that ended by its last part.
+    driver: Option<Handle>,
+}
+
+impl Drop for Returned {
+    fn drop(&mut self) {
+        drop(self.pooled.take());
+        if let Some(handle) = self.driver {
+            call!(clReleaseMemObject(handle as cl_mem));
+        }
+    }
+}
+
+/// Where new memory comes from.
+#[derive(Debug)]
+pub(super) enum Source {
+    Pool(Arc<PooledBlock>),
+    Driver,
+    /// The driver has refused it, with this status.
+    Failed(cl_int),
+    /// The limit is reached.
+    Refused,
+}
+
+/// Who counts references to memory that the program does not have, as far as the layer knows.
+fn counted_without_program(handle: Handle) -> CountedBy {
+    if is_pools(handle) {
+        CountedBy::Released
+    } else {
+        CountedBy::Driver
+    }
+}
+
+/// Returns the layer of this process.
+pub(super) fn layer() -> &'static Layer {
+    static LAYER: OnceLock<Layer> = OnceLock::new();
+    static HELD: Once = Once::new();
+    let layer = LAYER.get_or_init(|| Layer {
+        state: Mutex::default(),
+        recording: recording("OpenCL"),
+        is_pooled: AtomicBool::new(settings().begin_pool()),
+    });
+    HELD.call_once(|| {
+        hold_over_fork(Lock::OpenCl, &layer.state, State::begin_in_child);
+        forget_blocks_in_children();
+    });
+    layer
+}
+
+impl Layer {
+    /// Returns whether the layer has anything to do in this process.
+    pub(super) fn is_needed(&self) -> bool {
+        self.recording.is_some() || self.is_pooled()
+    }
+
+    pub(super) fn is_pooled(&self) -> bool {
+        self.is_pooled.load(Ordering::Relaxed)
+    }
+
+    /// Takes no more memory from pools: what the program does cannot be followed any more.
+    pub(super) fn stop_pooling(&self, why: &str) {
+        if self.is_pooled.swap(false, Ordering::Relaxed) {
+            self.passed(0, why);
+            self.release_kept();
+        }
+    }
+
+    /// Notes memory that does not come from a pool.
+    pub(super) fn passed(&self, bytes: usize, why: &str) {
+        if let Some(recording) = self.recording
+            && settings().is_pooled
+        {
+            recording.note("passed", bytes as u64, why);
+        }
+    }
+
+    // Memory.
+
+    /// Finds memory of this kind for the program.
+    pub(super) fn allocate(&self, context: Handle, kind: Kind, bytes: usize) -> Source {
+        if !self.is_pooled() || bytes == 0 {
+            return self.take(bytes);
+        }
+        let Some((pool, queue)) = self.pool_for(context, kind) else {
+            return self.take(bytes);
+        };
+        let allocated = pool.allocate(queue.as_ref(), bytes).or_else(|error| {
+            // The other pools may have what this one lacks.
+            if status_of(&error).is_none() && self.release_kept() > 0 {
+                pool.allocate(queue.as_ref(), bytes)
+            } else {
+                Err(error)
+            }
+        });
+        match allocated {
+            Ok(block) => Source::Pool(Arc::new(block)),
+            Err(error) => match status_of(&error) {
+                Some(status) => Source::Failed(status),
+                // The driver says in its own way what is wrong.
+                None => self.take(bytes),
+            },
+        }
+    }
+
+    /// Counts memory of the driver against the limit.
+    pub(super) fn take(&self, bytes: usize) -> Source {
+        if limit::take(bytes) || (self.release_kept() > 0 && limit::take(bytes)) {
+            return Source::Driver;
+        }
+        Source::Refused
+    }
+
+    fn pool_for(
+        &self,
+        context: Handle,
+        kind: Kind,
+    ) -> Option<(Arc<ContextPool>, Option<ProgramQueue>)> {
+        let mut state = lock(&self.state);
+        let pool = state
+            .pools
+            .entry(context)
+            .or_default()
+            .of_kind(context, kind)?;
+        // Shared virtual memory may be used by the host at once.
+        let queue = match kind {
+            Kind::Buffer { .. } => state.only_queue(context),
+            Kind::Svm { .. } => None,
+        };
+        Some((pool, queue))
+    }
+
+    /// Notes memory that the program has now: a buffer, an image or a pipe, which may be a part of `whole`.
+    pub(super) fn created(
+        &self,
+        handle: Handle,
+        context: Handle,
+        kind: &'static str,
+        bytes: usize,
+        whole: Option<Handle>,
+        pooled: Option<Arc<PooledBlock>>,
+    ) {
+        let (id, bytes) = if whole.is_none() {
+            (self.note_block(context, kind, bytes), bytes)
+        } else {
+            // A part has no memory of its own.
+            self.note("part", bytes, kind);
+            (None, 0)
+        };
+        let mut state = lock(&self.state);
+        state
+            .objects
+            .add(handle, whole, Block::new(bytes, id, pooled));
+    }
+
+    pub(super) fn created_svm(
+        &self,
+        address: usize,
+        context: Handle,
+        kind: &'static str,
+        bytes: usize,
+        pooled: Option<Arc<PooledBlock>>,
+    ) {
+        let id = self.note_block(context, kind, bytes);
+        let mut state = lock(&self.state);
+        state
+            .objects
+            .add_svm(address, Block::new(bytes, id, pooled));
+    }
+
+    /// Notes a request that failed for lack of memory.
+    pub(super) fn refused(&self, context: Handle, kind: &'static str, bytes: usize) {
+        if let Some(recording) = self.recording {
+            recording.refused(self.group(context, kind), bytes, 0);
+        }
+    }
+
+    fn note_block(&self, context: Handle, kind: &'static str, bytes: usize) -> Option<u64> {
+        let recording = self.recording?;
+        Some(recording.allocated(self.group(context, kind), bytes, 0))
+    }
+
+    fn note(&self, what: &str, bytes: usize, text: &str) {
+        if let Some(recording) = self.recording {
+            recording.note(what, bytes as u64, text);
+        }
+    }
+
+    /// The group of memory in a context, which the recording comes to know.
+    fn group(&self, context: Handle, kind: &'static str) -> Group {
+        let mut state = lock(&self.state);
+        if !state.objects.contexts.contains_key(&context) {
+            state.objects.add_context(context);
+        }
+        let known = state.objects.contexts.get_mut(&context);
+        let (number, is_new) = known.map_or((0, false), |known| {
+            (known.number, !std::mem::replace(&mut known.is_noted, true))
+        });
+        drop(state);
+        if is_new {
+            self.note(
+                "context",
+                0,
+                &format!("{number}: {}", about::devices(context)),
+            );
+        }
+        Group {
+            kind,
+            context: number,
+        }
+    }
+
+    /// Notes that the program asks for a reference to memory.
+    pub(super) fn retain(&self, handle: Handle) -> CountedBy {
+        let mut state = lock(&self.state);
+        let Some(memory) = state.objects.memory_mut(handle) else {
+            return counted_without_program(handle);
+        };
+        let is_pools = memory.is_pools();
+        state.objects.retain(handle);
+        if is_pools {
+            CountedBy::Pool
+        } else {
+            CountedBy::Driver
+        }
+    }
+
+    /// How many references to memory the driver counts besides those of the program.
+    pub(super) fn pools_references(&self, handle: Handle) -> u32 {
+        let mut state = lock(&self.state);
+        let memory = state.objects.memory_mut(handle);
+        u32::from(memory.is_some_and(|memory| memory.is_pools()))
+    }
+
+    /// Notes that the program releases a reference.
+    pub(super) fn release(&self, handle: Handle) -> Release {
+        let mut state = lock(&self.state);
+        let ended = state.objects.release(handle);
+        if ended.is_empty() {
+            let counted_by = match state.objects.memory_mut(handle) {
+                // A part of it is there.
+                Some(memory) if memory.is_pools() => CountedBy::Pool,
+                Some(_) => CountedBy::Driver,
+                None => counted_without_program(handle),
+            };
+            return Release {
+                counted_by,
+                after: Vec::new(),
+            };
+        }
+        drop(state);
+        let mut counted_by = CountedBy::Driver;
+        let mut after = Vec::new();
+        for (ended_handle, Ended { block, maps }) in ended {
+            if let (Some(recording), Some(id)) = (self.recording, block.id) {
+                recording.freed(id);
+            }
+            let is_own = ended_handle == handle;
+            let Some(pooled) = block.pooled else {
+                limit::release(block.bytes);
+                continue;
+            };
+            let is_reused = maps == 0 && !block.is_left && self.is_pooled();
+            if is_reused {
+                if is_own {
+                    counted_by = CountedBy::Pool;
+                }
+            } else {
+                pooled.give_away();
+                limit::release(block.bytes);
+            }
+            after.push(Returned {
+                pooled: Some(pooled),
+                driver: (!is_reused && !is_own).then_some(ended_handle),
+            });
+        }
+        Release { counted_by, after }
+    }
+
+    /// Leaves memory of a pool to the driver when it ends, since the program will be told then.
+    pub(super) fn give_away(&self, handle: Handle, why: &str) {
+        let mut state = lock(&self.state);
+        let left = state.objects.memory_mut(handle).and_then(|memory| {
+            let block = &mut memory.block;
+            let is_new = block.pooled.is_some() && !std::mem::replace(&mut block.is_left, true);
+            is_new.then_some(block.bytes)
+        });
+        drop(state);
+        if let Some(bytes) = left {
+            self.passed(bytes, why);
+        }
+    }
+
+    /// Notes that memory was mapped, or that a map ended.
+    pub(super) fn mapped(&self, handle: Handle, is_mapped: bool) {
+        let mut state = lock(&self.state);
+        let whole = state.objects.whole_of(handle);
+        if let Some(memory) = state.objects.memory_mut(whole) {
+            memory.maps = if is_mapped {
+                memory.maps + 1
+            } else {
+                memory.maps.saturating_sub(1)
+            };
+        }
+    }
+
+    /// Notes that shared virtual memory is freed. Returns true if the pool has it again, or already.
+    pub(super) fn free_svm(&self, address: usize, may_reuse: bool) -> bool {
+        let block = lock(&self.state).objects.remove_svm(address);
+        let Some(block) = block else {
+            return is_pools(address);
+        };
+        if let (Some(recording), Some(id)) = (self.recording, block.id) {
+            recording.freed(id);
+        }
+        match block.pooled {
+            Some(_) if may_reuse && self.is_pooled() => true,
+            pooled => {
+                if let Some(pooled) = pooled {
+                    pooled.give_away();
+                }
+                limit::release(block.bytes);
+                false
+            }
+        }
+    }
+
+    /// Releases all free memory of the pools. Returns how much that was.
+    pub(super) fn release_kept(&self) -> u64 {
+        let pools: Vec<_> = lock(&self.state)
+            .pools
+            .values()
+            .flat_map(ContextPools::all)
+            .collect();
+        pools.iter().map(|pool| pool.release_kept()).sum()
+    }
+
+    // Commands.
+
+    /// Notes that a command on `queue` uses memory, before it is enqueued.
+    pub(super) fn uses(&self, queue: Handle, memory: &[Handle]) {
+        let mut state = self.state_with(queue);
+        let first = state.objects.use_memory(queue, memory);
+        if !first.is_empty() {
+            self.note_uses(state, queue, &first);
+        }
+    }
+
+    /// Notes that a kernel uses its arguments, before it is enqueued on `queue`.
+    pub(super) fn runs(&self, queue: Handle, kernel: Handle) {
+        let mut state = self.state_with(queue);
+        let first = state.objects.use_kernel(queue, kernel);
+        if !first.is_empty() {
+            self.note_uses(state, queue, &first);
+        }
+    }
+
+    /// The state, which knows `queue`: a program may have a queue by a function of an extension, or by an event of it.
+    fn state_with(&self, queue: Handle) -> MutexGuard<'_, State> {
+        let state = lock(&self.state);
+        if state.objects.queues.contains_key(&queue) {
+            return state;
+        }
+        drop(state);
+        if let Some(context) = about::context_of(queue) {
+            self.add_queue(queue, context, about::is_in_order(queue));
+        }
+        lock(&self.state)
+    }
+
+    fn note_uses(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        queue: Handle,
+        first: &[FirstUse<Arc<PooledBlock>>],
+    ) {
+        let program_queue = state.queues.get(&queue).cloned();
+        let contexts = &state.objects.contexts;
+        let context_of = |queue: &QueueState| {
+            contexts
+                .get(&queue.context)
+                .map_or(0, |context| context.number)
+        };
+        let known = state
+            .objects
+            .queues
+            .get(&queue)
+            .map(|queue| (queue.number, queue.is_noted, context_of(queue)));
+        if let Some(queue) = state.objects.queues.get_mut(&queue) {
+            queue.is_noted = true;
+        }
+        drop(state);
+        if let (Some(recording), Some((number, false, context))) = (self.recording, known) {
+            let is_in_order = program_queue.as_ref().is_none_or(|queue| queue.is_in_order);
+            let order = if is_in_order {
+                "in order"
+            } else {
+                "out of order"
+            };
+            recording.note(
+                "stream",
+                0,
+                &format!("{number}: {order}, context {context}"),
+            );
+        }
+        if let Some(queue) = program_queue {
+            for used in first {
+                if let Some(pooled) = &used.pooled {
+                    pooled.use_on(&queue, used.is_first_queue);
+                }
+            }
+        }
+        // Only now, so that another thread that uses the memory there, too, does not overtake what puts it in order.
+        let mut state = lock(&self.state);
+        let new: SmallVec<[u64; 4]> = first
+            .iter()
+            .filter(|used| state.objects.put_use(queue, used.handle))
+            .filter_map(|used| used.id)
+            .collect();
+        drop(state);
+        if let (Some(recording), Some((number, ..))) = (self.recording, known) {
+            for id in new {
+                recording.used(id, number);
+            }
+        }
+    }
+
+    /// Looks at a command's status. Returns true if the command is worth another try, now that free memory was released.
+    pub(super) fn is_worth_a_retry(&self, status: cl_int) -> bool {
+        is_out_of_memory(status) && self.is_pooled() && self.release_kept() > 0
+    }
+
+    // Kernels.
+
+    pub(super) fn set_argument(&self, kernel: Handle, index: u32, value: Option<Handle>) {
+        lock(&self.state).objects.set_argument(kernel, index, value);
+    }
+
+    pub(super) fn set_indirect(&self, kernel: Handle, addresses: Vec<usize>) {
+        lock(&self.state).objects.set_indirect(kernel, addresses);
+    }
+
+    pub(super) fn begin_kernel(&self, kernel: Handle) {
+        lock(&self.state).objects.begin_kernel(kernel);
+    }
+
+    pub(super) fn copy_kernel(&self, from: Handle, to: Handle) {
+        lock(&self.state).objects.copy_kernel(from, to);
+    }
+
+    // Contexts and queues.
+
+    pub(super) fn add_context(&self, context: Handle) {
+        lock(&self.state).objects.add_context(context);
+    }
+
+    pub(super) fn retain_context(&self, context: Handle) {
+        if let Some(context) = lock(&self.state).objects.contexts.get_mut(&context) {
+            context.references += 1;
+        }
+    }
+
+    /// Notes that a reference to a context is released: with the last, its pools end.
+    pub(super) fn release_context(&self, context: Handle) {
+        let mut state = lock(&self.state);
+        let is_over = state.objects.release_context(context);
+        let pools = is_over.then(|| state.pools.remove(&context)).flatten();
+        drop(state);
+        for pool in pools.iter().flat_map(ContextPools::all) {
+            pool.stop_keeping();
+        }
+    }
+
+    pub(super) fn add_queue(&self, queue: Handle, context: Handle, is_in_order: bool) {
+        self.end_periods();
+        let mut state = lock(&self.state);
+        state.objects.add_queue(queue, context);
+        let stream = Stream::of(Some(queue));
+        state.queues.insert(
+            queue,
+            ProgramQueue {
+                stream,
+                is_in_order,
+                context,
+            },
+        );
+    }
+
+    pub(super) fn retain_queue(&self, queue: Handle) {
+        if let Some(queue) = lock(&self.state).objects.queues.get_mut(&queue) {
+            queue.references += 1;
+            return;
+        }
+        // The program had it by an event alone.
+        drop(self.state_with(queue));
+    }
+
+    /// Notes that a reference to a queue is released, before the driver knows.
+    pub(super) fn release_queue(&self, queue: Handle) {
+        let mut state = lock(&self.state);
+        let context = state.objects.queues.get(&queue).map(|queue| queue.context);
+        if !state.objects.release_queue(queue) {
+            return;
+        }
+        let closed = state.queues.remove(&queue);
+        let pools = context
+            .and_then(|context| state.pools.get(&context))
+            .map(ContextPools::all);
+        drop(state);
+        // A stream that no pool has heard of has nothing to come after.
+        let Some(closed) = closed.filter(|closed| Arc::strong_count(&closed.stream) > 1) else {
+            return;
+        };
+        // Whatever is enqueued later by the pools, in the name of this queue, is over once this is.
+        closed.stream.close();
+        // Without pools, the program has released the context before.
+        for pool in pools.into_iter().flatten() {
+            pool.forget(&closed.stream);
+        }
+    }
+
+    /// Counts user events that have no status yet.
+    pub(super) fn add_user_event(&self) {
+        lock(&self.state).objects.unresolved_events += 1;
+        self.end_periods();
+    }
+
+    /// Notes a command that is a function of the program, which may wait for anything.
+    pub(super) fn runs_native(&self) {
+        lock(&self.state).objects.has_native_commands = true;
+        self.end_periods();
+    }
+
+    /// Ends the time in which blocks were allocated for the only queue of a context: what is enqueued there from now on may wait for another queue.
+    fn end_periods(&self) {
+        if self.is_pooled() {
+            let queues: Vec<ProgramQueue> = lock(&self.state).queues.values().cloned().collect();
+            for queue in queues {
+                queue.stream.end_period();
+            }
+        }
+    }
+
+    pub(super) fn resolve_user_event(&self) {
+        let mut state = lock(&self.state);
+        let unresolved = &mut state.objects.unresolved_events;
+        *unresolved = unresolved.saturating_sub(1);
+    }
+}
+
+impl State {
+    /// Forgets what the parent of this process had. Nothing of it is dropped: another thread may have had the locks of its pools.
+    fn begin_in_child(&mut self) {
+        let had_pools = !self.pools.is_empty();
+        std::mem::forget(std::mem::take(self));
+        if had_pools {
+            layer().is_pooled.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// The queue whose earlier commands may still use what a context allocates now: that which all commands of the context come on, in order,
+    /// if it has one, and no command waits for the host.
+    fn only_queue(&self, context: Handle) -> Option<ProgramQueue> {
+        let known = self.objects.contexts.get(&context)?;
+        if known.queues != 1
+            || self.objects.unresolved_events > 0
+            || self.objects.has_native_commands
+        {
+            return None;
+        }
+        let (handle, _) = self
+            .objects
+            .queues
+            .iter()
+            .find(|(_, queue)| queue.context == context)?;
+        self.queues
+            .get(handle)
+            .filter(|queue| queue.is_in_order)
+            .cloned()
+    }
+}

@@ -1,0 +1,160 @@
+//! The recording of this process.
+
+mod calls;
+mod fork;
+mod mapped_file;
+mod modules;
+mod process_mark;
+mod python;
+mod report_once;
+mod stack;
+mod unlocked_python;
+mod writer;
+
+use std::{
+    borrow::Cow,
+    sync::{Mutex, MutexGuard, Once, OnceLock},
+    time::Instant,
+};
+
+use binpool_trace::{Line, PoolEvent, Request, What};
+
+pub(crate) use calls::Call;
+pub(crate) use fork::{Lock, hold_over_fork, lock};
+pub(crate) use modules::loaded_files;
+pub(crate) use process_mark::ProcessMark;
+pub(crate) use report_once::{contained, report_once};
+pub(crate) use writer::Group;
+use writer::Writer;
+
+use crate::settings::settings;
+
+/// The recording of this process: what its programs do with device memory, as the lines of a trace. All functions may be called from any thread,
+/// and while the program is being ended.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    writer: Mutex<Writer>,
+    begin: Instant,
+}
+
+/// Returns the recording of this process, if there is one. `source` is the interface of the program that asks first, such as `OpenCL`.
+pub(crate) fn recording(source: &'static str) -> Option<&'static Recording> {
+    static RECORDING: OnceLock<Option<Recording>> = OnceLock::new();
+    static WATCHES: Once = Once::new();
+    let made = RECORDING.get_or_init(|| {
+        let path = settings().record.as_deref()?;
+        let recording = Recording {
+            writer: Mutex::new(Writer::new(path, source)),
+            begin: Instant::now(),
+        };
+        Some(recording)
+    });
+    let recording = made.as_ref()?;
+    WATCHES.call_once(|| {
+        hold_over_fork(Lock::Recording, &recording.writer, Writer::begin_again);
+        // SAFETY: the function lives as long as the process, since this library is never unloaded.
+        unsafe { libc::atexit(end) };
+    });
+    Some(recording)
+}
+
+impl Recording {
+    /// Notes a block of `bytes` bytes that was allocated by the caller on this thread, for stream number `stream`, and returns its ID.
+    /// Stream 0 is none.
+    pub(crate) fn allocated(&self, group: Group, bytes: usize, stream: u32) -> u64 {
+        self.request(group, bytes, stream, |id, request| Line::Allocated {
+            id,
+            request,
+        })
+    }
+
+    /// Notes a request that was refused for lack of memory.
+    pub(crate) fn refused(&self, group: Group, bytes: usize, stream: u32) {
+        self.request(group, bytes, stream, |_, request| Line::Refused { request });
+    }
+
+    fn request(
+        &self,
+        group: Group,
+        bytes: usize,
+        stream: u32,
+        line: impl FnOnce(u64, Request) -> Line<'static>,
+    ) -> u64 {
+        let stack = stack::here();
+        let thread = stack::thread_number();
+        let mut writer = self.writer();
+        let stack = if let Some(number) = writer.stack_number(&stack) {
+            number
+        } else {
+            drop(writer);
+            // Python may run any code of the program for this, which may come here again.
+            let texts = stack.texts();
+            writer = self.writer();
+            writer.number_stack(&stack, texts)
+        };
+        let group = writer.group_number(group, thread);
+        let id = writer.next_id();
+        let request = Request {
+            bytes,
+            stream,
+            time: Some(self.time()),
+            group: Some(group),
+            stack: Some(stack),
+        };
+        writer.write(&line(id, request));
+        id
+    }
+
+    /// Notes that a block was freed.
+    pub(crate) fn freed(&self, id: u64) {
+        let mut writer = self.writer();
+        let time = Some(self.time());
+        writer.write_of(id, &Line::Freed { id, time });
+    }
+
+    /// Notes that a block is used on a stream for the first time.
+    pub(crate) fn used(&self, id: u64, stream: u32) {
+        let mut writer = self.writer();
+        let time = Some(self.time());
+        writer.write_of(id, &Line::Used { id, stream, time });
+    }
+
+    /// Notes anything else: `what` is a word.
+    pub(crate) fn note(&self, what: &str, bytes: u64, text: &str) {
+        let event = PoolEvent::did(What::of(what), bytes, text);
+        let mut writer = self.writer();
+        let time = Some(self.time());
+        let event = Cow::Owned(event);
+        writer.write(&Line::Pool { event, time });
+    }
+
+    /// Writes the totals of all calls, and cuts the file to what was written. Events that come later are written, too.
+    fn end(&self) {
+        if !self.writer().has_begun() {
+            return;
+        }
+        for (name, call) in calls::by_name() {
+            self.note("call", call.count, &format!("{name} {}", call.nanoseconds));
+        }
+        self.writer().cut();
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Writer> {
+        let mut writer = lock(&self.writer);
+        writer.follow_fork();
+        writer
+    }
+
+    /// The time now, in nanoseconds since the recording began. Taken under the writer's lock, so that lines are in its order.
+    fn time(&self) -> u64 {
+        u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+extern "C" fn end() {
+    contained(|| {
+        if let Some(recording) = recording("") {
+            recording.end();
+        }
+    });
+}

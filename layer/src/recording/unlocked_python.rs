@@ -1,0 +1,206 @@
+//! The lines of a Python program that makes a request on a thread without the interpreter's lock.
+//!
+//! PyTorch, CuPy and JAX let go of the lock before they call the driver. To take it here could last for ever: a thread that has it may wait for what
+//! this one holds. But while a thread runs no Python, its frames stay as they are, and nothing else changes them. They are read as debuggers
+//! read them, by the layouts that each version of Python from 3.11 to 3.13 has, and nothing is written: no reference is counted. Other versions
+//! have no lines here.
+
+use std::{
+    ffi::{c_char, c_int, c_ulong, c_void},
+    sync::OnceLock,
+};
+
+use libloading::os::unix::Library;
+
+/// The most frames.
+const MAX_FRAMES: usize = 32;
+/// The most characters of a name.
+const MAX_CHARACTERS: isize = 4096;
+
+/// Where a type has what is read of it, in bytes.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    /// From the state of a thread to its frame: a place in that, and maybe one in what is there.
+    frame_of_thread: &'static [usize],
+    /// Of a frame.
+    code: usize,
+    back: usize,
+    instruction: usize,
+    owner: usize,
+    /// The owner of frames that stand for a call by C.
+    no_python: Option<u8>,
+    /// Of a code.
+    file: usize,
+    name: usize,
+    instructions: usize,
+}
+
+/// Of Python 3.11.
+const LAYOUT_11: Layout = Layout {
+    frame_of_thread: &[56, 8],
+    code: 32,
+    back: 48,
+    instruction: 56,
+    owner: 69,
+    no_python: None,
+    file: 112,
+    name: 128,
+    instructions: 184,
+};
+
+/// Of Python 3.12.
+const LAYOUT_12: Layout = Layout {
+    frame_of_thread: &[56, 0],
+    code: 0,
+    back: 8,
+    owner: 70,
+    no_python: Some(3),
+    instructions: 192,
+    ..LAYOUT_11
+};
+
+/// Of Python 3.13, with a lock.
+const LAYOUT_13: Layout = Layout {
+    frame_of_thread: &[72],
+    instructions: 200,
+    ..LAYOUT_12
+};
+
+/// What is called and read of the interpreter. None of these functions needs the lock for objects that are alive.
+struct Interpreter {
+    layout: Layout,
+    is_initialized: unsafe extern "C" fn() -> c_int,
+    thread: unsafe extern "C" fn() -> *const c_char,
+    line_of: unsafe extern "C" fn(*const c_char, c_int) -> c_int,
+    length_of: unsafe extern "C" fn(*const c_char) -> isize,
+    character_of: unsafe extern "C" fn(*const c_char, isize) -> u32,
+    /// The type of codes.
+    code_type: *const c_void,
+}
+
+// SAFETY: the address is that of a static.
+unsafe impl Send for Interpreter {}
+// SAFETY: as above.
+unsafe impl Sync for Interpreter {}
+
+impl Interpreter {
+    fn get() -> Option<&'static Self> {
+        static INTERPRETER: OnceLock<Option<Interpreter>> = OnceLock::new();
+        let interpreter = INTERPRETER.get_or_init(Self::find).as_ref()?;
+        // SAFETY: this may be called at any time, on any thread.
+        let is_initialized = unsafe { (interpreter.is_initialized)() != 0 };
+        is_initialized.then_some(interpreter)
+    }
+
+    fn find() -> Option<Self> {
+        let process = Library::this();
+        macro_rules! symbol {
+            ($name:literal) => {
+                // SAFETY: the interpreter's function or object of this name has the field's type.
+                *unsafe { process.get($name) }.ok()?
+            };
+        }
+        let version: *const c_ulong = symbol!(b"Py_Version");
+        // SAFETY: an interpreter without a lock has this function; it is not called.
+        let has_lock = unsafe { process.get::<*const c_void>(b"_Py_IncRefShared") }.is_err();
+        // SAFETY: the interpreter's constant.
+        let layout = match unsafe { version.read() } >> 16 {
+            0x030b => LAYOUT_11,
+            0x030c => LAYOUT_12,
+            0x030d if has_lock => LAYOUT_13,
+            _ => return None,
+        };
+        Some(Self {
+            layout,
+            is_initialized: symbol!(b"Py_IsInitialized"),
+            thread: symbol!(b"PyGILState_GetThisThreadState"),
+            line_of: symbol!(b"PyCode_Addr2Line"),
+            length_of: symbol!(b"PyUnicode_GetLength"),
+            character_of: symbol!(b"PyUnicode_ReadChar"),
+            code_type: symbol!(b"PyCode_Type"),
+        })
+    }
+
+    /// The text of an object that a code has; `None` for an object that is no text.
+    ///
+    /// # Safety
+    ///
+    /// The code is alive, and has an object there.
+    unsafe fn text(&self, code: *const c_char, place: usize) -> Option<String> {
+        // SAFETY: the caller's.
+        let text: *const c_char = unsafe { read(code, place) };
+        // SAFETY: the object lives as long as the code, and never changes.
+        let length = unsafe { (self.length_of)(text) };
+        let characters = (0..length.min(MAX_CHARACTERS)).map(|index| {
+            // SAFETY: as above.
+            let character = unsafe { (self.character_of)(text, index) };
+            char::from_u32(character).unwrap_or(char::REPLACEMENT_CHARACTER)
+        });
+        (length >= 0).then(|| characters.collect())
+    }
+}
+
+/// Reads a value of an object.
+///
+/// # Safety
+///
+/// The object has a value of this type there.
+unsafe fn read<T: Copy>(object: *const c_char, place: usize) -> T {
+    // SAFETY: the caller's.
+    unsafe { object.wrapping_add(place).cast::<T>().read() }
+}
+
+/// Calls `each` with the code of each frame of this thread and the number of its instruction, innermost first.
+pub(super) fn for_each_frame(mut each: impl FnMut(usize, c_int)) {
+    let Some(python) = Interpreter::get() else {
+        return;
+    };
+    let layout = &python.layout;
+    // SAFETY: this may be called at any time, on any thread.
+    let mut at = unsafe { (python.thread)() };
+    for place in layout.frame_of_thread {
+        if at.is_null() {
+            return;
+        }
+        // SAFETY: the state of this thread is alive, and has pointers at these places.
+        at = unsafe { read(at, *place) };
+    }
+    let mut count = 0;
+    while !at.is_null() && count < MAX_FRAMES {
+        // SAFETY: the frame is alive while this thread runs no Python.
+        let owner = unsafe { read::<u8>(at, layout.owner) };
+        // SAFETY: as above.
+        let code = unsafe { read::<*const c_char>(at, layout.code) };
+        // SAFETY: as above.
+        let instruction = unsafe { read::<*const c_char>(at, layout.instruction) };
+        // SAFETY: as above.
+        at = unsafe { read(at, layout.back) };
+        if layout.no_python == Some(owner) || code.is_null() {
+            continue;
+        }
+        // SAFETY: the code is an object, which begins with its references and its type.
+        if unsafe { read::<*const c_void>(code, size_of::<usize>()) } != python.code_type {
+            continue;
+        }
+        let begin = code.addr() + layout.instructions;
+        let place = instruction.addr().checked_sub(begin);
+        let place = place.and_then(|place| c_int::try_from(place).ok());
+        each(code.expose_provenance(), place.unwrap_or(-1));
+        count += 1;
+    }
+}
+
+/// Returns a frame of [`for_each_frame`] as `file.py:12 in function`, while it is there.
+pub(super) fn text(code: usize, place: c_int) -> String {
+    let code = std::ptr::with_exposed_provenance(code);
+    let found = Interpreter::get().and_then(|python| {
+        // SAFETY: the code is that of a frame, which keeps it alive.
+        let file = unsafe { python.text(code, python.layout.file) }?;
+        // SAFETY: as above.
+        let name = unsafe { python.text(code, python.layout.name) }?;
+        // SAFETY: as above.
+        let line = unsafe { (python.line_of)(code, place) };
+        Some(format!("{file}:{line} in {name}"))
+    });
+    found.unwrap_or_else(|| "an unknown line".to_owned())
+}

@@ -1,0 +1,308 @@
+//! The lines of a recording, and their file.
+
+use std::{
+    collections::HashMap,
+    ffi::OsString,
+    io,
+    path::{Path, PathBuf},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use binpool_trace::Line;
+
+use super::{
+    calls,
+    mapped_file::{MappedFile, is_temporary},
+    modules,
+    process_mark::ProcessMark,
+    python,
+    report_once::report_once,
+    stack::Stack,
+};
+use crate::settings::settings;
+
+/// The most names for one file that are tried.
+const MOST_NAMES: usize = 1000;
+
+/// The most bytes of lines that wait for the file.
+const MOST_WAITING: usize = 4 << 20;
+
+/// What a block is, which becomes the name of its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Group {
+    /// Such as `buffer`, `image`, `managed`.
+    pub(crate) kind: &'static str,
+    /// The number of its context, from 1 on.
+    pub(crate) context: u32,
+}
+
+/// Writes the lines of this process.
+#[derive(Debug)]
+pub(super) struct Writer {
+    /// The file that was asked for, which the first process has that records.
+    first: PathBuf,
+    /// The file of this process, once there is one.
+    path: PathBuf,
+    /// The interface of the program.
+    source: &'static str,
+    state: State,
+    next_id: u64,
+    /// The ID of the first block of this process. Those of its parent are not in its recording.
+    first_id: u64,
+    /// The number of each group and thread.
+    groups: HashMap<(Group, u32), u64>,
+    stacks: HashMap<Stack, u64>,
+    /// Lines that are not in the file yet: the one that is being written, and those before it for which the file could not be opened.
+    lines: String,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Nothing happened yet: a program that never uses a device leaves no file.
+    Waiting,
+    Open(MappedFile, ProcessMark),
+    /// The file failed.
+    Ended,
+}
+
+impl Writer {
+    pub(super) fn new(path: &Path, source: &'static str) -> Self {
+        Self {
+            first: path.to_owned(),
+            path: path.to_owned(),
+            source,
+            state: State::Waiting,
+            next_id: 1,
+            first_id: 1,
+            groups: HashMap::new(),
+            stacks: HashMap::new(),
+            lines: String::new(),
+        }
+    }
+
+    /// Begins again if this process is a child of the one that wrote so far.
+    pub(super) fn follow_fork(&mut self) {
+        if let State::Open(_, mark) = &self.state
+            && !mark.is_of_this_process()
+        {
+            self.begin_again();
+        }
+    }
+
+    /// Forgets what the parent of this process did: it has a file of its own.
+    pub(super) fn begin_again(&mut self) {
+        calls::forget();
+        let first_id = self.next_id;
+        *self = Self {
+            next_id: first_id,
+            first_id,
+            ..Self::new(&self.first, self.source)
+        };
+    }
+
+    /// Returns whether there is a file.
+    pub(super) fn has_begun(&self) -> bool {
+        matches!(self.state, State::Open(..))
+    }
+
+    /// Returns the ID of the next block.
+    pub(super) fn next_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id - 1
+    }
+
+    /// Returns the number of a group, which is named when it is new.
+    pub(super) fn group_number(&mut self, group: Group, thread: u32) -> u64 {
+        let number = self.groups.len() as u64;
+        let known = *self.groups.entry((group, thread)).or_insert(number);
+        if known == number {
+            let Group { kind, context } = group;
+            let name = match thread {
+                0 | 1 => format!("{kind}, context {context}"),
+                _ => format!(
+                    "{kind}, context {context}, thread {thread} ({})",
+                    thread_name()
+                ),
+            };
+            self.write(&Line::Group {
+                group: number,
+                name: &name,
+            });
+        }
+        known
+    }
+
+    /// Returns the number of a stack, if it has one.
+    pub(super) fn stack_number(&self, stack: &Stack) -> Option<u64> {
+        self.stacks.get(stack).copied()
+    }
+
+    /// Returns the number of a stack, whose frames are written if it is new. Without `texts`, the frames are addresses.
+    pub(super) fn number_stack(&mut self, stack: &Stack, texts: Option<Vec<String>>) -> u64 {
+        if let Some(number) = self.stack_number(stack) {
+            return number;
+        }
+        let number = self.stacks.len() as u64;
+        let frames = match (stack, texts) {
+            (Stack::Native(addresses), None) => {
+                python::look_again();
+                modules::frames(addresses)
+            }
+            (_, texts) => texts.unwrap_or_default(),
+        };
+        for frame in &frames {
+            self.write(&Line::Frame {
+                stack: number,
+                frame,
+            });
+        }
+        self.stacks.insert(stack.clone(), number);
+        number
+    }
+
+    /// Writes a line about a block, unless it is a block of the parent of this process.
+    pub(super) fn write_of(&mut self, id: u64, line: &Line<'_>) {
+        if id >= self.first_id {
+            self.write(line);
+        }
+    }
+
+    /// Writes a line.
+    pub(super) fn write(&mut self, line: &Line<'_>) {
+        if matches!(self.state, State::Waiting) {
+            self.open();
+        }
+        let State::Open(file, _) = &mut self.state else {
+            return;
+        };
+        line.write(&mut self.lines);
+        let written = file.append(self.lines.as_bytes());
+        if written.as_ref().is_err_and(is_temporary) && self.lines.len() < MOST_WAITING {
+            // Later lines speak of what this one says, so none is left out.
+            return;
+        }
+        self.lines.clear();
+        self.end_after(written);
+    }
+
+    /// Cuts the file to what is written.
+    pub(super) fn cut(&mut self) {
+        if let State::Open(file, _) = &mut self.state {
+            let cut = file.cut();
+            if cut.as_ref().is_err_and(is_temporary) && self.lines.is_empty() {
+                // Zeros at the end do no harm.
+                return;
+            }
+            self.end_after(cut);
+        }
+    }
+
+    fn end_after(&mut self, result: io::Result<()>) {
+        if let Err(error) = result {
+            report_once(format_args!(
+                "the recording {}: {error}",
+                self.path.display()
+            ));
+            self.state = State::Ended;
+        }
+    }
+
+    /// Makes the file of this process: that which was asked for, or one beside it if another process has that.
+    fn open(&mut self) {
+        self.state = State::Ended;
+        let program = program_name();
+        for attempt in 0..MOST_NAMES {
+            let path = numbered(&self.first, &program, attempt);
+            match MappedFile::create(&path).and_then(|file| Ok((file, ProcessMark::new()?))) {
+                Ok((file, mark)) => {
+                    self.state = State::Open(file, mark);
+                    self.path = path;
+                    return self.write_header(&program);
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    let path = path.display();
+                    return report_once(format_args!(
+                        "could not make the recording {path}: {error}"
+                    ));
+                }
+            }
+        }
+    }
+
+    fn write_header(&mut self, program: &str) {
+        let source = format!("a program on {}", self.source);
+        for (key, value) in [
+            ("version", "3"),
+            ("time", &seconds_since_1970().to_string()),
+            ("program", program),
+            ("process", &std::process::id().to_string()),
+            ("source", &source),
+        ] {
+            self.write(&Line::Header { key, value });
+        }
+        if settings().is_pooled {
+            self.write(&Line::Header {
+                key: "pooled",
+                value: "yes",
+            });
+        }
+    }
+}
+
+/// Returns the name of the file that is tried at this attempt: `out.trace`, `out.python3-1234.trace`, `out.python3-1234.2.trace`.
+fn numbered(path: &Path, program: &str, attempt: usize) -> PathBuf {
+    if attempt == 0 {
+        return path.to_owned();
+    }
+    let mut name = OsString::from(path.file_stem().unwrap_or_default());
+    // A name such as `/bin/x` of a program would be a folder.
+    let program = program.replace('/', "_");
+    name.push(format!(".{program}-{}", std::process::id()));
+    if attempt > 1 {
+        name.push(format!(".{attempt}"));
+    }
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
+}
+
+/// The time now, in seconds since 1970.
+fn seconds_since_1970() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+/// The name of the program's file.
+fn program_name() -> String {
+    let path = std::env::current_exe().unwrap_or_default();
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// The name of this thread, as the system knows it.
+fn thread_name() -> String {
+    let name = std::fs::read_to_string("/proc/thread-self/comm").unwrap_or_default();
+    name.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_of_further_processes_are_named_after_them() {
+        let pid = std::process::id();
+        let name = |path: &str, program, attempt| {
+            let path = numbered(Path::new(path), program, attempt);
+            path.to_str().unwrap().to_owned()
+        };
+        assert_eq!(name("/a/out.trace", "python3", 0), "/a/out.trace");
+        let second = format!("/a/out.python3-{pid}.trace");
+        assert_eq!(name("/a/out.trace", "python3", 1), second);
+        let third = format!("/a/out.a_b-{pid}.2");
+        assert_eq!(name("/a/out", "a/b", 2), third);
+    }
+}

@@ -1,0 +1,542 @@
+//! What a program sees of the pools under it.
+
+use std::{ptr, thread};
+
+use crate::{
+    calls::{
+        Gate, MIB, OUT_OF_MEMORY, PER_THREAD, allocate, allocate_on, begin, control, count,
+        create_stream, cuCtxEnablePeerAccess, cuCtxSetCurrent, cuDeviceGetMemPool,
+        cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxReset_v2, cuMemAllocFromPoolAsync,
+        cuMemAllocManaged, cuMemCreate, cuMemPoolCreate, cuMemPoolSetAccess, cuMemRelease,
+        cuMemUnmap, cuPointerGetAttribute, cuPointerGetAttributes, cuStreamBeginCapture_v2,
+        cuStreamEndCapture, destroy_stream, fill, free, free_on, map_pages, memory, range, read,
+        used, wait,
+    },
+    child::{in_child, pooled},
+};
+
+#[test]
+fn blocks_of_a_stream_come_from_pages_and_are_used_again() {
+    pooled(|| {
+        begin(64 * MIB);
+        let stream = create_stream();
+        let first = allocate_on(stream, MIB).unwrap();
+        free_on(stream, first);
+        let created = count("cuMemCreate");
+        for _ in 0..100 {
+            let block = allocate_on(stream, MIB).unwrap();
+            assert_eq!(block, first);
+            free_on(stream, block);
+        }
+        assert_eq!(count("cuMemCreate"), created);
+        assert_eq!((count("cuMemAllocAsync"), count("cuMemFreeAsync")), (0, 0));
+    });
+}
+
+#[test]
+fn memory_of_any_stream_is_a_whole_block_of_the_driver_and_used_again() {
+    pooled(|| {
+        begin(64 * MIB);
+        let first = allocate(1000).unwrap();
+        assert_eq!(count("cuMemAlloc"), 1);
+        free(first);
+        assert_eq!(allocate(1000).unwrap(), first);
+        // Another size is another block.
+        assert_ne!(allocate(2000).unwrap(), first);
+        assert_eq!((count("cuMemAlloc"), count("cuMemFree")), (2, 0));
+    });
+}
+
+#[test]
+fn a_free_of_any_stream_waits_for_all_streams_as_the_driver_does() {
+    pooled(|| {
+        begin(64 * MIB);
+        let (stream, block) = (create_stream(), allocate(MIB).unwrap());
+        let gate = Gate::before(stream);
+        fill(stream, block, 7, MIB);
+        let opens = thread::spawn({
+            let gate = SendGate(gate);
+            move || {
+                thread::sleep(std::time::Duration::from_millis(20));
+                drop(gate);
+            }
+        });
+        free(block);
+        // Nothing else uses the block now.
+        let again = allocate(MIB).unwrap();
+        assert_eq!(again, block);
+        let other = create_stream();
+        fill(other, again, 9, MIB);
+        assert_eq!(read(other, again, MIB), vec![9; MIB]);
+        opens.join().unwrap();
+    });
+}
+
+struct SendGate(#[expect(dead_code, reason = "it is dropped")] Gate);
+
+// SAFETY: a gate is the address of a word that any thread may store to.
+unsafe impl Send for SendGate {}
+
+#[test]
+fn a_block_that_is_freed_on_another_stream_waits_for_that() {
+    pooled(|| {
+        begin(64 * MIB);
+        let [one, other] = [(); 2].map(|()| create_stream());
+        let block = allocate_on(one, MIB).unwrap();
+        let gate = Gate::before(other);
+        fill(other, block, 7, MIB);
+        free_on(other, block);
+        let next = allocate_on(one, MIB).unwrap();
+        assert_ne!(next, block);
+        drop(gate);
+        wait(other);
+        assert_eq!(allocate_on(one, MIB).unwrap(), block);
+    });
+}
+
+#[test]
+fn each_kind_of_block_may_be_freed_by_either_call() {
+    pooled(|| {
+        begin(64 * MIB);
+        let stream = create_stream();
+        let (ordered, plain) = (allocate_on(stream, MIB).unwrap(), allocate(MIB).unwrap());
+        free(ordered);
+        assert_eq!(allocate_on(stream, MIB).unwrap(), ordered);
+        let gate = Gate::before(stream);
+        fill(stream, plain, 1, MIB);
+        free_on(stream, plain);
+        assert_ne!(allocate(MIB).unwrap(), plain);
+        drop(gate);
+        wait(stream);
+        assert_eq!(allocate(MIB).unwrap(), plain);
+        assert_eq!((count("cuMemFree"), count("cuMemFreeAsync")), (0, 0));
+    });
+}
+
+#[test]
+fn a_block_answers_as_one_of_its_own() {
+    pooled(|| {
+        begin(64 * MIB);
+        let stream = create_stream();
+        for block in [allocate_on(stream, 1000).unwrap(), allocate(1000).unwrap()] {
+            assert_eq!(range(block + 10), Ok((block, 1000)));
+            let (mut start, mut bytes) = (0, 0);
+            let code = unsafe { cuPointerGetAttribute(&raw mut start, 11, block + 10) };
+            assert_eq!((code, start), (0, block));
+            let places = [&raw mut bytes, &raw mut start];
+            start = 0;
+            let code = unsafe {
+                cuPointerGetAttributes(2, [12, 11].as_ptr(), places.as_ptr(), block + 999)
+            };
+            assert_eq!((code, start, bytes), (0, block, 1000));
+            free(block);
+        }
+    });
+}
+
+#[test]
+fn nothing_and_what_is_not_there_are_answered_by_the_driver() {
+    pooled(|| {
+        begin(64 * MIB);
+        assert_eq!(allocate(0), Err(1));
+        assert_eq!(unsafe { crate::calls::cuMemFree_v2(12345) }, 1);
+        let block = allocate(1000).unwrap();
+        assert_eq!(unsafe { crate::calls::cuMemFree_v2(block + 8) }, 1);
+        free(block);
+        assert_eq!(unsafe { crate::calls::cuMemFree_v2(block) }, 1);
+    });
+}
+
+#[test]
+fn the_limit_is_what_the_device_seems_to_have() {
+    in_child(
+        &[("BINPOOL_POOL", "1"), ("BINPOOL_LIMIT", "33554432")],
+        || {
+            begin(64 * MIB);
+            assert_eq!(memory(), (32 * MIB, 32 * MIB));
+            let stream = create_stream();
+            let block = allocate_on(stream, 20 * MIB).unwrap();
+            assert_eq!(memory(), (12 * MIB, 32 * MIB));
+            assert_eq!(allocate(20 * MIB), Err(OUT_OF_MEMORY));
+            free_on(stream, block);
+            // What is kept for one kind of memory is released for the other.
+            let block = allocate(20 * MIB).unwrap();
+            assert_eq!(memory().0, 12 * MIB);
+            free(block);
+            assert_eq!(memory().0, 32 * MIB);
+            assert!(used() <= 32 * MIB);
+        },
+    );
+}
+
+#[test]
+fn memory_that_is_not_from_pools_counts_for_the_limit() {
+    in_child(
+        &[("BINPOOL_POOL", "1"), ("BINPOOL_LIMIT", "33554432")],
+        || {
+            begin(64 * MIB);
+            free(allocate(20 * MIB).unwrap());
+            let mut pages = 0;
+            // What is kept is released for it.
+            let create = |pages: &mut u64| unsafe { cuMemCreate(pages, 20 * MIB, ptr::null(), 0) };
+            assert_eq!(create(&mut pages), 0);
+            assert_eq!(memory().0, 12 * MIB);
+            assert_eq!(create(&mut 0), OUT_OF_MEMORY);
+            assert_eq!(allocate(20 * MIB), Err(OUT_OF_MEMORY));
+            assert_eq!(unsafe { cuMemRelease(pages) }, 0);
+            assert!(allocate(20 * MIB).is_ok());
+        },
+    );
+}
+
+#[test]
+fn pages_count_for_the_limit_until_they_are_unmapped() {
+    in_child(
+        &[("BINPOOL_POOL", "1"), ("BINPOOL_LIMIT", "33554432")],
+        || {
+            begin(64 * MIB);
+            let mapped = map_pages(20 * MIB).unwrap();
+            assert_eq!(memory().0, 12 * MIB);
+            assert_eq!(map_pages(20 * MIB), Err(OUT_OF_MEMORY));
+            assert_eq!(unsafe { cuMemUnmap(mapped, 20 * MIB) }, 0);
+            assert_eq!(memory().0, 32 * MIB);
+        },
+    );
+}
+
+#[test]
+fn what_ends_with_its_context_counts_for_the_limit_no_more() {
+    in_child(
+        &[("BINPOOL_POOL", "1"), ("BINPOOL_LIMIT", "33554432")],
+        || {
+            let (mut pool, mut address) = (0, 0);
+            let mut take = |stream| unsafe {
+                assert_eq!(cuMemPoolCreate(&raw mut pool, ptr::null()), 0);
+                cuMemAllocFromPoolAsync(&raw mut address, 20 * MIB, pool, stream)
+            };
+            for end in [cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxRelease_v2] {
+                begin(256 * MIB);
+                let stream = create_stream();
+                assert_eq!(take(stream), 0);
+                assert_eq!(take(stream), OUT_OF_MEMORY);
+                assert_eq!(unsafe { end(0) }, 0);
+                begin(256 * MIB);
+                assert_eq!(memory().0, 32 * MIB);
+                unsafe {
+                    cuDevicePrimaryCtxRelease_v2(0);
+                    cuDevicePrimaryCtxRelease_v2(0);
+                }
+            }
+        },
+    );
+}
+
+#[test]
+fn requests_at_the_same_time_stay_within_the_limit_together() {
+    in_child(
+        &[("BINPOOL_POOL", "1"), ("BINPOOL_LIMIT", "33554432")],
+        || {
+            begin(1024 * MIB);
+            for _ in 0..50 {
+                let start = std::sync::Barrier::new(4);
+                let made: Vec<_> = thread::scope(|scope| {
+                    let request = || {
+                        assert_eq!(unsafe { cuCtxSetCurrent(1 << 20) }, 0);
+                        start.wait();
+                        map_pages(20 * MIB).ok()
+                    };
+                    let threads = [(); 4].map(|()| scope.spawn(request));
+                    let made = threads.into_iter();
+                    made.filter_map(|thread| thread.join().unwrap()).collect()
+                });
+                assert_eq!(made.len(), 1);
+                assert_eq!(unsafe { cuMemUnmap(made[0], 20 * MIB) }, 0);
+            }
+            assert_eq!(memory().0, 32 * MIB);
+        },
+    );
+}
+
+#[test]
+fn once_a_program_changes_who_may_use_memory_it_is_the_drivers() {
+    pooled(|| {
+        begin(64 * MIB);
+        let stream = create_stream();
+        let (ordered, plain) = (allocate_on(stream, MIB).unwrap(), allocate(MIB).unwrap());
+        // Both may fail: there is no such pool, and a device is no peer of its own.
+        unsafe {
+            cuMemPoolSetAccess(1, ptr::null(), 0);
+            cuCtxEnablePeerAccess(0, 0);
+        }
+        let others = (allocate_on(stream, MIB).unwrap(), allocate(MIB).unwrap());
+        assert_eq!((count("cuMemAllocAsync"), count("cuMemAlloc")), (1, 2));
+        free_on(stream, ordered);
+        free(plain);
+        free_on(stream, others.0);
+        free(others.1);
+        assert_eq!((count("cuMemFreeAsync"), count("cuMemFree")), (1, 2));
+    });
+}
+
+#[test]
+fn a_device_that_may_use_the_pool_of_the_driver_may_use_blocks_that_were_allocated_before() {
+    pooled(|| {
+        begin(64 * MIB);
+        let stream = create_stream();
+        let blocks = [1000, 5 * MIB, 1000].map(|bytes| allocate_on(stream, bytes).unwrap());
+        let can_use = |device, address| {
+            control::<extern "C" fn(i32, u64) -> bool>("stand_in_can_use")(device, address)
+        };
+        let last = blocks[1] + 5 * MIB as u64 - 1;
+        assert!(!can_use(1, blocks[0]) && can_use(0, blocks[0]));
+        let (mut pool, read_and_write_of_device_1) = (0, [1_i32, 1, 3]);
+        unsafe {
+            assert_eq!(cuDeviceGetMemPool(&raw mut pool, 0), 0);
+            let access = read_and_write_of_device_1.as_ptr().cast();
+            assert_eq!(cuMemPoolSetAccess(pool, access, 1), 0);
+        }
+        for address in blocks.into_iter().chain([last]) {
+            assert!(can_use(1, address) && can_use(0, address));
+        }
+    });
+}
+
+#[test]
+fn default_streams_of_threads_are_streams_of_their_own() {
+    pooled(|| {
+        begin(64 * MIB);
+        let block = allocate_on(PER_THREAD, MIB).unwrap();
+        let gate = Gate::before(PER_THREAD);
+        fill(PER_THREAD, block, 7, MIB);
+        free_on(PER_THREAD, block);
+        let other = thread::spawn(|| {
+            assert_eq!(unsafe { cuCtxSetCurrent(1 << 20) }, 0);
+            allocate_on(PER_THREAD, MIB).unwrap()
+        });
+        assert_ne!(other.join().unwrap(), block);
+        assert_eq!(allocate_on(PER_THREAD, MIB).unwrap(), block);
+        drop(gate);
+    });
+}
+
+#[test]
+fn kept_memory_counts_as_free() {
+    pooled(|| {
+        begin(64 * MIB);
+        let stream = create_stream();
+        let block = allocate_on(stream, 20 * MIB).unwrap();
+        assert_eq!(memory().0, 44 * MIB);
+        free_on(stream, block);
+        assert_eq!(memory().0, 64 * MIB);
+        assert!(used() > 0);
+    });
+}
+
+#[test]
+fn kept_memory_is_released_for_memory_that_is_not_from_pools() {
+    pooled(|| {
+        begin(64 * MIB);
+        let stream = create_stream();
+        free_on(stream, allocate_on(stream, 40 * MIB).unwrap());
+        wait(stream);
+        let mut address = 0;
+        assert_eq!(
+            unsafe { cuMemAllocManaged(&raw mut address, 40 * MIB, 1) },
+            0
+        );
+        assert_eq!(
+            unsafe { cuMemAllocManaged(&raw mut address, 40 * MIB, 1) },
+            OUT_OF_MEMORY
+        );
+    });
+}
+
+#[test]
+fn what_a_captured_stream_allocates_is_the_drivers() {
+    pooled(|| {
+        begin(64 * MIB);
+        let [stream, other] = [(); 2].map(|()| create_stream());
+        let before = allocate_on(stream, MIB).unwrap();
+        assert_eq!(unsafe { cuStreamBeginCapture_v2(stream, 2) }, 0);
+        let captured = allocate_on(stream, MIB).unwrap();
+        assert_eq!(count("cuMemAllocAsync"), 1);
+        // Another stream is not captured.
+        free_on(other, allocate_on(other, MIB).unwrap());
+        assert_eq!(count("cuMemAllocAsync"), 1);
+        let mut graph = 0;
+        assert_eq!(unsafe { cuStreamEndCapture(stream, &raw mut graph) }, 0);
+        free_on(stream, before);
+        free_on(stream, captured);
+        assert_eq!(count("cuMemFreeAsync"), 1);
+    });
+}
+
+#[test]
+fn a_free_in_a_capture_does_not_spoil_it() {
+    pooled(|| {
+        begin(64 * MIB);
+        let (stream, block) = (create_stream(), allocate(MIB).unwrap());
+        assert_eq!(unsafe { cuStreamBeginCapture_v2(stream, 2) }, 0);
+        free(block);
+        let mut graph = 0;
+        assert_eq!(unsafe { cuStreamEndCapture(stream, &raw mut graph) }, 0);
+        assert_eq!(used(), 0);
+    });
+}
+
+#[test]
+fn memory_of_a_context_that_is_not_primary_is_the_drivers() {
+    pooled(|| {
+        begin(64 * MIB);
+        assert_eq!(unsafe { cuDevicePrimaryCtxRelease_v2(0) }, 0);
+        free(allocate(MIB).unwrap());
+        free(allocate(MIB).unwrap());
+        assert_eq!((count("cuMemAlloc"), count("cuMemFree")), (2, 2));
+    });
+}
+
+#[test]
+fn a_stream_that_was_destroyed_lives_until_no_pool_needs_it() {
+    pooled(|| {
+        begin(64 * MIB);
+        let stream = create_stream();
+        let block = allocate_on(stream, MIB).unwrap();
+        destroy_stream(stream);
+        assert_eq!(count("cuStreamDestroy"), 0);
+        // The block is still the program's, and may be freed on any stream.
+        let other = create_stream();
+        free_on(other, block);
+        wait(other);
+        destroy_stream(other);
+        // Those whose commands have not ended are needed a little longer.
+        let is_done = (0..1000).any(|_| {
+            let stream = create_stream();
+            free_on(stream, allocate_on(stream, MIB).unwrap());
+            destroy_stream(stream);
+            thread::sleep(std::time::Duration::from_millis(1));
+            count("cuStreamDestroy") >= 20
+        });
+        assert!(is_done, "{}", count("cuStreamDestroy"));
+    });
+}
+
+#[test]
+fn all_memory_goes_back_with_the_last_use_of_the_context() {
+    pooled(|| {
+        begin(64 * MIB);
+        let stream = create_stream();
+        free_on(stream, allocate_on(stream, 8 * MIB).unwrap());
+        let _left = (allocate_on(stream, 8 * MIB), allocate(MIB));
+        assert_eq!(unsafe { cuDevicePrimaryCtxRelease_v2(0) }, 0);
+        assert_eq!(used(), 0);
+        // The stand-in ends no streams with their context.
+        assert_eq!(
+            control::<extern "C" fn(i32) -> usize>("stand_in_objects")(0),
+            1
+        );
+        // It begins anew.
+        begin(64 * MIB);
+        free(allocate(MIB).unwrap());
+    });
+}
+
+#[test]
+fn a_child_of_a_fork_is_refused_by_the_driver_and_ends_as_without_pools() {
+    pooled(|| {
+        begin(64 * MIB);
+        let block = allocate(MIB).unwrap();
+        // SAFETY: the child calls nothing but what a program may call in one.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let code = unsafe { crate::calls::cuMemFree_v2(block) };
+            // SAFETY: it ends the child at once.
+            unsafe { libc::_exit(if code == 0 { 10 } else { 11 }) };
+        }
+        let mut status = 0;
+        // SAFETY: `status` is a place for the answer.
+        unsafe { libc::waitpid(child, &raw mut status, 0) };
+        assert_eq!(libc::WEXITSTATUS(status), 10);
+        // The driver freed it, in the child's copy of the stand-in.
+        free(block);
+        assert_eq!(count("cuMemFree"), 0);
+    });
+}
+
+#[test]
+fn a_child_of_a_process_that_has_not_initialized_the_driver_has_pools() {
+    pooled(|| {
+        // It asks the driver something, as a program that looks for its version does.
+        let _lacking = unsafe { crate::calls::cuMipmappedArrayDestroy(1) };
+        // SAFETY: no other thread of the process uses the driver or the layer.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            begin(64 * MIB);
+            free(allocate(MIB).unwrap());
+            let is_pooled = count("cuMemFree") == 0;
+            // SAFETY: it ends the child at once.
+            unsafe { libc::_exit(if is_pooled { 10 } else { 11 }) };
+        }
+        let mut status = 0;
+        // SAFETY: `status` is a place for the answer.
+        unsafe { libc::waitpid(child, &raw mut status, 0) };
+        assert_eq!(libc::WEXITSTATUS(status), 10);
+    });
+}
+
+#[test]
+fn blocks_of_threads_and_streams_do_not_overlap() {
+    pooled(|| {
+        begin(256 * MIB);
+        let context = 1 << 20;
+        let program = move |seed: u64| {
+            assert_eq!(unsafe { cuCtxSetCurrent(context) }, 0);
+            let streams = [(); 3].map(|()| create_stream());
+            let mut random = seed;
+            let mut next = move |below: usize| {
+                random = random
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                (random >> 33) as usize % below
+            };
+            let mut live: Vec<(u64, usize, u8, Option<usize>)> = Vec::new();
+            for round in 0..300 {
+                let stream = streams[next(3)];
+                if live.len() > 8 || (next(2) == 0 && !live.is_empty()) {
+                    let (address, bytes, value, own) = live.swap_remove(next(live.len()));
+                    let on = own.unwrap_or(stream);
+                    assert!(
+                        read(on, address, bytes).iter().all(|byte| *byte == value),
+                        "round {round}"
+                    );
+                    match next(3) {
+                        0 => free(address),
+                        _ => free_on(on, address),
+                    }
+                } else {
+                    let most = 1 << (8 + next(12));
+                    let bytes = 1 + next(most);
+                    let own = (next(3) > 0).then_some(stream);
+                    let address = match own {
+                        Some(stream) => allocate_on(stream, bytes),
+                        None => allocate(bytes),
+                    };
+                    let (address, value) = (address.unwrap(), u8::try_from(next(256)).unwrap());
+                    fill(stream, address, value, bytes);
+                    if own.is_none() {
+                        wait(stream);
+                    }
+                    live.push((address, bytes, value, own));
+                }
+            }
+            for (address, ..) in live {
+                free(address);
+            }
+            streams.into_iter().for_each(destroy_stream);
+        };
+        thread::scope(|scope| {
+            for seed in 1..=4 {
+                scope.spawn(move || program(seed));
+            }
+        });
+    });
+}
