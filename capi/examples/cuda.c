@@ -1,7 +1,5 @@
 /* A pool over a stream of a program's own: blocks by their addresses, two streams, and a limit.
  *
- *     cc cuda.c -I../include -L../../target/debug -lbinpool_capi -ldl -o cuda && ./cuda
- *
  * The driver is loaded when the program runs, so that this is built without its headers. A program includes <cuda.h> and links with
  * -lcuda instead.
  */

@@ -1,7 +1,4 @@
-/* A pool over a program's own OpenCL context: blocks in its own commands, two queues, a limit, and a recording.
- *
- *     cc opencl.c -I../include -L../../target/debug -lbinpool_capi -ldl -o opencl && ./opencl [RECORDING]
- */
+/* A pool over a program's own OpenCL context: blocks in its own commands, two queues, a limit, and a recording. */
 
 #include <stdbool.h>
 #include <string.h>

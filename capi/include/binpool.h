@@ -12,6 +12,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// The version of this header: that of a library is `binpool_version`.
+#define BINPOOL_VERSION "0.1.0"
+#define BINPOOL_VERSION_MAJOR 0
+#define BINPOOL_VERSION_MINOR 1
+#define BINPOOL_VERSION_PATCH 0
+
 // How a call ended. The message of one that failed is `binpool_last_error_message`.
 //
 // Later versions may add others: treat a number that is not here as `BINPOOL_STATUS_BACKEND`.
@@ -36,6 +42,17 @@ typedef enum {
   BINPOOL_STATUS_PANIC = 8,
 } binpool_status;
 
+// Where a pool's memory lies: the values of `memory` in `binpool_options`.
+typedef enum {
+  // What the pool does by itself: `BINPOOL_MEMORY_DEVICE`.
+  BINPOOL_MEMORY_DEFAULT = 0,
+  // Memory of the device, which the host reaches by copies and maps.
+  BINPOOL_MEMORY_DEVICE = 1,
+  // Memory that host and device use at the same address (`binpool_block_host_ptr`): fine-grained shared virtual memory of OpenCL, managed
+  // memory of CUDA. Without such memory on the device, making a pool fails with `UNSUPPORTED`.
+  BINPOOL_MEMORY_SHARED = 2,
+} binpool_memory;
+
 // How free blocks go from one queue to another: the values of `reuse` in `binpool_options`.
 typedef enum {
   // What the pool does by itself: `BINPOOL_REUSE_OPPORTUNISTIC`.
@@ -56,7 +73,7 @@ typedef enum {
   BINPOOL_SEGMENTS_DEFAULT = 0,
   // Blocks are parts of large pieces of device memory, in which free neighbours merge.
   BINPOOL_SEGMENTS_ON = 1,
-  // Each block is a buffer of its own. Not for CUDA, whose pools map pages.
+  // Each block is a buffer of its own. Not for the device memory of CUDA, whose pools map pages.
   BINPOOL_SEGMENTS_OFF = 2,
 } binpool_segments;
 
@@ -84,6 +101,10 @@ typedef struct {
   uint32_t segments;
   // A value of `binpool_reuse`.
   uint32_t reuse;
+  // A value of `binpool_memory`.
+  uint32_t memory;
+  // 0: so that no byte of the struct is without a name.
+  uint32_t reserved;
 } binpool_options;
 
 // The counters of a pool, all taken at the same moment. Sizes in bytes.
@@ -177,7 +198,7 @@ size_t binpool_block_class_size(const binpool_block *block);
 // The `cl_mem` is borrowed: not to be released, and valid until the block is freed. Commands that were enqueued before keep it. On
 // another queue than the block's own, `binpool_block_order_before` or `binpool_block_record_use` comes first.
 //
-// Any thread may call it. Errors: `INVALID_ARGUMENT` for a block of 0 bytes, `UNSUPPORTED` for a block of a CUDA pool.
+// Any thread may call it. Errors: `INVALID_ARGUMENT` for a block of 0 bytes, `UNSUPPORTED` for a block of a CUDA pool or of shared memory.
 //
 // The caller promises: `block` is null or a live block. `memory` and `offset` are null, or places for the results.
 binpool_status binpool_block_cl_mem(const binpool_block *block,
@@ -201,6 +222,25 @@ binpool_status binpool_block_cl_kernel_argument(const binpool_block *block,
 // The caller promises: `block` is null or a live block. `address` is null, or a place for the result.
 binpool_status binpool_block_device_ptr(const binpool_block *block,
                                         uint64_t *address);
+
+// Returns the address of a block of shared memory (`BINPOOL_MEMORY_SHARED`), for the host and for kernels: `clSetKernelArgSVMPointer`, or
+// an argument of CUDA's.
+//
+// Commands of the block's former user may still run when it is allocated: the host uses it after `binpool_block_wait`, and before it
+// is freed. The address is valid until then.
+//
+// Any thread may call it. Errors: `INVALID_ARGUMENT` for a block of 0 bytes, `UNSUPPORTED` for a block of device memory.
+//
+// The caller promises: `block` is null or a live block. `address` is null, or a place for the result.
+binpool_status binpool_block_host_ptr(const binpool_block *block,
+                                      void **address);
+
+// Waits on the host until everything has ended that was enqueued on the block's queue so far. The host may then use shared memory.
+//
+// Any thread may call it. Errors: `BACKEND`.
+//
+// The caller promises: `block` is null or a live block.
+binpool_status binpool_block_wait(const binpool_block *block);
 
 // Tells the pool that commands on `queue`, another queue than the block's own, use the block: no other user gets it before everything has
 // ended that is enqueued there until the block is freed. The program puts these commands behind those of the block's own queue.
@@ -241,7 +281,7 @@ const char *binpool_last_error_message(void);
 // any time. `options` may be null. The pool is freed by `binpool_pool_free`.
 //
 // Errors: `INVALID_ARGUMENT` for a device that is not the context's or a queue of another context or device; `UNSUPPORTED` where there
-// is no OpenCL library, or the device has OpenCL 1.1 or older; `BACKEND`.
+// is no OpenCL library, the device has OpenCL 1.1 or older, or has not the shared memory that the options ask for; `BACKEND`.
 //
 // The caller promises: `context` and `queue` are null, or a live `cl_context` and `cl_command_queue` of the OpenCL library that binpool loads, the
 // system's one. `options` is null, or points to as many bytes as its `struct_size` says. `pool` is null, or a place for the result.
@@ -256,7 +296,7 @@ binpool_status binpool_pool_new_opencl(void *context,
 // `device` is the device's number, counted from 0. `stream` is a `CUstream` or `cudaStream_t`; null is the legacy default stream.
 // `options` may be null. The pool is freed by `binpool_pool_free`.
 //
-// Errors: `UNSUPPORTED` where there is no CUDA driver, and for options without segments; `BACKEND`.
+// Errors: `UNSUPPORTED` where there is no CUDA driver, and for options without segments unless the memory is shared; `BACKEND`.
 //
 // The caller promises: `stream` is null, or a stream of the device's primary context that lives until the pool and all of its blocks are freed. `options`
 // is null, or points to as many bytes as its `struct_size` says. `pool` is null, or a place for the result.
@@ -408,10 +448,6 @@ binpool_status binpool_tag_enter(const char *name);
 // Errors: `INVALID_ARGUMENT` where it has none.
 binpool_status binpool_tag_leave(void);
 
-extern int pthread_key_create(unsigned int *key, void (*destructor)(void*));
-
-extern int pthread_setspecific(unsigned int key, const void *value);
-
 // Returns the pool of a device, which is made where there is none, for the other functions of the interface: its counters, its limit, its
 // recording. It is freed by `binpool_pool_free`, which leaves PyTorch's tensors as they are.
 //
@@ -420,6 +456,11 @@ extern int pthread_setspecific(unsigned int key, const void *value);
 // The caller promises: `pool` is null, or a place for the result.
 binpool_status binpool_torch_pool(int device,
                                   binpool_pool **pool);
+
+// Returns the version of the library, such as `"0.1.0"`: that of the header is `BINPOOL_VERSION`. Not to be freed.
+//
+// Any thread may call it.
+const char *binpool_version(void);
 
 #ifdef __cplusplus
 }  // extern "C"

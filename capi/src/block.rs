@@ -2,11 +2,11 @@
 
 #![expect(unsafe_code, reason = "handles and queues of the program are pointers")]
 
-use std::ffi::c_void;
+use std::{ffi::c_void, ptr};
 
-use binpool::{Backend, PooledBuffer};
+use binpool::{Backend, Memory, MemoryKind, PooledBuffer, Queue};
 use binpool_cuda::CudaBackend;
-use binpool_opencl::OpenClBackend;
+use binpool_opencl::{ClMemory, OpenClBackend};
 
 use crate::{
     border::{Out, asked, borrowed, guarded, taken},
@@ -25,6 +25,15 @@ pub struct Block(pub(crate) OfBackend<Owned<OpenClBackend>, Owned<CudaBackend>>)
 pub(crate) struct Owned<B: Backend> {
     pub(crate) buffer: PooledBuffer<B>,
     pub(crate) queue: B::Queue,
+    /// Set if its memory is pages that the pool maps.
+    pub(crate) has_pages: bool,
+}
+
+impl<B: Backend> Owned<B> {
+    fn memory(&self) -> Result<&B::Memory, Failure> {
+        let memory = self.buffer.memory_on(&self.queue);
+        memory.ok_or_else(|| Failure::argument("a block of 0 bytes has no memory"))
+    }
 }
 
 // Threads share handles.
@@ -32,19 +41,29 @@ const fn is_shared<T: Send + Sync>() {}
 const _: () = is_shared::<Block>();
 
 impl Block {
-    fn open_cl(&self) -> Result<&Owned<OpenClBackend>, Failure> {
-        match &self.0 {
-            OfBackend::OpenCl(owned) => Ok(owned),
-            OfBackend::Cuda(_) => Err(Failure::new(
-                Status::Unsupported,
+    /// Returns the memory that a `cl_mem` is of.
+    fn cl_memory(&self) -> Result<&ClMemory, Failure> {
+        let OfBackend::OpenCl(owned) = &self.0 else {
+            return Err(unsupported(
                 "a `cl_mem` of a CUDA block: use `binpool_block_device_ptr`",
-            )),
+            ));
+        };
+        let memory = owned.memory()?;
+        if is_svm(memory) {
+            return Err(unsupported(
+                "a `cl_mem` of shared memory: use `binpool_block_host_ptr`, and `clSetKernelArgSVMPointer` for kernels",
+            ));
         }
+        Ok(memory)
     }
 }
 
-fn no_memory() -> Failure {
-    Failure::argument("a block of 0 bytes has no memory")
+fn unsupported(message: &str) -> Failure {
+    Failure::new(Status::Unsupported, message)
+}
+
+fn is_svm(memory: &ClMemory) -> bool {
+    matches!(memory.kind(), MemoryKind::Svm(_))
 }
 
 /// Frees a block: its memory goes back to the pool, behind the commands that were enqueued on the block's queues so far. Enqueue first,
@@ -107,7 +126,7 @@ pub unsafe extern "C" fn binpool_block_class_size(block: *const Block) -> usize 
 /// The `cl_mem` is borrowed: not to be released, and valid until the block is freed. Commands that were enqueued before keep it. On
 /// another queue than the block's own, `binpool_block_order_before` or `binpool_block_record_use` comes first.
 ///
-/// Any thread may call it. Errors: `INVALID_ARGUMENT` for a block of 0 bytes, `UNSUPPORTED` for a block of a CUDA pool.
+/// Any thread may call it. Errors: `INVALID_ARGUMENT` for a block of 0 bytes, `UNSUPPORTED` for a block of a CUDA pool or of shared memory.
 ///
 /// # Safety
 ///
@@ -123,9 +142,8 @@ pub unsafe extern "C" fn binpool_block_cl_mem(
         let (block, place) = unsafe { asked(block, "block", memory, "memory") }?;
         // SAFETY: As the caller promises.
         let place_of_offset = unsafe { Out::of(offset, "offset") }?;
-        let owned = block.open_cl()?;
-        let memory = owned.buffer.memory_on(&owned.queue).ok_or_else(no_memory)?;
-        let (whole, offset) = memory.whole_and_offset().ok_or_else(no_memory)?;
+        let whole = block.cl_memory()?.whole_and_offset();
+        let (whole, offset) = whole.ok_or_else(|| unsupported("a block without a `cl_mem`"))?;
         place.set(whole);
         place_of_offset.set(offset);
         Ok(())
@@ -148,9 +166,7 @@ pub unsafe extern "C" fn binpool_block_cl_kernel_argument(
     guarded(|| {
         // SAFETY: As the caller promises.
         let (block, place) = unsafe { asked(block, "block", memory, "memory") }?;
-        let owned = block.open_cl()?;
-        let memory = owned.buffer.memory_on(&owned.queue).ok_or_else(no_memory)?;
-        place.set(memory.kernel_argument()?);
+        place.set(block.cl_memory()?.kernel_argument()?);
         Ok(())
     })
 }
@@ -172,14 +188,65 @@ pub unsafe extern "C" fn binpool_block_device_ptr(
         // SAFETY: As the caller promises.
         let (block, place) = unsafe { asked(block, "block", address, "address") }?;
         let OfBackend::Cuda(owned) = &block.0 else {
-            return Err(Failure::new(
-                Status::Unsupported,
+            return Err(unsupported(
                 "an address of an OpenCL block: use `binpool_block_cl_mem`",
             ));
         };
-        let memory = owned.buffer.memory_on(&owned.queue).ok_or_else(no_memory)?;
-        place.set(memory.device_address()?);
+        place.set(owned.memory()?.device_address()?);
         Ok(())
+    })
+}
+
+/// Returns the address of a block of shared memory (`BINPOOL_MEMORY_SHARED`), for the host and for kernels: `clSetKernelArgSVMPointer`, or
+/// an argument of CUDA's.
+///
+/// Commands of the block's former user may still run when it is allocated: the host uses it after `binpool_block_wait`, and before it
+/// is freed. The address is valid until then.
+///
+/// Any thread may call it. Errors: `INVALID_ARGUMENT` for a block of 0 bytes, `UNSUPPORTED` for a block of device memory.
+///
+/// # Safety
+///
+/// `block` is null or a live block. `address` is null, or a place for the result.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn binpool_block_host_ptr(
+    block: *const Block,
+    address: *mut *mut c_void,
+) -> Status {
+    guarded(|| {
+        // SAFETY: As the caller promises.
+        let (block, place) = unsafe { asked(block, "block", address, "address") }?;
+        let (is_shared, address) = match &block.0 {
+            OfBackend::OpenCl(owned) => {
+                let memory = owned.memory()?;
+                (is_svm(memory), memory.device_address())
+            }
+            OfBackend::Cuda(owned) => (!owned.has_pages, owned.memory()?.device_address()),
+        };
+        if !is_shared {
+            return Err(unsupported(
+                "an address of device memory for the host: make the pool with `BINPOOL_MEMORY_SHARED`",
+            ));
+        }
+        let address = usize::try_from(address?).map_err(|error| unsupported(&error.to_string()))?;
+        place.set(ptr::with_exposed_provenance_mut(address));
+        Ok(())
+    })
+}
+
+/// Waits on the host until everything has ended that was enqueued on the block's queue so far. The host may then use shared memory.
+///
+/// Any thread may call it. Errors: `BACKEND`.
+///
+/// # Safety
+///
+/// `block` is null or a live block.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn binpool_block_wait(block: *const Block) -> Status {
+    guarded(|| {
+        // SAFETY: As the caller promises.
+        let block = unsafe { borrowed(block, "block") }?;
+        of_backend!(&block.0, owned => Ok(owned.queue.finish()?))
     })
 }
 

@@ -32,8 +32,21 @@ pub enum Segments {
     Default = 0,
     /// Blocks are parts of large pieces of device memory, in which free neighbours merge.
     On = 1,
-    /// Each block is a buffer of its own. Not for CUDA, whose pools map pages.
+    /// Each block is a buffer of its own. Not for the device memory of CUDA, whose pools map pages.
     Off = 2,
+}
+
+/// Where a pool's memory lies: the values of `memory` in `binpool_options`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolMemory {
+    /// What the pool does by itself: `BINPOOL_MEMORY_DEVICE`.
+    Default = 0,
+    /// Memory of the device, which the host reaches by copies and maps.
+    Device = 1,
+    /// Memory that host and device use at the same address (`binpool_block_host_ptr`): fine-grained shared virtual memory of OpenCL, managed
+    /// memory of CUDA. Without such memory on the device, making a pool fails with `UNSUPPORTED`.
+    Shared = 2,
 }
 
 /// The settings of a pool. Fields that are 0 are what binpool does by itself, so that this is enough:
@@ -53,6 +66,10 @@ pub struct Options {
     pub segments: u32,
     /// A value of `binpool_reuse`.
     pub reuse: u32,
+    /// A value of `binpool_memory`.
+    pub memory: u32,
+    /// 0: so that no byte of the struct is without a name.
+    pub reserved: u32,
 }
 
 impl Options {
@@ -89,7 +106,15 @@ impl Options {
                 ));
             }
         }
+        if options.reserved != 0 {
+            return Err(Failure::argument("`reserved` is not 0"));
+        }
         Ok(options)
+    }
+
+    /// Returns whether the pool is one of shared memory.
+    pub(crate) fn is_shared(&self) -> Result<bool, Failure> {
+        chosen(self.memory, &MEMORY, "memory")
     }
 
     /// Returns the same settings for the pool.
@@ -115,6 +140,13 @@ const SEGMENTS: [(u32, bool); 3] = [
     (Segments::Default as u32, true),
     (Segments::On as u32, true),
     (Segments::Off as u32, false),
+];
+
+/// The choices of memory, and whether each is shared.
+const MEMORY: [(u32, bool); 3] = [
+    (PoolMemory::Default as u32, false),
+    (PoolMemory::Device as u32, false),
+    (PoolMemory::Shared as u32, true),
 ];
 
 /// Returns what the program has chosen by the value of a field.

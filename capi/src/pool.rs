@@ -7,13 +7,16 @@ use std::{
     ptr,
 };
 
-use binpool::{ImmediateAllocator, MemoryPool, VirtualMemoryAllocator, WatchOptions};
+use binpool::{
+    ImmediateAllocator, MemoryPool, SvmAllocator, SvmGrain, VirtualMemoryAllocator, WatchOptions,
+};
 use binpool_cuda::CudaBackend;
 use binpool_opencl::OpenClBackend;
 
 use crate::{
     block::{Block, Owned},
     border::{Out, asked, borrowed, guarded, handed_over, string, taken, text},
+    managed::ManagedAllocator,
     of_backend,
     of_backend::{AnyPool, OfBackend},
     options::{Options, limit_of},
@@ -70,7 +73,11 @@ unsafe fn owned<B: QueuesByHandle>(
         None => pool.home_queue().clone(),
     };
     let buffer = pool.allocate_on(&queue, bytes)?;
-    Ok(Owned { buffer, queue })
+    Ok(Owned {
+        buffer,
+        queue,
+        has_pages: pool.allocator().page_bytes().is_some(),
+    })
 }
 
 /// Makes a pool over OpenCL, whose blocks are for `queue` unless their allocation names another.
@@ -79,7 +86,7 @@ unsafe fn owned<B: QueuesByHandle>(
 /// any time. `options` may be null. The pool is freed by `binpool_pool_free`.
 ///
 /// Errors: `INVALID_ARGUMENT` for a device that is not the context's or a queue of another context or device; `UNSUPPORTED` where there
-/// is no OpenCL library, or the device has OpenCL 1.1 or older; `BACKEND`.
+/// is no OpenCL library, the device has OpenCL 1.1 or older, or has not the shared memory that the options ask for; `BACKEND`.
 ///
 /// # Safety
 ///
@@ -107,8 +114,12 @@ pub unsafe extern "C" fn binpool_pool_new_opencl(
         let backend = unsafe { OpenClBackend::from_raw(context, device) }?;
         // SAFETY: The queue is null or alive, as the caller promises.
         let queue = unsafe { backend.queue_of(queue) }?;
-        let allocator = ImmediateAllocator::new(&backend)?;
-        let pool = options.pool()?.build(allocator, &queue)?;
+        let pool = options.pool()?;
+        let pool = if options.is_shared()? {
+            pool.build(SvmAllocator::new(&backend, SvmGrain::Fine)?, &queue)?
+        } else {
+            pool.build(ImmediateAllocator::new(&backend)?, &queue)?
+        };
         place.set(handed_over(Pool(OfBackend::OpenCl(pool))));
         Ok(())
     })
@@ -119,7 +130,7 @@ pub unsafe extern "C" fn binpool_pool_new_opencl(
 /// `device` is the device's number, counted from 0. `stream` is a `CUstream` or `cudaStream_t`; null is the legacy default stream.
 /// `options` may be null. The pool is freed by `binpool_pool_free`.
 ///
-/// Errors: `UNSUPPORTED` where there is no CUDA driver, and for options without segments; `BACKEND`.
+/// Errors: `UNSUPPORTED` where there is no CUDA driver, and for options without segments unless the memory is shared; `BACKEND`.
 ///
 /// # Safety
 ///
@@ -140,8 +151,12 @@ pub unsafe extern "C" fn binpool_pool_new_cuda(
         let backend = CudaBackend::open(device)?;
         // SAFETY: As the caller promises.
         let queue = unsafe { backend.queue_of(stream) }?;
-        let allocator = VirtualMemoryAllocator::new(&backend);
-        let pool = options.pool()?.build(allocator, &queue)?;
+        let pool = options.pool()?;
+        let pool = if options.is_shared()? {
+            pool.build(ManagedAllocator::new(backend), &queue)?
+        } else {
+            pool.build(VirtualMemoryAllocator::new(&backend), &queue)?
+        };
         place.set(handed_over(Pool(OfBackend::Cuda(pool))));
         Ok(())
     })
@@ -333,7 +348,7 @@ pub unsafe extern "C" fn binpool_pool_set_limit(pool: *const Pool, bytes: u64) -
     guarded(|| {
         // SAFETY: As the caller promises.
         let pool = unsafe { borrowed(pool, "pool") }?;
-        of_backend!(&pool.0, pool => pool.set_limit(limit_of(bytes)))?;
+        of_backend!(&pool.0, pool => pool.set_limit(limit_of(bytes)));
         Ok(())
     })
 }

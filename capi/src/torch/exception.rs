@@ -40,7 +40,7 @@ fn make(failure: &Failure) -> Option<Unknown> {
     None
 }
 
-/// An exception that there is not.
+/// Stands for the exceptions of this system, and has no values.
 #[cfg(not(target_os = "linux"))]
 enum Unknown {}
 
@@ -171,7 +171,7 @@ mod linux {
             let type_info: *const c_void = symbol(&torch, b"_ZTIN3c1016OutOfMemoryErrorE\0")?;
             let table: *const *const c_void = symbol(&torch, b"_ZTVN3c1016OutOfMemoryErrorE\0")?;
             let strings = Strings::of(&self.library)?;
-            // An object points behind the two words that a table begins with.
+            // An object points to what follows the first two words of a table.
             // SAFETY: The table of a class with virtual functions has at least three words.
             let functions = unsafe { table.add(2) };
             // The first function of a class that comes of `std::exception` destroys a whole object.

@@ -13,9 +13,8 @@ use std::{
 use binpool::contained::contained;
 
 use super::{
-    blocks::{self, Given},
     exception, names,
-    pools::{self, PER_THREAD, Place},
+    pools::{self, Place},
 };
 use crate::{
     border::{Out, caught, guarded, handed_over},
@@ -103,8 +102,8 @@ pub unsafe extern "C" fn binpool_torch_record_stream(pointer: *mut c_void, strea
 #[unsafe(no_mangle)]
 pub extern "C" fn binpool_torch_empty_cache() {
     contained("releasing free memory", || {
-        for device in pools::all() {
-            device.pool.trim_to(0);
+        for (_, device) in pools::all() {
+            device.pool().trim_to(0);
         }
     });
 }
@@ -166,63 +165,65 @@ pub unsafe fn allocate(
     caught(|| {
         let size = usize::try_from(bytes)
             .map_err(|_| Failure::argument(format!("a request of {bytes} bytes")))?;
-        let (block, address) = Place::with(device, stream, |place| {
-            let pool = &place.pool.pool;
-            let block = names::within(pool, || pool.allocate_on(place.queue(), size))?;
-            let memory = block.memory_on(place.queue());
-            let address = memory.map_or(Ok(0), binpool_cuda::CudaMemory::device_address)?;
-            Ok((block, address))
-        })?;
-        let given = Given {
-            block,
-            device,
-            stream: stream.addr(),
-        };
-        blocks::insert(address, given);
-        // Memory of the device, which nothing on the host looks at. Addresses have 64 bits where CUDA is.
-        Ok(ptr::without_provenance_mut(
-            usize::try_from(address).unwrap_or(0),
-        ))
+        // SAFETY: The caller promises the same of the stream.
+        let (address, _) = unsafe { request(size, device, stream) }?;
+        Ok(pointer_of(address))
+    })
+}
+
+/// Allocates a block, and returns its address, and what it takes of the device.
+///
+/// # Safety
+///
+/// `stream` is a stream of the primary context of the device, and lives as long as the program.
+pub(super) unsafe fn request(
+    bytes: usize,
+    device: i32,
+    stream: *mut c_void,
+) -> Result<(u64, usize), Failure> {
+    Place::with(device, stream, |place| {
+        let memory = &place.pool.memory;
+        let allocate = || memory.pool().allocate_on(place.queue(), bytes);
+        let block = names::within(memory.pool(), allocate)?;
+        let whole = block.class_size();
+        Ok((memory.add(place.queue(), block)?, whole))
     })
 }
 
 fn free(pointer: *mut c_void, device: i32, stream: *mut c_void) {
-    let Some(given) = blocks::take(pointer) else {
-        tracing::error!(
-            ?pointer,
-            "an address was freed that is not of a block: it was freed before, or allocated elsewhere"
-        );
-        return;
-    };
-    // The handle of per-thread default streams may mean another one here than where the block was requested.
-    if stream.addr() != given.stream || stream.addr() == PER_THREAD {
-        note_use(&given, device, stream);
+    let freed = Place::with(device, stream, |place| {
+        let memory = &place.pool.memory;
+        Ok(memory.free_on(place.queue(), address_of(pointer))?)
+    });
+    if let Err(failure) = freed {
+        tracing::error!(error = failure.message, "a block could not be freed");
     }
 }
 
 fn record_stream(pointer: *mut c_void, stream: *mut c_void) {
-    let Some(device) = blocks::with(pointer, |given| given.device) else {
+    let address = address_of(pointer);
+    let pools = pools::all().into_iter();
+    let mut of_block = pools.filter(|(_, pool)| pool.memory.contains(address));
+    let Some((device, _)) = of_block.next() else {
         tracing::error!(
             ?pointer,
             "a use was noted of an address that is not of a block"
         );
         return;
     };
-    // The place is looked up before the map is locked. A block notes its uses itself, without its pool.
     let noted = Place::with(device, stream, |place| {
-        let noted = blocks::with(pointer, |given| given.block.record_use(place.queue()));
-        Ok(noted.transpose().map(drop)?)
+        Ok(place.pool.memory.record_use(place.queue(), address)?)
     });
     if let Err(failure) = noted {
         tracing::error!(error = failure.message, "a use of a block cannot be noted");
     }
 }
 
-fn note_use(given: &Given, device: i32, stream: *mut c_void) {
-    let noted = Place::with(device, stream, |place| {
-        Ok(given.block.record_use(place.queue())?)
-    });
-    if let Err(failure) = noted {
-        tracing::error!(error = failure.message, "a use of a block cannot be noted");
-    }
+pub(super) fn address_of(pointer: *mut c_void) -> u64 {
+    pointer.addr() as u64
+}
+
+/// Returns an address of the device, which nothing on the host looks at, as a pointer. Addresses have 64 bits where CUDA is.
+pub(super) fn pointer_of(address: u64) -> *mut c_void {
+    ptr::without_provenance_mut(usize::try_from(address).unwrap_or(0))
 }

@@ -34,17 +34,34 @@
 //!
 //! A graph uses its memory at each launch, and the pool would give it to others meanwhile. So [`binpool_torch_refuse_graph`] refuses
 //! captures; where it is not set, they are wrong. For graphs, leave PyTorch's own allocator in place, and take its memory from the pool:
-//! `torch.cuda.MemPool(allocator.allocator())`, which is named in `torch.cuda.graph(graph, pool=memory_pool.id)`. PyTorch then keeps the
-//! blocks of the graph itself until the graph is gone.
+//! `memory_pool = torch.cuda.MemPool(CUDAPluggableAllocator(library, "binpool_torch_allocate_segment", "binpool_torch_free_segment").allocator())`,
+//! which is named in `torch.cuda.graph(graph, pool=memory_pool.id)`. PyTorch then keeps the blocks of the graph itself until the graph is gone.
+//! [`binpool_torch_allocate_segment`] gives out what no command uses any more, and [`binpool_torch_free_segment`] waits for the device.
+//!
+//! # In place of `CUDAPluggableAllocator`
+//!
+//! The Python package builds an allocator against the installed PyTorch (`python/binpool/torch_allocator`), which answers all that PyTorch's own
+//! answers, and has graphs. Below it are [`binpool_torch_request`] and the functions beside that, which are for it alone.
 //!
 //! Questions that PyTorch asks its own allocator (`torch.cuda.memory_allocated`, `memory_stats`, `memory_snapshot`) are refused by PyTorch:
 //! [`pool_of`] and [`binpool_torch_pool`] answer them.
 
-mod blocks;
+mod class;
 mod exception;
 mod functions;
 mod names;
+mod pages;
 mod pools;
+mod segments;
+#[cfg(unix)]
+mod sharing;
+
+pub use class::{
+    Figures, Granted, PagesWatcher, binpool_torch_allocate_segment,
+    binpool_torch_enable_peer_access, binpool_torch_figures, binpool_torch_free_segment,
+    binpool_torch_pages, binpool_torch_request, binpool_torch_reset_peaks, binpool_torch_set_limit,
+    binpool_torch_watch_pages,
+};
 
 pub use functions::{
     allocate, binpool_torch_allocate, binpool_torch_empty_cache, binpool_torch_free,
@@ -53,3 +70,8 @@ pub use functions::{
 };
 pub use names::name_requests;
 pub use pools::pool_of;
+#[cfg(unix)]
+pub use sharing::{
+    binpool_torch_drop_received, binpool_torch_receive, binpool_torch_share,
+    binpool_torch_take_back,
+};

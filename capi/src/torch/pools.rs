@@ -9,23 +9,27 @@ use std::{
     cell::Cell,
     collections::{BTreeMap, HashMap},
     ffi::c_void,
+    sync::Arc,
 };
 
-use binpool::{Backend, MemoryPool, PoolOptions, PooledBuffer, QueueOrder, VirtualMemoryAllocator};
+use binpool::{
+    AddressedPool, Backend, MemoryPool, PoolOptions, QueueOrder, VirtualMemoryAllocator,
+};
 use binpool_cuda::{CudaBackend, CudaQueue};
 use parking_lot::{Mutex, RwLock};
 
+use super::pages::{NotedPages, Pages};
 use crate::status::Failure;
 
-/// A block of a device's pool.
-pub(super) type Block = PooledBuffer<CudaBackend>;
-
 /// `CU_STREAM_PER_THREAD`, which is another stream in each thread.
-pub(super) const PER_THREAD: usize = 2;
+const PER_THREAD: usize = 2;
 
 /// The pool of a device. It lives as long as the program: tensors are freed until its end.
 pub(super) struct DevicePool {
-    pub(super) pool: MemoryPool<CudaBackend>,
+    /// Its blocks, as PyTorch knows them.
+    pub(super) memory: AddressedPool<CudaBackend>,
+    /// The pages that are mapped for it.
+    pub(super) pages: Arc<Pages>,
     /// By the stream, but for those of threads. They stay, so that a stream is the same queue forever.
     queues: RwLock<HashMap<usize, &'static CudaQueue>>,
 }
@@ -59,7 +63,7 @@ impl Place {
         stream: *mut c_void,
         work: impl FnOnce(&Self) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
-        // A thread that ends has none. `work` may come here again, and finds none.
+        // A thread that is ending keeps no place. If `work` comes here again, its place is looked up.
         let last = LAST.try_with(Cell::take).ok().flatten();
         let place = match last {
             Some(last) if last.device == device && last.stream == stream.addr() => last,
@@ -102,17 +106,26 @@ impl DevicePool {
         Ok(made)
     }
 
+    pub(super) fn pool(&self) -> &MemoryPool<CudaBackend> {
+        self.memory.pool()
+    }
+
     fn open(device: i32) -> Result<Self, Failure> {
         let ordinal = u32::try_from(device)
             .map_err(|_| Failure::argument(format!("device {device}: devices count from 0")))?;
         let backend = CudaBackend::open(ordinal)?;
         let home = backend.create_queue(QueueOrder::InOrder)?;
-        let allocator = VirtualMemoryAllocator::new(&backend);
-        // The threads of a training step take turns: the backward pass begins where the forward pass has ended. The program may set a
-        // limit later.
-        let options = PoolOptions::new().arenas(1).limit(u64::MAX);
+        let pages = Arc::<Pages>::default();
+        let allocator = NotedPages {
+            inner: VirtualMemoryAllocator::new(&backend),
+            device,
+            pages: Arc::clone(&pages),
+        };
+        // The threads of a training step take turns: the backward pass begins where the forward pass has ended.
+        let options = PoolOptions::new().arenas(1);
         Ok(Self {
-            pool: options.build(allocator, &home)?,
+            memory: AddressedPool::new(&options.build(allocator, &home)?),
+            pages,
             queues: RwLock::default(),
         })
     }
@@ -124,7 +137,7 @@ impl DevicePool {
         }
         // SAFETY: It is a stream of the device's primary context, and lives as long as the program, as the callers of the functions of
         // this module promise.
-        let queue = unsafe { self.pool.backend().wrap_raw_queue(stream) }?;
+        let queue = unsafe { self.pool().backend().wrap_raw_queue(stream) }?;
         if raw == PER_THREAD {
             return Ok(Known::OfThread(queue));
         }
@@ -137,9 +150,18 @@ impl DevicePool {
     }
 }
 
-/// The pools that there are.
-pub(super) fn all() -> Vec<&'static DevicePool> {
-    POOLS.lock().values().copied().collect()
+/// Returns the pool of a device, where one was made.
+pub(super) fn find(device: i32) -> Option<&'static DevicePool> {
+    POOLS.lock().get(&device).copied()
+}
+
+/// Returns the pools that were made, with the numbers of their devices.
+pub(super) fn all() -> Vec<(i32, &'static DevicePool)> {
+    let pools = POOLS.lock();
+    pools
+        .iter()
+        .map(|(device, pool)| (*device, *pool))
+        .collect()
 }
 
 /// Returns the pool that the functions for PyTorch have for a device, by its number; it is made where there is none.
@@ -156,5 +178,5 @@ pub(super) fn all() -> Vec<&'static DevicePool> {
 /// assert_eq!(failure.to_string(), "device -1: devices count from 0");
 /// ```
 pub fn pool_of(device: i32) -> Result<MemoryPool<CudaBackend>, Failure> {
-    Ok(DevicePool::of(device)?.pool.clone())
+    Ok(DevicePool::of(device)?.pool().clone())
 }

@@ -38,6 +38,14 @@ fn values_that_are_none_are_refused_by_name() {
     wrong.segments = 3;
     let text = "`segments` is 3, which is no value of `binpool_segments`";
     assert_eq!(refused(&raw const wrong), (invalid, text.to_owned()));
+    let mut wrong = options(0);
+    wrong.memory = 3;
+    let text = "`memory` is 3, which is no value of `binpool_memory`";
+    assert_eq!(refused(&raw const wrong), (invalid, text.to_owned()));
+    let mut wrong = options(0);
+    wrong.reserved = 1;
+    let text = "`reserved` is not 0";
+    assert_eq!(refused(&raw const wrong), (invalid, text.to_owned()));
     let unsized_ = Options::default();
     let (status, text) = refused(&raw const unsized_);
     assert_eq!(status, invalid);

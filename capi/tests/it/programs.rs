@@ -1,117 +1,15 @@
-//! The examples in C and C++, built against the header and the library, and run.
+//! The examples and other programs in C and C++, built against what is installed, and run.
 
-use std::{
-    env, fs,
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
-    process::Command,
-    sync::OnceLock,
-};
+use std::{fs, path::Path, process::Command};
 
-const STRICT: [&str; 3] = ["-Wall", "-Wextra", "-Werror"];
+use crate::common::native::{STRICT, build_by_cmake, compile, over_the_stand_in, prefix, run};
 
-/// Runs a command, and returns what it prints.
-fn run(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (printed, errors) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "{command:?}\n{printed}\n{errors}");
-    printed
-}
-
-/// Builds a library of this workspace without the flags that the tests are built with: a program in C has no runtime for a sanitizer.
-fn build(package: &str, file: &str) -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("plain");
-    run(Command::new(env!("CARGO"))
-        .args(["build", "--locked", "--quiet", "--package", package])
-        .arg("--target-dir")
-        .arg(&target)
-        .env_remove("RUSTFLAGS")
-        .env_remove("CARGO_BUILD_TARGET")
-        .current_dir(env!("CARGO_MANIFEST_DIR")));
-    target.join("debug").join(file)
-}
-
-/// Returns whether the tests are built for a sanitizer.
-fn is_sanitized() -> bool {
-    env::var("RUSTFLAGS").is_ok_and(|flags| flags.contains("sanitizer"))
-}
-
-/// The folder with the libraries for C.
-fn libraries() -> &'static Path {
-    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    FOLDER.get_or_init(|| {
-        let library = if is_sanitized() {
-            build("binpool-capi", "libbinpool_capi.so")
-        } else {
-            // Built with the tests, and beside them.
-            env::current_exe()
-                .unwrap()
-                .with_file_name("libbinpool_capi.so")
-        };
-        assert!(library.exists(), "{}", library.display());
-        library.parent().unwrap().to_owned()
-    })
-}
-
-/// Compiles a program in C or C++, with the shared or the static library, and returns the program.
-fn compile(compiler: &str, source: &str, is_static: bool) -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let kind = if is_static { "static" } else { "shared" };
-    let program =
-        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{kind}", source.replace('/', "-")));
-    let standard = if compiler == "cc" {
-        "-std=c11"
-    } else {
-        "-std=c++17"
-    };
-    let mut command = Command::new(compiler);
-    command.arg(standard).args(STRICT);
-    if is_sanitized() {
-        // The program, and what the library does with the program's memory: `memcpy`, `malloc` and `free` are the sanitizer's.
-        command.args(["-g", "-fsanitize=address"]);
-    }
-    command.arg("-I").arg(root.join("include"));
-    command.arg(root.join(source));
-    if is_static {
-        command.arg(libraries().join("libbinpool_capi.a"));
-    } else {
-        command.arg("-L").arg(libraries()).arg("-lbinpool_capi");
-        command.arg(format!("-Wl,-rpath,{}", libraries().display()));
-    }
-    command
-        .args(["-lpthread", "-ldl", "-lm", "-o"])
-        .arg(&program);
-    run(&mut command);
-    program
-}
-
-/// Returns the command of a program. Cargo has the folder of its own libraries searched, which may be another than that of [`libraries`].
-fn command(program: &Path) -> Command {
-    let others = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-    let folders = [libraries().to_owned()].into_iter();
-    let folders = folders.chain(env::split_paths(&others));
-    let mut command = Command::new(program);
-    command.env("LD_LIBRARY_PATH", env::join_paths(folders).unwrap());
-    command
-}
-
-/// Returns the command of a program for which the stand-in is the CUDA driver.
-fn over_the_stand_in(program: &Path) -> Command {
-    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    let folder = FOLDER.get_or_init(|| {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("driver");
-        fs::create_dir_all(&folder).unwrap();
-        let link = folder.join("libcuda.so.1");
-        let _ = fs::remove_file(&link);
-        let driver = build("binpool-cuda-stand-in", "libbinpool_cuda_stand_in.so");
-        symlink(driver, link).unwrap();
-        folder
-    });
-    let mut command = Command::new(program);
-    command.env("LD_LIBRARY_PATH", folder);
-    command
-}
+/// What the project of `tests/stranger` prints.
+const SUM: &str = concat!(
+    "sum 55000, 9 hits, 1 miss, binpool ",
+    env!("CARGO_PKG_VERSION"),
+    "\n"
+);
 
 #[test]
 fn the_example_in_c_runs_with_either_library() {
@@ -119,7 +17,7 @@ fn the_example_in_c_runs_with_either_library() {
     for is_static in [false, true] {
         let program = compile("cc", "examples/opencl.c", is_static);
         let recording = folder.path().join("recording");
-        let report = run(command(&program).arg(&recording));
+        let report = run(Command::new(&program).arg(&recording));
         assert!(report.contains("1 failed for lack of memory"), "{report}");
         let trace = fs::read_to_string(recording).unwrap();
         assert!(trace.starts_with("h version "), "{trace}");
@@ -127,19 +25,69 @@ fn the_example_in_c_runs_with_either_library() {
 }
 
 #[test]
-fn the_example_in_cpp_gets_its_errors_as_exceptions() {
-    let program = compile("c++", "examples/opencl.cpp", false);
-    let printed = run(&mut command(&program));
+fn the_examples_are_built_by_cmake_and_run() {
+    let built = build_by_cmake("examples");
+    let report = run(&mut Command::new(built.join("opencl-c")));
+    assert!(report.contains("1 failed for lack of memory"), "{report}");
+    let printed = run(&mut Command::new(built.join("opencl-cpp")));
     assert!(
         printed.starts_with("out of memory: could not allocate 32.0 MiB"),
         "{printed}"
     );
+    run(&mut over_the_stand_in(&built.join("cuda-c")));
 }
 
 #[test]
-fn the_example_of_cuda_runs_over_the_stand_in() {
-    let program = compile("cc", "examples/cuda.c", true);
-    run(&mut over_the_stand_in(&program));
+fn a_project_finds_what_is_installed_by_cmake_and_by_pkg_config() {
+    let built = build_by_cmake("tests/stranger");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stranger");
+    let libraries = prefix().join("lib");
+    let flags = run(Command::new("pkg-config")
+        .args(["--cflags", "--libs", "binpool", "OpenCL"])
+        .env("PKG_CONFIG_PATH", libraries.join("pkgconfig")));
+    let by_hand = built.join("by-pkg-config");
+    run(Command::new("c++")
+        .arg("-std=c++17")
+        .args(STRICT)
+        .args(["main.cpp", "waves.cpp"].map(|file| source.join(file)))
+        .args(flags.split_whitespace())
+        .arg(format!("-Wl,-rpath,{}", libraries.display()))
+        .arg("-o")
+        .arg(&by_hand));
+    for program in ["stranger-binpool", "stranger-static"].map(|name| built.join(name)) {
+        assert_eq!(run(&mut Command::new(program)), SUM);
+    }
+    assert_eq!(run(&mut Command::new(by_hand)), SUM);
+}
+
+#[test]
+fn values_of_cpp_free_themselves_and_say_what_fails() {
+    let program = compile("c++", "tests/programs/values.cpp", false);
+    run(&mut Command::new(program));
+}
+
+#[test]
+fn memory_resources_of_cpp_allocate_from_pools() {
+    let program = compile("c++", "tests/programs/resources.cpp", false);
+    run(over_the_stand_in(&program).arg("cuda"));
+    run(Command::new(program).arg("opencl"));
+}
+
+#[test]
+fn the_header_for_cpp_compiles_by_each_standard_without_warnings() {
+    let pedantic = ["-Wpedantic", "-Wconversion", "-Wshadow", "-fsyntax-only"];
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for compiler in ["c++", "clang++"] {
+        if compiler == "clang++" && Command::new(compiler).arg("--version").output().is_err() {
+            continue;
+        }
+        for standard in ["-std=c++17", "-std=c++20"] {
+            let mut command = Command::new(compiler);
+            command.arg(standard).args(STRICT).args(pedantic);
+            command.arg("-I").arg(root.join("include"));
+            run(command.arg(root.join("tests/programs/resources.cpp")));
+        }
+    }
 }
 
 #[test]
@@ -154,7 +102,7 @@ fn hostile_calls_have_the_answers_that_the_header_promises_and_leave_nothing() {
     // What threads leave whose first call is in a destructor of thread-specific data is not looked for: glibc runs no more of those of Rust.
     let options = "detect_leaks=0:allocator_may_return_null=1";
     for (mut command, kind) in [
-        (command(&program), "opencl"),
+        (Command::new(&program), "opencl"),
         (over_the_stand_in(&program), "cuda"),
     ] {
         let output = command.arg(kind).env("ASAN_OPTIONS", options).output();
@@ -165,9 +113,11 @@ fn hostile_calls_have_the_answers_that_the_header_promises_and_leave_nothing() {
     }
 }
 
-/// Returns the programs in a text of Markdown.
-fn programs_in(text: &str) -> Vec<&str> {
-    let blocks = text.split("```c\n").skip(1);
+/// Returns the programs of a language in a text of Markdown.
+fn programs_in<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
+    let begin = format!("```{language}\n");
+    let blocks: Vec<_> = text.split(&begin).skip(1).collect();
+    let blocks = blocks.into_iter();
     blocks
         .map(|block| block.split_once("```").unwrap().0)
         .collect()
@@ -179,15 +129,25 @@ fn the_programs_of_the_readme_and_the_guide_compile() {
     let folder = tempfile::tempdir().unwrap();
     for page in ["README.md", "../pool/guide/c_and_cpp.md"] {
         let text = fs::read_to_string(root.join(page)).unwrap();
-        let programs = programs_in(&text);
-        assert_eq!(programs.len(), 1, "{page}");
-        let source = folder.path().join("program.c");
-        fs::write(&source, programs[0]).unwrap();
-        let mut command = Command::new("cc");
-        command.args(["-std=c11", "-fsyntax-only"]).args(STRICT);
-        command.arg("-I").arg(root.join("include"));
-        command.arg("-I").arg(root.join("tests/stubs"));
-        run(command.arg(source));
+        assert_eq!(programs_in(&text, "c").len(), 1, "{page}");
+        for (language, compiler, standard) in
+            [("c", "cc", "-std=c11"), ("cpp", "c++", "-std=c++17")]
+        {
+            for program in programs_in(&text, language) {
+                // Headers that are not ours to have.
+                if program.contains("<rmm/") {
+                    continue;
+                }
+                let source = folder.path().join("program").with_extension(language);
+                fs::write(&source, program).unwrap();
+                let mut command = Command::new(compiler);
+                command.args([standard, "-fsyntax-only"]).args(STRICT);
+                command.args(["-Wno-unused-variable", "-Wno-unused-but-set-variable"]);
+                command.arg("-I").arg(root.join("include"));
+                command.arg("-I").arg(root.join("tests/stubs"));
+                run(command.arg(source));
+            }
+        }
     }
 }
 
@@ -201,7 +161,7 @@ fn the_lines_of_c_in_the_header_compile() {
     let comments: String = comments
         .flat_map(|line| [line.trim_start(), "\n"])
         .collect();
-    let examples = programs_in(&comments);
+    let examples = programs_in(&comments, "c");
     assert!(!examples.is_empty());
     let folder = tempfile::tempdir().unwrap();
     for example in examples {

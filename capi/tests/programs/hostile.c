@@ -103,6 +103,9 @@ static void null_pointers(void) {
   NULL_(binpool_block_cl_kernel_argument(block, NULL), "memory");
   NULL_(binpool_block_device_ptr(NULL, &number), "block");
   NULL_(binpool_block_device_ptr(block, NULL), "address");
+  NULL_(binpool_block_host_ptr(NULL, &memory), "block");
+  NULL_(binpool_block_host_ptr(block, NULL), "address");
+  NULL_(binpool_block_wait(NULL), "block");
   NULL_(binpool_block_record_use(NULL, queue(1)), "block");
   NULL_(binpool_block_order_before(NULL, queue(1)), "block");
   CHECK(binpool_block_size(NULL) == 0 && binpool_block_class_size(NULL) == 0);

@@ -4,6 +4,7 @@
 #![expect(unsafe_code, reason = "the functions are those of C")]
 
 mod child;
+mod class;
 mod exceptions;
 mod streams;
 mod threads;

@@ -1,5 +1,8 @@
 //! Pools over the first OpenCL device, by the functions of the C interface.
 
+#[cfg(target_os = "linux")]
+pub(crate) mod native;
+
 use std::{
     env,
     ffi::{CStr, c_char, c_void},
