@@ -18,9 +18,11 @@ from binpool._binpool import (
     Recording,
     Statistics,
     SVMPool,
+    __version__,
     view,
 )
 from binpool._errors import Error, OutOfMemoryError
+from binpool._tag import tag
 
 __all__ = [
     "Error",
@@ -33,5 +35,7 @@ __all__ = [
     "Recording",
     "SVMPool",
     "Statistics",
+    "__version__",
+    "tag",
     "view",
 ]

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 from types import TracebackType
-from typing import Generic, Literal, TypeAlias, TypeVar, final
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, final
 
 import pyopencl as cl
 
@@ -19,8 +19,15 @@ __all__ = [
     "Recording",
     "SVMPool",
     "Statistics",
-    "cuda_allocate",
+    "__version__",
     "cuda_pool",
+    "cupy_allocate",
+    "cupy_allocate_unhooked",
+    "cupy_choose_whole_allocations",
+    "cupy_graph_bytes",
+    "cupy_pool",
+    "part_of_buffer",
+    "release_buffer",
     "view",
 ]
 
@@ -38,7 +45,7 @@ class Statistics:
     peak_active_bytes: int
     """The most that blocks in use have taken so far."""
     viewed_blocks: int
-    """The blocks that are freed, but of which there are views."""
+    """The freed blocks that still have views."""
     viewed_bytes: int
     held_blocks: int
     """The free blocks."""
@@ -74,14 +81,17 @@ class Statistics:
 
 @final
 class LiveGroup:
-    """Blocks in use that one line of the program has requested."""
+    """Blocks in use that one line of the program has requested, under one tag."""
 
+    tag: str | None
+    """The tag that the program has entered; ``None`` where there was none."""
     call_site: str | None
     """The line, as ``file.py:12 in function``; ``None`` for blocks from before ``watch``."""
     blocks: int
     bytes: int
     """The bytes that were requested."""
-    oldest_seconds: float
+    oldest_seconds: float | None
+    """``None`` for blocks from before ``watch``."""
 
 @final
 class Recording:
@@ -89,10 +99,10 @@ class Recording:
 
     @property
     def path(self) -> Path: ...
-    def finish(self) -> None:
-        """End the recording, and write the rest of it."""
-    def view(self, page: _Path) -> None:
-        """Write a page for the browser that shows the finished recording."""
+    def finish(self) -> Path:
+        """End the recording, write the rest of it, and return the path of its file."""
+    def view(self, page: _Path) -> Path:
+        """Write a page for the browser that shows the finished recording, and return its path."""
     def __enter__(self) -> Recording: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
@@ -112,15 +122,15 @@ class Pool:
     def stop_watching(self) -> None:
         """End what :meth:`watch` began, and its cost. A recording that is not finished goes on."""
     def live_blocks(self) -> list[LiveGroup]:
-        """Return the blocks in use by the lines that requested them, largest first."""
+        """Return the blocks in use by the lines that requested them, largest first; an error where the pool is not watched."""
     def report(self) -> str:
         """Return the figures and the blocks in use, as a text to read or log."""
     def record(self, path: _Path) -> Recording:
         """Write down every request, with its line of the program, to a file."""
     def snapshot(self) -> str:
         """Return what the pool has, block by block, as JSON."""
-    def view(self, page: _Path) -> None:
-        """Write a page for the browser that shows what the pool has at this moment."""
+    def view(self, page: _Path) -> Path:
+        """Write a page for the browser that shows what the pool has at this moment, and return its path."""
 
 _Block = TypeVar("_Block", cl.Buffer, SVM, covariant=True)
 
@@ -142,10 +152,10 @@ class OpenCLPool(Pool, Generic[_Block]):
     def held_blocks(self) -> int: ...
     @property
     def managed_bytes(self) -> int: ...
-    def free_held(self) -> None:
-        """Release all free memory; the same as :meth:`trim`."""
-    def stop_holding(self) -> None:
-        """Release all free memory, and from now on each block when it is dropped."""
+    def free_held(self) -> int:
+        """Release all free memory, and return the bytes released; the same as :meth:`trim`."""
+    def stop_holding(self) -> int:
+        """Release all free memory, and from now on each block when it is dropped; return the bytes released."""
 
     def on(self, queue: cl.CommandQueue) -> QueueAllocator[_Block]:
         """Return the allocator for arrays of ``queue``."""
@@ -162,6 +172,8 @@ class OpenCLPool(Pool, Generic[_Block]):
 class MemoryPool(OpenCLPool[cl.Buffer]):
     """A pool of buffers for PyOpenCL, and an allocator for the queue that it was made for."""
 
+    segments: bool
+    """Whether blocks are parts of larger buffers, and not buffers of their own."""
     def __new__(
         cls,
         context_or_queue: cl.Context | cl.CommandQueue,
@@ -186,18 +198,35 @@ class SVMPool(OpenCLPool[SVM]):
         reuse: _Reuse = "opportunistic",
     ) -> SVMPool: ...
 
-def view(recording: _Path, page: _Path) -> None:
-    """Write a page for the browser that shows a recording of a pool."""
+__version__: str
+
+def view(recording: _Path, page: _Path) -> Path:
+    """Write a page for the browser that shows a recording of a pool, and return its path."""
+
+def release_buffer(buffer: cl.Buffer) -> None:
+    """Give the block or the part below a buffer back."""
+
+def part_of_buffer(buffer: cl.Buffer, origin: int, size: int, flags: int) -> cl.Buffer:
+    """Return a buffer over a part of a buffer of binpool's."""
 
 def cuda_pool(device: int) -> Pool:
-    """Return the pool of a CUDA device, which PyTorch and CuPy allocate from."""
+    """Return the pool of a CUDA device, which PyTorch allocates from."""
 
 @final
 class CudaBlock:
-    """A block of the pool of a CUDA device, which goes back when Python drops this."""
+    """A block of CuPy's, which goes back when Python drops this."""
 
-    @property
-    def pointer(self) -> int: ...
+def cupy_allocate(bytes: int) -> Any:
+    """Return a ``cupy.cuda.MemoryPointer`` for the current stream of the current device, and call the thread's hooks."""
 
-def cuda_allocate(bytes: int, device: int, stream: int) -> CudaBlock:
-    """Return a block of a CUDA device for a stream, which lives as long as the program."""
+def cupy_allocate_unhooked(bytes: int) -> Any:
+    """Do the same without hooks."""
+
+def cupy_choose_whole_allocations(are_chosen: bool) -> None:
+    """Choose whether each block is an allocation of ``cuMemAlloc``, from now on."""
+
+def cupy_pool(device: int) -> Pool:
+    """Return the pool that CuPy's blocks of a device are from."""
+
+def cupy_graph_bytes(device: int) -> int:
+    """Return the bytes that are kept for the graphs of a device."""

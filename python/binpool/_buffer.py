@@ -1,8 +1,8 @@
 """Blocks of buffers."""
 
-from typing import Any
-
 import pyopencl
+
+from binpool import _binpool
 
 
 class Buffer(pyopencl.Buffer):
@@ -13,15 +13,14 @@ class Buffer(pyopencl.Buffer):
 
     # A `pyopencl.Buffer` becomes one of these, so they have nothing that it has not.
     __slots__ = ()
-    _block: Any
 
     def release(self) -> None:
         """Give the block back to its pool. Commands that were enqueued before may still use it; nothing else may, but its parts."""
-        self._block.release()
+        _binpool.release_buffer(self)
 
     def get_sub_region(self, origin: int, size: int, flags: int = 0) -> pyopencl.Buffer:
         """Return a buffer over ``size`` bytes from the byte ``origin`` on. While it is left, the pool does not reuse the block."""
-        part: pyopencl.Buffer = self._block.part(origin, size, flags)
+        part: pyopencl.Buffer = _binpool.part_of_buffer(self, origin, size, flags)
         return part
 
     def __getitem__(self, part: slice) -> pyopencl.Buffer:

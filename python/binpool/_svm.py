@@ -31,7 +31,7 @@ class SVM(pyopencl.SVM):  # type: ignore[type-arg] # It is generic for type chec
         return event
 
     def bind_to_queue(self, queue: pyopencl.CommandQueue) -> None:
-        """Make ``queue`` the block's only queue: what is enqueued there from now on comes behind the commands of its former queues."""
+        """Make ``queue`` the block's only queue: what is enqueued there from now on runs after the commands of its former queues."""
         self.mem.bind_to_queue(queue)
 
     def unbind_from_queue(self) -> None:

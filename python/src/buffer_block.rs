@@ -1,13 +1,17 @@
 //! Blocks of buffers as PyOpenCL has them, and parts of these.
 
+use std::sync::Arc;
+
 use binpool::{Backend, PooledBuffer, Region};
 use binpool_opencl::{ClMemory, ClQueue, OpenClBackend};
 use parking_lot::Mutex;
-use pyo3::{exceptions::PyValueError, intern, prelude::*, sync::PyOnceLock};
+use pyo3::{exceptions::PyValueError, prelude::*, sync::PyOnceLock, types::PyTuple};
 
 use crate::{
     block::{Held, released},
     error::raised,
+    kept::{Below, below, keep, keep_block},
+    with_python::WithPython,
 };
 
 /// `pyopencl.MemoryObject.from_int_ptr`: PyOpenCL's kernels take no other class's buffers.
@@ -16,75 +20,70 @@ static FROM_HANDLE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 /// `pyopencl.Buffer.get_sub_region`.
 static SUB_REGION: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// The class of blocks and of their parts, a `pyopencl.Buffer`.
-static BUFFER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-
-/// A block of a pool of buffers: an attribute of the `pyopencl.Buffer` over it, which drops it with itself.
-#[pyclass(frozen, module = "binpool")]
+/// A block of a pool of buffers.
 struct Block {
     held: Held,
     /// A queue that the block is used on.
     queue: ClQueue,
 }
 
-#[pymethods]
-impl Block {
-    /// Gives the block back to its pool. Commands that were enqueued before may still use it. Its parts stay valid: until they are gone,
-    /// the pool does not reuse the memory.
-    fn release(&self, py: Python<'_>) -> PyResult<()> {
-        self.held.take(py, || Ok(()), PooledBuffer::release)
-    }
-
-    /// Returns a `pyopencl.Buffer` over a part of the block.
-    fn part<'py>(
-        slf: &Bound<'py, Self>,
-        origin: usize,
-        size: usize,
-        flags: u64,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
-        let block = slf.get();
-        let place = block.held.with(py, |held| {
-            let memory = held.memory_on(&block.queue);
-            memory
-                .map(|memory| Place::of(held.backend(), memory, origin, size))
-                .transpose()
-        })?;
-        place.ok_or_else(no_memory)?.buffer(slf, flags)
-    }
-}
-
-/// A part of a block: the same attribute of the `pyopencl.Buffer` over it. It keeps the block.
-#[pyclass(frozen, module = "binpool")]
+/// A part of a block, which it keeps.
 struct Part {
     /// Has the pool keep the memory if the program releases the block. Locked only while other threads of Python may run. Before the
     /// block: a block without views goes back at once.
     view: Mutex<Option<ClMemory>>,
-    block: Py<Block>,
+    block: Arc<Block>,
     backend: OpenClBackend,
 }
 
-#[pymethods]
-impl Part {
-    /// Has the pool no longer keep the memory for this part.
+impl Below for Block {
+    fn release(&self, py: Python<'_>) -> PyResult<()> {
+        self.held.take(py, || Ok(()), PooledBuffer::release)
+    }
+
+    fn part(
+        self: Arc<Self>,
+        py: Python<'_>,
+        origin: usize,
+        size: usize,
+        flags: u64,
+    ) -> PyResult<Bound<'_, PyAny>> {
+        let place = self.held.with(py, |held| {
+            let memory = held.memory_on(&self.queue);
+            memory
+                .map(|memory| Place::of(held.backend(), memory, origin, size))
+                .transpose()
+        })?;
+        place.ok_or_else(no_memory)?.buffer(py, self, flags)
+    }
+
+    fn record_use(&self, py: Python<'_>, queue: &ClQueue) -> PyResult<()> {
+        self.held.with(py, |block| block.record_use(queue))
+    }
+}
+
+impl Below for Part {
     fn release(&self, py: Python<'_>) -> PyResult<()> {
         let view = py.detach(|| self.view.lock().take());
         view.map(drop).ok_or_else(released)
     }
 
-    /// Returns a `pyopencl.Buffer` over a part of this one.
-    fn part<'py>(
-        &self,
-        py: Python<'py>,
+    fn part(
+        self: Arc<Self>,
+        py: Python<'_>,
         origin: usize,
         size: usize,
         flags: u64,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    ) -> PyResult<Bound<'_, PyAny>> {
         let place = py.detach(|| match &*self.view.lock() {
             Some(view) => Place::of(&self.backend, view, origin, size).map_err(raised),
             None => Err(released()),
         })?;
-        place.buffer(self.block.bind(py), flags)
+        place.buffer(py, Arc::clone(&self.block), flags)
+    }
+
+    fn record_use(&self, py: Python<'_>, queue: &ClQueue) -> PyResult<()> {
+        self.block.record_use(py, queue)
     }
 }
 
@@ -121,8 +120,7 @@ impl Place {
     }
 
     /// Makes the buffer. OpenCL has no part of a part, so it is one of the whole buffer.
-    fn buffer<'py>(self, block: &Bound<'py, Block>, flags: u64) -> PyResult<Bound<'py, PyAny>> {
-        let py = block.py();
+    fn buffer(self, py: Python<'_>, block: Arc<Block>, flags: u64) -> PyResult<Bound<'_, PyAny>> {
         let sub_region = SUB_REGION.get_or_try_init(py, || {
             let class = py.import("pyopencl")?.getattr("Buffer")?;
             class.getattr("get_sub_region").map(Bound::unbind)
@@ -132,11 +130,11 @@ impl Place {
             .bind(py)
             .call1((whole, self.offset, self.size, flags))?;
         let part = Part {
-            block: block.clone().unbind(),
+            block,
             backend: self.backend,
             view: Mutex::new(Some(self.view)),
         };
-        carrying(buffer, Bound::new(py, part)?.into_any())
+        keep(buffer, Arc::new(part))
     }
 }
 
@@ -146,20 +144,35 @@ fn from_handle(py: Python<'_>, handle: usize) -> PyResult<Bound<'_, PyAny>> {
         let class = py.import("pyopencl")?.getattr("MemoryObject")?;
         class.getattr("from_int_ptr").map(Bound::unbind)
     })?;
-    from_handle.bind(py).call1((handle, true))
+    from_handle.bind(py).call1(arguments(py, handle)?)
 }
 
-/// Makes a `pyopencl.Buffer` one of binpool's, which drops `block` with itself. PyOpenCL has no constructor that takes a handle and a
-/// class.
-fn carrying<'py>(
-    buffer: Bound<'py, PyAny>,
-    block: Bound<'py, PyAny>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let py = buffer.py();
-    let class = BUFFER.import(py, "binpool._buffer", "Buffer")?;
-    buffer.setattr(intern!(py, "__class__"), class)?;
-    buffer.setattr(intern!(py, "_block"), block)?;
-    Ok(buffer)
+/// The arguments `(handle, True)` of the last handles, by some bits of these: a pool gives out the same blocks over and over.
+static ARGUMENTS: WithPython<[Option<Arguments>; 64]> = WithPython::new([const { None }; 64]);
+
+struct Arguments {
+    handle: usize,
+    tuple: Py<PyTuple>,
+}
+
+fn arguments(py: Python<'_>, handle: usize) -> PyResult<Bound<'_, PyTuple>> {
+    // Handles are addresses of objects of some hundred bytes.
+    let index = (handle >> 5 ^ handle >> 11) % 64;
+    let found = ARGUMENTS.with(py, |all| {
+        let known = all[index].as_ref().filter(|it| it.handle == handle)?;
+        Some(known.tuple.clone_ref(py))
+    });
+    if let Some(Some(found)) = found {
+        return Ok(found.into_bound(py));
+    }
+    let tuple = (handle, true).into_pyobject(py)?;
+    let new = Arguments {
+        handle,
+        tuple: tuple.clone().unbind(),
+    };
+    let former = ARGUMENTS.with(py, |all| all[index].replace(new));
+    drop(former);
+    Ok(tuple)
 }
 
 fn no_memory() -> PyErr {
@@ -181,27 +194,41 @@ pub(crate) fn buffer<'py>(
     handle: usize,
     queue: &ClQueue,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let buffer = from_handle(py, handle)?;
-    let block = Block {
+    keep_block(from_handle(py, handle)?, block, queue)
+}
+
+fn share(block: PooledBuffer<OpenClBackend>, queue: ClQueue) -> Arc<dyn Below> {
+    Arc::new(Block {
         held: Held::new(block),
-        queue: queue.clone(),
-    };
-    carrying(buffer, Bound::new(py, block)?.into_any())
+        queue,
+    })
 }
 
 /// Notes that `queue` uses the block below a `pyopencl.Buffer`; `None` where there is none.
 pub(crate) fn record_use(buffer: &Bound<'_, PyAny>, queue: &ClQueue) -> PyResult<Option<()>> {
-    let py = buffer.py();
-    let Some(below) = buffer.getattr_opt(intern!(py, "_block"))? else {
-        return Ok(None);
-    };
-    let block = match below.cast::<Part>() {
-        Ok(part) => part.get().block.bind(py),
-        Err(_) => match below.cast::<Block>() {
-            Ok(block) => block,
-            Err(_) => return Ok(None),
-        },
-    };
-    let noted = block.get().held.with(py, |block| block.record_use(queue));
-    noted.map(Some)
+    let below = below(buffer, share)?;
+    let noted = below.map(|below| below.record_use(buffer.py(), queue));
+    noted.transpose()
+}
+
+/// Gives the block or the part below a buffer back, before Python drops the buffer.
+#[pyfunction]
+pub(crate) fn release_buffer(buffer: &Bound<'_, PyAny>) -> PyResult<()> {
+    below_needed(buffer)?.release(buffer.py())
+}
+
+/// Returns a `pyopencl.Buffer` over a part of a buffer of binpool's.
+#[pyfunction]
+pub(crate) fn part_of_buffer<'py>(
+    buffer: &Bound<'py, PyAny>,
+    origin: usize,
+    size: usize,
+    flags: u64,
+) -> PyResult<Bound<'py, PyAny>> {
+    below_needed(buffer)?.part(buffer.py(), origin, size, flags)
+}
+
+/// Returns what lies below a buffer of binpool's; an error where Python has ended it already.
+fn below_needed(buffer: &Bound<'_, PyAny>) -> PyResult<Arc<dyn Below>> {
+    below(buffer, share)?.ok_or_else(released)
 }

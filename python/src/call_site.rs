@@ -1,4 +1,4 @@
-//! The lines of a Python program that make requests.
+//! The lines of a Python program that make requests, and its tags.
 //!
 //! They are looked up without a line of Python: where a daemon thread runs Python code while the interpreter ends, the interpreter ends the
 //! thread there, and it has no way out through the functions of Rust below.
@@ -8,7 +8,7 @@ use pyo3::{
     intern,
     prelude::*,
     sync::PyOnceLock,
-    types::{PyDict, PyString},
+    types::{PyDict, PyString, PyTuple},
 };
 
 /// The packages whose lines are not the program's.
@@ -17,9 +17,39 @@ const LIBRARIES: [&str; 6] = ["pyopencl", "pytools", "torch", "cupy", "cupyx", "
 /// `sys._getframe`, which is written in C.
 static GET_FRAME: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// Returns the line of the program that makes the current request: the innermost that is in none of the array libraries, as
-/// `file.py:12 in function`. A line that cannot be found is an unknown one: a request does not fail for it.
-pub(crate) fn line_of_caller(py: Python<'_>) -> String {
+/// `binpool._tag.TAGS`, a variable of Python's contexts, which is written in C.
+static TAGS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// What stands between a tag of the program's and a line.
+const AT: &str = ", at ";
+
+/// Returns who makes the current request: the line of the program, as `file.py:12 in function`, after the innermost tag of the program's if
+/// there is one. The line is the innermost that is in none of the array libraries. What cannot be found is an unknown line: a request does
+/// not fail for it.
+pub(crate) fn caller(py: Python<'_>) -> String {
+    let line = line_of_caller(py);
+    match find_tag(py) {
+        Ok(Some(tag)) => format!("{tag}{AT}{line}"),
+        _ => line,
+    }
+}
+
+/// Takes what [`caller`] has returned apart again: the tag, and the line.
+pub(crate) fn tag_and_line(caller: &str) -> (Option<&str>, &str) {
+    match caller.rsplit_once(AT) {
+        Some((tag, line)) => (Some(tag), line),
+        None => (None, caller),
+    }
+}
+
+fn find_tag(py: Python<'_>) -> PyResult<Option<String>> {
+    let tags = TAGS.import(py, "binpool._tag", "TAGS")?;
+    let tags = tags.call_method0(intern!(py, "get"))?;
+    let innermost = tags.cast::<PyTuple>()?.iter().next_back();
+    innermost.as_ref().map(text).transpose()
+}
+
+fn line_of_caller(py: Python<'_>) -> String {
     find_line(py).unwrap_or_else(|error| {
         // PyTorch's backward pass has such.
         let has_none = error.is_instance_of::<PyValueError>(py);

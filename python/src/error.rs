@@ -16,10 +16,21 @@ pub(crate) fn raised(failure: impl Into<Failure>) -> PyErr {
                 _ => errors.getattr("Error"),
             });
         match class.and_then(|class| Ok(class.cast_into::<PyType>()?)) {
-            Ok(class) => PyErr::from_type(class, failure.to_string()),
+            Ok(class) => PyErr::from_type(class, text(&failure)),
             Err(error) => error,
         }
     })
+}
+
+/// Returns the text of a failure. A report of a shortage that does not know who has the memory says how it would.
+fn text(failure: &Failure) -> String {
+    let text = failure.to_string();
+    if failure.status() != Status::OutOfMemory || text.contains("\nin use by\n") {
+        return text;
+    }
+    format!(
+        "{text}\nwho has the memory: call watch() of the pool before it is allocated, and this report names the lines"
+    )
 }
 
 /// Returns the exception of a recording that cannot be read.

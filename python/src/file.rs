@@ -34,11 +34,13 @@ impl FromPyObject<'_, '_> for FilePath {
     }
 }
 
+/// The system's number for a failure of input or output, on all systems.
+const EIO: i32 = 5;
+
 /// Returns the exception for a file that could not be read or written, with its number and the name of the file, as `open` raises it.
 pub(crate) fn file_error(error: io::Error, path: &Path) -> PyErr {
-    let Some(number) = error.raw_os_error() else {
-        return PyOSError::new_err(format!("{}: {error}", path.display()));
-    };
+    // What is wrong within a compressed file is no failure of the system, and has no number of its own.
+    let number = error.raw_os_error().unwrap_or(EIO);
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or(&text).to_owned();
     PyOSError::new_err((number, text, path.as_os_str().to_owned()))

@@ -18,16 +18,11 @@ use pyo3::{
 
 use crate::error::raised;
 
-/// The platform whose driver crashes where a program uses sub-buffers while others are made.
-const NVIDIA: &str = "NVIDIA CUDA";
-
 /// What a pool is made of.
 pub(crate) struct Origin {
     pub(crate) backend: OpenClBackend,
     /// The queue of requests that name none; `None` where the program has named a context only.
     pub(crate) queue: Option<ClQueue>,
-    /// Set if blocks may be parts of buffers.
-    pub(crate) may_carve: bool,
 }
 
 /// A class of PyOpenCL whose objects have handles.
@@ -115,7 +110,6 @@ pub(crate) fn origin_of(
             "device: the queue has another device; leave it out, or make the pool for the context",
         ));
     }
-    let platform: String = device.getattr("platform")?.getattr("name")?.extract()?;
     let context_handle = CONTEXT.handle_needed(&context)?;
     // SAFETY: The context lives, since the object of PyOpenCL does during this call.
     let backend = py.detach(|| unsafe {
@@ -126,7 +120,6 @@ pub(crate) fn origin_of(
     Ok(Origin {
         queue: queue.transpose()?,
         backend,
-        may_carve: platform != NVIDIA,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use binpool::{Allocator, MemoryPool, PoolOptions, PoolStatistics, ReusePolicy};
 use binpool_capi::OfBackend;
-use binpool_opencl::{ClQueue, OpenClBackend};
+use binpool_opencl::OpenClBackend;
 use pyo3::{exceptions::PyValueError, intern, prelude::*, types::PyTuple};
 
 use crate::{
@@ -13,14 +13,16 @@ use crate::{
     queue_allocator::QueueAllocator,
     svm_block,
     uses::{Uses, own_queue},
+    vectorcall::{Requests, Vectorcall, speed_up},
 };
 
 /// What every pool for PyOpenCL has: `MemoryPool` and `SVMPool` are such.
 #[pyclass(frozen, subclass, extends = Pool, module = "binpool", name = "OpenCLPool")]
 pub(crate) struct OpenClPool {
     pool: MemoryPool<OpenClBackend>,
-    /// The queue of requests that name none.
-    queue: Option<ClQueue>,
+    /// What serves requests that name no queue; `None` for a pool that was made for a context.
+    of_own_queue: Option<QueueAllocator>,
+    vectorcall: Vectorcall,
 }
 
 impl OpenClPool {
@@ -48,7 +50,12 @@ impl OpenClPool {
         let base = Pool {
             any: OfBackend::OpenCl(pool.clone()),
         };
-        Ok(PyClassInitializer::from(base).add_subclass(Self { pool, queue }))
+        let of_own_queue = queue.map(|queue| QueueAllocator::new(pool.clone(), Uses::Of(queue)));
+        Ok(PyClassInitializer::from(base).add_subclass(Self {
+            pool,
+            of_own_queue,
+            vectorcall: Vectorcall::of::<Self>(),
+        }))
     }
 
     fn figures(&self, py: Python<'_>) -> PoolStatistics {
@@ -56,10 +63,7 @@ impl OpenClPool {
     }
 
     fn allocator(&self, uses: Uses) -> QueueAllocator {
-        QueueAllocator {
-            pool: self.pool.clone(),
-            uses,
-        }
+        QueueAllocator::new(self.pool.clone(), uses)
     }
 }
 
@@ -113,14 +117,14 @@ impl OpenClPool {
         ))
     }
 
-    /// Releases all free memory, as PyOpenCL's pools do; the same as `trim()`.
-    fn free_held(&self, py: Python<'_>) {
-        py.detach(|| self.pool.trim_to(0));
+    /// Releases all free memory, as PyOpenCL's pools do, and returns the bytes released; the same as `trim()`.
+    fn free_held(&self, py: Python<'_>) -> u64 {
+        py.detach(|| self.pool.trim_to(0))
     }
 
-    /// Releases all free memory, and from now on each block when it is dropped, as PyOpenCL's pools do.
-    fn stop_holding(&self, py: Python<'_>) {
-        py.detach(|| self.pool.stop_holding());
+    /// Releases all free memory, and from now on each block when it is dropped, as PyOpenCL's pools do. Returns the bytes released.
+    fn stop_holding(&self, py: Python<'_>) -> u64 {
+        py.detach(|| self.pool.stop_holding())
     }
 
     /// The blocks in use, as PyOpenCL's pools have them: `statistics` has more.
@@ -149,18 +153,29 @@ impl OpenClPool {
 
     /// Returns a block of at least `bytes` bytes for the pool's queue, which goes back to the pool when Python drops it: a
     /// `pyopencl.Buffer`, or a `pyopencl.SVM` of an `SVMPool`.
-    fn __call__<'py>(&self, py: Python<'py>, bytes: usize) -> PyResult<Bound<'py, PyAny>> {
-        let queue = self.queue.clone().ok_or_else(|| {
+    fn __call__<'py>(slf: &Bound<'py, Self>, bytes: usize) -> PyResult<Bound<'py, PyAny>> {
+        speed_up(slf)?;
+        slf.get().request(slf.py(), bytes)
+    }
+
+    /// Returns a block of at least `bytes` bytes for the pool's queue, as a call does.
+    fn allocate<'py>(&self, py: Python<'py>, bytes: usize) -> PyResult<Bound<'py, PyAny>> {
+        self.request(py, bytes)
+    }
+}
+
+impl Requests for OpenClPool {
+    fn request<'py>(&self, py: Python<'py>, bytes: usize) -> PyResult<Bound<'py, PyAny>> {
+        let allocator = self.of_own_queue.as_ref().ok_or_else(|| {
             PyValueError::new_err(
                 "the pool was made for a context, so it does not know the queue of this request: call pool.on(queue), or make the \
                  pool for a queue",
             )
         })?;
-        self.allocator(Uses::Of(queue)).__call__(py, bytes)
+        allocator.request(py, bytes)
     }
 
-    /// Returns a block of at least `bytes` bytes for the pool's queue, as a call does.
-    fn allocate<'py>(&self, py: Python<'py>, bytes: usize) -> PyResult<Bound<'py, PyAny>> {
-        self.__call__(py, bytes)
+    fn vectorcall(&self) -> &Vectorcall {
+        &self.vectorcall
     }
 }

@@ -1,5 +1,7 @@
 //! What can be asked of every pool.
 
+use std::path::PathBuf;
+
 use binpool::{WatchOptions, words};
 use binpool_capi::{AnyPool, NewFile, of_backend};
 use binpool_trace::{Snapshot, view::SnapshotNumbers};
@@ -9,7 +11,7 @@ use crate::{
     error::{raised, unreadable},
     file::{FilePath, file_error},
     recording::Recording,
-    statistics::{LiveGroup, Statistics},
+    statistics::{LiveGroup, Statistics, groups_of},
     view::Page,
 };
 
@@ -40,8 +42,8 @@ impl Pool {
     #[setter]
     fn set_limit(&self, py: Python<'_>, bytes: Option<u64>) -> PyResult<()> {
         let limit = checked_limit(bytes)?;
-        py.detach(|| of_backend!(&self.any, pool => pool.set_limit(limit)))
-            .map_err(raised)
+        py.detach(|| of_backend!(&self.any, pool => pool.set_limit(limit)));
+        Ok(())
     }
 
     /// Releases free memory until the pool has at most `bytes` bytes of the device. Returns the bytes released. Blocks in use stay.
@@ -62,10 +64,17 @@ impl Pool {
         py.detach(|| of_backend!(&self.any, pool => pool.stop_watching()));
     }
 
-    /// The blocks in use by the lines that requested them, largest first. Call `watch` before.
-    fn live_blocks(&self, py: Python<'_>) -> Vec<LiveGroup> {
-        let blocks = py.detach(|| of_backend!(&self.any, pool => pool.live_blocks()));
-        blocks.groups.into_iter().map(LiveGroup::from).collect()
+    /// The blocks in use by the lines that requested them, largest first. Blocks from before `watch` are together in a group without a line.
+    /// An error where the pool is neither watched nor recorded.
+    fn live_blocks(&self, py: Python<'_>) -> PyResult<Vec<LiveGroup>> {
+        let (is_watching, blocks) =
+            py.detach(|| of_backend!(&self.any, pool => (pool.is_watching(), pool.live_blocks())));
+        if !is_watching {
+            return Err(PyValueError::new_err(
+                "the pool does not note which line requests a block: call watch() before live_blocks()",
+            ));
+        }
+        Ok(groups_of(blocks))
     }
 
     /// The figures and the blocks in use, as a text to read or log.
@@ -97,8 +106,8 @@ impl Pool {
         })
     }
 
-    /// Writes a page for the browser that shows what the pool has at this moment. For a page over time, see `record`.
-    fn view(&self, py: Python<'_>, page: FilePath) -> PyResult<()> {
+    /// Writes a page for the browser that shows what the pool has at this moment, and returns its path. For a page over time, see `record`.
+    fn view(&self, py: Python<'_>, page: FilePath) -> PyResult<PathBuf> {
         let page = Page::at(page)?;
         py.detach(|| {
             let json = of_backend!(&self.any, pool => pool.snapshot().to_json()).map_err(raised)?;
@@ -114,7 +123,7 @@ impl Pool {
     }
 }
 
-/// Returns the limit that a program has named; an error for 0 bytes, with which no block could be had.
+/// Returns the limit that a program has named; an error for 0 bytes, which would allow no block.
 pub(crate) fn checked_limit(limit: Option<u64>) -> PyResult<u64> {
     match limit {
         Some(0) => Err(PyValueError::new_err(

@@ -1,65 +1,115 @@
 //! Allocators that arrays call.
 
-use binpool::{Memory, MemoryKind, MemoryPool, Tag};
-use binpool_opencl::OpenClBackend;
+use binpool::{Memory, MemoryKind, MemoryPool, PooledBuffer, Tag};
+use binpool_opencl::{ClQueue, OpenClBackend};
 use pyo3::{exceptions::PyValueError, prelude::*};
 
-use crate::{buffer_block, call_site::line_of_caller, svm_block, uses::Uses};
+use crate::{
+    buffer_block,
+    call_site::caller,
+    svm_block,
+    uses::Uses,
+    vectorcall::{Requests, Vectorcall, speed_up},
+};
 
 /// An allocator of a pool for arrays of one queue, or of some queues: `allocator=` of `pyopencl.array`.
 ///
 /// May be called from any thread.
-#[pyclass(frozen, module = "binpool")]
+#[pyclass(frozen, subclass, module = "binpool")]
 pub(crate) struct QueueAllocator {
-    pub(crate) pool: MemoryPool<OpenClBackend>,
-    pub(crate) uses: Uses,
+    pool: MemoryPool<OpenClBackend>,
+    uses: Uses,
+    vectorcall: Vectorcall,
+}
+
+impl QueueAllocator {
+    pub(crate) const fn new(pool: MemoryPool<OpenClBackend>, uses: Uses) -> Self {
+        Self {
+            pool,
+            uses,
+            vectorcall: Vectorcall::of::<Self>(),
+        }
+    }
 }
 
 #[pymethods]
 impl QueueAllocator {
     /// Returns a block of at least `bytes` bytes, which goes back to the pool when Python drops it: a `pyopencl.Buffer`, or a
     /// `pyopencl.SVM` of an `SVMPool`.
-    pub(crate) fn __call__<'py>(
-        &self,
-        py: Python<'py>,
-        bytes: usize,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn __call__<'py>(slf: &Bound<'py, Self>, bytes: usize) -> PyResult<Bound<'py, PyAny>> {
+        speed_up(slf)?;
+        slf.get().request(slf.py(), bytes)
+    }
+
+    /// Returns a block of at least `bytes` bytes, as a call does.
+    fn allocate<'py>(&self, py: Python<'py>, bytes: usize) -> PyResult<Bound<'py, PyAny>> {
+        self.request(py, bytes)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<binpool.QueueAllocator for {} queue(s)>", self.uses.len())
+    }
+}
+
+impl Requests for QueueAllocator {
+    fn request<'py>(&self, py: Python<'py>, bytes: usize) -> PyResult<Bound<'py, PyAny>> {
         if bytes == 0 {
             return Err(PyValueError::new_err(
                 "0 bytes: OpenCL has no buffer without bytes",
             ));
         }
-        // The line of the program is noted where the pool is watched or recorded.
-        let line = self.pool.is_watching().then(|| line_of_caller(py));
         let queue = self.uses.queue();
-        let (block, number, is_svm) = py.detach(|| {
+        if let Some(block) = self.uses.allocate_cached(&self.pool, bytes) {
+            return Made::of(block, queue)?.object(py, queue);
+        }
+        // Noted where the pool is watched or recorded.
+        let caller = self.pool.is_watching().then(|| caller(py));
+        let made = py.detach(|| {
             let allocate = || self.uses.allocate(&self.pool, bytes);
-            let block = match line {
-                Some(line) => Tag::new(line).within(allocate),
+            let block = match caller {
+                Some(caller) => Tag::new(caller).within(allocate),
                 None => allocate(),
             }?;
-            let kind = block.memory_on(queue).map(Memory::kind);
-            let is_svm = matches!(kind, Some(MemoryKind::Svm(_)));
-            let number = if is_svm {
-                svm_block::address(&block, queue)
-            } else {
-                buffer_block::handle(&block, queue)
-            };
-            Ok::<_, PyErr>((block, number?, is_svm))
+            Made::of(block, queue)
         })?;
-        if is_svm {
-            svm_block::svm(py, block, number)
+        made.object(py, queue)
+    }
+
+    fn vectorcall(&self) -> &Vectorcall {
+        &self.vectorcall
+    }
+}
+
+/// A block that no object of Python has yet.
+struct Made {
+    block: PooledBuffer<OpenClBackend>,
+    /// Its handle or its address.
+    number: usize,
+    is_svm: bool,
+}
+
+impl Made {
+    fn of(block: PooledBuffer<OpenClBackend>, queue: &ClQueue) -> PyResult<Self> {
+        let kind = block.memory_on(queue).map(Memory::kind);
+        let is_svm = matches!(kind, Some(MemoryKind::Svm(_)));
+        let number = if is_svm {
+            svm_block::address(&block, queue)
         } else {
-            buffer_block::buffer(py, block, number, queue)
+            buffer_block::handle(&block, queue)
+        }?;
+        Ok(Self {
+            block,
+            number,
+            is_svm,
+        })
+    }
+
+    /// Returns the object of PyOpenCL over it.
+    fn object<'py>(self, py: Python<'py>, queue: &ClQueue) -> PyResult<Bound<'py, PyAny>> {
+        if self.is_svm {
+            svm_block::svm(py, self.block, self.number)
+        } else {
+            buffer_block::buffer(py, self.block, self.number, queue)
         }
-    }
-
-    /// Returns a block of at least `bytes` bytes, as a call does.
-    fn allocate<'py>(&self, py: Python<'py>, bytes: usize) -> PyResult<Bound<'py, PyAny>> {
-        self.__call__(py, bytes)
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<binpool.QueueAllocator for {} queue(s)>", self.uses.len())
     }
 }

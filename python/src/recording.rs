@@ -45,20 +45,20 @@ impl Recording {
         self.path.clone()
     }
 
-    /// Ends the recording, and writes the rest of it. Another call does nothing.
-    fn finish(&self, py: Python<'_>) -> PyResult<()> {
+    /// Ends the recording, writes the rest of it, and returns the path of its file. Another call does nothing else.
+    fn finish(&self, py: Python<'_>) -> PyResult<PathBuf> {
         py.detach(|| {
             // Locked until it is written, which `view` waits for.
             if let Some(recording) = self.recording.lock().take() {
                 let finished = recording.finish();
                 finished.map_err(|error| file_error(error, &self.path))?;
             }
-            Ok(())
+            Ok(self.path.clone())
         })
     }
 
-    /// Writes a page for the browser that shows the recording, which has to be finished.
-    fn view(&self, py: Python<'_>, page: FilePath) -> PyResult<()> {
+    /// Writes a page for the browser that shows the recording, which has to be finished, and returns the path of the page.
+    fn view(&self, py: Python<'_>, page: FilePath) -> PyResult<PathBuf> {
         if py.detach(|| self.recording.lock().is_some()) {
             return Err(PyValueError::new_err(
                 "the recording goes on: call finish() before view()",
@@ -73,6 +73,12 @@ impl Recording {
 
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: Vec<Py<PyAny>>) -> PyResult<()> {
-        self.finish(py)
+        self.finish(py).map(drop)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let goes_on = py.detach(|| self.recording.lock().is_some());
+        let state = if goes_on { "goes on" } else { "finished" };
+        format!("<binpool.Recording to {}: {state}>", self.path.display())
     }
 }

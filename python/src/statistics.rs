@@ -1,7 +1,11 @@
 //! The figures of a pool, and its blocks in use.
 
-use binpool::{LiveGroup as Group, PoolStatistics};
+use std::cmp::Reverse;
+
+use binpool::{LiveBlocks, LiveGroup as Group, PoolStatistics};
 use pyo3::prelude::*;
+
+use crate::call_site::tag_and_line;
 
 /// The figures of a pool at one moment. As a string, a table.
 #[pyclass(frozen, module = "binpool", name = "Statistics")]
@@ -41,35 +45,60 @@ attributes! {
     empty_allocations, out_of_memory, released_blocks, maps, unmaps
 }
 
-/// Blocks in use that one line of the program, or one tag, has requested.
+/// Blocks in use that one line of the program has requested, under one tag.
 #[pyclass(frozen, module = "binpool", get_all)]
 pub(crate) struct LiveGroup {
+    /// The tag that the program has entered; `None` where there was none.
+    tag: Option<String>,
     /// The line of the program, as `file.py:12 in function`; `None` for blocks from before `watch`.
     call_site: Option<String>,
     /// The number of blocks.
     blocks: u64,
     /// The bytes that were requested for them.
     bytes: u64,
-    /// The seconds since the oldest was requested.
-    oldest_seconds: f64,
+    /// The seconds since the oldest was requested; `None` for blocks from before `watch`.
+    oldest_seconds: Option<f64>,
 }
 
 impl From<Group> for LiveGroup {
     fn from(group: Group) -> Self {
+        let caller = group.tag.or(group.call_site);
+        let (tag, line) = caller.as_deref().map(tag_and_line).unzip();
         Self {
-            call_site: group.tag.or(group.call_site),
+            tag: tag.flatten().map(str::to_owned),
+            call_site: line.map(str::to_owned),
             blocks: group.blocks,
             bytes: group.requested_bytes,
-            oldest_seconds: group.oldest.as_secs_f64(),
+            oldest_seconds: Some(group.oldest.as_secs_f64()),
         }
     }
+}
+
+/// Returns the blocks in use by line and tag, the most bytes first.
+pub(crate) fn groups_of(live: LiveBlocks) -> Vec<LiveGroup> {
+    let mut groups: Vec<_> = live.groups.into_iter().map(LiveGroup::from).collect();
+    if live.unknown_blocks > 0 {
+        groups.push(LiveGroup {
+            tag: None,
+            call_site: None,
+            blocks: live.unknown_blocks,
+            bytes: live.unknown_bytes,
+            oldest_seconds: None,
+        });
+        groups.sort_by_key(|group| Reverse(group.bytes));
+    }
+    groups
 }
 
 #[pymethods]
 impl LiveGroup {
     fn __repr__(&self) -> String {
         let Self { blocks, bytes, .. } = self;
+        let tag = self
+            .tag
+            .as_ref()
+            .map_or(String::new(), |tag| format!("{tag}, at "));
         let line = self.call_site.as_deref().unwrap_or("unknown line");
-        format!("<binpool.LiveGroup: {blocks} blocks, {bytes} bytes, {line}>")
+        format!("<binpool.LiveGroup: {blocks} blocks, {bytes} bytes, {tag}{line}>")
     }
 }

@@ -89,7 +89,7 @@ impl SvmBlock {
             .take(py, || self.check_unviewed(), PooledBuffer::release)
     }
 
-    /// Makes `queue` the block's only queue. What is enqueued there from now on comes behind the commands of its former queues.
+    /// Makes `queue` the block's only queue. What is enqueued there from now on runs after the commands of its former queues.
     fn bind_to_queue(&self, py: Python<'_>, queue: &Bound<'_, PyAny>) -> PyResult<()> {
         let queue = queue_of(&self.backend(py)?, queue)?;
         self.held.with(py, move |block| block.bind_to_queue(&queue))
@@ -100,7 +100,7 @@ impl SvmBlock {
         self.held.with(py, PooledBuffer::unbind_from_queue)
     }
 
-    /// Gives the block back by a command on `queue`, or on the block's own, behind `wait_for` and what was enqueued on the block's queues.
+    /// Gives the block back by a command on `queue`, or on the block's own, after `wait_for` and what was enqueued on the block's queues.
     /// Returns the event of that command.
     #[pyo3(signature = (queue = None, wait_for = None))]
     fn enqueue_release<'py>(

@@ -12,7 +12,7 @@ use crate::{
 ///
 /// Parameters: `device` chooses one of several devices of a context; `limit` is the most bytes that the pool takes from the device;
 /// `fine_grained=True` gives memory that the host may use without mapping it, where the device has that.
-#[pyclass(frozen, extends = OpenClPool, module = "binpool", name = "SVMPool")]
+#[pyclass(frozen, subclass, extends = OpenClPool, module = "binpool", name = "SVMPool")]
 pub(crate) struct SvmPool;
 
 #[pymethods]

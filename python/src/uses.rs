@@ -10,7 +10,7 @@ use crate::{error::raised, opencl::queue_of};
 
 /// Where blocks are used.
 pub(crate) enum Uses {
-    /// On this queue, behind its former commands.
+    /// On this queue, after its former commands.
     Of(ClQueue),
     /// On any of these queues, in no order. Blocks are handed out for the first queue, which is the pool's own and has no
     /// commands.
@@ -37,6 +37,22 @@ impl Uses {
             .collect();
         let own = py.detach(|| own_queue(backend))?;
         Ok(Self::Any(own, queues?))
+    }
+
+    /// Returns a block for these uses that is had without waiting for anything, so that Python's lock may be kept; `None` where there is
+    /// none.
+    ///
+    /// What waits for that lock cannot stand in the way: the cache of a thread has no lock that another thread holds for longer than
+    /// the pool's own work, and no thread asks for Python's lock during that.
+    pub(crate) fn allocate_cached(
+        &self,
+        pool: &MemoryPool<OpenClBackend>,
+        bytes: usize,
+    ) -> Option<PooledBuffer<OpenClBackend>> {
+        match self {
+            Self::Of(queue) => pool.allocate_cached(queue, bytes),
+            Self::Any(..) => None,
+        }
     }
 
     /// Allocates a block for these uses.

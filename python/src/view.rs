@@ -28,14 +28,16 @@ impl Page {
             Some("html" | "htm") => Ok(Self(path.0)),
             None if path.0.extension().is_none() => Ok(Self(path.0)),
             _ => Err(PyValueError::new_err(format!(
-                "{}: a page has a name that ends on .html",
+                "{}: the page is HTML, so its name ends in .html or .htm, or has no ending",
                 path.0.display()
             ))),
         }
     }
 
-    pub(crate) fn write(&self, html: &str) -> PyResult<()> {
-        fs::write(&self.0, html).map_err(|error| file_error(error, &self.0))
+    /// Writes it, and returns its path.
+    pub(crate) fn write(self, html: &str) -> PyResult<PathBuf> {
+        fs::write(&self.0, html).map_err(|error| file_error(error, &self.0))?;
+        Ok(self.0)
     }
 
     /// Returns whether it would be written over `file`.
@@ -46,9 +48,9 @@ impl Page {
 }
 
 /// Writes a page for the browser that shows a recording of a pool, `Pool.record`: which line of the program used the memory, when, and
-/// where its blocks lay. It is one file, which needs no network.
+/// where its blocks lay. It is one file, which needs no network. Returns the path of the page.
 #[pyfunction]
-pub(crate) fn view(py: Python<'_>, recording: FilePath, page: FilePath) -> PyResult<()> {
+pub(crate) fn view(py: Python<'_>, recording: FilePath, page: FilePath) -> PyResult<PathBuf> {
     let (recording, page) = (recording.0, Page::at(page)?);
     py.detach(|| {
         let name = recording.display().to_string();

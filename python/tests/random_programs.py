@@ -358,7 +358,14 @@ class Program:
 
     def do_ask(self, rng, depth):
         pool = rng.choice(self.pools)
-        text = rng.choice([pool.report, pool.snapshot, pool.live_blocks, lambda: str(pool.statistics), lambda: repr(pool)])()
+
+        def live_blocks():
+            try:
+                return pool.live_blocks()
+            except ValueError:  # It is not watched, or no longer.
+                return []
+
+        text = rng.choice([pool.report, pool.snapshot, live_blocks, lambda: str(pool.statistics), lambda: repr(pool)])()
         if text is None:
             raise AssertionError("no answer")
 

@@ -84,7 +84,7 @@ def test_a_page_has_the_ending_of_a_page(pool, tmp_path, name):
         pool(1000)
     page = tmp_path / name
     for view in (pool.view, recording.view, lambda page: binpool.view(recording.path, page)):
-        with pytest.raises(ValueError, match=r"\.html"):
+        with pytest.raises(ValueError, match=r"\.html or \.htm"):
             view(page)
     assert not page.exists()
 
@@ -112,6 +112,24 @@ def test_an_error_of_a_file_has_its_number_and_its_name(pool, tmp_path):
         assert str(caught.value) == f"[Errno 2] No such file or directory: '{missing}'"
     with pytest.raises(IsADirectoryError):
         pool.record(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_what_may_not_be_written_is_a_permission_error(pool, tmp_path):
+    tmp_path.chmod(0o500)
+    for call in (pool.record, pool.view):
+        with pytest.raises(PermissionError) as caught:
+            call(tmp_path / "x.html")
+        assert (caught.value.errno, caught.value.filename) == (errno.EACCES, str(tmp_path / "x.html"))
+
+
+def test_a_broken_compressed_recording_is_an_error_with_the_name_of_the_file(tmp_path):
+    broken = tmp_path / "broken.trace.gz"
+    broken.write_bytes(b"\x1f\x8b\x08\x00 and something else")
+    with pytest.raises((OSError, binpool.Error), match="broken") as caught:
+        binpool.view(broken, tmp_path / "x.html")
+    if isinstance(caught.value, OSError):
+        assert caught.value.errno and caught.value.filename == str(broken)
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")

@@ -86,6 +86,55 @@ def test_live_blocks_are_by_lines_of_the_program(pool, queue):
     assert pool.live_blocks() == []
 
 
+def test_live_blocks_are_asked_of_a_pool_that_is_watched(pool, tmp_path):
+    block = pool(1000)
+    with pytest.raises(ValueError, match=r"watch\(\)"):
+        pool.live_blocks()
+    pool.watch()
+    second = pool(10)
+    assert [(group.call_site is None, group.bytes, group.oldest_seconds is None) for group in pool.live_blocks()] == [
+        (True, 1000, True),
+        (False, 10, False),
+    ]
+    pool.stop_watching()
+    with pytest.raises(ValueError, match=r"watch\(\)"):
+        pool.live_blocks()
+    with pool.record(tmp_path / "program.trace"):
+        assert sum(group.blocks for group in pool.live_blocks()) == 2
+    del block, second
+
+
+def test_a_report_of_a_shortage_that_knows_no_lines_says_how_it_would(pool):
+    pool.limit = 1 << 20
+    for watched in (False, True):
+        block = pool(4096)
+        with pytest.raises(binpool.OutOfMemoryError) as caught:
+            pool(64 << 20)
+        assert ("call watch()" in str(caught.value)) == (not watched)
+        pool.watch()
+    del block
+
+
+def test_what_is_done_is_returned(pool, tmp_path):
+    del (block := [pool(1 << 20)])[:]
+    managed = pool.statistics.managed_bytes
+    assert pool.free_held() == managed > 0 and block == []
+    pool(1 << 20)
+    assert pool.stop_holding() == managed
+    with pool.record(tmp_path / "x.trace") as recording:
+        assert repr(recording) == f"<binpool.Recording to {tmp_path}/x.trace: goes on>"
+        pool(1000)
+    assert repr(recording).endswith("x.trace: finished>")
+    assert recording.finish() == tmp_path / "x.trace"
+    assert recording.view(tmp_path / "x.html") == tmp_path / "x.html"
+    assert binpool.view(recording.path, str(tmp_path / "y.html")) == tmp_path / "y.html"
+    assert pool.view(tmp_path / "z") == tmp_path / "z"
+
+
+def test_the_package_has_a_version():
+    assert binpool.__version__.split(".")[0].isdigit()
+
+
 ODD = {
     "no name": ({"__name__": None}, "x.py"),
     "no string": ({"__name__": 5}, "x.py"),
@@ -112,9 +161,8 @@ def test_a_request_does_not_fail_for_the_name_of_its_code(pool, tmp_path, odd):
 
 def test_a_request_does_not_fail_where_no_line_can_be_found():
     program = """
-import sys, pyopencl as cl
+import sys, pyopencl as cl, binpool
 get, sys._getframe = sys._getframe, lambda *_: 1 / 0
-import binpool
 pool = binpool.MemoryPool(cl.CommandQueue(cl.Context([cl.get_platforms()[0].get_devices()[0]])))
 pool.watch()
 block = pool(4096)

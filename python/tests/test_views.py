@@ -114,6 +114,35 @@ def test_a_part_of_a_block_is_these_bytes(queue, segments, slicing):
     np.testing.assert_array_equal(back, expected)
 
 
+def image_over(context, buffer):
+    pixels = cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.FLOAT)
+    return cl.create_image(context, cl.mem_flags.READ_WRITE, pixels, shape=(256,), buffer=buffer)
+
+
+def test_whole_buffers_are_had_where_others_make_parts_and_images_of_them(context, queue):
+    pool = binpool.MemoryPool(queue, segments=False)
+    block = pool(1 << 16)
+    assert not pool.segments and block.associated_memobject is None
+    assert image_over(context, block).width == 256
+    assert cl.MemoryObject.from_int_ptr(block.int_ptr).get_sub_region(4096, 4096).size == 4096
+
+
+def test_a_block_of_a_segment_has_its_place_in_a_whole_buffer(context, queue):
+    pool = binpool.MemoryPool(queue)
+    if not pool.segments:
+        pytest.skip("whole buffers on NVIDIA's OpenCL")
+    before, block = pool(1 << 16), pool(1 << 16)
+    with pytest.raises(cl.LogicError, match="INVALID_MEM_OBJECT"):
+        image_over(context, block)
+    whole, offset = block.associated_memobject, block.offset
+    assert offset > 0
+    cl.enqueue_fill(queue, whole.get_sub_region(offset + 4096, 4096), np.uint8(3), 4096)
+    back = np.empty(4096, np.uint8)
+    cl.enqueue_copy(queue, back, block[4096:8192])
+    assert (back == 3).all()
+    del before
+
+
 @pytest.mark.parametrize("segments", [True, False])
 @pytest.mark.parametrize("end", ["drop", "release"])
 def test_a_part_keeps_its_block(queue, segments, end):
