@@ -40,8 +40,8 @@ use crate::{ArrayError, Context, Kernels};
 /// # Ok::<(), binpool_array::ArrayError>(())
 /// ```
 ///
-/// The operators `+`, `-` and `*` work element by element on arrays, references to them and slices, and enqueue without
-/// waiting. They panic where [`try_binary`](Self::try_binary) has an error, since operators have no other way.
+/// The operators `+`, `-` and `*` work element by element on arrays, references to them, slices and numbers, and enqueue without
+/// waiting; a number is filled into a temporary array. They panic where [`try_binary`](Self::try_binary) has an error, since operators have no other way.
 pub struct Array<B: Backend, K> {
     context: Context<B, K>,
     buffer: PooledBuffer<B>,
@@ -65,6 +65,33 @@ impl<B: Backend, K: Kernels<B>> Context<B, K> {
     pub fn array(&self, elements: &[f32]) -> Result<Array<B, K>, ArrayError> {
         let array = self.uninitialized(elements.len())?;
         array.buffer().write(self.queue(), 0, elements)?;
+        Ok(array)
+    }
+
+    /// An array of `length` elements that are all `value`: enqueues a fill, and does not wait for it.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_array::{Context, MockKernels};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// # let context = Context::new(pool, queue, MockKernels);
+    /// let ones = context.full(3, 1.0)?;
+    /// assert_eq!((2.0 * &ones - 0.5).to_vec()?, [1.5; 3]);
+    /// # Ok::<(), binpool_array::ArrayError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Where the pool has no memory, or the fill fails.
+    pub fn full(&self, length: usize, value: f32) -> Result<Array<B, K>, ArrayError> {
+        let array = self.uninitialized(length)?;
+        if length > 0 {
+            let all = ..length * size_of::<f32>();
+            array.buffer().enqueue_fill(self.queue(), all, &[value])?;
+        }
         Ok(array)
     }
 

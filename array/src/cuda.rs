@@ -8,7 +8,7 @@
 use binpool::{AsMemory, Error, InvalidRequest};
 use binpool_cuda::{Argument, CudaBackend, CudaKernel, CudaModule, CudaQueue, Grid};
 
-use crate::{BinaryOperation, CopiesMaps, Kernels, Reduction};
+use crate::{BinaryOperation, CopiesMaps, Kernels, Reduction, kernels::length};
 
 /// What CUDA 10.1 and devices of 2014 have.
 const HEADER: &str = ".version 6.4\n.target sm_52\n.address_size 64\n";
@@ -101,10 +101,6 @@ fn slice<'m>(
     let start = memory.start() / size_of::<f32>();
     let memory = memory.memory_on(queue).ok_or(InvalidRequest::ZeroSize)?;
     Ok([Argument::Memory(memory), Argument::U64(start as u64)])
-}
-
-fn length(memory: &dyn AsMemory<CudaBackend>) -> usize {
-    memory.size() / size_of::<f32>()
 }
 
 /// A grid of so many blocks. The driver refuses more than 2^31, which have more elements than any device.

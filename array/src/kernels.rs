@@ -49,3 +49,8 @@ pub trait Kernels<B: Backend>: fmt::Debug + Send + Sync {
         results: &dyn AsMemory<B>,
     ) -> Result<(), Error>;
 }
+
+/// Returns how many elements a slice has.
+pub(crate) fn length<B: Backend>(memory: &dyn AsMemory<B>) -> usize {
+    memory.size() / size_of::<f32>()
+}

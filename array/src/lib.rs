@@ -30,7 +30,7 @@
 //! |---|---|---|
 //! | [`Slice`] | some of the elements, where they are | an operand; read, copied, reduced, mapped |
 //! | [`SliceMut`] | the same, to write them | written by the host or with other arrays, mapped |
-//! | [`HostMap`], [`HostMapMut`] | elements as slices of the host | OpenCL: the runtime's maps; CUDA and the mock: copies |
+//! | [`HostMap`], [`HostMapMut`] | elements as slices of the host | OpenCL: the runtime's maps; the others: copies |
 //! | [`Reduction`] | sum, minimum, maximum | as an array of one element, or as a number of the host |
 //!
 //! ```
@@ -54,7 +54,7 @@
 //!
 //! # Features
 //!
-//! `cuda` and `mock`, both on by default, are the kernels of those backends. Without them the crate needs OpenCL's backend alone.
+//! `cuda`, `mock` and `vulkan`, all on by default, are the kernels of those backends. Without them the crate needs OpenCL's backend alone.
 
 #![deny(unsafe_code)]
 
@@ -74,6 +74,8 @@ mod operators;
 mod reduction;
 mod slice;
 mod slice_mut;
+#[cfg(feature = "vulkan")]
+mod vulkan;
 
 pub use array::Array;
 pub use context::Context;
@@ -87,8 +89,11 @@ pub use map::{HostMap, HostMapMut, HostMaps};
 pub use mock::MockKernels;
 pub use opencl::{OpenClKernels, open_opencl};
 pub use operation::{BinaryOperation, Reduction};
+pub use operators::Operand;
 pub use slice::{AsSlice, Slice};
 pub use slice_mut::SliceMut;
+#[cfg(feature = "vulkan")]
+pub use vulkan::{VulkanKernels, open_vulkan};
 
 #[doc = include_str!("../../README.md")]
 #[cfg(doctest)]

@@ -24,7 +24,12 @@ pub(crate) fn check<B: Backend, K: Kernels<B>>(context: &Context<B, K>) {
             assert!((difference[i] - (a[i] - c[i] * c[i])).abs() < f32::EPSILON);
         }
     }
+    let shifted = (2.0 * &left - 1.0).slice(1..).unwrap().to_vec().unwrap();
+    let halves = (0.5 + context.full(3, 0.25).unwrap() * 2.0).to_vec();
+    assert_eq!((shifted[0], shifted[998]), (1.0, 1997.0));
+    assert_eq!(halves.unwrap(), [1.0; 3]);
     let empty = context.array(&[]).unwrap();
+    assert!((&empty + 1.0).is_empty());
     assert!(empty.is_empty() && !left.is_empty());
     assert_eq!((&empty + &empty).to_vec().unwrap(), [0.0_f32; 0]);
     assert!(matches!(

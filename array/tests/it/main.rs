@@ -15,3 +15,4 @@ mod programs;
 mod reductions;
 mod slices;
 mod stress;
+mod vulkan;

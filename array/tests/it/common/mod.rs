@@ -1,5 +1,6 @@
 //! What the tests share. `BINPOOL_TEST_DEVICE` says on which OpenCL device they run (default `any`), and `BINPOOL_TEST_CUDA` on which
-//! CUDA device, by its number: without it, on the stand-in for the driver.
+//! CUDA device, by its number: without it, on the stand-in for the driver. Those of Vulkan run on the first device, which is
+//! Mesa's for the processor where there is no other.
 
 #[path = "../../../../backend-cuda/tests/it/common/stand_in_build.rs"]
 mod stand_in_build;
@@ -17,11 +18,12 @@ use binpool::{
     PoolError, PoolOptions, QueueOrder, SvmAllocator, SvmBackend, SvmGrain,
 };
 use binpool_array::{
-    ArrayError, Context, CudaKernels, HostMaps, Kernels, MockKernels, OpenClKernels,
+    ArrayError, Context, CudaKernels, HostMaps, Kernels, MockKernels, OpenClKernels, VulkanKernels,
 };
 use binpool_cuda::{CudaBackend, CudaDevice, CudaLibrary, DriverPoolAllocator};
 use binpool_mock::{Completion, MockBackend, MockDevice};
 use binpool_opencl::OpenClBackend;
+use binpool_vulkan::VulkanBackend;
 
 pub(crate) type MockContext = Context<MockBackend, MockKernels>;
 
@@ -47,6 +49,13 @@ pub(crate) fn open_cuda() -> (CudaBackend, CudaKernels) {
     let backend = device.backend().unwrap();
     let kernels = CudaKernels::new(&backend).unwrap();
     (backend, kernels)
+}
+
+/// The Vulkan device under test.
+///
+/// Never skipped: without a device the test fails.
+pub(crate) fn open_vulkan() -> (VulkanBackend, VulkanKernels) {
+    binpool_array::open_vulkan(0).unwrap()
 }
 
 /// Contexts over one pool, each with a queue of its own: two in order, and one out of order where the device has that.
@@ -100,6 +109,15 @@ pub(crate) trait Check {
         }
         let allocator = DriverPoolAllocator::new(&backend).unwrap();
         for context in contexts(allocator, PoolOptions::new().segments(false), &kernels) {
+            self.check(&context);
+        }
+    }
+
+    /// Checks it on the Vulkan device.
+    fn on_vulkan(&self) {
+        let (backend, kernels) = open_vulkan();
+        let allocator = ImmediateAllocator::new(&backend).unwrap();
+        for context in contexts(allocator, PoolOptions::new(), &kernels) {
             self.check(&context);
         }
     }

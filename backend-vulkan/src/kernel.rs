@@ -1,0 +1,192 @@
+//! Kernels, and their launches.
+
+#![expect(
+    unsafe_code,
+    reason = "the caller of a launch promises what the kernel touches"
+)]
+
+use std::{ffi::CString, sync::Arc};
+
+use binpool_allocators::{
+    Error, InvalidRequest, Memory as _, ObjectKind, Result,
+    runtime::{Runtime as _, enqueue},
+};
+use parking_lot::Mutex;
+
+use crate::{
+    backend::{VulkanBackend, VulkanEvent, VulkanMemory, VulkanQueue},
+    mark::VulkanMark,
+    queue::QueueStream,
+    sys::Pipeline,
+};
+
+/// An argument of a kernel.
+///
+/// ```no_run
+/// # use binpool_allocators::{Backend, MemoryFlags};
+/// # use binpool_vulkan::VulkanBackend;
+/// use binpool_vulkan::Argument;
+///
+/// # let block = VulkanBackend::open(0)?.create_buffer(4000, MemoryFlags::empty())?;
+/// // layout(push_constant) uniform Arguments { uint64_t numbers; uint count; float factor; };
+/// let arguments = [Argument::Memory(&block), Argument::U32(1000), Argument::F32(0.5)];
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Argument<'a> {
+    /// The address of the first byte, for a `uint64_t` or a `buffer_reference`.
+    Memory(&'a VulkanMemory),
+    /// A number of 32 bits.
+    U32(u32),
+    /// A number of 64 bits.
+    U64(u64),
+    /// A floating-point number of 32 bits.
+    F32(f32),
+}
+
+impl Argument<'_> {
+    /// Adds the argument to a block of push constants, where GLSL's layout `std430` has it.
+    fn put(self, bytes: &mut Vec<u8>) -> Result<()> {
+        match self {
+            Self::Memory(memory) => Self::U64(memory.device_address()?).put(bytes),
+            Self::U32(number) => {
+                bytes.extend(number.to_ne_bytes());
+                Ok(())
+            }
+            Self::U64(number) => {
+                bytes.resize(bytes.len().next_multiple_of(8), 0);
+                bytes.extend(number.to_ne_bytes());
+                Ok(())
+            }
+            Self::F32(number) => Self::U32(number.to_bits()).put(bytes),
+        }
+    }
+}
+
+/// A kernel of a module, and the launches that may not have ended.
+struct Loaded {
+    backend: VulkanBackend,
+    pipeline: Option<Arc<Pipeline>>,
+    /// The last launch of each queue.
+    last: Mutex<Vec<VulkanMark>>,
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        let last = std::mem::take(self.last.get_mut());
+        self.backend.core().keep_until(self.pipeline.take(), last);
+    }
+}
+
+/// A compute shader. Clones are the same kernel; any thread may use them.
+///
+/// Its arguments are push constants, with memory by its address (`bufferDeviceAddress`), so it needs no descriptors.
+///
+/// ```no_run
+/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// use binpool_vulkan::{Argument, VulkanBackend, VulkanKernel};
+///
+/// # let words_of_spir_v: Vec<u32> = Vec::new();
+/// let backend = VulkanBackend::open(0)?;
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let block = backend.create_buffer(4 * 1000, MemoryFlags::empty())?;
+/// // SAFETY: it is a valid module for Vulkan 1.2, which needs no features but 64-bit integers.
+/// let scale = unsafe { VulkanKernel::load(&backend, &words_of_spir_v, "main", &[]) }?;
+/// let arguments = [Argument::Memory(&block), Argument::U32(1000), Argument::F32(0.5)];
+/// // SAFETY: these are its parameters; it multiplies 1000 numbers of the block, in groups of 128.
+/// let launch = unsafe { scale.launch(&queue, [8, 1, 1], &arguments, &[]) }?;
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct VulkanKernel {
+    loaded: Arc<Loaded>,
+}
+
+impl VulkanKernel {
+    /// Makes a kernel of the function `entry` of a module, with the values of its specialization constants 0, 1, and so on.
+    ///
+    /// # Safety
+    ///
+    /// `words` are a valid module of SPIR-V for Vulkan 1.2, and need no features of the device but 64-bit integers and, where the device has
+    /// them, 64-bit floating-point numbers; for a device of [`from_raw`](VulkanBackend::from_raw), those that it was made with.
+    ///
+    /// # Errors
+    ///
+    /// A failure of Vulkan.
+    pub unsafe fn load(
+        backend: &VulkanBackend,
+        words: &[u32],
+        entry: &str,
+        constants: &[u32],
+    ) -> Result<Self> {
+        let name = CString::new(entry)
+            .map_err(|_| Error::unsupported("a kernel whose name has a zero byte"))?;
+        let pipeline = Pipeline::new(&backend.shared.device, words, &name, constants)?;
+        let loaded = Loaded {
+            backend: backend.clone(),
+            pipeline: Some(Arc::new(pipeline)),
+            last: Mutex::default(),
+        };
+        Ok(Self {
+            loaded: Arc::new(loaded),
+        })
+    }
+
+    /// Enqueues the kernel, after `wait_for`, in `groups` work groups. Its memory is not freed before it has ended; the program puts it in order with other
+    /// queues.
+    ///
+    /// # Safety
+    ///
+    /// The arguments are the push constants of the kernel, in number and size, and the device has as many groups. It touches no bytes but those of its memory arguments,
+    /// and those not at the same time as a command of another queue, unless both read.
+    ///
+    /// # Errors
+    ///
+    /// [`ForeignObject`](InvalidRequest::ForeignObject) for objects of another backend; [`Unsupported`](Error::Unsupported) for more bytes of
+    /// arguments than the device takes; a failure of Vulkan. The kernel does not run then.
+    pub unsafe fn launch(
+        &self,
+        queue: &VulkanQueue,
+        groups: [u32; 3],
+        arguments: &[Argument<'_>],
+        wait_for: &[VulkanEvent],
+    ) -> Result<VulkanEvent> {
+        let loaded = &self.loaded;
+        let Some(pipeline) = &loaded.pipeline else {
+            let kind = ObjectKind::Queue;
+            return Err(InvalidRequest::ForeignObject { kind }.into());
+        };
+        let mut bytes = Vec::new();
+        arguments
+            .iter()
+            .try_for_each(|argument| argument.put(&mut bytes))?;
+        if bytes.len() > pipeline.most_bytes() {
+            return Err(Error::unsupported(format!(
+                "{} bytes of arguments: this device takes {}; pass a block that holds them",
+                bytes.len(),
+                pipeline.most_bytes()
+            )));
+        }
+        let parts = arguments.iter().filter_map(|argument| match argument {
+            Argument::Memory(memory) => Some(memory.part_of_kernel()),
+            _ => None,
+        });
+        let parts = parts.collect::<Result<Vec<_>>>()?;
+        let parts: Vec<_> = parts.iter().collect();
+        let submit = |stream: &QueueStream, after: &[VulkanMark]| {
+            // Locked during the call, so that a drop on another thread sees each launch.
+            let mut last = loaded.last.lock();
+            let mark = loaded.backend.enqueue(stream, after, None, |_, commands| {
+                pipeline.record(commands, groups, &bytes);
+            })?;
+            last.retain(|earlier| earlier.semaphore() != mark.semaphore());
+            last.push(mark.clone());
+            Ok(mark)
+        };
+        // SAFETY: a kernel touches the bytes of its memory arguments only, as the caller promises; `enqueue` returns its mark.
+        unsafe { enqueue(&loaded.backend, queue, &parts, wait_for, submit) }
+    }
+}
+
+debug_by!(VulkanKernel);

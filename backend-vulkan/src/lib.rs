@@ -1,0 +1,38 @@
+//! The Vulkan backend of binpool.
+//!
+//! [`VulkanBackend`] implements `Backend` and `VirtualMemory` of `binpool_allocators` over Vulkan 1.2, whose loader is loaded when it is first needed:
+//! programs start without it, and get an error that says what to install.
+
+#![deny(unsafe_code)]
+
+/// Implements `Debug`, with the fields that say something to a program.
+macro_rules! debug_by {
+    ($name:ident $(, |$this:ident| $($field:ident: $value:expr),+)?) => {
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                $(let $this = self;)?
+                f.debug_struct(stringify!($name))
+                    $($(.field(stringify!($field), &$value))+)?
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+mod backend;
+mod block;
+mod device;
+mod kernel;
+mod mark;
+mod queue;
+mod runtime;
+mod staging;
+mod sys;
+
+pub use backend::{VulkanBackend, VulkanEvent, VulkanMemory, VulkanQueue};
+pub use block::VulkanBlock;
+pub use device::VulkanDevice;
+pub use kernel::{Argument, VulkanKernel};
+pub use mark::VulkanMark;
+pub use queue::QueueStream;
+pub use sys::VulkanError;

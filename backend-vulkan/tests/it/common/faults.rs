@@ -1,0 +1,229 @@
+//! A device whose calls fail when a test says so, and whose objects are counted.
+
+use std::{
+    ffi::c_void,
+    sync::{
+        OnceLock,
+        atomic::{AtomicI64, Ordering},
+    },
+};
+
+use ash::vk;
+use binpool_conformance::sweep::{FaultInjector, FaultPoint};
+use binpool_vulkan::VulkanBackend;
+use parking_lot::{Mutex, MutexGuard};
+
+use super::Parts;
+
+/// The calls of the devices of this process.
+#[derive(Default)]
+struct Calls {
+    made: u64,
+    point: Option<FaultPoint>,
+    /// Only this function fails, where that is set.
+    only: Option<&'static str>,
+    first_failed: Option<&'static str>,
+    /// The number of calls before the first repair.
+    counted: Option<u64>,
+}
+
+static CALLS: Mutex<Calls> = Mutex::new(Calls {
+    made: 0,
+    point: None,
+    only: None,
+    first_failed: None,
+    counted: None,
+});
+static LIVE: AtomicI64 = AtomicI64::new(0);
+static REAL: OnceLock<ash::DeviceFnV1_0> = OnceLock::new();
+
+/// Counts a call, and returns its error where it is to fail.
+fn fault(call: &'static str) -> Option<vk::Result> {
+    let mut calls = CALLS.lock();
+    if calls.only.is_some_and(|only| only != call) {
+        return None;
+    }
+    calls.made += 1;
+    let point = calls.point?;
+    let is_hit = calls.made == point.call || point.is_permanent && calls.made > point.call;
+    if !is_hit {
+        return None;
+    }
+    calls.first_failed.get_or_insert(call);
+    Some(if point.is_out_of_memory {
+        vk::Result::ERROR_OUT_OF_DEVICE_MEMORY
+    } else {
+        vk::Result::ERROR_UNKNOWN
+    })
+}
+
+fn real() -> &'static ash::DeviceFnV1_0 {
+    REAL.get().unwrap()
+}
+
+/// Functions that may fail, and how many objects more there are after one that does not.
+macro_rules! failing {
+    ($($name:ident($($argument:ident: $kind:ty),*) + $made:literal;)*) => {
+        $(
+            unsafe extern "system" fn $name($($argument: $kind),*) -> vk::Result {
+                if let Some(error) = fault(stringify!($name)) {
+                    return error;
+                }
+                // SAFETY: The caller's promises are those of the function itself.
+                let result = unsafe { (real().$name)($($argument),*) };
+                if result == vk::Result::SUCCESS {
+                    LIVE.fetch_add($made, Ordering::Relaxed);
+                }
+                result
+            }
+        )*
+
+        fn fail_all(functions: &mut ash::DeviceFnV1_0) {
+            $(functions.$name = $name;)*
+        }
+    };
+}
+
+type Callbacks<'a> = *const vk::AllocationCallbacks<'a>;
+
+failing! {
+    allocate_memory(device: vk::Device, info: *const vk::MemoryAllocateInfo<'_>, callbacks: Callbacks<'_>, memory: *mut vk::DeviceMemory) + 1;
+    create_buffer(device: vk::Device, info: *const vk::BufferCreateInfo<'_>, callbacks: Callbacks<'_>, buffer: *mut vk::Buffer) + 1;
+    create_semaphore(device: vk::Device, info: *const vk::SemaphoreCreateInfo<'_>, callbacks: Callbacks<'_>, semaphore: *mut vk::Semaphore) + 1;
+    create_command_pool(device: vk::Device, info: *const vk::CommandPoolCreateInfo<'_>, callbacks: Callbacks<'_>, pool: *mut vk::CommandPool) + 1;
+    bind_buffer_memory(device: vk::Device, buffer: vk::Buffer, memory: vk::DeviceMemory, offset: vk::DeviceSize) + 0;
+    map_memory(device: vk::Device, memory: vk::DeviceMemory, offset: vk::DeviceSize, size: vk::DeviceSize, flags: vk::MemoryMapFlags, data: *mut *mut c_void) + 0;
+    allocate_command_buffers(device: vk::Device, info: *const vk::CommandBufferAllocateInfo<'_>, buffers: *mut vk::CommandBuffer) + 0;
+    begin_command_buffer(buffer: vk::CommandBuffer, info: *const vk::CommandBufferBeginInfo<'_>) + 0;
+    end_command_buffer(buffer: vk::CommandBuffer) + 0;
+    queue_submit(queue: vk::Queue, count: u32, submits: *const vk::SubmitInfo<'_>, fence: vk::Fence) + 0;
+}
+
+macro_rules! counted {
+    ($($name:ident($object:ty);)*) => {
+        $(
+            unsafe extern "system" fn $name(device: vk::Device, object: $object, callbacks: Callbacks<'_>) {
+                LIVE.fetch_sub(1, Ordering::Relaxed);
+                // SAFETY: The caller's promises are those of the function itself.
+                unsafe { (real().$name)(device, object, callbacks) };
+            }
+        )*
+
+        fn count_all(functions: &mut ash::DeviceFnV1_0) {
+            $(functions.$name = $name;)*
+        }
+    };
+}
+
+counted! {
+    free_memory(vk::DeviceMemory);
+    destroy_buffer(vk::Buffer);
+    destroy_semaphore(vk::Semaphore);
+    destroy_command_pool(vk::CommandPool);
+}
+
+/// Backends whose calls fail. One test at a time has them.
+#[derive(Clone, Copy)]
+pub(crate) struct Faulty;
+
+#[expect(
+    clippy::unused_self,
+    reason = "who has it has the faults of this process"
+)]
+impl Faulty {
+    /// The faults of this process, for one test.
+    pub(crate) fn alone() -> MutexGuard<'static, Self> {
+        static ALONE: Mutex<Faulty> = Mutex::new(Faulty);
+        ALONE.lock()
+    }
+
+    /// The injector of a run, without a fault yet.
+    #[allow(dead_code, reason = "only the sweep takes it")]
+    pub(crate) fn fresh() -> Self {
+        *CALLS.lock() = Calls::default();
+        Self
+    }
+
+    /// The one device.
+    pub(crate) fn parts(self) -> &'static Parts {
+        static PARTS: OnceLock<Parts> = OnceLock::new();
+        PARTS.get_or_init(|| {
+            let mut parts = super::parts();
+            parts.device = with_faults(&parts.device);
+            parts
+        })
+    }
+
+    /// A backend, over the one device.
+    pub(crate) fn backend(self) -> VulkanBackend {
+        self.parts().backend()
+    }
+
+    /// Lets the next call of one function fail.
+    pub(crate) fn fail_next(self, call: &'static str, is_out_of_memory: bool) {
+        *CALLS.lock() = Calls {
+            point: Some(FaultPoint {
+                call: 1,
+                is_out_of_memory,
+                is_permanent: false,
+            }),
+            only: Some(call),
+            ..Calls::default()
+        };
+    }
+
+    pub(crate) fn live(self) -> i64 {
+        LIVE.load(Ordering::Relaxed)
+    }
+}
+
+fn with_faults(device: &ash::Device) -> ash::Device {
+    let mut functions = REAL.get_or_init(|| device.fp_v1_0().clone()).clone();
+    fail_all(&mut functions);
+    count_all(&mut functions);
+    ash::Device::from_parts_1_3(
+        device.handle(),
+        functions,
+        device.fp_v1_1().clone(),
+        device.fp_v1_2().clone(),
+        device.fp_v1_3().clone(),
+    )
+}
+
+impl FaultInjector for Faulty {
+    /// Which of the two codes it is, the name of `VkResult` says.
+    fn mark(&self) -> &'static str {
+        "ERROR_"
+    }
+
+    fn inject(&self, point: FaultPoint) {
+        *CALLS.lock() = Calls {
+            point: Some(point),
+            ..Calls::default()
+        };
+    }
+
+    fn repair(&self) {
+        let mut calls = CALLS.lock();
+        calls.point = None;
+        let made = calls.made;
+        calls.counted.get_or_insert(made);
+    }
+
+    fn calls(&self) -> u64 {
+        CALLS.lock().counted.unwrap_or_default()
+    }
+
+    fn first_failed_call(&self) -> Option<String> {
+        CALLS.lock().first_failed.map(str::to_owned)
+    }
+
+    fn violations(&self) -> Vec<String> {
+        let live = self.live();
+        if live == 0 {
+            return Vec::new();
+        }
+        LIVE.store(0, Ordering::Relaxed);
+        vec![format!("{live} objects of Vulkan are left")]
+    }
+}

@@ -1,0 +1,18 @@
+//! Tests on Vulkan: on the first device, which is Mesa's for the processor where there is no other, under the validation layer.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+mod conformance;
+mod failures;
+mod lifetimes;
+mod loading;
+mod own_submits;
+mod pool;
+mod random_programs;
