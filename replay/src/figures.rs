@@ -20,6 +20,17 @@ pub(crate) fn millis_text(time: Duration) -> String {
     format!("{:.2} ms", time.as_secs_f64() * 1e3)
 }
 
+/// Returns a number of nanoseconds as text, in the largest unit that it fills.
+#[expect(clippy::cast_precision_loss, reason = "a time for people")]
+pub(crate) fn time_text(nanoseconds: u64) -> String {
+    let units = [(1e9, "s"), (1e6, "ms"), (1e3, "us")];
+    let unit = units.iter().find(|(unit, _)| nanoseconds as f64 >= *unit);
+    match unit {
+        Some((unit, name)) => format!("{:.2} {name}", nanoseconds as f64 / unit),
+        None => format!("{nanoseconds} ns"),
+    }
+}
+
 /// Adds the fields of one JSON object to another.
 pub(crate) fn extend(object: &mut Value, more: Value) {
     if let (Value::Object(object), Value::Object(more)) = (object, more) {

@@ -7,7 +7,6 @@
 mod behind;
 mod block_source;
 mod capacity_search;
-mod cuda_commands;
 #[allow(
     unsafe_code,
     reason = "a kernel is what its declaration says, which only its author can know"
@@ -39,6 +38,7 @@ mod segment_record;
 mod settings;
 mod stream_ordered;
 mod touch;
+mod transfer_commands;
 pub mod tune;
 mod watermark;
 

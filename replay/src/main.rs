@@ -40,6 +40,8 @@ fn main() -> ExitCode {
         Command::Man(options) => write_man_pages(&options),
         Command::Record => print_recipe(),
         Command::Replay(options) => replay_all(&options),
+        #[cfg(target_os = "linux")]
+        Command::Run(options) => return command::run::run(&options),
         Command::Tune(options) => tune_all(&options),
         Command::View(options) => view(&options),
     };

@@ -4,18 +4,18 @@ use std::{sync::Arc, time::Duration};
 
 use binpool::{
     Allocator, Backend, DeferredAllocator, DeviceLimits, Error, ImmediateAllocator, SvmAllocator,
-    SvmBackend, SvmGrain, VirtualMemoryAllocator,
+    SvmBackend, SvmGrain, VirtualMemory, VirtualMemoryAllocator,
 };
 use binpool_cuda::{CudaBackend, DriverPoolAllocator};
 use binpool_opencl::{DeviceSelector, OpenClBackend, OpenClError};
+use binpool_vulkan::VulkanBackend;
 
 use crate::{
     AllocatorChoice, Failure, Outcome, Profile, ReplaySettings, Touch,
     behind::{Behind, LastUse},
     capacity_search::smallest_capacity,
-    cuda_commands::CudaCommands,
     cuda_use::CudaUse,
-    devices::open_cuda,
+    devices::{open_cuda, open_vulkan},
     mock_kernels::{MockKernels, MockUse},
     opencl_kernels::OpenClKernels,
     opencl_use::OpenClUse,
@@ -23,6 +23,7 @@ use crate::{
     rounds::DeviceGauges,
     stream_ordered::replay_in_stream_order,
     touch::Fill,
+    transfer_commands::TransferCommands,
     watermark::Watermark,
 };
 use binpool::words::bytes;
@@ -37,6 +38,8 @@ pub enum Device {
     OpenCl(OpenClBackend),
     /// A CUDA device.
     Cuda(CudaBackend),
+    /// A Vulkan device.
+    Vulkan(VulkanBackend),
 }
 
 /// A replay, and the time that the device's calls took.
@@ -77,13 +80,23 @@ impl Device {
         open_cuda(selector).map(Self::Cuda)
     }
 
-    /// `mock`, `opencl` or `cuda`.
+    /// Opens a Vulkan device.
+    ///
+    /// # Errors
+    ///
+    /// The device does not exist, or there is no loader or driver.
+    pub fn vulkan(selector: &DeviceSelector) -> Result<Self, Error> {
+        open_vulkan(selector).map(Self::Vulkan)
+    }
+
+    /// `mock`, `opencl`, `cuda` or `vulkan`.
     #[must_use]
     pub fn backend_name(&self) -> &'static str {
         match self {
             Self::Mock(_) => "mock",
             Self::OpenCl(_) => "opencl",
             Self::Cuda(_) => "cuda",
+            Self::Vulkan(_) => "vulkan",
         }
     }
 
@@ -94,6 +107,7 @@ impl Device {
             Self::Mock(profile) => profile.device().limits.device_name,
             Self::OpenCl(backend) => backend.limits().device_name.clone(),
             Self::Cuda(backend) => backend.limits().device_name.clone(),
+            Self::Vulkan(backend) => backend.limits().device_name.clone(),
         }
     }
 
@@ -104,6 +118,7 @@ impl Device {
             Self::Mock(profile) => most_of(&profile.device().limits),
             Self::OpenCl(backend) => most_of(backend.limits()),
             Self::Cuda(backend) => most_of(backend.limits()),
+            Self::Vulkan(backend) => most_of(backend.limits()),
         };
         let capacity = capacity_bytes.unwrap_or(all);
         let (peak, block) = (trace.peak_live_bytes(), trace.largest_block_bytes());
@@ -206,11 +221,27 @@ impl Device {
                     trace,
                     settings,
                     progress,
-                    kernels: &|queues| Ok(Box::new(CudaCommands::new(queues))),
+                    kernels: &|queues| Ok(Box::new(TransferCommands::new(queues))),
                     last_use: &|| Ok(Box::new(CudaUse::new(backend)?)),
                     device: DeviceGauges::default(),
                 };
                 on.replay_on_cuda().map(Measured::of_calls)
+            }
+            Self::Vulkan(backend) => {
+                let on = On {
+                    backend,
+                    trace,
+                    settings,
+                    progress,
+                    kernels: &|queues| Ok(Box::new(TransferCommands::new(queues))),
+                    last_use: &|| {
+                        Err(Error::unsupported(
+                            "a kernel that takes a given time, on Vulkan: use `--behind` on the mock, OpenCL or CUDA",
+                        ))
+                    },
+                    device: DeviceGauges::default(),
+                };
+                on.replay_on_vulkan().map(Measured::of_calls)
             }
         }
     }
@@ -308,6 +339,25 @@ impl On<'_, CudaBackend> {
             AllocatorChoice::Svm | AllocatorChoice::SvmFine => Err(self.lacks(
                 "OpenCL's shared virtual memory",
                 "use `--backend opencl`, or `--allocator immediate`",
+            )),
+        }
+    }
+}
+
+impl On<'_, VulkanBackend> {
+    /// Replays with the chosen allocator.
+    fn replay_on_vulkan(&self) -> Result<Outcome, Failure> {
+        match self.settings.allocator {
+            AllocatorChoice::Immediate => self.with(self.immediate()?),
+            AllocatorChoice::Pages if self.backend.page_bytes() > 0 => {
+                self.with(VirtualMemoryAllocator::new(self.backend))
+            }
+            AllocatorChoice::Pages => {
+                Err(self.lacks("virtual memory", "use `--allocator immediate`"))
+            }
+            _ => Err(self.lacks(
+                "this way of getting memory",
+                "use `--allocator immediate`, or `pages` where the device has sparse binding",
             )),
         }
     }

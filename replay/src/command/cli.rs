@@ -12,6 +12,8 @@ use clap::{
 };
 use clap_complete::Shell;
 
+#[cfg(target_os = "linux")]
+use crate::command::run::Run;
 use crate::command::{
     values::{at_least_one, high_water, leading_bits, ratio, size, time},
     view_options::View,
@@ -56,6 +58,8 @@ Examples:
     Devices(Devices),
     Completions(Completions),
     Man(ManPages),
+    #[cfg(target_os = "linux")]
+    Run(Run),
 }
 
 impl Cli {
@@ -111,17 +115,17 @@ pub(crate) struct ManPages {
     pub(crate) output: Option<PathBuf>,
 }
 
-/// Show the devices of this machine, OpenCL's and CUDA's: their limits, and of OpenCL's the features that they lack, and the memory that
+/// Show the devices of this machine, OpenCL's, CUDA's and Vulkan's: their limits, and of OpenCL's the features that they lack, and the memory that
 /// suits a pool there.
 ///
 /// With `--measure`, the costs of a device's slow calls are measured, too: creating, committing and releasing buffers of
-/// 4 KiB to 4 GiB; views of a buffer that has up to 1000 of them; shared virtual memory, or on CUDA pages of virtual memory; enqueueing a fill, markers and
+/// 4 KiB to 4 GiB; views of a buffer that has up to 1000 of them; shared virtual memory, or on CUDA and Vulkan pages of virtual memory; enqueueing a fill, markers and
 /// barriers; waits, flushes and queries. That takes some seconds, and up to an eighth of the device's memory at a time. `-o`
 /// writes them as a profile for the simulated device: `replay` and `tune` predict times on this device with
 /// `--profile FILE.json`, on any machine.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Exit status: 0 when there is such a device and it answered; 1 when there is no OpenCL library, platform or such device, and no CUDA \
+Exit status: 0 when there is such a device and it answered; 1 when there is no OpenCL library, platform or such device, and no CUDA or Vulkan \
 driver, which says what to install, or a call of the device failed; 2 for a wrong command line.
 
 Examples:
@@ -241,7 +245,7 @@ pub(crate) struct Replay {
     /// Where the memory comes from. Default: mock, or opencl where `--device` names one of its devices.
     #[arg(long, value_enum)]
     pub(crate) backend: Option<BackendChoice>,
-    /// The OpenCL device, or with `--backend cuda` the CUDA device: a number, a part of its name, or gpu, cpu, accelerator, any.
+    /// The OpenCL device, or with `--backend cuda` or `vulkan` a device of that: a number, a part of its name, or gpu, cpu, accelerator, any.
     /// Default: any.
     #[arg(long)]
     pub(crate) device: Option<DeviceSelector>,
@@ -401,6 +405,8 @@ pub(crate) enum BackendChoice {
     Opencl,
     /// A CUDA device of this machine.
     Cuda,
+    /// A Vulkan device of this machine.
+    Vulkan,
 }
 
 /// What has devices.
@@ -410,6 +416,8 @@ pub(crate) enum DeviceBackend {
     Opencl,
     /// NVIDIA's driver.
     Cuda,
+    /// Vulkan.
+    Vulkan,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -454,9 +462,13 @@ impl Replay {
             BackendChoice::Mock if self.device.is_some() => Some(
                 "`--device` names an OpenCL device, and `--backend mock` has none: leave one of them out",
             ),
-            BackendChoice::Opencl | BackendChoice::Cuda if self.profile.is_some() => Some(
-                "`--profile` is for the mock: leave out `--backend` and `--device`, or the profile",
-            ),
+            BackendChoice::Opencl | BackendChoice::Cuda | BackendChoice::Vulkan
+                if self.profile.is_some() =>
+            {
+                Some(
+                    "`--profile` is for the mock: leave out `--backend` and `--device`, or the profile",
+                )
+            }
             _ if self.allocator() == AllocatorChoice::StreamOrdered && !self.no_pool => Some(
                 "`--allocator stream-ordered` is the driver's pool by itself, to compare with: add `--no-pool`",
             ),
@@ -582,6 +594,7 @@ mod tests {
                     "man",
                     "record",
                     "replay",
+                    "run",
                     "tune",
                     "view",
                 ];
@@ -684,8 +697,9 @@ mod tests {
             let has_json = command
                 .get_arguments()
                 .any(|argument| argument.get_id() == "json");
-            let is_document = ["completions", "man", "record"].contains(&name);
-            assert!(has_json != is_document, "{name}");
+            // What `run` reports comes between what the program prints, and `view --json` has it of the recording.
+            let is_text = ["completions", "man", "record", "run"].contains(&name);
+            assert!(has_json != is_text, "{name}");
         }
     }
 }

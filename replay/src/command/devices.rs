@@ -2,6 +2,7 @@
 
 use std::{
     error::Error,
+    ptr,
     time::{Duration, Instant},
 };
 
@@ -10,9 +11,10 @@ use binpool_cuda::CudaDevice;
 use binpool_mock::DeviceProfile;
 use binpool_opencl::{DeviceInfo, DeviceSelector, OpenClBackend, list_devices};
 use binpool_replay::devices::{
-    COST_STEPS, CostEffort, CudaEntry, DeviceEntry, device_costs, device_costs_with_pages,
-    devices_json, devices_text, select_cuda,
+    COST_STEPS, CostEffort, CudaEntry, DeviceEntry, VulkanEntry, device_costs,
+    device_costs_with_pages, devices_json, devices_text, select_device,
 };
+use binpool_vulkan::VulkanDevice;
 
 use crate::command::{
     cli::{DeviceBackend, Devices},
@@ -24,43 +26,43 @@ use crate::command::{
 /// Prints the requested devices, and measures one of them. Returns `true`: failures are errors.
 pub(crate) fn show_devices(options: &Devices) -> Result<bool, Box<dyn Error>> {
     let is_one = options.device.is_some() || options.measure;
-    let (mut opencl, mut cuda) = (Vec::new(), Vec::new());
+    let (mut opencl, mut cuda, mut vulkan) = (Vec::new(), Vec::new(), Vec::new());
     match options.backend {
         Some(DeviceBackend::Cuda) => cuda = cuda_devices(options)?,
+        Some(DeviceBackend::Vulkan) => vulkan = vulkan_devices(options)?,
         Some(DeviceBackend::Opencl) => opencl = opencl_devices(options)?,
         None if is_one => opencl = opencl_devices(options)?,
         None => {
-            let found = (opencl_devices(options), cuda_devices(options));
-            (opencl, cuda) = match found {
-                (Ok(opencl), Ok(cuda)) => (opencl, cuda),
-                (Ok(opencl), Err(error)) => {
-                    remark(&format!("there are no CUDA devices: {error}"));
-                    (opencl, Vec::new())
-                }
-                (Err(error), Ok(cuda)) => {
-                    remark(&format!("there are no OpenCL devices: {error}"));
-                    (Vec::new(), cuda)
-                }
-                (Err(error), Err(of_cuda)) => {
-                    remark(&format!("there are no CUDA devices: {of_cuda}"));
-                    return Err(error);
-                }
+            let of_opencl = opencl_devices(options);
+            cuda = or_none("CUDA", cuda_devices(options));
+            vulkan = or_none("Vulkan", vulkan_devices(options));
+            opencl = if cuda.is_empty() && vulkan.is_empty() {
+                of_opencl?
+            } else {
+                or_none("OpenCL", of_opencl)
             };
         }
     }
     let profiles = opencl.iter().map(|entry| entry.profile.as_ref());
-    let mut profiles = profiles
-        .chain(cuda.iter().map(|entry| entry.profile.as_ref()))
-        .flatten();
-    if let Some((path, profile)) = options.output.as_ref().zip(profiles.next()) {
+    let profiles = profiles.chain(cuda.iter().map(|entry| entry.profile.as_ref()));
+    let profiles = profiles.chain(vulkan.iter().map(|entry| entry.profile.as_ref()));
+    if let Some((path, profile)) = options.output.as_ref().zip(profiles.flatten().next()) {
         write_file(path, serde_json::to_string_pretty(profile)? + "\n")?;
     }
     if options.json {
-        print(&devices_json(&opencl, &cuda)?)?;
+        print(&devices_json(&opencl, &cuda, &vulkan)?)?;
     } else {
-        print_report(&devices_text(&opencl, &cuda))?;
+        print_report(&devices_text(&opencl, &cuda, &vulkan))?;
     }
     Ok(true)
+}
+
+/// Returns the devices that were found. Where that failed, says why, and goes on without.
+fn or_none<T>(what: &str, found: Result<Vec<T>, Box<dyn Error>>) -> Vec<T> {
+    found.unwrap_or_else(|error| {
+        remark(&format!("there are no {what} devices: {error}"));
+        Vec::new()
+    })
 }
 
 /// Returns the requested OpenCL devices. There is at least one.
@@ -96,7 +98,7 @@ fn cuda_devices(options: &Devices) -> Result<Vec<CudaEntry>, Box<dyn Error>> {
     let devices = CudaDevice::all()?;
     let selector = options.device.as_ref().unwrap_or(&DeviceSelector::Any);
     // It fails with the error that lists the devices.
-    let chosen = select_cuda(selector, &devices)?;
+    let chosen = select_device(selector, &devices)?;
     if options.measure {
         let backend = chosen.backend()?;
         let profile = Some(measure(&backend, options, device_costs_with_pages)?);
@@ -112,6 +114,31 @@ fn cuda_devices(options: &Devices) -> Result<Vec<CudaEntry>, Box<dyn Error>> {
         profile: None,
     };
     Ok(chosen.into_iter().map(entry).collect())
+}
+
+/// Returns the requested Vulkan devices. There is at least one.
+fn vulkan_devices(options: &Devices) -> Result<Vec<VulkanEntry>, Box<dyn Error>> {
+    let devices = VulkanDevice::all()?;
+    let selector = options.device.as_ref().unwrap_or(&DeviceSelector::Any);
+    // It fails with the error that lists the devices.
+    let chosen = select_device(selector, &devices)?;
+    let all = options.device.is_none() && !options.measure;
+    let is_chosen = |device: &VulkanDevice| all || ptr::eq(device, chosen);
+    let entries = (0..).zip(&devices).filter(|(_, device)| is_chosen(device));
+    let entries = entries.map(|(number, device)| {
+        let profile = if options.measure {
+            Some(measure(&device.open()?, options, device_costs_with_pages)?)
+        } else {
+            None
+        };
+        let device = device.clone();
+        Ok(VulkanEntry {
+            number,
+            device,
+            profile,
+        })
+    });
+    entries.collect()
 }
 
 /// Measures the costs of a device by one of the functions for that.

@@ -8,6 +8,8 @@ pub(crate) mod import;
 pub(crate) mod output;
 mod progress_bar;
 pub(crate) mod replay;
+#[cfg(target_os = "linux")]
+pub(crate) mod run;
 pub(crate) mod tune;
 mod values;
 pub(crate) mod view;

@@ -42,6 +42,11 @@ pub(crate) fn print_report(text: &str) -> io::Result<()> {
     print(&coloured(text))
 }
 
+/// Prints a report with colours to standard error, unless that is full or closed.
+pub(crate) fn print_report_on_errors(text: &str) {
+    let _not_said = writeln!(anstream::stderr(), "{}", coloured(text));
+}
+
 /// Prints an error and its causes, down to the report of a pool that ran out of memory, of which it prints the first line.
 pub(crate) fn report(error: &dyn Error) {
     say(&format!("{ERROR}binpool:{ERROR:#} "), error);

@@ -34,6 +34,9 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
         BackendChoice::Cuda => {
             Device::cuda(options.device.as_ref().unwrap_or(&DeviceSelector::Any))?
         }
+        BackendChoice::Vulkan => {
+            Device::vulkan(options.device.as_ref().unwrap_or(&DeviceSelector::Any))?
+        }
     };
     let settings = ReplaySettings {
         allocator: options.allocator(),

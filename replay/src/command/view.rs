@@ -8,7 +8,7 @@ use std::{
 };
 
 use binpool::words;
-use binpool_replay::timeline_svg;
+use binpool_replay::{report::memory_report, timeline_svg};
 use binpool_trace::{
     Content, Snapshot, TraceError, shown,
     view::{Comparison, Origin, SnapshotNumbers, page_of},
@@ -16,7 +16,7 @@ use binpool_trace::{
 
 use crate::command::{
     histories::{Histories, histories_of},
-    output::{is_standard_input, name_of, print, remark},
+    output::{is_standard_input, name_of, open_trace_beyond, print, print_report, remark},
     view_options::View,
     whole_file::{keep_inputs, write_file},
 };
@@ -35,6 +35,11 @@ enum Input {
 /// Writes the page, and prints its numbers if requested. Returns `true`: failures are errors.
 pub(crate) fn view(options: &View) -> Result<bool, Box<dyn Error>> {
     let file = &options.file;
+    if options.report {
+        let trace = open_trace_beyond(file, options.device, &options.beyond)?;
+        print_report(&memory_report(&trace.scaled_down(options.scale)))?;
+        return Ok(true);
+    }
     if let Some(page) = options.page() {
         keep_inputs(&page, options.inputs())?;
     }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use binpool_cuda::CudaDevice;
 use binpool_mock::{CostTable, DeviceProfile};
 use binpool_opencl::{Characterization, DeviceInfo, DeviceSelector, OpenClBackend, OpenClError};
+use binpool_vulkan::VulkanDevice;
 use serde_json::{Value, json};
 
 use crate::{figures::ratio, report::markdown_table::MarkdownTable};
@@ -59,6 +60,17 @@ pub struct CudaEntry {
     pub profile: Option<DeviceProfile>,
 }
 
+/// The report's data about a Vulkan device.
+#[derive(Clone, Debug)]
+pub struct VulkanEntry {
+    /// The number, counted from 0.
+    pub number: usize,
+    /// The device.
+    pub device: VulkanDevice,
+    /// Its limits and costs, where they were measured.
+    pub profile: Option<DeviceProfile>,
+}
+
 /// The features that a device lacks, a sentence each.
 fn missing(device: &Characterization) -> Vec<String> {
     let limits = &device.limits;
@@ -101,12 +113,16 @@ fn missing(device: &Characterization) -> Vec<String> {
     missing
 }
 
-/// Returns the devices as a JSON array with an object for each, CUDA's last.
+/// Returns the devices as a JSON array with an object for each: OpenCL's, then CUDA's, then Vulkan's.
 ///
 /// # Errors
 ///
 /// None that can happen: every value has a JSON form.
-pub fn devices_json(entries: &[DeviceEntry], cuda: &[CudaEntry]) -> serde_json::Result<String> {
+pub fn devices_json(
+    entries: &[DeviceEntry],
+    cuda: &[CudaEntry],
+    vulkan: &[VulkanEntry],
+) -> serde_json::Result<String> {
     let of_cuda = cuda.iter().map(|entry| {
         let object = json!({
             "backend": "cuda",
@@ -116,7 +132,18 @@ pub fn devices_json(entries: &[DeviceEntry], cuda: &[CudaEntry]) -> serde_json::
         });
         with_profile(object, entry.profile.as_ref())
     });
-    let all: Vec<Value> = entries.iter().map(object).chain(of_cuda).collect();
+    let of_vulkan = vulkan.iter().map(|entry| {
+        let object = json!({
+            "backend": "vulkan",
+            "index": entry.number,
+            "name": entry.device.name(),
+            "capacity_bytes": entry.device.total_bytes(),
+            "virtual_memory": entry.device.has_virtual_memory(),
+        });
+        with_profile(object, entry.profile.as_ref())
+    });
+    let all = entries.iter().map(object).chain(of_cuda).chain(of_vulkan);
+    let all: Vec<Value> = all.collect();
     serde_json::to_string_pretty(&all)
 }
 
@@ -167,23 +194,34 @@ fn with_profile(mut object: Value, profile: Option<&DeviceProfile>) -> Value {
     object
 }
 
-/// Returns the devices as text, CUDA's last.
+/// Returns the devices as text: OpenCL's, then CUDA's, then Vulkan's.
 #[must_use]
-pub fn devices_text(entries: &[DeviceEntry], cuda: &[CudaEntry]) -> String {
+pub fn devices_text(entries: &[DeviceEntry], cuda: &[CudaEntry], vulkan: &[VulkanEntry]) -> String {
     let texts = entries.iter().map(text).chain(cuda.iter().map(cuda_text));
+    let texts = texts.chain(vulkan.iter().map(vulkan_text));
     texts.collect::<Vec<_>>().join("\n")
 }
 
 fn cuda_text(entry: &CudaEntry) -> String {
     let device = &entry.device;
-    let mut text = format!(
-        "[{}] {} (CUDA)\n   {:<24}{}\n",
-        device.ordinal(),
-        device.name(),
-        "memory",
-        bytes(device.total_bytes() as u64)
-    );
-    if let Some(profile) = &entry.profile {
+    let title = format!("[{}] {} (CUDA)", device.ordinal(), device.name());
+    short_text(&title, device.total_bytes() as u64, entry.profile.as_ref())
+}
+
+fn vulkan_text(entry: &VulkanEntry) -> String {
+    let device = &entry.device;
+    let pages = if device.has_virtual_memory() {
+        ", sparse binding"
+    } else {
+        ""
+    };
+    let title = format!("[{}] {} (Vulkan{pages})", entry.number, device.name());
+    short_text(&title, device.total_bytes(), entry.profile.as_ref())
+}
+
+fn short_text(title: &str, memory: u64, profile: Option<&DeviceProfile>) -> String {
+    let mut text = format!("{title}\n   {:<24}{}\n", "memory", bytes(memory));
+    if let Some(profile) = profile {
         text.push('\n');
         text.push_str(&costs(profile));
     }

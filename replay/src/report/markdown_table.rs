@@ -12,6 +12,8 @@ pub(crate) struct MarkdownTable {
     to_the_right: Vec<bool>,
     dispensable: &'static [&'static str],
     rows: Vec<Vec<String>>,
+    /// Set if it may be printed on standard error.
+    is_for_errors: bool,
 }
 
 impl MarkdownTable {
@@ -26,6 +28,15 @@ impl MarkdownTable {
             titles,
             dispensable: &[],
             rows: Vec::new(),
+            is_for_errors: false,
+        }
+    }
+
+    /// Fits the table to the terminal of standard error where standard output is none.
+    pub(crate) fn or_for_errors(self) -> Self {
+        Self {
+            is_for_errors: true,
+            ..self
         }
     }
 
@@ -111,7 +122,10 @@ impl fmt::Display for MarkdownTable {
         let stated = stated.and_then(|columns| columns.parse().ok());
         let width = stated.filter(|columns| *columns > 0);
         // That of the terminal, if standard output is one.
-        match width.or_else(|| Table::new().width()) {
+        let of_output = || Table::new().width();
+        let of_errors = || Table::new().use_stderr().width();
+        let of_terminal = || of_output().or_else(|| self.is_for_errors.then(of_errors)?);
+        match width.or_else(of_terminal) {
             Some(width) => f.write_str(&self.fitted(width)),
             None => fmt::Display::fmt(&self.table(&[], None), f),
         }

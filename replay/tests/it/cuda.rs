@@ -229,13 +229,14 @@ fn without_a_driver_the_error_says_what_to_install() {
 }
 
 #[test]
-fn cuda_devices_are_listed_after_those_of_opencl() {
+fn cuda_devices_are_listed_after_those_of_opencl_and_before_those_of_vulkan() {
     let listed = objects(&on_cuda(&["devices", "--json"]));
     let is_of = |backend: &'static str| move |object: &&Value| object["backend"] == backend;
-    assert!(listed.iter().any(|object| is_of("opencl")(&object)));
     let of_cuda: Vec<_> = listed.iter().filter(is_of("cuda")).collect();
     assert_eq!(of_cuda.len(), 2);
-    assert_eq!(listed.last(), of_cuda.last().copied());
+    let mut backends: Vec<_> = listed.iter().map(|object| &object["backend"]).collect();
+    backends.dedup();
+    assert_eq!(backends, ["opencl", "cuda", "vulkan"]);
     let expected =
         json!({"backend": "cuda", "index": 1, "name": "stand-in", "capacity_bytes": 1 << 30});
     assert_eq!(*of_cuda[1], expected);

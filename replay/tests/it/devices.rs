@@ -20,12 +20,14 @@ fn objects(ran: &Ran) -> Vec<Value> {
     serde_json::from_str(&ran.output).unwrap()
 }
 
-/// Runs `binpool` where no OpenCL platform is found.
+/// Runs `binpool` where no OpenCL platform and no Vulkan driver is found.
 fn without_opencl(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_binpool"))
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("traces"))
         .env("OCL_ICD_VENDORS", "/no/such/folder")
         .env("OPENCL_DYLIB_PATH", "/no/such/library.so")
+        .env("VK_DRIVER_FILES", "/no/such/driver.json")
+        .env("VK_ICD_FILENAMES", "/no/such/driver.json")
         .args(arguments)
         .output()
         .unwrap()
@@ -33,13 +35,13 @@ fn without_opencl(arguments: &[&str]) -> Output {
 
 #[test]
 fn every_device_is_listed_with_what_it_can_do_and_what_suits_a_pool() {
-    let ran = binpool(&["devices"]);
+    let ran = binpool(&["devices", "--backend", "opencl"]);
     assert_eq!(ran.status, 0, "{}", ran.errors);
     assert!(ran.output.starts_with("[0] "), "{}", ran.output);
     for row in ["largest block", "cache", "out-of-order", "for a pool"] {
         assert!(ran.output.contains(row), "{row}: {}", ran.output);
     }
-    let objects = objects(&binpool(&["devices", "--json"]));
+    let objects = objects(&binpool(&["devices", "--backend", "opencl", "--json"]));
     for (place, object) in objects.iter().enumerate() {
         assert_eq!(object["index"], place);
         assert!(object["capacity_bytes"].as_u64().unwrap() > 0);
@@ -68,6 +70,30 @@ fn without_opencl_the_error_says_what_to_install() {
         assert!(errors.contains("install"), "{errors}");
         assert!(errors.contains("pocl-opencl-icd"), "{errors}");
     }
+}
+
+#[test]
+fn vulkan_devices_are_listed_and_replayed_on() {
+    let ran = binpool(&["devices", "--backend", "vulkan"]);
+    assert_eq!(ran.status, 0, "{}", ran.errors);
+    assert!(
+        ran.output.starts_with("[0] ") && ran.output.contains("(Vulkan"),
+        "{}",
+        ran.output
+    );
+    let first = objects(&binpool(&["devices", "0", "--backend", "vulkan", "--json"]));
+    assert_eq!((first.len(), &first[0]["index"]), (1, &json!(0)));
+    let replay = ["replay", "--backend", "vulkan", "--json"];
+    let replayed = objects(&binpool(
+        &[&replay[..], &["--scale", "64", "eager_arrays.trace.gz"]].concat(),
+    ));
+    assert_eq!(replayed[0]["backend"], "vulkan");
+    assert_eq!(replayed[0]["device"], first[0]["name"]);
+    let output = without_opencl(&[&replay[..], &["eager_arrays.trace.gz"]].concat());
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("mesa-vulkan-drivers"), "{errors}");
+    let ran = binpool(&["devices", "no such device", "--backend", "vulkan"]);
+    assert!(ran.errors.contains("there is [0] "), "{}", ran.errors);
 }
 
 #[test]

@@ -22,6 +22,8 @@ mod record;
 mod recordings;
 mod replays;
 mod rounds;
+#[cfg(target_os = "linux")]
+mod run;
 mod tune;
 mod view;
 mod view_blocks;

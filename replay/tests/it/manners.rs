@@ -8,13 +8,14 @@ use std::{
 
 use crate::common::binpool;
 
-const COMMANDS: [&str; 7] = [
+const COMMANDS: [&str; 8] = [
     "completions",
     "devices",
     "import",
     "man",
     "record",
     "replay",
+    "run",
     "tune",
 ];
 

@@ -295,6 +295,23 @@ fn the_list_has_what_the_pool_did_as_the_recording_says_it() {
 }
 
 #[test]
+fn a_pinned_block_has_all_streams_that_it_was_used_on() {
+    let text = "h version 3\na 1 4096 0 1\na 2 4096 0 2\nu 1 2 3\nu 1 5 4\nu 1 3 5\nu 2 4 6\n";
+    let (_, page, _) = page_of(text, &[]);
+    let rows = |block| {
+        page.run(
+            &format!("block={block}&at=2"),
+            "return Object.fromEntries(all('#block dt').map(title => [title.textContent, title.nextSibling.textContent]));",
+        )
+    };
+    let there = [rows(0), rows(1)];
+    assert_eq!(there[0]["stream"], "2");
+    assert_eq!(there[0]["also used on stream"], "5, 3");
+    assert_eq!(there[1]["stream"], "4");
+    assert_eq!(there[1].get("also used on stream"), None);
+}
+
+#[test]
 fn the_list_has_every_event_and_follows_the_pinned_moment() {
     let text = tagged().replacen("a 10 ", "o 999999999 1 10500000 1\na 10 ", 1);
     let (history, page, numbers) = page_of(&text, &["--capacity", "256MiB"]);

@@ -1749,7 +1749,7 @@ struct Picture {
 
 const TRAINING: &str = "../snapshots/tiny_gpt_train.pickle.gz";
 
-const PICTURES: [Picture; 6] = [
+const PICTURES: [Picture; 7] = [
     Picture {
         name: "view-light.png",
         recording: TRAINING,
@@ -1797,6 +1797,14 @@ const PICTURES: [Picture; 6] = [
         hash: "theme=light&clock=events",
         only: None,
         size: (1280, 1240),
+    },
+    Picture {
+        name: "view-program.png",
+        recording: "../traces/programs/pyopencl_test_algorithm.trace.gz",
+        options: &[],
+        hash: "theme=light",
+        only: None,
+        size: (1280, 910),
     },
 ];
 

@@ -1,9 +1,8 @@
-//! The kernels of a replay, on CUDA: commands that do the same.
+//! The kernels of a replay, on devices whose kernels this crate does not have: transfers that do the same.
 
 use std::mem::size_of;
 
 use binpool::{Backend, Error, Memory, MemoryFlags, Region};
-use binpool_cuda::{CudaBackend, CudaMemory, CudaQueue};
 use parking_lot::Mutex;
 
 use crate::touch::{Commands, InUse};
@@ -16,25 +15,30 @@ const BLOCKS: usize = 1 << 14;
 
 /// Fills write the number of a block into its first and its last word, and copies note both in a log before the block is freed, which is
 /// looked through at the end.
-pub(crate) struct CudaCommands(Vec<Mutex<Log>>);
+pub(crate) struct TransferCommands<B: Backend>(Vec<Mutex<Log<B>>>);
 
 /// What blocks of one queue had in the end.
-#[derive(Default)]
-struct Log {
-    parts: Vec<CudaMemory>,
+struct Log<B: Backend> {
+    parts: Vec<B::Memory>,
     /// The numbers that they should have had.
     numbers: Vec<u32>,
 }
 
-impl CudaCommands {
-    /// Prepares the commands on so many queues.
+impl<B: Backend> TransferCommands<B> {
+    /// Prepares the commands on this number of queues.
     pub(crate) fn new(queues: usize) -> Self {
-        Self((0..queues).map(|_| Mutex::default()).collect())
+        let log = |_| {
+            Mutex::new(Log {
+                parts: Vec::new(),
+                numbers: Vec::new(),
+            })
+        };
+        Self((0..queues).map(log).collect())
     }
 }
 
 /// The first and the last word of a block; `None` where it has none.
-fn ends(memory: &CudaMemory) -> Option<[Region; 2]> {
+fn ends(memory: &impl Memory) -> Option<[Region; 2]> {
     let last = (memory.bytes() / WORD).checked_sub(1)?;
     Some([0, last].map(|word| Region::new(word * WORD, WORD)))
 }
@@ -50,9 +54,9 @@ fn wrong_numbers(found: &[u8], numbers: &[u32]) -> u32 {
     wrong
 }
 
-impl Commands<CudaBackend> for CudaCommands {
-    fn begin(&self, block: &InUse<'_, CudaBackend>) -> Result<(), Error> {
-        let InUse { queue, memory, .. } = block;
+impl<B: Backend> Commands<B> for TransferCommands<B> {
+    fn begin(&self, block: &InUse<'_, B>) -> Result<(), Error> {
+        let InUse { queue, memory, .. } = *block;
         let number = block.number.to_ne_bytes();
         for end in ends(memory).into_iter().flatten() {
             block.backend.enqueue_fill(queue, memory, end, &number)?;
@@ -60,8 +64,8 @@ impl Commands<CudaBackend> for CudaCommands {
         Ok(())
     }
 
-    fn end(&self, block: &InUse<'_, CudaBackend>) -> Result<(), Error> {
-        let InUse { queue, memory, .. } = block;
+    fn end(&self, block: &InUse<'_, B>) -> Result<(), Error> {
+        let InUse { queue, memory, .. } = *block;
         let Some(ends) = ends(memory) else {
             return Ok(());
         };
@@ -85,8 +89,8 @@ impl Commands<CudaBackend> for CudaCommands {
 
     fn wrong_blocks(
         &self,
-        backend: &CudaBackend,
-        queue: &CudaQueue,
+        backend: &B,
+        queue: &B::Queue,
         queue_number: usize,
     ) -> Result<u32, Error> {
         let log = self.0[queue_number].lock();

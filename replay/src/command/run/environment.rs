@@ -1,0 +1,204 @@
+//! What a program is run with: environment variables, and the files that they name.
+
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    io,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use binpool_trace::shown;
+use tempfile::TempDir;
+
+use super::options::Run;
+use crate::command::output::remark;
+
+/// The shared object that is loaded into the program, beside this program.
+const LAYER: &str = "binpool-layer";
+
+/// The variable for one that lies elsewhere.
+const LAYER_VARIABLE: &str = "BINPOOL_LAYER";
+
+/// The names by which programs load CUDA's driver.
+const DRIVER_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
+
+/// Set if the layer can be in front of CUDA's driver: how it passes calls on is written for one kind of processor.
+pub(super) const POOLS_CUDA: bool = cfg!(target_arch = "x86_64");
+
+/// What the program is run with. Temporary files are removed when it is dropped.
+#[derive(Debug)]
+pub(super) struct Environment {
+    /// Variables to set, or to remove.
+    variables: Vec<(&'static str, Option<OsString>)>,
+    /// The recording of the first process, as the user names it.
+    recording: Option<PathBuf>,
+    /// The folder of a recording that only the report needs.
+    _recordings: Option<TempDir>,
+    /// The folder with the names of CUDA's driver.
+    driver: Option<TempDir>,
+    pool: Option<PoolFolder>,
+}
+
+/// A folder in which a process that has a pool leaves a file.
+#[derive(Debug)]
+struct PoolFolder(TempDir);
+
+/// There is no shared object to load into the program.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "there is no {}, which is loaded into the program: `cargo install binpool-replay` installs it beside `binpool`, and \
+     `cargo build -p binpool-replay --bins` builds it; the variable {LAYER_VARIABLE} names one that lies elsewhere",
+    shown(.0.display())
+)]
+struct NoLayer(PathBuf);
+
+/// Temporary files could not be made.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "a temporary folder in {} could not be made: set TMPDIR to a folder that can be written",
+    shown(env::temp_dir().display())
+)]
+struct NoFolder(#[source] io::Error);
+
+impl Environment {
+    pub(super) fn new(options: &Run) -> Result<Self, Box<dyn std::error::Error>> {
+        let layer = layer()?;
+        let recordings = (options.report && options.record.is_none())
+            .then(folder)
+            .transpose()?;
+        let in_folder = |folder: &TempDir| folder.path().join("recording.trace");
+        let recording = options.record.clone();
+        let recording = recording.or_else(|| recordings.as_ref().map(in_folder));
+        let driver = in_front_of_driver(&layer)?;
+        let pool = options.pool.then(folder).transpose()?.map(PoolFolder);
+
+        // A variable that is not for this run may come from another one, which this command is part of.
+        let flag = |is_set: bool| is_set.then(|| "1".into());
+        let limit = options.limit.map(|size| size.as_u64().to_string().into());
+        let absolute = recording.as_deref().map(std::path::absolute).transpose()?;
+        let mut variables = vec![
+            ("BINPOOL_RECORD", absolute.map(PathBuf::into_os_string)),
+            ("BINPOOL_POOL", flag(options.pool)),
+            ("BINPOOL_LIMIT", limit),
+            ("BINPOOL_POOLED", pool.as_ref().map(PoolFolder::sign)),
+            ("OPENCL_LAYERS", Some(with_layer(&layer))),
+        ];
+        if recording.is_some() {
+            variables.push(injection(&layer));
+        }
+        if let Some(folder) = &driver {
+            let path = before(folder.path(), env::var_os("LD_LIBRARY_PATH"));
+            variables.push(("LD_LIBRARY_PATH", Some(path)));
+        }
+        Ok(Self {
+            variables,
+            recording,
+            _recordings: recordings,
+            driver,
+            pool,
+        })
+    }
+
+    /// The recording of the first process, if there is to be one.
+    pub(super) fn recording(&self) -> Option<&Path> {
+        self.recording.as_deref()
+    }
+
+    /// Passes the variables on to a program.
+    pub(super) fn pass_to(&self, command: &mut Command) {
+        for (name, value) in &self.variables {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+    }
+
+    /// Removes what only a program that runs needs. Returns whether a process had a pool; `None` where none was asked for.
+    pub(super) fn end_pool(&mut self) -> Option<bool> {
+        self.driver = None;
+        let pool = self.pool.take()?;
+        Some(Path::new(&pool.sign()).exists())
+    }
+}
+
+impl PoolFolder {
+    /// The path of the file that a process with a pool makes.
+    fn sign(&self) -> OsString {
+        self.0.path().join("pooled").into_os_string()
+    }
+}
+
+fn folder() -> Result<TempDir, NoFolder> {
+    tempfile::Builder::new()
+        .prefix("binpool-")
+        .tempdir()
+        .map_err(NoFolder)
+}
+
+/// Returns the path of the shared object.
+fn layer() -> Result<PathBuf, Box<dyn std::error::Error>> {
+    let path = match env::var_os(LAYER_VARIABLE).filter(|path| !path.is_empty()) {
+        Some(path) => std::path::absolute(path)?,
+        None => env::current_exe()?.with_file_name(LAYER),
+    };
+    if path.is_file() {
+        return Ok(path);
+    }
+    Err(NoLayer(path).into())
+}
+
+/// Makes a folder in which the names of CUDA's driver are the layer. `None` where there is no driver, so that programs find none.
+fn in_front_of_driver(layer: &Path) -> Result<Option<TempDir>, NoFolder> {
+    if !POOLS_CUDA || binpool_layer::cuda_driver().is_none() {
+        return Ok(None);
+    }
+    let folder = folder()?;
+    for name in DRIVER_NAMES {
+        symlink(layer, folder.path().join(name)).map_err(NoFolder)?;
+    }
+    Ok(Some(folder))
+}
+
+/// Returns the layers of OpenCL with this one as the last, which is the one that the program calls.
+fn with_layer(layer: &Path) -> OsString {
+    let others = env::var_os("OPENCL_LAYERS").unwrap_or_default();
+    let is_there = env::split_paths(&others).any(|other| other == layer);
+    match others.is_empty() {
+        true => layer.into(),
+        // As it is in a program that such a program starts.
+        false if is_there => others,
+        false => {
+            let mut layers = others;
+            layers.push(":");
+            layers.push(layer);
+            layers
+        }
+    }
+}
+
+/// Returns the variable of the library that CUDA's driver loads, which is one only.
+fn injection(layer: &Path) -> (&'static str, Option<OsString>) {
+    const NAME: &str = "CUDA_INJECTION64_PATH";
+    let other = env::var_os(NAME).filter(|other| !other.is_empty() && other != layer.as_os_str());
+    if let Some(other) = other {
+        let other = shown(other.display());
+        remark(&format!(
+            "CUDA does not load {other}, which {NAME} names, since it loads one library only, and that records here"
+        ));
+    }
+    (NAME, Some(layer.into()))
+}
+
+/// Returns a list of folders that begins with this one.
+fn before(folder: &Path, others: Option<OsString>) -> OsString {
+    let mut all = folder.as_os_str().to_owned();
+    // An empty name in the list would be the current folder.
+    if let Some(others) = others.filter(|others| others != OsStr::new("")) {
+        all.push(":");
+        all.push(others);
+    }
+    all
+}

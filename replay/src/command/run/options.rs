@@ -1,0 +1,67 @@
+//! The options of `binpool run`.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
+
+use bytesize::ByteSize;
+use clap::{
+    ArgGroup, Args,
+    builder::{PathBufValueParser, TypedValueParser},
+};
+
+use crate::command::values::size;
+
+/// Run a program, and record or pool the device memory that it allocates, without a change to it.
+///
+/// The program, or a process that it starts, uses OpenCL or CUDA. Its input and output, its signals and its exit status are as without
+/// binpool. At least one of `--record`, `--pool` and `--report` says what is done.
+///
+/// OpenCL is seen by a layer of the OpenCL loader, and CUDA by a library in front of the driver's. A program that bypasses this library is only
+/// recorded, by the driver's own interface for tools (CUPTI). A recording has each allocation with its size, stream, time and call stack, and each release; a program that
+/// is killed leaves its recording, too. `binpool view` shows it, and `binpool replay` and `binpool tune` try pools on it.
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("what").args(["record", "pool", "report"]).multiple(true).required(true))]
+#[command(after_help = "\
+Exit status: 0 or any other, as the program's own; where a signal ended the program, the same signal ends this command. 127 when the program \
+was not found, 126 when it could not be started, 125 when it was not tried; 2 for a wrong command line.
+
+Examples:
+  binpool run --record out.trace -- python train.py
+  binpool run --report -- darktable-cli photo.raw photo.jpg
+  binpool run --pool --limit 4GiB -- python program.py")]
+pub(crate) struct Run {
+    /// Write what the program allocates and releases to this file, which is replaced. Each further process that uses a device
+    /// has a file beside it, named after the program and its process ID: `out.python3-1234.trace` beside `out.trace`.
+    #[arg(long, value_name = "FILE", value_parser = recording_name())]
+    pub(crate) record: Option<PathBuf>,
+    /// Serve the program's allocations from a pool, which keeps what the program releases, and hands it out again.
+    #[arg(long)]
+    pub(crate) pool: bool,
+    /// With `--pool`, the most device memory that each process may allocate, such as 4GiB: more is refused as by a full device.
+    #[arg(long, value_name = "SIZE", value_parser = size, requires = "pool")]
+    pub(crate) limit: Option<ByteSize>,
+    /// Print a report on standard error when the program has ended: what allocated the memory at the peak, what was never released, the
+    /// time that the driver's calls took, and what a pool would save.
+    #[arg(long)]
+    pub(crate) report: bool,
+    /// The program, and its arguments.
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    pub(crate) program: Vec<OsString>,
+}
+
+/// A parser of the name of a recording.
+fn recording_name() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path: PathBuf| {
+        if path.extension().is_some_and(|extension| extension == "gz") {
+            return Err(
+                "a recording is written as it happens, which is not compressed: use a name without .gz",
+            );
+        }
+        match Path::new(&path).file_name() {
+            Some(_) => Ok(path),
+            None => Err("expected the name of a file"),
+        }
+    })
+}

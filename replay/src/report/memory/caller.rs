@@ -1,0 +1,204 @@
+//! Which frame of a call stack is the program's own.
+
+use binpool_trace::cut;
+
+/// The most characters of a caller. The reports of most programs are then as wide as a terminal.
+const LONGEST: usize = 64;
+
+/// The folders of what is not the program's own.
+const SYSTEM: [&str; 8] = [
+    "/usr/lib",
+    "/lib",
+    "/usr/include/",
+    "/usr/src/",
+    "/usr/local/cuda",
+    "/opt/cuda",
+    "/rustc/",
+    "<",
+];
+
+/// Parts of the paths of packages: of Python's, also of its own, and of Rust's.
+const PACKAGES: [&str; 5] = [
+    "/site-packages/",
+    "/dist-packages/",
+    "/lib/python3",
+    "/.cargo/registry/",
+    "/.cargo/git/",
+];
+
+/// The beginnings of the names of libraries of OpenCL and CUDA, wherever they are.
+const RUNTIMES: [&str; 8] = [
+    "libOpenCL",
+    "libcuda",
+    "libcudart",
+    "libcupti",
+    "libnvidia",
+    "libpocl",
+    "libamdocl",
+    "libigdrcl",
+];
+
+/// Code that was written into a program, or typed.
+const TYPED: [&str; 3] = ["<stdin>", "<string>", "<ipython-input"];
+
+/// Returns the caller that a stack shows: its innermost frame that is neither of the system, nor of a package, nor of OpenCL or CUDA. Its
+/// innermost frame, if there is no such one.
+///
+/// ```
+/// use binpool_replay::report::caller;
+///
+/// let frames = ["clCreateBuffer in /usr/lib/libOpenCL.so.1", "/home/me/train.py:7 in forward"];
+/// assert_eq!(caller(&frames.map(str::to_owned)), "me/train.py:7 in forward");
+/// ```
+#[must_use]
+pub fn caller(frames: &[String]) -> String {
+    let own = frames.iter().find(|frame| is_own(frame));
+    let frame = own.or(frames.first());
+    frame.map_or_else(|| "unknown".to_owned(), |frame| short(frame))
+}
+
+/// The parts of a frame: its file, and how the frame is written with another name of the file.
+struct Parts<'f> {
+    before: &'f str,
+    file: &'f str,
+    after: &'f str,
+}
+
+impl<'f> Parts<'f> {
+    /// Returns the parts of `file.py:12 in function`, `function at file.rs:12`, `function in /a/library.so` or `/a/library.so+0x12`.
+    fn of(frame: &'f str) -> Option<Self> {
+        let without_line = |place: &'f str| {
+            let (file, line) = place.rsplit_once(':')?;
+            line.parse::<u32>().is_ok().then_some(file)
+        };
+        let parts = |file: &'f str| {
+            let begin = file.as_ptr() as usize - frame.as_ptr() as usize;
+            Self {
+                before: &frame[..begin],
+                file,
+                after: &frame[begin + file.len()..],
+            }
+        };
+        let python = frame.rsplit_once(" in ");
+        if let Some(file) = python.and_then(|(place, _)| without_line(place)) {
+            return Some(parts(file));
+        }
+        let native = frame.rsplit_once(" at ");
+        if let Some(file) = native.and_then(|(_, place)| without_line(place)) {
+            return Some(parts(file));
+        }
+        if let Some((_, file)) = python.filter(|(_, file)| file.starts_with('/')) {
+            return Some(parts(file));
+        }
+        let (file, _) = frame.rsplit_once("+0x")?;
+        Some(parts(file))
+    }
+}
+
+fn is_own(frame: &str) -> bool {
+    let Some(Parts { file, .. }) = Parts::of(frame) else {
+        return false;
+    };
+    let (_, name) = file.rsplit_once('/').unwrap_or(("", file));
+    let begins = |starts: &[&str], text: &str| starts.iter().any(|start| text.starts_with(start));
+    begins(&TYPED, file)
+        || !begins(&SYSTEM, file)
+            && !begins(&RUNTIMES, name)
+            && !PACKAGES.iter().any(|package| file.contains(package))
+}
+
+/// Returns a frame with the last two parts of the path of its file.
+fn short(frame: &str) -> String {
+    let Some(Parts {
+        before,
+        file,
+        after,
+    }) = Parts::of(frame)
+    else {
+        return cut(frame, LONGEST).into_owned();
+    };
+    let mut parts = file.rsplit('/');
+    let name = parts.next().unwrap_or(file);
+    let place = match parts.next() {
+        Some(folder) if !folder.is_empty() => format!("{folder}/{name}{after}"),
+        _ => format!("{name}{after}"),
+    };
+    let room = LONGEST.saturating_sub(place.chars().count()).max(16);
+    format!("{}{place}", shortened(before, room))
+}
+
+/// Returns the name of a function and the word behind it in at most `most` characters.
+fn shortened(before: &str, most: usize) -> String {
+    if before.chars().count() <= most {
+        return before.to_owned();
+    }
+    let words = [" at ", " in "];
+    let word = words.into_iter().find(|word| before.ends_with(word));
+    let word = word.unwrap_or_default();
+    let function = before.strip_suffix(word).unwrap_or(before);
+    format!("{}{word}", cut(function, most.saturating_sub(word.len())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn caller_of(frames: &[&str]) -> String {
+        caller(&frames.iter().map(ToString::to_string).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_caller_is_the_innermost_frame_of_the_program() {
+        let frames = [
+            "clCreateBuffer in /usr/lib/x86_64-linux-gnu/libOpenCL.so.1.0.0",
+            "/venv/lib/python3.11/site-packages/pyopencl/array.py:12 in __init__",
+            "/usr/lib/python3.11/contextlib.py:1 in inner",
+            "<frozen importlib._bootstrap>:1027 in _find_and_load",
+            "/home/me/model/train.py:12 in Model.forward",
+            "/home/me/main.py:1 in <module>",
+        ];
+        assert_eq!(caller_of(&frames), "model/train.py:12 in Model.forward");
+        let frames = [
+            "/opt/other/libOpenCL.so.1+0x12",
+            "alloc::vec::Vec<T>::push at /rustc/abc/library/alloc/src/vec/mod.rs:1",
+            "cl3::memory::create_buffer at /root/.cargo/registry/src/x/cl3-0.13.2/src/memory.rs:9",
+            "train::layer at /home/me/train/src/layer.rs:7",
+        ];
+        assert_eq!(caller_of(&frames), "train::layer at src/layer.rs:7");
+        assert_eq!(
+            caller_of(&[
+                "cuMemAlloc_v2 in /lib/libcuda.so.1",
+                "cuptiSubscribe in /opt/cupti/libcupti.so.12",
+                "main in /usr/bin/tool"
+            ]),
+            "main in bin/tool"
+        );
+        assert_eq!(
+            caller_of(&["/srv/tool/libmodel.so+0x1a"]),
+            "tool/libmodel.so+0x1a"
+        );
+        assert_eq!(
+            caller_of(&["<stdin>:1 in <module>"]),
+            "<stdin>:1 in <module>"
+        );
+    }
+
+    #[test]
+    fn without_an_own_frame_the_caller_is_the_innermost_one() {
+        let frames = ["clCreateBuffer in /usr/lib/libOpenCL.so.1", "0x7f00"];
+        assert_eq!(caller_of(&frames), "clCreateBuffer in lib/libOpenCL.so.1");
+        assert_eq!(caller_of(&["0x7f00"]), "0x7f00");
+        assert_eq!(caller_of(&[]), "unknown");
+    }
+
+    #[test]
+    fn the_place_stays_whole_where_the_name_of_a_function_is_long() {
+        let frame = format!(
+            "{}<int> at /home/me/src/kernels.cpp:1234",
+            "long_name::".repeat(50)
+        );
+        let text = caller_of(&[&frame]);
+        assert!(text.ends_with(" at src/kernels.cpp:1234"), "{text}");
+        assert!(text.chars().count() <= LONGEST, "{text}");
+    }
+}

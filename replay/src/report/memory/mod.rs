@@ -1,0 +1,238 @@
+//! The report on a program's memory, as text.
+
+mod caller;
+mod figures;
+
+use std::{cmp::Reverse, fmt::Write, iter};
+
+use binpool::{
+    PoolOptions,
+    words::{blocks, bytes},
+};
+use binpool_trace::{Trace, shown};
+
+pub use self::caller::caller;
+use self::figures::{Blocks, Calls, Figures, Refused, Rows, Sum, Total};
+use crate::{
+    AllocatorChoice, Device, Profile, ReplaySettings,
+    figures::{ratio, time_text},
+    report::markdown_table::MarkdownTable,
+};
+
+/// The most rows of a table. One more sums up the others.
+const MOST_ROWS: usize = 12;
+
+/// Returns a report on the memory of a recorded program: what allocated the memory that was live at the peak, what was
+/// never released, the calls of the driver, and what a pool would save, which a replay on the simulated device finds out. Of a program that ran over a
+/// pool, the report says in place of that why allocations did not come from it.
+///
+/// ```
+/// use binpool_replay::report::memory_report;
+/// use binpool_trace::Trace;
+///
+/// let text = "h version 3\nh program train\nh process 12\nh source a program on OpenCL\ng 1 buffer, context 1\n\
+///             k 1 clCreateBuffer in /usr/lib/libOpenCL.so.1\nk 1 /home/me/train.py:7 in forward\n\
+///             a 1 4096 0 500 1 1\na 2 1024 0 900 1 1\nf 1 950\n";
+/// let report = memory_report(&Trace::parse("train.trace", text.as_bytes())?);
+/// assert!(report.contains("peak of live memory: 5.0 KiB in 2 blocks"));
+/// assert!(report.contains("me/train.py:7 in forward"));
+/// # Ok::<(), binpool_trace::TraceError>(())
+/// ```
+#[must_use]
+pub fn memory_report(trace: &Trace) -> String {
+    let is_pooled = trace.header_value("pooled").is_some();
+    let figures = Figures::of(trace);
+    let mut text = heading(trace, &figures);
+    let tables = [
+        callers(&figures.callers),
+        leaks(&figures.callers),
+        kinds(&figures.kinds),
+        refusals(&figures.refused),
+        calls(&figures.calls, is_pooled),
+        passed(&figures.passed),
+    ];
+    for table in tables.into_iter().flatten() {
+        let _ = write!(text, "\n\n{}", table.or_for_errors());
+    }
+    // Another pool did it already where the recording says where blocks lay.
+    if !is_pooled && trace.header_value("blocks").is_none() {
+        let _ = write!(text, "\n\n{}", pooled(trace));
+    }
+    text
+}
+
+/// What was recorded, and its most important figures.
+fn heading(trace: &Trace, figures: &Figures) -> String {
+    let mut text = match trace.header_value("program") {
+        Some(program) => shown(program),
+        None => trace.name().to_owned(),
+    };
+    if let Some(process) = trace.header_value("process") {
+        let _ = write!(text, " (process {})", shown(process));
+    }
+    if !figures.devices.is_empty() {
+        let _ = write!(text, " on {}", figures.devices.join(", "));
+    }
+    let Blocks { peak, all, left } = figures.all;
+    let when = figures.peak_time.map_or_else(String::new, |time| {
+        format!(", {} after the recording began", time_text(time))
+    });
+    let _ = write!(
+        text,
+        "\n\npeak of live memory: {} in {}{when}\nallocations: {}, {} in all",
+        bytes(peak.bytes),
+        blocks(peak.blocks),
+        all.blocks,
+        bytes(all.bytes),
+    );
+    let refused = trace.shortages().len();
+    if refused > 0 {
+        let _ = write!(text, "; refused: {refused}");
+    }
+    text.push_str("\nnever released: ");
+    match left.blocks {
+        0 => text.push_str("nothing"),
+        count => {
+            let _ = write!(text, "{}, {}", blocks(count), bytes(left.bytes));
+        }
+    }
+    text
+}
+
+/// The callers whose blocks were live at the peak.
+fn callers(rows: &Rows<Blocks>) -> Option<MarkdownTable> {
+    let titles = ["allocated by", "live at the peak", "allocations", "bytes"];
+    table(titles, rows, |row| {
+        [
+            bytes(row.peak.bytes),
+            row.all.blocks.to_string(),
+            bytes(row.all.bytes),
+        ]
+    })
+}
+
+/// The callers whose blocks were never released.
+fn leaks(rows: &Rows<Blocks>) -> Option<MarkdownTable> {
+    let mut rows = rows.clone();
+    rows.retain(|(_, row)| row.left.blocks > 0);
+    rows.sort_by_key(|(_, row)| Reverse(row.left.bytes));
+    let titles = ["never released, allocated by", "blocks", "bytes"];
+    table(titles, &rows, |row| {
+        [row.left.blocks.to_string(), bytes(row.left.bytes)]
+    })
+}
+
+fn kinds(rows: &Rows<Blocks>) -> Option<MarkdownTable> {
+    let titles = [
+        "kind of memory",
+        "live at the peak",
+        "allocations",
+        "bytes",
+        "never released",
+    ];
+    table(titles, rows, |row| {
+        [
+            bytes(row.peak.bytes),
+            row.all.blocks.to_string(),
+            bytes(row.all.bytes),
+            bytes(row.left.bytes),
+        ]
+    })
+}
+
+fn refusals(rows: &Rows<Refused>) -> Option<MarkdownTable> {
+    let titles = ["refused, requested by", "requests", "the largest"];
+    table(titles, rows, |row| {
+        [row.requests.to_string(), bytes(row.largest)]
+    })
+}
+
+fn calls(rows: &Rows<Calls>, is_pooled: bool) -> Option<MarkdownTable> {
+    let title = if is_pooled {
+        "call of the driver (not those that the pool served)"
+    } else {
+        "call of the driver"
+    };
+    let titles = [title, "calls", "time", "time a call"];
+    table(titles, rows, |row| {
+        [
+            row.count.to_string(),
+            time_text(row.nanoseconds),
+            time_text(row.nanoseconds / row.count.max(1)),
+        ]
+    })
+}
+
+fn passed(rows: &Rows<Sum>) -> Option<MarkdownTable> {
+    let titles = ["not from the pool, since", "allocations", "bytes"];
+    table(titles, rows, |row| {
+        [row.blocks.to_string(), bytes(row.bytes)]
+    })
+}
+
+/// Returns a table of rows, whose last one sums up those that are left out; `None` without rows. `cells` follow the name.
+fn table<T: Total, const TITLES: usize, const CELLS: usize>(
+    titles: [&str; TITLES],
+    rows: &Rows<T>,
+    cells: impl Fn(&T) -> [String; CELLS],
+) -> Option<MarkdownTable> {
+    if rows.is_empty() {
+        return None;
+    }
+    let mut table = MarkdownTable::new(titles, 1..);
+    let mut add_row = |name: &str, row| {
+        table.add_row(iter::once(name.to_owned()).chain(cells(row)));
+    };
+    let (first, others) = rows.split_at(rows.len().min(MOST_ROWS));
+    for (name, row) in first {
+        add_row(name, row);
+    }
+    if !others.is_empty() {
+        let mut sum = T::default();
+        for (_, row) in others {
+            sum.add(row);
+        }
+        add_row(&counted(others.len() as u64, "other"), &sum);
+    }
+    Some(table)
+}
+
+/// What a pool would save.
+fn pooled(trace: &Trace) -> String {
+    let allocator = if trace.is_of_cuda() {
+        AllocatorChoice::Pages
+    } else {
+        AllocatorChoice::Immediate
+    };
+    let settings = ReplaySettings {
+        allocator,
+        pool: Some(PoolOptions::new().segments(true)),
+        ..ReplaySettings::default()
+    };
+    let device = Device::Mock(Profile::default());
+    let outcome = match device.replay(trace, &settings, &|_| {}) {
+        Ok(measured) => measured.outcome,
+        Err(failure) => {
+            let cause = shown(&failure.source);
+            return format!("what a pool would save is not known: {failure}: {cause}");
+        }
+    };
+    let without = (trace.allocations() + trace.frees()) as u64;
+    let with = outcome.device_allocations + outcome.device_releases + outcome.maps + outcome.unmaps;
+    let (reserved, live) = (outcome.peak_reserved_bytes, trace.peak_live_bytes());
+    format!(
+        "with a pool, the driver would be called {} instead of {} to allocate and release, and {} would be reserved, {:.2} times \
+         the most that was live (`binpool run --pool`)",
+        counted(with, "time"),
+        without,
+        bytes(reserved),
+        ratio(reserved, live),
+    )
+}
+
+fn counted(count: u64, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        count => format!("{count} {what}s"),
+    }
+}
