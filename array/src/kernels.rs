@@ -51,6 +51,7 @@ pub trait Kernels<B: Backend>: fmt::Debug + Send + Sync {
 }
 
 /// Returns how many elements a slice has.
+#[cfg(any(feature = "cuda", feature = "vulkan"))]
 pub(crate) fn length<B: Backend>(memory: &dyn AsMemory<B>) -> usize {
     memory.size() / size_of::<f32>()
 }
