@@ -92,7 +92,7 @@ identity! {
     MemoryId
 }
 identity! {
-    /// Tells one queue from every other that this process ever had.
+    /// Identifies a queue; never reused within a process.
     ///
     /// Two values that stand for the same queue of the runtime have the same identity.
     ///

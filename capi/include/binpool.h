@@ -26,7 +26,7 @@ typedef enum {
   BINPOOL_STATUS_OK = 0,
   // No memory is left, after everything that the pool could try. The message is a report with advice.
   BINPOOL_STATUS_OUT_OF_MEMORY = 1,
-  // An argument is wrong: a null pointer, a queue of another context, a value that is none of its enum.
+  // An argument is wrong: a null pointer, a queue of another context, a value outside its enum.
   BINPOOL_STATUS_INVALID_ARGUMENT = 2,
   // The device, the driver or the pool does not have what was asked for; the message says what to do instead.
   BINPOOL_STATUS_UNSUPPORTED = 3,

@@ -15,7 +15,7 @@ pub enum Status {
     Ok = 0,
     /// No memory is left, after everything that the pool could try. The message is a report with advice.
     OutOfMemory = 1,
-    /// An argument is wrong: a null pointer, a queue of another context, a value that is none of its enum.
+    /// An argument is wrong: a null pointer, a queue of another context, a value outside its enum.
     InvalidArgument = 2,
     /// The device, the driver or the pool does not have what was asked for; the message says what to do instead.
     Unsupported = 3,

@@ -1,4 +1,4 @@
-//! Searches the smallest capacity at which a trace succeeds.
+//! Finds the smallest device that a trace fits on.
 
 /// Returns the smallest capacity in bytes at which `succeeds`, between `fails_below` (which may succeed itself) and
 /// `known_to_succeed`, to within `resolution` bytes. By bisection: every capacity above one that succeeds is assumed to

@@ -168,9 +168,8 @@ impl fmt::Display for LiveBlocks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "in use: {} of {} together, which the program has and has not dropped; \
-             where everything should be free, they are leaks\n\
-             cached: {}, free in the pool and kept for the next requests: not leaked",
+            "in use: {}, {} (leaked, if nothing should be in use now)\n\
+             cached: {}, kept by the pool for the next requests (not leaked)",
             words::blocks(self.blocks),
             words::bytes(self.requested_bytes),
             words::bytes(self.held_bytes)

@@ -295,7 +295,7 @@ pub(crate) struct Replay {
     /// The most memory that may be taken from the device, such as 12GiB. Default: all of it.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) capacity: Option<ByteSize>,
-    /// Find the smallest capacity at which the whole trace succeeds, to within 0.1 % of its live peak.
+    /// Find the smallest device that the whole trace fits on (to 0.1 % of its live peak).
     #[arg(long, conflicts_with = "capacity")]
     pub(crate) need: bool,
     /// Divide every size by this.
