@@ -31,9 +31,16 @@ class SVM(pyopencl.SVM):  # type: ignore[type-arg] # It is generic for type chec
         return event
 
     def bind_to_queue(self, queue: pyopencl.CommandQueue) -> None:
-        """Make ``queue`` the block's only queue: what is enqueued there from now on runs after the commands of its former queues."""
+        """Make ``queue`` the block's only queue: what is enqueued there from now on runs after the commands of its former queues.
+
+        A queue that is out of order is refused. The block then stays as it was: on its former queue, or without one.
+        """
         self.mem.bind_to_queue(queue)
 
     def unbind_from_queue(self) -> None:
-        """Wait for the commands of the block's queues, and leave it without a queue."""
+        """Wait for the commands of the block's queues, and leave it without a queue.
+
+        Before a command uses the block again, name its queue by :meth:`bind_to_queue` or by the pool's ``used_on``. The pool does not wait
+        for other commands: it may free the memory, or give it to the next request, while they run.
+        """
         self.mem.unbind_from_queue()

@@ -324,7 +324,12 @@ class Program:
                 if rng.random() < 0.5:
                     item.block.unbind_from_queue()
                 other = rng.choice(self.queues)
-                item.block.bind_to_queue(other)
+                try:
+                    item.block.bind_to_queue(other)
+                except binpool.Error:
+                    # Refused, as each queue out of order is. The block may have no queue now: then the pool has to be told of one.
+                    item.pool.used_on(item.block, item.queue)
+                    return
                 item.queue = other
                 item.tell("bound to", self.queues.index(other), other.properties)
                 item.fill(rng, None)

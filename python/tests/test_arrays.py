@@ -230,3 +230,21 @@ def test_an_svm_block_moves_to_another_queue(context, queue):
     block.bind_to_queue(queue)
     with pytest.raises(TypeError, match="CommandQueue"):
         block.bind_to_queue(None)
+
+
+def test_an_svm_block_without_a_queue_is_kept_for_the_queue_that_the_pool_is_told_of(context, queue, out_of_order):
+    pool = binpool.SVMPool(queue)
+    block = pool(1 << 20)
+    address = block.svm_ptr
+    block.unbind_from_queue()
+    with pytest.raises(binpool.Error, match="out-of-order"):
+        block.bind_to_queue(out_of_order)  # It still has no queue.
+    pool.used_on(block, queue)
+    gate = gated_fill(queue, block, 1, 1 << 20)
+    del block
+    # The queue of the next request knows nothing of the fill, which has not run.
+    second = pool.on(cl.CommandQueue(context))(1 << 20)
+    assert second.svm_ptr != address
+    open_gate(gate)
+    queue.finish()
+    del second
