@@ -13,7 +13,8 @@ use crate::common;
 /// What was asked for.
 #[derive(Debug, PartialEq, Eq)]
 enum Asked {
-    Buffer(vk::SharingMode, Vec<u32>),
+    /// Shared by these families; by none where one family has it at a time.
+    Buffer(Vec<u32>),
     CommandPool(u32),
 }
 
@@ -28,14 +29,15 @@ unsafe extern "system" fn create_buffer(
 ) -> vk::Result {
     // SAFETY: The caller gives a struct that lives.
     let mut info = unsafe { *info };
-    let families = match info.queue_family_index_count as usize {
-        0 => &[][..],
+    let families = match info.sharing_mode {
         // SAFETY: There are as many.
-        count => unsafe { std::slice::from_raw_parts(info.p_queue_family_indices, count) },
+        vk::SharingMode::CONCURRENT => unsafe {
+            let count = info.queue_family_index_count as usize;
+            std::slice::from_raw_parts(info.p_queue_family_indices, count)
+        },
+        _ => &[],
     };
-    ASKED
-        .lock()
-        .push(Asked::Buffer(info.sharing_mode, families.to_vec()));
+    ASKED.lock().push(Asked::Buffer(families.to_vec()));
     (info.sharing_mode, info.queue_family_index_count) = (vk::SharingMode::EXCLUSIVE, 0);
     // SAFETY: The caller's promises are those of the function itself.
     unsafe { (REAL.get().unwrap().create_buffer)(device, &raw const info, callbacks, buffer) }
@@ -78,10 +80,10 @@ fn backend_of(families: &[u32]) -> VulkanBackend {
 
 #[test]
 fn memory_is_shared_by_the_families_of_all_queues() {
-    for (families, sharing, shared_by) in [
-        (vec![0, 1], vk::SharingMode::CONCURRENT, vec![0, 1]),
-        (vec![1, 0, 1], vk::SharingMode::CONCURRENT, vec![0, 1]),
-        (vec![0, 0], vk::SharingMode::EXCLUSIVE, vec![]),
+    for (families, shared_by) in [
+        (vec![0, 1], vec![0, 1]),
+        (vec![1, 0, 1], vec![0, 1]),
+        (vec![0, 0], vec![]),
     ] {
         let backend = backend_of(&families);
         ASKED.lock().clear();
@@ -109,9 +111,10 @@ fn memory_is_shared_by_the_families_of_all_queues() {
         let read = backend.enqueue_read(queues[0].after(from_ref(&copied)), &second, ..);
         assert!(read.unwrap().wait().unwrap() == bytes);
         let buffers = std::mem::take(&mut *ASKED.lock());
-        assert_eq!(buffers.len(), 4);
+        // The last two may be one, where the first has ended by then.
+        assert!(buffers.len() >= 3);
         for buffer in buffers {
-            assert_eq!(buffer, Asked::Buffer(sharing, shared_by.clone()));
+            assert_eq!(buffer, Asked::Buffer(shared_by.clone()));
         }
     }
 }
