@@ -54,7 +54,7 @@ impl AllLive {
     }
 
     pub(super) fn for_each(&self, mut look: impl FnMut(&Live)) {
-        for (_, live) in self.0.lock().live.iter() {
+        for (_, live) in &self.0.lock().live {
             look(live);
         }
     }
