@@ -21,10 +21,11 @@ use std::{
 use binpool::MemoryPool;
 use binpool_allocators::{
     Allocator, Backend, ImmediateAllocator, QueueOrder, VirtualMemory, VirtualMemoryAllocator,
+    runtime::Runtime as _,
 };
 use binpool_conformance::{
-    AllocatorFixture, Fixture, Random, allocator_checks, backend_checks, pending_checks,
-    virtual_memory_checks,
+    AllocatorFixture, Fixture, Random, allocator_checks, backend_checks, hazard_checks,
+    pending_checks, virtual_memory_checks,
 };
 use binpool_vulkan::VulkanBackend;
 
@@ -41,6 +42,19 @@ impl Fixture for Vulkan {
 
     fn backend(&self) -> VulkanBackend {
         open()
+    }
+}
+
+/// The core puts conflicting commands in order.
+struct Ordered;
+
+impl Fixture for Ordered {
+    type Backend = VulkanBackend;
+
+    fn backend(&self) -> VulkanBackend {
+        let backend = open();
+        backend.core().order_conflicts();
+        backend
     }
 }
 
@@ -115,6 +129,9 @@ fn main() -> ExitCode {
     }
     for check in pending_checks() {
         table.run("user events", check.name, || (check.run)(&Vulkan));
+    }
+    for check in hazard_checks() {
+        table.run("hazards", check.name, || (check.run)(&Ordered));
     }
     for check in allocator_checks() {
         table.run("immediate", check.name, || (check.run)(&Immediate));

@@ -10,7 +10,7 @@ use binpool_allocators::{
 
 use crate::{
     staging::Kept,
-    sys::{Device, HeldBack, Reservation},
+    sys::{Device, HeldBack, VulkanBlock},
 };
 
 /// Memory of a Vulkan device.
@@ -66,15 +66,17 @@ impl VulkanBackend {
         let device = Arc::new(device);
         let facts = &device.facts;
         let alignment = Align::new(facts.alignment).unwrap_or(Align::ONE);
-        let (bytes, largest) = (facts.total_bytes(), facts.largest_block);
-        let mut limits = DeviceLimits::new(facts.name.clone(), bytes, largest, alignment);
+        let (name, bytes) = (facts.name.clone(), facts.total_bytes);
+        let mut limits = DeviceLimits::new(name, bytes, facts.largest_block, alignment);
         limits.failure_order = FailureOrder::Kept;
         limits.buffer_views_are_addresses = true;
         let (mut page_bytes, mut page_kinds) = (0, 0);
         let largest_reservation = usize::try_from(facts.sparse_bytes).unwrap_or(usize::MAX);
         if largest_reservation > 0 {
-            let (least, kinds) = Reservation::new(&device, LEAST_PAGE_BYTES)?.pages();
-            (page_bytes, page_kinds) = (least.max(LEAST_PAGE_BYTES), kinds);
+            let needs = VulkanBlock::reservation(&device, LEAST_PAGE_BYTES)?.requirements();
+            let least = usize::try_from(needs.alignment).unwrap_or(usize::MAX);
+            page_bytes = least.max(LEAST_PAGE_BYTES);
+            page_kinds = needs.memory_type_bits;
         }
         let shared = Shared {
             core: Arc::new(Core::new(limits)),
@@ -94,7 +96,8 @@ impl VulkanBackend {
     /// Makes a backend of a device that the program has made, and of the queues that this crate may submit on, with the numbers of their
     /// families.
     ///
-    /// The queues stay the program's: it makes its own calls on one that it has given while it holds [`QueueStream::lock`](crate::QueueStream::lock).
+    /// The queues stay the program's: it makes its own calls on one that it has given while it holds [`QueueStream::lock`](crate::QueueStream::lock), or
+    /// as commands, by [`enqueue_own`](Self::enqueue_own).
     ///
     /// ```no_run
     /// use ash::vk;
@@ -114,7 +117,7 @@ impl VulkanBackend {
     /// The handles belong together, and live until everything that was made with the backend is dropped. The instance and the device are of
     /// version 1.2 or later, and the device was made with the features `timelineSemaphore` and `bufferDeviceAddress`, and with
     /// `VK_EXT_memory_budget` where it has that. There is at least one queue; each takes transfers, and computes if kernels are to run on it.
-    /// Nothing else submits on them, but under the lock.
+    /// Nothing else submits on them, but in these two ways.
     ///
     /// # Errors
     ///

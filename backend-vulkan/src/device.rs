@@ -58,7 +58,7 @@ impl VulkanDevice {
     /// The size of its own memory in bytes.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
-        self.facts.total_bytes()
+        self.facts.total_bytes
     }
 
     /// Returns whether it has sparse buffers, and so the pages that a `VirtualMemoryAllocator` moves.

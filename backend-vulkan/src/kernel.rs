@@ -7,16 +7,12 @@
 
 use std::{ffi::CString, sync::Arc};
 
-use binpool_allocators::{
-    Error, InvalidRequest, Memory as _, ObjectKind, Result,
-    runtime::{Runtime as _, enqueue},
-};
-use parking_lot::Mutex;
+use binpool_allocators::{Error, Memory as _, Result, runtime::enqueue};
 
 use crate::{
     backend::{VulkanBackend, VulkanEvent, VulkanMemory, VulkanQueue},
     mark::VulkanMark,
-    queue::QueueStream,
+    queue::{On, QueueStream},
     sys::Pipeline,
 };
 
@@ -64,21 +60,6 @@ impl Argument<'_> {
     }
 }
 
-/// A kernel of a module, and the launches that may not have ended.
-struct Loaded {
-    backend: VulkanBackend,
-    pipeline: Option<Arc<Pipeline>>,
-    /// The last launch of each queue.
-    last: Mutex<Vec<VulkanMark>>,
-}
-
-impl Drop for Loaded {
-    fn drop(&mut self) {
-        let last = std::mem::take(self.last.get_mut());
-        self.backend.core().keep_until(self.pipeline.take(), last);
-    }
-}
-
 /// A compute shader. Clones are the same kernel; any thread may use them.
 ///
 /// Its arguments are push constants, with memory by its address (`bufferDeviceAddress`), so it needs no descriptors.
@@ -100,7 +81,8 @@ impl Drop for Loaded {
 /// ```
 #[derive(Clone)]
 pub struct VulkanKernel {
-    loaded: Arc<Loaded>,
+    backend: VulkanBackend,
+    pipeline: Arc<Pipeline>,
 }
 
 impl VulkanKernel {
@@ -123,13 +105,9 @@ impl VulkanKernel {
         let name = CString::new(entry)
             .map_err(|_| Error::unsupported("a kernel whose name has a zero byte"))?;
         let pipeline = Pipeline::new(&backend.shared.device, words, &name, constants)?;
-        let loaded = Loaded {
-            backend: backend.clone(),
-            pipeline: Some(Arc::new(pipeline)),
-            last: Mutex::default(),
-        };
         Ok(Self {
-            loaded: Arc::new(loaded),
+            backend: backend.clone(),
+            pipeline: Arc::new(pipeline),
         })
     }
 
@@ -152,11 +130,7 @@ impl VulkanKernel {
         arguments: &[Argument<'_>],
         wait_for: &[VulkanEvent],
     ) -> Result<VulkanEvent> {
-        let loaded = &self.loaded;
-        let Some(pipeline) = &loaded.pipeline else {
-            let kind = ObjectKind::Queue;
-            return Err(InvalidRequest::ForeignObject { kind }.into());
-        };
+        let Self { backend, pipeline } = self;
         let mut bytes = Vec::new();
         arguments
             .iter()
@@ -175,17 +149,12 @@ impl VulkanKernel {
         let parts = parts.collect::<Result<Vec<_>>>()?;
         let parts: Vec<_> = parts.iter().collect();
         let submit = |stream: &QueueStream, after: &[VulkanMark]| {
-            // Locked during the call, so that a drop on another thread sees each launch.
-            let mut last = loaded.last.lock();
-            let mark = loaded.backend.enqueue(stream, after, None, |_, commands| {
+            backend.enqueue_with(On { stream, after }, Arc::clone(pipeline), |commands| {
                 pipeline.record(commands, groups, &bytes);
-            })?;
-            last.retain(|earlier| earlier.semaphore() != mark.semaphore());
-            last.push(mark.clone());
-            Ok(mark)
+            })
         };
-        // SAFETY: a kernel touches the bytes of its memory arguments only, as the caller promises; `enqueue` returns its mark.
-        unsafe { enqueue(&loaded.backend, queue, &parts, wait_for, submit) }
+        // SAFETY: a kernel touches the bytes of its memory arguments only, as the caller promises; `enqueue_with` returns its mark.
+        unsafe { enqueue(backend, queue, &parts, wait_for, submit) }
     }
 }
 

@@ -20,19 +20,23 @@ macro_rules! debug_by {
 }
 
 mod backend;
-mod block;
 mod device;
 mod kernel;
 mod mark;
+mod own_submit;
 mod queue;
 mod runtime;
 mod staging;
 mod sys;
 
 pub use backend::{VulkanBackend, VulkanEvent, VulkanMemory, VulkanQueue};
-pub use block::VulkanBlock;
 pub use device::VulkanDevice;
 pub use kernel::{Argument, VulkanKernel};
 pub use mark::VulkanMark;
+pub use own_submit::OwnSubmit;
 pub use queue::QueueStream;
-pub use sys::VulkanError;
+pub use sys::{VulkanBlock, VulkanError};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

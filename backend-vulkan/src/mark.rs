@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ash::vk;
-use binpool_allocators::{Error, EventStatus, InvalidRequest, Outcome, Result};
+use binpool_allocators::{Error, EventStatus, Outcome, Result};
 
 use crate::sys::{Device, HeldBack, Timeline, Wait};
 
@@ -72,16 +72,15 @@ impl VulkanMark {
     }
 
     pub(crate) fn resolve(&self, outcome: Outcome) -> Result<()> {
-        let Some(held_back) = &self.held_back else {
-            return Err(InvalidRequest::NotAUserEvent.into());
-        };
         if outcome == Outcome::Failed {
             return Err(Error::unsupported(
                 "user events of Vulkan that fail: resolve it as complete, and let the program skip what depends on it",
             ));
         }
         self.timeline.signal(self.value)?;
-        held_back.submit_what_can_go();
+        if let Some(held_back) = &self.held_back {
+            held_back.submit_what_can_go();
+        }
         Ok(())
     }
 

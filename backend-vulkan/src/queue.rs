@@ -9,7 +9,7 @@ use parking_lot::MutexGuard;
 use crate::{
     backend::VulkanBackend,
     mark::VulkanMark,
-    sys::{Device, Lane},
+    sys::{Device, Lane, Wait},
 };
 
 /// A stream of commands, which run one after the other: a timeline semaphore, and one of the device's queues, which others may be on, too.
@@ -44,15 +44,15 @@ impl QueueStream {
     }
 
     /// Locks the queue of Vulkan for calls of the program's own, such as `vkQueueSubmit` and `vkQueuePresentKHR`. Until the guard is
-    /// dropped, all calls of this crate that submit on it wait.
+    /// dropped, all calls of this crate that submit on it wait. The next command of each stream on it comes after them, also if that is a marker.
     pub fn lock(&self) -> MutexGuard<'_, vk::Queue> {
-        self.lane.queue().raw.lock()
+        self.lane.queue.lend()
     }
 
     /// The number of its family.
     #[must_use]
     pub fn family(&self) -> u32 {
-        self.lane.queue().family
+        self.lane.queue.family
     }
 
     pub(crate) fn lane(&self) -> &Arc<Lane> {
@@ -62,6 +62,28 @@ impl QueueStream {
     /// A mark that is reached once all commands so far have ended.
     pub(crate) fn last(&self) -> VulkanMark {
         VulkanMark::new(&self.lane.timeline, self.lane.last())
+    }
+}
+
+/// Where a command goes: its stream, and what it comes after.
+#[derive(Clone, Copy)]
+pub(crate) struct On<'a> {
+    pub(crate) stream: &'a QueueStream,
+    pub(crate) after: &'a [VulkanMark],
+}
+
+impl On<'_> {
+    /// What a command waits for that comes here.
+    pub(crate) fn waits(self) -> Vec<Wait> {
+        let after = self.after.iter();
+        after
+            .filter_map(|mark| mark.to_wait(&self.stream.lane.timeline))
+            .collect()
+    }
+
+    /// Returns whether a marker would come after nothing but the commands of the stream.
+    pub(crate) fn is_last(self) -> bool {
+        self.waits().is_empty() && !self.stream.lane.was_lent()
     }
 }
 

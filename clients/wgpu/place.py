@@ -5,7 +5,7 @@ from pathlib import Path
 import edit
 
 HERE = Path(__file__).resolve().parent
-TESTS = [["--no-default-features", "--features", "std,vulkan", "--test", "example"]]
+TESTS = [["--no-default-features", "--features", "std,vulkan", "--test", "example"], ["-p", "figures", "--test", "memory"]]
 
 
 def place():

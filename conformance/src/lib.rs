@@ -25,6 +25,7 @@
 //!     // Where the backend has user events, and where they can fail:
 //!     binpool_conformance::pending_conformance!(super::Mock);
 //!     binpool_conformance::failure_conformance!(super::Mock);
+//!     // Where it puts conflicting commands in order, as the mock does not: `hazard_conformance`.
 //!     // Where it has shared virtual memory:
 //!     binpool_conformance::svm_conformance!(super::Mock);
 //!     // Where it has virtual memory:
@@ -34,7 +35,7 @@
 //! # assert!(run_all(&backend_checks(), &Mock).passed());
 //! ```
 //!
-//! [`backend_checks`], [`pending_checks`], [`failure_checks`], [`svm_checks`], [`virtual_memory_checks`] and [`allocator_checks`]
+//! [`backend_checks`], [`pending_checks`], [`failure_checks`], [`hazard_checks`], [`svm_checks`], [`virtual_memory_checks`] and [`allocator_checks`]
 //! return the same checks as values, and [`run_all`] runs them in a program without a test runner. A check panics where the promise is broken, and says
 //! which one. A pool needs no user events: a runtime whose host cannot resolve an event is checked without them.
 //!
@@ -62,6 +63,7 @@ pub mod events;
 pub mod failure_order;
 pub mod failures;
 pub mod foreign;
+pub mod hazards;
 pub mod lifetimes;
 pub mod ordering;
 pub mod queues;
@@ -261,6 +263,24 @@ suite! {
     failure_order::a_barrier_holds_back_for_what_its_failed_event_was_to_come_after,
     failure_order::a_marker_comes_after_what_a_failed_one_was_to_come_after,
     failure_order::finish_waits_for_all_whatever_failed,
+}
+
+suite! {
+    $
+    /// The promises of a backend that puts conflicting commands in order: OpenCL's, and those of a core that was told
+    /// ([`Core::order_conflicts`](binpool_allocators::runtime::Core::order_conflicts)). They need user events.
+    fn hazard_checks<F: Fixture>;
+    /// Expands to a `#[test]` for each promise about conflicting commands, given a `Fixture` of a backend that puts them in order, and has user
+    /// events.
+    macro hazard_conformance;
+    hazards::a_read_comes_after_a_write_on_another_queue,
+    hazards::a_write_comes_after_reads_and_writes_on_other_queues,
+    hazards::a_write_comes_after_all_of_many_reads,
+    hazards::reads_of_two_queues_do_not_wait_for_each_other,
+    hazards::commands_on_other_bytes_of_a_buffer_do_not_wait,
+    hazards::views_that_overlap_are_seen_to_be_the_same_bytes,
+    hazards::commands_of_an_out_of_order_queue_come_one_after_another_too,
+    hazards::threads_with_queues_of_their_own_share_a_buffer,
 }
 
 suite! {

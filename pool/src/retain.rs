@@ -31,6 +31,7 @@ pub struct Retain {
     most_bytes: u64,
     percent: u32,
     least_bytes: u64,
+    bytes_per_thread: u64,
     age: Age,
 }
 
@@ -49,6 +50,7 @@ impl Retain {
             most_bytes: u64::MAX,
             percent: 125,
             least_bytes: 64 << 20,
+            bytes_per_thread: 8 << 20,
             age: Age {
                 allocations: None,
                 time: None,
@@ -163,6 +165,41 @@ impl Retain {
     pub const fn at_least(mut self, bytes: u64) -> Self {
         self.least_bytes = bytes;
         self
+    }
+
+    /// Sets how many bytes the cache of each thread may keep in any case, and the pool's bins for each thread. The default is 8 MiB. A program in
+    /// which much was in use at once may have more in its caches. Pools without segments ignore this.
+    ///
+    /// A hit in a cache takes no lock. What one thread has cached serves others only where memory would run short, so with many threads and little
+    /// in use, the caches are much of the pool.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder, Retain};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let cached = |retain: Retain| {
+    ///     let options = PoolOptions::new().retain(retain);
+    ///     let pool = options.build(ImmediateAllocator::new(&backend)?, &queue)?;
+    ///     for _ in 0..10 {
+    ///         drop([(); 32].map(|()| pool.allocate(100_000).unwrap()));
+    ///     }
+    ///     let statistics = pool.statistics();
+    ///     Ok::<u64, binpool::PoolError>(statistics.hits - statistics.carved_hits)
+    /// };
+    /// assert!(cached(Retain::new())? > 280); // All but the first round.
+    /// assert!(cached(Retain::new().per_thread(1 << 20))? < 120); // Ten blocks a round.
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    #[must_use]
+    pub const fn per_thread(mut self, bytes: u64) -> Self {
+        self.bytes_per_thread = bytes;
+        self
+    }
+
+    /// The bytes that each thread cache may keep at least. The bins may keep at least as much for each thread.
+    pub(crate) fn bytes_per_thread(self) -> u64 {
+        self.bytes_per_thread
     }
 
     /// The bytes above which free memory is released as soon as no command uses it; `u64::MAX` without such a bound.

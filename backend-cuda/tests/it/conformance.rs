@@ -1,9 +1,9 @@
 //! The backend keeps every promise of the traits, but for user events that fail, which CUDA does not have.
 
-use binpool_allocators::ImmediateAllocator;
+use binpool_allocators::{ImmediateAllocator, runtime::Runtime};
 use binpool_conformance::{
-    AllocatorFixture, Fixture, allocator_conformance, backend_conformance, pending_conformance,
-    virtual_memory_conformance,
+    AllocatorFixture, Fixture, allocator_conformance, backend_conformance, hazard_conformance,
+    pending_conformance, virtual_memory_conformance,
 };
 use binpool_cuda::{CudaBackend, DriverPoolAllocator};
 
@@ -31,6 +31,25 @@ mod backend {
     backend_conformance!(Cuda);
     pending_conformance!(Cuda);
     virtual_memory_conformance!(Cuda);
+}
+
+/// The core puts conflicting commands in order.
+struct Ordered;
+
+impl Fixture for Ordered {
+    type Backend = CudaBackend;
+
+    fn backend(&self) -> CudaBackend {
+        let backend = Device::new(CAPACITY).backend();
+        backend.core().order_conflicts();
+        backend
+    }
+}
+
+mod hazards {
+    use super::*;
+
+    hazard_conformance!(Ordered);
 }
 
 /// Memory of one device, and queues of another that may not use it.

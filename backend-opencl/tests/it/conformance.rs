@@ -3,7 +3,7 @@
 use binpool_allocators::{DeferredAllocator, ImmediateAllocator, SvmAllocator, SvmGrain};
 use binpool_conformance::{
     AllocatorFixture, Fixture, allocator_conformance, backend_conformance, failure_conformance,
-    pending_conformance, svm_conformance,
+    hazard_conformance, pending_conformance, svm_conformance,
 };
 use binpool_opencl::OpenClBackend;
 
@@ -24,6 +24,7 @@ mod backend {
     backend_conformance!(OpenCl);
     pending_conformance!(OpenCl);
     failure_conformance!(OpenCl);
+    hazard_conformance!(OpenCl);
 }
 
 mod svm {

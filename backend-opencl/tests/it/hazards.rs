@@ -1,6 +1,6 @@
 //! Commands that use the same bytes come one after another, whatever queues they are on, without any wait list.
 
-use std::{ops::Range, slice::from_ref, thread};
+use std::{ops::Range, slice::from_ref};
 
 use binpool_allocators::{Backend, Event, EventStatus, MemoryFlags, PendingRead, Queue, Region};
 use binpool_opencl::{ClEvent, ClMemory, ClQueue};
@@ -24,93 +24,6 @@ fn copy(bench: &Bench, queue: &ClQueue, from: &ClMemory, to: &ClMemory) -> ClEve
     let all = Region::first(SIZE);
     let copied = bench.backend.enqueue_copy(queue, from, all, to, 0);
     copied.unwrap()
-}
-
-#[test]
-fn a_read_comes_after_a_write_on_another_queue() {
-    let bench = Bench::new();
-    let (slow, gate) = gated_queue(&bench);
-    let (memory, seen) = (bench.filled(SIZE, 1), bench.buffer(SIZE));
-    bench.fill(&slow, &memory, 2, &[]);
-    let copied = copy(&bench, &bench.queue, &memory, &seen);
-    assert_eq!(copied.status().unwrap(), EventStatus::Pending);
-    bench.open_gate(&gate);
-    assert_eq!(bench.read(&seen), [2; SIZE]);
-}
-
-#[test]
-fn a_write_comes_after_reads_and_writes_on_other_queues() {
-    let bench = Bench::new();
-    let (slow, gate) = gated_queue(&bench);
-    let (memory, seen) = (bench.filled(SIZE, 1), bench.buffer(SIZE));
-    copy(&bench, &slow, &memory, &seen);
-    let written = bench.fill(&bench.queue, &memory, 2, &[]);
-    assert_eq!(written.status().unwrap(), EventStatus::Pending);
-    bench.open_gate(&gate);
-    assert_eq!(bench.read(&seen), [1; SIZE]);
-    assert_eq!(bench.read(&memory), [2; SIZE]);
-}
-
-#[test]
-fn reads_of_two_queues_do_not_wait_for_each_other() {
-    let bench = Bench::new();
-    let (slow, gate) = gated_queue(&bench);
-    let (memory, other) = (bench.filled(SIZE, 1), bench.buffer(SIZE));
-    let held = copy(&bench, &slow, &memory, &other);
-    assert_eq!(bench.read(&memory), [1; SIZE]);
-    assert_eq!(held.status().unwrap(), EventStatus::Pending);
-    bench.open_gate(&gate);
-    held.wait().unwrap();
-}
-
-#[test]
-fn commands_on_other_bytes_of_a_buffer_do_not_wait() {
-    let bench = Bench::new();
-    let (slow, gate) = gated_queue(&bench);
-    let memory = bench.filled(2 * SIZE, 1);
-    let [first, second] = [0, SIZE].map(|offset| {
-        let region = Region::new(offset, SIZE);
-        bench.backend.create_sub_region(&memory, region).unwrap()
-    });
-    let held = bench.fill(&slow, &first, 2, &[]);
-    bench.fill(&bench.queue, &second, 3, &[]).wait().unwrap();
-    assert_eq!(bench.read(&second), [3; SIZE]);
-    assert_eq!(held.status().unwrap(), EventStatus::Pending);
-    bench.open_gate(&gate);
-    assert_eq!(bench.read(&memory), [[2; SIZE], [3; SIZE]].concat());
-}
-
-#[test]
-fn views_that_overlap_are_seen_to_be_the_same_bytes() {
-    let bench = Bench::new();
-    let (slow, gate) = gated_queue(&bench);
-    let memory = bench.filled(2 * SIZE, 1);
-    let part = Region::new(SIZE / 2, SIZE);
-    let view = bench.backend.create_sub_region(&memory, part).unwrap();
-    bench.fill(&slow, &view, 2, &[]);
-    let all = bench.fill(&bench.queue, &memory, 3, &[]);
-    assert_eq!(all.status().unwrap(), EventStatus::Pending);
-    bench.open_gate(&gate);
-    assert_eq!(bench.read(&memory), [3; 2 * SIZE]);
-}
-
-#[test]
-fn commands_of_an_out_of_order_queue_come_one_after_another_too() {
-    let bench = Bench::new();
-    let queue = bench.out_of_order_queue();
-    let (memory, copies) = (bench.buffer(SIZE), bench.buffer(250 * SIZE));
-    for byte in 0..250_u8 {
-        bench.fill(&queue, &memory, byte, &[]);
-        let (all, to) = (Region::first(SIZE), usize::from(byte) * SIZE);
-        bench
-            .backend
-            .enqueue_copy(&queue, &memory, all, &copies, to)
-            .unwrap();
-    }
-    let copies = bench.read(&copies);
-    for (byte, copy) in (0..250_u8).zip(copies.chunks(SIZE)) {
-        assert_eq!(copy, [byte; SIZE], "copy {byte}");
-    }
 }
 
 /// The second write may fail as soon as its gate does, while the first one, which it came after, is still to run.
@@ -254,29 +167,6 @@ fn a_write_comes_after_all_of_many_reads() {
         }
         assert!(written.wait().is_err(), "it came before read {failing}");
     }
-}
-
-#[test]
-fn threads_with_queues_of_their_own_share_a_buffer() {
-    const THREADS: u8 = 4;
-    let bench = Bench::new();
-    let memory = bench.filled(SIZE, 0);
-    thread::scope(|scope| {
-        for byte in 1..=THREADS {
-            let (bench, memory) = (&bench, &memory);
-            scope.spawn(move || {
-                let queue = bench.another_queue();
-                let seen = bench.buffer(SIZE);
-                for _ in 0..50 {
-                    bench.fill(&queue, memory, byte, &[]);
-                    copy(bench, &queue, memory, &seen);
-                    let seen = bench.read(&seen);
-                    assert!(seen.iter().all(|other| *other == seen[0]), "torn: {seen:?}");
-                }
-            });
-        }
-    });
-    assert!((1..=THREADS).contains(&bench.read(&memory)[0]));
 }
 
 #[derive(Clone, Debug)]

@@ -1,10 +1,13 @@
 //! A device, and the queues that Vulkan has for it.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicU64, Ordering},
+};
 
 use ash::{ext, vk};
 use binpool_allocators::{Error, Result};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::{Facts, Instance, Named as _, VulkanError};
 
@@ -15,6 +18,29 @@ const MOST_QUEUES: u32 = 4;
 pub(crate) struct DeviceQueue {
     pub(crate) family: u32,
     pub(crate) raw: Mutex<vk::Queue>,
+    /// How often the program has had it, for submits of its own. Grows while the queue is locked.
+    lent: AtomicU64,
+}
+
+impl DeviceQueue {
+    fn new(family: u32, raw: vk::Queue) -> Self {
+        Self {
+            family,
+            raw: Mutex::new(raw),
+            lent: AtomicU64::new(0),
+        }
+    }
+
+    /// Locks the queue for calls of the program's own.
+    pub(crate) fn lend(&self) -> MutexGuard<'_, vk::Queue> {
+        let queue = self.raw.lock();
+        self.lent.fetch_add(1, Ordering::Release);
+        queue
+    }
+
+    pub(crate) fn lent(&self) -> u64 {
+        self.lent.load(Ordering::Acquire)
+    }
 }
 
 /// A logical device. One that this crate has made is destroyed with it.
@@ -23,7 +49,7 @@ pub(crate) struct Device {
     is_own: bool,
     instance: Arc<Instance>,
     pub(crate) facts: Facts,
-    pub(crate) queues: Vec<DeviceQueue>,
+    pub(crate) queues: Vec<Arc<DeviceQueue>>,
     /// The families of `queues`, each once.
     families: Vec<u32>,
     /// Semaphores that no command uses, with their numbers. They are destroyed with the device only: drivers of Mesa use a semaphore that a submit has
@@ -42,43 +68,35 @@ impl Device {
                 facts.name
             )));
         }
-        let computes = |family: &vk::QueueFamilyProperties| {
-            family.queue_flags.contains(vk::QueueFlags::COMPUTE)
-        };
-        let family = facts.families.iter().position(computes).ok_or_else(|| {
+        let mut families = (0_u32..).zip(&facts.families);
+        let found = families.find(|(_, it)| it.queue_flags.contains(vk::QueueFlags::COMPUTE));
+        let (family, properties) = found.ok_or_else(|| {
             Error::unsupported(format!(
                 "{}, which has no queue for kernels and copies",
                 facts.name
             ))
         })?;
-        let properties = &facts.families[family];
-        let count = properties.queue_count.clamp(1, MOST_QUEUES);
-        let binds = properties
-            .queue_flags
-            .contains(vk::QueueFlags::SPARSE_BINDING);
-        let is_sparse = facts.sparse_bytes > 0 && binds;
-        let family = u32::try_from(family).unwrap_or(0);
+        let count = properties.queue_count.min(MOST_QUEUES);
+        let binds = vk::QueueFlags::SPARSE_BINDING;
+        let is_sparse = facts.sparse_bytes > 0 && properties.queue_flags.contains(binds);
         let priorities = vec![1.0; count as usize];
         let queues = [vk::DeviceQueueCreateInfo::default()
             .queue_family_index(family)
             .queue_priorities(&priorities)];
         let features = vk::PhysicalDeviceFeatures::default()
-            .shader_int64(facts.features.int64)
-            .shader_float64(facts.features.float64)
+            .shader_int64(facts.features.shader_int64 != 0)
+            .shader_float64(facts.features.shader_float64 != 0)
             .sparse_binding(is_sparse)
             .sparse_residency_buffer(is_sparse);
         let mut features_12 = vk::PhysicalDeviceVulkan12Features::default()
             .timeline_semaphore(true)
             .buffer_device_address(true);
-        let extensions = [ext::memory_budget::NAME.as_ptr()];
-        let extensions = if facts.has_budget {
-            &extensions[..]
-        } else {
-            &[]
-        };
+        let extensions = facts
+            .has_budget
+            .then_some(ext::memory_budget::NAME.as_ptr());
         let info = vk::DeviceCreateInfo::default()
             .queue_create_infos(&queues)
-            .enabled_extension_names(extensions)
+            .enabled_extension_names(extensions.as_slice())
             .enabled_features(&features)
             .push_next(&mut features_12);
         // SAFETY: The device is of the instance, which has what is asked for.
@@ -86,10 +104,9 @@ impl Device {
         let raw = raw.of("vkCreateDevice")?;
         let all = (0..count).map(|index| {
             // SAFETY: The device was made with these queues.
-            let queue = unsafe { raw.get_device_queue(family, index) };
-            (family, queue)
+            (family, unsafe { raw.get_device_queue(family, index) })
         });
-        let all = all.collect::<Vec<_>>();
+        let all: Vec<_> = all.collect();
         let mut device = Self::new(Arc::clone(instance), raw, facts, &all);
         device.is_own = true;
         if !is_sparse {
@@ -121,10 +138,8 @@ impl Device {
         let mut families: Vec<_> = queues.iter().map(|(family, _)| *family).collect();
         families.sort_unstable();
         families.dedup();
-        let queues = queues.iter().map(|&(family, queue)| DeviceQueue {
-            family,
-            raw: Mutex::new(queue),
-        });
+        let queues = queues.iter();
+        let queues = queues.map(|&(family, queue)| Arc::new(DeviceQueue::new(family, queue)));
         Self {
             raw,
             is_own: false,
@@ -162,12 +177,18 @@ impl Device {
         if self.is_lost() {
             return;
         }
+        let _locked = self.wait_for_queues();
+        let _earlier = self.lost.set(error);
+    }
+
+    /// Waits for everything that was submitted, and returns the locked queues.
+    fn wait_for_queues(&self) -> Vec<MutexGuard<'_, vk::Queue>> {
         let queues: Vec<_> = self.queues.iter().map(|queue| queue.raw.lock()).collect();
         for queue in &queues {
             // SAFETY: The queue is locked. One that cannot be waited for is lost, or out of memory for the wait.
             let _failed = unsafe { self.raw.queue_wait_idle(**queue) };
         }
-        let _earlier = self.lost.set(error);
+        queues
     }
 
     /// Checks that the device is not lost.
@@ -198,10 +219,7 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        for queue in &mut self.queues {
-            // SAFETY: Nothing else submits on the queue.
-            let _failed = unsafe { self.raw.queue_wait_idle(*queue.raw.get_mut()) };
-        }
+        drop(self.wait_for_queues());
         for (semaphore, _) in self.semaphores.get_mut().drain(..) {
             // SAFETY: No command is left.
             unsafe { self.raw.destroy_semaphore(semaphore, None) };

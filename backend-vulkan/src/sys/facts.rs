@@ -16,6 +16,8 @@ pub(crate) struct Facts {
     /// Vulkan 1.2 with timeline semaphores and addresses of buffers.
     pub(crate) is_usable: bool,
     pub(crate) memory: vk::PhysicalDeviceMemoryProperties,
+    /// The bytes of the device's memory.
+    pub(crate) total_bytes: u64,
     pub(crate) families: Vec<vk::QueueFamilyProperties>,
     pub(crate) alignment: usize,
     pub(crate) largest_block: usize,
@@ -23,14 +25,7 @@ pub(crate) struct Facts {
     pub(crate) sparse_bytes: u64,
     pub(crate) push_constants: u32,
     pub(crate) has_budget: bool,
-    pub(crate) features: Features,
-}
-
-/// What kernels may use, where the device has it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Features {
-    pub(crate) int64: bool,
-    pub(crate) float64: bool,
+    pub(crate) features: vk::PhysicalDeviceFeatures,
 }
 
 impl Facts {
@@ -62,6 +57,7 @@ impl Facts {
         let limits = basic.limits;
         // SAFETY: As above.
         let memory = unsafe { raw.get_physical_device_memory_properties(physical) };
+        let total_bytes = device_heaps(&memory).map(|(_, heap)| heap.size).sum();
         // SAFETY: As above.
         let families = unsafe { raw.get_physical_device_queue_family_properties(physical) };
         let largest = match limits_13.max_buffer_size {
@@ -75,7 +71,13 @@ impl Facts {
         let is_sparse = features.sparse_binding != 0 && features.sparse_residency_buffer != 0;
         Self {
             physical,
-            name: name_of(&basic),
+            name: String::from_utf8_lossy(
+                basic
+                    .device_name_as_c_str()
+                    .unwrap_or(c"a Vulkan device")
+                    .to_bytes(),
+            )
+            .into_owned(),
             is_gpu: matches!(
                 basic.device_type,
                 vk::PhysicalDeviceType::DISCRETE_GPU
@@ -87,7 +89,8 @@ impl Facts {
             memory,
             families,
             alignment: bytes(alignment),
-            largest_block: bytes(largest.min(heap_bytes(&memory))),
+            largest_block: bytes(largest.min(total_bytes)),
+            total_bytes,
             sparse_bytes: if is_sparse {
                 limits.sparse_address_space_size
             } else {
@@ -95,46 +98,24 @@ impl Facts {
             },
             push_constants: limits.max_push_constants_size,
             has_budget: instance.has_extension(physical, ext::memory_budget::NAME),
-            features: Features {
-                int64: features.shader_int64 != 0,
-                float64: features.shader_float64 != 0,
-            },
+            features,
         }
     }
 
     /// The heaps that are the device's own.
     pub(crate) fn device_heaps(&self) -> impl Iterator<Item = usize> + '_ {
-        device_heaps(&self.memory)
-    }
-
-    /// The bytes of the device's memory.
-    pub(crate) fn total_bytes(&self) -> u64 {
-        heap_bytes(&self.memory)
+        device_heaps(&self.memory).map(|(index, _)| index)
     }
 }
 
-fn device_heaps(memory: &vk::PhysicalDeviceMemoryProperties) -> impl Iterator<Item = usize> + '_ {
+/// The heaps that are the device's own, with their numbers.
+fn device_heaps(
+    memory: &vk::PhysicalDeviceMemoryProperties,
+) -> impl Iterator<Item = (usize, &vk::MemoryHeap)> {
     let heaps = memory.memory_heaps_as_slice().iter().enumerate();
-    heaps.filter_map(|(index, heap)| {
-        heap.flags
-            .contains(vk::MemoryHeapFlags::DEVICE_LOCAL)
-            .then_some(index)
-    })
-}
-
-fn heap_bytes(memory: &vk::PhysicalDeviceMemoryProperties) -> u64 {
-    let heaps = device_heaps(memory).filter_map(|index| memory.memory_heaps_as_slice().get(index));
-    heaps.map(|heap| heap.size).sum()
+    heaps.filter(|(_, heap)| heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL))
 }
 
 fn bytes(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
-}
-
-fn name_of(properties: &vk::PhysicalDeviceProperties) -> String {
-    let name = properties.device_name_as_c_str();
-    name.map_or_else(
-        |_| String::from("a Vulkan device"),
-        |name| name.to_string_lossy().into_owned(),
-    )
 }

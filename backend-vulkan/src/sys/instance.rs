@@ -1,6 +1,6 @@
 //! The loader, and an instance.
 
-use std::ffi::CStr;
+use std::{ffi::CStr, sync::OnceLock};
 
 use ash::vk;
 use binpool_allocators::{Error, Result};
@@ -10,38 +10,44 @@ use super::{Named as _, VulkanError};
 /// An instance of Vulkan. One that this crate has made is destroyed with it.
 pub(crate) struct Instance {
     raw: ash::Instance,
-    /// The loader's library of an instance that this crate has made.
-    own: Option<ash::Entry>,
+    is_own: bool,
+}
+
+/// The loader, which stays loaded, and keeps the drivers: theirs may have threads, and handlers for the end of the process, that would run on in code
+/// that is gone. NVIDIA's crashed there.
+fn loader() -> Result<&'static ash::Entry> {
+    static LOADER: OnceLock<ash::Entry> = OnceLock::new();
+    if let Some(loaded) = LOADER.get() {
+        return Ok(loaded);
+    }
+    // SAFETY: The loader of Vulkan does no harm when it is loaded, and stays.
+    let loaded = unsafe { ash::Entry::load() }.map_err(|error| {
+        Error::unsupported(format!(
+            "Vulkan, whose loader is not installed ({error}): install libvulkan1 (Debian, Ubuntu) or the driver of the GPU"
+        ))
+    })?;
+    Ok(LOADER.get_or_init(|| loaded))
 }
 
 impl Instance {
     /// Loads the loader, and makes an instance of version 1.2 or later.
     pub(crate) fn load() -> Result<Self> {
-        // SAFETY: The loader of Vulkan does no harm when it is loaded, and the instance keeps it.
-        let entry = unsafe { ash::Entry::load() }.map_err(|error| {
-            Error::unsupported(format!(
-                "Vulkan, whose loader is not installed ({error}): install libvulkan1 (Debian, Ubuntu) or the driver of the GPU"
-            ))
-        })?;
         let application = vk::ApplicationInfo::default()
             .engine_name(c"binpool")
             .api_version(vk::API_VERSION_1_3);
         let info = vk::InstanceCreateInfo::default().application_info(&application);
         // SAFETY: The structs live during the call.
-        let made = unsafe { entry.create_instance(&info, None) };
+        let made = unsafe { loader()?.create_instance(&info, None) };
         let raw = made.map_err(|result| match result {
             vk::Result::ERROR_INCOMPATIBLE_DRIVER => no_driver(),
             result => VulkanError::new("vkCreateInstance", result).into(),
         })?;
-        Ok(Self {
-            raw,
-            own: Some(entry),
-        })
+        Ok(Self { raw, is_own: true })
     }
 
     /// Takes an instance that the program has made, and destroys.
     pub(crate) fn adopt(raw: ash::Instance) -> Self {
-        Self { raw, own: None }
+        Self { raw, is_own: false }
     }
 
     pub(crate) fn raw(&self) -> &ash::Instance {
@@ -77,7 +83,7 @@ fn no_driver() -> Error {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        if self.own.is_some() {
+        if self.is_own {
             // SAFETY: Its devices, which keep it, are gone.
             unsafe { self.raw.destroy_instance(None) };
         }

@@ -20,74 +20,121 @@ const USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
 );
 
 /// Where memory lies: what its type must have, and what is better.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     Device,
     /// Of the host, which sees it at an address.
     Host,
 }
 
-/// A buffer.
-struct Buffer {
+/// Memory that Vulkan has given, with a buffer over all of it.
+///
+/// ```no_run
+/// use binpool_allocators::{Backend, MemoryFlags, Memory};
+/// use binpool_vulkan::VulkanBackend;
+///
+/// let backend = VulkanBackend::open(0)?;
+/// let memory = backend.create_buffer(4096, MemoryFlags::HOST_RESIDENT)?;
+/// let block = memory.block().ok_or("no memory is left")?;
+/// // For a descriptor, or a command of the program's own.
+/// let (buffer, offset) = (block.buffer(), memory.offset());
+/// // For an image that is bound to a part of it.
+/// let memory = block.memory();
+/// assert!(block.mapped().is_some());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct VulkanBlock {
     device: Arc<Device>,
-    raw: vk::Buffer,
+    /// Null for pages.
+    buffer: vk::Buffer,
+    /// Null for a reservation.
+    memory: vk::DeviceMemory,
+    mapped: Option<NonNull<u8>>,
 }
 
-impl Buffer {
-    fn new(
+// SAFETY: the address is used by the calls that are given the memory, and by programs that promise to order what they do.
+unsafe impl Send for VulkanBlock {}
+// SAFETY: as above.
+unsafe impl Sync for VulkanBlock {}
+
+impl VulkanBlock {
+    /// Memory with a buffer over all of it.
+    pub(crate) fn new(
+        device: &Arc<Device>,
+        bytes: usize,
+        place: Place,
+    ) -> Result<Self, VulkanError> {
+        let mut block = Self::with_buffer(device, bytes, vk::BufferCreateFlags::empty())?;
+        block.allocate(block.requirements(), place)?;
+        let raw = device.raw();
+        // SAFETY: Both are new, and the memory is of the size and kind that the buffer needs.
+        let bound = unsafe { raw.bind_buffer_memory(block.buffer, block.memory, 0) };
+        bound.of("vkBindBufferMemory")?;
+        if place == Place::Host {
+            let flags = vk::MemoryMapFlags::empty();
+            // SAFETY: The memory is new, and visible to the host.
+            let start = unsafe { raw.map_memory(block.memory, 0, vk::WHOLE_SIZE, flags) };
+            block.mapped = NonNull::new(start.of("vkMapMemory")?.cast());
+        }
+        Ok(block)
+    }
+
+    /// Memory without a buffer, of one of these kinds, for sparse buffers.
+    pub(crate) fn pages(
+        device: &Arc<Device>,
+        bytes: usize,
+        kinds: u32,
+    ) -> Result<Self, VulkanError> {
+        let needs = vk::MemoryRequirements {
+            size: bytes as u64,
+            alignment: 1,
+            memory_type_bits: kinds,
+        };
+        let mut block = Self::empty(device);
+        block.allocate(needs, Place::Device)?;
+        Ok(block)
+    }
+
+    /// A sparse buffer: addresses, to which pages are bound.
+    pub(crate) fn reservation(device: &Arc<Device>, bytes: usize) -> Result<Self, VulkanError> {
+        let sparse =
+            vk::BufferCreateFlags::SPARSE_BINDING | vk::BufferCreateFlags::SPARSE_RESIDENCY;
+        Self::with_buffer(device, bytes, sparse)
+    }
+
+    fn empty(device: &Arc<Device>) -> Self {
+        Self {
+            device: Arc::clone(device),
+            buffer: vk::Buffer::null(),
+            memory: vk::DeviceMemory::null(),
+            mapped: None,
+        }
+    }
+
+    fn with_buffer(
         device: &Arc<Device>,
         bytes: usize,
         flags: vk::BufferCreateFlags,
     ) -> Result<Self, VulkanError> {
-        let families = device.families();
+        let mut block = Self::empty(device);
         let mut info = vk::BufferCreateInfo::default()
             .flags(flags)
             .size(bytes as u64)
             .usage(USAGE);
-        if families.len() > 1 {
+        if let families @ [_, _, ..] = device.families() {
             info = info
                 .sharing_mode(vk::SharingMode::CONCURRENT)
                 .queue_family_indices(families);
         }
         // SAFETY: The device lives.
-        let raw = unsafe { device.raw().create_buffer(&info, None) }.of("vkCreateBuffer")?;
-        Ok(Self {
-            device: Arc::clone(device),
-            raw,
-        })
+        let raw = unsafe { device.raw().create_buffer(&info, None) };
+        block.buffer = raw.of("vkCreateBuffer")?;
+        Ok(block)
     }
 
-    fn requirements(&self) -> vk::MemoryRequirements {
-        // SAFETY: The buffer lives.
-        unsafe { self.device.raw().get_buffer_memory_requirements(self.raw) }
-    }
-
-    fn address(&self) -> u64 {
-        let info = vk::BufferDeviceAddressInfo::default().buffer(self.raw);
-        // SAFETY: The buffer lives, and was made for this.
-        unsafe { self.device.raw().get_buffer_device_address(&info) }
-    }
-}
-
-impl Drop for Buffer {
-    fn drop(&mut self) {
-        // SAFETY: The core drops a block once no command uses it.
-        unsafe { self.device.raw().destroy_buffer(self.raw, None) };
-    }
-}
-
-/// Memory of the device.
-struct Memory {
-    device: Arc<Device>,
-    raw: vk::DeviceMemory,
-}
-
-impl Memory {
-    fn new(
-        device: &Arc<Device>,
-        needs: vk::MemoryRequirements,
-        place: Place,
-    ) -> Result<Self, VulkanError> {
+    /// Gives it memory of the best kind that has room.
+    fn allocate(&mut self, needs: vk::MemoryRequirements, place: Place) -> Result<(), VulkanError> {
+        let device = &self.device;
         let mut last = VulkanError::new("vkAllocateMemory", vk::Result::ERROR_OUT_OF_DEVICE_MEMORY);
         for kind in kinds(device, needs.memory_type_bits, place) {
             let mut flags = vk::MemoryAllocateFlagsInfo::default()
@@ -99,22 +146,93 @@ impl Memory {
             // SAFETY: The device lives.
             match unsafe { device.raw().allocate_memory(&info, None) }.of("vkAllocateMemory") {
                 Ok(raw) => {
-                    let device = Arc::clone(device);
-                    return Ok(Self { device, raw });
+                    self.memory = raw;
+                    return Ok(());
                 }
                 Err(error) => last = device.failed(error),
             }
         }
         Err(last)
     }
-}
 
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: The core drops a block once no command uses it. What is mapped is unmapped by this.
-        unsafe { self.device.raw().free_memory(self.raw, None) };
+    /// What its buffer needs. For a reservation, the alignment is the size of pages.
+    pub(crate) fn requirements(&self) -> vk::MemoryRequirements {
+        let raw = self.device.raw();
+        // SAFETY: The buffer lives.
+        unsafe { raw.get_buffer_memory_requirements(self.buffer) }
+    }
+
+    /// The buffer, which lives as long as the block; null for pages.
+    #[must_use]
+    pub fn buffer(&self) -> vk::Buffer {
+        self.buffer
+    }
+
+    /// The memory under the buffer, which lives as long as the block, for images that are bound to parts of it. Null for a reservation.
+    #[must_use]
+    pub fn memory(&self) -> vk::DeviceMemory {
+        self.memory
+    }
+
+    /// The address of the first byte for the host, where the memory is the host's
+    /// ([`HOST_RESIDENT`](binpool_allocators::MemoryFlags::HOST_RESIDENT)): it is mapped as long as the block lives, and coherent.
+    #[must_use]
+    pub fn mapped(&self) -> Option<NonNull<u8>> {
+        self.mapped
+    }
+
+    /// The address of the first byte for the device. Not for pages.
+    pub(crate) fn address(&self) -> u64 {
+        let info = vk::BufferDeviceAddressInfo::default().buffer(self.buffer);
+        // SAFETY: The buffer lives, and was made for this.
+        unsafe { self.device.raw().get_buffer_device_address(&info) }
+    }
+
+    /// Binds memory of `pages` to a region of a sparse buffer, or takes away what is bound, and waits until that is done.
+    pub(crate) fn bind(&self, region: Region, pages: Option<&Self>) -> Result<(), VulkanError> {
+        let device = &self.device;
+        let binds = [vk::SparseMemoryBind::default()
+            .resource_offset(region.offset as u64)
+            .size(region.bytes as u64)
+            .memory(pages.map_or_else(vk::DeviceMemory::null, Self::memory))];
+        let buffers = [vk::SparseBufferMemoryBindInfo::default()
+            .buffer(self.buffer)
+            .binds(&binds)];
+        let info = vk::BindSparseInfo::default().buffer_binds(&buffers);
+        // SAFETY: The device lives.
+        let fence = unsafe {
+            device
+                .raw()
+                .create_fence(&vk::FenceCreateInfo::default(), None)
+        };
+        let fence = fence.of("vkCreateFence")?;
+        let bound = {
+            let queue = device.queues[0].raw.lock();
+            // SAFETY: The queue is locked, and binds sparse memory; the caller promises the rest.
+            unsafe { device.raw().queue_bind_sparse(*queue, &[info], fence) }
+                .of("vkQueueBindSparse")
+        };
+        let waited = bound.and_then(|()| {
+            // SAFETY: The fence lives.
+            unsafe { device.raw().wait_for_fences(&[fence], true, u64::MAX) }.of("vkWaitForFences")
+        });
+        // SAFETY: Nothing uses it any more: the call has failed, or has ended.
+        unsafe { device.raw().destroy_fence(fence, None) };
+        waited.map_err(|error| device.failed(error))
     }
 }
+
+impl Drop for VulkanBlock {
+    fn drop(&mut self) {
+        let raw = self.device.raw();
+        // SAFETY: The core drops a block once no command uses it; null is allowed.
+        unsafe { raw.destroy_buffer(self.buffer, None) };
+        // SAFETY: As above; what is mapped is unmapped by this.
+        unsafe { raw.free_memory(self.memory, None) };
+    }
+}
+
+debug_by!(VulkanBlock);
 
 /// The types of memory for a place, the best first.
 fn kinds(device: &Device, allowed: u32, place: Place) -> Vec<u32> {
@@ -139,152 +257,4 @@ fn kinds(device: &Device, allowed: u32, place: Place) -> Vec<u32> {
         .collect();
     fitting.sort_by_key(|(flags, _)| (!flags.contains(better), flags.intersects(worse)));
     fitting.into_iter().map(|(_, index)| index).collect()
-}
-
-/// Memory with a buffer over all of it.
-pub(crate) struct Allocation {
-    buffer: Buffer,
-    memory: Memory,
-    address: u64,
-    /// Where the host sees memory of its own.
-    mapped: Option<NonNull<u8>>,
-}
-
-// SAFETY: the address is used by the calls that are given the memory, and by programs that promise to order what they do.
-unsafe impl Send for Allocation {}
-// SAFETY: as above.
-unsafe impl Sync for Allocation {}
-
-impl Allocation {
-    pub(crate) fn new(
-        device: &Arc<Device>,
-        bytes: usize,
-        place: Place,
-    ) -> Result<Self, VulkanError> {
-        let buffer = Buffer::new(device, bytes, vk::BufferCreateFlags::empty())?;
-        let memory = Memory::new(device, buffer.requirements(), place)?;
-        // SAFETY: Both are new, and the memory is of the size and kind that the buffer needs.
-        let bound = unsafe { device.raw().bind_buffer_memory(buffer.raw, memory.raw, 0) };
-        bound.of("vkBindBufferMemory")?;
-        let mapped = match place {
-            Place::Device => None,
-            Place::Host => {
-                // SAFETY: The memory is visible to the host, and not mapped yet.
-                let mapped = unsafe {
-                    device.raw().map_memory(
-                        memory.raw,
-                        0,
-                        vk::WHOLE_SIZE,
-                        vk::MemoryMapFlags::empty(),
-                    )
-                };
-                NonNull::new(mapped.of("vkMapMemory")?.cast())
-            }
-        };
-        Ok(Self {
-            address: buffer.address(),
-            buffer,
-            memory,
-            mapped,
-        })
-    }
-
-    pub(crate) fn buffer(&self) -> vk::Buffer {
-        self.buffer.raw
-    }
-
-    pub(crate) fn memory(&self) -> vk::DeviceMemory {
-        self.memory.raw
-    }
-
-    pub(crate) fn address(&self) -> u64 {
-        self.address
-    }
-
-    pub(crate) fn mapped(&self) -> Option<NonNull<u8>> {
-        self.mapped
-    }
-}
-
-/// Memory without a buffer, for sparse buffers.
-pub(crate) struct Pages(Memory);
-
-impl Pages {
-    pub(crate) fn new(device: &Arc<Device>, bytes: usize, kinds: u32) -> Result<Self, VulkanError> {
-        let needs = vk::MemoryRequirements {
-            size: bytes as u64,
-            alignment: 1,
-            memory_type_bits: kinds,
-        };
-        Ok(Self(Memory::new(device, needs, Place::Device)?))
-    }
-
-    pub(crate) fn memory(&self) -> vk::DeviceMemory {
-        self.0.raw
-    }
-}
-
-/// A sparse buffer: addresses, to which memory is bound.
-pub(crate) struct Reservation {
-    buffer: Buffer,
-    address: u64,
-}
-
-impl Reservation {
-    pub(crate) fn new(device: &Arc<Device>, bytes: usize) -> Result<Self, VulkanError> {
-        let flags = vk::BufferCreateFlags::SPARSE_BINDING | vk::BufferCreateFlags::SPARSE_RESIDENCY;
-        let buffer = Buffer::new(device, bytes, flags)?;
-        let address = buffer.address();
-        Ok(Self { buffer, address })
-    }
-
-    pub(crate) fn buffer(&self) -> vk::Buffer {
-        self.buffer.raw
-    }
-
-    pub(crate) fn address(&self) -> u64 {
-        self.address
-    }
-
-    /// The size of its pages, and the kinds of memory that they may have.
-    pub(crate) fn pages(&self) -> (usize, u32) {
-        let needs = self.buffer.requirements();
-        (
-            usize::try_from(needs.alignment).unwrap_or(usize::MAX),
-            needs.memory_type_bits,
-        )
-    }
-
-    /// Binds memory to a region, or takes it away, and waits until that is done.
-    pub(crate) fn bind(&self, region: Region, pages: Option<&Pages>) -> Result<(), VulkanError> {
-        let device = &self.buffer.device;
-        let binds = [vk::SparseMemoryBind::default()
-            .resource_offset(region.offset as u64)
-            .size(region.bytes as u64)
-            .memory(pages.map_or(vk::DeviceMemory::null(), |pages| pages.0.raw))];
-        let buffers = [vk::SparseBufferMemoryBindInfo::default()
-            .buffer(self.buffer.raw)
-            .binds(&binds)];
-        let info = vk::BindSparseInfo::default().buffer_binds(&buffers);
-        // SAFETY: The device lives.
-        let fence = unsafe {
-            device
-                .raw()
-                .create_fence(&vk::FenceCreateInfo::default(), None)
-        };
-        let fence = fence.of("vkCreateFence")?;
-        let bound = {
-            let queue = device.queues[0].raw.lock();
-            // SAFETY: The queue is locked, and binds sparse memory; the caller promises the rest.
-            unsafe { device.raw().queue_bind_sparse(*queue, &[info], fence) }
-                .of("vkQueueBindSparse")
-        };
-        let waited = bound.and_then(|()| {
-            // SAFETY: The fence lives.
-            unsafe { device.raw().wait_for_fences(&[fence], true, u64::MAX) }.of("vkWaitForFences")
-        });
-        // SAFETY: Nothing uses it any more: the call has failed, or has ended.
-        unsafe { device.raw().destroy_fence(fence, None) };
-        waited.map_err(|error| device.failed(error))
-    }
 }

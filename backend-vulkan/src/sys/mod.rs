@@ -6,6 +6,7 @@
 //! facts         what a device tells
 //! device        a device, its queues
 //! timeline      numbers that grow as commands end
+//! commands      commands as they are recorded
 //! submission    commands on their way to the device
 //! stream        commands that run one after the other
 //! memory        buffers, memory, pages
@@ -14,6 +15,7 @@
 
 #![expect(unsafe_code, reason = "calls of Vulkan")]
 
+mod commands;
 mod device;
 mod error;
 mod facts;
@@ -25,14 +27,15 @@ mod submission;
 mod timeline;
 
 pub(crate) use self::{
+    commands::{At, Commands},
     device::{Device, DeviceQueue},
     error::Named,
     facts::Facts,
     instance::Instance,
-    memory::{Allocation, Pages, Place, Reservation},
+    memory::Place,
     pipeline::Pipeline,
     stream::Lane,
     submission::{HeldBack, Wait},
     timeline::Timeline,
 };
-pub use error::VulkanError;
+pub use self::{error::VulkanError, memory::VulkanBlock};

@@ -4,7 +4,7 @@ use std::{ffi::CStr, sync::Arc};
 
 use ash::vk;
 
-use super::{Device, Named as _, VulkanError};
+use super::{Commands, Device, Named as _, VulkanError};
 
 /// A kernel with its constants, which takes its arguments as push constants.
 pub(crate) struct Pipeline {
@@ -78,24 +78,17 @@ impl Pipeline {
     }
 
     /// Records a launch.
-    pub(crate) fn record(&self, commands: vk::CommandBuffer, groups: [u32; 3], arguments: &[u8]) {
-        let (raw, [x, y, z]) = (self.device.raw(), groups);
+    pub(crate) fn record(&self, commands: Commands<'_>, groups: [u32; 3], arguments: &[u8]) {
+        let (raw, buffer, [x, y, z]) = (commands.raw, commands.buffer, groups);
         // SAFETY: The buffer is being recorded; the pipeline lives until its commands have ended.
-        unsafe { raw.cmd_bind_pipeline(commands, vk::PipelineBindPoint::COMPUTE, self.raw) };
+        unsafe { raw.cmd_bind_pipeline(buffer, vk::PipelineBindPoint::COMPUTE, self.raw) };
         if !arguments.is_empty() {
+            let (layout, stage) = (self.layout, vk::ShaderStageFlags::COMPUTE);
             // SAFETY: The bytes fit into the range of the layout.
-            unsafe {
-                raw.cmd_push_constants(
-                    commands,
-                    self.layout,
-                    vk::ShaderStageFlags::COMPUTE,
-                    0,
-                    arguments,
-                );
-            };
+            unsafe { raw.cmd_push_constants(buffer, layout, stage, 0, arguments) };
         }
         // SAFETY: As above; the caller of a launch promises what the kernel touches.
-        unsafe { raw.cmd_dispatch(commands, x, y, z) };
+        unsafe { raw.cmd_dispatch(buffer, x, y, z) };
     }
 }
 

@@ -1,12 +1,19 @@
 //! Streams: commands that run one after the other.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use ash::vk;
+use binpool_allocators::{Error, Result};
 use parking_lot::Mutex;
 
 use super::{
-    Device, DeviceQueue, Named as _, VulkanError,
+    Commands, Device, DeviceQueue, Named as _, VulkanError,
     submission::{HeldBack, Submission, Wait},
     timeline::Timeline,
 };
@@ -14,8 +21,9 @@ use super::{
 /// A stream: a timeline, and a queue of Vulkan that other streams may be on, too.
 pub(crate) struct Lane {
     pub(crate) timeline: Arc<Timeline>,
-    /// The place of its queue among those of the device.
-    queue: usize,
+    pub(crate) queue: Arc<DeviceQueue>,
+    /// How often the queue was lent when the last command was submitted.
+    covered: AtomicU64,
     recorded: Mutex<Recorded>,
 }
 
@@ -24,23 +32,19 @@ struct Recorded {
     pool: vk::CommandPool,
     /// The number of the last command.
     last: u64,
-    /// Those that may not have ended, in their order.
-    flying: VecDeque<Flying>,
-}
-
-/// Commands that may not have ended, and what they wait for.
-struct Flying {
-    value: u64,
-    commands: vk::CommandBuffer,
-    _waits: Vec<Wait>,
+    /// The last number that was used: that of a submit of the program's own which failed is no command's.
+    used: u64,
+    /// Those that may not have ended, with their numbers, in their order.
+    flying: VecDeque<(u64, vk::CommandBuffer)>,
 }
 
 impl Lane {
     /// Makes a stream on a queue of the device.
     pub(crate) fn new(device: &Arc<Device>, queue: usize) -> Result<Self, VulkanError> {
         let timeline = Arc::new(Timeline::new(device)?);
+        let queue = Arc::clone(&device.queues[queue]);
         let info = vk::CommandPoolCreateInfo::default()
-            .queue_family_index(device.queues[queue].family)
+            .queue_family_index(queue.family)
             .flags(
                 vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER
                     | vk::CommandPoolCreateFlags::TRANSIENT,
@@ -48,23 +52,18 @@ impl Lane {
         // SAFETY: The device lives.
         let pool =
             unsafe { device.raw().create_command_pool(&info, None) }.of("vkCreateCommandPool")?;
+        let number = timeline.submitted();
         Ok(Self {
             recorded: Mutex::new(Recorded {
                 pool,
-                last: timeline.submitted(),
+                last: number,
+                used: number,
                 flying: VecDeque::new(),
             }),
             timeline,
+            covered: AtomicU64::new(queue.lent()),
             queue,
         })
-    }
-
-    pub(crate) fn device(&self) -> &Arc<Device> {
-        self.timeline.device()
-    }
-
-    pub(crate) fn queue(&self) -> &DeviceQueue {
-        &self.device().queues[self.queue]
     }
 
     /// The number of the last command; before the first one that the timeline begins with.
@@ -72,58 +71,98 @@ impl Lane {
         self.recorded.lock().last
     }
 
+    /// Returns whether the program may have submitted something on the queue since the last command, by calls of its own.
+    pub(crate) fn was_lent(&self) -> bool {
+        self.covered.load(Ordering::Acquire) != self.queue.lent()
+    }
+
+    /// Notes, with the queue locked, that a command comes after all that is on it.
+    pub(super) fn note_submitted(&self, value: u64) {
+        self.covered.store(self.queue.lent(), Ordering::Release);
+        self.timeline.note_submitted(value);
+    }
+
     /// Enqueues what `record` records, after `waits` and all earlier commands, and returns its number.
     pub(crate) fn submit(
         self: &Arc<Self>,
         held_back: &HeldBack,
         waits: Vec<Wait>,
-        record: impl FnOnce(&ash::Device, vk::CommandBuffer),
-    ) -> binpool_allocators::Result<u64> {
-        let device = self.device();
+        record: impl FnOnce(Commands<'_>),
+    ) -> Result<u64> {
+        let device = self.timeline.device();
         device.check("a command")?;
         let mut recorded = self.recorded.lock();
-        let commands = recorded.begin(device, &self.timeline)?;
-        after_all_before(device.raw(), commands);
-        record(device.raw(), commands);
-        let value = recorded.last + 1;
+        let buffer = recorded.begin(&self.timeline)?;
+        let commands = Commands {
+            raw: device.raw(),
+            buffer,
+        };
+        commands.barrier(vk::PipelineStageFlags::ALL_COMMANDS);
+        record(commands);
+        // What the host sees at an address, it may read once the command has ended.
+        commands.barrier(vk::PipelineStageFlags::HOST);
         // SAFETY: It is being recorded.
-        let ended = unsafe { device.raw().end_command_buffer(commands) }.of("vkEndCommandBuffer");
+        let ended = unsafe { device.raw().end_command_buffer(buffer) }.of("vkEndCommandBuffer");
+        let value = recorded.used + 1;
         let submission = Submission {
             lane: Arc::clone(self),
-            commands,
-            waits: waits.clone(),
+            commands: buffer,
+            waits,
             value,
         };
         if let Err(error) = ended.and_then(|()| submission.go(held_back)) {
-            recorded.free(device, commands);
+            recorded.free(device, buffer);
             return Err(error.into());
         }
+        (recorded.last, recorded.used) = (value, value);
+        recorded.flying.push_back((value, buffer));
+        Ok(value)
+    }
+
+    /// Has `submit` enqueue something of the program's own on the locked queue, after `waits`, as the next command, and returns its number, which
+    /// it has the timeline signal.
+    pub(crate) fn submit_own(
+        &self,
+        mut waits: Vec<Wait>,
+        submit: impl FnOnce(vk::Queue, &[Wait], u64) -> Result<(), vk::Result>,
+    ) -> Result<u64> {
+        let device = self.timeline.device();
+        let mut recorded = self.recorded.lock();
+        if !self.timeline.status(recorded.last).has_ended() {
+            waits.push(Wait {
+                timeline: Arc::clone(&self.timeline),
+                value: recorded.last,
+            });
+        }
+        if !waits.iter().all(Wait::is_submitted) {
+            return Err(Error::unsupported(
+                "a submit of the program's own that waits for a user event: resolve the event first",
+            ));
+        }
+        let queue = self.queue.lend();
+        device.check("a submit of the program's own")?;
+        // Used up in any case: if the call fails or panics, nobody knows what it has submitted. No mark has the number then.
+        recorded.used += 1;
+        let value = recorded.used;
+        self.timeline.note_submitted(value);
+        let submitted = submit(*queue, &waits, value).of("a submit of the program's own");
+        submitted.map_err(|error| device.failed(error))?;
+        self.note_submitted(value);
         recorded.last = value;
-        recorded.flying.push_back(Flying {
-            value,
-            commands,
-            _waits: waits,
-        });
         Ok(value)
     }
 }
 
 impl Recorded {
     /// Begins a command buffer: one whose commands have ended, or a new one.
-    fn begin(
-        &mut self,
-        device: &Device,
-        timeline: &Timeline,
-    ) -> Result<vk::CommandBuffer, VulkanError> {
+    fn begin(&mut self, timeline: &Timeline) -> Result<vk::CommandBuffer, VulkanError> {
+        let device = timeline.device();
         let raw = device.raw();
-        let has_ended = |first: &Flying| timeline.status(first.value).has_ended();
-        let ended = if self.flying.front().is_some_and(has_ended) {
-            self.flying.pop_front()
-        } else {
-            None
-        };
-        let commands = if let Some(first) = ended {
-            first.commands
+        let commands = if let Some(&(value, ended)) = self.flying.front()
+            && timeline.status(value).has_ended()
+        {
+            self.flying.pop_front();
+            ended
         } else {
             let info = vk::CommandBufferAllocateInfo::default()
                 .command_pool(self.pool)
@@ -154,35 +193,10 @@ impl Recorded {
     }
 }
 
-/// Has what follows come after all earlier commands of the queue, and see what they have written.
-pub(super) fn after_all_before(raw: &ash::Device, commands: vk::CommandBuffer) {
-    let barrier = vk::MemoryBarrier::default()
-        .src_access_mask(vk::AccessFlags::MEMORY_WRITE)
-        .dst_access_mask(vk::AccessFlags::MEMORY_READ | vk::AccessFlags::MEMORY_WRITE);
-    let all = vk::PipelineStageFlags::ALL_COMMANDS;
-    // SAFETY: The buffer is being recorded.
-    unsafe {
-        raw.cmd_pipeline_barrier(
-            commands,
-            all,
-            all,
-            vk::DependencyFlags::empty(),
-            &[barrier],
-            &[],
-            &[],
-        );
-    };
-}
-
 impl Drop for Lane {
     fn drop(&mut self) {
-        let recorded = self.recorded.get_mut();
+        let (raw, pool) = (self.timeline.device().raw(), self.recorded.get_mut().pool);
         // SAFETY: Its commands have ended: the core keeps a stream until then.
-        unsafe {
-            self.timeline
-                .device()
-                .raw()
-                .destroy_command_pool(recorded.pool, None);
-        };
+        unsafe { raw.destroy_command_pool(pool, None) };
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
-    fn is_submitted(&self) -> bool {
+    pub(super) fn is_submitted(&self) -> bool {
         self.timeline.is_submitted(self.value)
     }
 }
@@ -73,7 +73,7 @@ impl Submission {
             .command_buffers(&commands)
             .signal_semaphores(&signalled)
             .push_next(&mut numbers);
-        let queue = self.lane.queue().raw.lock();
+        let queue = self.lane.queue.raw.lock();
         if device.is_lost() {
             // What fails has ended for the core, so nothing may run from now on.
             return Err(VulkanError::new(SUBMIT, vk::Result::ERROR_DEVICE_LOST));
@@ -86,7 +86,7 @@ impl Submission {
         };
         submitted.of(SUBMIT).map_err(|error| device.failed(error))?;
         // With the queue locked, so that the numbers of a lane are noted in their order.
-        timeline.note_submitted(self.value);
+        self.lane.note_submitted(self.value);
         Ok(())
     }
 }
@@ -101,7 +101,7 @@ impl HeldBack {
             if let Err(error) = next.submit() {
                 // No caller is left to tell, and what waits for it would wait for ever.
                 tracing::error!(%error, "commands that waited for an event could not be submitted: the device counts as lost");
-                next.lane.device().give_up(error);
+                next.lane.timeline.device().give_up(error);
                 all.clear();
             }
         }

@@ -105,9 +105,7 @@ impl Timeline {
             // SAFETY: The semaphore lives.
             let waited = unsafe { self.device.raw().wait_semaphores(&info, LOOK_AFTER) };
             match waited.of("vkWaitSemaphores") {
-                Ok(()) => {
-                    self.seen.fetch_max(value, Ordering::AcqRel);
-                }
+                Ok(()) => {}
                 Err(error) if error.code() == vk::Result::TIMEOUT.as_raw() => {}
                 Err(error) if self.device.failed(error).is_lost() => {}
                 Err(error) => return Err(error.into()),

@@ -1,8 +1,9 @@
 //! The backend keeps every promise of the traits, but for user events that fail, which Vulkan does not have.
 
-use binpool_allocators::ImmediateAllocator;
+use binpool_allocators::{ImmediateAllocator, runtime::Runtime};
 use binpool_conformance::{
-    AllocatorFixture, Fixture, allocator_conformance, backend_conformance, pending_conformance,
+    AllocatorFixture, Fixture, allocator_conformance, backend_conformance, hazard_conformance,
+    pending_conformance,
 };
 use binpool_vulkan::VulkanBackend;
 
@@ -23,6 +24,25 @@ mod backend {
 
     backend_conformance!(Vulkan);
     pending_conformance!(Vulkan);
+}
+
+/// The core puts conflicting commands in order.
+struct Ordered;
+
+impl Fixture for Ordered {
+    type Backend = VulkanBackend;
+
+    fn backend(&self) -> VulkanBackend {
+        let backend = common::backend();
+        backend.core().order_conflicts();
+        backend
+    }
+}
+
+mod hazards {
+    use super::*;
+
+    hazard_conformance!(Ordered);
 }
 
 struct Immediate;

@@ -11,6 +11,8 @@ mod common;
 
 mod conformance;
 mod failures;
+mod families;
+mod guide;
 mod lifetimes;
 mod loading;
 mod own_submits;

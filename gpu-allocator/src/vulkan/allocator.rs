@@ -24,6 +24,10 @@ use crate::{
     MemoryBlockReport, MemoryLocation, Result,
 };
 
+/// Memory that no allocation has used for as many allocations is freed, and at twice as many at the latest. gpu-allocator frees all but one empty block
+/// at once.
+const SWEEP_EVERY: u64 = 10_000;
+
 /// What an [`Allocator`] is made of. The device outlives the allocator.
 ///
 /// ```
@@ -229,8 +233,14 @@ impl Allocator {
             held,
             backtrace,
         };
+        let (chunk_id, count) = self.live.insert(live);
+        if count.is_multiple_of(SWEEP_EVERY) {
+            for pools in &self.types {
+                pools.sweep();
+            }
+        }
         Ok(Allocation {
-            chunk_id: self.live.insert(live),
+            chunk_id,
             memory: place.memory,
             offset: place.offset,
             size: needs.size,

@@ -26,25 +26,35 @@ pub(super) struct Live {
 
 /// All live allocations, by number.
 #[derive(Default)]
-pub(super) struct AllLive(Mutex<Slab<Live>>);
+pub(super) struct AllLive(Mutex<Numbered>);
+
+#[derive(Default)]
+struct Numbered {
+    live: Slab<Live>,
+    /// How many there were in all.
+    count: u64,
+}
 
 impl AllLive {
-    pub(super) fn insert(&self, live: Live) -> Option<NonZeroU64> {
-        let key = self.0.lock().insert(live);
-        NonZeroU64::MIN.checked_add(key as u64)
+    /// Notes an allocation, and returns its number, and how many there were in all.
+    pub(super) fn insert(&self, live: Live) -> (Option<NonZeroU64>, u64) {
+        let mut all = self.0.lock();
+        let key = all.live.insert(live);
+        all.count += 1;
+        (NonZeroU64::MIN.checked_add(key as u64), all.count)
     }
 
     pub(super) fn remove(&self, number: NonZeroU64) -> Option<Live> {
-        self.0.lock().try_remove(key(number)?)
+        self.0.lock().live.try_remove(key(number)?)
     }
 
     pub(super) fn rename(&self, number: NonZeroU64, name: &str) -> Option<()> {
-        self.0.lock().get_mut(key(number)?)?.name = name.into();
+        self.0.lock().live.get_mut(key(number)?)?.name = name.into();
         Some(())
     }
 
     pub(super) fn for_each(&self, mut look: impl FnMut(&Live)) {
-        for (_, live) in self.0.lock().iter() {
+        for (_, live) in &self.0.lock().live {
             look(live);
         }
     }

@@ -63,6 +63,23 @@ fn what_is_not_freed_is_not_given_out_again_and_goes_with_the_allocator() {
 }
 
 #[test]
+fn memory_that_no_allocation_uses_any_more_goes_back() {
+    let parts = common::parts();
+    let allocator = allocator(&parts);
+    let once = allocator.allocate(&part(256 << 20, 16, MemoryLocation::GpuOnly));
+    allocator.free(once.unwrap()).unwrap();
+    let small = part(4096, 16, MemoryLocation::GpuOnly);
+    let kept = allocator.allocate(&small).unwrap();
+    assert!(allocator.capacity() >= 256 << 20);
+    for _ in 0..30_000 {
+        let next = allocator.allocate(&small).unwrap();
+        allocator.free(next).unwrap();
+    }
+    assert!(allocator.capacity() < 256 << 20, "{allocator:?}");
+    allocator.free(kept).unwrap();
+}
+
+#[test]
 fn memory_that_runs_out_is_taken_from_what_other_pools_keep() {
     let faults = Faulty::alone();
     let allocator = allocator(faults.parts());

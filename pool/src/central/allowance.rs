@@ -10,9 +10,6 @@ use crate::{
 /// All thread caches together get the bytes that may be kept from segments, divided by this. The bins get as much.
 const CACHE_DIVISOR: u64 = 2;
 
-/// The bytes that each thread cache may keep at least. The bins may keep at least as much for each thread.
-const MIN_BYTES_PER_THREAD: u64 = 8 << 20;
-
 /// With small blocks, all thread caches together get the bytes that may be kept from segments, times this. Small blocks lie apart,
 /// so that a cached one keeps no neighbours from becoming one large range.
 const CACHE_FACTOR_FOR_SMALL: u64 = 2;
@@ -30,8 +27,8 @@ impl<B: Backend, O> State<B, O> {
         }
         let cached = self.segments.cacheable_bytes();
         let threads = self.threads.len().max(1) as u64;
-        let within =
-            |bytes: u64| usize::try_from(bytes.max(MIN_BYTES_PER_THREAD)).unwrap_or(usize::MAX);
+        let least = self.bytes_per_thread;
+        let within = |bytes: u64| usize::try_from(bytes.max(least)).unwrap_or(usize::MAX);
         Allowance {
             bytes: within(cached / CACHE_DIVISOR / threads),
             bytes_for_small: within(cached.saturating_mul(CACHE_FACTOR_FOR_SMALL) / threads),
@@ -59,7 +56,10 @@ impl<B: Backend, O> State<B, O> {
         if self.threads.len() == 0 {
             cached
         } else {
-            (cached / CACHE_DIVISOR).max(MIN_BYTES_PER_THREAD * self.threads.len() as u64)
+            let least = self
+                .bytes_per_thread
+                .saturating_mul(self.threads.len() as u64);
+            (cached / CACHE_DIVISOR).max(least)
         }
     }
 }
@@ -69,6 +69,7 @@ mod tests {
     use binpool_mock::MockBackend;
 
     use crate::{
+        PoolOptions, Retain,
         mock_pool::MockPool,
         shared::{State, ThreadCache},
     };
@@ -116,6 +117,15 @@ mod tests {
             );
             assert_eq!(state.most_in_bins(), (bins * MIB) as u64);
         }
+    }
+
+    #[test]
+    fn a_program_says_how_much_each_thread_may_keep_at_least() {
+        let retain = Retain::new().per_thread(MIB as u64);
+        let mock = MockPool::new(PoolOptions::new().retain(retain));
+        let state = mock.shared.state.lock();
+        assert_eq!(state.allowance(0).bytes, MIB);
+        assert_eq!(state.allowance(0).bytes_for_small, MIB);
     }
 
     #[test]

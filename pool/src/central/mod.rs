@@ -79,6 +79,8 @@ pub(crate) struct State<B: Backend, O> {
     pub(crate) pending: Bins<B, O>,
     /// Set if blocks are carved from segments; otherwise each block is a whole one of the allocator.
     pub(crate) carves: bool,
+    /// The bytes that each thread cache may keep at least. The bins may keep at least as much for each thread.
+    pub(crate) bytes_per_thread: u64,
     /// The segments that blocks are carved from. None are added to a pool that does not carve.
     pub(crate) segments: Segments<B::Memory, QueueUses>,
     asking: AskingQueues,
@@ -148,6 +150,7 @@ impl<B: Backend, O> State<B, O> {
             idle: Bins::default(),
             pending: Bins::default(),
             carves,
+            bytes_per_thread: retain.bytes_per_thread(),
             segments,
             asking: AskingQueues::None,
             regret: Regret::default(),

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use ash::vk;
+use ash::vk::{self, Handle as _};
 use binpool_conformance::sweep::{FaultInjector, FaultPoint};
 use binpool_vulkan::VulkanBackend;
 use parking_lot::{Mutex, MutexGuard};
@@ -103,7 +103,10 @@ macro_rules! counted {
     ($($name:ident($object:ty);)*) => {
         $(
             unsafe extern "system" fn $name(device: vk::Device, object: $object, callbacks: Callbacks<'_>) {
-                LIVE.fetch_sub(1, Ordering::Relaxed);
+                // Null is allowed.
+                if !object.is_null() {
+                    LIVE.fetch_sub(1, Ordering::Relaxed);
+                }
                 // SAFETY: The caller's promises are those of the function itself.
                 unsafe { (real().$name)(device, object, callbacks) };
             }
