@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::{
     PoolEvent, TraceError,
-    words::{Words, form, number, push_if_any, push_number, push_words},
+    words::{NumberLine, Words, form, number, push_number, push_words},
 };
 
 /// A line of a trace, which is text. This is the whole format: what writes or reads a trace does it by these.
@@ -111,25 +111,24 @@ impl<'t> Line<'t> {
     pub fn write(&self, text: &mut String) {
         match self {
             Self::Allocated { id, request } => {
-                text.push('a');
-                push_number(text, *id);
-                request.write(text);
+                let mut line = request.line();
+                line.number(*id);
+                return line.append(b'a', text);
             }
             Self::Freed { id, time } => {
-                text.push('f');
-                push_number(text, *id);
-                push_if_any(text, *time);
+                let mut line = NumberLine::new();
+                line.number_if_any(*time);
+                line.number(*id);
+                return line.append(b'f', text);
             }
             Self::Used { id, stream, time } => {
-                text.push('u');
-                push_number(text, *id);
-                push_number(text, u64::from(*stream));
-                push_if_any(text, *time);
+                let mut line = NumberLine::new();
+                line.number_if_any(*time);
+                line.number(u64::from(*stream));
+                line.number(*id);
+                return line.append(b'u', text);
             }
-            Self::Refused { request } => {
-                text.push('o');
-                request.write(text);
-            }
+            Self::Refused { request } => return request.line().append(b'o', text),
             Self::Header { key, value } => push_words(text, &["h", key, value]),
             Self::Group { group, name } => {
                 text.push('g');
@@ -225,18 +224,22 @@ impl<'t> Line<'t> {
 }
 
 impl Request {
-    /// Appends the words behind the letter and the ID.
+    /// Returns the end of a line, from the bytes on.
     #[inline]
-    fn write(&self, text: &mut String) {
-        push_number(text, self.bytes as u64);
-        push_number(text, u64::from(self.stream));
-        let Some(group) = self.group else {
-            return push_if_any(text, self.time);
-        };
-        // A group follows a time, even where there are none.
-        push_number(text, self.time.unwrap_or(0));
-        push_number(text, group);
-        push_if_any(text, self.stack);
+    fn line(&self) -> NumberLine {
+        let mut line = NumberLine::new();
+        match self.group {
+            None => line.number_if_any(self.time),
+            Some(group) => {
+                line.number_if_any(self.stack);
+                line.number(group);
+                // A group follows a time, even where there are none.
+                line.number(self.time.unwrap_or(0));
+            }
+        }
+        line.number(u64::from(self.stream));
+        line.number(self.bytes as u64);
+        line
     }
 
     fn read(words: &mut Words<'_>) -> Result<Self, TraceError> {

@@ -78,6 +78,72 @@ pub(crate) fn number(
     })
 }
 
+/// The digits of each number below 100.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[0; 2]; 100];
+    let mut number = 0;
+    while number < 100 {
+        pairs[number] = [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8];
+        number += 1;
+    }
+    pairs
+};
+
+/// A line of a letter and numbers, which is made from its end to its beginning, in the order in which the digits of a number come out.
+/// This takes a third of the time of appending them to a text one by one, and recordings consist of such lines.
+pub(crate) struct NumberLine {
+    /// Enough for a letter, six numbers and the end of the line.
+    bytes: [u8; 128],
+    /// Where the line begins so far.
+    start: usize,
+}
+
+impl NumberLine {
+    pub(crate) const fn new() -> Self {
+        let mut bytes = [0; 128];
+        bytes[127] = b'\n';
+        Self { bytes, start: 127 }
+    }
+
+    #[inline]
+    fn push(&mut self, byte: u8) {
+        self.start -= 1;
+        self.bytes[self.start % 128] = byte;
+    }
+
+    /// Puts a space and a number before the line so far.
+    #[inline]
+    pub(crate) fn number(&mut self, mut number: u64) {
+        while number >= 100 {
+            let [tens, ones] = PAIRS[(number % 100) as usize];
+            self.push(ones);
+            self.push(tens);
+            number /= 100;
+        }
+        let [tens, ones] = PAIRS[(number % 100) as usize];
+        self.push(ones);
+        if number >= 10 {
+            self.push(tens);
+        }
+        self.push(b' ');
+    }
+
+    #[inline]
+    pub(crate) fn number_if_any(&mut self, number: Option<u64>) {
+        if let Some(number) = number {
+            self.number(number);
+        }
+    }
+
+    /// Appends the line to a text, with a letter before it.
+    #[inline]
+    pub(crate) fn append(mut self, letter: u8, text: &mut String) {
+        self.push(letter);
+        let line = &self.bytes[self.start % 128..];
+        text.push_str(str::from_utf8(line).unwrap_or_default());
+    }
+}
+
 /// Appends a space and a number.
 #[inline]
 pub(crate) fn push_number(text: &mut String, number: u64) {
