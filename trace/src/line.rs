@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::{
     PoolEvent, TraceError,
-    words::{NumberLine, Words, form, number, push_number, push_words},
+    words::{Words, form, number, push_if_any, push_number, push_words},
 };
 
 /// A line of a trace, which is text. This is the whole format: what writes or reads a trace does it by these.
@@ -20,9 +20,9 @@ use crate::{
 ///     return Err("another line".into());
 /// };
 /// assert_eq!((request.bytes, request.time, request.group), (4096, Some(250), Some(1)));
-/// let mut text = String::new();
+/// let mut text = Vec::new();
 /// line.write(&mut text);
-/// assert_eq!(text, "a 7 4096 0 250 1\n");
+/// assert_eq!(text, b"a 7 4096 0 250 1\n");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,41 +108,42 @@ pub struct Request {
 impl<'t> Line<'t> {
     /// Appends the line to `text`, with its end.
     #[inline]
-    pub fn write(&self, text: &mut String) {
+    pub fn write(&self, text: &mut Vec<u8>) {
         match self {
             Self::Allocated { id, request } => {
-                let mut line = request.line();
-                line.number(*id);
-                return line.append(b'a', text);
+                text.push(b'a');
+                push_number(text, *id);
+                request.write(text);
             }
             Self::Freed { id, time } => {
-                let mut line = NumberLine::new();
-                line.number_if_any(*time);
-                line.number(*id);
-                return line.append(b'f', text);
+                text.push(b'f');
+                push_number(text, *id);
+                push_if_any(text, *time);
             }
             Self::Used { id, stream, time } => {
-                let mut line = NumberLine::new();
-                line.number_if_any(*time);
-                line.number(u64::from(*stream));
-                line.number(*id);
-                return line.append(b'u', text);
+                text.push(b'u');
+                push_number(text, *id);
+                push_number(text, u64::from(*stream));
+                push_if_any(text, *time);
             }
-            Self::Refused { request } => return request.line().append(b'o', text),
+            Self::Refused { request } => {
+                text.push(b'o');
+                request.write(text);
+            }
             Self::Header { key, value } => push_words(text, &["h", key, value]),
             Self::Group { group, name } => {
-                text.push('g');
+                text.push(b'g');
                 push_number(text, *group);
                 push_words(text, &["", name]);
             }
             Self::Frame { stack, frame } => {
-                text.push('k');
+                text.push(b'k');
                 push_number(text, *stack);
                 push_words(text, &["", frame]);
             }
             Self::Pool { event, time } => event.write(*time, text),
         }
-        text.push('\n');
+        text.push(b'\n');
     }
 
     /// Reads a line; `None` for one that is ignored.
@@ -224,22 +225,18 @@ impl<'t> Line<'t> {
 }
 
 impl Request {
-    /// Returns the end of a line, from the bytes on.
+    /// Appends the words behind the letter and the ID.
     #[inline]
-    fn line(&self) -> NumberLine {
-        let mut line = NumberLine::new();
-        match self.group {
-            None => line.number_if_any(self.time),
-            Some(group) => {
-                line.number_if_any(self.stack);
-                line.number(group);
-                // A group follows a time, even where there are none.
-                line.number(self.time.unwrap_or(0));
-            }
-        }
-        line.number(u64::from(self.stream));
-        line.number(self.bytes as u64);
-        line
+    fn write(&self, text: &mut Vec<u8>) {
+        push_number(text, self.bytes as u64);
+        push_number(text, u64::from(self.stream));
+        let Some(group) = self.group else {
+            return push_if_any(text, self.time);
+        };
+        // A group follows a time, even where there are none.
+        push_number(text, self.time.unwrap_or(0));
+        push_number(text, group);
+        push_if_any(text, self.stack);
     }
 
     fn read(words: &mut Words<'_>) -> Result<Self, TraceError> {

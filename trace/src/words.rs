@@ -78,92 +78,99 @@ pub(crate) fn number(
     })
 }
 
-/// The digits of each number below 100.
-const PAIRS: [[u8; 2]; 100] = {
-    let mut pairs = [[0; 2]; 100];
-    let mut number = 0;
-    while number < 100 {
-        pairs[number] = [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8];
-        number += 1;
-    }
-    pairs
-};
-
-/// A line of a letter and numbers, which is made from its end to its beginning, in the order in which the digits of a number come out.
-/// This takes a third of the time of appending them to a text one by one, and recordings consist of such lines.
-pub(crate) struct NumberLine {
-    /// Enough for a letter, six numbers and the end of the line.
-    bytes: [u8; 128],
-    /// Where the line begins so far.
-    start: usize,
+/// Returns the digits of a number below 10^8, in the order of the bytes of memory, with zeros before them: eight at once, which takes half
+/// of the time of one after the other. A recording consists of numbers.
+#[inline]
+fn eight_digits(number: u64) -> u64 {
+    // Two halves of four digits, then four parts of two, and then eight of one, each in bits of its own. The multiplications divide, by
+    // 100 what is below 10000, and by 10 what is below 100.
+    let halves = number / 10_000 | (number % 10_000) << 32;
+    let hundreds = (halves * 10_486 >> 20) & 0x0000_007f_0000_007f;
+    let pairs = hundreds | (halves - 100 * hundreds) << 16;
+    let tens = (pairs * 103 >> 10) & 0x000f_000f_000f_000f;
+    tens | (pairs - 10 * tens) << 8
 }
 
-impl NumberLine {
-    pub(crate) const fn new() -> Self {
-        let mut bytes = [0; 128];
-        bytes[127] = b'\n';
-        Self { bytes, start: 127 }
-    }
-
-    #[inline]
-    fn push(&mut self, byte: u8) {
-        self.start -= 1;
-        self.bytes[self.start % 128] = byte;
-    }
-
-    /// Puts a space and a number before the line so far.
-    #[inline]
-    pub(crate) fn number(&mut self, mut number: u64) {
-        while number >= 100 {
-            let [tens, ones] = PAIRS[(number % 100) as usize];
-            self.push(ones);
-            self.push(tens);
-            number /= 100;
-        }
-        let [tens, ones] = PAIRS[(number % 100) as usize];
-        self.push(ones);
-        if number >= 10 {
-            self.push(tens);
-        }
-        self.push(b' ');
-    }
-
-    #[inline]
-    pub(crate) fn number_if_any(&mut self, number: Option<u64>) {
-        if let Some(number) = number {
-            self.number(number);
-        }
-    }
-
-    /// Appends the line to a text, with a letter before it.
-    #[inline]
-    pub(crate) fn append(mut self, letter: u8, text: &mut String) {
-        self.push(letter);
-        let line = &self.bytes[self.start % 128..];
-        text.push_str(str::from_utf8(line).unwrap_or_default());
-    }
-}
+/// What makes characters of eight digits.
+const ZEROS: u64 = u64::from_le_bytes(*b"00000000");
 
 /// Appends a space and a number.
 #[inline]
-pub(crate) fn push_number(text: &mut String, number: u64) {
-    text.push(' ');
-    text.push_str(itoa::Buffer::new().format(number));
+pub(crate) fn push_number(text: &mut Vec<u8>, number: u64) {
+    if number >= 10_000_000 {
+        return push_large_number(text, number);
+    }
+    let digits = eight_digits(number);
+    // The first of the eight is zero, and makes room for the space. At least the last one counts.
+    let leading = (digits | 1 << 56).trailing_zeros() / 8 * 8;
+    let word = (digits + ZEROS) >> leading << 8 | u64::from(b' ');
+    text.extend_from_slice(&word.to_le_bytes());
+    text.truncate(text.len() + 1 - leading as usize / 8);
+}
+
+#[inline(never)]
+fn push_large_number(text: &mut Vec<u8>, number: u64) {
+    const LIMIT: u64 = 100_000_000;
+    let (before, digits) = (number / LIMIT, eight_digits(number % LIMIT));
+    let mut leading = 0;
+    if before > 0 {
+        push_number(text, before);
+    } else {
+        text.push(b' ');
+        leading = digits.trailing_zeros() / 8 * 8;
+    }
+    let word = (digits + ZEROS) >> leading;
+    text.extend_from_slice(&word.to_le_bytes());
+    text.truncate(text.len() - leading as usize / 8);
 }
 
 #[inline]
-pub(crate) fn push_if_any(text: &mut String, number: Option<u64>) {
+pub(crate) fn push_if_any(text: &mut Vec<u8>, number: Option<u64>) {
     if let Some(number) = number {
         push_number(text, number);
     }
 }
 
 /// Appends words with spaces between them, as one line whatever is in them.
-pub(crate) fn push_words(text: &mut String, words: &[&str]) {
+pub(crate) fn push_words(text: &mut Vec<u8>, words: &[&str]) {
     for (index, word) in words.iter().enumerate() {
         if index > 0 {
-            text.push(' ');
+            text.push(b' ');
         }
-        text.push_str(&word.replace('\n', " "));
+        text.extend_from_slice(word.replace('\n', " ").as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn written(number: u64) -> Vec<u8> {
+        let mut text = Vec::new();
+        push_number(&mut text, number);
+        text
+    }
+
+    #[test]
+    fn numbers_of_any_length_are_written_as_the_standard_library_writes_them() {
+        for digits in 0..20 {
+            let power = 10_u64.pow(digits);
+            for number in [power - 1, power, power + 1, 7 * (power / 10), u64::MAX / power] {
+                assert_eq!(written(number), format!(" {number}").into_bytes());
+            }
+        }
+        for number in 0..100_000 {
+            assert_eq!(written(number), format!(" {number}").into_bytes());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_number_is_written_as_the_standard_library_writes_it(number in any::<u64>(), bits in 0..64) {
+            let number = number >> bits;
+            prop_assert_eq!(written(number), format!(" {number}").into_bytes());
+        }
     }
 }

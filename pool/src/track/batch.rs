@@ -41,7 +41,7 @@ pub(crate) struct TraceClock {
 /// The lines of a window.
 #[derive(Debug, Default)]
 pub(crate) struct WindowLines {
-    pub(crate) text: String,
+    pub(crate) text: Vec<u8>,
     pub(crate) has: RecordingSummary,
 }
 
@@ -108,7 +108,7 @@ impl Batch {
     }
 
     /// Returns the lines of a window. They are written to the memory of `text`.
-    pub(crate) fn lines_of(&self, window: usize, mut text: String) -> WindowLines {
+    pub(crate) fn lines_of(&self, window: usize, mut text: Vec<u8>) -> WindowLines {
         text.clear();
         let mut lines = WindowLines {
             text,
@@ -159,7 +159,7 @@ impl Batch {
     }
 }
 
-fn request(bytes: u64, source: Source, time: Option<u64>) -> Request {
+fn request(bytes: u64, source: &Source, time: Option<u64>) -> Request {
     let group = u64::from(source.caller.group);
     let stack = source.caller.stack;
     Request {

@@ -72,8 +72,9 @@ impl<'a> Cursor<'a> {
 pub(crate) fn in_order(
     buffers: &[Vec<Chunk>],
     times: Range<u64>,
-    mut visit: impl FnMut(TraceEvent, Source, &Chunk),
+    mut visit: impl FnMut(TraceEvent, &Source, &Chunk),
 ) {
+    let unknown = Source::default();
     let cursors = buffers.iter().map(|chunks| Cursor::at(chunks, times.start));
     let mut cursors: Vec<_> = cursors.collect();
     let mut first = Tournament::of(cursors.iter().map(Cursor::order));
@@ -82,7 +83,7 @@ pub(crate) fn in_order(
         && let Some(event) = cursor.event()
         && event.time < times.end
     {
-        visit(event, cursor.sources.first().copied().unwrap_or_default(), chunk);
+        visit(event, cursor.sources.first().unwrap_or(&unknown), chunk);
         cursor.advance();
         first.replace(cursor.order());
     }

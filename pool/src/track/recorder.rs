@@ -73,7 +73,7 @@ struct Work {
     /// The lines of the windows before that which are not written; `None` for those that a thread works on.
     unwritten: VecDeque<Option<WindowLines>>,
     /// Empty memory for more lines.
-    empty: Vec<String>,
+    empty: Vec<Vec<u8>>,
 }
 
 /// A window that a thread turns into lines.
@@ -81,11 +81,11 @@ struct Task {
     batch: Arc<Batch>,
     window: usize,
     /// Memory for the lines.
-    text: String,
+    text: Vec<u8>,
 }
 
 impl Work {
-    fn new(batch: Arc<Batch>, empty: Vec<String>) -> Self {
+    fn new(batch: Arc<Batch>, empty: Vec<Vec<u8>>) -> Self {
         Self {
             batch,
             next: 0,

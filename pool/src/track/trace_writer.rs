@@ -55,7 +55,7 @@ pub(crate) struct TraceWriter {
     /// The queues and groups whose names have been written, and the streams of those queues.
     known: HashMap<QueueAndGroup, u32>,
     /// The header and names that are not written yet.
-    lines: String,
+    lines: Vec<u8>,
     written: RecordingSummary,
 }
 
@@ -66,7 +66,7 @@ impl TraceWriter {
         ticks: Ticks,
         header: &[(&'static str, String)],
     ) -> Self {
-        let mut lines = String::new();
+        let mut lines = Vec::new();
         for (key, value) in header {
             // A line is one line, whatever the name of a device or a program has in it.
             let value = value.replace(char::is_control, " ");
@@ -128,7 +128,7 @@ impl TraceWriter {
     /// Writes the lines of the next window.
     pub(crate) fn write(&mut self, lines: &WindowLines) -> io::Result<()> {
         self.write_names()?;
-        self.writer.write_all(lines.text.as_bytes())?;
+        self.writer.write_all(&lines.text)?;
         self.written.allocations += lines.has.allocations;
         self.written.frees += lines.has.frees;
         self.written.shortages += lines.has.shortages;
@@ -142,7 +142,7 @@ impl TraceWriter {
     }
 
     fn write_names(&mut self) -> io::Result<()> {
-        let written = self.writer.write_all(self.lines.as_bytes());
+        let written = self.writer.write_all(&self.lines);
         self.lines.clear();
         written
     }
@@ -221,7 +221,7 @@ mod tests {
             }]);
             for window in 0..batch.windows() {
                 writer
-                    .write(&batch.lines_of(window, String::new()))
+                    .write(&batch.lines_of(window, Vec::new()))
                     .unwrap();
             }
         }
