@@ -156,11 +156,16 @@ impl<B: Backend> Shared<B> {
         let mut state = self.state.lock();
         state.record_free(block);
         let former = block.record.take();
-        if size > 0 {
-            state.record_allocation(block, size, caller);
-        }
+        let behind = if size > 0 {
+            state.record_allocation(block, size, caller)
+        } else {
+            None
+        };
         drop(state);
         drop(former);
+        if let Some(recorder) = behind {
+            recorder.wait();
+        }
     }
 
     /// Fills a part of a block with zeros, before all later commands of its queue.
