@@ -1,7 +1,7 @@
 //! Checks the backend on a real device: every promise of the traits, with pages where the device has sparse binding, and a pool from several
 //! threads. Prints a table, and fails where a promise is broken.
 //!
-//!     cargo run -p binpool-vulkan --example check [NUMBER]
+//!     cargo run -p binpool-vulkan --example check_vulkan [NUMBER]
 
 #![allow(
     clippy::unwrap_used,
