@@ -50,7 +50,7 @@ impl<B: Backend> Shared<B> {
         match &mut result {
             Ok(buffer) => {
                 if let Some(block) = buffer.block_mut() {
-                    self.record_allocation(block, bytes, caller);
+                    self.state.lock().record_allocation(block, bytes, caller);
                 }
             }
             Err(PoolError::OutOfMemory(report)) => {

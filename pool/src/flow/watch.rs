@@ -92,14 +92,6 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Tracks a block that was not in this thread's cache, or has no record yet.
-    pub(crate) fn record_allocation(&self, block: &mut Block<B>, asked: usize, caller: Caller) {
-        let behind = self.state.lock().record_allocation(block, asked, caller);
-        if let Some(recorder) = behind {
-            recorder.wait();
-        }
-    }
-
     /// Returns a block from this thread's cache, and tracks it.
     #[inline(never)]
     pub(crate) fn take_cached_tracked(
@@ -127,7 +119,8 @@ impl<B: Backend> Shared<B> {
             Tracked::Yes(None) => {}
             Tracked::Yes(Some(recorder)) => recorder.wait(),
             Tracked::NeedsRecord => {
-                self.record_allocation(&mut cached.block, asked, caller);
+                let mut state = self.state.lock();
+                state.record_allocation(&mut cached.block, asked, caller);
             }
         }
         Some(cached)

@@ -10,7 +10,7 @@ use crate::track::{
     caller::Caller,
     recorder::Recorder,
     ticks::Ticks,
-    trace_event::{Chunk, EVENTS_PER_CHUNK, QueueAndGroup, Source, TraceEvent},
+    trace_event::{EVENTS_PER_CHUNK, QueueAndGroup, TraceEvent},
 };
 
 /// The events of blocks that are handed out and freed. Each thread has a buffer in its cache, and one lies under the
@@ -26,11 +26,11 @@ pub(crate) struct EventBuffer {
 #[derive(Debug)]
 struct PendingEvents {
     recorder: Arc<Recorder>,
-    chunk: Chunk,
-    /// The time of the last event.
-    last: u64,
-    /// The queue and group of the last request in the chunk.
-    caller: Option<QueueAndGroup>,
+    /// The number of this event buffer in the recording.
+    number: u64,
+    events: Vec<TraceEvent>,
+    /// The queue and group of the last events.
+    source: Option<QueueAndGroup>,
     /// All bits are set if call sites are stacks, and none otherwise.
     stack_mask: u32,
 }
@@ -39,9 +39,9 @@ impl EventBuffer {
     pub(crate) fn new(ticks: Ticks, recorder: Option<&Arc<Recorder>>, has_stacks: bool) -> Self {
         let pending = recorder.map(|recorder| PendingEvents {
             recorder: Arc::clone(recorder),
-            chunk: recorder.first_chunk(),
-            last: 0,
-            caller: None,
+            number: recorder.next_buffer_number(),
+            events: Vec::with_capacity(EVENTS_PER_CHUNK),
+            source: None,
             stack_mask: if has_stacks { u32::MAX } else { 0 },
         });
         Self { ticks, pending }
@@ -49,13 +49,6 @@ impl EventBuffer {
 
     pub(crate) fn ticks(&self) -> &Ticks {
         &self.ticks
-    }
-
-    /// Returns the time for the next event: in a recording, the times of a buffer never fall, though those of two processors may.
-    #[inline]
-    fn now(&self) -> u64 {
-        let last = self.pending.as_ref().map_or(0, |pending| pending.last);
-        self.ticks.now().max(last)
     }
 
     /// Notes that a block is handed out. A recorder that is returned has too many events, and should be [waited
@@ -68,7 +61,7 @@ impl EventBuffer {
         queue: Option<QueueId>,
         caller: Caller,
     ) -> Option<Arc<Recorder>> {
-        let (since, asked) = (self.now(), asked as u64);
+        let (since, asked) = (self.ticks.now(), asked as u64);
         let queue = queue.map_or(0, QueueId::get);
         record.begin(Ownership {
             asked,
@@ -86,8 +79,9 @@ impl EventBuffer {
     #[inline]
     pub(crate) fn end(&mut self, record: &AllocationRecord) -> Option<Arc<Recorder>> {
         let (id, since) = record.end()?;
-        let time = self.now().max(since);
         let pending = self.pending.as_mut()?;
+        // The counters of two processors may differ by a tick.
+        let time = self.ticks.now().max(since);
         pending.push(TraceEvent::freed(time, id))
     }
 
@@ -99,7 +93,7 @@ impl EventBuffer {
         queue: QueueId,
         caller: Caller,
     ) {
-        let time = self.now();
+        let time = self.ticks.now();
         if let Some(pending) = &mut self.pending {
             let event = TraceEvent::refused(time, asked as u64);
             pending.push_for(event, queue.get(), caller);
@@ -109,7 +103,7 @@ impl EventBuffer {
 
     /// Adds a block to the recording that was handed out before it began.
     pub(crate) fn adopt(&mut self, record: &AllocationRecord, ownership: Ownership) {
-        let time = self.now();
+        let time = self.ticks.now();
         if let Some(pending) = &mut self.pending {
             let event = TraceEvent::allocated(time, record.id(), ownership.asked);
             pending.push_for(event, ownership.queue, ownership.caller);
@@ -118,11 +112,9 @@ impl EventBuffer {
 
     /// Writes what the pool did into the recording, if there is one.
     pub(crate) fn note(&mut self, event: impl FnOnce() -> PoolEvent) {
-        let time = self.now();
         if let Some(pending) = &mut self.pending {
-            let number = pending.chunk.of_pool.len();
-            pending.chunk.of_pool.push(event());
-            pending.push(TraceEvent::of_pool(time, number));
+            let number = pending.recorder.keep(event());
+            pending.push(TraceEvent::of_pool(self.ticks.now(), number));
         }
     }
 
@@ -138,23 +130,19 @@ impl PendingEvents {
     /// Writes an event of a block that was requested for this queue and group.
     #[inline]
     fn push_for(&mut self, event: TraceEvent, queue: u64, caller: Caller) -> Option<Arc<Recorder>> {
-        let caller = QueueAndGroup::new(queue, caller, self.stack_mask);
-        if self.caller != Some(caller) {
-            self.caller = Some(caller);
-            self.chunk.sources.push(Source {
-                from: self.chunk.events.len(),
-                caller,
-                stream: 0,
-            });
+        let source = QueueAndGroup::new(queue, caller, self.stack_mask);
+        if self.source != Some(source) {
+            self.source = Some(source);
+            // There is room: chunks are handed over one event before they are full.
+            self.events.push(TraceEvent::source(event.time, source));
         }
         self.push(event)
     }
 
     #[inline]
     fn push(&mut self, event: TraceEvent) -> Option<Arc<Recorder>> {
-        self.last = event.time;
-        self.chunk.events.push(event);
-        if self.chunk.events.len() < EVENTS_PER_CHUNK {
+        self.events.push(event);
+        if self.events.len() < EVENTS_PER_CHUNK - 1 {
             return None;
         }
         self.hand_over()
@@ -162,12 +150,14 @@ impl PendingEvents {
 
     #[cold]
     fn hand_over(&mut self) -> Option<Arc<Recorder>> {
-        if self.chunk.events.is_empty() {
+        if self.events.is_empty() {
             return None;
         }
-        let is_behind = self.recorder.accept(&mut self.chunk);
-        // Each chunk names its queues and groups itself.
-        self.caller = None;
+        let full = std::mem::take(&mut self.events);
+        let (empty, is_behind) = self.recorder.accept(self.number, full);
+        self.events = empty;
+        // Each chunk names its queue and group itself.
+        self.source = None;
         is_behind.then(|| Arc::clone(&self.recorder))
     }
 }

@@ -1,7 +1,6 @@
 //! Tracking: which caller has which block, and recordings of that. Nothing here depends on the pool.
 
 pub(crate) mod allocation_record;
-pub(crate) mod batch;
 pub(crate) mod caller;
 pub(crate) mod event_buffer;
 pub(crate) mod merge;
