@@ -44,12 +44,15 @@ use crate::{
 /// How many times a visitor looks whether the owner has left, before it yields the processor between two looks.
 const SPINS_BEFORE_YIELD: u32 = 64;
 
-/// The state of a gate: the owner may enter.
+/// A gate, as a part of [`BiasedLock::state`]: the owner may enter.
 const OPEN: u8 = 0;
-/// The state of a gate: the owner may enter, but not by [`Owner::enter_untracked`].
+/// A gate: the owner may enter, but not by [`Owner::go_in_untracked`].
 const TRACKED: u8 = 1;
-/// The state of a gate: the owner may not enter.
+/// A gate: the owner may not enter.
 const CLOSED: u8 = 2;
+
+/// Set in [`BiasedLock::state`] beside the gate if the owner runs a full fence in step 2.
+const FENCED: u8 = 4;
 
 /// A value that its owner uses all the time and other threads rarely. The [module](self) explains the algorithm.
 ///
@@ -59,8 +62,8 @@ const CLOSED: u8 = 2;
 ///
 /// - B1: there is one [`Owner`] of a lock. It stays on its thread, since it is neither `Clone` nor `Send` nor `Sync`, and it alone
 ///   writes `busy`.
-/// - B2: only a thread with `&mut BiasedLocks` writes `gate` (in `close`, `open` and `admit`). Before it opens a gate, it is done
-///   with the value.
+/// - B2: only a thread with `&mut BiasedLocks` writes `state` (by `Entry::set`). Before it opens a gate, it is done with the value. Only
+///   the owner's thread sets `FENCED`, and nothing resets it.
 /// - B3: the owner uses the value only while `busy` is set, and only if it found the gate not closed after it had set `busy` and
 ///   run the light barrier.
 /// - B4: a visitor uses the value only while [`Entry::owner_is_out`] is set, that is, while the gate is closed and the owner was
@@ -71,16 +74,14 @@ const CLOSED: u8 = 2;
 struct BiasedLock<T> {
     /// Set while the owner is inside.
     busy: AtomicBool,
-    /// [`OPEN`], [`TRACKED`] or [`CLOSED`].
-    gate: AtomicU8,
-    /// Set if the owner runs a full fence in step 2. Only the owner's thread writes it, with `&mut BiasedLocks`, so visitors see it.
-    owner_runs_fence: AtomicBool,
+    /// The gate, and `FENCED`. In one byte, so that one look tells a hit that neither keeps it.
+    state: AtomicU8,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: The value is used by one thread at a time: by the owner (invariant B3 of `BiasedLock`) or by a visitor (B4), and the
-// barriers keep these two apart (see `Owner::enter_if` and `BiasedLocks::each`). Each of them sees what the other did: `busy` and
-// `gate` are reset with `Release` and read with `Acquire`. So the value only moves from thread to thread, for which `T: Send` is
+// barriers keep these two apart (see `Inside::with` and `BiasedLocks::each`). Each of them sees what the other did: `busy` and
+// the gate are reset with `Release` and read with `Acquire`. So the value only moves from thread to thread, for which `T: Send` is
 // enough.
 unsafe impl<T: Send> Sync for BiasedLock<T> {}
 
@@ -96,32 +97,14 @@ impl<T> Owner<T> {
     /// inside of another `action`.
     #[inline]
     pub(crate) fn enter<R>(&self, action: impl FnOnce(&mut T) -> R) -> Option<R> {
-        self.enter_with((), |value, ()| action(value)).ok()
+        Some(self.go_in_if(TRACKED)?.with(action))
     }
 
-    /// Calls `action` with the value and `argument`. Returns the argument as an error where [`enter`](Self::enter) returns `None`.
+    /// Enters, until the result is dropped. Returns `None` where [`enter`](Self::enter) does, and also while the locks are
+    /// [tracked](BiasedLocks::set_tracked): what is done here is not recorded.
     #[inline]
-    pub(crate) fn enter_with<R, C>(
-        &self,
-        argument: C,
-        action: impl FnOnce(&mut T, C) -> R,
-    ) -> Result<R, C> {
-        self.enter_if(TRACKED, argument, action)
-    }
-
-    /// Calls `action`, which records no event, with the value and `argument`. Returns the argument as an error where
-    /// [`enter`](Self::enter) returns `None`, and also while the locks are [tracked](BiasedLocks::set_tracked).
-    #[expect(
-        clippy::inline_always,
-        reason = "a call would cost more than what it does"
-    )]
-    #[inline(always)]
-    pub(crate) fn enter_untracked<R, C>(
-        &self,
-        argument: C,
-        action: impl FnOnce(&mut T, C) -> R,
-    ) -> Result<R, C> {
-        self.enter_if(OPEN, argument, action)
+    pub(crate) fn go_in_untracked(&self) -> Option<Inside<'_, T>> {
+        self.go_in_if(OPEN)
     }
 
     /// Enters if the gate is in the state `most_closed` or a more open one.
@@ -130,50 +113,72 @@ impl<T> Owner<T> {
         reason = "a call would cost more than what it does"
     )]
     #[inline(always)]
-    fn enter_if<R, C>(
-        &self,
-        most_closed: u8,
-        argument: C,
-        action: impl FnOnce(&mut T, C) -> R,
-    ) -> Result<R, C> {
+    fn go_in_if(&self, most_closed: u8) -> Option<Inside<'_, T>> {
         let lock = &*self.lock;
         // Relaxed is enough, since only this thread writes it (B1).
-        if lock.busy.load(Ordering::Relaxed) {
-            return Err(argument);
-        }
+        let was_inside = lock.busy.load(Ordering::Relaxed);
         lock.busy.store(true, Ordering::Relaxed);
-        let _inside = Inside(&lock.busy);
-        light(lock.owner_runs_fence.load(Ordering::Relaxed));
+        light(false);
         // Acquires what the last visitor did to the value before it opened the gate.
-        if lock.gate.load(Ordering::Acquire) > most_closed {
-            return Err(argument);
+        let state = lock.state.load(Ordering::Acquire);
+        if was_inside | (state > most_closed) && !lock.lets_in(was_inside, most_closed) {
+            return None;
         }
-        // SAFETY: No other reference to the value exists. Another call of this function has none: `busy` was unset, and only this
-        // thread, which has the one `Owner`, sets it (B1). A visitor that closed the gate earlier has none: the gate is not closed,
-        // and it was opened after that visitor's last use of the value (B2). A visitor that closes the gate later takes none:
-        // this thread set `busy`, ran the light barrier, and found the gate not closed, so after the heavy barrier that visitor
-        // finds `busy` set, and waits until `_inside` is dropped (`BiasedLocks::close`). If the kernel refuses the heavy barrier,
-        // that visitor does not use the value (B4).
-        Ok(lock
-            .value
-            .with_mut(|value| action(unsafe { &mut *value }, argument)))
+        Some(Inside(lock))
+    }
+}
+
+impl<T> BiasedLock<T> {
+    /// Returns whether the owner, which has set `busy`, may enter all the same: where it has to run a fence first. If not, resets `busy`,
+    /// unless the owner `was_inside` before.
+    #[cold]
+    #[inline(never)]
+    fn lets_in(&self, was_inside: bool, most_closed: u8) -> bool {
+        if was_inside {
+            return false;
+        }
+        let mut state = self.state.load(Ordering::Acquire);
+        if state & FENCED != 0 {
+            light(true);
+            state = self.state.load(Ordering::Acquire);
+        }
+        let is_open = state & !FENCED <= most_closed;
+        if !is_open {
+            self.busy.store(false, Ordering::Release);
+        }
+        is_open
+    }
+}
+
+/// The owner inside its lock, until this is dropped, also by a panic.
+pub(crate) struct Inside<'a, T>(&'a BiasedLock<T>);
+
+impl<T> Inside<'_, T> {
+    /// Calls `action` with the value.
+    #[inline]
+    pub(crate) fn with<R>(&mut self, action: impl FnOnce(&mut T) -> R) -> R {
+        // SAFETY: No other reference to the value exists. Another `Inside` does not: `busy` was unset before this one was made, only
+        // this thread, which has the one `Owner`, sets it (B1), and `go_in_if` makes none while it is set. A visitor that closed the
+        // gate earlier has none: the gate was not closed, and it was opened after that visitor's last use of the value (B2). A
+        // visitor that closes the gate later takes none: this thread set `busy`, ran the light barrier (the fence, if `state` said
+        // so: only this thread makes it say so, and nobody undoes that), and found the gate not closed, so after the heavy barrier
+        // that visitor finds `busy` set, and waits until this is dropped (`BiasedLocks::close`). If the kernel refuses the heavy
+        // barrier, that visitor does not use the value (B4).
+        self.0.value.with_mut(|value| action(unsafe { &mut *value }))
+    }
+}
+
+impl<T> Drop for Inside<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        // Releases what the owner did to the value to a visitor that waits.
+        self.0.busy.store(false, Ordering::Release);
     }
 }
 
 impl<T> fmt::Debug for Owner<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Owner").finish_non_exhaustive()
-    }
-}
-
-/// Marks the owner as inside until it is dropped, also by a panic.
-struct Inside<'a>(&'a AtomicBool);
-
-impl Drop for Inside<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        // Releases what the owner did to the value to a visitor that waits.
-        self.0.store(false, Ordering::Release);
     }
 }
 
@@ -191,8 +196,17 @@ pub(crate) struct BiasedLocks<T> {
 #[derive(Debug)]
 struct Entry<T> {
     lock: Arc<BiasedLock<T>>,
+    /// The owner runs a full fence in step 2.
+    runs_fence: bool,
     /// The gate is closed, and the owner has been seen outside since (invariant B4 of [`BiasedLock`]).
     owner_is_out: bool,
+}
+
+impl<T> Entry<T> {
+    fn set(&self, gate: u8, ordering: Ordering) {
+        let fenced = if self.runs_fence { FENCED } else { 0 };
+        self.lock.state.store(gate | fenced, ordering);
+    }
 }
 
 impl<T> Default for BiasedLocks<T> {
@@ -223,16 +237,19 @@ impl<T> BiasedLocks<T> {
     /// Adds a lock that this thread owns. Its gate is closed if the others are.
     pub(crate) fn add(&mut self, value: T) -> Owner<T> {
         let is_closed = self.is_closed();
+        let gate = if is_closed { CLOSED } else { self.open_state };
         let lock = Arc::new(BiasedLock {
             busy: AtomicBool::new(false),
-            gate: AtomicU8::new(if is_closed { CLOSED } else { self.open_state }),
-            owner_runs_fence: AtomicBool::new(self.barrier.needs_fences()),
+            state: AtomicU8::new(gate),
             value: UnsafeCell::new(value),
         });
-        self.all.push(Entry {
+        let entry = Entry {
             lock: Arc::clone(&lock),
+            runs_fence: self.barrier.needs_fences(),
             owner_is_out: is_closed,
-        });
+        };
+        entry.set(gate, Ordering::Relaxed);
+        self.all.push(entry);
         Owner {
             lock,
             stays: PhantomData,
@@ -257,23 +274,27 @@ impl<T> BiasedLocks<T> {
         if self.closings > 1 {
             return;
         }
-        for Entry { lock, .. } in &self.all {
-            lock.gate.store(CLOSED, Ordering::Relaxed);
+        for entry in &self.all {
+            entry.set(CLOSED, Ordering::Relaxed);
         }
         let is_own =
             |lock: &Arc<BiasedLock<T>>| own.is_some_and(|own| Arc::ptr_eq(&own.lock, lock));
         let is_alone = self.all.iter().all(|it| is_own(&it.lock));
         let sees_all = is_alone || self.barrier.heavy();
-        if !sees_all && !self.barrier.needs_fences() {
+        let is_refused = !sees_all && !self.barrier.needs_fences();
+        if is_refused {
             self.barrier = Barrier::Fences;
-            own.inspect(|own| own.lock.owner_runs_fence.store(true, Ordering::Relaxed));
         }
-        for Entry { lock, owner_is_out } in &mut self.all {
-            *owner_is_out = if is_own(lock) {
-                !lock.busy.load(Ordering::Relaxed)
+        for entry in &mut self.all {
+            entry.owner_is_out = if is_own(&entry.lock) {
+                if is_refused {
+                    entry.runs_fence = true;
+                    entry.set(CLOSED, Ordering::Relaxed);
+                }
+                !entry.lock.busy.load(Ordering::Relaxed)
             } else {
                 // Without the kernel's barrier, an owner that runs no fence may be inside although `busy` reads as unset.
-                (sees_all || lock.owner_runs_fence.load(Ordering::Relaxed)) && wait_until_out(lock)
+                (sees_all || entry.runs_fence) && wait_until_out(&entry.lock)
             };
         }
     }
@@ -283,19 +304,20 @@ impl<T> BiasedLocks<T> {
     ///
     /// If the gates are closed just now, this one opens with them.
     pub(crate) fn admit(&mut self, owner: &Owner<T>) -> bool {
-        let lock = &owner.lock;
-        if !self.barrier.needs_fences() || lock.owner_runs_fence.load(Ordering::Relaxed) {
+        let needs_fences = self.barrier.needs_fences();
+        let (is_closed, open_state) = (self.is_closed(), self.open_state);
+        let mut all = self.all.iter_mut();
+        let own = all.find(|it| Arc::ptr_eq(&it.lock, &owner.lock));
+        let Some(own) = own.filter(|it| needs_fences && !it.runs_fence) else {
             return false;
-        }
-        lock.owner_runs_fence.store(true, Ordering::Relaxed);
-        if self.is_closed() {
-            let own = self.all.iter_mut().find(|it| Arc::ptr_eq(&it.lock, lock));
-            if let Some(own) = own {
-                // This is the owner's thread, so no barrier is needed to read `busy`.
-                own.owner_is_out = !lock.busy.load(Ordering::Relaxed);
-            }
+        };
+        own.runs_fence = true;
+        if is_closed {
+            own.set(CLOSED, Ordering::Relaxed);
+            // This is the owner's thread, so no barrier is needed to read `busy`.
+            own.owner_is_out = !own.lock.busy.load(Ordering::Relaxed);
         } else {
-            lock.gate.store(self.open_state, Ordering::Release);
+            own.set(open_state, Ordering::Release);
         }
         true
     }
@@ -311,7 +333,7 @@ impl<T> BiasedLocks<T> {
         }
     }
 
-    /// Sets whether the gates keep out [`Owner::enter_untracked`] from the next [`open`](Self::open) on. Must be called while the
+    /// Sets whether the gates keep out [`Owner::go_in_untracked`] from the next [`open`](Self::open) on. Must be called while the
     /// gates are closed.
     pub(crate) fn set_tracked(&mut self, is_tracked: bool) {
         self.open_state = if is_tracked { TRACKED } else { OPEN };
@@ -323,12 +345,12 @@ impl<T> BiasedLocks<T> {
         if self.closings > 0 {
             return;
         }
-        for Entry { lock, owner_is_out } in &mut self.all {
-            *owner_is_out = false;
+        for entry in &mut self.all {
+            entry.owner_is_out = false;
             // After the kernel refused the barrier, the other gates stay closed until `admit`.
-            if lock.owner_runs_fence.load(Ordering::Relaxed) || !self.barrier.needs_fences() {
+            if entry.runs_fence || !self.barrier.needs_fences() {
                 // Releases what visitors did to the value to its owner.
-                lock.gate.store(self.open_state, Ordering::Release);
+                entry.set(self.open_state, Ordering::Release);
             }
         }
     }
@@ -495,9 +517,10 @@ mod schedules {
         model(|| {
             let (pool, owner) = with_owner(|owner, pool| {
                 for _ in 0..2 {
-                    let untracked = owner.enter_untracked((), |value, ()| *value += 1);
+                    let untracked = owner.go_in_untracked();
+                    let untracked = untracked.map(|mut inside| inside.with(|value| *value += 1));
                     // Tracked entries add tens, so that they can be told from untracked ones.
-                    if untracked.is_err() && owner.enter(|value| *value += 10).is_none() {
+                    if untracked.is_none() && owner.enter(|value| *value += 10).is_none() {
                         pool.lock().unwrap().sum += 10;
                     }
                 }
@@ -574,15 +597,16 @@ mod tests {
     fn a_tracked_gate_lets_only_tracked_entries_in() {
         let mut locks = BiasedLocks::default();
         let owner = locks.add(1);
-        for (is_tracked, untracked) in [(true, Err(())), (false, Ok(1))] {
+        for (is_tracked, untracked) in [(true, None), (false, Some(1))] {
             locks.close(Some(&owner));
             locks.set_tracked(is_tracked);
             assert_eq!(owner.enter(|value| *value), None, "it is closed");
             locks.open();
             assert_eq!(owner.enter(|value| *value), Some(1));
-            assert_eq!(owner.enter_untracked((), |value, ()| *value), untracked);
+            let inside = owner.go_in_untracked();
+            assert_eq!(inside.map(|mut inside| inside.with(|value| *value)), untracked);
             let other = locks.add(2);
-            assert_eq!(other.enter_untracked((), |_, ()| ()).is_err(), is_tracked);
+            assert_eq!(other.go_in_untracked().is_none(), is_tracked);
         }
     }
 
@@ -662,8 +686,10 @@ mod tests {
     fn an_owner_cannot_enter_while_it_is_inside() {
         let mut locks = BiasedLocks::default();
         let owner = locks.add(1);
-        let inner = owner.enter(|_| owner.enter(|value| *value));
-        assert_eq!(inner, Some(None));
+        owner.enter(|_| {
+            assert_eq!(owner.enter(|value| *value), None);
+            assert!(owner.go_in_untracked().is_none(), "it is still inside");
+        });
         assert_eq!(owner.enter(|value| *value), Some(1), "the owner has left");
     }
 
@@ -688,15 +714,6 @@ mod tests {
     }
 
     #[test]
-    fn the_argument_comes_back_if_the_gate_is_closed() {
-        let mut locks = BiasedLocks::default();
-        let owner = locks.add(1);
-        assert_eq!(owner.enter_with(2, |value, more| *value + more), Ok(3));
-        locks.close(None);
-        assert_eq!(owner.enter_with(2, |value, more| *value + more), Err(2));
-    }
-
-    #[test]
     fn removed_locks_are_not_counted() {
         let mut locks = BiasedLocks::default();
         let mut owners: Vec<_> = (0..3).map(|value| locks.add(value)).collect();
@@ -713,7 +730,7 @@ mod tests {
             let owner = locks.add(1);
             tell.send(locks).unwrap();
             owner.enter(|value| {
-                while owner.lock.gate.load(Ordering::Relaxed) != CLOSED {
+                while owner.lock.state.load(Ordering::Relaxed) & CLOSED == 0 {
                     yield_now();
                 }
                 (0..1000).for_each(|_| yield_now());
