@@ -164,7 +164,9 @@ impl<T> Inside<'_, T> {
         // so: only this thread makes it say so, and nobody undoes that), and found the gate not closed, so after the heavy barrier
         // that visitor finds `busy` set, and waits until this is dropped (`BiasedLocks::close`). If the kernel refuses the heavy
         // barrier, that visitor does not use the value (B4).
-        self.0.value.with_mut(|value| action(unsafe { &mut *value }))
+        self.0
+            .value
+            .with_mut(|value| action(unsafe { &mut *value }))
     }
 }
 
@@ -604,7 +606,10 @@ mod tests {
             locks.open();
             assert_eq!(owner.enter(|value| *value), Some(1));
             let inside = owner.go_in_untracked();
-            assert_eq!(inside.map(|mut inside| inside.with(|value| *value)), untracked);
+            assert_eq!(
+                inside.map(|mut inside| inside.with(|value| *value)),
+                untracked
+            );
             let other = locks.add(2);
             assert_eq!(other.go_in_untracked().is_none(), is_tracked);
         }

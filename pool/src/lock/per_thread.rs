@@ -124,26 +124,33 @@ thread_local! {
 /// Calls `visit` with this thread's value of the pool. Returns `None` if the thread has none yet, and while the thread ends.
 #[inline]
 pub(crate) fn with_own<T, R>(pool: PoolId<T>, visit: impl FnOnce(&Owner<T>) -> R) -> Option<R> {
-    with_own_and(pool, (), |owner, ()| visit(owner)).ok()
+    if !is_latest(pool) && !find(pool) {
+        return None;
+    }
+    with_latest(pool, (), |owner, ()| visit(owner)).ok()
 }
 
-/// Calls `visit` with this thread's value of the pool and `argument`. Returns the argument as an error if there is no value.
+/// Returns whether this thread's value of the pool is the one that it looked up last.
+#[inline]
+pub(crate) fn is_latest<T>(pool: PoolId<T>) -> bool {
+    Latest::here().pool == pool.number
+}
+
+/// Calls `visit` with this thread's value of the pool and `argument`, if the value is the one that the thread looked up last. Returns the
+/// argument as an error otherwise.
 #[expect(
     clippy::inline_always,
     reason = "a call would cost more than what it does"
 )]
 #[inline(always)]
-pub(crate) fn with_own_and<T, R, C>(
+pub(crate) fn with_latest<T, R, C>(
     pool: PoolId<T>,
     argument: C,
     visit: impl FnOnce(&Owner<T>, C) -> R,
 ) -> Result<R, C> {
-    let mut latest = Latest::here();
+    let latest = Latest::here();
     if latest.pool != pool.number {
-        match find(pool) {
-            Some(found) => latest = found,
-            None => return Err(argument),
-        }
+        return Err(argument);
     }
     // SAFETY: `latest.owner` is the address of an `Owner<T>`: `PoolId::fresh` gives each number once, with one `T`, `join` stores a
     // membership with an `Owner<T>` beside that number, and `find` takes the address from that membership. The `Owner` is alive:
@@ -153,9 +160,9 @@ pub(crate) fn with_own_and<T, R, C>(
     Ok(visit(owner, argument))
 }
 
-/// Finds this thread's membership of the pool, and makes it the latest.
+/// Makes this thread's membership of the pool the latest. Returns whether there is one.
 #[cold]
-fn find<T>(pool: PoolId<T>) -> Option<Latest> {
+fn find<T>(pool: PoolId<T>) -> bool {
     let found = MEMBERS.try_with(|members| {
         let members = members.try_borrow().ok()?;
         let (_, member) = members.iter().find(|(number, _)| *number == pool.number)?;
@@ -164,9 +171,9 @@ fn find<T>(pool: PoolId<T>) -> Option<Latest> {
             owner: member.owner()?,
         })
     });
-    let found = found.ok().flatten()?;
-    found.remember();
-    Some(found)
+    let found = found.ok().flatten();
+    found.inspect(|found| found.remember());
+    found.is_some()
 }
 
 /// Gives this thread a value of the pool, which `join` makes. Returns `false` if the thread is about to end and gets none.
