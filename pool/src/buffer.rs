@@ -148,7 +148,7 @@ impl<B: Backend> PooledBuffer<B> {
     #[inline]
     pub(crate) fn of_hit(block: LeasedBlock<B>, size: usize) -> Self {
         if LevelFilter::current() >= Level::TRACE {
-            log_hit(size, block.bytes);
+            return log_hit(Self::of_leased(block, size));
         }
         Self::of_leased(block, size)
     }
@@ -440,12 +440,15 @@ fn free_block<B: Backend>(block: LeasedBlock<B>, asked: usize) -> Result<(), Err
     shared.free_block(block, asked)
 }
 
-/// Out of line, which keeps hits short.
+/// Logs a hit, and returns its buffer. Out of line, and with the buffer in its hands, which keeps hits short.
 #[cold]
-fn log_hit(asked: usize, bytes: usize) {
+#[inline(never)]
+fn log_hit<B: Backend>(hit: PooledBuffer<B>) -> PooledBuffer<B> {
+    let (asked, bytes) = (hit.size, hit.class_size());
     contained("a subscriber", || {
         tracing::trace!(asked, bytes, "allocated");
     });
+    hit
 }
 
 /// The path of `drop` for blocks that the thread cache did not take. Contained, since a panic would lose the block.

@@ -1,6 +1,6 @@
 //! A block that grows.
 
-use std::{fmt, ops::Deref, panic::Location, sync::Arc};
+use std::{fmt, ops::Deref, panic::Location};
 
 use binpool_allocators::{
     Allocator, AsMemory, Backend, Error, InvalidRequest, Region, contained::contained,

@@ -726,8 +726,8 @@ impl<B: Backend> MemoryPool<B> {
     ) -> Result<PooledBuffer<B>, PoolError> {
         let shared = &self.handle.shared;
         match shared.take_youngest(queue_id, bytes) {
-            Some(block) => Ok(PooledBuffer::of_hit(block, bytes)),
-            None => shared.allocate_further(queue, bytes),
+            Some(Some(block)) => Ok(PooledBuffer::of_hit(block, bytes)),
+            looked => shared.allocate_further(queue, bytes, looked.is_some()),
         }
     }
 }

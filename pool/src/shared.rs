@@ -15,7 +15,7 @@ use crate::{
     free,
     growing::Growing,
     hooks::Hooks,
-    lock::{biased::Owner, per_thread::PoolId},
+    lock::{biased::Own, per_thread::PoolId},
     order::clock::Clock,
     scrubber::Scrubber,
     track::watch::TrackingFlag,
@@ -35,7 +35,7 @@ pub(crate) type Cached<B> = free::cached::Cached<B, Share<B>>;
 pub(crate) type CarvedHere<B> = free::spare_leases::CarvedHere<B, Share<B>>;
 pub(crate) type ThreadCache<B> = free::thread_cache::ThreadCache<B, Share<B>>;
 /// The cache of the running thread, which that thread alone enters without a lock.
-pub(crate) type OwnCache<B> = Owner<ThreadCache<B>>;
+pub(crate) type OwnCache<'a, B> = Own<'a, ThreadCache<B>>;
 pub(crate) type Quarantined<B> = free::quarantine::Quarantined<B, Share<B>>;
 pub(crate) type QueueState<B> = central::queue_state::QueueState<B, Share<B>>;
 pub(crate) type QueueStates<B> = central::queue_states::QueueStates<B, Share<B>>;

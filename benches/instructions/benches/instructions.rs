@@ -26,7 +26,6 @@ fn pairs(workload: Workload, subject: SubjectChoice) -> Result<(), Failure> {
     counted(workload, subject)
 }
 
-/// The drops of blocks that another thread has allocated.
 #[library_benchmark]
 #[bench::cross_pool(SubjectChoice::Pool)]
 #[bench::cross_bins(SubjectChoice::Bins)]

@@ -17,17 +17,19 @@ use crate::{
 };
 
 impl<B: Backend> Shared<B> {
-    /// Returns a block for a request that the youngest block of this thread is not for. Out of line: inlined, it makes that path save more
-    /// registers than it has instructions.
+    /// Returns a block for a request that the youngest block of this thread is not for, if the request `has_looked` at that. Out of line and
+    /// cold: otherwise it makes that path save more registers than it has instructions.
+    #[cold]
     #[inline(never)]
     #[track_caller]
     pub(crate) fn allocate_further(
         self: &Arc<Self>,
         queue: &B::Queue,
         bytes: usize,
+        has_looked: bool,
     ) -> Result<PooledBuffer<B>, PoolError> {
         let mut failure = None;
-        if let Some(block) = self.take_here(queue.id(), bytes, &mut failure) {
+        if let Some(block) = self.take_here(queue.id(), bytes, has_looked, &mut failure) {
             return Ok(PooledBuffer::of_hit(block, bytes));
         }
         match failure {

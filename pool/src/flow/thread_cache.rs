@@ -21,37 +21,45 @@ impl<B: Backend> Shared<B> {
         self.has_thread_caches && self.is_ordered(queue)
     }
 
-    /// Returns the block that this thread freed last, if it is for a request of `asked` bytes on this queue. Returns `None` also while the
-    /// pool tracks its blocks, and where the thread has used another pool since.
+    /// Returns the block that this thread freed last, or `Some(None)` if that is not for a request of `asked` bytes on this queue. Returns
+    /// `None` where it could not look at once: while the pool tracks its blocks, and where the thread has used another pool since.
     #[inline]
-    pub(crate) fn take_youngest(&self, queue: QueueId, asked: usize) -> Option<LeasedBlock<B>> {
-        let youngest = threads::with_latest(self.id, (), |key: &OwnCache<B>, ()| {
-            let mut inside = key.go_in_untracked()?;
-            inside.with(|cache| cache.pop_youngest(queue, asked))
+    pub(crate) fn take_youngest(
+        &self,
+        queue: QueueId,
+        asked: usize,
+    ) -> Option<Option<LeasedBlock<B>>> {
+        let youngest = threads::with_latest(self.id, (), |key: OwnCache<'_, B>, ()| {
+            let mut inside = key.go_in_at_once()?;
+            Some(inside.with(|cache| cache.pop_youngest(queue, asked)))
         });
         youngest.ok()?
     }
 
-    /// Returns what this thread has by itself for a request of `asked` bytes on this queue that its youngest block is not for: a block of
-    /// its cache, a block of a magazine, or a range of its own arena. Returns `None` also while the pool tracks its blocks, and with a
-    /// `failure` if the allocator could make no view of the range.
+    /// Returns what this thread has by itself for a request of `asked` bytes on this queue: a block of its cache, which is not the youngest
+    /// if it `has_looked` at that, a block of a magazine, or a range of its own arena. Returns `None` also while the pool tracks its blocks,
+    /// and with a `failure` if the allocator could make no view of the range.
     pub(crate) fn take_here(
         &self,
         queue: QueueId,
         asked: usize,
+        has_looked: bool,
         failure: &mut Option<Error>,
     ) -> Option<LeasedBlock<B>> {
         if asked == 0 || self.tracking.is_on() {
             return None;
         }
-        if !threads::is_latest(self.id) {
-            threads::with_own(self.id, |_: &OwnCache<B>| ())?;
-            if let Some(youngest) = self.take_youngest(queue, asked) {
-                return Some(youngest);
+        if !has_looked {
+            let youngest = threads::with_own(self.id, |key: OwnCache<'_, B>| {
+                let mut inside = key.go_in_untracked()?;
+                inside.with(|cache| cache.pop_youngest(queue, asked))
+            })?;
+            if youngest.is_some() {
+                return youngest;
             }
         }
         let size = self.size(asked);
-        let cached = threads::with_own(self.id, |key: &OwnCache<B>| {
+        let cached = threads::with_own(self.id, |key: OwnCache<'_, B>| {
             // A thread whose cache cannot be entered has no block there.
             let mut inside = key.go_in_untracked()?;
             Some(inside.with(|cache| cache.pop(queue, size)))
@@ -66,7 +74,7 @@ impl<B: Backend> Shared<B> {
             return None;
         }
         let size = self.size(asked);
-        threads::with_own(self.id, |key: &OwnCache<B>| {
+        threads::with_own(self.id, |key: OwnCache<'_, B>| {
             // A thread whose cache cannot be entered has no block there.
             key.go_in_untracked()?.with(|cache| {
                 let youngest = cache.pop_youngest(queue, asked);
@@ -104,7 +112,7 @@ impl<B: Backend> Shared<B> {
         size: Size,
         note: impl FnOnce(&mut ThreadCache<B>, &LeasedBlock<B>) -> N,
     ) -> Option<(N, LeasedBlock<B>)> {
-        threads::with_own(self.id, |key: &OwnCache<B>| {
+        threads::with_own(self.id, |key: OwnCache<'_, B>| {
             key.enter(|cache| {
                 let cached = cache.pop(queue, size)?;
                 Some((note(cache, &cached), cached))
@@ -116,8 +124,8 @@ impl<B: Backend> Shared<B> {
     #[inline]
     pub(crate) fn give_back(block: LeasedBlock<B>, asked: usize) {
         let (id, since) = (block.share().id, block.share().clock.now());
-        let given = threads::with_latest(id, block, |key: &OwnCache<B>, block| {
-            let Some(mut inside) = key.go_in_untracked() else {
+        let given = threads::with_latest(id, block, |key: OwnCache<'_, B>, block| {
+            let Some(mut inside) = key.go_in_at_once() else {
                 return Self::give_back_slowly(block, asked);
             };
             if let Err(block) = inside.with(|cache| cache.push_youngest(block, since, asked)) {
@@ -161,7 +169,7 @@ impl<B: Backend> Shared<B> {
             Self::push(block, asked)?
         };
         let shared = block.share();
-        let has_room = threads::with_own(shared.id, |key: &OwnCache<B>| {
+        let has_room = threads::with_own(shared.id, |key: OwnCache<'_, B>| {
             key.enter(|cache| cache.make_room(&shared.depot))
         });
         let may_stay = match has_room {
@@ -180,7 +188,7 @@ impl<B: Backend> Shared<B> {
     fn push(block: LeasedBlock<B>, asked: usize) -> Option<LeasedBlock<B>> {
         let (id, since) = (block.share().id, block.share().clock.now());
         let mut left = Some(block);
-        threads::with_own(id, |key: &OwnCache<B>| {
+        threads::with_own(id, |key: OwnCache<'_, B>| {
             let mut inside = key.go_in_untracked()?;
             let block = left.take()?;
             left = inside.with(|cache| cache.push(block, since, asked)).err();
@@ -191,7 +199,7 @@ impl<B: Backend> Shared<B> {
 
     /// Gives this thread a cache if the pool has thread caches and the thread has none. Returns whether it got one.
     pub(crate) fn join(self: &Arc<Self>) -> bool {
-        let is_member = || threads::with_own(self.id, |_: &OwnCache<B>| ()).is_some();
+        let is_member = || threads::with_own(self.id, |_: OwnCache<'_, B>| ()).is_some();
         if !self.has_thread_caches || is_member() {
             return false;
         }
@@ -208,7 +216,7 @@ impl<B: Backend> Shared<B> {
 
     /// Counts a block that was carved.
     pub(crate) fn count_carved(&self, asked: usize, bytes: usize) {
-        let counted = threads::with_own(self.id, |key: &OwnCache<B>| {
+        let counted = threads::with_own(self.id, |key: OwnCache<'_, B>| {
             key.enter(|cache| cache.count_carved(asked, bytes))
         });
         if counted.flatten().is_none() {
@@ -219,7 +227,9 @@ impl<B: Backend> Shared<B> {
 
     /// The number of this thread's arena.
     pub(crate) fn home(&self) -> usize {
-        let home = threads::with_own(self.id, |key: &OwnCache<B>| key.enter(|cache| cache.number));
+        let home = threads::with_own(self.id, |key: OwnCache<'_, B>| {
+            key.enter(|cache| cache.number)
+        });
         home.flatten().unwrap_or(0)
     }
 
@@ -233,7 +243,7 @@ impl<B: Backend> Shared<B> {
         if !self.carves || !self.may_cache(queue) {
             return;
         }
-        let added = threads::with_own(self.id, |key: &OwnCache<B>| {
+        let added = threads::with_own(self.id, |key: OwnCache<'_, B>| {
             key.enter(|cache| {
                 // Leases of queues that the program has dropped must not take the places of those that it uses.
                 if !cache.has_place_for(queue.id()) {
@@ -259,7 +269,7 @@ impl<B: Backend> Shared<B> {
             .get(queue_key)
             .map(|queue_state| &queue_state.free_list);
         let free_blocks = free_list.map_or(0, |free_list| free_list.blocks_of(request.bin));
-        threads::with_own(self.id, |key: &OwnCache<B>| {
+        threads::with_own(self.id, |key: OwnCache<'_, B>| {
             key.enter(|cache| {
                 // Half of them stay for other threads.
                 for _ in 0..(free_blocks / 2).min(PREFILL_BLOCKS) {
@@ -275,7 +285,7 @@ impl<B: Backend> Shared<B> {
     #[cold]
     fn make_room_under_the_lock(&self) -> bool {
         let mut state = self.lock_and_sync();
-        let surplus = threads::with_own(self.id, |key: &OwnCache<B>| {
+        let surplus = threads::with_own(self.id, |key: OwnCache<'_, B>| {
             key.enter(ThreadCache::take_surplus)
         });
         let surplus = surplus.flatten().unwrap_or_default();
@@ -308,7 +318,7 @@ impl<B: Backend> Shared<B> {
         failure: &mut Option<Error>,
     ) -> Option<LeasedBlock<B>> {
         let mut carved = None;
-        let cached = threads::with_own(self.id, |key: &OwnCache<B>| {
+        let cached = threads::with_own(self.id, |key: OwnCache<'_, B>| {
             key.enter(|cache| {
                 // Looked at first, since most requests find no magazine.
                 if self.depot.bytes() > 0 && cache.take_magazine(&self.depot, queue, size.slot) {

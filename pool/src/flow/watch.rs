@@ -103,7 +103,7 @@ impl<B: Backend> Shared<B> {
         if asked == 0 {
             return None;
         }
-        let found = threads::with_own(self.id, |key: &OwnCache<B>| {
+        let found = threads::with_own(self.id, |key: OwnCache<'_, B>| {
             key.enter(|cache| {
                 let cached = cache.pop_youngest(queue, asked)?;
                 Some((begin_block(cache, &cached, asked, caller), cached))
@@ -130,7 +130,7 @@ impl<B: Backend> Shared<B> {
     pub(crate) fn cache_tracked(block: LeasedBlock<B>, asked: usize) -> Option<LeasedBlock<B>> {
         let (id, since) = (block.share().id, block.share().clock.now());
         let mut left = Some(block);
-        let recorder = threads::with_own(id, |key: &OwnCache<B>| {
+        let recorder = threads::with_own(id, |key: OwnCache<'_, B>| {
             key.enter(|cache| {
                 let block = left.take()?;
                 let record = block.record.as_ref();

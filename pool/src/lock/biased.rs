@@ -6,7 +6,7 @@
 //! Two flags keep the owner and a visitor apart. Each side sets its own flag, then looks at the other side's:
 //!
 //! ```text
-//! owner (`Owner::enter`)                visitor (`BiasedLocks::close`, `each`, `open`)
+//! owner (`Own::enter`)                  visitor (`BiasedLocks::close`, `each`, `open`)
 //!
 //! 1. busy = true                        1. gate = CLOSED
 //! 2. light barrier                      2. heavy barrier
@@ -34,7 +34,7 @@
 
 #![expect(unsafe_code, reason = "this is a lock")]
 
-use std::{fmt, marker::PhantomData};
+use std::{fmt, marker::PhantomData, ptr};
 
 use crate::{
     lock::barrier::{Barrier, light},
@@ -46,7 +46,7 @@ const SPINS_BEFORE_YIELD: u32 = 64;
 
 /// A gate, as a part of [`BiasedLock::state`]: the owner may enter.
 const OPEN: u8 = 0;
-/// A gate: the owner may enter, but not by [`Owner::go_in_untracked`].
+/// A gate: the owner may enter, but not by [`Own::go_in_untracked`].
 const TRACKED: u8 = 1;
 /// A gate: the owner may not enter.
 const CLOSED: u8 = 2;
@@ -92,29 +92,90 @@ pub(crate) struct Owner<T> {
     stays: PhantomData<*const T>,
 }
 
+/// The owner at its lock, on its own thread.
+pub(crate) struct Own<'a, T> {
+    lock: &'a BiasedLock<T>,
+    /// Makes it neither `Send` nor `Sync`.
+    stays: PhantomData<*const T>,
+}
+
+impl<T> Clone for Own<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Own<'_, T> {}
+
 impl<T> Owner<T> {
+    #[cfg(test)]
+    fn own(&self) -> Own<'_, T> {
+        Own {
+            lock: &self.lock,
+            stays: PhantomData,
+        }
+    }
+
+    /// The address of the lock, for [`Own::at`].
+    pub(crate) fn address(&self) -> *const () {
+        ptr::from_ref(&*self.lock).cast()
+    }
+}
+
+impl<'a, T> Own<'a, T> {
+    /// Returns the owner at the lock of this address.
+    ///
+    /// # Safety
+    ///
+    /// The [address](Owner::address) is that of an `Owner<T>` of this thread that lives as long as the result.
+    #[inline]
+    pub(crate) unsafe fn at(address: *const ()) -> Self {
+        Self {
+            // SAFETY: the owner keeps the lock.
+            lock: unsafe { &*address.cast() },
+            stays: PhantomData,
+        }
+    }
+
     /// Calls `action` with the value, without waiting for any thread. Returns `None`, without a call, while the gate is closed, and
     /// inside of another `action`.
     #[inline]
-    pub(crate) fn enter<R>(&self, action: impl FnOnce(&mut T) -> R) -> Option<R> {
+    pub(crate) fn enter<R>(self, action: impl FnOnce(&mut T) -> R) -> Option<R> {
         Some(self.go_in_if(TRACKED)?.with(action))
     }
 
     /// Enters, until the result is dropped. Returns `None` where [`enter`](Self::enter) does, and also while the locks are
     /// [tracked](BiasedLocks::set_tracked): what is done here is not recorded.
     #[inline]
-    pub(crate) fn go_in_untracked(&self) -> Option<Inside<'_, T>> {
+    pub(crate) fn go_in_untracked(self) -> Option<Inside<'a, T>> {
         self.go_in_if(OPEN)
     }
 
-    /// Enters if the gate is in the state `most_closed` or a more open one.
+    /// Enters as [`go_in_untracked`](Self::go_in_untracked) does, but returns `None` also where the owner has to run a fence first. It calls
+    /// nothing, so a hit has no registers to save.
     #[expect(
         clippy::inline_always,
         reason = "a call would cost more than what it does"
     )]
     #[inline(always)]
-    fn go_in_if(&self, most_closed: u8) -> Option<Inside<'_, T>> {
-        let lock = &*self.lock;
+    pub(crate) fn go_in_at_once(self) -> Option<Inside<'a, T>> {
+        let lock = self.lock;
+        // As in `go_in_if`.
+        let was_inside = lock.busy.load(Ordering::Relaxed);
+        lock.busy.store(true, Ordering::Relaxed);
+        light(false);
+        let state = lock.state.load(Ordering::Acquire);
+        if was_inside | (state != OPEN) {
+            lock.busy.store(was_inside, Ordering::Release);
+            return None;
+        }
+        Some(Inside(lock))
+    }
+
+    /// Enters if the gate is in the state `most_closed` or a more open one.
+    #[inline]
+    fn go_in_if(self, most_closed: u8) -> Option<Inside<'a, T>> {
+        let lock = self.lock;
         // Relaxed is enough, since only this thread writes it (B1).
         let was_inside = lock.busy.load(Ordering::Relaxed);
         lock.busy.store(true, Ordering::Relaxed);
@@ -158,7 +219,7 @@ impl<T> Inside<'_, T> {
     #[inline]
     pub(crate) fn with<R>(&mut self, action: impl FnOnce(&mut T) -> R) -> R {
         // SAFETY: No other reference to the value exists. Another `Inside` does not: `busy` was unset before this one was made, only
-        // this thread, which has the one `Owner`, sets it (B1), and `go_in_if` makes none while it is set. A visitor that closed the
+        // this thread, which has the one `Owner`, sets it (B1), and neither `go_in_if` nor `go_in_at_once` makes one while it is set. A visitor that closed the
         // gate earlier has none: the gate was not closed, and it was opened after that visitor's last use of the value (B2). A
         // visitor that closes the gate later takes none: this thread set `busy`, ran the light barrier (the fence, if `state` said
         // so: only this thread makes it say so, and nobody undoes that), and found the gate not closed, so after the heavy barrier
@@ -271,7 +332,7 @@ impl<T> BiasedLocks<T> {
 
     /// Closes all gates, and waits for the owners that are inside. If this thread is an owner, it passes `own`, for which it does
     /// not wait: it would wait for itself.
-    pub(crate) fn close(&mut self, own: Option<&Owner<T>>) {
+    pub(crate) fn close(&mut self, own: Option<Own<'_, T>>) {
         self.closings += 1;
         if self.closings > 1 {
             return;
@@ -279,8 +340,7 @@ impl<T> BiasedLocks<T> {
         for entry in &self.all {
             entry.set(CLOSED, Ordering::Relaxed);
         }
-        let is_own =
-            |lock: &Arc<BiasedLock<T>>| own.is_some_and(|own| Arc::ptr_eq(&own.lock, lock));
+        let is_own = |lock: &Arc<BiasedLock<T>>| own.is_some_and(|own| ptr::eq(own.lock, &**lock));
         let is_alone = self.all.iter().all(|it| is_own(&it.lock));
         let sees_all = is_alone || self.barrier.heavy();
         let is_refused = !sees_all && !self.barrier.needs_fences();
@@ -305,11 +365,11 @@ impl<T> BiasedLocks<T> {
     /// Returns `false` where the owner was not locked out for that reason.
     ///
     /// If the gates are closed just now, this one opens with them.
-    pub(crate) fn admit(&mut self, owner: &Owner<T>) -> bool {
+    pub(crate) fn admit(&mut self, owner: Own<'_, T>) -> bool {
         let needs_fences = self.barrier.needs_fences();
         let (is_closed, open_state) = (self.is_closed(), self.open_state);
         let mut all = self.all.iter_mut();
-        let own = all.find(|it| Arc::ptr_eq(&it.lock, &owner.lock));
+        let own = all.find(|it| ptr::eq(&*it.lock, owner.lock));
         let Some(own) = own.filter(|it| needs_fences && !it.runs_fence) else {
             return false;
         };
@@ -335,7 +395,7 @@ impl<T> BiasedLocks<T> {
         }
     }
 
-    /// Sets whether the gates keep out [`Owner::go_in_untracked`] from the next [`open`](Self::open) on. Must be called while the
+    /// Sets whether the gates keep out [`Own::go_in_untracked`] from the next [`open`](Self::open) on. Must be called while the
     /// gates are closed.
     pub(crate) fn set_tracked(&mut self, is_tracked: bool) {
         self.open_state = if is_tracked { TRACKED } else { OPEN };
@@ -386,7 +446,7 @@ mod schedules {
 
     /// Adds one to the value of the lock, or to the sum of the pool if the gate is closed.
     fn add_one(owner: &Owner<u32>, pool: &Mutex<Pool>) {
-        if owner.enter(|value| *value += 1).is_none() {
+        if owner.own().enter(|value| *value += 1).is_none() {
             pool.lock().unwrap().sum += 1;
         }
     }
@@ -430,7 +490,7 @@ mod schedules {
 
     impl Pool {
         /// Moves all values into the sum.
-        fn drain_caches(&mut self, own: Option<&Owner<u32>>) {
+        fn drain_caches(&mut self, own: Option<Own<'_, u32>>) {
             self.locks.close(own);
             let sum = &mut self.sum;
             self.locks.each(|value| *sum += std::mem::take(value));
@@ -460,7 +520,7 @@ mod schedules {
         builder.check(|| {
             let run = |owner: Owner<u32>, pool: &Shared| {
                 add_one(&owner, pool);
-                pool.lock().unwrap().drain_caches(Some(&owner));
+                pool.lock().unwrap().drain_caches(Some(owner.own()));
                 add_one(&owner, pool);
             };
             let (pool, other) = with_owner(run);
@@ -480,9 +540,9 @@ mod schedules {
         builder.check(|| {
             let (pool, owner) = with_owner_in(Pool::refused(), |owner, pool| {
                 for _ in 0..3 {
-                    if owner.enter(|value| *value += 1).is_none() {
+                    if owner.own().enter(|value| *value += 1).is_none() {
                         let mut pool = pool.lock().unwrap();
-                        pool.locks.admit(&owner);
+                        pool.locks.admit(owner.own());
                         pool.sum += 1;
                     }
                 }
@@ -519,10 +579,10 @@ mod schedules {
         model(|| {
             let (pool, owner) = with_owner(|owner, pool| {
                 for _ in 0..2 {
-                    let untracked = owner.go_in_untracked();
+                    let untracked = owner.own().go_in_untracked();
                     let untracked = untracked.map(|mut inside| inside.with(|value| *value += 1));
                     // Tracked entries add tens, so that they can be told from untracked ones.
-                    if untracked.is_none() && owner.enter(|value| *value += 10).is_none() {
+                    if untracked.is_none() && owner.own().enter(|value| *value += 10).is_none() {
                         pool.lock().unwrap().sum += 10;
                     }
                 }
@@ -585,14 +645,18 @@ mod tests {
     fn an_owner_enters_only_while_its_gate_is_open() {
         let mut locks = BiasedLocks::default();
         let owner = locks.add(1);
-        assert_eq!(owner.enter(|value| *value), Some(1));
-        locks.close(Some(&owner));
-        assert_eq!(owner.enter(|value| *value), None);
-        locks.close(Some(&owner));
+        assert_eq!(owner.own().enter(|value| *value), Some(1));
+        locks.close(Some(owner.own()));
+        assert_eq!(owner.own().enter(|value| *value), None);
+        locks.close(Some(owner.own()));
         locks.open();
-        assert_eq!(owner.enter(|value| *value), None, "it was closed twice");
+        assert_eq!(
+            owner.own().enter(|value| *value),
+            None,
+            "it was closed twice"
+        );
         locks.open();
-        assert_eq!(owner.enter(|value| *value), Some(1));
+        assert_eq!(owner.own().enter(|value| *value), Some(1));
     }
 
     #[test]
@@ -600,18 +664,18 @@ mod tests {
         let mut locks = BiasedLocks::default();
         let owner = locks.add(1);
         for (is_tracked, untracked) in [(true, None), (false, Some(1))] {
-            locks.close(Some(&owner));
+            locks.close(Some(owner.own()));
             locks.set_tracked(is_tracked);
-            assert_eq!(owner.enter(|value| *value), None, "it is closed");
+            assert_eq!(owner.own().enter(|value| *value), None, "it is closed");
             locks.open();
-            assert_eq!(owner.enter(|value| *value), Some(1));
-            let inside = owner.go_in_untracked();
+            assert_eq!(owner.own().enter(|value| *value), Some(1));
+            let inside = owner.own().go_in_untracked();
             assert_eq!(
                 inside.map(|mut inside| inside.with(|value| *value)),
                 untracked
             );
             let other = locks.add(2);
-            assert_eq!(other.go_in_untracked().is_none(), is_tracked);
+            assert_eq!(other.own().go_in_untracked().is_none(), is_tracked);
         }
     }
 
@@ -619,22 +683,26 @@ mod tests {
     fn after_a_refused_barrier_a_value_is_not_visited_until_its_owner_is_admitted() {
         let mut locks = BiasedLocks::with(Barrier::Refused);
         let owner = locks.add(1);
-        assert!(!locks.admit(&owner), "nothing has been refused yet");
+        assert!(!locks.admit(owner.own()), "nothing has been refused yet");
         for _ in 0..2 {
             // As another thread would: without `own`.
             locks.close(None);
             assert!(values(&mut locks).is_empty());
             locks.open();
-            assert_eq!(owner.enter(|value| *value), None, "the gate stays closed");
+            assert_eq!(
+                owner.own().enter(|value| *value),
+                None,
+                "the gate stays closed"
+            );
         }
-        assert!(locks.admit(&owner));
-        assert_eq!(owner.enter(|value| *value), Some(1));
-        assert!(!locks.admit(&owner), "it was admitted already");
+        assert!(locks.admit(owner.own()));
+        assert_eq!(owner.own().enter(|value| *value), Some(1));
+        assert!(!locks.admit(owner.own()), "it was admitted already");
         locks.close(None);
         assert_eq!(values(&mut locks), [1]);
-        assert_eq!(owner.enter(|value| *value), None);
+        assert_eq!(owner.own().enter(|value| *value), None);
         locks.open();
-        assert_eq!(owner.enter(|value| *value), Some(1));
+        assert_eq!(owner.own().enter(|value| *value), Some(1));
     }
 
     #[test]
@@ -642,25 +710,29 @@ mod tests {
         let mut locks = BiasedLocks::with(Barrier::Refused);
         let owner = locks.add(1);
         locks.close(None);
-        assert!(locks.admit(&owner));
-        assert_eq!(owner.enter(|value| *value), None, "the gates are closed");
+        assert!(locks.admit(owner.own()));
+        assert_eq!(
+            owner.own().enter(|value| *value),
+            None,
+            "the gates are closed"
+        );
         assert_eq!(values(&mut locks), [1]);
         locks.open();
-        assert_eq!(owner.enter(|value| *value), Some(1));
+        assert_eq!(owner.own().enter(|value| *value), Some(1));
     }
 
     #[test]
     fn an_owner_whose_own_barrier_is_refused_keeps_its_lock() {
         let mut locks = BiasedLocks::with(Barrier::Refused);
         let [own, other] = [1, 2].map(|value| locks.add(value));
-        locks.close(Some(&own));
+        locks.close(Some(own.own()));
         assert_eq!(values(&mut locks), [1]);
         locks.open();
-        assert_eq!(own.enter(|value| *value), Some(1));
-        assert_eq!(other.enter(|value| *value), None);
+        assert_eq!(own.own().enter(|value| *value), Some(1));
+        assert_eq!(other.own().enter(|value| *value), None);
         // The owner of a new lock runs a fence from the beginning.
         let new = locks.add(3);
-        assert_eq!(new.enter(|value| *value), Some(3));
+        assert_eq!(new.own().enter(|value| *value), Some(3));
         locks.close(None);
         assert_eq!(values(&mut locks), [1, 3]);
     }
@@ -670,10 +742,10 @@ mod tests {
         let mut locks = BiasedLocks::default();
         locks.close(None);
         let owner = locks.add(1);
-        assert_eq!(owner.enter(|value| *value), None);
+        assert_eq!(owner.own().enter(|value| *value), None);
         assert_eq!(values(&mut locks), [1]);
         locks.open();
-        assert_eq!(owner.enter(|value| *value), Some(1));
+        assert_eq!(owner.own().enter(|value| *value), Some(1));
     }
 
     #[test]
@@ -681,7 +753,7 @@ mod tests {
         let mut locks = BiasedLocks::default();
         let owner = locks.add(1);
         assert!(values(&mut locks).is_empty());
-        locks.close(Some(&owner));
+        locks.close(Some(owner.own()));
         assert_eq!(values(&mut locks), [1]);
         locks.open();
         assert!(values(&mut locks).is_empty());
@@ -691,19 +763,26 @@ mod tests {
     fn an_owner_cannot_enter_while_it_is_inside() {
         let mut locks = BiasedLocks::default();
         let owner = locks.add(1);
-        owner.enter(|_| {
-            assert_eq!(owner.enter(|value| *value), None);
-            assert!(owner.go_in_untracked().is_none(), "it is still inside");
+        owner.own().enter(|_| {
+            assert_eq!(owner.own().enter(|value| *value), None);
+            assert!(
+                owner.own().go_in_untracked().is_none(),
+                "it is still inside"
+            );
         });
-        assert_eq!(owner.enter(|value| *value), Some(1), "the owner has left");
+        assert_eq!(
+            owner.own().enter(|value| *value),
+            Some(1),
+            "the owner has left"
+        );
     }
 
     #[test]
     fn an_owner_that_is_inside_does_not_visit_its_own_value() {
         let mut locks = BiasedLocks::default();
         let owner = locks.add(1);
-        owner.enter(|_| {
-            locks.close(Some(&owner));
+        owner.own().enter(|_| {
+            locks.close(Some(owner.own()));
             assert!(values(&mut locks).is_empty());
             locks.open();
         });
@@ -713,9 +792,9 @@ mod tests {
     fn an_owner_that_panics_inside_is_outside_afterwards() {
         let mut locks = BiasedLocks::default();
         let owner = locks.add(1);
-        let visit = std::panic::AssertUnwindSafe(|| owner.enter(|_| panic!("out")));
+        let visit = std::panic::AssertUnwindSafe(|| owner.own().enter(|_| panic!("out")));
         assert!(std::panic::catch_unwind(visit).is_err());
-        assert_eq!(owner.enter(|value| *value), Some(1));
+        assert_eq!(owner.own().enter(|value| *value), Some(1));
     }
 
     #[test]
@@ -734,7 +813,7 @@ mod tests {
             let mut locks = BiasedLocks::default();
             let owner = locks.add(1);
             tell.send(locks).unwrap();
-            owner.enter(|value| {
+            owner.own().enter(|value| {
                 while owner.lock.state.load(Ordering::Relaxed) & CLOSED == 0 {
                     yield_now();
                 }
