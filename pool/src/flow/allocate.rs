@@ -8,7 +8,7 @@ use binpool_trace::ShortageReport;
 use crate::{
     PoolError, PooledBuffer,
     central::caches::DrainFrom,
-    flow::{hit_block::HitBlock, reuse::Lookup},
+    flow::{hit_block::HitBlock, reuse::Lookup, thread_cache::Looked},
     order::{queue_uses::QueueUses, timestamps::QueueKey},
     request::{HitKind, Request, Size, to_carve},
     retain::SweepClock,
@@ -17,8 +17,8 @@ use crate::{
 };
 
 impl<B: Backend> Shared<B> {
-    /// Returns a block for a request that the youngest block of this thread is not for, if the request `has_looked` at that. Out of line and
-    /// cold: otherwise it makes that path save more registers than it has instructions.
+    /// Returns a block for a request that the youngest block of this thread is not for, if it `has_looked` at that. Out of line and cold:
+    /// otherwise it makes that path save more registers than it has instructions. It calls nothing but what it ends with, for the same reason.
     #[cold]
     #[inline(never)]
     #[track_caller]
@@ -28,8 +28,28 @@ impl<B: Backend> Shared<B> {
         bytes: usize,
         has_looked: bool,
     ) -> Result<PooledBuffer<B>, PoolError> {
+        let looked = if has_looked {
+            match self.take_last(queue.id(), bytes) {
+                Ok(block) => return Ok(PooledBuffer::of_hit(block, bytes)),
+                Err(looked) => looked,
+            }
+        } else {
+            Looked::Nowhere
+        };
+        self.allocate_beyond(queue, bytes, looked)
+    }
+
+    /// Returns a block for a request that has looked at so much of this thread's cache.
+    #[inline(never)]
+    #[track_caller]
+    fn allocate_beyond(
+        self: &Arc<Self>,
+        queue: &B::Queue,
+        bytes: usize,
+        looked: Looked,
+    ) -> Result<PooledBuffer<B>, PoolError> {
         let mut failure = None;
-        if let Some(block) = self.take_here(queue.id(), bytes, has_looked, &mut failure) {
+        if let Some(block) = self.take_here(queue.id(), bytes, looked, &mut failure) {
             return Ok(PooledBuffer::of_hit(block, bytes));
         }
         match failure {

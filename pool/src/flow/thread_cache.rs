@@ -15,6 +15,17 @@ use crate::{
 /// The most blocks of a bin that a thread moves into its cache, besides the one that it asked for.
 const PREFILL_BLOCKS: usize = 15;
 
+/// Where in its thread's cache a request has looked for a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Looked {
+    /// Nowhere: another pool's cache was the latest, or the gate was not open.
+    Nowhere,
+    /// At the youngest block.
+    AtYoungest,
+    /// Everywhere: no block of its slot is cached.
+    Everywhere,
+}
+
 impl<B: Backend> Shared<B> {
     /// Returns whether thread caches take blocks that were used on this queue only.
     pub(crate) fn may_cache(&self, queue: &B::Queue) -> bool {
@@ -36,20 +47,40 @@ impl<B: Backend> Shared<B> {
         youngest.ok()?
     }
 
-    /// Returns what this thread has by itself for a request of `asked` bytes on this queue: a block of its cache, which is not the youngest
-    /// if it `has_looked` at that, a block of a magazine, or a range of its own arena. Returns `None` also while the pool tracks its blocks,
+    /// Returns the youngest block of the slot of a request of `asked` bytes on this queue, which has looked at the youngest of all, or where
+    /// it has looked now if the block is not for it.
+    #[inline]
+    pub(crate) fn take_last(&self, queue: QueueId, asked: usize) -> Result<LeasedBlock<B>, Looked> {
+        // The program's own size classes may be slow, and may use the pool.
+        if asked == 0 || !self.classes.are_known() {
+            return Err(Looked::AtYoungest);
+        }
+        let size = self.size(asked);
+        let taken = threads::with_latest(self.id, (), |key: OwnCache<'_, B>, ()| {
+            let mut inside = key.go_in_at_once().ok_or(Looked::Nowhere)?;
+            inside.with(|cache| match cache.pop_last(queue, size) {
+                Some(Some(block)) => Ok(block),
+                Some(None) => Err(Looked::AtYoungest),
+                None => Err(Looked::Everywhere),
+            })
+        });
+        taken.unwrap_or(Err(Looked::Nowhere))
+    }
+
+    /// Returns what this thread has by itself for a request of `asked` bytes on this queue, beyond where that has looked: a block of its
+    /// cache, a block of a magazine, or a range of its own arena. Returns `None` also while the pool tracks its blocks,
     /// and with a `failure` if the allocator could make no view of the range.
     pub(crate) fn take_here(
         &self,
         queue: QueueId,
         asked: usize,
-        has_looked: bool,
+        looked: Looked,
         failure: &mut Option<Error>,
     ) -> Option<LeasedBlock<B>> {
         if asked == 0 || self.tracking.is_on() {
             return None;
         }
-        if !has_looked {
+        if looked == Looked::Nowhere {
             let youngest = threads::with_own(self.id, |key: OwnCache<'_, B>| {
                 let mut inside = key.go_in_untracked()?;
                 inside.with(|cache| cache.pop_youngest(queue, asked))
@@ -59,12 +90,18 @@ impl<B: Backend> Shared<B> {
             }
         }
         let size = self.size(asked);
-        let cached = threads::with_own(self.id, |key: OwnCache<'_, B>| {
-            // A thread whose cache cannot be entered has no block there.
-            let mut inside = key.go_in_untracked()?;
-            Some(inside.with(|cache| cache.pop(queue, size)))
-        });
-        cached??.or_else(|| self.take_carved(queue, size, failure))
+        if looked != Looked::Everywhere {
+            let cached = threads::with_own(self.id, |key: OwnCache<'_, B>| {
+                // A thread whose cache cannot be entered has no block there.
+                let mut inside = key.go_in_untracked()?;
+                Some(inside.with(|cache| cache.pop(queue, size)))
+            });
+            let cached = cached??;
+            if cached.is_some() {
+                return cached;
+            }
+        }
+        self.take_carved(queue, size, failure)
     }
 
     /// Returns a block of this thread's cache for a request of `asked` bytes on this queue. Returns `None` also while the pool tracks its

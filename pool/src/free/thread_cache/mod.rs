@@ -168,37 +168,38 @@ impl<B: Backend, O> ThreadCache<B, O> {
         Some(youngest)
     }
 
+    /// Takes the youngest block of a request's slot, if it is for the request. Returns `None` if the slot is empty.
+    #[inline]
+    pub(crate) fn pop_last(
+        &mut self,
+        queue: QueueId,
+        size: Size,
+    ) -> Option<Option<LeasedBlock<B, O>>> {
+        let small_bytes = self.allowance.small_bytes;
+        let blocks = find(&mut self.queues, queue, size.slot)?;
+        if !is_for(blocks.last()?, size, small_bytes) {
+            return Some(None);
+        }
+        let cached = blocks.pop()?;
+        self.older_bytes -= cached.bytes();
+        self.count_allocation(size.asked);
+        Some(Some(cached.block))
+    }
+
     /// Takes a block for a request: one of its bin with at least its bytes, or one that is at most
     /// [small](Allowance::small_bytes).
-    #[expect(
-        clippy::inline_always,
-        reason = "it is short, and a call would save many registers"
-    )]
-    #[inline(always)]
     pub(crate) fn pop(&mut self, queue: QueueId, size: Size) -> Option<LeasedBlock<B, O>> {
-        let Size {
-            asked,
-            bytes,
-            bin,
-            slot,
-        } = size;
+        if let Some(block) = self.pop_last(queue, size)? {
+            return Some(block);
+        }
         let small_bytes = self.allowance.small_bytes;
-        let fits = |cached: &Cached<B, O>| {
-            let block = &cached.block;
-            block.bytes >= bytes && (block.bin == bin || block.bytes <= small_bytes)
-        };
-        let blocks = find(&mut self.queues, queue, slot)?;
-        let cached = match blocks.last() {
-            None => return None,
-            Some(last) if fits(last) => blocks.pop()?,
-            Some(_) => {
-                let first = blocks.len().saturating_sub(MAX_BLOCKS_SEARCHED);
-                let index = blocks[first..].iter().rposition(fits)?;
-                blocks.remove(first + index)
-            }
-        };
+        let blocks = find(&mut self.queues, queue, size.slot)?;
+        let first = blocks.len().saturating_sub(MAX_BLOCKS_SEARCHED);
+        let mut searched = blocks[first..].iter();
+        let index = searched.rposition(|cached| is_for(cached, size, small_bytes))?;
+        let cached = blocks.remove(first + index);
         self.older_bytes -= cached.bytes();
-        self.count_allocation(asked);
+        self.count_allocation(size.asked);
         Some(cached.block)
     }
 
@@ -518,6 +519,13 @@ impl<B: Backend, O> ThreadCache<B, O> {
         self.reported_bytes = self.bytes();
         activity
     }
+}
+
+/// Returns whether a block is for a request: of its bin with at least its bytes, or of at most `small_bytes`.
+#[inline]
+fn is_for<B: Backend, O>(cached: &Cached<B, O>, size: Size, small_bytes: usize) -> bool {
+    let block = &cached.block;
+    block.bytes >= size.bytes && (block.bin == size.bin || block.bytes <= small_bytes)
 }
 
 #[inline]
