@@ -41,7 +41,6 @@ impl Pool {
 /// What becomes of an error. Out of line, since no pair that is measured has one.
 #[cold]
 #[inline(never)]
-#[expect(clippy::needless_pass_by_value, reason = "it ends here")]
 fn refused(_: PoolError) {}
 
 impl Subject for Pool {

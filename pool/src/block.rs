@@ -202,15 +202,15 @@ impl<B: Backend, O> Shell<B, O> {
         *record = None;
         drop(lease.take_others());
         let body = block.into_raw();
-        // SAFETY: the address is that of a valid body. Its memory and its share are read once: from here on all that is there counts
-        // as uninitialized, nothing else of it has to be dropped, and nothing in this function could panic.
-        let (memory, share) = unsafe {
-            let body = body.as_ref();
-            (
-                ptr::read(&raw const body.block.memory),
-                ptr::read(body.share()),
-            )
-        };
+        // SAFETY: the address is that of a valid body, which no other reference shows.
+        let of = unsafe { body.as_ref() };
+        // SAFETY: it is read once: from here on all that is there counts as uninitialized, nothing else of it has to be dropped, and nothing
+        // in this function could panic.
+        let memory = unsafe { ptr::read(&raw const of.block.memory) };
+        // SAFETY: it is the body of a leased block.
+        let share = unsafe { of.share() };
+        // SAFETY: as for `memory`.
+        let share = unsafe { ptr::read(share) };
         // SAFETY: the address is from a box with the same layout, and no other box is made of it.
         let shell = unsafe { Box::from_raw(body.as_ptr().cast()) };
         (memory, share, Self(shell))

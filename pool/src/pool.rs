@@ -726,8 +726,8 @@ impl<B: Backend> MemoryPool<B> {
     ) -> Result<PooledBuffer<B>, PoolError> {
         let shared = &self.handle.shared;
         match shared.take_youngest(queue_id, bytes) {
-            Some(Some(block)) => Ok(PooledBuffer::of_hit(block, bytes)),
-            looked => shared.allocate_further(queue, bytes, looked.is_some()),
+            Ok(block) => Ok(PooledBuffer::of_hit(block, bytes)),
+            Err(looked) => shared.allocate_further(queue, bytes, looked),
         }
     }
 }

@@ -8,7 +8,8 @@ use binpool_trace::ShortageReport;
 use crate::{
     PoolError, PooledBuffer,
     central::caches::DrainFrom,
-    flow::{hit_block::HitBlock, reuse::Lookup, thread_cache::Looked},
+    flow::{hit_block::HitBlock, reuse::Lookup},
+    free::thread_cache::Looked,
     order::{queue_uses::QueueUses, timestamps::QueueKey},
     request::{HitKind, Request, Size, to_carve},
     retain::SweepClock,
@@ -17,7 +18,7 @@ use crate::{
 };
 
 impl<B: Backend> Shared<B> {
-    /// Returns a block for a request that the youngest block of this thread is not for, if it `has_looked` at that. Out of line and cold:
+    /// Returns a block for a request that the youngest block of this thread is not for, if that is where it has `looked`. Out of line and cold:
     /// otherwise it makes that path save more registers than it has instructions. It calls nothing but what it ends with, for the same reason.
     #[cold]
     #[inline(never)]
@@ -26,16 +27,14 @@ impl<B: Backend> Shared<B> {
         self: &Arc<Self>,
         queue: &B::Queue,
         bytes: usize,
-        has_looked: bool,
+        mut looked: Looked,
     ) -> Result<PooledBuffer<B>, PoolError> {
-        let looked = if has_looked {
+        if looked == Looked::AtYoungest {
             match self.take_last(queue.id(), bytes) {
                 Ok(block) => return Ok(PooledBuffer::of_hit(block, bytes)),
-                Err(looked) => looked,
+                Err(further) => looked = further,
             }
-        } else {
-            Looked::Nowhere
-        };
+        }
         self.allocate_beyond(queue, bytes, looked)
     }
 

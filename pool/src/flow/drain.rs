@@ -108,7 +108,7 @@ impl<B: Backend> Shared<B> {
 
     fn close_gates(&self, state: &mut State<B>) {
         let closed = threads::with_own(self.id, |key: OwnCache<'_, B>| {
-            state.threads.close(Some(key))
+            state.threads.close(Some(key));
         });
         if closed.is_none() {
             state.threads.close(None);

@@ -6,6 +6,7 @@ use binpool_allocators::{Backend, Error, Queue, QueueId};
 
 use crate::{
     buffer::free_uncached,
+    free::thread_cache::Looked,
     lock::{biased::Inside, per_thread as threads},
     order::timestamps::{QueueKey, Timestamp},
     request::{HitKind, Request, Size, to_carve},
@@ -15,36 +16,26 @@ use crate::{
 /// The most blocks of a bin that a thread moves into its cache, besides the one that it asked for.
 const PREFILL_BLOCKS: usize = 15;
 
-/// Where in its thread's cache a request has looked for a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Looked {
-    /// Nowhere: another pool's cache was the latest, or the gate was not open.
-    Nowhere,
-    /// At the youngest block.
-    AtYoungest,
-    /// Everywhere: no block of its slot is cached.
-    Everywhere,
-}
-
 impl<B: Backend> Shared<B> {
     /// Returns whether thread caches take blocks that were used on this queue only.
     pub(crate) fn may_cache(&self, queue: &B::Queue) -> bool {
         self.has_thread_caches && self.is_ordered(queue)
     }
 
-    /// Returns the block that this thread freed last, or `Some(None)` if that is not for a request of `asked` bytes on this queue. Returns
-    /// `None` where it could not look at once: while the pool tracks its blocks, and where the thread has used another pool since.
+    /// Returns the block that this thread freed last, or where it has looked if that is not for a request of `asked` bytes on this queue:
+    /// nowhere while the pool tracks its blocks, and where the thread has used another pool since.
     #[inline]
     pub(crate) fn take_youngest(
         &self,
         queue: QueueId,
         asked: usize,
-    ) -> Option<Option<LeasedBlock<B>>> {
+    ) -> Result<LeasedBlock<B>, Looked> {
         let youngest = threads::with_latest(self.id, (), |key: OwnCache<'_, B>, ()| {
-            let mut inside = key.go_in_at_once()?;
-            Some(inside.with(|cache| cache.pop_youngest(queue, asked)))
+            let mut inside = key.go_in_at_once().ok_or(Looked::Nowhere)?;
+            let youngest = inside.with(|cache| cache.pop_youngest(queue, asked));
+            youngest.ok_or(Looked::AtYoungest)
         });
-        youngest.ok()?
+        youngest.unwrap_or(Err(Looked::Nowhere))
     }
 
     /// Returns the youngest block of the slot of a request of `asked` bytes on this queue, which has looked at the youngest of all, or where
@@ -58,11 +49,7 @@ impl<B: Backend> Shared<B> {
         let size = self.size(asked);
         let taken = threads::with_latest(self.id, (), |key: OwnCache<'_, B>, ()| {
             let mut inside = key.go_in_at_once().ok_or(Looked::Nowhere)?;
-            inside.with(|cache| match cache.pop_last(queue, size) {
-                Some(Some(block)) => Ok(block),
-                Some(None) => Err(Looked::AtYoungest),
-                None => Err(Looked::Everywhere),
-            })
+            inside.with(|cache| cache.pop_last(queue, size))
         });
         taken.unwrap_or(Err(Looked::Nowhere))
     }
@@ -184,8 +171,10 @@ impl<B: Backend> Shared<B> {
     ) {
         let pushed = inside.with(|cache| cache.push(block, since, asked));
         drop(inside);
-        if let Err(left) = pushed {
-            Self::give_back_slowly(left, asked);
+        if let Err(left) = pushed
+            && let Some(uncached) = Self::make_room_and_cache(left, asked)
+        {
+            free_uncached(uncached, asked);
         }
     }
 
@@ -205,6 +194,11 @@ impl<B: Backend> Shared<B> {
         } else {
             Self::push(block, asked)?
         };
+        Self::make_room_and_cache(block, asked)
+    }
+
+    /// Caches a block for which the cache of this thread has no room, if it gets some.
+    fn make_room_and_cache(block: LeasedBlock<B>, asked: usize) -> Option<LeasedBlock<B>> {
         let shared = block.share();
         let has_room = threads::with_own(shared.id, |key: OwnCache<'_, B>| {
             key.enter(|cache| cache.make_room(&shared.depot))

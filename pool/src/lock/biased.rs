@@ -165,7 +165,8 @@ impl<'a, T> Own<'a, T> {
         lock.busy.store(true, Ordering::Relaxed);
         light(false);
         let state = lock.state.load(Ordering::Acquire);
-        if was_inside | (state != OPEN) {
+        // One comparison, since `OPEN` is 0.
+        if u8::from(was_inside) | state != OPEN {
             lock.busy.store(was_inside, Ordering::Release);
             return None;
         }
@@ -182,7 +183,7 @@ impl<'a, T> Own<'a, T> {
         light(false);
         // Acquires what the last visitor did to the value before it opened the gate.
         let state = lock.state.load(Ordering::Acquire);
-        if was_inside | (state > most_closed) && !lock.lets_in(was_inside, most_closed) {
+        if (was_inside || state > most_closed) && !lock.lets_in(was_inside, most_closed) {
             return None;
         }
         Some(Inside(lock))
@@ -340,7 +341,8 @@ impl<T> BiasedLocks<T> {
         for entry in &self.all {
             entry.set(CLOSED, Ordering::Relaxed);
         }
-        let is_own = |lock: &Arc<BiasedLock<T>>| own.is_some_and(|own| ptr::eq(own.lock, &**lock));
+        let is_own =
+            |lock: &Arc<BiasedLock<T>>| own.is_some_and(|own| ptr::eq(own.lock, &raw const **lock));
         let is_alone = self.all.iter().all(|it| is_own(&it.lock));
         let sees_all = is_alone || self.barrier.heavy();
         let is_refused = !sees_all && !self.barrier.needs_fences();
@@ -369,7 +371,7 @@ impl<T> BiasedLocks<T> {
         let needs_fences = self.barrier.needs_fences();
         let (is_closed, open_state) = (self.is_closed(), self.open_state);
         let mut all = self.all.iter_mut();
-        let own = all.find(|it| ptr::eq(&*it.lock, owner.lock));
+        let own = all.find(|it| ptr::eq(&raw const *it.lock, owner.lock));
         let Some(own) = own.filter(|it| needs_fences && !it.runs_fence) else {
             return false;
         };

@@ -101,6 +101,17 @@ pub(crate) struct ThreadCache<B: Backend, O> {
     pub(crate) event_buffer: Option<Box<EventBuffer>>,
 }
 
+/// Where in its thread's cache a request has looked for a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Looked {
+    /// Nowhere: another pool's cache was the latest, or the gate was not open.
+    Nowhere,
+    /// At the youngest block.
+    AtYoungest,
+    /// Everywhere: no block of its slot is cached.
+    Everywhere,
+}
+
 /// A block for which a thread cache has no room.
 enum NoRoom<B: Backend, O> {
     /// Its slot is full, or the cache has blocks of too many queues.
@@ -168,29 +179,32 @@ impl<B: Backend, O> ThreadCache<B, O> {
         Some(youngest)
     }
 
-    /// Takes the youngest block of a request's slot, if it is for the request. Returns `None` if the slot is empty.
+    /// Takes the youngest block of a request's slot, if it is for the request. Returns where it has looked if not.
     #[inline]
     pub(crate) fn pop_last(
         &mut self,
         queue: QueueId,
         size: Size,
-    ) -> Option<Option<LeasedBlock<B, O>>> {
+    ) -> Result<LeasedBlock<B, O>, Looked> {
         let small_bytes = self.allowance.small_bytes;
-        let blocks = find(&mut self.queues, queue, size.slot)?;
-        if !is_for(blocks.last()?, size, small_bytes) {
-            return Some(None);
+        let blocks = find(&mut self.queues, queue, size.slot).ok_or(Looked::Everywhere)?;
+        let last = blocks.last().ok_or(Looked::Everywhere)?;
+        if !is_for(last, size, small_bytes) {
+            return Err(Looked::AtYoungest);
         }
-        let cached = blocks.pop()?;
+        let cached = blocks.pop().ok_or(Looked::Everywhere)?;
         self.older_bytes -= cached.bytes();
         self.count_allocation(size.asked);
-        Some(Some(cached.block))
+        Ok(cached.block)
     }
 
     /// Takes a block for a request: one of its bin with at least its bytes, or one that is at most
     /// [small](Allowance::small_bytes).
     pub(crate) fn pop(&mut self, queue: QueueId, size: Size) -> Option<LeasedBlock<B, O>> {
-        if let Some(block) = self.pop_last(queue, size)? {
-            return Some(block);
+        match self.pop_last(queue, size) {
+            Ok(block) => return Some(block),
+            Err(Looked::Everywhere) => return None,
+            Err(_) => {}
         }
         let small_bytes = self.allowance.small_bytes;
         let blocks = find(&mut self.queues, queue, size.slot)?;
