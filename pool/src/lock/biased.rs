@@ -38,11 +38,16 @@ use std::{fmt, marker::PhantomData, ptr};
 
 use crate::{
     lock::barrier::{Barrier, light},
-    sync::{Arc, AtomicBool, AtomicU8, Ordering, UnsafeCell, spin_loop, yield_now},
+    sync::{Arc, AtomicU8, Ordering, UnsafeCell, spin_loop, yield_now},
 };
 
 /// How many times a visitor looks whether the owner has left, before it yields the processor between two looks.
 const SPINS_BEFORE_YIELD: u32 = 64;
+
+/// The owner is outside.
+const IDLE: u8 = 0;
+/// The owner is inside, or is about to look at the gate.
+const BUSY: u8 = 1;
 
 /// A gate, as a part of [`BiasedLock::state`]: the owner may enter.
 const OPEN: u8 = 0;
@@ -72,8 +77,8 @@ const FENCED: u8 = 4;
 #[derive(Debug)]
 #[repr(align(128))]
 struct BiasedLock<T> {
-    /// Set while the owner is inside.
-    busy: AtomicBool,
+    /// [`BUSY`] while the owner is inside, or else [`IDLE`].
+    busy: AtomicU8,
     /// The gate, and `FENCED`. In one byte, so that one look tells a hit that neither keeps it.
     state: AtomicU8,
     value: UnsafeCell<T>,
@@ -160,14 +165,15 @@ impl<'a, T> Own<'a, T> {
     #[inline(always)]
     pub(crate) fn go_in_at_once(self) -> Option<Inside<'a, T>> {
         let lock = self.lock;
-        // As in `go_in_if`.
-        let was_inside = lock.busy.load(Ordering::Relaxed);
-        lock.busy.store(true, Ordering::Relaxed);
+        // Relaxed is enough, since only this thread writes it (B1).
+        let was_busy = lock.busy.load(Ordering::Relaxed);
+        lock.busy.store(BUSY, Ordering::Relaxed);
         light(false);
+        // Acquires what the last visitor did to the value before it opened the gate.
         let state = lock.state.load(Ordering::Acquire);
-        // One comparison, since `OPEN` is 0.
-        if u8::from(was_inside) | state != OPEN {
-            lock.busy.store(was_inside, Ordering::Release);
+        // One comparison, since `IDLE` and `OPEN` are 0.
+        if was_busy | state != 0 {
+            lock.busy.store(was_busy, Ordering::Release);
             return None;
         }
         Some(Inside(lock))
@@ -177,13 +183,16 @@ impl<'a, T> Own<'a, T> {
     #[inline]
     fn go_in_if(self, most_closed: u8) -> Option<Inside<'a, T>> {
         let lock = self.lock;
-        // Relaxed is enough, since only this thread writes it (B1).
-        let was_inside = lock.busy.load(Ordering::Relaxed);
-        lock.busy.store(true, Ordering::Relaxed);
+        // As in `go_in_at_once`.
+        let was_busy = lock.busy.load(Ordering::Relaxed);
+        lock.busy.store(BUSY, Ordering::Relaxed);
         light(false);
-        // Acquires what the last visitor did to the value before it opened the gate.
-        let state = lock.state.load(Ordering::Acquire);
-        if (was_inside || state > most_closed) && !lock.lets_in(was_inside, most_closed) {
+        let mut state = lock.state.load(Ordering::Acquire);
+        if state & FENCED != 0 {
+            state = lock.state_after_a_fence();
+        }
+        if was_busy != IDLE || state > most_closed {
+            lock.busy.store(was_busy, Ordering::Release);
             return None;
         }
         Some(Inside(lock))
@@ -191,24 +200,12 @@ impl<'a, T> Own<'a, T> {
 }
 
 impl<T> BiasedLock<T> {
-    /// Returns whether the owner, which has set `busy`, may enter all the same: where it has to run a fence first. If not, resets `busy`,
-    /// unless the owner `was_inside` before.
+    /// Runs the owner's fence. Returns the gate, without `FENCED`.
     #[cold]
     #[inline(never)]
-    fn lets_in(&self, was_inside: bool, most_closed: u8) -> bool {
-        if was_inside {
-            return false;
-        }
-        let mut state = self.state.load(Ordering::Acquire);
-        if state & FENCED != 0 {
-            light(true);
-            state = self.state.load(Ordering::Acquire);
-        }
-        let is_open = state & !FENCED <= most_closed;
-        if !is_open {
-            self.busy.store(false, Ordering::Release);
-        }
-        is_open
+    fn state_after_a_fence(&self) -> u8 {
+        light(true);
+        self.state.load(Ordering::Acquire) & !FENCED
     }
 }
 
@@ -236,7 +233,7 @@ impl<T> Drop for Inside<'_, T> {
     #[inline]
     fn drop(&mut self) {
         // Releases what the owner did to the value to a visitor that waits.
-        self.0.busy.store(false, Ordering::Release);
+        self.0.busy.store(IDLE, Ordering::Release);
     }
 }
 
@@ -303,7 +300,7 @@ impl<T> BiasedLocks<T> {
         let is_closed = self.is_closed();
         let gate = if is_closed { CLOSED } else { self.open_state };
         let lock = Arc::new(BiasedLock {
-            busy: AtomicBool::new(false),
+            busy: AtomicU8::new(IDLE),
             state: AtomicU8::new(gate),
             value: UnsafeCell::new(value),
         });
@@ -355,7 +352,7 @@ impl<T> BiasedLocks<T> {
                     entry.runs_fence = true;
                     entry.set(CLOSED, Ordering::Relaxed);
                 }
-                !entry.lock.busy.load(Ordering::Relaxed)
+                entry.lock.busy.load(Ordering::Relaxed) == IDLE
             } else {
                 // Without the kernel's barrier, an owner that runs no fence may be inside although `busy` reads as unset.
                 (sees_all || entry.runs_fence) && wait_until_out(&entry.lock)
@@ -379,7 +376,7 @@ impl<T> BiasedLocks<T> {
         if is_closed {
             own.set(CLOSED, Ordering::Relaxed);
             // This is the owner's thread, so no barrier is needed to read `busy`.
-            own.owner_is_out = !own.lock.busy.load(Ordering::Relaxed);
+            own.owner_is_out = own.lock.busy.load(Ordering::Relaxed) == IDLE;
         } else {
             own.set(open_state, Ordering::Release);
         }
@@ -424,7 +421,7 @@ impl<T> BiasedLocks<T> {
 fn wait_until_out<T>(lock: &BiasedLock<T>) -> bool {
     let mut looks = 0;
     // Acquires what the owner did to the value.
-    while lock.busy.load(Ordering::Acquire) {
+    while lock.busy.load(Ordering::Acquire) == BUSY {
         looks += 1;
         if looks < SPINS_BEFORE_YIELD {
             spin_loop();
@@ -446,9 +443,18 @@ mod schedules {
 
     use super::*;
 
+    /// Adds one to the value of the lock, unless the gate is closed. Enters as a hit does, at once if it can.
+    fn add_inside(owner: &Owner<u32>) -> Option<()> {
+        let at_once = owner.own().go_in_at_once();
+        match at_once {
+            Some(mut inside) => Some(inside.with(|value| *value += 1)),
+            None => owner.own().enter(|value| *value += 1),
+        }
+    }
+
     /// Adds one to the value of the lock, or to the sum of the pool if the gate is closed.
     fn add_one(owner: &Owner<u32>, pool: &Mutex<Pool>) {
-        if owner.own().enter(|value| *value += 1).is_none() {
+        if add_inside(owner).is_none() {
             pool.lock().unwrap().sum += 1;
         }
     }
@@ -542,7 +548,7 @@ mod schedules {
         builder.check(|| {
             let (pool, owner) = with_owner_in(Pool::refused(), |owner, pool| {
                 for _ in 0..3 {
-                    if owner.own().enter(|value| *value += 1).is_none() {
+                    if add_inside(&owner).is_none() {
                         let mut pool = pool.lock().unwrap();
                         pool.locks.admit(owner.own());
                         pool.sum += 1;
@@ -682,6 +688,25 @@ mod tests {
     }
 
     #[test]
+    fn an_owner_goes_in_at_once_only_through_an_open_gate() {
+        // The owner of such a lock runs no fence, whatever the kernel has.
+        let mut locks = BiasedLocks::with(Barrier::Refused);
+        let owner = locks.add(1);
+        let goes_in = || owner.own().go_in_at_once().is_some();
+        assert!(goes_in());
+        for is_tracked in [true, false] {
+            locks.close(Some(owner.own()));
+            assert!(!goes_in(), "it is closed");
+            locks.set_tracked(is_tracked);
+            locks.open();
+            assert_eq!(goes_in(), !is_tracked);
+        }
+        let inner = owner.own().enter(|_| goes_in());
+        assert_eq!(inner, Some(false), "it is inside");
+        assert!(goes_in(), "it has left");
+    }
+
+    #[test]
     fn after_a_refused_barrier_a_value_is_not_visited_until_its_owner_is_admitted() {
         let mut locks = BiasedLocks::with(Barrier::Refused);
         let owner = locks.add(1);
@@ -700,6 +725,7 @@ mod tests {
         assert!(locks.admit(owner.own()));
         assert_eq!(owner.own().enter(|value| *value), Some(1));
         assert!(!locks.admit(owner.own()), "it was admitted already");
+        assert!(owner.own().go_in_at_once().is_none(), "it runs a fence");
         locks.close(None);
         assert_eq!(values(&mut locks), [1]);
         assert_eq!(owner.own().enter(|value| *value), None);
@@ -824,7 +850,7 @@ mod tests {
             })
         });
         let mut locks = told.recv().unwrap();
-        while !locks.all[0].lock.busy.load(Ordering::Relaxed) {
+        while locks.all[0].lock.busy.load(Ordering::Relaxed) == IDLE {
             yield_now();
         }
         locks.close(None);
