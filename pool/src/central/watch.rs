@@ -1,7 +1,5 @@
 //! Tracking of blocks that are allocated or freed under the pool's lock.
 
-use std::sync::Arc;
-
 use binpool_allocators::{Backend, Memory, MemoryId, Region};
 
 use crate::{
@@ -12,22 +10,23 @@ use crate::{
         allocation_record::RecordedPlace,
         caller::Caller,
         pool_event::{PoolEvent, What, mapped, placed},
-        recorder::Recorder,
         watch::Watch,
     },
 };
 
 impl<B: Backend, O> State<B, O> {
-    /// Records that a block is allocated, if the pool is tracked. A recorder that is returned has too many events, and should be
-    /// [waited for](Recorder::wait) after this lock.
+    /// Records that a block is allocated, if the pool is tracked. Returns whether the recorder has too many events, and should be [waited
+    /// for](crate::track::recorder::Recorder::wait) after this lock.
     #[must_use]
     pub(crate) fn record_allocation(
         &mut self,
         block: &mut Block<B, O>,
         asked: usize,
         caller: Caller,
-    ) -> Option<Arc<Recorder>> {
-        self.watch.event_buffer.as_ref()?;
+    ) -> bool {
+        if self.watch.event_buffer.is_none() {
+            return false;
+        }
         let place = match &block.record {
             None => self.bytes_of(block),
             Some(_) => None,
@@ -35,11 +34,10 @@ impl<B: Backend, O> State<B, O> {
         let Watch {
             allocations,
             event_buffer: Some(event_buffer),
-            recorder,
             ..
         } = &mut self.watch
         else {
-            return None;
+            return false;
         };
         let queue = block.lease.queue;
         let record = match &mut block.record {
@@ -58,9 +56,7 @@ impl<B: Backend, O> State<B, O> {
                 none.insert(record)
             }
         };
-        let _behind = event_buffer.begin(record, asked, queue, caller);
-        // A free that filled the buffer did not wait.
-        recorder.as_ref().filter(|it| it.is_behind()).cloned()
+        event_buffer.begin(record, asked, queue, caller)
     }
 
     /// Writes what the pool has into a recording that begins: its memory, the places of blocks with a record, and those that are in
@@ -136,8 +132,7 @@ impl<B: Backend, O> State<B, O> {
     /// Records that a block is freed, if the pool is tracked.
     pub(crate) fn record_free(&mut self, block: &Block<B, O>) {
         if let (Some(event_buffer), Some(record)) = (&mut self.watch.event_buffer, &block.record) {
-            // Who frees need not wait for the recorder: the next allocation does.
-            let _behind = event_buffer.end(record);
+            event_buffer.end(record);
         }
     }
 }

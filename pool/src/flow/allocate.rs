@@ -26,6 +26,22 @@ impl<B: Backend> Shared<B> {
         bytes: usize,
     ) -> Result<PooledBuffer<B>, PoolError> {
         let caller = self.tracking.caller(Location::caller());
+        if let Some(caller) = caller
+            && let Some(cached) = self.take_cached_tracked(queue.id(), bytes, caller)
+        {
+            return Ok(PooledBuffer::from_cached(cached, bytes));
+        }
+        self.serve_beyond_the_cache(queue, bytes, caller)
+    }
+
+    /// Out of line, which keeps the way of a tracked pool short.
+    #[inline(never)]
+    fn serve_beyond_the_cache(
+        self: &Arc<Self>,
+        queue: &B::Queue,
+        bytes: usize,
+        caller: Option<Caller>,
+    ) -> Result<PooledBuffer<B>, PoolError> {
         let result = match caller {
             None => self.serve_untracked(queue, bytes),
             Some(caller) => self.serve_tracked(queue, bytes, caller),
@@ -43,9 +59,6 @@ impl<B: Backend> Shared<B> {
         bytes: usize,
         caller: Caller,
     ) -> Result<PooledBuffer<B>, PoolError> {
-        if let Some(cached) = self.take_cached_tracked(queue.id(), bytes, caller) {
-            return Ok(PooledBuffer::from_cached(cached, bytes));
-        }
         let mut result = self.serve_untracked(queue, bytes);
         match &mut result {
             Ok(buffer) => {

@@ -156,15 +156,11 @@ impl<B: Backend> Shared<B> {
         let mut state = self.state.lock();
         state.record_free(block);
         let former = block.record.take();
-        let behind = if size > 0 {
-            state.record_allocation(block, size, caller)
-        } else {
-            None
-        };
+        let is_behind = size > 0 && state.record_allocation(block, size, caller);
         drop(state);
         drop(former);
-        if let Some(recorder) = behind {
-            recorder.wait();
+        if is_behind {
+            self.wait_for_recorder();
         }
     }
 

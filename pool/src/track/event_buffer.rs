@@ -31,6 +31,9 @@ struct PendingEvents {
     last: u64,
     /// The queue and group of the last request in the chunk.
     caller: Option<QueueAndGroup>,
+    /// Too many events waited to be written when the last chunk was handed over. The next allocation waits: a free need not, since there
+    /// are no more of them than of allocations.
+    is_behind: bool,
     /// All bits are set if call sites are stacks, and none otherwise.
     stack_mask: u32,
 }
@@ -42,6 +45,7 @@ impl EventBuffer {
             chunk: recorder.first_chunk(),
             last: 0,
             caller: None,
+            is_behind: false,
             stack_mask: if has_stacks { u32::MAX } else { 0 },
         });
         Self { ticks, pending }
@@ -58,8 +62,7 @@ impl EventBuffer {
         self.ticks.now().max(last)
     }
 
-    /// Notes that a block is handed out. A recorder that is returned has too many events, and should be [waited
-    /// for](Recorder::wait).
+    /// Notes that a block is handed out. Returns whether the recorder has too many events, and should be [waited for](Recorder::wait).
     #[inline]
     pub(crate) fn begin(
         &mut self,
@@ -67,7 +70,7 @@ impl EventBuffer {
         asked: usize,
         queue: Option<QueueId>,
         caller: Caller,
-    ) -> Option<Arc<Recorder>> {
+    ) -> bool {
         let (since, asked) = (self.now(), asked as u64);
         let queue = queue.map_or(0, QueueId::get);
         record.begin(Ownership {
@@ -76,19 +79,23 @@ impl EventBuffer {
             caller,
             queue,
         });
-        let pending = self.pending.as_mut()?;
+        let Some(pending) = &mut self.pending else {
+            return false;
+        };
         let event = TraceEvent::allocated(since, record.next_use(), asked);
-        pending.push_for(event, queue, caller)
+        pending.push_for(event, queue, caller);
+        std::mem::take(&mut pending.is_behind)
     }
 
-    /// Notes that a block is freed. A recorder that is returned has too many events, and should be [waited
-    /// for](Recorder::wait).
+    /// Notes that a block is freed.
     #[inline]
-    pub(crate) fn end(&mut self, record: &AllocationRecord) -> Option<Arc<Recorder>> {
-        let (id, since) = record.end()?;
-        let time = self.now().max(since);
-        let pending = self.pending.as_mut()?;
-        pending.push(TraceEvent::freed(time, id))
+    pub(crate) fn end(&mut self, record: &AllocationRecord) {
+        if let Some((id, since)) = record.end()
+            && let Some(pending) = &mut self.pending
+        {
+            let time = self.ticks.now().max(pending.last).max(since);
+            pending.push(TraceEvent::freed(time, id));
+        }
     }
 
     /// Notes that a request failed for lack of memory, with its report.
@@ -137,7 +144,7 @@ impl EventBuffer {
 impl PendingEvents {
     /// Writes an event of a block that was requested for this queue and group.
     #[inline]
-    fn push_for(&mut self, event: TraceEvent, queue: u64, caller: Caller) -> Option<Arc<Recorder>> {
+    fn push_for(&mut self, event: TraceEvent, queue: u64, caller: Caller) {
         let caller = QueueAndGroup::new(queue, caller, self.stack_mask);
         if self.caller != Some(caller) {
             self.caller = Some(caller);
@@ -147,28 +154,26 @@ impl PendingEvents {
                 stream: 0,
             });
         }
-        self.push(event)
+        self.push(event);
     }
 
     #[inline]
-    fn push(&mut self, event: TraceEvent) -> Option<Arc<Recorder>> {
+    fn push(&mut self, event: TraceEvent) {
         self.last = event.time;
         self.chunk.events.push(event);
-        if self.chunk.events.len() < EVENTS_PER_CHUNK {
-            return None;
+        if self.chunk.events.len() == EVENTS_PER_CHUNK {
+            self.hand_over();
         }
-        self.hand_over()
     }
 
     #[cold]
-    fn hand_over(&mut self) -> Option<Arc<Recorder>> {
+    fn hand_over(&mut self) {
         if self.chunk.events.is_empty() {
-            return None;
+            return;
         }
-        let is_behind = self.recorder.accept(&mut self.chunk);
+        self.is_behind = self.recorder.accept(&mut self.chunk);
         // Each chunk names its queues and groups itself.
         self.caller = None;
-        is_behind.then(|| Arc::clone(&self.recorder))
     }
 }
 
@@ -188,19 +193,25 @@ pub(crate) fn begin(
     caller: Caller,
 ) -> Tracked {
     match (event_buffer, record) {
-        (None, _) => Tracked::Yes(None),
+        (None, _) => Tracked::Yes,
         (Some(_), None) => Tracked::NeedsRecord,
         (Some(event_buffer), Some(record)) => {
-            Tracked::Yes(event_buffer.begin(record, asked, queue, caller))
+            if event_buffer.begin(record, asked, queue, caller) {
+                Tracked::IsBehind
+            } else {
+                Tracked::Yes
+            }
         }
     }
 }
 
 /// The result of tracking a block.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tracked {
-    /// The block is tracked, and this recorder, if any, should be [waited for](Recorder::wait).
-    Yes(Option<Arc<Recorder>>),
+    /// The block is tracked.
+    Yes,
+    /// The block is tracked, and the recorder should be [waited for](Recorder::wait).
+    IsBehind,
     /// The block needs an [allocation record](AllocationRecord) first, under the pool's lock.
     NeedsRecord,
 }

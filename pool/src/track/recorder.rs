@@ -6,7 +6,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
     lock::transit,
-    sync::{AtomicBool, AtomicU64, Ordering, thread_local},
+    sync::{AtomicU64, Ordering, thread_local},
     track::{
         batch::{Batch, WindowLines},
         trace_event::{Chunk, EVENTS_PER_CHUNK},
@@ -44,8 +44,6 @@ const MAX_UNWRITTEN_WINDOWS: usize = if cfg!(shuttle) { 1 } else { 64 };
 pub(crate) struct Recorder {
     /// The event buffers so far.
     buffers: AtomicU64,
-    /// Set while too many chunks wait.
-    is_behind: AtomicBool,
     inbox: Mutex<Inbox>,
     /// Signals the writer that there is enough to write, that lines are ready, or that the recording is over.
     arrived: Condvar,
@@ -159,7 +157,6 @@ impl Recorder {
     pub(crate) fn new() -> Self {
         Self {
             buffers: AtomicU64::new(0),
-            is_behind: AtomicBool::new(false),
             inbox: Mutex::default(),
             arrived: Condvar::new(),
             taken: Condvar::new(),
@@ -191,14 +188,7 @@ impl Recorder {
         if inbox.chunks.len() == CHUNKS_PER_WRITE {
             self.arrived.notify_one();
         }
-        let is_behind = inbox.is_behind();
-        self.is_behind.store(is_behind, Ordering::Relaxed);
-        is_behind
-    }
-
-    /// Returns whether too many events wait to be written.
-    pub(crate) fn is_behind(&self) -> bool {
-        self.is_behind.load(Ordering::Relaxed)
+        inbox.is_behind()
     }
 
     /// Helps the writer until fewer than [`MAX_WAITING_CHUNKS`] chunks wait, and waits where that is not possible. Must not be called
@@ -290,7 +280,6 @@ impl Recorder {
     /// Returns the chunks so far.
     pub(crate) fn take(&self) -> Vec<Chunk> {
         let chunks = std::mem::take(&mut self.inbox.lock().chunks);
-        self.is_behind.store(false, Ordering::Relaxed);
         self.taken.notify_all();
         chunks
     }
@@ -376,12 +365,14 @@ mod tests {
     /// Fills the recorder with whole chunks, an event a tick.
     fn fill(recorder: &Recorder, chunk: &mut Chunk) {
         let mut time = 0;
-        while !recorder.is_behind() {
+        loop {
             let events = (time..).take(EVENTS_PER_CHUNK);
             let events = events.map(|time| TraceEvent::freed(time, 1));
             chunk.events.extend(events);
             time += EVENTS_PER_CHUNK as u64;
-            recorder.accept(chunk);
+            if recorder.accept(chunk) {
+                return;
+            }
         }
     }
 
