@@ -20,6 +20,7 @@ use binpool_allocators::{
 use crate::{
     PooledBuffer,
     order::{fence::wait_for_event, queue_uses::QueueUses},
+    rare::{Rare, reached},
     scrubber::Scrubber,
     shared::{Bins, Block, HeldBlock, Shared},
 };
@@ -257,9 +258,31 @@ impl<B: Backend> Shared<B> {
             return;
         };
         unscrubbed.push(held);
+        reached(Rare::Unscrubbed);
         // No request can use this block, so it is not a change that waiting threads have to see.
         if state.transit.arrive() {
             self.arrived.notify_all();
+        }
+    }
+
+    /// The uses of unscrubbed blocks that are not known to have ended.
+    fn uses_of_unscrubbed(&self) -> QueueUses {
+        let state = self.state.lock();
+        let held = state.unscrubbed.iter().flat_map(Bins::iter);
+        let uses = held.flat_map(|held| &held.uses);
+        let not_over = uses.filter(|use_| !state.queues.is_over(**use_));
+        not_over.copied().collect()
+    }
+
+    /// Waits for the commands that use unscrubbed blocks, on a device where no marker says that they have ended. Failures are logged.
+    pub(crate) fn wait_for_unscrubbed(&self) {
+        if self.failures.keeps_places() {
+            return;
+        }
+        for use_ in &self.uses_of_unscrubbed() {
+            if let Err(error) = guarded("a wait", || self.wait_for(*use_)) {
+                tracing::warn!(%error, "a block stays unscrubbed, since the commands that use it cannot be waited for");
+            }
         }
     }
 
@@ -268,14 +291,7 @@ impl<B: Backend> Shared<B> {
         let Scrubber::OnFree { queue } = &self.scrubber else {
             return;
         };
-        let not_over: QueueUses = {
-            let state = self.state.lock();
-            let held = state.unscrubbed.iter().flat_map(Bins::iter);
-            let uses = held.flat_map(|held| &held.uses);
-            let not_over = uses.filter(|use_| !state.queues.is_over(**use_));
-            not_over.copied().collect()
-        };
-        self.check(&not_over);
+        self.check(&self.uses_of_unscrubbed());
         let idle = self.state.lock().take_unscrubbed();
         for held in idle {
             match guarded("scrubbing memory", || {
