@@ -5,6 +5,7 @@
 //! cargo run --release -p binpool-array --example expression            # the mock device
 //! cargo run --release -p binpool-array --example expression -- opencl  # the first OpenCL device, or `opencl gpu`
 //! cargo run --release -p binpool-array --example expression -- cuda    # the first CUDA device, or `cuda 1`
+//! cargo run --release -p binpool-array --example expression -- vulkan  # the first Vulkan device, or `vulkan 1`
 //! ```
 
 use std::{
@@ -15,7 +16,7 @@ use std::{
 
 use binpool::{Backend, ImmediateAllocator, MemoryPool, Queue, QueueOrder};
 use binpool_array::{
-    Array, ArrayError, Context, HostMaps, Kernels, MockKernels, open_cuda, open_opencl,
+    Array, ArrayError, Context, HostMaps, Kernels, MockKernels, open_cuda, open_opencl, open_vulkan,
 };
 use binpool_mock::{DeviceProfile, MockDevice};
 
@@ -128,6 +129,14 @@ fn main() -> Result<(), Box<dyn Error>> {
             let queue = backend.create_queue(QueueOrder::InOrder)?;
             compare(&backend, &queue, kernels, || None)
         }
-        Some(other) => Err(format!("no backend {other:?}: use `mock`, `opencl` or `cuda`").into()),
+        Some("vulkan") => {
+            let number = arguments.next().unwrap_or_else(|| "0".into());
+            let (backend, kernels) = open_vulkan(number.parse()?)?;
+            let queue = backend.create_queue(QueueOrder::InOrder)?;
+            compare(&backend, &queue, kernels, || None)
+        }
+        Some(other) => {
+            Err(format!("no backend {other:?}: use `mock`, `opencl`, `cuda` or `vulkan`").into())
+        }
     }
 }

@@ -121,7 +121,7 @@ impl VulkanKernel {
     ///
     /// # Errors
     ///
-    /// [`ForeignObject`](InvalidRequest::ForeignObject) for objects of another backend; [`Unsupported`](Error::Unsupported) for more bytes of
+    /// [`ForeignObject`](binpool_allocators::InvalidRequest::ForeignObject) for objects of another backend; [`Unsupported`](Error::Unsupported) for more bytes of
     /// arguments than the device takes; a failure of Vulkan. The kernel does not run then.
     pub unsafe fn launch(
         &self,

@@ -13,8 +13,7 @@ pub(crate) struct Instance {
     is_own: bool,
 }
 
-/// The loader, which stays loaded, and keeps the drivers: theirs may have threads, and handlers for the end of the process, that would run on in code
-/// that is gone. NVIDIA's crashed there.
+/// The loader, which stays loaded, and keeps the drivers: threads of theirs, and handlers for the end of the process, would run on in code that is gone.
 fn loader() -> Result<&'static ash::Entry> {
     static LOADER: OnceLock<ash::Entry> = OnceLock::new();
     if let Some(loaded) = LOADER.get() {

@@ -24,7 +24,7 @@ use crate::{
     MemoryBlockReport, MemoryLocation, Result,
 };
 
-/// Memory that no allocation has used for as many allocations is freed, and at twice as many at the latest. gpu-allocator frees all but one empty block
+/// Memory that no allocation has used for as many allocations of a thread is freed, and at twice as many at the latest. gpu-allocator frees all but one empty block
 /// at once.
 const SWEEP_EVERY: u64 = 10_000;
 

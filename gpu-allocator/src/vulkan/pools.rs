@@ -17,8 +17,8 @@ use super::{
 /// as large: images are asked for with that as their alignment, and buffers lie beside images only where theirs is as large.
 const ALIGNMENTS: [usize; 3] = [1 << 8, 1 << 12, 1 << 16];
 
-/// The bytes that the cache of each thread may keep. More makes nothing faster here, and 16 threads with the pool's default of 8 MiB take half as
-/// much again as gpu-allocator does.
+/// The bytes that the cache of each thread may keep. More makes nothing faster here, and with the default of 8 MiB 16 threads take more memory than with
+/// gpu-allocator.
 const BYTES_PER_THREAD: u64 = 1 << 18;
 
 /// A part of a memory block, while it is allocated.

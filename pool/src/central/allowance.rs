@@ -123,9 +123,15 @@ mod tests {
     fn a_program_says_how_much_each_thread_may_keep_at_least() {
         let retain = Retain::new().per_thread(MIB as u64);
         let mock = MockPool::new(PoolOptions::new().retain(retain));
-        let state = mock.shared.state.lock();
-        assert_eq!(state.allowance(0).bytes, MIB);
-        assert_eq!(state.allowance(0).bytes_for_small, MIB);
+        let mut state = mock.shared.state.lock();
+        let mut keys = Vec::new();
+        for number in 0..16 {
+            let cache = ThreadCache::new(number, state.allowance(0), None, None);
+            keys.push(state.threads.add(cache));
+        }
+        let allowance = state.allowance(0);
+        assert_eq!([allowance.bytes, allowance.bytes_for_small], [MIB; 2]);
+        assert_eq!(state.most_in_bins(), 16 * MIB as u64);
     }
 
     #[test]
