@@ -125,13 +125,13 @@ mod tests {
         let mock = MockPool::new(PoolOptions::new().retain(retain));
         let mut state = mock.shared.state.lock();
         let mut keys = Vec::new();
-        for number in 0..16 {
+        for number in 0..64 {
             let cache = ThreadCache::new(number, state.allowance(0), None, None);
             keys.push(state.threads.add(cache));
         }
         let allowance = state.allowance(0);
         assert_eq!([allowance.bytes, allowance.bytes_for_small], [MIB; 2]);
-        assert_eq!(state.most_in_bins(), 16 * MIB as u64);
+        assert_eq!(state.most_in_bins(), 64 * MIB as u64);
     }
 
     #[test]
