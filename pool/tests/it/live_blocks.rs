@@ -178,11 +178,8 @@ fn printed_it_says_what_is_in_use_and_what_is_cached() {
     let blocks = [(); 2].map(|()| tag.within(|| pool.allocate(1 << 20).unwrap()));
     drop(pool.allocate(4 << 20).unwrap());
     let text = pool.live_blocks().to_string();
-    assert!(
-        text.starts_with("in use: 2 blocks of 2.0 MiB together"),
-        "{text}"
-    );
-    assert!(text.contains("cached: 4.0 MiB, free in the pool"), "{text}");
+    assert!(text.starts_with("in use: 2 blocks, 2.0 MiB ("), "{text}");
+    assert!(text.contains("cached: 4.0 MiB, kept by the pool"), "{text}");
     assert!(text.contains("printed, at "), "{text}");
     drop(blocks);
 }
