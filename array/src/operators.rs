@@ -8,7 +8,7 @@ use crate::{Array, ArrayError, AsSlice, BinaryOperation, Kernels, Slice, SliceMu
 
 /// What operators take beside an array: another one, a slice, references to them, or a number, which counts for every element.
 pub trait Operand<B: Backend, K> {
-    /// Calls `work` with the elements, which are as many as those of `like` if this is a number.
+    /// Calls `work` with the elements. A number becomes an array of the length of `like`.
     ///
     /// # Errors
     ///

@@ -76,7 +76,7 @@ fn slice<'m>(
     Ok([Argument::Memory(memory), Argument::U64(start as u64)])
 }
 
-/// The groups of a launch: at most as many as every device has. Each invocation takes more elements then.
+/// Returns the groups of a launch, at most the number that every device allows. Each invocation computes more elements then.
 fn groups(count: usize) -> [u32; 3] {
     [u32::try_from(count.min(MOST_GROUPS)).unwrap_or(1), 1, 1]
 }

@@ -68,7 +68,7 @@ impl Staging {
         }
     }
 
-    /// Fills it with repetitions of `data`, as many as fit into the first `bytes` bytes.
+    /// Fills its first `bytes` bytes with repetitions of `data`, without a partial one.
     #[expect(unsafe_code, reason = "mapped memory is written by its address")]
     pub(crate) fn put(&self, data: &[u8], bytes: usize) {
         let bytes = bytes.min(self.bytes);

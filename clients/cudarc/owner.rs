@@ -251,7 +251,7 @@ impl CudaEvent {
         }
     }
 
-    /// Makes `stream` wait for the uses of a slice on other streams. Returns `false` for an event that is none of a slice.
+    /// Makes `stream` wait for the uses of a slice on other streams. Returns `false` for an event of something else.
     pub(crate) fn wait_for_slice(&self, stream: &CudaStream) -> Result<bool, DriverError> {
         let EventHandle::OfSlice { recorded, first_after } = &self.cu_event else {
             return Ok(false);
@@ -273,7 +273,7 @@ impl CudaEvent {
         Ok(true)
     }
 
-    /// Destroys the events of a slice. Returns `false` for an event that is none of a slice.
+    /// Destroys the events of a slice. Returns `false` for an event of something else.
     pub(crate) fn destroy_of_slice(&mut self) -> bool {
         let EventHandle::OfSlice { recorded, .. } = &mut self.cu_event else {
             return false;

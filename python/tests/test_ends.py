@@ -54,7 +54,7 @@ def test_attributes_and_weak_references_end_with_their_block(pool):
     block.itself = block
     del note
     with pytest.raises(TypeError):
-        weakref.ref(block)  # PyOpenCL's buffers have none.
+        weakref.ref(block)  # PyOpenCL's buffers allow no weak references.
     del block
     gc.collect()
     assert pool.statistics.active_blocks == 0

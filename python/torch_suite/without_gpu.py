@@ -245,7 +245,7 @@ def a_library_that_was_built_is_used_from_a_folder_that_cannot_be_written() -> N
 
 def without_a_folder_the_error_says_what_to_set() -> None:
     home = pathlib.Path.home
-    pathlib.Path.home = classmethod(lambda _: home_of_nobody())  # type: ignore[assignment,method-assign]
+    pathlib.Path.home = classmethod(lambda _: no_home())  # type: ignore[assignment,method-assign]
     try:
         assert _torch_build.library().exists()  # In the folder of BINPOOL_CACHE_DIR.
         with environment(BINPOOL_CACHE_DIR=None, XDG_CACHE_HOME=None):
@@ -256,7 +256,7 @@ def without_a_folder_the_error_says_what_to_set() -> None:
         assert "set BINPOOL_CACHE_DIR" in why_not_built()
 
 
-def home_of_nobody() -> pathlib.Path:
+def no_home() -> pathlib.Path:
     raise RuntimeError("Could not determine home directory.")
 
 

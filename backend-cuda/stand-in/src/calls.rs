@@ -371,9 +371,9 @@ calls! {
     fn cuPointerGetAttributes(count: u32, attributes: *const i32, values: *const *mut u64, address: u64) {
         for index in 0..count as usize {
             let (attribute, value) = (attributes.wrapping_add(index), values.wrapping_add(index));
-            // SAFETY: The program passes so many numbers.
+            // SAFETY: The program passes `count` numbers.
             let attribute = unsafe { attribute.read() };
-            // SAFETY: The program passes so many places.
+            // SAFETY: The program passes `count` places.
             let value = unsafe { value.read() };
             match cuPointerGetAttribute(value, attribute, address) {
                 0 => {}

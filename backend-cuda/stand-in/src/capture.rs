@@ -71,7 +71,7 @@ pub(crate) fn status(stream: usize) -> i32 {
     capture.map_or(0, |capture| if capture.is_valid { 1 } else { 2 })
 }
 
-/// Begins to capture a stream, which is none of the default ones, into a graph with this handle.
+/// Begins to capture a stream into a graph with this handle. It must not be a default stream.
 pub(crate) fn begin(
     device: &Device,
     stream: usize,

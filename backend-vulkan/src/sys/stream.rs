@@ -141,7 +141,7 @@ impl Lane {
         }
         let queue = self.queue.lend();
         device.check("a submit of the program's own")?;
-        // Used up in any case: if the call fails or panics, nobody knows what it has submitted. No mark has the number then.
+        // The number is used up in any case: if the call fails or panics, it may have submitted something. No mark has the number then.
         recorded.used += 1;
         let value = recorded.used;
         self.timeline.note_submitted(value);

@@ -247,7 +247,7 @@ fn its_memory_and_its_queue_may_be_dropped_while_it_runs() {
     event.wait().unwrap();
 }
 
-/// What it does then with the number that it was given, nobody knows.
+/// It may have submitted something that signals its number.
 #[test]
 fn a_submit_that_fails_leaves_nothing_waiting() {
     let backend = common::backend();

@@ -9,7 +9,7 @@ const MAPPING_BYTES: c_int = 18;
 /// `CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR`.
 const MAPPING_START: c_int = 19;
 
-/// The arguments of a call as words: as many as the function with the most arguments has.
+/// The arguments of a call as words, with room for the function that has the most.
 pub(super) type Words = [usize; 6];
 
 /// Calls a function of the driver by the words of its arguments.
