@@ -16,6 +16,22 @@ use crate::{
 };
 
 /// What a submit of the program's own waits for, and what it signals: timeline semaphores, and their numbers.
+///
+/// [`VulkanBackend::enqueue_own`] has an example for `vkQueueSubmit`. For `vkQueueSubmit2`:
+///
+/// ```
+/// use ash::vk::{PipelineStageFlags2, SemaphoreSubmitInfo};
+/// use binpool_vulkan::OwnSubmit;
+///
+/// fn waits(own: &OwnSubmit) -> Vec<SemaphoreSubmitInfo<'static>> {
+///     let waits = own.wait_semaphores.iter().zip(&own.wait_values);
+///     let info = |(&semaphore, &value)| {
+///         let info = SemaphoreSubmitInfo::default().semaphore(semaphore).value(value);
+///         info.stage_mask(PipelineStageFlags2::ALL_COMMANDS)
+///     };
+///     waits.map(info).collect()
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct OwnSubmit {
@@ -32,8 +48,8 @@ pub struct OwnSubmit {
 }
 
 impl VulkanBackend {
-    /// Has the program's own submit be a command of `queue`, after `wait_for` and all earlier commands. Its event is a number that the submit
-    /// itself signals, so no call is made but the program's. The memory is not freed before it has ended.
+    /// Enqueues a submit of the program's own as a command of `queue`, after `wait_for` and all earlier commands. The submit itself signals the
+    /// number of the event, so no further call is made. The memory is not freed before it has ended.
     ///
     /// `submit` is called once, with the queue locked, so it calls nothing of this crate that submits. Any call will do that signals a timeline
     /// semaphore: `vkQueueSubmit`, `vkQueueSubmit2`, or that of another library. If it fails or panics, its number is left out: later commands and
