@@ -51,6 +51,8 @@ fn a_recording_makes_no_calls_of_its_own() {
         let queue = rig.new_queue(0);
         let buffer = rig.buffer(64);
         rig.fill(queue, buffer, 3, 64);
+        // A read that waits: without it nothing orders the fills of the two queues.
+        say!(rig, "{:?}", rig.read(queue, buffer, 2));
         rig.fill(rig.queue, buffer, 4, 64);
         say!(rig, "{:?}", rig.read(rig.queue, buffer, 2));
         rig.release(buffer);
