@@ -148,6 +148,7 @@ impl<B: Backend> Shared<B> {
     /// Releases every held block, including those that commands still use, except pages: these wait until no command uses them.
     /// Returns the released bytes.
     pub(crate) fn release_all(&self) -> u64 {
+        self.wait_for_unscrubbed();
         self.flush();
         let has_pages = {
             let state = self.state.lock();

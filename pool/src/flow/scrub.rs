@@ -263,19 +263,33 @@ impl<B: Backend> Shared<B> {
         }
     }
 
+    /// The uses of unscrubbed blocks that are not known to have ended.
+    fn uses_of_unscrubbed(&self) -> QueueUses {
+        let state = self.state.lock();
+        let held = state.unscrubbed.iter().flat_map(Bins::iter);
+        let uses = held.flat_map(|held| &held.uses);
+        let not_over = uses.filter(|use_| !state.queues.is_over(**use_));
+        not_over.copied().collect()
+    }
+
+    /// Waits for the commands that use unscrubbed blocks, on a device where no marker says that they have ended. Failures are logged.
+    pub(crate) fn wait_for_unscrubbed(&self) {
+        if self.failures.keeps_places() {
+            return;
+        }
+        for use_ in &self.uses_of_unscrubbed() {
+            if let Err(error) = guarded("a wait", || self.wait_for(*use_)) {
+                tracing::warn!(%error, "a block stays unscrubbed, since the commands that use it cannot be waited for");
+            }
+        }
+    }
+
     /// Fills unscrubbed blocks that no command uses any more, and returns them to their segments.
     pub(crate) fn scrub_again(&self) {
         let Scrubber::OnFree { queue } = &self.scrubber else {
             return;
         };
-        let not_over: QueueUses = {
-            let state = self.state.lock();
-            let held = state.unscrubbed.iter().flat_map(Bins::iter);
-            let uses = held.flat_map(|held| &held.uses);
-            let not_over = uses.filter(|use_| !state.queues.is_over(**use_));
-            not_over.copied().collect()
-        };
-        self.check(&not_over);
+        self.check(&self.uses_of_unscrubbed());
         let idle = self.state.lock().take_unscrubbed();
         for held in idle {
             match guarded("scrubbing memory", || {

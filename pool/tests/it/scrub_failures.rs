@@ -180,3 +180,32 @@ fn events_of_fills_that_completed_are_let_go_of() {
         assert_eq!(tenants.device.live_events(), 0);
     }
 }
+
+/// A device that loses its order cannot put the zeros behind the block's last command, and no marker tells when that has ended.
+#[test]
+fn a_block_whose_zeros_could_not_be_enqueued_goes_back_once_its_commands_have_ended() {
+    for (order, segments) in FailureOrder::ALL
+        .into_iter()
+        .flat_map(|order| [false, true].map(|segments| (order, segments)))
+    {
+        let tenants = tenants(order, segments);
+        for queue_order in [QueueOrder::InOrder, QueueOrder::OutOfOrder] {
+            let queue = tenants.backend.create_queue(queue_order).unwrap();
+            let gate = tenants.gate();
+            let block = tenants.pool.allocate_on(&queue, ALL).unwrap();
+            let after = queue.after(from_ref(&gate));
+            block.enqueue_fill(after, 0..1, &[SECRET]).unwrap();
+            drop(block);
+            tenants.open(&gate);
+            tenants.pool.free_held();
+            assert_eq!(
+                tenants.pool.managed_bytes(),
+                0,
+                "{order:?}, segments {segments}, {queue_order:?}"
+            );
+        }
+        // A whole block goes to the allocator as it is: what comes from there is filled.
+        assert!(!segments || tenants.dirty.got_zeros_only(), "{order:?}");
+        tenants.has_no_violations();
+    }
+}
