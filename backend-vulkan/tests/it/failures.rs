@@ -16,7 +16,7 @@ fn a_command_that_cannot_be_submitted_has_no_effect() {
     let memory = backend.create_buffer(64, MemoryFlags::empty()).unwrap();
     backend.write(&queue, &memory, 0, &[1_u8; 64]).unwrap();
     for call in ["begin_command_buffer", "end_command_buffer", "queue_submit"] {
-        faults.fail_next(call, false);
+        faults.fail_next(call);
         let failed = backend.enqueue_fill(&queue, &memory, .., &[2_u8]);
         assert!(matches!(failed, Err(Error::Backend(_))), "{call}");
     }
@@ -46,7 +46,7 @@ fn a_command_that_was_held_back_and_cannot_be_submitted_loses_the_device() {
     for byte in 0..4_u8 {
         backend.enqueue_fill(&other, &running, .., &[byte]).unwrap();
     }
-    faults.fail_next("queue_submit", false);
+    faults.fail_next("queue_submit");
     backend
         .resolve_user_event(&gate, Outcome::Complete)
         .unwrap();
@@ -79,7 +79,7 @@ fn memory_that_commands_have_passed_through_is_freed_when_memory_runs_out() {
         with_one + 2,
         "a buffer and its memory are kept"
     );
-    faults.fail_next("allocate_memory", true);
+    faults.run_out_until_freed();
     let _second = backend.create_buffer(64, MemoryFlags::empty()).unwrap();
     assert_eq!(faults.live(), with_one + 2, "those of the second block");
 }

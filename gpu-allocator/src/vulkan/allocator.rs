@@ -24,8 +24,8 @@ use crate::{
     MemoryBlockReport, MemoryLocation, Result,
 };
 
-/// Memory that no allocation has used for as many allocations is freed, and at twice as many at the latest. gpu-allocator frees all but one empty block
-/// at once.
+/// Memory that was unused for this number of a thread's allocations is freed, after twice that number at the latest. gpu-allocator frees all but one
+/// empty block at once.
 const SWEEP_EVERY: u64 = 10_000;
 
 /// What an [`Allocator`] is made of. The device outlives the allocator.

@@ -1,6 +1,10 @@
 //! What is allocated.
 
-use std::{backtrace::Backtrace, num::NonZeroU64};
+use std::{
+    backtrace::Backtrace,
+    num::NonZeroU64,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use ash::vk;
 use parking_lot::Mutex;
@@ -24,9 +28,17 @@ pub(super) struct Live {
     pub(super) backtrace: Backtrace,
 }
 
-/// All live allocations, by number.
+/// Each thread uses one of these tables, so that threads seldom wait for each other.
+const TABLES: usize = 16;
+
+/// All live allocations, by number: one, the number of their table, and [`TABLES`] times their place in it.
 #[derive(Default)]
-pub(super) struct AllLive(Mutex<Numbered>);
+pub(super) struct AllLive([Table; TABLES]);
+
+/// A table, on cache lines of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Table(Mutex<Numbered>);
 
 #[derive(Default)]
 struct Numbered {
@@ -36,30 +48,45 @@ struct Numbered {
 }
 
 impl AllLive {
-    /// Notes an allocation, and returns its number, and how many there were in all.
+    /// Notes an allocation, and returns its number, and how many this thread's table has had.
     pub(super) fn insert(&self, live: Live) -> (Option<NonZeroU64>, u64) {
-        let mut all = self.0.lock();
-        let key = all.live.insert(live);
+        let table = table_of_this_thread();
+        let mut all = self.0[table].0.lock();
+        let place = all.live.insert(live);
         all.count += 1;
-        (NonZeroU64::MIN.checked_add(key as u64), all.count)
+        let number = NonZeroU64::MIN.checked_add((place * TABLES + table) as u64);
+        (number, all.count)
     }
 
     pub(super) fn remove(&self, number: NonZeroU64) -> Option<Live> {
-        self.0.lock().live.try_remove(key(number)?)
+        let (table, place) = self.find(number)?;
+        table.0.lock().live.try_remove(place)
     }
 
     pub(super) fn rename(&self, number: NonZeroU64, name: &str) -> Option<()> {
-        self.0.lock().live.get_mut(key(number)?)?.name = name.into();
+        let (table, place) = self.find(number)?;
+        table.0.lock().live.get_mut(place)?.name = name.into();
         Some(())
     }
 
     pub(super) fn for_each(&self, mut look: impl FnMut(&Live)) {
-        for (_, live) in &self.0.lock().live {
-            look(live);
+        for table in &self.0 {
+            for (_, live) in &table.0.lock().live {
+                look(live);
+            }
         }
+    }
+
+    fn find(&self, number: NonZeroU64) -> Option<(&Table, usize)> {
+        let index = usize::try_from(number.get() - 1).ok()?;
+        Some((&self.0[index % TABLES], index / TABLES))
     }
 }
 
-fn key(number: NonZeroU64) -> Option<usize> {
-    usize::try_from(number.get() - 1).ok()
+fn table_of_this_thread() -> usize {
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static TABLE: usize = THREADS.fetch_add(1, Ordering::Relaxed) % TABLES;
+    }
+    TABLE.with(|table| *table)
 }

@@ -107,7 +107,7 @@ fn a_failure_to_map_says_so_and_leaves_nothing() {
     let faults = Faulty::alone();
     let allocator = allocator(faults.parts());
     let before = faults.live();
-    faults.fail_next("map_memory", false);
+    faults.fail_next("map_memory");
     let refused = allocator.allocate(&part(1000, 16, MemoryLocation::CpuToGpu));
     assert!(
         matches!(refused, Err(AllocationError::FailedToMap(_))),

@@ -22,6 +22,8 @@ struct Calls {
     point: Option<FaultPoint>,
     /// Only this function fails, where that is set.
     only: Option<&'static str>,
+    /// No call fails once fewer objects than this live.
+    while_live: i64,
     first_failed: Option<&'static str>,
     /// The number of calls before the first repair.
     counted: Option<u64>,
@@ -31,6 +33,7 @@ static CALLS: Mutex<Calls> = Mutex::new(Calls {
     made: 0,
     point: None,
     only: None,
+    while_live: 0,
     first_failed: None,
     counted: None,
 });
@@ -46,7 +49,7 @@ fn fault(call: &'static str) -> Option<vk::Result> {
     calls.made += 1;
     let point = calls.point?;
     let is_hit = calls.made == point.call || point.is_permanent && calls.made > point.call;
-    if !is_hit {
+    if !is_hit || LIVE.load(Ordering::Relaxed) < calls.while_live {
         return None;
     }
     calls.first_failed.get_or_insert(call);
@@ -163,14 +166,28 @@ impl Faulty {
     }
 
     /// Lets the next call of one function fail.
-    pub(crate) fn fail_next(self, call: &'static str, is_out_of_memory: bool) {
+    pub(crate) fn fail_next(self, call: &'static str) {
         *CALLS.lock() = Calls {
             point: Some(FaultPoint {
                 call: 1,
-                is_out_of_memory,
+                is_out_of_memory: false,
                 is_permanent: false,
             }),
             only: Some(call),
+            ..Calls::default()
+        };
+    }
+
+    /// Lets memory of each kind run out until an object is freed.
+    pub(crate) fn run_out_until_freed(self) {
+        *CALLS.lock() = Calls {
+            point: Some(FaultPoint {
+                call: 1,
+                is_out_of_memory: true,
+                is_permanent: true,
+            }),
+            only: Some("allocate_memory"),
+            while_live: self.live(),
             ..Calls::default()
         };
     }
