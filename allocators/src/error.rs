@@ -295,7 +295,7 @@ impl From<InvalidRequest> for Error {
     }
 }
 
-/// Makes `?` usable behind `"any".parse()` of a device selector, which never fails.
+/// Makes `?` usable after `"any".parse()` of a device selector, which never fails.
 impl From<Infallible> for Error {
     fn from(never: Infallible) -> Self {
         match never {}

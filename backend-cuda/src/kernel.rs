@@ -123,7 +123,7 @@ pub struct CudaKernel {
 }
 
 impl CudaKernel {
-    /// Enqueues the kernel behind `wait_for`, on a queue of its module's device. Its memory is not freed before it has ended; the program puts
+    /// Enqueues the kernel after `wait_for`, on a queue of its module's device. Its memory is not freed before it has ended; the program puts
     /// it in order with other streams.
     ///
     /// Memory may be of another device, after [`enable_peer_access`](crate::CudaBackend::enable_peer_access), which says what has to be mapped or made

@@ -1,4 +1,4 @@
-//! Commands on their way to the runtime: the checks of their objects, and the enqueueing behind everything that they wait
+//! Commands on their way to the runtime: the checks of their objects, and the enqueueing after everything that they wait
 //! for.
 
 use binpool_allocators::{InvalidRequest, ObjectKind, QueueOrder, Result};

@@ -91,7 +91,7 @@ pub struct Carved<M, U> {
     pub overlapping: Vec<M>,
     /// The former uses of the range.
     pub uses: U,
-    /// Set if the overlapping views extend behind this block. The range keeps that excess until it is shrunk.
+    /// Set if the overlapping views extend after this block. The range keeps that excess until it is shrunk.
     pub has_excess: bool,
 }
 

@@ -533,7 +533,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         }
     }
 
-    /// Frees what a range has behind its first `bytes` bytes, which commands of `uses` may still use.
+    /// Frees what a range has after its first `bytes` bytes, which commands of `uses` may still use.
     ///
     /// ```
     /// use binpool_segments::Segments;

@@ -22,7 +22,7 @@ use crate::{Event, EventId, EventStatus, FailureOrder, InvalidRequest, Outcome, 
 /// }
 /// ```
 ///
-/// A user event that is dropped before it is resolved fails, or completes where it cannot fail: what waits for it would wait for ever.
+/// A user event that is dropped before it is resolved fails, or completes where it cannot fail: what waits for it would wait forever.
 pub struct CoreEvent<R: Runtime> {
     id: EventId,
     core: Arc<Core<R>>,

@@ -74,7 +74,7 @@ impl Allocation {
         Ok(allocation)
     }
 
-    /// Memory of a pool of the driver. It is there for what is enqueued on the stream from now on, and freed behind what is enqueued there
+    /// Memory of a pool of the driver. It is there for what is enqueued on the stream from now on, and freed after what is enqueued there
     /// when this value is dropped, before which the caller keeps the stream.
     pub(crate) fn ordered(
         pool: &Arc<DriverPool>,

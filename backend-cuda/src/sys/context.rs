@@ -228,7 +228,7 @@ impl Context {
         self.driver.unresolved.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Returns whether a device may wait for the host, so that waiting for it could last for ever. It may do so over an event of another
+    /// Returns whether a device may wait for the host, so that waiting for it could last forever. It may do so over an event of another
     /// device, so this counts those of all devices.
     pub(crate) fn has_unresolved(&self) -> bool {
         self.driver.unresolved.load(Ordering::Acquire) > 0
@@ -269,7 +269,7 @@ impl Context {
         Some(staging.swap_remove(at).1)
     }
 
-    /// Returns whether the staging memory is kept. It is where freeing it might wait for ever.
+    /// Returns whether the staging memory is kept. It is where freeing it might wait forever.
     pub(super) fn keep_staging(&self, bytes: usize, address: usize) -> bool {
         let mut staging = self.staging.lock();
         let idle: usize = staging.iter().map(|(bytes, _)| bytes).sum();
@@ -308,7 +308,7 @@ impl Context {
         }
     }
 
-    /// Asks again for one thing that the driver has refused to free, unless that might wait for ever, or a stream is captured.
+    /// Asks again for one thing that the driver has refused to free, unless that might wait forever, or a stream is captured.
     pub(crate) fn free_again(&self) {
         let is_any = !self.unfreed.lock().is_empty();
         if !is_any || self.has_unresolved() || self.has_capture() {

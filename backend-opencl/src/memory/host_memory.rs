@@ -136,7 +136,7 @@ impl OpenClBackend {
     /// The elements may start at any address. Everything that would keep the buffer beyond the call is refused: views of
     /// it, images over it, maps, arguments of kernels, callbacks at its destruction.
     ///
-    /// It returns the result of `run`. It waits for ever if a command waits for an event that is never resolved, or if the
+    /// It returns the result of `run`. It waits forever if a command waits for an event that is never resolved, or if the
     /// program has taken a reference to the `cl_mem` and does not release it. On Intel's runtime the event of a command
     /// that the program has enqueued by a call of its own is such a reference.
     ///

@@ -1,7 +1,7 @@
 //! Queues that the program has dropped, kept until no command runs on them.
 //!
 //! Intel's runtime (2026.2) crashes a process that exits while a command still runs, for example an unmap. So a dropped
-//! queue is kept until a marker behind all of its commands has ended; markers are looked at when another queue is dropped
+//! queue is kept until a marker after all of its commands has ended; markers are looked at when another queue is dropped
 //! or made. The last value of a context waits for all of its queues. This wait ends, since all user events of this crate
 //! are resolved by then.
 //!

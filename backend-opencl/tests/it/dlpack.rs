@@ -67,7 +67,7 @@ fn consumed(bench: &Bench, tensor: &DLPackTensor, bytes: usize) -> Vec<u8> {
     read
 }
 
-/// A marker behind `gate`, by the bare handles.
+/// A marker after `gate`, by the bare handles.
 fn bare_marker(bench: &Bench, queue: &ClQueue, gate: &ClEvent) -> ClEvent {
     // SAFETY: queue and gate live.
     let marker = unsafe {

@@ -1,4 +1,4 @@
-//! Commands that fail while commands before them are pending: whatever the device makes of the order behind them, no
+//! Commands that fail while commands before them are pending: whatever the device makes of the order after them, no
 //! block is used by two at a time, and none is lost.
 
 use std::slice::from_ref;
@@ -12,7 +12,7 @@ use crate::common::{Block, Rig};
 
 const BYTES: usize = 1000;
 
-/// A block whose fill on `first` is pending, and behind it on that queue a command that waits for what is to fail.
+/// A block whose fill on `first` is pending, and after it on that queue a command that waits for what is to fail.
 struct Scene {
     rig: Rig,
     first: MockQueue,

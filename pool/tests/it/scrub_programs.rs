@@ -124,7 +124,7 @@ impl Program {
         self.next_gate = None;
     }
 
-    /// A block whose bytes are read at once, and overwritten behind that.
+    /// A block whose bytes are read at once, and overwritten after that.
     fn allocate(&mut self, bytes: usize, queue: &MockQueue) -> Result<(), TestCaseError> {
         let block = match self.tenants.pool.allocate_on(queue, bytes) {
             Ok(block) => block,

@@ -168,7 +168,7 @@ impl Rig {
         self.note(self.backend().create_user_event())
     }
 
-    /// Opens a gate: now, or as soon as the device is repaired, since nothing behind it would ever end.
+    /// Opens a gate: now, or as soon as the device is repaired, since nothing after it would ever end.
     pub(crate) fn open(&self, gate: Option<MockEvent>) {
         self.resolve(gate, Outcome::Complete);
     }

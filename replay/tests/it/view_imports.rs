@@ -67,7 +67,7 @@ fn reserved(history: &History, moment: usize) -> u64 {
     there.map(|segment| segment.bytes).sum()
 }
 
-/// The reserved bytes behind each entry that allocates or frees a block, up to the next such entry: before what is taken for that, and after
+/// The reserved bytes after each entry that allocates or frees a block, up to the next such entry: before what is taken for that, and after
 /// what is given back.
 fn reserved_by_entries(snapshot: &Value) -> Vec<u64> {
     let entries = snapshot["device_traces"][0].as_array().unwrap();

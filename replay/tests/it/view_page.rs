@@ -708,7 +708,7 @@ fn the_range_stays_on_the_axis_and_as_wide_as_it_should_be() {
         let off = (found[0] - from).abs().max((found[1] - to).abs());
         assert!(off < 3.0, "{name}: {found:?}, expected {from} to {to}");
     };
-    // 1.0018 to the power of 200 is 1.433. What would lie before the first event is seen behind the last one shown.
+    // 1.0018 to the power of 200 is 1.433. What would lie before the first event is seen after the last one shown.
     let span = 500.0 * 1.433;
     near("atStart", 0.0, span);
     // A click on the strip shows what lies around it.
@@ -846,7 +846,7 @@ fn blocks_are_told_apart_by_what_the_switch_says() {
 
 #[test]
 fn hovering_tells_what_is_there() {
-    /// The digits of a text, behind `mark`.
+    /// The digits of a text, after `mark`.
     fn digits_behind(text: &Value, mark: &str) -> String {
         let (_, behind) = text.as_str().unwrap().split_once(mark).unwrap();
         behind.chars().filter(char::is_ascii_digit).collect()

@@ -215,7 +215,7 @@ fn with_views_at(places: &[(usize, usize)]) -> Space<View, Queue> {
     let mut taken = Vec::new();
     for (bytes, offset) in places {
         space.add(*bytes, false);
-        // Everything before and behind the view is taken and given back, too.
+        // Everything before and after the view is taken and given back, too.
         for bytes in [*offset, 100, bytes - offset - 100] {
             if bytes > 0 {
                 taken.push((take(&mut space, bytes), bytes == 100));

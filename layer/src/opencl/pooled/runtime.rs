@@ -190,7 +190,7 @@ fn marker(queue: Handle, waits: &[cl_event]) -> Result<Mark> {
             &raw mut event
         )),
     )?;
-    // What waits for it on another queue may wait for ever for what was not sent to the device.
+    // What waits for it on another queue may wait forever for what was not sent to the device.
     call!(clFlush(queue as _));
     Ok(Some(Arc::new(Event(event as Handle))))
 }
