@@ -154,9 +154,9 @@ impl Kernels<CudaBackend> for CudaKernels {
         let arguments = [data, start, count, partial, partial_start];
         let kernel = &self.reductions[reduction as usize];
         let grid = grid(length(results));
-        // SAFETY: These are its parameters. It reads floats within the length, and the first thread of each block, of which there
-        // are as many as results, writes the result of its number; blocks have as many threads as their shared memory has
-        // floats. The caller has put the command in order.
+        // SAFETY: These are its parameters. It reads floats within the length, and the first thread of each block
+        // writes the result of its number; there is one block for each result, and a block has a thread for each of the
+        // floats of its shared memory. The caller has put the command in order.
         unsafe { kernel.launch(queue, grid, &arguments, &[]) }?;
         Ok(())
     }

@@ -28,7 +28,7 @@ pub enum ArrayError {
         start: usize,
         /// One past the last element asked for.
         end: usize,
-        /// The number of elements that there are.
+        /// The number of elements.
         length: usize,
     },
     /// No elements have a smallest or a largest one.

@@ -34,8 +34,8 @@ pub trait Kernels<B: Backend>: fmt::Debug + Send + Sync {
     /// are more than 1. Steps follow one another until there is one result.
     fn partial_results(&self, elements: usize) -> usize;
 
-    /// Enqueues one step of a reduction: each element of `operand` goes into one of the partial results, which are as many as
-    /// [`partial_results`](Self::partial_results) says.
+    /// Enqueues one step of a reduction: each element of `operand` goes into one of the partial results, whose number
+    /// [`partial_results`](Self::partial_results) returns.
     ///
     /// # Errors
     ///

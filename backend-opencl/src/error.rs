@@ -49,7 +49,7 @@ pub enum OpenClError {
     NoDevice {
         /// The description that no device fits.
         selector: DeviceSelector,
-        /// The devices that there are.
+        /// The devices of this machine.
         available: AvailableDevices,
     },
     /// The device is older than this crate supports.

@@ -161,7 +161,7 @@ impl ClQueue {
             return Ok(());
         }
         Err(Error::unsupported(
-            "a marker behind a command that failed, on an in-order queue whose bare handle the program has: this runtime has \
+            "a marker after a command that failed, on an in-order queue whose raw handle the program has: this runtime has \
              forgotten the order of such a queue until it is finished; call `finish` first",
         ))
     }

@@ -445,7 +445,7 @@ binpool_status binpool_tag_enter(const char *name);
 
 // Ends the tag that the calling thread has entered last.
 //
-// Errors: `INVALID_ARGUMENT` where it has none.
+// Errors: `INVALID_ARGUMENT` if the thread has no tag.
 binpool_status binpool_tag_leave(void);
 
 // Returns the pool of a device, which is made where there is none, for the other functions of the interface: its counters, its limit, its

@@ -33,7 +33,7 @@ struct SvmBlock {
     /// The address as a number.
     address: usize,
     bytes: usize,
-    /// The views of its bytes that there are. Each keeps this object.
+    /// The number of views of its bytes. Each keeps this object.
     views: AtomicUsize,
     /// How many of them the `pyopencl.SVM` has, from its beginning to its end.
     own_views: OnceLock<usize>,

@@ -32,7 +32,7 @@ pub(crate) struct Program {
     pub(crate) name: &'static str,
     /// The one that starts the others among them.
     pub(crate) threads: usize,
-    /// Whether it waits in no loop, so that all its schedules can be gone through, or as many as there is time for.
+    /// Whether it waits in no loop, so that all its schedules can be gone through, or those that there is time for.
     pub(crate) can_be_listed: bool,
     /// Panics where a rule is broken.
     pub(crate) run: fn(),

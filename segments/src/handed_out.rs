@@ -273,7 +273,7 @@ pub enum RangeState<'a, U> {
     Taken(RangeKey),
 }
 
-/// Where pages are mapped that leave. Nobody else has these bytes.
+/// Where pages are mapped that leave. No other block has these bytes.
 ///
 #[doc = include_str!("mapping.md")]
 #[derive(Debug)]

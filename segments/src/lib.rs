@@ -715,7 +715,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         self.growth.asked_for_what_is_held_back(bytes as u64);
     }
 
-    /// Records that there was no memory for a segment of `size` bytes.
+    /// Records that no memory was left for a segment of `size` bytes.
     ///
     /// ```
     /// use binpool_segments::Segments;

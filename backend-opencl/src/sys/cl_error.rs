@@ -52,7 +52,7 @@ impl ClError {
         Self { operation, code }
     }
 
-    /// The name of the code in the OpenCL headers, `UNKNOWN_ERROR` where it has none.
+    /// The name of the code in the OpenCL headers, `UNKNOWN_ERROR` for a code without a name.
     pub const fn name(&self) -> &'static str {
         error_text(self.code)
     }

@@ -81,7 +81,7 @@ fn behind_a_failure(order: QueueOrder) {
         ("C", &c),
         ("marker", &marker),
         ("barrier", &barrier),
-        ("behind the barrier", &behind_barrier),
+        ("after the barrier", &behind_barrier),
     ];
     test.tell(&events);
     assert_eq!(now(&a), EventStatus::Pending);

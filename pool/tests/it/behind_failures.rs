@@ -146,7 +146,7 @@ fn the_only_block_there_is_has_no_other_user() {
     });
 }
 
-/// A block that was used on another queue, too, goes by markers on both.
+/// A block that was also used on another queue waits for markers on both.
 #[test]
 fn a_block_of_two_queues_waits_for_both() {
     everywhere(PLENTY, |scene| {

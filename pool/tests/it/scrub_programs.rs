@@ -22,7 +22,7 @@ enum Operation {
         bytes: usize,
         queue: Index,
     },
-    /// More secrets, on this queue, maybe behind the gate.
+    /// More secrets, on this queue, maybe after the gate.
     Fill {
         block: Index,
         queue: Index,

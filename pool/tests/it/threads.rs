@@ -325,7 +325,7 @@ fn segments_grow_with_what_is_in_use_whatever_was_cached() {
         drop(blocks);
         segments
     });
-    // Those of the first rounds were the least that there are.
+    // Those of the first rounds were the fewest.
     assert!(
         with <= without + 2,
         "{with} segments, and {without} without"

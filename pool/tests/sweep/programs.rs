@@ -162,7 +162,7 @@ pub(crate) fn blocks_are_bound_and_released_by_commands(rig: &mut Rig) {
     rig.agrees_with(&[]);
 }
 
-/// What is behind a pending command fails, on queues of both orders, while blocks go from queue to queue.
+/// What comes after a pending command fails, on queues of both orders, while blocks go from queue to queue.
 pub(crate) fn commands_fail(rig: &mut Rig) {
     let home = rig.home.clone();
     for queue in [rig.other.clone(), rig.unordered.clone()] {

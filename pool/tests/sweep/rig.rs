@@ -237,7 +237,7 @@ impl Rig {
             block.read(queue.after(&[fill]), 0, &mut bytes).unwrap();
             assert_eq!(bytes, [9; 1000]);
         }
-        // All of it can be had, and then there is no more.
+        // All of it can be allocated, and then no more.
         let all = self.pool.allocate(CAPACITY).unwrap();
         assert!(self.pool.allocate(1).unwrap_err().is_out_of_memory());
         self.agrees_with(&[&all]);

@@ -460,7 +460,7 @@ impl Replay {
     fn contradiction(&self) -> Option<&'static str> {
         match self.backend() {
             BackendChoice::Mock if self.device.is_some() => Some(
-                "`--device` names an OpenCL device, and `--backend mock` has none: leave one of them out",
+                "`--device` names an OpenCL device, but `--backend mock` is simulated: leave one of them out",
             ),
             BackendChoice::Opencl | BackendChoice::Cuda | BackendChoice::Vulkan
                 if self.profile.is_some() =>

@@ -302,7 +302,7 @@ impl Reference {
             return Expected::Unknown;
         }
         let mut released = Vec::new();
-        // The largest, as many as have the bytes; then all.
+        // The largest that together have the bytes; then all.
         while let Some(largest) = free.pop() {
             released.push(largest.bytes);
             let sum: usize = released.iter().sum();

@@ -139,7 +139,7 @@ fn browse(arguments: &[&str]) -> Vec<u8> {
     output.stdout
 }
 
-/// Chromium or one of its kin: the one that `BINPOOL_CHROMIUM` names, or the first that there is.
+/// Chromium or one of its kin: the one that `BINPOOL_CHROMIUM` names, or the first one found.
 fn chromium() -> PathBuf {
     if let Some(named) = env::var_os("BINPOOL_CHROMIUM") {
         return named.into();
