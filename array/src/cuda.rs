@@ -103,7 +103,7 @@ fn slice<'m>(
     Ok([Argument::Memory(memory), Argument::U64(start as u64)])
 }
 
-/// A grid of so many blocks. The driver refuses more than 2^31, which have more elements than any device.
+/// A grid of this many blocks. The driver refuses more than 2^31, which have more elements than any device.
 fn grid(blocks: usize) -> Grid {
     Grid {
         blocks: [u32::try_from(blocks).unwrap_or(u32::MAX), 1, 1],

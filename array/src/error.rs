@@ -32,7 +32,7 @@ pub enum ArrayError {
         length: usize,
     },
     /// No elements have a smallest or a largest one.
-    #[error("the {} of 0 elements: ask for it where there is one", reduction.name())]
+    #[error("the {} of 0 elements is undefined", reduction.name())]
     NoElements {
         /// What was asked for.
         reduction: Reduction,

@@ -30,7 +30,7 @@ pub trait Kernels<B: Backend>: fmt::Debug + Send + Sync {
         result: &dyn AsMemory<B>,
     ) -> Result<(), Error>;
 
-    /// How many partial results one step makes of so many elements: at least 1, and fewer than `elements` where those
+    /// How many partial results one step makes of this many elements: at least 1, and fewer than `elements` where those
     /// are more than 1. Steps follow one another until there is one result.
     fn partial_results(&self, elements: usize) -> usize;
 

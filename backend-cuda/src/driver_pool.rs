@@ -157,7 +157,7 @@ impl DriverPoolAllocator {
         })
     }
 
-    /// Gives free memory back to the device, but keeps so many bytes.
+    /// Gives free memory back to the device, but keeps this many bytes.
     ///
     /// # Errors
     ///

@@ -112,7 +112,7 @@ impl Drop for Loaded {
 /// let module = CudaModule::load_ptx(&backend, &std::fs::read_to_string("kernels.ptx")?)?;
 /// let scale = module.kernel("scale")?;
 /// let arguments = [Argument::Memory(&block), Argument::U32(1000), Argument::F32(0.5)];
-/// // SAFETY: these are its parameters; it multiplies so many numbers of the block.
+/// // SAFETY: these are its parameters; it multiplies this many numbers of the block.
 /// let launch = unsafe { scale.launch(&queue, Grid::of_threads(1000, 256), &arguments, &[]) }?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -414,7 +414,7 @@ impl ClEvent {
                 Outcome::Complete
             };
             if let Err(payload) = catch_unwind(AssertUnwindSafe(|| call(outcome))) {
-                tracing::error!("what was to be called when a command had ended has panicked");
+                tracing::error!("a callback for the end of a command panicked");
                 // Dropping it might panic again.
                 std::mem::forget(payload);
             }
@@ -454,7 +454,7 @@ impl Drop for EventInner {
         let _failing = context.quirks.while_failing();
         let failed = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
         if let Err(error) = sys::set_user_event_status(&self.handle, failed) {
-            tracing::error!(%error, "what waits for a dropped user event will wait forever");
+            tracing::error!(%error, "commands that wait for a dropped user event never end");
         }
         context.quirks.user_event_ended(&self.handle);
     }

@@ -276,7 +276,7 @@ mod tests {
         filled.unwrap()
     }
 
-    /// Enqueues so many fills, each of which has failed before the next, and returns how many of them are remembered.
+    /// Enqueues this many fills, each of which has failed before the next, and returns how many of them are remembered.
     fn remembered_of(
         backend: &OpenClBackend,
         queue: &ClQueue,

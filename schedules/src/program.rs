@@ -14,7 +14,7 @@ use shuttle::{
 /// Schedules of each program, by each scheduler, in the short form.
 const SCHEDULES: usize = 1000;
 
-/// How often priorities change in a schedule of the PCT scheduler: bugs that take so many threads' steps in one order are
+/// How often priorities change in a schedule of the PCT scheduler: bugs that take this many threads' steps in one order are
 /// found with a probability that its authors give.
 const CHANGES: [usize; 2] = [3, 6];
 
@@ -56,7 +56,7 @@ impl Program {
         }
     }
 
-    /// So many times as many schedules as in the short form.
+    /// This many times as many schedules as in the short form.
     pub(crate) fn try_schedules(&self, times: usize) -> Outcome {
         let start = Instant::now();
         let most = SCHEDULES * times;

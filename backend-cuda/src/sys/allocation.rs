@@ -231,7 +231,7 @@ impl DriverPool {
         Ok(start.elapsed())
     }
 
-    /// Gives free memory back to the device, but keeps so many bytes.
+    /// Gives free memory back to the device, but keeps this many bytes.
     pub(crate) fn trim_to(&self, bytes: usize) -> CudaResult<()> {
         // SAFETY: It takes no pointers; the pool lives (I1).
         self.context

@@ -22,10 +22,10 @@ use super::{
     unfreed::{AllUnfreed, LAST_ROUNDS, Unfreed},
 };
 
-/// So many events are kept to be used again. Each costs the driver less than 1 KiB.
+/// This many events are kept to be used again. Each costs the driver less than 1 KiB.
 const IDLE_EVENTS: usize = 4096;
 
-/// So many bytes of staging memory are kept to be used again.
+/// This many bytes of staging memory are kept to be used again.
 const IDLE_STAGING: usize = 64 << 20;
 
 /// `cuMemSetAccess` answers that it is not ready while other threads enqueue. It is asked this many times, with this pause.
@@ -262,7 +262,7 @@ impl Context {
         keep
     }
 
-    /// Returns the address of idle staging memory of so many bytes.
+    /// Returns the address of idle staging memory of this many bytes.
     pub(super) fn idle_staging(&self, bytes: usize) -> Option<usize> {
         let mut staging = self.staging.lock();
         let at = staging.iter().position(|(size, _)| *size == bytes)?;
@@ -362,7 +362,7 @@ impl Drop for Context {
         self.free_all();
         // SAFETY: It takes no pointers; this value is the last that uses the context (I1).
         if let Err(error) = unsafe { self.driver.context_release(self.device) } {
-            tracing::error!(%error, "a context was not released");
+            tracing::error!(%error, "could not release a context");
         }
     }
 }

@@ -23,7 +23,7 @@ pub(crate) fn keep_until_idle(queue: &QueueHandle) {
     match with_marker(queue) {
         Ok(dropped) => DROPPED.lock().push(dropped),
         Err(error) => {
-            tracing::error!(%error, "a queue was dropped that may still be at work");
+            tracing::error!(%error, "a dropped queue may still be running commands");
         }
     }
 }
@@ -45,7 +45,7 @@ pub(crate) fn finish_those_of(context: &ContextHandle) {
     DROPPED.lock().append(&mut others);
     for (queue, _) in own {
         if let Err(error) = sys::finish(&queue) {
-            tracing::debug!(%error, "a queue is released whose commands may still run");
+            tracing::debug!(%error, "commands may still run on a queue that is released");
         }
     }
 }

@@ -180,7 +180,7 @@ fn markers_of_an_out_of_order_queue_come_after_what_its_failed_commands_were_to_
             test.fill(queue, 2, &[w.clone(), doomed.clone()]);
             test.bench.fail_gate(&doomed);
         }
-        // So many that the log has nothing of those that failed but what they were to come after. Where the queue runs in order, they
+        // This many that the log has nothing of those that failed but what they were to come after. Where the queue runs in order, they
         // would wait.
         let others = if test.bench.overtakes() { others } else { 0 };
         for _ in 0..others {

@@ -85,7 +85,7 @@ fn fill(block: &Block, queue: &MockQueue, wait_for: &[MockEvent]) -> MockEvent {
         .unwrap()
 }
 
-/// Runs a program in every way to fail, under every policy, on a device of so many bytes.
+/// Runs a program in every way to fail, under every policy, on a device of this many bytes.
 fn everywhere(capacity: usize, program: impl Fn(&mut Scene)) {
     for failures in Failures::ALL {
         for order in [QueueOrder::InOrder, QueueOrder::OutOfOrder] {

@@ -28,7 +28,7 @@ const MIB: usize = 1 << 20;
 
 const NEVER: u64 = 0;
 
-/// All memory of the device, in units of so many bytes.
+/// All memory of the device, in units of this many bytes.
 const ALL: usize = 64;
 
 /// What the panics of these tests carry: dropped, it panics again.

@@ -38,7 +38,7 @@ fn drop_on(worker: &Worker, block: Block) -> MemoryId {
     memory
 }
 
-/// Has the thread allocate so many blocks of these bytes for the home queue, and drop them.
+/// Has the thread allocate this many blocks of these bytes for the home queue, and drop them.
 fn keep(worker: &Worker, pool: &Pool, blocks: usize, bytes: usize) -> Vec<MemoryId> {
     let pool = pool.clone();
     worker.run(move || {

@@ -60,7 +60,7 @@ impl<'a> Worker<'a> {
         self.random.below(times) == 0
     }
 
-    /// So many operations, on the thread that it is called on.
+    /// This many operations, on the thread that it is called on.
     pub(crate) fn live(&mut self, steps: u64) {
         for _ in 0..steps {
             self.step();

@@ -302,7 +302,7 @@ impl<V, U: Clone + Default> Space<V, U> {
 
     /// Takes `bytes` bytes of the smallest free range that is large enough and that `usable` accepts by its uses and location.
     ///
-    /// They are the first bytes of that range, unless a view of exactly so many bytes is cached in a range that is hardly
+    /// They are the first bytes of that range, unless a view of exactly this many bytes is cached in a range that is hardly
     /// larger. `is_small` restricts the search to segments for small blocks, or to the other segments. Returns `None` also if
     /// cached views overlap these bytes, unless they `may_overlap`.
     pub(super) fn take(

@@ -457,7 +457,7 @@ fn holes_are_known_wherever_ranges_are_cut_and_joined() {
 /// What a step of a program on pages does.
 #[derive(Clone, Copy, Debug)]
 enum PageStep {
-    /// Maps so many pages of a reservation, which are taken.
+    /// Maps this many pages of a reservation, which are taken.
     Map(usize, usize),
     /// Makes the range at this index a hole.
     Unmap(usize),

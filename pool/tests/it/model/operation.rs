@@ -29,7 +29,7 @@ pub(crate) struct Setting {
     /// Blocks are carved from segments, or else are each the allocator's.
     pub(crate) segments: bool,
     pub(crate) reuse: ReusePolicy,
-    /// Above so many bytes, free memory goes back by itself. Threads cache nothing then.
+    /// Above this many bytes, free memory goes back by itself. Threads cache nothing then.
     pub(crate) threshold: Option<usize>,
     pub(crate) completion: Completion,
     pub(crate) failures: Failures,
@@ -122,7 +122,7 @@ pub(crate) enum Operation {
     Count,
     StopHolding,
     ResumeHolding,
-    /// Lets no more than so many bytes be taken from the allocator from now on.
+    /// Lets no more than this many bytes be taken from the allocator from now on.
     Limit(Bytes),
     AddHook(Hook),
     /// Takes the oldest hook away.
