@@ -355,7 +355,7 @@ impl On<'_, VulkanBackend> {
                 Err(self.lacks("virtual memory", "use `--allocator immediate`"))
             }
             _ => Err(self.lacks(
-                "this way of getting memory",
+                "this allocator",
                 "use `--allocator immediate`, or `pages` where the device has sparse binding",
             )),
         }

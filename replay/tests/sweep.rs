@@ -28,7 +28,7 @@ const TRACES: [&str; 5] = [
     "resnet50_train",
 ];
 
-/// So many events of the middle of a recorded program, with its large blocks made smaller: what was allocated before is not
+/// This many events of the middle of a recorded program, with its large blocks made smaller: what was allocated before is not
 /// freed.
 fn stretch(name: &str, events: usize) -> Trace {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces");

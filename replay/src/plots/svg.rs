@@ -97,7 +97,7 @@ pub(crate) fn centered(
     ))
 }
 
-/// Draws the axes and their mesh, below a header of so many pixels.
+/// Draws the axes and their mesh, below a header of this many pixels.
 pub(crate) fn chart<'a>(
     area: &Area<'a>,
     header: i32,

@@ -373,12 +373,12 @@ fn a_picture_and_json_are_of_one_device_and_the_page_has_a_menu() {
     let (busiest, errors) = numbers(&[file]);
     assert_eq!(busiest["device"], "device 2");
     assert!(
-        errors.contains("device 2 of 0, 2, which has most entries: `--device` takes another"),
+        errors.contains("device 2 of 0, 2, which has the most entries: `--device` selects another"),
         "{errors}"
     );
     let (first, errors) = numbers(&[file, "--device", "0"]);
     assert_eq!(first["device"], "device 0");
-    assert!(!errors.contains("takes another"), "{errors}");
+    assert!(!errors.contains("selects another"), "{errors}");
 
     let page = page_of(file);
     let there = page.run(

@@ -429,7 +429,7 @@ fn the_largest_groups_have_lines_of_their_own_and_all_others_share_one() {
     assert_eq!(there, json!(expected));
 }
 
-/// So many events of two groups, of each of which a block of 1 MiB and very little else are left at the end.
+/// This many events of two groups, of each of which a block of 1 MiB and very little else are left at the end.
 fn turns(events: usize) -> String {
     let mut text = String::from("g 0 even\ng 1 odd\n");
     for block in 0..events / 2 {
@@ -1445,7 +1445,7 @@ fn the_largest_tags_have_colours_of_their_own_and_all_others_share_one() {
         "return { parts: all('#shortage-parts li').map(part => part.textContent), used: all('#used .top li').map(part => part.textContent),
            figures: Object.fromEntries(all('#shortage dd').map(value => [value.id, value.textContent])) };",
     );
-    // The largest first: a tag of so many MiB, the three smallest together, and what is in use and is not listed.
+    // The largest first: a tag of this many MiB, the three smallest together, and what is in use and is not listed.
     let mut parts: Vec<(u64, String)> = (4..=14).map(|tag| (tag, format!("tag {tag}"))).collect();
     parts.extend([(6, "3 others".into()), (5, "in use, not listed".into())]);
     parts.sort_by_key(|(size, _)| Reverse(*size));

@@ -385,7 +385,7 @@ impl Runtime for ContextRuntime {
         let out_of_memory = || {
             Error::device_out_of_memory(
                 bytes,
-                "the driver has no memory left, or the limit is reached",
+                "the driver is out of memory, or the limit is reached",
             )
         };
         if !limit::take(bytes) {

@@ -62,7 +62,7 @@ impl Page {
         value_of(answer)
     }
 
-    /// Writes a picture of the page, so many pixels wide and high.
+    /// Writes a picture of the page, this many pixels wide and high.
     pub(crate) fn screenshot(&self, hash: &str, (width, height): (u32, u32), to: &Path) {
         let url = self.write(&self.html, hash);
         let size = format!("--window-size={width},{height}");
