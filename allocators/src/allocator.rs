@@ -217,7 +217,7 @@ pub trait Allocator: fmt::Debug + Send + Sync + 'static {
     /// # };
     /// # use binpool_mock::MockDevice;
     ///
-    /// /// Releases a block behind the last command that uses it.
+    /// /// Releases a block after the last command that uses it.
     /// fn give_back<A: Allocator>(allocator: &A, block: MemoryOf<A>, last: EventOf<A>) -> Result<()> {
     ///     let after = if allocator.release_needs_events() { vec![last] } else { Vec::new() };
     ///     allocator.release(block, &after)

@@ -27,7 +27,7 @@ pub fn contained<R>(what: impl fmt::Display, call: impl FnOnce() -> R) -> Option
     discard(panic);
     // The subscriber is code of the program, too, and may be what panicked.
     let logged = catch_unwind(AssertUnwindSafe(|| {
-        tracing::error!("{what} panicked; the call is taken for one that failed");
+        tracing::error!("{what} panicked; the call counts as failed");
     }));
     if let Err(panic) = logged {
         discard(panic);

@@ -49,7 +49,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// let full = failure("clEnqueueWriteBuffer", -4, 4096);
 /// assert!(full.is_out_of_memory());
-/// assert_eq!(full.to_string(), "out of device memory: 4.0 KiB were asked for");
+/// assert_eq!(full.to_string(), "out of device memory: 4.0 KiB requested");
 /// assert_eq!(failure("clFinish", -36, 0).to_string(), "clFinish failed with code -36");
 /// ```
 ///
@@ -190,7 +190,7 @@ impl fmt::Display for Scope {
 /// use binpool_allocators::{Error, OutOfMemory, Scope};
 ///
 /// let refusal = OutOfMemory::new(4096, Scope::Host).with_available(1000).with_source("mlock: ENOMEM");
-/// assert_eq!(refusal.to_string(), "out of host memory: 4.0 KiB were asked for, 1000 B are free");
+/// assert_eq!(refusal.to_string(), "out of host memory: 4.0 KiB requested, 1000 B free");
 /// assert!(Error::from(refusal).is_out_of_memory());
 /// ```
 #[non_exhaustive]
@@ -262,9 +262,9 @@ impl fmt::Display for OutOfMemory {
         match self.available {
             Some(available) => {
                 let [requested, available] = words::bytes_apart([requested, available]);
-                write!(f, ": {requested} were asked for, {available} are free")
+                write!(f, ": {requested} requested, {available} free")
             }
-            None => write!(f, ": {} were asked for", words::bytes(requested)),
+            None => write!(f, ": {} requested", words::bytes(requested)),
         }
     }
 }
@@ -295,7 +295,7 @@ impl From<InvalidRequest> for Error {
     }
 }
 
-/// Makes `?` usable behind `"any".parse()` of a device selector, which never fails.
+/// Makes `?` usable after `"any".parse()` of a device selector, which never fails.
 impl From<Infallible> for Error {
     fn from(never: Infallible) -> Self {
         match never {}
@@ -450,7 +450,7 @@ impl fmt::Display for HostUse {
 #[non_exhaustive]
 pub enum InvalidRequest {
     /// A block of 0 bytes was requested.
-    #[error("a block of 0 bytes: ask for at least 1, or let a pool hand out the empty block")]
+    #[error("a block of 0 bytes: request at least 1, or use a pool, which has an empty block")]
     ZeroSize,
     /// The block is larger than the device's largest block.
     #[error("{}", too_large(*.requested, *.largest))]
@@ -461,7 +461,7 @@ pub enum InvalidRequest {
         largest: usize,
     },
     /// The region does not lie inside its block.
-    #[error("{bytes} bytes from offset {offset} on: the block has {size} bytes")]
+    #[error("{bytes} bytes from offset {offset}: the block has {size} bytes")]
     OutOfBounds {
         /// Where the region starts.
         offset: usize,
@@ -480,8 +480,8 @@ pub enum InvalidRequest {
     },
     /// Mapped elements would start at a host address that is not aligned for their type.
     #[error(
-        "a map that starts at the host's address {address:#x} has no elements aligned to {alignment}: start it at \
-         another offset, or map bytes"
+        "a map at host address {address:#x} is not aligned to {alignment}, as its elements need: start it at another \
+         offset, or map bytes"
     )]
     ElementsMisaligned {
         /// The host address at which the map starts.
@@ -498,7 +498,7 @@ pub enum InvalidRequest {
         largest: Align,
     },
     /// The fill pattern is empty.
-    #[error("a fill pattern of 0 bytes: a fill needs a byte at least")]
+    #[error("a fill pattern of 0 bytes: a fill needs at least one byte")]
     EmptyPattern,
     /// The offset or length of a fill is not a multiple of its pattern.
     #[error(
@@ -561,8 +561,8 @@ pub enum InvalidRequest {
     },
     /// The memory was made with flags that rule out this access by the host.
     #[error(
-        "the host was to {way} memory that was made with {flags}: leave the flag out where it is made, or have a \
-         kernel or a copy do it"
+        "the host cannot {way} memory that was created with {flags}: create it without the flag, or use a kernel or a \
+         copy"
     )]
     HostAccess {
         /// The access.
@@ -572,8 +572,8 @@ pub enum InvalidRequest {
     },
     /// A call would keep a reference to a buffer over memory that the host only lends for the duration of a call.
     #[error(
-        "this buffer lies over {bytes} bytes that the host lends it for the duration of a call: make views and \
-         other objects of a buffer that owns its memory"
+        "this buffer uses {bytes} bytes that the host lends it for one call: make views and other objects from a buffer \
+         that owns its memory"
     )]
     Lent {
         /// The size of the buffer in bytes.
@@ -589,7 +589,7 @@ pub enum InvalidRequest {
     },
     /// The host wanted memory back of which views are left.
     #[error(
-        "{views} views of these {bytes} bytes are left: drop them before taking the memory back"
+        "{views} views of these {bytes} bytes still exist: drop them before taking the memory back"
     )]
     ViewsLeft {
         /// The number of views.
@@ -616,7 +616,7 @@ pub enum InvalidRequest {
         bytes: usize,
     },
     /// Two lengths must be equal and are not.
-    #[error("{actual} bytes where {expected} are needed: both sides have to be of one length")]
+    #[error("{actual} bytes where {expected} are needed: both sides must have the same length")]
     LengthMismatch {
         /// The required length in bytes.
         expected: usize,
@@ -624,7 +624,7 @@ pub enum InvalidRequest {
         actual: usize,
     },
     /// A number of bytes is not a whole number of elements.
-    #[error("{bytes} bytes are no whole number of elements of {element} bytes")]
+    #[error("{bytes} bytes are not a whole number of elements of {element} bytes")]
     NotWholeElements {
         /// The number of bytes.
         bytes: usize,
@@ -646,7 +646,7 @@ pub enum InvalidRequest {
     },
     /// SVM was to be bound to an out-of-order queue. Frees can be ordered on in-order queues only.
     #[error(
-        "SVM cannot be freed in order on an out-of-order queue: bind it to an in-order queue, or to none"
+        "SVM cannot be freed in order on an out-of-order queue: bind it to an in-order queue, or unbind it"
     )]
     OutOfOrderQueue,
     /// A buffer was passed where shared virtual memory is required.
@@ -655,16 +655,16 @@ pub enum InvalidRequest {
     )]
     NotSvm,
     /// A release was to be enqueued for a block that is bound to no queue.
-    #[error("this block is bound to no queue: name the queue to release it on")]
+    #[error("this block is not bound to a queue: name the queue to release it on")]
     NoQueue,
     /// A value that is built once was requested by its own build, which would wait for itself.
-    #[error("a value was asked for by its own build: build it of other values")]
+    #[error("a cached value needs itself: build it from other values")]
     AsksForItself,
     /// The host was to resolve an event that is not a user event.
     #[error("only a user event can be resolved by the host")]
     NotAUserEvent,
     /// A user event was to be resolved a second time.
-    #[error("this user event was resolved before")]
+    #[error("this user event is resolved already")]
     AlreadyResolved,
 }
 

@@ -51,7 +51,7 @@ impl EventStatus {
 /// let file_is_read = backend.create_user_event()?;
 /// let after = [file_is_read.clone()];
 /// let result = backend.enqueue_read(queues[0].after(&after), &buffer, Region::first(4))?;
-/// // The file is missing: the commands that wait for it must neither run nor wait for ever.
+/// // The file is missing: the commands that wait for it must neither run nor wait forever.
 /// backend.resolve_user_event(&file_is_read, Outcome::Failed)?;
 /// assert!(result.wait().is_err());
 ///

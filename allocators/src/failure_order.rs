@@ -10,7 +10,7 @@
 /// 3. [`Queue::finish`](crate::Queue::finish) returns once every command that was enqueued before has ended, well or not.
 ///
 /// Everything else depends on when a command fails. Take an in-order queue with a command A that waits for one event, and
-/// behind it a command F that waits for another event, which fails:
+/// after it a command F that waits for another event, which fails:
 ///
 /// | | [`Kept`](Self::Kept) | [`FailsEarly`](Self::FailsEarly) | [`Lost`](Self::Lost) |
 /// |---|---|---|---|
@@ -38,11 +38,11 @@ pub enum FailureOrder {
     /// order, whether they complete or fail. CUDA's streams.
     Kept,
     /// A command fails as soon as an event of its wait list fails, while commands that it comes after may still run.
-    /// It keeps its place: later commands, by the order of the queue or behind a barrier, still come after everything that it
+    /// It keeps its place: later commands, by the order of the queue or after a barrier, still come after everything that it
     /// comes after. An event that failed says nothing about other commands. `OpenClBackend` on `PoCL`.
     #[default]
     FailsEarly,
-    /// A command fails early and loses its place: the commands behind it on an in-order queue, including markers and barriers,
+    /// A command fails early and loses its place: the commands after it on an in-order queue, including markers and barriers,
     /// run and complete without waiting for the commands before it. Only [`Queue::finish`](crate::Queue::finish) proves that
     /// commands have ended. `PoCL` without a remedy.
     Lost,

@@ -23,7 +23,7 @@ fn next_of(own: &Cell<Range<u64>>, all: &AtomicU64) -> NonZeroU64 {
     not_zero(next)
 }
 
-/// Takes so many numbers, and returns the first.
+/// Takes this many numbers, and returns the first.
 fn take(all: &AtomicU64, count: u64) -> u64 {
     // 2^64 identities do not run out: at one a nanosecond they last 584 years.
     all.fetch_add(count, Ordering::Relaxed)

@@ -35,7 +35,7 @@ impl<B: SvmBackend> SvmAllocator<B> {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](Error::Unsupported) where the device has none.
+    /// [`Unsupported`](Error::Unsupported) where the device has no SVM.
     pub fn new(backend: &B, grain: SvmGrain) -> Result<Self> {
         let limits = backend.limits();
         if !grain.is_in(limits.svm) {

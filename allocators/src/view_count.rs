@@ -63,7 +63,7 @@ pub struct ViewCount {
 }
 
 /// A view that [counts](ViewCount::count_view) until this value and all of its clones are dropped. A forgotten one counts
-/// for ever.
+/// forever.
 ///
 /// ```
 /// use binpool_allocators::ViewCount;

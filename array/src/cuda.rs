@@ -103,7 +103,7 @@ fn slice<'m>(
     Ok([Argument::Memory(memory), Argument::U64(start as u64)])
 }
 
-/// A grid of so many blocks. The driver refuses more than 2^31, which have more elements than any device.
+/// A grid of this many blocks. The driver refuses more than 2^31, which have more elements than any device.
 fn grid(blocks: usize) -> Grid {
     Grid {
         blocks: [u32::try_from(blocks).unwrap_or(u32::MAX), 1, 1],
@@ -154,9 +154,9 @@ impl Kernels<CudaBackend> for CudaKernels {
         let arguments = [data, start, count, partial, partial_start];
         let kernel = &self.reductions[reduction as usize];
         let grid = grid(length(results));
-        // SAFETY: These are its parameters. It reads floats within the length, and the first thread of each block, of which there
-        // are as many as results, writes the result of its number; blocks have as many threads as their shared memory has
-        // floats. The caller has put the command in order.
+        // SAFETY: These are its parameters. It reads floats within the length, and the first thread of each block
+        // writes the result of its number; there is one block for each result, and a block has a thread for each of the
+        // floats of its shared memory. The caller has put the command in order.
         unsafe { kernel.launch(queue, grid, &arguments, &[]) }?;
         Ok(())
     }

@@ -28,11 +28,11 @@ pub enum ArrayError {
         start: usize,
         /// One past the last element asked for.
         end: usize,
-        /// The number of elements that there are.
+        /// The number of elements.
         length: usize,
     },
     /// No elements have a smallest or a largest one.
-    #[error("the {} of 0 elements: ask for it where there is one", reduction.name())]
+    #[error("the {} of 0 elements is undefined", reduction.name())]
     NoElements {
         /// What was asked for.
         reduction: Reduction,

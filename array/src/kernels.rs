@@ -30,12 +30,12 @@ pub trait Kernels<B: Backend>: fmt::Debug + Send + Sync {
         result: &dyn AsMemory<B>,
     ) -> Result<(), Error>;
 
-    /// How many partial results one step makes of so many elements: at least 1, and fewer than `elements` where those
+    /// How many partial results one step makes of this many elements: at least 1, and fewer than `elements` where those
     /// are more than 1. Steps follow one another until there is one result.
     fn partial_results(&self, elements: usize) -> usize;
 
-    /// Enqueues one step of a reduction: each element of `operand` goes into one of the partial results, which are as many as
-    /// [`partial_results`](Self::partial_results) says.
+    /// Enqueues one step of a reduction: each element of `operand` goes into one of the partial results, whose number
+    /// [`partial_results`](Self::partial_results) returns.
     ///
     /// # Errors
     ///

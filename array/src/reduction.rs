@@ -9,7 +9,7 @@ use binpool::Backend;
 /// one. Partial results are blocks of the pool. So sums are added in an order that depends on the number of elements
 /// and on the backend's kernels, and on nothing else: the same elements have the same sum each time, and their sums on
 /// two devices differ by rounding. As all is in `f32`, each addition rounds; there are about as many in a row as a part
-/// has elements for each work item, and not as many as there are elements.
+/// has elements for each work item, and not one for each element.
 impl<B: Backend, K: Kernels<B>> Slice<'_, B, K> {
     /// Enqueues a reduction. The result is an array of one element.
     ///

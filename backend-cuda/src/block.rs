@@ -51,7 +51,7 @@ impl CudaBlock {
         is_of_device.then_some(context)
     }
 
-    /// Checks that dropping this would not wait for ever.
+    /// Checks that dropping this would not wait forever.
     pub(crate) fn may_free(&self) -> Result<(), &'static str> {
         let (context, waits, is_a_command) = match &self.0 {
             Body::Allocation(allocation) => (allocation.context(), allocation.waits(), false),

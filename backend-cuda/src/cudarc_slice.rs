@@ -58,7 +58,7 @@ pub(crate) fn failed(call: &'static str, error: DriverError) -> Error {
 /// let mut slice = pooled.alloc_zeros::<f32>(1000)?;
 /// assert!(!slice.is_empty() && slice.len() == 1000);
 /// let mut launch = other.launch_builder(&kernel); // After the zeros.
-/// // SAFETY: the kernel has these parameters, and writes so many elements.
+/// // SAFETY: the kernel has these parameters, and writes this many elements.
 /// unsafe { launch.arg(&mut slice).arg(&length).launch(LaunchConfig::for_num_elems(length)) }?;
 /// stream.memset_zeros(&mut slice.as_view_mut().slice_mut(..10))?; // After the launch.
 /// let first = stream.clone_dtoh(&slice.as_slice().slice(..10))?;
@@ -162,11 +162,11 @@ impl<T> Drop for PooledCudaSlice<T> {
         slice.leak();
         if let Err(error) = context.check_err() {
             let bytes = self.block.size();
-            tracing::error!(%error, bytes, "a stream may not wait for the uses of a slice: the host waits");
+            tracing::error!(%error, bytes, "a stream could not wait for the uses of a slice: the host waits");
             // Not by cudarc, whose call would not wait where another thread has left an error meanwhile. Where this fails, too, the context is
             // lost, and runs no commands.
             if let Err(error) = self.device.synchronize() {
-                tracing::error!(%error, "a device cannot be waited for");
+                tracing::error!(%error, "could not wait for a device");
             }
             context.record_err(Err::<(), _>(error));
         }

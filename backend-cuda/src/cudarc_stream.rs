@@ -137,7 +137,7 @@ impl PooledStream {
     ) -> Result<PooledCudaSlice<T>, PoolError> {
         if align_of::<T>() > ALIGNMENT {
             return Err(Error::unsupported(format!(
-                "elements that are aligned to {} bytes: blocks are aligned to {ALIGNMENT}",
+                "elements aligned to {} bytes: blocks are aligned to {ALIGNMENT}",
                 align_of::<T>()
             ))
             .into());

@@ -72,8 +72,8 @@ impl DriverPoolAllocator {
     }
 
     /// Allocates memory for the commands of one queue, without a wait (`cuMemAllocFromPoolAsync` on its stream): it is there for commands
-    /// that are enqueued on the queue from now on. When it is dropped or released, it is freed behind the commands that were enqueued on the
-    /// queue before (`cuMemFreeAsync`), and behind the events of the release.
+    /// that are enqueued on the queue from now on. When it is dropped or released, it is freed after the commands that were enqueued on the
+    /// queue before (`cuMemFreeAsync`), and after the events of the release.
     ///
     /// ```no_run
     /// use binpool_allocators::{Backend, QueueOrder, Region};
@@ -157,7 +157,7 @@ impl DriverPoolAllocator {
         })
     }
 
-    /// Gives free memory back to the device, but keeps so many bytes.
+    /// Gives free memory back to the device, but keeps this many bytes.
     ///
     /// # Errors
     ///

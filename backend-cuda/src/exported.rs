@@ -85,8 +85,8 @@ impl ExportedMemory {
         let total = pages
             .iter()
             .try_fold(0_usize, |sum, bytes| sum.checked_add(*bytes));
-        let total = total
-            .ok_or_else(|| Error::unsupported("a layout of more bytes than there are addresses"))?;
+        let total =
+            total.ok_or_else(|| Error::unsupported("a layout larger than the address space"))?;
         let region = Region::new(*offset, *bytes);
         region.check_within(total)?;
         Ok(Self {

@@ -112,7 +112,7 @@ impl Drop for Loaded {
 /// let module = CudaModule::load_ptx(&backend, &std::fs::read_to_string("kernels.ptx")?)?;
 /// let scale = module.kernel("scale")?;
 /// let arguments = [Argument::Memory(&block), Argument::U32(1000), Argument::F32(0.5)];
-/// // SAFETY: these are its parameters; it multiplies so many numbers of the block.
+/// // SAFETY: these are its parameters; it multiplies this many numbers of the block.
 /// let launch = unsafe { scale.launch(&queue, Grid::of_threads(1000, 256), &arguments, &[]) }?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -123,7 +123,7 @@ pub struct CudaKernel {
 }
 
 impl CudaKernel {
-    /// Enqueues the kernel behind `wait_for`, on a queue of its module's device. Its memory is not freed before it has ended; the program puts
+    /// Enqueues the kernel after `wait_for`, on a queue of its module's device. Its memory is not freed before it has ended; the program puts
     /// it in order with other streams.
     ///
     /// Memory may be of another device, after [`enable_peer_access`](crate::CudaBackend::enable_peer_access), which says what has to be mapped or made

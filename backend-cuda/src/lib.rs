@@ -56,7 +56,7 @@
 //! # Errors
 //!
 //! Where memory runs out, the error is `OutOfMemory`. Where a kernel has ended the context, it is `DeviceLost`
-//! ([`CudaError::is_sticky`]), and so is that of each later call; every event has failed then, so that no thread waits for ever.
+//! ([`CudaError::is_sticky`]), and so is that of each later call; every event has failed then, so that no thread waits forever.
 
 #![deny(unsafe_code)]
 

@@ -35,7 +35,7 @@ impl CudaModule {
     /// A text that is no PTX, or for other devices or newer drivers: a [`CudaError`] says which. A failure of the driver.
     pub fn load_ptx(backend: &CudaBackend, text: &str) -> Result<Self> {
         let no_text = || Error::from(CudaError::new("cuModuleLoadData", 218));
-        // The driver would take it for a binary, and read on behind its end.
+        // The driver would take it for a binary, and read on after its end.
         if text.starts_with('\u{7f}') {
             return Err(no_text());
         }

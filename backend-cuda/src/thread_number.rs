@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// A number that no other thread ever has. `ThreadId` is not to be had once the thread-locals of a thread are gone, and a program in C may make
+/// A number that no other thread ever has. `ThreadId` is not available once the thread-locals of a thread are gone, and a program in C may make
 /// its last calls after that, in a destructor of thread-specific data.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ThreadNumber(u64);

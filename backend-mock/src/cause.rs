@@ -69,10 +69,10 @@ pub(crate) enum Cause {
     #[error("user event {event} was resolved as failed")]
     UserEventFailed { event: EventId },
     /// Memory was used after it had been released.
-    #[error("INVALID_MEM_OBJECT: memory {memory} was given back before; this is a use after free")]
+    #[error("INVALID_MEM_OBJECT: memory {memory} was released before; this is a use after free")]
     UseAfterFree { memory: MemoryId },
     /// Memory was released twice.
-    #[error("INVALID_MEM_OBJECT: memory {memory} was given back before; this is a double free")]
+    #[error("INVALID_MEM_OBJECT: memory {memory} was released before; this is a double free")]
     DoubleFree { memory: MemoryId },
     /// No block of SVM starts at the address that was to be freed.
     #[error("INVALID_VALUE: no block of SVM starts at address {address:#x}")]

@@ -3,7 +3,7 @@
 use binpool_allocators::FailureOrder;
 
 /// How a failed command affects others: when its event fails, whether it keeps its place in the order, and whether
-/// the commands behind it fail as well.
+/// the commands after it fail as well.
 ///
 /// The default is [`FailureOrder::Kept`] without spreading.
 ///
@@ -11,7 +11,7 @@ use binpool_allocators::FailureOrder;
 /// use binpool_allocators::{Queue, Backend, Event, EventStatus, FailureOrder, Outcome, QueueOrder};
 /// use binpool_mock::{Failures, MockDevice};
 ///
-/// // A waits for one event, and F behind it for another one, which fails. What is the status of F, and of a marker that
+/// // A waits for one event, and F after it for another one, which fails. What is the status of F, and of a marker that
 /// // is enqueued then, while A is pending?
 /// let behind_a_failure = |order| {
 ///     let failures = Failures { order, spread: false };
@@ -37,7 +37,7 @@ pub struct Failures {
     /// When a command with a failed event in its wait list fails, and whether it then keeps its place in the order. The
     /// device states it in [`DeviceLimits::failure_order`](binpool_allocators::DeviceLimits::failure_order).
     pub order: FailureOrder,
-    /// Set if commands that are pending behind it fail as well: by the order of its queue, or as markers
+    /// Set if commands that are pending after it fail as well: by the order of its queue, or as markers
     /// and barriers for everything before them. The runtimes of NVIDIA and `PoCL` do so.
     pub spread: bool,
 }

@@ -39,7 +39,7 @@
 //! - **Commands** that really move bytes, kernels ([`MockBackend::launch`]) among them, in any order that
 //!   queues, barriers and wait lists allow ([`Completion`]).
 //! - **Failures**: the nth call of a kind, or calls at random ([`Fault`]); commands that wait for a failed event, and the
-//!   effect on the commands behind them ([`Failures`]).
+//!   effect on the commands after them ([`Failures`]).
 //! - **Misuse**: double free, use after free, SVM freed in use ([`Violation`]), leaks ([`LeakReport`]).
 //! - **Races**: two commands that touch the same bytes without an order, in whichever order they happened to run
 //!   ([`Race`]).

@@ -118,7 +118,7 @@ impl fmt::Display for Race {
         write!(
             f,
             "race on memory {memory} of {bytes} bytes: {first}, and {second}, but no queue, event, barrier or host \
-             wait puts the one before the other; before, the block was touched by"
+             wait orders them; earlier, the block was touched by"
         )?;
         for touch in history {
             write!(f, "\n  {touch}")?;

@@ -70,8 +70,8 @@ impl fmt::Display for Violation {
             Self::DoubleFree { memory, bytes } => {
                 write!(f, "double free: memory {memory}")?;
                 match bytes {
-                    Some(bytes) => write!(f, " of {bytes} bytes was given back twice"),
-                    None => f.write_str(" was given back twice"),
+                    Some(bytes) => write!(f, " of {bytes} bytes was released twice"),
+                    None => f.write_str(" was released twice"),
                 }
             }
             Self::UseAfterFree {
@@ -82,7 +82,7 @@ impl fmt::Display for Violation {
             } => write!(
                 f,
                 "use after free: {call} ({command}) with {bytes} bytes of memory {memory}, which was \
-                 given back before"
+                 released before"
             ),
             Self::FreedInUse {
                 memory,

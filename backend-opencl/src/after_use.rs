@@ -186,7 +186,7 @@ pub(crate) fn drop_after_end(bytes: Box<dyn Send>, event: &EventHandle) {
     match event.another() {
         Ok(event) => uses.after((event, None)),
         Err(error) => {
-            tracing::error!(%error, "bytes of the host were leaked: the end of their command cannot be known");
+            tracing::error!(%error, "host bytes were leaked: the end of their command is unknown");
             return mem::forget(bytes);
         }
     }
@@ -209,7 +209,7 @@ fn finish_and_free(free: PendingFree) {
             drop(ManuallyDrop::into_inner(free));
         });
     if let Err(error) = started {
-        tracing::error!(%error, "memory was lost: no thread could be started to free it");
+        tracing::error!(%error, "memory was leaked: could not start a thread to free it");
     }
 }
 
@@ -267,7 +267,7 @@ fn wait_and_free() {
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "a command cannot be waited for; looking again and again");
+                tracing::warn!(%error, "could not wait for a command; polling it instead");
                 thread::yield_now();
             }
         }

@@ -146,7 +146,7 @@ impl OpenClBackend {
     /// until the cache is cleared; programs and kernels do not.
     ///
     /// `build` may ask for other values. Two builds on two threads must not ask for each other's value, and a build must
-    /// not wait for a thread that asks for the value being built: they would wait for ever. `Hash`, `Eq` and `Clone` of the
+    /// not wait for a thread that asks for the value being built: they would wait forever. `Hash`, `Eq` and `Clone` of the
     /// key must not ask for a value under a key of the same type.
     ///
     /// ```

@@ -49,7 +49,7 @@ pub enum OpenClError {
     NoDevice {
         /// The description that no device fits.
         selector: DeviceSelector,
-        /// The devices that there are.
+        /// The devices of this machine.
         available: AvailableDevices,
     },
     /// The device is older than this crate supports.
@@ -218,7 +218,7 @@ pub struct AvailableDevices {
 impl fmt::Display for AvailableDevices {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.devices.as_slice() {
-            [] => f.write_str("there are no devices at all")?,
+            [] => f.write_str("there are no devices")?,
             [device] => write!(f, "there is {device}")?,
             devices => write!(f, "there are {}", devices.join("; "))?,
         }

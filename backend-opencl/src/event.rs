@@ -54,7 +54,7 @@ pub type ClOn<'a> = On<'a, ClQueue, ClEvent>;
 ///
 /// Asking for the [`status`](Event::status) of a command that has not ended flushes its queue, once, so a program that asks
 /// again and again comes to an end. Where the last clone of a user event is dropped before it was resolved, it is resolved
-/// as failed: nothing could resolve it any more, and commands that wait for it would wait for ever.
+/// as failed: nothing could resolve it any more, and commands that wait for it would wait forever.
 ///
 /// ```
 /// use std::slice::from_ref;
@@ -193,7 +193,7 @@ impl ClEvent {
     /// # // SAFETY: the device is the context's.
     /// # let own_queue = unsafe { CommandQueue::create(&context, device.id(), 0) }?;
     /// let filled = backend.enqueue_fill(&queue, &memory, Region::first(64), &[7_u8])?;
-    /// // A command that the program enqueues by itself, behind the fill.
+    /// // A command that the program enqueues by itself, after the fill.
     /// // SAFETY: the event in the wait list lives.
     /// let marker = unsafe { own_queue.enqueue_marker_with_wait_list(&[filled.raw()]) }?;
     /// // SAFETY: the event is one that `opencl3` has made.
@@ -371,7 +371,7 @@ impl ClEvent {
     ///
     /// It is called on a thread of its own, never on this one, even if the command has ended before. No other thread waits
     /// for it, so it may take long and make any call. The thread exists from now on: for many events, wait for one marker
-    /// behind them. A panic in it is caught and logged. It is not called if the program ends first.
+    /// after them. A panic in it is caught and logged. It is not called if the program ends first.
     ///
     /// This does not keep a user event from being resolved as failed when its last clone is dropped.
     ///
@@ -414,7 +414,7 @@ impl ClEvent {
                 Outcome::Complete
             };
             if let Err(payload) = catch_unwind(AssertUnwindSafe(|| call(outcome))) {
-                tracing::error!("what was to be called when a command had ended has panicked");
+                tracing::error!("a callback for the end of a command panicked");
                 // Dropping it might panic again.
                 std::mem::forget(payload);
             }
@@ -454,7 +454,7 @@ impl Drop for EventInner {
         let _failing = context.quirks.while_failing();
         let failed = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
         if let Err(error) = sys::set_user_event_status(&self.handle, failed) {
-            tracing::error!(%error, "what waits for a dropped user event will wait for ever");
+            tracing::error!(%error, "commands that wait for a dropped user event never end");
         }
         context.quirks.user_event_ended(&self.handle);
     }

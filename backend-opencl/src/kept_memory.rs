@@ -3,7 +3,7 @@
 //! Intel's runtime keeps a memory object as long as the event of a command that used it is kept, even after the command has ended.
 //! Logs keep events: that of a queue has its last command, and that of a buffer has copies from other buffers. A command lets
 //! go of its event once a thread has seen it end. So that no log keeps memory that the program has dropped, all others do when
-//! memory is released, and when the runtime has none.
+//! memory is released, and when the runtime is out of memory.
 //!
 //! Events that the program keeps do keep memory there, unless it is [awaited](crate::quirks::stand_in_events).
 

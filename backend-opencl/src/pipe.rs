@@ -33,7 +33,7 @@ use crate::{
 ///     Ok(pipe) => {
 ///         assert_eq!((pipe.packet_bytes()?, pipe.max_packets()?), (16, 1024));
 ///     }
-///     // Many devices have none, and the error says what to do instead.
+///     // Many devices have no pipes, and the error says what to do instead.
 ///     Err(Error::Unsupported { what }) => {
 ///         assert!(what.contains(&backend.limits().device_name));
 ///         assert!(what.ends_with("pass packets on in a buffer with an atomic counter"));

@@ -71,7 +71,7 @@ pub(crate) struct QueueInner {
     enqueued: AtomicU64,
     /// The number of the last command that is known to be flushed.
     flushed: AtomicU64,
-    /// The log of the queue's commands: the runtime may forget their order behind one that fails early.
+    /// The log of the queue's commands: the runtime may forget their order after one that fails early.
     log: AccessLog,
     /// Set if the program has the bare handle, and so may enqueue commands that are not in the log.
     is_exposed: AtomicBool,
@@ -145,7 +145,7 @@ impl ClQueue {
         self.inner.handle.raw()
     }
 
-    /// The log that keeps the queue's order behind commands that fail early.
+    /// The log that keeps the queue's order after commands that fail early.
     pub(crate) fn order_log(&self) -> &AccessLog {
         &self.inner.log
     }
@@ -161,7 +161,7 @@ impl ClQueue {
             return Ok(());
         }
         Err(Error::unsupported(
-            "a marker behind a command that failed, on an in-order queue whose bare handle the program has: this runtime has \
+            "a marker after a command that failed, on an in-order queue whose raw handle the program has: this runtime has \
              forgotten the order of such a queue until it is finished; call `finish` first",
         ))
     }

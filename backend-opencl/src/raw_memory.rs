@@ -147,7 +147,7 @@ impl LentMemory<'_> {
 impl Drop for LentMemory<'_> {
     fn drop(&mut self) {
         if let Err(error) = self.close() {
-            tracing::error!(%error, "commands of the program's own are not followed: a barrier after them failed");
+            tracing::error!(%error, "cannot follow the program's own commands: a barrier after them failed");
         }
     }
 }

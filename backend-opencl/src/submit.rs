@@ -1,4 +1,4 @@
-//! Commands on their way to the runtime: the checks of their objects, and the enqueueing behind everything that they wait
+//! Commands on their way to the runtime: the checks of their objects, and the enqueueing after everything that they wait
 //! for.
 
 use binpool_allocators::{InvalidRequest, ObjectKind, QueueOrder, Result};
@@ -276,7 +276,7 @@ mod tests {
         filled.unwrap()
     }
 
-    /// Enqueues so many fills, each of which has failed before the next, and returns how many of them are remembered.
+    /// Enqueues this many fills, each of which has failed before the next, and returns how many of them are remembered.
     fn remembered_of(
         backend: &OpenClBackend,
         queue: &ClQueue,

@@ -91,7 +91,7 @@ pub(crate) fn open() -> OpenClBackend {
 fn on_each<D: fmt::Display>(devices: &[D], test: impl Fn(&D)) -> Result<(), String> {
     if devices.is_empty() {
         return Err(
-            "this test needs a device, and there is none: install a driver, e.g. pocl-opencl-icd"
+            "this test needs a device, and found none: install a driver, e.g. pocl-opencl-icd"
                 .into(),
         );
     }
@@ -115,7 +115,7 @@ fn on_each<D: fmt::Display>(devices: &[D], test: impl Fn(&D)) -> Result<(), Stri
 fn said(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("a panic without words")
+    text.unwrap_or("a panic without a message")
 }
 
 fn lines(items: &[impl fmt::Display]) -> String {
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(seen.into_inner(), ["one", "two", "three"]);
         assert_eq!(
             report.unwrap_err(),
-            "failed on 2 of 3 devices\non one: lost 5 bytes\non three: a panic without words"
+            "failed on 2 of 3 devices\non one: lost 5 bytes\non three: a panic without a message"
         );
     }
 

@@ -47,7 +47,7 @@ impl Objects for VulkanBackend {
     }
 
     fn wait_at_end(mark: &VulkanMark) -> bool {
-        // What waits for a user event that is never resolved is not submitted, and would be waited for for ever.
+        // What waits for a user event that is never resolved is not submitted, and would be waited for forever.
         mark.is_submitted() && mark.wait().is_ok() || Self::has_ended(mark)
     }
 }

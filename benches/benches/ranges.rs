@@ -45,7 +45,7 @@ trait Ranges {
 
     fn new() -> Self;
 
-    /// A range of so many units.
+    /// A range of this many units.
     fn take(&mut self, units: u32) -> Self::Range;
 
     fn give(&mut self, range: Self::Range);
@@ -277,7 +277,7 @@ impl Program {
         ratio(needed, self.peak_units)
     }
 
-    /// The time that so many pairs take: the part of whole programs that they are, each from an empty range on.
+    /// The time that this many pairs take: the part of whole programs that they are, each from an empty range on.
     fn time<R: Ranges>(&self, pairs: u64) -> Duration {
         let rounds = pairs.div_ceil(self.blocks as u64);
         let mut total = Duration::ZERO;

@@ -4,7 +4,7 @@
     compare.py [-o FOLDER] [--rounds 2] [--steps 40] [--only PROGRAM]... [--seconds 500]
 
 The package `binpool` has to be installed, as `scripts/wheel` builds it. Checks that the losses of a program are the same over every
-allocator. Writes `python.json`, with all figures of all rounds, after each process. No process is begun after so many seconds.
+allocator. Writes `python.json`, with all figures of all rounds, after each process. No process is begun after this many seconds.
 """
 
 import argparse

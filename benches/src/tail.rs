@@ -47,7 +47,7 @@ pub fn tail(subject: SubjectChoice, threads: usize, pairs: u64) -> Result<Tail, 
 }
 
 /// What the clock itself takes: the time between two readings with nothing between them, `pairs` times two in each of
-/// so many threads.
+/// this many threads.
 #[must_use]
 pub fn clock(threads: usize, pairs: u64) -> Tail {
     let all = thread::scope(|scope| {

@@ -92,7 +92,7 @@ typedef struct binpool_recording binpool_recording;
 // binpool_options options = {.struct_size = sizeof options, .limit_bytes = 1 << 30};
 // ```
 typedef struct {
-  // The size of this struct as the program knows it. Later versions may add fields behind the others.
+  // The size of this struct as the program knows it. Later versions may add fields after the others.
   size_t struct_size;
   // The most bytes that the pool may take from the device. 0 is no limit, as for `binpool_pool_set_limit` and `binpool_pool_limit`; a
   // limit of nothing cannot be set.
@@ -168,7 +168,7 @@ typedef struct {
 extern "C" {
 #endif // __cplusplus
 
-// Frees a block: its memory goes back to the pool, behind the commands that were enqueued on the block's queues so far. Enqueue first,
+// Frees a block: its memory goes back to the pool, after the commands that were enqueued on the block's queues so far. Enqueue first,
 // then free: the pool knows nothing of commands that are enqueued later. The handle is gone, whatever the call returns. The pool may be
 // gone, too.
 //
@@ -243,7 +243,7 @@ binpool_status binpool_block_host_ptr(const binpool_block *block,
 binpool_status binpool_block_wait(const binpool_block *block);
 
 // Tells the pool that commands on `queue`, another queue than the block's own, use the block: no other user gets it before everything has
-// ended that is enqueued there until the block is freed. The program puts these commands behind those of the block's own queue.
+// ended that is enqueued there until the block is freed. The program puts these commands after those of the block's own queue.
 //
 // Any thread may call it. Errors: `INVALID_ARGUMENT` for a queue of another context or device.
 //
@@ -251,7 +251,7 @@ binpool_status binpool_block_wait(const binpool_block *block);
 binpool_status binpool_block_record_use(const binpool_block *block,
                                         void *queue);
 
-// Puts what is enqueued on `queue` from now on behind everything that was enqueued on the block's queues so far, by a wait on the
+// Puts what is enqueued on `queue` from now on after everything that was enqueued on the block's queues so far, by a wait on the
 // device, and records the use of `queue`. The host does not wait.
 //
 // Any thread may call it. Errors: as `binpool_block_record_use`, and `BACKEND`.
@@ -445,7 +445,7 @@ binpool_status binpool_tag_enter(const char *name);
 
 // Ends the tag that the calling thread has entered last.
 //
-// Errors: `INVALID_ARGUMENT` where it has none.
+// Errors: `INVALID_ARGUMENT` if the thread has no tag.
 binpool_status binpool_tag_leave(void);
 
 // Returns the pool of a device, which is made where there is none, for the other functions of the interface: its counters, its limit, its

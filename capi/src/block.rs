@@ -66,7 +66,7 @@ fn is_svm(memory: &ClMemory) -> bool {
     matches!(memory.kind(), MemoryKind::Svm(_))
 }
 
-/// Frees a block: its memory goes back to the pool, behind the commands that were enqueued on the block's queues so far. Enqueue first,
+/// Frees a block: its memory goes back to the pool, after the commands that were enqueued on the block's queues so far. Enqueue first,
 /// then free: the pool knows nothing of commands that are enqueued later. The handle is gone, whatever the call returns. The pool may be
 /// gone, too.
 ///
@@ -251,7 +251,7 @@ pub unsafe extern "C" fn binpool_block_wait(block: *const Block) -> Status {
 }
 
 /// Tells the pool that commands on `queue`, another queue than the block's own, use the block: no other user gets it before everything has
-/// ended that is enqueued there until the block is freed. The program puts these commands behind those of the block's own queue.
+/// ended that is enqueued there until the block is freed. The program puts these commands after those of the block's own queue.
 ///
 /// Any thread may call it. Errors: `INVALID_ARGUMENT` for a queue of another context or device.
 ///
@@ -274,7 +274,7 @@ pub unsafe extern "C" fn binpool_block_record_use(
     })
 }
 
-/// Puts what is enqueued on `queue` from now on behind everything that was enqueued on the block's queues so far, by a wait on the
+/// Puts what is enqueued on `queue` from now on after everything that was enqueued on the block's queues so far, by a wait on the
 /// device, and records the use of `queue`. The host does not wait.
 ///
 /// Any thread may call it. Errors: as `binpool_block_record_use`, and `BACKEND`.

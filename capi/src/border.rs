@@ -44,7 +44,7 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let text = text.unwrap_or("no message");
-    format!("a panic, which is a defect of binpool: {text}")
+    format!("a panic, which is a bug in binpool: {text}")
 }
 
 fn null(name: &str) -> Failure {
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn a_panic_is_a_status_and_its_text_the_message() {
         assert_eq!(guarded(|| panic!("of number {}", 7)), Status::Panic);
-        let expected = "a panic, which is a defect of binpool: of number 7";
+        let expected = "a panic, which is a bug in binpool: of number 7";
         assert_eq!(message(), expected);
         assert_eq!(guarded(|| Ok(())), Status::Ok);
         assert_eq!(message(), expected);

@@ -57,7 +57,7 @@ pub enum PoolMemory {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// The size of this struct as the program knows it. Later versions may add fields behind the others.
+    /// The size of this struct as the program knows it. Later versions may add fields after the others.
     pub struct_size: usize,
     /// The most bytes that the pool may take from the device. 0 is no limit, as for `binpool_pool_set_limit` and `binpool_pool_limit`; a
     /// limit of nothing cannot be set.

@@ -38,7 +38,7 @@ pub unsafe extern "C" fn binpool_tag_enter(name: *const c_char) -> Status {
 
 /// Ends the tag that the calling thread has entered last.
 ///
-/// Errors: `INVALID_ARGUMENT` where it has none.
+/// Errors: `INVALID_ARGUMENT` if the thread has no tag.
 // SAFETY: No other library has names that begin like this.
 #[unsafe(no_mangle)]
 pub extern "C" fn binpool_tag_leave() -> Status {

@@ -30,7 +30,7 @@ impl<B: Backend> Bench<B> {
             .expect("every device has in-order queues")
     }
 
-    /// Makes an out-of-order queue, or checks for the error of a device that has none.
+    /// Makes an out-of-order queue, or checks for the error of a device without such queues.
     pub(crate) fn out_of_order_queue(&self) -> Option<B::Queue> {
         let queue = self.backend.create_queue(QueueOrder::OutOfOrder);
         if self.backend.limits().out_of_order_queues {
@@ -89,7 +89,7 @@ impl<B: Backend> Bench<B> {
         self.backend.enqueue_marker(&self.queue).expect("a marker")
     }
 
-    /// Makes a user event, unless the backend has none.
+    /// Makes a user event, if the backend has user events.
     pub(crate) fn gate_if_any(&self) -> Option<B::Event> {
         match self.backend.create_user_event() {
             Err(Error::Unsupported { .. }) => None,

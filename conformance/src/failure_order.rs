@@ -1,6 +1,6 @@
-//! Checks of the order behind a command that fails, as the backend states it in `DeviceLimits::failure_order`.
+//! Checks of the order after a command that fails, as the backend states it in `DeviceLimits::failure_order`.
 //!
-//! Each check has a command A that waits for one event, and behind it a command that waits for another event, which
+//! Each check has a command A that waits for one event, and after it a command that waits for another event, which
 //! fails while A is pending.
 
 use std::slice::from_ref;
@@ -14,12 +14,12 @@ use crate::{
 
 const SIZE: usize = 1024;
 
-/// A pending command, and behind it one that fails.
+/// A pending command, and after it one that fails.
 struct Failing<B: Backend> {
     /// The event that A waits for.
     gate: B::Event,
     a: B::Event,
-    /// The event that the command behind A waits for.
+    /// The event that the command after A waits for.
     bad_gate: B::Event,
     f: B::Event,
 }
@@ -95,7 +95,7 @@ pub fn one_failed_event_of_a_wait_list_is_enough_to_fail<F: Fixture>(fixture: &F
     }
 }
 
-/// Commands, markers and barriers that are enqueued behind the failure end after everything before it.
+/// Commands, markers and barriers that are enqueued after the failure end after everything before it.
 pub fn an_in_order_queue_keeps_its_order_behind_a_failure<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     if !order(&bench).keeps_places() {
@@ -200,7 +200,7 @@ pub fn a_barrier_holds_back_for_all_of_its_wait_list_though_one_has_failed<F: Fi
     }
 }
 
-/// Commands behind a barrier also come after everything that the events of its wait list come after, through other
+/// Commands after a barrier also come after everything that the events of its wait list come after, through other
 /// queues as well, whether such an event fails before the barrier is enqueued or later.
 pub fn a_barrier_holds_back_for_what_its_failed_event_was_to_come_after<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);

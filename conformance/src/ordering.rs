@@ -47,7 +47,7 @@ fn assert_steps(copies: &[u8]) {
     }
 }
 
-/// A command behind a pending event does not run before the event completes, and runs afterwards.
+/// A command after a pending event does not run before the event completes, and runs afterwards.
 pub fn a_gated_command_waits_for_its_gate<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let other = bench.another_queue();
@@ -97,7 +97,7 @@ pub fn a_wait_list_orders_commands_of_an_out_of_order_queue<F: Fixture>(fixture:
     }
 }
 
-/// Commands behind a barrier wait for it, on an out-of-order queue as well.
+/// Commands after a barrier wait for it, on an out-of-order queue as well.
 pub fn a_barrier_holds_back_what_comes_after<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let queues = [Some(bench.another_queue()), bench.out_of_order_queue()];
@@ -277,7 +277,7 @@ pub fn a_barrier_waits_for_its_wait_list<F: Fixture>(fixture: &F) {
     }
 }
 
-/// Commands behind two barriers come after both, though the second one has less to wait for.
+/// Commands after two barriers come after both, though the second one has less to wait for.
 pub fn a_barrier_comes_after_the_one_before<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let queues = [Some(bench.another_queue()), bench.out_of_order_queue()];

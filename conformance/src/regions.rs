@@ -207,7 +207,7 @@ pub fn transfers_keep_to_their_region<F: Fixture>(fixture: &F) {
     let mut part = [0_u8; 50];
     backend.read(queue, &region, 5, &mut part).unwrap();
     assert_eq!(part, expected[start + 5..start + 55]);
-    // The bytes behind the region belong to the block, but not to the region.
+    // The bytes after the region belong to the block, but not to the region.
     refused_as_out_of_bounds(backend.write(queue, &region, 199, &[9_u8; 2]));
     refused_as_out_of_bounds(backend.read(queue, &region, 200, &mut [9_u8]));
 }

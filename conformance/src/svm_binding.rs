@@ -74,7 +74,7 @@ where
     }
 }
 
-/// The block is freed behind commands on that queue that were given the bare address.
+/// The block is freed after commands on that queue that were given the bare address.
 pub fn a_bound_block_is_freed_behind_its_last_queue<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,

@@ -83,7 +83,7 @@ where
     }
 }
 
-/// It is also freed behind commands on the queue that use other memory.
+/// It is also freed after commands on the queue that use other memory.
 pub fn svm_bound_to_a_queue_is_freed_behind_it<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,
@@ -154,7 +154,7 @@ where
     }
 }
 
-/// After a failure behind the command, on its queue, the command still counts, whether the block is dropped or
+/// If a later command on its queue fails, the command still counts, whether the block is dropped or
 /// released after the failed event.
 pub fn svm_is_not_freed_under_a_command_before_a_failure<F: Fixture>(fixture: &F)
 where
@@ -186,7 +186,7 @@ where
     }
 }
 
-/// It is freed behind everything on its queue, even if the last command there failed.
+/// It is freed after everything on its queue, even if the last command there failed.
 pub fn svm_bound_to_a_queue_is_freed_behind_it_though_a_command_failed<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,

@@ -216,7 +216,7 @@ pub fn transfers_of_no_bytes_do_nothing<F: Fixture>(fixture: &F) {
     refused_as_out_of_bounds(backend.write::<u8>(queue, &buffer, SIZE + 1, &[]));
 }
 
-/// A length is checked even where the offset is valid, and before the host allocates so many bytes.
+/// A length is checked even where the offset is valid, and before the host allocates this many bytes.
 pub fn transfers_of_impossible_lengths_are_refused<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let (buffer, other) = (bench.filled(SIZE, 1), bench.filled(SIZE, 2));

@@ -1,4 +1,4 @@
-//! Other tools' recordings: any bytes behind the beginning of a pickle, of JSON or of a table give a trace or an error that names
+//! Other tools' recordings: any bytes after the beginning of a pickle, of JSON or of a table give a trace or an error that names
 //! its place, in little memory; and a trace that was imported is one that can be written and read again.
 #![no_main]
 

@@ -93,11 +93,11 @@ fn cross(policy: ReusePolicy) -> Result<(), Box<dyn Error>> {
     let what = match (block.memory_id() == first, device.pending_commands()) {
         (false, _) => "fresh memory",
         (true, 0) => "the same memory, after a wait of the host",
-        (true, _) => "the same memory, behind a wait of the device",
+        (true, _) => "the same memory, after a wait on the device",
     };
     println!("{policy:?}: {what}");
     let expected = match policy {
-        ReusePolicy::InsertWait => "the same memory, behind a wait of the device",
+        ReusePolicy::InsertWait => "the same memory, after a wait on the device",
         ReusePolicy::WaitOnHost => "the same memory, after a wait of the host",
         _ => "fresh memory",
     };

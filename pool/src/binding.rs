@@ -9,7 +9,7 @@ use crate::{PooledBuffer, block::Lease, order::fence::wait_for_event};
 /// virtual memory, for every pooled block.
 ///
 /// The device waits, not the host, except on a device that [loses](binpool_allocators::FailureOrder::Lost) the order of
-/// commands behind a failure: there the host waits.
+/// commands after a failure: there the host waits.
 impl<B: Backend> PooledBuffer<B> {
     /// Makes `queue` wait for everything that was enqueued on the queues of this block so far, before it runs what is
     /// enqueued from now on. Records the use. The wait is on the device: a marker on each of the block's queues, and a

@@ -40,7 +40,7 @@
 //! Every block is allocated for a queue, and knows the queues it was used on ([`PooledBuffer::memory_on`]). A block
 //! that was used on one in-order queue goes back to that queue's free list, and its next user on the same queue gets it
 //! at once: the queue itself runs the old commands first. A block that was used on an out-of-order queue or on several
-//! queues, or that another queue requests, is handed out when the commands of its former users have ended, or behind a
+//! queues, or that another queue requests, is handed out when the commands of its former users have ended, or after a
 //! wait for them, as the [`ReusePolicy`] says. So no block is handed out while a command of its former user may run
 //! against a command of its next user.
 //!

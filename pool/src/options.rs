@@ -30,7 +30,7 @@ pub struct PoolOptions {
     pub(crate) policy: ReusePolicy,
     pub(crate) bins_only: bool,
     pub(crate) growth: GrowthPolicy,
-    /// `None` for as many as there can be.
+    /// `None` for the largest number.
     pub(crate) arenas: Option<usize>,
     pub(crate) limit: ChosenLimit,
     pub(crate) retain: Retain,

@@ -35,7 +35,7 @@ pub struct Retain {
     age: Age,
 }
 
-/// How long free memory is kept. It is kept for ever without either.
+/// How long free memory is kept. It is kept forever without either.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Age {
     allocations: Option<u64>,

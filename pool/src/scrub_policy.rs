@@ -75,7 +75,7 @@ pub enum ScrubPolicy {
     /// block is released as it is.
     OnFree,
     /// A block is filled when it is handed out, held or fresh, on the queue that it is for. A block of an out-of-order
-    /// queue gets a barrier behind its fill.
+    /// queue gets a barrier after its fill.
     ///
     /// If the fill cannot be enqueued, the allocation fails, and the block is held as before. What lies in the pool,
     /// and what it releases, is as its last user left it.

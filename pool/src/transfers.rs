@@ -148,7 +148,7 @@ impl<B: Backend> PooledBuffer<B> {
     /// # let backend = MockDevice::new().backend();
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
-    /// // Two arrays, one behind the other.
+    /// // Two arrays, one after the other.
     /// let [one, two] = [pool.allocate(300)?, pool.allocate(500)?];
     /// one.write(&queue, 0, &[1_u8; 300])?;
     /// two.write(&queue, 0, &[2_u8; 500])?;

@@ -2,7 +2,7 @@
 
     python out_of_order.py FOLDER_OF_TESTS TIMES
 
-Each of the tests ``test_outoforderqueue_*`` runs so many times without a pool, with PyOpenCL's own as the default allocator, and with
+Each of the tests ``test_outoforderqueue_*`` runs this many times without a pool, with PyOpenCL's own as the default allocator, and with
 binpool's, each in a process of its own. Fails where a run with binpool's has wrong numbers.
 """
 
@@ -37,7 +37,7 @@ def count_wrong(folder, times):
 
 
 def in_a_process(pool, folder, times):
-    """Run the tests so many times with a pool, and return how often each gave wrong numbers; None where the process has died."""
+    """Run the tests this many times with a pool, and return how often each gave wrong numbers; None where the process has died."""
     command = [sys.executable, __file__, folder, str(times), "count"]
     done = subprocess.run(command, env=os.environ | {"BINPOOL_SUITE": pool}, stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:

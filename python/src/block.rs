@@ -67,5 +67,5 @@ impl Held {
 }
 
 pub(crate) fn released() -> PyErr {
-    PyValueError::new_err("the block was released before")
+    PyValueError::new_err("the block is released already")
 }

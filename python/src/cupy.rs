@@ -110,7 +110,7 @@ unsafe fn function<F: Copy>(
     let functions = py.import(module)?.getattr(intern!(py, "__pyx_capi__"))?;
     let capsule = functions.get_item(name).map_err(|_| {
         PyRuntimeError::new_err(format!(
-            "this version of CuPy has no {module}.{name} for others: binpool is tested with CuPy 14"
+            "this version of CuPy does not export {module}.{name}: binpool is tested with CuPy 14"
         ))
     })?;
     // SAFETY: Any object may be asked for, and the name ends with 0. It is an error if the function has another type.

@@ -29,7 +29,7 @@ fn text(failure: &Failure) -> String {
         return text;
     }
     format!(
-        "{text}\nwho has the memory: call watch() of the pool before it is allocated, and this report names the lines"
+        "{text}\nto see which lines hold the memory, call watch() on the pool before they allocate it"
     )
 }
 

@@ -47,7 +47,7 @@ impl MemoryPool {
         let segments = segments.unwrap_or(may_carve);
         if segments && !may_carve {
             return Err(PyValueError::new_err(
-                "segments=True: NVIDIA's OpenCL crashes where PyOpenCL's commands use parts of buffers while others are made; leave it out",
+                "segments=True: NVIDIA's OpenCL crashes if PyOpenCL's commands use parts of buffers while other parts are made; leave it out",
             ));
         }
         let options = options.segments(segments);

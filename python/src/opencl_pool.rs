@@ -113,7 +113,7 @@ impl OpenClPool {
             return Ok(());
         }
         Err(PyValueError::new_err(
-            "no block of a binpool pool: pass an array, or what an allocator of the pool has returned",
+            "not a block of a binpool pool: pass an array, or a block that an allocator of the pool returned",
         ))
     }
 

@@ -71,7 +71,7 @@ impl Pool {
             py.detach(|| of_backend!(&self.any, pool => (pool.is_watching(), pool.live_blocks())));
         if !is_watching {
             return Err(PyValueError::new_err(
-                "the pool does not note which line requests a block: call watch() before live_blocks()",
+                "the pool does not track which lines allocate: call watch() before live_blocks()",
             ));
         }
         Ok(groups_of(blocks))
@@ -127,7 +127,7 @@ impl Pool {
 pub(crate) fn checked_limit(limit: Option<u64>) -> PyResult<u64> {
     match limit {
         Some(0) => Err(PyValueError::new_err(
-            "a limit of 0 bytes leaves no block: pass None for no limit",
+            "a limit of 0 bytes allows no block: pass None for no limit",
         )),
         limit => Ok(limit.unwrap_or(u64::MAX)),
     }

@@ -55,7 +55,7 @@ impl Requests for QueueAllocator {
     fn request<'py>(&self, py: Python<'py>, bytes: usize) -> PyResult<Bound<'py, PyAny>> {
         if bytes == 0 {
             return Err(PyValueError::new_err(
-                "0 bytes: OpenCL has no buffer without bytes",
+                "0 bytes: an OpenCL buffer has at least one byte",
             ));
         }
         let queue = self.uses.queue();

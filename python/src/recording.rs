@@ -61,7 +61,7 @@ impl Recording {
     fn view(&self, py: Python<'_>, page: FilePath) -> PyResult<PathBuf> {
         if py.detach(|| self.recording.lock().is_some()) {
             return Err(PyValueError::new_err(
-                "the recording goes on: call finish() before view()",
+                "the recording has not ended: call finish() before view()",
             ));
         }
         view::view(py, FilePath(self.path.clone()), page)

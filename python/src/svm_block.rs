@@ -33,7 +33,7 @@ struct SvmBlock {
     /// The address as a number.
     address: usize,
     bytes: usize,
-    /// The views of its bytes that there are. Each keeps this object.
+    /// The number of views of its bytes. Each keeps this object.
     views: AtomicUsize,
     /// How many of them the `pyopencl.SVM` has, from its beginning to its end.
     own_views: OnceLock<usize>,
@@ -62,7 +62,7 @@ impl SvmBlock {
         block.views.fetch_add(1, Ordering::SeqCst);
         if block.held.is_released() {
             block.views.fetch_sub(1, Ordering::SeqCst);
-            return Err(PyBufferError::new_err("the block was released before"));
+            return Err(PyBufferError::new_err("the block is released already"));
         }
         // SAFETY: Python passes a structure to fill, and the block, which it keeps, has these bytes at this address.
         let filled =

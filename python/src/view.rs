@@ -69,7 +69,7 @@ pub(crate) fn view(py: Python<'_>, recording: FilePath, page: FilePath) -> PyRes
         };
         let history = History::happened(&trace).ok_or_else(|| {
             PyValueError::new_err(format!(
-                "{name} does not say where its blocks lay: it is no finished recording of a pool; `binpool view` simulates such files"
+                "{name} does not say where its blocks were: it is not a finished recording of a pool; `binpool view` simulates such files"
             ))
         })?;
         page.write(&page_of(&[(&history.name, &history)], by)?)

@@ -90,7 +90,7 @@ class Item:
         else:
             event = cl.enqueue_fill_buffer(self.queue, self.block, np.uint8(value), 0, self.bytes, wait_for=wait_for)
         self.expected[:] = value
-        self.tell("filled with", value, "behind a gate" if wait_for else "")
+        self.tell("filled with", value, "after a gate" if wait_for else "")
         self.done(event)
 
     def done(self, event):
@@ -249,7 +249,7 @@ class Program:
             return
         if item.views:
             raise AssertionError("a block was released under a view")
-        # Nothing but this may be asked of it: commands would use what is somebody else's.
+        # Only this call is allowed on it: commands would use another user's block.
         for call in (block.release, lambda: item.pool.used_on(block, item.queue), lambda: block[0:1], lambda: memoryview(block.mem)):
             try:
                 call()

@@ -120,7 +120,7 @@ def test_a_pool_for_a_context_has_to_be_told_the_queue(context, queue):
 def test_an_array_may_be_told_of(context, queue, pool):
     a = ones(queue, 1000, pool)
     pool.used_on(a, cl.CommandQueue(context))
-    with pytest.raises(ValueError, match="no block of a binpool pool"):
+    with pytest.raises(ValueError, match="not a block of a binpool pool"):
         pool.used_on(cl.Buffer(context, cl.mem_flags.READ_WRITE, 16), queue)
 
 

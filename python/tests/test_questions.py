@@ -284,7 +284,7 @@ def test_a_pool_has_the_methods_and_figures_of_pyopencls(queue):
 def test_a_device_that_cannot_be_opened_says_why():
     program = "import binpool, binpool._binpool as b\ntry: b.cuda_pool(-1)\nexcept binpool.Error as error: print(error)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "device -1: devices count from 0"
+    assert done.stdout.strip() == "device -1: devices are numbered from 0"
 
 
 def test_a_machine_without_cuda_says_so():

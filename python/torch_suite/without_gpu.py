@@ -46,7 +46,7 @@ def everything_goes_back() -> Iterator[None]:
 
 def a_graph_keeps_its_memory_until_it_is_reset() -> None:
     first = cuda.CUDAGraph()
-    with cuda.graph(first):  # What the random generators need, PyTorch keeps for ever.
+    with cuda.graph(first):  # What the random generators need, PyTorch keeps forever.
         pass
     first.reset()
     with everything_goes_back():

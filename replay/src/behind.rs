@@ -58,7 +58,7 @@ struct Pending {
 }
 
 impl<B: Backend> Behind<B> {
-    /// Adds last uses to the commands on each block, for so many queues. `bytes` counts the bytes that were freed and are in use.
+    /// Adds last uses to the commands on each block, for this many queues. `bytes` counts the bytes that were freed and are in use.
     pub(crate) fn new(
         inner: Option<Box<dyn Commands<B>>>,
         last_use: Box<dyn LastUse<B>>,

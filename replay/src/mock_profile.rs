@@ -38,7 +38,7 @@ pub enum Profile {
 pub enum ProfileError {
     /// The file cannot be read, and the name is not a built-in one.
     #[error(
-        "expected h200, pocl, none, or a file that `binpool devices --measure -o FILE.json` wrote; {name} cannot be read: \
+        "expected h200, pocl, none, or a file that `binpool devices --measure -o FILE.json` wrote; could not read {name}: \
          {problem}"
     )]
     Read {
@@ -48,7 +48,7 @@ pub enum ProfileError {
         problem: io::Error,
     },
     /// The file is not a profile.
-    #[error("{name} is no profile of a device: {problem}")]
+    #[error("{name} is not a device profile: {problem}")]
     Wrong {
         /// The file.
         name: String,
@@ -56,7 +56,7 @@ pub enum ProfileError {
         problem: serde_json::Error,
     },
     /// A size in the file is larger than any device has, so that sums of sizes could overflow.
-    #[error("{name}: expected {field} to be at most {LARGEST}; it is {value}")]
+    #[error("{name}: expected {field} to be at most {LARGEST}, found {value}")]
     TooLarge {
         /// The file.
         name: String,

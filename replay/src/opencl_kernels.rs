@@ -29,7 +29,7 @@ pub(crate) struct OpenClKernels {
 }
 
 impl OpenClKernels {
-    /// Builds the kernels, for so many queues.
+    /// Builds the kernels, for this many queues.
     pub(crate) fn new(backend: &OpenClBackend, queues: usize) -> Result<Self, OpenClError> {
         let program = ClProgram::build(backend, SOURCE, "")?;
         let number = Parameter::value::<u32>();

@@ -175,7 +175,7 @@ pub fn replay<A: Allocator + Clone>(
     replay_with(trace, allocator, settings, commands, gauges, &progress)
 }
 
-/// Makes the commands that are enqueued on each block, for so many queues.
+/// Makes the commands that are enqueued on each block, for this many queues.
 pub(crate) type NewCommands<'a, B> = &'a dyn Fn(usize) -> Result<Box<dyn Commands<B>>, Error>;
 
 /// As [`replay`], with these commands on each block, and what the device shows by itself.
@@ -219,7 +219,7 @@ pub(crate) fn replay_with<A: Allocator + Clone>(
     }
 }
 
-/// A queue for each of so many streams.
+/// A queue for each of this many streams.
 pub(crate) fn queues_of<B: Backend>(streams: usize, backend: &B) -> Result<Vec<B::Queue>, Error> {
     const MOST: usize = 1024;
     if streams > MOST {
@@ -404,7 +404,7 @@ impl<'a, B: Backend> Run<'a, B> {
         })
     }
 
-    /// The blocks that the first so many rounds allocate together.
+    /// The blocks that the first this many rounds allocate together.
     fn allocations(&self, rounds: usize) -> u64 {
         let later = rounds.saturating_sub(1) * self.trace.frees();
         (self.trace.allocations() + later) as u64 * self.parts.copies as u64

@@ -308,10 +308,9 @@ impl<B: SvmBackend> On<'_, B> {
             AllocatorChoice::Deferred => self.with(DeferredAllocator::new(self.backend)),
             AllocatorChoice::Svm => self.with(svm(SvmGrain::Coarse)?),
             AllocatorChoice::SvmFine => self.with(svm(SvmGrain::Fine)?),
-            AllocatorChoice::Pages => Err(self.lacks(
-                "virtual memory",
-                "OpenCL has none, replay on the mock or on CUDA",
-            )),
+            AllocatorChoice::Pages => {
+                Err(self.lacks("virtual memory", "replay on the mock or on CUDA"))
+            }
             AllocatorChoice::DriverPool | AllocatorChoice::StreamOrdered => {
                 Err(self.lacks("the pool of CUDA's driver", "replay with `--backend cuda`"))
             }
@@ -356,7 +355,7 @@ impl On<'_, VulkanBackend> {
                 Err(self.lacks("virtual memory", "use `--allocator immediate`"))
             }
             _ => Err(self.lacks(
-                "this way of getting memory",
+                "this allocator",
                 "use `--allocator immediate`, or `pages` where the device has sparse binding",
             )),
         }

@@ -37,7 +37,7 @@ impl<B: Backend> TransferCommands<B> {
     }
 }
 
-/// The first and the last word of a block; `None` where it has none.
+/// The first and the last word of a block; `None` for a block without words.
 fn ends(memory: &impl Memory) -> Option<[Region; 2]> {
     let last = (memory.bytes() / WORD).checked_sub(1)?;
     Some([0, last].map(|word| Region::new(word * WORD, WORD)))

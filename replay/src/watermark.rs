@@ -1,8 +1,8 @@
-//! The most that there was at once, since it was last asked.
+//! The most at once, since it was last asked.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The bytes that there are, and the most that there were at once since [`restart`](Self::restart).
+/// The bytes now, and the most at once since [`restart`](Self::restart).
 #[derive(Debug, Default)]
 pub(crate) struct Watermark {
     current: AtomicU64,
@@ -20,7 +20,7 @@ impl Watermark {
         self.current.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Returns the most that there was, and begins anew with what there is. No other call may run meanwhile.
+    /// Returns the most so far, and begins anew with what there is. No other call may run meanwhile.
     pub(crate) fn restart(&self) -> u64 {
         let current = self.current.load(Ordering::Relaxed);
         self.peak.swap(current, Ordering::Relaxed)

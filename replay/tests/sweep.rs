@@ -28,7 +28,7 @@ const TRACES: [&str; 5] = [
     "resnet50_train",
 ];
 
-/// So many events of the middle of a recorded program, with its large blocks made smaller: what was allocated before is not
+/// This many events of the middle of a recorded program, with its large blocks made smaller: what was allocated before is not
 /// freed.
 fn stretch(name: &str, events: usize) -> Trace {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces");
@@ -127,7 +127,7 @@ fn a_program_that_goes_on_loses_nothing() {
     });
 }
 
-/// Does what a trace says as far as it goes, and without a block where there was none to be had.
+/// Does what a trace says as far as it goes, and goes on without a block that could not be allocated.
 fn go_on(trace: &Trace, options: &PoolOptions, devices: &SweptDevices) {
     let device = devices.device();
     let backend = device.backend();
@@ -173,7 +173,7 @@ fn go_on(trace: &Trace, options: &PoolOptions, devices: &SweptDevices) {
     );
     assert_eq!(statistics.managed_bytes, budget.used_bytes());
     blocks.clear();
-    // What the trace needs at most can be had.
+    // What the trace needs at most can be allocated.
     let most = usize::try_from(trace.peak_live_bytes()).unwrap();
     drop(pool.allocate(most).unwrap());
     pool.free_held();

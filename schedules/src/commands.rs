@@ -236,7 +236,7 @@ fn that_fail_on_a_fragile_device() {
     failing(true);
 }
 
-/// A thread waits for a command behind one of another queue whose thread has gone without flushing it.
+/// A thread waits for a command after one of another queue whose thread has gone without flushing it.
 fn that_are_not_flushed() {
     let runtime = Runtime::new(false);
     let first = runtime.spawn(0, true, |host| {
@@ -250,7 +250,7 @@ fn that_are_not_flushed() {
     runtime.end();
 }
 
-/// A command behind one that is never enqueued gets on, and comes after what that came after.
+/// A command after one that is never enqueued gets on, and comes after what that came after.
 fn that_are_given_up() {
     let runtime = Runtime::new(false);
     let hosts = [0, 1].map(|number| {

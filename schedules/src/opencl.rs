@@ -3,7 +3,7 @@
 //! A device of one lock. Its threads start any command that may start, and fail at once what waits for a failed one, as
 //! OpenCL does, whatever else that waits for. A command that has not been flushed does not start.
 //!
-//! An in-order queue goes on behind a command that failed early once what that waited for has ended. `PoCL` does not wait for
+//! An in-order queue goes on after a command that failed early once what that waited for has ended. `PoCL` does not wait for
 //! that, which is the *fragile* device. On both, the logs keep the order of the queue.
 
 /// The files of the backend.

@@ -14,7 +14,7 @@ use shuttle::{
 /// Schedules of each program, by each scheduler, in the short form.
 const SCHEDULES: usize = 1000;
 
-/// How often priorities change in a schedule of the PCT scheduler: bugs that take so many threads' steps in one order are
+/// How often priorities change in a schedule of the PCT scheduler: bugs that take this many threads' steps in one order are
 /// found with a probability that its authors give.
 const CHANGES: [usize; 2] = [3, 6];
 
@@ -32,7 +32,7 @@ pub(crate) struct Program {
     pub(crate) name: &'static str,
     /// The one that starts the others among them.
     pub(crate) threads: usize,
-    /// Whether it waits in no loop, so that all its schedules can be gone through, or as many as there is time for.
+    /// Whether it waits in no loop, so that all its schedules can be gone through, or those that there is time for.
     pub(crate) can_be_listed: bool,
     /// Panics where a rule is broken.
     pub(crate) run: fn(),
@@ -56,7 +56,7 @@ impl Program {
         }
     }
 
-    /// So many times as many schedules as in the short form.
+    /// This many times as many schedules as in the short form.
     pub(crate) fn try_schedules(&self, times: usize) -> Outcome {
         let start = Instant::now();
         let most = SCHEDULES * times;

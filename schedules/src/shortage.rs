@@ -1,4 +1,4 @@
-//! Devices with memory for just what threads have in use: no thread is told that there is none while another one is about to
+//! Devices with memory for just what threads have in use: no thread is told that memory has run out while another one is about to
 //! give some back.
 
 use std::{sync::Arc, time::Duration};
@@ -99,7 +99,7 @@ fn trimmed_meanwhile(world: World, other_bytes: usize) {
     world.end(6);
 }
 
-/// A thread that is told that there is no memory was told so while another one had it, and none waits for ever for a block that
+/// A thread that was refused memory was refused while another one had it, and none waits forever for a block that
 /// is just being given back.
 fn while_nothing_is_held() {
     let world = World::of_bins(1);
@@ -231,7 +231,7 @@ fn each_others_hooks() {
     assert_eq!(one.device.violations(), []);
 }
 
-/// Where three blocks are wanted at the same time and there are two, no thread waits for ever, and nothing is lost.
+/// Where three blocks are wanted at the same time and there are two, no thread waits forever, and nothing is lost.
 fn that_is_real() {
     let world = World::of_bins(2);
     let kept = world.allocate();

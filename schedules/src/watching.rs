@@ -22,7 +22,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
     Program::new("record-a-thread-that-ends", 4, record_a_thread_that_ends),
 ];
 
-/// Whatever was noted of the blocks that there were, nothing is known to be in use when nothing is.
+/// Whatever was noted of earlier blocks, nothing counts as in use when nothing is.
 fn nothing_is_in_use(world: &World) {
     let live = world.pool.live_blocks();
     assert_eq!((live.blocks, live.groups.len()), (0, 0), "{live}");

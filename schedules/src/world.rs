@@ -29,12 +29,12 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Bins alone, on a device with room for so many blocks.
+    /// Bins alone, on a device with room for this many blocks.
     pub(crate) fn of_bins(blocks: usize) -> Self {
         Self::new(blocks, PoolOptions::new().segments(false))
     }
 
-    /// Segments, on a device with room for so many blocks.
+    /// Segments, on a device with room for this many blocks.
     pub(crate) fn of_segments(blocks: usize) -> Self {
         Self::new(blocks, PoolOptions::new().segments(true))
     }

@@ -217,7 +217,7 @@ impl<M, U: Clone + Default> Arena<M, U> {
         Some((Arc::clone(self.roots.get(segment)?.as_ref()?), region))
     }
 
-    /// Frees what a range has behind its first `bytes` bytes, which commands of `uses` may still use.
+    /// Frees what a range has after its first `bytes` bytes, which commands of `uses` may still use.
     pub(super) fn shrink(&mut self, range: RangeKey, bytes: usize, uses: U) {
         self.space.shrink(range.number(), bytes, uses);
     }

@@ -91,7 +91,7 @@ pub struct Carved<M, U> {
     pub overlapping: Vec<M>,
     /// The former uses of the range.
     pub uses: U,
-    /// Set if the overlapping views extend behind this block. The range keeps that excess until it is shrunk.
+    /// Set if the overlapping views extend after this block. The range keeps that excess until it is shrunk.
     pub has_excess: bool,
 }
 
@@ -273,7 +273,7 @@ pub enum RangeState<'a, U> {
     Taken(RangeKey),
 }
 
-/// Where pages are mapped that leave. Nobody else has these bytes.
+/// Where pages are mapped that leave. No other block has these bytes.
 ///
 #[doc = include_str!("mapping.md")]
 #[derive(Debug)]

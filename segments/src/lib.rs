@@ -141,7 +141,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         }
     }
 
-    /// Divides the segments among so many arenas, up to 64, before the first segment is added.
+    /// Divides the segments among this many arenas, up to 64, before the first segment is added.
     ///
     /// Each request names a home: the arena that is searched first, and that gets the new segments. So threads with different homes
     /// seldom meet. All arenas grow by the same rules, and have as much together as one would.
@@ -533,7 +533,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         }
     }
 
-    /// Frees what a range has behind its first `bytes` bytes, which commands of `uses` may still use.
+    /// Frees what a range has after its first `bytes` bytes, which commands of `uses` may still use.
     ///
     /// ```
     /// use binpool_segments::Segments;
@@ -602,7 +602,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     }
 
     /// Returns the size of the segment to request for a block of `bytes` bytes, and the segments to release before. The user
-    /// has `in_use` bytes after so many `allocations`, and memory is limited to `capacity` bytes.
+    /// has `in_use` bytes after this many `allocations`, and memory is limited to `capacity` bytes.
     pub fn grow(
         &mut self,
         bytes: usize,
@@ -715,7 +715,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         self.growth.asked_for_what_is_held_back(bytes as u64);
     }
 
-    /// Records that there was no memory for a segment of `size` bytes.
+    /// Records that no memory was left for a segment of `size` bytes.
     ///
     /// ```
     /// use binpool_segments::Segments;

@@ -22,7 +22,7 @@ const ADDRESSES_PER_BYTE: u64 = 4;
 #[doc = include_str!("mapping.md")]
 #[derive(Debug)]
 pub enum Mapping<M, U> {
-    /// It reserves so many bytes of addresses, [adds](Segments::add_reservation) them, and asks again.
+    /// It reserves this many bytes of addresses, [adds](Segments::add_reservation) them, and asks again.
     Reserve {
         /// The bytes.
         bytes: usize,
@@ -178,7 +178,7 @@ where
                 for Pages { memory, .. } in created {
                     let released = guarded("Allocator::release", || allocator.release(memory, &[]));
                     if let Err(error) = released {
-                        tracing::warn!(%error, "pages that were not needed could not be released");
+                        tracing::warn!(%error, "could not release pages that were not needed");
                     }
                 }
                 return Err(error);
@@ -335,7 +335,7 @@ impl<M, U> Done<M, U> {
             } = &from.place;
             let map = || allocator.map(reservation, region.offset, &pages.memory);
             if let Err(error) = guarded("Allocator::map", map) {
-                tracing::warn!(%error, bytes = pages.bytes, "pages could not be mapped again; they are kept");
+                tracing::warn!(%error, bytes = pages.bytes, "could not map pages again; they are kept");
                 self.left.push(from);
                 self.spare.push(pages);
                 return;

@@ -166,7 +166,7 @@ fn what_was_refused_is_not_tried_again_while_idle_segments_can_go_first() {
     assert_eq!(growth(Some(20)), ["idle"]);
 }
 
-/// A program that requests blocks and gives them back, each of so many MiB and by itself.
+/// A program that requests blocks and gives them back, each of this many MiB and by itself.
 #[derive(Debug)]
 struct Program {
     segments: Segments<&'static str, Queue>,

@@ -94,7 +94,7 @@ impl<V> Views<V> {
         }
     }
 
-    /// Joins two chains, of which the second lies behind the first.
+    /// Joins two chains, of which the second lies after the first.
     pub(super) fn join(&mut self, Chain(one): Chain, Chain(two): Chain) -> Chain {
         match (one, two) {
             (Some((first, end)), Some((start, last))) => {

@@ -203,7 +203,7 @@ impl<'t> Line<'t> {
         Ok(Some(line))
     }
 
-    /// Returns whether a text begins like a line: with a letter, and with what comes behind that.
+    /// Returns whether a text begins like a line: with a letter, and with what comes after that.
     #[must_use]
     pub fn looks_like_one(text: &str) -> bool {
         let mut words = Words::of(text);
@@ -225,7 +225,7 @@ impl<'t> Line<'t> {
 }
 
 impl Request {
-    /// Appends the words behind the letter and the ID.
+    /// Appends the words after the letter and the ID.
     #[inline]
     fn write(&self, text: &mut String) {
         push_number(text, self.bytes as u64);

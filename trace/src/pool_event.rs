@@ -11,7 +11,7 @@ use crate::{
 /// Something that the pool of a recorded program did. Its line ends with a time, but for that of a report.
 ///
 /// A pool of pages has neither [`Taken`](Self::Taken) nor [`GivenBack`](Self::GivenBack), and begins with [`Mapped`](Self::Mapped) for what
-/// is mapped already; those of older versions have none. A request that moves pages maps each before it is unmapped elsewhere.
+/// is mapped already; those of older versions lack these events. A request that moves pages maps each before it is unmapped elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PoolEvent {
@@ -195,7 +195,7 @@ impl PoolEvent {
         }
     }
 
-    /// Reads the words of a line behind its letter: the event, and its time.
+    /// Reads the words of a line after its letter: the event, and its time.
     pub(crate) fn read(
         letter: &str,
         words: &mut Words<'_>,

@@ -10,7 +10,7 @@ impl<'t> Words<'t> {
         Self(line.trim_ascii())
     }
 
-    /// Returns the next word, and goes on behind it.
+    /// Returns the next word, and goes on after it.
     pub(crate) fn next(&mut self) -> Option<&'t str> {
         let mut bytes = self.0.bytes();
         let end = bytes.position(|byte| byte.is_ascii_whitespace());

@@ -108,7 +108,7 @@ impl<R: Objects> Deferred<R> {
         {
             tracing::warn!(
                 blocks,
-                "memory ran out while blocks cannot be freed: {reason}"
+                "memory ran out, and blocks cannot be freed: {reason}"
             );
         }
     }

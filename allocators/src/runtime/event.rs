@@ -22,7 +22,7 @@ use crate::{Event, EventId, EventStatus, FailureOrder, InvalidRequest, Outcome, 
 /// }
 /// ```
 ///
-/// A user event that is dropped before it is resolved fails, or completes where it cannot fail: what waits for it would wait for ever.
+/// A user event that is dropped before it is resolved fails, or completes where it cannot fail: what waits for it would wait forever.
 pub struct CoreEvent<R: Runtime> {
     id: EventId,
     core: Arc<Core<R>>,
@@ -111,7 +111,7 @@ impl<R: Runtime> Drop for User<R> {
         }
         let resolved = self.resolve(Outcome::Failed);
         if let Err(error) = resolved.or_else(|_| self.resolve(Outcome::Complete)) {
-            tracing::error!(%error, "a user event was dropped, and could not be resolved: what waits for it does not end");
+            tracing::error!(%error, "a dropped user event could not be resolved: commands that wait for it never end");
         }
     }
 }

@@ -107,7 +107,7 @@ pub trait Objects: Sized + 'static {
         Ok(())
     }
 
-    /// Waits for a command as the backend ends. Returns false where that would wait for ever: memory is leaked then.
+    /// Waits for a command as the backend ends. Returns false where that would wait forever: memory is leaked then.
     fn wait_at_end(mark: &Self::Mark) -> bool {
         Self::wait(mark).is_ok() || Self::has_ended(mark)
     }

@@ -124,7 +124,7 @@ impl<R: RuntimePages> VirtualMemory for R {
             return Err(InvalidRequest::Misaligned { offset, alignment }.into());
         }
         let Some(source) = pages.block() else {
-            return Err(Error::unsupported("mapping pages that are gone"));
+            return Err(Error::unsupported("mapping pages that were released"));
         };
         mapped.map(region, Arc::clone(pages.root()), || {
             // SAFETY: `place` has checked the reservation, `Mapped` that nothing is mapped there, and the lines above the rest.

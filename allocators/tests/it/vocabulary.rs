@@ -161,10 +161,7 @@ fn shortage_keeps_the_runtimes_error_as_its_source() {
     let runtime = std::io::Error::other("CL_MEM_OBJECT_ALLOCATION_FAILURE");
     let error = Error::device_out_of_memory(4096, runtime);
     assert!(error.is_out_of_memory());
-    assert_eq!(
-        error.to_string(),
-        "out of device memory: 4.0 KiB were asked for"
-    );
+    assert_eq!(error.to_string(), "out of device memory: 4.0 KiB requested");
     assert_eq!(
         error.source().unwrap().to_string(),
         "CL_MEM_OBJECT_ALLOCATION_FAILURE"
@@ -172,7 +169,7 @@ fn shortage_keeps_the_runtimes_error_as_its_source() {
     let limit: Error = OutOfMemory::new(10, Scope::Limit).with_available(5).into();
     assert_eq!(
         limit.to_string(),
-        "a limit is reached: 10 B were asked for, 5 B are free"
+        "a limit is reached: 10 B requested, 5 B free"
     );
     let failure = Error::backend("clFinish", Some(-36), std::io::Error::other("why"));
     assert_eq!(failure.to_string(), "clFinish failed with code -36");
@@ -201,7 +198,7 @@ fn errors_say_what_to_do_next() {
     let (way, flags) = (HostUse::Write, MemoryFlags::HOST_READ_ONLY);
     let error = InvalidRequest::HostAccess { way, flags }.to_string();
     assert!(
-        error.starts_with("the host was to write memory that was made with"),
+        error.starts_with("the host cannot write memory that was created with"),
         "{error}"
     );
     assert_eq!(HostUse::Read.to_string(), "read");
@@ -254,7 +251,7 @@ fn an_error_is_printed_as_its_text_and_causes_where_main_returns_it() {
         ),
         (
             InvalidRequest::ZeroSize.into(),
-            "invalid request: a block of 0 bytes: ask for at least 1, or let a pool hand out the empty block",
+            "invalid request: a block of 0 bytes: request at least 1, or use a pool, which has an empty block",
         ),
         (Error::unsupported("images"), "unsupported: images"),
         (
@@ -270,7 +267,7 @@ fn an_error_is_printed_as_its_text_and_causes_where_main_returns_it() {
         ),
         (
             Error::device_out_of_memory(4096, "no room"),
-            "out of device memory: 4.0 KiB were asked for\ncause: no room",
+            "out of device memory: 4.0 KiB requested\ncause: no room",
         ),
     ];
     for (error, text) in cases {
@@ -283,7 +280,7 @@ fn the_sizes_of_a_message_are_told_apart() {
     let refusal = OutOfMemory::new(2 << 20, Scope::Limit).with_available((2 << 20) - (16 << 10));
     assert_eq!(
         refusal.to_string(),
-        "a limit is reached: 2.00 MiB were asked for, 1.98 MiB are free"
+        "a limit is reached: 2.00 MiB requested, 1.98 MiB free"
     );
     let limits = DeviceLimits::new("device", 4 << 30, 1 << 30, Align::new(256).unwrap());
     let error = limits.check_block((1 << 30) + 1).unwrap_err();

@@ -13,7 +13,7 @@ use crate::common::{contexts, open_opencl};
 
 /// The longest array: several steps of a reduction.
 const LONGEST: usize = 3000;
-/// The largest element: sums of so many are exact.
+/// The largest element: sums of this many are exact.
 const LARGEST: f32 = 5000.0;
 
 /// Some of what there is: of arrays, contexts, or elements.
@@ -82,7 +82,7 @@ fn numbers(length: usize, start: i16) -> Vec<f32> {
     all.skip(skipped).take(length).map(f32::from).collect()
 }
 
-/// A part of so many elements.
+/// A part of this many elements.
 fn part(length: usize, [one, other]: [Some; 2]) -> Range<usize> {
     let (one, other) = (one.index(length + 1), other.index(length + 1));
     one.min(other)..one.max(other)
@@ -94,7 +94,7 @@ impl<B: HostMaps, K: Kernels<B>> Program<'_, B, K> {
         &mut self.live[index]
     }
 
-    /// An array's part of so many elements.
+    /// An array's part of this many elements.
     fn place(&self, (which, start, _): (Some, Some, Some), length: usize) -> (usize, Range<usize>) {
         let index = which.index(self.live.len());
         let start = start.index(self.live[index].elements.len() - length + 1);

@@ -16,7 +16,7 @@ const BYTES: usize = 1 << 20;
 /// `CU_STREAM_CAPTURE_MODE_GLOBAL`, which forbids all threads something.
 const GLOBAL: u32 = 0;
 const RELAXED: u32 = 2;
-/// So many calls are timed.
+/// This many calls are timed.
 const CALLS: u32 = 100_000;
 
 type OfStream = extern "system" fn(*mut c_void, *mut usize) -> i32;

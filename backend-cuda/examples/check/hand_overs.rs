@@ -9,13 +9,13 @@ use binpool_cuda::{
     Argument, CudaBackend, CudaEvent, CudaKernel, CudaMemory, CudaModule, CudaQueue, Grid,
 };
 
-/// The pages have so many addresses.
+/// The pages have this many addresses.
 const ADDRESSES: usize = 64;
 
-/// Where pages get new addresses, hand-overs use so many of the latest.
+/// Where pages get new addresses, hand-overs use this many of the latest.
 const LATEST: usize = 8;
 
-/// They get a new one before each of so many hand-overs: to map costs a hundred times what a command costs.
+/// They get a new one before each of this many hand-overs: to map costs a hundred times what a command costs.
 const PER_MAP: usize = 50;
 
 /// Pages with several addresses. Each word in them is the number of hand-overs so far.
@@ -153,7 +153,7 @@ impl HandOvers {
     }
 }
 
-/// Hands words over `count` times between addresses, on so many streams in turn. Returns how many words were wrong.
+/// Hands words over `count` times between addresses, on this many streams in turn. Returns how many words were wrong.
 pub(crate) fn between_addresses(
     backend: &CudaBackend,
     words: usize,

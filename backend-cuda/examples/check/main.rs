@@ -61,14 +61,14 @@ fn queue(backend: &CudaBackend) -> CudaQueue {
     backend.create_queue(QueueOrder::InOrder).unwrap()
 }
 
-/// So many hand-overs between addresses are checked, unless the program is told how many.
+/// This many hand-overs between addresses are checked, unless the program is told how many.
 const HAND_OVERS: usize = 100_000;
 
 /// The argument of the process that imports a block.
 #[cfg(target_os = "linux")]
 const IMPORT: &str = "import";
 
-/// Each is of so many words: enough for half of the multiprocessors of a large device.
+/// Each is of this many words: enough for half of the multiprocessors of a large device.
 const WORDS: usize = 1 << 14;
 
 /// A device that others use too, so that no capacity is enforced.

@@ -74,7 +74,7 @@ impl Allocation {
         Ok(allocation)
     }
 
-    /// Memory of a pool of the driver. It is there for what is enqueued on the stream from now on, and freed behind what is enqueued there
+    /// Memory of a pool of the driver. It is there for what is enqueued on the stream from now on, and freed after what is enqueued there
     /// when this value is dropped, before which the caller keeps the stream.
     pub(crate) fn ordered(
         pool: &Arc<DriverPool>,
@@ -231,7 +231,7 @@ impl DriverPool {
         Ok(start.elapsed())
     }
 
-    /// Gives free memory back to the device, but keeps so many bytes.
+    /// Gives free memory back to the device, but keeps this many bytes.
     pub(crate) fn trim_to(&self, bytes: usize) -> CudaResult<()> {
         // SAFETY: It takes no pointers; the pool lives (I1).
         self.context

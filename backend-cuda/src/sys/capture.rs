@@ -94,7 +94,7 @@ fn retain(driver: &Driver, graph: Handle, object: *mut Object) -> CudaResult<()>
         // SAFETY: As above. The driver drops the value.
         let released = unsafe { driver.object_release(raw, 1) };
         if let Err(error) = released {
-            tracing::error!(%error, "what a graph was to keep stays until the process ends");
+            tracing::error!(%error, "values kept for a graph stay until the process ends");
         }
     })
 }

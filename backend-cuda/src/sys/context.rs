@@ -22,10 +22,10 @@ use super::{
     unfreed::{AllUnfreed, LAST_ROUNDS, Unfreed},
 };
 
-/// So many events are kept to be used again. Each costs the driver less than 1 KiB.
+/// This many events are kept to be used again. Each costs the driver less than 1 KiB.
 const IDLE_EVENTS: usize = 4096;
 
-/// So many bytes of staging memory are kept to be used again.
+/// This many bytes of staging memory are kept to be used again.
 const IDLE_STAGING: usize = 64 << 20;
 
 /// `cuMemSetAccess` answers that it is not ready while other threads enqueue. It is asked this many times, with this pause.
@@ -228,7 +228,7 @@ impl Context {
         self.driver.unresolved.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Returns whether a device may wait for the host, so that waiting for it could last for ever. It may do so over an event of another
+    /// Returns whether a device may wait for the host, so that waiting for it could last forever. It may do so over an event of another
     /// device, so this counts those of all devices.
     pub(crate) fn has_unresolved(&self) -> bool {
         self.driver.unresolved.load(Ordering::Acquire) > 0
@@ -262,14 +262,14 @@ impl Context {
         keep
     }
 
-    /// Returns the address of idle staging memory of so many bytes.
+    /// Returns the address of idle staging memory of this many bytes.
     pub(super) fn idle_staging(&self, bytes: usize) -> Option<usize> {
         let mut staging = self.staging.lock();
         let at = staging.iter().position(|(size, _)| *size == bytes)?;
         Some(staging.swap_remove(at).1)
     }
 
-    /// Returns whether the staging memory is kept. It is where freeing it might wait for ever.
+    /// Returns whether the staging memory is kept. It is where freeing it might wait forever.
     pub(super) fn keep_staging(&self, bytes: usize, address: usize) -> bool {
         let mut staging = self.staging.lock();
         let idle: usize = staging.iter().map(|(bytes, _)| bytes).sum();
@@ -308,7 +308,7 @@ impl Context {
         }
     }
 
-    /// Asks again for one thing that the driver has refused to free, unless that might wait for ever, or a stream is captured.
+    /// Asks again for one thing that the driver has refused to free, unless that might wait forever, or a stream is captured.
     pub(crate) fn free_again(&self) {
         let is_any = !self.unfreed.lock().is_empty();
         if !is_any || self.has_unresolved() || self.has_capture() {
@@ -362,7 +362,7 @@ impl Drop for Context {
         self.free_all();
         // SAFETY: It takes no pointers; this value is the last that uses the context (I1).
         if let Err(error) = unsafe { self.driver.context_release(self.device) } {
-            tracing::error!(%error, "a context was not released");
+            tracing::error!(%error, "could not release a context");
         }
     }
 }

@@ -278,7 +278,7 @@ impl Driver {
         }
         let why = first.map_or_else(String::new, |error| format!(" ({error})"));
         Err(Error::unsupported(format!(
-            "CUDA, since there is no {} here{why}: install NVIDIA's driver, or use another backend",
+            "CUDA, since {} was not found{why}: install NVIDIA's driver, or use another backend",
             NAMES[0]
         )))
     }

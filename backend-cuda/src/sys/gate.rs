@@ -12,7 +12,7 @@ use super::{
 const STEP: usize = 64;
 const PAGE: usize = 4096;
 
-/// An event that the host resolves. Dropping it resolves it, so that no stream waits for ever.
+/// An event that the host resolves. Dropping it resolves it, so that no stream waits forever.
 ///
 /// # Invariants
 ///

@@ -14,7 +14,7 @@ use super::{
 /// Events without timing, which is what makes them cheap.
 const NO_TIMING: u32 = 2;
 
-/// An event, which a stream or the context records once behind commands that are not captured.
+/// An event, which a stream or the context records once after commands that are not captured.
 ///
 /// Its event is used again when this value is dropped: a stream that waits for it waits for what was recorded when it was told to.
 ///

@@ -29,7 +29,7 @@ pub(crate) struct Staging {
 }
 
 impl Staging {
-    /// Takes at least so many bytes.
+    /// Takes at least this many bytes.
     pub(crate) fn new(context: &Arc<Context>, bytes: usize) -> CudaResult<Self> {
         let bytes = bytes
             .checked_next_power_of_two()
@@ -58,7 +58,7 @@ impl Staging {
     pub(crate) fn of(context: &Arc<Context>, data: &[u8]) -> CudaResult<Self> {
         let staging = Self::new(context, data.len())?;
         let start = std::ptr::with_exposed_provenance_mut::<u8>(staging.address);
-        // SAFETY: The memory is fresh, has at least so many bytes, and nothing else has it (I1).
+        // SAFETY: The memory is fresh, has at least this many bytes, and nothing else has it (I1).
         unsafe { start.copy_from_nonoverlapping(data.as_ptr(), data.len()) };
         Ok(staging)
     }

@@ -164,7 +164,7 @@ impl Stream {
     /// lost, and runs no commands.
     fn settle(&self) {
         if let Err(error) = self.synchronize() {
-            tracing::error!(%error, "a stream cannot be waited for");
+            tracing::error!(%error, "could not wait for a stream");
         }
     }
 
@@ -189,7 +189,7 @@ impl Stream {
         self.context.seen(result).map(|()| true)
     }
 
-    /// Enqueues a kernel: so many blocks of so many threads in each dimension.
+    /// Enqueues a kernel: this many blocks of this many threads in each dimension.
     ///
     /// # Safety
     ///

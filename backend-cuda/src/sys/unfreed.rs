@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::{driver::Driver, status::CudaResult};
 
-/// So many rounds of attempts are made when a context ends, and none after that.
+/// This many rounds of attempts are made when a context ends, and none after that.
 pub(super) const LAST_ROUNDS: usize = 8;
 
 /// A call that frees something. It keeps no reference to a context, which has it among those of its own.

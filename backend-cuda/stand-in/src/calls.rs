@@ -96,7 +96,7 @@ fn devices_of(access: *const Access, count: usize) -> Result<Vec<i32>, Code> {
     if access.is_null() {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: The program passes so many of them.
+    // SAFETY: The program passes this many of them.
     let access = unsafe { std::slice::from_raw_parts(access, count) };
     let is_good = |access: &Access| access.location_kind == 1 && access.rights == 3;
     let devices = access

@@ -32,7 +32,7 @@ controls! {
         }
     }
 
-    /// Makes calls fail: so many, after so many others.
+    /// Makes calls fail: this many, after this many others.
     fn stand_in_fail(ordinal: i32, call: *const c_char, before: u64, times: u64, code: Code) -> () {
         if let Ok(device) = device(ordinal) {
             device.faults.lock().plan(name(call), before, times, code);

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use crate::{Code, ILLEGAL_ADDRESS, INVALID_VALUE, OPERATING_SYSTEM, OUT_OF_MEMORY};
 
-/// Addresses of devices begin here, where the host has none.
+/// Addresses of devices begin here, where the host has no memory.
 const FIRST: u64 = 1 << 60;
 /// Each device has so many bits of addresses.
 const ADDRESSES: u32 = 44;

@@ -311,7 +311,7 @@ fn a_device_that_waits_for_the_host_by_another_frees_nothing() {
     let gate = here.create_user_event().unwrap();
     let first = here.enqueue_marker(one.after(from_ref(&gate))).unwrap();
     let second = there.enqueue_marker(two.after(&[first])).unwrap();
-    drop(memory); // `cuMemFree` would wait for ever.
+    drop(memory); // `cuMemFree` would wait forever.
     assert_eq!(devices[1].used(), SIZE);
     drop(gate);
     second.wait().unwrap();
@@ -402,7 +402,7 @@ fn pools_of_two_devices_copy_blocks_to_each_other() {
             .unwrap();
         two.enqueue_fill(queues[1].after(from_ref(&back)), .., &[9_u8])
             .unwrap();
-        drop((one, two)); // Behind the commands of both queues.
+        drop((one, two)); // After the commands of both queues.
         let again = pools.0.allocate(SIZE).unwrap();
         again.enqueue_fill(&queues[0], .., &[mark]).unwrap();
         let mut seen = vec![0_u8; SIZE];

@@ -70,7 +70,7 @@ fn memory_in_the_order_of_a_queue_is_freed_behind_its_commands_and_is_for_that_q
     assert_eq!(device.objects(), 0);
 }
 
-/// Not on a side stream, since it is freed behind the commands of its queue's stream alone.
+/// Not on a side stream, since it is freed after the commands of its queue's stream alone.
 #[test]
 fn memory_in_the_order_of_a_queue_is_for_no_queue_of_another_device() {
     let devices = Device::pair(1 << 24);
@@ -114,7 +114,7 @@ fn memory_in_the_order_of_a_queue_is_for_no_queue_of_another_device() {
             "{refused:?}"
         );
     }
-    drop(block); // Behind the copies.
+    drop(block); // After the copies.
     own.finish().unwrap();
     assert_eq!(bytes(&there, &theirs, &far), vec![7; 4096]);
     assert_eq!(devices[0].calls("cuStreamCreate"), streams);

@@ -147,7 +147,7 @@ fn without_kept_addresses_the_memory_of_a_graph_leaves_the_pool() {
     assert!(queue.finish().is_err() && backend.enqueue_marker(&queue).is_err());
 }
 
-/// A backend with two blocks, and another one that was dropped, and whose command has ended, which nobody has seen yet.
+/// A backend with two blocks, and another one that was dropped, and whose command has ended, which no call has noticed yet.
 fn with_a_grave(device: &Device) -> (CudaBackend, [CudaQueue; 2], [CudaMemory; 2]) {
     let backend = device.backend();
     let queues = [(); 2].map(|()| queue(&backend));
@@ -244,7 +244,7 @@ fn the_event_of_a_captured_command_has_ended_and_is_for_its_queue_only() {
             .unwrap();
         assert!(event.has_ended());
         event.wait().unwrap();
-        // In order on its own queue; on another, nobody would wait.
+        // In order on its own queue; on another, no command would wait.
         backend
             .enqueue_barrier(captured.after(from_ref(&event)))
             .unwrap();

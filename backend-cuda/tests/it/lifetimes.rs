@@ -142,7 +142,7 @@ fn no_call_waits_for_the_device_while_it_waits_for_the_host() {
             &[1_u8],
         )
         .unwrap();
-    drop((used, idle)); // `cuMemFree` would wait for ever.
+    drop((used, idle)); // `cuMemFree` would wait forever.
     two.finish().unwrap();
     assert_eq!(device.used(), 2 * SIZE);
     backend

@@ -12,7 +12,7 @@ const MIB: usize = 1 << 20;
 
 type Pool = MemoryPool<CudaBackend>;
 
-/// Calls `work` on so many threads, one after another.
+/// Calls `work` on this many threads, one after another.
 fn on_threads(count: usize, work: impl Fn() + Sync) {
     for _ in 0..count {
         thread::scope(|scope| scope.spawn(&work).join().unwrap());

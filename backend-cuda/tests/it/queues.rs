@@ -129,7 +129,7 @@ fn others_wait_for_the_default_stream_of_a_thread_that_lives_or_has_ended() {
         (others, seen, [waits, finishes])
     });
     others.unwrap();
-    // The marker is one of the whole context, and so behind both.
+    // The marker is one of the whole context, and so after both.
     assert_eq!(seen, [false; 4]);
     assert!(waits.iter().flatten().all(Result::is_ok), "{waits:?}");
 }

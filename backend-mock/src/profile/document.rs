@@ -31,21 +31,21 @@ const VERSION: u32 = 2;
 #[non_exhaustive]
 pub enum ProfileDocumentError {
     /// It is another kind of document.
-    #[error("expected the format {FORMAT:?}; it is {format:?}")]
+    #[error("expected the format {FORMAT:?}, found {format:?}")]
     Format {
         /// The format that it names.
         format: String,
     },
     /// It is of another version.
     #[error(
-        "expected version {VERSION}; it is {version}: measure the device again, with this version of binpool"
+        "expected version {VERSION}, found {version}: measure the device again, with this version of binpool"
     )]
     Version {
         /// Its version.
         version: u32,
     },
     /// An alignment is not a power of two.
-    #[error("expected {field} to be a power of two; it is {value}")]
+    #[error("expected {field} to be a power of two, found {value}")]
     Alignment {
         /// The field.
         field: &'static str,

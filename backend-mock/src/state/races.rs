@@ -8,7 +8,7 @@
 //!
 //! A command that fails comes before others only as far as the device promises ([`FailureOrder`]), whatever
 //! happened: where it may fail early, its event proves nothing to the host; where its place is lost, it proves nothing to
-//! the commands behind it either.
+//! the commands after it either.
 
 use std::sync::Arc;
 

@@ -116,7 +116,7 @@ impl State {
         }
         if is_mapped && !self.config.page_aliases {
             return Err(Error::unsupported(
-                "mapping pages at two places: unmap them first",
+                "mapping pages that are mapped elsewhere: unmap them first",
             ));
         }
         if let Some(block) = self.blocks.get_mut(pages) {

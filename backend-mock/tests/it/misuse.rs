@@ -30,7 +30,7 @@ fn giving_memory_back_twice_is_reported() {
     let innocent = rig.buffer(32);
     let error = rig.backend.release_handle(handle).unwrap_err();
     let expected = format!(
-        "memory {} was given back before; this is a double free",
+        "memory {} was released before; this is a double free",
         handle.id()
     );
     assert!(cause(&error).ends_with(&expected), "{error:?}");
@@ -80,7 +80,7 @@ fn every_use_after_free_is_refused_and_reported() {
     for error in errors {
         let told = cause(&error.unwrap_err());
         let expected = format!(
-            "memory {} was given back before; this is a use after free",
+            "memory {} was released before; this is a use after free",
             buffer.id()
         );
         assert!(told.ends_with(&expected), "{told}");
@@ -169,7 +169,7 @@ fn an_address_is_freed_once_and_only_where_a_block_starts() {
     // By its owner first, then by hand.
     drop(block);
     let error = rig.backend.free_svm_address(address).unwrap_err();
-    let expected = format!("memory {memory} was given back before; this is a double free");
+    let expected = format!("memory {memory} was released before; this is a double free");
     assert!(cause(&error).ends_with(&expected), "{error:?}");
     let violations = rig.device.violations();
     assert!(matches!(violations[0], Violation::UnknownAddress { .. }));

@@ -61,7 +61,7 @@ fn check_order(run: &Run, order: FailureOrder) {
     }
 }
 
-/// A command fails where something of its wait list does; where failures spread, also behind a command that does; and
+/// A command fails where something of its wait list does; where failures spread, also after a command that does; and
 /// nowhere else.
 fn check_failures(run: &Run, failures: Failures) {
     let positions = positions(run);

@@ -40,7 +40,7 @@ fn a_document_says_what_it_is() {
 #[test]
 fn what_is_wrong_is_named() {
     assert!(refusal("/format", json!("a cake")).contains("a cake"));
-    assert!(refusal("/version", json!(1)).contains("expected version 2; it is 1"));
+    assert!(refusal("/version", json!(1)).contains("expected version 2, found 1"));
     assert!(refusal("/limits/alignment", json!(24)).contains("alignment to be a power of two"));
     assert!(refusal("/limits/largest_svm_alignment", json!(0)).contains("largest_svm_alignment"));
     assert!(refusal("/costs/wait", json!(-0.5)).contains("wait to be 0 or more; it is -0.5"));

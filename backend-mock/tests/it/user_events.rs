@@ -114,7 +114,7 @@ fn waits_that_nothing_ends_are_reported_and_have_no_effect() {
         Completion::Manual,
         Completion::Seeded(3),
     ];
-    // Whatever a device does behind a failure: here nothing has failed.
+    // Whatever a device does after a failure: here nothing has failed.
     for (completion, failures) in completions
         .into_iter()
         .flat_map(|completion| Failures::ALL.map(|failures| (completion, failures)))

@@ -83,7 +83,7 @@ pub struct Characterization {
     pub limits: DeviceLimits,
     /// Set if it and the host share one memory, so that maps copy nothing.
     pub unified_memory: bool,
-    /// The cache between it and its memory, in bytes; 0 where it says that there is none.
+    /// The cache between it and its memory, in bytes; 0 if it reports no cache.
     pub cache_bytes: u64,
     /// The lines of that cache, in bytes.
     pub cache_line_bytes: usize,

@@ -75,7 +75,7 @@ fn check_one(parameter: &Parameter, info: &ArgumentInfo) -> Result<(), String> {
     let declared = parameter.element_bytes();
     match size_of_type(type_name) {
         Some(actual) if actual != declared => Err(format!(
-            "is declared with elements of {declared} bytes, and has {type_name} of {actual} bytes"
+            "is declared with elements of {declared} bytes, but its type is {type_name}, of {actual} bytes"
         )),
         _ => Ok(()),
     }

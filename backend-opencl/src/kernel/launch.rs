@@ -406,7 +406,7 @@ impl<'a> Launch<'a> {
 }
 
 impl ClKernel {
-    /// Begins a launch of that many work items, with one number for each dimension: one dimension, or as many as the kernel
+    /// Begins a launch of that many work items, with one number for each dimension: one dimension, or the number that the kernel
     /// is for ([`in_dimensions`](Self::in_dimensions)).
     ///
     /// ```

@@ -331,7 +331,7 @@ impl Parameter {
         }
     }
 
-    /// Returns the bytes of an element, a packet, or the value; 0 if it has none of these.
+    /// Returns the bytes of an element, a packet, or the value; 0 without any of these.
     pub(super) const fn element_bytes(&self) -> usize {
         match self.0 {
             ParameterRole::Memory { element, .. } | ParameterRole::Local { element, .. } => element,

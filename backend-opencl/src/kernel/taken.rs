@@ -41,7 +41,7 @@ impl Launch<'_> {
         let expected = parameters.iter().filter(takes_argument).count();
         if expected != self.arguments.len() {
             let given = self.arguments.len();
-            let problem = format!("takes {expected} arguments, and a launch was given {given}");
+            let problem = format!("takes {expected} arguments, and the launch has {given}");
             return Err(self.refused(None, problem));
         }
         let mut arguments = self.arguments.iter();

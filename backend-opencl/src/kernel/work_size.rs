@@ -164,7 +164,7 @@ impl WorkSize {
         for (dimension, (&given, &largest)) in local.iter().zip(&limits.local).enumerate() {
             if given > largest {
                 return Err(format!(
-                    "a local size of {given} in dimension {dimension}: this device's largest is {largest}"
+                    "a local size of {given} in dimension {dimension}: this device allows up to {largest}"
                 ));
             }
         }

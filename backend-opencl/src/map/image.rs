@@ -334,7 +334,7 @@ impl OpenClBackend {
     /// # let all = ImageRegion::all(shape);
     /// # let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
     ///
-    /// // Behind whatever the program waits for, and behind the fill, without a wait list.
+    /// // After whatever the program waits for, and after the fill, without a wait list.
     /// let gate = backend.create_user_event()?;
     /// let white = ImageColor::Float([1.0; 4]);
     /// backend.enqueue_fill_image(queue.after(std::slice::from_ref(&gate)), &image, all, white)?;

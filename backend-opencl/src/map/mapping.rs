@@ -107,7 +107,7 @@ pub(crate) struct Mapping<'m> {
     /// The command that makes the map.
     event: ClEvent,
     ended: bool,
-    /// A map that is forgotten counts as a view of its memory for ever, so a pool gives mapped memory to no other owner.
+    /// A map that is forgotten counts as a view of its memory forever, so a pool gives mapped memory to no other owner.
     counted: Option<CountedView>,
 }
 
@@ -350,7 +350,7 @@ impl<'m> Mapping<'m> {
         Ok(ended)
     }
 
-    /// Returns whether the runtime may keep memory for ever whose unmap fails. Commands that are enqueued meanwhile fail with it, too.
+    /// Returns whether the runtime may keep memory forever whose unmap fails. Commands that are enqueued meanwhile fail with it, too.
     fn must_not_fail(&self) -> bool {
         self.backend.context().quirks.failed_maps_keep_memory
     }

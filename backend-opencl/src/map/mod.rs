@@ -9,7 +9,7 @@
 //! As long as a map exists, a command that conflicts with it is refused with
 //! [`Mapped`](binpool_allocators::InvalidRequest::Mapped): any command on bytes that are mapped to be written, and commands
 //! that write bytes that are mapped to be read. The map comes after commands that were enqueued before it. If it is
-//! forgotten (`mem::forget`), such commands are refused for ever.
+//! forgotten (`mem::forget`), such commands are refused forever.
 
 mod guard;
 mod image;

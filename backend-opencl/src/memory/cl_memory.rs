@@ -125,7 +125,7 @@ impl ClMemory {
     /// let options = PoolOptions::new().segments(false);
     /// let pool = options.build(ImmediateAllocator::new(&backend)?, &queue)?;
     /// let block = pool.allocate(4096)?;
-    /// // `memory_on` tells the pool of the queue, behind whose commands the block goes to its next user.
+    /// // `memory_on` tells the pool of the queue, after whose commands the block goes to its next user.
     /// let handle = block.memory_on(&queue).and_then(ClMemory::raw).ok_or("a whole buffer has a handle")?;
     /// assert!(!handle.is_null());
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -136,7 +136,7 @@ impl OpenClBackend {
     /// The elements may start at any address. Everything that would keep the buffer beyond the call is refused: views of
     /// it, images over it, maps, arguments of kernels, callbacks at its destruction.
     ///
-    /// It returns the result of `run`. It waits for ever if a command waits for an event that is never resolved, or if the
+    /// It returns the result of `run`. It waits forever if a command waits for an event that is never resolved, or if the
     /// program has taken a reference to the `cl_mem` and does not release it. On Intel's runtime the event of a command
     /// that the program has enqueued by a call of its own is such a reference.
     ///
@@ -220,7 +220,7 @@ impl<T: Pod + Send> HostMemory<T> {
     /// [`ViewsLeft`](InvalidRequest::ViewsLeft) where there are views of the memory or buffers over it,
     /// [`Mapped`](InvalidRequest::Mapped) where a map of it was forgotten, or a failure of the runtime. The memory comes
     /// back with the error.
-    #[expect(clippy::result_large_err, reason = "a refusal gives the value back")]
+    #[expect(clippy::result_large_err, reason = "a refusal returns the value")]
     pub fn into_host(self) -> Result<Vec<T>, Refused<Self>> {
         self.returned(|memory| {
             let (used, owners) = match memory.body() {

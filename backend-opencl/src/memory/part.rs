@@ -125,7 +125,7 @@ fn release_after_use(objects: SmallVec<[Arc<ViewHandle>; 2]>, root: &Root, regio
     match PendingUses::of(root.log(), region) {
         Ok(uses) => drop_after_use(objects, uses),
         Err(error) => {
-            tracing::error!(%error, "a view was leaked: its commands could not be waited for");
+            tracing::error!(%error, "a view was leaked: could not wait for its commands");
             std::mem::forget(objects);
         }
     }

@@ -159,7 +159,7 @@ fn released_after(event: &ClEvent) -> ClResult<ReleasedAfter> {
 impl Drop for SvmBlock {
     fn drop(&mut self) {
         if let Err(error) = self.free_after_uses() {
-            tracing::error!(%error, "a block of shared virtual memory was lost: its commands could not be waited for");
+            tracing::error!(%error, "a block of shared virtual memory was leaked: could not wait for its commands");
         }
     }
 }

@@ -39,7 +39,7 @@ pub(crate) struct ViewStarts {
 struct State {
     /// By the bytes of the buffer at which they start.
     starts: BTreeMap<usize, Weak<ViewHandle>>,
-    /// The number of starts at which those that are gone are removed: twice as many as were left the last time.
+    /// The number of starts at which those that are gone are removed: twice the number left the last time.
     limit: usize,
 }
 

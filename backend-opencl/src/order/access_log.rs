@@ -2,7 +2,7 @@
 //!
 //! OpenCL orders the commands of one in-order queue, and nothing else: two queues that use the same bytes race, and so
 //! does the host with its maps. Each memory object therefore remembers, for its bytes, the last command that writes
-//! them and those that have read them since, and which bytes the host has mapped. A command is enqueued behind what
+//! them and those that have read them since, and which bytes the host has mapped. A command is enqueued after what
 //! conflicts with it ([`CommandAdmission`](crate::order::admission::CommandAdmission)), by events that it waits for on the device.
 //!
 //! ```text
@@ -20,7 +20,7 @@
 //! has completed, and a thread that finds a failed command goes back to those.
 //!
 //! On such a device each queue has a log of its own, too ([`OrderRole`](crate::order::role::OrderRole)). Its commands are
-//! entered there as if the queue were an object that they write, so the order of the queue holds behind a failure.
+//! entered there as if the queue were an object that they write, so the order of the queue holds after a failure.
 
 use std::{
     collections::BTreeMap,
@@ -232,7 +232,7 @@ pub(crate) struct Dependencies {
 pub(crate) fn dependencies(queue: Option<QueueId>, earlier: Earlier) -> ClResult<Dependencies> {
     let mut events = SmallVec::new();
     let mut any_failed = false;
-    // Behind a failed command the queue's order is not relied on: the queue may have gone on before earlier commands ended.
+    // After a failed command the queue's order is not relied on: the queue may have gone on before earlier commands ended.
     let mut left: SmallVec<[_; 8]> = earlier.into_iter().map(|one| (one, queue)).collect();
     while let Some((command, queue)) = left.pop() {
         command.wait_until_decided();

@@ -156,7 +156,7 @@ impl TrackedCommand {
         self.queue.id() != self.home
     }
 
-    /// Notes that it is enqueued, with this event. Where no reference to the event can be had, the command is waited for.
+    /// Notes that it is enqueued, with this event. If the event cannot be retained, this waits for the command.
     pub(crate) fn enqueued(&self, event: &EventHandle, number: u64, waits: bool) {
         let state = match event.another() {
             Ok(event) => CommandState::Enqueued {

@@ -71,7 +71,7 @@ pub(super) fn keep(event: &EventHandle, waited_for: WaitedFor, until_idle: Optio
     let event = match event.another() {
         Ok(event) => event,
         Err(error) => {
-            tracing::error!(%error, "an event was dropped that the runtime may still use");
+            tracing::error!(%error, "the runtime may still use a dropped event");
             return;
         }
     };

@@ -1,7 +1,7 @@
 //! Queues that the program has dropped, kept until no command runs on them.
 //!
 //! Intel's runtime (2026.2) crashes a process that exits while a command still runs, for example an unmap. So a dropped
-//! queue is kept until a marker behind all of its commands has ended; markers are looked at when another queue is dropped
+//! queue is kept until a marker after all of its commands has ended; markers are looked at when another queue is dropped
 //! or made. The last value of a context waits for all of its queues. This wait ends, since all user events of this crate
 //! are resolved by then.
 //!
@@ -23,7 +23,7 @@ pub(crate) fn keep_until_idle(queue: &QueueHandle) {
     match with_marker(queue) {
         Ok(dropped) => DROPPED.lock().push(dropped),
         Err(error) => {
-            tracing::error!(%error, "a queue was dropped that may still be at work");
+            tracing::error!(%error, "a dropped queue may still be running commands");
         }
     }
 }
@@ -45,7 +45,7 @@ pub(crate) fn finish_those_of(context: &ContextHandle) {
     DROPPED.lock().append(&mut others);
     for (queue, _) in own {
         if let Err(error) = sys::finish(&queue) {
-            tracing::debug!(%error, "a queue is released whose commands may still run");
+            tracing::debug!(%error, "commands may still run on a queue that is released");
         }
     }
 }

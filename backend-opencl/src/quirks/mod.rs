@@ -51,7 +51,7 @@ pub(crate) struct Quirks {
     pub(crate) maps_behind_ends_keep_memory: bool,
     /// NVIDIA's driver crashes where a migration cannot begin at once: memory stays where it is.
     pub(crate) migration_crashes: bool,
-    /// `PoCL`'s migration to the host waits for ever where the last command on the memory has failed: memory stays where it is.
+    /// `PoCL`'s migration to the host waits forever where the last command on the memory has failed: memory stays where it is.
     pub(crate) migration_to_host_hangs: bool,
     /// NVIDIA's driver takes a rectangle only where its last row and slice fit into the buffer with all of their pitches.
     pub(crate) rectangles_need_whole_slices: bool,

@@ -67,7 +67,7 @@ impl Drop for Joint {
             0
         };
         if let Err(error) = set_user_event_status(&self.event, status) {
-            tracing::error!(%error, "what waits for several events will wait for ever");
+            tracing::error!(%error, "commands that wait for several events never end");
         }
     }
 }

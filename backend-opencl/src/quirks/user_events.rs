@@ -34,7 +34,7 @@ impl UserEvents {
         if let Some(companion) = companion
             && let Err(error) = sys::set_user_event_status(&companion, 0)
         {
-            tracing::error!(%error, "what waits for a user event that has ended will wait for ever");
+            tracing::error!(%error, "commands that wait for an ended user event never end");
         }
     }
 }

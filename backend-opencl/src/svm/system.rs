@@ -86,7 +86,7 @@ impl OpenClBackend {
     /// [`system_svm`](Self::system_svm) takes a vector instead, and keeps it as long as needed.
     ///
     /// Everything that would keep the memory beyond the call is refused with
-    /// [`Lent`](binpool_allocators::InvalidRequest::Lent): views of it, buffers over it, maps. The call waits for ever if a
+    /// [`Lent`](binpool_allocators::InvalidRequest::Lent): views of it, buffers over it, maps. The call waits forever if a
     /// command waits for an event that is never resolved.
     ///
     /// ```

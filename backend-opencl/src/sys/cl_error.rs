@@ -52,7 +52,7 @@ impl ClError {
         Self { operation, code }
     }
 
-    /// The name of the code in the OpenCL headers, `UNKNOWN_ERROR` where it has none.
+    /// The name of the code in the OpenCL headers, `UNKNOWN_ERROR` for a code without a name.
     pub const fn name(&self) -> &'static str {
         error_text(self.code)
     }
@@ -111,7 +111,7 @@ impl ClError {
                 source: Some(Box::new(self)),
             },
             DLOPEN_FUNCTION_NOT_AVAILABLE => Error::unsupported(format!(
-                "{}, which this system's OpenCL library does not have: install a newer ICD loader",
+                "{}, which this system's OpenCL library lacks: install a newer ICD loader",
                 self.operation
             )),
             _ => Error::backend(self.operation, Some(self.code), self),

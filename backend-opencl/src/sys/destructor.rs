@@ -40,5 +40,5 @@ extern "C" fn trampoline<F: FnOnce()>(_memory: *mut c_void, data: *mut c_void) {
 
 /// Calls `call` and catches its panics: the caller may be the runtime, or a thread that panics already.
 pub(crate) fn contained(call: impl FnOnce()) {
-    contained::contained("what was to be called when memory was destroyed", call);
+    contained::contained("a callback for the end of memory", call);
 }

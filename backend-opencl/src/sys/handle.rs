@@ -113,7 +113,7 @@ impl<K: Kind> Handle<K> {
 impl<K: Kind> Drop for Handle<K> {
     fn drop(&mut self) {
         if let Err(error) = self.give_up() {
-            tracing::error!(%error, "the OpenCL runtime refused to take an object back");
+            tracing::error!(%error, "the OpenCL runtime failed to release an object");
         }
     }
 }

@@ -53,7 +53,7 @@ pub(crate) fn create(
             (flags, ptr::null_mut())
         }
     };
-    // SAFETY: (1) the buffer is null or kept alive by its handle; (2) the host's bytes are null, or as many as shape and
+    // SAFETY: (1) the buffer is null or kept alive by its handle; (2) the host's bytes are null, or equal in number to what shape and
     // pitches say (checked above), and the runtime only reads them during the call.
     unsafe { create_as(context, flags, format, &desc, host) }
 }
@@ -69,7 +69,7 @@ pub(crate) fn create_over(
     let mut desc = description(size);
     set_pitches(&mut desc, loan.bytes(), layout)?;
     let (flags, start) = (flags | CL_MEM_USE_HOST_PTR, loan.start().as_ptr());
-    // SAFETY: (1) the buffer is null; (2) the host's bytes are as many as shape and pitches say (checked above), can be
+    // SAFETY: (1) the buffer is null; (2) the number of the host's bytes follows from shape and pitches (checked above), they can be
     // read and written, and nothing else touches them, until the loan is dropped (I1 of `Loan`): when the runtime has
     // destroyed the image.
     let image = unsafe { create_as(context, flags, format, &desc, start) }?;
@@ -94,7 +94,7 @@ fn description((kind, [width, height, depth], layers): ImageSize) -> cl_image_de
     }
 }
 
-/// Sets the pitches of the host's bytes, if they are as many as the layout says.
+/// Sets the pitches of the host's bytes, if their number is that of the layout.
 fn set_pitches(desc: &mut cl_image_desc, bytes: usize, layout: HostLayout) -> ClResult<()> {
     if bytes != layout.bytes {
         return Err(ClError::new(CREATE, CL_INVALID_HOST_PTR));
@@ -107,7 +107,7 @@ const CREATE: &str = "clCreateImage";
 
 /// # Safety
 ///
-/// (1) The buffer of the description is null or lives; (2) `host` is null, or the bytes there are as many as shape and
+/// (1) The buffer of the description is null or lives; (2) `host` is null, or the number of bytes there is what shape and
 /// pitches say, for as long as the flags have the runtime use them.
 unsafe fn create_as(
     context: &ContextHandle,

@@ -139,7 +139,7 @@ fn image(
     if shape.rows_are_layers && slice > 0 {
         row = slice;
     }
-    // The last row ends with its last pixel: bytes behind that belong to the runtime.
+    // The last row ends with its last pixel: bytes after that belong to the runtime.
     let [width, height, depth] = region.size;
     let bytes = (depth - 1)
         .checked_mul(slice)

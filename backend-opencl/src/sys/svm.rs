@@ -222,7 +222,7 @@ fn free_now(context: *mut c_void, base: NonNull<u8>, threads: Threads) {
     // once; (2) no command uses it any more (rule 1 of `sys`).
     if let Err(code) = unsafe { cl3::memory::svm_free(context, base.as_ptr().cast()) } {
         let error = ClError::new("clSVMFree", code);
-        tracing::error!(%error, "shared virtual memory was lost");
+        tracing::error!(%error, "shared virtual memory was leaked");
     }
 }
 

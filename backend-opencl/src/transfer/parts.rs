@@ -26,7 +26,7 @@ pub(crate) fn enqueue_through_buffer(
     enqueue_behind(queue, &first, |behind| second(&between, behind))
 }
 
-/// Enqueues the next part of a command, behind the part `before`. If it cannot be enqueued, this waits until `before` has
+/// Enqueues the next part of a command, after the part `before`. If it cannot be enqueued, this waits until `before` has
 /// ended.
 pub(super) fn enqueue_behind(
     queue: &ClQueue,

@@ -30,7 +30,7 @@ use crate::{
 /// let (head, tail) = seen.split_at_mut(2);
 /// backend.transfer_scope(|scope| {
 ///     scope.enqueue_write(&queue, (&memory, 0), &numbers)?;
-///     // Side by side, behind the write.
+///     // Side by side, after the write.
 ///     scope.enqueue_read(&queue, (&memory, 0), head)?;
 ///     scope.enqueue_read(&other_queue, (&memory, 4), tail)
 /// })?;
@@ -74,7 +74,7 @@ impl OpenClBackend {
     /// ended, even if their events are dropped. A guard of a single transfer would not be sound: it could be forgotten, and
     /// its memory freed while the command uses it.
     ///
-    /// If a transfer waits for an event that is only resolved after the scope, this waits for ever, as with a thread of
+    /// If a transfer waits for an event that is only resolved after the scope, this waits forever, as with a thread of
     /// [`std::thread::scope`].
     ///
     /// ```

@@ -1,6 +1,6 @@
-//! Behind a command that fails early, nothing is freed, unmapped or handed out while an earlier command still uses it.
+//! After a command that fails early, nothing is freed, unmapped or handed out while an earlier command still uses it.
 //!
-//! In each test A waits for one gate and uses memory, and F behind it waits for another gate, which fails. On `PoCL` F fails at
+//! In each test A waits for one gate and uses memory, and F after it waits for another gate, which fails. On `PoCL` F fails at
 //! once, with A pending; on NVIDIA's runtime it fails after A. What must hold is the same.
 
 use std::{
@@ -23,7 +23,7 @@ use crate::common::{Bench, let_commands_run, wait_until, watch};
 
 const BYTES: usize = 1 << 20;
 
-/// A queue on which A is pending, and behind it F has failed or will fail.
+/// A queue on which A is pending, and after it F has failed or will fail.
 struct Failing {
     bench: Bench,
     /// What A waits for.
@@ -33,7 +33,7 @@ struct Failing {
 }
 
 impl Failing {
-    /// `enqueue_a` enqueues A on the queue, behind the gate.
+    /// `enqueue_a` enqueues A on the queue, after the gate.
     fn new(bench: Bench, queue: &ClQueue, enqueue_a: impl FnOnce(&ClEvent) -> ClEvent) -> Self {
         let (gate, fails) = (bench.gate(), bench.gate());
         let a = enqueue_a(&gate);
@@ -278,7 +278,7 @@ fn a_pool_hands_no_block_to_another_queue_while_a_command_before_a_failed_one_us
             .unwrap();
         backend.enqueue_marker(one.after(&gates[1..])).unwrap();
         one.flush().unwrap();
-        // The pool's marker stands behind both, or is enqueued after the failure.
+        // The pool's marker stands after both, or is enqueued after the failure.
         if unordered {
             drop(block);
             bench.fail_gate(&gates[1]);
@@ -353,7 +353,7 @@ fn a_block_in_use_by_its_bare_handle_is_not_reused_behind_a_failure() {
     }
 }
 
-/// Enqueues a fill of shared virtual memory, behind `gate`, that this crate knows nothing of.
+/// Enqueues a fill of shared virtual memory, after `gate`, that this crate knows nothing of.
 fn enqueue_by_bare_handles(
     bench: &Bench,
     queue: &ClQueue,

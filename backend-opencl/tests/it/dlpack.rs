@@ -67,7 +67,7 @@ fn consumed(bench: &Bench, tensor: &DLPackTensor, bytes: usize) -> Vec<u8> {
     read
 }
 
-/// A marker behind `gate`, by the bare handles.
+/// A marker after `gate`, by the bare handles.
 fn bare_marker(bench: &Bench, queue: &ClQueue, gate: &ClEvent) -> ClEvent {
     // SAFETY: queue and gate live.
     let marker = unsafe {
@@ -258,7 +258,7 @@ fn what_cannot_be_exported_comes_back() {
         error => panic!("not a refusal: {error}"),
     };
 
-    // One element too many; as many as there are; more than can be counted.
+    // One element too many; all elements; more than can be counted.
     let (request, block) = refused(export::<f32, _>(backend, queue, block, &[1025]).unwrap_err());
     let bytes = 1025 * 4;
     let (offset, size) = (0, BYTES);

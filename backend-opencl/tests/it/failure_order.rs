@@ -1,4 +1,4 @@
-//! What the device says of the order of its commands behind one that fails is true: `DeviceLimits::failure_order`, by the table
+//! What the device says of the order of its commands after one that fails is true: `DeviceLimits::failure_order`, by the table
 //! of `FailureOrder`. Every test prints what it saw; `docs/failures.md` has that of the runtimes that were tried.
 //!
 //! A command that is not to end before another is looked at after commands of another queue have been waited for, which is time
@@ -24,7 +24,7 @@ struct Failing {
     bench: Bench,
     order: FailureOrder,
     queue: ClQueue,
-    /// What A and F and those behind them fill, each its own.
+    /// What A and F and those after them fill, each its own.
     memory: Vec<ClMemory>,
 }
 
@@ -59,7 +59,7 @@ impl Failing {
     }
 }
 
-/// Behind A, which is pending, F fails, and then others are enqueued.
+/// After A, which is pending, F fails, and then others are enqueued.
 fn behind_a_failure(order: QueueOrder) {
     let test = Failing::on(order);
     let (backend, queue) = (&test.bench.backend, &test.queue);
@@ -81,7 +81,7 @@ fn behind_a_failure(order: QueueOrder) {
         ("C", &c),
         ("marker", &marker),
         ("barrier", &barrier),
-        ("behind the barrier", &behind_barrier),
+        ("after the barrier", &behind_barrier),
     ];
     test.tell(&events);
     assert_eq!(now(&a), EventStatus::Pending);
@@ -117,7 +117,7 @@ fn markers_and_barriers_of_an_out_of_order_queue_keep_their_places_behind_a_fail
     }
 }
 
-/// Y waits for W of another queue and for an event that fails. X stood behind Y when it failed.
+/// Y waits for W of another queue and for an event that fails. X stood after Y when it failed.
 #[test]
 fn what_stands_behind_a_failed_command_does_not_complete_before_what_that_waits_for() {
     let test = Failing::on(QueueOrder::InOrder);
@@ -180,7 +180,7 @@ fn markers_of_an_out_of_order_queue_come_after_what_its_failed_commands_were_to_
             test.fill(queue, 2, &[w.clone(), doomed.clone()]);
             test.bench.fail_gate(&doomed);
         }
-        // So many that the log has nothing of those that failed but what they were to come after. Where the queue runs in order, they
+        // This many that the log has nothing of those that failed but what they were to come after. Where the queue runs in order, they
         // would wait.
         let others = if test.bench.overtakes() { others } else { 0 };
         for _ in 0..others {

@@ -10,7 +10,7 @@ use crate::common::{Bench, numbered};
 
 const SIZE: usize = 4096;
 
-/// A queue whose commands stand behind a gate until that is opened.
+/// A queue whose commands stand after a gate until that is opened.
 fn gated_queue(bench: &Bench) -> (ClQueue, ClEvent) {
     let (queue, gate) = (bench.another_queue(), bench.gate());
     bench
@@ -51,7 +51,7 @@ fn a_command_that_fails_early_hides_none_before_it() {
     assert_eq!(bench.read(&seen), [2; SIZE]);
 }
 
-/// Of one in-order queue, too: `PoCL` runs what stands behind a command that has failed without waiting for the rest.
+/// Of one in-order queue, too: `PoCL` runs what stands after a command that has failed without waiting for the rest.
 #[test]
 fn what_stands_behind_a_failed_command_comes_after_what_stands_before_it() {
     let bench = Bench::new();

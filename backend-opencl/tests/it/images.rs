@@ -88,7 +88,7 @@ fn what_no_image_over_a_vector_can_be_comes_back() {
         refused.error.to_string()
     };
     assert!(make(ANY, 7 * 5 * 4 - 1).contains("139 bytes where 140 are needed"));
-    assert!(make(MemoryFlags::HOST_WRITE_ONLY, 7 * 5 * 4).contains("the host was to read"));
+    assert!(make(MemoryFlags::HOST_WRITE_ONLY, 7 * 5 * 4).contains("the host cannot read"));
 }
 
 #[test]

@@ -148,11 +148,11 @@ fn elements_are_declared_with_their_sizes() {
     let kernels = Kernels::new();
     refused!(
         kernels.declared("scale", &[SCALE[0], Parameter::value::<f64>()]);
-        parameter 1: "is declared with elements of 8 bytes, and has float of 4 bytes"
+        parameter 1: "is declared with elements of 8 bytes, but its type is float, of 4 bytes"
     );
     refused!(
         kernels.declared("scale", &[Parameter::in_out::<u8>(PER_ITEM), SCALE[1]]);
-        parameter 0: "is declared with elements of 1 bytes, and has float of 4 bytes"
+        parameter 0: "is declared with elements of 1 bytes, but its type is float, of 4 bytes"
     );
     refused!(
         kernels.declared("scale", &[SCALE[0], Parameter::value::<()>()]);
@@ -179,11 +179,11 @@ fn arguments_are_what_their_parameters_take() {
     let launch = || scale.launch(&kernels.bench.queue, &[4]);
     refused!(
         launch().memory(&data).enqueue();
-        "takes 2 arguments, and a launch was given 1"
+        "takes 2 arguments, and the launch has 1"
     );
     refused!(
         launch().memory(&data).value(&1.0_f32).value(&1.0_f32).enqueue();
-        "takes 2 arguments, and a launch was given 3"
+        "takes 2 arguments, and the launch has 3"
     );
     refused!(
         launch().value(&1.0_f32).value(&1.0_f32).enqueue();

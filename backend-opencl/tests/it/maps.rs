@@ -593,7 +593,7 @@ fn the_end_of_a_map_comes_after_other_maps_of_the_same_bytes_are_made() {
             .unwrap();
         let map = backend.map::<u8>(&bench.queue, &memory, ..).unwrap();
         let ended = map.unmap().unwrap();
-        // What stands behind it on its queue does not wait for the other map.
+        // What stands after it on its queue does not wait for the other map.
         let next = bench.fill(&bench.queue, &bench.buffer(SIZE), 1, &[]);
         next.wait().unwrap();
         assert_eq!(ended.status().unwrap(), EventStatus::Pending);

@@ -397,7 +397,7 @@ fn rectangles_are_copied_between_blocks_of_one_segment_whatever_their_pitches() 
     }
 }
 
-/// A copy whose pitches differ goes by way of another buffer, in two commands. `PoCL` uses the event of each that fails.
+/// A copy whose pitches differ goes through another buffer, in two commands. `PoCL` uses the event of each that fails.
 #[test]
 fn a_copy_within_one_buffer_fails_with_what_it_waits_for() {
     let bench = Bench::new();
@@ -435,7 +435,7 @@ fn a_last_row_without_its_pitch_is_moved_or_refused_with_the_reason() {
     }
 }
 
-/// A copy that takes two commands of the runtime does nothing and fails, as one does, behind what has failed.
+/// A copy that takes two commands of the runtime does nothing and fails, as one does, after what has failed.
 #[test]
 fn a_copy_in_two_parts_fails_with_what_it_waits_for() {
     let bench = Bench::new();

@@ -13,7 +13,7 @@ use crate::common::{Bench, contents};
 
 const SIZE: usize = 1 << 20;
 
-/// The recipe that corrupts PyOpenCL's pool (its issues 447, 449, 645): fill with 1 behind a gate on `first`,
+/// The recipe that corrupts PyOpenCL's pool (its issues 447, 449, 645): fill with 1 after a gate on `first`,
 /// release, allocate again for `second`, fill with 2, open the gate. The new owner reads 2.
 fn new_owner_keeps_its_bytes(
     bench: &Bench,

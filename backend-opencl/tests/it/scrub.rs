@@ -15,7 +15,7 @@ const SECRET: u8 = 0x5e;
 
 const SCRUBBING: [ScrubPolicy; 2] = [ScrubPolicy::OnFree, ScrubPolicy::OnHandOut];
 
-/// Leaves a secret in a block of `first`, written on `writer` behind a gate where that may be, and reads what the next
+/// Leaves a secret in a block of `first`, written on `writer` after a gate where that may be, and reads what the next
 /// user on `second` gets.
 fn next_user_reads_zeros(
     bench: &Bench,
@@ -37,7 +37,7 @@ fn next_user_reads_zeros(
         )
         .unwrap();
     drop(old);
-    // With the gate shut the host would wait for ever.
+    // With the gate shut the host would wait forever.
     let waits = pool.reuse_policy() == ReusePolicy::WaitOnHost;
     if waits {
         bench.open_gate(&gate);
@@ -132,7 +132,7 @@ fn a_released_block_is_clean_by_the_end_of_its_event() {
     assert_eq!(crate::common::contents(&new, &other), vec![0; SIZE]);
 }
 
-/// A user event that fails, or is dropped, fails the command of the first user that waits for it, and the fill of zeros behind
+/// A user event that fails, or is dropped, fails the command of the first user that waits for it, and the fill of zeros after
 /// that command, too.
 fn next_user_reads_zeros_where_the_fill_failed<A: Allocator<Backend = OpenClBackend>>(
     allocator: impl Fn(&Bench) -> A,

@@ -407,7 +407,7 @@ fn blocks_are_used_and_dropped_from_many_threads() {
     }
 }
 
-/// A block that keeps what it was released behind must not be one more owner of that event.
+/// A block that keeps what it was released after must not be one more owner of that event.
 #[test]
 fn a_user_event_that_memory_was_released_behind_fails_when_the_program_drops_it() {
     let bench = Bench::new();

@@ -10,10 +10,10 @@
 //! | `BINPOOL_TEST_DEVICE` | the device |
 //! | `BINPOOL_RANDOM_SEED` | the first seed (default 0); with nothing else given, the seeds of the tests |
 //! | `BINPOOL_RANDOM_PROGRAMS` | how many programs (default 48) |
-//! | `BINPOOL_RANDOM_SECONDS` | the long form: programs for so many seconds, instead of a number of them |
-//! | `BINPOOL_RANDOM_HANG` | a program that takes more seconds counts as one that hangs (default 120 in the long form; the short form waits for ever) |
+//! | `BINPOOL_RANDOM_SECONDS` | the long form: programs for this many seconds, instead of a number of them |
+//! | `BINPOOL_RANDOM_HANG` | a program that takes more seconds counts as one that hangs (default 120 in the long form; the short form waits forever) |
 //! | `BINPOOL_RANDOM_STEPS` | the steps of each thread of a program (default 120) |
-//! | `BINPOOL_RANDOM_THREADS` | programs of so many threads only |
+//! | `BINPOOL_RANDOM_THREADS` | programs of this many threads only |
 //! | `BINPOOL_RANDOM_FAILING` | `yes` or `no`: only programs whose user events fail, or only those in which nothing fails |
 //! | `BINPOOL_RANDOM_KEEP` | the steps of a program that are run, by their numbers, as the shortened program is printed |
 //! | `BINPOOL_RANDOM_TRACE` | `1`: every step is written to standard error before it is taken |

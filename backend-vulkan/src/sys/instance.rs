@@ -22,7 +22,7 @@ fn loader() -> Result<&'static ash::Entry> {
     // SAFETY: The loader of Vulkan does no harm when it is loaded, and stays.
     let loaded = unsafe { ash::Entry::load() }.map_err(|error| {
         Error::unsupported(format!(
-            "Vulkan, whose loader is not installed ({error}): install libvulkan1 (Debian, Ubuntu) or the driver of the GPU"
+            "Vulkan, since its loader is not installed ({error}): install libvulkan1 (Debian, Ubuntu) or the driver of the GPU"
         ))
     })?;
     Ok(LOADER.get_or_init(|| loaded))
@@ -75,8 +75,7 @@ impl Instance {
 
 fn no_driver() -> Error {
     Error::unsupported(
-        "Vulkan, for which no driver is installed: install that of the GPU, or mesa-vulkan-drivers (Debian, Ubuntu), which also has one for the \
-         processor",
+        "Vulkan, since no driver is installed: install the GPU's, or mesa-vulkan-drivers (Debian, Ubuntu), which includes one for the processor",
     )
 }
 

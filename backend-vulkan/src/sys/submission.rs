@@ -99,8 +99,8 @@ impl HeldBack {
         while let Some(index) = all.iter().position(Submission::can_go) {
             let next = all.remove(index);
             if let Err(error) = next.submit() {
-                // No caller is left to tell, and what waits for it would wait for ever.
-                tracing::error!(%error, "commands that waited for an event could not be submitted: the device counts as lost");
+                // No caller is left to tell, and what waits for it would wait forever.
+                tracing::error!(%error, "could not submit commands that waited for an event: the device counts as lost");
                 next.lane.timeline.device().give_up(error);
                 all.clear();
             }

@@ -26,7 +26,7 @@ fn a_command_that_cannot_be_submitted_has_no_effect() {
     assert!(!backend.is_lost());
 }
 
-/// What waits for it would wait for ever otherwise. What runs on other queues has ended before it counts as failed, and its memory is freed.
+/// What waits for it would wait forever otherwise. What runs on other queues has ended before it counts as failed, and its memory is freed.
 #[test]
 fn a_command_that_was_held_back_and_cannot_be_submitted_loses_the_device() {
     let faults = Faulty::alone();

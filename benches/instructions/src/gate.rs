@@ -12,7 +12,7 @@ const LIMIT: f64 = 1.05;
 /// The same by another compiler.
 const LIMIT_OTHER_COMPILER: f64 = 1.15;
 
-/// Below so many times the recorded figure, it should be recorded anew: a change could lose the gain unseen.
+/// Below this many times the recorded figure, it should be recorded anew: a change could lose the gain unseen.
 const WORTH_RECORDING: f64 = 0.95;
 
 /// The figures of now beside the recorded ones.

@@ -97,7 +97,7 @@ pub extern "C" fn binpool_torch_allocate_segment(
     });
     allocated.map_or_else(
         |failure| {
-            tracing::warn!(error = failure.message, "a segment got no memory");
+            tracing::warn!(error = failure.message, "no memory for a segment");
             ptr::null_mut()
         },
         pointer_of,

@@ -36,7 +36,7 @@ pub(super) unsafe fn throw(failure: Failure) {
 /// Returns nothing, since the exceptions of this system are not known.
 #[cfg(not(target_os = "linux"))]
 fn make(failure: &Failure) -> Option<Unknown> {
-    tracing::error!(error = failure.message, "a request got no memory");
+    tracing::error!(error = failure.message, "no memory for a request");
     None
 }
 
@@ -106,7 +106,7 @@ mod linux {
             of_torch.flatten().or_else(|| runtime.of_standard(&text))
         });
         if exception.is_none() {
-            tracing::error!(error = failure.message, "a request got no memory");
+            tracing::error!(error = failure.message, "no memory for a request");
         }
         exception
     }

@@ -63,7 +63,7 @@ pub unsafe extern "C" fn binpool_torch_try_allocate(
     // SAFETY: The caller promises the same of the stream.
     let allocated = unsafe { allocate(bytes, device, stream) };
     allocated.unwrap_or_else(|failure| {
-        tracing::warn!(error = failure.message, "a request got no memory");
+        tracing::warn!(error = failure.message, "no memory for a request");
         ptr::null_mut()
     })
 }
@@ -207,7 +207,7 @@ fn record_stream(pointer: *mut c_void, stream: *mut c_void) {
     let Some((device, _)) = of_block.next() else {
         tracing::error!(
             ?pointer,
-            "a use was noted of an address that is not of a block"
+            "a use of an address outside all blocks was recorded"
         );
         return;
     };
@@ -215,7 +215,7 @@ fn record_stream(pointer: *mut c_void, stream: *mut c_void) {
         Ok(place.pool.memory.record_use(place.queue(), address)?)
     });
     if let Err(failure) = noted {
-        tracing::error!(error = failure.message, "a use of a block cannot be noted");
+        tracing::error!(error = failure.message, "could not record a use of a block");
     }
 }
 

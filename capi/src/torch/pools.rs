@@ -111,8 +111,9 @@ impl DevicePool {
     }
 
     fn open(device: i32) -> Result<Self, Failure> {
-        let ordinal = u32::try_from(device)
-            .map_err(|_| Failure::argument(format!("device {device}: devices count from 0")))?;
+        let ordinal = u32::try_from(device).map_err(|_| {
+            Failure::argument(format!("device {device}: devices are numbered from 0"))
+        })?;
         let backend = CudaBackend::open(ordinal)?;
         let home = backend.create_queue(QueueOrder::InOrder)?;
         let pages = Arc::<Pages>::default();
@@ -175,7 +176,7 @@ pub(super) fn all() -> Vec<(i32, &'static DevicePool)> {
 ///
 /// let failure = pool_of(-1).err().unwrap();
 /// assert_eq!(failure.status(), Status::InvalidArgument);
-/// assert_eq!(failure.to_string(), "device -1: devices count from 0");
+/// assert_eq!(failure.to_string(), "device -1: devices are numbered from 0");
 /// ```
 pub fn pool_of(device: i32) -> Result<MemoryPool<CudaBackend>, Failure> {
     Ok(DevicePool::of(device)?.pool().clone())

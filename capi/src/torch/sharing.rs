@@ -48,7 +48,7 @@ fn share(place: &Place, address: u64) -> Result<(usize, Vec<(RawFd, usize)>), Fa
             .memory
             .with_block(address, |block| backend.export(place.queue(), block));
         let exported = exported
-            .ok_or_else(|| Failure::argument(format!("no block begins at {address:#x}")))??;
+            .ok_or_else(|| Failure::argument(format!("no block starts at {address:#x}")))??;
         shared.add(address, &exported)?;
     }
     let (offset, pages) = shared.blocks.get(&address).cloned().unwrap_or_default();

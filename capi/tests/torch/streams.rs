@@ -252,7 +252,7 @@ fn a_request_has_the_tag_that_the_program_says() {
             let program = Program::new();
             let pool = pool_of(0).unwrap();
             free(allocate(&program.one), &program.one);
-            assert_eq!(ASKED.load(Ordering::Relaxed), 0, "nobody wants to know");
+            assert_eq!(ASKED.load(Ordering::Relaxed), 0, "no pool watches");
             pool.watch(WatchOptions::new());
             let block = allocate(&program.one);
             let live = pool.live_blocks();
@@ -264,11 +264,7 @@ fn a_request_has_the_tag_that_the_program_says() {
             free(block, &program.one);
             pool.stop_watching();
             free(allocate(&program.one), &program.one);
-            assert_eq!(
-                ASKED.load(Ordering::Relaxed),
-                1,
-                "nobody wants to know any more"
-            );
+            assert_eq!(ASKED.load(Ordering::Relaxed), 1, "no pool watches any more");
         },
     );
 }

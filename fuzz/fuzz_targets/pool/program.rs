@@ -58,7 +58,7 @@ pub(crate) struct Program {
     is_faulty: bool,
     /// Set if the program ever asked for it.
     was_faulty: bool,
-    /// Whether commands have failed behind a gate.
+    /// Whether commands have failed after a gate.
     has_failures: bool,
     was_detached: bool,
 }
@@ -801,7 +801,7 @@ impl Program {
         self.queues.clear();
         if self.was_faulty {
             // A part of a segment may be quarantined or unscrubbed, and comes back once its commands are known to have ended: this
-            // puts fences behind them, which have to run.
+            // puts fences after them, which have to run.
             for counted in &self.pools {
                 counted.pool.free_held();
             }

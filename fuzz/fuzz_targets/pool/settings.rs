@@ -97,7 +97,7 @@ impl PoolSettings {
         options.retain(retain)
     }
 
-    /// What becomes of commands behind one that fails: from the part of a number that the policy leaves, so that saved
+    /// What becomes of commands after one that fails: from the part of a number that the policy leaves, so that saved
     /// inputs stand for what they stood for.
     fn failures(&self) -> Failures {
         let rest = usize::from(self.policy) / ReusePolicy::ALL.len();

@@ -60,10 +60,12 @@ fn inject() {
     match begin(tracker, &cupti) {
         Ok(()) => {}
         Err(Refusal::Another) => report_once(
-            "another profiler uses CUPTI in this program, which has one user at a time: CUDA is not recorded",
+            "another profiler uses CUPTI in this program, and CUPTI serves one user at a time: CUDA is not recorded",
         ),
         Err(Refusal::Code(code)) => {
-            report_once(format_args!("CUPTI answers {code}: CUDA is not recorded"));
+            report_once(format_args!(
+                "CUPTI failed with {code}: CUDA is not recorded"
+            ));
         }
     }
     // It calls back from now on.

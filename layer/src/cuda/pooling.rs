@@ -296,7 +296,7 @@ impl Pooling {
                 let shared = mapping.filter(|pages| self.driver.give_access(*pages, access, count));
                 let Some((start, bytes)) = shared else {
                     return report(
-                        "other devices cannot use memory that was allocated before they were let",
+                        "other devices cannot use memory that was allocated before they got access",
                     );
                 };
                 at = start + bytes;

@@ -69,7 +69,7 @@ static ENDED: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 impl ThreadNumber {
     fn new() -> Self {
         static THREADS: AtomicU32 = AtomicU32::new(0);
-        // Not a lock to wait for: the child of a fork may find it taken for ever.
+        // Not a lock to wait for: the child of a fork may find it taken forever.
         let ended = ENDED.try_lock().ok().and_then(|mut ended| ended.pop());
         Self(ended.unwrap_or_else(|| THREADS.fetch_add(1, Ordering::Relaxed) + 1))
     }

@@ -35,7 +35,7 @@ fn touch_at_depth(device: Device, depth: u32) {
     std::hint::black_box(depth);
 }
 
-/// Forks while other threads walk their stacks, and write what they do: no child may find a lock taken for ever.
+/// Forks while other threads walk their stacks, and write what they do: no child may find a lock taken forever.
 fn fork_beside_busy_threads(device: Device) {
     let buffer = device.create(1);
     let is_over = &AtomicBool::new(false);

@@ -358,7 +358,7 @@ impl World {
         }
     }
 
-    /// The fences that the pool remembers behind the uses which keep the block from this queue; `None` if one is missing.
+    /// The fences that the pool remembers after the uses which keep the block from this queue; `None` if one is missing.
     fn fences_before(&self, uses: &QueueUses, queue: usize) -> Option<Vec<usize>> {
         let states = &self.pool.states;
         let in_the_way = uses
@@ -403,7 +403,7 @@ impl World {
         self.enqueue(bounds, queue, 0);
     }
 
-    /// Uses the block on a queue. On another than its own, the program puts the command behind all that the next command of its
+    /// Uses the block on a queue. On another than its own, the program puts the command after all that the next command of its
     /// own queue comes after.
     fn use_block(&mut self, bounds: &Bounds, queue: usize) {
         self.further_uses += 1;

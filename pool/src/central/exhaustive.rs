@@ -256,7 +256,7 @@ impl Table {
                 let former = all_of(&self.history, &region);
                 let mut uses = self.enqueue(queue, 0);
                 if on_both {
-                    // The program orders its use of another queue behind what its own queue comes after.
+                    // The program orders its use of another queue after what its own queue comes after.
                     uses |= self.enqueue(1 - queue, former);
                     self.is_known[1 - queue] = true;
                 }
@@ -583,7 +583,7 @@ fn check_got(table: &Table, free: &[FreeRange], units: usize, queue: usize, got:
             assert_eq!((*view, is_dropped), ((region.start, units), false));
         } else {
             assert_eq!(is_dropped, overlaps(view), "{view:?} and {region:?}");
-            // Nobody gets the units of a view before it is dropped.
+            // No block gets the units of a view before it is dropped.
             assert!(!is_dropped || view.0 + view.1 <= got.kept.end);
         }
     }

@@ -43,7 +43,7 @@ impl<B: Backend, O> State<B, O> {
         (unordered, self.put_in_segment(held))
     }
 
-    /// Puts the range of a free block in its segment, or the block in a bin if it has none. Returns a block that has to give up its
+    /// Puts the range of a free block in its segment, or a block without a range in a bin. Returns a block that has to give up its
     /// view first, and is in transit until then.
     pub(crate) fn put_in_segment(&mut self, held: HeldBlock<B, O>) -> Option<HeldBlock<B, O>> {
         if held.block.range.is_none() {
@@ -55,7 +55,7 @@ impl<B: Backend, O> State<B, O> {
         Some(held)
     }
 
-    /// Puts the range of a free block in its segment. Returns the block if it has none, or if its view has to be released first.
+    /// Puts the range of a free block in its segment. Returns the block if it has no range, or if its view has to be released first.
     fn put_in_segment_at_once(&mut self, held: HeldBlock<B, O>) -> Option<HeldBlock<B, O>> {
         match held.block.range {
             Some(range) if self.segments.may_keep_view(range) => {
@@ -80,7 +80,7 @@ impl<B: Backend, O> State<B, O> {
         }
     }
 
-    /// Keeps a free block that was in a thread cache or in the depot: in its segment or, if it has none or would have to give up its
+    /// Keeps a free block that was in a thread cache or in the depot: in its segment or, if it has no range or would have to give up its
     /// view first, in a bin.
     pub(crate) fn keep_cached(&mut self, cached: Cached<B, O>) {
         let held = self.adopt(cached);

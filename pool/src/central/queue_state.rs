@@ -25,7 +25,7 @@ pub(crate) const MAX_FENCES: usize = 64;
 #[derive(Debug)]
 pub(crate) struct QueueState<B: Backend, O> {
     pub(crate) queue: B::Queue,
-    /// Set if the order of the queue alone keeps a block's new commands behind its old ones.
+    /// Set if the order of the queue alone keeps a block's new commands after its old ones.
     pub(crate) is_ordered: bool,
     /// The queue's free list: blocks that the next user on this queue may have at once.
     pub(crate) free_list: Bins<B, O>,

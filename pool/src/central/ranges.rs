@@ -189,7 +189,7 @@ impl<B: Backend, O> State<B, O> {
         Ok(carved)
     }
 
-    /// Records how many bytes of pages are mapped nowhere, if these are not as many as the recording says.
+    /// Records how many bytes of pages are mapped nowhere, if the recording has another number.
     pub(crate) fn note_spare_pages(&mut self) {
         let spare = self.segments.spare_bytes();
         if std::mem::replace(&mut self.watch.spare_bytes, spare) != spare {

@@ -125,7 +125,7 @@ impl<B: Backend> Shared<B> {
         None
     }
 
-    /// Returns the first block of a new segment of `bytes` bytes, or of as many as the request needs where that is too much.
+    /// Returns the first block of a new segment of `bytes` bytes, or of the bytes that the request needs where that is too much.
     fn carve_from_a_new_segment(
         &self,
         queue_key: QueueKey,

@@ -270,7 +270,7 @@ mod tests {
         for outcome in [Outcome::Complete, Outcome::Failed] {
             let event = mock.backend.create_user_event().unwrap();
             assert!(!event.has_ended());
-            // No other thread could end it, so a wait would last for ever.
+            // No other thread could end it, so a wait would last forever.
             assert!(wait_for_event(&event).is_err());
             mock.backend.resolve_user_event(&event, outcome).unwrap();
             assert!(event.has_ended(), "{outcome:?}");

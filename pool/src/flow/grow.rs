@@ -219,7 +219,7 @@ impl<B: Backend> Shared<B> {
                 failure = released.err().or(failure);
             }
             Err(error) => {
-                // Commands that no backend knows of may use these addresses for ever, so they are never unmapped.
+                // Commands that no backend knows of may use these addresses forever, so they are never unmapped.
                 forget(reservation);
                 for piece in pieces {
                     failure = self.release(piece.pages, &uses, &[]).err().or(failure);

@@ -102,7 +102,7 @@ impl<B: Backend> Shared<B> {
     }
 
     /// Gets a block although the device is full. Each step is tried only while the request still fails: a held block of
-    /// the class or larger, of any queue, if its commands have ended; one behind a wait, where the policy is to wait; a
+    /// the class or larger, of any queue, if its commands have ended; one after a wait, where the policy is to wait; a
     /// release of held blocks, largest first, of just enough, then of all; the program's hooks; a wait for the queues
     /// that hold memory back, one at a time.
     ///

@@ -88,7 +88,7 @@ impl<B: Backend> Shared<B> {
             .or_else(|| self.reuse_after_a_wait(queue_key, request))
     }
 
-    /// Returns the block of exactly this bin with the oldest uses, behind a wait for them, where the policy is to wait.
+    /// Returns the block of exactly this bin with the oldest uses, after a wait for them, where the policy is to wait.
     pub(crate) fn reuse_after_a_wait(
         &self,
         queue_key: QueueKey,

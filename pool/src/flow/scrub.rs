@@ -50,7 +50,7 @@ impl<B: Backend> PooledBuffer<B> {
     /// Fills a block again that is about to be handed out for `queue`, if its last fill has failed. A block that cannot
     /// be filled is freed, unscrubbed.
     ///
-    /// The fill runs behind the block's former commands. The host does not wait for it: those commands may wait for
+    /// The fill runs after the block's former commands. The host does not wait for it: those commands may wait for
     /// what the calling thread does next.
     pub(crate) fn scrub_after_a_failure(&mut self, queue: &B::Queue) -> Result<(), Error> {
         let fills = self.block().map(|block| self.shared.take_fills(block));

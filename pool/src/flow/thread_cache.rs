@@ -157,7 +157,7 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Gives this thread a cache if the pool has thread caches and the thread has none. Returns whether it got one.
+    /// Gives this thread a cache if the pool has thread caches and the thread has no cache yet. Returns whether it got one.
     pub(crate) fn join(self: &Arc<Self>) -> bool {
         let is_member = || threads::with_own(self.id, |_: &OwnCache<B>| ()).is_some();
         if !self.has_thread_caches || is_member() {

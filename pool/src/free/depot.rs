@@ -14,7 +14,7 @@ use crate::{
 /// The number of shelves. Fewer under `shuttle`, whose programs have few threads.
 const SHELVES: usize = if cfg!(shuttle) { 2 } else { 8 };
 
-/// A shelf that has had magazines of more queues and slots than this forgets those of which it has none.
+/// A shelf that has had magazines of more queues and slots than this forgets those without a magazine.
 const REMEMBERED: usize = 256;
 
 /// Blocks of one queue and slot that are passed on together.
@@ -22,7 +22,7 @@ type Magazine<B, O> = Vec<Cached<B, O>>;
 
 type Magazines<B, O> = Vec<Magazine<B, O>>;
 
-/// Blocks that a thread cache had too many of, for the next thread whose cache has none.
+/// Blocks that a thread cache had too many of, for the next thread whose cache is empty.
 ///
 /// They move in magazines, because if one thread allocates and another one drops, single blocks would keep both waiting for a
 /// lock. From "Magazines and Vmem" (Bonwick and Adams, 2001).

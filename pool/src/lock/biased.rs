@@ -148,8 +148,8 @@ impl<T> Owner<T> {
         if lock.gate.load(Ordering::Acquire) > most_closed {
             return Err(argument);
         }
-        // SAFETY: No other reference to the value exists. Another call of this function has none: `busy` was unset, and only this
-        // thread, which has the one `Owner`, sets it (B1). A visitor that closed the gate earlier has none: the gate is not closed,
+        // SAFETY: No other reference to the value exists. Another call of this function holds no reference: `busy` was unset, and only this
+        // thread, which has the one `Owner`, sets it (B1). A visitor that closed the gate earlier holds no reference: the gate is not closed,
         // and it was opened after that visitor's last use of the value (B2). A visitor that closes the gate later takes none:
         // this thread set `busy`, ran the light barrier, and found the gate not closed, so after the heavy barrier that visitor
         // finds `busy` set, and waits until `_inside` is dropped (`BiasedLocks::close`). If the kernel refuses the heavy barrier,
@@ -303,9 +303,9 @@ impl<T> BiasedLocks<T> {
     /// Calls `visit` with each value whose gate is closed and whose owner is outside.
     pub(crate) fn each(&mut self, mut visit: impl FnMut(&mut T)) {
         for Entry { lock, .. } in self.all.iter().filter(|it| it.owner_is_out) {
-            // SAFETY: No other reference to the value exists. The owner has none: it was outside after the gate had been closed
+            // SAFETY: No other reference to the value exists. The owner holds no reference: it was outside after the gate had been closed
             // (B4, kept by `close`, `add` and `admit`), and it can enter again only once the gate is opened. `open` and
-            // `admit`, which open gates, take `&mut self`, which this function has. Another visitor has none, because it would
+            // `admit`, which open gates, take `&mut self`, which this function has. Another visitor holds no reference, because it would
             // have `&mut self`, too.
             lock.value.with_mut(|value| visit(unsafe { &mut *value }));
         }

@@ -121,7 +121,7 @@ thread_local! {
     static LATEST: Cell<Latest> = const { Cell::new(Latest::NONE) };
 }
 
-/// Calls `visit` with this thread's value of the pool. Returns `None` if the thread has none yet, and while the thread ends.
+/// Calls `visit` with this thread's value of the pool. Returns `None` if the thread has no value yet, and while the thread ends.
 #[inline]
 pub(crate) fn with_own<T, R>(pool: PoolId<T>, visit: impl FnOnce(&Owner<T>) -> R) -> Option<R> {
     with_own_and(pool, (), |owner, ()| visit(owner)).ok()

@@ -148,7 +148,7 @@ pub(crate) struct AllocationTable {
 }
 
 impl AllocationTable {
-    /// Adds the record of a block that has none yet.
+    /// Adds the record of a block without a record.
     pub(crate) fn add(
         &mut self,
         place: RecordedPlace,

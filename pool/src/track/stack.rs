@@ -67,7 +67,7 @@ impl fmt::Display for Stack {
     }
 }
 
-/// Returns the indices of the program's frames: from the first one behind those of the stack walk, of the pool and of the named crates,
+/// Returns the indices of the program's frames: from the first one after those of the stack walk, of the pool and of the named crates,
 /// to where the thread begins, without those of the standard library and of binpool. If no frame is the program's, those of the named crates, or else all.
 fn of_program(frames: &[FrameOwner]) -> Vec<usize> {
     let begin = frames

@@ -13,7 +13,7 @@ const REFUSED: u64 = 2;
 const QUEUE_AND_GROUP: u64 = 3;
 const OF_POOL: u64 = 4;
 
-/// The position of the stack's number, behind that of the group.
+/// The position of the stack's number, after that of the group.
 const STACK: u32 = 32;
 
 /// An event and its time in ticks.

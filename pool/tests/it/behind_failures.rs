@@ -1,4 +1,4 @@
-//! Commands that fail while commands before them are pending: whatever the device makes of the order behind them, no
+//! Commands that fail while commands before them are pending: whatever the device makes of the order after them, no
 //! block is used by two at a time, and none is lost.
 
 use std::slice::from_ref;
@@ -12,7 +12,7 @@ use crate::common::{Block, Rig};
 
 const BYTES: usize = 1000;
 
-/// A block whose fill on `first` is pending, and behind it on that queue a command that waits for what is to fail.
+/// A block whose fill on `first` is pending, and after it on that queue a command that waits for what is to fail.
 struct Scene {
     rig: Rig,
     first: MockQueue,
@@ -85,7 +85,7 @@ fn fill(block: &Block, queue: &MockQueue, wait_for: &[MockEvent]) -> MockEvent {
         .unwrap()
 }
 
-/// Runs a program in every way to fail, under every policy, on a device of so many bytes.
+/// Runs a program in every way to fail, under every policy, on a device of this many bytes.
 fn everywhere(capacity: usize, program: impl Fn(&mut Scene)) {
     for failures in Failures::ALL {
         for order in [QueueOrder::InOrder, QueueOrder::OutOfOrder] {
@@ -146,7 +146,7 @@ fn the_only_block_there_is_has_no_other_user() {
     });
 }
 
-/// A block that was used on another queue, too, goes by markers on both.
+/// A block that was also used on another queue waits for markers on both.
 #[test]
 fn a_block_of_two_queues_waits_for_both() {
     everywhere(PLENTY, |scene| {

@@ -64,7 +64,7 @@ fn a_report_is_printed_as_its_table_by_every_way() {
     );
     let with_cause = format!("{error:?}");
     assert!(with_cause.starts_with(&table), "{with_cause}");
-    assert!(with_cause.contains("\ncause: out of device memory: 1.0 MiB were asked for"));
+    assert!(with_cause.contains("\ncause: out of device memory: 1.0 MiB requested"));
     let last = with_cause.lines().last().unwrap();
     assert_eq!(
         last,

@@ -11,7 +11,7 @@ const CAPACITY: usize = 16 * MIB;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Asks for so many bytes for the queue at this place.
+    /// Asks for this many bytes for the queue at this place.
     Allocate(usize, usize),
     /// Enqueues a fill of the block at this place on the queue at that.
     Use(usize, usize),

@@ -1,4 +1,4 @@
-//! Functions of the program's that panic while the pool calls them: it loses no memory, and no later request waits for ever.
+//! Functions of the program's that panic while the pool calls them: it loses no memory, and no later request waits forever.
 
 use std::{
     panic::{self, AssertUnwindSafe, catch_unwind, panic_any},
@@ -28,7 +28,7 @@ const MIB: usize = 1 << 20;
 
 const NEVER: u64 = 0;
 
-/// All memory of the device, in units of so many bytes.
+/// All memory of the device, in units of this many bytes.
 const ALL: usize = 64;
 
 /// What the panics of these tests carry: dropped, it panics again.
@@ -334,7 +334,7 @@ fn run(setting: (bool, ReusePolicy, ScrubPolicy), numbers: [u64; 2]) -> [u64; 2]
     let left = rig.pool.statistics();
     assert_eq!((left.active_blocks, left.active_bytes), (0, 0), "{context}");
     assert_eq!(left.managed_bytes, rig.budget.used_bytes(), "{context}");
-    // It can have everything, and so nothing is lost; and where it cannot, it is told so, and does not wait for ever.
+    // It can have everything, and so nothing is lost; and where it cannot, it is told so, and does not wait forever.
     let all = rig.pool.allocate(ALL * unit).expect(&context);
     assert!(rig.pool.allocate(MIB).is_err(), "{context}");
     drop((all, rig.pool));

@@ -428,7 +428,7 @@ fn only_queues_that_hold_memory_back_are_waited_for() {
             .completion(Completion::Manual);
         let rig = Rig::with_policy(builder, policy);
         let [stuck, holding] = [(); 2].map(|()| rig.another_queue(QueueOrder::InOrder));
-        // Waiting for this queue would be waiting for ever. It has used a block, but holds none back.
+        // Waiting for this queue would be waiting forever. It has used a block, but holds none back.
         let gate = rig.gate();
         let active = rig.gated(&stuck, &gate);
         drop(rig.gated(&stuck, &gate));
@@ -623,7 +623,7 @@ fn a_marker_that_ends_after_a_few_looks_serves_a_request_without_a_call_for_memo
         (0, 1, 1),
         (500, 1, 5),
         (1500, 1, 15),
-        // The request does not go on for ever: it looks as long as fresh memory takes.
+        // The request does not go on forever: it looks as long as fresh memory takes.
         (100_000, 2, 129),
     ] {
         let markers = Duration::from_nanos(nanoseconds);
@@ -642,7 +642,7 @@ fn the_more_the_pool_has_the_longer_a_request_looks_before_it_asks_for_more() {
     let options = PoolOptions::new().segments(true);
     let rig = Rig::with_options(builder.capacity_bytes(64 << 30), options);
     let other = rig.another_queue(QueueOrder::InOrder);
-    // 512 MiB that the first queue uses for ever.
+    // 512 MiB that the first queue uses forever.
     let blocks: Vec<_> = (0..16)
         .map(|_| {
             let block = rig.pool.allocate(32 * MIB).unwrap();

@@ -1,6 +1,6 @@
 //! Random programs on one to four queues of both kinds, under every policy, with commands that run whenever they
 //! like: no race is reported, every block has the bytes of a model in which commands run one after the other, nothing
-//! waits for ever, and memory finds its way back. The same where commands fail, in every way in which devices let them.
+//! waits forever, and memory finds its way back. The same where commands fail, in every way in which devices let them.
 
 use binpool::{
     Backend, Error, FailureOrder, Outcome, PoolError, PoolOptions, Queue, QueueOrder, ReusePolicy,
@@ -81,7 +81,7 @@ fn any_operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// Gates fail, and blocks are of few sizes, so that they are handed out again behind them.
+/// Gates fail, and blocks are of few sizes, so that they are handed out again after them.
 fn any_failing_operation() -> impl Strategy<Value = Operation> {
     let index = any::<Index>;
     let few = prop::sample::select(&[200_usize, 1000][..]);

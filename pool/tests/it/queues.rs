@@ -8,7 +8,7 @@ use binpool_mock::{CallKind, Completion, MockDevice};
 
 use crate::common::{MIB, Rig};
 
-/// Fill with 1 behind a gate on one queue, release, allocate again, fill with 2 on another queue, open the
+/// Fill with 1 after a gate on one queue, release, allocate again, fill with 2 on another queue, open the
 /// gate: the new owner reads 2.
 fn new_owner_keeps_its_bytes(
     rig: &Rig,

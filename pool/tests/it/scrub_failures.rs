@@ -14,7 +14,7 @@ use crate::common::tenants::{ALL, SECRET, Tenants, are_zeros, immediate};
 /// The orders under which a marker tells that commands have ended. Without one the host waits for all of a queue.
 const WITH_MARKERS: [FailureOrder; 2] = [FailureOrder::Kept, FailureOrder::FailsEarly];
 
-/// A pool on a device where a command that fails has all that is pending behind it on its queue fail, too.
+/// A pool on a device where a command that fails has all that is pending after it on its queue fail, too.
 fn tenants(order: FailureOrder, segments: bool) -> Tenants {
     let failures = Failures {
         order,
@@ -35,7 +35,7 @@ fn secret(tenants: &Tenants, bytes: usize) -> PooledBuffer<MockBackend> {
     block
 }
 
-/// Gives blocks back behind a command on `queue` that fails afterwards, and their fills with it.
+/// Gives blocks back after a command on `queue` that fails afterwards, and their fills with it.
 fn give_back_behind_a_failure(
     tenants: &Tenants,
     blocks: Vec<PooledBuffer<MockBackend>>,
@@ -181,7 +181,7 @@ fn events_of_fills_that_completed_are_let_go_of() {
     }
 }
 
-/// A device that loses its order cannot put the zeros behind the block's last command, and no marker tells when that has ended.
+/// A device that loses its order cannot put the zeros after the block's last command, and no marker tells when that has ended.
 #[test]
 fn a_block_whose_zeros_could_not_be_enqueued_goes_back_once_its_commands_have_ended() {
     for (order, segments) in FailureOrder::ALL

@@ -22,7 +22,7 @@ enum Operation {
         bytes: usize,
         queue: Index,
     },
-    /// More secrets, on this queue, maybe behind the gate.
+    /// More secrets, on this queue, maybe after the gate.
     Fill {
         block: Index,
         queue: Index,
@@ -124,7 +124,7 @@ impl Program {
         self.next_gate = None;
     }
 
-    /// A block whose bytes are read at once, and overwritten behind that.
+    /// A block whose bytes are read at once, and overwritten after that.
     fn allocate(&mut self, bytes: usize, queue: &MockQueue) -> Result<(), TestCaseError> {
         let block = match self.tenants.pool.allocate_on(queue, bytes) {
             Ok(block) => block,

@@ -390,7 +390,7 @@ fn a_range_that_cannot_be_waited_for_stays_in_the_pool() {
         .fail_nth(CallKind::Barrier, 1, Fault::Backend(-7), Persistence::Once);
     let fresh = rig.pool.allocate(8 * MIB).unwrap();
     assert!(rig.pool.managed_bytes() > managed, "it is fresh");
-    // Nothing was lost: behind a wait, the next one has it.
+    // Nothing was lost: after a wait, the next one has it.
     let again = rig.pool.allocate(16 * MIB).unwrap();
     assert_eq!(rig.pool.statistics().device_wait_hits, 1);
     drop((large, fresh, again));

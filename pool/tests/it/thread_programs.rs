@@ -75,7 +75,7 @@ impl Model {
 #[derive(Clone, Debug)]
 enum Operation {
     Allocate(usize),
-    /// So many blocks of a size, and all but one of them go.
+    /// This many blocks of a size, and all but one of them go.
     Churn(usize, usize),
     Drop(Index),
     Detach(Index),

@@ -38,7 +38,7 @@ fn drop_on(worker: &Worker, block: Block) -> MemoryId {
     memory
 }
 
-/// Has the thread allocate so many blocks of these bytes for the home queue, and drop them.
+/// Has the thread allocate this many blocks of these bytes for the home queue, and drop them.
 fn keep(worker: &Worker, pool: &Pool, blocks: usize, bytes: usize) -> Vec<MemoryId> {
     let pool = pool.clone();
     worker.run(move || {
@@ -325,7 +325,7 @@ fn segments_grow_with_what_is_in_use_whatever_was_cached() {
         drop(blocks);
         segments
     });
-    // Those of the first rounds were the least that there are.
+    // Those of the first rounds were the fewest.
     assert!(
         with <= without + 2,
         "{with} segments, and {without} without"

@@ -19,7 +19,7 @@ const CALLS: [CallKind; 5] = [
     CallKind::Unmap,
 ];
 
-/// A step of a program: it allocates so many MiB, or frees the block at this index.
+/// A step of a program: it allocates this many MiB, or frees the block at this index.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Allocate(usize),
@@ -73,7 +73,7 @@ impl Program {
         self.calls() - before
     }
 
-    /// The calls of each of so many rounds.
+    /// The calls of each of this many rounds.
     fn rounds(&mut self, rounds: usize, steps: &[Step]) -> Vec<u64> {
         (0..rounds).map(|_| self.round(steps)).collect()
     }
@@ -208,7 +208,7 @@ fn the_densest_policy_keeps_nothing_for_what_is_asked_for_again() {
     }
 }
 
-/// Checks that a pool that was swept without requests does as one that asked for nothing again, for so many rounds.
+/// Checks that a pool that was swept without requests does as one that asked for nothing again, for this many rounds.
 fn forgets(new: impl Fn() -> Program, steps: &[Step], rounds: usize) {
     let mut program = new();
     program.rounds(10, steps);

@@ -38,7 +38,7 @@ const CHECKPOINTS: u64 = 50;
 /// All goes back every so many checkpoints.
 const DRAIN_EVERY: u64 = 5;
 
-/// So many checkpoints are gone before memory has to stay what it is.
+/// This many checkpoints are gone before memory has to stay what it is.
 const WARM_UP: u64 = 10;
 
 /// What the process may have grown by since, in bytes: its heap is in fragments.

@@ -189,7 +189,7 @@ impl Rig {
             tally.check_bytes(self, &held);
             drop(held);
         }
-        // What is freed behind commands leaves events behind, which the pool lets go of once it sees that those have ended.
+        // Memory that is freed after commands leaves events behind, which the pool drops once it sees that those have ended.
         for _ in 0..4 {
             for pool in &self.pools {
                 pool.free_held();

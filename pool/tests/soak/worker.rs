@@ -60,7 +60,7 @@ impl<'a> Worker<'a> {
         self.random.below(times) == 0
     }
 
-    /// So many operations, on the thread that it is called on.
+    /// This many operations, on the thread that it is called on.
     pub(crate) fn live(&mut self, steps: u64) {
         for _ in 0..steps {
             self.step();
@@ -173,7 +173,7 @@ impl<'a> Worker<'a> {
                 .is_ok(),
             _ => self.mark_halves(held, place, mark),
         };
-        // On a queue without an order, what comes next has to be put behind it.
+        // On a queue without an order, what comes next has to be put after it.
         let in_order = queue.order() == QueueOrder::InOrder;
         if marked && (in_order || held.block.order_before(queue).is_ok()) {
             held.mark = Some((mark, place));
@@ -181,7 +181,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// A slice of the first half where there is one, and what lies behind it.
+    /// A slice of the first half where there is one, and what lies after it.
     fn mark_halves(&self, held: &Held, place: usize, mark: u8) -> bool {
         let (queue, block) = (&self.rig.queues[place], &held.block);
         let half = block.size() / 2;

@@ -64,7 +64,7 @@ pub(crate) fn memory_runs_out(rig: &mut Rig) {
     drop(large);
     cache.lock().unwrap().clear();
     rig.agrees_with(&[]);
-    // What another queue used, behind a gate, is waited for.
+    // What another queue used, after a gate, is waited for.
     let gate = rig.gate();
     if let Some(block) = rig.block(&other, CAPACITY / 2 + 1) {
         rig.fill_behind(&block, &other, gate.as_ref());
@@ -104,7 +104,7 @@ pub(crate) fn blocks_cross_queues(rig: &mut Rig) {
     rig.agrees_with(&[]);
 }
 
-/// Blocks are bound to queues, unbound, and released behind events.
+/// Blocks are bound to queues, unbound, and released after events.
 pub(crate) fn blocks_are_bound_and_released_by_commands(rig: &mut Rig) {
     let (home, other, unordered) = (rig.home.clone(), rig.other.clone(), rig.unordered.clone());
     if let Some(mut block) = rig.block(&home, 3000) {
@@ -162,7 +162,7 @@ pub(crate) fn blocks_are_bound_and_released_by_commands(rig: &mut Rig) {
     rig.agrees_with(&[]);
 }
 
-/// What is behind a pending command fails, on queues of both orders, while blocks go from queue to queue.
+/// What comes after a pending command fails, on queues of both orders, while blocks go from queue to queue.
 pub(crate) fn commands_fail(rig: &mut Rig) {
     let home = rig.home.clone();
     for queue in [rig.other.clone(), rig.unordered.clone()] {

@@ -168,7 +168,7 @@ impl Rig {
         self.note(self.backend().create_user_event())
     }
 
-    /// Opens a gate: now, or as soon as the device is repaired, since nothing behind it would ever end.
+    /// Opens a gate: now, or as soon as the device is repaired, since nothing after it would ever end.
     pub(crate) fn open(&self, gate: Option<MockEvent>) {
         self.resolve(gate, Outcome::Complete);
     }
@@ -237,7 +237,7 @@ impl Rig {
             block.read(queue.after(&[fill]), 0, &mut bytes).unwrap();
             assert_eq!(bytes, [9; 1000]);
         }
-        // All of it can be had, and then there is no more.
+        // All of it can be allocated, and then no more.
         let all = self.pool.allocate(CAPACITY).unwrap();
         assert!(self.pool.allocate(1).unwrap_err().is_out_of_memory());
         self.agrees_with(&[&all]);

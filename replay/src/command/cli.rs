@@ -47,7 +47,7 @@ pub(crate) enum Command {
     View(View),
     Replay(Replay),
     Tune(Tune),
-    /// Print how a program is recorded, so that it can be replayed: one with a pool of binpool, PyTorch, RMM, or any other.
+    /// Print instructions for recording a program: one with a pool of binpool, PyTorch, RMM, or any other.
     #[command(after_help = "\
 Exit status: 0.
 
@@ -110,19 +110,19 @@ Examples:
   binpool man | man -l -
   binpool man -o ~/.local/share/man/man1")]
 pub(crate) struct ManPages {
-    /// A folder for the pages of all commands, which is made where it is missing.
+    /// A folder for the pages of all commands. It is created if missing.
     #[arg(long, short, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
 }
 
-/// Show the devices of this machine, OpenCL's, CUDA's and Vulkan's: their limits, and of OpenCL's the features that they lack, and the memory that
-/// suits a pool there.
+/// Show the OpenCL, CUDA and Vulkan devices of this machine and their limits; for OpenCL also the missing features, and the memory that
+/// suits a pool.
 ///
-/// With `--measure`, the costs of a device's slow calls are measured, too: creating, committing and releasing buffers of
-/// 4 KiB to 4 GiB; views of a buffer that has up to 1000 of them; shared virtual memory, or on CUDA and Vulkan pages of virtual memory; enqueueing a fill, markers and
-/// barriers; waits, flushes and queries. That takes some seconds, and up to an eighth of the device's memory at a time. `-o`
-/// writes them as a profile for the simulated device: `replay` and `tune` predict times on this device with
-/// `--profile FILE.json`, on any machine.
+/// With `--measure`, also measure the costs of a device's slow calls: creating, committing and releasing buffers of 4 KiB to 4 GiB; views
+/// of a buffer that has up to 1000 of them; shared virtual memory, or on CUDA and Vulkan pages of virtual memory; enqueueing a fill,
+/// markers and barriers; waits, flushes and queries. That takes a few seconds, and up to an eighth of the device's memory at a time. `-o`
+/// writes the costs as a profile for the simulated device: with `--profile FILE.json`, `replay` and `tune` predict times on this device, on
+/// any machine.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Exit status: 0 when there is such a device and it answered; 1 when there is no OpenCL library, platform or such device, and no CUDA or Vulkan \
@@ -138,7 +138,7 @@ pub(crate) struct Devices {
     /// Which device: a number, a part of its name, or gpu, cpu, accelerator, any. Default: all; with `--measure`, any.
     #[arg(value_name = "DEVICE")]
     pub(crate) device: Option<DeviceSelector>,
-    /// Whose devices. Default: all; where one device is named or measured, opencl.
+    /// Whose devices. Default: all, or opencl if one device is named or measured.
     #[arg(long, value_enum)]
     pub(crate) backend: Option<DeviceBackend>,
     /// Measure what the calls of the device cost.
@@ -147,7 +147,7 @@ pub(crate) struct Devices {
     /// Write the limits and the costs as a profile, for `--profile`.
     #[arg(long, short, value_name = "FILE.json", requires = "measure")]
     pub(crate) output: Option<PathBuf>,
-    /// Print JSON: an array, an object a device.
+    /// Print JSON: an array with one object per device.
     #[arg(long)]
     pub(crate) json: bool,
     /// Do next to nothing, to see whether it works: the figures mean nothing.
@@ -173,21 +173,21 @@ impl Devices {
 ///
 /// The content of the file tells its kind. It may be compressed with gzip:
 ///
-/// - a memory snapshot of PyTorch: the pickle that `torch.cuda.memory._dump_snapshot` writes, or
-///   `torch.cuda.memory._snapshot()` as JSON; or its segments alone, `torch.cuda.memory_snapshot()`. The group of a block is the innermost call of
-///   its stack outside of PyTorch: `FILE:LINE FUNCTION`. Without Python, as in the backward pass, it is the step, such as `BmmBackward0`. A block ends
-///   where its free is completed.
+/// - a memory snapshot of PyTorch: the pickle that `torch.cuda.memory._dump_snapshot` writes, or `torch.cuda.memory._snapshot()` as JSON;
+///   or its segments alone, `torch.cuda.memory_snapshot()`. The group of a block is the innermost call of its stack outside of PyTorch:
+///   `FILE:LINE FUNCTION`. Without Python, as in the backward pass, it is the step, such as `BmmBackward0`. A block ends when its free is
+///   completed.
 ///
-/// - a log of RMM (`rmm::mr::logging_resource_adaptor`): CSV with `Thread,Time,Action,Pointer,Size,Stream`, also cut, without its header, or within
-///   other output of a program.
+/// - a log of RMM (`rmm::mr::logging_resource_adaptor`): CSV with `Thread,Time,Action,Pointer,Size,Stream`, also if it is cut, lacks its
+///   header, or is part of other output of a program.
 ///
 /// - a trace: it is written again.
 ///
-/// The IDs of blocks are their addresses; streams are numbered in the order in which they appear. Blocks that the recording
-/// frees, or has at its end, without having their allocation, are allocated at the start. Standard error
-/// counts the blocks that were added to the recording, and what was left out.
+/// The IDs of blocks are their addresses; streams are numbered in the order in which they appear. Blocks that the recording frees, or has
+/// at its end, but does not allocate, are allocated at the start. Standard error counts the blocks that were added to the recording, and
+/// what was left out.
 ///
-/// `replay` and `tune` take such files as they are; this is for keeping a small, readable trace of them.
+/// `replay` and `tune` also read such files directly; `import` keeps a small, readable trace of them.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Exit status: 0 when the trace was written; 1 when the file could not be read or the trace not be written, which names \
@@ -201,13 +201,13 @@ pub(crate) struct Import {
     /// The recording; `-` is standard input.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Where to write the trace, compressed where the name ends on .gz. Default: standard output.
+    /// Where to write the trace, compressed if the name ends in .gz. Default: standard output.
     #[arg(long, short, value_name = "OUT.trace[.gz]")]
     pub(crate) output: Option<PathBuf>,
-    /// Which device of a snapshot of several. Default: the one with most entries.
+    /// Which device of a snapshot of several. Default: the one with the most entries.
     #[arg(long, value_name = "N")]
     pub(crate) device: Option<usize>,
-    /// Look beyond a package for the names of groups, such as einops: what it allocates belongs to its callers. For several, repeat it.
+    /// Look beyond a package for the names of groups, such as einops: its allocations belong to its callers. Repeat it for several.
     #[arg(long, value_name = "PACKAGE", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) beyond: Vec<String>,
     /// Print JSON: an object with the figures of the trace.
@@ -217,13 +217,12 @@ pub(crate) struct Import {
 
 /// Replay recorded allocation traces through a pool, on a simulated or a real device.
 ///
-/// A trace is text, one event a line: `a ID BYTES STREAM` allocates, `f ID` frees; compressed files are decompressed. Memory
-/// snapshots of PyTorch and logs of RMM are taken, too (see `binpool import --help`). Every stream gets an in-order queue of
-/// its own.
+/// A trace is text with one event per line: `a ID BYTES STREAM` allocates, `f ID` frees; compressed files are decompressed. Memory
+/// snapshots of PyTorch and logs of RMM work too (see `binpool import --help`). Every stream gets its own in-order queue.
 ///
-/// In the table, `hit rate` is the share of allocations that the pool served without asking the device, `reserved / live` the most
-/// memory that was taken from the device over the most that was in use, `ns a pair` the host's time in nanoseconds for an allocation
-/// and its free, and `device time` what the device's own calls took: predicted by the mock's profile, or measured.
+/// In the table, `hit rate` is the share of allocations that the pool served without asking the device, `reserved / live` the most memory
+/// allocated from the device divided by the most in use, `ns a pair` the host's time in nanoseconds for an allocation and its free, and
+/// `device time` the time of the device's own calls: predicted by the mock's profile, or measured.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Exit status: 0 when every trace was replayed to its end; 1 when one could not be read or replayed, \
@@ -242,34 +241,34 @@ pub(crate) struct Replay {
     /// The traces, or other tools' recordings; `-` is standard input.
     #[arg(required = true, value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
-    /// Where the memory comes from. Default: mock, or opencl where `--device` names one of its devices.
+    /// Where the memory comes from. Default: mock, or opencl if `--device` is given.
     #[arg(long, value_enum)]
     pub(crate) backend: Option<BackendChoice>,
-    /// The OpenCL device, or with `--backend cuda` or `vulkan` a device of that: a number, a part of its name, or gpu, cpu, accelerator, any.
-    /// Default: any.
+    /// The OpenCL device, or with `--backend cuda` or `vulkan` a device of that backend: a number, a part of its name, or gpu, cpu,
+    /// accelerator, any. Default: any.
     #[arg(long)]
     pub(crate) device: Option<DeviceSelector>,
-    /// The device whose costs and limits the mock has: h200, pocl, none (the H200's limits, no costs), or a file that
-    /// `binpool devices --measure -o FILE.json` wrote. Recordings of programs on CUDA have its limits on the H200, not OpenCL's. Default: h200.
+    /// The device whose costs and limits the mock has: h200, pocl, none (the H200's limits, no costs), or a file that `binpool devices
+    /// --measure -o FILE.json` wrote. For recordings of programs on CUDA, h200 has CUDA's limits instead of OpenCL's. Default: h200.
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) profile: Option<Profile>,
     /// The way of getting memory. Default: immediate; for a pool on CUDA, pages of virtual memory.
     #[arg(long, value_enum)]
     pub(crate) allocator: Option<AllocatorChoice>,
-    /// Map pages to where they are wanted, instead of taking segments from the device: on CUDA the default.
+    /// Map pages where they are needed, instead of allocating segments: the default on CUDA.
     #[arg(long, conflicts_with_all = ["allocator", "no_pool", "no_segments"])]
     pub(crate) virtual_memory: bool,
-    /// Get every block from the device and give it back, for comparison.
+    /// Allocate every block from the device and free it there, for comparison.
     #[arg(long, conflicts_with_all = ["leading_bits", "no_segments", "growth"])]
     pub(crate) no_pool: bool,
-    /// Get every block from the device by itself, instead of carving blocks from segments.
+    /// Allocate each block from the device separately, instead of carving blocks from segments.
     #[arg(long)]
     pub(crate) no_segments: bool,
     /// What segments save when they grow: calls to the device, or memory.
     #[arg(long, value_enum, default_value_t, conflicts_with = "no_segments")]
     pub(crate) growth: Growth,
-    /// How much a pool of bins manages at most, in percent of the most that was in use (with 64 MiB always permitted), or all.
-    /// Above it, free blocks go back.
+    /// How much a pool of bins may manage, in percent of the most that was in use (64 MiB are always allowed), or all. Above it, free
+    /// blocks are released.
     #[arg(
         long,
         value_name = "PERCENT|all",
@@ -278,18 +277,17 @@ pub(crate) struct Replay {
         requires = "no_segments"
     )]
     pub(crate) high_water: Retain,
-    /// How many leading bits of a size tell size classes apart: blocks are at most 1/2^BITS too large. Default: 8, or 4
-    /// without segments.
+    /// How many leading bits of a size distinguish size classes: blocks are at most 1/2^BITS too large. Default: 8, or 4 without segments.
     #[arg(long, value_name = "BITS", value_parser = leading_bits())]
     pub(crate) leading_bits: Option<u32>,
-    /// After every so many allocations, release the free memory that none of them used. Default: it is kept.
+    /// After this many allocations, release the free memory that none of them used. Default: keep it.
     #[arg(long, value_name = "ALLOCATIONS", value_parser = at_least_one, conflicts_with = "no_pool")]
     pub(crate) decay: Option<usize>,
-    /// Release free memory while the pool has more than this, such as 1GiB. Default: it is kept.
+    /// Release free memory while the pool has more than this, such as 1GiB. Default: keep it.
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "no_pool")]
     pub(crate) release_threshold: Option<ByteSize>,
-    /// Show what is live and what is reserved at the end of the trace, and what the pool keeps if it is trimmed there. With `--decay` and
-    /// `--release-threshold` that is shown, too.
+    /// Show what is live and reserved at the end of the trace, and what the pool keeps after a trim. `--decay` and `--release-threshold`
+    /// also show it.
     #[arg(long)]
     pub(crate) trim: bool,
     /// The most memory that may be taken from the device, such as 12GiB. Default: all of it.
@@ -303,56 +301,57 @@ pub(crate) struct Replay {
     pub(crate) scale: usize,
     /// Enqueue a small fill on each block, as a program would, so that deferred memory becomes real.
     ///
-    /// On the mock, this can take as much memory of this machine as the trace takes of the device, above all with
-    /// `--need` or `--no-pool`: use `--scale` where that is too much.
+    /// On the mock, this can take as much memory of this machine as the trace takes of the device, above all with `--need` or `--no-pool`:
+    /// use `--scale` if that is too much.
     #[arg(long)]
     pub(crate) touch: bool,
     /// Run kernels on each block: one that writes a number, and one before it is freed that checks it. On CUDA, fills of its first and
     /// last word, and copies of both, which are checked at the end.
     #[arg(long, conflicts_with = "touch")]
     pub(crate) kernels: bool,
-    /// Replay on so many threads, over one pool: they are dealt the streams of the trace, or each has a copy of the trace
-    /// where there are fewer streams than threads.
+    /// Replay on this many threads over one pool: the streams of the trace are dealt to them, or, with fewer streams than threads, each
+    /// replays a copy of the trace.
     ///
-    /// What is live together then depends on how far each thread has come.
+    /// Which blocks are live at the same time then depends on the progress of each thread.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one, conflicts_with = "need")]
     pub(crate) threads: usize,
-    /// Replay the trace so many times in a row in one pool, as a program does that repeats its work, and show what each round asks of the
-    /// device: a pool that is warm asks little.
+    /// Replay the trace this many times in a row in one pool, as a program that repeats its work, and show what each round asks of the
+    /// device: a warm pool asks little.
     ///
-    /// Blocks that the trace never frees are allocated in the first round alone, and live on. From three rounds on there are also the means
-    /// of the third and all later ones.
+    /// Blocks that the trace never frees are allocated only in the first round, and stay live. With three rounds or more, the report has
+    /// the means of the third and all later ones.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
     pub(crate) rounds: usize,
-    /// Let the device be so far behind the host, such as 2ms: before a block is freed, a command is enqueued on it that ends so much later.
+    /// Let the device lag behind the host by this time, such as 2ms: before a block is freed, a command is enqueued on it that ends this
+    /// much later.
     ///
-    /// Programs run ahead of a GPU by milliseconds, and what they free is in use until its commands have ended. On the mock, time is
+    /// Programs run ahead of a GPU by milliseconds, and freed memory stays in use until its commands have ended. On the mock, time is
     /// simulated, and each replay is the same: the host takes 10 us for an operation of the program, and what the profile says for a call
     /// of the device. The report says how much was freed and still in use at most, and on the mock how long the host waited.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) behind: Option<Duration>,
-    /// Replay each trace so often, each time in a fresh pool, and quote median times.
+    /// Replay each trace this many times, each time in a fresh pool, and report median times.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
     pub(crate) repeat: usize,
-    /// Print JSON: an array, an object a trace.
+    /// Print JSON: an array with one object per trace.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 /// Try the pool's settings on recorded traces, on the simulated device, and print the best.
 ///
-/// Each setting replays the trace several times in a row in one pool, as a program does that repeats its work, and is judged by the rounds
-/// from the third on, when the pool has seen it: `device time a round` and `calls a round` (those that allocate, release, map and unmap)
-/// are their means. `calls in round 1` are those of the first round.
+/// Each setting replays the trace several times in a row in one pool, as a program that repeats its work, and is judged by the rounds from
+/// the third on, when the pool is warm: `device time a round` and `calls a round` (those that allocate, release, map and unmap) are their
+/// means. `calls in round 1` are those of the first round.
 ///
 /// The best setting is the one with the least device time a round among those whose peak of reserved bytes, in all rounds, is within
-/// `--reserve` of the peak of live bytes; where none is, the one that reserves the least. Of settings that cost the same, to within 1 % or
-/// 20 us, it is the one that is nearest to the default. Where a little more memory would save half of the time, the verdict says so.
-/// `no pool` is there to compare with, and is never the best. Of several traces, a table over all has the geometric mean of reserved / live
-/// and the sum of the device times, and the same rule. A setting that runs out of memory on one trace is not the best over all.
+/// `--reserve` of the peak of live bytes; if no setting is, the one that reserves the least. Among settings that cost the same, to within 1
+/// % or 20 us, it is the one nearest to the default. If a little more memory would save half of the time, the verdict says so. `no pool` is
+/// for comparison, and never the best. For several traces, a table for all has the geometric mean of reserved / live and the sum of the
+/// device times, and the same rule. A setting that runs out of memory on one trace cannot be the best for all.
 ///
-/// In the tables, `*` marks a setting that no other beats: none is as low in both respects and lower in one. The
-/// plot, which `--plot` writes, is that of the last table.
+/// In the tables, `*` marks a setting that no other beats: no other is as low in both respects and lower in one. `--plot` draws the last
+/// table.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Exit status: 0 when there is a best setting for all traces; 1 when every setting of the pool runs out of memory on \
@@ -373,7 +372,7 @@ pub(crate) struct Tune {
     /// The way of getting memory.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) allocator: AllocatorChoice,
-    /// Try pools of pages of virtual memory, too: they are for devices that have it, as CUDA's have.
+    /// Also try pools of pages of virtual memory, for devices that support it, such as CUDA's.
     #[arg(long)]
     pub(crate) virtual_memory: bool,
     /// The most memory that may be taken from the device, such as 12GiB. Default: all of it.
@@ -382,7 +381,7 @@ pub(crate) struct Tune {
     /// How much the best setting may reserve, as a multiple of the live peak.
     #[arg(long, value_name = "RATIO", default_value_t = 1.25, value_parser = ratio)]
     pub(crate) reserve: f64,
-    /// How many times in a row the trace is replayed. Fewer than 3 are judged as a whole.
+    /// How many times in a row the trace is replayed. Fewer than 3 rounds are judged as a whole.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = at_least_one)]
     pub(crate) rounds: usize,
     /// Divide every size by this.
@@ -391,7 +390,7 @@ pub(crate) struct Tune {
     /// Write a plot as SVG.
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
-    /// Print JSON: an object with the traces, and what holds for all of them.
+    /// Print JSON: an object with the traces, and figures for all of them.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -460,7 +459,7 @@ impl Replay {
     fn contradiction(&self) -> Option<&'static str> {
         match self.backend() {
             BackendChoice::Mock if self.device.is_some() => Some(
-                "`--device` names an OpenCL device, and `--backend mock` has none: leave one of them out",
+                "`--device` names an OpenCL device, but `--backend mock` is simulated: leave one of them out",
             ),
             BackendChoice::Opencl | BackendChoice::Cuda | BackendChoice::Vulkan
                 if self.profile.is_some() =>

@@ -60,7 +60,7 @@ pub(crate) fn show_devices(options: &Devices) -> Result<bool, Box<dyn Error>> {
 /// Returns the devices that were found. Where that failed, says why, and goes on without.
 fn or_none<T>(what: &str, found: Result<Vec<T>, Box<dyn Error>>) -> Vec<T> {
     found.unwrap_or_else(|error| {
-        remark(&format!("there are no {what} devices: {error}"));
+        remark(&format!("no {what} devices: {error}"));
         Vec::new()
     })
 }

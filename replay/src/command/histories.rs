@@ -54,7 +54,7 @@ pub(crate) fn histories_of(
             .collect();
         let one = traces.swap_remove(busiest);
         remark(&format!(
-            "device {} of {}, which has most entries: `--device` takes another",
+            "showing device {} of {}, which has the most entries: `--device` selects another",
             one.0,
             others.join(", ")
         ));
@@ -94,7 +94,7 @@ pub(crate) fn histories_of(
             Some(history) => all.push((history.name.clone(), history)),
             None => {
                 if !options.simulates() && !trace.header().is_empty() {
-                    remark("simulated: the recording does not say where its blocks lay");
+                    remark("simulated: the recording does not say where its blocks were");
                 }
                 all.push((named("simulated"), replayed(options, &trace)?));
             }

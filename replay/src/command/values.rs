@@ -28,7 +28,7 @@ pub(crate) fn high_water(text: &str) -> Result<Retain, String> {
     match text.parse() {
         Ok(percent) if percent >= 100 => Ok(Retain::new().percent_of_peak(percent)),
         Ok(_) => Err("must be at least 100, or all".into()),
-        Err(error) => Err(format!("{error}; a number of percent, or all")),
+        Err(error) => Err(format!("{error}; expected a percentage, or all")),
     }
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn page_name() -> impl TypedValueParser<Value = PathBuf> {
         match path.extension().map(OsStr::to_string_lossy).as_deref() {
             None | Some("html" | "htm" | "svg") => Ok(path),
             Some(_) => {
-                Err("expected a name that ends on .html, for a page, or on .svg, for a picture")
+                Err("expected a name that ends in .html, for a page, or in .svg, for a picture")
             }
         }
     })

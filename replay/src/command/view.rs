@@ -52,7 +52,7 @@ pub(crate) fn view(options: &View) -> Result<bool, Box<dyn Error>> {
         return Ok(true);
     };
     if is_standard_input(file) && is_standard_input(after) {
-        return Err("standard input has one file, not two: give the name of the other".into());
+        return Err("only one of the files can come from standard input: name the other".into());
     }
     match (input, open(after, &options.beyond)?) {
         (Input::Recording(before), Input::Recording(content)) => {
@@ -95,7 +95,7 @@ fn write_comparison(
         return Ok(());
     };
     if is_svg(&path) {
-        return Err("two files are compared on a page: use a name that ends on .html".into());
+        return Err("a comparison is a page: use a name that ends in .html".into());
     }
     write_page(options, &path, &page()?)
 }
@@ -183,8 +183,8 @@ fn view_snapshot(options: &View, snapshot: &Snapshot) -> Result<(), Box<dyn Erro
     };
     if is_svg(&path) {
         return Err(
-            "a snapshot is one moment, and has no memory over time to draw as SVG: \
-             use a name that ends on .html"
+            "a snapshot is one moment, without memory over time to draw as SVG: \
+             use a name that ends in .html"
                 .into(),
         );
     }
@@ -193,7 +193,7 @@ fn view_snapshot(options: &View, snapshot: &Snapshot) -> Result<(), Box<dyn Erro
 
 /// The page was written, but no browser opened it.
 #[derive(Debug, thiserror::Error)]
-#[error("{path} was written, and could not be opened: open it in a browser yourself")]
+#[error("{path} was written, but could not be opened: open it in a browser")]
 struct NotOpened {
     path: String,
     source: io::Error,

@@ -15,16 +15,15 @@ use crate::command::{
 
 /// Show a program's memory as a page for the browser: what uses it, why it ran out, and what is leaked or only cached.
 ///
-/// FILE is a recording (see `binpool replay`) or a snapshot of a pool as JSON (`MemoryPool::snapshot`), compressed or not; its
-/// content tells which. A recording of a pool, or a memory snapshot of PyTorch, says where each block lay and what the allocator did, and the page shows that;
-/// the page of a snapshot of PyTorch has all of its devices in a menu, and what binpool would do with the same requests. Any other
-/// trace is replayed once, through a pool on the simulated device, as are all with an option for the device or the pool. The page is one file, which needs no network and no server: open it from the disk,
-/// or send it.
+/// FILE is a recording (see `binpool replay`) or a snapshot of a pool as JSON (`MemoryPool::snapshot`), compressed or not; its content
+/// tells which. A recording of a pool, or a memory snapshot of PyTorch, says where each block was and what the allocator did, and the page
+/// shows that. The page of a snapshot of PyTorch has all its devices in a menu, and shows what binpool would do with the same requests. Any
+/// other trace is replayed once, through a pool on the simulated device; so is every trace if an option names the device or the pool. The
+/// page is one file that needs no network and no server: open it from the disk, or send it.
 ///
-/// The page of a trace shows the bytes in use over time, stacked by group, size or stream, or block by block, and the reserved
-/// bytes above them; the segments with all blocks in their places, at any moment; and a list of all events. Press ? in the page
-/// for its keys and its filter. Where memory runs out, the page says why, and which blocks would have to end:
-/// `--capacity` tries a smaller device.
+/// The page of a trace shows the bytes in use over time, stacked by group, size or stream, or block by block, and the reserved bytes above
+/// them; the segments with all blocks in their places, at any moment; and a list of all events. Press ? in the page for its keys and its
+/// filter. Where memory runs out, the page says why, and which blocks would have to be freed: `--capacity` tries a smaller device.
 ///
 /// With two files, the page shows both over time, side by side, and a table of the groups and call stacks whose bytes differ.
 #[derive(Args, Debug)]
@@ -44,11 +43,11 @@ pub(crate) struct View {
     /// A trace, or a snapshot of a pool; `-` is standard input.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Another one of the same kind, to show what is new, gone, or another size in it.
+    /// Another file of the same kind, to show what is new, gone or of another size in it.
     #[arg(value_name = "AFTER")]
     pub(crate) after: Option<PathBuf>,
-    /// Where the page goes. A name that ends on `.svg` gets the memory over time alone, as a picture. Default: the file's name with
-    /// `.html`, or `comparison.html` for two files, in this folder; with `--json`, no page.
+    /// The file of the page. A name that ends in `.svg` gets only memory over time, as a picture. Default: the file's name with `.html`, or
+    /// `comparison.html` for two files, in this folder; with `--json`, no page.
     #[arg(long, short, value_name = "PAGE.html", value_parser = page_name())]
     pub(crate) output: Option<PathBuf>,
     /// Open the page in a browser.
@@ -58,20 +57,20 @@ pub(crate) struct View {
     #[arg(long)]
     pub(crate) json: bool,
     /// Print a report as text, and write no page: what allocated the memory at the peak, what was never released, and what a pool would
-    /// save. `binpool run --report` prints it, too.
+    /// save. `binpool run --report` prints it as well.
     #[arg(long, conflicts_with_all = ["after", "output", "open", "json", "by"])]
     pub(crate) report: bool,
-    /// Replay the trace on the simulated device, also if it says what happened.
+    /// Replay the trace on the simulated device, even if it says what happened.
     #[arg(long)]
     pub(crate) simulate: bool,
-    /// What the blocks are grouped by at first. Default: group where the trace has groups, or else size.
+    /// How blocks are grouped at first. Default: by group if the trace has groups, otherwise by size.
     #[arg(long, value_parser = by())]
     pub(crate) by: Option<By>,
-    /// Look beyond a package for the names of groups in a snapshot of PyTorch, such as einops: what it allocates belongs to its callers. For
-    /// several, repeat it.
+    /// Look beyond a package for the names of groups in a snapshot of PyTorch, such as einops: its allocations belong to its callers.
+    /// Repeat it for several.
     #[arg(long, value_name = "PACKAGE", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) beyond: Vec<String>,
-    /// Which device of another tool's snapshot of several. Default: all, in a menu; for a picture or JSON, the one with most entries.
+    /// Which device of another tool's snapshot of several. Default: all, in a menu; for a picture or JSON, the one with the most entries.
     #[arg(long, value_name = "N")]
     pub(crate) device: Option<usize>,
     /// The device whose limits the simulated device has: h200, pocl, none (the H200's limits, no costs), or a file that

@@ -35,7 +35,7 @@ pub(crate) type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<Scale, 
 pub(crate) struct Axis<'t> {
     pub(crate) title: &'t str,
     pub(crate) ends: LogAxis,
-    /// The ticks. Those of plotters are powers of ten, of which a plot may have none.
+    /// The ticks. Those of plotters are powers of ten, and a plot may contain no power of ten.
     pub(crate) ticks: Vec<f64>,
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn centered(
     ))
 }
 
-/// Draws the axes and their mesh, below a header of so many pixels.
+/// Draws the axes and their mesh, below a header of this many pixels.
 pub(crate) fn chart<'a>(
     area: &Area<'a>,
     header: i32,

@@ -351,7 +351,7 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// The part of the axis that so many columns take.
+/// The part of the axis that this many columns take.
 #[expect(clippy::cast_precision_loss, reason = "a position in a picture")]
 fn fraction(columns: usize) -> f64 {
     columns as f64 / COLUMNS as f64

@@ -61,7 +61,7 @@ impl TuneReport {
             Some((candidate.name, candidate.code?, cost))
         });
         let Some((name, code, cost)) = found else {
-            return "best: none, since every setting of the pool runs out of memory".into();
+            return "best: none: every setting of the pool runs out of memory".into();
         };
         let remark = if self.makes_no_difference(&cost, comparison) {
             ", the default, since no setting makes a difference".into()
@@ -74,9 +74,9 @@ impl TuneReport {
             String::new()
         };
         let few = match self.allocations() {
-            1 => "\n(of 1 allocation: a longer recording may say something else)".into(),
+            1 => "\n(from 1 allocation: a longer recording may give another result)".into(),
             few if few < FEW => {
-                format!("\n(of {few} allocations: a longer recording may say something else)")
+                format!("\n(from {few} allocations: a longer recording may give another result)")
             }
             _ => String::new(),
         };

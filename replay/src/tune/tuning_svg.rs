@@ -121,7 +121,7 @@ fn header(
 ) -> Drawn<i32> {
     centered(area, title, 22, 10, BLACK)?;
     let mut y = 10 + LINE + 8;
-    let colors = "red: best; blue: no other is as low in both respects";
+    let colors = "red: best; blue: no other is lower in both";
     centered(area, colors, 15, y, OTHER)?;
     let failed = comparison.costs.iter().zip(candidates);
     let failed = failed.filter(|(cost, _)| cost.is_none());

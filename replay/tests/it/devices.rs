@@ -170,10 +170,10 @@ fn a_profile_that_is_none_is_refused_with_the_reason() {
     };
     assert!(refusal().contains("expected h200, pocl, none, or a file"));
     fs::write(&file, "{").unwrap();
-    assert!(refusal().contains("is no profile of a device"));
+    assert!(refusal().contains("is not a device profile"));
     let mut profile = serde_json::to_value(binpool_mock::DeviceProfile::h200()).unwrap();
     profile["version"] = json!(7);
     fs::write(&file, profile.to_string()).unwrap();
-    assert!(refusal().contains("expected version 2; it is 7"));
+    assert!(refusal().contains("expected version 2, found 7"));
     assert_eq!(binpool(&["devices", "-o", path]).status, 2);
 }

@@ -43,7 +43,7 @@ impl Write for Text {
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Of so many bytes, on one of two queues.
+    /// Of this many bytes, on one of two queues.
     Allocate(usize, usize),
     Free(usize),
     /// Commands use the block.

@@ -80,7 +80,7 @@ impl Read for Endless<'_> {
     }
 }
 
-/// Reads what begins with `start` and goes on with `rest` for ever: the error, and how many bytes it took.
+/// Reads what begins with `start` and goes on with `rest` forever: the error, and how many bytes it took.
 fn read_endless(start: &[u8], rest: u8) -> (TraceError, usize) {
     let read = Cell::new(0);
     let endless = Endless {

@@ -39,7 +39,7 @@ fn replayed(trace: &Trace, settings: &ReplaySettings) -> Measured {
     MOCK.replay(trace, settings, &|_| {}).unwrap()
 }
 
-/// The trace as text, so many times in a row. What it never frees is there once.
+/// The trace as text, this many times in a row. What it never frees is there once.
 fn written_out(trace: &Trace, rounds: usize) -> Trace {
     let (mut text, mut next_id) = (String::new(), 0);
     let mut ids = HashMap::new();

@@ -213,7 +213,7 @@ fn over_all_traces_is_the_mean_of_the_ratios_and_the_sum_of_the_times() {
     }
 }
 
-/// A trial of so many candidates on a trace with 1000 bytes live. Each reserves more than the one before it and takes less time.
+/// A trial of this many candidates on a trace with 1000 bytes live. Each reserves more than the one before it and takes less time.
 fn trial_of(candidates: u64) -> Trial {
     let results = (0..candidates).map(|index| {
         Ok(Measured {
@@ -344,7 +344,7 @@ fn where_no_setting_makes_a_difference_the_default_is_best_and_the_verdict_says_
         assert_eq!(
             verdict(text, more),
             "segments 8, the default, since no setting makes a difference\n\
-             (of 3 allocations: a longer recording may say something else)\n\n    \
+             (from 3 allocations: a longer recording may give another result)\n\n    \
              PoolOptions::new().segments(true).leading_bits(8)\n",
             "{more:?}"
         );
@@ -391,7 +391,7 @@ fn of_equals_the_setting_that_is_nearest_to_the_default_is_best() {
     );
 }
 
-/// A report on candidates that reserve so many thousandths of what is live, and take so many milliseconds.
+/// A report on candidates that reserve this many thousandths of what is live, and take this many milliseconds.
 fn report_on(costs: &[(u64, u64)]) -> TuneReport {
     let mut trial = trial_of(costs.len() as u64);
     for (result, (reserved, time)) in trial.results.iter_mut().zip(costs) {
@@ -518,8 +518,8 @@ fn fewer_than_three_rounds_are_judged_as_a_whole() {
 
 #[test]
 fn a_verdict_on_few_allocations_says_how_few_they_are() {
-    let few = "a longer recording may say something else";
-    assert!(verdict("a 0 5000 0\nf 0\n", &[]).contains("(of 1 allocation: a longer"));
+    let few = "a longer recording may give another result";
+    assert!(verdict("a 0 5000 0\nf 0\n", &[]).contains("(from 1 allocation: a longer"));
     assert!(verdict(&"a 0 5000 0\nf 0\n".repeat(99), &[]).contains(few));
     assert!(!verdict(&"a 0 5000 0\nf 0\n".repeat(100), &[]).contains(few));
 }

@@ -449,7 +449,7 @@ fn what_cannot_be_read_or_written_is_named() {
     fails(&[&path, "-o", "now.svg"], "a snapshot is one moment");
     let ran = binpool(&["view", "eager_arrays.trace.gz", "-o", "page.pdf"]);
     assert_eq!(ran.status, 2);
-    assert!(ran.errors.contains("ends on .html"), "{}", ran.errors);
+    assert!(ran.errors.contains("ends in .html"), "{}", ran.errors);
 }
 
 #[test]
@@ -644,7 +644,7 @@ fn a_page_is_opened_if_requested() {
     let ran = with_path(nothing.path());
     assert_eq!(ran.status, 1);
     assert!(
-        ran.errors.contains("was written, and could not be opened"),
+        ran.errors.contains("was written, but could not be opened"),
         "{}",
         ran.errors
     );

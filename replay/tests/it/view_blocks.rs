@@ -169,7 +169,7 @@ fn a_click_on_a_block_pins_it_with_its_whole_name_as_text() {
         "const c = chart(); const seen = { before: one('#block').hidden };
          const click = async (part, y) => { const x = 66 + part * (c.clientWidth - 80);
            await pointer(c, 'pointerdown', x, y); await pointer(c, 'pointerup', x, y); };
-         // The third block is the topmost at the moment behind its allocation.
+         // The third block is the topmost at the moment after its allocation.
          await click(3.5 / 6, 60);
          const rows = () => Object.fromEntries(all('#block dt').map(title => [title.textContent, title.nextSibling.textContent]));
          seen.name = text('#block-name'); seen.rows = rows(); seen.hash = location.hash; seen.moment = figures().moment;

@@ -305,11 +305,12 @@ fn the_command_compares_two_files_of_one_kind() {
     let ran = binpool(&["view", "-", "-", "-o", &html]);
     assert_eq!(ran.status, 1);
     assert!(
-        ran.errors.contains("standard input has one file"),
+        ran.errors
+            .contains("only one of the files can come from standard input"),
         "{}",
         ran.errors
     );
     let svg = path("compared.svg");
     let ran = binpool(&["view", &path("now.json"), &path("later.json"), "-o", &svg]);
-    assert!(ran.errors.contains("ends on .html"), "{}", ran.errors);
+    assert!(ran.errors.contains("ends in .html"), "{}", ran.errors);
 }

@@ -67,7 +67,7 @@ fn reserved(history: &History, moment: usize) -> u64 {
     there.map(|segment| segment.bytes).sum()
 }
 
-/// The reserved bytes behind each entry that allocates or frees a block, up to the next such entry: before what is taken for that, and after
+/// The reserved bytes after each entry that allocates or frees a block, up to the next such entry: before what is taken for that, and after
 /// what is given back.
 fn reserved_by_entries(snapshot: &Value) -> Vec<u64> {
     let entries = snapshot["device_traces"][0].as_array().unwrap();
@@ -373,12 +373,12 @@ fn a_picture_and_json_are_of_one_device_and_the_page_has_a_menu() {
     let (busiest, errors) = numbers(&[file]);
     assert_eq!(busiest["device"], "device 2");
     assert!(
-        errors.contains("device 2 of 0, 2, which has most entries: `--device` takes another"),
+        errors.contains("device 2 of 0, 2, which has the most entries: `--device` selects another"),
         "{errors}"
     );
     let (first, errors) = numbers(&[file, "--device", "0"]);
     assert_eq!(first["device"], "device 0");
-    assert!(!errors.contains("takes another"), "{errors}");
+    assert!(!errors.contains("selects another"), "{errors}");
 
     let page = page_of(file);
     let there = page.run(

@@ -429,7 +429,7 @@ fn the_largest_groups_have_lines_of_their_own_and_all_others_share_one() {
     assert_eq!(there, json!(expected));
 }
 
-/// So many events of two groups, of each of which a block of 1 MiB and very little else are left at the end.
+/// This many events of two groups, of each of which a block of 1 MiB and very little else are left at the end.
 fn turns(events: usize) -> String {
     let mut text = String::from("g 0 even\ng 1 odd\n");
     for block in 0..events / 2 {
@@ -708,7 +708,7 @@ fn the_range_stays_on_the_axis_and_as_wide_as_it_should_be() {
         let off = (found[0] - from).abs().max((found[1] - to).abs());
         assert!(off < 3.0, "{name}: {found:?}, expected {from} to {to}");
     };
-    // 1.0018 to the power of 200 is 1.433. What would lie before the first event is seen behind the last one shown.
+    // 1.0018 to the power of 200 is 1.433. What would lie before the first event is seen after the last one shown.
     let span = 500.0 * 1.433;
     near("atStart", 0.0, span);
     // A click on the strip shows what lies around it.
@@ -846,7 +846,7 @@ fn blocks_are_told_apart_by_what_the_switch_says() {
 
 #[test]
 fn hovering_tells_what_is_there() {
-    /// The digits of a text, behind `mark`.
+    /// The digits of a text, after `mark`.
     fn digits_behind(text: &Value, mark: &str) -> String {
         let (_, behind) = text.as_str().unwrap().split_once(mark).unwrap();
         behind.chars().filter(char::is_ascii_digit).collect()
@@ -1445,7 +1445,7 @@ fn the_largest_tags_have_colours_of_their_own_and_all_others_share_one() {
         "return { parts: all('#shortage-parts li').map(part => part.textContent), used: all('#used .top li').map(part => part.textContent),
            figures: Object.fromEntries(all('#shortage dd').map(value => [value.id, value.textContent])) };",
     );
-    // The largest first: a tag of so many MiB, the three smallest together, and what is in use and is not listed.
+    // The largest first: a tag of this many MiB, the three smallest together, and what is in use and is not listed.
     let mut parts: Vec<(u64, String)> = (4..=14).map(|tag| (tag, format!("tag {tag}"))).collect();
     parts.extend([(6, "3 others".into()), (5, "in use, not listed".into())]);
     parts.sort_by_key(|(size, _)| Reverse(*size));

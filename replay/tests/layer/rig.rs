@@ -59,7 +59,7 @@ struct Held {
 unsafe extern "C" fn wait_and_set(held: *mut c_void) {
     // SAFETY: the driver passes a copy of what was enqueued.
     let held = unsafe { held.cast::<Held>().read_unaligned() };
-    // SAFETY: a gate lives for ever.
+    // SAFETY: a gate lives forever.
     let gate = unsafe { &*held.gate };
     while !gate.load(Ordering::Acquire) {
         std::thread::sleep(Duration::from_millis(1));

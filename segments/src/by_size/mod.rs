@@ -5,7 +5,7 @@ use std::iter;
 /// The key of no entry.
 const NONE: usize = usize::MAX;
 
-/// The number of leading bits, behind the first one, that choose a size's bin. Sizes in one bin differ by less than 1/32.
+/// The number of leading bits, after the first one, that choose a size's bin. Sizes in one bin differ by less than 1/32.
 const LEADING_BITS: u32 = 5;
 
 /// The bins for sizes with the same exponent.
@@ -44,7 +44,7 @@ const ABSENT: Entry = Entry {
 /// - B1: a key is in the list of the bin of its size, and in no other.
 /// - B2: a bin is marked as occupied if it has a key, and only then.
 /// - B3: a bin that never had more than [`MOST_STEPS`] keys has them in order of their sizes. In a longer one an insertion may
-///   give up its search for the place, and put the key behind that many smaller ones.
+///   give up its search for the place, and put the key after that many smaller ones.
 #[derive(Debug, Default)]
 pub(super) struct BySize {
     /// The first key of each bin, up to the largest bin that ever had one.

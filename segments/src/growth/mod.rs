@@ -25,13 +25,13 @@ const SMALL_SEGMENT_PARTS: usize = 16;
 /// it where memory is tight.
 const LEAST_PIECE_WHEN_TIGHT: (usize, usize) = (1, 2);
 
-/// Once so many times the high water was regretted, a large segment that is free as a whole is broken up for a block of this part of it.
+/// Once this many times the high water was regretted, a large segment that is free as a whole is broken up for a block of this part of it.
 const REPEATED: (u64, (usize, usize)) = (1, (1, 5));
 
-/// Once so many times the high water was regretted, it is broken up for any block.
+/// Once this many times the high water was regretted, it is broken up for any block.
 const REPEATED_OFTEN: u64 = 4;
 
-/// Where more than so many times the high water was asked for although as much was free, held back by commands, the allowance rises further, by one
+/// Where more than this many times the high water was asked for although as much was free, held back by commands, the allowance rises further, by one
 /// part in the second number of that: a program whose queues hold memory back from each other comes to rest, too.
 const HELD_BACK: (u64, u64) = (8, 16);
 
@@ -266,7 +266,7 @@ impl Growth {
         self.refused = self.refused.filter(|refused| bytes < *refused);
     }
 
-    /// Returns the size of the segment for a block of `bytes` bytes after so many allocations: the block's own, where that is a large
+    /// Returns the size of the segment for a block of `bytes` bytes after this many allocations: the block's own, where that is a large
     /// part of the usual, or a whole number of such blocks, so that the end of the segment is not left over.
     pub(super) fn segment_for(&self, bytes: usize, allocations: u64) -> usize {
         let general = self.general_size();

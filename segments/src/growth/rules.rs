@@ -37,7 +37,7 @@ pub(super) struct Rules {
     /// The most that memory may pass the high water by because it was asked for again after it had gone back, in percent of that. With 0,
     /// idle segments are kept whole, too, however often they replace one another.
     pub(super) regret_percent: u64,
-    /// Until so many times the high water was regretted, pages are mapped for half of what is allowed for regret: they move for less than a
+    /// Until this many times the high water was regretted, pages are mapped for half of what is allowed for regret: they move for less than a
     /// segment costs.
     pub(super) repeated_with_pages: u64,
 }

@@ -7,19 +7,19 @@ use crate::{placement::MOST_TAKEN, space::Location};
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// The rules of the default policy after so many MiB in use, with ample memory.
+/// The rules of the default policy after this many MiB in use, with ample memory.
 fn after(in_use_mib: usize) -> Growth {
     of(GrowthPolicy::Balanced, in_use_mib)
 }
 
-/// The rules of a policy after so many MiB in use, with ample memory.
+/// The rules of a policy after this many MiB in use, with ample memory.
 fn of(policy: GrowthPolicy, in_use_mib: usize) -> Growth {
     let mut growth = Growth::new(policy);
     growth.reach((in_use_mib * MIB) as u64, u64::MAX);
     growth
 }
 
-/// The rules after so many MiB in use, where memory is tight.
+/// The rules after this many MiB in use, where memory is tight.
 fn tight_after(in_use_mib: usize) -> Growth {
     let mut growth = Growth::default();
     growth.reach((in_use_mib * MIB) as u64, (in_use_mib * MIB) as u64);

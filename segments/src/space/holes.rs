@@ -182,7 +182,7 @@ impl<V, U: Clone + Default> Space<V, U> {
         if known.segment != reservation {
             return None;
         }
-        // The parts lie behind the first one, which has kept the key.
+        // The parts lie after the first one, which has kept the key.
         let mut parts = std::iter::successors(Some(first), |key| self.ranges[*key].after);
         let key = parts.find(|key| {
             let Region { offset, bytes } = self.ranges[*key].region;

@@ -30,7 +30,7 @@ pub(super) struct Taken<V, U> {
     pub(super) overlapping: Vec<V>,
     /// The commands that may still use it.
     pub(super) uses: U,
-    /// Set if the overlapping views extend behind the region. The range keeps that excess until it is [shrunk](Space::shrink).
+    /// Set if the overlapping views extend after the region. The range keeps that excess until it is [shrunk](Space::shrink).
     pub(super) has_excess: bool,
 }
 
@@ -141,7 +141,7 @@ const LOOSEST_VIEW_FIT: usize = 2;
 /// - S2: `free` has the size and the key of each free range, those of segments for small blocks apart, and nothing else.
 /// - S3: two free neighbours stay apart only if `join` returns `None` for them.
 /// - S4: a cached view lies in the free range that it names, and is in the chain of that range.
-/// - S5: `holes` has the holes, each behind the key of its segment, and nothing else.
+/// - S5: `holes` has the holes, each after the key of its segment, and nothing else.
 #[derive(Debug)]
 pub(super) struct Space<V, U> {
     segments: Slab<Segment>,
@@ -302,7 +302,7 @@ impl<V, U: Clone + Default> Space<V, U> {
 
     /// Takes `bytes` bytes of the smallest free range that is large enough and that `usable` accepts by its uses and location.
     ///
-    /// They are the first bytes of that range, unless a view of exactly so many bytes is cached in a range that is hardly
+    /// They are the first bytes of that range, unless a view of exactly this many bytes is cached in a range that is hardly
     /// larger. `is_small` restricts the search to segments for small blocks, or to the other segments. Returns `None` also if
     /// cached views overlap these bytes, unless they `may_overlap`.
     pub(super) fn take(
@@ -613,7 +613,7 @@ impl<V, U: Clone + Default> Space<V, U> {
         Some((range.segment, range.region))
     }
 
-    /// Frees what a taken range has behind its first `bytes` bytes, which these commands may still use.
+    /// Frees what a taken range has after its first `bytes` bytes, which these commands may still use.
     pub(super) fn shrink(&mut self, key: RangeNumber, bytes: usize, uses: U) {
         if self.ranges[key].region.bytes > bytes {
             let rest = self.split(key, bytes);

@@ -215,7 +215,7 @@ fn with_views_at(places: &[(usize, usize)]) -> Space<View, Queue> {
     let mut taken = Vec::new();
     for (bytes, offset) in places {
         space.add(*bytes, false);
-        // Everything before and behind the view is taken and given back, too.
+        // Everything before and after the view is taken and given back, too.
         for bytes in [*offset, 100, bytes - offset - 100] {
             if bytes > 0 {
                 taken.push((take(&mut space, bytes), bytes == 100));
@@ -457,7 +457,7 @@ fn holes_are_known_wherever_ranges_are_cut_and_joined() {
 /// What a step of a program on pages does.
 #[derive(Clone, Copy, Debug)]
 enum PageStep {
-    /// Maps so many pages of a reservation, which are taken.
+    /// Maps this many pages of a reservation, which are taken.
     Map(usize, usize),
     /// Makes the range at this index a hole.
     Unmap(usize),

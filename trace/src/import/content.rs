@@ -202,7 +202,7 @@ impl BufRead for Content<'_> {
     }
 }
 
-/// Returns the first bytes of a reader, and a reader of all of it. An error behind them comes when it is read so far.
+/// Returns the first bytes of a reader, and a reader of all of it. An error after them comes when it is read so far.
 fn peek<'r>(mut reader: impl Read + 'r) -> io::Result<(Vec<u8>, Box<dyn Read + 'r>)> {
     let mut start = Vec::new();
     let read = (&mut reader).take(START).read_to_end(&mut start);

@@ -2,7 +2,7 @@
 //!
 //! An entry of PyTorch's recording has the address and the requested size of a block, but not the bytes that the block took. The
 //! caching allocator takes a free block at that address, rounds the request up, and splits the rest off unless it is
-//! too small; a block that is freed joins its free neighbours. So the free room behind an address tells the bytes. The snapshot lists the blocks
+//! too small; a block that is freed joins its free neighbours. So the free room after an address tells the bytes. The snapshot lists the blocks
 //! of its end with their bytes.
 
 use std::collections::{BTreeMap, HashMap};

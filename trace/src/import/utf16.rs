@@ -18,7 +18,7 @@ pub(crate) struct Utf16<R> {
 }
 
 impl<R: Read> Utf16<R> {
-    /// Reads from behind the byte order mark.
+    /// Reads from after the byte order mark.
     pub(crate) fn new(inner: R, is_big_endian: bool) -> Self {
         Self {
             inner,

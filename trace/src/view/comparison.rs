@@ -63,7 +63,7 @@ pub struct ChangeRow {
 pub enum Change {
     /// The first has no blocks of it.
     New,
-    /// The second has none.
+    /// Only the first has blocks of it.
     Gone,
     /// The second has more bytes of it.
     Grown,

@@ -127,7 +127,7 @@ impl History {
         for (block, moment) in known.waiting {
             blocks[block].waiting = Some(moment);
         }
-        // A segment whose memory was taken behind the last event is there at the last moment.
+        // A segment whose memory was taken after the last event is there at the last moment.
         let last = frees.len().saturating_sub(1);
         for segment in &mut known.segments {
             segment.from = segment.from.min(last);

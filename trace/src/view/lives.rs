@@ -35,7 +35,7 @@ pub struct Life {
 }
 
 /// A piece of memory that the allocator gave: a segment, one block by itself, or pages that are mapped and unmapped as a whole. Pages that
-/// adjoin are one segment at each moment, so a block may reach into those behind its own.
+/// adjoin are one segment at each moment, so a block may reach into those after its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// Its size in bytes.

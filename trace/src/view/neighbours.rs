@@ -56,7 +56,7 @@ impl Neighbours {
 }
 
 impl Stretch {
-    /// Each block is tried as the first one, with as few behind it as make enough room: more would only add bytes.
+    /// Each block is tried as the first one, with as few after it as make enough room: more would only add bytes.
     fn cheapest(&self, bytes: u64) -> Option<Neighbours> {
         let blocks = &self.blocks;
         let (mut count, mut taken) = (0, 0_u64);

@@ -2,7 +2,7 @@
 
 use crate::view::GroupRow;
 
-/// The number of rows with a colour of their own, as many as palette.js has. All others share one more.
+/// The number of rows with a colour of their own: the number of colours in palette.js. All others share one more.
 pub const SERIES: usize = 11;
 
 /// The indices of the rows with a colour of their own: those with the highest peaks, the highest first.

@@ -30,7 +30,7 @@ fn answers(allocator: &impl Allocator) -> Answers {
     )
 }
 
-/// What there is, and what of it can still be had, in bytes.
+/// The capacity, and what of it can still be allocated, in bytes.
 fn limits(allocator: &impl Allocator) -> (u64, u64) {
     (allocator.capacity_bytes(), allocator.available_bytes())
 }

@@ -61,7 +61,7 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// A device of so many bytes.
+    /// A device of this many bytes.
     pub(crate) fn new(capacity: usize) -> Self {
         Self::of(another_library(), capacity)
     }

@@ -29,7 +29,7 @@ proptest! {
         check(&Program::new(&steps, Failures::default()), &choices, seed)?;
     }
 
-    /// The same for programs in which something fails, whatever becomes of the commands behind it.
+    /// The same for programs in which something fails, whatever becomes of the commands after it.
     #[test]
     fn the_detector_agrees_with_trying_all_orders_of_programs_that_fail(
         steps in steps(0.7),

@@ -99,11 +99,11 @@ pub(crate) struct Command {
     pub(crate) after: BTreeSet<usize>,
     /// Set if it fails, whatever comes when: it waits for something that does.
     pub(crate) is_doomed: bool,
-    /// Set if it fails in some run: as many commands do as stand behind one that does, where failures spread.
+    /// Set if it fails in some run: as many commands do as stand after one that does, where failures spread.
     pub(crate) may_fail: bool,
 }
 
-/// What the host does, with every number resolved, and nothing that would wait for ever.
+/// What the host does, with every number resolved, and nothing that would wait forever.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Action {
     Enqueue(usize),

@@ -211,7 +211,7 @@ impl Kernels {
             events => events.as_ptr(),
         };
         // SAFETY: (1) the kernel has its arguments, each a block of `words` words, or of one for `errors`; (2) it runs
-        // once for each word; (3) the events of the wait list are alive, and as many as said; (4) the runtime keeps
+        // once for each word; (3) the events of the wait list are alive, and their number is right; (4) the runtime keeps
         // the kernel and its buffers for the command, and the pool keeps blocks of SVM.
         let event = unsafe {
             opencl3::command_queue::enqueue_nd_range_kernel(

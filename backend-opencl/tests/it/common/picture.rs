@@ -153,7 +153,7 @@ impl Bench {
     }
 }
 
-/// Whether the device copies from an image to another one, or to itself, of which at least one has layers. What has none is
+/// Whether the device copies from an image to another one, or to itself, of which at least one has layers. What has no layers is
 /// copied everywhere.
 pub(crate) fn copies_layers(bench: &Bench, from: &ClImage, to: &ClImage) -> bool {
     let [one, two] = [from, to].map(|image| image.shape().kind() == ImageKind::D1Array);

@@ -6,7 +6,7 @@ use binpool_opencl::{ClEvent, OpenClBackend};
 
 use crate::model::commands::Gates as Mask;
 
-/// A program has at most as many as a mask has bits.
+/// A program has at most one for each bit of a mask.
 #[derive(Debug, Default)]
 pub(crate) struct Gates {
     all: Vec<Option<ClEvent>>,

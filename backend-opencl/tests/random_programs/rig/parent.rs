@@ -17,7 +17,7 @@ use super::{
 /// How many programs a child runs: they share a context, as the parts of a long program do.
 const PROGRAMS: u64 = 16;
 
-/// So many failures are looked into.
+/// This many failures are looked into.
 const EXPLAINED: usize = 6;
 
 /// Beyond these the rest are not worth the time.

@@ -86,7 +86,7 @@ impl<'p> Worker<'p> {
             queue: queue.clone(),
             gates: 0,
         };
-        // On NVIDIA's driver a command can still read as pending when a map behind it has completed, with its bytes.
+        // On NVIDIA's driver a command can still read as pending when a map after it has completed, with its bytes.
         let limits = program.device.backend.limits();
         let lag = Duration::from_secs(u64::from(limits.device_name.contains("NVIDIA")));
         Self {
@@ -198,7 +198,7 @@ impl<'p> Worker<'p> {
         wait
     }
 
-    /// Called before anything that may wait for commands behind these gates: opens them, since nothing else would.
+    /// Called before anything that may wait for commands after these gates: opens them, since nothing else would.
     ///
     /// Where there are other threads, it opens all: a thread that waits has no closed gates, so no two wait for each other.
     pub(crate) fn may_block(&mut self, gates: Mask, random: &mut Random) {
@@ -261,7 +261,7 @@ impl<'p> Worker<'p> {
         gates
     }
 
-    /// Takes down that a pool may have put this queue behind any of the others, or all of them where there is none.
+    /// Takes down that a pool may have put this queue after any of the others, or all of them where there is none.
     pub(crate) fn ordered_by_a_pool(&mut self, slot: Option<usize>) {
         let all = self.slots.iter().fold(0, |all, slot| all | slot.gates);
         match slot {

@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// A thread has at most so many at once.
+/// A thread has at most this many at once.
 const MOST: usize = 16;
 
 fn is_full(worker: &Worker<'_>) -> bool {

@@ -36,14 +36,14 @@ pub(crate) fn forget(worker: &mut Worker<'_>, random: &mut Random) {
     }
 }
 
-/// A block may be scrubbed as it goes, behind all that uses it.
+/// A block may be scrubbed as it goes, after all that uses it.
 pub(super) fn went(worker: &mut Worker<'_>, handle: &Handle) {
     if matches!(handle, Handle::Pooled(_)) {
         worker.ordered_by_a_pool(None);
     }
 }
 
-/// Gives memory back by a call: at once, behind events, or by a command on a queue.
+/// Gives memory back by a call: at once, after events, or by a command on a queue.
 pub(crate) fn release(worker: &mut Worker<'_>, random: &mut Random) {
     let Some(object) = take_any(worker, random) else {
         return;

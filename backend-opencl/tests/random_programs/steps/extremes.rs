@@ -22,7 +22,7 @@ fn huge(random: &mut Random) -> usize {
     }
 }
 
-/// A region that goes beyond a block of so many bytes.
+/// A region that goes beyond a block of this many bytes.
 fn beyond(bytes: usize, random: &mut Random) -> Region {
     match random.below(5) {
         0 => Region::new(huge(random), 1 + random.below(64)),

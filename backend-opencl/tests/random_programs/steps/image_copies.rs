@@ -53,7 +53,7 @@ fn to_image(worker: &mut Worker<'_>, random: &mut Random, source: &Picture) {
     }
 }
 
-/// A box of pixels for which there is room in so many bytes.
+/// A box of pixels for which there is room in this many bytes.
 fn fitting(picture: &Picture, bytes: usize, random: &mut Random) -> Option<ImageRegion> {
     let region = picture.any_region(random);
     (picture.bytes(region) <= bytes).then_some(region)

@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// A rectangle of a region in memory of so many bytes, and where its rows start.
+/// A rectangle of a region in memory of this many bytes, and where its rows start.
 struct Placed {
     rect: Rect,
     rows: Vec<usize>,

@@ -190,7 +190,7 @@ fn marker(queue: Handle, waits: &[cl_event]) -> Result<Mark> {
             &raw mut event
         )),
     )?;
-    // What waits for it on another queue may wait for ever for what was not sent to the device.
+    // What waits for it on another queue may wait forever for what was not sent to the device.
     call!(clFlush(queue as _));
     Ok(Some(Arc::new(Event(event as Handle))))
 }
@@ -385,7 +385,7 @@ impl Runtime for ContextRuntime {
         let out_of_memory = || {
             Error::device_out_of_memory(
                 bytes,
-                "the driver has no memory left, or the limit is reached",
+                "the driver is out of memory, or the limit is reached",
             )
         };
         if !limit::take(bytes) {

@@ -93,7 +93,7 @@ impl Cache {
         }
     }
 
-    /// Drops the oldest blocks, at most so many.
+    /// Drops the oldest blocks, at most this many.
     pub(crate) fn drop_oldest(&self, most: usize) {
         let dropped: Vec<_> = {
             let mut content = self.0.lock().unwrap();

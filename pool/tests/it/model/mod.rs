@@ -24,7 +24,7 @@ use proptest::{
 };
 use rig::Rig;
 
-/// So many programs take half a minute where nothing is optimized.
+/// This many programs take half a minute where nothing is optimized.
 const CASES: u32 = 3000;
 
 #[test]

@@ -29,7 +29,7 @@ pub(crate) struct Setting {
     /// Blocks are carved from segments, or else are each the allocator's.
     pub(crate) segments: bool,
     pub(crate) reuse: ReusePolicy,
-    /// Above so many bytes, free memory goes back by itself. Threads cache nothing then.
+    /// Above this many bytes, free memory goes back by itself. Threads cache nothing then.
     pub(crate) threshold: Option<usize>,
     pub(crate) completion: Completion,
     pub(crate) failures: Failures,
@@ -61,7 +61,7 @@ pub(crate) struct Thread(pub(crate) usize);
 pub(crate) enum Way {
     /// Filled, after `order_before`.
     Ordered,
-    /// Filled, behind the events of the commands that used the block before.
+    /// Filled, after the events of the commands that used the block before.
     Behind,
     /// Filled through memory that was asked for another queue, after `record_use`.
     Recorded,
@@ -122,7 +122,7 @@ pub(crate) enum Operation {
     Count,
     StopHolding,
     ResumeHolding,
-    /// Lets no more than so many bytes be taken from the allocator from now on.
+    /// Lets no more than this many bytes be taken from the allocator from now on.
     Limit(Bytes),
     AddHook(Hook),
     /// Takes the oldest hook away.
@@ -264,7 +264,7 @@ pub(crate) fn any_operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// Gates fail, and blocks are of few sizes, so that they are handed out again behind them.
+/// Gates fail, and blocks are of few sizes, so that they are handed out again after them.
 pub(crate) fn any_failing_operation() -> impl Strategy<Value = Operation> {
     use Operation as O;
     let few = select(&[256_usize, 4096][..]).prop_map(Bytes);

@@ -124,7 +124,7 @@ pub(crate) struct Reference {
     refused: u64,
     released: u64,
     peak_active_bytes: usize,
-    /// Blocks that a call has failed for that was made to, behind a gate: they may be tried again later.
+    /// Blocks that a call has failed for that was made to, after a gate: they may be tried again later.
     stranded: BTreeSet<MemoryId>,
     /// Whether there were any.
     was_stranded: bool,
@@ -302,7 +302,7 @@ impl Reference {
             return Expected::Unknown;
         }
         let mut released = Vec::new();
-        // The largest, as many as have the bytes; then all.
+        // The largest that together have the bytes; then all.
         while let Some(largest) = free.pop() {
             released.push(largest.bytes);
             let sum: usize = released.iter().sum();
@@ -455,7 +455,7 @@ impl Reference {
         self.has_failed = true;
     }
 
-    /// A call has failed behind a gate: what is free now may be what can neither be marked nor waited for.
+    /// A call has failed after a gate: what is free now may be what can neither be marked nor waited for.
     pub(crate) fn may_be_stranded(&mut self, ledger: &Ledger) {
         let idle = ledger.roots.keys().filter(|root| !self.is_used(**root));
         let idle: Vec<_> = idle.copied().collect();

@@ -318,7 +318,7 @@ impl Rig {
         (!self.live.is_empty()).then(|| block.0 % self.live.len())
     }
 
-    /// A failure that there may be where a call was made to fail, or where the host would wait for ever.
+    /// A failure that there may be where a call was made to fail, or where the host would wait forever.
     fn excuse(&mut self, error: impl std::fmt::Display) -> Result<(), String> {
         if self.struck() || self.may_wait_in_vain() {
             Ok(())
@@ -617,7 +617,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Reads all bytes of a block where its last command is, behind that.
+    /// Reads all bytes of a block where its last command is, after that.
     fn read_at_last(&mut self, live: &mut Live) -> Result<(), String> {
         let Some(queue) = &live.last else {
             return Ok(());

@@ -48,8 +48,8 @@ struct PoolFolder(TempDir);
 /// There is no shared object to load into the program.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "there is no {}, which is loaded into the program: `cargo install binpool-replay` installs it beside `binpool`, and \
-     `cargo build -p binpool-replay --bins` builds it; the variable {LAYER_VARIABLE} names one that lies elsewhere",
+    "{} was not found, which is loaded into the program: `cargo install binpool-replay` installs it next to `binpool`, and \
+     `cargo build -p binpool-replay --bins` builds it; the variable {LAYER_VARIABLE} names another place",
     shown(.0.display())
 )]
 struct NoLayer(PathBuf);
@@ -57,7 +57,7 @@ struct NoLayer(PathBuf);
 /// Temporary files could not be made.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "a temporary folder in {} could not be made: set TMPDIR to a folder that can be written",
+    "could not make a temporary folder in {}: set TMPDIR to a writable folder",
     shown(env::temp_dir().display())
 )]
 struct NoFolder(#[source] io::Error);

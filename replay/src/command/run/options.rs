@@ -13,14 +13,15 @@ use clap::{
 
 use crate::command::values::size;
 
-/// Run a program, and record or pool the device memory that it allocates, without a change to it.
+/// Run an unchanged program, and record or pool the device memory that it allocates.
 ///
-/// The program, or a process that it starts, uses OpenCL or CUDA. Its input and output, its signals and its exit status are as without
-/// binpool. At least one of `--record`, `--pool` and `--report` says what is done.
+/// The program, or a process that it starts, uses OpenCL or CUDA. Its input and output, its signals and its exit status are the same as
+/// without binpool. Give at least one of `--record`, `--pool` and `--report`.
 ///
-/// OpenCL is seen by a layer of the OpenCL loader, and CUDA by a library in front of the driver's. A program that bypasses this library is only
-/// recorded, by the driver's own interface for tools (CUPTI). A recording has each allocation with its size, stream, time and call stack, and each release; a program that
-/// is killed leaves its recording, too. `binpool view` shows it, and `binpool replay` and `binpool tune` try pools on it.
+/// For OpenCL, binpool is a layer of the OpenCL loader; for CUDA, a library in front of the driver's. A program that bypasses this library
+/// is only recorded, through the driver's interface for tools (CUPTI). A recording has each allocation with its size, stream, time and call
+/// stack, and each release. If the program is killed, its recording remains. `binpool view` shows it, and `binpool replay` and `binpool
+/// tune` try pools on it.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("what").args(["record", "pool", "report"]).multiple(true).required(true))]
 #[command(after_help = "\
@@ -32,17 +33,17 @@ Examples:
   binpool run --report -- darktable-cli photo.raw photo.jpg
   binpool run --pool --limit 4GiB -- python program.py")]
 pub(crate) struct Run {
-    /// Write what the program allocates and releases to this file, which is replaced. Each further process that uses a device
-    /// has a file beside it, named after the program and its process ID: `out.python3-1234.trace` beside `out.trace`.
+    /// Write what the program allocates and releases to this file, replacing it. Each further process that uses a device gets a file next
+    /// to it, named after the program and its process ID: `out.python3-1234.trace` next to `out.trace`.
     #[arg(long, value_name = "FILE", value_parser = recording_name())]
     pub(crate) record: Option<PathBuf>,
-    /// Serve the program's allocations from a pool, which keeps what the program releases, and hands it out again.
+    /// Serve the program's allocations from a pool, which keeps and reuses the memory that the program releases.
     #[arg(long)]
     pub(crate) pool: bool,
-    /// With `--pool`, the most device memory that each process may allocate, such as 4GiB: more is refused as by a full device.
+    /// With `--pool`, the most device memory that each process may allocate, such as 4GiB: further requests fail as on a full device.
     #[arg(long, value_name = "SIZE", value_parser = size, requires = "pool")]
     pub(crate) limit: Option<ByteSize>,
-    /// Print a report on standard error when the program has ended: what allocated the memory at the peak, what was never released, the
+    /// Print a report to standard error after the program has ended: what allocated the memory at the peak, what was never released, the
     /// time that the driver's calls took, and what a pool would save.
     #[arg(long)]
     pub(crate) report: bool,
@@ -56,7 +57,7 @@ fn recording_name() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path: PathBuf| {
         if path.extension().is_some_and(|extension| extension == "gz") {
             return Err(
-                "a recording is written as it happens, which is not compressed: use a name without .gz",
+                "a recording is written uncompressed, while the program runs: use a name without .gz",
             );
         }
         match Path::new(&path).file_name() {

@@ -31,7 +31,7 @@ const BY_SIGNAL: i32 = 128;
 
 /// The program could not be started.
 #[derive(Debug, thiserror::Error)]
-#[error("{program} could not be started")]
+#[error("could not start {program}")]
 pub(super) struct NotStarted {
     program: String,
     source: io::Error,

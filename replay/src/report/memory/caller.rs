@@ -127,7 +127,7 @@ fn short(frame: &str) -> String {
     format!("{}{place}", shortened(before, room))
 }
 
-/// Returns the name of a function and the word behind it in at most `most` characters.
+/// Returns the name of a function and the word after it in at most `most` characters.
 fn shortened(before: &str, most: usize) -> String {
     if before.chars().count() <= most {
         return before.to_owned();

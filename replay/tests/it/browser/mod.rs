@@ -62,7 +62,7 @@ impl Page {
         value_of(answer)
     }
 
-    /// Writes a picture of the page, so many pixels wide and high.
+    /// Writes a picture of the page, this many pixels wide and high.
     pub(crate) fn screenshot(&self, hash: &str, (width, height): (u32, u32), to: &Path) {
         let url = self.write(&self.html, hash);
         let size = format!("--window-size={width},{height}");
@@ -139,7 +139,7 @@ fn browse(arguments: &[&str]) -> Vec<u8> {
     output.stdout
 }
 
-/// Chromium or one of its kin: the one that `BINPOOL_CHROMIUM` names, or the first that there is.
+/// Chromium or one of its kin: the one that `BINPOOL_CHROMIUM` names, or the first one found.
 fn chromium() -> PathBuf {
     if let Some(named) = env::var_os("BINPOOL_CHROMIUM") {
         return named.into();

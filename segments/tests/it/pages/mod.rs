@@ -185,7 +185,7 @@ fn a_block_grows_out_of_the_free_range_before_a_hole() {
     assert!(world.take(0, 10 * PAGE, 1));
     world.give(0, 0);
     assert!(world.take(0, 12 * PAGE, 1));
-    // Two pages were mapped behind the ten.
+    // Two pages were mapped after the ten.
     assert_eq!(world.blocks[0].region, Region::first(12 * PAGE));
     assert_eq!(world.segments.bytes(), 12 * PAGE as u64);
 }

@@ -183,7 +183,7 @@ class EventList {
     }, this.cells(row).map(cell => element("span", { class: "name" }, cell)))));
   }
 
-  /** The time of a row, in nanoseconds: its own, or that of its event; null where it has none. */
+  /** The time of a row, in nanoseconds: its own, or that of its event; null if it has no time. */
   timeOf(row) {
     const { program } = this;
     const { shortages, pool_events: pool } = program.numbers;

@@ -52,7 +52,7 @@ class SegmentMap {
     let open = 0;
     this.bars = segments.map(segment => {
       const wide = Math.max(1, segment.bytes * scale - between);
-      // Rows behind the first that this one does not fit into may be full for all that follow: these are no larger.
+      // Rows after the first that this one does not fit into may be full for all that follow: these are no larger.
       while (open < rows.length && rows[open] + 1 > width) open++;
       let row = open;
       while (row < rows.length && rows[row] + wide > width + 0.5) row++;

@@ -40,7 +40,7 @@ class StackTree {
       bytes[node] += program.asked[block];
       counts[node]++;
     }
-    // A node comes behind its parent.
+    // A node comes after its parent.
     for (let node = bytes.length - 1; node > 0; node--) {
       bytes[this.parents[node]] += bytes[node];
       counts[this.parents[node]] += counts[node];
