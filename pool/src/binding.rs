@@ -136,7 +136,7 @@ impl<B: Backend> PooledBuffer<B> {
     /// ```
     pub fn unbind_from_queue(&mut self) -> Result<(), Error> {
         for queue in self.queues() {
-            queue.finish()?;
+            self.shared.finish(&queue)?;
         }
         let lease = self.lease_mut().map(std::mem::take);
         let queue_key = lease.and_then(|lease| lease.key);

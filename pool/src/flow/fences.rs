@@ -1,6 +1,6 @@
 //! How a pool learns that commands have ended: from markers, made when it has to know.
 
-use binpool_allocators::{Backend, Error, Event, EventStatus, Queue};
+use binpool_allocators::{Backend, Error, Event, EventStatus, FailureOrder, Queue};
 use smallvec::SmallVec;
 
 use crate::{
@@ -13,6 +13,9 @@ use crate::{
     sync::{spin_loop, yield_now},
     track::pool_event::{PoolEvent, What},
 };
+
+/// The markers that a wait for a queue enqueues: one that fails was pending when another command failed, and the next one is not.
+const MARKERS: usize = 8;
 
 /// What a fence says about the commands before it on its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,10 +232,39 @@ impl<B: Backend> Shared<B> {
         };
         if let Some((queue, at)) = begun {
             self.note_wait(at.key);
-            queue.finish()?;
+            self.finish(&queue)?;
             self.note_ended(at);
         }
         Ok(())
+    }
+
+    /// Waits until everything that was enqueued on `queue` has ended, and everything on other queues that comes before it.
+    ///
+    /// Where commands fail early, `queue` can be idle while what its failed commands were to wait for still runs. A marker
+    /// that completes comes after that too.
+    ///
+    /// # Errors
+    ///
+    /// A failed wait, and [`MARKERS`] markers that failed.
+    pub(crate) fn finish(&self, queue: &B::Queue) -> Result<(), Error> {
+        if self.failures != FailureOrder::FailsEarly {
+            return queue.finish();
+        }
+        let mut waited = Ok(());
+        for _ in 0..MARKERS {
+            let marker = match self.backend.enqueue_marker(queue) {
+                Ok(marker) => marker,
+                Err(error) => {
+                    tracing::warn!(%error, queue = queue.id().get(), "a queue takes no marker; waiting for its own commands only");
+                    return queue.finish();
+                }
+            };
+            waited = marker.wait();
+            if !matches!(marker.status(), Ok(EventStatus::Failed)) {
+                break;
+            }
+        }
+        waited
     }
 
     /// Records that the host waits for a queue.

@@ -257,3 +257,45 @@ fn a_queue_that_was_waited_for_is_waited_for_again() {
         }
     });
 }
+
+/// The last queue of a block is idle since its commands failed early, while commands of the block's former user still run.
+#[test]
+fn a_block_that_is_unbound_after_a_failure_is_used_after_its_former_user() {
+    for (order, spread, seed) in [FailureOrder::Kept, FailureOrder::FailsEarly]
+        .into_iter()
+        .flat_map(|order| [false, true].map(|spread| (order, spread)))
+        .flat_map(|(order, spread)| (0..8).map(move |seed| (order, spread, seed)))
+    {
+        let device = MockDevice::builder()
+            .completion(Completion::Seeded(seed))
+            .failures(Failures { order, spread });
+        let options = PoolOptions::new()
+            .reuse(ReusePolicy::SameQueue)
+            .segments(false);
+        let rig = Rig::with_options(device, options);
+        let first = rig.another_queue(QueueOrder::OutOfOrder);
+        let second = rig.another_queue(QueueOrder::InOrder);
+        let block = rig.pool.allocate_on(&first, BYTES).unwrap();
+        let memory = block.memory_id();
+        let filled = fill(&block, &first, &[]);
+        let failing = rig.gate();
+        rig.backend
+            .enqueue_marker(first.after(from_ref(&failing)))
+            .unwrap();
+        block.enqueue_release(Some(&second), &[filled]).unwrap();
+        let mut block = rig.pool.allocate_on(&second, BYTES).unwrap();
+        assert_eq!(block.memory_id(), memory);
+        fill(&block, &second, &[]);
+        rig.backend
+            .resolve_user_event(&failing, Outcome::Failed)
+            .unwrap();
+        block.unbind_from_queue().unwrap();
+        fill(&block, &rig.queue, &[]);
+        rig.device.run();
+        let violations = rig.device.violations();
+        assert!(
+            violations.is_empty(),
+            "{order:?}, {spread}, seed {seed}: {violations:#?}"
+        );
+    }
+}
