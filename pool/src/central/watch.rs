@@ -16,12 +16,7 @@ use crate::{
 
 impl<B: Backend, O> State<B, O> {
     /// Records that a block is allocated, if the pool is tracked.
-    pub(crate) fn record_allocation(
-        &mut self,
-        block: &mut Block<B, O>,
-        asked: usize,
-        caller: Caller,
-    ) {
+    pub(crate) fn record_allocation(&mut self, block: &mut Block<B>, asked: usize, caller: Caller) {
         if self.watch.event_buffer.is_none() {
             return;
         }
@@ -129,7 +124,7 @@ impl<B: Backend, O> State<B, O> {
     }
 
     /// Records that a block is freed, if the pool is tracked.
-    pub(crate) fn record_free(&mut self, block: &Block<B, O>) {
+    pub(crate) fn record_free(&mut self, block: &Block<B>) {
         if let (Some(event_buffer), Some(record)) = (&mut self.watch.event_buffer, &block.record) {
             // As above, the thread must not wait for the recorder.
             let _recorder = event_buffer.end(record);
