@@ -67,5 +67,5 @@ impl Held {
 }
 
 pub(crate) fn released() -> PyErr {
-    PyValueError::new_err("the block is released already")
+    PyValueError::new_err("the block was already released")
 }

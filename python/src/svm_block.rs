@@ -62,7 +62,7 @@ impl SvmBlock {
         block.views.fetch_add(1, Ordering::SeqCst);
         if block.held.is_released() {
             block.views.fetch_sub(1, Ordering::SeqCst);
-            return Err(PyBufferError::new_err("the block is released already"));
+            return Err(PyBufferError::new_err("the block was already released"));
         }
         // SAFETY: Python passes a structure to fill, and the block, which it keeps, has these bytes at this address.
         let filled =

@@ -174,7 +174,7 @@ def test_a_part_that_is_released_no_longer_keeps_its_block(queue):
     part.release()
     assert pool.statistics.active_blocks == 0
     for call in (part.release, lambda: part[0:10], lambda: block[0:10]):
-        with pytest.raises(ValueError, match="was released before"):
+        with pytest.raises(ValueError, match="was already released"):
             call()
 
 
