@@ -436,7 +436,7 @@ impl fmt::Display for HostUse {
 /// let written = backend.write(&queue, &buffer, 1000, &[0_u8; 100]);
 /// let Err(Error::InvalidRequest(refusal)) = written else { unreachable!() };
 /// assert_eq!(refusal, InvalidRequest::OutOfBounds { offset: 1000, bytes: 100, size: 1024 });
-/// assert_eq!(refusal.to_string(), "100 bytes from offset 1000 on: the block has 1024 bytes");
+/// assert_eq!(refusal.to_string(), "100 bytes from offset 1000: the block has 1024 bytes");
 ///
 /// match backend.create_sub_region(&buffer, Region::new(100, 100)) {
 ///     Err(Error::InvalidRequest(InvalidRequest::Misaligned { offset, alignment })) => {
@@ -664,7 +664,7 @@ pub enum InvalidRequest {
     #[error("only a user event can be resolved by the host")]
     NotAUserEvent,
     /// A user event was to be resolved a second time.
-    #[error("this user event is resolved already")]
+    #[error("this user event was already resolved")]
     AlreadyResolved,
 }
 
