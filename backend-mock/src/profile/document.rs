@@ -23,7 +23,7 @@ const VERSION: u32 = 2;
 /// // Errors of `serde` have these as their text.
 /// document["limits"]["alignment"] = 24.into();
 /// let error = serde_json::from_value::<DeviceProfile>(document).unwrap_err();
-/// let expected = "expected alignment to be a power of two; it is 24";
+/// let expected = "expected alignment to be a power of two, found 24";
 /// assert_eq!(error.to_string(), expected);
 /// # Ok::<(), serde_json::Error>(())
 /// ```
