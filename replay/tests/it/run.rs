@@ -150,7 +150,7 @@ fn the_exit_status_is_that_of_the_program() {
     }
     let ran = run(&folder, &["--pool", "no such program"]);
     assert_eq!(ran.status.code(), Some(127));
-    assert!(text(&ran.stderr).contains("could not start "));
+    assert!(text(&ran.stderr).contains("could not start no such program"));
     fs::write(folder.path().join("text"), "no program").unwrap();
     let ran = run(&folder, &["--pool", "./text"]);
     assert_eq!(ran.status.code(), Some(126));
