@@ -20,9 +20,9 @@ use crate::{
 ///     return Err("another line".into());
 /// };
 /// assert_eq!((request.bytes, request.time, request.group), (4096, Some(250), Some(1)));
-/// let mut text = String::new();
+/// let mut text = Vec::new();
 /// line.write(&mut text);
-/// assert_eq!(text, "a 7 4096 0 250 1\n");
+/// assert_eq!(text, b"a 7 4096 0 250 1\n");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,42 +108,42 @@ pub struct Request {
 impl<'t> Line<'t> {
     /// Appends the line to `text`, with its end.
     #[inline]
-    pub fn write(&self, text: &mut String) {
+    pub fn write(&self, text: &mut Vec<u8>) {
         match self {
             Self::Allocated { id, request } => {
-                text.push('a');
+                text.push(b'a');
                 push_number(text, *id);
                 request.write(text);
             }
             Self::Freed { id, time } => {
-                text.push('f');
+                text.push(b'f');
                 push_number(text, *id);
                 push_if_any(text, *time);
             }
             Self::Used { id, stream, time } => {
-                text.push('u');
+                text.push(b'u');
                 push_number(text, *id);
                 push_number(text, u64::from(*stream));
                 push_if_any(text, *time);
             }
             Self::Refused { request } => {
-                text.push('o');
+                text.push(b'o');
                 request.write(text);
             }
             Self::Header { key, value } => push_words(text, &["h", key, value]),
             Self::Group { group, name } => {
-                text.push('g');
+                text.push(b'g');
                 push_number(text, *group);
                 push_words(text, &["", name]);
             }
             Self::Frame { stack, frame } => {
-                text.push('k');
+                text.push(b'k');
                 push_number(text, *stack);
                 push_words(text, &["", frame]);
             }
             Self::Pool { event, time } => event.write(*time, text),
         }
-        text.push('\n');
+        text.push(b'\n');
     }
 
     /// Reads a line; `None` for one that is ignored.
@@ -227,7 +227,7 @@ impl<'t> Line<'t> {
 impl Request {
     /// Appends the words after the letter and the ID.
     #[inline]
-    fn write(&self, text: &mut String) {
+    fn write(&self, text: &mut Vec<u8>) {
         push_number(text, self.bytes as u64);
         push_number(text, u64::from(self.stream));
         let Some(group) = self.group else {

@@ -150,8 +150,8 @@ impl PoolEvent {
     }
 
     /// Appends the line, without its end.
-    pub(crate) fn write(&self, time: Option<u64>, line: &mut String) {
-        let mut push = |letter, numbers: &[u64]| {
+    pub(crate) fn write(&self, time: Option<u64>, line: &mut Vec<u8>) {
+        let mut push = |letter: u8, numbers: &[u64]| {
             line.push(letter);
             for number in numbers {
                 push_number(line, *number);
@@ -159,25 +159,25 @@ impl PoolEvent {
             push_if_any(line, time);
         };
         match *self {
-            Self::Taken { memory, bytes } => push('s', &[memory, bytes]),
-            Self::GivenBack { memory } => push('S', &[memory]),
+            Self::Taken { memory, bytes } => push(b's', &[memory, bytes]),
+            Self::GivenBack { memory } => push(b'S', &[memory]),
             Self::Placed {
                 block,
                 memory,
                 offset,
                 bytes,
-            } => push('b', &[block, memory, offset, bytes]),
+            } => push(b'b', &[block, memory, offset, bytes]),
             Self::Mapped {
                 reservation,
                 offset,
                 bytes,
-            } => push('m', &[reservation, offset, bytes]),
+            } => push(b'm', &[reservation, offset, bytes]),
             Self::Unmapped {
                 reservation,
                 offset,
                 bytes,
-            } => push('M', &[reservation, offset, bytes]),
-            Self::Waiting { block } => push('w', &[block]),
+            } => push(b'M', &[reservation, offset, bytes]),
+            Self::Waiting { block } => push(b'w', &[block]),
             Self::Report(ref report) => report.write(line),
             Self::Did {
                 ref what,

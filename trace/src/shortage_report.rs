@@ -82,7 +82,7 @@ impl ShortageReport {
     }
 
     /// Appends the line, without its end.
-    pub(crate) fn write(mut self, line: &mut String) {
+    pub(crate) fn write(mut self, line: &mut Vec<u8>) {
         let verdict = format!("{VERDICT}={}", self.verdict.name());
         push_words(line, &["r", &verdict]);
         let free = self.device_free_bytes;

@@ -5,10 +5,10 @@ use std::{borrow::Cow, fmt, iter::Peekable};
 use crate::{Event, Line, PoolEvent, PoolStep, Request, Shortage, Trace, Use};
 
 /// Writes a line.
-fn write(f: &mut fmt::Formatter<'_>, text: &mut String, line: &Line<'_>) -> fmt::Result {
+fn write(f: &mut fmt::Formatter<'_>, text: &mut Vec<u8>, line: &Line<'_>) -> fmt::Result {
     text.clear();
     line.write(text);
-    f.write_str(text)
+    f.write_str(str::from_utf8(text).map_err(|_| fmt::Error)?)
 }
 
 impl Trace {
@@ -16,7 +16,7 @@ impl Trace {
     fn write_between<'t>(
         &self,
         f: &mut fmt::Formatter<'_>,
-        text: &mut String,
+        text: &mut Vec<u8>,
         index: usize,
         uses: &mut Peekable<impl Iterator<Item = &'t Use>>,
         shortages: &mut Peekable<impl Iterator<Item = &'t Shortage>>,
@@ -71,7 +71,7 @@ impl Trace {
 impl fmt::Display for Trace {
     /// Writes the trace as text that [`Trace::parse`] reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = &mut String::new();
+        let text = &mut Vec::new();
         for (key, value) in &self.header {
             write(f, text, &Line::Header { key, value })?;
         }

@@ -53,7 +53,7 @@ pub(super) struct Writer {
     groups: HashMap<(Group, u32), u64>,
     stacks: HashMap<Stack, u64>,
     /// Lines that are not in the file yet: the one that is being written, and those before it for which the file could not be opened.
-    lines: String,
+    lines: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl Writer {
             first_id: 1,
             groups: HashMap::new(),
             stacks: HashMap::new(),
-            lines: String::new(),
+            lines: Vec::new(),
         }
     }
 
@@ -176,7 +176,7 @@ impl Writer {
             return;
         };
         line.write(&mut self.lines);
-        let written = file.append(self.lines.as_bytes());
+        let written = file.append(&self.lines);
         if written.as_ref().is_err_and(is_temporary) && self.lines.len() < MOST_WAITING {
             // Later lines speak of what this one says, so none is left out.
             return;

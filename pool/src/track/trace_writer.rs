@@ -62,7 +62,7 @@ pub(crate) struct TraceWriter {
     /// The last queue and group, whose name has been written, and the stream of that queue.
     last: (QueueAndGroup, u32),
     /// Lines that are not written yet.
-    lines: String,
+    lines: Vec<u8>,
     written: RecordingSummary,
 }
 
@@ -73,7 +73,7 @@ impl TraceWriter {
         ticks: Ticks,
         header: &[(&'static str, String)],
     ) -> Self {
-        let mut lines = String::with_capacity(BYTES_PER_WRITE + 256);
+        let mut lines = Vec::with_capacity(BYTES_PER_WRITE + 256);
         for (key, value) in header {
             // A line is one line, whatever the name of a device or a program has in it.
             let value = value.replace(char::is_control, " ");
@@ -157,7 +157,7 @@ impl TraceWriter {
 
     /// Writes whole lines, so that a program that dies leaves whole lines.
     fn write_lines(&mut self) -> io::Result<()> {
-        let written = self.writer.write_all(self.lines.as_bytes());
+        let written = self.writer.write_all(&self.lines);
         self.lines.clear();
         written
     }

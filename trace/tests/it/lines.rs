@@ -6,9 +6,9 @@ use binpool_trace::{Line, PoolEvent, Request, ShortageReport, Verdict, What};
 use proptest::prelude::*;
 
 fn written(line: &Line<'_>) -> String {
-    let mut text = String::new();
+    let mut text = Vec::new();
     line.write(&mut text);
-    text
+    String::from_utf8(text).unwrap()
 }
 
 #[test]

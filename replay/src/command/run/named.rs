@@ -21,7 +21,7 @@ pub(super) struct Named<'s> {
     /// The number of each new group.
     numbers: HashMap<String, u64>,
     /// A line that is being written.
-    text: String,
+    text: Vec<u8>,
 }
 
 impl<'s> Named<'s> {
@@ -32,7 +32,7 @@ impl<'s> Named<'s> {
             stacks: HashMap::new(),
             groups: HashMap::new(),
             numbers: HashMap::new(),
-            text: String::new(),
+            text: Vec::new(),
         }
     }
 
@@ -51,7 +51,7 @@ impl<'s> Named<'s> {
             match read.flatten().map(Line::read) {
                 Some(Ok(Some(read))) => {
                     self.push(read);
-                    to.write_all(self.text.as_bytes())?;
+                    to.write_all(&self.text)?;
                 }
                 _ => to.write_all(&line)?,
             }
