@@ -3,7 +3,10 @@
 use std::{
     collections::BTreeMap,
     io::{self, Write},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use binpool::WatchOptions;
@@ -11,7 +14,7 @@ use shuttle::sync::mpsc::channel;
 
 use crate::{
     program::Program,
-    world::{Marked, World, join},
+    world::{BYTES, Marked, World, join},
 };
 
 pub(crate) const PROGRAMS: &[Program] = &[
@@ -20,6 +23,17 @@ pub(crate) const PROGRAMS: &[Program] = &[
     Program::new("watch-of-blocks-passed-on", 3, of_blocks_passed_on),
     Program::new("record-beside-threads", 4, record_beside_threads),
     Program::new("record-a-thread-that-ends", 4, record_a_thread_that_ends),
+    Program::new("record-to-a-slow-writer", 4, record_to_a_slow_writer),
+    Program::new(
+        "record-to-a-writer-that-fails",
+        4,
+        record_to_a_writer_that_fails,
+    ),
+    Program::new(
+        "record-a-pool-that-is-dropped",
+        3,
+        record_a_pool_that_is_dropped,
+    ),
 ];
 
 /// Whatever was noted of earlier blocks, nothing counts as in use when nothing is.
@@ -142,4 +156,115 @@ fn record_a_thread_that_ends() {
     assert_eq!((summary.allocations, summary.frees), (2, 2));
     assert!(text.blocks().values().all(|is_freed| *is_freed));
     world.end(2);
+}
+
+/// A writer that others overtake.
+struct Slow {
+    text: Text,
+    /// The blocks that requests have returned.
+    returned: Arc<AtomicUsize>,
+}
+
+/// The most blocks that the program is ahead of the writer. A chunk has two events under `shuttle`: two chunks wait and one more of each
+/// thread, as many are being written, and each thread has the events of another block or two.
+const MOST_UNWRITTEN: usize = 16;
+
+impl Write for Slow {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        for _ in 0..8 {
+            shuttle::thread::yield_now();
+        }
+        let returned = self.returned.load(Ordering::Relaxed);
+        let written = self.text.blocks().len();
+        assert!(returned <= written + MOST_UNWRITTEN, "{returned} {written}");
+        self.text.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// However slow the writer, what waits for it does not grow, nothing is lost, and a block that another thread frees is allocated before.
+fn record_to_a_slow_writer() {
+    const BLOCKS: usize = 16;
+    let world = World::of_bins(64);
+    let (text, returned) = (Text::default(), Arc::default());
+    let recording = world.pool.record(Slow {
+        text: text.clone(),
+        returned: Arc::clone(&returned),
+    });
+    let (send, receive) = channel();
+    let producer = world.spawn({
+        let returned = Arc::clone(&returned);
+        move |world| {
+            for _ in 0..BLOCKS {
+                let block = world.pool.allocate(BYTES).unwrap();
+                returned.fetch_add(1, Ordering::Relaxed);
+                send.send(block).unwrap();
+            }
+        }
+    });
+    let consumer = world.spawn(move |world| {
+        for block in receive {
+            drop(block);
+            drop(world.pool.allocate(BYTES).unwrap());
+            returned.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    join([producer, consumer]);
+    let summary = recording.unwrap().finish().unwrap();
+    let blocks = text.blocks();
+    assert_eq!(blocks.len(), 2 * BLOCKS);
+    assert!(blocks.values().all(|is_freed| *is_freed));
+    assert_eq!(summary.allocations + summary.frees, 4 * BLOCKS as u64);
+    world.end(2 * BLOCKS as u64);
+}
+
+/// A disk with room for so many writes.
+struct Full(usize);
+
+impl Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        shuttle::thread::yield_now();
+        let left = self.0.checked_sub(1);
+        self.0 = left.ok_or_else(|| io::Error::other("the disk is full"))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Threads that wait for a writer, or help it, go on when it fails.
+fn record_to_a_writer_that_fails() {
+    let world = World::of_bins(64);
+    let recording = world.pool.record(Full(2)).unwrap();
+    let others = [(); 2].map(|()| {
+        world.spawn(|world| (0..12).for_each(|_| drop(world.pool.allocate(BYTES).unwrap())))
+    });
+    join(others);
+    let error = recording.finish().unwrap_err();
+    assert_eq!(error.to_string(), "the disk is full");
+    assert!(!world.pool.is_watching());
+    world.end(24);
+}
+
+/// A block that outlives its pool ends in the recording, which is written whole.
+fn record_a_pool_that_is_dropped() {
+    let world = World::of_bins(64);
+    let text = Text::default();
+    let recording = world.pool.record(text.clone()).unwrap();
+    let block = world.allocate();
+    let other = shuttle::thread::spawn(move || block.check());
+    let device = world.device.clone();
+    drop(world);
+    join([other]);
+    let summary = recording.finish().unwrap();
+    assert_eq!((summary.allocations, summary.frees), (1, 1));
+    assert!(text.blocks().values().all(|is_freed| *is_freed));
+    device.run();
+    assert_eq!(device.statistics().live_blocks, 0);
+    assert_eq!(device.violations(), []);
 }

@@ -15,15 +15,17 @@ use crate::{
 };
 
 impl<B: Backend, O> State<B, O> {
-    /// Records that a block is allocated, if the pool is tracked.
+    /// Records that a block is allocated, if the pool is tracked. Returns whether the recorder has too many events, and should be [waited
+    /// for](crate::track::recorder::Recorder::wait) after this lock.
+    #[must_use]
     pub(crate) fn record_allocation(
         &mut self,
         block: &mut Block<B, O>,
         asked: usize,
         caller: Caller,
-    ) {
+    ) -> bool {
         if self.watch.event_buffer.is_none() {
-            return;
+            return false;
         }
         let place = match &block.record {
             None => self.bytes_of(block),
@@ -35,7 +37,7 @@ impl<B: Backend, O> State<B, O> {
             ..
         } = &mut self.watch
         else {
-            return;
+            return false;
         };
         let queue = block.lease.queue;
         let record = match &mut block.record {
@@ -54,8 +56,7 @@ impl<B: Backend, O> State<B, O> {
                 none.insert(record)
             }
         };
-        // Returns the recorder if it is behind. Under this lock the thread must not wait for it.
-        let _recorder = event_buffer.begin(record, asked, queue, caller);
+        event_buffer.begin(record, asked, queue, caller)
     }
 
     /// Writes what the pool has into a recording that begins: its memory, the places of blocks with a record, and those that are in
@@ -131,8 +132,7 @@ impl<B: Backend, O> State<B, O> {
     /// Records that a block is freed, if the pool is tracked.
     pub(crate) fn record_free(&mut self, block: &Block<B, O>) {
         if let (Some(event_buffer), Some(record)) = (&mut self.watch.event_buffer, &block.record) {
-            // As above, the thread must not wait for the recorder.
-            let _recorder = event_buffer.end(record);
+            event_buffer.end(record);
         }
     }
 }

@@ -26,6 +26,22 @@ impl<B: Backend> Shared<B> {
         bytes: usize,
     ) -> Result<PooledBuffer<B>, PoolError> {
         let caller = self.tracking.caller(Location::caller());
+        if let Some(caller) = caller
+            && let Some(cached) = self.take_cached_tracked(queue.id(), bytes, caller)
+        {
+            return Ok(PooledBuffer::from_cached(cached, bytes));
+        }
+        self.serve_beyond_the_cache(queue, bytes, caller)
+    }
+
+    /// Serves a request that no cache does. Out of line, so that a tracked hit saves fewer registers.
+    #[inline(never)]
+    fn serve_beyond_the_cache(
+        self: &Arc<Self>,
+        queue: &B::Queue,
+        bytes: usize,
+        caller: Option<Caller>,
+    ) -> Result<PooledBuffer<B>, PoolError> {
         let result = match caller {
             None => self.serve_untracked(queue, bytes),
             Some(caller) => self.serve_tracked(queue, bytes, caller),
@@ -43,19 +59,21 @@ impl<B: Backend> Shared<B> {
         bytes: usize,
         caller: Caller,
     ) -> Result<PooledBuffer<B>, PoolError> {
-        if let Some(cached) = self.take_cached_tracked(queue.id(), bytes, caller) {
-            return Ok(PooledBuffer::from_cached(cached, bytes));
-        }
         let mut result = self.serve_untracked(queue, bytes);
         match &mut result {
             Ok(buffer) => {
                 if let Some(block) = buffer.block_mut() {
-                    self.state.lock().record_allocation(block, bytes, caller);
+                    self.record_allocation(block, bytes, caller);
                 }
             }
             Err(PoolError::OutOfMemory(report)) => {
-                if let Some(event_buffer) = &mut self.state.lock().watch.event_buffer {
-                    event_buffer.refuse(bytes, ShortageReport::from(&**report), queue.id(), caller);
+                let report = ShortageReport::from(&**report);
+                let is_behind = match &mut self.state.lock().watch.event_buffer {
+                    None => false,
+                    Some(event_buffer) => event_buffer.refuse(bytes, report, queue.id(), caller),
+                };
+                if is_behind {
+                    self.wait_for_recorder();
                 }
             }
             Err(_) => {}

@@ -156,11 +156,12 @@ impl<B: Backend> Shared<B> {
         let mut state = self.state.lock();
         state.record_free(block);
         let former = block.record.take();
-        if size > 0 {
-            state.record_allocation(block, size, caller);
-        }
+        let is_behind = size > 0 && state.record_allocation(block, size, caller);
         drop(state);
         drop(former);
+        if is_behind {
+            self.wait_for_recorder();
+        }
     }
 
     /// Fills a part of a block with zeros, before all later commands of its queue.

@@ -92,6 +92,23 @@ impl<B: Backend> Shared<B> {
         }
     }
 
+    /// Tracks a block that was not in this thread's cache, or has no record yet.
+    pub(crate) fn record_allocation(&self, block: &mut Block<B>, asked: usize, caller: Caller) {
+        let is_behind = self.state.lock().record_allocation(block, asked, caller);
+        if is_behind {
+            self.wait_for_recorder();
+        }
+    }
+
+    /// Helps the writer of the recording, or waits for it.
+    #[cold]
+    pub(crate) fn wait_for_recorder(&self) {
+        let recorder = self.state.lock().watch.recorder.clone();
+        if let Some(recorder) = recorder {
+            recorder.wait();
+        }
+    }
+
     /// Returns a block from this thread's cache, and tracks it.
     #[inline(never)]
     pub(crate) fn take_cached_tracked(
@@ -116,11 +133,10 @@ impl<B: Backend> Shared<B> {
             })?,
         };
         match tracked {
-            Tracked::Yes(None) => {}
-            Tracked::Yes(Some(recorder)) => recorder.wait(),
+            Tracked::Yes => {}
+            Tracked::IsBehind => self.wait_for_recorder(),
             Tracked::NeedsRecord => {
-                let mut state = self.state.lock();
-                state.record_allocation(&mut cached.block, asked, caller);
+                self.record_allocation(&mut cached.block, asked, caller);
             }
         }
         Some(cached)
@@ -132,19 +148,16 @@ impl<B: Backend> Shared<B> {
         let pushed = threads::with_own_and(id, cached, |key: &OwnCache<B>, cached| {
             key.enter_with(cached, |cache, cached| {
                 let record = cached.block.record.as_ref();
-                let tracked = cache.event_buffer.as_deref_mut().zip(record);
-                let recorder = tracked.and_then(|(event_buffer, record)| event_buffer.end(record));
-                (cache.push(cached, since, asked), recorder)
+                if let (Some(event_buffer), Some(record)) = (&mut cache.event_buffer, record) {
+                    event_buffer.end(record);
+                }
+                cache.push(cached, since, asked)
             })
         });
-        let (pushed, recorder) = match pushed {
-            Ok(Ok(pushed)) => pushed,
-            Ok(Err(left)) | Err(left) => (Err(left), None),
-        };
-        if let Some(recorder) = recorder {
-            recorder.wait();
+        match pushed {
+            Ok(Ok(Ok(()))) => None,
+            Ok(Ok(Err(left)) | Err(left)) | Err(left) => Some(left),
         }
-        pushed.err()
     }
 }
 

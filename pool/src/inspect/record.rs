@@ -63,7 +63,8 @@ impl<B: Backend + 'static> MemoryPool<B> {
     /// bytes are not.
     ///
     /// Cheap enough to be left on: each thread writes to memory of its own, and a thread of the recording turns that
-    /// into text, ten times a second. If it falls behind by two million events, threads that allocate wait for it. Each
+    /// into text, ten times a second. If it falls behind by a million events, threads that allocate help it, and wait where the
+    /// writer itself is too slow, so what is not written yet takes some 100 MiB at most. Each
     /// write ends with a whole line, and the writer is flushed after each round. The writer may use the pool; its own
     /// blocks are not recorded.
     ///

@@ -1,6 +1,6 @@
 //! The callers that request blocks: their tags, and their places in the program.
 
-use std::{cell::RefCell, panic::Location, ptr};
+use std::{cell::Cell, panic::Location, ptr};
 
 use crate::{
     Tag,
@@ -20,8 +20,8 @@ const REMEMBERED_SITES: usize = 64;
 
 thread_local! {
     /// Indexed by some bits of the address.
-    static SITES: RefCell<[(*const Location<'static>, u32); REMEMBERED_SITES]> =
-        const { RefCell::new([(ptr::null(), 0); REMEMBERED_SITES]) };
+    static SITES: [Cell<(*const Location<'static>, u32)>; REMEMBERED_SITES] =
+        const { [const { Cell::new((ptr::null(), 0)) }; REMEMBERED_SITES] };
 }
 
 impl Caller {
@@ -83,18 +83,21 @@ fn number_of_location(site: &'static Location<'static>) -> u32 {
     let address = ptr::from_ref(site);
     // Locations have 24 bytes and lie next to each other.
     let index = (address.addr() / 8) % REMEMBERED_SITES;
-    let found = SITES.try_with(|sites| {
-        let mut sites = sites.try_borrow_mut().ok()?;
-        if sites[index].0 != address {
-            sites[index] = (address, number_of(Name::Location(site)));
-        }
-        Some(sites[index].1)
-    });
+    let remembered = SITES.try_with(|sites| sites[index].get());
+    match remembered {
+        Ok((remembered, number)) if remembered == address => number,
+        _ => number_anew(site, index),
+    }
+}
+
+/// Returns the number of a call site that the thread does not remember. From now on it does.
+#[cold]
+#[inline(never)]
+fn number_anew(site: &'static Location<'static>, index: usize) -> u32 {
+    let number = number_of(Name::Location(site));
     // A thread that ends has no table any more.
-    found
-        .ok()
-        .flatten()
-        .unwrap_or_else(|| number_of(Name::Location(site)))
+    let _remembered = SITES.try_with(|sites| sites[index].set((ptr::from_ref(site), number)));
+    number
 }
 
 #[cfg(feature = "backtrace")]

@@ -10,7 +10,9 @@ use crate::track::{
     caller::Caller,
     recorder::Recorder,
     ticks::Ticks,
-    trace_event::{EVENTS_PER_CHUNK, QueueAndGroup, TraceEvent},
+    trace_event::{
+        Chunk, EVENTS_PER_CHUNK, POOL_EVENTS_PER_CHUNK, QueueAndGroup, Source, TraceEvent,
+    },
 };
 
 /// The events of blocks that are handed out and freed. Each thread has a buffer in its cache, and one lies under the
@@ -26,11 +28,14 @@ pub(crate) struct EventBuffer {
 #[derive(Debug)]
 struct PendingEvents {
     recorder: Arc<Recorder>,
-    /// The number of this event buffer in the recording.
-    number: u64,
-    events: Vec<TraceEvent>,
-    /// The queue and group of the last events.
-    source: Option<QueueAndGroup>,
+    chunk: Chunk,
+    /// The time of the last event.
+    last: u64,
+    /// The queue and group of the last request in the chunk.
+    caller: Option<QueueAndGroup>,
+    /// Too many events waited to be written when the last chunk was handed over. The next allocation waits. A free need not: there are
+    /// no more of them than of allocations.
+    is_behind: bool,
     /// All bits are set if call sites are stacks, and none otherwise.
     stack_mask: u32,
 }
@@ -39,9 +44,10 @@ impl EventBuffer {
     pub(crate) fn new(ticks: Ticks, recorder: Option<&Arc<Recorder>>, has_stacks: bool) -> Self {
         let pending = recorder.map(|recorder| PendingEvents {
             recorder: Arc::clone(recorder),
-            number: recorder.next_buffer_number(),
-            events: Vec::with_capacity(EVENTS_PER_CHUNK),
-            source: None,
+            chunk: recorder.first_chunk(),
+            last: 0,
+            caller: None,
+            is_behind: false,
             stack_mask: if has_stacks { u32::MAX } else { 0 },
         });
         Self { ticks, pending }
@@ -51,8 +57,14 @@ impl EventBuffer {
         &self.ticks
     }
 
-    /// Notes that a block is handed out. A recorder that is returned has too many events, and should be [waited
-    /// for](Recorder::wait).
+    /// Returns the time for the next event: in a recording, the times of a buffer never fall, though those of two processors may.
+    #[inline]
+    fn now(&self) -> u64 {
+        let last = self.pending.as_ref().map_or(0, |pending| pending.last);
+        self.ticks.now().max(last)
+    }
+
+    /// Notes that a block is handed out. Returns whether the recorder has too many events, and should be [waited for](Recorder::wait).
     #[inline]
     pub(crate) fn begin(
         &mut self,
@@ -60,8 +72,8 @@ impl EventBuffer {
         asked: usize,
         queue: Option<QueueId>,
         caller: Caller,
-    ) -> Option<Arc<Recorder>> {
-        let (since, asked) = (self.ticks.now(), asked as u64);
+    ) -> bool {
+        let (since, asked) = (self.now(), asked as u64);
         let queue = queue.map_or(0, QueueId::get);
         record.begin(Ownership {
             asked,
@@ -69,41 +81,48 @@ impl EventBuffer {
             caller,
             queue,
         });
-        let pending = self.pending.as_mut()?;
+        let Some(pending) = &mut self.pending else {
+            return false;
+        };
         let event = TraceEvent::allocated(since, record.next_use(), asked);
-        pending.push_for(event, queue, caller)
+        pending.push_for(event, queue, caller);
+        std::mem::take(&mut pending.is_behind)
     }
 
-    /// Notes that a block is freed. A recorder that is returned has too many events, and should be [waited
-    /// for](Recorder::wait).
+    /// Notes that a block is freed.
     #[inline]
-    pub(crate) fn end(&mut self, record: &AllocationRecord) -> Option<Arc<Recorder>> {
-        let (id, since) = record.end()?;
-        let pending = self.pending.as_mut()?;
-        // The counters of two processors may differ by a tick.
-        let time = self.ticks.now().max(since);
-        pending.push(TraceEvent::freed(time, id))
+    pub(crate) fn end(&mut self, record: &AllocationRecord) {
+        if let Some((id, since)) = record.end()
+            && let Some(pending) = &mut self.pending
+        {
+            let time = self.ticks.now().max(pending.last).max(since);
+            pending.push(TraceEvent::freed(time, id));
+        }
     }
 
-    /// Notes that a request failed for lack of memory, with its report.
+    /// Notes that a request failed for lack of memory, with its report. Returns whether the recorder should be waited for, as
+    /// [`begin`](Self::begin) does.
+    #[must_use]
     pub(crate) fn refuse(
         &mut self,
         asked: usize,
         report: ShortageReport,
         queue: QueueId,
         caller: Caller,
-    ) {
-        let time = self.ticks.now();
+    ) -> bool {
+        let time = self.now();
         if let Some(pending) = &mut self.pending {
             let event = TraceEvent::refused(time, asked as u64);
             pending.push_for(event, queue.get(), caller);
         }
         self.note(|| PoolEvent::Report(Box::new(report)));
+        let pending = self.pending.as_mut();
+        pending.is_some_and(|pending| std::mem::take(&mut pending.is_behind))
     }
 
     /// Adds a block to the recording that was handed out before it began.
     pub(crate) fn adopt(&mut self, record: &AllocationRecord, ownership: Ownership) {
-        let time = self.ticks.now();
+        let time = self.now();
         if let Some(pending) = &mut self.pending {
             let event = TraceEvent::allocated(time, record.id(), ownership.asked);
             pending.push_for(event, ownership.queue, ownership.caller);
@@ -112,9 +131,14 @@ impl EventBuffer {
 
     /// Writes what the pool did into the recording, if there is one.
     pub(crate) fn note(&mut self, event: impl FnOnce() -> PoolEvent) {
+        let time = self.now();
         if let Some(pending) = &mut self.pending {
-            let number = pending.recorder.keep(event());
-            pending.push(TraceEvent::of_pool(self.ticks.now(), number));
+            let number = pending.chunk.of_pool.len();
+            pending.chunk.of_pool.push(event());
+            pending.push(TraceEvent::of_pool(time, number));
+            if pending.chunk.of_pool.len() == POOL_EVENTS_PER_CHUNK {
+                pending.hand_over();
+            }
         }
     }
 
@@ -129,36 +153,36 @@ impl EventBuffer {
 impl PendingEvents {
     /// Writes an event of a block that was requested for this queue and group.
     #[inline]
-    fn push_for(&mut self, event: TraceEvent, queue: u64, caller: Caller) -> Option<Arc<Recorder>> {
-        let source = QueueAndGroup::new(queue, caller, self.stack_mask);
-        if self.source != Some(source) {
-            self.source = Some(source);
-            // There is room: chunks are handed over one event before they are full.
-            self.events.push(TraceEvent::source(event.time, source));
+    fn push_for(&mut self, event: TraceEvent, queue: u64, caller: Caller) {
+        let caller = QueueAndGroup::new(queue, caller, self.stack_mask);
+        if self.caller != Some(caller) {
+            self.caller = Some(caller);
+            self.chunk.sources.push(Source {
+                from: self.chunk.events.len(),
+                caller,
+                stream: 0,
+            });
         }
-        self.push(event)
+        self.push(event);
     }
 
     #[inline]
-    fn push(&mut self, event: TraceEvent) -> Option<Arc<Recorder>> {
-        self.events.push(event);
-        if self.events.len() < EVENTS_PER_CHUNK - 1 {
-            return None;
+    fn push(&mut self, event: TraceEvent) {
+        self.last = event.time;
+        self.chunk.events.push(event);
+        if self.chunk.events.len() == EVENTS_PER_CHUNK {
+            self.hand_over();
         }
-        self.hand_over()
     }
 
     #[cold]
-    fn hand_over(&mut self) -> Option<Arc<Recorder>> {
-        if self.events.is_empty() {
-            return None;
+    fn hand_over(&mut self) {
+        if self.chunk.events.is_empty() {
+            return;
         }
-        let full = std::mem::take(&mut self.events);
-        let (empty, is_behind) = self.recorder.accept(self.number, full);
-        self.events = empty;
-        // Each chunk names its queue and group itself.
-        self.source = None;
-        is_behind.then(|| Arc::clone(&self.recorder))
+        self.is_behind = self.recorder.accept(&mut self.chunk);
+        // Each chunk names its queues and groups itself.
+        self.caller = None;
     }
 }
 
@@ -178,19 +202,25 @@ pub(crate) fn begin(
     caller: Caller,
 ) -> Tracked {
     match (event_buffer, record) {
-        (None, _) => Tracked::Yes(None),
+        (None, _) => Tracked::Yes,
         (Some(_), None) => Tracked::NeedsRecord,
         (Some(event_buffer), Some(record)) => {
-            Tracked::Yes(event_buffer.begin(record, asked, queue, caller))
+            if event_buffer.begin(record, asked, queue, caller) {
+                Tracked::IsBehind
+            } else {
+                Tracked::Yes
+            }
         }
     }
 }
 
 /// The result of tracking a block.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tracked {
-    /// The block is tracked, and this recorder, if any, should be [waited for](Recorder::wait).
-    Yes(Option<Arc<Recorder>>),
+    /// The block is tracked.
+    Yes,
+    /// The block is tracked, and the recorder should be [waited for](Recorder::wait).
+    IsBehind,
     /// The block needs an [allocation record](AllocationRecord) first, under the pool's lock.
     NeedsRecord,
 }

@@ -1,211 +1,274 @@
 //! Merges the events of several threads by time.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap, binary_heap::PeekMut},
-};
+use std::ops::Range;
 
-use crate::track::trace_event::{DecodedEvent, QueueAndGroup, TraceEvent};
-
-/// Events of one event buffer, in the order of time.
-#[derive(Debug)]
-pub(crate) struct Chunk {
-    /// The number of the event buffer.
-    pub(crate) buffer: u64,
-    pub(crate) events: Vec<TraceEvent>,
-}
+use crate::track::trace_event::{Chunk, Source, TraceEvent};
 
 /// The events of one buffer that are not merged yet.
 struct Cursor<'a> {
-    chunks: &'a [Vec<TraceEvent>],
+    chunks: &'a [Chunk],
     /// The index of the next event in the first chunk.
     index: usize,
-    /// The queue and group of the next events.
-    source: QueueAndGroup,
+    /// The source of the next event, if it is a request, and those after it.
+    sources: &'a [Source],
 }
 
+/// The [order](TraceEvent::order) of what comes after all events.
+const NEVER: u64 = u64::MAX;
+
 impl<'a> Cursor<'a> {
-    fn new(chunks: &'a [Vec<TraceEvent>]) -> Self {
+    /// Begins with the first event at this time or later.
+    fn at(chunks: &'a [Chunk], time: u64) -> Self {
+        let ends_before = |chunk: &Chunk| chunk.events.last().is_none_or(|event| event.time < time);
+        let chunks = &chunks[chunks.partition_point(ends_before)..];
+        let index = chunks.first().map_or(0, |chunk| {
+            chunk.events.partition_point(|event| event.time < time)
+        });
         let mut cursor = Self {
             chunks,
-            index: 0,
-            source: QueueAndGroup::default(),
+            index,
+            sources: &[],
         };
-        cursor.skip();
+        cursor.settle();
         cursor
     }
 
     fn event(&self) -> Option<TraceEvent> {
-        self.chunks.first()?.get(self.index).copied()
+        self.chunks.first()?.events.get(self.index).copied()
+    }
+
+    fn order(&self) -> u64 {
+        self.event().map_or(NEVER, TraceEvent::order)
     }
 
     fn advance(&mut self) {
         self.index += 1;
-        self.skip();
+        self.settle();
     }
 
-    fn visit_rest<E>(
-        mut self,
-        visit: &mut impl FnMut(TraceEvent, QueueAndGroup) -> Result<(), E>,
-    ) -> Result<(), E> {
-        for chunk in self.chunks {
-            for event in &chunk[self.index..] {
-                match event.decode() {
-                    DecodedEvent::QueueAndGroup(source) => self.source = source,
-                    _ => visit(*event, self.source)?,
-                }
-            }
+    /// Goes on to the next chunk, if this one has no more events, and to the source of the next event.
+    fn settle(&mut self) {
+        while let Some(chunk) = self.chunks.first()
+            && self.index >= chunk.events.len()
+        {
+            self.chunks = &self.chunks[1..];
             self.index = 0;
+            self.sources = &[];
         }
-        Ok(())
-    }
-
-    /// Moves to the next event of a block, and remembers the queue and group on the way.
-    fn skip(&mut self) {
-        while let Some(chunk) = self.chunks.first() {
-            match chunk.get(self.index).map(|event| event.decode()) {
-                Some(DecodedEvent::QueueAndGroup(source)) => {
-                    self.source = source;
-                    self.index += 1;
-                }
-                Some(_) => return,
-                None => {
-                    self.chunks = &self.chunks[1..];
-                    self.index = 0;
-                }
-            }
+        if self.sources.is_empty() {
+            self.sources = self.chunks.first().map_or(&[], |chunk| &chunk.sources);
+        }
+        while let [_, rest @ ..] = self.sources
+            && rest.first().is_some_and(|next| next.from <= self.index)
+        {
+            self.sources = rest;
         }
     }
 }
 
-/// Visits the events of all blocks in the order of time, with their queue and group. The chunks of one buffer must be
-/// in order. Returns the memory of the events.
-pub(crate) fn in_order<E>(
-    chunks: Vec<Chunk>,
-    mut visit: impl FnMut(TraceEvent, QueueAndGroup) -> Result<(), E>,
-) -> Result<Vec<Vec<TraceEvent>>, E> {
-    let mut buffers: BTreeMap<u64, Vec<Vec<TraceEvent>>> = BTreeMap::new();
-    for Chunk { buffer, events } in chunks {
-        buffers.entry(buffer).or_default().push(events);
-    }
-    let mut cursors: Vec<Cursor<'_>> = buffers.values().map(|chunks| Cursor::new(chunks)).collect();
-    let heads = cursors.iter().enumerate();
-    let heads = heads.filter_map(|(index, cursor)| Some(Reverse((cursor.event()?.order(), index))));
-    let mut heads: BinaryHeap<_> = heads.collect();
-    // The last buffer is visited without the heap: most programs allocate on one thread.
-    while heads.len() > 1
-        && let Some(mut head) = heads.peek_mut()
+/// Visits the events of all buffers at these times, in the order of time, each with its chunk and the source that it has if it is a
+/// request. The chunks of one buffer must be in order.
+pub(crate) fn in_order(
+    buffers: &[Vec<Chunk>],
+    times: Range<u64>,
+    mut visit: impl FnMut(TraceEvent, &Source, &Chunk),
+) {
+    let unknown = Source::default();
+    let cursors = buffers.iter().map(|chunks| Cursor::at(chunks, times.start));
+    let mut cursors: Vec<_> = cursors.collect();
+    let mut first = Tournament::of(cursors.iter().map(Cursor::order));
+    while let Some(cursor) = cursors.get_mut(first.winner())
+        && let Some(chunk) = cursor.chunks.first()
+        && let Some(event) = cursor.event()
+        && event.time < times.end
     {
-        let Reverse((_, index)) = *head;
-        let cursor = &mut cursors[index];
-        if let Some(event) = cursor.event() {
-            visit(event, cursor.source)?;
-            cursor.advance();
-        }
-        match cursor.event() {
-            Some(next) => head.0.0 = next.order(),
-            None => drop(PeekMut::pop(head)),
-        }
+        visit(event, cursor.sources.first().unwrap_or(&unknown), chunk);
+        cursor.advance();
+        first.replace(cursor.order());
     }
-    if let Some(Reverse((_, index))) = heads.pop() {
-        cursors.swap_remove(index).visit_rest(&mut visit)?;
+}
+
+/// Finds the least of some keys again and again, after a change of that one. Without a branch that depends on the keys, which the
+/// processor would guess wrong half of the time.
+struct Tournament {
+    /// The keys, up to a power of two.
+    keys: Vec<u64>,
+    /// The loser of each match, by the number of the match: those of the players of match `n` are `2 n` and `2 n + 1`, and the player
+    /// with key `i` begins at `keys.len() + i`. The first entry is the winner of all.
+    losers: Vec<usize>,
+}
+
+impl Tournament {
+    fn of(keys: impl Iterator<Item = u64>) -> Self {
+        let mut keys: Vec<_> = keys.collect();
+        let players = keys.len().next_power_of_two();
+        keys.resize(players, NEVER);
+        let (mut losers, mut winners) = (vec![0; players], vec![0; 2 * players]);
+        for (player, winner) in winners[players..].iter_mut().enumerate() {
+            *winner = player;
+        }
+        for game in (1..players).rev() {
+            let (one, other) = (winners[2 * game], winners[2 * game + 1]);
+            let is_other = keys[other] < keys[one];
+            winners[game] = if is_other { other } else { one };
+            losers[game] = if is_other { one } else { other };
+        }
+        losers[0] = winners[1];
+        Self { keys, losers }
     }
-    drop(cursors);
-    Ok(buffers.into_values().flatten().collect())
+
+    /// The index of the least key.
+    fn winner(&self) -> usize {
+        self.losers[0]
+    }
+
+    /// Gives the winner another key.
+    fn replace(&mut self, key: u64) {
+        let mut winner = self.winner();
+        self.keys[winner] = key;
+        let place = self.keys.len() + winner;
+        let (mut least, mut game) = (key, place / 2);
+        while game > 0 {
+            let loser = self.losers[game];
+            let other = self.keys[loser];
+            let is_other = other < least;
+            self.losers[game] = if is_other { winner } else { loser };
+            winner = if is_other { loser } else { winner };
+            least = least.min(other);
+            game /= 2;
+        }
+        self.losers[0] = winner;
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
+    use std::collections::BTreeSet;
 
     use proptest::prelude::*;
 
     use super::*;
+    use crate::track::trace_event::{DecodedEvent, QueueAndGroup};
 
-    fn merged(chunks: Vec<Chunk>) -> Vec<(TraceEvent, QueueAndGroup)> {
-        let mut seen = Vec::new();
-        let emptied = in_order(chunks, |event, source| {
-            seen.push((event, source));
-            Ok::<_, Infallible>(())
-        });
-        assert!(emptied.is_ok());
-        seen
-    }
-
-    fn of(buffer: u64, events: &[TraceEvent]) -> Chunk {
-        Chunk {
+    fn of(buffer: u64, events: &[TraceEvent]) -> Vec<Chunk> {
+        vec![Chunk {
             buffer,
             events: events.to_vec(),
+            ..Chunk::default()
+        }]
+    }
+
+    /// What is visited at the times before each of these edges, and after the last one.
+    fn merged(buffers: &[Vec<Chunk>], edges: &[u64]) -> Vec<(TraceEvent, u64)> {
+        let mut seen = Vec::new();
+        let (mut start, mut ends) = (0, edges.to_vec());
+        ends.push(u64::MAX);
+        for end in ends {
+            in_order(buffers, start..end, |event, source, _| {
+                assert!((start..end).contains(&event.time));
+                seen.push((event, source.caller.queue));
+            });
+            start = end;
         }
+        seen
     }
 
     #[test]
     fn a_block_that_another_thread_frees_in_the_tick_of_its_allocation_begins_before_it_ends() {
         let [begin, end] = [TraceEvent::allocated(5, 1, 8), TraceEvent::freed(5, 1)];
         for (first, second) in [(begin, end), (end, begin)] {
-            let seen = merged(vec![of(0, &[first]), of(1, &[second])]);
-            assert_eq!(
-                seen.iter().map(|(event, _)| *event).collect::<Vec<_>>(),
-                [begin, end]
-            );
+            let buffers = [of(0, &[first]), of(1, &[second])];
+            for edges in [&[][..], &[5], &[5, 6]] {
+                let seen = merged(&buffers, edges);
+                let seen: Vec<_> = seen.iter().map(|(event, _)| *event).collect();
+                assert_eq!(seen, [begin, end]);
+            }
         }
     }
 
-    #[test]
-    fn a_queue_and_group_hold_for_the_same_buffer_until_the_next_ones() {
-        let source = |queue| QueueAndGroup {
-            queue,
-            ..QueueAndGroup::default()
-        };
-        let seen = merged(vec![
-            of(
-                0,
-                &[
-                    TraceEvent::source(0, source(3)),
-                    TraceEvent::allocated(0, 1, 8),
-                ],
-            ),
-            of(
-                1,
-                &[
-                    TraceEvent::source(1, source(4)),
-                    TraceEvent::allocated(1, 2, 8),
-                ],
-            ),
-            of(
-                0,
-                &[
-                    TraceEvent::allocated(2, 3, 8),
-                    TraceEvent::source(3, source(5)),
-                    TraceEvent::allocated(3, 4, 8),
-                ],
-            ),
-        ]);
-        let queues: Vec<_> = seen.iter().map(|(_, source)| source.queue).collect();
-        assert_eq!(queues, [3, 4, 3, 5]);
-    }
-
     proptest! {
+        /// A program whose threads free what any of them allocated, on a clock that may stand still. Within one tick no thread allocates
+        /// after a free: passing a block on takes longer.
         #[test]
-        fn events_are_in_the_order_of_time_and_those_of_a_buffer_keep_their_order(
-            steps in prop::collection::vec((0_u64..4, 0_u64..3), 0..200),
+        fn what_threads_did_one_after_the_other_is_merged_to_an_order_that_can_be(
+            steps in prop::collection::vec(
+                (0_usize..5, 0_u64..3, prop::option::of(any::<prop::sample::Index>())),
+                0..200,
+            ),
             size in 1_usize..9,
+            mut edges in prop::collection::vec(0_u64..300, 0..6),
         ) {
-            // Each event has a number of its own, and each buffer its own time.
-            let mut buffers = vec![Vec::new(); 4];
-            let mut times = [0; 4];
-            for (number, (buffer, ticks)) in steps.iter().enumerate() {
-                let buffer = usize::try_from(*buffer).unwrap();
-                times[buffer] += ticks;
-                buffers[buffer].push(TraceEvent::allocated(times[buffer], number as u64, 1));
+            edges.sort_unstable();
+            let mut buffers: [Vec<Chunk>; 5] = Default::default();
+            let (mut live, mut program): (Vec<u64>, Vec<TraceEvent>) = (Vec::new(), Vec::new());
+            let (mut time, mut last_free) = (0, None);
+            for (number, (buffer, ticks, frees)) in steps.iter().enumerate() {
+                time += ticks;
+                let event = match frees {
+                    Some(index) if !live.is_empty() => {
+                        last_free = Some(time);
+                        TraceEvent::freed(time, live.swap_remove(index.index(live.len())))
+                    }
+                    _ => {
+                        time += u64::from(last_free == Some(time));
+                        live.push(number as u64);
+                        TraceEvent::allocated(time, number as u64, 1)
+                    }
+                };
+                program.push(event);
+                let chunks = &mut buffers[*buffer];
+                if chunks.last().is_none_or(|chunk| chunk.events.len() == size) {
+                    chunks.push(Chunk { buffer: *buffer as u64, ..Chunk::default() });
+                }
+                chunks.last_mut().unwrap().events.push(event);
             }
-            let mut chunks = Vec::new();
-            for (buffer, events) in buffers.iter().enumerate() {
-                chunks.extend(events.chunks(size).map(|events| of(buffer as u64, events)));
+            let seen = merged(&buffers, &edges);
+            let mut lives = BTreeSet::new();
+            for (event, _) in &seen {
+                match event.decode() {
+                    DecodedEvent::Allocated { id, .. } => prop_assert!(lives.insert(id)),
+                    DecodedEvent::Freed { id } => prop_assert!(lives.remove(&id), "{:?}", event),
+                    other => prop_assert!(false, "{:?}", other),
+                }
             }
-            let seen: Vec<_> = merged(chunks).into_iter().map(|(event, _)| event).collect();
-            prop_assert!(seen.is_sorted_by_key(|event| event.time));
-            for events in buffers {
+            prop_assert_eq!(lives, live.into_iter().collect());
+            // What happens in different ticks is in the order of the program.
+            let times = |events: &[TraceEvent]| -> Vec<u64> { events.iter().map(|event| event.time).collect() };
+            let seen: Vec<_> = seen.into_iter().map(|(event, _)| event).collect();
+            prop_assert_eq!(times(&seen), times(&program));
+        }
+
+        /// Each event has a number of its own, each request the number of its source as its queue, and each buffer its own time.
+        #[test]
+        fn every_event_is_visited_once_with_its_source_in_the_order_of_time_and_of_its_buffer(
+            steps in prop::collection::vec((0_usize..5, 0_u64..3, any::<bool>()), 0..200),
+            size in 1_usize..9,
+            mut edges in prop::collection::vec(0_u64..100, 0..6),
+        ) {
+            edges.sort_unstable();
+            let mut buffers: [Vec<Chunk>; 5] = Default::default();
+            let (mut times, mut queues, mut expected) = ([0; 5], [0; 5], vec![Vec::new(); 5]);
+            for (number, (buffer, ticks, changes)) in steps.iter().enumerate() {
+                times[*buffer] += ticks;
+                let chunks = &mut buffers[*buffer];
+                if chunks.last().is_none_or(|chunk| chunk.events.len() == size) {
+                    chunks.push(Chunk { buffer: *buffer as u64, ..Chunk::default() });
+                    queues[*buffer] = 0;
+                }
+                let chunk = chunks.last_mut().unwrap();
+                if *changes || queues[*buffer] == 0 {
+                    queues[*buffer] = number as u64 + 1;
+                    let caller = QueueAndGroup { queue: queues[*buffer], ..QueueAndGroup::default() };
+                    chunk.sources.push(Source { from: chunk.events.len(), caller, stream: 0 });
+                }
+                let event = TraceEvent::allocated(times[*buffer], number as u64, 1);
+                chunk.events.push(event);
+                expected[*buffer].push((event, queues[*buffer]));
+            }
+            let seen = merged(&buffers, &edges);
+            prop_assert!(seen.is_sorted_by_key(|(event, _)| event.time));
+            prop_assert_eq!(seen.len(), steps.len());
+            for events in expected {
                 let own: Vec<_> = seen.iter().filter(|event| events.contains(event)).copied().collect();
                 prop_assert_eq!(own, events);
             }

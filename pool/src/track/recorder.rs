@@ -1,17 +1,17 @@
 //! The thread that writes a recording, and how it gets the events of other threads.
 
-use std::{cell::Cell, collections::HashMap, io, sync::atomic::AtomicU64, time::Duration};
+use std::{cell::Cell, collections::VecDeque, io, sync::Arc, time::Duration};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
     lock::transit,
-    sync::{Ordering, thread_local},
+    sync::{AtomicU64, Ordering, thread_local},
     track::{
-        merge::{Chunk, in_order},
-        pool_event::PoolEvent,
-        trace_event::{DecodedEvent, EVENTS_PER_CHUNK, TraceEvent},
-        trace_writer::{RecordingSummary, TraceWriter},
+        batch::{Batch, WindowLines},
+        recording_summary::RecordingSummary,
+        trace_event::{Chunk, EVENTS_PER_CHUNK},
+        trace_writer::TraceWriter,
     },
 };
 
@@ -33,22 +33,22 @@ const MAX_WRITE_DELAY: Duration = Duration::from_millis(100);
 /// At so many chunks (1.5 MiB) the writer does not wait any longer.
 const CHUNKS_PER_WRITE: usize = 32;
 
-/// At so many waiting chunks (48 MiB, two million events) threads that allocate wait until some are written.
-const MAX_WAITING_CHUNKS: usize = 1024;
+/// At so many waiting chunks (24 MiB, a million events; twice as much where each request has another queue or tag than the one before)
+/// threads that allocate help the writer, or wait for it. As much is being written then. Fewer under `shuttle`, whose programs are short.
+const MAX_WAITING_CHUNKS: usize = if cfg!(shuttle) { 2 } else { 512 };
+
+/// At most so many windows have lines that are not written (some 250 KiB each).
+const MAX_UNWRITTEN_WINDOWS: usize = if cfg!(shuttle) { 1 } else { 64 };
 
 /// The shared state of a recording.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     /// The event buffers so far.
     buffers: AtomicU64,
-    /// What the pool did that is not written yet, by number.
-    of_pool: Mutex<HashMap<u64, PoolEvent>>,
-    /// The number of the next such event.
-    next_of_pool: AtomicU64,
     inbox: Mutex<Inbox>,
-    /// Signals that there is enough to write, or that the recording is over.
+    /// Signals the writer that there is enough to write, that lines are ready, or that the recording is over.
     arrived: Condvar,
-    /// Signals that chunks were taken to be written.
+    /// Signals that chunks were taken to be written, and that there are windows to help with.
     taken: Condvar,
 }
 
@@ -57,60 +57,154 @@ struct Inbox {
     /// The chunks of one thread are in the order of time.
     chunks: Vec<Chunk>,
     /// Empty memory for more events.
-    empty: Vec<Vec<TraceEvent>>,
+    empty: Vec<Chunk>,
+    /// What is being written.
+    work: Option<Work>,
     is_over: bool,
+}
+
+/// A batch whose windows become lines.
+#[derive(Debug)]
+struct Work {
+    batch: Arc<Batch>,
+    /// The next window that no thread works on.
+    next: usize,
+    /// The lines of the windows before that which are not written; `None` for those that a thread works on.
+    unwritten: VecDeque<Option<WindowLines>>,
+    /// Empty memory for more lines.
+    empty: Vec<Vec<u8>>,
+}
+
+/// A window that a thread turns into lines.
+struct Task {
+    batch: Arc<Batch>,
+    window: usize,
+    /// Memory for the lines.
+    text: Vec<u8>,
+}
+
+impl Work {
+    fn new(batch: Arc<Batch>, empty: Vec<Vec<u8>>) -> Self {
+        Self {
+            batch,
+            next: 0,
+            unwritten: VecDeque::new(),
+            empty,
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.unwritten.len() >= MAX_UNWRITTEN_WINDOWS
+    }
+
+    fn start_task(&mut self) -> Option<Task> {
+        if self.is_full() || self.next == self.batch.windows() {
+            return None;
+        }
+        self.next += 1;
+        self.unwritten.push_back(None);
+        Some(Task {
+            batch: Arc::clone(&self.batch),
+            window: self.next - 1,
+            text: self.empty.pop().unwrap_or_default(),
+        })
+    }
+
+    fn put(&mut self, window: usize, lines: WindowLines) {
+        let first = self.next - self.unwritten.len();
+        if let Some(place) = self.unwritten.get_mut(window - first) {
+            *place = Some(lines);
+        }
+    }
+
+    /// Returns the lines to be written next, if they are ready.
+    fn take_lines(&mut self) -> Option<WindowLines> {
+        let lines = self.unwritten.front_mut()?.take()?;
+        self.unwritten.pop_front();
+        Some(lines)
+    }
+}
+
+impl Inbox {
+    fn is_behind(&self) -> bool {
+        self.chunks.len() >= MAX_WAITING_CHUNKS && !self.is_over
+    }
+
+    /// Turns a window into lines, while other threads have the lock. Returns false if there is none.
+    fn help(inbox: &mut MutexGuard<'_, Self>) -> bool {
+        let Some(task) = inbox.work.as_mut().and_then(Work::start_task) else {
+            return false;
+        };
+        let Task {
+            batch,
+            window,
+            text,
+        } = task;
+        let lines = MutexGuard::unlocked(inbox, || {
+            let lines = batch.lines_of(window, text);
+            // The writer reuses the batch's memory once it is the only one that has it.
+            drop(batch);
+            lines
+        });
+        // A writer that fails gives up its work. It begins none after that.
+        if let Some(work) = &mut inbox.work {
+            work.put(window, lines);
+        }
+        true
+    }
 }
 
 impl Recorder {
     pub(crate) fn new() -> Self {
         Self {
             buffers: AtomicU64::new(0),
-            of_pool: Mutex::default(),
-            next_of_pool: AtomicU64::new(0),
             inbox: Mutex::default(),
             arrived: Condvar::new(),
             taken: Condvar::new(),
         }
     }
 
-    /// Keeps an event of the pool until it is written, and returns its number.
-    pub(crate) fn keep(&self, event: PoolEvent) -> u64 {
-        let number = self.next_of_pool.fetch_add(1, Ordering::Relaxed);
-        self.of_pool.lock().insert(number, event);
-        number
+    /// Returns memory for the first events of an event buffer, with its number.
+    pub(crate) fn first_chunk(&self) -> Chunk {
+        Chunk {
+            buffer: self.buffers.fetch_add(1, Ordering::Relaxed),
+            events: Vec::with_capacity(EVENTS_PER_CHUNK),
+            ..Chunk::default()
+        }
     }
 
-    /// Returns a number for the next event buffer.
-    pub(crate) fn next_buffer_number(&self) -> u64 {
-        self.buffers.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Takes the events of an event buffer, in the order of time. Returns memory for the next events, and whether too
-    /// many wait to be written.
-    pub(crate) fn accept(&self, buffer: u64, events: Vec<TraceEvent>) -> (Vec<TraceEvent>, bool) {
+    /// Takes the events of an event buffer, and leaves memory for its next ones. Returns whether too many wait to be written.
+    pub(crate) fn accept(&self, chunk: &mut Chunk) -> bool {
         let mut inbox = self.inbox.lock();
         let empty = inbox.empty.pop();
-        inbox.chunks.push(Chunk { buffer, events });
-        if inbox.chunks.len() >= CHUNKS_PER_WRITE {
+        let empty = empty.unwrap_or_else(|| Chunk {
+            events: Vec::with_capacity(EVENTS_PER_CHUNK),
+            ..Chunk::default()
+        });
+        let buffer = chunk.buffer;
+        inbox
+            .chunks
+            .push(std::mem::replace(chunk, Chunk { buffer, ..empty }));
+        if inbox.chunks.len() == CHUNKS_PER_WRITE {
             self.arrived.notify_one();
         }
-        let is_behind = inbox.chunks.len() >= MAX_WAITING_CHUNKS && !inbox.is_over;
-        drop(inbox);
-        (
-            empty.unwrap_or_else(|| Vec::with_capacity(EVENTS_PER_CHUNK)),
-            is_behind,
-        )
+        inbox.is_behind()
     }
 
-    /// Waits until fewer than [`MAX_WAITING_CHUNKS`] chunks wait. Must not be called in a gate or under a lock.
+    /// Helps the writer until fewer than [`MAX_WAITING_CHUNKS`] chunks wait, and waits where that is not possible. Must not be called
+    /// in a gate or under a lock.
     #[cold]
     pub(crate) fn wait(&self) {
         if is_on_this_thread() || transit::is_any_of_this_thread() {
             return;
         }
         let mut inbox = self.inbox.lock();
-        while inbox.chunks.len() >= MAX_WAITING_CHUNKS && !inbox.is_over {
-            self.taken.wait(&mut inbox);
+        while inbox.is_behind() {
+            if Inbox::help(&mut inbox) {
+                self.arrived.notify_one();
+            } else {
+                self.taken.wait(&mut inbox);
+            }
         }
     }
 
@@ -133,22 +227,45 @@ impl Recorder {
         collect: impl Fn() -> Vec<Chunk>,
     ) -> io::Result<RecordingSummary> {
         WRITES.with(|writes| writes.set(true));
+        let mut empty = Vec::new();
         loop {
             let is_over = self.wait_for_enough();
-            let empty = in_order(collect(), |event, source| {
-                let DecodedEvent::OfPool { number } = event.decode() else {
-                    return writer.write(event, source);
-                };
-                // The writer may use the pool, which keeps events, so the lock ends here.
-                let done = self.of_pool.lock().remove(&number);
-                done.map_or(Ok(()), |done| writer.write_of_pool(event.time, &done))
-            })?;
+            let batch = Arc::new(writer.begin(collect()));
+            let work = Work::new(Arc::clone(&batch), empty);
+            self.inbox.lock().work = Some(work);
+            self.taken.notify_all();
+            let written = (0..batch.windows()).try_for_each(|_| self.write_window(&mut writer));
+            let work = self.inbox.lock().work.take();
+            empty = work.map(|work| work.empty).unwrap_or_default();
+            written?;
             writer.flush()?;
-            self.reuse_memory(empty);
+            self.reuse_memory(batch);
             if is_over {
                 return Ok(writer.written());
             }
         }
+    }
+
+    /// Writes the lines of the next window.
+    fn write_window(&self, writer: &mut TraceWriter) -> io::Result<()> {
+        let mut inbox = self.inbox.lock();
+        let lines = loop {
+            let lines = inbox.work.as_mut().and_then(Work::take_lines);
+            if let Some(lines) = lines {
+                break lines;
+            }
+            if !Inbox::help(&mut inbox) {
+                self.arrived.wait(&mut inbox);
+            }
+        };
+        drop(inbox);
+        // There is room for the lines of one more.
+        self.taken.notify_all();
+        writer.write(&lines)?;
+        if let Some(work) = &mut self.inbox.lock().work {
+            work.empty.push(lines.text);
+        }
+        Ok(())
     }
 
     /// Waits for [`CHUNKS_PER_WRITE`] chunks, the end, or a timeout. Returns whether the recording is over.
@@ -167,24 +284,49 @@ impl Recorder {
         chunks
     }
 
-    /// Keeps emptied memory for the next events.
-    fn reuse_memory(&self, emptied: Vec<Vec<TraceEvent>>) {
-        let mut inbox = self.inbox.lock();
-        for mut events in emptied {
-            if inbox.empty.len() < 2 * CHUNKS_PER_WRITE {
-                events.clear();
-                inbox.empty.push(events);
-            }
+    /// Keeps the emptied memory of a batch for the next events: as much as they are likely to take.
+    fn reuse_memory(&self, batch: Arc<Batch>) {
+        if let Ok(batch) = Arc::try_unwrap(batch) {
+            self.inbox.lock().empty = batch.into_memory().collect();
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{sync::mpsc, thread};
+
+    use binpool_allocators::QueueId;
+    use binpool_trace::{ShortageReport, Verdict};
 
     use super::*;
-    use crate::track::ticks::Ticks;
+    use crate::track::{
+        caller::Caller,
+        event_buffer::EventBuffer,
+        ticks::Ticks,
+        trace_event::{POOL_EVENTS_PER_CHUNK, TraceEvent},
+    };
+
+    fn writer_to(writer: impl io::Write + Send + 'static) -> TraceWriter {
+        TraceWriter::new(Box::new(writer), Ticks::new(), &[])
+    }
+
+    /// Has a recorder write, and returns its thread.
+    fn write(
+        recorder: &Arc<Recorder>,
+        writer: impl io::Write + Send + 'static,
+    ) -> thread::JoinHandle<io::Result<RecordingSummary>> {
+        let (recorder, writer) = (Arc::clone(recorder), writer_to(writer));
+        thread::spawn(move || recorder.write(writer, || recorder.take()))
+    }
+
+    fn of_one_event(buffer: u64) -> Chunk {
+        Chunk {
+            buffer,
+            events: vec![TraceEvent::allocated(0, 1, 8)],
+            ..Chunk::default()
+        }
+    }
 
     /// A writer that fills the recording and waits for it, as a thread does that uses the pool.
     struct Waits(Arc<Recorder>);
@@ -192,7 +334,7 @@ mod tests {
     impl io::Write for Waits {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             for _ in 0..MAX_WAITING_CHUNKS {
-                self.0.accept(1, Vec::new());
+                self.0.accept(&mut of_one_event(1));
             }
             self.0.wait();
             Ok(bytes.len())
@@ -207,19 +349,19 @@ mod tests {
     #[test]
     fn the_writing_thread_does_not_wait_for_itself() {
         let recorder = Arc::new(Recorder::new());
-        let writer = TraceWriter::new(Box::new(Waits(Arc::clone(&recorder))), Ticks::new(), &[]);
-        recorder.accept(0, vec![TraceEvent::allocated(0, 1, 8)]);
-        let writing = std::thread::spawn(move || recorder.write(writer, || recorder.take()));
-        assert_eq!(writing.join().unwrap().unwrap().allocations, 1);
+        recorder.accept(&mut of_one_event(0));
+        let writing = write(&recorder, Waits(Arc::clone(&recorder)));
+        assert!(writing.join().unwrap().unwrap().allocations > 1);
         assert!(!is_on_this_thread());
     }
 
-    /// A writer that finds out whether the pool could keep an event now.
-    struct LooksAt(Arc<Recorder>);
+    /// A writer that tells of each write, and waits until it may go on.
+    struct Slow(mpsc::Sender<()>, mpsc::Receiver<()>);
 
-    impl io::Write for LooksAt {
+    impl io::Write for Slow {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            assert!(self.0.of_pool.try_lock().is_some());
+            self.0.send(()).unwrap();
+            self.1.recv().map_err(io::Error::other)?;
             Ok(bytes.len())
         }
 
@@ -228,19 +370,97 @@ mod tests {
         }
     }
 
+    /// Fills the recorder with whole chunks, an event a tick.
+    fn fill(recorder: &Recorder, chunk: &mut Chunk) {
+        let mut time = 0;
+        loop {
+            let events = (time..).take(EVENTS_PER_CHUNK);
+            let events = events.map(|time| TraceEvent::freed(time, 1));
+            chunk.events.extend(events);
+            time += EVENTS_PER_CHUNK as u64;
+            if recorder.accept(chunk) {
+                return;
+            }
+        }
+    }
+
     #[test]
-    fn the_writer_may_use_the_pool_while_what_that_did_is_written() {
+    fn a_thread_waits_while_the_writer_is_behind_and_helps_it_with_what_may_be_unwritten() {
         let recorder = Arc::new(Recorder::new());
-        let writer = Box::new(LooksAt(Arc::clone(&recorder)));
-        let writer = TraceWriter::new(writer, Ticks::new(), &[]);
-        // More lines than are written at once.
-        let events = (0..20_000)
-            .map(|memory| TraceEvent::of_pool(0, recorder.keep(PoolEvent::GivenBack { memory })));
-        recorder.accept(0, events.collect());
+        let mut chunk = recorder.first_chunk();
+        fill(&recorder, &mut chunk);
+        let (began, begins) = mpsc::channel();
+        let (go_on, goes_on) = mpsc::channel();
+        let writing = write(&recorder, Slow(began, goes_on));
+        // The writer has taken everything, and is stuck with the first lines.
+        begins.recv().unwrap();
+        fill(&recorder, &mut chunk);
+        let waiting = {
+            let recorder = Arc::clone(&recorder);
+            thread::spawn(move || recorder.wait())
+        };
+        let unwritten = || {
+            let inbox = recorder.inbox.lock();
+            let work = inbox.work.as_ref().unwrap();
+            work.unwritten.iter().flatten().count()
+        };
+        while unwritten() < MAX_UNWRITTEN_WINDOWS {
+            thread::yield_now();
+        }
+        assert!(!waiting.is_finished());
+        assert_eq!(recorder.inbox.lock().chunks.len(), MAX_WAITING_CHUNKS);
+        // What is written in the second round ends the recording.
         recorder.end();
-        let writing = Arc::clone(&recorder);
-        let write = move || writing.write(writer, || writing.take());
-        std::thread::spawn(write).join().unwrap().unwrap();
-        assert!(recorder.of_pool.lock().is_empty());
+        waiting.join().unwrap();
+        drop(go_on);
+        assert!(writing.join().unwrap().is_err());
+        assert!(recorder.inbox.lock().work.is_none());
+    }
+
+    #[test]
+    fn requests_that_fail_wait_for_the_writer_before_their_reports_take_much_memory() {
+        let recorder = Arc::new(Recorder::new());
+        let mut event_buffer = EventBuffer::new(Ticks::new(), Some(&recorder), false);
+        let queue = QueueId::fresh();
+        let mut refuse = || {
+            let report = ShortageReport::new(Verdict::DeviceFull);
+            event_buffer.refuse(1, report, queue, Caller::default())
+        };
+        let most = MAX_WAITING_CHUNKS * POOL_EVENTS_PER_CHUNK;
+        assert_eq!((0..most).position(|_| refuse()), Some(most - 1));
+        let inbox = recorder.inbox.lock();
+        assert!(
+            inbox
+                .chunks
+                .iter()
+                .all(|chunk| chunk.of_pool.len() == POOL_EVENTS_PER_CHUNK)
+        );
+    }
+
+    #[test]
+    fn what_threads_hand_over_while_they_help_is_written_whole() {
+        const THREADS: u64 = 4;
+        const CHUNKS: u64 = 400;
+        let recorder = Arc::new(Recorder::new());
+        let writing = write(&recorder, io::sink());
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    let mut chunk = recorder.first_chunk();
+                    for round in 0..CHUNKS {
+                        let events = 0..EVENTS_PER_CHUNK as u64;
+                        let events = events.map(|event| TraceEvent::freed(round, event));
+                        chunk.events.extend(events);
+                        if recorder.accept(&mut chunk) {
+                            recorder.wait();
+                        }
+                        assert!(chunk.events.is_empty());
+                    }
+                });
+            }
+        });
+        recorder.end();
+        let summary = writing.join().unwrap().unwrap();
+        assert_eq!(summary.frees, THREADS * CHUNKS * EVENTS_PER_CHUNK as u64);
     }
 }

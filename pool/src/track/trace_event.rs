@@ -1,33 +1,55 @@
 //! An event of a recording: three words.
 
-use crate::track::caller::Caller;
+use crate::track::{caller::Caller, pool_event::PoolEvent};
 
-/// The events of a full chunk: 48 KiB, which stay in the processor's cache until they are handed over.
-pub(crate) const EVENTS_PER_CHUNK: usize = 2048;
+/// The events of a full chunk: 48 KiB, which stay in the processor's cache until they are handed over. Fewer under `shuttle`, whose
+/// programs are short.
+pub(crate) const EVENTS_PER_CHUNK: usize = if cfg!(shuttle) { 2 } else { 2048 };
+
+/// The most events of the pool in a chunk. With the report of a failed request, one takes some 200 bytes.
+pub(crate) const POOL_EVENTS_PER_CHUNK: usize = 256;
 
 /// The position of an event's kind: the upper three bits of its second word.
 const KIND: u32 = 61;
 const ALLOCATED: u64 = 0;
 const FREED: u64 = 1;
 const REFUSED: u64 = 2;
-const QUEUE_AND_GROUP: u64 = 3;
-const OF_POOL: u64 = 4;
-
-/// The position of the stack's number, after that of the group.
-const STACK: u32 = 32;
+const OF_POOL: u64 = 3;
 
 /// An event and its time in ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TraceEvent {
     pub(crate) time: u64,
-    /// The kind, and the number of a block or of a group.
+    /// The kind, and the number of a block.
     what: u64,
-    /// Bytes, or the number of a queue.
+    /// Bytes.
     more: u64,
 }
 
-/// The queue and group of the requests that follow, up to the next such event of the same chunk.
+/// Events of one event buffer. Their times never fall.
+#[derive(Debug, Default)]
+pub(crate) struct Chunk {
+    /// The number of the event buffer.
+    pub(crate) buffer: u64,
+    pub(crate) events: Vec<TraceEvent>,
+    /// Where the requests among the events come from, in their order.
+    pub(crate) sources: Vec<Source>,
+    /// What the pool did.
+    pub(crate) of_pool: Vec<PoolEvent>,
+}
+
+/// Where requests come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Source {
+    /// The index of the first event in the chunk for which this holds. It does up to the next one.
+    pub(crate) from: usize,
+    pub(crate) caller: QueueAndGroup,
+    /// The number of the queue in the trace, which its writer gives it.
+    pub(crate) stream: u32,
+}
+
+/// The queue and group of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct QueueAndGroup {
     pub(crate) queue: u64,
     /// The number of the tag, or else of the call site.
@@ -50,8 +72,7 @@ pub(crate) enum DecodedEvent {
     Refused {
         bytes: u64,
     },
-    QueueAndGroup(QueueAndGroup),
-    /// The pool did something, which the recorder [keeps](crate::track::recorder::Recorder::keep) under this number.
+    /// The pool did what the chunk has under this number.
     OfPool {
         number: u64,
     },
@@ -98,20 +119,10 @@ impl TraceEvent {
         }
     }
 
-    pub(crate) fn source(time: u64, source: QueueAndGroup) -> Self {
+    pub(crate) const fn of_pool(time: u64, number: usize) -> Self {
         Self {
             time,
-            what: QUEUE_AND_GROUP << KIND
-                | u64::from(source.stack) << STACK
-                | u64::from(source.group),
-            more: source.queue,
-        }
-    }
-
-    pub(crate) const fn of_pool(time: u64, number: u64) -> Self {
-        Self {
-            time,
-            what: OF_POOL << KIND | number,
+            what: OF_POOL << KIND | number as u64,
             more: 0,
         }
     }
@@ -125,22 +136,14 @@ impl TraceEvent {
             },
             FREED => DecodedEvent::Freed { id: number },
             REFUSED => DecodedEvent::Refused { bytes: self.more },
-            OF_POOL => DecodedEvent::OfPool { number },
-            _ => DecodedEvent::QueueAndGroup(QueueAndGroup {
-                queue: self.more,
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    reason = "the number of a group has 32 bits"
-                )]
-                group: number as u32,
-                stack: (number >> STACK) as u32,
-            }),
+            _ => DecodedEvent::OfPool { number },
         }
     }
 
     /// The key by which the events of several threads are sorted. At the same time, an allocation comes before a free.
-    pub(crate) const fn order(self) -> (u64, bool) {
-        (self.time, self.what >> KIND == FREED)
+    #[inline]
+    pub(crate) const fn order(self) -> u64 {
+        self.time << 1 | (self.what >> KIND == FREED) as u64
     }
 }
 
@@ -165,15 +168,6 @@ mod tests {
         assert_eq!(
             TraceEvent::refused(1, 7).decode(),
             DecodedEvent::Refused { bytes: 7 }
-        );
-        let source = QueueAndGroup {
-            queue: u64::MAX,
-            group: u32::MAX,
-            stack: (1 << (KIND - STACK)) - 1,
-        };
-        assert_eq!(
-            TraceEvent::source(1, source).decode(),
-            DecodedEvent::QueueAndGroup(source)
         );
         assert_eq!(
             TraceEvent::of_pool(1, 9).decode(),

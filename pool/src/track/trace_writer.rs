@@ -1,67 +1,33 @@
 //! A recording as text that `binpool replay` reads.
 
 use std::{
-    borrow::Cow,
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     fmt,
     io::{self, Write},
 };
 
-use binpool_trace::{Line, PoolEvent, Request};
+use binpool_trace::Line;
 
 use crate::track::{
+    batch::{Batch, TraceClock, WindowLines},
     names,
+    recording_summary::RecordingSummary,
     ticks::Ticks,
-    trace_event::{DecodedEvent, QueueAndGroup, TraceEvent},
+    trace_event::{Chunk, QueueAndGroup},
 };
 
-/// About how many bytes of lines are written at once.
-const BYTES_PER_WRITE: usize = 1 << 16;
-
-/// The totals of a recording.
-///
-/// ```
-/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
-/// # use binpool_mock::MockDevice;
-/// # let backend = MockDevice::builder().capacity_bytes(64 << 20).build().backend();
-/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
-/// let recording = pool.record(std::io::sink())?;
-/// let kept = pool.allocate(48 << 20)?;
-/// drop(pool.allocate(4096)?);
-/// assert!(pool.allocate(32 << 20).is_err());
-/// let summary = recording.finish()?;
-/// assert_eq!((summary.allocations, summary.frees), (2, 1));
-/// assert_eq!(summary.shortages, 1);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RecordingSummary {
-    /// Blocks that were handed out.
-    pub allocations: u64,
-    /// Blocks that were freed.
-    pub frees: u64,
-    /// Requests that failed for lack of memory.
-    pub shortages: u64,
-}
-
-/// Writes events as the [lines](Line) of a trace. The stream of a block is the number of its queue, counted from 0 in the order of
+/// Writes the [lines](Line) of a trace. The stream of a block is the number of its queue, counted from 0 in the order of
 /// appearance; its group is its tag, or else its call site. Times are nanoseconds since the recording began.
 pub(crate) struct TraceWriter {
     writer: Box<dyn Write + Send>,
-    ticks: Ticks,
-    /// The time at which the recording began, in ticks.
-    start: u64,
-    /// The time of the last line, in nanoseconds.
-    time: u64,
+    clock: TraceClock,
     /// The numbers of the queues, in the order of appearance.
     queues: Vec<u64>,
     groups: HashSet<u32>,
     stacks: HashSet<u32>,
-    /// The last queue and group, whose name has been written, and the stream of that queue.
-    last: (QueueAndGroup, u32),
-    /// Lines that are not written yet.
+    /// The queues and groups whose names have been written, and the streams of those queues.
+    known: HashMap<QueueAndGroup, u32>,
+    /// The header and names that are not written yet.
     lines: Vec<u8>,
     written: RecordingSummary,
 }
@@ -73,7 +39,7 @@ impl TraceWriter {
         ticks: Ticks,
         header: &[(&'static str, String)],
     ) -> Self {
-        let mut lines = Vec::with_capacity(BYTES_PER_WRITE + 256);
+        let mut lines = Vec::new();
         for (key, value) in header {
             // A line is one line, whatever the name of a device or a program has in it.
             let value = value.replace(char::is_control, " ");
@@ -82,20 +48,11 @@ impl TraceWriter {
         }
         Self {
             writer,
-            start: ticks.now(),
-            ticks,
-            time: 0,
+            clock: TraceClock::start(ticks),
             queues: Vec::new(),
             groups: HashSet::new(),
             stacks: HashSet::new(),
-            // No queue has this number, so the first block differs from it.
-            last: (
-                QueueAndGroup {
-                    queue: u64::MAX,
-                    ..QueueAndGroup::default()
-                },
-                0,
-            ),
+            known: HashMap::new(),
             lines,
             written: RecordingSummary::default(),
         }
@@ -105,92 +62,60 @@ impl TraceWriter {
         self.written
     }
 
-    /// Writes an event. Events must come in the order of [`in_order`](crate::track::merge::in_order).
-    pub(crate) fn write(&mut self, event: TraceEvent, source: QueueAndGroup) -> io::Result<()> {
-        self.advance(event.time);
-        match event.decode() {
-            DecodedEvent::Allocated { id, bytes } => {
-                let request = self.request(bytes, source);
-                Line::Allocated { id, request }.write(&mut self.lines);
-                self.written.allocations += 1;
+    /// Begins the next batch, whose events must come after those of the last one: numbers its queues, and names what is new in it.
+    pub(crate) fn begin(&mut self, mut chunks: Vec<Chunk>) -> Batch {
+        let mut fresh = Vec::new();
+        for chunk in &mut chunks {
+            for source in &mut chunk.sources {
+                match self.known.get(&source.caller) {
+                    Some(stream) => source.stream = *stream,
+                    None => fresh.push((chunk.events[source.from].time, source.caller)),
+                }
             }
-            DecodedEvent::Freed { id } => {
-                let time = Some(self.time);
-                Line::Freed { id, time }.write(&mut self.lines);
-                self.written.frees += 1;
-            }
-            DecodedEvent::Refused { bytes } => {
-                let request = self.request(bytes, source);
-                Line::Refused { request }.write(&mut self.lines);
-                self.written.shortages += 1;
-            }
-            DecodedEvent::QueueAndGroup(_) | DecodedEvent::OfPool { .. } => {}
         }
-        self.write_if_enough()
-    }
-
-    /// Writes an event of the pool, whose time is in ticks.
-    pub(crate) fn write_of_pool(&mut self, time: u64, event: &PoolEvent) -> io::Result<()> {
-        self.advance(time);
-        let (event, time) = (Cow::Borrowed(event), Some(self.time));
-        Line::Pool { event, time }.write(&mut self.lines);
-        self.write_if_enough()
-    }
-
-    /// Moves on to a time in ticks. Times never fall: an event that is early by some ticks gets the time of the line before.
-    fn advance(&mut self, time: u64) {
-        self.time = self.time.max(self.ticks.nanoseconds(self.start, time));
-    }
-
-    fn write_if_enough(&mut self) -> io::Result<()> {
-        if self.lines.len() < BYTES_PER_WRITE {
-            return Ok(());
+        if !fresh.is_empty() {
+            fresh.sort_by_key(|(time, _)| *time);
+            for (_, caller) in fresh {
+                self.introduce(caller);
+            }
+            return self.begin(chunks);
         }
-        self.write_lines()
+        Batch::new(chunks, &mut self.clock)
     }
 
-    /// Writes all lines and flushes the writer.
+    /// Gives a queue its number, and names the group and the stack, if they are new.
+    fn introduce(&mut self, caller: QueueAndGroup) {
+        if caller.stack > 0 {
+            self.name_stack(caller.stack);
+        }
+        self.name(caller.group);
+        let stream = self.queues.iter().position(|queue| *queue == caller.queue);
+        let stream = stream.unwrap_or_else(|| {
+            self.queues.push(caller.queue);
+            self.queues.len() - 1
+        });
+        self.known
+            .insert(caller, u32::try_from(stream).unwrap_or(u32::MAX));
+    }
+
+    /// Writes the lines of the next window.
+    pub(crate) fn write(&mut self, lines: &WindowLines) -> io::Result<()> {
+        self.write_names()?;
+        self.writer.write_all(&lines.text)?;
+        self.written.add(lines.has);
+        Ok(())
+    }
+
+    /// Writes what is left and flushes the writer.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
-        self.write_lines()?;
+        self.write_names()?;
         self.writer.flush()
     }
 
-    /// Writes whole lines, so that a program that dies leaves whole lines.
-    fn write_lines(&mut self) -> io::Result<()> {
+    fn write_names(&mut self) -> io::Result<()> {
         let written = self.writer.write_all(&self.lines);
         self.lines.clear();
         written
-    }
-
-    /// Returns the request of a block, whose group and stack are named if they are new.
-    #[inline]
-    fn request(&mut self, bytes: u64, source: QueueAndGroup) -> Request {
-        let group = u64::from(source.group);
-        Request {
-            bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
-            stream: self.stream(source),
-            time: Some(self.time),
-            group: (group > 0).then_some(group),
-            stack: (group > 0 && source.stack > 0).then_some(u64::from(source.stack)),
-        }
-    }
-
-    /// Returns the stream of a queue, and names the group if it is new.
-    fn stream(&mut self, source: QueueAndGroup) -> u32 {
-        if source == self.last.0 {
-            return self.last.1;
-        }
-        if source.stack > 0 {
-            self.name_stack(source.stack);
-        }
-        self.name(source.group);
-        let stream = self.queues.iter().position(|queue| *queue == source.queue);
-        let stream = stream.unwrap_or_else(|| {
-            self.queues.push(source.queue);
-            self.queues.len() - 1
-        });
-        self.last = (source, u32::try_from(stream).unwrap_or(u32::MAX));
-        self.last.1
     }
 
     /// Writes the name of a group before its first use.
@@ -220,7 +145,7 @@ impl TraceWriter {
 impl fmt::Debug for TraceWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TraceWriter")
-            .field("time", &self.time)
+            .field("clock", &self.clock)
             .field("written", &self.written)
             .finish_non_exhaustive()
     }
@@ -233,6 +158,7 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
+    use crate::track::trace_event::{Source, TraceEvent};
 
     #[derive(Clone, Default)]
     struct Shared(Arc<Mutex<Vec<u8>>>);
@@ -248,11 +174,25 @@ mod tests {
         }
     }
 
-    fn written(events: &[(TraceEvent, QueueAndGroup)]) -> Vec<String> {
+    /// What is written of batches, each of one chunk.
+    fn written(batches: Vec<Vec<(TraceEvent, QueueAndGroup)>>) -> Vec<String> {
         let text = Shared::default();
         let mut writer = TraceWriter::new(Box::new(text.clone()), Ticks::new(), &[]);
-        for (event, source) in events {
-            writer.write(*event, *source).unwrap();
+        for events in batches {
+            let (events, callers): (Vec<_>, Vec<_>) = events.into_iter().unzip();
+            let source = |(from, caller)| Source {
+                from,
+                caller,
+                stream: 0,
+            };
+            let batch = writer.begin(vec![Chunk {
+                events,
+                sources: callers.into_iter().enumerate().map(source).collect(),
+                ..Chunk::default()
+            }]);
+            for window in 0..batch.windows() {
+                writer.write(&batch.lines_of(window, Vec::new())).unwrap();
+            }
         }
         writer.flush().unwrap();
         let text = String::from_utf8(text.0.lock().clone()).unwrap();
@@ -260,12 +200,12 @@ mod tests {
     }
 
     #[test]
-    fn times_never_fall() {
-        let late = u64::MAX / 2;
+    fn times_never_fall_from_one_batch_to_the_next() {
+        let late = u64::MAX / 4;
         let source = QueueAndGroup::default();
-        let lines = written(&[
-            (TraceEvent::allocated(late, 1, 100), source),
-            (TraceEvent::freed(late - 1_000_000, 1), source),
+        let lines = written(vec![
+            vec![(TraceEvent::allocated(late, 1, 100), source)],
+            vec![(TraceEvent::freed(late - 1_000_000, 1), source)],
         ]);
         let times = lines
             .iter()
@@ -282,12 +222,12 @@ mod tests {
             group,
             stack: 0,
         };
-        let lines = written(&[
+        let lines = written(vec![vec![
             (TraceEvent::allocated(0, 1, 8), of(50, group)),
             (TraceEvent::allocated(0, 2, 8), of(40, group)),
             (TraceEvent::allocated(0, 3, 8), of(50, group)),
             (TraceEvent::refused(0, 9), of(40, 0)),
-        ]);
+        ]]);
         let expected = [
             format!("g {group} of a written trace"),
             format!("a 1 8 0 0 {group}"),
@@ -296,18 +236,5 @@ mod tests {
             "o 9 1 0".into(),
         ];
         assert_eq!(lines, expected);
-    }
-
-    #[test]
-    fn lines_beyond_the_bytes_per_write_are_all_written() {
-        let source = QueueAndGroup::default();
-        let events: Vec<_> = (0..10_000)
-            .map(|id| (TraceEvent::allocated(id, id, 8), source))
-            .collect();
-        let lines = written(&events);
-        for (id, line) in lines.iter().enumerate() {
-            assert!(line.starts_with(&format!("a {id} 8 0 ")), "{line}");
-        }
-        assert_eq!(lines.len(), events.len());
     }
 }

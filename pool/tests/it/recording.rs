@@ -4,6 +4,7 @@ use std::{
     collections::HashMap,
     env,
     io::{self, Write},
+    panic::resume_unwind,
     sync::{Arc, Mutex},
     thread,
 };
@@ -278,6 +279,42 @@ fn blocks_of_many_threads_that_go_from_one_to_another_are_all_written_in_an_orde
     assert_eq!(allocations, THREADS * ROUNDS);
     assert_eq!(summary.allocations, allocations as u64);
     assert_eq!(live.len() as u64, active);
+}
+
+#[test]
+fn what_threads_have_not_handed_over_when_they_end_or_panic_is_written() {
+    const THREADS: usize = 64;
+    let (pool, _) = pool();
+    let text = Text::default();
+    let recording = pool.record(text.clone()).unwrap();
+    let kept: Vec<_> = (0..THREADS)
+        .map(|number| {
+            let pool = pool.clone();
+            let thread = thread::spawn(move || {
+                let kept = pool.allocate(100).unwrap();
+                let dropped = pool.allocate(4096).unwrap();
+                if number % 2 == 0 {
+                    // Silently: the hook of panics is not called. Both blocks are freed meanwhile.
+                    resume_unwind(Box::new("a thread of a test"));
+                }
+                drop(dropped);
+                kept
+            });
+            thread.join()
+        })
+        .filter_map(Result::ok)
+        .collect();
+    assert_eq!(kept.len(), THREADS / 2);
+    let summary = recording.finish().unwrap();
+    let allocations = 2 * THREADS;
+    let frees = allocations - kept.len();
+    assert_eq!(
+        (summary.allocations, summary.frees),
+        (allocations as u64, frees as u64)
+    );
+    let (live, written) = replay(&text.lines());
+    assert_eq!((live.len(), written), (kept.len(), allocations));
+    assert!(live.values().all(|bytes| *bytes == 100));
 }
 
 #[test]
