@@ -15,13 +15,13 @@ use std::{
 use serde::Serialize;
 
 use binpool::{
-    Allocator, Backend, Error, Queue, QueueOrder,
+    Allocator, Backend, Error, PoolError, Queue, QueueOrder,
     adaptors::{Limit, Statistics},
 };
 
 use crate::{
     block_source::{Source, Unpooled},
-    parts::{Part, Parts},
+    parts::{Operation, Part, Parts},
     reserved::Reserved,
     rounds::{DeviceGauges, Gauges, Ledger, Pending, Round},
     settings::ReplaySettings,
@@ -231,15 +231,6 @@ pub(crate) fn queues_of<B: Backend>(streams: usize, backend: &B) -> Result<Vec<B
     (0..streams).map(queue).collect()
 }
 
-/// The size of each block, in bytes.
-fn sizes_of_blocks(trace: &Trace) -> Vec<u64> {
-    let sizes = trace.events().iter().filter_map(|event| match event {
-        Event::Allocate { bytes, .. } => Some(*bytes as u64),
-        Event::Free { .. } => None,
-    });
-    sizes.collect()
-}
-
 /// The index of each block's stream among `streams`, which are ascending. They are looked up before
 /// the clock starts.
 pub(crate) fn queues_of_blocks(trace: &Trace, streams: &[u32]) -> Vec<usize> {
@@ -255,13 +246,9 @@ pub(crate) fn queues_of_blocks(trace: &Trace, streams: &[u32]) -> Vec<usize> {
 pub(crate) struct Run<'a, B: Backend> {
     trace: &'a Trace,
     queues: Vec<B::Queue>,
-    /// The index of each block's stream among those of the trace.
-    stream_of_block: Vec<usize>,
     parts: Parts,
     commands: Option<Box<dyn Commands<B>>>,
     rounds: usize,
-    /// The size of each block, where rounds are told apart.
-    sizes: Vec<u64>,
     /// The bytes that are live, as they were asked for, where rounds are told apart.
     live: Watermark,
     /// Set once a thread has failed.
@@ -271,15 +258,8 @@ pub(crate) struct Run<'a, B: Backend> {
 /// The number of events between two calls of `progress`.
 pub(crate) const STRIDE: usize = 4096;
 
-/// The blocks that a part has.
+/// The blocks that a part has, by their slots.
 type Left<S> = Vec<Option<<S as Source>::Block>>;
-
-/// A block, its number in the trace, and the index of the round that allocated it.
-struct Numbered<Block> {
-    block: Block,
-    number: usize,
-    round: usize,
-}
 
 /// What all parts have left when they have been played.
 struct Played<S: Source> {
@@ -308,15 +288,9 @@ impl<'a, B: Backend> Run<'a, B> {
         Ok(Self {
             trace,
             queues,
-            stream_of_block,
             parts,
             commands: commands.map_err(Failure::setup)?,
             rounds: settings.rounds,
-            sizes: if settings.rounds > 1 {
-                sizes_of_blocks(trace)
-            } else {
-                Vec::new()
-            },
             live: Watermark::default(),
             has_failed: AtomicBool::new(false),
         })
@@ -351,16 +325,17 @@ impl<'a, B: Backend> Run<'a, B> {
         };
         let end = self.trace.events().len();
         let failed = |error| Failure::at(self.trace, end, false, error);
-        for (part, blocks) in self.parts.parts.iter().zip(left) {
-            for (number, block) in blocks.into_iter().enumerate() {
-                if let Some(block) = block {
+        for (part, mut blocks) in self.parts.parts.iter().zip(left) {
+            for number in part.operations.never_freed() {
+                let operation = &part.operations.all[number];
+                if let Some(block) = blocks[operation.slot as usize].take() {
                     // What is left is of the first round: later ones free all that they allocate.
-                    let block = Numbered {
-                        block,
-                        number,
+                    let step = Step {
+                        part,
                         round: 0,
+                        number,
                     };
-                    self.free(source, part, block).map_err(failed)?;
+                    self.free(source, step, operation, block).map_err(failed)?;
                 }
             }
         }
@@ -436,13 +411,13 @@ impl<'a, B: Backend> Run<'a, B> {
             let play = |part| {
                 let meeting = &meeting;
                 move || {
-                    let blocks = self.no_blocks::<S>();
+                    let blocks = no_blocks::<S>(part);
                     meeting.wait();
                     self.play(source, part, blocks, meeting, &mut |_| {}, &|_| {})
                 }
             };
             let others: Vec<_> = others.iter().map(|part| scope.spawn(play(part))).collect();
-            let blocks = self.no_blocks::<S>();
+            let blocks = no_blocks::<S>(first);
             let mut round_ended =
                 |round| ledger.end_round(self.allocations(round + 1), source.hits());
             meeting.wait();
@@ -467,12 +442,6 @@ impl<'a, B: Backend> Run<'a, B> {
                 rounds: ledger.rounds,
             })
         })
-    }
-
-    fn no_blocks<S: Source>(&self) -> Left<S> {
-        let mut blocks = Vec::new();
-        blocks.resize_with(self.trace.allocations(), || None);
-        blocks
     }
 
     /// Replays a part as many times as there are rounds. Returns the blocks that it has left. Where there are several rounds, all parts
@@ -525,133 +494,115 @@ impl<'a, B: Backend> Run<'a, B> {
     where
         S: Source<Backend = B>,
     {
-        match &part.events {
-            None => {
-                let events = 0..self.trace.events().len();
-                self.play_events(source, part, round, events, blocks, progress)
-            }
-            Some(events) => {
-                let events = events.iter().copied();
-                self.play_events(source, part, round, events, blocks, progress)
-            }
-        }
-    }
-
-    fn play_events<S>(
-        &self,
-        source: &S,
-        part: &Part,
-        round: usize,
-        events: impl Iterator<Item = usize>,
-        blocks: &mut Left<S>,
-        progress: &dyn Fn(usize),
-    ) -> Result<(), Failure>
-    where
-        S: Source<Backend = B>,
-    {
         let done = round * self.trace.events().len();
-        for (count, index) in events.enumerate() {
-            if count % STRIDE == 0 {
-                progress(done + index);
-                if self.has_failed.load(Ordering::Relaxed) {
-                    return Err(Failure::at(self.trace, index, false, Stopped));
-                }
+        let at = |number| Step {
+            part,
+            round,
+            number,
+        };
+        for (chunk, operations) in part.operations.all.chunks(STRIDE).enumerate() {
+            let first = chunk * STRIDE;
+            progress(done + at(first).event());
+            if self.has_failed.load(Ordering::Relaxed) {
+                return Err(Failure::at(self.trace, at(first).event(), false, Stopped));
             }
-            match self.trace.events()[index] {
-                // One that is still there after a round is never freed, and lives on.
-                Event::Allocate { block, bytes, .. } if blocks[block].is_none() => {
-                    let number = block;
-                    let block = self.allocate(source, part, index, round, number, bytes)?;
-                    blocks[number] = Some(block);
-                }
-                Event::Allocate { .. } => {}
-                Event::Free { block } => {
-                    if let Some(freed) = blocks[block].take() {
-                        let freed = Numbered {
-                            block: freed,
-                            number: block,
-                            round,
-                        };
-                        self.free(source, part, freed)
-                            .map_err(|error| Failure::at(self.trace, index, false, error))?;
-                    }
+            for (number, operation) in (first..).zip(operations) {
+                let place = &mut blocks[operation.slot as usize];
+                if operation.is_free {
+                    let freed = place.take().map_or(Ok(()), |block| {
+                        self.free(source, at(number), operation, block)
+                    });
+                    freed.map_err(|error| {
+                        Failure::at(self.trace, at(number).event(), false, error)
+                    })?;
+                } else if place.is_none() {
+                    // Otherwise it is never freed, and has been there since the first round.
+                    let block = self.allocate(source, at(number), operation);
+                    *place = Some(block.map_err(|error| self.refused(at(number), error))?);
                 }
             }
         }
         Ok(())
     }
 
+    /// The failure of an allocation, or of the commands on its block.
+    #[cold]
+    fn refused(&self, step: Step<'_>, error: PoolError) -> Failure {
+        let out_of_memory = match &error {
+            PoolError::Allocator(error) => error.is_out_of_memory(),
+            error => error.is_out_of_memory(),
+        };
+        Failure::at(self.trace, step.event(), out_of_memory, error)
+    }
+
+    #[inline]
     fn allocate<S>(
         &self,
         source: &S,
-        part: &Part,
-        index: usize,
-        round: usize,
-        number: usize,
-        bytes: usize,
-    ) -> Result<S::Block, Failure>
+        step: Step<'_>,
+        operation: &Operation,
+    ) -> Result<S::Block, PoolError>
     where
         S: Source<Backend = B>,
     {
-        let queue = &self.queues[part.first_queue + self.stream_of_block[number]];
-        let block = source.allocate(queue, bytes).map_err(|error| {
-            let out_of_memory = match &error {
-                binpool::PoolError::Allocator(error) => error.is_out_of_memory(),
-                error => error.is_out_of_memory(),
-            };
-            Failure::at(self.trace, index, out_of_memory, error)
-        })?;
-        if let Some(bytes) = self.sizes.get(number) {
-            self.live.add(*bytes);
+        let queue = &self.queues[step.part.first_queue + usize::from(operation.queue)];
+        let block = source.allocate(queue, operation.bytes)?;
+        if self.rounds > 1 {
+            self.live.add(operation.bytes as u64);
         }
-        let block = Numbered {
-            block,
-            number,
-            round,
-        };
         if let Some(commands) = &self.commands {
-            self.command(source, part, &block, |block| commands.begin(block))
-                .map_err(|error| Failure::at(self.trace, index, error.is_out_of_memory(), error))?;
+            self.command(source, step, operation, &block, |block| {
+                commands.begin(block)
+            })?;
         }
-        Ok(block.block)
+        Ok(block)
     }
 
-    fn free<S>(&self, source: &S, part: &Part, block: Numbered<S::Block>) -> Result<(), Error>
+    #[inline]
+    fn free<S>(
+        &self,
+        source: &S,
+        step: Step<'_>,
+        operation: &Operation,
+        block: S::Block,
+    ) -> Result<(), Error>
     where
         S: Source<Backend = B>,
     {
         if let Some(commands) = &self.commands {
-            self.command(source, part, &block, |block| commands.end(block))?;
+            self.command(source, step, operation, &block, |block| commands.end(block))?;
         }
-        if let Some(bytes) = self.sizes.get(block.number) {
-            self.live.remove(*bytes);
+        if self.rounds > 1 {
+            self.live.remove(operation.bytes as u64);
         }
-        source.free(block.block)
+        source.free(block)
     }
 
     /// Enqueues commands on a block, unless it has no bytes.
+    #[inline(never)]
     fn command<S>(
         &self,
         source: &S,
-        part: &Part,
-        block: &Numbered<S::Block>,
+        step: Step<'_>,
+        operation: &Operation,
+        block: &S::Block,
         enqueue: impl FnOnce(&InUse<'_, B>) -> Result<(), Error>,
     ) -> Result<(), Error>
     where
         S: Source<Backend = B>,
     {
-        let queue_number = part.first_queue + self.stream_of_block[block.number];
+        let queue_number = step.part.first_queue + usize::from(operation.queue);
         let queue = &self.queues[queue_number];
-        let Some(memory) = S::memory(&block.block, queue) else {
+        let Some(memory) = S::memory(block, queue) else {
             return Ok(());
         };
         #[expect(
             clippy::cast_possible_truncation,
             reason = "blocks that are 2^32 apart do not live together"
         )]
-        let number = (block.round * self.parts.copies * self.trace.allocations()
-            + part.first_block
-            + block.number) as u32;
+        let number = (step.round * self.parts.copies * self.trace.allocations()
+            + step.part.first_block
+            + step.block()) as u32;
         enqueue(&InUse {
             backend: source.backend(),
             queue,
@@ -659,6 +610,34 @@ impl<'a, B: Backend> Run<'a, B> {
             memory,
             number,
         })
+    }
+}
+
+/// No block yet in any slot of a part.
+fn no_blocks<S: Source>(part: &Part) -> Left<S> {
+    let mut blocks = Vec::new();
+    blocks.resize_with(part.operations.slots, || None);
+    blocks
+}
+
+/// An operation of a part, in a round.
+#[derive(Clone, Copy)]
+struct Step<'a> {
+    part: &'a Part,
+    round: usize,
+    /// The index of the operation.
+    number: usize,
+}
+
+impl Step<'_> {
+    /// The number of its block in the trace.
+    fn block(self) -> usize {
+        self.part.operations.origins[self.number].0
+    }
+
+    /// The index of its event.
+    fn event(self) -> usize {
+        self.part.operations.origins[self.number].1
     }
 }
 
@@ -693,7 +672,7 @@ impl Outcome {
 mod tests {
     use std::sync::Arc;
 
-    use binpool::{DeferredAllocator, PoolError, adaptors::AllocatorStatistics};
+    use binpool::{DeferredAllocator, adaptors::AllocatorStatistics};
     use binpool_mock::{MockBackend, MockDevice};
     use parking_lot::Mutex;
 
@@ -751,11 +730,9 @@ mod tests {
         let run = Run::<MockBackend> {
             trace: &trace,
             queues: queues_of(1, &backend).unwrap(),
-            stream_of_block: vec![0],
             parts: Parts::of(&trace, &[0], 1, 1),
             commands: None,
             rounds: 1,
-            sizes: Vec::new(),
             live: Watermark::default(),
             has_failed: AtomicBool::new(false),
         };
