@@ -29,7 +29,7 @@ mod subject_choice;
 mod tail;
 mod workload;
 
-pub use counted::{COUNTED_PAIRS, counted};
+pub use counted::{COUNTED_PAIRS, counted, counted_drops};
 pub use direct::{Direct, DirectBlock};
 pub use failure::{Failure, Refused};
 pub use host_heap::{Heap, HostBlock, Malloc, Mimalloc};

@@ -1,4 +1,4 @@
-//! How many instructions pairs of allocation and free take, counted by callgrind: what `scripts/instructions` runs, which
+//! How many instructions pairs of allocation and free, and frees of another thread's blocks, take, counted by callgrind: what `scripts/instructions` runs, which
 //! holds them against the recorded figures.
 //!
 //! By gungraun, which runs each benchmark in a process of its own under valgrind, with addresses and environment the same
@@ -7,7 +7,7 @@
 
 #![expect(missing_docs, reason = "gungraun's macros make public items")]
 
-use binpool_benches::{Failure, SubjectChoice, Workload, counted};
+use binpool_benches::{Failure, SubjectChoice, Workload, counted, counted_drops};
 use gungraun::{
     Callgrind, EntryPoint, LibraryBenchmarkConfig, library_benchmark, library_benchmark_group, main,
 };
@@ -26,7 +26,14 @@ fn pairs(workload: Workload, subject: SubjectChoice) -> Result<(), Failure> {
     counted(workload, subject)
 }
 
-library_benchmark_group!(name = instructions, benchmarks = pairs);
+#[library_benchmark]
+#[bench::cross_pool(SubjectChoice::Pool)]
+#[bench::cross_bins(SubjectChoice::Bins)]
+fn drops(subject: SubjectChoice) -> Result<(), Failure> {
+    counted_drops(subject)
+}
+
+library_benchmark_group!(name = instructions, benchmarks = [pairs, drops]);
 
 main!(
     config = LibraryBenchmarkConfig::default().tool(
