@@ -138,6 +138,13 @@ impl<B: Backend, O> State<B, O> {
                 return CarvingStep::Take(carved);
             }
         }
+        if *stage == CarvingStage::Look
+            && !self.segments.has_pages()
+            && self.segments.free_bytes() == 0
+        {
+            // Nothing is held back that a look or a wait could make free.
+            *stage = CarvingStage::Grow;
+        }
         if *stage == CarvingStage::Look {
             *stage = CarvingStage::TakeEnded;
             let in_the_way = self.ranges_in_the_way(terms);

@@ -32,6 +32,11 @@ impl<B: Backend, O> State<B, O> {
             .map(|held| held.block)
     }
 
+    /// Returns whether there may be blocks that another queue than the only one uses. Most misses find none.
+    fn has_blocks_of_others(&self) -> bool {
+        self.pending.blocks() > 0 || self.queues.len() > 1
+    }
+
     /// Takes a free block of exactly this bin whose commands have ended, or end before any command starts that is enqueued on the
     /// queue later. Blocks of other queues are searched only if `across` is set.
     pub(crate) fn pop_ready(
@@ -41,6 +46,9 @@ impl<B: Backend, O> State<B, O> {
         across: bool,
     ) -> Option<Box<Block<B, O>>> {
         let Request { bin, bytes, .. } = request;
+        if !self.has_blocks_of_others() {
+            return None;
+        }
         let queues = &self.queues;
         let mut oldest = self.pending.oldest(bin, bytes).take(MAX_BLOCKS_SEARCHED);
         let ready = oldest.find(|(_, uses)| {
@@ -122,6 +130,9 @@ impl<B: Backend, O> State<B, O> {
     ) -> QueueUses {
         let Request { bin, bytes, .. } = request;
         let mut found = QueueUses::new();
+        if !self.has_blocks_of_others() {
+            return found;
+        }
         let pending = self.pending.oldest(bin, bytes).take(MAX_BLOCKS_SEARCHED);
         let pending = pending
             .map(|(_, uses)| uses)

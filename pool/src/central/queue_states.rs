@@ -76,6 +76,10 @@ impl<B: Backend, O> QueueStates<B, O> {
             .map(|(key, queue_state)| (QueueKey::new(key), queue_state))
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.by_key.len()
+    }
+
     pub(crate) fn find(&self, queue: QueueId) -> Option<QueueKey> {
         self.iter()
             .find(|(_, queue_state)| queue_state.queue.id() == queue)

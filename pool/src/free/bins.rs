@@ -165,6 +165,10 @@ impl<B: Backend, O> Bins<B, O> {
         wanted: impl Fn(&HeldBlock<B, O>) -> bool,
     ) -> Vec<HeldBlock<B, O>> {
         let mut taken = Vec::new();
+        // The usual case of a miss.
+        if self.classes.is_empty() {
+            return taken;
+        }
         self.classes.retain(|_, blocks| {
             if blocks.iter().any(&wanted) {
                 let (out, stay) = std::mem::take(blocks)
