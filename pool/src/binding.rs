@@ -41,7 +41,7 @@ impl<B: Backend> PooledBuffer<B> {
         // Array crates ask this before each operand, so the common case takes no lock.
         let is_only =
             self.queue_id() == Some(queue.id()) && self.lease().is_none_or(Lease::is_alone);
-        if is_only && self.shared.is_ordered(queue) {
+        if is_only && self.shared().is_ordered(queue) {
             return Ok(());
         }
         self.backend().check_use(queue)?;
@@ -96,13 +96,15 @@ impl<B: Backend> PooledBuffer<B> {
 
     /// Makes `queue` the block's only queue. All other uses must come before what is enqueued there.
     fn move_to(&mut self, queue: &B::Queue) {
-        let may_cache = self.shared.may_cache(queue);
-        let queue_key = self.block().map(|_| self.shared.state.lock().enter(queue));
+        let may_cache = self.shared().may_cache(queue);
+        let queue_key = self
+            .block()
+            .map(|_| self.shared().state.lock().enter(queue));
         let Some(lease) = self.lease_mut() else {
             return;
         };
         let lease = std::mem::replace(lease, Lease::on(queue.id(), queue_key, may_cache));
-        self.shared.state.lock().leave(lease.key);
+        self.shared().state.lock().leave(lease.key);
     }
 
     /// Waits on the host for the block's queues, and takes it off its queue: it becomes free for all queues when it is
@@ -136,11 +138,11 @@ impl<B: Backend> PooledBuffer<B> {
     /// ```
     pub fn unbind_from_queue(&mut self) -> Result<(), Error> {
         for queue in self.queues() {
-            self.shared.finish(&queue)?;
+            self.shared().finish(&queue)?;
         }
         let lease = self.lease_mut().map(std::mem::take);
         let queue_key = lease.and_then(|lease| lease.key);
-        self.shared.state.lock().leave(queue_key);
+        self.shared().state.lock().leave(queue_key);
         Ok(())
     }
 
@@ -178,7 +180,7 @@ impl<B: Backend> PooledBuffer<B> {
         wait_for: &[B::Event],
     ) -> Result<B::Event, Error> {
         match guarded("a marker", || self.enqueue_end(queue, wait_for)) {
-            Ok(event) if self.shared.scrubber.is_on_free() && !self.has_views() => {
+            Ok(event) if self.shared().scrubber.is_on_free() && !self.has_views() => {
                 self.release_scrubbed(event)
             }
             Ok(event) => {
@@ -206,7 +208,7 @@ impl<B: Backend> PooledBuffer<B> {
         let queue = &queue;
         self.backend().check_queue(queue)?;
         let mut events = self.mark_others(queue)?;
-        if !self.shared.failures.keeps_places() {
+        if !self.shared().failures.keeps_places() {
             // If one of them fails, the marker fails too, and proves nothing about the rest.
             wait_for.iter().try_for_each(wait_for_event)?;
         }
@@ -220,10 +222,10 @@ impl<B: Backend> PooledBuffer<B> {
     /// `queue` already puts before its next commands. On a device where a marker says nothing, waits on the host
     /// instead.
     fn mark_others(&self, queue: &B::Queue) -> Result<SmallVec<[B::Event; 4]>, Error> {
-        let is_ordered = self.shared.is_ordered(queue);
+        let is_ordered = self.shared().is_ordered(queue);
         let queues = self.queues().into_iter();
         let mut queues = queues.filter(|used| used != queue || !is_ordered);
-        if !self.shared.failures.keeps_places() {
+        if !self.shared().failures.keeps_places() {
             queues.try_for_each(|queue| queue.finish())?;
             return Ok(SmallVec::new());
         }
@@ -247,7 +249,7 @@ impl<B: Backend> PooledBuffer<B> {
 
     pub(crate) fn own_queue(&self) -> Option<B::Queue> {
         let queue_key = self.lease()?.key?;
-        let state = self.shared.state.lock();
+        let state = self.shared().state.lock();
         Some(state.queues.get(queue_key)?.queue.clone())
     }
 }

@@ -2,12 +2,13 @@
 
 #![expect(
     unsafe_code,
-    reason = "a block that goes back to its segment leaves its host memory to the next one"
+    reason = "a leased block always has a reference to its pool, and one that goes back to its segment leaves its host memory to the next"
 )]
 
 use std::{
     mem::MaybeUninit,
-    ptr,
+    ops::{Deref, DerefMut},
+    ptr::{self, NonNull},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -29,20 +30,17 @@ use crate::{
 /// The fields that a hit reads come first. A hit does not write them, since the block may have come from another thread.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Block<B: Backend, O> {
+pub(crate) struct Block<B: Backend> {
     /// The size of the block: what the allocator was asked for, and what the pool counts.
     pub(crate) bytes: usize,
     /// A request for more bytes than this, and at most `bytes`, is of the class of this block.
     pub(crate) above: usize,
+    /// The lease of its user, or of the next user while the block is in a thread cache.
+    pub(crate) lease: Lease<B>,
     /// The bin that it belongs to.
     pub(crate) bin: usize,
     /// The slot that it belongs to in a thread cache.
     pub(crate) slot: usize,
-    /// The reference to the pool that its next user needs. A block in a bin has one if it was in a thread cache before: threads
-    /// that change the reference count at the same time slow each other down.
-    pub(crate) share: Option<O>,
-    /// The lease of its user, or of the next user while the block is in a thread cache.
-    pub(crate) lease: Lease<B>,
     /// Its range in a segment; `None` for a whole block of the allocator.
     pub(crate) range: Option<RangeKey>,
     /// The record of its allocation; `None` if it was not allocated while the pool was tracked.
@@ -50,20 +48,148 @@ pub(crate) struct Block<B: Backend, O> {
     pub(crate) memory: B::Memory,
 }
 
+/// A block in the host's memory, with the reference to the pool of its user.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Body<B: Backend, O> {
+    /// `Some` in a [`LeasedBlock`]. A block in a bin has one if it was in a thread cache before: threads that change the reference count at
+    /// the same time slow each other down.
+    share: Option<O>,
+    block: Block<B>,
+}
+
+impl<B: Backend, O> Body<B, O> {
+    #[inline]
+    pub(crate) fn block(&self) -> &Block<B> {
+        &self.block
+    }
+
+    pub(crate) fn block_mut(&mut self) -> &mut Block<B> {
+        &mut self.block
+    }
+
+    /// Returns the reference to the pool.
+    ///
+    /// # Safety
+    ///
+    /// This is the body of a [`LeasedBlock`].
+    #[inline]
+    pub(crate) unsafe fn share(&self) -> &O {
+        // SAFETY: as the caller promises.
+        unsafe { self.share.as_ref().unwrap_unchecked() }
+    }
+}
+
+/// A block that no user has.
+#[derive(Debug)]
+pub(crate) struct BlockBox<B: Backend, O>(Box<Body<B, O>>);
+
+impl<B: Backend, O> BlockBox<B, O> {
+    pub(crate) fn new(block: Block<B>) -> Self {
+        Self(Box::new(Body { share: None, block }))
+    }
+
+    /// Leases the block. It gets a reference to the pool from `share`, unless it has one.
+    pub(crate) fn lease(mut self, lease: Lease<B>, share: impl FnOnce() -> O) -> LeasedBlock<B, O> {
+        self.lease = lease;
+        self.0.share.get_or_insert_with(share);
+        LeasedBlock(self.0)
+    }
+
+    pub(crate) fn into_memory(self) -> B::Memory {
+        self.0.block.memory
+    }
+}
+
+impl<B: Backend, O> Deref for BlockBox<B, O> {
+    type Target = Block<B>;
+
+    fn deref(&self) -> &Block<B> {
+        &self.0.block
+    }
+}
+
+impl<B: Backend, O> DerefMut for BlockBox<B, O> {
+    fn deref_mut(&mut self) -> &mut Block<B> {
+        &mut self.0.block
+    }
+}
+
+/// A block that a user has, or that is ready for the next user of its queue.
+///
+/// In a thread cache, too, it has what a user needs: its reference to the pool, and its count in
+/// [`QueueState::active`](crate::central::queue_state::QueueState::active). So a hit changes neither of these two counters, which
+/// all threads share.
+///
+/// # Invariant
+///
+/// It has a reference to the pool. Only this module sees that, and only [`split`](Self::split) takes it out.
+#[derive(Debug)]
+pub(crate) struct LeasedBlock<B: Backend, O>(Box<Body<B, O>>);
+
+impl<B: Backend, O> LeasedBlock<B, O> {
+    #[inline]
+    pub(crate) fn share(&self) -> &O {
+        // SAFETY: it is the body of a leased block.
+        unsafe { self.0.share() }
+    }
+
+    /// Takes the block from its user, with its reference to the pool.
+    pub(crate) fn split(mut self) -> (O, BlockBox<B, O>) {
+        // SAFETY: by the invariant there is one, and this value is no more.
+        let share = unsafe { self.0.share.take().unwrap_unchecked() };
+        (share, BlockBox(self.0))
+    }
+
+    /// Takes the block from its user. It keeps its reference to the pool for the next one.
+    pub(crate) fn end(self) -> BlockBox<B, O> {
+        BlockBox(self.0)
+    }
+
+    #[inline]
+    pub(crate) fn into_raw(self) -> NonNull<Body<B, O>> {
+        // SAFETY: a box is not null.
+        unsafe { NonNull::new_unchecked(Box::into_raw(self.0)) }
+    }
+
+    /// # Safety
+    ///
+    /// The address is from [`into_raw`](Self::into_raw), and is used no more.
+    #[inline]
+    pub(crate) unsafe fn from_raw(body: NonNull<Body<B, O>>) -> Self {
+        // SAFETY: as the caller promises.
+        Self(unsafe { Box::from_raw(body.as_ptr()) })
+    }
+}
+
+impl<B: Backend, O> Deref for LeasedBlock<B, O> {
+    type Target = Block<B>;
+
+    #[inline]
+    fn deref(&self) -> &Block<B> {
+        &self.0.block
+    }
+}
+
+impl<B: Backend, O> DerefMut for LeasedBlock<B, O> {
+    fn deref_mut(&mut self) -> &mut Block<B> {
+        &mut self.0.block
+    }
+}
+
 /// The host memory of a block that is no more, for the next block.
 #[derive(Debug)]
-pub(crate) struct Shell<B: Backend, O>(Box<MaybeUninit<Block<B, O>>>);
+pub(crate) struct Shell<B: Backend, O>(Box<MaybeUninit<Body<B, O>>>);
 
 impl<B: Backend, O> Shell<B, O> {
     pub(crate) fn new() -> Self {
         Self(Box::new_uninit())
     }
 
-    /// Takes the device memory of a block out of its host memory. All else of the block is dropped where it is, since moving it
-    /// takes longer.
-    pub(crate) fn of(mut block: Box<Block<B, O>>) -> (B::Memory, Self) {
+    /// Takes the device memory and the reference to the pool of a block out of its host memory. All else of the block is dropped where it
+    /// is, since moving it takes longer.
+    pub(crate) fn of(mut block: LeasedBlock<B, O>) -> (B::Memory, O, Self) {
         let Block {
-            share,
             lease,
             record,
             bytes: _,
@@ -72,37 +198,41 @@ impl<B: Backend, O> Shell<B, O> {
             slot: _,
             range: _,
             memory: _,
-        } = &mut *block;
-        (*share, *record) = (None, None);
+        } = &mut block.0.block;
+        *record = None;
         drop(lease.take_others());
-        // SAFETY: the memory of the block is valid, and is read once: the next line ends the block without dropping it, and no
-        // line between could panic. From here on the host memory counts as uninitialized.
-        let memory = unsafe { ptr::read(&raw const block.memory) };
-        // SAFETY: the address is from `into_raw` of a box with the same layout, and no other box is made of it.
-        let shell = unsafe { Box::from_raw(Box::into_raw(block).cast()) };
-        (memory, Self(shell))
+        let body = block.into_raw();
+        // SAFETY: the address is that of a valid body, which no other reference shows.
+        let of = unsafe { body.as_ref() };
+        // SAFETY: it is read once: from here on all that is there counts as uninitialized, nothing else of it has to be dropped, and nothing
+        // in this function could panic.
+        let memory = unsafe { ptr::read(&raw const of.block.memory) };
+        // SAFETY: it is the body of a leased block.
+        let share = unsafe { of.share() };
+        // SAFETY: as for `memory`.
+        let share = unsafe { ptr::read(share) };
+        // SAFETY: the address is from a box with the same layout, and no other box is made of it.
+        let shell = unsafe { Box::from_raw(body.as_ptr().cast()) };
+        (memory, share, Self(shell))
     }
 
-    #[expect(
-        clippy::unnecessary_box_returns,
-        reason = "the box is what this is for"
-    )]
-    pub(crate) fn fill(self, block: Block<B, O>) -> Box<Block<B, O>> {
-        Box::write(self.0, block)
+    pub(crate) fn fill(self, share: O, block: Block<B>) -> LeasedBlock<B, O> {
+        let share = Some(share);
+        LeasedBlock(Box::write(self.0, Body { share, block }))
     }
 }
 
 /// A free block, and its uses by former users.
 #[derive(Debug)]
 pub(crate) struct HeldBlock<B: Backend, O> {
-    pub(crate) block: Box<Block<B, O>>,
+    pub(crate) block: BlockBox<B, O>,
     pub(crate) uses: QueueUses,
     /// The number of sweeps before it came to its bin.
     pub(crate) since: u32,
 }
 
 impl<B: Backend, O> HeldBlock<B, O> {
-    pub(crate) fn new(block: Box<Block<B, O>>, uses: QueueUses) -> Self {
+    pub(crate) fn new(block: BlockBox<B, O>, uses: QueueUses) -> Self {
         Self {
             block,
             uses,
@@ -128,7 +258,7 @@ impl<B: Backend, O> From<HeldBlock<B, O>> for Released<B> {
         Self {
             views: Vec::new(),
             bytes: block.bytes,
-            memory: block.memory,
+            memory: block.into_memory(),
             uses,
             place: None,
         }
@@ -193,8 +323,8 @@ impl<B: Backend> Lease<B> {
     }
 
     #[inline]
-    pub(crate) fn may_be_cached(&mut self) -> bool {
-        *self.may_be_cached.get_mut()
+    pub(crate) fn may_be_cached(&self) -> bool {
+        self.may_be_cached.load(Ordering::Relaxed)
     }
 
     /// Returns whether only its own queue used it.

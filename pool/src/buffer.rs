@@ -2,7 +2,7 @@
 
 #![expect(
     unsafe_code,
-    reason = "in `drop` the reference to the pool moves to the cached block without a change of its count"
+    reason = "in `drop` the block moves to the cache of the thread"
 )]
 
 use std::{fmt, mem::ManuallyDrop, sync::Arc};
@@ -16,8 +16,9 @@ use tracing::{Level, level_filters::LevelFilter};
 
 use crate::{
     block::Lease,
+    content::{Content, Empty, PackedContent},
     order::timestamps::QueueKey,
-    shared::{Block, CachedBlock, Shared},
+    shared::{Block, BlockBox, LeasedBlock, Share, Shared},
 };
 
 /// A block of device memory that goes back to its pool when it is dropped.
@@ -110,94 +111,82 @@ use crate::{
 #[must_use = "the block goes back to its pool when it is dropped"]
 pub struct PooledBuffer<B: Backend> {
     /// Only `drop` takes this out, and does not use it afterwards.
-    pub(crate) shared: ManuallyDrop<Arc<Shared<B>>>,
+    content: ManuallyDrop<PackedContent<B>>,
     size: usize,
-    /// Only `drop` takes this out, and does not use it afterwards.
-    content: ManuallyDrop<Content<B>>,
-}
-
-/// The content of a pooled buffer. Small, since a hit moves it.
-enum Content<B: Backend> {
-    Block(Box<Block<B>>),
-    /// 0 bytes.
-    Empty(Box<Lease<B>>),
-    GivenBack,
 }
 
 impl<B: Backend> PooledBuffer<B> {
     /// Makes a buffer of `size` bytes for `queue`, with its block and the key of its queue; without them for 0 bytes.
     pub(crate) fn new(
-        shared: &Arc<Shared<B>>,
+        shared: &Share<B>,
         queue: &B::Queue,
         size: usize,
-        block_and_queue: Option<(Box<Block<B>>, QueueKey)>,
+        block_and_queue: Option<(BlockBox<B>, QueueKey)>,
     ) -> Self {
-        let (block, queue_key) = block_and_queue.unzip();
-        let lease = Lease::on(
-            queue.id(),
-            queue_key,
-            queue_key.is_some() && shared.may_cache(queue),
-        );
-        let mut share = None;
-        let content = match block {
-            Some(mut block) => {
-                block.lease = lease;
-                share = block.share.take();
-                Content::Block(block)
+        let content = match block_and_queue {
+            Some((block, queue_key)) => {
+                let lease = Lease::on(queue.id(), Some(queue_key), shared.may_cache(queue));
+                Content::Block(block.lease(lease, || Arc::clone(shared)))
             }
-            None => Content::Empty(Box::new(lease)),
+            None => Content::Empty(Box::new(Empty {
+                share: Arc::clone(shared),
+                lease: Lease::on(queue.id(), None, false),
+            })),
         };
+        Self::with_content(content, size)
+    }
+
+    #[inline]
+    fn with_content(content: Content<B>, size: usize) -> Self {
         Self {
-            shared: ManuallyDrop::new(share.unwrap_or_else(|| Arc::clone(shared))),
+            content: ManuallyDrop::new(PackedContent::new(content)),
             size,
-            content: ManuallyDrop::new(content),
         }
     }
 
     /// Makes the buffer of a block that this thread had by itself, and logs that.
     #[inline]
-    pub(crate) fn of_hit(cached: CachedBlock<B>, size: usize) -> Self {
+    pub(crate) fn of_hit(block: LeasedBlock<B>, size: usize) -> Self {
         if LevelFilter::current() >= Level::TRACE {
-            log_hit(size, cached.block.bytes);
+            return log_hit(Self::of_leased(block, size));
         }
-        Self::from_cached(cached, size)
+        Self::of_leased(block, size)
     }
 
     /// Makes a buffer of `size` bytes.
     #[inline]
-    pub(crate) fn from_cached(cached: CachedBlock<B>, size: usize) -> Self {
-        Self {
-            shared: ManuallyDrop::new(cached.shared),
-            size,
-            content: ManuallyDrop::new(Content::Block(cached.block)),
-        }
+    pub(crate) fn of_leased(block: LeasedBlock<B>, size: usize) -> Self {
+        Self::with_content(Content::Block(block), size)
+    }
+
+    /// The pool, or what its last handle left of it.
+    pub(crate) fn shared(&self) -> &Shared<B> {
+        self.content.shared()
+    }
+
+    pub(crate) fn share(&self) -> Share<B> {
+        self.content.share()
     }
 
     pub(crate) fn block(&self) -> Option<&Block<B>> {
-        match &*self.content {
-            Content::Block(block) => Some(block),
-            Content::Empty(_) | Content::GivenBack => None,
-        }
+        self.content.block()
     }
 
     pub(crate) fn block_mut(&mut self) -> Option<&mut Block<B>> {
-        match &mut *self.content {
-            Content::Block(block) => Some(block),
-            Content::Empty(_) | Content::GivenBack => None,
-        }
+        self.content.block_mut()
     }
 
-    #[inline]
-    pub(crate) fn take_block(&mut self) -> Option<Box<Block<B>>> {
-        match std::mem::replace(&mut *self.content, Content::GivenBack) {
-            Content::Block(block) => Some(block),
-            Content::Empty(_) | Content::GivenBack => None,
-        }
+    pub(crate) fn take_block(&mut self) -> Option<BlockBox<B>> {
+        self.content.take_block()
+    }
+
+    pub(crate) fn take_leased(&mut self) -> Option<LeasedBlock<B>> {
+        self.content.take_leased()
     }
 
     /// Makes this a buffer of `size` bytes, which its memory has, and counts them.
     pub(crate) fn resize(&mut self, size: usize) {
-        self.shared.state.lock().resize_active(self.size, size);
+        self.shared().state.lock().resize_active(self.size, size);
         self.size = size;
     }
 
@@ -207,19 +196,11 @@ impl<B: Backend> PooledBuffer<B> {
 
     /// Returns the block's lease; `None` once it was freed.
     pub(crate) fn lease(&self) -> Option<&Lease<B>> {
-        match &*self.content {
-            Content::Block(block) => Some(&block.lease),
-            Content::Empty(lease) => Some(lease),
-            Content::GivenBack => None,
-        }
+        self.content.lease()
     }
 
     pub(crate) fn lease_mut(&mut self) -> Option<&mut Lease<B>> {
-        match &mut *self.content {
-            Content::Block(block) => Some(&mut block.lease),
-            Content::Empty(lease) => Some(lease),
-            Content::GivenBack => None,
-        }
+        self.content.lease_mut()
     }
 
     /// The requested size in bytes.
@@ -257,7 +238,7 @@ impl<B: Backend> PooledBuffer<B> {
     /// The backend of the block.
     #[must_use]
     pub fn backend(&self) -> &B {
-        &self.shared.backend
+        &self.shared().backend
     }
 
     /// Returns the memory, for commands on `queue`, and records the use; `None` for the block of 0 bytes.
@@ -385,7 +366,7 @@ impl<B: Backend> PooledBuffer<B> {
     #[must_use = "the memory is freed when it is dropped"]
     pub fn detach(mut self) -> Option<B::Memory> {
         let block = self.take_block()?;
-        let mut state = self.shared.lock_and_sync();
+        let mut state = self.shared().lock_and_sync();
         state.record_free(&block);
         state.deactivate(self.size, block.bytes);
         if block.range.is_none() {
@@ -393,23 +374,14 @@ impl<B: Backend> PooledBuffer<B> {
         }
         state.leave(block.lease.key);
         drop(state);
-        Some(block.memory)
-    }
-
-    /// Returns whether only the order of its own queue keeps the block from its next user.
-    #[inline]
-    fn may_be_cached(&mut self) -> bool {
-        match &mut *self.content {
-            Content::Block(block) => block.lease.may_be_cached() && !block.memory.has_views(),
-            Content::Empty(_) | Content::GivenBack => false,
-        }
+        Some(block.into_memory())
     }
 
     fn free(&mut self) -> Result<(), Error> {
         if self.has_views() {
             return self.free_viewed(None);
         }
-        if self.shared.scrubber.is_on_free()
+        if self.shared().scrubber.is_on_free()
             && let Err(error) = guarded("scrubbing a block", || self.scrub())
         {
             self.free_unscrubbed(&[])?;
@@ -419,21 +391,19 @@ impl<B: Backend> PooledBuffer<B> {
     }
 
     pub(crate) fn free_clean(&mut self) -> Result<(), Error> {
-        if self.may_be_cached()
-            && let Some(block) = self.take_block()
+        if self.block().is_some_and(may_be_cached)
+            && let Some(block) = self.take_leased()
         {
-            let shared = Arc::clone(&self.shared);
-            let uncached = Shared::cache_block(CachedBlock { shared, block }, self.size);
-            return uncached.map_or(Ok(()), |uncached| {
-                uncached.shared.free_block(uncached.block, self.size)
-            });
+            let uncached = Shared::cache_block(block, self.size);
+            return uncached.map_or(Ok(()), |uncached| free_block(uncached, self.size));
         }
-        self.take_block()
-            .map_or(Ok(()), |block| self.shared.free_block(block, self.size))
+        let block = self.take_block();
+        block.map_or(Ok(()), |block| self.shared().free_block(block, self.size))
     }
 
     /// The path of `drop` for blocks that do not go to the thread cache.
     #[cold]
+    #[inline(never)]
     fn free_slowly(&mut self) {
         contained("giving a block back", || {
             log_failure(self.free(), self.size);
@@ -441,45 +411,58 @@ impl<B: Backend> PooledBuffer<B> {
         // SAFETY: only `drop` takes `content` out of its `ManuallyDrop`, as the field says. It runs once, calls this
         // function as its last action, and the field is not used again.
         let content = unsafe { ManuallyDrop::take(&mut self.content) };
-        // SAFETY: as for `content`.
-        let shared = unsafe { ManuallyDrop::take(&mut self.shared) };
         // This may drop queues and the pool's last share, with all that the program gave to the pool.
-        contained("what a block kept", || drop((content, shared)));
+        contained("what a block kept", || match content.into_content() {
+            // The pool last.
+            Content::Block(block) => {
+                let (_shared, block) = block.split();
+                drop(block);
+            }
+            rest => drop(rest),
+        });
     }
 }
 
 impl<B: Backend> Drop for PooledBuffer<B> {
+    /// A leaf function, but for calls that it ends with: otherwise each hit would save registers for them.
     #[inline]
     fn drop(&mut self) {
-        if !self.may_be_cached() {
-            return self.free_slowly();
-        }
-        // SAFETY: only `drop` takes `shared` out of its `ManuallyDrop`, as the field says. It runs once, and on this
-        // path does not use the field again.
-        let shared = unsafe { ManuallyDrop::take(&mut self.shared) };
-        // SAFETY: as for `shared`.
-        let content = unsafe { ManuallyDrop::take(&mut self.content) };
-        if let Content::Block(block) = content
-            && let Some(uncached) = Shared::cache_block(CachedBlock { shared, block }, self.size)
-        {
-            free_uncached(uncached, self.size);
+        // SAFETY: this runs once, and the field is not used again on the path with a block.
+        match unsafe { self.content.take_if(may_be_cached) } {
+            Some(block) => Shared::give_back(block, self.size),
+            None => self.free_slowly(),
         }
     }
 }
 
-/// Out of line, which keeps hits short.
+/// Returns whether only the order of its own queue keeps the block from its next user.
+#[inline]
+fn may_be_cached<B: Backend>(block: &Block<B>) -> bool {
+    block.lease.may_be_cached() && !block.memory.has_views()
+}
+
+/// Frees a block that a thread cache does not take.
+fn free_block<B: Backend>(block: LeasedBlock<B>, asked: usize) -> Result<(), Error> {
+    let (shared, block) = block.split();
+    shared.free_block(block, asked)
+}
+
+/// Logs a hit, and returns its buffer. Out of line, and with the buffer in its hands, which keeps hits short.
 #[cold]
-fn log_hit(asked: usize, bytes: usize) {
+#[inline(never)]
+fn log_hit<B: Backend>(hit: PooledBuffer<B>) -> PooledBuffer<B> {
+    let (asked, bytes) = (hit.size, hit.class_size());
     contained("a subscriber", || {
         tracing::trace!(asked, bytes, "allocated");
     });
+    hit
 }
 
 /// The path of `drop` for blocks that the thread cache did not take. Contained, since a panic would lose the block.
 #[cold]
-fn free_uncached<B: Backend>(uncached: CachedBlock<B>, asked: usize) {
+pub(crate) fn free_uncached<B: Backend>(uncached: LeasedBlock<B>, asked: usize) {
     contained("giving a block back", || {
-        log_failure(uncached.shared.free_block(uncached.block, asked), asked);
+        log_failure(free_block(uncached, asked), asked);
     });
 }
 

@@ -1,6 +1,6 @@
 //! A block that grows.
 
-use std::{fmt, ops::Deref, panic::Location, sync::Arc};
+use std::{fmt, ops::Deref, panic::Location};
 
 use binpool_allocators::{
     Allocator, AsMemory, Backend, Error, InvalidRequest, Region, contained::contained,
@@ -128,7 +128,7 @@ impl<B: Backend> GrowableBuffer<B> {
         let size = before.checked_add(bytes);
         let size = size.filter(|size| *size <= self.most_bytes);
         let size = size.ok_or(Error::from(refusal))?;
-        let shared = Arc::clone(&self.buffer.shared);
+        let shared = self.buffer.share();
         let Some((growing, block)) = self.growing.as_mut().zip(self.buffer.block_mut()) else {
             return self.grow_by_copies(size);
         };
@@ -151,14 +151,14 @@ impl<B: Backend> GrowableBuffer<B> {
         let Some(memory) = self.buffer.memory() else {
             return Ok(());
         };
-        self.buffer.shared.scrub_part(&self.queue, memory, region)
+        self.buffer.shared().scrub_part(&self.queue, memory, region)
     }
 
     #[track_caller]
     fn grow_by_copies(&mut self, size: usize) -> Result<(), PoolError> {
         let before = self.buffer.size();
         if size > self.buffer.class_size() {
-            let shared = &self.buffer.shared;
+            let shared = self.buffer.share();
             let ample = size.max(before.saturating_add(before / 2));
             let ample = ample.min(self.most_bytes);
             let larger = match shared.serve(&self.queue, ample) {
@@ -172,7 +172,7 @@ impl<B: Backend> GrowableBuffer<B> {
             }
             self.buffer = larger;
         }
-        let shared = Arc::clone(&self.buffer.shared);
+        let shared = self.buffer.share();
         self.resize(&shared, size);
         Ok(())
     }
@@ -190,7 +190,7 @@ impl<B: Backend> GrowableBuffer<B> {
     #[track_caller]
     pub fn shrink(&mut self, bytes: usize) -> Result<(), PoolError> {
         let size = self.buffer.size().saturating_sub(bytes);
-        let shared = Arc::clone(&self.buffer.shared);
+        let shared = self.buffer.share();
         self.resize(&shared, size);
         if let Some((growing, block)) = self.growing.as_mut().zip(self.buffer.block_mut()) {
             shared.unmap_spare(block, growing, size)?;
@@ -225,7 +225,7 @@ impl<B: Backend> Drop for GrowableBuffer<B> {
             && let Some(block) = self.buffer.take_block()
         {
             contained("giving a block back", || {
-                self.buffer.shared.free_growing(block, growing, size);
+                self.buffer.shared().free_growing(block, growing, size);
             });
         }
     }

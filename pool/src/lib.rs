@@ -97,6 +97,7 @@ mod block;
 mod build;
 mod central;
 mod classes;
+mod content;
 mod error;
 mod flow;
 mod free;

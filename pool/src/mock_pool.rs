@@ -9,7 +9,7 @@ use crate::{
     MemoryPool, PoolOptions,
     order::queue_uses::QueueUses,
     order::timestamps::{QueueKey, Timestamp},
-    shared::{Block, Cached, CachedBlock, HeldBlock, Shared},
+    shared::{BlockBox, Cached, HeldBlock, LeasedBlock, Shared},
 };
 
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl MockPool {
         let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
         let allocator = ImmediateAllocator::new(&backend).unwrap();
         let pool = options.build(allocator, &queue).unwrap();
-        let shared = Arc::clone(&pool.allocate(0).unwrap().shared);
+        let shared = pool.allocate(0).unwrap().share();
         Self {
             device,
             backend,
@@ -56,7 +56,7 @@ impl MockPool {
     }
 
     /// An active block for this queue, taken out of its buffer.
-    pub(crate) fn block_for(&self, queue: &MockQueue, bytes: usize) -> Box<Block<MockBackend>> {
+    pub(crate) fn block_for(&self, queue: &MockQueue, bytes: usize) -> BlockBox<MockBackend> {
         let mut buffer = self.pool.allocate_on(queue, bytes).unwrap();
         buffer.take_block().unwrap()
     }
@@ -65,16 +65,14 @@ impl MockPool {
         &self,
         queue: &MockQueue,
         bytes: usize,
-    ) -> CachedBlock<MockBackend> {
-        CachedBlock {
-            shared: Arc::clone(&self.shared),
-            block: self.block_for(queue, bytes),
-        }
+    ) -> LeasedBlock<MockBackend> {
+        let mut buffer = self.pool.allocate_on(queue, bytes).unwrap();
+        buffer.take_leased().unwrap()
     }
 
     pub(crate) fn cached(&self, bytes: usize) -> Cached<MockBackend> {
         Cached {
-            cached_block: self.cached_block_for(&self.queue, bytes),
+            block: self.cached_block_for(&self.queue, bytes),
             since: Timestamp::default(),
         }
     }

@@ -69,7 +69,7 @@ impl<B: Backend> PooledBuffer<B> {
                 bytes: block.bytes,
             });
         };
-        let state = self.shared.state.lock();
+        let state = self.shared().state.lock();
         let (segment, region) = state.segments.place_of(range)?;
         Some(Place {
             memory: segment.id(),

@@ -725,13 +725,9 @@ impl<B: Backend> MemoryPool<B> {
         bytes: usize,
     ) -> Result<PooledBuffer<B>, PoolError> {
         let shared = &self.handle.shared;
-        let mut failure = None;
-        if let Some(cached) = shared.take_here(queue_id, bytes, &mut failure) {
-            return Ok(PooledBuffer::of_hit(cached, bytes));
-        }
-        match failure {
-            Some(error) => Err(error.into()),
-            None => shared.serve(queue, bytes),
+        match shared.take_youngest(queue_id, bytes) {
+            Ok(block) => Ok(PooledBuffer::of_hit(block, bytes)),
+            Err(looked) => shared.allocate_further(queue, bytes, looked),
         }
     }
 }

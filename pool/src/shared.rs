@@ -15,7 +15,7 @@ use crate::{
     free,
     growing::Growing,
     hooks::Hooks,
-    lock::{biased::Owner, per_thread::PoolId},
+    lock::{biased::Own, per_thread::PoolId},
     order::clock::Clock,
     scrubber::Scrubber,
     track::watch::TrackingFlag,
@@ -24,16 +24,18 @@ use crate::{
 /// The reference to the pool that each active and each cached block has.
 pub(crate) type Share<B> = Arc<Shared<B>>;
 
-pub(crate) type Block<B> = block::Block<B, Share<B>>;
+pub(crate) type Block<B> = block::Block<B>;
+pub(crate) type Body<B> = block::Body<B, Share<B>>;
+pub(crate) type BlockBox<B> = block::BlockBox<B, Share<B>>;
+pub(crate) type LeasedBlock<B> = block::LeasedBlock<B, Share<B>>;
 pub(crate) type Depot<B> = free::depot::Depot<B, Share<B>>;
 pub(crate) type HeldBlock<B> = block::HeldBlock<B, Share<B>>;
 pub(crate) type Bins<B> = free::bins::Bins<B, Share<B>>;
 pub(crate) type Cached<B> = free::cached::Cached<B, Share<B>>;
-pub(crate) type CachedBlock<B> = free::cached::CachedBlock<B, Share<B>>;
 pub(crate) type CarvedHere<B> = free::spare_leases::CarvedHere<B, Share<B>>;
 pub(crate) type ThreadCache<B> = free::thread_cache::ThreadCache<B, Share<B>>;
 /// The cache of the running thread, which that thread alone enters without a lock.
-pub(crate) type OwnCache<B> = Owner<ThreadCache<B>>;
+pub(crate) type OwnCache<'a, B> = Own<'a, ThreadCache<B>>;
 pub(crate) type Quarantined<B> = free::quarantine::Quarantined<B, Share<B>>;
 pub(crate) type QueueState<B> = central::queue_state::QueueState<B, Share<B>>;
 pub(crate) type QueueStates<B> = central::queue_states::QueueStates<B, Share<B>>;
@@ -41,7 +43,7 @@ pub(crate) type State<B> = central::State<B, Share<B>>;
 pub(crate) type Viewed<B> = free::cached::Viewed<B, Share<B>>;
 
 /// A block that grows and was dropped, with its size.
-pub(crate) type KeptGrowing<B> = (Box<Block<B>>, Growing<B>, usize);
+pub(crate) type KeptGrowing<B> = (BlockBox<B>, Growing<B>, usize);
 
 /// The data that the handles of a pool and its blocks share.
 ///

@@ -306,7 +306,7 @@ impl<T: Pod, K: KeepsBlock> PooledSlice<T, K> {
                 return Err(InvalidRequest::NotWholeElements { bytes, element }.into());
             }
         }
-        let (wanted, alignment) = (align_of::<T>(), block.block().shared.alignment);
+        let (wanted, alignment) = (align_of::<T>(), block.block().shared().alignment);
         if wanted > alignment.bytes() {
             return Err(Error::unsupported(format!(
                 "elements aligned to {wanted} bytes: the blocks of this pool are aligned to {alignment}"

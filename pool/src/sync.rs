@@ -15,7 +15,7 @@ pub(crate) use library::{
     hint::spin_loop,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence},
+        atomic::{AtomicU8, AtomicU64, Ordering, fence},
     },
     thread::yield_now,
 };
@@ -55,7 +55,7 @@ pub(crate) fn is_open_after(channel: &Receiver<()>, _: std::time::Duration) -> b
 #[derive(Debug)]
 pub(crate) struct UnsafeCell<T> {
     value: std::cell::UnsafeCell<T>,
-    is_visited: AtomicBool,
+    is_visited: library::sync::atomic::AtomicBool,
 }
 
 #[cfg(shuttle)]
@@ -63,7 +63,7 @@ impl<T> UnsafeCell<T> {
     pub(crate) fn new(value: T) -> Self {
         Self {
             value: std::cell::UnsafeCell::new(value),
-            is_visited: AtomicBool::new(false),
+            is_visited: library::sync::atomic::AtomicBool::new(false),
         }
     }
 

@@ -6,7 +6,7 @@ use crate::{
     block::{HeldBlock, Lease},
     central::State,
     free::{
-        cached::{Cached, CachedBlock, Wanted},
+        cached::{Cached, Wanted},
         thread_cache::{Activity, ThreadCache},
     },
     order::timestamps::{QueueKey, last_of},
@@ -112,8 +112,7 @@ impl<B: Backend, O> State<B, O> {
 
     /// Turns a cached block into a held one, which has timestamps, and whose queue state it no longer keeps.
     pub(crate) fn adopt(&mut self, cached: Cached<B, O>) -> HeldBlock<B, O> {
-        let CachedBlock { shared, mut block } = cached.cached_block;
-        block.share = Some(shared);
+        let block = cached.block.end();
         let queue_key = block.lease.key;
         let uses = queue_key.map(|queue_key| self.queues.stamp_at(queue_key, cached.since));
         self.leave(queue_key);
@@ -157,16 +156,11 @@ impl<B: Backend, O> State<B, O> {
             .free_list
             .pop_youngest(request.bin, request.bytes)?;
         let queue = queue_state.queue.id();
-        let mut block = held.block;
         let since = last_of(&held.uses);
-        block.lease = Lease::on(queue, Some(key), true);
+        let lease = Lease::on(queue, Some(key), true);
         queue_state.active += 1;
-        let share = block.share.take();
-        let shared = share.unwrap_or_else(|| shared.clone());
-        let cached = Cached {
-            cached_block: CachedBlock { shared, block },
-            since,
-        };
+        let block = held.block.lease(lease, || shared.clone());
+        let cached = Cached { block, since };
         match cache.insert(cached) {
             Ok(()) => Some(()),
             Err(cached) => {

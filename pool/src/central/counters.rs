@@ -17,7 +17,7 @@ use crate::{
 
 impl<B: Backend, O> State<B, O> {
     /// Counts a block as active.
-    pub(crate) fn activate(&mut self, asked: usize, block: &Block<B, O>, kind: HitKind) {
+    pub(crate) fn activate(&mut self, asked: usize, block: &Block<B>, kind: HitKind) {
         if kind == HitKind::Fresh && block.range.is_none() {
             self.manage(block.memory.id(), block.bytes);
         }
@@ -61,7 +61,7 @@ impl<B: Backend, O> State<B, O> {
     }
 
     /// Counts pages that were mapped to an active block, and records that.
-    pub(crate) fn add_mapped(&mut self, block: &mut Block<B, O>, region: Region) {
+    pub(crate) fn add_mapped(&mut self, block: &mut Block<B>, region: Region) {
         let memory = block.memory.id();
         self.note(|| mapped(memory, region));
         self.grown.insert((memory, region.offset), region.bytes);
@@ -73,7 +73,7 @@ impl<B: Backend, O> State<B, O> {
     }
 
     /// Counts pages that leave an active block, and records that.
-    pub(crate) fn remove_mapped(&mut self, block: &mut Block<B, O>, region: Region) {
+    pub(crate) fn remove_mapped(&mut self, block: &mut Block<B>, region: Region) {
         let memory = block.memory.id();
         self.note(|| unmapped(memory, region));
         self.grown.remove(&(memory, region.offset));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use binpool_allocators::Backend;
 
 use crate::{
-    block::{Block, HeldBlock},
+    block::{BlockBox, HeldBlock},
     central::{State, queue_states::QueueStates},
     order::{
         queue_uses::{QueueUses, add_to},
@@ -20,11 +20,7 @@ const MAX_BLOCKS_SEARCHED: usize = 16;
 
 impl<B: Backend, O> State<B, O> {
     /// Takes a free block of exactly this bin that the queue may have at once: from its free list or the idle list.
-    pub(crate) fn pop(
-        &mut self,
-        queue_key: QueueKey,
-        request: Request,
-    ) -> Option<Box<Block<B, O>>> {
+    pub(crate) fn pop(&mut self, queue_key: QueueKey, request: Request) -> Option<BlockBox<B, O>> {
         let Request { bin, bytes, .. } = request;
         let own = self.queues.get_mut(queue_key);
         own.and_then(|queue_state| queue_state.free_list.pop_youngest(bin, bytes))
@@ -44,7 +40,7 @@ impl<B: Backend, O> State<B, O> {
         queue_key: QueueKey,
         request: Request,
         across: bool,
-    ) -> Option<Box<Block<B, O>>> {
+    ) -> Option<BlockBox<B, O>> {
         let Request { bin, bytes, .. } = request;
         if !self.has_blocks_of_others() {
             return None;
@@ -82,7 +78,7 @@ impl<B: Backend, O> State<B, O> {
         queue_key: QueueKey,
         request: Request,
         across: bool,
-    ) -> Option<(Box<Block<B, O>>, HitKind)> {
+    ) -> Option<(BlockBox<B, O>, HitKind)> {
         let mut bins = self.larger_bins(request, last).into_iter();
         bins.find_map(|request| {
             let own = self.pop(queue_key, request);

@@ -61,7 +61,7 @@ impl<B: Backend, O> State<B, O> {
             Some(range) if self.segments.may_keep_view(range) => {
                 self.changes += 1;
                 self.segments
-                    .give(range, held.uses, Some(held.block.memory));
+                    .give(range, held.uses, Some(held.block.into_memory()));
                 None
             }
             _ => Some(held),

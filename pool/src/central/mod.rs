@@ -245,7 +245,7 @@ impl<B: Backend, O> State<B, O> {
     /// Counts and tracks a block that its user frees. Returns its uses.
     pub(crate) fn take_back(
         &mut self,
-        block: &Block<B, O>,
+        block: &Block<B>,
         asked: usize,
         others: &[B::Queue],
     ) -> QueueUses {

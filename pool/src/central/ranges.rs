@@ -270,7 +270,7 @@ impl<B: Backend, O> State<B, O> {
     }
 
     /// Returns which memory of the allocator a block lies in, and which bytes of it are the block.
-    pub(crate) fn bytes_of(&self, block: &Block<B, O>) -> Option<(MemoryId, Region)> {
+    pub(crate) fn bytes_of(&self, block: &Block<B>) -> Option<(MemoryId, Region)> {
         let Some(range) = block.range else {
             return Some((block.memory.id(), Region::first(block.memory.bytes())));
         };

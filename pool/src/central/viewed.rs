@@ -16,7 +16,7 @@ impl<B: Backend, O> State<B, O> {
     pub(crate) fn count_viewed(&self) -> (u64, u64) {
         let viewed = self.viewed.iter().flatten();
         viewed.fold((0, 0), |(blocks, bytes), viewed| {
-            (blocks + 1, bytes + viewed.cached_block.block.bytes as u64)
+            (blocks + 1, bytes + viewed.block.bytes as u64)
         })
     }
 
@@ -24,9 +24,7 @@ impl<B: Backend, O> State<B, O> {
     pub(crate) fn take_unviewed(&mut self) -> Vec<Viewed<B, O>> {
         let viewed = self.viewed.iter_mut();
         viewed
-            .flat_map(|viewed| {
-                viewed.extract_if(.., |viewed| !viewed.cached_block.block.memory.has_views())
-            })
+            .flat_map(|viewed| viewed.extract_if(.., |viewed| !viewed.block.memory.has_views()))
             .collect()
     }
 }

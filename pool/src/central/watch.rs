@@ -20,7 +20,7 @@ impl<B: Backend, O> State<B, O> {
     #[must_use]
     pub(crate) fn record_allocation(
         &mut self,
-        block: &mut Block<B, O>,
+        block: &mut Block<B>,
         asked: usize,
         caller: Caller,
     ) -> bool {
@@ -130,7 +130,7 @@ impl<B: Backend, O> State<B, O> {
     }
 
     /// Records that a block is freed, if the pool is tracked.
-    pub(crate) fn record_free(&mut self, block: &Block<B, O>) {
+    pub(crate) fn record_free(&mut self, block: &Block<B>) {
         if let (Some(event_buffer), Some(record)) = (&mut self.watch.event_buffer, &block.record) {
             event_buffer.end(record);
         }

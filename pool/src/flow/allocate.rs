@@ -9,14 +9,54 @@ use crate::{
     PoolError, PooledBuffer,
     central::caches::DrainFrom,
     flow::{hit_block::HitBlock, reuse::Lookup},
+    free::thread_cache::Looked,
     order::{queue_uses::QueueUses, timestamps::QueueKey},
     request::{HitKind, Request, Size, to_carve},
     retain::SweepClock,
-    shared::{Block, Shared, State},
+    shared::{BlockBox, Shared, State},
     track::caller::Caller,
 };
 
 impl<B: Backend> Shared<B> {
+    /// Returns a block for a request that the youngest block of this thread is not for, if that is where it has `looked`. Out of line and cold:
+    /// otherwise it makes that path save more registers than it has instructions. It calls nothing but what it ends with, for the same reason.
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    pub(crate) fn allocate_further(
+        self: &Arc<Self>,
+        queue: &B::Queue,
+        bytes: usize,
+        mut looked: Looked,
+    ) -> Result<PooledBuffer<B>, PoolError> {
+        if looked == Looked::AtYoungest {
+            match self.take_last(queue.id(), bytes) {
+                Ok(block) => return Ok(PooledBuffer::of_hit(block, bytes)),
+                Err(further) => looked = further,
+            }
+        }
+        self.allocate_beyond(queue, bytes, looked)
+    }
+
+    /// Returns a block for a request that has looked at so much of this thread's cache.
+    #[inline(never)]
+    #[track_caller]
+    fn allocate_beyond(
+        self: &Arc<Self>,
+        queue: &B::Queue,
+        bytes: usize,
+        looked: Looked,
+    ) -> Result<PooledBuffer<B>, PoolError> {
+        let mut failure = None;
+        if let Some(block) = self.take_here(queue.id(), bytes, looked, &mut failure) {
+            return Ok(PooledBuffer::of_hit(block, bytes));
+        }
+        match failure {
+            Some(error) => Err(error.into()),
+            None => self.serve(queue, bytes),
+        }
+    }
+
     /// Returns a block for a request that this thread cannot serve by itself, or that the pool tracks.
     #[cold]
     #[track_caller]
@@ -29,7 +69,7 @@ impl<B: Backend> Shared<B> {
         if let Some(caller) = caller
             && let Some(cached) = self.take_cached_tracked(queue.id(), bytes, caller)
         {
-            return Ok(PooledBuffer::from_cached(cached, bytes));
+            return Ok(PooledBuffer::of_leased(cached, bytes));
         }
         self.serve_beyond_the_cache(queue, bytes, caller)
     }
@@ -180,7 +220,7 @@ impl<B: Backend> Shared<B> {
             let here =
                 self.take_beyond_the_cache(queue.id(), size, bytes, || widened, &mut failure);
             if let Some(cached) = here {
-                return Ok(PooledBuffer::from_cached(cached, request.asked));
+                return Ok(PooledBuffer::of_leased(cached, request.asked));
             }
             if let Some(error) = failure {
                 return Err(error.into());
@@ -255,7 +295,7 @@ impl<B: Backend> Shared<B> {
         queue_key: QueueKey,
         request: Request,
         lookup: Lookup<B>,
-    ) -> Result<Option<Box<Block<B>>>, PoolError> {
+    ) -> Result<Option<BlockBox<B>>, PoolError> {
         let hit = match lookup {
             // It was counted when it was found.
             Lookup::Block(block, _) => return Ok(Some(block)),

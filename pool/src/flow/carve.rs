@@ -19,7 +19,7 @@ use crate::{
     free::cached::Wanted,
     order::{fence::wait_for_event, queue_uses::QueueUses, timestamps::QueueKey},
     request::{HitKind, Request},
-    shared::{Block, HeldBlock, Shared, State},
+    shared::{Block, BlockBox, HeldBlock, Shared, State},
     track::pool_event::{PoolEvent, What},
 };
 
@@ -295,7 +295,7 @@ impl<B: Backend> Shared<B> {
                 self.arrived.notify_all();
             }
         })?;
-        let block = Box::new(Block {
+        let block = BlockBox::new(Block {
             memory,
             bin: request.bin,
             bytes: region.bytes,
@@ -303,7 +303,6 @@ impl<B: Backend> Shared<B> {
             slot: self.classes.slot(request.bin),
             range: Some(taken.keep()),
             record: None,
-            share: None,
             lease: Lease::default(),
         });
         Ok(HitBlock::new(self, queue_key, block, kind))
@@ -325,7 +324,7 @@ impl<B: Backend> Shared<B> {
     /// A failed wait for an event of `after`: then the range goes into the [quarantine](crate::free::quarantine).
     pub(crate) fn release_range_after(
         &self,
-        block: Box<Block<B>>,
+        block: BlockBox<B>,
         uses: QueueUses,
         after: &[B::Event],
     ) -> Result<(), Error> {
@@ -369,8 +368,8 @@ impl<B: Backend> Shared<B> {
     /// released first.
     pub(crate) fn return_to_segment(&self, held: HeldBlock<B>) {
         let HeldBlock { block, uses, .. } = held;
-        let Block { memory, range, .. } = *block;
-        let Some(range) = range else { return };
+        let Some(range) = block.range else { return };
+        let memory = block.into_memory();
         let mut state = self.state.lock();
         let view = if state.segments.may_keep_view(range) {
             Some(memory)

@@ -7,7 +7,7 @@ use crate::{
     flow::{allocate::Entered, carve::TakenRange},
     free::spare_leases::SpareLease,
     request::Size,
-    shared::{Block, CachedBlock, CarvedHere, Shared},
+    shared::{Block, CarvedHere, LeasedBlock, Shared},
 };
 
 impl<B: Backend> Shared<B> {
@@ -18,7 +18,7 @@ impl<B: Backend> Shared<B> {
         queue: QueueId,
         size: Size,
         carved: CarvedHere<B>,
-    ) -> Result<CachedBlock<B>, Error> {
+    ) -> Result<LeasedBlock<B>, Error> {
         let CarvedHere {
             ready,
             queue_key,
@@ -36,20 +36,16 @@ impl<B: Backend> Shared<B> {
         };
         self.count_carved(size.asked, ready.region.bytes);
         let SpareLease { share, shell } = lease;
-        let block = shell.unwrap_or_else(Shell::new).fill(Block {
+        let block = Block {
             bytes: ready.region.bytes,
             above,
             bin: size.bin,
             slot: size.slot,
-            share: None,
             lease: Lease::on(queue, Some(entered.keep()), true),
             range: Some(taken.keep()),
             record: None,
             memory,
-        });
-        Ok(CachedBlock {
-            shared: share,
-            block,
-        })
+        };
+        Ok(shell.unwrap_or_else(Shell::new).fill(share, block))
     }
 }

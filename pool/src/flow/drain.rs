@@ -11,7 +11,7 @@ use crate::{
     PoolStatistics,
     central::caches::DrainFrom,
     free::cached::Wanted,
-    lock::{per_thread as threads, per_thread::PerThread},
+    lock::{biased::Owner, per_thread as threads, per_thread::PerThread},
     shared::{OwnCache, Shared, State, ThreadCache},
 };
 
@@ -19,7 +19,7 @@ impl<B: Backend> Shared<B> {
     /// Locks the pool's state and adds what this thread has counted so far.
     pub(crate) fn lock_and_sync(&self) -> MutexGuard<'_, State<B>> {
         let mut state = self.state.lock();
-        let is_back = threads::with_own(self.id, |key: &OwnCache<B>| {
+        let is_back = threads::with_own(self.id, |key: OwnCache<'_, B>| {
             let entered = key.enter(|cache| {
                 state.count_activity(cache.take_activity());
                 cache.allowance = state.allowance(cache.number);
@@ -68,7 +68,7 @@ impl<B: Backend> Shared<B> {
         let is_any = &mut drained.threads_had_blocks;
         match drain_from {
             DrainFrom::Own => {
-                threads::with_own(self.id, |key: &OwnCache<B>| {
+                threads::with_own(self.id, |key: OwnCache<'_, B>| {
                     key.enter(|cache| *is_any = state.take_from(cache, wanted))
                 });
             }
@@ -107,7 +107,9 @@ impl<B: Backend> Shared<B> {
     }
 
     fn close_gates(&self, state: &mut State<B>) {
-        let closed = threads::with_own(self.id, |key: &OwnCache<B>| state.threads.close(Some(key)));
+        let closed = threads::with_own(self.id, |key: OwnCache<'_, B>| {
+            state.threads.close(Some(key));
+        });
         if closed.is_none() {
             state.threads.close(None);
         }
@@ -168,7 +170,7 @@ impl<B: Backend> Shared<B> {
 }
 
 impl<B: Backend> PerThread<ThreadCache<B>> for Shared<B> {
-    fn end_thread(&self, key: OwnCache<B>) {
+    fn end_thread(&self, key: Owner<ThreadCache<B>>) {
         let mut state = self.state.lock();
         if let Some(mut cache) = state.threads.remove(key) {
             state.count_activity(cache.take_activity());

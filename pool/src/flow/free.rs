@@ -6,7 +6,7 @@ use parking_lot::MutexGuard;
 use crate::{
     order::fence::is_ordered,
     retain::SweepClock,
-    shared::{Block, HeldBlock, Shared, State},
+    shared::{BlockBox, HeldBlock, Shared, State},
 };
 
 impl<B: Backend> Shared<B> {
@@ -20,7 +20,7 @@ impl<B: Backend> Shared<B> {
     /// # Errors
     ///
     /// A failure of the device. The block is freed all the same.
-    pub(crate) fn free_block(&self, mut block: Box<Block<B>>, asked: usize) -> Result<(), Error> {
+    pub(crate) fn free_block(&self, mut block: BlockBox<B>, asked: usize) -> Result<(), Error> {
         let (queue_key, others) = (block.lease.key, block.lease.take_others());
         let mut state = self.lock_and_sync();
         if !state.holding && !state.keeps_addresses() {
@@ -56,7 +56,7 @@ impl<B: Backend> Shared<B> {
     pub(crate) fn release_after(
         &self,
         mut state: MutexGuard<'_, State<B>>,
-        block: Box<Block<B>>,
+        block: BlockBox<B>,
         asked: usize,
         others: &[B::Queue],
         after: &[B::Event],
@@ -71,7 +71,7 @@ impl<B: Backend> Shared<B> {
         }
         state.begin_release(block.memory.id(), block.bytes, &uses);
         drop(state);
-        let result = self.release(block.memory, &uses, after);
+        let result = self.release(block.into_memory(), &uses, after);
         let mut state = self.state.lock();
         // The key has to stay valid until the queue's commands have been marked.
         state.leave(queue_key);

@@ -8,7 +8,7 @@ use crate::{
     flow::hit_block::HitBlock,
     order::timestamps::QueueKey,
     request::{HitKind, Request},
-    shared::{Block, Shared},
+    shared::{Block, BlockBox, Shared},
 };
 
 /// Where a new block would be above the high water, a request gets a free block that is up to this percentage larger. On
@@ -35,7 +35,7 @@ impl<B: Backend> Shared<B> {
         }
         // The classes may be the program's own and may panic, so they are called before there is memory to lose.
         let above = self.classes.below(request.bin, self.alignment);
-        let block = Box::new(Block {
+        let block = BlockBox::new(Block {
             memory: self.allocate_clean(request.bytes)?,
             bin: request.bin,
             bytes: request.bytes,
@@ -43,7 +43,6 @@ impl<B: Backend> Shared<B> {
             slot: self.classes.slot(request.bin),
             range: None,
             record: None,
-            share: None,
             lease: Lease::default(),
         });
         let hit = HitBlock::new(self, queue_key, block, HitKind::Fresh);

@@ -16,7 +16,7 @@ use crate::{
     growing::{Growing, Piece},
     order::queue_uses::QueueUses,
     request::HitKind,
-    shared::{Block, Shared},
+    shared::{Block, BlockBox, Shared},
     track::caller::Caller,
 };
 
@@ -34,7 +34,7 @@ impl<B: Backend> Shared<B> {
             let memory = self.allocator.create_view(&reservation, all)?;
             Ok((reservation, memory))
         })?;
-        let block = Box::new(Block {
+        let block = BlockBox::new(Block {
             memory,
             bin: 0,
             bytes: 0,
@@ -42,7 +42,6 @@ impl<B: Backend> Shared<B> {
             slot: 0,
             range: None,
             record: None,
-            share: None,
             lease: Lease::default(),
         });
         let queue_key = {
@@ -177,7 +176,7 @@ impl<B: Backend> Shared<B> {
 
     /// Frees a block that grows, unless addresses are kept. Its pages and addresses go to the allocator, which frees them once the commands
     /// that use them have ended.
-    pub(crate) fn free_growing(&self, mut block: Box<Block<B>>, growing: Growing<B>, size: usize) {
+    pub(crate) fn free_growing(&self, mut block: BlockBox<B>, growing: Growing<B>, size: usize) {
         let state = self.state.lock();
         if state.keeps_addresses() {
             // Under the state's lock, so that the thread that stops keeping addresses finds it.
@@ -246,6 +245,6 @@ impl<B: Backend> PooledBuffer<B> {
         let copied = self.enqueue_copy_to(queue, larger)?;
         // Queues that the program has wait for the copy may wait for its queue.
         queue.flush()?;
-        self.shared.put_before_later(queue, copied)
+        self.shared().put_before_later(queue, copied)
     }
 }

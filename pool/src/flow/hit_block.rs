@@ -5,7 +5,7 @@ use binpool_allocators::{Backend, Memory};
 use crate::{
     order::timestamps::QueueKey,
     request::HitKind,
-    shared::{Block, HeldBlock, Shared},
+    shared::{BlockBox, HeldBlock, Shared},
 };
 
 /// A block for the next user of a queue. If it is dropped instead of [handed out](Self::hand_out), for example because
@@ -16,14 +16,14 @@ pub(crate) struct HitBlock<'a, B: Backend> {
     queue_key: QueueKey,
     kind: HitKind,
     /// `None` only after [`hand_out`](Self::hand_out).
-    block: Option<Box<Block<B>>>,
+    block: Option<BlockBox<B>>,
 }
 
 impl<'a, B: Backend> HitBlock<'a, B> {
     pub(crate) fn new(
         shared: &'a Shared<B>,
         queue_key: QueueKey,
-        block: Box<Block<B>>,
+        block: BlockBox<B>,
         kind: HitKind,
     ) -> Self {
         Self {
@@ -35,7 +35,7 @@ impl<'a, B: Backend> HitBlock<'a, B> {
     }
 
     /// Returns the block and its kind. The caller must count it as [active](crate::central::State::activate).
-    pub(crate) fn hand_out(mut self) -> Option<(Box<Block<B>>, HitKind)> {
+    pub(crate) fn hand_out(mut self) -> Option<(BlockBox<B>, HitKind)> {
         let block = self.block.take();
         let kind = self.kind;
         std::mem::forget(self);

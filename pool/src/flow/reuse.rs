@@ -12,12 +12,12 @@ use crate::{
     free::cached::Wanted,
     order::{queue_uses::QueueUses, timestamps::QueueKey},
     request::{HitKind, Request},
-    shared::{Block, QueueState, Shared, State},
+    shared::{BlockBox, QueueState, Shared, State},
 };
 
 /// The result of a lookup that makes no call to the device.
 pub(crate) enum Lookup<B: Backend> {
-    Block(Box<Block<B>>, HitKind),
+    Block(BlockBox<B>, HitKind),
     Range(Carved<B>),
     Nothing {
         /// The caches to drain before the allocator is asked.

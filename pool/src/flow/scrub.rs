@@ -21,7 +21,7 @@ use crate::{
     PooledBuffer,
     order::{fence::wait_for_event, queue_uses::QueueUses},
     scrubber::Scrubber,
-    shared::{Bins, Block, HeldBlock, Shared},
+    shared::{Bins, Block, BlockBox, HeldBlock, Shared},
 };
 
 /// Returns whether a fill is known to have failed, so that the old bytes are still there.
@@ -44,7 +44,7 @@ impl<B: Backend> PooledBuffer<B> {
             return Ok(());
         };
         let filled = fill(self.backend(), queue, memory)?;
-        self.shared.put_before_later(queue, filled)
+        self.shared().put_before_later(queue, filled)
     }
 
     /// Fills a block again that is about to be handed out for `queue`, if its last fill has failed. A block that cannot
@@ -53,7 +53,7 @@ impl<B: Backend> PooledBuffer<B> {
     /// The fill runs after the block's former commands. The host does not wait for it: those commands may wait for
     /// what the calling thread does next.
     pub(crate) fn scrub_after_a_failure(&mut self, queue: &B::Queue) -> Result<(), Error> {
-        let fills = self.block().map(|block| self.shared.take_fills(block));
+        let fills = self.block().map(|block| self.shared().take_fills(block));
         if !fills.iter().flatten().any(has_failed) {
             return Ok(());
         }
@@ -76,7 +76,7 @@ impl<B: Backend> PooledBuffer<B> {
             return Ok(None);
         }
         let own = self.own_queue();
-        let queue = own.as_ref().unwrap_or(&self.shared.default_queue).clone();
+        let queue = own.as_ref().unwrap_or(&self.shared().default_queue).clone();
         // A barrier, not a wait list: a failure on another queue must not keep the fill from running.
         self.order_before(&queue)?;
         let Some(memory) = self.memory() else {
@@ -84,7 +84,7 @@ impl<B: Backend> PooledBuffer<B> {
         };
         let filled = fill(self.backend(), &queue, memory)?;
         if let Some(block) = self.block() {
-            self.shared.keep_fill(block, &filled);
+            self.shared().keep_fill(block, &filled);
         }
         if let Some(lease) = self.lease_mut() {
             lease.take_others();
@@ -117,7 +117,7 @@ impl<B: Backend> PooledBuffer<B> {
         let Some(block) = self.take_block() else {
             return Ok(());
         };
-        self.shared
+        self.shared()
             .release_unscrubbed_after(block, self.size(), after)
     }
 }
@@ -219,7 +219,7 @@ impl<B: Backend> Shared<B> {
     /// while it is unscrubbed.
     pub(crate) fn release_unscrubbed_after(
         &self,
-        mut block: Box<Block<B>>,
+        mut block: BlockBox<B>,
         asked: usize,
         after: &[B::Event],
     ) -> Result<(), Error> {

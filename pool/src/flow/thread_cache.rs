@@ -5,10 +5,12 @@ use std::sync::Arc;
 use binpool_allocators::{Backend, Error, Queue, QueueId};
 
 use crate::{
-    lock::per_thread as threads,
-    order::timestamps::QueueKey,
+    buffer::free_uncached,
+    free::thread_cache::Looked,
+    lock::{biased::Inside, per_thread as threads},
+    order::timestamps::{QueueKey, Timestamp},
     request::{HitKind, Request, Size, to_carve},
-    shared::{Cached, CachedBlock, HeldBlock, OwnCache, Shared, State, ThreadCache},
+    shared::{Cached, HeldBlock, LeasedBlock, OwnCache, Shared, State, ThreadCache},
 };
 
 /// The most blocks of a bin that a thread moves into its cache, besides the one that it asked for.
@@ -20,59 +22,81 @@ impl<B: Backend> Shared<B> {
         self.has_thread_caches && self.is_ordered(queue)
     }
 
-    /// Returns what this thread has by itself for a request of `asked` bytes on this queue: a block of its cache, a block of a magazine,
-    /// or a range of its own arena. Returns `None` also while the pool tracks its blocks, and with a `failure` if the allocator could
-    /// make no view of the range.
+    /// Returns the block that this thread freed last, or where it has looked if that is not for a request of `asked` bytes on this queue:
+    /// nowhere while the pool tracks its blocks, and where the thread has used another pool since.
     #[inline]
+    pub(crate) fn take_youngest(
+        &self,
+        queue: QueueId,
+        asked: usize,
+    ) -> Result<LeasedBlock<B>, Looked> {
+        let youngest = threads::with_latest(self.id, (), |key: OwnCache<'_, B>, ()| {
+            let mut inside = key.go_in_at_once().ok_or(Looked::Nowhere)?;
+            let youngest = inside.with(|cache| cache.pop_youngest(queue, asked));
+            youngest.ok_or(Looked::AtYoungest)
+        });
+        youngest.unwrap_or(Err(Looked::Nowhere))
+    }
+
+    /// Returns the youngest block of the slot of a request of `asked` bytes on this queue, which has looked at the youngest of all, or where
+    /// it has looked now if the block is not for it.
+    #[inline]
+    pub(crate) fn take_last(&self, queue: QueueId, asked: usize) -> Result<LeasedBlock<B>, Looked> {
+        // The program's own size classes may be slow, and may use the pool.
+        if asked == 0 || !self.classes.are_known() {
+            return Err(Looked::AtYoungest);
+        }
+        let size = self.size(asked);
+        let taken = threads::with_latest(self.id, (), |key: OwnCache<'_, B>, ()| {
+            let mut inside = key.go_in_at_once().ok_or(Looked::Nowhere)?;
+            inside.with(|cache| cache.pop_last(queue, size))
+        });
+        taken.unwrap_or(Err(Looked::Nowhere))
+    }
+
+    /// Returns what this thread has by itself for a request of `asked` bytes on this queue, beyond where that has looked: a block of its
+    /// cache, a block of a magazine, or a range of its own arena. Returns `None` also while the pool tracks its blocks,
+    /// and with a `failure` if the allocator could make no view of the range.
     pub(crate) fn take_here(
         &self,
         queue: QueueId,
         asked: usize,
+        looked: Looked,
         failure: &mut Option<Error>,
-    ) -> Option<CachedBlock<B>> {
-        let youngest = threads::with_own(self.id, |key: &OwnCache<B>| {
-            key.enter_untracked((), |cache, ()| cache.pop_youngest(queue, asked))
-        })?;
-        // A thread whose cache cannot be entered has no block there.
-        youngest
-            .ok()?
-            .or_else(|| self.take_older(queue, asked, failure))
+    ) -> Option<LeasedBlock<B>> {
+        if asked == 0 || self.tracking.is_on() {
+            return None;
+        }
+        let size = self.size(asked);
+        if looked != Looked::Everywhere {
+            match self.take_of_cache(queue, size) {
+                Ok(block) => return Some(block),
+                Err(Looked::Nowhere) => return None,
+                Err(_) => {}
+            }
+        }
+        self.take_carved(queue, size, failure)
     }
 
     /// Returns a block of this thread's cache for a request of `asked` bytes on this queue. Returns `None` also while the pool tracks its
     /// blocks.
-    pub(crate) fn take_cached(&self, queue: QueueId, asked: usize) -> Option<CachedBlock<B>> {
+    pub(crate) fn take_cached(&self, queue: QueueId, asked: usize) -> Option<LeasedBlock<B>> {
         if asked == 0 || !self.looks_beyond_the_cache() {
             return None;
         }
-        let size = self.size(asked);
-        let found = threads::with_own(self.id, |key: &OwnCache<B>| {
-            key.enter_untracked((), |cache, ()| {
-                let youngest = cache.pop_youngest(queue, asked);
-                youngest.or_else(|| cache.pop(queue, size))
-            })
-        })?;
-        // A thread whose cache cannot be entered has no block there.
-        found.ok()?
+        self.take_of_cache(queue, self.size(asked)).ok()
     }
 
-    /// Looks beyond the youngest block. Out of line: inlined, it makes the path above save more registers than that has
-    /// instructions.
-    #[inline(never)]
-    fn take_older(
-        &self,
-        queue: QueueId,
-        asked: usize,
-        failure: &mut Option<Error>,
-    ) -> Option<CachedBlock<B>> {
-        if asked == 0 {
-            return None;
-        }
-        let size = self.size(asked);
-        if let Some(((), cached)) = self.take_by_bin(queue, size, |_, _| ()) {
-            return Some(cached);
-        }
-        self.take_carved(queue, size, failure)
+    /// Returns a block of this thread's cache for a request of this size, or where it has looked: nowhere if the cache cannot be entered.
+    fn take_of_cache(&self, queue: QueueId, size: Size) -> Result<LeasedBlock<B>, Looked> {
+        let taken = threads::with_own(self.id, |key: OwnCache<'_, B>| {
+            key.go_in_untracked()?.with(|cache| {
+                let youngest = cache.pop_youngest(queue, size.asked);
+                let taken = youngest.or_else(|| cache.pop(queue, size));
+                Some(taken.ok_or(Looked::Everywhere))
+            })
+        });
+        taken.flatten().unwrap_or(Err(Looked::Nowhere))
     }
 
     /// Returns a block of a magazine, or of a range of this thread's own arena.
@@ -82,7 +106,7 @@ impl<B: Backend> Shared<B> {
         queue: QueueId,
         size: Size,
         failure: &mut Option<Error>,
-    ) -> Option<CachedBlock<B>> {
+    ) -> Option<LeasedBlock<B>> {
         // The program's own size classes may use the pool, and break its rules.
         if !self.classes.are_known() {
             return None;
@@ -102,9 +126,9 @@ impl<B: Backend> Shared<B> {
         &self,
         queue: QueueId,
         size: Size,
-        note: impl FnOnce(&mut ThreadCache<B>, &CachedBlock<B>) -> N,
-    ) -> Option<(N, CachedBlock<B>)> {
-        threads::with_own(self.id, |key: &OwnCache<B>| {
+        note: impl FnOnce(&mut ThreadCache<B>, &LeasedBlock<B>) -> N,
+    ) -> Option<(N, LeasedBlock<B>)> {
+        threads::with_own(self.id, |key: OwnCache<'_, B>| {
             key.enter(|cache| {
                 let cached = cache.pop(queue, size)?;
                 Some((note(cache, &cached), cached))
@@ -112,36 +136,63 @@ impl<B: Backend> Shared<B> {
         })??
     }
 
-    /// Caches a block that its user freed, after a request of `asked` bytes. Returns the block if it could not be
-    /// cached.
+    /// Frees a block that this thread may cache, after a request of `asked` bytes.
     #[inline]
-    pub(crate) fn cache_block(cached: CachedBlock<B>, asked: usize) -> Option<CachedBlock<B>> {
-        let left = Self::push(cached, asked)?;
-        Self::make_room_and_cache(left, asked)
-    }
-
-    #[inline]
-    fn push(cached: CachedBlock<B>, asked: usize) -> Option<CachedBlock<B>> {
-        let (id, since) = (cached.shared.id, cached.shared.clock.now());
-        let pushed = threads::with_own_and(id, cached, |key: &OwnCache<B>, cached| {
-            key.enter_untracked(cached, |cache, cached| cache.push(cached, since, asked))
+    pub(crate) fn give_back(block: LeasedBlock<B>, asked: usize) {
+        let (id, since) = (block.share().id, block.share().clock.now());
+        let given = threads::with_latest(id, block, |key: OwnCache<'_, B>, block| {
+            let Some(mut inside) = key.go_in_at_once() else {
+                return Self::give_back_slowly(block, asked);
+            };
+            if let Err(block) = inside.with(|cache| cache.push_youngest(block, since, asked)) {
+                Self::give_back_inside(inside, block, since, asked);
+            }
         });
-        match pushed {
-            Ok(Ok(Ok(()))) => None,
-            Ok(Ok(Err(left)) | Err(left)) | Err(left) => Some(left),
+        if let Err(block) = given {
+            Self::give_back_slowly(block, asked);
         }
     }
 
+    /// Frees a block where the thread has another one that it freed last.
     #[inline(never)]
-    fn make_room_and_cache(cached: CachedBlock<B>, asked: usize) -> Option<CachedBlock<B>> {
-        let is_tracked = cached.shared.tracking.is_on();
-        let cached = if is_tracked {
-            Self::cache_tracked(cached, asked)?
+    fn give_back_inside(
+        mut inside: Inside<'_, ThreadCache<B>>,
+        block: LeasedBlock<B>,
+        since: Timestamp,
+        asked: usize,
+    ) {
+        let pushed = inside.with(|cache| cache.push(block, since, asked));
+        drop(inside);
+        if let Err(left) = pushed
+            && let Some(uncached) = Self::make_room_and_cache(left, asked)
+        {
+            free_uncached(uncached, asked);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn give_back_slowly(block: LeasedBlock<B>, asked: usize) {
+        if let Some(uncached) = Self::cache_block(block, asked) {
+            free_uncached(uncached, asked);
+        }
+    }
+
+    /// Caches a block that its user freed, after a request of `asked` bytes. Returns the block if it could not be
+    /// cached.
+    pub(crate) fn cache_block(block: LeasedBlock<B>, asked: usize) -> Option<LeasedBlock<B>> {
+        let block = if block.share().tracking.is_on() {
+            Self::cache_tracked(block, asked)?
         } else {
-            cached
+            Self::push(block, asked)?
         };
-        let shared = &cached.shared;
-        let has_room = threads::with_own(shared.id, |key: &OwnCache<B>| {
+        Self::make_room_and_cache(block, asked)
+    }
+
+    /// Caches a block for which the cache of this thread has no room, if it gets some.
+    fn make_room_and_cache(block: LeasedBlock<B>, asked: usize) -> Option<LeasedBlock<B>> {
+        let shared = block.share();
+        let has_room = threads::with_own(shared.id, |key: OwnCache<'_, B>| {
             key.enter(|cache| cache.make_room(&shared.depot))
         });
         let may_stay = match has_room {
@@ -151,15 +202,27 @@ impl<B: Backend> Shared<B> {
             None => shared.join(),
         };
         match may_stay {
-            true if is_tracked => Self::cache_tracked(cached, asked),
-            true => Self::push(cached, asked),
-            false => Some(cached),
+            true if block.share().tracking.is_on() => Self::cache_tracked(block, asked),
+            true => Self::push(block, asked),
+            false => Some(block),
         }
+    }
+
+    fn push(block: LeasedBlock<B>, asked: usize) -> Option<LeasedBlock<B>> {
+        let (id, since) = (block.share().id, block.share().clock.now());
+        let mut left = Some(block);
+        threads::with_own(id, |key: OwnCache<'_, B>| {
+            let mut inside = key.go_in_untracked()?;
+            let block = left.take()?;
+            left = inside.with(|cache| cache.push(block, since, asked)).err();
+            Some(())
+        });
+        left
     }
 
     /// Gives this thread a cache if the pool has thread caches and the thread has no cache yet. Returns whether it got one.
     pub(crate) fn join(self: &Arc<Self>) -> bool {
-        let is_member = || threads::with_own(self.id, |_: &OwnCache<B>| ()).is_some();
+        let is_member = || threads::with_own(self.id, |_: OwnCache<'_, B>| ()).is_some();
         if !self.has_thread_caches || is_member() {
             return false;
         }
@@ -176,7 +239,7 @@ impl<B: Backend> Shared<B> {
 
     /// Counts a block that was carved.
     pub(crate) fn count_carved(&self, asked: usize, bytes: usize) {
-        let counted = threads::with_own(self.id, |key: &OwnCache<B>| {
+        let counted = threads::with_own(self.id, |key: OwnCache<'_, B>| {
             key.enter(|cache| cache.count_carved(asked, bytes))
         });
         if counted.flatten().is_none() {
@@ -187,7 +250,9 @@ impl<B: Backend> Shared<B> {
 
     /// The number of this thread's arena.
     pub(crate) fn home(&self) -> usize {
-        let home = threads::with_own(self.id, |key: &OwnCache<B>| key.enter(|cache| cache.number));
+        let home = threads::with_own(self.id, |key: OwnCache<'_, B>| {
+            key.enter(|cache| cache.number)
+        });
         home.flatten().unwrap_or(0)
     }
 
@@ -201,7 +266,7 @@ impl<B: Backend> Shared<B> {
         if !self.carves || !self.may_cache(queue) {
             return;
         }
-        let added = threads::with_own(self.id, |key: &OwnCache<B>| {
+        let added = threads::with_own(self.id, |key: OwnCache<'_, B>| {
             key.enter(|cache| {
                 // Leases of queues that the program has dropped must not take the places of those that it uses.
                 if !cache.has_place_for(queue.id()) {
@@ -227,7 +292,7 @@ impl<B: Backend> Shared<B> {
             .get(queue_key)
             .map(|queue_state| &queue_state.free_list);
         let free_blocks = free_list.map_or(0, |free_list| free_list.blocks_of(request.bin));
-        threads::with_own(self.id, |key: &OwnCache<B>| {
+        threads::with_own(self.id, |key: OwnCache<'_, B>| {
             key.enter(|cache| {
                 // Half of them stay for other threads.
                 for _ in 0..(free_blocks / 2).min(PREFILL_BLOCKS) {
@@ -243,7 +308,7 @@ impl<B: Backend> Shared<B> {
     #[cold]
     fn make_room_under_the_lock(&self) -> bool {
         let mut state = self.lock_and_sync();
-        let surplus = threads::with_own(self.id, |key: &OwnCache<B>| {
+        let surplus = threads::with_own(self.id, |key: OwnCache<'_, B>| {
             key.enter(ThreadCache::take_surplus)
         });
         let surplus = surplus.flatten().unwrap_or_default();
@@ -274,9 +339,9 @@ impl<B: Backend> Shared<B> {
         bytes: usize,
         widened: impl FnOnce() -> usize,
         failure: &mut Option<Error>,
-    ) -> Option<CachedBlock<B>> {
+    ) -> Option<LeasedBlock<B>> {
         let mut carved = None;
-        let cached = threads::with_own(self.id, |key: &OwnCache<B>| {
+        let cached = threads::with_own(self.id, |key: OwnCache<'_, B>| {
             key.enter(|cache| {
                 // Looked at first, since most requests find no magazine.
                 if self.depot.bytes() > 0 && cache.take_magazine(&self.depot, queue, size.slot) {
@@ -362,7 +427,7 @@ mod tests {
         let (size, mut failure) = (mock.shared.size(bytes), None);
         let carved = mock.shared.take_carved(queue.id(), size, &mut failure);
         let carves = carved.is_some();
-        drop(carved.map(|carved| PooledBuffer::from_cached(carved, bytes)));
+        drop(carved.map(|carved| PooledBuffer::of_leased(carved, bytes)));
         carves
     }
 

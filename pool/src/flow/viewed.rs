@@ -12,7 +12,7 @@ use parking_lot::MutexGuard;
 use crate::{
     PooledBuffer,
     block::Lease,
-    shared::{Block, CachedBlock, Shared, State, Viewed},
+    shared::{LeasedBlock, Shared, State, Viewed},
 };
 
 fn known_queues<B: Backend>(state: &State<B>) -> Vec<B::Queue> {
@@ -44,26 +44,24 @@ impl<B: Backend> PooledBuffer<B> {
     ///
     /// A failure of the device. The block has left the caller all the same.
     pub(crate) fn free_viewed(&mut self, release_after: Option<&[B::Event]>) -> Result<(), Error> {
-        let Some(block) = self.take_block() else {
+        let Some(block) = self.take_leased() else {
             return Ok(());
         };
-        let mut state = self.shared.lock_and_sync();
+        let mut state = self.shared().lock_and_sync();
         let Some(viewed) = &mut state.viewed else {
             drop(state);
             let after = release_after.unwrap_or_default();
-            return self
-                .shared
-                .release_unscrubbed_after(block, self.size(), after);
+            let (shared, block) = block.split();
+            return shared.release_unscrubbed_after(block, self.size(), after);
         };
         viewed.push(self.as_viewed(block, release_after.map(<[_]>::to_vec)));
         Ok(())
     }
 
     /// The block that was taken out of this buffer, to be kept until its views are gone.
-    fn as_viewed(&self, block: Box<Block<B>>, release_after: Option<Vec<B::Event>>) -> Viewed<B> {
-        let shared = (*self.shared).clone();
+    fn as_viewed(&self, block: LeasedBlock<B>, release_after: Option<Vec<B::Event>>) -> Viewed<B> {
         Viewed {
-            cached_block: CachedBlock { shared, block },
+            block,
             asked: self.size(),
             release_after,
         }
@@ -116,7 +114,7 @@ impl<B: Backend> Shared<B> {
             && let Some(viewed) = &mut self.state.lock().viewed
         {
             // This thread must not wait: the events may depend on what it does next.
-            if let Some(block) = buffer.take_block() {
+            if let Some(block) = buffer.take_leased() {
                 viewed.push(buffer.as_viewed(block, Some(after)));
             }
             return;
@@ -144,13 +142,10 @@ impl<B: Backend> From<Viewed<B>> for (PooledBuffer<B>, Option<Vec<B::Event>>) {
     /// The block as a buffer again, whose `drop` frees it.
     fn from(viewed: Viewed<B>) -> Self {
         let Viewed {
-            cached_block,
+            block,
             asked,
             release_after,
         } = viewed;
-        (
-            PooledBuffer::from_cached(cached_block, asked),
-            release_after,
-        )
+        (PooledBuffer::of_leased(block, asked), release_after)
     }
 }

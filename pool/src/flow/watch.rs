@@ -7,7 +7,7 @@ use binpool_allocators::{Backend, QueueId};
 use crate::{
     free::cached::Wanted,
     lock::per_thread as threads,
-    shared::{Block, CachedBlock, OwnCache, Shared, ThreadCache},
+    shared::{Block, LeasedBlock, OwnCache, Shared, ThreadCache},
     track::{
         caller::Caller,
         event_buffer::{EventBuffer, Tracked, begin},
@@ -116,48 +116,47 @@ impl<B: Backend> Shared<B> {
         queue: QueueId,
         asked: usize,
         caller: Caller,
-    ) -> Option<CachedBlock<B>> {
+    ) -> Option<LeasedBlock<B>> {
         if asked == 0 {
             return None;
         }
-        let found = threads::with_own(self.id, |key: &OwnCache<B>| {
+        let found = threads::with_own(self.id, |key: OwnCache<'_, B>| {
             key.enter(|cache| {
                 let cached = cache.pop_youngest(queue, asked)?;
-                Some((begin_block(cache, &cached.block, asked, caller), cached))
+                Some((begin_block(cache, &cached, asked, caller), cached))
             })
         })?;
         let (tracked, mut cached) = match found? {
             Some(found) => found,
             None => self.take_by_bin(queue, self.size(asked), |cache, cached| {
-                begin_block(cache, &cached.block, asked, caller)
+                begin_block(cache, cached, asked, caller)
             })?,
         };
         match tracked {
             Tracked::Yes => {}
             Tracked::IsBehind => self.wait_for_recorder(),
             Tracked::NeedsRecord => {
-                self.record_allocation(&mut cached.block, asked, caller);
+                self.record_allocation(&mut cached, asked, caller);
             }
         }
         Some(cached)
     }
 
     /// Caches a block that its user freed, and tracks that. Returns the block if it could not be cached.
-    pub(crate) fn cache_tracked(cached: CachedBlock<B>, asked: usize) -> Option<CachedBlock<B>> {
-        let (id, since) = (cached.shared.id, cached.shared.clock.now());
-        let pushed = threads::with_own_and(id, cached, |key: &OwnCache<B>, cached| {
-            key.enter_with(cached, |cache, cached| {
-                let record = cached.block.record.as_ref();
-                if let (Some(event_buffer), Some(record)) = (&mut cache.event_buffer, record) {
+    pub(crate) fn cache_tracked(block: LeasedBlock<B>, asked: usize) -> Option<LeasedBlock<B>> {
+        let (id, since) = (block.share().id, block.share().clock.now());
+        let mut left = Some(block);
+        threads::with_own(id, |key: OwnCache<'_, B>| {
+            key.enter(|cache| {
+                let block = left.take()?;
+                if let (Some(event_buffer), Some(record)) = (&mut cache.event_buffer, &block.record) {
                     event_buffer.end(record);
                 }
-                cache.push(cached, since, asked)
+                left = cache.push(block, since, asked).err();
+                Some(())
             })
         });
-        match pushed {
-            Ok(Ok(Ok(()))) => None,
-            Ok(Ok(Err(left)) | Err(left)) | Err(left) => Some(left),
-        }
+        left
     }
 }
 

@@ -2,24 +2,15 @@
 
 use binpool_allocators::Backend;
 
-use crate::{block::Block, order::timestamps::Timestamp};
+use crate::{
+    block::{Block, LeasedBlock},
+    order::timestamps::Timestamp,
+};
 
-/// A free block that only its own in-order queue used, ready for the next user on that queue.
-///
-/// It keeps what its next user needs: its reference to the pool, and its count in
-/// [`QueueState::active`](crate::central::queue_state::QueueState::active). So a hit changes neither of these two counters, which
-/// all threads share.
-#[derive(Debug)]
-pub(crate) struct CachedBlock<B: Backend, O> {
-    pub(crate) shared: O,
-    /// The block, whose [lease](Block::lease) is already the next user's.
-    pub(crate) block: Box<Block<B, O>>,
-}
-
-/// A cached block, and when it came back.
+/// A free block that only its own in-order queue used, ready for the next user on that queue, and when it came back.
 #[derive(Debug)]
 pub(crate) struct Cached<B: Backend, O> {
-    pub(crate) cached_block: CachedBlock<B, O>,
+    pub(crate) block: LeasedBlock<B, O>,
     /// The moment at which it came back. It is not in the block, because a thread that drops blocks of another thread would then
     /// write to a cache line of that thread.
     pub(crate) since: Timestamp,
@@ -27,7 +18,7 @@ pub(crate) struct Cached<B: Backend, O> {
 
 impl<B: Backend, O> Cached<B, O> {
     pub(crate) fn bytes(&self) -> usize {
-        self.cached_block.block.bytes
+        self.block.bytes
     }
 }
 
@@ -42,7 +33,7 @@ pub(crate) enum Wanted {
 }
 
 impl Wanted {
-    pub(crate) fn has<B: Backend, O>(self, block: &Block<B, O>) -> bool {
+    pub(crate) fn has<B: Backend>(self, block: &Block<B>) -> bool {
         match self {
             Self::All => true,
             Self::Slot(slot) => block.slot == slot,
@@ -59,7 +50,7 @@ pub(crate) fn bytes_of<B: Backend, O>(cached: &[Cached<B, O>]) -> usize {
 /// A freed block that the pool keeps as active, instead of its user, until its views are gone.
 #[derive(Debug)]
 pub(crate) struct Viewed<B: Backend, O> {
-    pub(crate) cached_block: CachedBlock<B, O>,
+    pub(crate) block: LeasedBlock<B, O>,
     /// The bytes that its user requested.
     pub(crate) asked: usize,
     /// If it could not be filled with zeros: the events after which it is released, instead of coming back.

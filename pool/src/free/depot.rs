@@ -123,7 +123,7 @@ impl<B: Backend, O> Depot<B, O> {
 
     /// Takes the magazines that have `wanted` blocks. Within each shelf, queue and slot the oldest come first.
     pub(crate) fn take_all(&self, wanted: Wanted) -> Vec<Cached<B, O>> {
-        let is_wanted = |cached: &Cached<B, O>| wanted.has(&cached.cached_block.block);
+        let is_wanted = |cached: &Cached<B, O>| wanted.has(&cached.block);
         let mut all = Vec::new();
         for shelf in self.shelves_for(0) {
             if shelf.blocks.load(Ordering::Relaxed) == 0 {
@@ -157,7 +157,7 @@ mod tests {
     type Magazine = Vec<Cached<MockBackend>>;
 
     fn ids(magazine: &[Cached<MockBackend>]) -> Vec<MemoryId> {
-        let blocks = magazine.iter().map(|it| &it.cached_block.block);
+        let blocks = magazine.iter().map(|it| &it.block);
         blocks.map(|block| block.memory.id()).collect()
     }
 
@@ -195,7 +195,7 @@ mod tests {
         let [one, two] = [1, 2].map(|slot| {
             let mut magazine = magazine(&mock, 2);
             for cached in &mut magazine {
-                cached.cached_block.block.slot = slot;
+                cached.block.slot = slot;
             }
             let ids = ids(&magazine);
             depot.leave(0, queue, slot, magazine);

@@ -6,7 +6,7 @@
 //! Two flags keep the owner and a visitor apart. Each side sets its own flag, then looks at the other side's:
 //!
 //! ```text
-//! owner (`Owner::enter`)                visitor (`BiasedLocks::close`, `each`, `open`)
+//! owner (`Own::enter`)                  visitor (`BiasedLocks::close`, `each`, `open`)
 //!
 //! 1. busy = true                        1. gate = CLOSED
 //! 2. light barrier                      2. heavy barrier
@@ -34,22 +34,34 @@
 
 #![expect(unsafe_code, reason = "this is a lock")]
 
-use std::{fmt, marker::PhantomData};
+use std::{
+    fmt,
+    marker::PhantomData,
+    ptr::{self, NonNull},
+};
 
 use crate::{
     lock::barrier::{Barrier, light},
-    sync::{Arc, AtomicBool, AtomicU8, Ordering, UnsafeCell, spin_loop, yield_now},
+    sync::{Arc, AtomicU8, Ordering, UnsafeCell, spin_loop, yield_now},
 };
 
 /// How many times a visitor looks whether the owner has left, before it yields the processor between two looks.
 const SPINS_BEFORE_YIELD: u32 = 64;
 
-/// The state of a gate: the owner may enter.
+/// The owner is outside.
+const IDLE: u8 = 0;
+/// The owner is inside, or is about to look at the gate.
+const BUSY: u8 = 1;
+
+/// A gate, as a part of [`BiasedLock::state`]: the owner may enter.
 const OPEN: u8 = 0;
-/// The state of a gate: the owner may enter, but not by [`Owner::enter_untracked`].
+/// A gate: the owner may enter, but not by [`Own::go_in_untracked`].
 const TRACKED: u8 = 1;
-/// The state of a gate: the owner may not enter.
+/// A gate: the owner may not enter.
 const CLOSED: u8 = 2;
+
+/// Set in [`BiasedLock::state`] beside the gate if the owner runs a full fence in step 2.
+const FENCED: u8 = 4;
 
 /// A value that its owner uses all the time and other threads rarely. The [module](self) explains the algorithm.
 ///
@@ -59,8 +71,8 @@ const CLOSED: u8 = 2;
 ///
 /// - B1: there is one [`Owner`] of a lock. It stays on its thread, since it is neither `Clone` nor `Send` nor `Sync`, and it alone
 ///   writes `busy`.
-/// - B2: only a thread with `&mut BiasedLocks` writes `gate` (in `close`, `open` and `admit`). Before it opens a gate, it is done
-///   with the value.
+/// - B2: only a thread with `&mut BiasedLocks` writes `state` (by `Entry::set`). Before it opens a gate, it is done with the value. Only
+///   the owner's thread sets `FENCED`, and nothing resets it.
 /// - B3: the owner uses the value only while `busy` is set, and only if it found the gate not closed after it had set `busy` and
 ///   run the light barrier.
 /// - B4: a visitor uses the value only while [`Entry::owner_is_out`] is set, that is, while the gate is closed and the owner was
@@ -69,18 +81,16 @@ const CLOSED: u8 = 2;
 #[derive(Debug)]
 #[repr(align(128))]
 struct BiasedLock<T> {
-    /// Set while the owner is inside.
-    busy: AtomicBool,
-    /// [`OPEN`], [`TRACKED`] or [`CLOSED`].
-    gate: AtomicU8,
-    /// Set if the owner runs a full fence in step 2. Only the owner's thread writes it, with `&mut BiasedLocks`, so visitors see it.
-    owner_runs_fence: AtomicBool,
+    /// [`BUSY`] while the owner is inside, or else [`IDLE`].
+    busy: AtomicU8,
+    /// The gate, and `FENCED`. In one byte, so that one look tells a hit that neither keeps it.
+    state: AtomicU8,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: The value is used by one thread at a time: by the owner (invariant B3 of `BiasedLock`) or by a visitor (B4), and the
-// barriers keep these two apart (see `Owner::enter_if` and `BiasedLocks::each`). Each of them sees what the other did: `busy` and
-// `gate` are reset with `Release` and read with `Acquire`. So the value only moves from thread to thread, for which `T: Send` is
+// barriers keep these two apart (see `Inside::with` and `BiasedLocks::each`). Each of them sees what the other did: `busy` and
+// the gate are reset with `Release` and read with `Acquire`. So the value only moves from thread to thread, for which `T: Send` is
 // enough.
 unsafe impl<T: Send> Sync for BiasedLock<T> {}
 
@@ -91,89 +101,158 @@ pub(crate) struct Owner<T> {
     stays: PhantomData<*const T>,
 }
 
+/// The owner at its lock, on its own thread, where it stays: it is neither `Send` nor `Sync`.
+///
+/// The lock is behind a pointer, here and in [`Inside`], because a reference that is an argument counts as in use until the function returns:
+/// what frees a block may run the program's code last, which may end the thread's membership of the pool, and the lock with it.
+pub(crate) struct Own<'a, T> {
+    lock: NonNull<BiasedLock<T>>,
+    lives: PhantomData<&'a Owner<T>>,
+}
+
+impl<T> Clone for Own<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Own<'_, T> {}
+
 impl<T> Owner<T> {
+    #[cfg(test)]
+    fn own(&self) -> Own<'_, T> {
+        Own {
+            lock: NonNull::from(&*self.lock),
+            lives: PhantomData,
+        }
+    }
+
+    /// The address of the lock, for [`Own::at`].
+    pub(crate) fn address(&self) -> *const () {
+        ptr::from_ref(&*self.lock).cast()
+    }
+}
+
+impl<'a, T> Own<'a, T> {
+    /// Returns the owner at the lock of this address.
+    ///
+    /// # Safety
+    ///
+    /// The [address](Owner::address) is that of an `Owner<T>` of this thread, which is not dropped while the result or an [`Inside`] of it is
+    /// used.
+    #[inline]
+    pub(crate) unsafe fn at(address: *const ()) -> Self {
+        Self {
+            // SAFETY: the address is that of a lock.
+            lock: unsafe { NonNull::new_unchecked(address.cast_mut().cast()) },
+            lives: PhantomData,
+        }
+    }
+
+    fn lock(&self) -> &BiasedLock<T> {
+        // SAFETY: the owner, which keeps the lock, is not dropped while `self` is used.
+        unsafe { self.lock.as_ref() }
+    }
+
     /// Calls `action` with the value, without waiting for any thread. Returns `None`, without a call, while the gate is closed, and
     /// inside of another `action`.
     #[inline]
-    pub(crate) fn enter<R>(&self, action: impl FnOnce(&mut T) -> R) -> Option<R> {
-        self.enter_with((), |value, ()| action(value)).ok()
+    pub(crate) fn enter<R>(self, action: impl FnOnce(&mut T) -> R) -> Option<R> {
+        Some(self.go_in_if(TRACKED)?.with(action))
     }
 
-    /// Calls `action` with the value and `argument`. Returns the argument as an error where [`enter`](Self::enter) returns `None`.
+    /// Enters, until the result is dropped. Returns `None` where [`enter`](Self::enter) does, and also while the locks are
+    /// [tracked](BiasedLocks::set_tracked): what is done here is not recorded.
     #[inline]
-    pub(crate) fn enter_with<R, C>(
-        &self,
-        argument: C,
-        action: impl FnOnce(&mut T, C) -> R,
-    ) -> Result<R, C> {
-        self.enter_if(TRACKED, argument, action)
+    pub(crate) fn go_in_untracked(self) -> Option<Inside<'a, T>> {
+        self.go_in_if(OPEN)
     }
 
-    /// Calls `action`, which records no event, with the value and `argument`. Returns the argument as an error where
-    /// [`enter`](Self::enter) returns `None`, and also while the locks are [tracked](BiasedLocks::set_tracked).
+    /// Enters as [`go_in_untracked`](Self::go_in_untracked) does, but returns `None` also where the owner has to run a fence first. It calls
+    /// nothing, so a hit has no registers to save.
     #[expect(
         clippy::inline_always,
         reason = "a call would cost more than what it does"
     )]
     #[inline(always)]
-    pub(crate) fn enter_untracked<R, C>(
-        &self,
-        argument: C,
-        action: impl FnOnce(&mut T, C) -> R,
-    ) -> Result<R, C> {
-        self.enter_if(OPEN, argument, action)
+    pub(crate) fn go_in_at_once(self) -> Option<Inside<'a, T>> {
+        let lock = self.lock();
+        // Relaxed is enough, since only this thread writes it (B1).
+        let was_busy = lock.busy.load(Ordering::Relaxed);
+        lock.busy.store(BUSY, Ordering::Relaxed);
+        light(false);
+        // Acquires what the last visitor did to the value before it opened the gate.
+        let state = lock.state.load(Ordering::Acquire);
+        // One comparison, since `IDLE` and `OPEN` are 0.
+        if was_busy | state != 0 {
+            lock.busy.store(was_busy, Ordering::Release);
+            return None;
+        }
+        Some(Inside(self))
     }
 
     /// Enters if the gate is in the state `most_closed` or a more open one.
-    #[expect(
-        clippy::inline_always,
-        reason = "a call would cost more than what it does"
-    )]
-    #[inline(always)]
-    fn enter_if<R, C>(
-        &self,
-        most_closed: u8,
-        argument: C,
-        action: impl FnOnce(&mut T, C) -> R,
-    ) -> Result<R, C> {
-        let lock = &*self.lock;
-        // Relaxed is enough, since only this thread writes it (B1).
-        if lock.busy.load(Ordering::Relaxed) {
-            return Err(argument);
+    #[inline]
+    fn go_in_if(self, most_closed: u8) -> Option<Inside<'a, T>> {
+        let lock = self.lock();
+        // As in `go_in_at_once`.
+        let was_busy = lock.busy.load(Ordering::Relaxed);
+        lock.busy.store(BUSY, Ordering::Relaxed);
+        light(false);
+        let mut state = lock.state.load(Ordering::Acquire);
+        if state & FENCED != 0 {
+            state = lock.state_after_a_fence();
         }
-        lock.busy.store(true, Ordering::Relaxed);
-        let _inside = Inside(&lock.busy);
-        light(lock.owner_runs_fence.load(Ordering::Relaxed));
-        // Acquires what the last visitor did to the value before it opened the gate.
-        if lock.gate.load(Ordering::Acquire) > most_closed {
-            return Err(argument);
+        if was_busy != IDLE || state > most_closed {
+            lock.busy.store(was_busy, Ordering::Release);
+            return None;
         }
-        // SAFETY: No other reference to the value exists. Another call of this function holds no reference: `busy` was unset, and only this
-        // thread, which has the one `Owner`, sets it (B1). A visitor that closed the gate earlier holds no reference: the gate is not closed,
-        // and it was opened after that visitor's last use of the value (B2). A visitor that closes the gate later takes none:
-        // this thread set `busy`, ran the light barrier, and found the gate not closed, so after the heavy barrier that visitor
-        // finds `busy` set, and waits until `_inside` is dropped (`BiasedLocks::close`). If the kernel refuses the heavy barrier,
-        // that visitor does not use the value (B4).
-        Ok(lock
-            .value
-            .with_mut(|value| action(unsafe { &mut *value }, argument)))
+        Some(Inside(self))
+    }
+}
+
+impl<T> BiasedLock<T> {
+    /// Runs the owner's fence. Returns the gate, without `FENCED`.
+    #[cold]
+    #[inline(never)]
+    fn state_after_a_fence(&self) -> u8 {
+        light(true);
+        self.state.load(Ordering::Acquire) & !FENCED
+    }
+}
+
+/// The owner inside its lock, until this is dropped, also by a panic.
+pub(crate) struct Inside<'a, T>(Own<'a, T>);
+
+impl<T> Inside<'_, T> {
+    /// Calls `action` with the value.
+    #[inline]
+    pub(crate) fn with<R>(&mut self, action: impl FnOnce(&mut T) -> R) -> R {
+        let value = &self.0.lock().value;
+        value.with_mut(|value| {
+            // SAFETY: No other reference to the value exists. Another `Inside` does not: `busy` was unset before this one was made, only
+            // this thread, which has the one `Owner`, sets it (B1), and neither `go_in_if` nor `go_in_at_once` makes one while it is set.
+            // A visitor that closed the gate earlier holds no reference: the gate was not closed, and it was opened after that visitor's last use of
+            // the value (B2). A visitor that closes the gate later takes none: this thread set `busy`, ran the light barrier (the fence,
+            // if `state` said so: only this thread makes it say so, and that stays), and found the gate not closed, so after the
+            // heavy barrier that visitor finds `busy` set, and waits until this is dropped (`BiasedLocks::close`). If the kernel refuses
+            // the heavy barrier, that visitor does not use the value (B4).
+            action(unsafe { &mut *value })
+        })
+    }
+}
+
+impl<T> Drop for Inside<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        // Releases what the owner did to the value to a visitor that waits.
+        self.0.lock().busy.store(IDLE, Ordering::Release);
     }
 }
 
 impl<T> fmt::Debug for Owner<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Owner").finish_non_exhaustive()
-    }
-}
-
-/// Marks the owner as inside until it is dropped, also by a panic.
-struct Inside<'a>(&'a AtomicBool);
-
-impl Drop for Inside<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        // Releases what the owner did to the value to a visitor that waits.
-        self.0.store(false, Ordering::Release);
     }
 }
 
@@ -191,8 +270,17 @@ pub(crate) struct BiasedLocks<T> {
 #[derive(Debug)]
 struct Entry<T> {
     lock: Arc<BiasedLock<T>>,
+    /// The owner runs a full fence in step 2.
+    runs_fence: bool,
     /// The gate is closed, and the owner has been seen outside since (invariant B4 of [`BiasedLock`]).
     owner_is_out: bool,
+}
+
+impl<T> Entry<T> {
+    fn set(&self, gate: u8, ordering: Ordering) {
+        let fenced = if self.runs_fence { FENCED } else { 0 };
+        self.lock.state.store(gate | fenced, ordering);
+    }
 }
 
 impl<T> Default for BiasedLocks<T> {
@@ -223,16 +311,19 @@ impl<T> BiasedLocks<T> {
     /// Adds a lock that this thread owns. Its gate is closed if the others are.
     pub(crate) fn add(&mut self, value: T) -> Owner<T> {
         let is_closed = self.is_closed();
+        let gate = if is_closed { CLOSED } else { self.open_state };
         let lock = Arc::new(BiasedLock {
-            busy: AtomicBool::new(false),
-            gate: AtomicU8::new(if is_closed { CLOSED } else { self.open_state }),
-            owner_runs_fence: AtomicBool::new(self.barrier.needs_fences()),
+            busy: AtomicU8::new(IDLE),
+            state: AtomicU8::new(gate),
             value: UnsafeCell::new(value),
         });
-        self.all.push(Entry {
+        let entry = Entry {
             lock: Arc::clone(&lock),
+            runs_fence: self.barrier.needs_fences(),
             owner_is_out: is_closed,
-        });
+        };
+        entry.set(gate, Ordering::Relaxed);
+        self.all.push(entry);
         Owner {
             lock,
             stays: PhantomData,
@@ -252,28 +343,33 @@ impl<T> BiasedLocks<T> {
 
     /// Closes all gates, and waits for the owners that are inside. If this thread is an owner, it passes `own`, for which it does
     /// not wait: it would wait for itself.
-    pub(crate) fn close(&mut self, own: Option<&Owner<T>>) {
+    pub(crate) fn close(&mut self, own: Option<Own<'_, T>>) {
         self.closings += 1;
         if self.closings > 1 {
             return;
         }
-        for Entry { lock, .. } in &self.all {
-            lock.gate.store(CLOSED, Ordering::Relaxed);
+        for entry in &self.all {
+            entry.set(CLOSED, Ordering::Relaxed);
         }
-        let is_own =
-            |lock: &Arc<BiasedLock<T>>| own.is_some_and(|own| Arc::ptr_eq(&own.lock, lock));
+        let is_own = |lock: &Arc<BiasedLock<T>>| {
+            own.is_some_and(|own| ptr::eq(own.lock.as_ptr(), &raw const **lock))
+        };
         let is_alone = self.all.iter().all(|it| is_own(&it.lock));
         let sees_all = is_alone || self.barrier.heavy();
-        if !sees_all && !self.barrier.needs_fences() {
+        let is_refused = !sees_all && !self.barrier.needs_fences();
+        if is_refused {
             self.barrier = Barrier::Fences;
-            own.inspect(|own| own.lock.owner_runs_fence.store(true, Ordering::Relaxed));
         }
-        for Entry { lock, owner_is_out } in &mut self.all {
-            *owner_is_out = if is_own(lock) {
-                !lock.busy.load(Ordering::Relaxed)
+        for entry in &mut self.all {
+            entry.owner_is_out = if is_own(&entry.lock) {
+                if is_refused {
+                    entry.runs_fence = true;
+                    entry.set(CLOSED, Ordering::Relaxed);
+                }
+                entry.lock.busy.load(Ordering::Relaxed) == IDLE
             } else {
                 // Without the kernel's barrier, an owner that runs no fence may be inside although `busy` reads as unset.
-                (sees_all || lock.owner_runs_fence.load(Ordering::Relaxed)) && wait_until_out(lock)
+                (sees_all || entry.runs_fence) && wait_until_out(&entry.lock)
             };
         }
     }
@@ -282,20 +378,21 @@ impl<T> BiasedLocks<T> {
     /// Returns `false` where the owner was not locked out for that reason.
     ///
     /// If the gates are closed just now, this one opens with them.
-    pub(crate) fn admit(&mut self, owner: &Owner<T>) -> bool {
-        let lock = &owner.lock;
-        if !self.barrier.needs_fences() || lock.owner_runs_fence.load(Ordering::Relaxed) {
+    pub(crate) fn admit(&mut self, owner: Own<'_, T>) -> bool {
+        let needs_fences = self.barrier.needs_fences();
+        let (is_closed, open_state) = (self.is_closed(), self.open_state);
+        let mut all = self.all.iter_mut();
+        let own = all.find(|it| ptr::eq(&raw const *it.lock, owner.lock.as_ptr()));
+        let Some(own) = own.filter(|it| needs_fences && !it.runs_fence) else {
             return false;
-        }
-        lock.owner_runs_fence.store(true, Ordering::Relaxed);
-        if self.is_closed() {
-            let own = self.all.iter_mut().find(|it| Arc::ptr_eq(&it.lock, lock));
-            if let Some(own) = own {
-                // This is the owner's thread, so no barrier is needed to read `busy`.
-                own.owner_is_out = !lock.busy.load(Ordering::Relaxed);
-            }
+        };
+        own.runs_fence = true;
+        if is_closed {
+            own.set(CLOSED, Ordering::Relaxed);
+            // This is the owner's thread, so no barrier is needed to read `busy`.
+            own.owner_is_out = own.lock.busy.load(Ordering::Relaxed) == IDLE;
         } else {
-            lock.gate.store(self.open_state, Ordering::Release);
+            own.set(open_state, Ordering::Release);
         }
         true
     }
@@ -311,7 +408,7 @@ impl<T> BiasedLocks<T> {
         }
     }
 
-    /// Sets whether the gates keep out [`Owner::enter_untracked`] from the next [`open`](Self::open) on. Must be called while the
+    /// Sets whether the gates keep out [`Own::go_in_untracked`] from the next [`open`](Self::open) on. Must be called while the
     /// gates are closed.
     pub(crate) fn set_tracked(&mut self, is_tracked: bool) {
         self.open_state = if is_tracked { TRACKED } else { OPEN };
@@ -323,12 +420,12 @@ impl<T> BiasedLocks<T> {
         if self.closings > 0 {
             return;
         }
-        for Entry { lock, owner_is_out } in &mut self.all {
-            *owner_is_out = false;
+        for entry in &mut self.all {
+            entry.owner_is_out = false;
             // After the kernel refused the barrier, the other gates stay closed until `admit`.
-            if lock.owner_runs_fence.load(Ordering::Relaxed) || !self.barrier.needs_fences() {
+            if entry.runs_fence || !self.barrier.needs_fences() {
                 // Releases what visitors did to the value to its owner.
-                lock.gate.store(self.open_state, Ordering::Release);
+                entry.set(self.open_state, Ordering::Release);
             }
         }
     }
@@ -338,7 +435,7 @@ impl<T> BiasedLocks<T> {
 fn wait_until_out<T>(lock: &BiasedLock<T>) -> bool {
     let mut looks = 0;
     // Acquires what the owner did to the value.
-    while lock.busy.load(Ordering::Acquire) {
+    while lock.busy.load(Ordering::Acquire) == BUSY {
         looks += 1;
         if looks < SPINS_BEFORE_YIELD {
             spin_loop();
@@ -360,9 +457,18 @@ mod schedules {
 
     use super::*;
 
+    /// Adds one to the value of the lock, unless the gate is closed. Enters as a hit does, at once if it can.
+    fn add_inside(owner: &Owner<u32>) -> Option<()> {
+        let at_once = owner.own().go_in_at_once();
+        match at_once {
+            Some(mut inside) => Some(inside.with(|value| *value += 1)),
+            None => owner.own().enter(|value| *value += 1),
+        }
+    }
+
     /// Adds one to the value of the lock, or to the sum of the pool if the gate is closed.
     fn add_one(owner: &Owner<u32>, pool: &Mutex<Pool>) {
-        if owner.enter(|value| *value += 1).is_none() {
+        if add_inside(owner).is_none() {
             pool.lock().unwrap().sum += 1;
         }
     }
@@ -406,7 +512,7 @@ mod schedules {
 
     impl Pool {
         /// Moves all values into the sum.
-        fn drain_caches(&mut self, own: Option<&Owner<u32>>) {
+        fn drain_caches(&mut self, own: Option<Own<'_, u32>>) {
             self.locks.close(own);
             let sum = &mut self.sum;
             self.locks.each(|value| *sum += std::mem::take(value));
@@ -436,7 +542,7 @@ mod schedules {
         builder.check(|| {
             let run = |owner: Owner<u32>, pool: &Shared| {
                 add_one(&owner, pool);
-                pool.lock().unwrap().drain_caches(Some(&owner));
+                pool.lock().unwrap().drain_caches(Some(owner.own()));
                 add_one(&owner, pool);
             };
             let (pool, other) = with_owner(run);
@@ -456,9 +562,9 @@ mod schedules {
         builder.check(|| {
             let (pool, owner) = with_owner_in(Pool::refused(), |owner, pool| {
                 for _ in 0..3 {
-                    if owner.enter(|value| *value += 1).is_none() {
+                    if add_inside(&owner).is_none() {
                         let mut pool = pool.lock().unwrap();
-                        pool.locks.admit(&owner);
+                        pool.locks.admit(owner.own());
                         pool.sum += 1;
                     }
                 }
@@ -495,9 +601,10 @@ mod schedules {
         model(|| {
             let (pool, owner) = with_owner(|owner, pool| {
                 for _ in 0..2 {
-                    let untracked = owner.enter_untracked((), |value, ()| *value += 1);
+                    let untracked = owner.own().go_in_untracked();
+                    let untracked = untracked.map(|mut inside| inside.with(|value| *value += 1));
                     // Tracked entries add tens, so that they can be told from untracked ones.
-                    if untracked.is_err() && owner.enter(|value| *value += 10).is_none() {
+                    if untracked.is_none() && owner.own().enter(|value| *value += 10).is_none() {
                         pool.lock().unwrap().sum += 10;
                     }
                 }
@@ -560,52 +667,84 @@ mod tests {
     fn an_owner_enters_only_while_its_gate_is_open() {
         let mut locks = BiasedLocks::default();
         let owner = locks.add(1);
-        assert_eq!(owner.enter(|value| *value), Some(1));
-        locks.close(Some(&owner));
-        assert_eq!(owner.enter(|value| *value), None);
-        locks.close(Some(&owner));
+        assert_eq!(owner.own().enter(|value| *value), Some(1));
+        locks.close(Some(owner.own()));
+        assert_eq!(owner.own().enter(|value| *value), None);
+        locks.close(Some(owner.own()));
         locks.open();
-        assert_eq!(owner.enter(|value| *value), None, "it was closed twice");
+        assert_eq!(
+            owner.own().enter(|value| *value),
+            None,
+            "it was closed twice"
+        );
         locks.open();
-        assert_eq!(owner.enter(|value| *value), Some(1));
+        assert_eq!(owner.own().enter(|value| *value), Some(1));
     }
 
     #[test]
     fn a_tracked_gate_lets_only_tracked_entries_in() {
         let mut locks = BiasedLocks::default();
         let owner = locks.add(1);
-        for (is_tracked, untracked) in [(true, Err(())), (false, Ok(1))] {
-            locks.close(Some(&owner));
+        for (is_tracked, untracked) in [(true, None), (false, Some(1))] {
+            locks.close(Some(owner.own()));
             locks.set_tracked(is_tracked);
-            assert_eq!(owner.enter(|value| *value), None, "it is closed");
+            assert_eq!(owner.own().enter(|value| *value), None, "it is closed");
             locks.open();
-            assert_eq!(owner.enter(|value| *value), Some(1));
-            assert_eq!(owner.enter_untracked((), |value, ()| *value), untracked);
+            assert_eq!(owner.own().enter(|value| *value), Some(1));
+            let inside = owner.own().go_in_untracked();
+            assert_eq!(
+                inside.map(|mut inside| inside.with(|value| *value)),
+                untracked
+            );
             let other = locks.add(2);
-            assert_eq!(other.enter_untracked((), |_, ()| ()).is_err(), is_tracked);
+            assert_eq!(other.own().go_in_untracked().is_none(), is_tracked);
         }
+    }
+
+    #[test]
+    fn an_owner_goes_in_at_once_only_through_an_open_gate() {
+        // The owner of such a lock runs no fence, whatever the kernel has.
+        let mut locks = BiasedLocks::with(Barrier::Refused);
+        let owner = locks.add(1);
+        let goes_in = || owner.own().go_in_at_once().is_some();
+        assert!(goes_in());
+        for is_tracked in [true, false] {
+            locks.close(Some(owner.own()));
+            assert!(!goes_in(), "it is closed");
+            locks.set_tracked(is_tracked);
+            locks.open();
+            assert_eq!(goes_in(), !is_tracked);
+        }
+        let inner = owner.own().enter(|_| goes_in());
+        assert_eq!(inner, Some(false), "it is inside");
+        assert!(goes_in(), "it has left");
     }
 
     #[test]
     fn after_a_refused_barrier_a_value_is_not_visited_until_its_owner_is_admitted() {
         let mut locks = BiasedLocks::with(Barrier::Refused);
         let owner = locks.add(1);
-        assert!(!locks.admit(&owner), "nothing has been refused yet");
+        assert!(!locks.admit(owner.own()), "nothing has been refused yet");
         for _ in 0..2 {
             // As another thread would: without `own`.
             locks.close(None);
             assert!(values(&mut locks).is_empty());
             locks.open();
-            assert_eq!(owner.enter(|value| *value), None, "the gate stays closed");
+            assert_eq!(
+                owner.own().enter(|value| *value),
+                None,
+                "the gate stays closed"
+            );
         }
-        assert!(locks.admit(&owner));
-        assert_eq!(owner.enter(|value| *value), Some(1));
-        assert!(!locks.admit(&owner), "it was admitted already");
+        assert!(locks.admit(owner.own()));
+        assert_eq!(owner.own().enter(|value| *value), Some(1));
+        assert!(!locks.admit(owner.own()), "it was admitted already");
+        assert!(owner.own().go_in_at_once().is_none(), "it runs a fence");
         locks.close(None);
         assert_eq!(values(&mut locks), [1]);
-        assert_eq!(owner.enter(|value| *value), None);
+        assert_eq!(owner.own().enter(|value| *value), None);
         locks.open();
-        assert_eq!(owner.enter(|value| *value), Some(1));
+        assert_eq!(owner.own().enter(|value| *value), Some(1));
     }
 
     #[test]
@@ -613,25 +752,29 @@ mod tests {
         let mut locks = BiasedLocks::with(Barrier::Refused);
         let owner = locks.add(1);
         locks.close(None);
-        assert!(locks.admit(&owner));
-        assert_eq!(owner.enter(|value| *value), None, "the gates are closed");
+        assert!(locks.admit(owner.own()));
+        assert_eq!(
+            owner.own().enter(|value| *value),
+            None,
+            "the gates are closed"
+        );
         assert_eq!(values(&mut locks), [1]);
         locks.open();
-        assert_eq!(owner.enter(|value| *value), Some(1));
+        assert_eq!(owner.own().enter(|value| *value), Some(1));
     }
 
     #[test]
     fn an_owner_whose_own_barrier_is_refused_keeps_its_lock() {
         let mut locks = BiasedLocks::with(Barrier::Refused);
         let [own, other] = [1, 2].map(|value| locks.add(value));
-        locks.close(Some(&own));
+        locks.close(Some(own.own()));
         assert_eq!(values(&mut locks), [1]);
         locks.open();
-        assert_eq!(own.enter(|value| *value), Some(1));
-        assert_eq!(other.enter(|value| *value), None);
+        assert_eq!(own.own().enter(|value| *value), Some(1));
+        assert_eq!(other.own().enter(|value| *value), None);
         // The owner of a new lock runs a fence from the beginning.
         let new = locks.add(3);
-        assert_eq!(new.enter(|value| *value), Some(3));
+        assert_eq!(new.own().enter(|value| *value), Some(3));
         locks.close(None);
         assert_eq!(values(&mut locks), [1, 3]);
     }
@@ -641,10 +784,10 @@ mod tests {
         let mut locks = BiasedLocks::default();
         locks.close(None);
         let owner = locks.add(1);
-        assert_eq!(owner.enter(|value| *value), None);
+        assert_eq!(owner.own().enter(|value| *value), None);
         assert_eq!(values(&mut locks), [1]);
         locks.open();
-        assert_eq!(owner.enter(|value| *value), Some(1));
+        assert_eq!(owner.own().enter(|value| *value), Some(1));
     }
 
     #[test]
@@ -652,7 +795,7 @@ mod tests {
         let mut locks = BiasedLocks::default();
         let owner = locks.add(1);
         assert!(values(&mut locks).is_empty());
-        locks.close(Some(&owner));
+        locks.close(Some(owner.own()));
         assert_eq!(values(&mut locks), [1]);
         locks.open();
         assert!(values(&mut locks).is_empty());
@@ -662,17 +805,26 @@ mod tests {
     fn an_owner_cannot_enter_while_it_is_inside() {
         let mut locks = BiasedLocks::default();
         let owner = locks.add(1);
-        let inner = owner.enter(|_| owner.enter(|value| *value));
-        assert_eq!(inner, Some(None));
-        assert_eq!(owner.enter(|value| *value), Some(1), "the owner has left");
+        owner.own().enter(|_| {
+            assert_eq!(owner.own().enter(|value| *value), None);
+            assert!(
+                owner.own().go_in_untracked().is_none(),
+                "it is still inside"
+            );
+        });
+        assert_eq!(
+            owner.own().enter(|value| *value),
+            Some(1),
+            "the owner has left"
+        );
     }
 
     #[test]
     fn an_owner_that_is_inside_does_not_visit_its_own_value() {
         let mut locks = BiasedLocks::default();
         let owner = locks.add(1);
-        owner.enter(|_| {
-            locks.close(Some(&owner));
+        owner.own().enter(|_| {
+            locks.close(Some(owner.own()));
             assert!(values(&mut locks).is_empty());
             locks.open();
         });
@@ -682,18 +834,9 @@ mod tests {
     fn an_owner_that_panics_inside_is_outside_afterwards() {
         let mut locks = BiasedLocks::default();
         let owner = locks.add(1);
-        let visit = std::panic::AssertUnwindSafe(|| owner.enter(|_| panic!("out")));
+        let visit = std::panic::AssertUnwindSafe(|| owner.own().enter(|_| panic!("out")));
         assert!(std::panic::catch_unwind(visit).is_err());
-        assert_eq!(owner.enter(|value| *value), Some(1));
-    }
-
-    #[test]
-    fn the_argument_comes_back_if_the_gate_is_closed() {
-        let mut locks = BiasedLocks::default();
-        let owner = locks.add(1);
-        assert_eq!(owner.enter_with(2, |value, more| *value + more), Ok(3));
-        locks.close(None);
-        assert_eq!(owner.enter_with(2, |value, more| *value + more), Err(2));
+        assert_eq!(owner.own().enter(|value| *value), Some(1));
     }
 
     #[test]
@@ -712,8 +855,8 @@ mod tests {
             let mut locks = BiasedLocks::default();
             let owner = locks.add(1);
             tell.send(locks).unwrap();
-            owner.enter(|value| {
-                while owner.lock.gate.load(Ordering::Relaxed) != CLOSED {
+            owner.own().enter(|value| {
+                while owner.lock.state.load(Ordering::Relaxed) & CLOSED == 0 {
                     yield_now();
                 }
                 (0..1000).for_each(|_| yield_now());
@@ -721,7 +864,7 @@ mod tests {
             })
         });
         let mut locks = told.recv().unwrap();
-        while !locks.all[0].lock.busy.load(Ordering::Relaxed) {
+        while locks.all[0].lock.busy.load(Ordering::Relaxed) == IDLE {
             yield_now();
         }
         locks.close(None);

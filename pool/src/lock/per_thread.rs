@@ -17,7 +17,10 @@ use std::{
 
 use binpool_allocators::contained::contained;
 
-use crate::{lock::biased::Owner, sync::thread_local};
+use crate::{
+    lock::biased::{Own, Owner},
+    sync::thread_local,
+};
 
 /// Identifies a pool of which each thread has a value of type `T`. No number is used twice in a process.
 #[derive(Debug)]
@@ -56,7 +59,7 @@ const NO_POOL: u64 = 0;
 trait Member {
     fn has_pool(&self) -> bool;
 
-    /// Returns the address of the `Owner<T>`, where `T` is the type that the pool's [`PoolId`] names.
+    /// Returns the [address](Owner::address) of the `Owner<T>`, where `T` is the type that the pool's [`PoolId`] names.
     fn owner(&self) -> Option<*const ()>;
 }
 
@@ -74,7 +77,7 @@ impl<T, P: PerThread<T>> Member for Membership<T, P> {
     }
 
     fn owner(&self) -> Option<*const ()> {
-        self.owner.as_ref().map(|owner| ptr::from_ref(owner).cast())
+        self.owner.as_ref().map(Owner::address)
     }
 }
 
@@ -94,7 +97,7 @@ impl<T, P: PerThread<T>> Drop for Membership<T, P> {
 #[derive(Clone, Copy)]
 struct Latest {
     pool: u64,
-    /// The address of the `Owner<T>` in a [`Membership`] of [`MEMBERS`], where `T` is the type that the [`PoolId`] names.
+    /// The [address](Owner::address) of the `Owner<T>` in a [`Membership`] of [`MEMBERS`], where `T` is the type that the [`PoolId`] names.
     owner: *const (),
 }
 
@@ -123,39 +126,47 @@ thread_local! {
 
 /// Calls `visit` with this thread's value of the pool. Returns `None` if the thread has no value yet, and while the thread ends.
 #[inline]
-pub(crate) fn with_own<T, R>(pool: PoolId<T>, visit: impl FnOnce(&Owner<T>) -> R) -> Option<R> {
-    with_own_and(pool, (), |owner, ()| visit(owner)).ok()
+pub(crate) fn with_own<T, R>(pool: PoolId<T>, visit: impl FnOnce(Own<'_, T>) -> R) -> Option<R> {
+    if !is_latest(pool) && !find(pool) {
+        return None;
+    }
+    with_latest(pool, (), |owner, ()| visit(owner)).ok()
 }
 
-/// Calls `visit` with this thread's value of the pool and `argument`. Returns the argument as an error if there is no value.
+/// Returns whether this thread's value of the pool is the one that it looked up last.
+#[inline]
+pub(crate) fn is_latest<T>(pool: PoolId<T>) -> bool {
+    Latest::here().pool == pool.number
+}
+
+/// Calls `visit` with this thread's value of the pool and `argument`, if the value is the one that the thread looked up last. Returns the
+/// argument as an error otherwise.
 #[expect(
     clippy::inline_always,
     reason = "a call would cost more than what it does"
 )]
 #[inline(always)]
-pub(crate) fn with_own_and<T, R, C>(
+pub(crate) fn with_latest<T, R, C>(
     pool: PoolId<T>,
     argument: C,
-    visit: impl FnOnce(&Owner<T>, C) -> R,
+    visit: impl FnOnce(Own<'_, T>, C) -> R,
 ) -> Result<R, C> {
-    let mut latest = Latest::here();
+    let latest = Latest::here();
     if latest.pool != pool.number {
-        match find(pool) {
-            Some(found) => latest = found,
-            None => return Err(argument),
-        }
+        return Err(argument);
     }
     // SAFETY: `latest.owner` is the address of an `Owner<T>`: `PoolId::fresh` gives each number once, with one `T`, `join` stores a
     // membership with an `Owner<T>` beside that number, and `find` takes the address from that membership. The `Owner` is alive:
-    // the membership is boxed, so it does not move, and its `drop` resets `LATEST`, so its address is not found afterwards.
-    // It is not dropped during `visit` either: only `join`, `leave_pools` and the end of the thread drop memberships, and `visit` does neither.
-    let owner = unsafe { &*latest.owner.cast::<Owner<T>>() };
+    // the `drop` of its membership resets `LATEST`, so its address is not found afterwards. It is not dropped while `visit` uses it either:
+    // only `join`, `leave_pools` and the end of the thread drop memberships, and a `visit` that may lead to one of them, as it runs the
+    // program's code, does so last.
+    let owner = unsafe { Own::at(latest.owner) };
     Ok(visit(owner, argument))
 }
 
-/// Finds this thread's membership of the pool, and makes it the latest.
+/// Makes this thread's membership of the pool the latest. Returns whether there is one.
 #[cold]
-fn find<T>(pool: PoolId<T>) -> Option<Latest> {
+fn find<T>(pool: PoolId<T>) -> bool {
     let found = MEMBERS.try_with(|members| {
         let members = members.try_borrow().ok()?;
         let (_, member) = members.iter().find(|(number, _)| *number == pool.number)?;
@@ -164,9 +175,9 @@ fn find<T>(pool: PoolId<T>) -> Option<Latest> {
             owner: member.owner()?,
         })
     });
-    let found = found.ok().flatten()?;
-    found.remember();
-    Some(found)
+    let found = found.ok().flatten();
+    found.inspect(|found| found.remember());
+    found.is_some()
 }
 
 /// Gives this thread a value of the pool, which `join` makes. Returns `false` if the thread is about to end and gets none.

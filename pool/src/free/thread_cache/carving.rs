@@ -4,9 +4,9 @@ use binpool_allocators::{Backend, QueueId};
 
 use super::{MAX_BLOCKS_PER_SLOT, MAX_UNREPORTED_BYTES, ThreadCache, find};
 use crate::{
-    block::Shell,
+    block::{LeasedBlock, Shell},
     free::{
-        cached::{Cached, CachedBlock},
+        cached::Cached,
         spare_leases::{CarvedHere, MAX_SPARE_LEASES, SpareLease, SpareLeases},
     },
     order::{
@@ -23,14 +23,14 @@ impl<B: Backend, O> ThreadCache<B, O> {
         &mut self,
         queue: QueueId,
         size: Size,
-    ) -> Option<CachedBlock<B, O>> {
+    ) -> Option<LeasedBlock<B, O>> {
         self.pop(queue, size)
     }
 
     /// Takes a range of `bytes` bytes of the thread's own arena for a block on this queue. Returns `None` if there is none that only
     /// commands of this queue may still use, no spare lease, or too much that the pool has not heard of.
     pub(crate) fn carve(&mut self, queue: QueueId, bytes: usize) -> Option<CarvedHere<B, O>> {
-        if self.active_bytes > MAX_UNREPORTED_BYTES {
+        if self.active_bytes() > MAX_UNREPORTED_BYTES {
             return None;
         }
         let arenas = self.arenas.as_ref()?;
@@ -63,7 +63,7 @@ impl<B: Backend, O> ThreadCache<B, O> {
     /// Returns the range of a free block to its arena, and keeps the lease. Returns the block if it has no range, if its view has to
     /// be released first, or if there are enough leases.
     pub(super) fn return_to_arena(&mut self, cached: Cached<B, O>) -> Result<(), Cached<B, O>> {
-        let block = &cached.cached_block.block;
+        let block = &cached.block;
         let (Some(arenas), Some(range), Some(queue), Some(key)) = (
             &self.arenas,
             block.range,
@@ -80,11 +80,10 @@ impl<B: Backend, O> ThreadCache<B, O> {
         if spares.all.len() >= MAX_SPARE_LEASES {
             return Err(cached);
         }
-        let CachedBlock { shared, block } = cached.cached_block;
         let timestamp = cached.since;
-        let (memory, shell) = Shell::of(block);
+        let (memory, share, shell) = Shell::of(cached.block);
         let lease = SpareLease {
-            share: shared,
+            share,
             shell: Some(shell),
         };
         spares.add(key, lease);

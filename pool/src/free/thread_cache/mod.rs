@@ -5,8 +5,9 @@ mod carving;
 use binpool_allocators::{Backend, QueueId};
 
 use crate::{
+    block::LeasedBlock,
     free::{
-        cached::{Cached, CachedBlock, Wanted, bytes_of},
+        cached::{Cached, Wanted, bytes_of},
         depot::Depot,
         spare_leases::{PoolArenas, SpareLeases},
     },
@@ -73,32 +74,42 @@ struct QueueCache<B: Backend, O> {
 #[derive(Debug)]
 pub(crate) struct ThreadCache<B: Backend, O> {
     /// The block that came back last. It is cached whatever its size, because the next request most likely is for such a block.
-    youngest: Option<CachedBlock<B, O>>,
+    youngest: Option<LeasedBlock<B, O>>,
     /// The moment at which the youngest came back.
     youngest_since: Timestamp,
     /// All other blocks.
     queues: Vec<QueueCache<B, O>>,
     /// The bytes of all blocks but the youngest.
     older_bytes: usize,
-    /// The bytes of all blocks.
-    bytes: usize,
-    /// The value of `bytes` that the pool knows. The difference was allocated or freed since.
+    /// The bytes of all blocks that the pool knows. The difference was allocated or freed since.
     reported_bytes: usize,
-    /// The number of blocks that were freed. Not beside `active_bytes`: the compiler would update the two as a vector, which is
+    /// The number of blocks that were freed. Not beside `below_peak`: the compiler would update the two as a vector, which is
     /// slower.
     returns: u64,
     pub(crate) allowance: Allowance,
     hits: u64,
     carved: u64,
-    /// Allocated bytes minus freed bytes, as they were requested.
-    active_bytes: isize,
+    /// The most that was allocated beyond what was freed, as it was requested, since the pool last heard of it.
     peak_bytes: isize,
+    /// How much less it is now. A hit only takes from it.
+    below_peak: usize,
     /// The thread's number, by which it chooses a shelf of the [depot](crate::free::depot), and an arena.
     pub(crate) number: usize,
     /// The arenas of the pool's segments, of which the one with the thread's number is its own; `None` without segments.
     arenas: Option<PoolArenas<B>>,
     /// Where allocations and frees are recorded; `None` while the pool is not tracked.
     pub(crate) event_buffer: Option<Box<EventBuffer>>,
+}
+
+/// Where in its thread's cache a request has looked for a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Looked {
+    /// Nowhere: another pool's cache was the latest, or the gate was not open.
+    Nowhere,
+    /// At the youngest block.
+    AtYoungest,
+    /// Everywhere: no block of its slot is cached.
+    Everywhere,
 }
 
 /// A block for which a thread cache has no room.
@@ -132,14 +143,13 @@ impl<B: Backend, O> ThreadCache<B, O> {
             youngest_since: Timestamp::default(),
             queues: Vec::new(),
             older_bytes: 0,
-            bytes: 0,
             reported_bytes: 0,
             allowance,
             hits: 0,
             carved: 0,
             returns: 0,
-            active_bytes: 0,
             peak_bytes: 0,
+            below_peak: 0,
         }
     }
 
@@ -149,7 +159,7 @@ impl<B: Backend, O> ThreadCache<B, O> {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+        self.older_bytes + self.youngest.as_ref().map_or(0, |block| block.bytes)
     }
 
     /// Takes the youngest block, if its class is the one of a request for `requested` bytes.
@@ -158,49 +168,53 @@ impl<B: Backend, O> ThreadCache<B, O> {
         &mut self,
         queue: QueueId,
         requested: usize,
-    ) -> Option<CachedBlock<B, O>> {
-        let block = &self.youngest.as_ref()?.block;
+    ) -> Option<LeasedBlock<B, O>> {
+        let block = self.youngest.as_ref()?;
         let fits = block.above < requested && requested <= block.bytes;
         if !fits || block.lease.queue != Some(queue) {
             return None;
         }
-        let cached_block = self.youngest.take()?;
-        self.count_hit(cached_block.block.bytes, requested);
-        Some(cached_block)
+        let youngest = self.youngest.take()?;
+        self.count_allocation(requested);
+        Some(youngest)
+    }
+
+    /// Takes the youngest block of a request's slot, if it is for the request. Returns where it has looked if not.
+    #[inline]
+    pub(crate) fn pop_last(
+        &mut self,
+        queue: QueueId,
+        size: Size,
+    ) -> Result<LeasedBlock<B, O>, Looked> {
+        let small_bytes = self.allowance.small_bytes;
+        let blocks = find(&mut self.queues, queue, size.slot).ok_or(Looked::Everywhere)?;
+        let last = blocks.last().ok_or(Looked::Everywhere)?;
+        if !is_for(last, size, small_bytes) {
+            return Err(Looked::AtYoungest);
+        }
+        let cached = blocks.pop().ok_or(Looked::Everywhere)?;
+        self.older_bytes -= cached.bytes();
+        self.count_allocation(size.asked);
+        Ok(cached.block)
     }
 
     /// Takes a block for a request: one of its bin with at least its bytes, or one that is at most
     /// [small](Allowance::small_bytes).
-    #[expect(
-        clippy::inline_always,
-        reason = "it is short, and a call would save many registers"
-    )]
-    #[inline(always)]
-    pub(crate) fn pop(&mut self, queue: QueueId, size: Size) -> Option<CachedBlock<B, O>> {
-        let Size {
-            asked,
-            bytes,
-            bin,
-            slot,
-        } = size;
+    pub(crate) fn pop(&mut self, queue: QueueId, size: Size) -> Option<LeasedBlock<B, O>> {
+        match self.pop_last(queue, size) {
+            Ok(block) => return Some(block),
+            Err(Looked::Everywhere) => return None,
+            Err(_) => {}
+        }
         let small_bytes = self.allowance.small_bytes;
-        let fits = |cached: &Cached<B, O>| {
-            let block = &cached.cached_block.block;
-            block.bytes >= bytes && (block.bin == bin || block.bytes <= small_bytes)
-        };
-        let blocks = find(&mut self.queues, queue, slot)?;
-        let cached = match blocks.last() {
-            None => return None,
-            Some(last) if fits(last) => blocks.pop()?,
-            Some(_) => {
-                let first = blocks.len().saturating_sub(MAX_BLOCKS_SEARCHED);
-                let index = blocks[first..].iter().rposition(fits)?;
-                blocks.remove(first + index)
-            }
-        };
+        let blocks = find(&mut self.queues, queue, size.slot)?;
+        let first = blocks.len().saturating_sub(MAX_BLOCKS_SEARCHED);
+        let mut searched = blocks[first..].iter();
+        let index = searched.rposition(|cached| is_for(cached, size, small_bytes))?;
+        let cached = blocks.remove(first + index);
         self.older_bytes -= cached.bytes();
-        self.count_hit(cached.bytes(), asked);
-        Some(cached.cached_block)
+        self.count_allocation(size.asked);
+        Some(cached.block)
     }
 
     /// Counts an allocation of `bytes` bytes that did not come from the cache, but from a segment.
@@ -211,53 +225,72 @@ impl<B: Backend, O> ThreadCache<B, O> {
     }
 
     #[inline]
-    fn count_hit(&mut self, bytes: usize, requested: usize) {
-        self.bytes -= bytes;
-        self.count_allocation(requested);
+    fn count_allocation(&mut self, requested: usize) {
+        self.hits += 1;
+        let (left, is_above) = self.below_peak.overflowing_sub(requested);
+        self.below_peak = left;
+        if is_above {
+            self.raise_peak();
+        }
+    }
+
+    /// Has the peak be what is active now, which is more than it was.
+    #[cold]
+    fn raise_peak(&mut self) {
+        self.peak_bytes += self.below_peak.wrapping_neg().cast_signed();
+        self.below_peak = 0;
+    }
+
+    /// Allocated bytes minus freed bytes, as they were requested.
+    fn active_bytes(&self) -> isize {
+        self.peak_bytes - self.below_peak.cast_signed()
+    }
+
+    /// Caches a block that was requested with `requested` bytes and freed at the moment `since`, if the youngest was taken.
+    #[inline]
+    pub(crate) fn push_youngest(
+        &mut self,
+        block: LeasedBlock<B, O>,
+        since: Timestamp,
+        requested: usize,
+    ) -> Result<(), LeasedBlock<B, O>> {
+        if self.youngest.is_some() {
+            return Err(block);
+        }
+        self.youngest = Some(block);
+        self.count_return(since, requested);
+        Ok(())
     }
 
     #[inline]
-    fn count_allocation(&mut self, requested: usize) {
-        self.hits += 1;
-        self.active_bytes += requested.cast_signed();
-        if self.active_bytes > self.peak_bytes {
-            self.peak_bytes = self.active_bytes;
-        }
+    fn count_return(&mut self, since: Timestamp, requested: usize) {
+        self.youngest_since = since;
+        self.returns += 1;
+        self.below_peak += requested;
     }
 
     /// Caches a block that was requested with `requested` bytes and freed at the moment `since`. Returns it if there is no room.
     #[inline]
     pub(crate) fn push(
         &mut self,
-        cached_block: CachedBlock<B, O>,
+        block: LeasedBlock<B, O>,
         since: Timestamp,
         requested: usize,
-    ) -> Result<(), CachedBlock<B, O>> {
-        let bytes = cached_block.block.bytes;
-        if self.youngest.is_none() {
-            self.youngest = Some(cached_block);
-        } else {
-            self.replace_youngest(cached_block)?;
-        }
-        self.youngest_since = since;
-        self.bytes += bytes;
-        self.returns += 1;
-        self.active_bytes -= requested.cast_signed();
+    ) -> Result<(), LeasedBlock<B, O>> {
+        self.replace_youngest(block)?;
+        self.count_return(since, requested);
         Ok(())
     }
 
     /// Moves the youngest block to its slot, or to its arena if the cache has no room for its bytes, and makes this one the youngest.
     /// Returns this one if the youngest stays.
-    #[inline(never)]
-    fn replace_youngest(
-        &mut self,
-        cached_block: CachedBlock<B, O>,
-    ) -> Result<(), CachedBlock<B, O>> {
-        let Some(former) = self.youngest.replace(cached_block) else {
+    #[inline]
+    fn replace_youngest(&mut self, block: LeasedBlock<B, O>) -> Result<(), LeasedBlock<B, O>> {
+        let Some(former) = self.youngest.replace(block) else {
             return Ok(());
         };
         let former = Cached {
-            cached_block: former,
+            block: former,
             since: self.youngest_since,
         };
         match self.add_older(former) {
@@ -269,8 +302,8 @@ impl<B: Backend, O> ThreadCache<B, O> {
 
     /// Returns the block that was the youngest to its arena. Out of line, since most blocks have room.
     #[inline(never)]
-    fn return_youngest(&mut self, former: Cached<B, O>) -> Result<(), CachedBlock<B, O>> {
-        if self.active_bytes < -MAX_UNREPORTED_BYTES {
+    fn return_youngest(&mut self, former: Cached<B, O>) -> Result<(), LeasedBlock<B, O>> {
+        if self.active_bytes() < -MAX_UNREPORTED_BYTES {
             // Who finds no room here locks the pool, which counts what this thread has done.
             return self.keep_youngest(former);
         }
@@ -285,8 +318,8 @@ impl<B: Backend, O> ThreadCache<B, O> {
     }
 
     /// Makes a block the youngest again. Returns the one that took its place.
-    fn keep_youngest(&mut self, former: Cached<B, O>) -> Result<(), CachedBlock<B, O>> {
-        let replaced = self.youngest.replace(former.cached_block);
+    fn keep_youngest(&mut self, former: Cached<B, O>) -> Result<(), LeasedBlock<B, O>> {
+        let replaced = self.youngest.replace(former.block);
         replaced.map_or(Ok(()), Err)
     }
 
@@ -305,7 +338,7 @@ impl<B: Backend, O> ThreadCache<B, O> {
     )]
     #[inline(always)]
     fn add_older(&mut self, cached: Cached<B, O>) -> Result<(), NoRoom<B, O>> {
-        let block = &cached.cached_block.block;
+        let block = &cached.block;
         let Some(queue) = block.lease.queue else {
             return Err(NoRoom::InSlot(cached));
         };
@@ -428,7 +461,7 @@ impl<B: Backend, O> ThreadCache<B, O> {
 
     /// The queue and the slot of the youngest block, if the slot is full.
     fn full_slot(&mut self) -> Option<(QueueId, usize)> {
-        let block = &self.youngest.as_ref()?.block;
+        let block = self.youngest.as_ref()?;
         let queue = block.lease.queue?;
         let slot = block.slot;
         let blocks = find(&mut self.queues, queue, slot)?;
@@ -446,17 +479,17 @@ impl<B: Backend, O> ThreadCache<B, O> {
     }
 
     fn take_youngest(&mut self) -> Option<Cached<B, O>> {
-        let cached_block = self.youngest.take()?;
-        self.count_out(cached_block.block.bytes);
+        let block = self.youngest.take()?;
+        self.count_out(block.bytes);
         Some(Cached {
-            cached_block,
+            block,
             since: self.youngest_since,
         })
     }
 
     /// Calls `take` with the `wanted` blocks of every queue, oldest first in each slot.
     pub(crate) fn take(&mut self, wanted: Wanted, mut take: impl FnMut(Cached<B, O>)) {
-        let is_wanted = |it: &CachedBlock<B, O>| wanted.has(&it.block);
+        let is_wanted = |it: &LeasedBlock<B, O>| wanted.has(it);
         let mut bytes = 0;
         for cache in &mut self.queues {
             let slots = match wanted {
@@ -464,7 +497,7 @@ impl<B: Backend, O> ThreadCache<B, O> {
                 Wanted::All | Wanted::LargerThan(_) => &mut cache.slots,
             };
             for slot in slots.iter_mut().filter(|slot| !slot.is_empty()) {
-                for cached in slot.extract_if(.., |it| is_wanted(&it.cached_block)) {
+                for cached in slot.extract_if(.., |it| is_wanted(&it.block)) {
                     bytes += cached.bytes();
                     take(cached);
                 }
@@ -478,12 +511,10 @@ impl<B: Backend, O> ThreadCache<B, O> {
     }
 
     fn count_in(&mut self, bytes: usize) {
-        self.bytes += bytes;
         self.reported_bytes = self.reported_bytes.wrapping_add(bytes);
     }
 
     fn count_out(&mut self, bytes: usize) {
-        self.bytes -= bytes;
         self.reported_bytes = self.reported_bytes.wrapping_sub(bytes);
     }
 
@@ -493,15 +524,22 @@ impl<B: Backend, O> ThreadCache<B, O> {
             hits: self.hits,
             carved: self.carved,
             returns: self.returns,
-            block_bytes: self.reported_bytes.wrapping_sub(self.bytes).cast_signed(),
-            bytes: self.active_bytes,
+            block_bytes: self.reported_bytes.wrapping_sub(self.bytes()).cast_signed(),
+            bytes: self.active_bytes(),
             peak_bytes: self.peak_bytes,
         };
         (self.hits, self.carved, self.returns) = (0, 0, 0);
-        (self.active_bytes, self.peak_bytes) = (0, 0);
-        self.reported_bytes = self.bytes;
+        (self.below_peak, self.peak_bytes) = (0, 0);
+        self.reported_bytes = self.bytes();
         activity
     }
+}
+
+/// Returns whether a block is for a request: of its bin with at least its bytes, or of at most `small_bytes`.
+#[inline]
+fn is_for<B: Backend, O>(cached: &Cached<B, O>, size: Size, small_bytes: usize) -> bool {
+    let block = &cached.block;
+    block.bytes >= size.bytes && (block.bin == size.bin || block.bytes <= small_bytes)
 }
 
 #[inline]

@@ -5,7 +5,7 @@ use super::*;
 use crate::{
     PoolOptions,
     mock_pool::MockPool,
-    shared::{Cached, CachedBlock, ThreadCache},
+    shared::{Cached, LeasedBlock, ThreadCache},
 };
 
 const KIB: usize = 1 << 10;
@@ -22,8 +22,8 @@ fn with_room_for(bytes: usize) -> Cache {
     ThreadCache::new(0, allowance, None, None)
 }
 
-fn push(cache: &mut Cache, cached_block: CachedBlock<MockBackend>) -> bool {
-    let requested = cached_block.block.bytes;
+fn push(cache: &mut Cache, cached_block: LeasedBlock<MockBackend>) -> bool {
+    let requested = cached_block.bytes;
     cache
         .push(cached_block, Timestamp::default(), requested)
         .is_ok()
@@ -40,14 +40,11 @@ fn push_many(mock: &MockPool, cache: &mut Cache, count: usize, bytes: usize) -> 
 /// Takes a block of this class on this queue, but not the youngest. Returns its size.
 fn pop(mock: &MockPool, cache: &mut Cache, queue: &MockQueue, bytes: usize) -> Option<usize> {
     let cached_block = cache.pop(queue.id(), mock.shared.size(bytes))?;
-    Some(cached_block.block.bytes)
+    Some(cached_block.bytes)
 }
 
 fn ids(cached: &[Cached<MockBackend>]) -> Vec<MemoryId> {
-    cached
-        .iter()
-        .map(|it| it.cached_block.block.memory.id())
-        .collect()
+    cached.iter().map(|it| it.block.memory.id()).collect()
 }
 
 #[test]
@@ -97,7 +94,7 @@ fn the_older_half_of_a_full_slot_goes_to_the_depot_as_far_as_that_has_room() {
     let blocks = (0..=MAX_BLOCKS_PER_SLOT).map(|_| mock.cached_block_for(&mock.queue, KIB));
     let blocks: Vec<_> = blocks.collect();
     let oldest = blocks[..MAX_BLOCKS_PER_SLOT / 2].iter();
-    let oldest: Vec<_> = oldest.map(|it| it.block.memory.id()).collect();
+    let oldest: Vec<_> = oldest.map(|it| it.memory.id()).collect();
     assert!(
         blocks
             .into_iter()
@@ -119,7 +116,7 @@ fn the_older_half_of_a_full_slot_goes_to_the_depot_as_far_as_that_has_room() {
 
     // Another thread finds the magazine by the queue and the slot.
     let mut other = with_room_for(usize::MAX);
-    let (queue, slot) = (mock.queue.id(), surplus[0].cached_block.block.slot);
+    let (queue, slot) = (mock.queue.id(), surplus[0].block.slot);
     assert!(!other.take_magazine(&depot, queue, slot + 1));
     assert!(other.take_magazine(&depot, queue, slot));
     assert_eq!((other.bytes(), depot.bytes()), (HALF, 0));
@@ -133,7 +130,7 @@ fn blocks_of_a_magazine_that_a_cache_has_no_room_for_stay_in_the_depot() {
     let mock = MockPool::of_blocks();
     let depot = Depot::default();
     let magazine: Vec<_> = (0..3).map(|_| mock.cached(KIB)).collect();
-    let (queue, slot) = (mock.queue.id(), magazine[0].cached_block.block.slot);
+    let (queue, slot) = (mock.queue.id(), magazine[0].block.slot);
     depot.leave(0, queue, slot, magazine);
     let mut cache = with_room_for(2 * KIB);
     assert!(cache.take_magazine(&depot, queue, slot));
