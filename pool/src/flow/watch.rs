@@ -149,7 +149,8 @@ impl<B: Backend> Shared<B> {
         threads::with_own(id, |key: OwnCache<'_, B>| {
             key.enter(|cache| {
                 let block = left.take()?;
-                if let (Some(event_buffer), Some(record)) = (&mut cache.event_buffer, &block.record) {
+                if let (Some(event_buffer), Some(record)) = (&mut cache.event_buffer, &block.record)
+                {
                     event_buffer.end(record);
                 }
                 left = cache.push(block, since, asked).err();
