@@ -1,7 +1,8 @@
 //! What a pair of allocation and free costs where threads share the subject, each with blocks of its own: the time of the
 //! slowest over the pairs of one. Perfect scaling keeps it constant.
 //!
-//! 1, 2, 4, 8 and 16 threads, as many of these as the machine runs at once, and 2 everywhere.
+//! 1, 2, 4, 8 and 16 threads, up to those that the machine runs at once, and 2 everywhere. In `cross-thread`, each has a second thread that
+//! drops its blocks.
 
 #![expect(
     clippy::expect_used,
@@ -16,11 +17,12 @@ use criterion::{
     measurement::WallTime,
 };
 
-const WORKLOADS: [Workload; 4] = [
+const WORKLOADS: [Workload; 5] = [
     Workload::Hot,
     Workload::Mixed,
     Workload::Lifo,
     Workload::Large,
+    Workload::CrossThread,
 ];
 
 struct Bench<'a, 'c> {

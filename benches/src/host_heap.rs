@@ -10,6 +10,7 @@ use std::{
 };
 
 use mimalloc::MiMalloc;
+use snmalloc_rs::SnMalloc;
 
 use crate::Subject;
 
@@ -42,6 +43,16 @@ impl Heap for Mimalloc {
     const ALLOCATOR: MiMalloc = MiMalloc;
 }
 
+/// `snmalloc`, which sends freed blocks to the thread that allocated them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Snmalloc;
+
+impl Heap for Snmalloc {
+    type Allocator = SnMalloc;
+
+    const ALLOCATOR: SnMalloc = SnMalloc;
+}
+
 /// A block of host memory.
 pub struct HostBlock<H: Heap> {
     address: NonNull<u8>,
@@ -49,7 +60,7 @@ pub struct HostBlock<H: Heap> {
     heap: PhantomData<H>,
 }
 
-// SAFETY: the block owns its memory, and both heaps take blocks back from any thread.
+// SAFETY: the block owns its memory, and each heap takes blocks back from any thread.
 unsafe impl<H: Heap> Send for HostBlock<H> {}
 
 impl<H: Heap> fmt::Debug for HostBlock<H> {
@@ -96,6 +107,16 @@ impl Subject for Mimalloc {
     type Block = HostBlock<Self>;
 
     const NAME: &'static str = "mimalloc";
+
+    fn allocate(&self, bytes: usize) -> Option<Self::Block> {
+        HostBlock::allocate(bytes)
+    }
+}
+
+impl Subject for Snmalloc {
+    type Block = HostBlock<Self>;
+
+    const NAME: &'static str = "snmalloc";
 
     fn allocate(&self, bytes: usize) -> Option<Self::Block> {
         HostBlock::allocate(bytes)

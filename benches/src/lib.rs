@@ -32,7 +32,7 @@ mod workload;
 pub use counted::{COUNTED_PAIRS, counted, counted_drops};
 pub use direct::{Direct, DirectBlock};
 pub use failure::{Failure, Refused};
-pub use host_heap::{Heap, HostBlock, Malloc, Mimalloc};
+pub use host_heap::{Heap, HostBlock, Malloc, Mimalloc, Snmalloc};
 pub use mixed::Mixed;
 pub use noted_pools::{Recorded, Watched};
 pub use nothing::Nothing;

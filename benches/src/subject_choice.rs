@@ -5,8 +5,8 @@ use std::fmt;
 use binpool::PoolError;
 
 use crate::{
-    Bins, Direct, Failure, Malloc, Mimalloc, Nothing, Pool, Ranges, Recorded, Subject, Watched,
-    Workload,
+    Bins, Direct, Failure, Malloc, Mimalloc, Nothing, Pool, Ranges, Recorded, Snmalloc, Subject,
+    Watched, Workload,
 };
 
 /// A subject that is chosen at run time.
@@ -24,6 +24,8 @@ pub enum SubjectChoice {
     Malloc,
     /// [`Mimalloc`].
     Mimalloc,
+    /// [`Snmalloc`].
+    Snmalloc,
     /// [`Ranges`].
     Ranges,
     /// [`Direct`].
@@ -43,13 +45,14 @@ pub trait Visitor {
 
 impl SubjectChoice {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Pool,
         Self::Bins,
         Self::Watched,
         Self::Recorded,
         Self::Malloc,
         Self::Mimalloc,
+        Self::Snmalloc,
         Self::Ranges,
         Self::Direct,
         Self::Nothing,
@@ -65,6 +68,7 @@ impl SubjectChoice {
             Self::Recorded => Recorded::NAME,
             Self::Malloc => Malloc::NAME,
             Self::Mimalloc => Mimalloc::NAME,
+            Self::Snmalloc => Snmalloc::NAME,
             Self::Ranges => <&Ranges as Subject>::NAME,
             Self::Direct => <&Direct as Subject>::NAME,
             Self::Nothing => Nothing::NAME,
@@ -84,6 +88,7 @@ impl SubjectChoice {
             Self::Recorded => visitor.visit(&Recorded::new()?),
             Self::Malloc => visitor.visit(&Malloc),
             Self::Mimalloc => visitor.visit(&Mimalloc),
+            Self::Snmalloc => visitor.visit(&Snmalloc),
             Self::Ranges => visitor.visit(&&Ranges::new()),
             Self::Direct => visitor.visit(&&Direct::new().map_err(PoolError::from)?),
             Self::Nothing => visitor.visit(&Nothing),
@@ -114,6 +119,7 @@ impl Workload {
                 SubjectChoice::Recorded,
                 SubjectChoice::Malloc,
                 SubjectChoice::Mimalloc,
+                SubjectChoice::Snmalloc,
                 SubjectChoice::Ranges,
                 SubjectChoice::Nothing,
             ],

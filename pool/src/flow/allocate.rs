@@ -34,6 +34,8 @@ impl<B: Backend> Shared<B> {
                 Ok(block) => return Ok(PooledBuffer::of_hit(block, bytes)),
                 Err(further) => looked = further,
             }
+        } else if self.tracking.is_on() {
+            return self.serve(queue, bytes);
         }
         self.allocate_beyond(queue, bytes, looked)
     }

@@ -153,7 +153,10 @@ impl<B: Backend> Shared<B> {
                 {
                     event_buffer.end(record);
                 }
-                left = cache.push(block, since, asked).err();
+                let pushed = cache.push_youngest(block, since, asked);
+                left = pushed
+                    .or_else(|block| cache.push(block, since, asked))
+                    .err();
                 Some(())
             })
         });
