@@ -8,9 +8,9 @@ use binpool::{
 };
 use binpool_conformance::{AllocatorCall, AllocatorFault, Failing, FaultTrigger};
 use binpool_mock::MockDevice;
-use shuttle::thread;
 
 use crate::{
+    library::thread,
     program::Program,
     world::{Allocator, BYTES, join},
 };

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use binpool_allocators::{QueueId, Region, runtime::Access};
-use shuttle::thread::{self, JoinHandle};
 
 use crate::{
+    library::thread::{self, JoinHandle},
     order::{
         access_log::{AccessLog, dependencies},
         admission::CommandAdmission,

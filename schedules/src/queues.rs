@@ -6,9 +6,9 @@ use binpool::{
     Backend, FailureOrder, Outcome, PoolOptions, Queue, QueueOrder, ReusePolicy, ScrubPolicy,
 };
 use binpool_mock::{Completion, Failures, HostWait, MockDevice, MockQueue};
-use shuttle::{sync::mpsc::channel, thread::yield_now};
 
 use crate::{
+    library::{sync::mpsc::channel, thread::yield_now},
     program::Program,
     world::{BYTES, Block, World, join},
 };

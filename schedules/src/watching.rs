@@ -7,9 +7,9 @@ use std::{
 };
 
 use binpool::WatchOptions;
-use shuttle::sync::mpsc::channel;
 
 use crate::{
+    library::sync::mpsc::channel,
     program::Program,
     world::{Marked, World, join},
 };

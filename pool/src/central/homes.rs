@@ -1,7 +1,7 @@
 //! Which arena of the segments each thread carves from.
 
-/// The number of arenas. Fewer under `shuttle`, whose programs have few threads.
-pub(crate) const ARENAS: usize = if cfg!(shuttle) { 2 } else { 16 };
+/// The number of arenas. Fewer under `shuttle` and Miri, whose programs have few threads.
+pub(crate) const ARENAS: usize = if cfg!(any(shuttle, miri)) { 2 } else { 16 };
 
 /// The number of threads that each arena is the home of.
 ///
@@ -35,7 +35,7 @@ mod tests {
                 assert_eq!(homes.join(), home, "{round}");
             }
         }
-        homes.end(5);
-        assert_eq!((homes.join(), homes.join()), (5, 0));
+        homes.end(ARENAS - 1);
+        assert_eq!((homes.join(), homes.join()), (ARENAS - 1, 0));
     }
 }

@@ -11,8 +11,8 @@ use crate::{
     sync::{AtomicU64, Ordering},
 };
 
-/// The number of shelves. Fewer under `shuttle`, whose programs have few threads.
-const SHELVES: usize = if cfg!(shuttle) { 2 } else { 8 };
+/// The number of shelves. Fewer under `shuttle` and Miri, whose programs have few threads.
+const SHELVES: usize = if cfg!(any(shuttle, miri)) { 2 } else { 8 };
 
 /// A shelf that has had magazines of more queues and slots than this forgets those without a magazine.
 const REMEMBERED: usize = 256;
@@ -208,6 +208,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes, for hundreds of magazines")]
     fn a_shelf_forgets_only_the_slots_of_which_it_has_no_magazine() {
         let mock = MockPool::of_blocks();
         let queue = mock.queue.id();

@@ -328,8 +328,14 @@ impl Map {
     }
 }
 
+/// Many, since each is fast; Miri takes minutes for so many.
+fn cases() -> u32 {
+    let cases = ProptestConfig::default().cases;
+    if cfg!(miri) { cases } else { cases.max(1000) }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(1000), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
 
     /// Compares with a map of bytes: a taken range overlaps no other and has the requested bytes; a range that is free for the
     /// first queue is found; views are handed out for their own bytes, overlap no live view, and are not lost.
@@ -511,7 +517,7 @@ fn bytes_of(space: &Space<View, Queue>, segment: usize, bytes: usize) -> Vec<Byt
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(1000), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
 
     /// Compares with a table of bytes: what is taken are the first bytes of neighbours that are free and usable, as few together as
     /// any that are enough; all other bytes are what they were; and nothing is taken only where there is no such run.
