@@ -1,5 +1,7 @@
 //! Which arena of the segments each thread carves from.
 
+use crate::rare::{Rare, reached};
+
 /// The number of arenas. Fewer under `shuttle` and Miri, whose programs have few threads.
 pub(crate) const ARENAS: usize = if cfg!(any(shuttle, miri)) { 2 } else { 16 };
 
@@ -14,12 +16,14 @@ impl Homes {
     pub(crate) fn join(&mut self) -> usize {
         let fewest = (0..ARENAS).min_by_key(|home| self.0[*home]).unwrap_or(0);
         self.0[fewest] += 1;
+        reached(Rare::HomeTaken);
         fewest
     }
 
     /// Counts the end of a thread with this home.
     pub(crate) fn end(&mut self, home: usize) {
         self.0[home] -= 1;
+        reached(Rare::HomeLeft);
     }
 }
 

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use crate::{
     free::cached::{Cached, Wanted, bytes_of},
+    rare::{Rare, reached},
     sync::{AtomicU64, Ordering},
 };
 
@@ -85,6 +86,7 @@ impl<B: Backend, O> Depot<B, O> {
         let Some(shelf) = self.shelves_for(thread).next() else {
             return;
         };
+        reached(Rare::MagazineLeft);
         let (blocks, bytes) = (left.len() as u64, bytes_of(&left) as u64);
         let mut magazines = shelf.magazines.lock();
         if magazines.len() > REMEMBERED {
@@ -117,6 +119,7 @@ impl<B: Backend, O> Depot<B, O> {
             drop(magazines);
             self.bytes
                 .fetch_sub(bytes_of(&taken) as u64, Ordering::Relaxed);
+            reached(Rare::MagazineTaken);
             Some(taken)
         })
     }
