@@ -163,10 +163,7 @@ fn what_is_wrong_is_a_status_with_a_message() {
         assert_eq!(refused, Status::InvalidArgument);
         let refused = binpool_allocate(pool.0, usize::MAX / 2, &raw mut block);
         assert_eq!((refused, block.is_null()), (Status::OutOfMemory, true));
-        assert_eq!(
-            binpool_block_free(ptr::null_mut()),
-            Status::InvalidArgument
-        );
+        assert_eq!(binpool_block_free(ptr::null_mut()), Status::InvalidArgument);
         binpool_string_free(ptr::null_mut());
         // As a program that knows fewer fields, and more.
         let mut few = [u64::MAX; 2];
@@ -174,7 +171,11 @@ fn what_is_wrong_is_a_status_with_a_message() {
         assert_eq!(few, [0, u64::MAX]);
         let mut many = [u64::MAX; 64];
         let bytes = size_of_val(&many);
-        ok(binpool_pool_statistics(pool.0, many.as_mut_ptr().cast(), bytes));
+        ok(binpool_pool_statistics(
+            pool.0,
+            many.as_mut_ptr().cast(),
+            bytes,
+        ));
         assert_eq!(many[63], 0);
     }
     pool.end();

@@ -46,7 +46,10 @@ mod program {
 fn main() {
     let parts: Vec<String> = std::env::args().skip(1).collect();
     let is_wanted = |name: &str| {
-        let mut parts = parts.iter().filter(|part| !part.starts_with('-')).peekable();
+        let mut parts = parts
+            .iter()
+            .filter(|part| !part.starts_with('-'))
+            .peekable();
         parts.peek().is_none() || parts.any(|part| name.contains(part.as_str()))
     };
     let programs = [
