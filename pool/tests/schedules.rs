@@ -22,10 +22,10 @@ mod watching;
 #[path = "../../schedules/src/world.rs"]
 mod world;
 
-use std as library;
-
 /// What takes the place of `schedules/src/program.rs`, which has shuttle pick the schedules.
 mod program {
+    pub(crate) use std as library;
+
     #[derive(Clone, Copy)]
     pub(crate) struct Program {
         pub(crate) name: &'static str,

@@ -10,8 +10,7 @@ use binpool_conformance::{AllocatorCall, AllocatorFault, Failing, FaultTrigger};
 use binpool_mock::MockDevice;
 
 use crate::{
-    library::thread,
-    program::Program,
+    program::{Program, library::thread},
     world::{Allocator, BYTES, join},
 };
 

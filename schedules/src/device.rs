@@ -9,8 +9,10 @@ use binpool::{Backend, Event, MemoryFlags, Outcome, Queue, QueueOrder, Region};
 use binpool_mock::{Completion, HostWait, MockBackend, MockDevice, MockMemory};
 
 use crate::{
-    library::thread::{self, yield_now},
-    program::Program,
+    program::{
+        Program,
+        library::thread::{self, yield_now},
+    },
     world::join,
 };
 

@@ -30,9 +30,6 @@ use std::process::ExitCode;
 
 use program::Program;
 
-// By this name the programs know threads and channels; under Miri those are the standard library's (`pool/tests/schedules.rs`).
-pub(crate) use shuttle as library;
-
 // By these names the files of the OpenCL backend know the rest of their crate.
 pub(crate) use opencl::{order, queue, sys};
 

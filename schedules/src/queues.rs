@@ -8,8 +8,10 @@ use binpool::{
 use binpool_mock::{Completion, Failures, HostWait, MockDevice, MockQueue};
 
 use crate::{
-    library::{sync::mpsc::channel, thread::yield_now},
-    program::Program,
+    program::{
+        Program,
+        library::{sync::mpsc::channel, thread::yield_now},
+    },
     world::{BYTES, Block, World, join},
 };
 

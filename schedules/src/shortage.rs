@@ -8,8 +8,7 @@ use binpool_mock::{Completion, HostWait, MockDevice};
 use parking_lot::Mutex;
 
 use crate::{
-    library::thread::yield_now,
-    program::Program,
+    program::{Program, library::thread::yield_now},
     world::{BYTES, Marked, World, join},
 };
 

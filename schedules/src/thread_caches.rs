@@ -5,8 +5,10 @@ use std::{cell::RefCell, time::Duration};
 use binpool::{PoolOptions, Retain};
 
 use crate::{
-    library::{self, sync::mpsc::channel},
-    program::Program,
+    program::{
+        Program,
+        library::{self, sync::mpsc::channel},
+    },
     world::{BYTES, Marked, World, join},
 };
 

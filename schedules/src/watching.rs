@@ -9,8 +9,7 @@ use std::{
 use binpool::WatchOptions;
 
 use crate::{
-    library::sync::mpsc::channel,
-    program::Program,
+    program::{Program, library::sync::mpsc::channel},
     world::{Marked, World, join},
 };
 

@@ -10,7 +10,7 @@ use binpool::{
 };
 use binpool_mock::{MockBackend, MockDevice, MockDeviceBuilder, MockQueue};
 
-use crate::library::thread::{self, JoinHandle};
+use crate::program::library::thread::{self, JoinHandle};
 
 pub(crate) type Allocator = ImmediateAllocator<MockBackend>;
 pub(crate) type Pool = MemoryPool<MockBackend>;

@@ -148,6 +148,7 @@ macro_rules! calls {
             /// Finds the calls in the program itself, which links the stand-in for the driver: Miri loads no libraries.
             #[cfg(miri)]
             fn linked() -> Self {
+                // SAFETY: The stand-in defines these functions with the driver's signatures.
                 unsafe extern "system" {
                     $(#[link_name = $symbol] fn $name($($argument: $type),*) -> i32;)*
                     #[link_name = "cuCtxRecordEvent"]
@@ -287,11 +288,11 @@ impl Driver {
         Ok(driver)
     }
 
-    /// As [`installed`](Self::installed).
+    /// Opens no file, but the stand-in, too.
     ///
     /// # Safety
     ///
-    /// None is needed.
+    /// Nothing is asked of the caller.
     pub(crate) unsafe fn open(_path: &OsStr) -> Result<Self, Error> {
         Self::installed()
     }
