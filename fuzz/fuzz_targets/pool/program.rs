@@ -58,6 +58,8 @@ pub(crate) struct Program {
     is_faulty: bool,
     /// Set if the program ever asked for it.
     was_faulty: bool,
+    /// Whether a release could not wait for its commands, so that a part of a segment is quarantined.
+    has_quarantined: bool,
     /// Whether commands have failed after a gate.
     has_failures: bool,
     was_detached: bool,
@@ -149,6 +151,7 @@ impl Program {
             next_mark: 0,
             is_faulty: false,
             was_faulty: false,
+            has_quarantined: false,
             has_failures: false,
             was_detached: false,
         }
@@ -718,7 +721,7 @@ impl Program {
                     queue.is_some() || (block.queue_id().is_some() && !block.is_empty());
                 let released = block.enqueue_release(queue.as_ref(), &last);
                 if has_queue {
-                    let _failed = self.take(released);
+                    self.has_quarantined |= self.take(released).is_none();
                 }
             }
             Step::Detach { .. } => self.detach(index),
@@ -804,7 +807,7 @@ impl Program {
             assert!(self.pools[pool].pool.remove_reclaim_hook(id));
         }
         self.queues.clear();
-        if self.was_faulty {
+        if self.was_faulty || self.has_quarantined {
             // A part of a segment may be quarantined or unscrubbed, and comes back once its commands are known to have ended: this
             // puts fences after them, which have to run.
             for counted in &self.pools {
