@@ -1,12 +1,12 @@
 //! States that few programs reach. Fuzzing looks for programs that reach one after another for the first time
-//! (`fuzz/fuzz_targets/pool/states.rs`); other builds have nothing of this.
+//! (`fuzz/fuzz_targets/pool/states.rs`); in other builds this compiles to nothing.
 
 #![cfg_attr(
     not(fuzzing),
-    allow(unreachable_pub, reason = "public where somebody fuzzes")
+    allow(unreachable_pub, reason = "only the fuzz target uses them")
 )]
 
-/// A state of a pool, or a step that it takes, that is rare.
+/// A rare state of a pool, or a rare step that it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rare {
     /// A queue got memory of another one whose commands had ended.
@@ -19,27 +19,27 @@ pub enum Rare {
     Fence,
     /// A fence failed, and proved nothing.
     ForgottenFence,
-    /// A block could not be released, since nothing says when its commands end.
+    /// A block could not be released, since nothing tells when its commands end.
     QuarantinedBlock,
-    /// A part of a segment, for that reason.
+    /// A part of a segment could not, for the same reason.
     QuarantinedRange,
-    /// A part of a segment waits for its scrubbing.
+    /// A part of a segment waits to be scrubbed.
     Unscrubbed,
     /// Pages were unmapped at the addresses from which they had moved.
     StaleUnmapped,
-    /// That failed, and they stay there.
+    /// Unmapping them failed, and they stay there.
     StaleKept,
-    /// A thread joined, and so has an arena. After [`HomeLeft`](Self::HomeLeft) it is the arena of one that has ended.
+    /// A thread joined, and has an arena: after [`HomeLeft`](Self::HomeLeft), the arena of a thread that has ended.
     HomeTaken,
     /// A thread ended, and left its arena.
     HomeLeft,
-    /// Blocks were taken out of the caches of threads.
+    /// Blocks were taken from the caches of other threads.
     Stolen,
     /// A thread left blocks in the depot.
     MagazineLeft,
-    /// A thread took blocks out of it.
+    /// A thread took blocks from the depot.
     MagazineTaken,
-    /// Idle queues were let go of.
+    /// The pool forgot idle queues.
     QueuesRetired,
     /// A pool of bins gave a larger block, to stay below its high water.
     LargerBlock,
@@ -59,11 +59,11 @@ pub enum Rare {
 #[cfg(fuzzing)]
 pub const STATES: usize = Rare::WaitFailed as usize + 1;
 
-/// Those that any pool has reached since the last call of [`take_reached`].
+/// The states that any pool has reached since the last call of [`take_reached`].
 #[cfg(fuzzing)]
 static REACHED: parking_lot::Mutex<Vec<Rare>> = parking_lot::Mutex::new(Vec::new());
 
-/// Takes note of a state.
+/// Records that a pool has reached a state.
 #[cfg(fuzzing)]
 pub(crate) fn reached(state: Rare) {
     let mut all = REACHED.lock();
@@ -72,7 +72,7 @@ pub(crate) fn reached(state: Rare) {
     }
 }
 
-/// Does nothing, as nobody looks for it.
+/// Does nothing: only fuzzing looks for states.
 #[cfg(not(fuzzing))]
 #[inline]
 pub(crate) const fn reached(_: Rare) {}

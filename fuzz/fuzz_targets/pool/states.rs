@@ -1,5 +1,5 @@
-//! Rare states as coverage. That a program reaches one is an edge of the pool's code, which the fuzzer sees by itself; that it reaches one after
-//! another is what these counters tell it.
+//! Rare states as coverage. The fuzzer sees by itself that a program reaches a state, since that is an edge of the pool's code; these
+//! counters tell it which state was reached after which.
 
 use std::{
     collections::BTreeSet,
@@ -28,7 +28,7 @@ impl States {
         Self::default()
     }
 
-    /// Takes note of what the last step has reached.
+    /// Records what the last step has reached.
     pub(crate) fn note(&mut self) {
         for state in take_reached() {
             for before in &self.0 {

@@ -1,5 +1,5 @@
-//! Which kinds of steps a program has: each goes without some, so that the others come in combinations that a program of all kinds hardly ever has
-//! (swarm testing: Groce, Zhang, Eide, Chen and Regehr, 2012).
+//! Which kinds of steps a program has: each program goes without some kinds, so that the others come in combinations that a program of all
+//! kinds hardly ever has (swarm testing: Groce, Zhang, Eide, Chen and Regehr, 2012).
 
 use std::{
     hash::{Hash, Hasher},
