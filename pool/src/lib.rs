@@ -117,6 +117,11 @@ mod order;
 mod paper;
 mod place;
 pub mod prelude;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod rare;
+#[cfg(not(fuzzing))]
+mod rare;
 mod report;
 mod request;
 mod retain;

@@ -221,6 +221,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes, for numbers alone")]
     fn every_bin_is_the_bin_of_its_own_size() {
         for bits in 0..=LeadingBits::LARGEST {
             let classes = LeadingBits::new(bits).unwrap();

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use binpool_allocators::{QueueId, Region, runtime::Access};
-use shuttle::thread::{self, JoinHandle};
 
 use crate::{
     order::{
@@ -15,6 +14,7 @@ use crate::{
         tracked_command::Earlier,
     },
     program::Program,
+    program::library::thread::{self, JoinHandle},
     queue::{ClQueue, DeviceQueue},
     sys::{Device, EventHandle, Progress, Purpose, Touch, Work, wait_until_ended},
     world::join,

@@ -7,10 +7,9 @@ use std::{
 };
 
 use binpool::WatchOptions;
-use shuttle::sync::mpsc::channel;
 
 use crate::{
-    program::Program,
+    program::{Program, library::sync::mpsc::channel},
     world::{Marked, World, join},
 };
 

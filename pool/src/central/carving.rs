@@ -22,8 +22,8 @@ use crate::{
 };
 
 /// What fresh memory costs, in looks at the commands that hold memory back: a look takes half a microsecond to one, and fresh memory 100 us
-/// and more (on an H100). Few under `shuttle`, whose programs are short.
-pub(crate) const LOOKS: u32 = if cfg!(shuttle) { 2 } else { 128 };
+/// and more (on an H100). Few under `shuttle` and Miri, whose programs are short.
+pub(crate) const LOOKS: u32 = if cfg!(any(shuttle, miri)) { 2 } else { 128 };
 
 /// The price doubles for each part of the high water, one in this, by which the pool has more than that: fresh memory stays.
 const EXCESS_PARTS: u64 = 16;

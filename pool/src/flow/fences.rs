@@ -9,6 +9,7 @@ use crate::{
         fence::{Fence, Fences, NewFence, wait_for_status},
         timestamps::{QueueKey, QueueUse, Timestamp},
     },
+    rare::{Rare, reached},
     shared::{QueueStates, Shared},
     sync::{spin_loop, yield_now},
     track::pool_event::{PoolEvent, What},
@@ -114,6 +115,7 @@ impl<B: Backend> Shared<B> {
     }
 
     fn forget(&self, fence: &Fence<B>) {
+        reached(Rare::ForgottenFence);
         let forgotten = {
             let mut state = self.state.lock();
             let queue_state = state.queues.get_mut(fence.key);
@@ -192,6 +194,7 @@ impl<B: Backend> Shared<B> {
         };
         // Its status is read, or another queue waits for it: without a flush the queue need not run it.
         queue.flush()?;
+        reached(Rare::Fence);
         let surplus = self.state.lock().queues.add_fence(fence.clone());
         drop(surplus);
         Ok(fence)

@@ -11,6 +11,7 @@ use crate::{
     flow::hit_block::HitBlock,
     free::cached::Wanted,
     order::{queue_uses::QueueUses, timestamps::QueueKey},
+    rare::{Rare, reached},
     request::{HitKind, Request},
     shared::{Block, QueueState, Shared, State},
 };
@@ -48,6 +49,7 @@ impl<B: Backend> Shared<B> {
             let slot = self.classes.slot(request.bin);
             let drained = self.drain_caches_of(state, drain_from, Wanted::Slot(slot));
             if drained.threads_had_blocks && drain_from == DrainFrom::All {
+                reached(Rare::Stolen);
                 state.steals += 1;
             }
             if (drained.threads_had_blocks || drained.depot_had_blocks)
@@ -168,6 +170,7 @@ impl<B: Backend> Shared<B> {
             self.is_idle(queue_state, retired_only) && queue_state.has_caught_up()
         });
         if !idle.is_empty() {
+            reached(Rare::QueuesRetired);
             tracing::debug!(queues = idle.len(), "let go of idle queues");
         }
         drop(idle);

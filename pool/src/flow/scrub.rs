@@ -20,6 +20,7 @@ use binpool_allocators::{
 use crate::{
     PooledBuffer,
     order::{fence::wait_for_event, queue_uses::QueueUses},
+    rare::{Rare, reached},
     scrubber::Scrubber,
     shared::{Bins, Block, HeldBlock, Shared},
 };
@@ -257,6 +258,7 @@ impl<B: Backend> Shared<B> {
             return;
         };
         unscrubbed.push(held);
+        reached(Rare::Unscrubbed);
         // No request can use this block, so it is not a change that waiting threads have to see.
         if state.transit.arrive() {
             self.arrived.notify_all();

@@ -59,7 +59,7 @@ pub(crate) fn light(needs_fence: bool) {
     }
 }
 
-#[cfg(all(target_os = "linux", not(any(loom, shuttle))))]
+#[cfg(all(target_os = "linux", not(any(loom, shuttle, miri))))]
 mod kernel {
     use std::sync::OnceLock;
 
@@ -85,7 +85,7 @@ mod kernel {
     }
 }
 
-#[cfg(not(all(target_os = "linux", not(any(loom, shuttle)))))]
+#[cfg(not(all(target_os = "linux", not(any(loom, shuttle, miri)))))]
 mod kernel {
     pub(super) fn is_ready() -> bool {
         false

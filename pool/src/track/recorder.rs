@@ -229,6 +229,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes, for thousands of lines")]
     fn the_writer_may_use_the_pool_while_what_that_did_is_written() {
         let recorder = Arc::new(Recorder::new());
         let writer = Box::new(LooksAt(Arc::clone(&recorder)));

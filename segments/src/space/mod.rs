@@ -121,8 +121,8 @@ pub(super) struct Location {
     pub(super) taken: usize,
 }
 
-/// The most views of a segment with cached ones among them. Few under `shuttle`, whose programs are short.
-const MOST_VIEWS: usize = if cfg!(shuttle) { 1 } else { 64 };
+/// The most views of a segment with cached ones among them. Few under `shuttle` and Miri, whose programs are short.
+const MOST_VIEWS: usize = if cfg!(any(shuttle, miri)) { 1 } else { 64 };
 
 /// The most cached views of the right size that are tried.
 const MOST_VIEWS_TRIED: usize = 32;
