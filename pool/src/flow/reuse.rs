@@ -100,7 +100,7 @@ impl<B: Backend> Shared<B> {
             Ok(()) => Some(HitBlock::new(self, queue_key, held.block, kind)),
             Err(error) => {
                 self.state.lock().put_back(held);
-                tracing::warn!(%error, "a free block could not be waited for; it stays in the pool");
+                tracing::warn!(%error, "could not wait for a free block; it stays in the pool");
                 None
             }
         }
@@ -168,7 +168,7 @@ impl<B: Backend> Shared<B> {
             self.is_idle(queue_state, retired_only) && queue_state.has_caught_up()
         });
         if !idle.is_empty() {
-            tracing::debug!(queues = idle.len(), "let go of idle queues");
+            tracing::debug!(queues = idle.len(), "released idle queues");
         }
         drop(idle);
     }
