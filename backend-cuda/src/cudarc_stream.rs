@@ -26,7 +26,7 @@ impl CudaBackend {
     /// use binpool_cuda::CudaBackend;
     /// use cudarc::driver::CudaContext;
     ///
-    /// let backend = CudaBackend::open(0)?; // An error where there is no driver: cudarc panics then.
+    /// let backend = CudaBackend::open(0)?; // An error if there is no driver: cudarc panics then.
     /// let stream = CudaContext::new(0)?.new_stream()?;
     /// let queue = backend.wrap_cudarc_stream(&stream)?;
     /// queue.finish()?;

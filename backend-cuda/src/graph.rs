@@ -6,7 +6,7 @@ use crate::backend::{CudaBackend, CudaQueue};
 
 /// # Graphs
 impl CudaBackend {
-    /// Returns the number of the capture that the stream of a queue is part of; `None` where its commands run, or the capture has been
+    /// Returns the number of the capture that the stream of a queue is part of; `None` if its commands run, or the capture has been
     /// invalidated. All streams of a capture have the same number, and no other capture of the process has it.
     ///
     /// ```no_run
@@ -59,7 +59,7 @@ impl CudaBackend {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](Error::Unsupported) where the stream is not captured, and the value is dropped;
+    /// [`Unsupported`](Error::Unsupported) if the stream is not captured, and the value is dropped;
     /// [`ForeignObject`](binpool_allocators::InvalidRequest::ForeignObject) for a queue of another device; a failure of the driver.
     pub fn keep_with_graph(&self, queue: &CudaQueue, value: impl Send + 'static) -> Result<()> {
         self.check_own_queue(queue)?;

@@ -44,7 +44,7 @@ impl CudaLibrary {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](binpool_allocators::Error::Unsupported) where there is none, or where its version lacks a call; a failure of `cuInit`.
+    /// [`Unsupported`](binpool_allocators::Error::Unsupported) if there is none, or where its version lacks a call; a failure of `cuInit`.
     pub fn load() -> Result<Self> {
         static LOADED: OnceLock<CudaLibrary> = OnceLock::new();
         if let Some(library) = LOADED.get() {

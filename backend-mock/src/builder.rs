@@ -27,7 +27,7 @@ use crate::{
 #[must_use = "a builder does nothing until `build`"]
 pub struct MockDeviceBuilder {
     config: Config,
-    /// `None` where the largest block follows from the capacity.
+    /// `None` if the largest block follows from the capacity.
     largest_block_bytes: Option<usize>,
 }
 

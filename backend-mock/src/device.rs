@@ -60,7 +60,7 @@ impl MockDevice {
         &self.shared.config.limits
     }
 
-    /// Runs the oldest command that may run. Returns false where none may.
+    /// Runs the oldest command that may run. Returns false if none may.
     pub fn step(&self) -> bool {
         self.shared.run_one(oldest)
     }
@@ -95,7 +95,7 @@ impl MockDevice {
             .with(|state| state.ready.iter().copied().collect())
     }
 
-    /// Runs this command if it may run now. Returns false where it may not.
+    /// Runs this command if it may run now. Returns false if it may not.
     ///
     /// ```
     /// use binpool_allocators::{Backend, Error, MemoryFlags, QueueOrder, Region};

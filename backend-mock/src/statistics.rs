@@ -31,7 +31,7 @@ pub struct MockStatistics {
     pub live_blocks: usize,
     /// The number of views that the host holds.
     pub live_sub_regions: usize,
-    /// The number of releases that failed. The memory was released all the same.
+    /// The number of releases that failed. The memory was released anyway.
     pub failed_releases: u64,
     /// The number of calls with an injected fault.
     pub injected_faults: u64,

@@ -91,7 +91,7 @@ pub(crate) fn open() -> OpenClBackend {
 fn on_each<D: fmt::Display>(devices: &[D], test: impl Fn(&D)) -> Result<(), String> {
     if devices.is_empty() {
         return Err(
-            "this test needs a device, and found none: install a driver, e.g. pocl-opencl-icd"
+            "this test needs a device, but found none: install a driver, e.g. pocl-opencl-icd"
                 .into(),
         );
     }

@@ -32,7 +32,7 @@ impl VulkanDevice {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](Error::Unsupported) where there is no loader or no driver; a failure of Vulkan.
+    /// [`Unsupported`](Error::Unsupported) if there is no loader or no driver; a failure of Vulkan.
     pub fn all() -> Result<Vec<Self>> {
         let instance = Arc::new(Instance::load()?);
         let devices = instance.physical_devices()?.into_iter();

@@ -94,7 +94,7 @@ typedef struct binpool_recording binpool_recording;
 typedef struct {
   // The size of this struct as the program knows it. Later versions may add fields after the others.
   size_t struct_size;
-  // The most bytes that the pool may take from the device. 0 is no limit, as for `binpool_pool_set_limit` and `binpool_pool_limit`; a
+  // The most bytes that the pool may take from the device. 0 means no limit, as for `binpool_pool_set_limit` and `binpool_pool_limit`; a
   // limit of nothing cannot be set.
   uint64_t limit_bytes;
   // A value of `binpool_segments`.
@@ -372,7 +372,7 @@ binpool_status binpool_pool_report(const binpool_pool *pool,
 binpool_status binpool_pool_snapshot_json(const binpool_pool *pool,
                                           char **json);
 
-// Returns the most bytes that the pool may take from the device, as `binpool_pool_set_limit` takes it: 0 where there is no limit.
+// Returns the most bytes that the pool may take from the device, as `binpool_pool_set_limit` takes it: 0 if there is no limit.
 //
 // Any thread may call it.
 //
@@ -380,7 +380,7 @@ binpool_status binpool_pool_snapshot_json(const binpool_pool *pool,
 binpool_status binpool_pool_limit(const binpool_pool *pool,
                                   uint64_t *bytes);
 
-// Sets the most bytes that the pool may take from the device; 0 is no limit, as in `binpool_options`. What it has above that stays until it is freed:
+// Sets the most bytes that the pool may take from the device; 0 means no limit, as in `binpool_options`. What it has above that stays until it is freed:
 // `binpool_pool_trim` releases what is free already.
 //
 // Any thread may call it.
@@ -400,7 +400,7 @@ binpool_status binpool_pool_trim(const binpool_pool *pool,
                                  uint64_t *released);
 
 // Begins to note the tag and the age of each block, for reports, snapshots and the messages of requests without memory. If `call_stacks` is
-// not 0, the functions of the program that asked for it, too, which takes some microseconds for each block.
+// not 0, the functions of the program that asked for it, too, which takes a few microseconds for each block.
 //
 // Any thread may call it.
 //

@@ -238,7 +238,7 @@ class pool {
   // What the pool has, block by block, for `binpool view`.
   std::string snapshot_json() const { return text_of(binpool_pool_snapshot_json); }
 
-  // The most bytes that the pool may take from the device; 0 is no limit.
+  // The most bytes that the pool may take from the device; 0 means no limit.
   std::uint64_t limit() const {
     std::uint64_t bytes = 0;
     check(binpool_pool_limit(handle_.get(), &bytes));

@@ -89,7 +89,7 @@ impl<'a, T> Out<'a, T> {
         unsafe { Self::perhaps(pointer) }.ok_or_else(|| null(name))
     }
 
-    /// Returns the place; `None` where the program wants no result.
+    /// Returns the place; `None` if the program wants no result.
     ///
     /// # Safety
     ///

@@ -59,7 +59,7 @@ pub enum PoolMemory {
 pub struct Options {
     /// The size of this struct as the program knows it. Later versions may add fields after the others.
     pub struct_size: usize,
-    /// The most bytes that the pool may take from the device. 0 is no limit, as for `binpool_pool_set_limit` and `binpool_pool_limit`; a
+    /// The most bytes that the pool may take from the device. 0 means no limit, as for `binpool_pool_set_limit` and `binpool_pool_limit`; a
     /// limit of nothing cannot be set.
     pub limit_bytes: u64,
     /// A value of `binpool_segments`.
@@ -100,7 +100,7 @@ impl Options {
                 return Err(Failure::new(
                     Status::Unsupported,
                     format!(
-                        "a field of `binpool_options` behind byte {ours}, which this version does not have: leave it 0, or use a \
+                        "a field of `binpool_options` after byte {ours}, which this version does not have: leave it 0, or use a \
                          later version"
                     ),
                 ));
@@ -154,7 +154,7 @@ fn chosen<T: Copy>(value: u32, choices: &[(u32, T)], field: &str) -> Result<T, F
     let choice = choices.iter().find(|(number, _)| *number == value);
     choice.map(|(_, choice)| *choice).ok_or_else(|| {
         Failure::argument(format!(
-            "`{field}` is {value}, which is no value of `binpool_{field}`"
+            "`{field}` is {value}, which is not a value of `binpool_{field}`"
         ))
     })
 }

@@ -317,7 +317,7 @@ pub unsafe extern "C" fn binpool_pool_snapshot_json(
     })
 }
 
-/// Returns the most bytes that the pool may take from the device, as `binpool_pool_set_limit` takes it: 0 where there is no limit.
+/// Returns the most bytes that the pool may take from the device, as `binpool_pool_set_limit` takes it: 0 if there is no limit.
 ///
 /// Any thread may call it.
 ///
@@ -335,7 +335,7 @@ pub unsafe extern "C" fn binpool_pool_limit(pool: *const Pool, bytes: *mut u64) 
     })
 }
 
-/// Sets the most bytes that the pool may take from the device; 0 is no limit, as in `binpool_options`. What it has above that stays until it is freed:
+/// Sets the most bytes that the pool may take from the device; 0 means no limit, as in `binpool_options`. What it has above that stays until it is freed:
 /// `binpool_pool_trim` releases what is free already.
 ///
 /// Any thread may call it.
@@ -381,7 +381,7 @@ pub unsafe extern "C" fn binpool_pool_trim(
 }
 
 /// Begins to note the tag and the age of each block, for reports, snapshots and the messages of requests without memory. If `call_stacks` is
-/// not 0, the functions of the program that asked for it, too, which takes some microseconds for each block.
+/// not 0, the functions of the program that asked for it, too, which takes a few microseconds for each block.
 ///
 /// Any thread may call it.
 ///

@@ -71,7 +71,7 @@ class DefaultPool(cupy.cuda.MemoryPool):  # type: ignore[misc]
         pool().trim()
 
     def set_limit(self, size: int | None = None, fraction: float | None = None) -> None:
-        """Set the most bytes that the pool takes from the device, or a fraction of all that the device has; 0 is no limit."""
+        """Set the most bytes that the pool takes from the device, or a fraction of all that the device has; 0 means no limit."""
         if size is not None and fraction is not None:
             raise ValueError("size and fraction cannot be specified at one time")
         if size is None and fraction is not None:

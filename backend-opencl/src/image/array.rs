@@ -146,7 +146,7 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// [`Image`](OpenClError::Image) where the image's channels are of another type, or packed; else as
+    /// [`Image`](OpenClError::Image) if the image's channels are of another type, or packed; else as
     /// [`read_part`](Self::read_part).
     pub fn array_from_image<'q, T: ChannelValue>(
         &self,

@@ -202,7 +202,7 @@ impl ClImage {
         )?)
     }
 
-    /// The key of the memory that it is made over, and that it keeps (`buffer`); `None` where it has pixels of its own.
+    /// The key of the memory that it is made over, and that it keeps (`buffer`); `None` if it has pixels of its own.
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};

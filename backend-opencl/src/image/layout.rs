@@ -141,7 +141,7 @@ pub(super) fn check_pitch(
 /// Returns the error of an image, or a part of one, with pixels of `item` bytes.
 pub(super) fn overflow(shape: ImageShape, item: usize) -> OpenClError {
     OpenClError::Image(format!(
-        "a {shape} with pixels of {item} bytes: no number holds its size in bytes"
+        "a {shape} with pixels of {item} bytes: its size in bytes overflows"
     ))
 }
 

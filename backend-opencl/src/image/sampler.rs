@@ -134,7 +134,7 @@ pub struct SamplerProperties {
     pub least_detail: Option<f32>,
     /// The largest level of detail, on devices with `cl_khr_mipmap_image`.
     pub largest_detail: Option<f32>,
-    /// Keys and values of extensions. 0 is no key: it ends the runtime's list.
+    /// Keys and values of extensions. 0 is not a key: it ends the runtime's list.
     pub others: Vec<(NonZeroU64, u64)>,
 }
 
@@ -220,7 +220,7 @@ impl ClSampler {
     /// use cl3::{memory::CL_FILTER_LINEAR, sampler::CL_SAMPLER_FILTER_MODE};
     ///
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
-    /// let key = NonZeroU64::new(CL_SAMPLER_FILTER_MODE.into()).ok_or("0 is no key")?;
+    /// let key = NonZeroU64::new(CL_SAMPLER_FILTER_MODE.into()).ok_or("0 is not a key")?;
     /// let properties = SamplerProperties {
     ///     filter: Some(Filter::Nearest),
     ///     others: vec![(key, CL_FILTER_LINEAR.into())],
@@ -391,7 +391,7 @@ impl ClSampler {
         let found = all.into_iter().find(|&it| number(it) == value);
         found.ok_or_else(|| {
             OpenClError::Image(format!(
-                "the sampler's property {key:#x} is {value:#x}, which is not known"
+                "the sampler's property {key:#x} is {value:#x}, which is unknown"
             ))
         })
     }

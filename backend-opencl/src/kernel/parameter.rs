@@ -165,7 +165,7 @@ pub enum ParameterAccess {
 /// let Err(OpenClError::Kernel { parameter: Some(1), problem, .. }) = launch(4) else {
 ///     panic!("there are three pairs")
 /// };
-/// assert!(problem.starts_with("was given 24 bytes, and this launch touches 32"));
+/// assert!(problem.starts_with("was given 24 bytes, but this launch touches 32"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -303,7 +303,7 @@ impl ClMemory {
     ///
     /// # Errors
     ///
-    /// [`ContradictoryFlags`](InvalidRequest::ContradictoryFlags), also where `flags` permit what this memory does not; and
+    /// [`ContradictoryFlags`](InvalidRequest::ContradictoryFlags), also if `flags` permit what this memory does not; and
     /// those of [`slice`](Self::slice).
     pub fn slice_with_flags(
         &self,
@@ -583,7 +583,7 @@ impl Memory for ClMemory {
             .svm_address()
             .map(|address| address.addr().get() as u64);
         address.ok_or_else(|| {
-            Error::unsupported("the address of a buffer of OpenCL: kernels take its handle, and have addresses of shared virtual memory")
+            Error::unsupported("the address of an OpenCL buffer: kernels take its handle; only shared virtual memory has addresses")
         })
     }
 

@@ -120,7 +120,7 @@ impl OpenClBackend {
         let (limits, context, bytes) = (self.device_limits(), self.context(), loan.bytes());
         if !limits.svm.system {
             return Err(Error::unsupported(format!(
-                "memory of the host as shared virtual memory on {}, which has no fine-grained system SVM: copy them to \
+                "memory of the host as shared virtual memory on {}, which has no fine-grained system SVM: copy it to \
                  memory of `svm_empty` or to a buffer",
                 limits.device_name
             )));
