@@ -30,7 +30,7 @@ impl CudaBackend {
     /// Gives a value to the graph that the stream of a queue is captured into, such as a block that its commands use. It is kept until
     /// the graph, its copies and its executables are destroyed and their launches have ended.
     ///
-    /// The driver says so on a thread that must not call CUDA. The value is dropped by the next
+    /// The driver reports that on a thread that must not call CUDA, so the value is dropped by the next
     /// [`drop_what_graphs_kept`](Self::drop_what_graphs_kept), of any backend of the library.
     ///
     /// ```no_run
@@ -72,7 +72,7 @@ impl CudaBackend {
         ))
     }
 
-    /// Drops the values that graphs have [kept](Self::keep_with_graph) which are gone.
+    /// Drops the values that were [kept](Self::keep_with_graph) with graphs that are gone.
     #[inline]
     pub fn drop_what_graphs_kept(&self) {
         self.shared.context.drop_what_graphs_kept();

@@ -4,7 +4,7 @@ use std::fmt;
 
 use binpool_allocators::{MemoryId, MemoryKind};
 
-/// The holder of a block that is alive.
+/// What holds a live block.
 ///
 /// ```
 /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region};
@@ -64,7 +64,7 @@ pub struct LiveMemory {
     pub view_of: Option<MemoryId>,
     /// The number of the call that created it ([`Call::number`](crate::Call::number)).
     pub created_by_call: u64,
-    /// The holder of the block.
+    /// What holds the block.
     pub held_by: Holder,
 }
 

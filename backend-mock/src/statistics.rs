@@ -19,7 +19,7 @@ use crate::CallCounts;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MockStatistics {
-    /// The bytes of all live blocks, committed or only promised.
+    /// The bytes of all live blocks, committed or not.
     pub created_bytes: u64,
     /// The maximum of [`created_bytes`](Self::created_bytes) so far.
     pub peak_created_bytes: u64,
@@ -37,7 +37,7 @@ pub struct MockStatistics {
     pub injected_faults: u64,
     /// The number of calls of each kind.
     pub calls: CallCounts,
-    /// The time that all calls would have taken, by the cost model of the device's profile; zero without one.
+    /// The time that all calls would have taken by the device's profile; zero without one.
     pub device_time: Duration,
     /// The time that the host waited for commands, on a device that is [behind](crate::Completion::Behind); zero on others.
     pub waited: Duration,
