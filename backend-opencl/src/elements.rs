@@ -110,7 +110,7 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> Elements<T, M> {
         self.region.bytes / size_of::<T>().max(1)
     }
 
-    /// Returns whether there are none.
+    /// Returns whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.region.bytes == 0
     }
@@ -277,7 +277,7 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> Elements<T, M> {
     }
 
     /// Maps all elements to be overwritten, and waits until that may be done. The contents are unspecified at first, and
-    /// afterwards where nothing was written.
+    /// afterwards wherever nothing was written.
     ///
     /// ```
     /// # use binpool_allocators::{Backend, QueueOrder};

@@ -176,7 +176,7 @@ impl ClEvent {
     /// The runtime's handle, for wait lists of kernels.
     ///
     /// It is borrowed: valid while this value or a clone lives, and not to be released. Code that keeps it longer has to
-    /// retain it. User events are to be resolved through
+    /// retain it. Resolve user events through
     /// [`resolve_user_event`](binpool_allocators::Backend::resolve_user_event) only.
     ///
     /// ```

@@ -49,7 +49,7 @@ impl VulkanDevice {
         &self.facts.name
     }
 
-    /// Returns whether it is a GPU, not the processor or a virtual device.
+    /// Returns whether it is a GPU: discrete, integrated or virtual, but not a processor.
     #[must_use]
     pub fn is_gpu(&self) -> bool {
         self.facts.is_gpu

@@ -151,7 +151,7 @@ pub(crate) unsafe fn string<'a>(
     Ok(unsafe { CStr::from_ptr(pointer) })
 }
 
-/// Frees a text that binpool has returned. A null pointer is none.
+/// Frees a text that binpool has returned. A null pointer is ignored.
 ///
 /// Any thread may call it.
 ///

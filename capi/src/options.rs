@@ -8,7 +8,7 @@ use binpool::{PoolOptions, ReusePolicy};
 
 use crate::status::{Failure, Status};
 
-/// How free blocks go from one queue to another: the values of `reuse` in `binpool_options`.
+/// How free blocks are reused on other queues: the values of `reuse` in `binpool_options`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reuse {
@@ -49,7 +49,7 @@ pub enum PoolMemory {
     Shared = 2,
 }
 
-/// The settings of a pool. Fields that are 0 are what binpool does by itself, so that this is enough:
+/// The settings of a pool. A field of 0 means the default, so this is enough:
 ///
 /// ```c
 /// binpool_options options = {.struct_size = sizeof options, .limit_bytes = 1 << 30};

@@ -34,7 +34,7 @@ mod sealed {
 pub trait ChannelValue: Pod + sealed::Sealed {
     /// The type of such channels.
     const DATA: ChannelType;
-    /// The type of such channels where kernels read them as -1.0 to 1.0 or 0.0 to 1.0.
+    /// The type of such channels if kernels read them as -1.0 to 1.0 or 0.0 to 1.0.
     const NORMALIZED: Option<ChannelType>;
 }
 

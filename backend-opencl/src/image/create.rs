@@ -28,7 +28,7 @@ use crate::{
 impl OpenClBackend {
     /// Returns the limits of images on the device.
     ///
-    /// The limits also tell what some devices cannot do with images:
+    /// The limits also say what some devices cannot do with images:
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region};

@@ -7,7 +7,7 @@ use crate::{error::OpenClError, sys::transfer::HostLayout};
 
 /// The distances of rows and of slices in the host's memory, in bytes (`pitches` of `PyOpenCL`).
 ///
-/// A pitch that is not given leaves no gaps. The host's bytes are whole rows and whole slices: the last row has its
+/// Without a pitch there are no gaps. The host's bytes are whole rows and whole slices: the last row has its
 /// padding, too.
 ///
 /// The layers of a 1D array are rows here; slices are the planes of a 3D image and of a 2D array.

@@ -169,7 +169,7 @@ impl SamplerProperties {
 
 /// The way in which kernels read images (`Sampler` of `PyOpenCL`). Clones are the same sampler.
 ///
-/// Values are equal where the runtime's object is the same one.
+/// Values are equal if they are the same object of the runtime.
 ///
 /// ```
 /// use binpool_opencl::{Addressing, ClSampler, Filter, OpenClBackend};
@@ -233,7 +233,7 @@ impl ClSampler {
     ///
     /// # Errors
     ///
-    /// A device without images, or before OpenCL 2.0, or without mipmaps where such properties are given;
+    /// A device without images, or before OpenCL 2.0, or without mipmaps if such properties are given;
     /// [`Image`](OpenClError::Image) for addressing modes that need normalized coordinates and for a property that is given
     /// twice; a failure of the runtime, for a key that it does not know among others.
     pub fn with_properties(
@@ -345,7 +345,7 @@ impl ClSampler {
         self.one_of(all, CL_SAMPLER_FILTER_MODE, |it| it as u32)
     }
 
-    /// The runtime's keys and values that it was made of; none if it was made by [`new`](Self::new).
+    /// The runtime's keys and values that it was made with; none if it was made by [`new`](Self::new).
     ///
     /// ```
     /// use binpool_opencl::{Addressing, ClSampler, Filter, OpenClBackend, SamplerProperties};

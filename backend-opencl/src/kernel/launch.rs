@@ -253,7 +253,7 @@ impl<'a> Launch<'a> {
 
     /// Passes a pipe for the next parameter.
     ///
-    /// One kernel puts packets in, and another takes them out. The launches run one after the other, on whatever queues:
+    /// One kernel puts packets in, and another takes them out. The launches run one after the other, on any queues:
     ///
     /// ```no_run
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};

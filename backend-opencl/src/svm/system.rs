@@ -49,7 +49,7 @@ impl OpenClBackend {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// If that fails, the vector comes back:
+    /// The error returns the vector:
     ///
     /// ```
     /// # use binpool_allocators::{Backend, Error, QueueOrder};

@@ -127,10 +127,10 @@ pub unsafe extern "C-unwind" fn binpool_torch_refuse_graph() {
     unsafe { exception::throw(failure) };
 }
 
-/// Returns the pool of a device, which is made where there is none, for the other functions of the interface: its counters, its limit, its
+/// Returns the pool of a device, and creates it if needed, for the other functions of the interface: its counters, its limit, its
 /// recording. It is freed by `binpool_pool_free`, which leaves PyTorch's tensors as they are.
 ///
-/// Any thread may call it. Errors: `UNSUPPORTED` where there is no CUDA driver; `INVALID_ARGUMENT`, `BACKEND`.
+/// Any thread may call it. Errors: `UNSUPPORTED` if there is no CUDA driver; `INVALID_ARGUMENT`, `BACKEND`.
 ///
 /// # Safety
 ///
