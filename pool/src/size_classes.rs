@@ -12,7 +12,7 @@ use crate::PoolError;
 /// - `alloc_size(bin_number(s))` is at least `s`;
 /// - both functions are monotone.
 ///
-/// A scheme that breaks them wastes memory, or its requests are refused ([`PoolError::SizeClassTooSmall`]). It cannot make the
+/// A scheme that breaks them wastes memory, or makes requests fail ([`PoolError::SizeClassTooSmall`]). It never makes the
 /// pool return a block that is too small.
 ///
 /// ```

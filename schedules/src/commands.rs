@@ -130,7 +130,7 @@ impl Host {
         self.try_submit(touches, false).unwrap()
     }
 
-    /// The same for one that may fail; `None` where the host has mapped what it uses.
+    /// The same for one that may fail; `None` if the host has mapped what it uses.
     fn try_submit(&self, touches: &[Touch], fails: bool) -> Option<EventHandle> {
         let uses = self.uses(touches);
         let mut admission =

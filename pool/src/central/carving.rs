@@ -82,7 +82,7 @@ pub(crate) enum CarvingStep<B: Backend, O> {
 pub(crate) struct CarvingTerms {
     pub(crate) queue_key: QueueKey,
     pub(crate) request: Request,
-    /// How the pool's policy waits for a range that commands use; `None` where it does not.
+    /// How the pool's policy waits for a range that commands use; `None` if it does not.
     pub(crate) wait: Option<HitKind>,
     pub(crate) drain_from: DrainFrom,
     /// What segments are rounded up to, in bytes.

@@ -101,7 +101,7 @@ impl<B: Backend> Shared<B> {
         };
         let bytes = self.release_each(released);
         if bytes > 0 {
-            tracing::debug!(bytes, "gave back what would be above the high water");
+            tracing::debug!(bytes, "released memory above the high water mark");
         }
     }
 }

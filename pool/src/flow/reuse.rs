@@ -102,7 +102,7 @@ impl<B: Backend> Shared<B> {
             Ok(()) => Some(HitBlock::new(self, queue_key, held.block, kind)),
             Err(error) => {
                 self.state.lock().put_back(held);
-                tracing::warn!(%error, "a free block could not be waited for; it stays in the pool");
+                tracing::warn!(%error, "could not wait for a free block; it stays in the pool");
                 None
             }
         }
@@ -171,7 +171,7 @@ impl<B: Backend> Shared<B> {
         });
         if !idle.is_empty() {
             reached(Rare::QueuesRetired);
-            tracing::debug!(queues = idle.len(), "let go of idle queues");
+            tracing::debug!(queues = idle.len(), "released idle queues");
         }
         drop(idle);
     }

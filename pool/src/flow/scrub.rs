@@ -65,7 +65,7 @@ impl<B: Backend> PooledBuffer<B> {
         let bytes = self.class_size();
         tracing::warn!(
             bytes,
-            "the zeros of a free block had failed; it is filled again"
+            "filling a free block with zeros failed; filling it again"
         );
         Ok(())
     }
@@ -206,7 +206,7 @@ impl<B: Backend> Shared<B> {
         if !is_unused || guarded("scrubbing memory", || self.fill_now(queue, memory)).is_err() {
             tracing::error!(
                 bytes,
-                "memory goes to the allocator as its users left it: its zeros failed"
+                "memory was released unscrubbed: filling it with zeros failed"
             );
         }
     }
@@ -281,7 +281,7 @@ impl<B: Backend> Shared<B> {
         }
         for use_ in &self.uses_of_unscrubbed() {
             if let Err(error) = guarded("a wait", || self.wait_for(*use_)) {
-                tracing::warn!(%error, "a block stays unscrubbed, since the commands that use it cannot be waited for");
+                tracing::warn!(%error, "a block stays unscrubbed: could not wait for the commands that use it");
             }
         }
     }
@@ -328,7 +328,7 @@ impl<B: Backend> Shared<B> {
             contained("a subscriber", || {
                 tracing::error!(
                     bytes,
-                    "a block goes to the allocator as its user left it: it could not be scrubbed"
+                    "a block was released unscrubbed: scrubbing it failed"
                 );
             });
         }

@@ -151,7 +151,7 @@ pub(super) struct Space<V, U> {
     /// the pieces between large ones.
     free: [BySize; 2],
     holes: BTreeSet<(SegmentKey, RangeNumber)>,
-    /// Returns the combined uses of two free neighbours; `None` where they must stay apart.
+    /// Returns the combined uses of two free neighbours; `None` if they must stay apart.
     join: fn(&U, &U) -> Option<U>,
     free_bytes: u64,
     /// How often [`sweep`](Self::sweep) was called.
