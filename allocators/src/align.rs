@@ -20,10 +20,10 @@ pub struct Align {
 }
 
 impl Align {
-    /// Alignment of one byte: every offset has it.
+    /// Alignment of one byte, which every offset has.
     pub const ONE: Self = Self { bytes: 1 };
 
-    /// Returns the alignment of `bytes` bytes, or `None` where that is not a power of two.
+    /// Returns the alignment of `bytes` bytes, or `None` if that is not a power of two.
     #[must_use]
     pub const fn new(bytes: usize) -> Option<Self> {
         if bytes.is_power_of_two() {
@@ -45,7 +45,7 @@ impl Align {
         offset & (self.bytes - 1) == 0
     }
 
-    /// Returns the least multiple of this alignment that is not below `bytes`, or `None` where no `usize` holds it.
+    /// Rounds `bytes` up to a multiple of this alignment; `None` if that overflows.
     #[must_use]
     pub const fn round_up(self, bytes: usize) -> Option<usize> {
         match bytes.checked_add(self.bytes - 1) {

@@ -92,13 +92,13 @@ pub trait Allocator: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`OutOfMemory`](crate::Error::OutOfMemory) where freeing memory may help;
-    /// [`ZeroSize`](crate::InvalidRequest::ZeroSize) and [`TooLarge`](crate::InvalidRequest::TooLarge) where
+    /// [`OutOfMemory`](crate::Error::OutOfMemory) if freeing memory may help;
+    /// [`ZeroSize`](crate::InvalidRequest::ZeroSize) and [`TooLarge`](crate::InvalidRequest::TooLarge) if
     /// it never will.
     fn allocate(&self, bytes: usize) -> Result<MemoryOf<Self>>;
 
-    /// Releases `memory`, which may be freed or handed out again once the events in `after` have ended. An allocator that
-    /// hands blocks out again itself first waits until the block [has no views](crate::Memory::has_views).
+    /// Releases `memory`, which may be freed or reused once the events in `after` have ended. An allocator that
+    /// reuses blocks itself first waits until the block [has no views](crate::Memory::has_views).
     ///
     /// # Errors
     ///
@@ -119,11 +119,11 @@ pub trait Allocator: fmt::Debug + Send + Sync + 'static {
         drop(view);
     }
 
-    /// Returns whether views are only addresses: creating and dropping one calls nothing of the runtime, and views of the same
-    /// bytes do no harm.
+    /// Returns whether views are only addresses: creating and dropping one does not call the runtime, and several views of the same
+    /// bytes are allowed.
     ///
-    /// A user that carves blocks then keeps no views for later blocks. It drops each with its range, at any time and under its own
-    /// locks, and does not call [`release_view`](Self::release_view). So an allocator or adaptor that does something there has to
+    /// A user that carves blocks then keeps no views for reuse. It drops each with its range, at any time and under its own
+    /// locks, and does not call [`release_view`](Self::release_view). So an allocator or adaptor that does something there must
     /// return false.
     ///
     /// ```
@@ -169,19 +169,19 @@ pub trait Allocator: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Those of [`VirtualMemory::reserve`](crate::VirtualMemory::reserve); [`Unsupported`](crate::Error::Unsupported) where there are no
+    /// Those of [`VirtualMemory::reserve`](crate::VirtualMemory::reserve); [`Unsupported`](crate::Error::Unsupported) without
     /// [pages](Self::page_bytes).
     fn reserve(&self, bytes: usize) -> Result<MemoryOf<Self>> {
         let _ = bytes;
         Err(no_pages())
     }
 
-    /// Maps pages of this allocator to addresses that it has reserved. Pages that are mapped already get a further address, where
+    /// Maps pages of this allocator to addresses that it has reserved. Pages that are mapped already get a further address, if
     /// the backend [can do that](crate::VirtualMemory::map).
     ///
     /// # Errors
     ///
-    /// Those of [`VirtualMemory::map`](crate::VirtualMemory::map); [`Unsupported`](crate::Error::Unsupported) where there are no
+    /// Those of [`VirtualMemory::map`](crate::VirtualMemory::map); [`Unsupported`](crate::Error::Unsupported) without
     /// [pages](Self::page_bytes).
     fn map(
         &self,
@@ -193,21 +193,21 @@ pub trait Allocator: fmt::Debug + Send + Sync + 'static {
         Err(no_pages())
     }
 
-    /// Unmaps the pages at `region`. The commands that use these addresses have to have ended.
+    /// Unmaps the pages at `region`. The commands that use these addresses must have ended.
     ///
     /// # Errors
     ///
-    /// Those of [`VirtualMemory::unmap`](crate::VirtualMemory::unmap); [`Unsupported`](crate::Error::Unsupported) where there are no
+    /// Those of [`VirtualMemory::unmap`](crate::VirtualMemory::unmap); [`Unsupported`](crate::Error::Unsupported) without
     /// [pages](Self::page_bytes).
     fn unmap(&self, reservation: &MemoryOf<Self>, region: Region) -> Result<()> {
         let _ = (reservation, region);
         Err(no_pages())
     }
 
-    /// Returns whether an out-of-memory failure may show only after [`allocate`](Self::allocate) has returned.
+    /// Returns whether an out-of-memory failure may appear only after [`allocate`](Self::allocate) has returned.
     fn is_deferred(&self) -> bool;
 
-    /// Returns whether [`release`](Self::release) needs the events of commands that may still use the block. False where
+    /// Returns whether [`release`](Self::release) needs the events of commands that may still use the block. False if
     /// the runtime itself keeps memory until the commands that use it have ended, as OpenCL does for buffers.
     ///
     /// ```
@@ -240,7 +240,7 @@ pub trait Allocator: fmt::Debug + Send + Sync + 'static {
         true
     }
 
-    /// The alignment of blocks. A size that is no multiple of it costs as much as the next multiple.
+    /// The alignment of blocks. Other sizes cost as much as the next multiple.
     fn alignment(&self) -> Align {
         self.backend().limits().alignment
     }
@@ -250,19 +250,19 @@ pub trait Allocator: fmt::Debug + Send + Sync + 'static {
         self.backend().limits().largest_block_bytes
     }
 
-    /// The most bytes that all blocks together can have: the device's capacity, or less where there is a limit.
+    /// The most bytes that all blocks can have together: the device's capacity, or less with a limit.
     fn capacity_bytes(&self) -> u64 {
         self.backend().limits().capacity_bytes
     }
 
-    /// The most bytes that limits leave available. Other programs may have taken memory of the device.
+    /// The bytes that limits leave available. The device may have less: other programs use it, too.
     fn available_bytes(&self) -> u64 {
         self.capacity_bytes()
     }
 }
 
 fn no_pages() -> Error {
-    Error::unsupported("pages by this allocator: a `VirtualMemoryAllocator` has them")
+    Error::unsupported("pages from this allocator: use a `VirtualMemoryAllocator`")
 }
 
 macro_rules! forward_allocator {

@@ -11,9 +11,9 @@ use crate::{
 
 /// A device runtime: one device, and the context that its memory, queues and events belong to.
 ///
-/// Most backends implement [`Runtime`](crate::runtime::Runtime) instead, and have this from the core: what a device does, without the checks. An
-/// implementation of the eight calls without a body gets the allocators, the adaptors, the pool and the tools, and a suite checks it (the crate
-/// `binpool-conformance`). The calls for programs, from [`enqueue_marker`](Self::enqueue_marker) on, are not to be implemented: they come down to
+/// Most backends implement [`Runtime`](crate::runtime::Runtime) instead, which is what a device does without the checks, and get this from the core. An
+/// implementation of the eight calls without a body works with the allocators, the adaptors, the pool and the tools. Check it with the suite (the crate
+/// `binpool-conformance`). The calls for programs, from [`enqueue_marker`](Self::enqueue_marker) on, need no implementation: they call
 /// [`submit`](Self::submit). Values are cheap handles; clones stand for the same device and context. All methods may be called from any thread.
 ///
 /// # Objects and their backend
@@ -24,8 +24,8 @@ use crate::{
 ///
 /// # Deferred memory
 ///
-/// [`create_buffer`](Self::create_buffer) may promise memory that the device does not have; the failure then
-/// shows in the first command that uses the buffer, from [`commit`](Self::commit) on.
+/// [`create_buffer`](Self::create_buffer) may return memory that the device does not have; the failure then
+/// appears in the first command that uses the buffer, from [`commit`](Self::commit) on.
 ///
 /// # Commands
 ///
@@ -34,13 +34,13 @@ use crate::{
 /// but is ordered like any other. An out-of-bounds region, a foreign object or a bad pattern is refused
 /// before anything is enqueued.
 ///
-/// A command that waits for an event that fails does not run, and its own event fails. Where the event has failed
+/// A command that waits for an event that fails does not run, and its own event fails. If the event has failed
 /// before the command is enqueued, the call itself may return the error. The effect on later commands of the same in-order
 /// queue depends on the runtime: some also fail the commands that were enqueued already.
 ///
 /// The program must order commands of different queues, or of an out-of-order queue, that use the same bytes: by wait lists
 /// or barriers. A backend may order them itself, as OpenCL's does: such a command then waits for all earlier commands
-/// that it conflicts with, and fails where one of them does.
+/// that it conflicts with, and fails if one of them does.
 ///
 /// A call that fails has no effect: nothing is enqueued, nothing is leaked.
 ///
@@ -64,7 +64,7 @@ use crate::{
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 ///
-/// On other queues the program defines the order: by wait lists, by markers for everything so far, by barriers for
+/// On other queues the program sets the order: by wait lists, by markers for everything so far, by barriers for
 /// everything after them, and by user events for what the host does in between:
 ///
 /// ```
@@ -89,7 +89,7 @@ use crate::{
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 ///
-/// Transfers either wait, or return an event to wait for. On one in-order queue they need no wait lists. All of them come down to a few calls:
+/// Transfers either wait, or return an event to wait for. On one in-order queue they need no wait lists:
 ///
 /// ```
 /// # use binpool_allocators::{Backend, Event, MemoryFlags, On, QueueOrder, Region, Span, Work};
@@ -144,8 +144,8 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     /// The limits and capabilities of the device.
     fn limits(&self) -> &DeviceLimits;
 
-    /// The bytes of the device that are free at this moment, whichever programs have the others. `None` where the runtime does not tell, as
-    /// OpenCL's do not. May be a call to the device.
+    /// The bytes of the device that are free now, counting what all programs use. `None` if the runtime does not say, as
+    /// OpenCL's do not. May call the device.
     ///
     /// ```
     /// use binpool_allocators::{Backend, VirtualMemory};
@@ -164,7 +164,7 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](crate::Error::Unsupported) where the device has no out-of-order queues.
+    /// [`Unsupported`](crate::Error::Unsupported) if the device has no out-of-order queues.
     fn create_queue(&self, order: QueueOrder) -> Result<Self::Queue>;
 
     /// Checks that `queue` belongs to this backend, or to another whose queues it takes, without a call to the device.
@@ -210,7 +210,7 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
         self.check_queue(queue)
     }
 
-    /// Makes a buffer of `bytes` bytes, which may be deferred. Its contents are undefined.
+    /// Makes a buffer of `bytes` bytes. The device may commit it later. Its contents are undefined.
     ///
     /// # Errors
     ///
@@ -229,13 +229,13 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     /// [`ZeroSize`](crate::InvalidRequest::ZeroSize).
     fn create_sub_region(&self, parent: &Self::Memory, region: Region) -> Result<Self::Memory>;
 
-    /// Makes the device commit `memory` now, and waits until it has.
+    /// Makes the device commit `memory` now, and waits for that.
     ///
-    /// Contents may be lost. Costs nothing where the memory is always committed (SVM).
+    /// Contents may be lost. Costs nothing if the memory is always committed (SVM).
     ///
     /// # Errors
     ///
-    /// [`OutOfMemory`](crate::Error::OutOfMemory) where the device has no room. The block remains and
+    /// [`OutOfMemory`](crate::Error::OutOfMemory) if the device has no room. The block remains and
     /// can be committed later, or released.
     fn commit(&self, queue: &Self::Queue, memory: &Self::Memory) -> Result<()>;
 
@@ -247,7 +247,7 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     /// A failure of the runtime. The block is gone in any case.
     fn release(&self, memory: Self::Memory, after: &[Self::Event]) -> Result<()>;
 
-    /// Enqueues a command: the one way to the device for all of the calls below.
+    /// Enqueues a command. All calls below use this.
     ///
     /// # Errors
     ///
@@ -258,8 +258,8 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
         work: Work<'_, Span<'_, Self::Memory>>,
     ) -> Result<Self::Event>;
 
-    /// Writes `data` and waits, where the backend can do that without a copy of the bytes. Otherwise it returns false, without
-    /// an effect, and [`write`](Self::write) has a copy written.
+    /// Writes `data` and waits, if the backend can do that without a copy of the bytes. Otherwise it returns false, without
+    /// an effect, and [`write`](Self::write) writes a copy.
     ///
     /// # Errors
     ///
@@ -273,8 +273,8 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
         Ok(false)
     }
 
-    /// Reads into `data` and waits, where the backend can do that without a copy of the bytes. Otherwise it returns false, without
-    /// an effect, and [`read`](Self::read) has a copy read.
+    /// Reads into `data` and waits, if the backend can do that without a copy of the bytes. Otherwise it returns false, without
+    /// an effect, and [`read`](Self::read) reads into a copy.
     ///
     /// # Errors
     ///
@@ -288,7 +288,7 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
         Ok(false)
     }
 
-    /// Makes an event that the host resolves. By default that is unsupported: no pool calls this, but two of the conformance
+    /// Makes an event that the host resolves. Unsupported by default: pools do not need it, but two of the conformance
     /// suites hold commands back with it.
     ///
     /// # Errors
@@ -309,7 +309,7 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
         Err(InvalidRequest::NotAUserEvent.into())
     }
 
-    /// Enqueues a marker: its event completes when the events that it waits for have, or, where it waits for none,
+    /// Enqueues a marker: its event completes when the events that it waits for have, or, without any,
     /// when every command that was enqueued before has.
     ///
     /// # Errors
@@ -341,8 +341,8 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     /// [`EmptyPattern`](crate::InvalidRequest::EmptyPattern), or
     /// [`PatternMismatch`](crate::InvalidRequest::PatternMismatch) unless offset and length are multiples of the pattern's
     /// length in bytes; [`OutOfBounds`](crate::InvalidRequest::OutOfBounds),
-    /// [`ForeignObject`](crate::InvalidRequest::ForeignObject), [`OutOfMemory`](crate::Error::OutOfMemory) where deferred memory
-    /// turns out not to exist, or a failure of the runtime.
+    /// [`ForeignObject`](crate::InvalidRequest::ForeignObject), [`OutOfMemory`](crate::Error::OutOfMemory) if deferred memory
+    /// cannot be committed, or a failure of the runtime.
     fn enqueue_fill<'q, T: NoUninit>(
         &self,
         on: impl Into<On<'q, Self::Queue, Self::Event>>,
@@ -362,8 +362,8 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// [`OutOfBounds`](crate::InvalidRequest::OutOfBounds), [`ForeignObject`](crate::InvalidRequest::ForeignObject),
-    /// [`HostAccess`](crate::InvalidRequest::HostAccess) where the memory's flags forbid it,
-    /// [`OutOfMemory`](crate::Error::OutOfMemory) where deferred memory turns out not to exist, the failure of
+    /// [`HostAccess`](crate::InvalidRequest::HostAccess) if the memory's flags forbid it,
+    /// [`OutOfMemory`](crate::Error::OutOfMemory) if deferred memory cannot be committed, the failure of
     /// the command or of something that it waits for.
     fn write<'q, T: NoUninit>(
         &self,
@@ -409,7 +409,7 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// Those of [`enqueue_fill`](Self::enqueue_fill), but for the pattern, and
-    /// [`HostAccess`](crate::InvalidRequest::HostAccess) where the memory's flags forbid it.
+    /// [`HostAccess`](crate::InvalidRequest::HostAccess) if the memory's flags forbid it.
     fn enqueue_write<'q>(
         &self,
         on: impl Into<On<'q, Self::Queue, Self::Event>>,
@@ -460,9 +460,9 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// Those of [`enqueue_fill`](Self::enqueue_fill), but for the pattern, and
-    /// [`OverlappingCopy`](crate::InvalidRequest::OverlappingCopy) where both are the same memory and the
+    /// [`OverlappingCopy`](crate::InvalidRequest::OverlappingCopy) if both are the same memory and the
     /// regions share a byte. The caller must avoid overlaps between different views of one block: they
-    /// are not detected, and leave undefined bytes.
+    /// are not detected, and leave the bytes undefined.
     fn enqueue_copy<'q>(
         &self,
         on: impl Into<On<'q, Self::Queue, Self::Event>>,
@@ -525,7 +525,7 @@ fn span<'m, B: Backend>(
 /// # Ok::<(), Error>(())
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no memory of `{B}`",
+    message = "`{Self}` is not memory of `{B}`",
     label = "expected memory of the backend, a pooled block, or a view of one"
 )]
 pub trait AsMemory<B: Backend> {
@@ -563,7 +563,7 @@ macro_rules! pointers {
 
 pointers!(&M, Box<M>, Arc<M>);
 
-/// Returns the memory for commands on `queue`, and the bytes of it that `region` of `memory` means; `None` for a block of 0
+/// Returns the memory for commands on `queue`, and where in it `region` of `memory` lies; `None` for a block of 0
 /// bytes.
 ///
 /// Both bounds are checked: the requested size, and the size of the memory itself, since an

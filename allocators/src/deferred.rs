@@ -1,10 +1,10 @@
-//! The deferred allocator: buffers that the device may not have room for.
+//! The deferred allocator: buffers that are committed on first use.
 
 use crate::{Allocator, Backend, MemoryFlags, Result};
 
-/// Allocates buffers that the device may not have room for: the failure shows in the first command that uses one.
+/// Allocates buffers that the device commits on first use. If it has no room then, that command fails.
 ///
-/// `PyOpenCL`'s `DeferredAllocator`. A pool over it cannot see out-of-memory, and warns when it is built.
+/// `PyOpenCL`'s `DeferredAllocator`. A pool over it cannot notice out-of-memory, and warns when it is built.
 ///
 /// ```
 /// use binpool_allocators::{Allocator, DeferredAllocator, Memory};

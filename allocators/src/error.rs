@@ -39,7 +39,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// use binpool_allocators::Error;
 ///
 /// fn failure(call: &'static str, code: i32, bytes: usize) -> Error {
-///     let source = format!("{call} answers {code}");
+///     let source = format!("{call} returned {code}");
 ///     match code {
 ///         -4 => Error::device_out_of_memory(bytes, source),
 ///         -10 => Error::unsupported(format!("this image format, in {call}")),
@@ -61,7 +61,7 @@ pub enum Error {
     /// The device, the host or a limit has no memory left for the request. Freeing memory may help.
     #[error(transparent)]
     OutOfMemory(Box<OutOfMemory>),
-    /// The call itself is wrong, whatever the state of the device.
+    /// The call itself is wrong, in any state of the device.
     #[error("invalid request: {0}")]
     InvalidRequest(InvalidRequest),
     /// This device or backend does not support the request.
@@ -70,10 +70,10 @@ pub enum Error {
         /// What is missing, and the alternative.
         what: String,
     },
-    /// The runtime refused or failed a call, for another reason than memory.
+    /// A call of the runtime failed, for a reason other than memory.
     #[error(transparent)]
     Backend(Box<BackendFailure>),
-    /// The device is gone; nothing that lives on it can be used again.
+    /// The device is lost, with everything on it.
     #[error("the device is lost ({operation})")]
     DeviceLost {
         /// The call that failed.
@@ -100,7 +100,7 @@ impl Error {
         }))
     }
 
-    /// An error for something that this device or backend does not have.
+    /// An error for something that this device or backend does not support.
     pub fn unsupported(what: impl Into<String>) -> Self {
         Self::Unsupported { what: what.into() }
     }
@@ -124,7 +124,7 @@ impl fmt::Debug for Error {
     }
 }
 
-/// The owner of the memory that is exhausted.
+/// What ran out of memory.
 ///
 /// ```
 /// use binpool_allocators::adaptors::Limit;
@@ -197,13 +197,13 @@ impl fmt::Display for Scope {
 pub struct OutOfMemory {
     /// The bytes requested.
     pub requested: usize,
-    /// The bytes still free, where that is known.
+    /// The bytes still free, if known.
     pub available: Option<u64>,
-    /// The owner of the memory that is exhausted.
+    /// What ran out of memory.
     pub scope: Scope,
     /// The runtime's own error.
     pub source: Option<Source>,
-    /// A longer account of the same shortage, which is printed instead of this one: the report of a pool.
+    /// A longer report of the same shortage, which is printed instead: that of a pool.
     pub report: Option<Source>,
 }
 
@@ -234,7 +234,7 @@ impl OutOfMemory {
         self
     }
 
-    /// Adds a longer account of the shortage, which is then what `Display` prints.
+    /// Adds a longer report of the shortage, which `Display` then prints.
     ///
     /// ```
     /// use binpool_allocators::{OutOfMemory, Scope};
@@ -308,7 +308,7 @@ impl From<OutOfMemory> for Error {
     }
 }
 
-/// A runtime call failed, for another reason than memory.
+/// A call of the runtime failed, for a reason other than memory.
 ///
 /// ```
 /// use binpool_allocators::{Backend, Error, QueueOrder};
@@ -328,7 +328,7 @@ impl From<OutOfMemory> for Error {
 pub struct BackendFailure {
     /// The name of the runtime's call.
     pub operation: &'static str,
-    /// The runtime's error code, where it has codes.
+    /// The runtime's error code, if it has codes.
     pub code: Option<i32>,
     /// The runtime's own error.
     pub source: Option<Source>,
@@ -422,7 +422,7 @@ impl fmt::Display for HostUse {
     }
 }
 
-/// What is wrong with a call, whatever the state of the device.
+/// What is wrong with a call, in any state of the device.
 ///
 /// The numbers are fields, and are in the text as well:
 ///
@@ -471,7 +471,7 @@ pub enum InvalidRequest {
         size: usize,
     },
     /// A sub-region does not start on a multiple of the device's alignment.
-    #[error("a sub-region at offset {offset}: this device wants multiples of {alignment}")]
+    #[error("a sub-region at offset {offset}: this device needs a multiple of {alignment}")]
     Misaligned {
         /// The requested start.
         offset: usize,
@@ -490,7 +490,7 @@ pub enum InvalidRequest {
         alignment: Align,
     },
     /// The requested SVM alignment is larger than the device supports.
-    #[error("SVM aligned to {alignment}: this device aligns to at most {largest}")]
+    #[error("SVM aligned to {alignment}: this device supports an alignment of at most {largest}")]
     AlignmentTooLarge {
         /// The alignment requested.
         alignment: Align,
@@ -526,16 +526,16 @@ pub enum InvalidRequest {
         /// The length in bytes.
         bytes: usize,
     },
-    /// Pages were to be mapped where others are.
-    #[error("pages of {} at offset {offset}: others are mapped there; unmap these first", words::bytes(*.bytes as u64))]
+    /// Other pages are mapped there already.
+    #[error("pages of {} at offset {offset}: other pages are mapped there; unmap those first", words::bytes(*.bytes as u64))]
     AlreadyMapped {
         /// Where the pages were to be mapped, from the start of the reservation on.
         offset: usize,
         /// Their size in bytes.
         bytes: usize,
     },
-    /// Nothing is mapped at a part of the region, or it cuts pages in two.
-    #[error("{} from offset {offset} on: not all of it is mapped, as whole pages", words::bytes(*.bytes as u64))]
+    /// A part of the region is not mapped, or the region splits a page.
+    #[error("{} from offset {offset} on: give whole pages, all of them mapped", words::bytes(*.bytes as u64))]
     NotMapped {
         /// Where the region starts in the reservation.
         offset: usize,
@@ -544,7 +544,7 @@ pub enum InvalidRequest {
     },
     /// Pages were to be unmapped that a command uses which has not ended.
     #[error(
-        "{} from offset {offset} on: a command that uses them has not ended; wait for it, and then unmap them",
+        "{} from offset {offset} on: a command that uses them has not ended; wait for it, then unmap them",
         words::bytes(*.bytes as u64)
     )]
     InUse {
@@ -615,7 +615,7 @@ pub enum InvalidRequest {
         /// The number of mapped bytes.
         bytes: usize,
     },
-    /// Two lengths must be equal and are not.
+    /// Two lengths must be equal.
     #[error("{actual} bytes where {expected} are needed: both sides must have the same length")]
     LengthMismatch {
         /// The required length in bytes.
@@ -654,16 +654,16 @@ pub enum InvalidRequest {
         "this memory is a buffer, which has no address and no queue to be freed on: use shared virtual memory (SVM)"
     )]
     NotSvm,
-    /// A release was to be enqueued for a block that is bound to no queue.
+    /// A block that is bound to no queue cannot be released by a command on its queue.
     #[error("this block is not bound to a queue: name the queue to release it on")]
     NoQueue,
-    /// A value that is built once was requested by its own build, which would wait for itself.
+    /// The function that builds a cached value requested that value, and would wait for itself.
     #[error("a cached value needs itself: build it from other values")]
     AsksForItself,
-    /// The host was to resolve an event that is not a user event.
+    /// Only user events can be resolved by the host.
     #[error("only a user event can be resolved by the host")]
     NotAUserEvent,
-    /// A user event was to be resolved a second time.
+    /// The user event was resolved before.
     #[error("this user event was already resolved")]
     AlreadyResolved,
 }

@@ -63,9 +63,9 @@ impl EventStatus {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// What waits for the event may run.
+    /// Commands that wait for the event may run.
     Complete,
-    /// What waits for the event fails.
+    /// Commands that wait for the event fail.
     Failed,
 }
 
@@ -94,7 +94,7 @@ pub trait Event: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// A failure of the runtime to report the state.
+    /// The runtime cannot report the state.
     fn status(&self) -> Result<EventStatus>;
 
     /// Returns whether the command is known to have ended. One whose state cannot be read counts as pending.
@@ -112,7 +112,7 @@ pub trait Event: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {
     fn wait(&self) -> Result<()>;
 
     /// Waits until the command, and everything that was enqueued before it on its queue, has ended, with or without an error.
-    /// This works where an event that [failed](crate::FailureOrder::ends_all_before) says nothing about other commands. A user
+    /// This works even where an event that [failed](crate::FailureOrder::ends_all_before) says nothing about other commands. A user
     /// event has no queue: only the event itself is waited for.
     ///
     /// The provided method is correct on devices of [`FailureOrder::Kept`](crate::FailureOrder::Kept). Other backends finish the

@@ -5,9 +5,9 @@
 ///
 /// Three rules hold on every device:
 ///
-/// 1. A command whose event has ended, well or not, touches no memory any more.
+/// 1. A command whose event has ended, with or without an error, no longer touches memory.
 /// 2. An event that *completed* says that every event of its wait list has completed.
-/// 3. [`Queue::finish`](crate::Queue::finish) returns once every command that was enqueued before has ended, well or not.
+/// 3. [`Queue::finish`](crate::Queue::finish) returns once every command that was enqueued before has ended, with or without an error.
 ///
 /// Everything else depends on when a command fails. Take an in-order queue with a command A that waits for one event, and
 /// after it a command F that waits for another event, which fails:
@@ -34,7 +34,7 @@
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FailureOrder {
-    /// A command fails in its turn, after everything that it comes after has ended. So events, markers and barriers end in
+    /// A command fails in its turn, once everything before it has ended. So events, markers and barriers end in
     /// order, whether they complete or fail. CUDA's streams.
     Kept,
     /// A command fails as soon as an event of its wait list fails, while commands that it comes after may still run.

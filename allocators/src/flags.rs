@@ -1,4 +1,4 @@
-//! How a block of memory may be used.
+//! How memory may be used.
 
 use std::fmt;
 

@@ -40,7 +40,7 @@ macro_rules! identity {
         pub struct $name(NonZeroU64);
 
         impl $name {
-            /// An identity that nothing else in this process has or had.
+            /// An identity, never reused within the process.
             #[must_use]
             pub fn fresh() -> Self {
                 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -73,7 +73,7 @@ macro_rules! identity {
 }
 
 identity! {
-    /// Tells one block of memory from every other that this process ever had.
+    /// Identifies a block of memory; never reused within a process.
     ///
     /// ```
     /// use binpool_allocators::{Backend, Memory, MemoryFlags, MemoryId};
@@ -119,7 +119,7 @@ identity! {
     QueueId
 }
 identity! {
-    /// Tells one event from every other that this process ever had.
+    /// Identifies an event; never reused within a process.
     ///
     /// ```
     /// use std::collections::HashSet;

@@ -5,10 +5,10 @@ use std::fmt;
 use crate::{Allocator, Backend, MemoryFlags, QueueOrder, Result};
 
 /// Allocates buffers that the device has committed before [`allocate`](Allocator::allocate) returns, so that
-/// out-of-memory shows where it can be handled. Pools need this.
+/// out-of-memory appears where it can be handled. Pools need this.
 ///
 /// `PyOpenCL`'s `ImmediateAllocator`, with two differences. A buffer whose commit fails is released, not
-/// leaked. The commit goes through an in-order queue of the allocator's own, so that it does not wait for
+/// leaked. The commit uses an in-order queue of the allocator's own, so that it does not wait for
 /// the commands of the program's queues, which may wait for something that the host does later.
 ///
 /// ```
@@ -80,7 +80,7 @@ impl<B: Backend> ImmediateAllocator<B> {
         })
     }
 
-    /// Commits through `queue` instead: every fresh block then waits for the commands that were enqueued there
+    /// Commits on `queue` instead: every fresh block then waits for the commands enqueued there
     /// before.
     ///
     /// ```

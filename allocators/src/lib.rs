@@ -1,11 +1,11 @@
 //! The vocabulary of binpool: the traits of device runtimes and allocators, and the allocators and adaptors over them.
 //!
 //! A **backend** ([`Backend`], [`SvmBackend`]) is a device runtime: OpenCL, the mock device, or one of your own. An
-//! **allocator** ([`Allocator`]) is a way of getting memory from a backend: [`DeferredAllocator`] promises it,
+//! **allocator** ([`Allocator`]) is a way of getting memory from a backend: [`DeferredAllocator`] commits it on first use,
 //! [`ImmediateAllocator`] commits it before it returns, [`SvmAllocator`] gives pointers that host and device
 //! both understand. The pool of the crate `binpool` works over any of them.
 //!
-//! The [adaptors] wrap any allocator, and each other: they bound it, count, or try a second allocator.
+//! The [adaptors] wrap any allocator, and each other: they limit it, count calls, or try a second allocator.
 //!
 //! An allocator that is chosen at run time is an `Arc<dyn Allocator<Backend = B>>`.
 //!
@@ -26,7 +26,7 @@
 //! - *Offsets and regions* count bytes from the start of the memory that is passed. A region is a range, whose ends may be left
 //!   open, or a [`Region`] ([`IntoRegion`]). The methods of typed elements (`Elements` of `binpool_opencl`) count elements.
 //! - *The host's side* is a slice of any plain type, taken as bytes. So a literal needs its type: `&[1_u8]` is one byte, but
-//!   `&[1]` is an `i32`, four bytes an element, and so is `vec![0; n]` where nothing else gives it a type. Data that a command keeps (`Arc<[u8]>`) or returns
+//!   `&[1]` is an `i32`, four bytes an element, and so is `vec![0; n]` unless something else gives it a type. Data that a command keeps (`Arc<[u8]>`) or returns
 //!   ([`PendingRead`]) are bytes.
 //!
 //! The trait [`Backend`], which backends implement and generic code calls, takes its own memory type, a [`Region`], bytes and
@@ -34,7 +34,7 @@
 //!
 //! # What this crate does not do
 //!
-//! It talks to no device and keeps no memory: backends and the pool do that. Kernels are launched
+//! It calls no device and keeps no memory: backends and the pool do that. Kernels are launched
 //! through the backend's own types, since every runtime launches them differently.
 
 #![deny(unsafe_code)]

@@ -36,12 +36,12 @@ use crate::{Align, FailureOrder, InvalidRequest, SvmSupport};
 pub struct DeviceLimits {
     /// The device's name, for display.
     pub device_name: String,
-    /// The whole memory of the device. The runtime states this size but need not enforce it: `PoCL` and
+    /// The memory of the device. The runtime reports this size but need not enforce it: `PoCL` and
     /// NVIDIA's OpenCL both create more buffers than this without an error.
     pub capacity_bytes: u64,
     /// The largest single block.
     pub largest_block_bytes: usize,
-    /// The alignment that sub-regions must have, and that fresh blocks do have.
+    /// The alignment that sub-regions must have, and that fresh blocks have.
     pub alignment: Align,
     /// The largest alignment that can be requested for SVM.
     pub largest_svm_alignment: Align,

@@ -87,13 +87,13 @@ pub trait Memory: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](Error::Unsupported) for memory that kernels know by an object, such as a buffer of OpenCL, and for pages, which have
+    /// [`Unsupported`](Error::Unsupported) for memory that kernels take as an object, such as a buffer of OpenCL, and for pages, which have
     /// an address where they are mapped.
     fn device_address(&self) -> Result<u64> {
         Err(Error::unsupported("the address of this memory"))
     }
 
-    /// Returns whether a view of this value is left: an object made from it that lives on without it and gives the
+    /// Returns whether views of this value exist: an object made from it that outlives it and gives the
     /// program access to its bytes. That is a region of it (or of such a region), an image or a buffer over it, or a map,
     /// including forgotten ones. Commands are not views.
     ///
@@ -102,7 +102,7 @@ pub trait Memory: fmt::Debug + Send + Sync + 'static {
     /// and has no views itself until its user creates some.
     ///
     /// A backend overrides this, since regions can outlive the value that they were made from; [`ViewCount`] implements it.
-    /// After a `false`, everything that other threads did through views that are gone has happened. The pool calls this
+    /// `false` also means that everything other threads did through former views has happened. The pool calls this
     /// whenever a block is freed, also under its lock, so it must take no lock and make no call to the device.
     ///
     /// ```

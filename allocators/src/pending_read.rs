@@ -7,7 +7,7 @@ use crate::{Event, Result, Sink};
 /// The bytes of a read that has been enqueued.
 ///
 /// The backend owns the memory that the device writes to until the command has ended, so that dropping or
-/// forgetting this value early is safe: the bytes are thrown away when they arrive.
+/// forgetting this value early is safe: the bytes are discarded when they arrive.
 ///
 /// ```
 /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region};
@@ -22,7 +22,7 @@ use crate::{Event, Result, Sink};
 /// assert_eq!(on_the_way.wait()?, [2, 3]);
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
-#[must_use = "the bytes are thrown away unless `wait` takes them"]
+#[must_use = "the bytes are lost unless `wait` returns them"]
 pub struct PendingRead<E> {
     event: E,
     bytes: Sink,

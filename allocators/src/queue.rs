@@ -45,7 +45,7 @@ pub enum QueueOrder {
 /// let clone = queue.clone();
 /// assert_eq!((clone.id(), clone.order()), (queue.id(), QueueOrder::InOrder));
 /// let filled = backend.enqueue_fill(&queue, &buffer, Region::first(64), &[1_u8])?;
-/// clone.flush()?; // Submits the commands, also where the runtime collects them.
+/// clone.flush()?; // Submits the commands, even if the runtime collects them.
 /// assert_eq!(filled.status()?, EventStatus::Pending);
 /// clone.finish()?;
 /// assert_eq!(filled.status()?, EventStatus::Complete);

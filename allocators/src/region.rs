@@ -36,13 +36,13 @@ impl Region {
         Self { offset: 0, bytes }
     }
 
-    /// Returns the offset one past the last byte, or `None` where no `usize` holds it.
+    /// Returns the offset one past the last byte, or `None` if that overflows.
     #[must_use]
     pub const fn end(self) -> Option<usize> {
         self.offset.checked_add(self.bytes)
     }
 
-    /// Returns the region that `range` means in a block of `size` bytes. An open end is the end of the
+    /// Returns `range` as a region of a block of `size` bytes. An open end is the end of the
     /// block, and a range that ends before it starts becomes an empty region.
     ///
     /// ```
@@ -56,7 +56,7 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest::OutOfBounds`] where the range leaves the block.
+    /// [`InvalidRequest::OutOfBounds`] if the range leaves the block.
     pub fn within(range: impl IntoRegion, size: usize) -> Result<Self, Error> {
         range.into_region(size)
     }
@@ -86,7 +86,7 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest::OutOfBounds`] where it does not, or where its end overflows.
+    /// [`InvalidRequest::OutOfBounds`] if it does not, or if its end overflows.
     pub fn check_within(self, size: usize) -> Result<(), Error> {
         match self.end() {
             Some(end) if end <= size => Ok(()),
@@ -128,15 +128,15 @@ impl Region {
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no part of memory",
+    message = "`{Self}` is not a part of memory",
     label = "expected a range of bytes (`..`, `16..32`) or a `Region`"
 )]
 pub trait IntoRegion {
-    /// Returns the region that this means in memory of `size` bytes.
+    /// Returns this as a region of memory of `size` bytes.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest::OutOfBounds`] where it leaves the memory.
+    /// [`InvalidRequest::OutOfBounds`] if it leaves the memory.
     fn into_region(self, size: usize) -> Result<Region, Error>;
 }
 

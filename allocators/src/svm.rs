@@ -6,7 +6,7 @@ use crate::{Align, Backend, InvalidRequest, Queue, QueueOrder, Result, SvmGrain}
 
 /// A backend with shared virtual memory.
 ///
-/// SVM has no reference counts of its own: the runtime frees it even while commands still run. A backend
+/// SVM has no reference counts: the runtime frees it even while commands still use it. A backend
 /// therefore remembers the commands that were enqueued with a block through [`Backend`], and frees the block
 /// after them. The caller must wait for commands that were given the bare address, or *bind* the block to an
 /// in-order queue: it is then freed after everything that was enqueued there before its release.
@@ -25,7 +25,7 @@ use crate::{Align, Backend, InvalidRequest, Queue, QueueOrder, Result, SvmGrain}
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 ///
-/// A block can be bound to no queue, or be bound without a call to the device where the program defines the order:
+/// A block can be bound to no queue, or be bound without a call to the device if the program sets the order:
 ///
 /// ```
 /// # use binpool_allocators::{Backend, Queue, QueueOrder, SvmBackend, SvmGrain};
@@ -36,7 +36,7 @@ use crate::{Align, Backend, InvalidRequest, Queue, QueueOrder, Result, SvmGrain}
 /// assert_eq!(backend.bound_queue(&block)?, Some(upload.clone()));
 /// backend.unbind_from_queue(&block)?; // Waits for `upload`.
 /// assert_eq!(backend.bound_queue(&block)?, None);
-/// assert!(backend.enqueue_release(block, None, &[]).is_err()); // No queue is named. The block is gone all the same.
+/// assert!(backend.enqueue_release(block, None, &[]).is_err()); // No queue is named. The block is gone anyway.
 ///
 /// let block = backend.allocate_svm(4096, None, SvmGrain::Coarse, Some(&upload))?;
 /// let handed_over = backend.enqueue_marker(&upload)?;
@@ -48,7 +48,7 @@ use crate::{Align, Backend, InvalidRequest, Queue, QueueOrder, Result, SvmGrain}
 /// ```
 pub trait SvmBackend: Backend {
     /// Allocates `bytes` bytes of SVM at an address that is a multiple of `alignment`
-    /// ([`DeviceLimits::alignment`](crate::DeviceLimits::alignment) where that is `None`), bound to `queue` if one is given.
+    /// ([`DeviceLimits::alignment`](crate::DeviceLimits::alignment) if that is `None`), bound to `queue` if one is given.
     /// SVM is never deferred.
     ///
     /// # Errors
@@ -57,7 +57,7 @@ pub trait SvmBackend: Backend {
     /// [`ZeroSize`](crate::InvalidRequest::ZeroSize), [`TooLarge`](crate::InvalidRequest::TooLarge),
     /// [`AlignmentTooLarge`](crate::InvalidRequest::AlignmentTooLarge),
     /// [`OutOfOrderQueue`](crate::InvalidRequest::OutOfOrderQueue);
-    /// [`OutOfMemory`](crate::Error::OutOfMemory), also where the runtime answers with a null pointer.
+    /// [`OutOfMemory`](crate::Error::OutOfMemory), also if the runtime returns a null pointer.
     fn allocate_svm(
         &self,
         bytes: usize,
@@ -106,9 +106,9 @@ pub trait SvmBackend: Backend {
 
     /// Binds a block to another queue. A marker on the old queue and a barrier on `queue` order everything that is enqueued on
     /// `queue` from now on, including the free, after everything on the old queue.
-    /// Makes no call to the device where both are the same queue, or where the block was bound to none.
+    /// Does not call the device if both are the same queue, or if the block was bound to none.
     ///
-    /// `PyOpenCL`'s `SVMAllocation.bind_to_queue`, which leaves an event behind each time and does not flush the
+    /// `PyOpenCL`'s `SVMAllocation.bind_to_queue`, which leaks an event each time and does not flush the
     /// old queue.
     ///
     /// # Errors
@@ -146,20 +146,20 @@ pub trait SvmBackend: Backend {
         self.set_bound_queue(memory, None)
     }
 
-    /// Releases a block by a command on `queue`, or on the queue that it is bound to where that is `None`. The block is
+    /// Releases a block by a command on `queue`, or on the queue that it is bound to if that is `None`. The block is
     /// freed after `wait_for`, after everything that was enqueued on that queue before, and after every command
     /// that was enqueued with it through [`Backend`].
     ///
     /// Returns the event of that command. Once it has ended, so has everything before it on that queue and in
-    /// `wait_for`, and the block is gone unless commands on other queues still keep it.
+    /// `wait_for`, and the block is freed unless commands on other queues still use it.
     ///
     /// `PyOpenCL`'s `SVMAllocation.enqueue_release`; OpenCL 3.0, section 5.6.1, `clEnqueueSVMFree`.
     ///
     /// # Errors
     ///
-    /// [`NoQueue`](InvalidRequest::NoQueue) where `queue` is `None` and the block is bound to none;
+    /// [`NoQueue`](InvalidRequest::NoQueue) if `queue` is `None` and the block is bound to none;
     /// [`NotSvm`](InvalidRequest::NotSvm), [`ForeignObject`](InvalidRequest::ForeignObject), and the failures of
-    /// the runtime. The block is gone all the same, after `wait_for`.
+    /// the runtime. The block is still released, after `wait_for`.
     fn enqueue_release(
         &self,
         memory: Self::Memory,

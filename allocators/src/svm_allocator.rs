@@ -31,11 +31,11 @@ pub struct SvmAllocator<B: SvmBackend> {
 }
 
 impl<B: SvmBackend> SvmAllocator<B> {
-    /// Allocates SVM of this grain with the alignment of the device's buffers, or the largest of SVM where that is less.
+    /// Allocates SVM of this grain with the alignment of the device's buffers, or the largest of SVM if that is less.
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](Error::Unsupported) where the device has no SVM.
+    /// [`Unsupported`](Error::Unsupported) if the device has no SVM.
     pub fn new(backend: &B, grain: SvmGrain) -> Result<Self> {
         let limits = backend.limits();
         if !grain.is_in(limits.svm) {

@@ -23,9 +23,9 @@ use std::fmt;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SvmGrain {
-    /// The host maps the memory before touching it.
+    /// The host maps the memory before it uses it.
     Coarse,
-    /// Host and device touch it without maps.
+    /// Host and device use it without maps.
     Fine,
     /// Fine, with atomics that host and device both see.
     FineAtomics,
@@ -80,9 +80,9 @@ impl fmt::Display for SvmGrain {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SvmSupport {
-    /// Coarse-grained: the host maps it before touching it.
+    /// Coarse-grained: the host maps it before using it.
     pub coarse: bool,
-    /// Fine-grained: host and device touch it without maps.
+    /// Fine-grained: host and device use it without maps.
     pub fine: bool,
     /// Fine-grained, with atomics that host and device both see.
     pub atomics: bool,

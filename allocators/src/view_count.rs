@@ -5,11 +5,11 @@ use std::sync::{
     atomic::{Ordering, fence},
 };
 
-/// Counts the views that are left of a value of memory, to implement [`Memory::has_views`].
+/// Counts the existing views of a value of memory, to implement [`Memory::has_views`].
 ///
 /// Every value of memory has one. A view of it is a value with a count [of a view](Self::of_view), or another object that
 /// keeps a [`CountedView`]. A view of a view counts for both: the block has views until the last of them is gone, in
-/// any order. Memory without views costs one look at an empty cell.
+/// any order. Memory without views costs one check of an empty cell.
 ///
 /// [`Memory::has_views`]: crate::Memory::has_views
 ///
@@ -109,7 +109,7 @@ impl ViewCount {
         }
     }
 
-    /// Returns whether a view is left. After a `false`, everything that other threads did with views that are gone has happened.
+    /// Returns whether views exist. `false` also means that everything other threads did with former views has happened.
     #[inline]
     #[must_use]
     pub fn has_views(&self) -> bool {

@@ -1,14 +1,14 @@
-//! Virtual memory: addresses that are reserved apart from the memory behind them.
+//! Virtual memory: addresses that are reserved separately from memory.
 
 use crate::{Backend, Region, Result};
 
-/// A backend whose programs reserve addresses, and map memory to them and away again.
+/// A backend with which programs reserve addresses, and map memory to them and unmap it.
 ///
 /// Both are values of [`Memory`](Backend::Memory). A *reservation* is addresses without memory: views of it, made as of any
 /// block, are only addresses, and commands may use what is mapped. *Pages* are memory without addresses, of the kind
 /// [`MemoryKind::Pages`](crate::MemoryKind::Pages): no command takes them before they are mapped, and they have no views.
-/// [`VirtualMemoryAllocator`](crate::VirtualMemoryAllocator) makes an allocator of it, and a pool over that moves free pages to where
-/// they are wanted.
+/// [`VirtualMemoryAllocator`](crate::VirtualMemoryAllocator) is an allocator over it, and a pool over that moves free pages to where
+/// they are needed.
 ///
 /// Many backends map pages at several addresses at once. Commands that come one after the other see the same bytes through each of
 /// them (CUDA C++ Programming Guide, "Virtual Aliasing Support"). A single command that uses pages at two addresses may see old bytes through one of
@@ -49,7 +49,7 @@ pub trait VirtualMemory: Backend {
     /// The granularity in bytes, a power of two: reservations, pages and the places where they are mapped are multiples of it.
     fn page_bytes(&self) -> usize;
 
-    /// Reserves `bytes` bytes of addresses, rounded up to whole pages. No memory is behind them.
+    /// Reserves `bytes` bytes of addresses, rounded up to whole pages, without memory.
     ///
     /// What is mapped when the reservation and all views of it are dropped is unmapped, after every command that was enqueued before
     /// has ended.
@@ -59,7 +59,7 @@ pub trait VirtualMemory: Backend {
     /// [`ZeroSize`](crate::InvalidRequest::ZeroSize), [`TooLarge`](crate::InvalidRequest::TooLarge), or a failure of the runtime.
     fn reserve(&self, bytes: usize) -> Result<Self::Memory>;
 
-    /// Creates `bytes` bytes of memory, rounded up to whole pages. Dropping it frees it; if it is mapped then, the last `unmap` does, which
+    /// Creates `bytes` bytes of memory, rounded up to whole pages. Dropping it frees it; if it is still mapped, the last `unmap` does, which
     /// leaves it mapped nowhere.
     ///
     /// # Errors
@@ -68,31 +68,31 @@ pub trait VirtualMemory: Backend {
     /// [`OutOfMemory`](crate::Error::OutOfMemory).
     fn create_pages(&self, bytes: usize) -> Result<Self::Memory>;
 
-    /// Maps `pages` from `offset` of the reservation on, so that commands may use them there. All or nothing: where the call fails, nothing is
+    /// Maps `pages` from `offset` of the reservation on, so that commands may use them there. All or nothing: if the call fails, nothing is
     /// mapped there, and whatever was mapped before stays.
     ///
-    /// Pages that are mapped already get a further address, if the backend can do that. Nothing has to be waited for: commands may be using them at the
-    /// others. A command sees through each address what all commands have written that come before it, whichever address they used. A command
+    /// Pages that are mapped already get a further address, if the backend supports that. There is no need to wait: commands may be using them at the
+    /// others. Through each address, a command sees what all earlier commands have written, whichever address they used. A command
     /// that uses the same pages at two addresses may see old bytes.
     ///
     /// # Errors
     ///
     /// [`ForeignObject`](crate::InvalidRequest::ForeignObject), [`Misaligned`](crate::InvalidRequest::Misaligned),
     /// [`OutOfBounds`](crate::InvalidRequest::OutOfBounds), [`AlreadyMapped`](crate::InvalidRequest::AlreadyMapped),
-    /// [`Unsupported`](crate::Error::Unsupported) for pages that are mapped already, where the backend maps pages at one place at a time; or
+    /// [`Unsupported`](crate::Error::Unsupported) for pages that are mapped already, if the backend maps pages at one address only; or
     /// a failure of the runtime.
     fn map(&self, reservation: &Self::Memory, offset: usize, pages: &Self::Memory) -> Result<()>;
 
     /// Unmaps all pages that are mapped at `region`, which begins and ends where pages do. They keep their contents, and stay mapped at
     /// other addresses that they have. Pages that were dropped and are mapped nowhere now are freed.
     ///
-    /// The call waits for no command: it is refused while one has not ended that a call of this backend has enqueued, and that uses these addresses.
-    /// Commands that use the same pages at another address do not matter. Commands that the program enqueues by itself are its own
-    /// affair, as when memory is freed.
+    /// The call does not wait: it fails while a command that was enqueued through this backend still uses these addresses.
+    /// Commands that use the same pages at another address do not matter. Commands that the program enqueues by itself must have
+    /// ended, as when memory is freed.
     ///
     /// # Errors
     ///
-    /// [`NotMapped`](crate::InvalidRequest::NotMapped) where the region cuts pages in two or nothing is mapped at a part of it,
+    /// [`NotMapped`](crate::InvalidRequest::NotMapped) if the region splits a page or is not fully mapped,
     /// or [`InUse`](crate::InvalidRequest::InUse) while a command uses it, and then nothing changes;
     /// [`ForeignObject`](crate::InvalidRequest::ForeignObject), or a failure of the runtime.
     fn unmap(&self, reservation: &Self::Memory, region: Region) -> Result<()>;

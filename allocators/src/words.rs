@@ -19,7 +19,7 @@ pub fn bytes(bytes: u64) -> String {
 /// The most decimals of a size. Sizes that still look the same are given in bytes.
 const MOST_DECIMALS: usize = 3;
 
-/// Returns the sizes of one message, with enough decimals that different sizes look different.
+/// Formats the sizes of one message with enough decimals to tell different sizes apart.
 ///
 /// ```
 /// use binpool_allocators::words::bytes_apart;

@@ -1,4 +1,4 @@
-//! What a command does, and with what bytes.
+//! What a command does, and with which bytes.
 
 use std::{fmt, sync::Arc};
 
@@ -26,7 +26,7 @@ use crate::Region;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Work<'a, P> {
-    /// Nothing. It ends when everything that it waits for has, or, where that is nothing, every earlier command of the queue.
+    /// Nothing. It ends when everything that it waits for has or, if it waits for nothing, every earlier command of the queue.
     Marker,
     /// A marker that every later command of the queue comes after.
     Barrier,
@@ -34,7 +34,7 @@ pub enum Work<'a, P> {
     Fill(P, &'a [u8]),
     /// Writes bytes to a part of the same length.
     Write(P, Arc<[u8]>),
-    /// Puts the bytes of a part into the sink.
+    /// Reads the bytes of a part into the sink.
     Read(P, Sink),
     /// Copies the first part to the second, of the same length.
     Copy(P, P),
@@ -84,8 +84,8 @@ pub struct Sink(Arc<Mutex<Option<Take>>>);
 type Take = Box<dyn FnOnce() -> Vec<u8> + Send>;
 
 impl Sink {
-    /// Sets what returns the bytes of the command. It is called at most once, and not at all if the read is dropped. It may be called before the
-    /// command has ended: then it must leave alone what the device still writes to, and return nothing.
+    /// Sets the function that returns the bytes of the command. It is called at most once, and not at all if the read is dropped. It may be called before the
+    /// command has ended: then it must not touch what the device still writes to, and return nothing.
     pub fn put(&self, bytes: impl FnOnce() -> Vec<u8> + Send + 'static) {
         *self.0.lock() = Some(Box::new(bytes));
     }

@@ -29,7 +29,7 @@ impl BinaryOperation {
 /// What becomes of many elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reduction {
-    /// Their sum; 0 where there are none.
+    /// Their sum; 0 if there are none.
     Sum,
     /// The smallest, as by [`f32::min`]: numbers that are not (NaN) count only where there are no others.
     Minimum,

@@ -18,7 +18,7 @@ const LENGTH: usize = 1 << 20;
 const ROUNDS: usize = 100;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let backend = CudaBackend::open(0)?; // First: cudarc panics where there is no driver.
+    let backend = CudaBackend::open(0)?; // First: cudarc panics if there is no driver.
     let context = CudaContext::new(0)?;
     let [compute, copy] = [context.new_stream()?, context.new_stream()?];
     let add_to = context

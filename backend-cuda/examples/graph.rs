@@ -54,7 +54,7 @@ impl Step {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let backend = CudaBackend::open(0)?; // First: cudarc panics where there is no driver.
+    let backend = CudaBackend::open(0)?; // First: cudarc panics if there is no driver.
     let context = CudaContext::new(0)?;
     // SAFETY: all commands are of one stream. A captured command may not wait for an event that was recorded before.
     unsafe { context.disable_event_tracking() };

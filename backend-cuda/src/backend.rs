@@ -56,17 +56,17 @@ pub(crate) struct Held {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceMemory {
-    /// What is free now, which other programs may take.
+    /// The bytes that are free now. Other programs may take them.
     pub free_bytes: usize,
-    /// All of it.
+    /// The total, in bytes.
     pub total_bytes: usize,
 }
 
-/// A CUDA device with its primary context. Clones are the same backend, and so is what opening the device again returns; any thread may use
+/// A CUDA device with its primary context. Clones are the same backend, as is one opened again; any thread may use
 /// them.
 ///
 /// The context is the one that the runtime API, cudarc and PyTorch use: streams and pointers of these work here, and the other way round.
-/// A call makes it current on the calling thread while it runs, and then the one that was current before.
+/// A call makes it current on the calling thread while it runs, and restores the one that was current before.
 ///
 /// ```no_run
 /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -111,7 +111,7 @@ impl CudaBackend {
         Self { shared }
     }
 
-    /// Returns how much memory the device has, and has free.
+    /// Returns how much memory the device has, and how much is free.
     ///
     /// # Errors
     ///
@@ -124,7 +124,7 @@ impl CudaBackend {
         })
     }
 
-    /// Waits for all commands on the device, of whatever stream and library.
+    /// Waits for all commands on the device, of all streams and libraries.
     ///
     /// ```no_run
     /// binpool_cuda::CudaBackend::open(0)?.finish_device()?;
@@ -133,12 +133,12 @@ impl CudaBackend {
     ///
     /// # Errors
     ///
-    /// A failure of the driver; also where a stream is captured into a graph, which is spoiled then.
+    /// A failure of the driver; also if a stream is captured into a graph, which invalidates the capture.
     pub fn finish_device(&self) -> Result<()> {
         Ok(self.shared.context.synchronize()?)
     }
 
-    /// Returns whether a call has answered that the context is lost ([`CudaError::is_sticky`](crate::CudaError::is_sticky)). Only a new
+    /// Returns whether a call has reported that the context is lost ([`CudaError::is_sticky`](crate::CudaError::is_sticky)). Only a new
     /// process gets another.
     pub fn is_lost(&self) -> bool {
         self.shared.context.is_lost()
@@ -150,7 +150,7 @@ impl CudaBackend {
     }
 
     /// Makes a block of managed memory, which the driver moves between host and device (`cuMemAllocManaged`). It can be larger than
-    /// what the device has free.
+    /// the device's free memory.
     ///
     /// ```no_run
     /// use binpool_allocators::Memory;
@@ -208,7 +208,7 @@ impl CudaBackend {
         self.adopt(PER_THREAD)
     }
 
-    /// Returns the queue of a `CUstream` that the program or another library has made. A null pointer is the legacy default stream.
+    /// Wraps a `CUstream` of the program or of another library as a queue. A null pointer is the legacy default stream.
     ///
     /// # Safety
     ///
@@ -216,7 +216,7 @@ impl CudaBackend {
     ///
     /// # Errors
     ///
-    /// None so far.
+    /// None at present.
     pub unsafe fn wrap_raw_queue(&self, stream: *mut c_void) -> Result<CudaQueue> {
         let raw = match stream.addr() {
             0 => LEGACY,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::sys::{Address, Allocation, Context, Pages, Reservation, Stream};
 
-/// Memory that the driver has given.
+/// Memory from the driver.
 ///
 /// ```no_run
 /// use binpool_allocators::{Backend, MemoryFlags, Region};

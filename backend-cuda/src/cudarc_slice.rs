@@ -25,20 +25,20 @@ pub(crate) fn failed(call: &'static str, error: DriverError) -> Error {
     CudaError::new(call, error.0 as i32).into()
 }
 
-/// A typed slice of pooled memory that goes into the calls of cudarc: copies, fills, launches, cuBLAS and what else takes a `DevicePtr`. It
-/// is for pooled memory what `CudaSlice` is for the driver's, made by [`PooledStream`](crate::PooledStream).
+/// A typed slice of pooled memory for the calls of cudarc: copies, fills, launches, cuBLAS and whatever else takes a `DevicePtr`. It
+/// is `CudaSlice` for pooled memory, made by [`PooledStream`](crate::PooledStream).
 ///
 /// # Streams
 ///
-/// The slice belongs to a stream. It may be used on all others of the same `CudaContext` value, and the order is that of `CudaSlice`: a
+/// The slice belongs to a stream. It may be used on all others of the same `CudaContext` value, in the same order as a `CudaSlice`: a
 /// command that reads it comes after the last write, and one that writes it after all reads and writes before. A first use on another stream
-/// comes after what the slice's own stream has been given until the slice was allocated, and so after the former users of its memory.
+/// comes after everything enqueued on the slice's own stream before the slice was allocated, and so after the former users of its memory.
 ///
-/// cudarc keeps one event for the reads, that of the last. A copy from the slice comes after the reads before, and stands for them. A launch that
-/// reads it, and a read through [`as_slice`](Self::as_slice), do not, nor do reads by two threads at once: where these are on several streams,
+/// cudarc keeps one event for all reads, that of the last. A copy from the slice comes after the reads before, so its event covers them. A launch that
+/// reads it, and a read through [`as_slice`](Self::as_slice), do not, nor do reads by two threads at once: if these are on several streams,
 /// let one wait for the others (`CudaStream::join`), and read last there.
 ///
-/// When it is dropped, its stream is made to wait for the last uses on other streams, and the memory goes back to the pool for what is
+/// When it is dropped, its stream waits for the last uses on other streams, and the memory returns to the pool for what is
 /// enqueued on its stream from then on: dropping it right after a launch is fine, and the host does not wait, unless the context keeps an
 /// error (`CudaContext::check_err`). For this cudarc records events. A program that turns these off (`CudaContext::disable_event_tracking`) orders its streams itself.
 ///
@@ -67,8 +67,8 @@ pub(crate) fn failed(call: &'static str, error: DriverError) -> Error {
 ///
 /// # Other contexts
 ///
-/// Where a stream of another context value is passed, copies and fills get a null address, which the driver refuses, and the next call of
-/// that context is the error `CUDA_ERROR_INVALID_CONTEXT`. The caller of a launch, which is unsafe, sees to it, as does who uses views.
+/// If a stream of another context value is passed, copies and fills get a null address, which the driver refuses, and the next call of
+/// that context returns `CUDA_ERROR_INVALID_CONTEXT`. For launches, which are unsafe, and for views, the caller must prevent this.
 pub struct PooledCudaSlice<T> {
     /// Leaked in the end, so that cudarc never frees the memory.
     slice: ManuallyDrop<CudaSlice<T>>,
@@ -135,13 +135,13 @@ impl<T> PooledCudaSlice<T> {
         &self.slice
     }
 
-    /// The slice as a view of cudarc that is written.
+    /// The slice as a mutable view of cudarc.
     #[must_use]
     pub fn as_view_mut(&mut self) -> CudaViewMut<'_, T> {
         self.slice.as_view_mut()
     }
 
-    /// Returns whether the uses on `stream` are recorded; if not, its context has the error.
+    /// Returns whether uses on `stream` are recorded; if not, its context holds the error.
     fn may_be_used_on(&self, stream: &CudaStream) -> bool {
         let is_known = Arc::ptr_eq(stream.context(), self.slice.context());
         if !is_known {

@@ -19,14 +19,14 @@ use crate::{
 };
 
 impl CudaBackend {
-    /// Returns the queue of a stream of cudarc, which is kept alive as long as the queue.
+    /// Wraps a stream of cudarc as a queue, which keeps the stream alive.
     ///
     /// ```no_run
     /// use binpool_allocators::Queue;
     /// use binpool_cuda::CudaBackend;
     /// use cudarc::driver::CudaContext;
     ///
-    /// let backend = CudaBackend::open(0)?; // An error where there is no driver: cudarc panics then.
+    /// let backend = CudaBackend::open(0)?; // An error if there is no driver: cudarc panics then.
     /// let stream = CudaContext::new(0)?.new_stream()?;
     /// let queue = backend.wrap_cudarc_stream(&stream)?;
     /// queue.finish()?;
@@ -35,7 +35,7 @@ impl CudaBackend {
     ///
     /// # Errors
     ///
-    /// [`ForeignObject`](InvalidRequest::ForeignObject) for a stream of another context: cudarc's has to be the primary context of the same
+    /// [`ForeignObject`](InvalidRequest::ForeignObject) for a stream of another context: cudarc's must be the primary context of the same
     /// device, as that of `CudaContext::new` is.
     pub fn wrap_cudarc_stream(&self, stream: &Arc<CudaStream>) -> Result<CudaQueue> {
         if stream.context().cu_ctx().addr() != self.raw_context().addr() {
@@ -53,7 +53,7 @@ impl CudaBackend {
 /// [`clone_htod`](Self::clone_htod) do what those of `CudaStream` do, and return a [`PooledCudaSlice`]. Clones are the same; any thread may
 /// use them.
 ///
-/// A process without a driver gets an error of [`CudaBackend::open`](crate::CudaBackend::open), which comes first: cudarc panics there.
+/// Call [`CudaBackend::open`](crate::CudaBackend::open) first: without a driver it returns an error, where cudarc panics.
 ///
 /// ```no_run
 /// use binpool::{ImmediateAllocator, MemoryPool};
@@ -150,7 +150,7 @@ impl PooledStream {
         Ok(slice)
     }
 
-    /// Allocates a slice of `length` zeros, which are enqueued.
+    /// Allocates a slice, and enqueues a fill with zeros.
     ///
     /// # Errors
     ///

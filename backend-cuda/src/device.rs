@@ -28,7 +28,7 @@ pub(crate) const ALIGNMENT: usize = 256;
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 ///
-/// The same over a library that the program names:
+/// With a library that the program names:
 ///
 /// ```no_run
 /// use binpool_cuda::{CudaDevice, CudaLibrary};
@@ -69,7 +69,7 @@ impl CudaDevice {
             .collect()
     }
 
-    /// Returns the device of a number in a library.
+    /// Returns the device with this number in a library.
     ///
     /// # Errors
     ///
@@ -102,8 +102,8 @@ impl CudaDevice {
     }
 
     /// Opens the device: retains its primary context, until everything on the backend is dropped, and the
-    /// queues of other devices that used its memory. Where a backend of this device lives
-    /// that was opened by the same [library](CudaLibrary), this returns a clone of it.
+    /// queues of other devices that used its memory. If a backend of this device exists
+    /// that was opened with the same [library](CudaLibrary), this returns a clone of it.
     ///
     /// # Errors
     ///
@@ -141,9 +141,9 @@ impl CudaDevice {
 }
 
 impl CudaBackend {
-    /// Opens the device of a number, counted from 0.
+    /// Opens the device with this number, counted from 0.
     ///
-    /// Where it is open already, the result is a clone of that [backend](CudaDevice::backend).
+    /// If it is open already, this returns a clone of that [backend](CudaDevice::backend).
     ///
     /// # Errors
     ///

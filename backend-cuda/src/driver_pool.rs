@@ -10,7 +10,7 @@ use crate::{
     sys::{Allocation, DriverPool, PER_THREAD},
 };
 
-/// What a pool of the driver had at most, in bytes.
+/// The peaks of a pool of the driver, in bytes.
 ///
 /// ```no_run
 /// use binpool_allocators::Allocator;
@@ -24,18 +24,18 @@ use crate::{
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriverPoolPeaks {
-    /// What it had of the device.
+    /// The peak of the memory that it had from the device.
     pub reserved_bytes: u64,
-    /// What was allocated from it.
+    /// The peak of the memory allocated from it.
     pub used_bytes: u64,
 }
 
 /// Allocates from a memory pool of the driver (`cuMemAllocFromPoolAsync`, `cuMemFreeAsync`).
 ///
-/// A block is there when [`allocate`](Allocator::allocate) returns, for every queue. It goes back to the driver's pool once the commands
-/// that use it have ended; the driver waits for nothing then, so a kernel that the program launches itself has to be among the events of
-/// [`release`](Allocator::release). The driver's pool keeps what is free, and it shows as used on the device, until
-/// [`trim_to`](Self::trim_to) or the end of this value and its blocks. Clones share the pool; any thread may use them.
+/// A block is ready for every queue when [`allocate`](Allocator::allocate) returns. It returns to the driver's pool once the commands
+/// that use it have ended; the driver does not wait, so the event of a kernel that the program launches itself must be passed to
+/// [`release`](Allocator::release). The driver's pool keeps free memory, which counts as used on the device, until
+/// [`trim_to`](Self::trim_to) is called or this value and its blocks are dropped. Clones share the pool; any thread may use them.
 ///
 /// ```no_run
 /// use binpool_allocators::Allocator;
@@ -71,7 +71,7 @@ impl DriverPoolAllocator {
         })
     }
 
-    /// Allocates memory for the commands of one queue, without a wait (`cuMemAllocFromPoolAsync` on its stream): it is there for commands
+    /// Allocates memory for the commands of one queue, without waiting (`cuMemAllocFromPoolAsync` on its stream): it is ready for commands
     /// that are enqueued on the queue from now on. When it is dropped or released, it is freed after the commands that were enqueued on the
     /// queue before (`cuMemFreeAsync`), and after the events of the release.
     ///
@@ -91,8 +91,8 @@ impl DriverPoolAllocator {
     /// # Errors
     ///
     /// Those of [`allocate`](Allocator::allocate); [`ForeignObject`](binpool_allocators::InvalidRequest::ForeignObject) for a queue of another
-    /// device; [`Unsupported`](Error::Unsupported) for the per-thread default stream, which is another stream where another thread drops the
-    /// memory, and while the stream is captured into a graph. A command of another queue on it, of whatever device, is [`Unsupported`](Error::Unsupported), too.
+    /// device; [`Unsupported`](Error::Unsupported) for the per-thread default stream, which is another stream if another thread drops the
+    /// memory, and while the stream is captured into a graph. A command of another queue on it is [`Unsupported`](Error::Unsupported), too, on any device.
     pub fn allocate_on(&self, queue: &CudaQueue, bytes: usize) -> Result<CudaMemory> {
         self.check_queue(queue)?;
         let stream = queue.stream().stream();
@@ -113,7 +113,7 @@ impl DriverPoolAllocator {
         queue.check_not_captured("memory in the order of a queue")
     }
 
-    /// Returns how long `pairs` pairs of `cuMemAllocFromPoolAsync` and `cuMemFreeAsync` on the stream of `queue` take, and nothing besides.
+    /// Returns how long `pairs` pairs of `cuMemAllocFromPoolAsync` and `cuMemFreeAsync` on the stream of `queue` take alone.
     ///
     /// ```no_run
     /// use binpool_allocators::{Backend, QueueOrder};
@@ -136,7 +136,7 @@ impl DriverPoolAllocator {
         timed.map_err(|error| error.shortage(bytes, Scope::Device))
     }
 
-    /// Returns the most bytes that the driver's pool had, since it was made.
+    /// Returns the peaks of the driver's pool since it was made.
     ///
     /// ```no_run
     /// use binpool_cuda::{CudaBackend, DriverPoolAllocator};
@@ -157,7 +157,7 @@ impl DriverPoolAllocator {
         })
     }
 
-    /// Gives free memory back to the device, but keeps this many bytes.
+    /// Releases free memory to the device, but keeps this many bytes.
     ///
     /// # Errors
     ///

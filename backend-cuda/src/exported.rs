@@ -18,7 +18,7 @@ use crate::{
     sys::{Pages, Reservation, Sharing},
 };
 
-/// Memory of a device that another process can [import](CudaBackend::import): file descriptors of the pages that it lies on, and where it
+/// Memory of a device that another process can [import](CudaBackend::import): file descriptors of its pages, and where it
 /// lies in them.
 ///
 /// Send the descriptors to the other process over a Unix socket (`SCM_RIGHTS`, at most 253 a message), together with the numbers of the
@@ -64,8 +64,8 @@ impl ExportedMemory {
         all.map(|number| number as u64).collect()
     }
 
-    /// Puts together what another process has sent, which may be anything: what is wrong here is an error here, and what is wrong with the
-    /// descriptors is an error of [`import`](CudaBackend::import).
+    /// Makes a value of what another process has sent, which need not be valid: a wrong layout is an error here, wrong
+    /// descriptors are an error of [`import`](CudaBackend::import).
     ///
     /// # Errors
     ///
@@ -132,11 +132,11 @@ impl CudaBackend {
         *self.shared.context.sharing.lock() = sharing;
     }
 
-    /// Exports memory that lies on mapped pages, such as a block of a pool of pages, to another process. `queue` is recorded as one that
+    /// Exports memory on mapped pages, such as a block of a pool of pages, to another process. `queue` is recorded as one that
     /// uses the block; nothing is enqueued there.
     ///
-    /// Do not free the block before the other process is done with it: the pool knows nothing of that process's commands, and would hand
-    /// the block out meanwhile. The two processes order their commands themselves, by [`finish`](binpool_allocators::Queue::finish) and a
+    /// Do not free the block before the other process is done with it: the pool does not know that process's commands, and would reuse
+    /// the block. The two processes order their commands themselves, by [`finish`](binpool_allocators::Queue::finish) and a
     /// message, or by an event of `cuIpcGetEventHandle`.
     ///
     /// Other blocks may lie on the same pages. The other process can read and write those as well.

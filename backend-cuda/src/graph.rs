@@ -6,7 +6,7 @@ use crate::backend::{CudaBackend, CudaQueue};
 
 /// # Graphs
 impl CudaBackend {
-    /// Returns the number of the capture that the stream of a queue is part of; `None` where its commands run, or the capture has been
+    /// Returns the number of the capture that the stream of a queue is part of; `None` if its commands run, or the capture has been
     /// invalidated. All streams of a capture have the same number, and no other capture of the process has it.
     ///
     /// ```no_run
@@ -30,7 +30,7 @@ impl CudaBackend {
     /// Gives a value to the graph that the stream of a queue is captured into, such as a block that its commands use. It is kept until
     /// the graph, its copies and its executables are destroyed and their launches have ended.
     ///
-    /// The driver says so on a thread that must not call CUDA. The value is dropped by the next
+    /// The driver reports that on a thread that must not call CUDA, so the value is dropped by the next
     /// [`drop_what_graphs_kept`](Self::drop_what_graphs_kept), of any backend of the library.
     ///
     /// ```no_run
@@ -59,7 +59,7 @@ impl CudaBackend {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](Error::Unsupported) where the stream is not captured, and the value is dropped;
+    /// [`Unsupported`](Error::Unsupported) if the stream is not captured, and the value is dropped;
     /// [`ForeignObject`](binpool_allocators::InvalidRequest::ForeignObject) for a queue of another device; a failure of the driver.
     pub fn keep_with_graph(&self, queue: &CudaQueue, value: impl Send + 'static) -> Result<()> {
         self.check_own_queue(queue)?;
@@ -72,7 +72,7 @@ impl CudaBackend {
         ))
     }
 
-    /// Drops the values that graphs have [kept](Self::keep_with_graph) which are gone.
+    /// Drops the values that were [kept](Self::keep_with_graph) with graphs that are gone.
     #[inline]
     pub fn drop_what_graphs_kept(&self) {
         self.shared.context.drop_what_graphs_kept();

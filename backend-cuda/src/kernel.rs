@@ -16,7 +16,7 @@ use crate::{
     sys::{Handle, Module},
 };
 
-/// How many threads a launch has.
+/// The number of threads of a launch.
 ///
 /// ```
 /// use binpool_cuda::Grid;
@@ -30,12 +30,12 @@ pub struct Grid {
     pub blocks: [u32; 3],
     /// The threads of a block in each dimension.
     pub threads: [u32; 3],
-    /// The bytes of shared memory that each block has, beyond what the kernel itself names.
+    /// The bytes of dynamic shared memory of each block.
     pub shared_bytes: u32,
 }
 
 impl Grid {
-    /// Blocks of `block` threads in one dimension, so many that there are at least `threads`. A kernel checks the number of a thread, since
+    /// Enough blocks of `block` threads in one dimension for at least `threads` threads. A kernel checks the number of a thread, since
     /// the last block may have more.
     #[must_use]
     pub const fn of_threads(threads: u32, block: u32) -> Self {
@@ -126,13 +126,13 @@ impl CudaKernel {
     /// Enqueues the kernel after `wait_for`, on a queue of its module's device. Its memory is not freed before it has ended; the program puts
     /// it in order with other streams.
     ///
-    /// Memory may be of another device, after [`enable_peer_access`](crate::CudaBackend::enable_peer_access), which says what has to be mapped or made
+    /// Memory may be of another device, after [`enable_peer_access`](crate::CudaBackend::enable_peer_access), which says what must be mapped or made
     /// after it.
     ///
     /// # Safety
     ///
     /// The arguments are the parameters of the kernel, in number and size. It touches no bytes but those of its memory arguments, and
-    /// those not at the same time as a command of another stream, unless both read. Where the stream is captured, memory and kernel live as long as the graph.
+    /// those not at the same time as a command of another stream, unless both read. If the stream is captured, memory and kernel live as long as the graph.
     ///
     /// # Errors
     ///

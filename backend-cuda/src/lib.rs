@@ -1,7 +1,7 @@
 //! The CUDA backend of binpool.
 //!
 //! [`CudaBackend`] implements `Backend` and `VirtualMemory` of `binpool_allocators` over the CUDA driver, which is loaded when
-//! it is first needed: programs start without it, and get an error that says what to install.
+//! it is first needed: programs start without a driver, and get an error that says what to install.
 //!
 //! ```no_run
 //! use binpool::{MemoryPool, VirtualMemoryAllocator};
@@ -43,20 +43,20 @@
 //!
 //! # Several processes
 //!
-//! Pages are created so that other processes, NCCL, UCX and network cards can share them, where the driver takes that. `CudaBackend::export` makes
+//! Pages are created so that other processes, NCCL, UCX and network cards can share them, if the driver allows it. `CudaBackend::export` makes
 //! file descriptors of a block, and `CudaBackend::import` memory of these in another process (on Unix).
 //!
 //! # Graphs
 //!
-//! Commands on a stream that is captured (`cuStreamBeginCapture`) become part of the CUDA graph. Their events count as ended, and nothing that they
-//! use is kept for the graph: memory, kernels and the backend have to outlive it. [`CudaBackend::keep_with_graph`] keeps a block, or any other
-//! value, as long as the graph, and `MemoryPool::keep_addresses` the memory of blocks that were dropped meanwhile. Reads, and what else waits for the queue, are refused. Other
-//! queues and memory are used, allocated and freed meanwhile as ever, in whatever mode the capture is.
+//! Commands on a captured stream (`cuStreamBeginCapture`) become part of the CUDA graph. Their events count as ended, and nothing that they
+//! use is kept for the graph: memory, kernels and the backend must outlive it. [`CudaBackend::keep_with_graph`] keeps a block, or any other
+//! value, as long as the graph, and `MemoryPool::keep_addresses` the memory of blocks dropped before it ends. Reads, and whatever else waits for the queue, fail. Other
+//! queues and memory can be used, allocated and freed as usual, in every capture mode.
 //!
 //! # Errors
 //!
-//! Where memory runs out, the error is `OutOfMemory`. Where a kernel has ended the context, it is `DeviceLost`
-//! ([`CudaError::is_sticky`]), and so is that of each later call; every event has failed then, so that no thread waits forever.
+//! When memory runs out, the error is `OutOfMemory`. After a kernel has ended the context, it is `DeviceLost`
+//! ([`CudaError::is_sticky`]), as for each later call; every event has failed then, so no thread waits forever.
 
 #![deny(unsafe_code)]
 

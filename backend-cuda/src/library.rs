@@ -13,7 +13,7 @@ use crate::{backend::Shared, sys::Driver};
 
 /// The CUDA driver's library, loaded and initialized. Clones are the same library.
 ///
-/// [`CudaDevice`](crate::CudaDevice) loads the installed one itself; a program names another to run over a stand-in:
+/// [`CudaDevice`](crate::CudaDevice) loads the installed one itself; a program can name another, such as a stand-in:
 ///
 /// ```
 /// use binpool_cuda::CudaLibrary;
@@ -44,7 +44,7 @@ impl CudaLibrary {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](binpool_allocators::Error::Unsupported) where there is none, or where its version lacks a call; a failure of `cuInit`.
+    /// [`Unsupported`](binpool_allocators::Error::Unsupported) if there is none, or if its version lacks a call; a failure of `cuInit`.
     pub fn load() -> Result<Self> {
         static LOADED: OnceLock<CudaLibrary> = OnceLock::new();
         if let Some(library) = LOADED.get() {

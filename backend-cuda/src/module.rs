@@ -28,11 +28,11 @@ pub struct CudaModule {
 }
 
 impl CudaModule {
-    /// Loads a text of PTX.
+    /// Loads PTX text.
     ///
     /// # Errors
     ///
-    /// A text that is no PTX, or for other devices or newer drivers: a [`CudaError`] says which. A failure of the driver.
+    /// Text that is not PTX, or is for other devices or newer drivers: a [`CudaError`] says which. A failure of the driver.
     pub fn load_ptx(backend: &CudaBackend, text: &str) -> Result<Self> {
         let no_text = || Error::from(CudaError::new("cuModuleLoadData", 218));
         // The driver would take it for a binary, and read on after its end.
@@ -50,7 +50,7 @@ impl CudaModule {
         })
     }
 
-    /// Returns the kernel of a name, which is its `.entry` in PTX.
+    /// Returns the kernel with this name, its `.entry` in PTX.
     ///
     /// # Errors
     ///

@@ -6,15 +6,15 @@ use crate::backend::CudaBackend;
 
 impl CudaBackend {
     /// Lets this device use memory of `other`, a device of the same driver: kernels of this device may read and write it, and copies
-    /// go from device to device. Returns whether the devices can do that; where they cannot, copies go through the host.
+    /// go from device to device. Returns whether the devices support that; if not, copies go through the host.
     ///
-    /// It is about one direction. Memory of `other` from `create_buffer` can be used at once; pages can if they are mapped after this
+    /// This enables one direction. Memory of `other` from `create_buffer` can be used at once; pages can if they are mapped after this
     /// call, and blocks of a [`DriverPoolAllocator`](crate::DriverPoolAllocator) if it is made after this call. Access stays enabled as
     /// long as the contexts live.
     ///
-    /// Freeing memory waits for launches of a [`CudaKernel`](crate::CudaKernel), and for other kernels of its own device only: where the program
-    /// itself launches a kernel of another device, it says so, by an event in [`release`](binpool_allocators::Backend::release), or by the
-    /// stream in `memory_on` of a pool's block.
+    /// Freeing memory waits for launches of a [`CudaKernel`](crate::CudaKernel), and for other kernels of its own device only: if the program
+    /// itself launches a kernel of another device, pass its event to [`release`](binpool_allocators::Backend::release), or its
+    /// stream to `memory_on` of a pool's block.
     ///
     /// ```no_run
     /// use binpool::{ImmediateAllocator, MemoryPool};
@@ -67,7 +67,7 @@ impl CudaBackend {
     ///
     /// # Errors
     ///
-    /// A failure of the driver: `INVALID_VALUE` where no pages are mapped.
+    /// A failure of the driver: `INVALID_VALUE` if no pages are mapped.
     pub fn admit_peers(&self, address: u64, bytes: usize) -> Result<()> {
         Ok(self.shared.context.allow(address, bytes)?)
     }

@@ -65,7 +65,7 @@ impl QueueStream {
         }
     }
 
-    /// The driver's handle, a `CUstream`, for calls of other libraries. It lives as long as the queue.
+    /// The driver's handle, a `CUstream`, for calls of other libraries. It is valid as long as the queue lives.
     #[must_use]
     pub fn raw(&self) -> *mut c_void {
         std::ptr::without_provenance_mut(self.stream.raw())

@@ -27,18 +27,18 @@ use crate::{
 #[must_use = "a builder does nothing until `build`"]
 pub struct MockDeviceBuilder {
     config: Config,
-    /// `None` where the largest block follows from the capacity.
+    /// `None` if the largest block follows from the capacity.
     largest_block_bytes: Option<usize>,
 }
 
 impl MockDeviceBuilder {
-    /// Sets the whole memory of the device, in bytes. Default: 1 GiB.
+    /// Sets the memory of the device, in bytes. Default: 1 GiB.
     pub fn capacity_bytes(mut self, bytes: u64) -> Self {
         self.config.limits.capacity_bytes = bytes;
         self
     }
 
-    /// Sets the largest single block, in bytes. Default: the capacity, or the profile's where that is less.
+    /// Sets the largest single block, in bytes. Default: the capacity, or the profile's if that is less.
     pub fn largest_block_bytes(mut self, bytes: usize) -> Self {
         self.largest_block_bytes = Some(bytes);
         self
@@ -167,7 +167,7 @@ impl MockDeviceBuilder {
         self
     }
 
-    /// Sets how a failed command affects other commands, and what the device states about it
+    /// Sets how a failed command affects other commands, and what the device reports about it
     /// ([`DeviceLimits::failure_order`](binpool_allocators::DeviceLimits::failure_order)). Default: [`Failures::default`].
     ///
     /// ```
@@ -185,7 +185,7 @@ impl MockDeviceBuilder {
         self
     }
 
-    /// Sets what a wait of the host does that can never end. Default: [`HostWait::Report`].
+    /// Sets what happens if the host would wait forever. Default: [`HostWait::Report`].
     ///
     /// ```
     /// use binpool_allocators::{Backend, Outcome, Queue, QueueOrder};
@@ -229,7 +229,7 @@ impl MockDeviceBuilder {
         self
     }
 
-    /// Takes the limits and the costs of a real device. Later calls override parts of it; settings of earlier calls
+    /// Uses the limits and costs of a real device. Later calls override parts of it; settings of earlier calls
     /// are lost.
     ///
     /// ```

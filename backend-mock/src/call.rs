@@ -204,7 +204,7 @@ pub struct Call {
     pub number: u64,
     /// The kind of the call.
     pub kind: CallKind,
-    /// The bytes of memory that the call concerns; 0 where there are none.
+    /// The bytes of memory that the call concerns; 0 if there are none.
     pub bytes: usize,
     /// The command that it enqueued.
     pub command: Option<CommandId>,

@@ -24,7 +24,7 @@ pub(crate) enum Cause {
         describe(*command, name)
     )]
     WouldWaitForever {
-        /// The command that waits for the user event; `None` where the host itself waits for it.
+        /// The command that waits for the user event; `None` if the host itself waits for it.
         command: Option<CommandId>,
         name: Cow<'static, str>,
         event: EventId,

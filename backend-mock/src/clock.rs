@@ -132,6 +132,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes, for numbers alone")]
     fn a_clock_stays_small_whatever_is_added() {
         let queue = QueueId::fresh();
         let mut clock = Clock::default();

@@ -38,12 +38,12 @@ pub enum Completion {
     /// which. A wait of the host runs commands that the generator picks until the wait is satisfied. The same program with
     /// the same seed gives the same run, as long as one thread drives the device.
     Seeded(u64),
-    /// The device is behind the host: by its clock ([`MockDevice::now`](crate::MockDevice::now)), a command ends so long after it was
-    /// enqueued, and not before those that it waits for.
+    /// The device lags behind the host: by its clock ([`MockDevice::now`](crate::MockDevice::now)), a command ends this long after it was
+    /// enqueued, and after those that it waits for.
     ///
-    /// The clock goes on by what calls cost by the profile of the device, by what the host does meanwhile
+    /// The clock advances by the costs of calls in the device's profile, by what the host does meanwhile
     /// ([`MockDevice::pass`](crate::MockDevice::pass)), and by waits of the host, which take until their commands end. Each query of a
-    /// status takes 100 ns more than by the profile, so that a loop of queries comes to an end. Commands that are due run at every enqueue,
+    /// status takes 100 ns more than in the profile, so that a loop of queries ends. Commands that are due run at every enqueue,
     /// status query and wait, and when time passes. The same program gives the same run, as long as one thread drives the device.
     ///
     /// ```
@@ -77,7 +77,7 @@ pub enum Completion {
     },
 }
 
-/// What a wait of the host does that nothing on the device can end, because the commands wait for a user event that
+/// What happens if the host would wait forever, because the commands wait for a user event that
 /// has not been resolved.
 ///
 /// ```
@@ -96,8 +96,8 @@ pub enum Completion {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostWait {
-    /// It fails, and the error names the user event. A blocking transfer or a commit that would wait forever is not even enqueued. The wait does not consider that
-    /// another thread may resolve the event: programs with such threads need [`Block`](Self::Block).
+    /// It fails, and the error names the user event. A blocking transfer or a commit that would wait forever is not enqueued. The check ignores that
+    /// another thread may resolve the event: for such programs use [`Block`](Self::Block).
     #[default]
     Report,
     /// It blocks until another thread resolves the event, as real devices do.

@@ -60,7 +60,7 @@ impl MockDevice {
         &self.shared.config.limits
     }
 
-    /// Runs the oldest command that may run. Returns false where none may.
+    /// Runs the oldest command that may run. Returns false if none may run.
     pub fn step(&self) -> bool {
         self.shared.run_one(oldest)
     }
@@ -95,7 +95,7 @@ impl MockDevice {
             .with(|state| state.ready.iter().copied().collect())
     }
 
-    /// Runs this command if it may run now. Returns false where it may not.
+    /// Runs this command if it may run now. Returns false if it may not.
     ///
     /// ```
     /// use binpool_allocators::{Backend, Error, MemoryFlags, QueueOrder, Region};
@@ -180,7 +180,7 @@ impl MockDevice {
         self.shared.with(|state| state.statistics.calls.get(kind))
     }
 
-    /// All calls so far, where the device logs calls.
+    /// All calls so far, if the device logs calls.
     ///
     /// ```
     /// use binpool_allocators::{Allocator, ImmediateAllocator};
@@ -203,7 +203,7 @@ impl MockDevice {
         self.shared.with(|state| state.call_log.clone())
     }
 
-    /// All commands that have ended so far, in the order in which they ended, where the device logs calls.
+    /// All commands that have ended so far, in the order in which they ended, if the device logs calls.
     ///
     /// ```
     /// use binpool_allocators::{Backend, Queue, QueueOrder};
@@ -258,14 +258,14 @@ impl MockDevice {
         self.shared.with(|state| state.device_time())
     }
 
-    /// The time by the clock of the device: the costs of all calls, the time that was let [pass](Self::pass), and, on a device that is
+    /// The time on the device's clock: the costs of all calls, the time that [passed](Self::pass), and, on a device that is
     /// [behind](crate::Completion::Behind), waits and queries.
     #[must_use]
     pub fn now(&self) -> Duration {
         self.shared.with(|state| state.now())
     }
 
-    /// Lets time pass by the clock of the device, in which the host does something else. On a device that is
+    /// Lets time pass on the device's clock, in which the host does something else. On a device that is
     /// [behind](crate::Completion::Behind), the commands that are due then run.
     ///
     /// ```
@@ -351,7 +351,7 @@ impl MockDevice {
         self.shared.with(|state| state.leaks())
     }
 
-    /// Makes the `n`th call of this kind from now on fail (1 is the next), once or from then on. A failed call
+    /// Makes the `n`th call of this kind from now on fail (1 is the next), once or from there on. A failed call
     /// has no effect, except that a failed release still releases the memory.
     ///
     /// ```

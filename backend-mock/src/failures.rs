@@ -34,8 +34,8 @@ use binpool_allocators::FailureOrder;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Failures {
-    /// When a command with a failed event in its wait list fails, and whether it then keeps its place in the order. The
-    /// device states it in [`DeviceLimits::failure_order`](binpool_allocators::DeviceLimits::failure_order).
+    /// When a command with a failed event in its wait list fails, and whether it keeps its place in the order. The
+    /// device reports it in [`DeviceLimits::failure_order`](binpool_allocators::DeviceLimits::failure_order).
     pub order: FailureOrder,
     /// Set if commands that are pending after it fail as well: by the order of its queue, or as markers
     /// and barriers for everything before them. The runtimes of NVIDIA and `PoCL` do so.

@@ -22,8 +22,8 @@ impl MockBackend {
     ///
     /// # Errors
     ///
-    /// Those of every enqueue; and an [`Error::Backend`](binpool_allocators::Error::Backend) with the code -50 (`CL_INVALID_ARG_VALUE`) where
-    /// `writes` share bytes with each other or with `reads`, and -59 (`CL_INVALID_OPERATION`) where the flags of a buffer forbid it.
+    /// Those of every enqueue; and an [`Error::Backend`](binpool_allocators::Error::Backend) with the code -50 (`CL_INVALID_ARG_VALUE`) if
+    /// `writes` share bytes with each other or with `reads`, and -59 (`CL_INVALID_OPERATION`) if the flags of a buffer forbid it.
     ///
     /// # Examples
     ///
@@ -78,8 +78,8 @@ impl MockBackend {
         })
     }
 
-    /// Enqueues a command that uses memory as a kernel that writes it would, and changes none of its bytes. This machine keeps no contents
-    /// for it, and it costs nothing by the profile: for the simulation of programs that are larger than this machine's memory.
+    /// Enqueues a command that uses memory as a writing kernel would, but changes no bytes. The host keeps no contents
+    /// for it, and it costs nothing in the profile: use it to simulate programs that are larger than the host's memory.
     ///
     /// # Errors
     ///

@@ -4,7 +4,7 @@ use std::fmt;
 
 use binpool_allocators::{MemoryId, MemoryKind};
 
-/// The holder of a block that is alive.
+/// What holds a live block.
 ///
 /// ```
 /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region};
@@ -60,11 +60,11 @@ pub struct LiveMemory {
     pub bytes: usize,
     /// The kind of its memory.
     pub kind: MemoryKind,
-    /// The block that it is a view of; `None` where it is a block itself.
+    /// The block that it is a view of; `None` if it is a block itself.
     pub view_of: Option<MemoryId>,
     /// The number of the call that created it ([`Call::number`](crate::Call::number)).
     pub created_by_call: u64,
-    /// The holder of the block.
+    /// What holds the block.
     pub held_by: Holder,
 }
 
@@ -82,7 +82,7 @@ impl fmt::Display for LiveMemory {
         write!(f, ", created by call {}", self.created_by_call)?;
         match self.held_by {
             Holder::Host => Ok(()),
-            Holder::Device => f.write_str(", given back, still used"),
+            Holder::Device => f.write_str(", released, still in use"),
         }
     }
 }

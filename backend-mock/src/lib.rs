@@ -1,7 +1,7 @@
 //! A whole simulated device for binpool: in process, deterministic, and stricter than real ones.
 //!
 //! [`MockDevice`] is the test's side: it decides when commands run, makes calls fail, and reports what happened.
-//! [`MockBackend`] is the side of the program under test, which uses it like a real device's backend: it implements
+//! [`MockBackend`] is for the program under test, which uses it like a real device's backend: it implements
 //! [`Backend`](binpool_allocators::Backend) and [`SvmBackend`](binpool_allocators::SvmBackend).
 //!
 //! ```
@@ -35,7 +35,7 @@
 //! # What it simulates
 //!
 //! - **Memory**: a capacity; buffers that are committed by the first command that uses them, which is where
-//!   out-of-memory shows; views with an alignment; SVM with real addresses ([`MockDeviceBuilder`]).
+//!   out-of-memory appears; views with an alignment; SVM with real addresses ([`MockDeviceBuilder`]).
 //! - **Commands** that really move bytes, kernels ([`MockBackend::launch`]) among them, in any order that
 //!   queues, barriers and wait lists allow ([`Completion`]).
 //! - **Failures**: the nth call of a kind, or calls at random ([`Fault`]); commands that wait for a failed event, and the
@@ -47,7 +47,7 @@
 //!
 //! # Determinism
 //!
-//! As long as one thread drives a device, the same program gives the same run, whatever else the process does:
+//! While one thread drives a device, the same program gives the same run, whatever else the process does:
 //! nothing depends on a clock, an address, or the identities of objects, which are unique in the process.
 //!
 //! # Features
@@ -62,8 +62,8 @@
 //! A device is one state behind one lock. Kernels run without the lock, on the thread that drives the device,
 //! with a claim on their blocks; every other command runs under the lock. No closure, destructor or log
 //! subscriber of the program is called while it is held. Contents are allocated on the host by the first
-//! command that touches them, so that promising and committing cost no memory; SVM reserves zeroed pages, which cost
-//! nothing until they are touched.
+//! command that uses them, so creating and committing cost no memory; SVM reserves zeroed pages, which cost
+//! nothing until they are used.
 //!
 //! # What this crate does not do
 //!

@@ -46,7 +46,7 @@ pub struct MockMemory {
 
 pub(crate) type Binding = Arc<Mutex<Option<MockQueue>>>;
 
-/// A name of a block of memory, as C-like code uses it: it may be copied, and owns nothing.
+/// A bare handle of a block, as C code uses it: it can be copied, and owns nothing.
 ///
 /// With [`MockMemory::handle`], [`MockMemory::into_handle`] and
 /// [`MockBackend::release_handle`](crate::MockBackend::release_handle) a test can do what types forbid: release

@@ -95,7 +95,7 @@ impl Shared {
         count
     }
 
-    /// Runs the command that `pick` picks among those that are ready. Returns false where none is ready, or where this
+    /// Runs the command that `pick` picks among those that are ready. Returns false if none is ready, or where this
     /// thread is inside a kernel: commands that a kernel enqueues run after it.
     pub(crate) fn run_one(&self, mut pick: impl FnMut(&mut State) -> Option<CommandId>) -> bool {
         let mut state = self.state.lock();

@@ -19,7 +19,7 @@ use crate::CallCounts;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MockStatistics {
-    /// The bytes of all live blocks, committed or only promised.
+    /// The bytes of all live blocks, committed or not.
     pub created_bytes: u64,
     /// The maximum of [`created_bytes`](Self::created_bytes) so far.
     pub peak_created_bytes: u64,
@@ -31,13 +31,13 @@ pub struct MockStatistics {
     pub live_blocks: usize,
     /// The number of views that the host holds.
     pub live_sub_regions: usize,
-    /// The number of releases that failed. The memory was released all the same.
+    /// The number of releases that failed. The memory was released anyway.
     pub failed_releases: u64,
     /// The number of calls with an injected fault.
     pub injected_faults: u64,
     /// The number of calls of each kind.
     pub calls: CallCounts,
-    /// The time that all calls would have taken, by the cost model of the device's profile; zero without one.
+    /// The time that all calls would have taken by the device's profile; zero without one.
     pub device_time: Duration,
     /// The time that the host waited for commands, on a device that is [behind](crate::Completion::Behind); zero on others.
     pub waited: Duration,

@@ -38,7 +38,7 @@ unsafe impl Send for Storage {}
 unsafe impl Sync for Storage {}
 
 impl Storage {
-    /// `bytes` bytes of zeros at a multiple of `alignment`, or `None` where the host has no room for them.
+    /// `bytes` bytes of zeros at a multiple of `alignment`, or `None` if the host has no room for them.
     pub(crate) fn zeroed(bytes: usize, alignment: Align) -> Option<Self> {
         // The start is rounded up by hand: for a larger alignment than its own, the host's allocator
         // writes the zeros itself, and would touch every page of the block.

@@ -83,7 +83,7 @@ impl MockBackend {
     /// Frees the block of SVM that starts at `address` now, even while commands use it, as `clSVMFree` does.
     ///
     /// Every command that has not ended and uses the block is recorded as a
-    /// [`Violation`](crate::Violation::FreedInUse), and fails when it is to run. From then on, releasing the [`MockMemory`] of
+    /// [`Violation`](crate::Violation::FreedInUse), and fails when it runs. From then on, releasing the [`MockMemory`] of
     /// the block is a double free; avoid that with
     /// [`MockMemory::into_handle`].
     ///

@@ -66,10 +66,10 @@ impl VirtualMemory for MockBackend {
 }
 
 impl MockBackend {
-    /// Returns the memory at an address of [virtual memory](VirtualMemory), which [`launch`](Self::launch) takes in place of an address:
+    /// Returns the memory at an address of [virtual memory](VirtualMemory), which [`launch`](Self::launch) takes instead of an address:
     /// for programs that pass addresses to their kernels.
     ///
-    /// As with a pointer, the pool learns nothing of the use. If it hands the block out to another user meanwhile, the device reports the
+    /// As with a pointer, the pool does not see the use. If it reuses the block meanwhile, the device reports the
     /// [race](crate::Race).
     ///
     /// ```

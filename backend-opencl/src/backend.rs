@@ -102,7 +102,7 @@ impl OpenClBackend {
     /// Returns whether commands that the program enqueues itself, with `PyOpenCL`, `opencl3` or bare calls of OpenCL, may use parts of
     /// buffers: whether [`raw_view`](crate::ClMemory::raw_view) gives the handle of a part.
     ///
-    /// NVIDIA's driver (580) crashes where one thread enqueues a command on a buffer while another makes or releases a part of it, and
+    /// NVIDIA's driver (580) crashes if one thread enqueues a command on a buffer while another makes or releases a part of it, and
     /// after kernels have used parts that share bytes. This crate's own commands take parts there, too: a lock keeps its
     /// threads apart, and kernels get other parts. Commands that it does not enqueue know nothing of that lock, so there they take whole
     /// buffers (`PoolOptions::segments(false)`), or what [`lend`](Self::lend) gives them.
@@ -134,9 +134,9 @@ impl OpenClBackend {
 
     /// Returns the value of that type and key for this context; `build` makes it if there is none yet. It is meant for
     /// programs and kernels, which take long to build and belong to one context. The seed's `first_arg_dependent_memoize`,
-    /// where the first argument is a context.
+    /// if the first argument is a context.
     ///
-    /// A value is built once. A thread that asks for it meanwhile waits; threads that ask for different values do not wait
+    /// A value is built once. A thread that requests it meanwhile waits; threads that request different values do not wait
     /// for one another. Keys of different types, and values of different types, are kept apart. An error or a panic is
     /// passed on and not kept: the next call builds again.
     ///
@@ -177,7 +177,7 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// Those of `build`, and [`AsksForItself`](binpool_allocators::InvalidRequest::AsksForItself) where `build` asks for its own value.
+    /// Those of `build`, and [`AsksForItself`](binpool_allocators::InvalidRequest::AsksForItself) if `build` requests its own value.
     pub fn cached<K, V, E>(&self, key: K, build: impl FnOnce() -> Result<V, E>) -> Result<Arc<V>, E>
     where
         K: Hash + Eq + Clone + Send + Sync + 'static,

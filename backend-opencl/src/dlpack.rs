@@ -19,7 +19,7 @@ impl OpenClBackend {
     /// elements from the start of the memory on, in row-major order, without gaps. The tensor owns the memory; its deleter,
     /// which dropping it calls, gives it back, to its pool if it has one.
     ///
-    /// The data pointer is the `cl_mem` of the whole buffer, or null where the shape has no elements; the byte offset says where
+    /// The data pointer is the `cl_mem` of the whole buffer, or null if the shape has no elements; the byte offset says where
     /// the elements begin in it, as they do not at 0 in a block that was carved from a segment. `device_id` is the consumer's
     /// number of this device. The context is that of the `cl_mem` (`CL_MEM_CONTEXT`).
     ///

@@ -85,7 +85,7 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> Elements<T, M> {
     ///
     /// # Errors
     ///
-    /// [`NotWholeElements`](InvalidRequest::NotWholeElements) where the size is no multiple of an element's, or an
+    /// [`NotWholeElements`](InvalidRequest::NotWholeElements) if the size is not a multiple of an element's, or an
     /// element has no bytes.
     pub fn new(backend: &OpenClBackend, memory: M) -> Result<Self> {
         let (bytes, element) = (memory.size(), size_of::<T>());
@@ -110,7 +110,7 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> Elements<T, M> {
         self.region.bytes / size_of::<T>().max(1)
     }
 
-    /// Returns whether there are none.
+    /// Returns whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.region.bytes == 0
     }
@@ -238,7 +238,7 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> Elements<T, M> {
     ///
     /// # Errors
     ///
-    /// [`OutOfBounds`](InvalidRequest::OutOfBounds), in bytes; [`PatternMismatch`](InvalidRequest::PatternMismatch) where the elements
+    /// [`OutOfBounds`](InvalidRequest::OutOfBounds), in bytes; [`PatternMismatch`](InvalidRequest::PatternMismatch) if the elements
     /// are a slice that starts on no multiple of their size; and the failures of [`OpenClBackend::enqueue_fill`].
     pub fn enqueue_fill<'q>(
         &self,
@@ -277,7 +277,7 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> Elements<T, M> {
     }
 
     /// Maps all elements to be overwritten, and waits until that may be done. The contents are unspecified at first, and
-    /// afterwards where nothing was written.
+    /// afterwards wherever nothing was written.
     ///
     /// ```
     /// # use binpool_allocators::{Backend, QueueOrder};
@@ -318,7 +318,7 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> Elements<T, M> {
     ///
     /// # Errors
     ///
-    /// [`OutOfMemory`](binpool_allocators::Error::OutOfMemory) where the host has no room for them, and the failures of
+    /// [`OutOfMemory`](binpool_allocators::Error::OutOfMemory) if the host has no room for them, and the failures of
     /// [`OpenClBackend::read`].
     pub fn read_to_vec<'q>(&self, on: impl Into<ClOn<'q>>) -> Result<Vec<T>> {
         let mut elements = zeroed(self.len())?;

@@ -9,7 +9,7 @@ use crate::{device::selector::DeviceSelector, sys::ClError};
 /// Why a device could not be opened, a program not be built, a kernel not be launched, or an image or a sampler not be used.
 ///
 /// Commands on memory fail with the errors of `binpool_allocators`, which this one wraps ([`Device`](Self::Device)), and
-/// which it becomes by `?`.
+/// into which `?` converts it.
 ///
 /// ```
 /// use binpool_opencl::{DeviceSelector, OpenClBackend, OpenClError};
@@ -44,10 +44,10 @@ pub enum OpenClError {
          for the processor"
     )]
     NoPlatform,
-    /// No device is what was asked for.
+    /// No device matches the description.
     #[error("no OpenCL device is {selector}; {available}")]
     NoDevice {
-        /// The description that no device fits.
+        /// The description.
         selector: DeviceSelector,
         /// The devices of this machine.
         available: AvailableDevices,
@@ -75,7 +75,7 @@ pub enum OpenClError {
         /// What the compiler says.
         log: String,
     },
-    /// A kernel is not what it was declared as, or a launch does not fit it: its work size, or what a parameter was given.
+    /// A kernel differs from its declaration, or a launch does not fit it: its work size, or an argument.
     #[error("{}{kernel} {problem}", parameter_of(*.parameter))]
     Kernel {
         /// The name of the kernel.
@@ -139,7 +139,7 @@ impl From<InvalidRequest> for OpenClError {
     }
 }
 
-/// The error of a call that failed, with the value that it was to consume.
+/// The error of a failed call, with the value that it would have consumed.
 ///
 /// `?` drops the value and passes on the plain error.
 ///

@@ -176,7 +176,7 @@ impl ClEvent {
     /// The runtime's handle, for wait lists of kernels.
     ///
     /// It is borrowed: valid while this value or a clone lives, and not to be released. Code that keeps it longer has to
-    /// retain it. User events are to be resolved through
+    /// retain it. Resolve user events through
     /// [`resolve_user_event`](binpool_allocators::Backend::resolve_user_event) only.
     ///
     /// ```
@@ -280,7 +280,7 @@ impl ClEvent {
             let waited_for = std::mem::take(&mut *self.inner.waited_for.lock());
             drop(waited_for);
             if let Some(command) = &self.inner.tracked {
-                // It lets go of its event, without asking the runtime once more.
+                // It releases its event, without asking the runtime once more.
                 command.gone();
             }
         }
@@ -395,7 +395,7 @@ impl ClEvent {
     ///
     /// # Errors
     ///
-    /// [`Backend`](Error::Backend) where the operating system refuses a thread, and the failures of the runtime: `call` is
+    /// [`Backend`](Error::Backend) if the operating system refuses a thread, and the failures of the runtime: `call` is
     /// dropped without having been called.
     pub fn on_ended(&self, call: impl FnOnce(Outcome) + Send + 'static) -> Result<()> {
         self.flush_producer()?;

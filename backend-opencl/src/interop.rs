@@ -49,7 +49,7 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// [`NotInContext`](OpenClError::NotInContext) where the device is not the context's;
+    /// [`NotInContext`](OpenClError::NotInContext) if the device is not the context's;
     /// [`TooOld`](OpenClError::TooOld); or a failure of the runtime.
     ///
     /// # Safety

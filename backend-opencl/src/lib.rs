@@ -72,7 +72,7 @@
 //!
 //! # Kernels
 //!
-//! The program promises once which bytes a kernel touches, where it makes the kernel ([`ClProgram::kernel`]). From then on
+//! The program promises once which bytes a kernel uses, when it makes the kernel ([`ClProgram::kernel`]). From then on
 //! every launch is safe: its arguments are checked against the promise before it is enqueued. Programs and kernels are
 //! built once for each context with [`OpenClBackend::cached`].
 //!

@@ -22,7 +22,7 @@ use crate::{
 /// Packets that kernels pass on to other kernels, first in, first out (`Pipe` of `PyOpenCL`; OpenCL 3.0, section 5.4).
 /// Clones are the same pipe.
 ///
-/// The host neither reads nor writes packets. Values are equal where the runtime's object is the same one.
+/// The host neither reads nor writes packets. Values are equal if they are the same object of the runtime.
 ///
 /// ```
 /// use binpool_allocators::{Backend, Error};

@@ -96,7 +96,7 @@ impl RawMemory<'_> {
 ///
 /// What the program enqueues while it lives is one command to this crate and its pools. A drop ends it, and logs the failure that
 /// [`end`](Self::end) would return. If it is forgotten ([`mem::forget`]), commands on other queues may overlap what the program enqueued,
-/// its thread gets no other guard, and on NVIDIA's driver other threads wait forever where they make or release a view.
+/// its thread gets no other guard, and on NVIDIA's driver other threads wait forever if they make or release a view.
 ///
 /// ```
 /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -186,7 +186,7 @@ impl OpenClBackend {
     /// crate that were enqueued before the guard was made, or after it ended, do not overlap them. Two barriers see to that, one at each
     /// end. Commands that other threads enqueue on the same memory while the guard lives may overlap them: the program keeps those back.
     ///
-    /// On NVIDIA's driver, which crashes where a thread enqueues a command on a buffer while another thread makes or releases a view
+    /// On NVIDIA's driver, which crashes if a thread enqueues a command on a buffer while another thread makes or releases a view
     /// of it, no other thread of the process does either while the guard lives. So its thread does not wait for commands or for other
     /// threads meanwhile, and calls nothing else of this crate.
     ///

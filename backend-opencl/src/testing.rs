@@ -49,7 +49,7 @@ pub const TEST_DEVICE: &str = "BINPOOL_TEST_DEVICE";
 /// # Panics
 ///
 /// If the test panics on a device, or one cannot be opened: the message names each such device and the reason. Also if
-/// there is no device, or none fits the variable: a test that is skipped proves nothing.
+/// no device exists, or none fits the variable: a skipped test proves nothing.
 #[expect(
     clippy::test_attr_in_doctest,
     reason = "the example calls it by its name"
@@ -91,7 +91,7 @@ pub(crate) fn open() -> OpenClBackend {
 fn on_each<D: fmt::Display>(devices: &[D], test: impl Fn(&D)) -> Result<(), String> {
     if devices.is_empty() {
         return Err(
-            "this test needs a device, and found none: install a driver, e.g. pocl-opencl-icd"
+            "this test needs a device, but found none: install a driver, e.g. pocl-opencl-icd"
                 .into(),
         );
     }

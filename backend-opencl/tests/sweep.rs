@@ -86,7 +86,7 @@ impl<A: Allocator<Backend = OpenClBackend>> Allocator for Counted<A> {
     }
 }
 
-/// What is left of a run. The runtime lets go of memory in its own time.
+/// What is left of a run. The runtime releases memory in its own time.
 fn left_behind(live: &AtomicUsize) -> Vec<String> {
     for _ in 0..20_000 {
         if live.load(Ordering::Relaxed) == 0 {

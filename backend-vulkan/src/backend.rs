@@ -93,11 +93,11 @@ impl VulkanBackend {
         })
     }
 
-    /// Makes a backend of a device that the program has made, and of the queues that this crate may submit on, with the numbers of their
+    /// Makes a backend from a device of the program, and from the queues that this crate may submit on, with the numbers of their
     /// families.
     ///
-    /// The queues stay the program's: it makes its own calls on one that it has given while it holds [`QueueStream::lock`](crate::QueueStream::lock), or
-    /// as commands, by [`enqueue_own`](Self::enqueue_own).
+    /// The program keeps its queues: to submit on one itself, it holds [`QueueStream::lock`](crate::QueueStream::lock), or
+    /// calls [`enqueue_own`](Self::enqueue_own).
     ///
     /// ```no_run
     /// use ash::vk;
@@ -132,13 +132,13 @@ impl VulkanBackend {
         Self::over(Device::adopt(instance, device, physical, queues))
     }
 
-    /// The device, for calls of the program's own. It is valid while this value or a clone lives.
+    /// The device, for the program's own calls. It is valid while this value or a clone lives.
     #[must_use]
     pub fn raw(&self) -> &ash::Device {
         self.shared.device.raw()
     }
 
-    /// Returns whether a call has answered that the device is lost. All of its commands have failed then.
+    /// Returns whether a call has reported that the device is lost. All of its commands have failed then.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.shared.device.is_lost()

@@ -32,7 +32,7 @@ impl VulkanDevice {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](Error::Unsupported) where there is no loader or no driver; a failure of Vulkan.
+    /// [`Unsupported`](Error::Unsupported) if there is no loader or no driver; a failure of Vulkan.
     pub fn all() -> Result<Vec<Self>> {
         let instance = Arc::new(Instance::load()?);
         let devices = instance.physical_devices()?.into_iter();
@@ -49,7 +49,7 @@ impl VulkanDevice {
         &self.facts.name
     }
 
-    /// Returns whether it is a GPU: not the processor, and none that is made up.
+    /// Returns whether it is a GPU: discrete, integrated or virtual, but not a processor.
     #[must_use]
     pub fn is_gpu(&self) -> bool {
         self.facts.is_gpu
@@ -78,11 +78,11 @@ impl VulkanDevice {
 }
 
 impl VulkanBackend {
-    /// Opens the device of a number, counted from 0 as in [`VulkanDevice::all`].
+    /// Opens the device with this number, counted from 0 as in [`VulkanDevice::all`].
     ///
     /// # Errors
     ///
-    /// Those of [`VulkanDevice::all`] and of [`VulkanDevice::open`]; [`Unsupported`](Error::Unsupported) for a number that no device has.
+    /// Those of [`VulkanDevice::all`] and of [`VulkanDevice::open`]; [`Unsupported`](Error::Unsupported) if no device has this number.
     pub fn open(number: usize) -> Result<Self> {
         let all = VulkanDevice::all()?;
         let device = all.get(number).ok_or_else(|| {

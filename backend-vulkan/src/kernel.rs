@@ -42,7 +42,7 @@ pub enum Argument<'a> {
 }
 
 impl Argument<'_> {
-    /// Adds the argument to a block of push constants, where GLSL's layout `std430` has it.
+    /// Adds the argument to a block of push constants, in GLSL's layout `std430`.
     fn put(self, bytes: &mut Vec<u8>) -> Result<()> {
         match self {
             Self::Memory(memory) => Self::U64(memory.device_address()?).put(bytes),
@@ -111,7 +111,7 @@ impl VulkanKernel {
         })
     }
 
-    /// Enqueues the kernel, after `wait_for`, in `groups` work groups. Its memory is not freed before it has ended; the program puts it in order with other
+    /// Enqueues the kernel, after `wait_for`, in `groups` work groups. Its memory is not freed before it has ended; the program orders it with other
     /// queues.
     ///
     /// # Safety

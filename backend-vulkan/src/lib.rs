@@ -1,7 +1,7 @@
 //! The Vulkan backend of binpool.
 //!
 //! [`VulkanBackend`] implements `Backend` and `VirtualMemory` of `binpool_allocators` over Vulkan 1.2, whose loader is loaded when it is first needed:
-//! programs start without it, and get an error that says what to install.
+//! programs start without Vulkan, and get an error that says what to install.
 
 #![deny(unsafe_code)]
 

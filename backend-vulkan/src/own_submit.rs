@@ -90,7 +90,7 @@ impl VulkanBackend {
     /// # Errors
     ///
     /// [`ForeignObject`](binpool_allocators::InvalidRequest::ForeignObject) for objects of another backend;
-    /// [`Unsupported`](binpool_allocators::Error::Unsupported) where it would wait for a user event that is not resolved; what `submit` returns.
+    /// [`Unsupported`](binpool_allocators::Error::Unsupported) if it would wait for a user event that is not resolved; what `submit` returns.
     pub unsafe fn enqueue_own(
         &self,
         queue: &VulkanQueue,

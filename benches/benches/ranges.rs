@@ -3,7 +3,7 @@
 //!
 //! The programs are the recorded ones of `replay/traces` and the mixed workload, the same for each subject, in units of 512
 //! bytes, which is what blocks start on on an H200. Before anything is timed, a table tells how many bytes each needs, from
-//! the first to the last that it ever uses, over the most that the program has live. The last column is no fixed range, but
+//! the first to the last that it ever uses, over the most that the program has live. The last column is not a fixed range, but
 //! segments that come and go by the rules of growth: the most bytes that they have together.
 
 #![expect(

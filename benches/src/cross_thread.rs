@@ -79,7 +79,7 @@ impl<'a, S: Subject> CrossThread<'a, S> {
     }
 }
 
-/// The next batch, as soon as there is one; `None` where there will be none.
+/// The next batch, as soon as there is one; `None` if there will be none.
 fn next<T>(channel: &Receiver<T>) -> Option<T> {
     for _ in 0..LOOKS {
         match channel.try_recv() {
@@ -92,7 +92,7 @@ fn next<T>(channel: &Receiver<T>) -> Option<T> {
 }
 
 impl<S: Subject> Work for CrossThread<'_, S> {
-    /// Until the consumer has dropped the last block. The last batch is smaller where `pairs` is no multiple of 64.
+    /// Until the consumer has dropped the last block. The last batch is smaller where `pairs` is not a multiple of 64.
     fn run(&mut self, pairs: u64) -> bool {
         let sent = (0..pairs / BATCH).all(|_| self.send(BATCH)) && self.send(pairs % BATCH);
         self.drain() && sent

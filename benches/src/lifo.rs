@@ -48,7 +48,7 @@ impl<'a, S: Subject> Lifo<'a, S> {
 }
 
 impl<S: Subject> Work for Lifo<'_, S> {
-    /// The last round is not as deep where `pairs` is no multiple of 64.
+    /// The last round is not as deep where `pairs` is not a multiple of 64.
     fn run(&mut self, pairs: u64) -> bool {
         (0..pairs / DEPTH).all(|_| self.round(DEPTH)) && self.round(pairs % DEPTH)
     }

@@ -8,7 +8,7 @@ pub trait Subject: Sync {
     /// The name in reports.
     const NAME: &'static str;
 
-    /// A block of at least `bytes` bytes; `None` where there is no memory, which ends a measurement.
+    /// A block of at least `bytes` bytes; `None` if there is no memory, which ends a measurement.
     fn allocate(&self, bytes: usize) -> Option<Self::Block>;
 
     /// Gives all free blocks back to where they came from. Nothing to do for a subject that keeps none, and for a peer

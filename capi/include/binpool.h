@@ -12,15 +12,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// The version of this header: that of a library is `binpool_version`.
+// The version of this header. `binpool_version` returns that of the library.
 #define BINPOOL_VERSION "0.1.0"
 #define BINPOOL_VERSION_MAJOR 0
 #define BINPOOL_VERSION_MINOR 1
 #define BINPOOL_VERSION_PATCH 0
 
-// How a call ended. The message of one that failed is `binpool_last_error_message`.
+// The result of a call. After a failure, `binpool_last_error_message` has the message.
 //
-// Later versions may add others: treat a number that is not here as `BINPOOL_STATUS_BACKEND`.
+// Later versions may add values: treat unknown ones as `BINPOOL_STATUS_BACKEND`.
 typedef enum {
   // It did what it is for.
   BINPOOL_STATUS_OK = 0,
@@ -53,7 +53,7 @@ typedef enum {
   BINPOOL_MEMORY_SHARED = 2,
 } binpool_memory;
 
-// How free blocks go from one queue to another: the values of `reuse` in `binpool_options`.
+// How free blocks are reused on other queues: the values of `reuse` in `binpool_options`.
 typedef enum {
   // What the pool does by itself: `BINPOOL_REUSE_OPPORTUNISTIC`.
   BINPOOL_REUSE_DEFAULT = 0,
@@ -77,7 +77,7 @@ typedef enum {
   BINPOOL_SEGMENTS_OFF = 2,
 } binpool_segments;
 
-// A block of device memory, which goes back to its pool when it is freed. Any thread may use it, and several at once.
+// A block of device memory, which returns to its pool when it is freed. Any thread may use it, and several at once.
 typedef struct binpool_block binpool_block;
 
 // A pool of device memory. Any thread may use it, and several at once.
@@ -86,7 +86,7 @@ typedef struct binpool_pool binpool_pool;
 // A recording of a pool, which goes on until it is finished.
 typedef struct binpool_recording binpool_recording;
 
-// The settings of a pool. Fields that are 0 are what binpool does by itself, so that this is enough:
+// The settings of a pool. A field of 0 means the default, so this is enough:
 //
 // ```c
 // binpool_options options = {.struct_size = sizeof options, .limit_bytes = 1 << 30};
@@ -94,7 +94,7 @@ typedef struct binpool_recording binpool_recording;
 typedef struct {
   // The size of this struct as the program knows it. Later versions may add fields after the others.
   size_t struct_size;
-  // The most bytes that the pool may take from the device. 0 is no limit, as for `binpool_pool_set_limit` and `binpool_pool_limit`; a
+  // The most bytes that the pool may take from the device. 0 means no limit, as for `binpool_pool_set_limit` and `binpool_pool_limit`; a
   // limit of nothing cannot be set.
   uint64_t limit_bytes;
   // A value of `binpool_segments`.
@@ -109,7 +109,7 @@ typedef struct {
 
 // The counters of a pool, all taken at the same moment. Sizes in bytes.
 //
-// Active: the program has it. Held: free, in the pool. Managed: both together, in whole blocks. Pending: held, but commands of a
+// Active: in use by the program. Held: free, in the pool. Managed: both together, in whole blocks. Pending: held, but commands of a
 // former user may still run.
 typedef struct {
   // Active blocks.
@@ -154,7 +154,7 @@ typedef struct {
   uint64_t unmaps;
 } binpool_statistics;
 
-// What a recording has.
+// The counts of a recording.
 typedef struct {
   // Blocks that were handed out.
   uint64_t allocations;
@@ -168,8 +168,8 @@ typedef struct {
 extern "C" {
 #endif // __cplusplus
 
-// Frees a block: its memory goes back to the pool, after the commands that were enqueued on the block's queues so far. Enqueue first,
-// then free: the pool knows nothing of commands that are enqueued later. The handle is gone, whatever the call returns. The pool may be
+// Frees a block: its memory returns to the pool, after the commands enqueued on the block's queues so far. Enqueue first,
+// then free: the pool does not know of commands enqueued later. The handle is gone, whatever the call returns. The pool may be
 // gone, too.
 //
 // Called once for each block, by any thread, when no other thread uses the handle.
@@ -185,18 +185,18 @@ binpool_status binpool_block_free(binpool_block *block);
 // The caller promises: `block` is null or a live block.
 size_t binpool_block_size(const binpool_block *block);
 
-// Returns what a block takes of the device, in bytes: at least its size; 0 for a null pointer.
+// Returns the device memory that a block takes, in bytes: at least its size; 0 for a null pointer.
 //
 // Any thread may call it.
 //
 // The caller promises: `block` is null or a live block.
 size_t binpool_block_class_size(const binpool_block *block);
 
-// Returns the `cl_mem` of the buffer that a block is all or a part of, and where the block begins in it, in bytes: for copies, fills and
+// Returns the `cl_mem` of the buffer that contains a block, and the block's offset in it, in bytes: for copies, fills and
 // maps, and for kernels that take both. Other bytes of the buffer are other blocks.
 //
-// The `cl_mem` is borrowed: not to be released, and valid until the block is freed. Commands that were enqueued before keep it. On
-// another queue than the block's own, `binpool_block_order_before` or `binpool_block_record_use` comes first.
+// The `cl_mem` is borrowed: do not release it; it is valid until the block is freed. Commands enqueued before that keep it. For
+// a queue other than the block's own, first call `binpool_block_order_before` or `binpool_block_record_use`.
 //
 // Any thread may call it. Errors: `INVALID_ARGUMENT` for a block of 0 bytes, `UNSUPPORTED` for a block of a CUDA pool or of shared memory.
 //
@@ -205,8 +205,8 @@ binpool_status binpool_block_cl_mem(const binpool_block *block,
                                     void **memory,
                                     size_t *offset);
 
-// Returns a `cl_mem` that begins where a block does, for the argument of a kernel and for nothing else. It is the buffer or a sub-buffer of
-// it; on NVIDIA's driver a sub-buffer of a single byte, behind which a kernel finds the others.
+// Returns a `cl_mem` that begins where the block does, only for arguments of kernels. It is the buffer or a sub-buffer of
+// it; on NVIDIA's driver a sub-buffer of a single byte, after which a kernel finds the others.
 //
 // Otherwise as `binpool_block_cl_mem`. It belongs to the block: later calls return the same one.
 //
@@ -214,8 +214,8 @@ binpool_status binpool_block_cl_mem(const binpool_block *block,
 binpool_status binpool_block_cl_kernel_argument(const binpool_block *block,
                                                 void **memory);
 
-// Returns the address of a block of a CUDA pool, a `CUdeviceptr`. It is valid for commands that are enqueued before the block is freed. On
-// another stream than the block's own, `binpool_block_order_before` or `binpool_block_record_use` comes first.
+// Returns the address of a block of a CUDA pool, a `CUdeviceptr`. It is valid for commands enqueued before the block is freed. For
+// a stream other than the block's own, first call `binpool_block_order_before` or `binpool_block_record_use`.
 //
 // Any thread may call it. Errors: `INVALID_ARGUMENT` for a block of 0 bytes, `UNSUPPORTED` for a block of an OpenCL pool.
 //
@@ -226,7 +226,7 @@ binpool_status binpool_block_device_ptr(const binpool_block *block,
 // Returns the address of a block of shared memory (`BINPOOL_MEMORY_SHARED`), for the host and for kernels: `clSetKernelArgSVMPointer`, or
 // an argument of CUDA's.
 //
-// Commands of the block's former user may still run when it is allocated: the host uses it after `binpool_block_wait`, and before it
+// Commands of the block's former user may still run when it is allocated: use it on the host only after `binpool_block_wait`, and before it
 // is freed. The address is valid until then.
 //
 // Any thread may call it. Errors: `INVALID_ARGUMENT` for a block of 0 bytes, `UNSUPPORTED` for a block of device memory.
@@ -235,15 +235,15 @@ binpool_status binpool_block_device_ptr(const binpool_block *block,
 binpool_status binpool_block_host_ptr(const binpool_block *block,
                                       void **address);
 
-// Waits on the host until everything has ended that was enqueued on the block's queue so far. The host may then use shared memory.
+// Waits on the host until everything enqueued on the block's queue so far has ended. The host may then use shared memory.
 //
 // Any thread may call it. Errors: `BACKEND`.
 //
 // The caller promises: `block` is null or a live block.
 binpool_status binpool_block_wait(const binpool_block *block);
 
-// Tells the pool that commands on `queue`, another queue than the block's own, use the block: no other user gets it before everything has
-// ended that is enqueued there until the block is freed. The program puts these commands after those of the block's own queue.
+// Tells the pool that commands on `queue`, a queue other than the block's own, use the block: it is not reused before everything
+// enqueued there until the block is freed has ended. The program orders these commands after those of the block's own queue.
 //
 // Any thread may call it. Errors: `INVALID_ARGUMENT` for a queue of another context or device.
 //
@@ -251,7 +251,7 @@ binpool_status binpool_block_wait(const binpool_block *block);
 binpool_status binpool_block_record_use(const binpool_block *block,
                                         void *queue);
 
-// Puts what is enqueued on `queue` from now on after everything that was enqueued on the block's queues so far, by a wait on the
+// Makes everything enqueued on `queue` from now on wait for everything enqueued on the block's queues so far, by a wait on the
 // device, and records the use of `queue`. The host does not wait.
 //
 // Any thread may call it. Errors: as `binpool_block_record_use`, and `BACKEND`.
@@ -260,28 +260,28 @@ binpool_status binpool_block_record_use(const binpool_block *block,
 binpool_status binpool_block_order_before(const binpool_block *block,
                                           void *queue);
 
-// Frees a text that binpool has returned. A null pointer is none.
+// Frees a text that binpool has returned. A null pointer is ignored.
 //
 // Any thread may call it.
 //
 // The caller promises: `string` is null, or a text that binpool has returned to be freed by this call, and that was not freed yet.
 void binpool_string_free(char *string);
 
-// The message of the last call that failed on the calling thread; an empty text where none has. It is in UTF-8, and may have several
-// lines: that of a request without memory is a whole report.
+// The message of the last call that failed on the calling thread; an empty text if none has. It is in UTF-8, and may have several
+// lines: an out-of-memory error is a whole report.
 //
-// It is valid until another call fails on this thread, or the thread ends. Calls that go well leave it as it is. Not to be freed.
+// It is valid until another call fails on this thread, or the thread ends. Calls that succeed do not change it. Do not free it.
 //
 // Any thread may call it.
 const char *binpool_last_error_message(void);
 
 // Makes a pool over OpenCL, whose blocks are for `queue` unless their allocation names another.
 //
-// The context, the device and the queue are the program's own: they are retained, and the program may release its own references at
+// The pool retains the context, the device and the queue, so the program may release its own references at
 // any time. `options` may be null. The pool is freed by `binpool_pool_free`.
 //
-// Errors: `INVALID_ARGUMENT` for a device that is not the context's or a queue of another context or device; `UNSUPPORTED` where there
-// is no OpenCL library, the device has OpenCL 1.1 or older, or has not the shared memory that the options ask for; `BACKEND`.
+// Errors: `INVALID_ARGUMENT` for a device that is not the context's or a queue of another context or device; `UNSUPPORTED` if there
+// is no OpenCL library, the device has OpenCL 1.1 or older, or lacks the shared memory that the options request; `BACKEND`.
 //
 // The caller promises: `context` and `queue` are null, or a live `cl_context` and `cl_command_queue` of the OpenCL library that binpool loads, the
 // system's one. `options` is null, or points to as many bytes as its `struct_size` says. `pool` is null, or a place for the result.
@@ -296,7 +296,7 @@ binpool_status binpool_pool_new_opencl(void *context,
 // `device` is the device's number, counted from 0. `stream` is a `CUstream` or `cudaStream_t`; null is the legacy default stream.
 // `options` may be null. The pool is freed by `binpool_pool_free`.
 //
-// Errors: `UNSUPPORTED` where there is no CUDA driver, and for options without segments unless the memory is shared; `BACKEND`.
+// Errors: `UNSUPPORTED` if there is no CUDA driver, and for options without segments unless the memory is shared; `BACKEND`.
 //
 // The caller promises: `stream` is null, or a stream of the device's primary context that lives until the pool and all of its blocks are freed. `options`
 // is null, or points to as many bytes as its `struct_size` says. `pool` is null, or a place for the result.
@@ -305,7 +305,7 @@ binpool_status binpool_pool_new_cuda(uint32_t device,
                                      const binpool_options *options,
                                      binpool_pool **pool);
 
-// Frees a pool, and gives its free memory back to the device. Blocks that the program still has stay valid; their memory goes back when
+// Frees a pool, and releases its free memory to the device. Blocks that the program still has stay valid; their memory is released when
 // they are freed.
 //
 // Called once for each pool, when no other thread uses the handle.
@@ -318,7 +318,7 @@ binpool_status binpool_pool_free(binpool_pool *pool);
 //
 // The block is freed by `binpool_block_free`. Any thread may call it.
 //
-// Errors: `OUT_OF_MEMORY`, with a report as its message, which also says so where a block of this size never fits; `BACKEND`.
+// Errors: `OUT_OF_MEMORY`, with a report as its message, which also says if a block of this size can never fit; `BACKEND`.
 //
 // The caller promises: `pool` is null or a live pool. `block` is null, or a place for the result.
 binpool_status binpool_allocate(const binpool_pool *pool,
@@ -337,7 +337,7 @@ binpool_status binpool_allocate_on(const binpool_pool *pool,
                                    size_t bytes,
                                    binpool_block **block);
 
-// Tells the pool that the program is done with a queue: its free memory is for all queues once its commands have ended.
+// Tells the pool that the program is done with a queue: other queues may reuse its free memory once its commands have ended.
 //
 // Any thread may call it. Errors: as `binpool_allocate_on`.
 //
@@ -345,8 +345,8 @@ binpool_status binpool_allocate_on(const binpool_pool *pool,
 binpool_status binpool_pool_retire_queue(const binpool_pool *pool,
                                          void *queue);
 
-// Writes the pool's counters to `statistics`, which has `size` bytes: `sizeof(binpool_statistics)`. Where a program knows fewer fields than
-// this version, it gets those; where it knows more, the others are 0.
+// Writes the pool's counters to `statistics`, which has `size` bytes: `sizeof(binpool_statistics)`. If the program knows fewer fields than
+// this version, it gets those; if it knows more, the others are 0.
 //
 // Any thread may call it.
 //
@@ -355,7 +355,7 @@ binpool_status binpool_pool_statistics(const binpool_pool *pool,
                                        binpool_statistics *statistics,
                                        size_t size);
 
-// Returns a report for people: the counters, and who has the blocks in use, by tag, if the pool is watched. The text is freed by
+// Returns a report for people: the counters and, if the pool is watched, what holds the blocks in use, by tag. The text is freed by
 // `binpool_string_free`.
 //
 // Any thread may call it.
@@ -372,7 +372,7 @@ binpool_status binpool_pool_report(const binpool_pool *pool,
 binpool_status binpool_pool_snapshot_json(const binpool_pool *pool,
                                           char **json);
 
-// Returns the most bytes that the pool may take from the device, as `binpool_pool_set_limit` takes it: 0 where there is no limit.
+// Returns the most bytes that the pool may take from the device, as `binpool_pool_set_limit` takes it: 0 if there is no limit.
 //
 // Any thread may call it.
 //
@@ -380,7 +380,7 @@ binpool_status binpool_pool_snapshot_json(const binpool_pool *pool,
 binpool_status binpool_pool_limit(const binpool_pool *pool,
                                   uint64_t *bytes);
 
-// Sets the most bytes that the pool may take from the device; 0 is no limit, as in `binpool_options`. What it has above that stays until it is freed:
+// Sets the most bytes that the pool may take from the device; 0 means no limit, as in `binpool_options`. Memory above the limit stays until it is freed:
 // `binpool_pool_trim` releases what is free already.
 //
 // Any thread may call it.
@@ -390,7 +390,7 @@ binpool_status binpool_pool_set_limit(const binpool_pool *pool,
                                       uint64_t bytes);
 
 // Releases free memory until the pool has at most `bytes` bytes of the device. Blocks in use stay. `released`, which may be null, gets the
-// number of bytes that went back.
+// number of released bytes.
 //
 // Any thread may call it.
 //
@@ -399,8 +399,8 @@ binpool_status binpool_pool_trim(const binpool_pool *pool,
                                  uint64_t bytes,
                                  uint64_t *released);
 
-// Begins to note the tag and the age of each block, for reports, snapshots and the messages of requests without memory. If `call_stacks` is
-// not 0, the functions of the program that asked for it, too, which takes some microseconds for each block.
+// Begins to track the tag and the age of each block, for reports, snapshots and out-of-memory messages. If `call_stacks` is
+// not 0, also the call stack of the request, which takes a few microseconds for each block.
 //
 // Any thread may call it.
 //
@@ -415,18 +415,18 @@ binpool_status binpool_pool_watch(const binpool_pool *pool,
 // The caller promises: `pool` is null or a live pool.
 binpool_status binpool_pool_stop_watching(const binpool_pool *pool);
 
-// Begins to write down every request of the pool in a new file at `path`, for `binpool replay`, `binpool tune` and `binpool view`. A file
-// that is there already is overwritten. The recording ends by `binpool_recording_finish`, which frees it.
+// Begins to record every request of the pool in a new file at `path`, for `binpool replay`, `binpool tune` and `binpool view`. A file
+// that exists is overwritten. `binpool_recording_finish` ends and frees the recording.
 //
-// Any thread may call it. Errors: `BUSY` if the pool is being recorded already, whose file is left as it is; `IO`.
+// Any thread may call it. Errors: `BUSY` if the pool is being recorded already, and that file stays as it is; `IO`.
 //
 // The caller promises: `pool` is null or a live pool. `path` is null, or a text that ends with a zero. `recording` is null, or a place for the result.
 binpool_status binpool_pool_record(const binpool_pool *pool,
                                    const char *path,
                                    binpool_recording **recording);
 
-// Ends a recording, writes the rest of its file, and frees the handle, whatever it returns. `summary`, which may be null, gets what the
-// recording has. The pool may be gone.
+// Ends a recording, writes the rest of its file, and frees the handle, whatever it returns. `summary`, which may be null, gets the
+// counts. The pool may be gone.
 //
 // Called once for each recording, by any thread. Errors: `IO`, with which the recording ended.
 //
@@ -435,10 +435,10 @@ binpool_status binpool_pool_record(const binpool_pool *pool,
 binpool_status binpool_recording_finish(binpool_recording *recording,
                                         binpool_recording_summary *summary);
 
-// Has the blocks that the calling thread allocates from now on carry a tag, such as `"weights"`, until `binpool_tag_leave`. Tags may lie in each
-// other: the innermost one counts. Reports, snapshots and recordings show them.
+// Gives the blocks that the calling thread allocates from now on a tag, such as `"weights"`, until `binpool_tag_leave`. Tags may be
+// nested: the innermost one counts. Reports, snapshots and recordings show them.
 //
-// Any thread may call it; the tag is of that thread. A program has some tags, not one for each block: binpool keeps each name for good.
+// Any thread may call it; the tag is of that thread. Use a few tags, not one for each block: binpool keeps each name forever.
 //
 // The caller promises: `name` is null, or a text that ends with a zero.
 binpool_status binpool_tag_enter(const char *name);
@@ -448,16 +448,16 @@ binpool_status binpool_tag_enter(const char *name);
 // Errors: `INVALID_ARGUMENT` if the thread has no tag.
 binpool_status binpool_tag_leave(void);
 
-// Returns the pool of a device, which is made where there is none, for the other functions of the interface: its counters, its limit, its
+// Returns the pool of a device, and creates it if needed, for the other functions of the interface: its counters, its limit, its
 // recording. It is freed by `binpool_pool_free`, which leaves PyTorch's tensors as they are.
 //
-// Any thread may call it. Errors: `UNSUPPORTED` where there is no CUDA driver; `INVALID_ARGUMENT`, `BACKEND`.
+// Any thread may call it. Errors: `UNSUPPORTED` if there is no CUDA driver; `INVALID_ARGUMENT`, `BACKEND`.
 //
 // The caller promises: `pool` is null, or a place for the result.
 binpool_status binpool_torch_pool(int device,
                                   binpool_pool **pool);
 
-// Returns the version of the library, such as `"0.1.0"`: that of the header is `BINPOOL_VERSION`. Not to be freed.
+// Returns the version of the library, such as `"0.1.0"`: that of the header is `BINPOOL_VERSION`. Do not free it.
 //
 // Any thread may call it.
 const char *binpool_version(void);

@@ -238,7 +238,7 @@ class pool {
   // What the pool has, block by block, for `binpool view`.
   std::string snapshot_json() const { return text_of(binpool_pool_snapshot_json); }
 
-  // The most bytes that the pool may take from the device; 0 is no limit.
+  // The most bytes that the pool may take from the device; 0 means no limit.
   std::uint64_t limit() const {
     std::uint64_t bytes = 0;
     check(binpool_pool_limit(handle_.get(), &bytes));
@@ -385,7 +385,7 @@ class device_resource {
   void deallocate(Stream stream, void *address, std::size_t, std::size_t = default_alignment) noexcept {
     block memory = state_->blocks.take(address);
     if (memory && binpool_block_record_use(memory.handle(), handle_of(stream)) != BINPOOL_STATUS_OK) {
-      // The stream is not one of this device, so nothing says when it is done with the memory, which is kept for good.
+      // The stream is not one of this device, so it is unknown when it is done with the memory, which is kept forever.
       static_cast<void>(memory.release());
     }
   }

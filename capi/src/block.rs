@@ -16,7 +16,7 @@ use crate::{
     status::{Failure, Status},
 };
 
-/// A block of device memory, which goes back to its pool when it is freed. Any thread may use it, and several at once.
+/// A block of device memory, which returns to its pool when it is freed. Any thread may use it, and several at once.
 #[derive(Debug)]
 pub struct Block(pub(crate) OfBackend<Owned<OpenClBackend>, Owned<CudaBackend>>);
 
@@ -66,8 +66,8 @@ fn is_svm(memory: &ClMemory) -> bool {
     matches!(memory.kind(), MemoryKind::Svm(_))
 }
 
-/// Frees a block: its memory goes back to the pool, after the commands that were enqueued on the block's queues so far. Enqueue first,
-/// then free: the pool knows nothing of commands that are enqueued later. The handle is gone, whatever the call returns. The pool may be
+/// Frees a block: its memory returns to the pool, after the commands enqueued on the block's queues so far. Enqueue first,
+/// then free: the pool does not know of commands enqueued later. The handle is gone, whatever the call returns. The pool may be
 /// gone, too.
 ///
 /// Called once for each block, by any thread, when no other thread uses the handle.
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn binpool_block_size(block: *const Block) -> usize {
     )
 }
 
-/// Returns what a block takes of the device, in bytes: at least its size; 0 for a null pointer.
+/// Returns the device memory that a block takes, in bytes: at least its size; 0 for a null pointer.
 ///
 /// Any thread may call it.
 ///
@@ -120,11 +120,11 @@ pub unsafe extern "C" fn binpool_block_class_size(block: *const Block) -> usize 
     )
 }
 
-/// Returns the `cl_mem` of the buffer that a block is all or a part of, and where the block begins in it, in bytes: for copies, fills and
+/// Returns the `cl_mem` of the buffer that contains a block, and the block's offset in it, in bytes: for copies, fills and
 /// maps, and for kernels that take both. Other bytes of the buffer are other blocks.
 ///
-/// The `cl_mem` is borrowed: not to be released, and valid until the block is freed. Commands that were enqueued before keep it. On
-/// another queue than the block's own, `binpool_block_order_before` or `binpool_block_record_use` comes first.
+/// The `cl_mem` is borrowed: do not release it; it is valid until the block is freed. Commands enqueued before that keep it. For
+/// a queue other than the block's own, first call `binpool_block_order_before` or `binpool_block_record_use`.
 ///
 /// Any thread may call it. Errors: `INVALID_ARGUMENT` for a block of 0 bytes, `UNSUPPORTED` for a block of a CUDA pool or of shared memory.
 ///
@@ -150,8 +150,8 @@ pub unsafe extern "C" fn binpool_block_cl_mem(
     })
 }
 
-/// Returns a `cl_mem` that begins where a block does, for the argument of a kernel and for nothing else. It is the buffer or a sub-buffer of
-/// it; on NVIDIA's driver a sub-buffer of a single byte, behind which a kernel finds the others.
+/// Returns a `cl_mem` that begins where the block does, only for arguments of kernels. It is the buffer or a sub-buffer of
+/// it; on NVIDIA's driver a sub-buffer of a single byte, after which a kernel finds the others.
 ///
 /// Otherwise as `binpool_block_cl_mem`. It belongs to the block: later calls return the same one.
 ///
@@ -171,8 +171,8 @@ pub unsafe extern "C" fn binpool_block_cl_kernel_argument(
     })
 }
 
-/// Returns the address of a block of a CUDA pool, a `CUdeviceptr`. It is valid for commands that are enqueued before the block is freed. On
-/// another stream than the block's own, `binpool_block_order_before` or `binpool_block_record_use` comes first.
+/// Returns the address of a block of a CUDA pool, a `CUdeviceptr`. It is valid for commands enqueued before the block is freed. For
+/// a stream other than the block's own, first call `binpool_block_order_before` or `binpool_block_record_use`.
 ///
 /// Any thread may call it. Errors: `INVALID_ARGUMENT` for a block of 0 bytes, `UNSUPPORTED` for a block of an OpenCL pool.
 ///
@@ -200,7 +200,7 @@ pub unsafe extern "C" fn binpool_block_device_ptr(
 /// Returns the address of a block of shared memory (`BINPOOL_MEMORY_SHARED`), for the host and for kernels: `clSetKernelArgSVMPointer`, or
 /// an argument of CUDA's.
 ///
-/// Commands of the block's former user may still run when it is allocated: the host uses it after `binpool_block_wait`, and before it
+/// Commands of the block's former user may still run when it is allocated: use it on the host only after `binpool_block_wait`, and before it
 /// is freed. The address is valid until then.
 ///
 /// Any thread may call it. Errors: `INVALID_ARGUMENT` for a block of 0 bytes, `UNSUPPORTED` for a block of device memory.
@@ -234,7 +234,7 @@ pub unsafe extern "C" fn binpool_block_host_ptr(
     })
 }
 
-/// Waits on the host until everything has ended that was enqueued on the block's queue so far. The host may then use shared memory.
+/// Waits on the host until everything enqueued on the block's queue so far has ended. The host may then use shared memory.
 ///
 /// Any thread may call it. Errors: `BACKEND`.
 ///
@@ -250,8 +250,8 @@ pub unsafe extern "C" fn binpool_block_wait(block: *const Block) -> Status {
     })
 }
 
-/// Tells the pool that commands on `queue`, another queue than the block's own, use the block: no other user gets it before everything has
-/// ended that is enqueued there until the block is freed. The program puts these commands after those of the block's own queue.
+/// Tells the pool that commands on `queue`, a queue other than the block's own, use the block: it is not reused before everything
+/// enqueued there until the block is freed has ended. The program orders these commands after those of the block's own queue.
 ///
 /// Any thread may call it. Errors: `INVALID_ARGUMENT` for a queue of another context or device.
 ///
@@ -274,7 +274,7 @@ pub unsafe extern "C" fn binpool_block_record_use(
     })
 }
 
-/// Puts what is enqueued on `queue` from now on after everything that was enqueued on the block's queues so far, by a wait on the
+/// Makes everything enqueued on `queue` from now on wait for everything enqueued on the block's queues so far, by a wait on the
 /// device, and records the use of `queue`. The host does not wait.
 ///
 /// Any thread may call it. Errors: as `binpool_block_record_use`, and `BACKEND`.

@@ -20,7 +20,7 @@ struct Captured {
     pool: WeakPool<CudaBackend>,
 }
 
-/// Returns the pool for requests on a queue whose stream is captured; `None` where it is not. `pool` is that of the device.
+/// Returns the pool for requests on a queue whose stream is captured; `None` if it is not. `pool` is that of the device.
 ///
 /// # Errors
 ///
@@ -81,7 +81,7 @@ pub fn pool_of_capture(
 ///
 /// # Errors
 ///
-/// Failures of the device; the block is freed all the same.
+/// Failures of the device; the block is freed anyway.
 ///
 /// ```no_run
 /// # use binpool::{Backend, MemoryPool, QueueOrder, VirtualMemoryAllocator};

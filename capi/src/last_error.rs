@@ -22,10 +22,10 @@ pub(crate) fn forget() {
     let _ended = LAST.try_with(RefCell::take);
 }
 
-/// The message of the last call that failed on the calling thread; an empty text where none has. It is in UTF-8, and may have several
-/// lines: that of a request without memory is a whole report.
+/// The message of the last call that failed on the calling thread; an empty text if none has. It is in UTF-8, and may have several
+/// lines: an out-of-memory error is a whole report.
 ///
-/// It is valid until another call fails on this thread, or the thread ends. Calls that go well leave it as it is. Not to be freed.
+/// It is valid until another call fails on this thread, or the thread ends. Calls that succeed do not change it. Do not free it.
 ///
 /// Any thread may call it.
 #[expect(

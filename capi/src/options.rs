@@ -8,7 +8,7 @@ use binpool::{PoolOptions, ReusePolicy};
 
 use crate::status::{Failure, Status};
 
-/// How free blocks go from one queue to another: the values of `reuse` in `binpool_options`.
+/// How free blocks are reused on other queues: the values of `reuse` in `binpool_options`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reuse {
@@ -49,7 +49,7 @@ pub enum PoolMemory {
     Shared = 2,
 }
 
-/// The settings of a pool. Fields that are 0 are what binpool does by itself, so that this is enough:
+/// The settings of a pool. A field of 0 means the default, so this is enough:
 ///
 /// ```c
 /// binpool_options options = {.struct_size = sizeof options, .limit_bytes = 1 << 30};
@@ -59,7 +59,7 @@ pub enum PoolMemory {
 pub struct Options {
     /// The size of this struct as the program knows it. Later versions may add fields after the others.
     pub struct_size: usize,
-    /// The most bytes that the pool may take from the device. 0 is no limit, as for `binpool_pool_set_limit` and `binpool_pool_limit`; a
+    /// The most bytes that the pool may take from the device. 0 means no limit, as for `binpool_pool_set_limit` and `binpool_pool_limit`; a
     /// limit of nothing cannot be set.
     pub limit_bytes: u64,
     /// A value of `binpool_segments`.
@@ -100,7 +100,7 @@ impl Options {
                 return Err(Failure::new(
                     Status::Unsupported,
                     format!(
-                        "a field of `binpool_options` behind byte {ours}, which this version does not have: leave it 0, or use a \
+                        "a field of `binpool_options` after byte {ours}, which this version does not have: leave it 0, or use a \
                          later version"
                     ),
                 ));
@@ -154,7 +154,7 @@ fn chosen<T: Copy>(value: u32, choices: &[(u32, T)], field: &str) -> Result<T, F
     let choice = choices.iter().find(|(number, _)| *number == value);
     choice.map(|(_, choice)| *choice).ok_or_else(|| {
         Failure::argument(format!(
-            "`{field}` is {value}, which is no value of `binpool_{field}`"
+            "`{field}` is {value}, which is not a value of `binpool_{field}`"
         ))
     })
 }

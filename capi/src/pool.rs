@@ -82,11 +82,11 @@ unsafe fn owned<B: QueuesByHandle>(
 
 /// Makes a pool over OpenCL, whose blocks are for `queue` unless their allocation names another.
 ///
-/// The context, the device and the queue are the program's own: they are retained, and the program may release its own references at
+/// The pool retains the context, the device and the queue, so the program may release its own references at
 /// any time. `options` may be null. The pool is freed by `binpool_pool_free`.
 ///
-/// Errors: `INVALID_ARGUMENT` for a device that is not the context's or a queue of another context or device; `UNSUPPORTED` where there
-/// is no OpenCL library, the device has OpenCL 1.1 or older, or has not the shared memory that the options ask for; `BACKEND`.
+/// Errors: `INVALID_ARGUMENT` for a device that is not the context's or a queue of another context or device; `UNSUPPORTED` if there
+/// is no OpenCL library, the device has OpenCL 1.1 or older, or lacks the shared memory that the options request; `BACKEND`.
 ///
 /// # Safety
 ///
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn binpool_pool_new_opencl(
 /// `device` is the device's number, counted from 0. `stream` is a `CUstream` or `cudaStream_t`; null is the legacy default stream.
 /// `options` may be null. The pool is freed by `binpool_pool_free`.
 ///
-/// Errors: `UNSUPPORTED` where there is no CUDA driver, and for options without segments unless the memory is shared; `BACKEND`.
+/// Errors: `UNSUPPORTED` if there is no CUDA driver, and for options without segments unless the memory is shared; `BACKEND`.
 ///
 /// # Safety
 ///
@@ -162,7 +162,7 @@ pub unsafe extern "C" fn binpool_pool_new_cuda(
     })
 }
 
-/// Frees a pool, and gives its free memory back to the device. Blocks that the program still has stay valid; their memory goes back when
+/// Frees a pool, and releases its free memory to the device. Blocks that the program still has stay valid; their memory is released when
 /// they are freed.
 ///
 /// Called once for each pool, when no other thread uses the handle.
@@ -184,7 +184,7 @@ pub unsafe extern "C" fn binpool_pool_free(pool: *mut Pool) -> Status {
 ///
 /// The block is freed by `binpool_block_free`. Any thread may call it.
 ///
-/// Errors: `OUT_OF_MEMORY`, with a report as its message, which also says so where a block of this size never fits; `BACKEND`.
+/// Errors: `OUT_OF_MEMORY`, with a report as its message, which also says if a block of this size can never fit; `BACKEND`.
 ///
 /// # Safety
 ///
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn binpool_allocate_on(
     unsafe { allocate(pool, Some(queue), bytes, block) }
 }
 
-/// Tells the pool that the program is done with a queue: its free memory is for all queues once its commands have ended.
+/// Tells the pool that the program is done with a queue: other queues may reuse its free memory once its commands have ended.
 ///
 /// Any thread may call it. Errors: as `binpool_allocate_on`.
 ///
@@ -243,8 +243,8 @@ pub unsafe extern "C" fn binpool_pool_retire_queue(
     })
 }
 
-/// Writes the pool's counters to `statistics`, which has `size` bytes: `sizeof(binpool_statistics)`. Where a program knows fewer fields than
-/// this version, it gets those; where it knows more, the others are 0.
+/// Writes the pool's counters to `statistics`, which has `size` bytes: `sizeof(binpool_statistics)`. If the program knows fewer fields than
+/// this version, it gets those; if it knows more, the others are 0.
 ///
 /// Any thread may call it.
 ///
@@ -273,7 +273,7 @@ pub unsafe extern "C" fn binpool_pool_statistics(
     })
 }
 
-/// Returns a report for people: the counters, and who has the blocks in use, by tag, if the pool is watched. The text is freed by
+/// Returns a report for people: the counters and, if the pool is watched, what holds the blocks in use, by tag. The text is freed by
 /// `binpool_string_free`.
 ///
 /// Any thread may call it.
@@ -317,7 +317,7 @@ pub unsafe extern "C" fn binpool_pool_snapshot_json(
     })
 }
 
-/// Returns the most bytes that the pool may take from the device, as `binpool_pool_set_limit` takes it: 0 where there is no limit.
+/// Returns the most bytes that the pool may take from the device, as `binpool_pool_set_limit` takes it: 0 if there is no limit.
 ///
 /// Any thread may call it.
 ///
@@ -335,7 +335,7 @@ pub unsafe extern "C" fn binpool_pool_limit(pool: *const Pool, bytes: *mut u64) 
     })
 }
 
-/// Sets the most bytes that the pool may take from the device; 0 is no limit, as in `binpool_options`. What it has above that stays until it is freed:
+/// Sets the most bytes that the pool may take from the device; 0 means no limit, as in `binpool_options`. Memory above the limit stays until it is freed:
 /// `binpool_pool_trim` releases what is free already.
 ///
 /// Any thread may call it.
@@ -354,7 +354,7 @@ pub unsafe extern "C" fn binpool_pool_set_limit(pool: *const Pool, bytes: u64) -
 }
 
 /// Releases free memory until the pool has at most `bytes` bytes of the device. Blocks in use stay. `released`, which may be null, gets the
-/// number of bytes that went back.
+/// number of released bytes.
 ///
 /// Any thread may call it.
 ///
@@ -380,8 +380,8 @@ pub unsafe extern "C" fn binpool_pool_trim(
     })
 }
 
-/// Begins to note the tag and the age of each block, for reports, snapshots and the messages of requests without memory. If `call_stacks` is
-/// not 0, the functions of the program that asked for it, too, which takes some microseconds for each block.
+/// Begins to track the tag and the age of each block, for reports, snapshots and out-of-memory messages. If `call_stacks` is
+/// not 0, also the call stack of the request, which takes a few microseconds for each block.
 ///
 /// Any thread may call it.
 ///
@@ -420,10 +420,10 @@ pub unsafe extern "C" fn binpool_pool_stop_watching(pool: *const Pool) -> Status
     })
 }
 
-/// Begins to write down every request of the pool in a new file at `path`, for `binpool replay`, `binpool tune` and `binpool view`. A file
-/// that is there already is overwritten. The recording ends by `binpool_recording_finish`, which frees it.
+/// Begins to record every request of the pool in a new file at `path`, for `binpool replay`, `binpool tune` and `binpool view`. A file
+/// that exists is overwritten. `binpool_recording_finish` ends and frees the recording.
 ///
-/// Any thread may call it. Errors: `BUSY` if the pool is being recorded already, whose file is left as it is; `IO`.
+/// Any thread may call it. Errors: `BUSY` if the pool is being recorded already, and that file stays as it is; `IO`.
 ///
 /// # Safety
 ///

@@ -86,7 +86,7 @@ impl Write for NewFile {
     }
 }
 
-/// What a recording has.
+/// The counts of a recording.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordingSummary {
@@ -98,8 +98,8 @@ pub struct RecordingSummary {
     pub shortages: u64,
 }
 
-/// Ends a recording, writes the rest of its file, and frees the handle, whatever it returns. `summary`, which may be null, gets what the
-/// recording has. The pool may be gone.
+/// Ends a recording, writes the rest of its file, and frees the handle, whatever it returns. `summary`, which may be null, gets the
+/// counts. The pool may be gone.
 ///
 /// Called once for each recording, by any thread. Errors: `IO`, with which the recording ended.
 ///

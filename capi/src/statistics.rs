@@ -4,7 +4,7 @@ use binpool::PoolStatistics;
 
 /// The counters of a pool, all taken at the same moment. Sizes in bytes.
 ///
-/// Active: the program has it. Held: free, in the pool. Managed: both together, in whole blocks. Pending: held, but commands of a
+/// Active: in use by the program. Held: free, in the pool. Managed: both together, in whole blocks. Pending: held, but commands of a
 /// former user may still run.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]

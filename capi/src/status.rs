@@ -5,9 +5,9 @@ use std::fmt;
 use binpool::{Error, PoolError, TraceError, TraceErrorKind};
 use binpool_opencl::OpenClError;
 
-/// How a call ended. The message of one that failed is `binpool_last_error_message`.
+/// The result of a call. After a failure, `binpool_last_error_message` has the message.
 ///
-/// Later versions may add others: treat a number that is not here as `BINPOOL_STATUS_BACKEND`.
+/// Later versions may add values: treat unknown ones as `BINPOOL_STATUS_BACKEND`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {

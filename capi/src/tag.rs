@@ -16,10 +16,10 @@ thread_local! {
     static SCOPES: RefCell<Vec<TagScope>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Has the blocks that the calling thread allocates from now on carry a tag, such as `"weights"`, until `binpool_tag_leave`. Tags may lie in each
-/// other: the innermost one counts. Reports, snapshots and recordings show them.
+/// Gives the blocks that the calling thread allocates from now on a tag, such as `"weights"`, until `binpool_tag_leave`. Tags may be
+/// nested: the innermost one counts. Reports, snapshots and recordings show them.
 ///
-/// Any thread may call it; the tag is of that thread. A program has some tags, not one for each block: binpool keeps each name for good.
+/// Any thread may call it; the tag is of that thread. Use a few tags, not one for each block: binpool keeps each name forever.
 ///
 /// # Safety
 ///

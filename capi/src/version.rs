@@ -2,7 +2,7 @@
 
 use std::ffi::c_char;
 
-/// Returns the version of the library, such as `"0.1.0"`: that of the header is `BINPOOL_VERSION`. Not to be freed.
+/// Returns the version of the library, such as `"0.1.0"`: that of the header is `BINPOOL_VERSION`. Do not free it.
 ///
 /// Any thread may call it.
 #[expect(

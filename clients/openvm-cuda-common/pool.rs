@@ -75,7 +75,7 @@ pub(crate) struct StreamQueue {
     queue: CudaQueue,
 }
 
-/// The queue of a stream once it has had memory; `None` where that failed.
+/// The queue of a stream once it has had memory; `None` if that failed.
 pub(crate) type QueueOfStream = OnceLock<Option<StreamQueue>>;
 
 impl StreamQueue {

@@ -170,7 +170,7 @@ impl InjectedFault {
         }
     }
 
-    /// Returns how this call for a block of `bytes` bytes fails, or `None` where it does not.
+    /// Returns how this call for a block of `bytes` bytes fails, or `None` if it does not.
     pub(crate) fn failure_of(
         &mut self,
         call: AllocatorCall,

@@ -76,7 +76,7 @@ pub fn a_buffer_larger_than_the_largest_is_refused<F: Fixture>(fixture: &F) {
     }
 }
 
-/// A buffer of the largest size may be out of memory, but is no invalid request.
+/// A buffer of the largest size may be out of memory, but is not an invalid request.
 pub fn a_buffer_of_the_largest_size_is_no_invalid_request<F: Fixture>(fixture: &F) {
     let backend = fixture.backend();
     let largest = backend.limits().largest_block_bytes;

@@ -49,7 +49,7 @@ pub fn a_region_of_a_region_is_a_window_into_the_block<F: Fixture>(fixture: &F) 
     refused_as_out_of_bounds(bench.backend.create_sub_region(&inner, Region::new(0, 11)));
 }
 
-/// The error is `OutOfBounds`, also where the end overflows.
+/// The error is `OutOfBounds`, even if the end overflows.
 pub fn a_region_must_lie_within_its_block<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let start = bench.backend.limits().alignment.bytes();

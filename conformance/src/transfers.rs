@@ -169,7 +169,7 @@ pub fn an_overlapping_copy_is_refused<F: Fixture>(fixture: &F) {
     assert_eq!(bench.read(&buffer), numbered(SIZE));
 }
 
-/// The error is `OutOfBounds` from each transfer, on each side, also where an end overflows.
+/// The error is `OutOfBounds` from each transfer, on each side, even if an end overflows.
 pub fn transfers_out_of_bounds_are_refused_and_do_nothing<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let (buffer, other) = (bench.filled(SIZE, 1), bench.filled(SIZE, 2));

@@ -41,7 +41,7 @@ impl<B: VirtualMemory> Mapped<B> {
         self.bench.backend.map(&self.reservation, offset, pages)
     }
 
-    /// Maps pages that are mapped already at a further place. Returns false where the backend maps pages at one place at a time.
+    /// Maps pages that are mapped already at a further place. Returns false if the backend maps pages at one place at a time.
     fn map_again(&self, page: usize, pages: &B::Memory) -> bool {
         let mapped = self.map(page, pages);
         let is_refused = matches!(mapped, Err(Error::Unsupported { .. }));

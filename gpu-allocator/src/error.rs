@@ -31,7 +31,7 @@ pub enum AllocationError {
     /// No memory type fits the requirements and the location.
     #[error("No compatible memory type available")]
     NoCompatibleMemoryTypeFound,
-    /// The size is 0, or the alignment is no power of two.
+    /// The size is 0, or the alignment is not a power of two.
     #[error("Invalid AllocationCreateDesc")]
     InvalidAllocationCreateDesc,
     /// The physical device is null.

@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Results that the program could compute again.
     let cache = Arc::new(Mutex::new(vec![pool.allocate(12 * MIB)?]));
 
-    // The pool keeps its hooks. A hook that kept the pool, or blocks of it, would keep both for good.
+    // The pool keeps its hooks. A hook that kept the pool, or blocks of it, would keep both forever.
     let (cached, weak): (_, WeakPool<_>) = (Arc::downgrade(&cache), pool.downgrade());
     pool.add_reclaim_hook(move |shortage| {
         let Some(cached) = cached.upgrade() else { return };

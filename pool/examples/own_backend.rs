@@ -22,7 +22,7 @@ struct HostBackend(Arc<Core<Self>>);
 /// Memory. Threads keep it on their own; most runtimes rely on the core for that.
 type Block = Arc<Mutex<Vec<u8>>>;
 
-/// In order: a command starts when the last one has ended, well or not.
+/// In order: a command starts when the last one has ended, with or without an error.
 type Stream = Mutex<Arc<Mark>>;
 
 /// How far a command has come, for callers that ask or wait.

@@ -1,4 +1,4 @@
-//! `malloc` and `free`: blocks that the program knows by their addresses.
+//! `malloc` and `free`: blocks identified by their addresses.
 
 use std::{
     array,
@@ -12,16 +12,16 @@ use parking_lot::Mutex;
 
 use crate::{MemoryPool, PoolError, PooledBuffer};
 
-/// Allocates and frees blocks by their addresses, as `cudaMallocAsync` and `cudaFreeAsync` do, for code that can keep nothing but an
+/// Allocates and frees blocks by their addresses, as `cudaMallocAsync` and `cudaFreeAsync` do, for code that can keep only an
 /// address.
 ///
-/// Code that can keep a value keeps the [`PooledBuffer`] itself, which saves a lookup for each block.
+/// Where you can, keep the [`PooledBuffer`] itself: that saves a lookup for each block.
 ///
 /// Any thread may allocate, use and free a block. An address at which no block starts, one that was freed before, and a queue of another
-/// device are errors that change nothing. Dropping the `AddressedPool` frees the blocks that are left, as a drop of each of them would:
-/// enqueue no more commands that use their addresses.
+/// device are errors that change nothing. Dropping the `AddressedPool` frees the remaining blocks as if each were dropped:
+/// do not enqueue further commands that use their addresses.
 ///
-/// The memory needs addresses: that of CUDA and shared virtual memory of OpenCL have them, buffers of OpenCL do not.
+/// The memory needs addresses: CUDA's memory and OpenCL's shared virtual memory have them, OpenCL's buffers do not.
 ///
 /// ```
 /// # use binpool::{Backend, MemoryPool, QueueOrder, VirtualMemoryAllocator};
@@ -64,7 +64,7 @@ type Shard<B> = Mutex<HashMap<u64, PooledBuffer<B>, BuildHasherDefault<AddressHa
 struct Apart<B: Backend>(Shard<B>);
 
 impl<B: Backend> AddressedPool<B> {
-    /// Returns one that takes its blocks from `pool`, which can go on to be used by itself.
+    /// Makes one that takes its blocks from `pool`, which you can keep using directly.
     #[must_use]
     pub fn new(pool: &MemoryPool<B>) -> Self {
         Self {
@@ -83,7 +83,7 @@ impl<B: Backend> AddressedPool<B> {
     ///
     /// # Errors
     ///
-    /// Those of [`MemoryPool::allocate_on`]; [`Unsupported`](crate::Error::Unsupported) where memory has no [address](Memory::device_address).
+    /// Those of [`MemoryPool::allocate_on`]; [`Unsupported`](crate::Error::Unsupported) if memory has no [address](Memory::device_address).
     pub fn allocate_on(&self, queue: &B::Queue, bytes: usize) -> Result<u64, PoolError> {
         Ok(self.add(queue, self.pool.allocate_on(queue, bytes)?)?)
     }
@@ -108,7 +108,7 @@ impl<B: Backend> AddressedPool<B> {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](crate::Error::Unsupported) where memory has no [address](Memory::device_address); the block is freed then.
+    /// [`Unsupported`](crate::Error::Unsupported) if memory has no [address](Memory::device_address); the block is freed then.
     pub fn add(&self, queue: &B::Queue, block: PooledBuffer<B>) -> Result<u64> {
         let Some(memory) = block.memory_on(queue) else {
             return Ok(0);
@@ -118,13 +118,13 @@ impl<B: Backend> AddressedPool<B> {
         Ok(address)
     }
 
-    /// Frees a block. Its memory is reused only after what was enqueued until now on `queue` and on the block's other queues. Address 0 does
+    /// Frees a block. Its memory is reused only after everything enqueued so far on `queue` and on the block's other queues. Address 0 does
     /// nothing.
     ///
     /// # Errors
     ///
     /// [`UnknownAddress`](InvalidRequest::UnknownAddress); [`ForeignObject`](InvalidRequest::ForeignObject) for a queue of another device, and
-    /// the block stays allocated; a failure of the device, and the block is freed all the same ([`PooledBuffer::release`]).
+    /// the block stays allocated; a failure of the device, and the block is still freed ([`PooledBuffer::release`]).
     pub fn free_on(&self, queue: &B::Queue, address: u64) -> Result<()> {
         if address == 0 {
             return Ok(());
@@ -156,7 +156,7 @@ impl<B: Backend> AddressedPool<B> {
             .record_use(queue)
     }
 
-    /// Returns whether a block that is allocated starts at this address.
+    /// Returns whether an allocated block starts at this address.
     ///
     /// ```
     /// # use binpool::{AddressedPool, Backend, MemoryPool, QueueOrder, VirtualMemoryAllocator};

@@ -15,7 +15,7 @@ impl<B: Backend> PooledBuffer<B> {
     /// enqueued from now on. Records the use. The wait is on the device: a marker on each of the block's queues, and a
     /// barrier on `queue`.
     ///
-    /// Enqueues nothing if `queue` is in order and the block's only one.
+    /// Enqueues nothing if `queue` is in order and the block's only queue.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -154,8 +154,8 @@ impl<B: Backend> PooledBuffer<B> {
     ///
     /// [`NoQueue`](InvalidRequest::NoQueue) if `queue` is `None` and the block has no queue;
     /// [`ForeignObject`](InvalidRequest::ForeignObject) for a queue of another backend; the failures of the backend.
-    /// The block has left the caller all the same. If an event of `wait_for` could not be waited for, the block is
-    /// released to its allocator instead of going to a next user.
+    /// The block is given up in any case. If waiting for an event of `wait_for` fails, the block is
+    /// released to its allocator instead of being reused.
     ///
     /// ```
     /// # use binpool::{Queue, Backend, Event, EventStatus, ImmediateAllocator, MemoryPool, QueueOrder};

@@ -1,4 +1,4 @@
-//! A pool is made of its settings.
+//! Builds a pool from its settings.
 
 use std::{any::type_name, sync::Arc};
 

@@ -16,7 +16,7 @@ use crate::OutOfMemoryReport;
 /// let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
 /// let error = pool.allocate(2 << 20).unwrap_err();
 /// if let Some(report) = error.out_of_memory() {
-///     // Smaller blocks may do, where the caller can work with them.
+///     // Try a smaller block, if the caller can work with it.
 ///     assert!(pool.allocate(report.requested_bytes / 2).is_ok());
 /// }
 /// # assert!(error.is_out_of_memory());
@@ -25,18 +25,18 @@ use crate::OutOfMemoryReport;
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum PoolError {
-    /// No memory is left, after everything that the pool could try.
+    /// Out of memory, after the pool has tried everything.
     #[error(transparent)]
     OutOfMemory(Box<OutOfMemoryReport>),
-    /// The allocator or the backend failed, for another reason than lack of memory.
+    /// The allocator or the backend failed for a reason other than lack of memory.
     #[error(transparent)]
     Allocator(#[from] Error),
-    /// More leading bits than size classes can have.
+    /// Too many leading bits for size classes.
     #[error("{requested} leading bits: size classes can have at most {largest}")]
     LeadingBits {
         /// The requested leading bits.
         requested: u32,
-        /// The most that are permitted.
+        /// The most that size classes can have.
         largest: u32,
     },
     /// The pool's size classes broke their contract.
@@ -80,8 +80,8 @@ impl PoolError {
     }
 }
 
-/// For programs with one error type: [`PoolError::OutOfMemory`] becomes [`Error::OutOfMemory`], and is printed as
-/// before.
+/// For programs with one error type: [`PoolError::OutOfMemory`] becomes [`Error::OutOfMemory`], with the same
+/// text.
 ///
 /// ```
 /// use binpool::{Backend, Error, ImmediateAllocator, MemoryPool, QueueOrder};

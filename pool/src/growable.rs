@@ -18,9 +18,9 @@ use crate::{MemoryPool, PoolError, PooledBuffer, growing::Growing, shared::Share
 /// Otherwise it is used as a [`PooledBuffer`]. Its pages count in the pool's [limit](crate::PoolOptions::limit) and
 /// [statistics](crate::PoolStatistics), as those of one active block.
 ///
-/// Its pages and addresses go back when it is dropped, after the commands that use them, or, while the pool
-/// [keeps addresses](MemoryPool::keep_addresses), after that. Views of its memory that outlive it keep its pages, which the pool no longer
-/// counts then.
+/// Its pages and addresses are released when it is dropped, after the commands that use them, or, while the pool
+/// [keeps addresses](MemoryPool::keep_addresses), when that ends. Views of its memory that outlive it keep its pages, which the pool no longer
+/// counts.
 ///
 /// ```
 /// use binpool::{Backend, MemoryPool, QueueOrder, VirtualMemoryAllocator};
@@ -48,7 +48,7 @@ use crate::{MemoryPool, PoolError, PooledBuffer, growing::Growing, shared::Share
 #[must_use = "the block goes back to its pool when it is dropped"]
 pub struct GrowableBuffer<B: Backend> {
     buffer: PooledBuffer<B>,
-    /// `None` where the pool has no pages.
+    /// `None` if the pool has no pages.
     growing: Option<Growing<B>>,
     queue: B::Queue,
     most_bytes: usize,
@@ -106,11 +106,11 @@ impl<B: Backend> MemoryPool<B> {
 }
 
 impl<B: Backend> GrowableBuffer<B> {
-    /// Adds `bytes` bytes at the end. The bytes before them are kept. The new ones are undefined: they may be those of another user, unless
+    /// Adds `bytes` bytes at the end. The bytes before them are kept. The new ones are undefined: they may be another user's, unless
     /// the pool [scrubs](crate::PoolOptions::scrub), or those that the block had there before it shrank.
     ///
     /// New pages can be used on every queue at once. A copy, and the zeros of a pool that scrubs on hand-out, are commands of the block's
-    /// own queue, after everything that was enqueued on the queues that use the block; before commands on another queue, call
+    /// own queue, after everything enqueued on the queues that use the block; before commands on another queue, call
     /// [`order_before`](PooledBuffer::order_before).
     ///
     /// # Errors
@@ -179,14 +179,14 @@ impl<B: Backend> GrowableBuffer<B> {
 
     /// Removes `bytes` bytes at the end, or all if there are fewer.
     ///
-    /// The pages that one call of [`grow`](Self::grow) mapped are unmapped together, and go back to the allocator, once the block ends before
+    /// The pages that one call of [`grow`](Self::grow) mapped are unmapped together, and released to the allocator, once the block ends before
     /// all of them and no command uses them. The call waits for no command: pages that commands or views may still use stay until a later
     /// call finds them unused. `shrink(0)` does only that, for example after a [`finish`](binpool_allocators::Queue::finish). A block of a
     /// pool without pages keeps its memory until it is dropped.
     ///
     /// # Errors
     ///
-    /// A failure of the device. The block is smaller all the same, and a later call tries again to unmap its spare pages.
+    /// A failure of the device. The block is still smaller, and a later call tries again to unmap its spare pages.
     #[track_caller]
     pub fn shrink(&mut self, bytes: usize) -> Result<(), PoolError> {
         let size = self.buffer.size().saturating_sub(bytes);

@@ -1,4 +1,4 @@
-//! Memory that stays where it is, for as long as something outside the pool knows its addresses.
+//! Memory that stays where it is while something outside the pool knows its addresses.
 
 use std::mem;
 
@@ -6,7 +6,7 @@ use binpool_allocators::Backend;
 
 use crate::MemoryPool;
 
-/// While this lives, no memory leaves the pool, and no pages of it move: every address that the pool has handed out stays the
+/// While this lives, the pool releases no memory and moves no pages: every address that it has handed out stays the
 /// address of the same memory. Made by [`MemoryPool::keep_addresses`].
 ///
 /// ```
@@ -35,16 +35,16 @@ pub struct KeptAddresses<B: Backend> {
 }
 
 impl<B: Backend> MemoryPool<B> {
-    /// Keeps all memory where it is until the result is dropped: nothing is released by the pool, nothing is unmapped, and no pages
-    /// move. Requests and drops go on as usual, from what the pool has and what it takes from the device.
+    /// Keeps all memory where it is until the result is dropped: the pool releases nothing, unmaps nothing, and moves no
+    /// pages. Requests and drops go on as usual, with what the pool has and what it takes from the device.
     ///
-    /// It is for what remembers addresses, such as a CUDA graph: its kernels use the addresses of the blocks that they were captured
-    /// with at each launch, also of blocks that were dropped meanwhile. Give such a graph a pool of its own, since another request
+    /// It is for anything that remembers addresses, such as a CUDA graph: at each launch its kernels use the addresses that they were captured
+    /// with, also of blocks dropped since. Give such a graph a pool of its own, since another request
     /// of the same pool may get those blocks, and keep the pool and this value until the graph is gone.
     ///
-    /// Where memory runs out, the free memory of the pool cannot go back to help. A [`GrowableBuffer`](crate::GrowableBuffer) that is dropped
+    /// When memory runs out, the pool cannot release its free memory. A [`GrowableBuffer`](crate::GrowableBuffer) that is dropped
     /// counts as active until addresses are no longer kept. A block of a pool without segments that is given up by
-    /// [`enqueue_release`](crate::PooledBuffer::enqueue_release) leaves all the same. Several of these values may live: memory stays until
+    /// [`enqueue_release`](crate::PooledBuffer::enqueue_release) is released nevertheless. Several of these values may live: memory stays until
     /// the last is dropped.
     ///
     /// ```

@@ -1,7 +1,7 @@
 //! A device-memory pool for array crates on GPUs.
 //!
-//! An array crate makes a fresh block of device memory for every intermediate of `a * b + c`. A call to the device for
-//! each one is slow; [`MemoryPool`] keeps what was freed, and hands it out again. It sits on any
+//! An array crate needs a block of device memory for every intermediate of `a * b + c`. Asking the device for
+//! each one is slow; [`MemoryPool`] keeps freed blocks and reuses them. It works over any
 //! [`Allocator`] over any [`Backend`]: OpenCL, CUDA, the mock device, yours.
 //!
 //! ```
@@ -15,7 +15,7 @@
 //!
 //! let block = pool.allocate(4096)?;
 //! block.write(&queue, 0, &[7_u8; 4096])?;
-//! drop(block); // Held by the pool from here on, not freed.
+//! drop(block); // Kept by the pool for the next request.
 //!
 //! let again = pool.allocate(4000)?; // The same block: no call to the device.
 //! assert_eq!(again.size(), 4000);
@@ -25,9 +25,9 @@
 //!
 //! # Start here
 //!
-//! [`ImmediateAllocator`] makes an allocator of a backend, [`MemoryPool`] a pool of that, and [`PooledBuffer`] is a block.
-//! [`PooledSlice`] is a block, or a part of one, as elements of a type. The [prelude] has the traits whose methods they and the backends use. The other types are for settings ([`PoolOptions`]), for what goes wrong
-//! ([`PoolError`], [`OutOfMemoryReport`]), and for those who write an [`Allocator`] or a [`Backend`].
+//! [`ImmediateAllocator`] turns a backend into an allocator, [`MemoryPool`] is a pool over that, and [`PooledBuffer`] is a block.
+//! [`PooledSlice`] is a block, or a part of one, as elements of a type. The [prelude] has the traits for their methods and those of backends. The other types are settings ([`PoolOptions`]), errors
+//! ([`PoolError`], [`OutOfMemoryReport`]), and what you need to write an [`Allocator`] or a [`Backend`].
 //!
 //! The [guide] has chapters: [a first array crate](guide::first_array_crate), [choosing an allocator](guide::allocators),
 //! [several queues](guide::queues), [several devices](guide::several_devices), [running out of memory](guide::shortage),
@@ -40,18 +40,18 @@
 //! Every block is allocated for a queue, and knows the queues it was used on ([`PooledBuffer::memory_on`]). A block
 //! that was used on one in-order queue goes back to that queue's free list, and its next user on the same queue gets it
 //! at once: the queue itself runs the old commands first. A block that was used on an out-of-order queue or on several
-//! queues, or that another queue requests, is handed out when the commands of its former users have ended, or after a
-//! wait for them, as the [`ReusePolicy`] says. So no block is handed out while a command of its former user may run
-//! against a command of its next user.
+//! queues, or that another queue requests, is reused when the commands of its former users have ended, or after a
+//! wait for them, as the [`ReusePolicy`] says. So a command of a block's former user never runs
+//! at the same time as a command of its next user.
 //!
-//! Blocks move between queues by [`order_before`](PooledBuffer::order_before) and
+//! To move a block between queues, use [`order_before`](PooledBuffer::order_before) or
 //! [`bind_to_queue`](PooledBuffer::bind_to_queue).
 //!
 //! # Out of memory
 //!
 //! When the device has no memory left, the pool looks for a larger held block, releases held blocks, calls the
 //! program's hooks ([`MemoryPool::add_reclaim_hook`]), waits for queues that hold blocks back, and only then gives up,
-//! with a [report](OutOfMemoryReport) that explains the cause.
+//! with a [report](OutOfMemoryReport) of the cause.
 //!
 //! # Threads
 //!
@@ -65,9 +65,9 @@
 //!
 //! # Inspecting
 //!
-//! [`MemoryPool::watch`] and [`MemoryPool::live_blocks`] say which part of the program has which memory, by [`Tag`] and
+//! [`MemoryPool::watch`] and [`MemoryPool::live_blocks`] show which part of the program uses which memory, by [`Tag`] and
 //! by line, and how much is only cached. [`MemoryPool::record`] writes the program's requests as a trace, which the
-//! command `binpool` replays, tunes and draws. The chapter [inspecting](guide::inspecting) has the rest: snapshots, events,
+//! command `binpool` replays, tunes and draws. The chapter [inspecting](guide::inspecting) covers snapshots, events and
 //! metrics.
 //!
 //! # Features
@@ -118,6 +118,11 @@ mod order;
 mod paper;
 mod place;
 pub mod prelude;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod rare;
+#[cfg(not(fuzzing))]
+mod rare;
 mod report;
 mod request;
 mod retain;

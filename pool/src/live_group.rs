@@ -27,9 +27,9 @@ use std::{fmt, time::Duration};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LiveGroup {
-    /// The tag; `None` where there was none.
+    /// The tag; `None` if there was none.
     pub tag: Option<String>,
-    /// The line of the request, or the frames of its call stack, one a line, innermost first; `None` where the pool watches
+    /// The line of the request, or the frames of its call stack, one a line, innermost first; `None` if the pool watches
     /// [tags only](crate::WatchOptions::tags_only).
     pub call_site: Option<String>,
     /// The number of blocks.

@@ -17,7 +17,7 @@ use crate::{Retain, ReusePolicy, ScrubPolicy, SizeClasses};
 ///
 /// let backend = MockDevice::new().backend();
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
-/// // Blocks up to an eighth larger than asked, which makes fewer classes and more hits.
+/// // Blocks up to an eighth larger than requested: fewer classes, more hits.
 /// let pool = PoolOptions::new()
 ///     .leading_bits(3)
 ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
@@ -75,7 +75,7 @@ impl PoolOptions {
         self
     }
 
-    /// Sets size classes of the program's own.
+    /// Sets your own size classes.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
@@ -84,7 +84,7 @@ impl PoolOptions {
     ///
     /// # let backend = MockDevice::new().backend();
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// /// One size, for a program whose tiles all have 1 MiB or little less: any free block will do.
+    /// /// One size, for a program whose tiles all take up to 1 MiB: any free block fits.
     /// #[derive(Debug)]
     /// struct Tiles;
     ///
@@ -121,15 +121,15 @@ impl PoolOptions {
         self
     }
 
-    /// Sets whether blocks are carved from segments: large pieces of device memory, in which free neighbours merge. By
+    /// Sets whether blocks are carved from segments: large pieces of device memory in which free neighbours merge. By
     /// default they are.
     ///
     /// Without segments a free block serves requests of its own class only, and a program whose sizes vary takes far
-    /// more from the device than it uses. With them it takes little more. Blocks are then views of their segments
+    /// more from the device than it uses; with segments, little more. Blocks are then views of their segments
     /// ([`create_sub_region`](crate::Backend::create_sub_region)), which cost a call to the device if the pool has kept none
     /// of the right size.
     ///
-    /// A program that passes bare handles of its blocks to other code may want none: a block is then a whole buffer.
+    /// A program that passes bare handles of its blocks to other code may turn segments off: a block is then a whole buffer.
     ///
     /// ```
     /// use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
@@ -150,11 +150,11 @@ impl PoolOptions {
         self
     }
 
-    /// Sets what [segments](Self::segments) and pages save when they grow: calls to the device, or memory. `binpool tune` tries each on a
+    /// Sets what [segments](Self::segments) and pages save as they grow: calls to the device, or memory. `binpool tune` tries each on a
     /// recorded program.
     ///
-    /// The default is [`Balanced`](GrowthPolicy::Balanced). It keeps hardly more than was in use at most, and up to 15 % more once memory that
-    /// went back is asked for again, so that a program that repeats its work soon makes few calls or none. Pools of bins ignore this.
+    /// The default is [`Balanced`](GrowthPolicy::Balanced). It keeps little more than the peak in use, and up to 15 % more once memory that
+    /// it released is requested again, so that a program that repeats its work soon makes few calls or none. Pools of bins ignore this.
     ///
     /// ```
     /// use binpool::{Backend, GrowthPolicy, ImmediateAllocator, PoolOptions, QueueOrder};
@@ -166,7 +166,7 @@ impl PoolOptions {
     ///     .growth(GrowthPolicy::Dense)
     ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
     /// let blocks = [100 << 20, 1_200_000].map(|bytes| pool.allocate(bytes).unwrap());
-    /// // The second one has a segment of its own, too, and not the first part of a larger one.
+    /// // The second one has a segment of its own, too, not the first part of a larger one.
     /// let bytes: usize = blocks.iter().map(|block| block.class_size()).sum();
     /// assert_eq!(pool.statistics().managed_bytes, bytes as u64);
     /// # Ok::<(), binpool::PoolError>(())
@@ -179,8 +179,8 @@ impl PoolOptions {
 
     /// Sets how many arenas the [segments](Self::segments) are divided among, each with a lock: from 1 to 16, which is the default.
     ///
-    /// A thread carves from an arena of its own as long as there is one. So threads do not wait for each other, but what one has free
-    /// may not serve the next request of another, which takes more memory then. Where threads take turns, as those of a Python program
+    /// Each thread carves from an arena of its own while there are enough. So threads do not wait for each other, but one's free memory
+    /// may not serve another's request, which costs memory. Where threads take turns, as those of a Python program
     /// do, one arena is denser, and no thread waits for it.
     ///
     /// ```
@@ -204,7 +204,7 @@ impl PoolOptions {
     ///     let other = scope.spawn(|| pool.allocate(4 << 20).map(|block| block.size()));
     ///     assert_eq!(other.join().unwrap().unwrap(), 4 << 20);
     /// });
-    /// assert_eq!(pool.managed_bytes(), before); // It took what this thread had freed.
+    /// assert_eq!(pool.managed_bytes(), before); // It reused what this thread had freed.
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
     #[must_use]
@@ -218,7 +218,7 @@ impl PoolOptions {
     /// there is no limit.
     ///
     /// [`MemoryPool::set_limit`](crate::MemoryPool::set_limit) changes it while the pool is in use. Memory that was [detached](crate::PooledBuffer::detach) counts
-    /// until it is released by the pool's allocator. Runtimes promise more memory than they have (see
+    /// until it is released by the pool's allocator. Runtimes report more memory than they have (see
     /// [`DeviceLimits`](crate::DeviceLimits)), so a limit also keeps a program within its device.
     ///
     /// ```
@@ -241,8 +241,8 @@ impl PoolOptions {
         self
     }
 
-    /// Sets the budget that the pool takes its bytes from, instead of a [limit](Self::limit) of its own. Pools that share a budget
-    /// together take at most its bytes from their allocators. A [soft limit](Budget::on_soft_limit) tells the program when they come
+    /// Sets the budget that limits the pool, instead of a [limit](Self::limit) of its own. Pools that share a budget
+    /// together take at most its bytes. A [soft limit](Budget::on_soft_limit) tells the program when they come
     /// close to it.
     ///
     /// ```

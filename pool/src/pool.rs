@@ -13,12 +13,12 @@ use crate::{
     Shortage, Sweeper, shared::Shared,
 };
 
-/// A pool of device memory: keeps freed blocks in bins by size class, and hands them out again.
+/// A pool of device memory: keeps freed blocks, and reuses them for later requests.
 ///
 /// Clones are handles to the same pool, and may be used from any thread. When the last handle is dropped, what the pool
 /// holds is released; active blocks stay valid, and are released when they are dropped.
 ///
-/// It is `PyOpenCL`'s `MemoryPool`, made safe to share between threads and queues. An array crate needs nine methods:
+/// It is like `PyOpenCL`'s `MemoryPool`, but safe to share between threads and queues. An array crate needs nine methods:
 ///
 /// | method | what it does |
 /// |---|---|
@@ -48,7 +48,7 @@ use crate::{
 /// # Ok::<(), binpool::PoolError>(())
 /// ```
 ///
-/// The type names the backend, whichever allocator the memory comes from:
+/// The type depends on the backend only, not on the allocator:
 ///
 /// ```
 /// use binpool::{Backend, ImmediateAllocator, MemoryPool, PooledBuffer, QueueOrder};
@@ -148,7 +148,7 @@ impl<B: Backend> MemoryPool<B> {
     ///
     /// # Errors
     ///
-    /// [`PoolError::OutOfMemory`], with a report, after everything that the pool could try; the failures of the
+    /// [`PoolError::OutOfMemory`], with a report, once the pool has tried everything; the failures of the
     /// allocator and the backend.
     #[inline]
     #[track_caller]
@@ -161,7 +161,7 @@ impl<B: Backend> MemoryPool<B> {
     /// [scrubs](PoolOptions::scrub).
     ///
     /// Commands that use the block on `queue` come after everything that its former users enqueued, by the queue's own
-    /// order or because those commands have ended. Commands on another queue have to be put after them: see
+    /// order or because those commands have ended. Order commands on other queues after them yourself: see
     /// [`PooledBuffer`]. How free blocks go from queue to queue is the pool's [policy](ReusePolicy).
     ///
     /// # Errors
@@ -199,8 +199,8 @@ impl<B: Backend> MemoryPool<B> {
     /// Returns a block of `bytes` bytes for `queue` from the cache of this thread; `None` if no cached block has this size, and while the
     /// pool [watches](Self::watch) or [records](Self::record). It takes no lock, calls no device, and waits for nothing.
     ///
-    /// For a caller who holds a lock that others need, such as the one of an interpreter: a request that this does not serve is made by
-    /// [`allocate_on`](Self::allocate_on), after that lock is let go.
+    /// For callers that hold a lock that others need, such as an interpreter's: if this returns `None`, release that lock, then call
+    /// [`allocate_on`](Self::allocate_on).
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, Queue, QueueOrder};
@@ -250,7 +250,7 @@ impl<B: Backend> MemoryPool<B> {
     ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
     /// let [one, other] = [(); 2].map(|()| pool.allocate(1 << 20).unwrap());
     /// drop(one);
-    /// assert_eq!(pool.free_held(), 0); // The other block lies in the same segment.
+    /// assert_eq!(pool.free_held(), 0); // The other block is in the same segment.
     /// assert_eq!(pool.statistics().held_bytes, 1 << 20);
     /// drop(other);
     /// assert_eq!(pool.free_held(), 2 << 20);
@@ -262,8 +262,8 @@ impl<B: Backend> MemoryPool<B> {
     }
 
     /// Releases free blocks, or segments, to the allocator until the pool manages at most `bytes` bytes: first what no
-    /// command uses, largest first and no more than needed; if that is not enough, all that is free. Active blocks
-    /// stay, whatever they take. Returns the released bytes. Failures are logged.
+    /// command uses, largest first and no more than needed; if that is not enough, all free memory. Active blocks
+    /// stay. Returns the released bytes. Failures are logged.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -283,7 +283,7 @@ impl<B: Backend> MemoryPool<B> {
         self.handle.shared.trim_to(bytes)
     }
 
-    /// Releases what is held, and from now on releases blocks when they are dropped; with segments, each segment with
+    /// Releases all held memory, and from now on releases blocks when they are dropped; with segments, each segment with
     /// its last block. Returns the bytes released at once.
     ///
     /// ```
@@ -317,8 +317,8 @@ impl<B: Backend> MemoryPool<B> {
         self.handle.shared.statistics()
     }
 
-    /// Has [`peak_active_bytes`](PoolStatistics::peak_active_bytes) and [`peak_managed_bytes`](PoolStatistics::peak_managed_bytes) begin
-    /// again at what the pool has now, to measure a part of a program. What the pool does is the same afterwards.
+    /// Resets [`peak_active_bytes`](PoolStatistics::peak_active_bytes) and [`peak_managed_bytes`](PoolStatistics::peak_managed_bytes)
+    /// to the present values, to measure a part of a program. The pool's behaviour stays the same.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -350,10 +350,10 @@ impl<B: Backend> MemoryPool<B> {
     }
 
     /// Sets the most bytes that the pool takes from its allocator at once, for all pools that share its
-    /// [budget](PoolOptions::budget). `u64::MAX` is no limit.
+    /// [budget](PoolOptions::budget). `u64::MAX` means no limit.
     ///
-    /// Memory that the pool already has stays, even if it is more: then the pool takes nothing more from the allocator, and
-    /// [`trim_to`](Self::trim_to) releases free memory. Memory that was [detached](crate::PooledBuffer::detach) before counts, too.
+    /// Memory that the pool already has stays, even above the limit: then the pool takes nothing more from the allocator, and
+    /// [`trim_to`](Self::trim_to) releases free memory. [Detached](crate::PooledBuffer::detach) memory counts, too.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -384,11 +384,11 @@ impl<B: Backend> MemoryPool<B> {
         self.handle.shared.state.lock().holding
     }
 
-    /// Releases what has been free since the last sweep and is used by no command; the first sweep releases nothing.
-    /// Returns the released bytes. Failures are logged. [`Retain::unused_for`](crate::Retain::unused_for) has the pool call this by itself.
+    /// Releases memory that has been free since the last sweep and that no command uses; the first sweep releases nothing.
+    /// Returns the released bytes. Failures are logged. [`Retain::unused_for`](crate::Retain::unused_for) makes the pool do this by itself.
     ///
-    /// A pool of segments or pages keeps more of what was asked for again after it had gone back ([`GrowthPolicy`](crate::GrowthPolicy)). A sweep
-    /// after which nothing of that kind was asked for halves that, so that the pool forgets work that is over.
+    /// A pool of segments or pages keeps more memory if it had to allocate again what it had released ([`GrowthPolicy`](crate::GrowthPolicy)). A sweep
+    /// without such an allocation since the last one halves that, so that the pool forgets work that is over.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -428,7 +428,7 @@ impl<B: Backend> MemoryPool<B> {
     /// let sweeper = pool.sweep_in_background(Duration::from_millis(1))?;
     /// drop(pool.allocate(64 << 20)?);
     /// while pool.managed_bytes() > 0 {
-    ///     thread::sleep(Duration::from_millis(1)); // The program is idle, and the memory is released all the same.
+    ///     thread::sleep(Duration::from_millis(1)); // The program is idle, and the memory is still released.
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -439,8 +439,8 @@ impl<B: Backend> MemoryPool<B> {
         Sweeper::start(&self.handle.shared, every)
     }
 
-    /// Tells the pool that the program is done with `queue`: as soon as the commands there have ended, any queue may
-    /// have its free blocks, under every [policy](ReusePolicy), and the pool drops the queue. Active blocks of this
+    /// Tells the pool that the program is done with `queue`: once the commands there have ended, any queue may
+    /// reuse its free blocks, under every [policy](ReusePolicy), and the pool drops the queue. Active blocks of this
     /// queue come back as usual; a later allocation for the queue undoes the call. Until the queue is gone, threads
     /// cache no blocks, and hits take a short lock.
     ///
@@ -530,8 +530,8 @@ impl<B: Backend> MemoryPool<B> {
 /// # Asking and tracking
 impl<B: Backend> MemoryPool<B> {
     /// Returns whether a request of `bytes` bytes would fit now, as far as the pool can tell without asking the device:
-    /// in its free memory, whatever still uses that, or in what limits and capacity leave. This is a forecast: other
-    /// programs may fill the device, and other threads may be faster.
+    /// in its free memory, pending or not, or within limits and capacity. This is a forecast: other
+    /// programs may fill the device, and other threads may allocate first.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -554,8 +554,8 @@ impl<B: Backend> MemoryPool<B> {
                 .is_ok_and(|block_bytes| self.handle.shared.would_fit(block_bytes))
     }
 
-    /// Returns the bytes that a block for a request of `bytes` bytes takes of the device: the size of its class
-    /// ([`PooledBuffer::class_size`]), or of the request, if no block of the device is as large as the class. A small block of a
+    /// Returns the device memory, in bytes, that a block for a request of `bytes` bytes takes: the size of its class
+    /// ([`PooledBuffer::class_size`]), or of the request, if the device has no block as large as the class. A small block of a
     /// segment has the size of the largest of 16 classes or so, at most 1/16 more than was requested, so that it serves later
     /// requests for all of them. A larger block of the thread cache may serve the request all the same.
     ///
@@ -576,7 +576,7 @@ impl<B: Backend> MemoryPool<B> {
     /// let pool = PoolOptions::new()
     ///     .leading_bits(4)
     ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
-    /// // What rounding up costs, before anything is allocated.
+    /// // The cost of rounding up, before anything is allocated.
     /// assert_eq!(pool.class_size(100_000)?, 102_400);
     /// assert_eq!(pool.allocate(100_000)?.class_size(), 102_400);
     /// assert_eq!(pool.class_size(0)?, 0);
@@ -652,7 +652,7 @@ impl<B: Backend> MemoryPool<B> {
     /// # let pool = PoolOptions::new()
     /// #     .scrub(ScrubPolicy::OnHandOut)
     /// #     .build(ImmediateAllocator::new(&backend)?, &queue)?;
-    /// // Zeros, which a pool that scrubs has written already.
+    /// // A pool that scrubs has written zeros already.
     /// let block = pool.allocate(4096)?;
     /// if pool.scrub_policy() == ScrubPolicy::Never {
     ///     block.enqueue_fill(pool.home_queue(), 0..4096, &[0_u8])?;
@@ -667,8 +667,8 @@ impl<B: Backend> MemoryPool<B> {
         self.handle.shared.scrubber.policy()
     }
 
-    /// The allocator that the pool's blocks come from, within the pool's [limit](Self::limit). Its type is erased: a program that asks an
-    /// adaptor for its figures keeps a clone of the adaptor.
+    /// The allocator that the pool's blocks come from, within the pool's [limit](Self::limit). Its type is erased: to read an
+    /// adaptor's figures, keep a clone of the adaptor.
     ///
     /// ```
     /// # use std::sync::Arc;

@@ -11,7 +11,7 @@ use crate::LiveGroup;
 
 /// The state of the pool when a request failed for lack of memory. Sizes in bytes.
 ///
-/// Printed, it is a table for people, by `{}` and by `{:?}`: also where `main` returns the error.
+/// `{}` and `{:?}` both print a table for people, also when `main` returns the error.
 ///
 /// ```
 /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -36,7 +36,7 @@ use crate::LiveGroup;
 /// # Ok::<(), binpool::PoolError>(())
 /// ```
 ///
-/// A pool that [watches](crate::MemoryPool::watch) adds who has the memory:
+/// If the pool [watches](crate::MemoryPool::watch), the table also shows what holds the memory:
 ///
 /// ```
 /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder, Tag, WatchOptions};
@@ -55,7 +55,7 @@ use crate::LiveGroup;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// The verdict tells what would help:
+/// The verdict says what would help:
 ///
 /// ```
 /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -75,7 +75,7 @@ use crate::LiveGroup;
 /// assert_eq!(verdict_of(32 << 20), Some(Verdict::DeviceFull));
 /// let verdict = verdict_of(128 << 20).ok_or("it fits")?;
 /// assert_eq!(verdict, Verdict::NeverFits);
-/// assert_eq!(verdict.name(), "never_fits"); // A label for what a program counts.
+/// assert_eq!(verdict.name(), "never_fits"); // A label for a program's counters.
 /// assert!(verdict.advice().starts_with("split the work"));
 /// # Ok(())
 /// # }
@@ -84,9 +84,9 @@ use crate::LiveGroup;
 pub struct OutOfMemoryReport {
     /// The size of the request.
     pub requested_bytes: usize,
-    /// The size of its class, which the pool asked the device for.
+    /// The size of its class, in bytes: what the pool asked the device for.
     pub class_bytes: usize,
-    /// Active bytes, as they were requested.
+    /// Active bytes, as requested.
     pub active_bytes: u64,
     /// The number of active blocks.
     pub active_blocks: u64,
@@ -96,7 +96,7 @@ pub struct OutOfMemoryReport {
     pub managed_bytes: u64,
     /// Bytes that the pool still holds.
     pub held_bytes: u64,
-    /// Held bytes that are pending for the queue of the request: it would have to wait for the commands that may still use them.
+    /// Held bytes that are pending for the queue of the request: commands that may still use them have not ended.
     pub pending_bytes: u64,
     /// The size of the largest block that is still held.
     pub largest_held_bytes: u64,
@@ -104,15 +104,15 @@ pub struct OutOfMemoryReport {
     pub released_bytes: u64,
     /// The size of the largest block that the allocator can return.
     pub largest_block_bytes: usize,
-    /// The bytes that the allocator can allocate in all: less than the device has if there is a limit.
+    /// The bytes that the allocator can allocate in all: less than the device's if a limit applies.
     pub capacity_bytes: u64,
     /// The bytes of the device's memory.
     pub device_bytes: u64,
     /// The cause.
     pub verdict: Verdict,
-    /// Who has the active blocks: the five groups with the most bytes, if the pool [watches](crate::MemoryPool::watch).
+    /// What holds the active blocks: the five groups with the most bytes, if the pool [watches](crate::MemoryPool::watch).
     pub largest_groups: Vec<LiveGroup>,
-    /// The last error of the allocator; `None` if the pool did not ask it, because the block never fits.
+    /// The last error of the allocator; `None` if the pool did not ask it, because the block can never fit.
     pub source: Option<Error>,
 }
 
@@ -166,10 +166,10 @@ impl OutOfMemoryReport {
                 "raise the limit, or split the work into smaller blocks"
             }
             Verdict::Limited if self.has_nothing_in_use() => {
-                "raise the limit, or free what others have of it: no block of this pool is in use"
+                "raise the limit, or free memory elsewhere under it: this pool has no block in use"
             }
             Verdict::DeviceFull if self.has_nothing_in_use() => {
-                "free memory outside the pool, or have a reclaim hook do it: no block of this pool is in use"
+                "free memory outside the pool, or have a reclaim hook do it: this pool has no block in use"
             }
             verdict => verdict.advice(),
         }
@@ -219,7 +219,7 @@ impl OutOfMemoryReport {
         let largest = piece(self.largest_block_bytes as u64);
         rows.push(("the device", self.device_bytes, largest));
         if self.viewed_bytes > 0 {
-            let remark = "freed, but views of it are left".into();
+            let remark = "freed, but views of it still exist".into();
             rows.insert(1, ("  in views", self.viewed_bytes, remark));
         }
         rows

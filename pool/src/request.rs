@@ -27,7 +27,7 @@ pub(crate) struct Request {
 /// The way in which a request got its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HitKind {
-    /// The queue could have it at once: by its own order, or because no command used the block.
+    /// The queue could use it at once: by its own order, or because no command used the block.
     Ready,
     /// Another queue or an out-of-order queue had used it, and the commands there had ended.
     Ended,
@@ -35,7 +35,7 @@ pub(crate) enum HitKind {
     DeviceWait,
     /// The host waited for the commands of the former user.
     HostWait,
-    /// It was carved from a segment that the pool had.
+    /// It was carved from a segment of the pool.
     Carved,
     /// The allocator made the block, or the segment that it was carved from.
     Fresh,

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 /// How much free memory a pool keeps, and for how long.
 ///
-/// By default a pool keeps what its [rules of growth](crate::GrowthPolicy) say, or in bins [so much](Self::percent_of_peak), until the program
-/// [trims](crate::MemoryPool::trim_to) it or memory runs short. Each method changes when free memory that no command uses goes back
+/// By default a pool keeps what its [growth policy](crate::GrowthPolicy) says, or in bins [a percentage](Self::percent_of_peak), until the program
+/// [trims](crate::MemoryPool::trim_to) it or memory runs short. Each method sets when free memory that no command uses is released
 /// before that.
 ///
 /// ```
@@ -60,7 +60,7 @@ impl Retain {
 
     /// Releases free memory while the pool manages more than `bytes` bytes, in use or free.
     ///
-    /// The pool looks when a block is freed. While it manages more, it has no thread caches, so that a hit takes a short lock. Like
+    /// The pool checks when a block is freed. While it manages more, it has no thread caches, so a hit takes a short lock. Like
     /// `cudaMemPoolAttrReleaseThreshold`.
     #[must_use]
     pub const fn at_most(mut self, bytes: u64) -> Self {
@@ -105,15 +105,15 @@ impl Retain {
         self
     }
 
-    /// Sets how much a pool without [segments](crate::PoolOptions::segments) manages: at most this percentage of the most bytes that were in
+    /// Sets how much a pool without [segments](crate::PoolOptions::segments) manages: at most this percentage of the peak bytes in
     /// use; less than 100 means 100. The default is 125.
     ///
-    /// A free block of a bin serves requests of its own size class only. So a pool of bins that keeps them all comes to manage the
-    /// most that was in use *of each class*, which is many times the most that was in use at once where sizes vary. This rule is for
-    /// a request that finds no block of its class, where a new one would take the pool above the percentage, in whole blocks. Such a
+    /// A free block of a bin serves requests of its own size class only. So a pool of bins that keeps every block ends up with the
+    /// peak *of each class*, which is many times the overall peak where sizes vary. This rule is for
+    /// a request that finds no block of its class, while a new one would take the pool above the percentage, in whole blocks. Such a
     /// request gets a free block up to half as large again. Where there is none, free blocks that no
-    /// command uses are released first: the smallest that is enough, or the largest ones. Once the program has asked again for as much as
-    /// was in use at the peak, after it was released so, a request gets a free block up to three times as large instead.
+    /// command uses are released first: the smallest that is enough, or the largest ones. Once the program, after that, has again requested as much as
+    /// was in use at the peak, a request gets a free block up to three times as large instead.
     ///
     /// Pools with segments need no such rule, and ignore it: there free memory serves requests of any size.
     ///
@@ -139,7 +139,7 @@ impl Retain {
         self
     }
 
-    /// Has a pool without segments keep everything while it manages at most `bytes` bytes, whatever [the
+    /// Lets a pool without segments keep everything while it manages at most `bytes` bytes, whatever [the
     /// percentage](Self::percent_of_peak) says. The default is 64 MiB, and with `u64::MAX` the rule releases nothing.
     ///
     /// ```
@@ -167,10 +167,10 @@ impl Retain {
         self
     }
 
-    /// Sets how many bytes the cache of each thread may keep in any case, and the pool's bins for each thread. The default is 8 MiB. A program in
-    /// which much was in use at once may have more in its caches. Pools without segments ignore this.
+    /// Sets how many bytes the cache of each thread may always keep, and the pool's bins for each thread. The default is 8 MiB. A program with
+    /// a high peak may keep more in its caches. Pools without segments ignore this.
     ///
-    /// A hit in a cache takes no lock. What one thread has cached serves others only where memory would run short, so with many threads and little
+    /// A hit in a cache takes no lock. What one thread has cached serves others only when memory would run short, so with many threads and little
     /// in use, the caches are much of the pool.
     ///
     /// ```

@@ -7,8 +7,8 @@ use crate::request::HitKind;
 /// How a pool reuses a free block for another queue than the one that used it, or for an out-of-order queue.
 ///
 /// Under every policy, a block that only one in-order queue used goes to the next user on that queue at once, with no
-/// call to the device: the queue itself runs the old commands first. The policies say what else is tried before the
-/// device is asked for fresh memory. They are named after the reuse attributes of CUDA's stream-ordered pools
+/// call to the device: the queue itself runs the old commands first. The policy says what else is tried before the
+/// pool allocates fresh memory. Policies are named after the reuse attributes of CUDA's stream-ordered pools
 /// (`cudaMemPoolReuseAllowOpportunistic`, `cudaMemPoolReuseAllowInternalDependencies`).
 ///
 /// When memory runs out, the pool looks further than its policy before it gives up: see
@@ -43,18 +43,18 @@ use crate::request::HitKind;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReusePolicy {
-    /// Never cross: each queue reuses only what it has used itself, and no other queue is looked at. [`retire_queue`](crate::MemoryPool::retire_queue)
+    /// Never cross: each queue reuses only what it has used itself. [`retire_queue`](crate::MemoryPool::retire_queue)
     /// frees the memory of a queue that the program is done with.
     SameQueue,
     /// Cross if the commands of the former user have ended. Costs a marker on the former user's queue, and a look at
-    /// its event. A pool of segments or pages looks for about as long as fresh memory takes before it asks the device for some: a
-    /// marker that it has just enqueued takes some microseconds to end on an idle queue.
+    /// its event. A pool of segments or pages polls for about as long as fresh memory would take to allocate: a
+    /// marker that it has just enqueued takes a few microseconds to end on an idle queue.
     #[default]
     Opportunistic,
     /// As [`Opportunistic`](Self::Opportunistic); if the commands have not ended, cross at once, with a wait on the
     /// device: a barrier on the new user's queue, for a marker on the old one's. The host never waits.
     ///
-    /// The new user's queue then waits for everything enqueued on the old queue so far. If that waits for user events
+    /// The new user's queue then waits for everything enqueued on the old queue so far. If those commands wait for user events
     /// of the program, the host must not wait for the new user's queue before it resolves them: that would be a
     /// deadlock.
     InsertWait,

@@ -4,7 +4,7 @@
 ///
 /// A fill is a command on the block's queue, over all bytes of its class. The host waits for it only where memory is
 /// [fresh](Self::OnFree). For commands on another queue the rule of [`PooledBuffer`](crate::PooledBuffer) holds: they
-/// have to come [after the fill](crate::PooledBuffer::order_before), as after the commands of former users.
+/// must come [after the fill](crate::PooledBuffer::order_before), as after the commands of former users.
 ///
 /// # When a fill fails
 ///
@@ -16,8 +16,8 @@
 ///   [`OnHandOut`](Self::OnHandOut) this holds for every fill that fails. The host cannot wait for the fill: the
 ///   commands before it may wait for what the calling thread does next.
 ///
-/// A tenant can cause the second case on purpose. Tenants that may do so need queues and pools of their own. Memory
-/// that is [detached](crate::PooledBuffer::detach) is the program's to fill.
+/// A tenant can cause the second case on purpose: give tenants that you do not trust queues and pools of their own. Memory
+/// that is [detached](crate::PooledBuffer::detach) is filled by the program.
 ///
 /// ```
 /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
@@ -49,7 +49,7 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ScrubPolicy {
-    /// Blocks are handed out as their last user left them, or as the driver gave them. Costs nothing.
+    /// Blocks keep the bytes of their last user, or those from the driver. Costs nothing.
     #[default]
     Never,
     /// A block is filled when it is freed, after everything that was enqueued on its queues. So what the pool holds,
@@ -57,7 +57,7 @@ pub enum ScrubPolicy {
     ///
     /// The pool keeps the event of a fill until that has completed, or the block is handed out. A block whose fill has
     /// failed by then is filled again, on the queue that it is for; the allocation fails if that cannot be enqueued.
-    /// Memory that is released with a failed fill is filled again if no command uses it; otherwise it goes as it is,
+    /// Memory that is released with a failed fill is filled again if no command uses it; otherwise it is released as it is,
     /// and an error is logged.
     ///
     /// If a block was used on other queues, its own queue waits for those on the device. If one of them waits for user
@@ -67,7 +67,7 @@ pub enum ScrubPolicy {
     /// Memory from the allocator is filled once, before its first user gets it, on a queue of the pool's own for which
     /// the host waits: a driver, or another user of the allocator, may hand out what was this pool's before.
     ///
-    /// A block whose fill cannot be enqueued goes to no other user. It is released; as a part of a
+    /// A block whose fill cannot be enqueued is not reused. It is released; as a part of a
     /// [segment](crate::PoolOptions::segments) it counts as held, but stays out of use until a later try succeeds. The
     /// last handle of the pool ends these tries: what is unscrubbed then is released as it is.
     ///
@@ -77,7 +77,7 @@ pub enum ScrubPolicy {
     /// A block is filled when it is handed out, held or fresh, on the queue that it is for. A block of an out-of-order
     /// queue gets a barrier after its fill.
     ///
-    /// If the fill cannot be enqueued, the allocation fails, and the block is held as before. What lies in the pool,
+    /// If the fill cannot be enqueued, the allocation fails, and the block is held as before. What the pool holds,
     /// and what it releases, is as its last user left it.
     OnHandOut,
 }

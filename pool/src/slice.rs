@@ -11,14 +11,14 @@ use crate::{MemoryPool, PoolError, PooledBuffer, PooledView};
 
 /// Elements of type `T` in a pooled block: all of a block, or a part of one, as Rust's slices are.
 ///
-/// A slice starts at any element, and making one calls nothing of the device. Indices and lengths count elements. `K` is what keeps the
+/// A slice may start at any element, and making one does not call the device. Indices and lengths count elements. `K` is what keeps the
 /// block:
 ///
 /// | `K` | made by | for |
 /// |---|---|---|
 /// | `PooledBuffer<B>` | [`MemoryPool::allocate_of`] | a block of its own |
 /// | `&PooledBuffer<B>` | [`slice`](Self::slice), [`PooledBuffer::slice`] | a part that is used at once |
-/// | `Arc<PooledBuffer<B>>` | [`into_shared`](Self::into_shared), and `slice` of such a one | tensors that share a block, which goes back to its pool with the last of them |
+/// | `Arc<PooledBuffer<B>>` | [`into_shared`](Self::into_shared), and `slice` of one | tensors that share a block; the last one returns it to its pool |
 ///
 /// ```
 /// use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -74,8 +74,8 @@ use crate::{MemoryPool, PoolError, PooledBuffer, PooledView};
 /// ```
 ///
 /// A kernel gets the whole block and the place of the first element: the slice is [memory](AsMemory) that starts at
-/// [`start`](Self::start). On OpenCL, `Parameter::offset_u64` passes the place. A kernel that takes none needs a [`view`](Self::view), which
-/// has to start where the device lets memory start. A kernel of the mock device gets the bytes of the slice alone.
+/// [`start`](Self::start). On OpenCL, `Parameter::offset_u64` passes the place. A kernel that takes no offset needs a [`view`](Self::view), which
+/// must start on the device's alignment. A kernel of the mock device gets only the bytes of the slice.
 ///
 /// `T` is plain data in `bytemuck`'s sense: any bytes are a value, since a kernel may write any, and there is no padding.
 ///

@@ -8,18 +8,18 @@ use binpool_allocators::words;
 ///
 /// Each thread has counters of its own, and reading adds them up. Where other threads use the pool, that takes a system call and a
 /// few microseconds. The call is Linux's `membarrier`. If a program makes a pool and then enters a sandbox that refuses the call,
-/// the pool cannot look into the caches of other threads. Then the free blocks of another thread count as active, and no other
-/// thread can have them, until that thread next misses, drops a block that its cache has no room for, or ends. A sandbox that is
+/// the pool cannot look into the caches of other threads. Then the free blocks in another thread's cache count as active, and no other
+/// thread can use them, until that thread next misses, drops a block that its cache has no room for, or ends. A sandbox that is
 /// entered before the pool is made has no such effect.
 ///
-/// The words are `PyOpenCL`'s where it has them. *Active*: the program has it. *Held*: free, in the pool. *Managed*: active and
-/// held together, in whole blocks. *Pending*: held, but no queue may have it at once, since commands
+/// The words are `PyOpenCL`'s where it has them. *Active*: in use by the program. *Held*: free, in the pool. *Managed*: active and
+/// held together, in whole blocks. *Pending*: held, but not reusable at once, since commands
 /// on several queues, or on an out-of-order queue, may still use it. Empty blocks (of 0 bytes) take no
 /// memory, and are counted only in [`empty_allocations`](Self::empty_allocations).
 ///
-/// With [segments](crate::PoolOptions::segments), there are two kinds of free memory. A block that came back lately is a held
-/// block. Later it becomes a free part of its segment again and joins its neighbours: then it counts among the held bytes, but no
-/// longer as a block. Also, the pool gets whole segments from its allocator. So a first block of 4 KiB makes it manage 128 KiB,
+/// With [segments](crate::PoolOptions::segments), there are two kinds of free memory. A recently dropped block is a held
+/// block. Later it becomes a free part of its segment and joins its neighbours: then it counts among the held bytes, but no
+/// longer as a block. Also, the pool takes whole segments from its allocator. So a first block of 4 KiB makes it manage 128 KiB,
 /// from which the next blocks are carved. `PyOpenCL`'s pool has no segments, and would manage 4 KiB.
 ///
 /// ```
@@ -63,13 +63,13 @@ use binpool_allocators::words;
 pub struct PoolStatistics {
     /// Active blocks.
     pub active_blocks: u64,
-    /// Active bytes, as they were requested.
+    /// Active bytes, as requested.
     pub active_bytes: u64,
     /// The highest value of `active_bytes`. With several threads it may be too low, or too high, by what they allocated or freed
     /// by themselves at that moment: at most 256 MiB and a block for each, and never above
     /// [`peak_managed_bytes`](Self::peak_managed_bytes).
     pub peak_active_bytes: u64,
-    /// Active blocks that the program has dropped, and of which it still has views ([`PooledBuffer`](crate::PooledBuffer#views)).
+    /// Active blocks that the program has dropped but still has views of ([`PooledBuffer`](crate::PooledBuffer#views)).
     /// A block that stays here has a view that the program forgot.
     pub viewed_blocks: u64,
     /// The sizes of the viewed blocks, in whole blocks.
@@ -79,7 +79,7 @@ pub struct PoolStatistics {
     /// The sizes of the held blocks, and of the free parts of segments.
     pub held_bytes: u64,
     /// Held blocks that commands may still use, on more than one queue or on an out-of-order queue. Blocks that only one in-order
-    /// queue used are not counted: that queue may have them at once.
+    /// queue used are not counted: that queue may reuse them at once.
     pub pending_blocks: u64,
     /// The sizes of the pending blocks, and of the free parts of segments that are pending in the same way.
     pub pending_bytes: u64,
@@ -87,10 +87,10 @@ pub struct PoolStatistics {
     pub managed_bytes: u64,
     /// The highest value of `managed_bytes`.
     pub peak_managed_bytes: u64,
-    /// Allocations that a held block served. With a [`ScrubPolicy`](crate::ScrubPolicy), hits and misses also count
-    /// allocations that failed because the block that was found could not be filled with zeros.
+    /// Allocations served from held memory. With a [`ScrubPolicy`](crate::ScrubPolicy), hits and misses also count
+    /// allocations that failed because the block could not be filled with zeros.
     pub hits: u64,
-    /// Hits by blocks that another queue or an out-of-order queue had used, where the commands there had ended, or where the
+    /// Hits with blocks that another queue or an out-of-order queue had used, where the commands there had ended, or where the
     /// requesting queue already waited for them.
     pub ended_hits: u64,
     /// Hits for which the pool made the queue wait on the device ([`InsertWait`](crate::ReusePolicy::InsertWait)).
@@ -99,10 +99,10 @@ pub struct PoolStatistics {
     /// [loses](crate::FailureOrder::Lost) the order of commands, it also waits under
     /// [`InsertWait`](crate::ReusePolicy::InsertWait).
     pub host_wait_hits: u64,
-    /// Hits by blocks that were carved from a segment that the pool already had
+    /// Hits with blocks carved from a segment that the pool already had
     /// ([`segments`](crate::PoolOptions::segments)).
     pub carved_hits: u64,
-    /// Allocations that the allocator served, with a block or a segment.
+    /// Allocations that went to the allocator, for a block or a segment.
     pub misses: u64,
     /// Allocations of 0 bytes.
     pub empty_allocations: u64,
@@ -157,9 +157,9 @@ impl PoolStatistics {
 /// drop(pool.allocate(5 << 20)?);
 /// let expected = "\
 /// in use        2.9 MiB   1 block; at most 7.9 MiB so far
-/// rounded up    6.3 KiB   lost to the sizes of blocks
+/// rounded up    6.3 KiB   lost to rounding
 /// cached        5.0 MiB   1 block, kept for the next requests
-///   pending         0 B   no queue may have it yet: commands may use it
+///   pending         0 B   not reusable yet: commands may use it
 /// from device   7.9 MiB   at most 7.9 MiB so far
 /// hit rate        0.0 %   of 2 allocations; 0 failed for lack of memory";
 /// assert_eq!(pool.statistics().to_string(), expected);
@@ -186,11 +186,7 @@ impl fmt::Display for PoolStatistics {
                     at_most(self.peak_active_bytes)
                 ),
             ),
-            (
-                "rounded up",
-                rounded_up,
-                "lost to the sizes of blocks".into(),
-            ),
+            ("rounded up", rounded_up, "lost to rounding".into()),
             (
                 "cached",
                 self.held_bytes,
@@ -199,7 +195,7 @@ impl fmt::Display for PoolStatistics {
             (
                 "  pending",
                 self.pending_bytes,
-                "no queue may have it yet: commands may use it".into(),
+                "not reusable yet: commands may use it".into(),
             ),
             (
                 "from device",

@@ -11,8 +11,8 @@ impl<B: SvmBackend> MemoryPool<B> {
     /// Makes a pool of shared virtual memory (SVM) whose blocks are for `queue`, an in-order one, and are freed in its order: a
     /// pool over an [`SvmAllocator`] [with that queue](SvmAllocator::with_queue). `PyOpenCL`'s `SVMPool`.
     ///
-    /// Its blocks always have a queue: the runtime does not count the users of SVM, so nothing else would keep a block from
-    /// its next user.
+    /// Its blocks always have a queue: the runtime does not count the users of SVM, so only the queue's order protects a block
+    /// from reuse while commands still use it.
     ///
     /// ```
     /// # use binpool::{Backend, MemoryPool, QueueOrder, SvmGrain};
@@ -41,7 +41,7 @@ impl<B: SvmBackend> MemoryPool<B> {
 impl<B: SvmBackend> PooledBuffer<B> {
     /// The address of the block; `None` for the block of 0 bytes, and for memory that has no address.
     ///
-    /// If a kernel on another queue than the block's own gets the address, name that queue by
+    /// If a kernel on a queue other than the block's own gets the address, name that queue with
     /// [`record_use`](Self::record_use). Before the host dereferences it, wait for the block's queue: commands of the
     /// former user may still run there.
     ///

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// A thread that [sweeps](crate::MemoryPool::sweep) a pool at regular intervals. It ends when the pool is gone or when
-/// this is dropped. The drop waits for a sweep that runs, unless it happens on that very thread, for example in a
+/// this is dropped. The drop waits for a running sweep, unless it happens on that thread, for example in a
 /// callback of the backend: then the thread ends after its sweep.
 ///
 /// ```

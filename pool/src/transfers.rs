@@ -44,7 +44,7 @@ impl<B: Backend> PooledBuffer<B> {
         self.backend().write(on, self, offset, data)
     }
 
-    /// Reads into `data` from byte `offset`, and waits until it is read. `vec![0; n]` is of `i32` where nothing else gives it a type:
+    /// Reads into `data` from byte `offset`, and waits until it is read. `vec![0; n]` is of `i32` unless something else gives it a type:
     /// `vec![0_u8; n]` takes `n` bytes.
     ///
     /// # Errors

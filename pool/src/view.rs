@@ -9,7 +9,7 @@ use crate::PooledBuffer;
 impl<B: Backend> PooledBuffer<B> {
     /// Returns a view of a range of bytes: a memory object of its own, for calls that take no offset. It cannot outlive the block.
     ///
-    /// Everything else takes a [`slice`](Self::slice), which starts anywhere and calls nothing of the device.
+    /// Everything else takes a [`slice`](Self::slice), which starts anywhere and does not call the device.
     ///
     /// # Errors
     ///

@@ -8,7 +8,7 @@ use crate::{MemoryPool, pool::Handle};
 
 /// A reference to a pool that does not keep it alive. For callbacks that the pool or its allocator keeps, such as a
 /// [reclaim hook](MemoryPool::add_reclaim_hook) or a [soft limit](crate::Budget::on_soft_limit). With a
-/// handle instead, the callback and the pool would keep each other alive for good.
+/// handle instead, the callback and the pool would keep each other alive forever.
 ///
 /// ```
 /// use binpool::{Backend, Budget, ImmediateAllocator, PoolOptions, QueueOrder};

@@ -15,7 +15,7 @@ def main() -> None:
         command = pathlib.Path(folder) / "binpool"
         if command.exists():
             os.execv(command, ["binpool", *sys.argv[1:]])
-    sys.exit("binpool: the command is a package of its own: pip install binpool-command")
+    sys.exit("binpool: the command is a separate package: pip install binpool-command")
 
 
 if __name__ == "__main__":

@@ -41,9 +41,9 @@ class Statistics:
     active_blocks: int
     """The blocks in use."""
     active_bytes: int
-    """What the blocks in use take."""
+    """The bytes of the blocks in use."""
     peak_active_bytes: int
-    """The most that blocks in use have taken so far."""
+    """The peak of the bytes in use."""
     viewed_blocks: int
     """The freed blocks that still have views."""
     viewed_bytes: int
@@ -54,37 +54,37 @@ class Statistics:
     """The free blocks whose commands may still run."""
     pending_bytes: int
     managed_bytes: int
-    """What the pool has from the device."""
+    """The bytes that the pool has from the device."""
     peak_managed_bytes: int
-    """The most that the pool has had from the device."""
+    """The peak of the bytes from the device."""
     hits: int
-    """The requests that got a free block."""
+    """The requests served from free memory."""
     ended_hits: int
-    """The hits on a block of another queue whose commands had ended."""
+    """The hits with a block of another queue whose commands had ended."""
     device_wait_hits: int
     """The hits for which a queue was made to wait."""
     host_wait_hits: int
-    """The hits for which the host has waited."""
+    """The hits for which the host waited."""
     carved_hits: int
-    """The hits that were carved from a segment."""
+    """The hits with a block carved from a segment."""
     misses: int
-    """The requests that needed memory of the device."""
+    """The requests that needed memory from the device."""
     empty_allocations: int
     out_of_memory: int
     """The requests that failed for lack of memory."""
     released_blocks: int
-    """The blocks and segments that went back to the device."""
+    """The blocks and segments released to the device."""
     maps: int
     unmaps: int
     hit_rate: float
-    """The part of all requests that needed no memory of the device, from 0 to 1."""
+    """The share of all requests that were hits, from 0 to 1."""
 
 @final
 class LiveGroup:
-    """Blocks in use that one line of the program has requested, under one tag."""
+    """Blocks in use that one line of the program requested, under one tag."""
 
     tag: str | None
-    """The tag that the program has entered; ``None`` where there was none."""
+    """The tag of the request; ``None`` without one."""
     call_site: str | None
     """The line, as ``file.py:12 in function``; ``None`` for blocks from before ``watch``."""
     blocks: int
@@ -109,7 +109,7 @@ class Recording:
     ) -> None: ...
 
 class Pool:
-    """What every pool has. All methods may be called from any thread."""
+    """What all pools have in common. All methods may be called from any thread."""
 
     limit: int | None
     """The most bytes that the pool takes from the device, at least 1; ``None`` for no limit."""
@@ -118,31 +118,31 @@ class Pool:
     def trim(self, bytes: int = 0) -> int:
         """Release free memory until the pool has at most ``bytes`` bytes of the device; return the bytes released."""
     def watch(self) -> None:
-        """Begin to note which line of the program requests each block."""
+        """Begin to track which line of the program requests each block."""
     def stop_watching(self) -> None:
         """End what :meth:`watch` began, and its cost. A recording that is not finished goes on."""
     def live_blocks(self) -> list[LiveGroup]:
-        """Return the blocks in use by the lines that requested them, largest first; an error where the pool is not watched."""
+        """Return the blocks in use by the lines that requested them, largest first; an error if the pool is not watched."""
     def report(self) -> str:
         """Return the figures and the blocks in use, as a text to read or log."""
     def record(self, path: _Path) -> Recording:
-        """Write down every request, with its line of the program, to a file."""
+        """Record every request, with its line of the program, in a file."""
     def snapshot(self) -> str:
         """Return what the pool has, block by block, as JSON."""
     def view(self, page: _Path) -> Path:
-        """Write a page for the browser that shows what the pool has at this moment, and return its path."""
+        """Write a page for the browser that shows the pool at this moment, and return its path."""
 
 _Block = TypeVar("_Block", cl.Buffer, SVM, covariant=True)
 
 @final
 class QueueAllocator(Generic[_Block]):
-    """An allocator for arrays of one queue, or of some queues."""
+    """An allocator for arrays of one queue or several."""
 
     def __call__(self, bytes: int) -> _Block: ...
     def allocate(self, bytes: int) -> _Block: ...
 
 class OpenCLPool(Pool, Generic[_Block]):
-    """What every pool for PyOpenCL has, with the methods and figures of PyOpenCL's own pools."""
+    """What all pools for PyOpenCL have in common, with the methods and figures of PyOpenCL's own pools."""
 
     @property
     def active_blocks(self) -> int: ...
@@ -162,7 +162,7 @@ class OpenCLPool(Pool, Generic[_Block]):
     def on_any(self, *queues: cl.CommandQueue) -> QueueAllocator[_Block]:
         """Return an allocator for arrays that commands on any of these queues use."""
     def used_on(self, data: object, queue: cl.CommandQueue) -> None:
-        """Note that commands on ``queue`` use an array, or what an allocator of this pool has returned."""
+        """Record that commands on ``queue`` use an array, or what an allocator of this pool returned."""
     def __call__(self, bytes: int) -> _Block:
         """Return a block of at least ``bytes`` bytes for the pool's queue."""
     def allocate(self, bytes: int) -> _Block:
@@ -173,7 +173,7 @@ class MemoryPool(OpenCLPool[cl.Buffer]):
     """A pool of buffers for PyOpenCL, and an allocator for the queue that it was made for."""
 
     segments: bool
-    """Whether blocks are parts of larger buffers, and not buffers of their own."""
+    """Whether blocks are parts of larger buffers instead of buffers of their own."""
     def __new__(
         cls,
         context_or_queue: cl.Context | cl.CommandQueue,
@@ -204,7 +204,7 @@ def view(recording: _Path, page: _Path) -> Path:
     """Write a page for the browser that shows a recording of a pool, and return its path."""
 
 def release_buffer(buffer: cl.Buffer) -> None:
-    """Give the block or the part below a buffer back."""
+    """Release the block or the part that a buffer is."""
 
 def part_of_buffer(buffer: cl.Buffer, origin: int, size: int, flags: int) -> cl.Buffer:
     """Return a buffer over a part of a buffer of binpool's."""
@@ -214,7 +214,7 @@ def cuda_pool(device: int) -> Pool:
 
 @final
 class CudaBlock:
-    """A block of CuPy's, which goes back when Python drops this."""
+    """A block of CuPy's, which is released when Python drops this."""
 
 def cupy_allocate(bytes: int) -> Any:
     """Return a ``cupy.cuda.MemoryPointer`` for the current stream of the current device, and call the thread's hooks."""
@@ -223,10 +223,10 @@ def cupy_allocate_unhooked(bytes: int) -> Any:
     """Do the same without hooks."""
 
 def cupy_choose_whole_allocations(are_chosen: bool) -> None:
-    """Choose whether each block is an allocation of ``cuMemAlloc``, from now on."""
+    """Choose whether each block is an allocation of ``cuMemAlloc`` from now on."""
 
 def cupy_pool(device: int) -> Pool:
-    """Return the pool that CuPy's blocks of a device are from."""
+    """Return the pool of CuPy's blocks on a device."""
 
 def cupy_graph_bytes(device: int) -> int:
     """Return the bytes that are kept for the graphs of a device."""

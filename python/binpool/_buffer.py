@@ -15,11 +15,11 @@ class Buffer(pyopencl.Buffer):
     __slots__ = ()
 
     def release(self) -> None:
-        """Give the block back to its pool. Commands that were enqueued before may still use it; nothing else may, but its parts."""
+        """Return the block to its pool. Commands enqueued before may still use it; apart from them, only its parts may."""
         _binpool.release_buffer(self)
 
     def get_sub_region(self, origin: int, size: int, flags: int = 0) -> pyopencl.Buffer:
-        """Return a buffer over ``size`` bytes from the byte ``origin`` on. While it is left, the pool does not reuse the block."""
+        """Return a buffer over ``size`` bytes from the byte ``origin`` on. While it exists, the pool does not reuse the block."""
         part: pyopencl.Buffer = _binpool.part_of_buffer(self, origin, size, flags)
         return part
 
@@ -28,5 +28,5 @@ class Buffer(pyopencl.Buffer):
             raise TypeError(f"a part of a buffer is a slice, not {type(part).__name__}")
         start, stop, step = part.indices(self.size)
         if step != 1:
-            raise ValueError(f"a part of a buffer has all bytes from its first to its last, not each {step}th")
+            raise ValueError(f"a part of a buffer is contiguous, not each {step}th")
         return self.get_sub_region(start, max(stop - start, 0))

@@ -4,11 +4,11 @@ import builtins
 
 
 class Error(Exception):
-    """A pool could not do what it was asked for. The text says why, and what to do."""
+    """A pool could not do what was requested. The text says why, and what to do."""
 
 
 class OutOfMemoryError(Error, builtins.MemoryError):
-    """Neither the pool nor the device has the memory. The text is a report: who has it, why nothing fits, what to do.
+    """Neither the pool nor the device has the memory. The text is a report: what holds it, why nothing fits, what to do.
 
     Where PyOpenCL is in use, it is a :class:`pyopencl.MemoryError`, too.
     """

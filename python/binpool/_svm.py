@@ -8,7 +8,7 @@ import pyopencl
 
 
 class SVM(pyopencl.SVM):  # type: ignore[type-arg] # It is generic for type checkers only.
-    """A block of an :class:`SVMPool`, which goes back once: by :meth:`release`, :meth:`enqueue_release`, or when Python drops it.
+    """A block of an :class:`SVMPool`, which is released once: by :meth:`release`, :meth:`enqueue_release`, or when Python drops it.
 
     A view of its bytes on the host (``memoryview(block.mem)``, ``numpy.asarray(block.mem)``, ``block.buf``) keeps it. While one is left,
     a release is refused by a ``BufferError``, as a change of the size of a ``bytearray`` is.
@@ -20,13 +20,13 @@ class SVM(pyopencl.SVM):  # type: ignore[type-arg] # It is generic for type chec
         return np.frombuffer(self.mem, np.uint8)
 
     def release(self) -> None:
-        """Give the block back to its pool. Commands that were enqueued before may still use it; nothing else may."""
+        """Return the block to its pool. Commands enqueued before may still use it; nothing else may."""
         self.mem.release()
 
     def enqueue_release(
         self, queue: pyopencl.CommandQueue | None = None, wait_for: Sequence[pyopencl.Event] | None = None
     ) -> pyopencl.Event:
-        """Give the block back by a command on ``queue``, or on the block's own, and return the event of that command."""
+        """Release the block by a command on ``queue``, or on the block's own, and return the event of that command."""
         event: pyopencl.Event = self.mem.enqueue_release(queue, wait_for)
         return event
 

@@ -1,4 +1,4 @@
-"""Tags: what a part of the program is for."""
+"""Tags: names for parts of the program."""
 
 import functools
 import inspect
@@ -48,7 +48,7 @@ class tag:
         TAGS.set(tuple(tags))
 
     def __call__(self, function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
-        """Have the tag hold while the function runs, which may be an ``async`` one."""
+        """Apply the tag while the function runs, which may be ``async``."""
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError(f"{function.__qualname__} is a generator, which runs within its caller: write `with binpool.tag(...)` in it")
         if inspect.isclass(function) or not callable(function):

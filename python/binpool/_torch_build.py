@@ -21,7 +21,7 @@ class BuildError(RuntimeError):
 
 
 def library() -> pathlib.Path:
-    """Return the built library, from the cache where it is there."""
+    """Return the built library, from the cache if it is there."""
     facts = [source.read_text() for source in sorted(SOURCES.iterdir())]
     facts += [torch.__version__, str(torch.version.git_version), str(torch.version.cuda), platform.machine(), *_definitions(), *FLAGS]
     digest = hashlib.sha256("\0".join(facts).encode()).hexdigest()

@@ -32,7 +32,7 @@ allocator = _binpool.cupy_allocate
 
 
 class OutOfMemoryError(_errors.OutOfMemoryError, cupy.cuda.memory.OutOfMemoryError):  # type: ignore[misc]
-    """A lack of memory, as CuPy and binpool raise it. The text begins with CuPy's own words, and then has the pool's report."""
+    """Out of memory, as CuPy and binpool raise it. The text begins as CuPy's own, and continues with the pool's report."""
 
     def __init__(self, size: int, total: int, limit: int = 0, report: str = "") -> None:
         cupy.cuda.memory.OutOfMemoryError.__init__(self, size, total, limit)
@@ -44,20 +44,20 @@ class OutOfMemoryError(_errors.OutOfMemoryError, cupy.cuda.memory.OutOfMemoryErr
 
 
 class DefaultPool(cupy.cuda.MemoryPool):  # type: ignore[misc]
-    """binpool's pools where CuPy's default pool was. Each method answers for the pool of the current device."""
+    """binpool's pools in place of CuPy's default pool. Each method is about the pool of the current device."""
 
     malloc = staticmethod(allocator)
 
     def used_bytes(self) -> int:
-        """Return the bytes of blocks in use, with those that are kept for graphs."""
+        """Return the bytes of blocks in use, including those kept for graphs."""
         return _graph_bytes() + pool().statistics.active_bytes
 
     def total_bytes(self) -> int:
-        """Return the bytes that the pool and the graphs have of the device."""
+        """Return the bytes that the pool and the graphs have from the device."""
         return _graph_bytes() + pool().statistics.managed_bytes
 
     def free_bytes(self) -> int:
-        """Return the bytes that the pool has of the device, and that are not in use."""
+        """Return the bytes that the pool has from the device and that are not in use."""
         statistics = pool().statistics
         return statistics.managed_bytes - statistics.active_bytes
 
@@ -66,12 +66,12 @@ class DefaultPool(cupy.cuda.MemoryPool):  # type: ignore[misc]
         return pool().statistics.held_blocks
 
     def free_all_blocks(self, stream: cupy.cuda.Stream | None = None) -> None:
-        """Give free memory back to the device: that of all streams, also where one is named."""
+        """Release free memory to the device: that of all streams, even if one is named."""
         _graph_bytes()
         pool().trim()
 
     def set_limit(self, size: int | None = None, fraction: float | None = None) -> None:
-        """Set the most bytes that the pool takes from the device, or a fraction of all that the device has; 0 is no limit."""
+        """Set the most bytes that the pool takes from the device, or a fraction of all that the device has; 0 means no limit."""
         if size is not None and fraction is not None:
             raise ValueError("size and fraction cannot be specified at one time")
         if size is None and fraction is not None:
@@ -111,7 +111,7 @@ def pool(device: int | None = None) -> Pool:
 
 
 def _graph_bytes() -> int:
-    """Return the bytes that are kept for graphs. Before the figures of the pool: what ended graphs have kept goes back."""
+    """Return the bytes kept for graphs. Call this before reading the pool's figures: it releases what ended graphs kept."""
     return _binpool.cupy_graph_bytes(cupy.cuda.runtime.getDevice())
 
 
@@ -146,7 +146,7 @@ def _rounded(bytes: int) -> int:
 
 
 def _hooked(bytes: int) -> cupy.cuda.MemoryPointer:
-    """Allocate, and call the thread's hooks as CuPy's own pool does. What the pool takes from the device is told when it has it."""
+    """Allocate, and call the thread's hooks as CuPy's own pool does. They learn of memory from the device after the pool has it."""
     hooks = memory_hook.get_memory_hooks().values()
     device, rounded = cupy.cuda.runtime.getDevice(), _rounded(bytes)
     for hook in hooks:

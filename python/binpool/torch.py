@@ -28,7 +28,7 @@ _NO_GRAPHS = (
 def use() -> None:
     """Make binpool the allocator of PyTorch in this process. Tensors that exist already keep their memory until they are freed.
 
-    The first call on a machine builds a library against the installed PyTorch, which takes some seconds, with the C++ compiler that the
+    The first call on a machine builds a library against the installed PyTorch, which takes a few seconds, with the C++ compiler that the
     variable ``CXX`` names, or ``c++``. It is kept in ``~/.cache/binpool``, or the folder that ``BINPOOL_CACHE_DIR`` names.
 
     Without a compiler there is a warning, and binpool uses ``torch.cuda.memory.CUDAPluggableAllocator``, which has to come before the
@@ -48,14 +48,14 @@ def _use_instead() -> None:
     except RuntimeError as error:
         raise RuntimeError(
             "PyTorch's allocator is in use already: call binpool.torch.use() before torch.cuda.set_device() and everything else that "
-            "uses a GPU, or install a C++ compiler, with which it may come later"
+            "uses a GPU, or install a C++ compiler, with which it may be called later"
         ) from error
     _refuse_graphs()
 
 
 @functools.cache
 def _built() -> bool:
-    """Put the allocator in place that is built against PyTorch, and return whether that went well; else it warns."""
+    """Install the allocator that is built against PyTorch, and return whether that worked; if not, warn."""
     try:
         library = ctypes.CDLL(str(_torch_build.library()))
     except (_torch_build.BuildError, OSError) as error:

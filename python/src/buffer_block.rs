@@ -204,7 +204,7 @@ fn share(block: PooledBuffer<OpenClBackend>, queue: ClQueue) -> Arc<dyn Below> {
     })
 }
 
-/// Notes that `queue` uses the block below a `pyopencl.Buffer`; `None` where there is none.
+/// Notes that `queue` uses the block below a `pyopencl.Buffer`; `None` if there is none.
 pub(crate) fn record_use(buffer: &Bound<'_, PyAny>, queue: &ClQueue) -> PyResult<Option<()>> {
     let below = below(buffer, share)?;
     let noted = below.map(|below| below.record_use(buffer.py(), queue));

@@ -96,7 +96,7 @@ fn is_library(frame: &Bound<'_, PyAny>) -> PyResult<bool> {
     }))
 }
 
-/// Returns a string of Python, which may have what is no character: in the name of a file, for example.
+/// Returns a string of Python, which may have what is not a character: in the name of a file, for example.
 fn text(string: &Bound<'_, PyAny>) -> PyResult<String> {
     let string = string.cast::<PyString>()?;
     Ok(string.to_string_lossy().into_owned())

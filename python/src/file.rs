@@ -39,7 +39,7 @@ const EIO: i32 = 5;
 
 /// Returns the exception for a file that could not be read or written, with its number and the name of the file, as `open` raises it.
 pub(crate) fn file_error(error: io::Error, path: &Path) -> PyErr {
-    // What is wrong within a compressed file is no failure of the system, and has no number of its own.
+    // What is wrong within a compressed file is not a failure of the system, and has no number of its own.
     let number = error.raw_os_error().unwrap_or(EIO);
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or(&text).to_owned();

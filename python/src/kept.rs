@@ -162,7 +162,7 @@ fn keep_entry(buffer: Bound<'_, PyAny>, below: Entry) -> PyResult<Bound<'_, PyAn
     Ok(buffer)
 }
 
-/// Returns what lies below an object; `None` where that is no buffer of binpool's. `share` makes it of a block and its queue.
+/// Returns what lies below an object; `None` if that is not a buffer of binpool's. `share` makes it of a block and its queue.
 pub(crate) fn below(object: &Bound<'_, PyAny>, share: Share) -> PyResult<Option<Arc<dyn Below>>> {
     let py = object.py();
     if !object.is_instance(class(py)?.bind(py))? {

@@ -21,7 +21,7 @@ use crate::error::raised;
 /// What a pool is made of.
 pub(crate) struct Origin {
     pub(crate) backend: OpenClBackend,
-    /// The queue of requests that name none; `None` where the program has named a context only.
+    /// The queue of requests that name none; `None` if the program has named a context only.
     pub(crate) queue: Option<ClQueue>,
 }
 

@@ -48,7 +48,7 @@ attributes! {
 /// Blocks in use that one line of the program has requested, under one tag.
 #[pyclass(frozen, module = "binpool", get_all)]
 pub(crate) struct LiveGroup {
-    /// The tag that the program has entered; `None` where there was none.
+    /// The tag that the program has entered; `None` if there was none.
     tag: Option<String>,
     /// The line of the program, as `file.py:12 in function`; `None` for blocks from before `watch`.
     call_site: Option<String>,

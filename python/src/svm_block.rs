@@ -173,7 +173,7 @@ pub(crate) fn svm(
     Ok(memory)
 }
 
-/// Notes that `queue` uses the block below a `pyopencl.SVM`; `None` where there is none.
+/// Notes that `queue` uses the block below a `pyopencl.SVM`; `None` if there is none.
 pub(crate) fn record_use(memory: &Bound<'_, PyAny>, queue: &ClQueue) -> PyResult<Option<()>> {
     let py = memory.py();
     let below = memory.getattr_opt(intern!(py, "mem"))?;

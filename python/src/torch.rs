@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 
 use crate::{call_site::caller, error::raised, pool::Pool};
 
-/// Returns who makes a request, which most often comes from a function of PyTorch that has let go of Python's interpreter.
+/// Returns who makes a request, which most often comes from a function of PyTorch that has released Python's interpreter.
 fn caller_as_tag() -> Option<Tag> {
     Python::try_attach(caller).map(Tag::new)
 }

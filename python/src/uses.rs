@@ -39,7 +39,7 @@ impl Uses {
         Ok(Self::Any(own, queues?))
     }
 
-    /// Returns a block for these uses without waiting for anything, so that Python's lock may be kept; `None` where there is
+    /// Returns a block for these uses without waiting for anything, so that Python's lock may be kept; `None` if there is
     /// none.
     ///
     /// What waits for that lock cannot stand in the way: the cache of a thread has no lock that another thread holds for longer than

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 pub(crate) struct WithPython<T>(RefCell<T>);
 
 // SAFETY: `with` alone reaches the value, with a token that says that this thread has Python's lock. The module is not imported where Python
-// runs without that lock ([`lib`](crate)). A thread that lets go of the lock during the work leaves the cell borrowed, so that others get nothing.
+// runs without that lock ([`lib`](crate)). A thread that releases the lock during the work leaves the cell borrowed, so that others get nothing.
 unsafe impl<T: Send> Sync for WithPython<T> {}
 
 impl<T> WithPython<T> {

@@ -159,7 +159,7 @@ def a_block_that_could_not_be_shared_leaves_no_file_open() -> None:
                 failures.append(str(error))
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-            if sum("no further file descriptor" in failure for failure in failures) == 3:
+            if sum("no file descriptor is left" in failure for failure in failures) == 3:
                 break
         assert "ulimit" in failures[-1], failures[-1]
         del large

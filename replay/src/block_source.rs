@@ -22,10 +22,10 @@ pub(crate) trait Source {
     /// Returns the number of allocations that were served without the device.
     fn hits(&self) -> u64;
 
-    /// Returns the number of blocks that this source counts as active; `None` where it keeps no count.
+    /// Returns the number of blocks that this source counts as active; `None` if it keeps no count.
     fn active_blocks(&self) -> Option<u64>;
 
-    /// Returns the most bytes that were live at once, as they were asked for; `None` where this source keeps no count.
+    /// Returns the most bytes that were live at once, as they were asked for; `None` if this source keeps no count.
     fn peak_live_bytes(&self) -> Option<u64>;
 
     /// Releases what is free.

@@ -8,5 +8,5 @@ use binpool_layer as _;
 
 #[cfg(not(target_os = "linux"))]
 fn main() {
-    eprintln!("binpool: there is a layer for other programs on Linux only");
+    eprintln!("binpool: the layer for other programs works on Linux only");
 }

@@ -49,7 +49,7 @@ pub struct Outcome {
     pub peak_live_bytes: u64,
     /// The time of the whole replay on the host.
     pub host_time: Duration,
-    /// The time on the host of a round from the third on, on average; `None` where there are fewer than three.
+    /// The time on the host of a round from the third on, on average; `None` if there are fewer than three.
     pub warm_host_time: Option<Duration>,
     /// The part of it that the allocator's calls took.
     pub allocator_time: Duration,
@@ -63,11 +63,11 @@ pub struct Outcome {
     pub unmaps: u64,
     /// The part of [`allocator_time`](Self::allocator_time) that mapping and unmapping took.
     pub remap_time: Duration,
-    /// What was taken from the device at the trace's end; `None` where that is not counted.
+    /// What was taken from the device at the trace's end; `None` if that is not counted.
     pub at_end: Option<AtEnd>,
     /// The figures of each round; none where the trace is replayed once.
     pub rounds: Vec<Round>,
-    /// What the device had not ended; `None` where it is not behind ([`ReplaySettings::behind`](crate::ReplaySettings::behind)).
+    /// What the device had not ended; `None` if it is not behind ([`ReplaySettings::behind`](crate::ReplaySettings::behind)).
     pub pending: Option<Pending>,
 }
 
@@ -657,7 +657,7 @@ impl Outcome {
         self.host_time.as_nanos() as f64 / self.pairs.max(1) as f64
     }
 
-    /// The time on the host a pair of an allocation and its free in the rounds from the third on, in nanoseconds; `None` where there are
+    /// The time on the host a pair of an allocation and its free in the rounds from the third on, in nanoseconds; `None` if there are
     /// fewer than three.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a figure for people")]

@@ -111,7 +111,7 @@ impl Device {
         }
     }
 
-    /// Describes the requests of a trace that this device can never serve, or can only by other limits than its own; `None` where it may fit.
+    /// Describes the requests of a trace that this device can never serve, or can only by other limits than its own; `None` if it may fit.
     #[must_use]
     pub fn too_small_for(&self, trace: &Trace, capacity_bytes: Option<u64>) -> Option<String> {
         let (all, largest) = match self {
@@ -125,7 +125,7 @@ impl Device {
         let name = trace.name();
         if peak > capacity {
             return Some(format!(
-                "{name} has up to {} live at once, and the capacity is {}: \
+                "{name} has up to {} live at once, but the capacity is {}: \
                  use a larger one, or --scale",
                 bytes(peak),
                 bytes(capacity)
@@ -136,12 +136,12 @@ impl Device {
             _ if block <= largest => None,
             Self::Mock(profile) if trace.is_of_cuda() && profile.gives_as_cuda(trace) => None,
             Self::Mock(profile) if profile.gives_as_cuda(trace) => Some(format!(
-                "{name} has a block of {}, and OpenCL on this device gives at most {} in one piece: \
+                "{name} has a block of {}, but OpenCL on this device allocates at most {} in one piece: \
                  replayed with the limits of CUDA, which gives all of the memory",
                 sizes.0, sizes.1
             )),
             _ => Some(format!(
-                "{name} has a block of {}, and the device gives at most {} in one piece: \
+                "{name} has a block of {}, but the device allocates at most {} in one piece: \
                  use another device, or --scale",
                 sizes.0, sizes.1
             )),

@@ -28,9 +28,9 @@ pub struct Round {
     pub device_time: Duration,
     /// The most bytes that were live at once, as they were asked for.
     pub peak_live_bytes: u64,
-    /// The most bytes that were taken from the device at once; `None` where that is not counted.
+    /// The most bytes that were taken from the device at once; `None` if that is not counted.
     pub peak_reserved_bytes: Option<u64>,
-    /// What the device had not ended; `None` where it is not behind ([`ReplaySettings::behind`](crate::ReplaySettings::behind)).
+    /// What the device had not ended; `None` if it is not behind ([`ReplaySettings::behind`](crate::ReplaySettings::behind)).
     pub pending: Option<Pending>,
 }
 
@@ -81,7 +81,7 @@ pub struct Warm {
 }
 
 impl Warm {
-    /// Returns what the rounds from the third on have together; `None` where there are fewer than three.
+    /// Returns what the rounds from the third on have together; `None` if there are fewer than three.
     #[must_use]
     pub fn of(rounds: &[Round]) -> Option<Self> {
         let warm = rounds.get(FIRST_WARM - 1..)?;
@@ -124,7 +124,7 @@ impl Warm {
 pub(crate) struct Gauges<'a> {
     /// The calls so far.
     pub(crate) reading: &'a dyn Fn() -> AllocatorStatistics,
-    /// The bytes that are taken; `None` where they are not counted.
+    /// The bytes that are taken; `None` if they are not counted.
     pub(crate) reserved: Option<&'a Watermark>,
     pub(crate) device: DeviceGauges<'a>,
 }
@@ -134,9 +134,9 @@ pub(crate) struct Gauges<'a> {
 pub(crate) struct DeviceGauges<'a> {
     /// The time of the device's calls so far, where the device has a clock of it; `None` for that which the calls took.
     pub(crate) device_time: Option<&'a dyn Fn() -> Duration>,
-    /// The time that the host has waited for commands; `None` where that is not counted.
+    /// The time that the host has waited for commands; `None` if that is not counted.
     pub(crate) waited: Option<&'a dyn Fn() -> Duration>,
-    /// The bytes that were freed and that commands use; `None` where the device is not behind.
+    /// The bytes that were freed and that commands use; `None` if the device is not behind.
     pub(crate) pending: Option<&'a Watermark>,
 }
 
@@ -191,7 +191,7 @@ impl<'a> Ledger<'a> {
         self.ends.push(Instant::now());
     }
 
-    /// The time of a warm round on average; `None` where there was none.
+    /// The time of a warm round on average; `None` if there was none.
     pub(crate) fn warm_host_time(&self) -> Option<Duration> {
         let (before, warm) = self.ends.get(FIRST_WARM - 2..)?.split_first()?;
         let time = warm.last()?.duration_since(*before);

@@ -8,10 +8,9 @@ use binpool::{
 };
 use binpool_conformance::{AllocatorCall, AllocatorFault, Failing, FaultTrigger};
 use binpool_mock::MockDevice;
-use shuttle::thread;
 
 use crate::{
-    program::Program,
+    program::{Program, library::thread},
     world::{Allocator, BYTES, join},
 };
 

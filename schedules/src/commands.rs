@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use binpool_allocators::{QueueId, Region, runtime::Access};
-use shuttle::thread::{self, JoinHandle};
 
 use crate::{
     order::{
@@ -15,6 +14,7 @@ use crate::{
         tracked_command::Earlier,
     },
     program::Program,
+    program::library::thread::{self, JoinHandle},
     queue::{ClQueue, DeviceQueue},
     sys::{Device, EventHandle, Progress, Purpose, Touch, Work, wait_until_ended},
     world::join,
@@ -130,7 +130,7 @@ impl Host {
         self.try_submit(touches, false).unwrap()
     }
 
-    /// The same for one that may fail; `None` where the host has mapped what it uses.
+    /// The same for one that may fail; `None` if the host has mapped what it uses.
     fn try_submit(&self, touches: &[Touch], fails: bool) -> Option<EventHandle> {
         let uses = self.uses(touches);
         let mut admission =

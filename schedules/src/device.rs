@@ -7,9 +7,14 @@ use std::sync::{
 
 use binpool::{Backend, Event, MemoryFlags, Outcome, Queue, QueueOrder, Region};
 use binpool_mock::{Completion, HostWait, MockBackend, MockDevice, MockMemory};
-use shuttle::thread::{self, yield_now};
 
-use crate::{program::Program, world::join};
+use crate::{
+    program::{
+        Program,
+        library::thread::{self, yield_now},
+    },
+    world::join,
+};
 
 pub(crate) const PROGRAMS: &[Program] = &[
     Program::new("device-that-another-thread-steps", 4, another_thread_steps),
@@ -102,7 +107,7 @@ fn gates_of_another_thread() {
         move || {
             backend
                 .resolve_user_event(&well, Outcome::Complete)
-                .unwrap()
+                .unwrap();
         }
     });
     backend.resolve_user_event(&badly, Outcome::Failed).unwrap();
@@ -152,7 +157,9 @@ fn kernels_on_two_threads() {
         let device = device.clone();
         thread::spawn(move || device.run())
     });
-    gate.iter().for_each(|kernel| kernel.wait().unwrap());
+    for kernel in &gate {
+        kernel.wait().unwrap();
+    }
     join(running);
     let mut count = [0_u8];
     backend.read(&queue, &block, 0, &mut count).unwrap();

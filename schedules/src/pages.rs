@@ -2,9 +2,11 @@
 
 use binpool::{Backend, MemoryPool, PooledBuffer, QueueOrder, VirtualMemoryAllocator};
 use binpool_mock::{Completion, MockBackend, MockDevice, MockQueue};
-use shuttle::thread;
 
-use crate::{program::Program, world::join};
+use crate::{
+    program::{Program, library::thread},
+    world::join,
+};
 
 pub(crate) const PROGRAMS: &[Program] = &[
     Program::new("pages-that-move-while-used", 3, || move_while_used(true)),

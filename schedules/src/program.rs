@@ -11,6 +11,9 @@ use shuttle::{
     scheduler::{DfsScheduler, PctScheduler, RandomScheduler, ReplayScheduler, Scheduler},
 };
 
+// By this name the programs know threads and channels; under Miri those are the standard library's (`pool/tests/schedules.rs`).
+pub(crate) use shuttle as library;
+
 /// Schedules of each program, by each scheduler, in the short form.
 const SCHEDULES: usize = 1000;
 

@@ -6,10 +6,12 @@ use binpool::{
     Backend, FailureOrder, Outcome, PoolOptions, Queue, QueueOrder, ReusePolicy, ScrubPolicy,
 };
 use binpool_mock::{Completion, Failures, HostWait, MockDevice, MockQueue};
-use shuttle::{sync::mpsc::channel, thread::yield_now};
 
 use crate::{
-    program::Program,
+    program::{
+        Program,
+        library::{sync::mpsc::channel, thread::yield_now},
+    },
     world::{BYTES, Block, World, join},
 };
 

@@ -6,10 +6,9 @@ use std::{sync::Arc, time::Duration};
 use binpool::{Backend, Outcome, PoolError, PoolOptions, Queue, QueueOrder, Retain, ReusePolicy};
 use binpool_mock::{Completion, HostWait, MockDevice};
 use parking_lot::Mutex;
-use shuttle::thread::yield_now;
 
 use crate::{
-    program::Program,
+    program::{Program, library::thread::yield_now},
     world::{BYTES, Marked, World, join},
 };
 

@@ -3,10 +3,12 @@
 use std::{cell::RefCell, time::Duration};
 
 use binpool::{PoolOptions, Retain};
-use shuttle::sync::mpsc::channel;
 
 use crate::{
-    program::Program,
+    program::{
+        Program,
+        library::{self, sync::mpsc::channel},
+    },
     world::{BYTES, Marked, World, join},
 };
 
@@ -175,7 +177,7 @@ fn arenas_that_outlive() {
         blocks.into_iter().for_each(Marked::check);
         send.send(world.try_allocate(LARGE).unwrap()).unwrap();
     });
-    let dropping = shuttle::thread::spawn(move || receive.into_iter().for_each(Marked::check));
+    let dropping = library::thread::spawn(move || receive.into_iter().for_each(Marked::check));
     world.try_allocate(LARGE).unwrap().check();
     join([other]);
     join([dropping]);
@@ -332,7 +334,7 @@ fn take_from_each_other() {
     world.end(8);
 }
 
-shuttle::thread_local! {
+library::thread_local! {
     static EARLY: RefCell<Option<Marked>> = const { RefCell::new(None) };
     static LATE: RefCell<Option<Marked>> = const { RefCell::new(None) };
 }

@@ -10,10 +10,9 @@ use std::{
 };
 
 use binpool::WatchOptions;
-use shuttle::sync::mpsc::channel;
 
 use crate::{
-    program::Program,
+    program::{Program, library::sync::mpsc::channel},
     world::{BYTES, Marked, World, join},
 };
 

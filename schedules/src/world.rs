@@ -9,7 +9,8 @@ use binpool::{
     Backend, ImmediateAllocator, MemoryPool, PoolError, PoolOptions, PooledBuffer, QueueOrder,
 };
 use binpool_mock::{MockBackend, MockDevice, MockDeviceBuilder, MockQueue};
-use shuttle::thread::{self, JoinHandle};
+
+use crate::program::library::thread::{self, JoinHandle};
 
 pub(crate) type Allocator = ImmediateAllocator<MockBackend>;
 pub(crate) type Pool = MemoryPool<MockBackend>;

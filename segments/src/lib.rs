@@ -58,7 +58,7 @@ const FREE_PARTS_TO_TAKE: u64 = 4;
 ///   water. A [`sweep`](Self::sweep) after which nothing was regretted halves that;
 /// - a large idle segment is not broken up for a block of less than 3/5 of it, and small blocks have segments of their own. Once as
 ///   much was regretted as the high water, a block of 1/5 is enough, and after 4 times the high water any block is. Where the capacity
-///   is hardly more than the high water, the block has to be half of it;
+///   is little more than the high water, the block has to be half of it;
 /// - the view of a block that is given back is cached in the free range, and serves the next block of exactly its size, unless
 ///   a much smaller range fits. A view that overlaps a block which is handed out is released first.
 ///
@@ -121,7 +121,7 @@ pub struct Segments<M, U> {
 }
 
 impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
-    /// Makes an empty set of segments, in one arena. `join` returns the combined uses of two free neighbours, or `None` where they
+    /// Makes an empty set of segments, in one arena. `join` returns the combined uses of two free neighbours, or `None` if they
     /// must stay apart.
     #[must_use]
     pub fn new(join: fn(&U, &U) -> Option<U>) -> Self {
@@ -659,7 +659,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         (size.min(room - room % alignment).max(bytes), leaving)
     }
 
-    /// Records that `free` bytes of the device are free: where others leave hardly more than the program has in use, the segments keep nothing
+    /// Records that `free` bytes of the device are free: where others leave little more than the program has in use, the segments keep nothing
     /// for what may be asked for again, as with a `capacity` that is hardly more.
     ///
     /// ```

@@ -9,8 +9,8 @@ use parking_lot::{Mutex, MutexGuard};
 /// How many times a thread tests the lock before it sleeps: a few microseconds. Sleeping and waking up takes longer than that, and longer
 /// still with many threads.
 ///
-/// Once is enough under `shuttle`, where no time passes.
-const LOOKS_BEFORE_SLEEP: u32 = if cfg!(shuttle) { 1 } else { 256 };
+/// Once is enough under `shuttle` and Miri, where no time passes.
+const LOOKS_BEFORE_SLEEP: u32 = if cfg!(any(shuttle, miri)) { 1 } else { 256 };
 
 /// The guard of a [`Lock`].
 pub type LockGuard<'a, T> = MutexGuard<'a, T>;

@@ -218,7 +218,7 @@ fn sizes_that_rise_again_and_again_replace_segments_twice_only() {
             "{asked:?}"
         );
     }
-    // The densest policy has hardly more than is in use, however often that costs a call.
+    // The densest policy has little more than is in use, however often that costs a call.
     let mut dense = Program::new(GrowthPolicy::Dense);
     for _ in 0..20 {
         assert!(dense.pass([64, 96, 160]) >= 2);

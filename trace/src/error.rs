@@ -15,7 +15,7 @@ use std::{error::Error, fmt, io};
 #[error("{}{message}", self.context())]
 pub struct TraceError {
     kind: TraceErrorKind,
-    /// The file; empty where it is not known.
+    /// The file; empty if it is not known.
     file: String,
     /// Where in the file; empty for all of it.
     place: String,
@@ -131,7 +131,7 @@ impl TraceError {
     }
 
     pub(crate) fn no_allocation(advice: &str) -> Self {
-        let message = format_args!("no allocation in it: {advice}");
+        let message = format_args!("it has no allocations: {advice}");
         Self::new(TraceErrorKind::NoAllocation, message)
     }
 

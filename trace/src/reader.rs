@@ -285,7 +285,7 @@ fn index_of(
     match known.get(&number) {
         Some(index) => Ok(Some(*index)),
         None => Err(TraceError::malformed(format_args!(
-            "{what} {number} is not known: expected a line \"{}\" before",
+            "{what} {number} is unknown: expected a line \"{}\" before",
             line.replace("{}", &number.to_string())
         ))),
     }

@@ -34,7 +34,7 @@ pub struct ShortageReport {
     pub capacity_bytes: u64,
     /// The memory of the device.
     pub device_bytes: u64,
-    /// What the device had free, of all programs; `None` where it was not asked.
+    /// What the device had free, of all programs; `None` if it was not asked.
     pub device_free_bytes: Option<u64>,
 }
 

@@ -52,7 +52,7 @@ pub struct Trace {
     pub(crate) lines: Vec<usize>,
     /// The ID of each block.
     pub(crate) ids: Vec<u64>,
-    /// The time of each event; empty where no line has one.
+    /// The time of each event; empty if no line has one.
     pub(crate) times: Vec<u64>,
     /// The names of the groups.
     pub(crate) groups: Vec<String>,

@@ -57,16 +57,14 @@ impl Verdict {
         match self {
             Self::NeverFits => "split the work into smaller blocks, or use a larger device",
             Self::Limited => "free blocks, or raise the limit",
-            Self::Fragmented => {
-                "free blocks that stand next to each other, or ask for smaller ones"
-            }
+            Self::Fragmented => "free adjacent blocks, or request smaller ones",
             Self::Pending => {
-                "let the queues that use those blocks get on: \
+                "unblock the queues that use those blocks: \
                  a command there waits for something that has not happened"
             }
             Self::Viewed => {
-                "drop the regions, images and maps of blocks that were freed: \
-                 one that is forgotten keeps its block for good"
+                "drop the regions, images and maps of freed blocks: \
+                 a forgotten one keeps its block forever"
             }
             Self::DeviceFull => {
                 "free blocks, or memory outside the pool, or have a reclaim hook do it"
@@ -82,7 +80,7 @@ impl fmt::Display for Verdict {
             Self::Limited => "a limit is reached",
             Self::Fragmented => "the free memory is fragmented",
             Self::Pending => "the free memory is in use by pending commands",
-            Self::Viewed => "views are left of blocks that were freed",
+            Self::Viewed => "freed blocks still have views",
             Self::DeviceFull => "the device is full",
         })
     }

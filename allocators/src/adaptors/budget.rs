@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use crate::{Error, OutOfMemory, Scope, contained::contained, words};
 
-/// The most bytes that may be taken at once, by one [`Limit`](crate::adaptors::Limit) or by several together.
+/// A limit in bytes for one [`Limit`](crate::adaptors::Limit) adaptor, or for several together.
 ///
 /// A budget is a cheap handle: clones are the same budget, and all methods may be called from any thread.
 ///
@@ -101,7 +101,7 @@ impl State {
 }
 
 impl Budget {
-    /// A budget of at most `max_bytes` at once. `u64::MAX` limits nothing: the budget then only counts.
+    /// A budget of at most `max_bytes` at once. With `u64::MAX` it only counts.
     #[must_use]
     pub fn new(max_bytes: u64) -> Self {
         Self {
@@ -169,7 +169,7 @@ impl Budget {
 
     /// Calls `callback` each time the bytes in use rise from at most `soft_bytes` to more than that, so that a program can drop
     /// its caches before an allocation fails. A budget takes any number of callbacks and keeps them until its last clone is
-    /// dropped. A callback that holds a clone of the budget, or a pool over it, keeps the budget alive for good.
+    /// dropped. A callback that holds a clone of the budget, or a pool over it, keeps the budget alive forever.
     ///
     /// The callback runs on the thread whose allocation crossed the limit, before that call returns and without any lock:
     /// it may allocate and release, and several threads may run it at once. A panic in it is caught and logged.

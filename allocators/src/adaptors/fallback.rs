@@ -1,4 +1,4 @@
-//! A second way of getting memory.
+//! An allocator with a fallback.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -6,16 +6,16 @@ use parking_lot::Mutex;
 
 use crate::{Align, Allocator, Error, EventOf, InvalidRequest, Memory, MemoryId, MemoryOf, Result};
 
-/// Tries one allocator and, where that has no memory, a second one: first buffers of the device, for example, and then
+/// Tries one allocator and, if it is out of memory, a second one: for example, first buffers of the device, then
 /// shared virtual memory, which may lie in the host's memory.
 ///
-/// The second is tried where the first is out of memory, where the block is
-/// [too large](InvalidRequest::TooLarge) for it, and where it answers [unsupported](Error::Unsupported). Any
-/// other failure is returned at once, since the second allocator would hide it; a lost device is not tried twice.
+/// The second is tried if the first is out of memory, if the block is
+/// [too large](InvalidRequest::TooLarge) for it, or if it returns [unsupported](Error::Unsupported). Any
+/// other failure is returned at once, since the second allocator would hide it.
 /// A first allocator that [is deferred](Allocator::is_deferred) rarely reports out-of-memory in time, so the second is
 /// rarely tried.
 ///
-/// Where neither has memory, the error is out-of-memory if either reported that (freeing may help), preferably the first
+/// If both fail, the error is out-of-memory if either reported that (freeing may help), preferably the first
 /// one's.
 ///
 /// Both must belong to the same device, since [`backend`](Allocator::backend) names only one: the first one's.
@@ -66,18 +66,18 @@ impl<A, B> Fallback<A, B> {
         }
     }
 
-    /// The allocator that is tried first. Blocks that this adaptor gave must be released through this adaptor.
+    /// The allocator that is tried first. Blocks from this adaptor must be released through this adaptor.
     pub const fn first(&self) -> &A {
         &self.first
     }
 
-    /// The allocator that is tried where the first has no memory. Blocks that this adaptor gave must be released through this
+    /// The allocator that is tried if the first has no memory. Blocks from this adaptor must be released through this
     /// adaptor.
     pub const fn second(&self) -> &B {
         &self.second
     }
 
-    /// Returns both allocators, the first one first.
+    /// Returns both allocators.
     pub fn into_inner(self) -> (A, B) {
         (self.first, self.second)
     }

@@ -9,12 +9,12 @@ use crate::{
 /// [`OutOfMemory`](crate::Error::OutOfMemory) of [`Scope::Limit`](crate::Scope::Limit), without a call to the device.
 ///
 /// A block counts with its real size ([`Memory::bytes`]) from the call that allocates it until the call that releases
-/// it has returned, even with an error. A block that turns out larger than requested and exceeds the limit for that reason
-/// is released at once. Runtimes promise more memory than they have (see [`DeviceLimits`](crate::DeviceLimits)), so a limit
+/// it has returned, even with an error. A block that is larger than requested and therefore exceeds the limit
+/// is released at once. Runtimes report more memory than they have (see [`DeviceLimits`](crate::DeviceLimits)), so a limit
 /// also keeps a program within its device.
 ///
-/// A block that is dropped instead of [released](Allocator::release) goes back to the runtime without the limit's
-/// knowledge, and counts as allocated for good.
+/// A block that is dropped instead of [released](Allocator::release) is freed without the limit's
+/// knowledge, and counts as allocated forever.
 ///
 /// Clones share one [`Budget`], as do all allocators made from it by [`shared`](Self::shared), so that several
 /// pools can have one limit.
@@ -76,7 +76,7 @@ impl<A> Limit<A> {
         }
     }
 
-    /// The budget, with what may be used and what is used.
+    /// The budget.
     pub const fn budget(&self) -> &Budget {
         &self.budget
     }
@@ -100,7 +100,7 @@ impl<A: Allocator> Allocator for Limit<A> {
     fn allocate(&self, bytes: usize) -> Result<MemoryOf<Self>> {
         let largest = self.inner.largest_block();
         if bytes > largest {
-            // Too large for the limit even when everything is free, so it is no shortage.
+            // Too large for the limit even when everything is free, so it is not a shortage.
             let requested = bytes;
             return Err(InvalidRequest::TooLarge { requested, largest }.into());
         }
@@ -122,7 +122,7 @@ impl<A: Allocator> Allocator for Limit<A> {
         self.inner.release(memory, after)
     }
 
-    /// The limit, or the inner allocator's capacity where that is less. Other users of the [budget](Self::budget) share the
+    /// The limit, or the inner allocator's capacity if that is less. Other users of the [budget](Self::budget) share the
     /// limit.
     fn capacity_bytes(&self) -> u64 {
         self.inner.capacity_bytes().min(self.budget.max_bytes())

@@ -30,7 +30,7 @@ use crate::{Allocator, EventOf, Memory, MemoryOf, Region, Result, forward_to_inn
 /// assert!(allocator.release(one, &[]).is_err());
 /// let reading = allocator.reading();
 /// assert_eq!((reading.allocations, reading.views), (2, 1));
-/// assert_eq!((reading.releases, reading.failed_releases), (1, 1)); // The block is gone all the same.
+/// assert_eq!((reading.releases, reading.failed_releases), (1, 1)); // The block is gone anyway.
 /// assert_eq!((reading.current_bytes, reading.peak_bytes), (1000, 4000));
 /// assert!(reading.time >= reading.view_time);
 /// # allocator.release(two, &[])?;
@@ -49,20 +49,20 @@ pub struct AllocatorStatistics {
     pub failed_releases: u64,
     /// The bytes of all live blocks.
     pub current_bytes: u64,
-    /// The most bytes that were live at once.
+    /// The peak of the live bytes.
     pub peak_bytes: u64,
     /// Views that were created.
     pub views: u64,
-    /// The time that all calls took on the host, including those for views, summed over all threads.
+    /// The host time of all calls, including those for views, summed over all threads.
     pub time: Duration,
-    /// The part of it that creating and releasing views took; 0 for views that are
+    /// The part of it for creating and releasing views; 0 for views that are
     /// [only addresses](Allocator::views_are_addresses).
     pub view_time: Duration,
     /// Calls that mapped pages, to a first or a further address. Only their allocation counts as bytes, wherever they are mapped.
     pub maps: u64,
     /// Calls that unmapped pages, each at one or more addresses.
     pub unmaps: u64,
-    /// The part of [`time`](Self::time) that mapping and unmapping took.
+    /// The part of [`time`](Self::time) for mapping and unmapping.
     pub map_time: Duration,
 }
 
@@ -81,7 +81,7 @@ impl AllocatorStatistics {
 /// Counts and times the calls to an allocator. Clones share one count.
 ///
 /// A block counts with its real size ([`Memory::bytes`]). One that is dropped instead of
-/// [released](Allocator::release) is not seen to leave, and counts as live for good.
+/// [released](Allocator::release) is not counted as released, and counts as live forever.
 ///
 /// ```
 /// use binpool_allocators::adaptors::Statistics;

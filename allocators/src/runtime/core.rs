@@ -67,7 +67,7 @@ impl<R: Objects> Core<R> {
         }
     }
 
-    /// Makes this the core of a device that works together with others of the same family, such as those of one driver: commands may wait for
+    /// Makes this the core of a device that works with others of the same family, such as those of one driver: commands may wait for
     /// events of the others, run on their queues, and copy to and from their memory.
     #[must_use]
     pub fn of_family(mut self, family: usize) -> Self {
@@ -82,12 +82,12 @@ impl<R: Objects> Core<R> {
     }
 
     /// From now on, a command waits for all earlier commands that it conflicts with: those of other queues, or of its own if that
-    /// is out of order, that use the same bytes of one block, one of them to write. Leaving out a wait list cannot cause a data
-    /// race then.
+    /// is out of order, that use the same bytes of one block, at least one of them writing. A missing wait list then cannot cause a data
+    /// race.
     ///
-    /// Off by default, since the program of most runtimes orders its commands. It costs a look at the pending commands of each block that a
+    /// Off by default, since programs usually order their commands. It costs a check of the pending commands of each block that a
     /// command uses, under a lock that the other commands on that block wait for. Kernels count as writing all memory that they are passed.
-    /// Commands on memory that is mapped at several addresses are ordered at each of them alone.
+    /// For memory that is mapped at several addresses, commands are ordered for each address separately.
     pub fn order_conflicts(&self) {
         self.orders_conflicts.store(true, Ordering::Release);
     }
@@ -101,17 +101,17 @@ impl<R: Objects> Core<R> {
         self.deferred.put(Held::Other(Box::new(held)), after);
     }
 
-    /// Calls `allocate`, and again after a shortage, once what commands do not use any more is dropped. For memory that
-    /// [`Runtime::allocate`](super::Runtime::allocate) does not make.
+    /// Calls `allocate`, and after a shortage drops what no command uses any more, and calls it again. For memory that
+    /// [`Runtime::allocate`](super::Runtime::allocate) does not allocate.
     ///
     /// # Errors
     ///
-    /// What `allocate` returns.
+    /// The errors of `allocate`.
     pub fn allocate<T>(&self, allocate: impl Fn() -> Result<T>) -> Result<T> {
         self.deferred.allocate(allocate)
     }
 
-    /// Looks at everything that is kept, and drops what no command uses any more.
+    /// Drops everything kept that no command uses any more.
     pub fn drop_what_has_ended(&self) {
         self.deferred.look_at_all();
     }

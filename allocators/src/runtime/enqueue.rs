@@ -8,10 +8,10 @@ use super::{CoreEvent, CoreQueue, Objects, Part, Runtime, memory::Root, uses::Us
 use crate::{FailureOrder, ObjectKind, Queue as _, QueueOrder, Result};
 
 /// Enqueues a command that uses these parts: checks its queue and its events, puts it in order if the core
-/// [does so](super::Core::order_conflicts), has `submit` call the runtime with what the command comes after, and keeps the memory until the
+/// [does so](super::Core::order_conflicts), calls `submit` with what the command comes after, and keeps the memory until the
 /// command has ended.
 ///
-/// This is the way of kernels, and of everything else that only one runtime has. The transfers of the core come this way, too.
+/// Kernels, and everything else that only one runtime has, use this. The transfers of the core do, too.
 ///
 /// # Errors
 ///

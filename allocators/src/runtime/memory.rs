@@ -192,7 +192,7 @@ impl<R: Objects> Root<R> {
             return Ok(());
         }
         Err(Error::unsupported(
-            "commands on pages, and addresses of them: map them to a reservation, and use a view of that",
+            "commands on pages, or their addresses: map the pages to a reservation, and use a view of it",
         ))
     }
 }
@@ -259,7 +259,7 @@ impl<'a, R: Objects> Part<'a, R> {
         self.access
     }
 
-    /// The address of the first byte, where memory has one.
+    /// The address of the first byte, if memory has one.
     #[must_use]
     pub fn address(&self) -> Option<u64> {
         Some(R::address(self.block)? + self.region.offset as u64)

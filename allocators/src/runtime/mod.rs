@@ -1,4 +1,4 @@
-//! What a device runtime has to do, and everything that is the same on every device.
+//! What a backend must implement for its device, and everything that is the same on every device.
 //!
 //! A backend implements [`Runtime`]: memory, streams, commands, marks. It gets [`Backend`](crate::Backend) and, with [`RuntimePages`],
 //! [`VirtualMemory`](crate::VirtualMemory) from here:
@@ -6,10 +6,10 @@
 //! - memory, queues and events with identities and owners, views and parts of memory;
 //! - all checks of arguments, before the runtime is called;
 //! - memory that lives until the last command that uses it has ended, whatever the program drops meanwhile;
-//! - if the program wants it, the order of commands that conflict ([`Core::order_conflicts`]).
+//! - on request, the order of conflicting commands ([`Core::order_conflicts`]).
 //!
-//! The split is that of `wgpu-core` over `wgpu-hal`: the layer below checks nothing, so it is small, and all backends
-//! mean the same.
+//! The split is that of `wgpu-core` and `wgpu-hal`: the lower layer checks nothing, so it is small, and all backends
+//! behave the same.
 //!
 //! ```text
 //! objects    what a runtime's memory, queues and marks are

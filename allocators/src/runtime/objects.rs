@@ -1,4 +1,4 @@
-//! What a runtime's objects are, and what can be asked of them without the backend.
+//! A runtime's objects, and what they can do without the backend.
 
 use crate::{EventStatus, InvalidRequest, Outcome, Result};
 
@@ -60,7 +60,7 @@ pub trait Objects: Sized + 'static {
     ///
     /// # Errors
     ///
-    /// A failure of the runtime to tell.
+    /// A failure of the runtime.
     fn status(mark: &Self::Mark) -> Result<EventStatus>;
 
     /// Waits until a command has ended.
@@ -74,7 +74,7 @@ pub trait Objects: Sized + 'static {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](crate::Error::Unsupported) where it cannot have this outcome; it is not resolved then.
+    /// [`Unsupported`](crate::Error::Unsupported) if it cannot have this outcome; then it is not resolved.
     ///
     /// # Safety
     ///
@@ -83,17 +83,17 @@ pub trait Objects: Sized + 'static {
         Err(InvalidRequest::NotAUserEvent.into())
     }
 
-    /// The address of a block for kernels, where memory has one.
+    /// The address of a block for kernels, if memory has one.
     fn address(_block: &Self::Block) -> Option<u64> {
         None
     }
 
-    /// Returns whether the command behind a mark was recorded for later, as into a graph of CUDA, and does not count as a use.
+    /// Returns whether the command of a mark was recorded for later, as into a CUDA graph, and does not count as a use.
     fn is_captured(_mark: &Self::Mark) -> bool {
         false
     }
 
-    /// Returns whether dropping a block enqueues its release after all commands that use it, so that it is dropped at once.
+    /// Returns whether dropping a block enqueues its release after all commands that use it, so that it can be dropped at once.
     fn is_freed_in_order(_block: &Self::Block) -> bool {
         false
     }
@@ -107,7 +107,7 @@ pub trait Objects: Sized + 'static {
         Ok(())
     }
 
-    /// Waits for a command as the backend ends. Returns false where that would wait forever: memory is leaked then.
+    /// Waits for a command as the backend ends. Returns false if that would wait forever: then memory is leaked.
     fn wait_at_end(mark: &Self::Mark) -> bool {
         Self::wait(mark).is_ok() || Self::has_ended(mark)
     }

@@ -33,7 +33,7 @@ use crate::{
 /// }
 /// ```
 pub trait RuntimePages: Runtime {
-    /// The size that sizes and offsets of pages are multiples of, in bytes. 0 where the device has no virtual memory.
+    /// The page size, in bytes: sizes and offsets are multiples of it. 0 if the device has no virtual memory.
     fn page_bytes(&self) -> usize;
 
     /// Reserves addresses. Dropping the block unmaps what is mapped there, and frees them. Pages that are dropped before they are unmapped
@@ -173,7 +173,7 @@ fn place<'a, R: Runtime>(
     memory.check_own(backend.core())?;
     let (Some(mapped), Some(block)) = (memory.root().mapped(), memory.block()) else {
         return Err(Error::unsupported(
-            "maps to memory that is no reservation: make one with `reserve`",
+            "mapping to memory that is not a reservation: make one with `reserve`",
         ));
     };
     region.check_within(memory.bytes())?;

@@ -78,8 +78,8 @@ fn weak<R: Runtime>(queue: &CoreQueue<R>) -> Weak<dyn Any + Send + Sync> {
     Arc::downgrade(&inner)
 }
 
-/// Returns the queue of a stream that the program has made by itself: the known one, if a queue of `backend` has the wanted stream, or a
-/// new one. So the same stream is the same queue.
+/// Returns the queue for a stream that the program has made: the known one, if a queue of `backend` already has that stream, or a
+/// new one. So one stream is always one queue.
 ///
 /// # Safety
 ///

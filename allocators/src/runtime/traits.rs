@@ -5,20 +5,20 @@ use std::{fmt, sync::Arc};
 use super::{Core, Objects, Part};
 use crate::{Error, MemoryFlags, QueueOrder, Result, Work};
 
-/// A device runtime: what one device does, and nothing else.
+/// A device runtime: what one device does, without checks or bookkeeping.
 ///
 /// A type that implements this is a [`Backend`](crate::Backend). Its values are cheap handles, such as an `Arc` of what
 /// clones share, with a [`Core`] in it. All methods may be called from any thread.
 ///
 /// Only the core calls the methods that are `unsafe`, and checks every argument before: memory, queues and events
 /// belong to this device or to one of its [family](Core::of_family), parts lie inside their blocks, patterns fit, and
-/// flags allow the access. What the command uses is kept until it has ended. The other methods may also be called by a program, which can do
-/// nothing with what they return but drop it.
+/// flags allow the access. The core keeps what the command uses until it has ended. Programs may call the other methods, too, but can only
+/// drop what these return.
 ///
-/// A call that fails has no effect. Where that cannot be promised, see [`after_failure`](Self::after_failure).
+/// A call that fails has no effect. If you cannot ensure that, see [`after_failure`](Self::after_failure).
 ///
-/// The example `own_backend` of `binpool` is a whole backend over threads of the host. This one has ended each command before `submit` returns,
-/// and so has nothing to wait for:
+/// The example `own_backend` of `binpool` is a whole backend over threads of the host. This one finishes each command before `submit` returns,
+/// so it has nothing to wait for:
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -106,14 +106,14 @@ pub trait Runtime: Objects + Clone + fmt::Debug + Send + Sync {
     /// The part of the backend that is the same on every device, which all clones share.
     fn core(&self) -> &Arc<Core<Self>>;
 
-    /// Allocates `bytes` bytes, which may be more than 0 and at most the largest block. Their contents are undefined.
+    /// Allocates `bytes` bytes: at least 1, at most the largest block. The contents are undefined.
     ///
     /// # Errors
     ///
     /// [`OutOfMemory`](Error::OutOfMemory), after which the core frees what it can and asks again, or a failure of the runtime.
     fn allocate(&self, bytes: usize, flags: MemoryFlags) -> Result<Self::Block>;
 
-    /// Makes a queue. Out-of-order queues are asked for only where the device's limits have them.
+    /// Makes a queue. Out-of-order queues are requested only if the device's limits say that it has them.
     ///
     /// # Errors
     ///
@@ -138,7 +138,7 @@ pub trait Runtime: Objects + Clone + fmt::Debug + Send + Sync {
         work: Work<'_, &Part<'_, Self>>,
     ) -> Result<Self::Mark>;
 
-    /// Makes sure that the runtime begins with the commands of a queue. Most do so by themselves.
+    /// Makes sure that the runtime starts the commands of a queue. Most do so by themselves.
     ///
     /// # Errors
     ///
@@ -151,7 +151,7 @@ pub trait Runtime: Objects + Clone + fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Waits until all commands of a queue have ended, well or not. The default is right where a failed command has ended after those before it
+    /// Waits until all commands of a queue have ended, with or without an error. The default is correct if a failed command ends after those before it
     /// ([`FailureOrder::Kept`](crate::FailureOrder::Kept)).
     ///
     /// # Errors
@@ -170,7 +170,7 @@ pub trait Runtime: Objects + Clone + fmt::Debug + Send + Sync {
         }
     }
 
-    /// Makes sure that memory is there, and waits until it is. Memory of most runtimes is there once it is allocated.
+    /// Commits memory, and waits for that. Most runtimes commit memory when they allocate it.
     ///
     /// # Errors
     ///
@@ -184,7 +184,7 @@ pub trait Runtime: Objects + Clone + fmt::Debug + Send + Sync {
     }
 
     /// Writes `data` to `to`, which may be empty, and waits until it is there, if the runtime can do so without a copy of the bytes. Otherwise
-    /// it returns false, and the core has a copy written by [`submit`](Self::submit).
+    /// it returns false, and the core writes a copy by [`submit`](Self::submit).
     ///
     /// # Errors
     ///
@@ -204,7 +204,7 @@ pub trait Runtime: Objects + Clone + fmt::Debug + Send + Sync {
     }
 
     /// Reads `from`, which may be empty, into `data`, and waits until it is there, if the runtime can do so without a copy of the bytes. Otherwise
-    /// it returns false, and the core has a copy read by [`submit`](Self::submit).
+    /// it returns false, and the core reads a copy by [`submit`](Self::submit).
     ///
     /// # Errors
     ///
@@ -223,7 +223,7 @@ pub trait Runtime: Objects + Clone + fmt::Debug + Send + Sync {
         Ok(false)
     }
 
-    /// Makes a mark that the host resolves. By default that is unsupported.
+    /// Makes a mark that the host resolves. Unsupported by default.
     ///
     /// # Errors
     ///
@@ -232,13 +232,13 @@ pub trait Runtime: Objects + Clone + fmt::Debug + Send + Sync {
         Err(Error::unsupported("user events on this backend"))
     }
 
-    /// The bytes of the device that are free at this moment, if the runtime tells.
+    /// The bytes of the device that are free now, if the runtime reports them.
     fn free_bytes(&self) -> Option<u64> {
         None
     }
 
-    /// What has to end before everything has ended that a failed call may have enqueued on `stream`, or on others for it. `None`
-    /// where that is nothing, as calls that fail usually enqueue nothing.
+    /// The mark that ends once everything that a failed call may have enqueued, on `stream` or elsewhere, has ended. `None`
+    /// if it enqueued nothing, as usual.
     ///
     /// # Safety
     ///

@@ -240,7 +240,7 @@ impl<B: HostMaps, K: Kernels<B>> Program<'_, B, K> {
     }
 }
 
-/// What the host makes of them; `None` where that is an error.
+/// What the host makes of them; `None` if that is an error.
 fn reduced(reduction: Reduction, elements: &[f32]) -> Option<f32> {
     let all = elements.iter().copied();
     match reduction {

@@ -42,7 +42,7 @@ struct Capture {
 }
 
 impl Stream {
-    /// Returns the number of the capture that the stream is part of; `None` where its commands run, or the capture has been invalidated.
+    /// Returns the number of the capture that the stream is part of; `None` if its commands run, or the capture has been invalidated.
     pub(crate) fn capture_number(&self) -> CudaResult<Option<u64>> {
         Ok(self.capture()?.map(|capture| capture.number))
     }

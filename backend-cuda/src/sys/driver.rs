@@ -6,6 +6,7 @@ use std::{
 };
 
 use binpool_allocators::Error;
+#[cfg(not(miri))]
 use libloading::Library;
 use parking_lot::RwLock;
 
@@ -120,6 +121,7 @@ macro_rules! calls {
             /// What graphs have kept that are gone.
             pub(super) of_ended_graphs: Arc<OfEndedGraphs>,
             /// Keeps the functions loaded.
+            #[cfg(not(miri))]
             _library: Library,
         }
 
@@ -129,6 +131,7 @@ macro_rules! calls {
             /// # Safety
             ///
             /// The functions of the library have the signatures of the CUDA driver's.
+            #[cfg(not(miri))]
             unsafe fn find(library: Library) -> Result<Self, libloading::Error> {
                 Ok(Self {
                     // SAFETY: The signature is right, as the caller promises, and the function outlives the symbol by I1.
@@ -140,6 +143,24 @@ macro_rules! calls {
                     of_ended_graphs: Arc::default(),
                     _library: library,
                 })
+            }
+
+            /// Finds the calls in the program itself, which links the stand-in for the driver: Miri loads no libraries.
+            #[cfg(miri)]
+            fn linked() -> Self {
+                // SAFETY: The stand-in defines these functions with the driver's signatures.
+                unsafe extern "system" {
+                    $(#[link_name = $symbol] fn $name($($argument: $type),*) -> i32;)*
+                    #[link_name = "cuCtxRecordEvent"]
+                    fn context_record(context: Handle, event: Handle) -> i32;
+                }
+                Self {
+                    $($name,)*
+                    context_record: Some(context_record),
+                    unresolved: AtomicUsize::new(0),
+                    streams: RwLock::default(),
+                    of_ended_graphs: Arc::default(),
+                }
             }
 
             /// Records in an event all that was enqueued in a context so far.
@@ -257,13 +278,35 @@ calls! {
     set_access: "cuMemSetAccess" as "cuMemSetAccess" (address: Address, bytes: usize, access: *const Access, count: usize);
 }
 
+#[cfg(miri)]
+impl Driver {
+    /// The stand-in, which the program links.
+    pub(crate) fn installed() -> Result<Self, Error> {
+        let driver = Self::linked();
+        // SAFETY: It takes no pointers.
+        unsafe { driver.init(0) }?;
+        Ok(driver)
+    }
+
+    /// Opens no file, but the stand-in, too.
+    ///
+    /// # Safety
+    ///
+    /// Nothing is asked of the caller.
+    pub(crate) unsafe fn open(_path: &OsStr) -> Result<Self, Error> {
+        Self::installed()
+    }
+}
+
 /// The names under which the driver's library is installed.
+#[cfg(not(miri))]
 const NAMES: &[&str] = if cfg!(windows) {
     &["nvcuda.dll"]
 } else {
     &["libcuda.so.1", "libcuda.so"]
 };
 
+#[cfg(not(miri))]
 impl Driver {
     /// Loads the library that is installed.
     pub(crate) fn installed() -> Result<Self, Error> {

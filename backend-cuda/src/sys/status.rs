@@ -26,7 +26,7 @@ const STREAM_CAPTURE_UNSUPPORTED: i32 = 900;
 /// fn is_fatal(error: &Error) -> bool {
 ///     let source = error.source().and_then(|source| source.downcast_ref::<CudaError>());
 ///     if let Some(source) = source {
-///         eprintln!("{} answers {}, which is {}", source.call(), source.code(), source.name());
+///         eprintln!("{} returned {}, which is {}", source.call(), source.code(), source.name());
 ///     }
 ///     source.is_some_and(CudaError::is_sticky)
 /// }
@@ -34,7 +34,7 @@ const STREAM_CAPTURE_UNSUPPORTED: i32 = 900;
 /// assert!(!is_fatal(&Error::unsupported("something else")));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{call} answers {} ({code}){}", self.name(), self.advice())]
+#[error("{call} returned {} ({code}){}", self.name(), self.advice())]
 pub struct CudaError {
     call: &'static str,
     code: i32,
@@ -47,8 +47,8 @@ const CODES: &str = "\
 3 NOT_INITIALIZED: the driver could not start; see the kernel's log
 4 DEINITIALIZED: the process is ending; drop what is on the device before `main` returns
 100 NO_DEVICE: there is no device, or CUDA_VISIBLE_DEVICES hides all
-101 INVALID_DEVICE: see `CudaDevice::all` for those there are
-200 INVALID_IMAGE: it is no PTX, which begins with `.version`
+101 INVALID_DEVICE: `CudaDevice::all` lists the devices
+200 INVALID_IMAGE: it is not PTX, which begins with `.version`
 201 INVALID_CONTEXT: the context was destroyed by another part of the program
 209 NO_BINARY_FOR_GPU: the code is for other devices; load PTX, or build it for this one
 214 ECC_UNCORRECTABLE: the device's memory is damaged; reset the device
@@ -63,7 +63,7 @@ const CODES: &str = "\
 702 LAUNCH_TIMEOUT: a kernel ran too long on a device with a display; restart the program
 709 CONTEXT_IS_DESTROYED: another part of the program reset the device; open it again
 710 ASSERT: an assertion in a kernel failed; its message is on standard error
-711 TOO_MANY_PEERS: a device has as many peers as it can have; copies work without peer access
+711 TOO_MANY_PEERS: a device already has the most peers it can have; copies work without peer access
 714 HARDWARE_STACK_ERROR: restart the program
 715 ILLEGAL_INSTRUCTION: the kernel was built for another device; restart the program
 716 MISALIGNED_ADDRESS: a kernel used an address that is not aligned for its type; run it under compute-sanitizer, and restart the program
@@ -171,7 +171,7 @@ mod tests {
         assert!(matches!(error(1), Error::Backend(_)));
         let text = CudaError::new("cuMemAlloc", 2).to_string();
         assert!(
-            text.starts_with("cuMemAlloc answers OUT_OF_MEMORY (2): free memory"),
+            text.starts_with("cuMemAlloc returned OUT_OF_MEMORY (2): free memory"),
             "{text}"
         );
         let text = CudaError::new("cuMemAlloc", 900).to_string();

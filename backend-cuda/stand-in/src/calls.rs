@@ -322,12 +322,12 @@ calls! {
     fn cuMemAllocManaged(address: *mut u64, bytes: usize, _flags: u32) {
         put(address, enter_unless_captured("cuMemAllocManaged")?.allocate(bytes, Users::All)?)
     }
-    fn cuMemPoolCreate(pool: *mut usize, _properties: usize) {
+    fn cuMemPoolCreate(pool: *mut usize, _properties: *const c_void) {
         let device = enter("cuMemPoolCreate")?;
         put(pool, device.pools.add(vec![device.ordinal]))
     }
     fn cuMemPoolDestroy(pool: usize) { enter("cuMemPoolDestroy")?.pools.destroy(pool) }
-    fn cuMemPoolSetAttribute(_pool: usize, _attribute: i32, _value: usize) {
+    fn cuMemPoolSetAttribute(_pool: usize, _attribute: i32, _value: *const u64) {
         enter_unless_captured("cuMemPoolSetAttribute").map(drop)
     }
     fn cuMemPoolGetAttribute(_pool: usize, attribute: i32, value: *mut u64) {
@@ -608,7 +608,7 @@ calls! {
     fn cuGetErrorName(_code: Code, name: *mut *const c_char) { put(name, c"an error of the stand-in".as_ptr()) }
     fn cuGetErrorString(_code: Code, text: *mut *const c_char) { put(text, c"see its code".as_ptr()) }
 
-    fn cuMemGetAllocationGranularity(bytes: *mut usize, _properties: usize, _option: i32) {
+    fn cuMemGetAllocationGranularity(bytes: *mut usize, _properties: *const c_void, _option: i32) {
         put(bytes, PAGE)
     }
     fn cuMemAddressReserve(address: *mut u64, bytes: usize, _alignment: usize, _wanted: u64, _flags: u64) {

@@ -83,7 +83,7 @@ impl Setup {
         self.pooled.clone_htod(&[value; LENGTH]).unwrap()
     }
 
-    /// Enqueues commands for some milliseconds.
+    /// Enqueues commands for a few milliseconds.
     fn busy(&self, stream: &Arc<CudaStream>) {
         let mut scratch = self.context.default_stream().alloc_zeros::<u8>(1).unwrap();
         for _ in 0..200 {

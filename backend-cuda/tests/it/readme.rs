@@ -41,7 +41,7 @@ fn the_code_of_the_readme_is_compiled_here() {
 )]
 fn first(numbers: Vec<f32>, kernel: CudaFunction, count: u64, config: LaunchConfig) -> Result<(), Box<dyn Error>> {
     // The first example begins.
-    let backend = CudaBackend::open(0)?; // An error where there is no driver: cudarc panics then.
+    let backend = CudaBackend::open(0)?; // An error if there is no driver: cudarc panics then.
     let context = CudaContext::new(0)?;
     let stream = context.new_stream()?;
     let queue = backend.wrap_cudarc_stream(&stream)?;

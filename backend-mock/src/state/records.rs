@@ -127,7 +127,7 @@ pub(crate) struct Command {
     pub(crate) effect: Effect,
     /// When it ends by the device's clock, if it waits for nothing; zero where the device is not behind.
     pub(crate) due: Duration,
-    /// `None` where races are not detected.
+    /// `None` if races are not detected.
     pub(super) clock: Option<CommandClock>,
 }
 

@@ -108,7 +108,7 @@ impl State {
         region.check_within(block.bytes)?;
         let Some(mappings) = &block.mappings else {
             return Err(Error::unsupported(
-                "mapping pages to memory that is no reservation",
+                "mapping pages to memory that is not a reservation",
             ));
         };
         if mappings.touched(region).next().is_some() {

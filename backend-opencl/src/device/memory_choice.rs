@@ -52,7 +52,7 @@ impl fmt::Display for MemoryChoice {
 }
 
 impl OpenClBackend {
-    /// Returns an allocator of the memory that suits the device best: fine-grained shared virtual memory where device and
+    /// Returns an allocator of the memory that suits the device best: fine-grained shared virtual memory if device and
     /// host have one memory, buffers that are committed when they are allocated everywhere else.
     ///
     /// ```

@@ -34,7 +34,7 @@ mod sealed {
 pub trait ChannelValue: Pod + sealed::Sealed {
     /// The type of such channels.
     const DATA: ChannelType;
-    /// The type of such channels where kernels read them as -1.0 to 1.0 or 0.0 to 1.0.
+    /// The type of such channels if kernels read them as -1.0 to 1.0 or 0.0 to 1.0.
     const NORMALIZED: Option<ChannelType>;
 }
 
@@ -146,7 +146,7 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// [`Image`](OpenClError::Image) where the image's channels are of another type, or packed; else as
+    /// [`Image`](OpenClError::Image) if the image's channels are of another type, or packed; else as
     /// [`read_part`](Self::read_part).
     pub fn array_from_image<'q, T: ChannelValue>(
         &self,

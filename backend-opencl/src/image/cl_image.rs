@@ -26,7 +26,7 @@ use crate::{
 
 /// An image of OpenCL (`Image` of `PyOpenCL`). Clones are the same image.
 ///
-/// Values are equal where the runtime's object is the same one. The runtime keeps an image until the commands that use
+/// Values are equal if they are the same object of the runtime. The runtime keeps an image until the commands that use
 /// it have ended, so that the last clone may be dropped at any time.
 ///
 /// ```
@@ -167,7 +167,7 @@ impl ClImage {
         Ok(self.handle().info(CL_MEM_SIZE)?.size()?)
     }
 
-    /// Returns what is known about it as memory: `map_count`, `reference_count` and the like of `PyOpenCL`.
+    /// Returns information about it as memory: `map_count`, `reference_count` and the like of `PyOpenCL`.
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -202,7 +202,7 @@ impl ClImage {
         )?)
     }
 
-    /// The key of the memory that it is made over, and that it keeps (`buffer`); `None` where it has pixels of its own.
+    /// The key of the memory that it is made over, and that it keeps (`buffer`); `None` if it has pixels of its own.
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};

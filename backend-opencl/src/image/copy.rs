@@ -69,7 +69,7 @@ impl OpenClBackend {
         self.check_image(queue, destination, into)?;
         if source.format() != destination.format() {
             return Err(OpenClError::Image(format!(
-                "a copy from pixels of {} to pixels of {}: copies change no format, use a kernel",
+                "a copy from pixels of {} to pixels of {}: copies cannot change the format, use a kernel",
                 source.format(),
                 destination.format()
             )));

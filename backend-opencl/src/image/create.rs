@@ -28,7 +28,7 @@ use crate::{
 impl OpenClBackend {
     /// Returns the limits of images on the device.
     ///
-    /// The limits also tell what some devices cannot do with images:
+    /// The limits also say what some devices cannot do with images:
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region};
@@ -210,7 +210,7 @@ impl OpenClBackend {
         let kind = shape.kind();
         if !matches!(kind, ImageKind::D1Buffer | ImageKind::D2) {
             return Err(OpenClError::Image(format!(
-                "a {kind} over a buffer: only 1D buffer images and 2D images can be, copy the bytes instead"
+                "a {kind} over a buffer: only 1D buffer images and 2D images can be made so, copy the bytes instead"
             )));
         }
         self.check_own_queue(queue)?;
@@ -310,7 +310,7 @@ impl OpenClBackend {
             return Ok(());
         }
         Err(Error::unsupported(format!(
-            "a {kind} of {format}: the device has {} formats for such images and flags, and not this one; see \
+            "a {kind} of {format}: the device has {} formats for such images and flags, but not this one; see \
              `supported_image_formats`",
             supported.len()
         ))
@@ -389,7 +389,7 @@ fn check_plane_over(
     let alignment = bytes(limits.base_alignment)?;
     if !offset.is_multiple_of(alignment) {
         return Err(Error::unsupported(format!(
-            "an image over a buffer from byte {offset} of its block on: this device wants multiples of {alignment}"
+            "an image over a buffer from byte {offset} of its block on: this device needs a multiple of {alignment}"
         ))
         .into());
     }

@@ -107,7 +107,7 @@ constants! {
 }
 
 constants! {
-    /// The type of a channel, or of a whole pixel where its channels are packed (OpenCL 3.0, section 5.3.1.1;
+    /// The type of a channel, or of a whole pixel if its channels are packed (OpenCL 3.0, section 5.3.1.1;
     /// `channel_type` of `PyOpenCL`).
     ///
     /// ```
@@ -185,7 +185,7 @@ impl ChannelOrder {
 }
 
 impl ChannelType {
-    /// The size in bytes: of one channel, or of the whole pixel where its channels are packed.
+    /// The size in bytes: of one channel, or of the whole pixel if its channels are packed.
     pub const fn bytes(self) -> usize {
         match self {
             Self::SnormInt8 | Self::UnormInt8 | Self::SignedInt8 | Self::UnsignedInt8 => 1,
@@ -250,7 +250,7 @@ impl ImageFormat {
         self.order.channel_count()
     }
 
-    /// The size of a channel in bytes; of the whole pixel where its channels are packed (`dtype_size`).
+    /// The size of a channel in bytes; of the whole pixel if its channels are packed (`dtype_size`).
     pub const fn channel_bytes(self) -> usize {
         self.data.bytes()
     }

@@ -111,8 +111,8 @@ impl<T: Pod + Send> HostMemory<T, ClImage> {
     ///
     /// # Errors
     ///
-    /// [`ViewsLeft`](InvalidRequest::ViewsLeft) where there are clones of the image, [`Mapped`](InvalidRequest::Mapped)
-    /// where a map of it was forgotten, or a failure of the runtime. The image comes back with the error.
+    /// [`ViewsLeft`](InvalidRequest::ViewsLeft) if there are clones of the image, [`Mapped`](InvalidRequest::Mapped)
+    /// if a map of it was forgotten, or a failure of the runtime. The error returns the image.
     pub fn into_host(self) -> Result<Vec<T>, Refused<Self>> {
         self.returned(|image| {
             let (views, shape) = (

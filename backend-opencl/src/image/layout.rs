@@ -7,7 +7,7 @@ use crate::{error::OpenClError, sys::transfer::HostLayout};
 
 /// The distances of rows and of slices in the host's memory, in bytes (`pitches` of `PyOpenCL`).
 ///
-/// A pitch that is not given leaves no gaps. The host's bytes are whole rows and whole slices: the last row has its
+/// Without a pitch there are no gaps. The host's bytes are whole rows and whole slices: the last row has its
 /// padding, too.
 ///
 /// The layers of a 1D array are rows here; slices are the planes of a 3D image and of a 2D array.
@@ -141,7 +141,7 @@ pub(super) fn check_pitch(
 /// Returns the error of an image, or a part of one, with pixels of `item` bytes.
 pub(super) fn overflow(shape: ImageShape, item: usize) -> OpenClError {
     OpenClError::Image(format!(
-        "a {shape} with pixels of {item} bytes: no number holds its size in bytes"
+        "a {shape} with pixels of {item} bytes: its size in bytes overflows"
     ))
 }
 

@@ -47,13 +47,13 @@ impl OpenClBackend {
     /// let handle = buffer.raw().ok_or("no buffer")?;
     /// // SAFETY: the buffer lives.
     /// let refused = unsafe { backend.wrap_raw_image(handle, true) };
-    /// assert!(matches!(refused, Err(OpenClError::Image(_)))); // A buffer is no image.
+    /// assert!(matches!(refused, Err(OpenClError::Image(_)))); // A buffer is not an image.
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// An image of another context; [`Image`](OpenClError::Image) for an object that is no image;
+    /// An image of another context; [`Image`](OpenClError::Image) for an object that is not an image;
     /// [`Unsupported`](Error::Unsupported) for formats of extensions.
     ///
     /// # Safety
@@ -75,7 +75,7 @@ impl OpenClBackend {
         let code = handle.info(CL_MEM_TYPE)?.value()?;
         let kind = ImageKind::from_code(code).ok_or_else(|| {
             OpenClError::Image(format!(
-                "the handle is not that of an image: the runtime says it is an object of kind {code:#x}"
+                "the handle is not an image, but an object of kind {code:#x}"
             ))
         })?;
         // An order and a type.
@@ -83,7 +83,7 @@ impl OpenClBackend {
         let codes = (order, data);
         let format = ImageFormat::from_codes(codes).ok_or_else(|| {
             Error::unsupported(format!(
-                "an image with channel order {order:#x} and type {data:#x}, whose size is not known"
+                "an image with channel order {order:#x} and type {data:#x}, whose size is unknown"
             ))
         })?;
         check_item_bytes(&handle, format)?;

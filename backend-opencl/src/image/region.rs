@@ -82,7 +82,7 @@ impl ImageRegion {
     ///
     /// # Errors
     ///
-    /// [`Image`](OpenClError::Image), also where its end overflows.
+    /// [`Image`](OpenClError::Image), also if its end overflows.
     pub fn check_within(self, shape: ImageShape) -> Result<(), OpenClError> {
         if self.size.contains(&0) {
             let problem = format!("a region of {self}: each size has to be at least 1");

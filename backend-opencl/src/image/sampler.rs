@@ -134,7 +134,7 @@ pub struct SamplerProperties {
     pub least_detail: Option<f32>,
     /// The largest level of detail, on devices with `cl_khr_mipmap_image`.
     pub largest_detail: Option<f32>,
-    /// Keys and values of extensions. 0 is no key: it ends the runtime's list.
+    /// Keys and values of extensions. 0 is not a key: it ends the runtime's list.
     pub others: Vec<(NonZeroU64, u64)>,
 }
 
@@ -169,7 +169,7 @@ impl SamplerProperties {
 
 /// The way in which kernels read images (`Sampler` of `PyOpenCL`). Clones are the same sampler.
 ///
-/// Values are equal where the runtime's object is the same one.
+/// Values are equal if they are the same object of the runtime.
 ///
 /// ```
 /// use binpool_opencl::{Addressing, ClSampler, Filter, OpenClBackend};
@@ -220,7 +220,7 @@ impl ClSampler {
     /// use cl3::{memory::CL_FILTER_LINEAR, sampler::CL_SAMPLER_FILTER_MODE};
     ///
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
-    /// let key = NonZeroU64::new(CL_SAMPLER_FILTER_MODE.into()).ok_or("0 is no key")?;
+    /// let key = NonZeroU64::new(CL_SAMPLER_FILTER_MODE.into()).ok_or("0 is not a key")?;
     /// let properties = SamplerProperties {
     ///     filter: Some(Filter::Nearest),
     ///     others: vec![(key, CL_FILTER_LINEAR.into())],
@@ -233,7 +233,7 @@ impl ClSampler {
     ///
     /// # Errors
     ///
-    /// A device without images, or before OpenCL 2.0, or without mipmaps where such properties are given;
+    /// A device without images, or before OpenCL 2.0, or without mipmaps if such properties are given;
     /// [`Image`](OpenClError::Image) for addressing modes that need normalized coordinates and for a property that is given
     /// twice; a failure of the runtime, for a key that it does not know among others.
     pub fn with_properties(
@@ -345,7 +345,7 @@ impl ClSampler {
         self.one_of(all, CL_SAMPLER_FILTER_MODE, |it| it as u32)
     }
 
-    /// The runtime's keys and values that it was made of; none if it was made by [`new`](Self::new).
+    /// The runtime's keys and values that it was made with; none if it was made by [`new`](Self::new).
     ///
     /// ```
     /// use binpool_opencl::{Addressing, ClSampler, Filter, OpenClBackend, SamplerProperties};
@@ -391,7 +391,7 @@ impl ClSampler {
         let found = all.into_iter().find(|&it| number(it) == value);
         found.ok_or_else(|| {
             OpenClError::Image(format!(
-                "the sampler's property {key:#x} is {value:#x}, which is not known"
+                "the sampler's property {key:#x} is {value:#x}, which is unknown"
             ))
         })
     }

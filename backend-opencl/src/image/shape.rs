@@ -92,7 +92,7 @@ impl fmt::Display for ImageKind {
 /// assert_eq!(shape.extent(), [640, 480, 3]);
 /// assert_eq!((shape.layers(), shape.pixels()), (Some(3), Some(921_600)));
 ///
-/// // The third size of a volume is no number of layers: filters mix what lies after one another.
+/// // The third size of a volume is not a number of layers: filters mix what lies after one another.
 /// let volume = ImageShape::d3(640, 480, 3);
 /// assert_eq!((volume.layers(), volume.pixels()), (None, Some(921_600)));
 ///
@@ -155,7 +155,7 @@ impl ImageShape {
         self.extent
     }
 
-    /// The number of layers of an array (`array_size`); `None` for an image that is no array.
+    /// The number of layers of an array (`array_size`); `None` for an image that is not an array.
     pub const fn layers(self) -> Option<usize> {
         match self.kind {
             ImageKind::D1Array => Some(self.extent[1]),

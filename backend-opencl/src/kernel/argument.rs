@@ -58,7 +58,7 @@ use crate::{backend::OpenClBackend, image::ClImage, image::ClSampler, pipe::ClPi
 /// ```compile_fail,E0277
 /// use binpool_opencl::Argument;
 ///
-/// // A pointer of the host is no value for a kernel.
+/// // A pointer of the host is not a value for a kernel.
 /// let argument = Argument::value(&"text");
 /// ```
 ///

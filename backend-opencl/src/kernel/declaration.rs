@@ -23,7 +23,7 @@ pub(super) fn check(
 ) -> Result<(), OpenClError> {
     let (actual, declared) = (kernel::argument_count(handle)?, parameters.len());
     if actual != declared {
-        let problem = format!("has {actual} parameters, and {declared} are declared");
+        let problem = format!("has {actual} parameters, but {declared} are declared");
         return Err(OpenClError::kernel(name, None, problem));
     }
     for (index, parameter) in parameters.iter().enumerate() {
@@ -53,7 +53,7 @@ fn check_alone(parameter: &Parameter, parameters: &[Parameter]) -> Result<(), St
     match parameters.get(of).map(Parameter::kind) {
         Some(ParameterKind::Memory) => Ok(()),
         _ => Err(format!(
-            "is the length or the offset of parameter {of}, which is no memory"
+            "is the length or the offset of parameter {of}, which is not memory"
         )),
     }
 }
@@ -62,14 +62,14 @@ fn check_alone(parameter: &Parameter, parameters: &[Parameter]) -> Result<(), St
 fn check_one(parameter: &Parameter, info: &ArgumentInfo) -> Result<(), String> {
     let (declared, actual) = (parameter.kind(), kind_of(info));
     if declared != actual {
-        return Err(format!("is {actual}, and is declared as {declared}"));
+        return Err(format!("is {actual}, but is declared as {declared}"));
     }
     check_access(parameter, info)?;
     if let (ParameterRole::Image { kind: other, .. }, Some(actual)) =
         (parameter.0, image_kind(&info.type_name))
         && other != actual
     {
-        return Err(format!("is a {actual}, and {other} was declared"));
+        return Err(format!("is a {actual}, but {other} was declared"));
     }
     let type_name = element_type(&info.type_name);
     let declared = parameter.element_bytes();
@@ -98,7 +98,7 @@ fn check_access(parameter: &Parameter, info: &ArgumentInfo) -> Result<(), String
         return Ok(());
     }
     Err(format!(
-        "is declared as {declared}, and its type is {actual}"
+        "is declared as {declared}, but its type is {actual}"
     ))
 }
 
@@ -151,7 +151,7 @@ fn image_kind(name: &str) -> Option<ImageKind> {
     })
 }
 
-/// Returns the type that a pointer of type `name` points to; the type itself if it is no pointer.
+/// Returns the type that a pointer of type `name` points to; the type itself if it is not a pointer.
 fn element_type(name: &str) -> &str {
     name.strip_suffix('*').unwrap_or(name).trim_end()
 }

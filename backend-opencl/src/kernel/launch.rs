@@ -253,7 +253,7 @@ impl<'a> Launch<'a> {
 
     /// Passes a pipe for the next parameter.
     ///
-    /// One kernel puts packets in, and another takes them out. The launches run one after the other, on whatever queues:
+    /// One kernel puts packets in, and another takes them out. The launches run one after the other, on any queues:
     ///
     /// ```no_run
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -388,7 +388,7 @@ impl<'a> Launch<'a> {
             return Ok(());
         };
         let given = match parameter {
-            Some(_) => format!("is {access}, and was given memory"),
+            Some(_) => format!("is {access}, but was given memory"),
             None => format!("was given indirect memory that is {access}, and"),
         };
         let problem = format!("{given} that was made with {flag}: pass memory without that flag");

@@ -165,7 +165,7 @@ pub enum ParameterAccess {
 /// let Err(OpenClError::Kernel { parameter: Some(1), problem, .. }) = launch(4) else {
 ///     panic!("there are three pairs")
 /// };
-/// assert!(problem.starts_with("was given 24 bytes, and this launch touches 32"));
+/// assert!(problem.starts_with("was given 24 bytes, but this launch touches 32"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -250,9 +250,9 @@ impl Parameter {
 
     /// A `ulong` with the place of the first element of the memory that is passed for parameter number `of`, counted in whole
     /// elements from the start of that parameter's pointer. The launch fills it in, and passes the whole buffer for parameter
-    /// `of`, of which the memory may be any part: the kernel adds this number to every index.
+    /// `of`, which may be any part of the memory: the kernel adds this number to every index.
     ///
-    /// So no object of the runtime has to be made for the part, and it may start at any whole element, where a launch without an
+    /// So the part needs no object of the runtime, and it may start at any whole element, where a launch without an
     /// offset needs the device's [alignment](binpool_allocators::DeviceLimits::alignment). Of shared virtual memory the kernel
     /// gets the address of the part, and 0.
     ///

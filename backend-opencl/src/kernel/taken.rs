@@ -41,7 +41,7 @@ impl Launch<'_> {
         let expected = parameters.iter().filter(takes_argument).count();
         if expected != self.arguments.len() {
             let given = self.arguments.len();
-            let problem = format!("takes {expected} arguments, and the launch has {given}");
+            let problem = format!("takes {expected} arguments, but the launch has {given}");
             return Err(self.refused(None, problem));
         }
         let mut arguments = self.arguments.iter();
@@ -72,7 +72,7 @@ impl Launch<'_> {
         let check = |given, needed: Option<usize>| match needed {
             Some(needed) if needed > given => {
                 let problem = format!(
-                    "was given {given} bytes, and this launch touches {needed}: give more, or launch fewer work items"
+                    "was given {given} bytes, but this launch touches {needed}: give more, or launch fewer work items"
                 );
                 Err(self.refused(index, problem))
             }
@@ -112,7 +112,7 @@ impl Launch<'_> {
                 let given = value.len();
                 if given != expected {
                     let problem =
-                        format!("takes a value of {expected} bytes, and was given one of {given}");
+                        format!("takes a value of {expected} bytes, but was given one of {given}");
                     return Err(self.refused(index, problem));
                 }
                 Ok(Taken::Value(ArgumentValue::Bytes(value), None))
@@ -128,7 +128,7 @@ impl Launch<'_> {
                 let given = image.shape().kind();
                 if given != kind {
                     return Err(
-                        self.refused(index, format!("is a {kind}, and a {given} was given"))
+                        self.refused(index, format!("is a {kind}, but a {given} was given"))
                     );
                 }
                 self.check_flags(Some(index), access, image.flags())?;
@@ -146,7 +146,7 @@ impl Launch<'_> {
             (ParameterRole::Pipe { packet, .. }, Argument::Pipe(pipe)) => {
                 let given = usize::try_from(pipe.packet_bytes()?).unwrap_or(usize::MAX);
                 if given != packet {
-                    let problem = format!("takes packets of {packet} bytes, and was given {given}");
+                    let problem = format!("takes packets of {packet} bytes, but was given {given}");
                     return Err(self.refused(index, problem));
                 }
                 // A kernel that reads packets takes them out, which is a write.
@@ -159,7 +159,7 @@ impl Launch<'_> {
             }
             _ => {
                 let (expected, given) = (parameter.kind(), argument.kind());
-                Err(self.refused(index, format!("takes {expected}, and was given {given}")))
+                Err(self.refused(index, format!("takes {expected}, but was given {given}")))
             }
         }
     }
@@ -176,7 +176,7 @@ impl Launch<'_> {
         let size = local.for_group_of(items).filter(|_| is_known);
         size.ok_or_else(|| {
             let problem =
-                "cannot be launched with no local size, by which local memory is counted: say it";
+                "needs a local size, since its local memory is counted per work item: set one";
             self.refused(None, problem)
         })
     }
@@ -206,7 +206,7 @@ impl Launch<'_> {
         let offset = memory.offset().saturating_add(region.offset);
         if !limits.alignment.divides(offset) {
             let problem = format!(
-                "was given memory from byte {offset} of a buffer on, which is no multiple of {}: declare its offset \
+                "was given memory from byte {offset} of a buffer on, which is not a multiple of {}: declare its offset \
                  (`Parameter::offset_u64`), so that the kernel takes the whole buffer",
                 limits.alignment
             );
@@ -286,7 +286,7 @@ impl Launch<'_> {
         let element = self.kernel.parameters()[of].element_bytes().max(1);
         if offset % element != 0 {
             let problem = format!(
-                "was given memory from byte {offset} of a buffer on, which is no whole number of elements of \
+                "was given memory from byte {offset} of a buffer on, which is not a whole number of elements of \
                  {element} bytes"
             );
             return Err(self.refused(of, problem));

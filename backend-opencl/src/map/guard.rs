@@ -184,7 +184,7 @@ impl<'m, M> PendingMap<'m, M> {
     /// # Errors
     ///
     /// The failure of the command, or of a command that it waits for;
-    /// [`ElementsMisaligned`](InvalidRequest::ElementsMisaligned) where the host's address is not aligned for the elements. Of images
+    /// [`ElementsMisaligned`](InvalidRequest::ElementsMisaligned) if the host's address is not aligned for the elements. Of images
     /// also [`NotWholeElements`](InvalidRequest::NotWholeElements). The memory is not mapped then.
     pub fn wait(self) -> Result<M> {
         self.mapping.wait()?;

@@ -200,7 +200,7 @@ impl<T: AnyBitPattern, A> HostMap<'_, T, A, Rows> {
     }
 
     /// Returns the elements as an array of slices, rows, and elements of a row: `PyOpenCL`'s `enqueue_map_image`.
-    /// `None` if a pitch is no whole number of elements.
+    /// `None` if a pitch is not a whole number of elements.
     #[cfg(feature = "ndarray")]
     pub fn shaped(&self) -> Option<ndarray::ArrayView3<'_, T>> {
         let shape = self.layout.shape::<T>()?;
@@ -249,8 +249,8 @@ impl<T: AnyBitPattern + NoUninit> ImageMapMut<'_, T> {
 /// # Errors
 ///
 /// All of them: [`Image`](OpenClError::Image) for a region without pixels or beyond the image;
-/// [`NotWholeElements`](InvalidRequest::NotWholeElements) where a row is no whole number of `T`, or rows start where no `T`
-/// can; [`HostAccess`](InvalidRequest::HostAccess) where the flags of the image forbid it;
+/// [`NotWholeElements`](InvalidRequest::NotWholeElements) if a row is not a whole number of `T`, or rows start where no `T`
+/// can; [`HostAccess`](InvalidRequest::HostAccess) if the flags of the image forbid it;
 /// [`Mapped`](InvalidRequest::Mapped); [`ForeignObject`](InvalidRequest::ForeignObject); and the failures of the
 /// runtime.
 impl OpenClBackend {

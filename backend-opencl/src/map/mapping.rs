@@ -298,7 +298,7 @@ impl<'m> Mapping<'m> {
         }
     }
 
-    /// Ends the map on `queue` itself. `None` where something could fail that the runtime makes the end come after.
+    /// Ends the map on `queue` itself. `None` if something could fail that the runtime makes the end come after.
     fn end_on(&mut self, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<Option<ClEvent>> {
         let others = self.others_being_made();
         let must_not_fail = self.must_not_fail();

@@ -110,7 +110,7 @@ impl ClMemory {
     /// every command does. This crate does not see such a command: the program orders it with others. `PyOpenCL` calls it
     /// `int_ptr`; [`wrap_raw_memory`](OpenClBackend::wrap_raw_memory) is the way back.
     ///
-    /// NVIDIA's driver crashes where the program enqueues a command on a buffer while another thread makes or releases a view of that
+    /// NVIDIA's driver crashes if the program enqueues a command on a buffer while another thread makes or releases a view of that
     /// buffer. A program whose threads share a buffer in this way takes `lend` there, for whole buffers as well.
     ///
     /// The blocks of a pool without segments are whole buffers:
@@ -185,7 +185,7 @@ impl ClMemory {
     /// Returns a `cl_mem` that begins at the first of these bytes, for the argument of a kernel and for nothing else.
     ///
     /// It is the buffer or a sub-buffer of it; on NVIDIA's driver, which crashes after kernels have used sub-buffers that share bytes,
-    /// one of a single byte, behind which a kernel finds the others. It is borrowed: valid while this value lives, and not to be
+    /// one of a single byte, after which a kernel finds the others. It is borrowed: valid while this value lives, and must not be
     /// released. The program orders its commands, as with [`raw`](Self::raw).
     ///
     /// ```
@@ -232,7 +232,7 @@ impl ClMemory {
     /// # Errors
     ///
     /// [`Unsupported`](binpool_allocators::Error::Unsupported) for shared virtual memory, and for a part of a buffer on NVIDIA's OpenCL,
-    /// which crashes where a program uses sub-buffers while others are made: give the pool there
+    /// which crashes if a program uses sub-buffers while others are made: give the pool there
     /// whole buffers (`PoolOptions::segments(false)`). A failure of the runtime.
     pub fn raw_view(&self) -> Result<*mut c_void> {
         self.exposed_root().ok_or_else(no_handle)?;
@@ -303,7 +303,7 @@ impl ClMemory {
     ///
     /// # Errors
     ///
-    /// [`ContradictoryFlags`](InvalidRequest::ContradictoryFlags), also where `flags` permit what this memory does not; and
+    /// [`ContradictoryFlags`](InvalidRequest::ContradictoryFlags), also if `flags` permit what this memory does not; and
     /// those of [`slice`](Self::slice).
     pub fn slice_with_flags(
         &self,
@@ -386,7 +386,7 @@ impl ClMemory {
         }
     }
 
-    /// Returns what it is all or a part of.
+    /// Returns the whole memory that this is, or is a part of.
     fn whole(&self) -> Whole<'_> {
         match &self.body {
             MemoryBody::Buffer(root) => Whole::Buffer(root),
@@ -583,7 +583,7 @@ impl Memory for ClMemory {
             .svm_address()
             .map(|address| address.addr().get() as u64);
         address.ok_or_else(|| {
-            Error::unsupported("the address of a buffer of OpenCL: kernels take its handle, and have addresses of shared virtual memory")
+            Error::unsupported("the address of an OpenCL buffer: kernels take its handle; only shared virtual memory has addresses")
         })
     }
 

@@ -217,8 +217,8 @@ impl<T: Pod + Send> HostMemory<T> {
     ///
     /// # Errors
     ///
-    /// [`ViewsLeft`](InvalidRequest::ViewsLeft) where there are views of the memory or buffers over it,
-    /// [`Mapped`](InvalidRequest::Mapped) where a map of it was forgotten, or a failure of the runtime. The memory comes
+    /// [`ViewsLeft`](InvalidRequest::ViewsLeft) if there are views of the memory or buffers over it,
+    /// [`Mapped`](InvalidRequest::Mapped) if a map of it was forgotten, or a failure of the runtime. The memory comes
     /// back with the error.
     #[expect(clippy::result_large_err, reason = "a refusal returns the value")]
     pub fn into_host(self) -> Result<Vec<T>, Refused<Self>> {

@@ -85,7 +85,7 @@ impl MemoryInfo {
 }
 
 impl ClMemory {
-    /// Returns what is known about this memory.
+    /// Returns information about this memory.
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags};

@@ -73,7 +73,7 @@ pub(crate) fn pending_before(failed: &Arc<TrackedCommand>) -> ClResult<Earlier> 
     }
 }
 
-/// Returns the commands that say as much as `command`, which has failed: the pending ones that it was to come after. `None` where it
+/// Returns the commands that say as much as `command`, which has failed: the pending ones that it was to come after. `None` if it
 /// has not failed, or has a companion of a user event to itself.
 pub(crate) fn in_place_of(command: &Arc<TrackedCommand>) -> Option<Earlier> {
     if !command.has_failed() {

@@ -53,7 +53,7 @@ pub(crate) enum CommandState {
         /// Set if it waits for events: then it may fail before earlier commands of its queue have ended.
         waits: bool,
     },
-    /// It has failed. What it was to come after may be pending. Its event is let go of: it might keep memory.
+    /// It has failed. What it was to come after may be pending. Its event is released: it might keep memory.
     Failed,
     /// It was never enqueued, or has completed, or has failed and nothing that it was to come after is pending.
     Gone,
@@ -165,7 +165,7 @@ impl TrackedCommand {
                 waits,
             },
             Err(error) => {
-                tracing::error!(%error, "a command is waited for that cannot be remembered");
+                tracing::error!(%error, "waiting for a command that cannot be tracked");
                 let _ended = sys::wait_until_ended(event);
                 CommandState::Gone
             }
@@ -335,7 +335,7 @@ impl TrackedCommand {
         Ok(())
     }
 
-    /// Returns whether it has ended, well or not, or was given up. Asks the runtime.
+    /// Returns whether it has ended, with or without an error, or was given up. Asks the runtime.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.standing(), Ok(Standing::Failed | Standing::Over))
     }

@@ -55,7 +55,7 @@ impl WeakQueue {
         queue.map_or(Ok(()), |queue| queue.flush_up_to(number))
     }
 
-    /// Returns an event that stands for that of a command of the queue; `None` where the queue is gone.
+    /// Returns an event that stands for that of a command of the queue; `None` if the queue is gone.
     pub(crate) fn stand_in(&self, event: &EventHandle) -> ClResult<Option<EventHandle>> {
         let queue = self.0.queue.upgrade();
         queue.map(|queue| queue.stand_in(event)).transpose()

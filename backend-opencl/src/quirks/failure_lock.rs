@@ -1,7 +1,7 @@
 //! A lock that keeps events from failing while commands that wait for them are enqueued.
 //!
 //! `PoCL` 3.1 never ends a command that is enqueued to wait for an event that has failed. So a thread holds this lock while
-//! it looks whether an event has failed and enqueues the command, and a thread that makes an event fail holds it alone.
+//! it checks whether an event has failed and enqueues the command, and a thread that makes an event fail holds it alone.
 //!
 //! `PoCL` also runs a command that it has reported as failed, where one event that it waits for fails while another thread completes
 //! the last of the others. Threads of the host complete and fail events one at a time under this lock. A thread of the runtime that

@@ -160,12 +160,12 @@ impl Quirks {
         self.user_events.ended(event);
     }
 
-    /// Returns the event that a command has to wait for, too, if it waits for this user event; `None` where there is none.
+    /// Returns the event that a command has to wait for, too, if it waits for this user event; `None` if there is none.
     pub(crate) fn companion(&self, event: &EventHandle) -> ClResult<Option<EventHandle>> {
         self.user_events.companion(event)
     }
 
-    /// The one event that a command of `queue` waits for instead of all of `wait`; `None` where it may wait for them.
+    /// The one event that a command of `queue` waits for instead of all of `wait`; `None` if it may wait for them.
     pub(crate) fn single_wait(
         &self,
         context: &ContextHandle,

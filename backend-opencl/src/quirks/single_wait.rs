@@ -17,7 +17,7 @@ use crate::sys::{
     create_user_event, event_queue_address, set_user_event_status,
 };
 
-/// The event that a command of `queue` waits for instead of `wait`; `None` where it may wait for those.
+/// The event that a command of `queue` waits for instead of `wait`; `None` if it may wait for those.
 pub(super) fn single_wait(
     context: &ContextHandle,
     queue: &QueueHandle,

@@ -7,7 +7,7 @@
 
 use crate::sys::{self, ClResult, EventHandle, QueueHandle, WaitList};
 
-/// The event that stands for `event`, of a command of `queue` that was just enqueued; `None` where none could be made.
+/// The event that stands for `event`, of a command of `queue` that was just enqueued; `None` if none could be made.
 pub(crate) fn stand_in(queue: &QueueHandle, event: &EventHandle) -> Option<EventHandle> {
     marker(queue, event)
         .inspect_err(|error| {

@@ -167,7 +167,7 @@ impl OpenClBackend {
         if !others.is_empty() {
             let what = format!("shared virtual memory with {others}");
             return Err(Error::unsupported(format!(
-                "{what}: the host uses it by maps"
+                "{what}: the host accesses it through maps"
             )));
         }
         let largest = limits.largest_svm_alignment;

@@ -52,7 +52,7 @@ pub struct SvmInfo {
 }
 
 impl ClMemory {
-    /// Returns what is known about it as shared virtual memory.
+    /// Returns information about it as shared virtual memory.
     ///
     /// ```
     /// # use binpool_allocators::{Backend, Error, InvalidRequest, MemoryFlags};

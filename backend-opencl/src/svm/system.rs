@@ -49,7 +49,7 @@ impl OpenClBackend {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// If that fails, the vector comes back:
+    /// The error returns the vector:
     ///
     /// ```
     /// # use binpool_allocators::{Backend, Error, QueueOrder};
@@ -120,7 +120,7 @@ impl OpenClBackend {
         let (limits, context, bytes) = (self.device_limits(), self.context(), loan.bytes());
         if !limits.svm.system {
             return Err(Error::unsupported(format!(
-                "memory of the host as shared virtual memory on {}, which has no fine-grained system SVM: copy them to \
+                "memory of the host as shared virtual memory on {}, which has no fine-grained system SVM: copy it to \
                  memory of `svm_empty` or to a buffer",
                 limits.device_name
             )));

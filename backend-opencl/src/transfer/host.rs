@@ -202,7 +202,7 @@ impl OpenClBackend {
 ///
 /// # Errors
 ///
-/// All of them: those of the part; objects of another backend, [`HostAccess`](binpool_allocators::InvalidRequest::HostAccess) where the
+/// All of them: those of the part; objects of another backend, [`HostAccess`](binpool_allocators::InvalidRequest::HostAccess) if the
 /// flags of the memory forbid it, [`Mapped`](binpool_allocators::InvalidRequest::Mapped), and the failures of the runtime. Those that wait
 /// also return the failure of the command, or of a command that it waits for.
 #[expect(
@@ -364,7 +364,7 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// [`OutOfMemory`](Error::OutOfMemory) where the host has no room for them, and those [above](#errors).
+    /// [`OutOfMemory`](Error::OutOfMemory) if the host has no room for them, and those [above](#errors).
     pub fn enqueue_read_part<'q, P: TransferPart>(
         &self,
         on: impl Into<ClOn<'q>>,
@@ -460,7 +460,7 @@ impl OpenClBackend {
 /// assert_eq!(seen, [2]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "the vector is thrown away unless `wait` takes it"]
+#[must_use = "the vector is lost unless `wait` returns it"]
 pub struct PendingTransfer<T> {
     event: ClEvent,
     elements: Arc<HostVec<T>>,

@@ -51,7 +51,7 @@ impl OpenClBackend {
     /// The event ends when all of them are there. Without any memory it is that of a marker.
     ///
     /// Of shared virtual memory, whole blocks migrate. A migration is a hint. NVIDIA's driver crashes if one cannot begin
-    /// at once, so on its platform memory stays where it is, and the event is that of a marker.
+    /// at once, so on its platform memory stays where it is, and the event is a marker's.
     ///
     /// # Errors
     ///

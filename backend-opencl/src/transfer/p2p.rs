@@ -27,7 +27,7 @@ impl OpenClBackend {
     /// copied.
     ///
     /// `queue` is one of this device, on which the copy runs. `destination` belongs to another context. Unlike
-    /// `PyOpenCL`'s, the call waits for the copy: events of one context mean nothing to queues of another one, so no
+    /// `PyOpenCL`'s, the call waits for the copy: queues of one context cannot use events of another, so no
     /// command there could come after the copy. Until then, commands on those bytes of the destination are refused as if
     /// the host had mapped them.
     ///

@@ -246,7 +246,7 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// See [above](#errors); [`OverlappingCopy`](InvalidRequest::OverlappingCopy) where the two share a byte.
+    /// See [above](#errors); [`OverlappingCopy`](InvalidRequest::OverlappingCopy) if the two share a byte.
     pub fn enqueue_copy_rect<'q>(
         &self,
         on: impl Into<ClOn<'q>>,

@@ -105,7 +105,7 @@ impl Memory {
         let mut unseen = 0;
         for last in USES {
             for seen in SEEN {
-                // The memory of an earlier test, which the runtime has let go of only now.
+                // The memory of an earlier test, which the runtime has released only now.
                 self.before = self.before.min(resident_bytes());
                 let block = allocate();
                 let event = self.use_by(&block, last);

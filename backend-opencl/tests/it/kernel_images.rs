@@ -115,13 +115,13 @@ fn kernels_use_images_as_their_flags_allow() {
     let read = launch(&write_only, &write_only).unwrap_err();
     let flag = MemoryFlags::WRITE_ONLY;
     let says = format!(
-        "parameter 0 of double_up is read only, and was given memory that was made with {flag}"
+        "parameter 0 of double_up is read only, but was given memory that was made with {flag}"
     );
     assert_says(&read, &says);
     let written = launch(&read_only, &read_only).unwrap_err();
     let flag = MemoryFlags::READ_ONLY;
     let says = format!(
-        "parameter 1 of double_up is written, and was given memory that was made with {flag}"
+        "parameter 1 of double_up is written, but was given memory that was made with {flag}"
     );
     assert_says(&written, &says);
     let done = launch(&read_only, &write_only).unwrap();
@@ -176,7 +176,7 @@ fn an_image_of_another_kind_or_context_is_refused() {
     let volume = backend.create_image(MemoryFlags::empty(), WORDS, volume);
     let launch = kernel.launch(&images.bench.queue, &[4, 4]);
     let launched = launch.image(&volume.unwrap()).image(&plane).enqueue();
-    let problem = "is a 2D image, and a 3D image was given".into();
+    let problem = "is a 2D image, but a 3D image was given".into();
     assert_eq!(parameter_refusal(launched), (0, problem));
     let other = Images::new();
     let foreign = other.image(WORDS, ImageColor::Unsigned([1; 4]));
@@ -290,5 +290,5 @@ fn kernels_pass_packets_on_or_the_device_has_no_pipes() {
     assert_eq!(bench.read(&taken), [7; 64]);
     let launch = take.launch(&bench.queue, &[16]).pipe(&wide);
     let (_, problem) = parameter_refusal(launch.memory(&taken).enqueue());
-    assert_eq!(problem, "takes packets of 4 bytes, and was given 8");
+    assert_eq!(problem, "takes packets of 4 bytes, but was given 8");
 }

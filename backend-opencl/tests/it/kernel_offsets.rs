@@ -191,7 +191,7 @@ fn a_part_that_starts_within_an_element_is_refused() {
     };
     let (parameter, problem) = parameter_refusal(launch(24));
     assert_eq!(parameter, 0);
-    let uneven = "is no whole number of elements of 16 bytes";
+    let uneven = "is not a whole number of elements of 16 bytes";
     assert!(problem.ends_with(uneven), "{problem}");
     launch(32).unwrap();
     let mut words = vec![0_u32; 400];
@@ -258,7 +258,7 @@ fn offsets_are_declared_of_memory() {
         ];
         // SAFETY: It is not launched.
         let refused = unsafe { program.kernel("count", &declared) };
-        let problem = format!("is the length or the offset of parameter {of}, which is no memory");
+        let problem = format!("is the length or the offset of parameter {of}, which is not memory");
         assert_eq!(parameter_refusal(refused), (1, problem));
     }
 }

@@ -83,11 +83,11 @@ fn all_parameters_are_declared_and_no_more() {
     let kernels = Kernels::new();
     refused!(
         kernels.declared("add", &ADD[..2]);
-        "has 3 parameters, and 2 are declared"
+        "has 3 parameters, but 2 are declared"
     );
     refused!(
         kernels.declared("add", &[ADD[0]; 4]);
-        "has 3 parameters, and 4 are declared"
+        "has 3 parameters, but 4 are declared"
     );
 }
 
@@ -96,11 +96,11 @@ fn parameters_are_declared_as_what_they_are() {
     let kernels = Kernels::new();
     refused!(
         kernels.declared("scale", &[SCALE[1], SCALE[1]]);
-        parameter 0: "is memory, and is declared as a value"
+        parameter 0: "is memory, but is declared as a value"
     );
     refused!(
         kernels.declared("sum", &[SUM[0], SUM[1], SUM[2], SUM[2]]);
-        parameter 3: "is local memory, and is declared as"
+        parameter 3: "is local memory, but is declared as"
     );
     let (image, sampler) = (
         Parameter::image(ImageKind::D2, ParameterAccess::Input),
@@ -111,15 +111,15 @@ fn parameters_are_declared_as_what_they_are() {
     let volume = Parameter::image(ImageKind::D3, ParameterAccess::Input);
     refused!(
         kernels.declared("blur", &[volume, sampler, result]);
-        parameter 0: "is a 2D image, and 3D image was declared"
+        parameter 0: "is a 2D image, but 3D image was declared"
     );
     refused!(
         kernels.declared("blur", &[ADD[0], sampler, result]);
-        parameter 0: "is an image, and is declared as"
+        parameter 0: "is an image, but is declared as"
     );
     refused!(
         kernels.declared("blur", &[image, SCALE[1], result]);
-        parameter 1: "is a sampler, and is declared as"
+        parameter 1: "is a sampler, but is declared as"
     );
 }
 
@@ -128,18 +128,18 @@ fn what_a_kernel_cannot_write_is_declared_as_an_input() {
     let kernels = Kernels::new();
     refused!(
         kernels.declared("add", &[ADD[2], ADD[1], ADD[2]]);
-        parameter 0: "is declared as written, and its type is read only"
+        parameter 0: "is declared as written, but its type is read only"
     );
     let words = Parameter::in_out::<u32>(PER_ITEM);
     refused!(
         kernels.declared("look_up", &[words, words]);
-        parameter 0: "is declared as read and written, and its type is"
+        parameter 0: "is declared as read and written, but its type is"
     );
     let written = Parameter::image(ImageKind::D2, ParameterAccess::Output);
     let result = Parameter::output::<[f32; 4]>(PER_ITEM);
     refused!(
         kernels.declared("blur", &[written, Parameter::sampler(), result]);
-        parameter 0: "and its type is read only"
+        parameter 0: "but its type is read only"
     );
 }
 
@@ -166,7 +166,7 @@ fn lengths_are_declared_of_memory() {
     for of in [1, 3, 4] {
         refused!(
             kernels.declared("sum", &[SUM[0], Parameter::length_u32(of), SUM[2], SUM[3]]);
-            parameter 1: &format!("is the length or the offset of parameter {of}, which is no memory")
+            parameter 1: &format!("is the length or the offset of parameter {of}, which is not memory")
         );
     }
 }
@@ -179,19 +179,19 @@ fn arguments_are_what_their_parameters_take() {
     let launch = || scale.launch(&kernels.bench.queue, &[4]);
     refused!(
         launch().memory(&data).enqueue();
-        "takes 2 arguments, and the launch has 1"
+        "takes 2 arguments, but the launch has 1"
     );
     refused!(
         launch().memory(&data).value(&1.0_f32).value(&1.0_f32).enqueue();
-        "takes 2 arguments, and the launch has 3"
+        "takes 2 arguments, but the launch has 3"
     );
     refused!(
         launch().value(&1.0_f32).value(&1.0_f32).enqueue();
-        parameter 0: "takes memory, and was given a value"
+        parameter 0: "takes memory, but was given a value"
     );
     refused!(
         launch().memory(&data).value(&1.0_f64).enqueue();
-        parameter 1: "takes a value of 4 bytes, and was given one of 8"
+        parameter 1: "takes a value of 4 bytes, but was given one of 8"
     );
     assert_eq!(kernels.read_floats(&data), [1.0; 4]);
 }
@@ -205,7 +205,7 @@ fn memory_has_all_that_is_touched_whatever_the_numbers() {
         let launch = scale.launch(&kernels.bench.queue, items).memory(&data);
         launch.value(&2.0_f32).enqueue()
     };
-    refused!(launch(&[5]); parameter 0: "was given 16 bytes, and this launch touches 20");
+    refused!(launch(&[5]); parameter 0: "was given 16 bytes, but this launch touches 20");
     let most = usize::MAX / 4 + 2;
     refused!(launch(&[most]); parameter 0: &format!("this launch touches {}", usize::MAX));
     let coordinates = kernels.coordinates(PER_ITEM);
@@ -262,7 +262,7 @@ fn refused_for_flag(
     let error = result.unwrap_err();
     let text = error.to_string();
     let says = format!(
-        "parameter 0 of {name} is {access}, and was given memory that was made with {flag}"
+        "parameter 0 of {name} is {access}, but was given memory that was made with {flag}"
     );
     assert!(text.starts_with(&says), "{text}");
 }
@@ -399,7 +399,7 @@ fn local_memory_is_checked_against_what_is_touched_and_what_there_is() {
     };
     refused!(
         launch().local_size(&[16]).local(LocalMemory::bytes(63)).enqueue();
-        parameter 3: "was given 63 bytes, and this launch touches 64"
+        parameter 3: "was given 63 bytes, but this launch touches 64"
     );
     refused!(
         launch().local_size(&[16]).local(LocalMemory::bytes(1 << 30)).enqueue();
@@ -408,7 +408,7 @@ fn local_memory_is_checked_against_what_is_touched_and_what_there_is() {
     for local in [LocalMemory::per_item::<u32>(1), LocalMemory::bytes(64)] {
         refused!(
             launch().local(local).enqueue();
-            "cannot be launched with no local size"
+            "needs a local size"
         );
     }
 }

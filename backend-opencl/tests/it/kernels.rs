@@ -153,7 +153,7 @@ fn a_kernel_works_on_blocks_of_a_pool_as_far_as_they_were_asked_for() {
     assert!(block.memory_on(queue).unwrap().bytes() > 4000);
     let (parameter, problem) = parameter_refusal(launch(1001));
     assert_eq!(parameter, 0);
-    let beyond = "was given 4000 bytes, and this launch touches 4004";
+    let beyond = "was given 4000 bytes, but this launch touches 4004";
     assert!(problem.starts_with(beyond), "{problem}");
 }
 
@@ -216,7 +216,7 @@ fn work_items_have_dimensions_and_an_offset() {
     let launch = coordinates.launch(queue, &[4, 2]).offset(&[0, 2]);
     let (parameter, problem) = parameter_refusal(launch.memory(&cells).enqueue());
     assert_eq!(parameter, 0);
-    let beyond = "was given 48 bytes, and this launch touches 64";
+    let beyond = "was given 48 bytes, but this launch touches 64";
     assert!(problem.starts_with(beyond), "{problem}");
 }
 

@@ -319,7 +319,7 @@ fn a_kernel_works_on_the_elements_that_it_is_given() {
         .enqueue();
     let (_, problem) = parameter_refusal(launched);
     assert!(
-        problem.starts_with("was given 40 bytes, and this launch touches 44"),
+        problem.starts_with("was given 40 bytes, but this launch touches 44"),
         "{problem}"
     );
     let odd = elements.slice(3..).unwrap();

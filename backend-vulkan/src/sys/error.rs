@@ -21,7 +21,7 @@ use binpool_allocators::{Error, OutOfMemory, Scope};
 /// assert_eq!(result_of(&Error::unsupported("something else")), None);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{call} answers {result:?} ({})", .result.as_raw())]
+#[error("{call} returned {result:?} ({})", .result.as_raw())]
 pub struct VulkanError {
     call: &'static str,
     result: vk::Result,

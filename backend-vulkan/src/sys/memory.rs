@@ -27,7 +27,7 @@ pub(crate) enum Place {
     Host,
 }
 
-/// Memory that Vulkan has given, with a buffer over all of it.
+/// Memory from Vulkan, with a buffer over all of it.
 ///
 /// ```no_run
 /// use binpool_allocators::{Backend, MemoryFlags, Memory};

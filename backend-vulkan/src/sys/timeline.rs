@@ -10,7 +10,7 @@ use binpool_allocators::{EventStatus, Result};
 
 use super::{Device, Named as _, VulkanError};
 
-/// How long a wait lasts before it looks whether the device was lost meanwhile, in nanoseconds.
+/// How long a wait lasts before it checks whether the device was lost meanwhile, in nanoseconds.
 const LOOK_AFTER: u64 = 100_000_000;
 
 /// A timeline semaphore.

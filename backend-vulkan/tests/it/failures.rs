@@ -56,7 +56,7 @@ fn a_command_that_was_held_back_and_cannot_be_submitted_loses_the_device() {
     assert!(text.contains("vkQueueSubmit"), "{text}");
     let refused = backend.enqueue_fill(&other, &running, .., &[1_u8]);
     assert!(matches!(refused, Err(Error::DeviceLost { .. })));
-    // The validation layer looks whether commands use what this frees.
+    // The validation layer checks whether commands use what this frees.
     drop((queue, other, memory, running, held, gate, backend));
     assert_eq!(faults.live(), before);
 }

@@ -44,7 +44,7 @@ fn a_queue_and_its_memory_are_dropped_while_its_commands_wait() {
         .create_buffer(1 << 20, MemoryFlags::empty())
         .unwrap();
     let held = backend.enqueue_fill(queue.after(from_ref(&event)), &memory, .., &[1_u8, 2, 3]);
-    // 1 MiB is no multiple of three bytes.
+    // 1 MiB is not a multiple of three bytes.
     assert!(held.is_err());
     let held = backend
         .enqueue_fill(

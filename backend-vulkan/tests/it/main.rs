@@ -1,4 +1,4 @@
-//! Tests on Vulkan: on the first device, which is Mesa's for the processor where there is no other, under the validation layer.
+//! Tests on Vulkan: on the first device, which is Mesa's for the processor if there is no other, under the validation layer.
 
 #![allow(
     clippy::unwrap_used,

@@ -228,7 +228,7 @@ fn a_submit_of_the_programs_own_is_a_command_like_any_other() {
     assert_goes_on(&backend, &first, &to);
 }
 
-/// The validation layer looks whether the commands still use what is freed.
+/// The validation layer checks whether the commands still use what is freed.
 #[test]
 fn its_memory_and_its_queue_may_be_dropped_while_it_runs() {
     let backend = common::backend();

@@ -82,7 +82,7 @@ pub unsafe extern "C" fn binpool_torch_request(
     })
 }
 
-/// Allocates a segment for PyTorch's own allocator, which carves the blocks of graphs and other private pools from it; null where there is
+/// Allocates a segment for PyTorch's own allocator, which carves the blocks of graphs and other private pools from it; null if there is
 /// no memory, after the report was logged. It waits until no command uses the memory. The stream, which may be captured, is not used.
 #[unsafe(no_mangle)]
 pub extern "C" fn binpool_torch_allocate_segment(

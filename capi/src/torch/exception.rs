@@ -96,7 +96,7 @@ mod linux {
         }
     }
 
-    /// Makes the exception of a failure; `None` where the program has no C++, after the failure was logged.
+    /// Makes the exception of a failure; `None` if the program has no C++, after the failure was logged.
     pub(super) fn make(failure: &Failure) -> Option<Exception> {
         let text = format!("binpool: {failure}").replace('\0', " ");
         let text = CString::new(text).unwrap_or_default();

@@ -49,7 +49,7 @@ pub unsafe extern "C-unwind" fn binpool_torch_allocate(
     }
 }
 
-/// Allocates as [`binpool_torch_allocate`] does, but returns null where there is no memory, after it has logged why.
+/// Allocates as [`binpool_torch_allocate`] does, but returns null if there is no memory, after it has logged why.
 ///
 /// # Safety
 ///
@@ -120,17 +120,17 @@ pub extern "C" fn binpool_torch_empty_cache() {
 pub unsafe extern "C-unwind" fn binpool_torch_refuse_graph() {
     let failure = Failure::new(
         Status::Unsupported,
-        "a graph keeps its memory, which an allocator in place of PyTorch's own cannot see to: leave PyTorch's allocator in place, and take \
+        "a graph must keep its memory, which an allocator in place of PyTorch's own cannot ensure: leave PyTorch's allocator in place, and take \
          the graph's memory from the pool by `torch.cuda.MemPool` (`binpool.torch.memory_pool()`)",
     );
     // SAFETY: The caller is C++, and nothing is left here to drop.
     unsafe { exception::throw(failure) };
 }
 
-/// Returns the pool of a device, which is made where there is none, for the other functions of the interface: its counters, its limit, its
+/// Returns the pool of a device, and creates it if needed, for the other functions of the interface: its counters, its limit, its
 /// recording. It is freed by `binpool_pool_free`, which leaves PyTorch's tensors as they are.
 ///
-/// Any thread may call it. Errors: `UNSUPPORTED` where there is no CUDA driver; `INVALID_ARGUMENT`, `BACKEND`.
+/// Any thread may call it. Errors: `UNSUPPORTED` if there is no CUDA driver; `INVALID_ARGUMENT`, `BACKEND`.
 ///
 /// # Safety
 ///

@@ -26,7 +26,7 @@
 //!
 //! # Without memory
 //!
-//! PyTorch uses what it gets without a look whether it is null. So [`binpool_torch_allocate`] throws a C++ exception, whose text is the
+//! PyTorch uses what it gets without a check for null. So [`binpool_torch_allocate`] throws a C++ exception, whose text is the
 //! pool's report: `torch.OutOfMemoryError` where PyTorch's library has what makes one, else `RuntimeError`.
 //! Callers that cannot catch exceptions, such as those by `ctypes`, use [`binpool_torch_try_allocate`].
 //!

@@ -15,7 +15,7 @@ use parking_lot::{Mutex, MutexGuard};
 /// What is told of pages: the device, the address, the bytes, and whether they were mapped (1) or unmapped (0).
 pub type PagesWatcher = extern "C" fn(c_int, u64, usize, c_int);
 
-/// The watcher, as a pointer; null where there is none.
+/// The watcher, as a pointer; null if there is none.
 static WATCHER: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Sets the function that is told of pages from now on.

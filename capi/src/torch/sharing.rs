@@ -82,7 +82,7 @@ impl Shared {
         for (descriptor, bytes) in exported.descriptors().zip(sizes) {
             if !self.pages.contains_key(&at) {
                 let own = descriptor.try_clone_to_owned().map_err(|error| Failure::argument(format!(
-                    "no further file descriptor ({error}): raise the limit of open files (`ulimit -n`)"
+                    "no file descriptor is left ({error}): raise the limit of open files (`ulimit -n`)"
                 )))?;
                 new.push((at, (own, 0)));
             }

@@ -32,15 +32,15 @@ fn values_that_are_none_are_refused_by_name() {
     let invalid = Status::InvalidArgument;
     let mut wrong = options(0);
     wrong.reuse = 9;
-    let text = "`reuse` is 9, which is no value of `binpool_reuse`";
+    let text = "`reuse` is 9, which is not a value of `binpool_reuse`";
     assert_eq!(refused(&raw const wrong), (invalid, text.to_owned()));
     let mut wrong = options(0);
     wrong.segments = 3;
-    let text = "`segments` is 3, which is no value of `binpool_segments`";
+    let text = "`segments` is 3, which is not a value of `binpool_segments`";
     assert_eq!(refused(&raw const wrong), (invalid, text.to_owned()));
     let mut wrong = options(0);
     wrong.memory = 3;
-    let text = "`memory` is 3, which is no value of `binpool_memory`";
+    let text = "`memory` is 3, which is not a value of `binpool_memory`";
     assert_eq!(refused(&raw const wrong), (invalid, text.to_owned()));
     let mut wrong = options(0);
     wrong.reserved = 1;

@@ -119,7 +119,7 @@ pub trait FaultInjector: Send + Sync + 'static {
     /// Returns the number of calls before [`repair`](Self::repair).
     fn calls(&self) -> u64;
 
-    /// Returns the name of the first call that failed; `None` where the run had fewer calls.
+    /// Returns the name of the first call that failed; `None` if the run had fewer calls.
     fn first_failed_call(&self) -> Option<String>;
 
     /// Returns what is wrong after the scenario has dropped everything that it made: what is left on the device, and misuse

@@ -8,7 +8,7 @@ pub(crate) type Block = PooledBuffer<MockBackend>;
 pub(crate) struct Live {
     pub(crate) block: Block,
     pub(crate) pool: usize,
-    /// Every byte of it, once all of `proof` have completed; empty where it was never filled as a whole.
+    /// Every byte of it, once all of `proof` have completed; empty if it was never filled as a whole.
     pub(crate) bytes: Vec<u8>,
     /// The commands that put them there.
     pub(crate) proof: Vec<MockEvent>,
@@ -38,7 +38,7 @@ impl Live {
         }
     }
 
-    /// What has to be in it, once the device has run everything. `None` where a command failed that was to put it there.
+    /// What has to be in it, once the device has run everything. `None` if a command failed that was to put it there.
     pub(crate) fn expected(&self) -> Option<&[u8]> {
         let is_complete = |event: &MockEvent| matches!(event.status(), Ok(EventStatus::Complete));
         let is_known = self.bytes.len() == self.block.size() && self.proof.iter().all(is_complete);

@@ -6,12 +6,15 @@
 mod live;
 mod program;
 mod settings;
+mod states;
 mod step;
+mod swarm;
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use program::Program;
 use settings::Settings;
+use states::States;
 use step::Step;
 
 #[derive(Arbitrary, Debug)]
@@ -25,9 +28,13 @@ const MOST_STEPS: usize = 100;
 
 fuzz_target!(|input: Input| {
     let mut program = Program::new(&input.settings);
-    for step in input.steps.iter().take(MOST_STEPS) {
+    let (swarm, mut states) = (input.settings.swarm(), States::begin());
+    let steps = input.steps.iter().take(MOST_STEPS).enumerate();
+    for (_, step) in steps.filter(|(index, step)| swarm.has(step, *index)) {
         program.run(step);
         program.check_counters();
+        states.note();
     }
     program.end();
+    states.note();
 });

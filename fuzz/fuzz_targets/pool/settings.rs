@@ -5,10 +5,12 @@ use std::sync::Arc;
 use arbitrary::Arbitrary;
 use binpool::{
     Align, Allocator, DeferredAllocator, ImmediateAllocator, PoolOptions, QueueOrder, Retain,
-    ReusePolicy, ScrubPolicy, SvmAllocator, SvmGrain,
+    ReusePolicy, ScrubPolicy, SvmAllocator, SvmGrain, VirtualMemoryAllocator,
     adaptors::{Budget, Fallback, Limit, Statistics},
 };
 use binpool_mock::{Completion, Failures, MockBackend, MockDevice, MockQueue};
+
+use crate::swarm::Swarm;
 
 pub(crate) type AnyAllocator = Arc<dyn Allocator<Backend = MockBackend>>;
 
@@ -57,6 +59,8 @@ pub(crate) enum AllocatorOf {
     Limited,
     Fallback,
     LimitedSvm,
+    /// Pages that pools map, which have no blocks without segments.
+    Pages,
 }
 
 #[derive(Arbitrary, Debug)]
@@ -70,20 +74,22 @@ pub(crate) struct PoolSettings {
 }
 
 impl PoolSettings {
-    pub(crate) fn scrub(&self) -> ScrubPolicy {
+    pub(crate) fn scrub(&self, allocator: AllocatorOf) -> ScrubPolicy {
         // Scrubbing does without the thread caches, which are to be met more often.
         match self.scrub % 8 {
+            // Pages may be anywhere by then.
+            0 if allocator == AllocatorOf::Pages => ScrubPolicy::OnHandOut,
             0 => ScrubPolicy::OnFree,
             1 => ScrubPolicy::OnHandOut,
             _ => ScrubPolicy::Never,
         }
     }
 
-    pub(crate) fn options(&self) -> PoolOptions {
+    pub(crate) fn options(&self, allocator: AllocatorOf) -> PoolOptions {
         let mut options = PoolOptions::new()
             .reuse(ReusePolicy::ALL[usize::from(self.policy) % ReusePolicy::ALL.len()])
-            .segments(self.segments)
-            .scrub(self.scrub());
+            .segments(self.has_segments(allocator))
+            .scrub(self.scrub(allocator));
         if let Some(bits) = self.leading_bits {
             options = options.leading_bits(u32::from(bits) % 11);
         }
@@ -104,14 +110,22 @@ impl PoolSettings {
         Failures::ALL[rest % Failures::ALL.len()]
     }
 
-    pub(crate) fn has_segments(&self) -> bool {
-        self.segments
+    pub(crate) fn has_segments(&self, allocator: AllocatorOf) -> bool {
+        self.segments || allocator == AllocatorOf::Pages
     }
 }
 
 impl Settings {
+    /// Which kinds of steps the program has: from the parts of two numbers that the scrub policies leave.
+    pub(crate) fn swarm(&self) -> Swarm {
+        let [first, second] = &self.pools;
+        Swarm(u32::from(first.scrub / 8) * 32 + u32::from(second.scrub / 8))
+    }
+
     pub(crate) fn capacity_bytes(&self) -> usize {
         match self.capacity {
+            // Pages are of 2 MiB.
+            _ if self.allocator == AllocatorOf::Pages => 16 << 20,
             Capacity::Kib16 => 16 << 10,
             Capacity::Kib64 => 64 << 10,
             Capacity::Kib512 => 512 << 10,
@@ -135,6 +149,7 @@ impl Settings {
             .alignment(Align::new(alignment).expect("a power of two"))
             .completion(completion)
             .failures(self.pools[0].failures())
+            .virtual_memory(self.allocator == AllocatorOf::Pages)
             .build()
     }
 
@@ -171,6 +186,7 @@ impl Settings {
                 Arc::new(Fallback::new(Limit::shared(immediate(), budget), svm()))
             }
             AllocatorOf::LimitedSvm => Arc::new(Limit::shared(svm(), budget)),
+            AllocatorOf::Pages => Arc::new(VirtualMemoryAllocator::new(backend)),
         }
     }
 }

@@ -60,7 +60,7 @@ pub(super) enum For {
 
 /// A call of Vulkan that failed.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("{call} answers {result:?}")]
+#[error("{call} returned {result:?}")]
 pub(super) struct Failed {
     pub(super) call: &'static str,
     pub(super) result: vk::Result,

@@ -40,7 +40,7 @@ macro_rules! calls {
         }
 
         impl Driver {
-            /// Finds the calls; `None` where the driver lacks one.
+            /// Finds the calls; `None` if the driver lacks one.
             pub(super) fn find(real: &'static Real) -> Option<Self> {
                 let find = |name: &CStr| {
                     real.address(name).map(std::ptr::with_exposed_provenance::<c_void>)
@@ -99,7 +99,7 @@ impl Driver {
         self.primary_state(device, &raw mut flags, &raw mut is_active) == 0 && is_active != 0
     }
 
-    /// The context of a stream that is no default stream.
+    /// The context of a stream that is not a default stream.
     pub(super) fn context_of(&self, stream: usize) -> Option<usize> {
         let mut context = 0;
         (self.stream_context(stream, &raw mut context) == 0).then_some(context)

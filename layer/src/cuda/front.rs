@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{recording::contained, settings::settings};
 
-/// `CUDA_ERROR_NO_DEVICE`: what a program is told where there is no driver.
+/// `CUDA_ERROR_NO_DEVICE`: what a program is told if there is no driver.
 const NO_DEVICE: c_int = 100;
 /// `CUDA_ERROR_NOT_FOUND`: what it is told where the driver lacks a function.
 const NOT_FOUND: c_int = 500;

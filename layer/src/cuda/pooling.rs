@@ -81,7 +81,7 @@ pub(super) enum Served {
 }
 
 impl Pooling {
-    /// Returns `None` where the driver lacks what pools need.
+    /// Returns `None` if the driver lacks what pools need.
     pub(super) fn new(real: &'static Real) -> Option<Self> {
         let Some(driver) = Driver::find(real) else {
             report("the driver is older than version 11.7");

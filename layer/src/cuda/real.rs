@@ -38,7 +38,7 @@ impl Real {
         self.address(name).map(std::ptr::with_exposed_provenance)
     }
 
-    /// Returns the address of a function; `None` where this driver does not have it.
+    /// Returns the address of a function; `None` if this driver does not have it.
     pub(super) fn address(&self, name: &CStr) -> Option<usize> {
         // SAFETY: it is looked at as an address only.
         let symbol = unsafe { self.library.get::<*const c_void>(name.to_bytes_with_nul()) };

@@ -39,7 +39,7 @@ extern "C" fn resolve(slot: &Slot) -> *mut c_void {
 }
 
 /// What slots point to before their function is called for the first time. The trampoline has left the slot's address in a register that
-/// is no argument. All registers that may be arguments are as before when the function itself is called.
+/// is not an argument. All registers that may be arguments are as before when the function itself is called.
 // SAFETY: it keeps to the calling convention: the stack is aligned at the call, and what the caller has passed is put back.
 #[unsafe(naked)]
 extern "C" fn resolve_lazily() {

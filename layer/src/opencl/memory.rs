@@ -103,7 +103,7 @@ fn kind_of(flags: cl_mem_flags) -> &'static str {
     }
 }
 
-/// Creates a buffer from a pool. Returns it with its status; null after an error, and `None` where the driver is to be asked.
+/// Creates a buffer from a pool. Returns it with its status; null after an error, and `None` if the driver is to be asked.
 fn pooled_buffer(context: Handle, flags: cl_mem_flags, size: usize) -> Option<(Handle, cl_int)> {
     let layer = layer();
     match layer.allocate(context, Kind::Buffer { flags }, size) {

@@ -41,7 +41,7 @@ impl Stack {
 struct Walked {
     /// The address of a frame below all places.
     lowest: usize,
-    /// The places of the return addresses, innermost first; empty where they are not all known.
+    /// The places of the return addresses, innermost first; empty if they are not all known.
     places: Box<[usize]>,
     addresses: Arc<[usize]>,
 }

@@ -1,6 +1,6 @@
 //! The lines of a Python program that makes a request on a thread without the interpreter's lock.
 //!
-//! PyTorch, CuPy and JAX let go of the lock before they call the driver. To take it here could last forever: a thread that has it may wait for what
+//! PyTorch, CuPy and JAX release the lock before they call the driver. To take it here could last forever: a thread that has it may wait for what
 //! this one holds. But while a thread runs no Python, its frames stay as they are, and nothing else changes them. They are read as debuggers
 //! read them, by the layouts that each version of Python from 3.11 to 3.13 has, and nothing is written: no reference is counted. Other versions
 //! have no lines here.
@@ -121,7 +121,7 @@ impl Interpreter {
         })
     }
 
-    /// The text of an object that a code has; `None` for an object that is no text.
+    /// The text of an object that a code has; `None` for an object that is not text.
     ///
     /// # Safety
     ///

@@ -16,8 +16,8 @@ use crate::{
 /// If more than one request in this many took blocks from other threads, further requests go to the device instead.
 const REQUESTS_PER_STEAL: u64 = 4096;
 
-/// This many requests may take blocks from other threads before the limit applies. Fewer under `shuttle`, whose programs are short.
-const UNLIMITED_STEALS: u64 = if cfg!(shuttle) { 1 } else { 64 };
+/// This many requests may take blocks from other threads before the limit applies. Fewer under `shuttle` and Miri, whose programs are short.
+const UNLIMITED_STEALS: u64 = if cfg!(any(shuttle, miri)) { 1 } else { 64 };
 
 /// Which thread caches are drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

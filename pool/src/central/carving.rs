@@ -22,8 +22,8 @@ use crate::{
 };
 
 /// What fresh memory costs, in looks at the commands that hold memory back: a look takes half a microsecond to one, and fresh memory 100 us
-/// and more (on an H100). Few under `shuttle`, whose programs are short.
-pub(crate) const LOOKS: u32 = if cfg!(shuttle) { 2 } else { 128 };
+/// and more (on an H100). Few under `shuttle` and Miri, whose programs are short.
+pub(crate) const LOOKS: u32 = if cfg!(any(shuttle, miri)) { 2 } else { 128 };
 
 /// The price doubles for each part of the high water, one in this, by which the pool has more than that: fresh memory stays.
 const EXCESS_PARTS: u64 = 16;
@@ -82,7 +82,7 @@ pub(crate) enum CarvingStep<B: Backend, O> {
 pub(crate) struct CarvingTerms {
     pub(crate) queue_key: QueueKey,
     pub(crate) request: Request,
-    /// How the pool's policy waits for a range that commands use; `None` where it does not.
+    /// How the pool's policy waits for a range that commands use; `None` if it does not.
     pub(crate) wait: Option<HitKind>,
     pub(crate) drain_from: DrainFrom,
     /// What segments are rounded up to, in bytes.

@@ -675,6 +675,7 @@ const SMALL: Bounds = Bounds {
 };
 
 #[test]
+#[cfg_attr(miri, ignore = "too many states, of code without a pointer")]
 fn no_block_is_handed_out_while_a_command_that_used_it_may_run() {
     let fails_early = Bounds {
         failures: FailureOrder::FailsEarly,

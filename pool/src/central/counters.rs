@@ -11,6 +11,7 @@ use crate::{
         queue_uses::QueueUses,
         timestamps::{QueueKey, QueueUse},
     },
+    rare::{Rare, reached},
     request::HitKind,
     track::pool_event::{PoolEvent, mapped, unmapped},
 };
@@ -34,9 +35,18 @@ impl<B: Backend, O> State<B, O> {
         let counters = &mut self.counters;
         match kind {
             HitKind::Ready => {}
-            HitKind::Ended => counters.ended_hits += 1,
-            HitKind::DeviceWait => counters.device_wait_hits += 1,
-            HitKind::HostWait => counters.host_wait_hits += 1,
+            HitKind::Ended => {
+                reached(Rare::Crossing);
+                counters.ended_hits += 1;
+            }
+            HitKind::DeviceWait => {
+                reached(Rare::DeviceWait);
+                counters.device_wait_hits += 1;
+            }
+            HitKind::HostWait => {
+                reached(Rare::HostWait);
+                counters.host_wait_hits += 1;
+            }
             HitKind::Carved => counters.carved_hits += 1,
             HitKind::Fresh => {
                 counters.misses += 1;

@@ -691,6 +691,7 @@ const NO_PLACES: Setting = Setting {
 };
 
 #[test]
+#[cfg_attr(miri, ignore = "too many programs, of code without a pointer")]
 fn every_program_of_up_to_five_calls_does_what_a_table_says() {
     assert_eq!(run_all(TWO_IN_ORDER, 5), 60_203);
     assert_eq!(run_all(WITHOUT_VIEWS, 4), 4_826);

@@ -1,7 +1,9 @@
 //! Which arena of the segments each thread carves from.
 
-/// The number of arenas. Fewer under `shuttle`, whose programs have few threads.
-pub(crate) const ARENAS: usize = if cfg!(shuttle) { 2 } else { 16 };
+use crate::rare::{Rare, reached};
+
+/// The number of arenas. Fewer under `shuttle` and Miri, whose programs have few threads.
+pub(crate) const ARENAS: usize = if cfg!(any(shuttle, miri)) { 2 } else { 16 };
 
 /// The number of threads that each arena is the home of.
 ///
@@ -14,12 +16,14 @@ impl Homes {
     pub(crate) fn join(&mut self) -> usize {
         let fewest = (0..ARENAS).min_by_key(|home| self.0[*home]).unwrap_or(0);
         self.0[fewest] += 1;
+        reached(Rare::HomeTaken);
         fewest
     }
 
     /// Counts the end of a thread with this home.
     pub(crate) fn end(&mut self, home: usize) {
         self.0[home] -= 1;
+        reached(Rare::HomeLeft);
     }
 }
 
@@ -35,7 +39,7 @@ mod tests {
                 assert_eq!(homes.join(), home, "{round}");
             }
         }
-        homes.end(5);
-        assert_eq!((homes.join(), homes.join()), (5, 0));
+        homes.end(ARENAS - 1);
+        assert_eq!((homes.join(), homes.join()), (ARENAS - 1, 0));
     }
 }

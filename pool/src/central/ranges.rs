@@ -8,6 +8,7 @@ use crate::{
     central::{State, counters::unsigned},
     order::queue_uses::QueueUses,
     order::timestamps::QueueKey,
+    rare::{Rare, reached},
     request::Request,
     track::pool_event::{PoolEvent, What, mapped, unmapped},
 };
@@ -138,9 +139,11 @@ impl<B: Backend, O> State<B, O> {
     /// Records whether pages were unmapped where they counted no more.
     pub(crate) fn end_stale(&mut self, place: Place<B::Memory>, is_unmapped: bool) {
         if is_unmapped {
+            reached(Rare::StaleUnmapped);
             self.counters.unmaps += 1;
             self.segments.forget(&place);
         } else {
+            reached(Rare::StaleKept);
             self.segments.keep_stale(place);
         }
     }

@@ -105,7 +105,7 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Returns the range once its commands come before those of the queue; `None` where they cannot be waited for, and the range
+    /// Returns the range once its commands come before those of the queue; `None` if they cannot be waited for, and the range
     /// is free again.
     fn wait_for_range(
         &self,
@@ -121,7 +121,7 @@ impl<B: Backend> Shared<B> {
         if self.state.lock().put_range_back(carved) {
             self.arrived.notify_all();
         }
-        tracing::warn!(%error, "a free range could not be waited for; it stays in the pool");
+        tracing::warn!(%error, "could not wait for a free range; it stays in the pool");
         None
     }
 
@@ -228,7 +228,7 @@ impl<B: Backend> Shared<B> {
             if let Err(error) = unmapped {
                 // A subscriber that panics must not lose the rest.
                 contained("a log event", || {
-                    tracing::warn!(%error, "pages that have moved could not be unmapped where they were");
+                    tracing::warn!(%error, "could not unmap moved pages at their old place");
                 });
             }
         }
@@ -241,7 +241,7 @@ impl<B: Backend> Shared<B> {
             Ok(()) => self.state.lock().forget_place(place),
             Err(error) => {
                 let unused = self.state.lock().keep_pages(place, memory);
-                tracing::warn!(%error, "pages could not be unmapped");
+                tracing::warn!(%error, "could not unmap pages");
                 return unused;
             }
         }

@@ -9,6 +9,7 @@ use crate::{
         fence::{Fence, Fences, NewFence, wait_for_status},
         timestamps::{QueueKey, QueueUse, Timestamp},
     },
+    rare::{Rare, reached},
     shared::{QueueStates, Shared},
     sync::{spin_loop, yield_now},
     track::pool_event::{PoolEvent, What},
@@ -114,6 +115,7 @@ impl<B: Backend> Shared<B> {
     }
 
     fn forget(&self, fence: &Fence<B>) {
+        reached(Rare::ForgottenFence);
         let forgotten = {
             let mut state = self.state.lock();
             let queue_state = state.queues.get_mut(fence.key);
@@ -123,13 +125,13 @@ impl<B: Backend> Shared<B> {
         drop(forgotten);
     }
 
-    /// Enqueues a fence on the queue of `key` and returns it; `None` where the queue takes no marker, which is tried again at
+    /// Enqueues a fence on the queue of `key` and returns it; `None` if the queue takes no marker, which is tried again at
     /// the next check, and on a device where a marker says nothing.
     pub(crate) fn add_fence_to(&self, key: QueueKey) -> Option<Fence<B>> {
         let new = self.state.lock().queues.begin_fence(key)?;
         let fence = self.enqueue_fence(new);
         if let Err(error) = &fence {
-            tracing::warn!(%error, queue_key = key.get(), "a queue takes no marker");
+            tracing::warn!(%error, queue_key = key.get(), "could not enqueue a marker");
         }
         fence.ok()
     }
@@ -192,6 +194,7 @@ impl<B: Backend> Shared<B> {
         };
         // Its status is read, or another queue waits for it: without a flush the queue need not run it.
         queue.flush()?;
+        reached(Rare::Fence);
         let surplus = self.state.lock().queues.add_fence(fence.clone());
         drop(surplus);
         Ok(fence)
@@ -219,7 +222,7 @@ impl<B: Backend> Shared<B> {
                     self.forget(&fence);
                 }
                 Err(error) => {
-                    tracing::warn!(%error, queue_key = use_.key.get(), "a queue takes no marker; waiting for all of it instead");
+                    tracing::warn!(%error, queue_key = use_.key.get(), "could not enqueue a marker; waiting for the whole queue instead");
                 }
             }
         }
@@ -255,7 +258,7 @@ impl<B: Backend> Shared<B> {
             let marker = match self.backend.enqueue_marker(queue) {
                 Ok(marker) => marker,
                 Err(error) => {
-                    tracing::warn!(%error, queue = queue.id().get(), "a queue takes no marker; waiting for its own commands only");
+                    tracing::warn!(%error, queue = queue.id().get(), "could not enqueue a marker; waiting for the queue's own commands only");
                     return queue.finish();
                 }
             };

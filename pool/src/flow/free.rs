@@ -19,7 +19,7 @@ impl<B: Backend> Shared<B> {
     ///
     /// # Errors
     ///
-    /// A failure of the device. The block is freed all the same.
+    /// A failure of the device. The block is freed anyway.
     pub(crate) fn free_block(&self, mut block: BlockBox<B>, asked: usize) -> Result<(), Error> {
         let (queue_key, others) = (block.lease.key, block.lease.take_others());
         let mut state = self.lock_and_sync();
@@ -52,7 +52,7 @@ impl<B: Backend> Shared<B> {
     ///
     /// # Errors
     ///
-    /// A failure of the device. The block has left the pool all the same.
+    /// A failure of the device. The block has left the pool anyway.
     pub(crate) fn release_after(
         &self,
         mut state: MutexGuard<'_, State<B>>,

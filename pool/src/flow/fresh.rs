@@ -7,6 +7,7 @@ use crate::{
     central::caches::DrainFrom,
     flow::hit_block::HitBlock,
     order::timestamps::QueueKey,
+    rare::{Rare, reached},
     request::{HitKind, Request},
     shared::{Block, BlockBox, Shared},
 };
@@ -77,6 +78,7 @@ impl<B: Backend> Shared<B> {
             .lock()
             .pop_up_to(last, queue_key, request, across);
         if let Some((block, kind)) = found {
+            reached(Rare::LargerBlock);
             return Some(HitBlock::new(self, queue_key, block, kind));
         }
         if !self.is_ruled_out(request.bytes) {
@@ -98,7 +100,7 @@ impl<B: Backend> Shared<B> {
         };
         let bytes = self.release_each(released);
         if bytes > 0 {
-            tracing::debug!(bytes, "gave back what would be above the high water");
+            tracing::debug!(bytes, "released memory above the high water mark");
         }
     }
 }

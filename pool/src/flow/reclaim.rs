@@ -8,6 +8,7 @@ use crate::{
     flow::hit_block::HitBlock,
     hooks::{self, Shortage},
     order::timestamps::QueueKey,
+    rare::{Rare, reached},
     request::Request,
     shared::Shared,
     track::pool_event::{PoolEvent, What},
@@ -145,6 +146,7 @@ impl<B: Backend> Shared<B> {
         let mut larger = larger.into_iter();
         if let Some(found) = larger.find_map(|request| self.reuse_after_a_wait(queue_key, request))
         {
+            reached(Rare::LargerAfterWait);
             return Ok(found);
         }
         let ways = Ways {
@@ -169,6 +171,7 @@ impl<B: Backend> Shared<B> {
             if (self.release_settled(reclaim, enough) || held_back)
                 && let Some(found) = Self::retry(reclaim, ways)?
             {
+                reached(Rare::RoomMade);
                 return Ok(Some(found));
             }
         }
@@ -179,6 +182,7 @@ impl<B: Backend> Shared<B> {
                 self.note(|| PoolEvent::did(What::Hook, bytes as u64, ""));
                 hooks::call(hook, shortage);
                 if let Some(found) = self.look_again(reclaim, ways)? {
+                    reached(Rare::RoomByHook);
                     return Ok(Some(found));
                 }
             }
@@ -217,11 +221,13 @@ impl<B: Backend> Shared<B> {
                 "waiting for a queue that holds memory back"
             );
             if let Err(error) = self.wait_for(*use_) {
+                reached(Rare::WaitFailed);
                 tracing::warn!(%error, "a queue that holds memory back cannot be waited for");
                 reclaim.wait_failed = true;
             }
             // Commands before the failed wait may have ended meanwhile.
             if let Some(found) = self.look_again(reclaim, ways)? {
+                reached(Rare::RoomByWaiting);
                 return Ok(Some(found));
             }
         }

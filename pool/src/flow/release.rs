@@ -19,7 +19,7 @@ impl<B: Backend> Shared<B> {
     ///
     /// # Errors
     ///
-    /// A failure of the device. The memory is released all the same, or put into the
+    /// A failure of the device. The memory is released anyway, or put into the
     /// [quarantine](crate::free::quarantine).
     pub(crate) fn release(
         &self,
@@ -137,7 +137,7 @@ impl<B: Backend> Shared<B> {
         let holding_back = self.state.lock().holding_back();
         for use_ in &holding_back {
             if let Err(error) = guarded("a wait", || self.wait_for(*use_)) {
-                tracing::warn!(%error, "pages stay mapped, since the commands that use them cannot be waited for");
+                tracing::warn!(%error, "pages stay mapped: could not wait for the commands that use them");
             }
         }
         // Ranges that those commands kept apart become one, so that pages across them are free as a whole.
@@ -172,7 +172,7 @@ impl<B: Backend> Shared<B> {
                 Quarantined::Memory(memory, uses, after) => {
                     if let Err(error) = self.release(memory, &uses, &after) {
                         contained("a subscriber", || {
-                            tracing::warn!(%error, "memory can still not be given back cleanly");
+                            tracing::warn!(%error, "memory still cannot be released cleanly");
                         });
                     }
                 }

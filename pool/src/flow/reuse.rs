@@ -11,6 +11,7 @@ use crate::{
     flow::hit_block::HitBlock,
     free::cached::Wanted,
     order::{queue_uses::QueueUses, timestamps::QueueKey},
+    rare::{Rare, reached},
     request::{HitKind, Request},
     shared::{BlockBox, QueueState, Shared, State},
 };
@@ -48,6 +49,7 @@ impl<B: Backend> Shared<B> {
             let slot = self.classes.slot(request.bin);
             let drained = self.drain_caches_of(state, drain_from, Wanted::Slot(slot));
             if drained.threads_had_blocks && drain_from == DrainFrom::All {
+                reached(Rare::Stolen);
                 state.steals += 1;
             }
             if (drained.threads_had_blocks || drained.depot_had_blocks)
@@ -100,7 +102,7 @@ impl<B: Backend> Shared<B> {
             Ok(()) => Some(HitBlock::new(self, queue_key, held.block, kind)),
             Err(error) => {
                 self.state.lock().put_back(held);
-                tracing::warn!(%error, "a free block could not be waited for; it stays in the pool");
+                tracing::warn!(%error, "could not wait for a free block; it stays in the pool");
                 None
             }
         }
@@ -168,7 +170,8 @@ impl<B: Backend> Shared<B> {
             self.is_idle(queue_state, retired_only) && queue_state.has_caught_up()
         });
         if !idle.is_empty() {
-            tracing::debug!(queues = idle.len(), "let go of idle queues");
+            reached(Rare::QueuesRetired);
+            tracing::debug!(queues = idle.len(), "released idle queues");
         }
         drop(idle);
     }

@@ -20,6 +20,7 @@ use binpool_allocators::{
 use crate::{
     PooledBuffer,
     order::{fence::wait_for_event, queue_uses::QueueUses},
+    rare::{Rare, reached},
     scrubber::Scrubber,
     shared::{Bins, Block, BlockBox, HeldBlock, Shared},
 };
@@ -64,7 +65,7 @@ impl<B: Backend> PooledBuffer<B> {
         let bytes = self.class_size();
         tracing::warn!(
             bytes,
-            "the zeros of a free block had failed; it is filled again"
+            "filling a free block with zeros failed; filling it again"
         );
         Ok(())
     }
@@ -205,7 +206,7 @@ impl<B: Backend> Shared<B> {
         if !is_unused || guarded("scrubbing memory", || self.fill_now(queue, memory)).is_err() {
             tracing::error!(
                 bytes,
-                "memory goes to the allocator as its users left it: its zeros failed"
+                "memory was released unscrubbed: filling it with zeros failed"
             );
         }
     }
@@ -257,6 +258,7 @@ impl<B: Backend> Shared<B> {
             return;
         };
         unscrubbed.push(held);
+        reached(Rare::Unscrubbed);
         // No request can use this block, so it is not a change that waiting threads have to see.
         if state.transit.arrive() {
             self.arrived.notify_all();
@@ -279,7 +281,7 @@ impl<B: Backend> Shared<B> {
         }
         for use_ in &self.uses_of_unscrubbed() {
             if let Err(error) = guarded("a wait", || self.wait_for(*use_)) {
-                tracing::warn!(%error, "a block stays unscrubbed, since the commands that use it cannot be waited for");
+                tracing::warn!(%error, "a block stays unscrubbed: could not wait for the commands that use it");
             }
         }
     }
@@ -326,7 +328,7 @@ impl<B: Backend> Shared<B> {
             contained("a subscriber", || {
                 tracing::error!(
                     bytes,
-                    "a block goes to the allocator as its user left it: it could not be scrubbed"
+                    "a block was released unscrubbed: scrubbing it failed"
                 );
             });
         }

@@ -47,7 +47,7 @@ impl<B: Backend> Shared<B> {
         let bytes = self.release_each(released);
         if bytes > 0 {
             self.note(|| PoolEvent::did(What::Sweep, bytes, ""));
-            tracing::debug!(bytes, "gave back what was idle");
+            tracing::debug!(bytes, "released idle memory");
         }
         bytes
     }

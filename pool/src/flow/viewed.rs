@@ -42,7 +42,7 @@ impl<B: Backend> PooledBuffer<B> {
     ///
     /// # Errors
     ///
-    /// A failure of the device. The block has left the caller all the same.
+    /// A failure of the device. The block has left the caller anyway.
     pub(crate) fn free_viewed(&mut self, release_after: Option<&[B::Event]>) -> Result<(), Error> {
         let Some(block) = self.take_leased() else {
             return Ok(());
@@ -121,7 +121,7 @@ impl<B: Backend> Shared<B> {
         }
         if let Err(error) = buffer.free_unscrubbed(&after) {
             let bytes = buffer.size();
-            tracing::error!(%error, bytes, "a block whose views are gone could not be let go of cleanly");
+            tracing::error!(%error, bytes, "a block without views left could not be released cleanly");
         }
     }
 

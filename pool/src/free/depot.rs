@@ -8,11 +8,12 @@ use parking_lot::Mutex;
 
 use crate::{
     free::cached::{Cached, Wanted, bytes_of},
+    rare::{Rare, reached},
     sync::{AtomicU64, Ordering},
 };
 
-/// The number of shelves. Fewer under `shuttle`, whose programs have few threads.
-const SHELVES: usize = if cfg!(shuttle) { 2 } else { 8 };
+/// The number of shelves. Fewer under `shuttle` and Miri, whose programs have few threads.
+const SHELVES: usize = if cfg!(any(shuttle, miri)) { 2 } else { 8 };
 
 /// A shelf that has had magazines of more queues and slots than this forgets those without a magazine.
 const REMEMBERED: usize = 256;
@@ -85,6 +86,7 @@ impl<B: Backend, O> Depot<B, O> {
         let Some(shelf) = self.shelves_for(thread).next() else {
             return;
         };
+        reached(Rare::MagazineLeft);
         let (blocks, bytes) = (left.len() as u64, bytes_of(&left) as u64);
         let mut magazines = shelf.magazines.lock();
         if magazines.len() > REMEMBERED {
@@ -117,6 +119,7 @@ impl<B: Backend, O> Depot<B, O> {
             drop(magazines);
             self.bytes
                 .fetch_sub(bytes_of(&taken) as u64, Ordering::Relaxed);
+            reached(Rare::MagazineTaken);
             Some(taken)
         })
     }
@@ -208,6 +211,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes, for hundreds of magazines")]
     fn a_shelf_forgets_only_the_slots_of_which_it_has_no_magazine() {
         let mock = MockPool::of_blocks();
         let queue = mock.queue.id();

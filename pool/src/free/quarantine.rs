@@ -6,7 +6,11 @@
 
 use binpool_allocators::Backend;
 
-use crate::{block::HeldBlock, order::queue_uses::QueueUses};
+use crate::{
+    block::HeldBlock,
+    order::queue_uses::QueueUses,
+    rare::{Rare, reached},
+};
 
 /// Memory in quarantine, with the events to wait for before it goes.
 #[derive(Debug)]
@@ -30,12 +34,14 @@ impl<B: Backend, O> Default for Quarantine<B, O> {
 impl<B: Backend, O> Quarantine<B, O> {
     /// Adds memory behind whose uses no marker can be enqueued, and which cannot be waited for.
     pub(crate) fn keep(&mut self, memory: B::Memory, uses: &QueueUses, after: &[B::Event]) {
+        reached(Rare::QuarantinedBlock);
         let quarantined = Quarantined::Memory(memory, uses.clone(), after.to_vec());
         self.0.push(quarantined);
     }
 
     /// Adds a part of a segment that goes back after these events, which cannot be waited for now.
     pub(crate) fn keep_range(&mut self, held: HeldBlock<B, O>, after: &[B::Event]) {
+        reached(Rare::QuarantinedRange);
         self.0.push(Quarantined::Range(held, after.to_vec()));
     }
 

@@ -11,8 +11,8 @@ use crate::{
     },
 };
 
-/// The most spare leases of a queue. Fewer under `shuttle`, whose programs are short.
-pub(crate) const MAX_SPARE_LEASES: usize = if cfg!(shuttle) { 2 } else { 64 };
+/// The most spare leases of a queue. Fewer under `shuttle` and Miri, whose programs are short.
+pub(crate) const MAX_SPARE_LEASES: usize = if cfg!(any(shuttle, miri)) { 2 } else { 64 };
 
 /// The arenas of a pool's segments.
 pub(crate) type PoolArenas<B> = Arenas<<B as Backend>::Memory, QueueUses>;

@@ -4,7 +4,7 @@ use binpool_allocators::{Backend, Queue, QueueId};
 
 use crate::{MemoryPool, shared::State};
 
-/// Free memory that other queues have to wait for, since commands of this queue may still use it.
+/// Free memory that other queues must wait for, since commands of this queue may still use it.
 ///
 /// ```
 /// use binpool::{Backend, HeldBack, ImmediateAllocator, MemoryPool, Queue, QueueOrder};
@@ -27,15 +27,15 @@ use crate::{MemoryPool, shared::State};
 pub struct HeldBack {
     /// The queue.
     pub queue: QueueId,
-    /// The free bytes that it used last, as far as the pool knows that its commands have not ended. Memory that several queues used counts
+    /// The free bytes that it used last and whose commands, as far as the pool knows, have not ended. Memory that several queues used counts
     /// for each of them.
     pub bytes: u64,
 }
 
 /// # Memory that waits for commands
 impl<B: Backend> MemoryPool<B> {
-    /// Returns which queues hold free memory back, the most bytes first. Where this is much, the device is far behind the host, or queues
-    /// that are done were not [retired](Self::retire_queue). Takes the pool's lock.
+    /// Returns which queues hold free memory back, the most bytes first. If this is much, the device is far behind the host, or queues
+    /// no longer in use were not [retired](Self::retire_queue). Takes the pool's lock.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};

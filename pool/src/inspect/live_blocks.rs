@@ -12,7 +12,7 @@ use crate::{
 
 /// The active blocks of a pool, by caller. Sizes in bytes.
 ///
-/// `Display` prints a table in plain words. At a moment when a program should have freed everything, it is a list of
+/// `Display` prints a table. At a moment when a program should have freed everything, it is a list of
 /// leaks.
 ///
 /// ```
@@ -40,7 +40,7 @@ pub struct LiveBlocks {
     pub blocks: u64,
     /// Their bytes, as requested.
     pub requested_bytes: u64,
-    /// The bytes that they take of the device, with what is lost between them in segments: managed bytes that are not
+    /// The device memory that they take, in bytes, including gaps between them in segments: managed bytes that are not
     /// cached.
     pub device_bytes: u64,
     /// Free bytes that the pool keeps for the next requests. They are cached, not leaked:
@@ -106,7 +106,7 @@ impl<B: Backend> Shared<B> {
             tracing::warn!(
                 blocks = live.blocks,
                 bytes = live.requested_bytes,
-                "blocks are in use after the last handle of their pool:\n{live}"
+                "blocks are still in use after the last handle of their pool was dropped:\n{live}"
             );
         }
     }

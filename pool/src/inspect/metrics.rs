@@ -19,25 +19,25 @@ const GAUGES: [Figure; 9] = [
     Figure {
         name: "binpool_active_blocks",
         unit: Unit::Count,
-        description: "Blocks in the program's hands.",
+        description: "Blocks in use by the program.",
         of: |it| it.active_blocks,
     },
     Figure {
         name: "binpool_active_bytes",
         unit: Unit::Bytes,
-        description: "Bytes in the program's hands, as they were asked for.",
+        description: "Bytes in use by the program, as requested.",
         of: |it| it.active_bytes,
     },
     Figure {
         name: "binpool_peak_active_bytes",
         unit: Unit::Bytes,
-        description: "The most active bytes there have been.",
+        description: "Peak of the active bytes.",
         of: |it| it.peak_active_bytes,
     },
     Figure {
         name: "binpool_viewed_bytes",
         unit: Unit::Bytes,
-        description: "Bytes that the program has given back and still has views of.",
+        description: "Bytes that the program has released but still has views of.",
         of: |it| it.viewed_bytes,
     },
     Figure {
@@ -61,13 +61,13 @@ const GAUGES: [Figure; 9] = [
     Figure {
         name: "binpool_managed_bytes",
         unit: Unit::Bytes,
-        description: "What the pool has from its allocator.",
+        description: "Bytes that the pool has from its allocator.",
         of: |it| it.managed_bytes,
     },
     Figure {
         name: "binpool_peak_managed_bytes",
         unit: Unit::Bytes,
-        description: "The most managed bytes there have been.",
+        description: "Peak of the managed bytes.",
         of: |it| it.peak_managed_bytes,
     },
 ];
@@ -76,13 +76,13 @@ const COUNTERS: [Figure; 8] = [
     Figure {
         name: "binpool_hits_total",
         unit: Unit::Count,
-        description: "Allocations that memory of the pool served.",
+        description: "Allocations served from the pool's memory.",
         of: |it| it.hits,
     },
     Figure {
         name: "binpool_ended_hits_total",
         unit: Unit::Count,
-        description: "Hits across queues by blocks whose commands had ended.",
+        description: "Hits across queues with blocks whose commands had ended.",
         of: |it| it.ended_hits,
     },
     Figure {
@@ -100,13 +100,13 @@ const COUNTERS: [Figure; 8] = [
     Figure {
         name: "binpool_carved_hits_total",
         unit: Unit::Count,
-        description: "Hits by blocks that were carved from a segment.",
+        description: "Hits with blocks carved from a segment.",
         of: |it| it.carved_hits,
     },
     Figure {
         name: "binpool_misses_total",
         unit: Unit::Count,
-        description: "Allocations that the allocator served.",
+        description: "Allocations that went to the allocator.",
         of: |it| it.misses,
     },
     Figure {
@@ -118,7 +118,7 @@ const COUNTERS: [Figure; 8] = [
     Figure {
         name: "binpool_released_blocks_total",
         unit: Unit::Count,
-        description: "Blocks, or segments, that went back to the allocator.",
+        description: "Blocks or segments released to the allocator.",
         of: |it| it.released_blocks,
     },
 ];

@@ -55,11 +55,11 @@ pub struct PoolRecording {
 
 /// # Recordings
 impl<B: Backend + 'static> MemoryPool<B> {
-    /// Records the program's requests from now on, as a trace for `binpool replay`, `binpool tune` and `binpool view`:
+    /// Records the program's requests from now on as a trace for `binpool replay`, `binpool tune` and `binpool view`:
     /// each block with its size, queue, time, and its [`Tag`](crate::Tag) or call site; and requests that fail for lack
-    /// of memory, with their [reports](crate::OutOfMemoryReport). It begins with the device and the settings of the pool, and has
-    /// what the pool does: the memory that it takes from its allocator and gives back, where each block lies, misses, trims, waits and
-    /// calls of hooks. Blocks that are in use already are included if the pool [watches](Self::watch) them. Blocks of 0
+    /// of memory, with their [reports](crate::OutOfMemoryReport). It begins with the device and the settings of the pool, and includes
+    /// what the pool does: the memory that it takes from its allocator and releases, where each block lies, misses, trims, waits and
+    /// hook calls. Blocks already in use are included if the pool [watches](Self::watch) them. Blocks of 0
     /// bytes are not.
     ///
     /// Cheap enough to be left on: each thread writes to memory of its own, and a thread of the recording turns that
@@ -87,7 +87,7 @@ impl<B: Backend + 'static> MemoryPool<B> {
     ///
     /// # Errors
     ///
-    /// [`TraceError`]: the pool is being recorded already, or the operating system has no thread for the writer.
+    /// [`TraceError`]: the pool is being recorded already, or the operating system cannot start a thread for the writer.
     pub fn record(&self, writer: impl Write + Send + 'static) -> Result<PoolRecording, TraceError> {
         let shared = self.handle();
         let recorder = Arc::new(Recorder::new());
@@ -214,12 +214,12 @@ impl<B: Backend> Drop for EndOnDrop<B> {
 }
 
 impl PoolRecording {
-    /// Ends the recording: writes everything that happened until now, and drops the writer. Blocks until that is done.
+    /// Ends the recording: writes everything up to now, and drops the writer. Blocks until that is done.
     ///
     /// # Errors
     ///
     /// The first failure of the writer, with which the recording ended. [`Deadlock`](io::ErrorKind::Deadlock) if the
-    /// writer itself calls this, on the recording's own thread: the recording ends, but cannot be waited for.
+    /// writer itself calls this, on the recording's own thread: the recording ends, but the call cannot wait for it.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -231,13 +231,13 @@ impl PoolRecording {
     ///
     /// // A disk that is full.
     /// let recording = pool.record(Cursor::new([0; 8]))?;
-    /// drop(pool.allocate(4096)?); // Goes well: the recording ends, and the program goes on.
+    /// drop(pool.allocate(4096)?); // Works: the recording ends, and the program goes on.
     /// assert_eq!(recording.finish().unwrap_err().kind(), ErrorKind::WriteZero);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn finish(mut self) -> io::Result<RecordingSummary> {
         self.end().unwrap_or_else(|| {
-            let text = "the writer of a recording cannot wait for the recording's end";
+            let text = "a recording cannot be finished from its own writer";
             Err(io::Error::new(io::ErrorKind::Deadlock, text))
         })
     }
@@ -258,7 +258,7 @@ fn panicked() -> io::Result<RecordingSummary> {
 impl Drop for PoolRecording {
     fn drop(&mut self) {
         if let Some(Err(error)) = self.end() {
-            tracing::error!(%error, "a recording of a pool has ended, and is not whole");
+            tracing::error!(%error, "a recording of a pool ended incomplete");
         }
     }
 }

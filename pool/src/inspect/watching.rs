@@ -6,11 +6,11 @@ use crate::{MemoryPool, track::watch::WatchOptions};
 
 /// # Watching
 impl<B: Backend> MemoryPool<B> {
-    /// Begins to note which caller has which block: the tag and the line of the program that requested it, and the
-    /// time. [`live_blocks`](Self::live_blocks) and [snapshots](Self::snapshot) show this for each block. Blocks that
+    /// Begins to track which caller has which block: the tag and the line of the program that requested it, and the
+    /// time. [`live_blocks`](Self::live_blocks) and [snapshots](Self::snapshot) show this. Blocks that
     /// are in use already are counted there, without a caller.
     ///
-    /// Costs some nanoseconds an allocation, and nothing while it is off. The first pool of a process that watches
+    /// Costs a few nanoseconds per allocation, and nothing while it is off. The first pool of a process that watches
     /// waits up to 0.2 seconds for its clock.
     ///
     /// ```
@@ -40,7 +40,7 @@ impl<B: Backend> MemoryPool<B> {
         self.handle().change_watch(|watch| watch.options = None);
     }
 
-    /// Returns whether the pool notes which caller has which block.
+    /// Returns whether the pool tracks which caller has which block.
     #[must_use]
     pub fn is_watching(&self) -> bool {
         self.handle().tracking.is_on()

@@ -59,7 +59,7 @@ pub(crate) fn light(needs_fence: bool) {
     }
 }
 
-#[cfg(all(target_os = "linux", not(any(loom, shuttle))))]
+#[cfg(all(target_os = "linux", not(any(loom, shuttle, miri))))]
 mod kernel {
     use std::sync::OnceLock;
 
@@ -85,7 +85,7 @@ mod kernel {
     }
 }
 
-/// `shuttle` runs one thread at a time, so everything is a barrier, and hits take the way that they take on Linux.
+/// `shuttle` runs one thread at a time, so everything is a barrier, and hits take the path that they take on Linux.
 #[cfg(shuttle)]
 mod kernel {
     pub(super) fn is_ready() -> bool {
@@ -97,7 +97,7 @@ mod kernel {
     }
 }
 
-#[cfg(not(any(shuttle, all(target_os = "linux", not(loom)))))]
+#[cfg(not(any(shuttle, all(target_os = "linux", not(any(loom, miri))))))]
 mod kernel {
     pub(super) fn is_ready() -> bool {
         false

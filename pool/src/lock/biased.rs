@@ -45,7 +45,7 @@ use crate::{
     sync::{Arc, AtomicU8, Ordering, UnsafeCell, spin_loop, yield_now},
 };
 
-/// How many times a visitor looks whether the owner has left, before it yields the processor between two looks.
+/// How many times a visitor checks whether the owner has left, before it yields the processor between two looks.
 const SPINS_BEFORE_YIELD: u32 = 64;
 
 /// The owner is outside.
@@ -375,7 +375,7 @@ impl<T> BiasedLocks<T> {
     }
 
     /// Lets the owner, on its own thread, have its lock again after the kernel refused the barrier; from now on it runs a fence.
-    /// Returns `false` where the owner was not locked out for that reason.
+    /// Returns `false` if the owner was not locked out for that reason.
     ///
     /// If the gates are closed just now, this one opens with them.
     pub(crate) fn admit(&mut self, owner: Own<'_, T>) -> bool {

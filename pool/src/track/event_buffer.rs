@@ -20,7 +20,7 @@ use crate::track::{
 #[derive(Debug)]
 pub(crate) struct EventBuffer {
     ticks: Ticks,
-    /// `None` where the pool watches without a recording.
+    /// `None` if the pool watches without a recording.
     pending: Option<PendingEvents>,
 }
 

@@ -385,6 +385,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes, for thousands of lines")]
     fn a_thread_waits_while_the_writer_is_behind_and_helps_it_with_what_may_be_unwritten() {
         let recorder = Arc::new(Recorder::new());
         let mut chunk = recorder.first_chunk();

@@ -14,7 +14,7 @@ thread_local! {
 /// A name for the blocks that a part of the program requests: `weights`, `gradients`, `halo exchange`.
 ///
 /// While a thread is within a tag, its requests carry the tag. Pools that [watch](crate::MemoryPool::watch) or
-/// [record](crate::MemoryPool::record) blocks note it; other pools ignore it. Names are kept as long as the process
+/// [record](crate::MemoryPool::record) blocks store it; other pools ignore it. Names are kept as long as the process
 /// runs, so a program should not make a new one for every block.
 ///
 /// ```

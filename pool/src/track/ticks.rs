@@ -3,8 +3,14 @@
 use std::{sync::LazyLock, time::Duration};
 
 /// The processor's counter where it is reliable, which takes half as long to read as the system's clock. Its first use
-/// takes up to 0.2 seconds.
-static CLOCK: LazyLock<quanta::Clock> = LazyLock::new(quanta::Clock::new);
+/// takes up to 0.2 seconds. Miri has no such counter; there no time passes.
+static CLOCK: LazyLock<quanta::Clock> = LazyLock::new(|| {
+    if cfg!(miri) {
+        quanta::Clock::mock().0
+    } else {
+        quanta::Clock::new()
+    }
+});
 
 /// A clock whose ticks are those of the fastest counter of this machine.
 #[derive(Clone, Debug)]

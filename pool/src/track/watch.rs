@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// How a watching pool notes the place of each request. It always notes the queue, the time and the
+/// How a watching pool records the place of each request. It always records the queue, the time and the
 /// [`Tag`](crate::Tag).
 ///
 /// ```
@@ -42,7 +42,7 @@ pub struct WatchOptions {
 }
 
 impl WatchOptions {
-    /// Notes the line of the program that calls the pool.
+    /// Records the line of the program that calls the pool.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -52,7 +52,7 @@ impl WatchOptions {
         }
     }
 
-    /// Notes no place, only the [`Tag`](crate::Tag) of each request. For interfaces to other languages, whose tags name the place in the
+    /// Records no place, only the [`Tag`](crate::Tag) of each request. For interfaces to other languages, whose tags name the place in the
     /// program: the line that calls the pool is always the interface's.
     ///
     /// ```
@@ -76,8 +76,8 @@ impl WatchOptions {
         self
     }
 
-    /// Notes the program's frames of the thread instead of that line: from the first one outside binpool's crates and those that
-    /// the program [names](Self::beyond) to where the thread begins, without the standard library's. Takes some microseconds for each block, and far longer to
+    /// Records the thread's frames instead of that line: from the first one outside binpool's crates and those that
+    /// the program [names](Self::beyond) to where the thread begins, without the standard library's. Takes a few microseconds for each block, and far longer to
     /// look up the names when they are read. For array crates, where the line that calls the pool is always the same.
     ///
     /// ```
@@ -150,7 +150,7 @@ pub(crate) struct Watch {
     pub(crate) options: Option<WatchOptions>,
     pub(crate) recorder: Option<Arc<Recorder>>,
     pub(crate) allocations: AllocationTable,
-    /// The events that are written under the pool's lock; `None` where nothing is tracked.
+    /// The events that are written under the pool's lock; `None` if nothing is tracked.
     pub(crate) event_buffer: Option<EventBuffer>,
     /// The bytes of pages that are mapped nowhere, as the recording says it.
     pub(crate) spare_bytes: u64,

@@ -155,7 +155,7 @@ fn what_bins_give_back_is_told_in_detail() {
         drop(pool.allocate(100 << 20).unwrap());
         drop(pool.allocate(200 << 20).unwrap());
     });
-    let given_back = "DEBUG : gave back what would be above the high water bytes";
+    let given_back = "DEBUG : released memory above the high water mark bytes";
     assert!(seen.contains(&given_back.into()), "{seen:#?}");
 }
 
@@ -168,7 +168,7 @@ fn what_goes_back_by_itself_is_told_in_detail() {
         assert!(pool.sweep() > 0);
     });
     assert!(
-        seen.contains(&"DEBUG : gave back what was idle bytes".into()),
+        seen.contains(&"DEBUG : released idle memory bytes".into()),
         "{seen:#?}"
     );
 }
@@ -182,7 +182,7 @@ fn blocks_that_outlive_a_watching_pool_are_a_warning() {
         drop(pool);
         drop(block);
     });
-    let warning = "WARN : blocks are in use after the last handle of their pool: blocks bytes";
+    let warning = "WARN : blocks are still in use after the last handle of their pool was dropped: blocks bytes";
     assert!(seen.contains(&warning.into()), "{seen:#?}");
 }
 

@@ -1,4 +1,4 @@
-//! The high-water rule: a pool of bins manages hardly more than was in use at most, and releases only what no command uses.
+//! The high-water rule: a pool of bins manages little more than was in use at most, and releases only what no command uses.
 
 use std::{sync::Barrier, thread};
 

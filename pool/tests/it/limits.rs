@@ -139,7 +139,7 @@ fn what_other_pools_have_of_a_limit_is_no_reason_to_release_what_is_free_here() 
         drop(two.allocate(6 * MIB).unwrap());
         let error = two.allocate(9 * MIB).unwrap_err().to_string();
         assert!(error.contains("a limit is reached"), "{error}");
-        let advice = "advice: raise the limit, or free what others have of it";
+        let advice = "advice: raise the limit, or free memory elsewhere under it";
         assert!(error.contains(advice), "{error}");
         assert_eq!(two.managed_bytes(), 6 << 20, "segments: {segments}");
         // Just what its own free memory makes room for.
@@ -225,7 +225,7 @@ fn would_fit_knows_what_can_be_had() {
         assert!(fits(24) && fits(40) && !fits(41));
         drop(two);
         assert!(fits(64));
-        // A question is no failure.
+        // A question is not a failure.
         assert_eq!(rig.pool.statistics().out_of_memory, 0);
     }
     let pool = limited(&MockDevice::new().backend(), &budget_of(8), true);

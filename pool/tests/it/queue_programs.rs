@@ -98,7 +98,7 @@ fn any_failing_operation() -> impl Strategy<Value = Operation> {
 /// A block in the program's hands, and what the model knows of it.
 struct Live {
     block: Block,
-    /// Every byte of it; `None` where commands that fail may be among those that wrote it.
+    /// Every byte of it; `None` if commands that fail may be among those that wrote it.
     mark: Option<u8>,
     /// The commands that touched it: what the next one has to come after.
     events: Vec<MockEvent>,

@@ -114,7 +114,7 @@ fn on_one_queue_a_fill_is_the_only_command_and_a_look_at_it_the_only_other_call(
         };
         let (before, fills) = calls();
         let block = tenants.pool.allocate(4096).unwrap();
-        // The look whether the fill has failed, or the fill.
+        // The check whether the fill has failed, or the fill.
         assert_eq!(calls(), (before + 1, fills + 1 - looks), "{policy:?}");
         drop(block);
         assert_eq!(calls(), (before + 1 + looks, fills + 1), "{policy:?}");

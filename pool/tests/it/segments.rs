@@ -220,7 +220,7 @@ fn a_range_crosses_queues_when_its_commands_have_ended_and_not_before() {
     }
 }
 
-/// What the device has taken from it grows to hardly more than the program has in use, whatever the sizes.
+/// What the device has taken from it grows to little more than the program has in use, whatever the sizes.
 #[test]
 fn the_mixed_workload_takes_hardly_more_than_it_has_in_use() {
     let rig = rig();

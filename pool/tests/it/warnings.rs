@@ -72,12 +72,9 @@ fn what_goes_back_by_itself_is_told_of() {
     let debug = LevelFilter::DEBUG;
     for (program, is_told) in [
         (&(|| pool.retire_queue(&queue)) as &dyn Fn(), None),
-        (&|| pool.retire_queue(&other), Some("let go of idle queues")),
+        (&|| pool.retire_queue(&other), Some("released idle queues")),
         (&|| assert_eq!(pool.sweep(), 0), None),
-        (
-            &|| assert!(pool.sweep() > 0),
-            Some("gave back what was idle"),
-        ),
+        (&|| assert!(pool.sweep() > 0), Some("released idle memory")),
         (&|| assert_eq!(pool.sweep(), 0), None),
     ] {
         let text = logged(debug, program);

@@ -11,7 +11,7 @@ use std::{
 /// A page of Linux on the machines that this is run on.
 const PAGE_BYTES: u64 = 4096;
 
-/// The bytes of the process that are in memory. `None` where there is no such file: no Linux.
+/// The bytes of the process that are in memory. `None` if there is no such file: no Linux.
 pub(crate) fn resident_bytes() -> Option<u64> {
     let figures = fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = figures.split_ascii_whitespace().nth(1)?.parse().ok()?;

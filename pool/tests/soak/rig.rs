@@ -31,7 +31,7 @@ pub(crate) const MOST_IN_A_BOX: usize = 32;
 pub(crate) struct Held {
     pub(crate) block: PooledBuffer<MockBackend>,
     pub(crate) pool: usize,
-    /// Every byte of it, and the place of the queue that put it there; `None` where none did.
+    /// Every byte of it, and the place of the queue that put it there; `None` if none did.
     pub(crate) mark: Option<(u8, usize)>,
 }
 

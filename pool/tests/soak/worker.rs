@@ -264,7 +264,7 @@ impl<'a> Worker<'a> {
         let Some(held) = self.take() else { return };
         self.tally.check_bytes(self.rig, &held);
         let queue = self.random.below(self.rig.queues.len());
-        // A failure is the device's; the block is gone all the same.
+        // A failure is the device's; the block is gone anyway.
         let _failed = held
             .block
             .enqueue_release(Some(&self.rig.queues[queue]), &[]);

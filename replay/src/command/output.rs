@@ -193,7 +193,7 @@ mod tests {
     fn titles_and_the_best_are_coloured_and_no_letter_is_lost() {
         let text = "\
 mock on x, immediate allocator
-best: the least device time among pools that reserve at most 1.15 times what is live
+best: the least device time among pools that reserve at most 1.15 times the live bytes
 
 | a | b |
 |---|---|

@@ -109,7 +109,7 @@ fn replay_one(
     }
     let (ns_per_pair, device_time_us) = times.into_iter().unzip();
     let need_bytes = if options.need {
-        bar.set_message(format!("{}: looking for the need", trace.name()));
+        bar.set_message(format!("{}: looking for the smallest device", trace.name()));
         Some(device.need(trace, settings, &progress)?)
     } else {
         None

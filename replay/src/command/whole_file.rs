@@ -78,7 +78,7 @@ pub(crate) fn write_with(
     })
 }
 
-/// Returns the file that `path` names behind all symbolic links, whether it exists or not; `None` where it cannot be replaced.
+/// Returns the file that `path` names behind all symbolic links, whether it exists or not; `None` if it cannot be replaced.
 fn replaceable(path: &Path) -> io::Result<Option<PathBuf>> {
     if fs::metadata(path).is_ok_and(|file| !file.is_file()) {
         return Ok(None);

@@ -81,21 +81,21 @@ fn missing(device: &Characterization) -> Vec<String> {
         ),
         (
             !limits.svm.any(),
-            "shared virtual memory: there are buffers only",
+            "shared virtual memory: it has only buffers",
         ),
         (
             limits.svm.coarse && !limits.svm.fine,
-            "fine-grained shared virtual memory: the host has to map what it touches",
+            "fine-grained shared virtual memory: the host must map memory to access it",
         ),
         (
             !limits.out_of_order_queues,
-            "out-of-order queues: the commands of a queue come one after another",
+            "out-of-order queues: the commands of a queue run one after another",
         ),
+        (!device.images.images, "images: use buffers"),
         (
-            !device.images.images,
-            "images: those are buffers, or nothing",
+            !device.doubles,
+            "double precision: kernels compute in float",
         ),
-        (!device.doubles, "double: kernels compute in float at most"),
     ];
     let mut missing: Vec<String> = lacks
         .into_iter()

@@ -88,7 +88,7 @@ pub fn select_device<'d, D: Selectable>(
             .map(|(number, device)| format!("[{number}] {}", device.name()))
             .collect();
         let there = if there.is_empty() {
-            "there is none at all".to_owned()
+            "there are no devices".to_owned()
         } else {
             format!("there is {}", there.join(", "))
         };

@@ -34,12 +34,12 @@ pub struct Trial {
 /// The costs of all candidates, and which of them are on the Pareto front.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// The cost of each candidate, in their order; `None` where it ran out of memory.
+    /// The cost of each candidate, in their order; `None` if it ran out of memory.
     pub costs: Vec<Option<Cost>>,
     /// The candidates on the Pareto front ([`pareto_front`]).
     pub front: Vec<usize>,
     /// The [`best`] of the candidates with a pool or, of those that cost the same to within 1 %, the one that is nearest to the default.
-    /// `None` where all ran out of memory.
+    /// `None` if all ran out of memory.
     pub best: Option<usize>,
 }
 
@@ -105,7 +105,7 @@ pub fn tune(
 
 impl Trial {
     /// The cost of each candidate, in their order: the time of a round from the third on, or of the whole replay where there are fewer, and
-    /// the peak of all rounds. `None` where it ran out of memory.
+    /// the peak of all rounds. `None` if it ran out of memory.
     #[must_use]
     pub fn costs(&self) -> Vec<Option<Cost>> {
         let cost = |measured: &Measured| Cost {

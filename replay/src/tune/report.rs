@@ -61,13 +61,13 @@ impl TuneReport {
             Some((candidate.name, candidate.code?, cost))
         });
         let Some((name, code, cost)) = found else {
-            return "best: none: every setting of the pool runs out of memory".into();
+            return "best: none, since every setting of the pool runs out of memory".into();
         };
         let remark = if self.makes_no_difference(&cost, comparison) {
             ", the default, since no setting makes a difference".into()
         } else if cost.reserved_over_live > self.reserve {
             format!(
-                ", since none reserves at most {} times what is live, and it the least",
+                ", which reserves the least: none stays within {} times the live bytes",
                 self.reserve
             )
         } else {
@@ -90,8 +90,8 @@ impl TuneReport {
         let index = more_for_less(&pools, best, self.reserve)?;
         let (name, cost) = (self.candidates.get(index)?.name, pools[index]?);
         Some(format!(
-            "\n(with --reserve {:.2} it would be {name}, or better: {} instead of {}, \
-             for {:.3} times what is live instead of {:.3})",
+            "\n(with --reserve {:.2} it would be {name}, which is better: {} instead of {}, \
+             for {:.3} times the live bytes instead of {:.3})",
             (cost.reserved_over_live * 100.0).ceil() / 100.0,
             millis_text(cost.device_time),
             millis_text(best.device_time),

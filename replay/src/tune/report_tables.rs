@@ -46,7 +46,7 @@ impl TuneReport {
         };
         format!(
             "mock on {}, {} allocator{unusual}{rounds}\n\
-             best: the least device time{judged} among pools that reserve at most {} times what is live",
+             best: the least device time{judged} among pools that reserve at most {} times the live bytes",
             self.device, self.settings.allocator, self.reserve
         )
     }

@@ -77,7 +77,7 @@ pub fn pareto_front(costs: &[Option<Cost>]) -> Vec<usize> {
 
 /// Returns the index of the best cost: the least device time among those that reserve at most `reserve` times the
 /// live bytes or, where there is none, the least reserved. Of equals, it is the one that is lower in the other respect, then
-/// the first. `None` where every setting failed.
+/// the first. `None` if every setting failed.
 ///
 /// ```
 /// use std::time::Duration;
@@ -104,7 +104,7 @@ pub fn best(costs: &[Option<Cost>], reserve: f64) -> Option<usize> {
 const LITTLE_MORE: f64 = 1.25;
 
 /// Returns the index of what a little more memory buys than [`best`] may have: of the costs that reserve more than `reserve`, and at most a
-/// quarter more, the one that reserves the least and takes at most half the time of `best`. `None` where there is none, or `best` takes
+/// quarter more, the one that reserves the least and takes at most half the time of `best`. `None` if there is none, or `best` takes
 /// next to nothing.
 pub(crate) fn more_for_less(costs: &[Option<Cost>], best: &Cost, reserve: f64) -> Option<usize> {
     let most = reserve.max(best.reserved_over_live) * LITTLE_MORE;

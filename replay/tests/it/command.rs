@@ -176,7 +176,7 @@ fn a_capacity_that_is_too_small_fails_and_names_the_event() {
     assert_eq!(ran.errors.matches("because:").count(), 1, "{}", ran.errors);
     assert!(
         ran.errors
-            .contains("live at once, and the capacity is 100.0 MiB")
+            .contains("live at once, but the capacity is 100.0 MiB")
     );
 }
 

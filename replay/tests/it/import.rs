@@ -58,7 +58,7 @@ p snapshot 0 80000
 ";
 
 /// How the remark begins on a snapshot that does not say where its blocks lay.
-const NOT_PLACED: &str = "where its blocks lay is not known: ";
+const NOT_PLACED: &str = "where its blocks were is unknown: ";
 
 /// What is said of the stacks of a snapshot.
 const FRAMES: &str = "call stacks begin and end with the program's own code: frames of libraries at their ends are left out";
@@ -320,10 +320,10 @@ fn what_contradicts_itself_is_counted() {
     let trace = read(&snapshot(&entries, &[segment("active_allocated", 512, 7)])).unwrap();
     assert_eq!(trace.to_string(), "a 512 8 0\nf 512\na 512 16 0\nf 512\n");
     let expected = [
-        "1 block: allocated over without a free between: freed at that point",
+        "1 block: allocated again without a free in between: freed at that point",
         "1 block: freed without being live: the free is left out",
         "1 block: live at the end, but freed in the recording: left out",
-        "1 entry with an action that is not known: left out",
+        "1 entry with an unknown action: left out",
     ];
     assert_eq!(trace.remarks()[1..], expected);
     assert!(trace.remarks()[0].starts_with(NOT_PLACED));

@@ -59,13 +59,13 @@ fn what_is_no_recording_is_called_what_it_is() {
         (b"\x93NUMPY\x01\0", "weights or arrays"),
         (b"\x89PNG\r\n\x1a\n\0", "a picture"),
         (b"\x7fELF\x02\x01", "a program"),
-        (b"\x80\x06}.", "a pickle of a protocol that is not known"),
+        (b"\x80\x06}.", "a pickle of an unknown protocol"),
         (b"\x01\x02\0\x03", "binary data"),
         (
             b"alloc 1 4096\nfree 1\n",
-            "text of a kind that is not known (\"alloc 1 4096\")",
+            "text of an unknown kind (\"alloc 1 4096\")",
         ),
-        (b"import torch\n", "text of a kind that is not known"),
+        (b"import torch\n", "text of an unknown kind"),
         (b"", "the file is empty"),
         (b" \r\n\r\n", "the file is empty"),
     ] {
@@ -140,5 +140,5 @@ fn text_is_searched_for_a_log_up_to_a_limit() {
         format!("{}{line}", "a line of other output\n".repeat(lines))
     };
     assert!(Trace::read("t", text(40_000).as_bytes(), None).is_ok());
-    assert!(message(text(60_000).as_bytes()).contains("text of a kind that is not known"));
+    assert!(message(text(60_000).as_bytes()).contains("text of an unknown kind"));
 }

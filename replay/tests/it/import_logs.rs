@@ -76,7 +76,7 @@ fn a_log_cut_anywhere_has_its_whole_lines() {
         if trace.to_string() == lines && cut != whole {
             assert_eq!(
                 remarks[0],
-                "the last line is cut: what is there before it is taken"
+                "the last line is cut off: what comes before it is used"
             );
         } else {
             // Nothing is missing but the end of a number.
@@ -89,7 +89,7 @@ fn a_log_cut_anywhere_has_its_whole_lines() {
         let compressed = compressed(log.repeat(2000).as_bytes());
         if end % 40 == 0 {
             let trace = read(&compressed[..compressed.len() - end]);
-            let remark = "the compressed file is cut: what is there before it is taken";
+            let remark = "the compressed file is cut off: what comes before it is used";
             assert!(
                 trace.remarks().iter().any(|text| text == remark),
                 "{:?}",

@@ -273,11 +273,11 @@ fn over_one_trace_is_exactly_what_that_trace_is() {
             .collect();
         assert_eq!(best, [index]);
         let verdict = report.verdict(&report.overall());
-        assert!(!verdict.contains("none reserves"), "{verdict}");
+        assert!(!verdict.contains("none stays within"), "{verdict}");
     }
     report.reserve = 1.0 - f64::EPSILON;
     let verdict = report.verdict(&report.overall());
-    assert!(verdict.contains("none reserves at most"), "{verdict}");
+    assert!(verdict.contains("none stays within"), "{verdict}");
 }
 
 /// The cells of a row of a table.
@@ -416,8 +416,8 @@ fn the_verdict_says_what_a_little_more_memory_buys() {
         report.verdict(&report.overall())
     };
     let text = verdict(&[(1050, 30), (1100, 20), (1204, 8), (1300, 2)]);
-    let more = "best: bins 1\n(with --reserve 1.21 it would be bins 2, or better: 8.00 ms instead of 20.00 ms, for 1.204 times what is \
-                live instead of 1.100)\n";
+    let more = "best: bins 1\n(with --reserve 1.21 it would be bins 2, which is better: 8.00 ms instead of 20.00 ms, for 1.204 times the \
+                live bytes instead of 1.100)\n";
     assert!(text.starts_with(more), "{text}");
     // More than half of the time, more than a quarter more memory, or no time that is worth it.
     for nothing in [
@@ -434,7 +434,7 @@ fn the_verdict_says_what_a_little_more_memory_buys() {
     // Where all reserve more than they may, more is more than the best reserves.
     let text = verdict(&[(1300, 20), (1400, 5)]);
     assert!(
-        text.contains("none reserves at most") && text.contains("with --reserve 1.40 "),
+        text.contains("none stays within") && text.contains("with --reserve 1.40 "),
         "{text}"
     );
 }
@@ -627,8 +627,8 @@ fn the_reserve_decides() {
     let verdict =
         |reserve| binpool(&["tune", "--reserve", reserve, "eager_arrays.trace.gz"]).output;
     let (none, some) = (verdict("1"), verdict("100"));
-    assert!(none.contains("none reserves at most 1 times"), "{none}");
-    assert!(!some.contains("none reserves"), "{some}");
+    assert!(none.contains("none stays within 1 times"), "{none}");
+    assert!(!some.contains("none stays within"), "{some}");
 }
 
 /// The text of every `text` element.

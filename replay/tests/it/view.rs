@@ -439,7 +439,7 @@ fn what_cannot_be_read_or_written_is_named() {
     let (_f, path) = file("cut.gz", &[0x1f, 0x8b, 8, 0]);
     fails(&[&path, "-o", &out], "cut.gz cannot be read");
     let (_f, path) = file("empty.trace", b"");
-    fails(&[&path, "-o", &out], "no allocation in it");
+    fails(&[&path, "-o", &out], "it has no allocations");
     let nowhere = folder.path().join("no/page.html");
     fails(
         &["eager_arrays.trace.gz", "-o", nowhere.to_str().unwrap()],

@@ -556,14 +556,14 @@ fn a_snapshot_that_contradicts_itself_is_simulated_and_it_says_why() {
     });
     in_use["segments"].as_array_mut().unwrap().remove(0);
     for (snapshot, why) in [
-        (in_use, "memory is given back that has blocks"),
+        (in_use, "memory is released while it has blocks"),
         (
             entries(&|all| all[1]["addr"] = json!(77)),
-            "no segment that is known",
+            "outside all known segments",
         ),
         (
             entries(&|all| all.insert(2, alloc(base + 512))),
-            "two blocks lie over each other",
+            "two blocks overlap",
         ),
         (
             entries(&|all| all[4]["size"] = json!(i64::MAX)),
@@ -571,7 +571,7 @@ fn a_snapshot_that_contradicts_itself_is_simulated_and_it_says_why() {
         ),
         (
             entries(&|all| all[3]["addr"] = json!(base)),
-            "two segments lie over each other",
+            "two segments overlap",
         ),
         (
             entries(&|all| all[3]["addr"] = json!(base + 4096)),
@@ -583,13 +583,13 @@ fn a_snapshot_that_contradicts_itself_is_simulated_and_it_says_why() {
         ),
         (
             entries(&|all| all.push(json!({"action": "segment_free", "addr": base, "size": 9}))),
-            "memory is given back",
+            "memory is released while",
         ),
         (
             entries(&|all| {
                 all.push(json!({"action": "segment_free", "addr": base, "size": 2 << 20}));
             }),
-            "two segments lie over each other",
+            "two segments overlap",
         ),
         (
             segments(&|all| all[0]["total_size"] = json!(4096)),
@@ -609,14 +609,14 @@ fn a_snapshot_that_contradicts_itself_is_simulated_and_it_says_why() {
                 copy["blocks"] = json!([]);
                 all.push(copy);
             }),
-            "two segments lie over each other",
+            "two segments overlap",
         ),
     ] {
         let trace = Trace::read("t", snapshot.to_string().as_bytes(), Some(0)).unwrap();
         let found = trace
             .remarks()
             .iter()
-            .find(|remark| remark.starts_with("where its blocks lay is not known: "));
+            .find(|remark| remark.starts_with("where its blocks were is unknown: "));
         assert!(
             found.is_some_and(|remark| remark.contains(why)),
             "{why}: {:?}",
@@ -694,7 +694,7 @@ proptest! {
             prop_assert_eq!(again.pool_steps(), trace.pool_steps());
             prop_assert_eq!(again.shortages(), trace.shortages());
             let history = History::happened(&trace);
-            let is_remarked = trace.remarks().iter().any(|remark| remark.starts_with("where its blocks lay"));
+            let is_remarked = trace.remarks().iter().any(|remark| remark.starts_with("where its blocks were"));
             prop_assert_eq!(history.is_none(), is_remarked);
             if let Some(history) = history {
                 for moment in 0..=history.last_moment() {

@@ -1272,7 +1272,7 @@ pub(crate) fn snapshot() -> Value {
         "blocks": [],
         "out_of_memory": { "requested_bytes": 20 * mib, "class_bytes": 20 * mib, "held_bytes": 34 * mib, "pending_bytes": 18 * mib,
             "largest_held_bytes": 18 * mib, "released_bytes": 3 * mib, "verdict": "fragmented", "reason": "the free memory is fragmented",
-            "advice": "free blocks that stand next to each other", "tag": "weights" },
+            "advice": "free adjacent blocks", "tag": "weights" },
     })
 }
 
@@ -1314,7 +1314,7 @@ fn a_snapshot_shows_its_blocks_tables_and_why_memory_ran_out() {
         there["verdict"],
         "20.0 MiB could not be allocated: the free memory is fragmented."
     );
-    assert_eq!(there["advice"], "free blocks that stand next to each other");
+    assert_eq!(there["advice"], "free adjacent blocks");
     assert_eq!(there["charts"], 0, "one moment has no memory over time");
     assert_eq!(
         there["groups"],

@@ -110,7 +110,7 @@ fn memory_that_pending_commands_use_is_not_waited_for() {
         rig.fill_after(rig.queue, first, 1, LIMIT, &[event]);
         rig.release(first);
         let (second, status) = status_of(rig, LIMIT);
-        // The driver frees the first once its command has ended; it is no memory of the program any more.
+        // The driver frees the first once its command has ended; it is not memory of the program any more.
         say!(rig, "{} {status}", second.is_null());
         rig.resolve(event, CL_COMPLETE);
         rig.finish(rig.queue);

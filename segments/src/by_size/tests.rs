@@ -56,6 +56,7 @@ fn check(index: &BySize, most: &HashMap<usize, usize>) {
 
 proptest! {
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes, for numbers alone")]
     fn it_has_the_entries_of_a_tree_of_pairs_and_finds_the_smallest(
         steps in prop::collection::vec(step(), 1..1000),
         looks in prop::collection::vec((bytes(), 1..5_usize), 1..20),

@@ -64,7 +64,7 @@ pub(super) struct Growth {
     room: Option<u64>,
     /// Set if the last request raised the high water.
     is_rising: bool,
-    /// Set if the capacity is hardly more than the high water.
+    /// Set if the capacity is little more than the high water.
     is_tight: bool,
     regret: Regret,
     /// What was asked for while commands held back as much that was free.
@@ -214,7 +214,7 @@ impl Growth {
         part.max(LEAST_SEGMENT as u64)
     }
 
-    /// The most bytes that segments may have together while some of them are free: hardly more than the high water.
+    /// The most bytes that segments may have together while some of them are free: little more than the high water.
     pub(super) fn most(&self) -> u64 {
         let slack = self.high_water / self.rules().slack_parts;
         self.above_high_water(slack.max(LEAST_SEGMENT as u64).max(self.allowance()))

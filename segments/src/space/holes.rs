@@ -170,7 +170,7 @@ impl<V, U: Clone + Default> Space<V, U> {
     }
 
     /// Takes a region of a free range of a reservation: of `first`, or of what it was split into since. Returns the range that was taken,
-    /// and its uses, or `None` where the region is not in a free range any more whose uses are `over`.
+    /// and its uses, or `None` if the region is not in a free range any more whose uses are `over`.
     pub(crate) fn take_region(
         &mut self,
         reservation: SegmentKey,

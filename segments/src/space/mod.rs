@@ -121,8 +121,8 @@ pub(super) struct Location {
     pub(super) taken: usize,
 }
 
-/// The most views of a segment with cached ones among them. Few under `shuttle`, whose programs are short.
-const MOST_VIEWS: usize = if cfg!(shuttle) { 1 } else { 64 };
+/// The most views of a segment with cached ones among them. Few under `shuttle` and Miri, whose programs are short.
+const MOST_VIEWS: usize = if cfg!(any(shuttle, miri)) { 1 } else { 64 };
 
 /// The most cached views of the right size that are tried.
 const MOST_VIEWS_TRIED: usize = 32;
@@ -151,7 +151,7 @@ pub(super) struct Space<V, U> {
     /// the pieces between large ones.
     free: [BySize; 2],
     holes: BTreeSet<(SegmentKey, RangeNumber)>,
-    /// Returns the combined uses of two free neighbours; `None` where they must stay apart.
+    /// Returns the combined uses of two free neighbours; `None` if they must stay apart.
     join: fn(&U, &U) -> Option<U>,
     free_bytes: u64,
     /// How often [`sweep`](Self::sweep) was called.

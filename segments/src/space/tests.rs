@@ -334,6 +334,7 @@ proptest! {
     /// Compares with a map of bytes: a taken range overlaps no other and has the requested bytes; a range that is free for the
     /// first queue is found; views are handed out for their own bytes, overlap no live view, and are not lost.
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes, for numbers alone")]
     fn the_space_is_a_map_of_bytes(
         segments in prop::collection::vec(1..200_usize, 1..4),
         steps in prop::collection::vec(step(), 1..120),
@@ -516,6 +517,7 @@ proptest! {
     /// Compares with a table of bytes: what is taken are the first bytes of neighbours that are free and usable, as few together as
     /// any that are enough; all other bytes are what they were; and nothing is taken only where there is no such run.
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes, for numbers alone")]
     fn a_run_of_usable_neighbours_is_the_least_that_is_enough(
         steps in prop::collection::vec(page_step(), 1..80),
     ) {

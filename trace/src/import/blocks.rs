@@ -162,7 +162,7 @@ impl Blocks {
         }
     }
 
-    /// Returns the trace; `None` where nothing was allocated. `counted` names the unit of the moments' lines. `source` is set for a
+    /// Returns the trace; `None` if nothing was allocated. `counted` names the unit of the moments' lines. `source` is set for a
     /// recording that says where its blocks lay.
     pub(crate) fn into_trace(
         self,
@@ -248,7 +248,7 @@ impl Blocks {
             ),
             (
                 self.allocated_twice,
-                "allocated over without a free between: freed at that point",
+                "allocated again without a free in between: freed at that point",
             ),
             (
                 self.freed_twice,
@@ -260,7 +260,7 @@ impl Blocks {
             ),
             (
                 without_stack,
-                "with a call stack for which there is no room: the stack is left out",
+                "with a call stack beyond the room for stacks: the stack is left out",
             ),
         ];
         for (count, what) in remarks {

@@ -46,7 +46,7 @@ pub struct Content<'r> {
     reader: Box<dyn BufRead + 'r>,
     /// A copy of its first bytes.
     start: Vec<u8>,
-    /// The number of bytes of the compressed file that were read; `None` where it is not compressed.
+    /// The number of bytes of the compressed file that were read; `None` if it is not compressed.
     compressed: Option<Rc<Cell<u64>>>,
     /// The packages that groups are named beyond.
     beyond: Vec<String>,
@@ -254,7 +254,7 @@ impl<R: Read> Read for Bounded<R> {
         if self.read > most.max(ALWAYS) {
             let message = format!(
                 "it expands to more than {} times its size, and its content has to be held in memory: \
-                 if that is meant to be, decompress it first",
+                 if that is intended, decompress it first",
                 self.times
             );
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));

@@ -89,11 +89,11 @@ enum Sign {
 
 const RECORD: &str =
     "record PyTorch's memory history, a log of RMM, or a pool instead (`binpool record` says how)";
-const SNAPSHOT: &str = "it does not say which blocks there were. A memory snapshot does: torch.cuda.memory._record_memory_history() before \
+const SNAPSHOT: &str = "it does not list the blocks. A memory snapshot does: torch.cuda.memory._record_memory_history() before \
      the program, torch.cuda.memory._dump_snapshot(\"snapshot.pickle\") after it";
 const TOTALS: &str = "it says how much memory is in use, not by which blocks: record PyTorch's memory history, a log of RMM, or a pool \
      instead (`binpool record` says how)";
-const UNPACK: &str = "unpack it, and give what is in it";
+const UNPACK: &str = "unpack it, and pass the file inside";
 
 /// The kinds of files that are told apart.
 const FOREIGN: &[Foreign] = &[
@@ -131,7 +131,7 @@ const FOREIGN: &[Foreign] = &[
         &[Key("format")],
     ),
     Foreign(
-        "RMM's debug log, which has failures alone",
+        "RMM's debug log, which has only failures",
         "allocate from a LoggingResourceAdaptor, whose log has every allocation (see `binpool record`)",
         &[Word("RMM LOG BEGIN"), Word("][Upstream ")],
     ),
@@ -178,7 +178,7 @@ const FOREIGN: &[Foreign] = &[
         ],
     ),
     Foreign(
-        "a pointer of Git LFS, in place of the file",
+        "a Git LFS pointer instead of the file",
         "`git lfs pull` gets the file itself",
         &[At(0, b"version https://git-lfs")],
     ),
@@ -238,7 +238,7 @@ const FOREIGN: &[Foreign] = &[
         &[At(0, b"\x7fELF"), At(0, b"MZ\x90\0")],
     ),
     Foreign(
-        "a pickle of a protocol that is not known",
+        "a pickle of an unknown protocol",
         SNAPSHOT,
         &[At(0, b"\x80\x06"), At(0, b"\x80\x07")],
     ),
@@ -276,7 +276,7 @@ pub(crate) fn foreign_text(start: &[u8]) -> Option<TraceError> {
     Foreign::with(|sign| matches!(sign, Word(word) if text.contains(word))).map(Foreign::error)
 }
 
-/// Returns what is wrong with a file that is no recording, by its first bytes.
+/// Returns what is wrong with a file that is not a recording, by its first bytes.
 pub(crate) fn foreign(start: &[u8]) -> TraceError {
     if let Some(kind) = Foreign::marked(start) {
         return kind.error();
@@ -285,7 +285,7 @@ pub(crate) fn foreign(start: &[u8]) -> TraceError {
     // The last character may be cut.
     let text = text.trim_end_matches([char::REPLACEMENT_CHARACTER, '\0']);
     if is_binary(start) || text.contains(char::REPLACEMENT_CHARACTER) {
-        return error("binary data of a kind that is not known", RECORD);
+        return error("binary data of an unknown kind", RECORD);
     }
     if let Some(error) = foreign_text(start) {
         return error;
@@ -294,7 +294,7 @@ pub(crate) fn foreign(start: &[u8]) -> TraceError {
         let advice = "the file is empty, so the program ended before it wrote anything, or it records elsewhere";
         return TraceError::no_allocation(advice);
     };
-    let what = format!("text of a kind that is not known ({:?})", cut(line, QUOTED));
+    let what = format!("text of an unknown kind ({:?})", cut(line, QUOTED));
     error(&what, RECORD)
 }
 

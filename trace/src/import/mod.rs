@@ -55,7 +55,7 @@ impl Trace {
     ///
     /// # Errors
     ///
-    /// [`TraceError`], also where the device does not exist.
+    /// [`TraceError`], also if the device does not exist.
     pub fn read(
         name: impl Into<String>,
         reader: impl Read,
@@ -89,7 +89,8 @@ impl Trace {
                 let has_packages = !content.packages().is_empty();
                 let mut trace = Self::parse(name, content)?;
                 if has_packages {
-                    let remark = "its groups were named when it was recorded: it is not looked beyond packages";
+                    let remark =
+                        "its groups were named when it was recorded, so packages are not skipped";
                     trace.push_remark(remark.into());
                 }
                 return Ok(trace);

@@ -120,7 +120,7 @@ impl<'o> Node<'o> {
         }
     }
 
-    /// Returns the value of `key` in a dictionary; `None` where there is no dictionary or no such key.
+    /// Returns the value of `key` in a dictionary; `None` if there is no dictionary or no such key.
     pub(crate) fn field(self, key: &str) -> Option<Self> {
         let Object::Dict(pairs) = self.object() else {
             return None;

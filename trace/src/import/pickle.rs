@@ -315,7 +315,7 @@ impl<R: BufRead> Machine<R> {
         }
     }
 
-    /// Reads so many bytes; `None` where they are too many to store, and were skipped.
+    /// Reads so many bytes; `None` if they are too many to store, and were skipped.
     fn many(&mut self, length: u64) -> Result<Option<Vec<u8>>, TraceError> {
         if length > LONGEST_KEPT {
             return self.push_skipped(length).map(|()| None);
@@ -336,7 +336,7 @@ impl<R: BufRead> Machine<R> {
 
     fn missing(&self, what: &'static str) -> TraceError {
         self.error(TraceError::malformed(format_args!(
-            "this step of the pickle needs {what}, which is not there: the file is damaged"
+            "this step of the pickle needs {what}, which is missing: the file is damaged"
         )))
     }
 

@@ -23,7 +23,7 @@ pub(crate) const fn number_of(address: u64) -> u64 {
 /// What a snapshot says of its device's memory.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
-    /// The segments at its end: address and bytes; `None` where it has no list of them.
+    /// The segments at its end: address and bytes; `None` if it has no list of them.
     pub(crate) segments: Option<Vec<(u64, u64)>>,
     /// The bytes of each block at its end, by its address.
     pub(crate) blocks: HashMap<u64, u64>,
@@ -36,21 +36,21 @@ pub(crate) struct Told {
 /// Why it is not known where blocks lay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unplaced {
-    #[error("a block lies in no segment that is known (address {0:#x})")]
+    #[error("a block lies outside all known segments (address {0:#x})")]
     NoMemory(u64),
     #[error(
         "a block goes on after the end of its memory, as in expandable segments (address {0:#x})"
     )]
     Across(u64),
-    #[error("two blocks lie over each other (address {0:#x})")]
+    #[error("two blocks overlap (address {0:#x})")]
     Overlap(u64),
-    #[error("two segments lie over each other (address {0:#x})")]
+    #[error("two segments overlap (address {0:#x})")]
     Memories(u64),
     #[error(
-        "memory is given back that has blocks, or other bytes than were taken (address {0:#x})"
+        "memory is released while it has blocks, or with another size than was allocated (address {0:#x})"
     )]
     GivenBack(u64),
-    #[error("the segments at the end are not those that the entries leave (address {0:#x})")]
+    #[error("the segments at the end do not match the entries (address {0:#x})")]
     End(u64),
 }
 

@@ -123,7 +123,7 @@ impl Placing {
             (Err(why), _) => {
                 trace.forget_pool();
                 if let Some(why) = why {
-                    trace.push_remark(format!("where its blocks lay is not known: {why}"));
+                    trace.push_remark(format!("where its blocks were is unknown: {why}"));
                 }
             }
             (Ok(_), None) => {}

@@ -266,7 +266,7 @@ impl Log {
             trace.push_remark(format!("{lines} without an event of RMM: left out"));
         }
         if let Some(what) = self.cut {
-            trace.push_remark(format!("{what} is cut: what is there before it is taken"));
+            trace.push_remark(format!("{what} is cut off: what comes before it is used"));
         }
         if let (ended @ 1.., live) = self.ended {
             let (runs, live) = (ended + 1, super::blocks::blocks(live));

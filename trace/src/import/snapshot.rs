@@ -243,7 +243,7 @@ fn import_device(
     if unknown > 0 {
         let entries = if unknown == 1 { "entry" } else { "entries" };
         trace.push_remark(format!(
-            "{unknown} {entries} with an action that is not known: left out"
+            "{unknown} {entries} with an unknown action: left out"
         ));
     }
     if leaves_frames_out {

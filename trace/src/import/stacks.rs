@@ -23,7 +23,7 @@ pub(crate) struct Stacks {
 }
 
 impl Stacks {
-    /// Returns the index of the stack with these frames, innermost first; `None` where there is none, or no room for it.
+    /// Returns the index of the stack with these frames, innermost first; `None` if there is none, or no room for it.
     pub(crate) fn index(&mut self, frames: impl Iterator<Item = String>) -> Option<u32> {
         let (mut numbers, mut texts) = (Vec::new(), Vec::new());
         let mut bytes = 0;

@@ -28,7 +28,7 @@ pub struct History {
     pub capacity_bytes: u64,
     /// The limit that the program had set, if it is less than the capacity.
     pub limit_bytes: Option<u64>,
-    /// The effect of each event: the block that it frees, or `None` where it allocates the next one, in order. Where memory
+    /// The effect of each event: the block that it frees, or `None` if it allocates the next one, in order. Where memory
     /// ran out, one more event follows, which does neither.
     pub frees: Vec<Option<usize>>,
     /// The time of each event, in nanoseconds; empty in a trace without times.
@@ -45,7 +45,7 @@ pub struct History {
     pub shortages: Vec<Shortage>,
     /// The first use of each block on each stream, where the trace says it.
     pub uses: Vec<Use>,
-    /// What the pool did beside handing out blocks, in order; empty where it is simulated.
+    /// What the pool did beside handing out blocks, in order; empty if it is simulated.
     pub pool_events: Vec<EventRow>,
     /// The failed request, where the replay ran out of memory.
     pub out_of_memory: Option<FailedRequest>,

@@ -3,7 +3,7 @@
 /// The lives of all blocks and segments.
 #[derive(Debug)]
 pub struct Lives {
-    /// The effect of each event: the block that it frees, or `None` where it allocates the next one.
+    /// The effect of each event: the block that it frees, or `None` if it allocates the next one.
     pub frees: Vec<Option<usize>>,
     /// The blocks, in the order of their allocations.
     pub blocks: Vec<Life>,

@@ -48,7 +48,7 @@ pub struct Numbers {
     pub stacks: Vec<StackRow>,
     /// The allocations that failed when the trace was recorded.
     pub shortages: Vec<ShortageRow>,
-    /// What the pool did beside handing out blocks; empty where it is simulated.
+    /// What the pool did beside handing out blocks; empty if it is simulated.
     pub pool_events: Vec<EventRow>,
     /// The cause, where the replay ran out of memory.
     pub out_of_memory: Option<OutOfMemory>,

@@ -27,9 +27,9 @@ pub struct OutOfMemory {
     pub largest_held_bytes: u64,
     /// The bytes that the pool released for this request, which was not enough.
     pub released_bytes: u64,
-    /// The largest block that the allocator can allocate; 0 where another tool's recording does not say it.
+    /// The largest block that the allocator can allocate; 0 if another tool's recording does not say it.
     pub largest_block_bytes: u64,
-    /// What the device had free, of all programs; `None` where it was not asked.
+    /// What the device had free, of all programs; `None` if it was not asked.
     pub device_free_bytes: Option<u64>,
     /// The allocator's capacity.
     pub capacity_bytes: u64,
@@ -43,9 +43,9 @@ pub struct OutOfMemory {
     pub group: Option<String>,
     /// The stream of the request.
     pub stream: Option<u32>,
-    /// The group that holds the most; `None` where no block is known.
+    /// The group that holds the most; `None` if no block is known.
     pub holds_most: Option<LargestGroup>,
-    /// The blocks with the fewest bytes whose end would have made room in a segment; `None` where no segment is large enough.
+    /// The blocks with the fewest bytes whose end would have made room in a segment; `None` if no segment is large enough.
     pub cheapest: Option<Neighbours>,
 }
 

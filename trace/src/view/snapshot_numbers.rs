@@ -55,7 +55,7 @@ pub struct SnapshotRow {
     pub requested_bytes: u64,
     /// The number of blocks.
     pub blocks: u64,
-    /// The age of the oldest block in use; `None` where no age is known.
+    /// The age of the oldest block in use; `None` if no age is known.
     pub oldest_ns: Option<u64>,
 }
 

@@ -107,14 +107,14 @@ fn a_wrong_line_is_named_with_what_was_expected() {
         problem(b"a 0 1 0 0 0\n"),
         (
             1,
-            wrong("group 0 is not known: expected a line \"g 0 NAME\" before")
+            wrong("group 0 is unknown: expected a line \"g 0 NAME\" before")
         )
     );
     assert_eq!(
         problem(b"g 0 x\na 0 1 0 0 0 0\n"),
         (
             2,
-            wrong("stack 0 is not known: expected a line \"k 0 FRAME\" before")
+            wrong("stack 0 is unknown: expected a line \"k 0 FRAME\" before")
         )
     );
     assert_eq!(problem(b"g 0 x\nk 0 y\na 0 1 0 0 0 0 0\n"), (3, form()));

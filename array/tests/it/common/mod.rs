@@ -1,6 +1,6 @@
 //! What the tests share. `BINPOOL_TEST_DEVICE` says on which OpenCL device they run (default `any`), and `BINPOOL_TEST_CUDA` on which
 //! CUDA device, by its number: without it, on the stand-in for the driver. Those of Vulkan run on the first device, which is
-//! Mesa's for the processor where there is no other.
+//! Mesa's for the processor if there is no other.
 
 #[path = "../../../../backend-cuda/tests/it/common/stand_in_build.rs"]
 mod stand_in_build;

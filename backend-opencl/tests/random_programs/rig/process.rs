@@ -124,7 +124,7 @@ pub(crate) fn run(job: &Job<'_>) -> Report {
                 if let Some(number) = line.strip_prefix(PROGRAM) {
                     seed = number.parse().ok();
                 } else if let Some(what) = line.strip_prefix(FAILED) {
-                    // It may crash on its way out, which is no news.
+                    // It may crash on its way out, which is not news.
                     violation = Some(what.to_owned());
                     let _already_ended = child.kill();
                 } else if let Some(done) = line.strip_prefix(DONE) {

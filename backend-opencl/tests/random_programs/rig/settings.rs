@@ -58,7 +58,7 @@ impl Settings {
             first_seed: number("BINPOOL_RANDOM_SEED").unwrap_or(0),
             programs: number("BINPOOL_RANDOM_PROGRAMS").unwrap_or(48),
             time,
-            // The short form has no limit: a slow machine is no failure.
+            // The short form has no limit: a slow machine is not a failure.
             limit: limit.or(time.map(|_| HANG)),
             steps: count("BINPOOL_RANDOM_STEPS").unwrap_or(120),
             threads: count("BINPOOL_RANDOM_THREADS"),

@@ -274,7 +274,7 @@ impl<'p> Worker<'p> {
         places.iter().any(|place| self.roots.may_be_mapped(*place))
     }
 
-    /// What a call gave, or `None` where it was refused for a reason that holds: the memory is `mapped`, the device has
+    /// What a call gave, or `None` if it was refused for a reason that holds: the memory is `mapped`, the device has
     /// no such thing, or an event has failed.
     pub(crate) fn accepted<T>(
         &mut self,

@@ -138,7 +138,7 @@ fn create_over(worker: &mut Worker<'_>, random: &mut Random) {
     // What the runtime asks of the memory, and of the offset of a view, is its own matter: Intel's takes no image over some
     // memory of the host.
     let image = match image {
-        Err(OpenClError::Device(Error::Unsupported { what })) if what.contains("multiples of") => {
+        Err(OpenClError::Device(Error::Unsupported { what })) if what.contains("multiple of") => {
             return;
         }
         Err(OpenClError::Device(Error::Backend(_))) => {

@@ -18,7 +18,7 @@ pub(crate) fn region(bytes: usize, random: &mut Random) -> Region {
     Region::new(offset, 1 + random.below(bytes - offset))
 }
 
-/// A region of whole elements of this many bytes; `None` where the memory is smaller than one.
+/// A region of whole elements of this many bytes; `None` if the memory is smaller than one.
 pub(crate) fn whole_region(bytes: usize, element: usize, random: &mut Random) -> Option<Region> {
     let elements = bytes / element;
     if elements == 0 {

@@ -199,7 +199,7 @@ impl<B: Clone> Objects<B> {
         self.svm.remove(&address)
     }
 
-    /// Notes the argument of a kernel. Anything that is not memory makes the argument one that is no memory.
+    /// Notes the argument of a kernel. Anything that is not memory makes the argument one that is not memory.
     pub(super) fn set_argument(&mut self, kernel: Handle, index: u32, value: Option<Handle>) {
         let value =
             value.filter(|value| self.memory.contains_key(value) || self.svm_at(*value).is_some());

@@ -16,8 +16,8 @@ use crate::{
     track::event_buffer::EventBuffer,
 };
 
-/// The most blocks in a slot of a thread cache. Fewer under `shuttle`, whose programs are short.
-const MAX_BLOCKS_PER_SLOT: usize = if cfg!(shuttle) { 4 } else { 64 };
+/// The most blocks in a slot of a thread cache. Fewer under `shuttle` and Miri, whose programs are short.
+const MAX_BLOCKS_PER_SLOT: usize = if cfg!(any(shuttle, miri)) { 4 } else { 64 };
 
 /// The most blocks of a slot that are searched for one that fits, youngest first.
 const MAX_BLOCKS_SEARCHED: usize = 4;

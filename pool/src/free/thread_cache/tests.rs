@@ -206,6 +206,7 @@ fn a_block_serves_a_smaller_class_only_if_it_is_small() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "a cache has fewer blocks there")]
 fn only_the_youngest_few_blocks_of_a_slot_are_searched() {
     const SMALL: usize = 65 * KIB;
     const LARGE: usize = 66 * KIB;

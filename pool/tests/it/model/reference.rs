@@ -176,7 +176,7 @@ impl Reference {
         self.class_size(one) == self.class_size(other)
     }
 
-    /// What a request takes; `None` where the device never gives it.
+    /// What a request takes; `None` if the device never gives it.
     pub(crate) fn block_bytes(&self, asked: usize) -> Option<usize> {
         let rounded = asked.checked_next_multiple_of(ALIGNMENT).unwrap_or(asked);
         let sizes = [self.class_size(asked), rounded, asked];
@@ -196,7 +196,7 @@ impl Reference {
         active.chain(self.detached.values().copied())
     }
 
-    /// Returns the queue whose order alone keeps a block from its next user; `None` where something else does, too.
+    /// Returns the queue whose order alone keeps a block from its next user; `None` if something else does, too.
     fn only(&self, tenure: &Tenure) -> Option<QueueId> {
         let mut queues = tenure.queues();
         match (queues.next(), queues.next()) {
@@ -719,7 +719,7 @@ impl Reference {
             .ok_or_else(|| format!("hits of a kind that there cannot be: {told:?}"))
     }
 
-    /// Whether a forecast is right: `None` where it may be either. `room` is less than nothing where the limit has been lowered since.
+    /// Whether a forecast is right: `None` if it may be either. `room` is less than nothing where the limit has been lowered since.
     pub(crate) fn would_fit(&self, asked: usize, room: isize, ledger: &Ledger) -> Option<bool> {
         if asked == 0 {
             return Some(true);

@@ -116,7 +116,7 @@ impl Environment {
         }
     }
 
-    /// Removes what only a program that runs needs. Returns whether a process had a pool; `None` where none was asked for.
+    /// Removes what only a program that runs needs. Returns whether a process had a pool; `None` if none was asked for.
     pub(super) fn end_pool(&mut self) -> Option<bool> {
         self.driver = None;
         let pool = self.pool.take()?;
@@ -150,7 +150,7 @@ fn layer() -> Result<PathBuf, Box<dyn std::error::Error>> {
     Err(NoLayer(path).into())
 }
 
-/// Makes a folder in which the names of CUDA's driver are the layer. `None` where there is no driver, so that programs find none.
+/// Makes a folder in which the names of CUDA's driver are the layer. `None` if there is no driver, so that programs find none.
 fn in_front_of_driver(layer: &Path) -> Result<Option<TempDir>, NoFolder> {
     if !POOLS_CUDA || binpool_layer::cuda_driver().is_none() {
         return Ok(None);

@@ -94,7 +94,7 @@ fn tell(options: &Run, recordings: &Recordings) -> Result<usize, Box<dyn Error>>
     Ok(all.len())
 }
 
-/// Says why there is no recording, or no pool.
+/// Says why there is no recording or pool.
 fn not_seen(what: &str, is_pooled: bool) -> String {
     let on_cuda = match is_pooled {
         false => {

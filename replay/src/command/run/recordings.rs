@@ -152,7 +152,7 @@ fn is_beside(file: &Path, name: &OsStr) -> bool {
 }
 
 impl Recorded {
-    /// Finishes a recording: names its native functions, and cuts off what the end of its process left. `None` for a file that is no recording.
+    /// Finishes a recording: names its native functions, and cuts off what the end of its process left. `None` for a file that is not a recording.
     pub(super) fn finish(
         path: &Path,
         symbols: &mut Symbols,

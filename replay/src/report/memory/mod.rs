@@ -214,7 +214,7 @@ fn pooled(trace: &Trace) -> String {
         Ok(measured) => measured.outcome,
         Err(failure) => {
             let cause = shown(&failure.source);
-            return format!("unknown what a pool would save: {failure}: {cause}");
+            return format!("could not tell what a pool would save: {failure}: {cause}");
         }
     };
     let without = (trace.allocations() + trace.frees()) as u64;
