@@ -12,7 +12,10 @@ use std::{
 use binpool::WatchOptions;
 
 use crate::{
-    program::{Program, library::sync::mpsc::channel},
+    program::{
+        Program,
+        library::{sync::mpsc::channel, thread},
+    },
     world::{BYTES, Marked, World, join},
 };
 
@@ -171,7 +174,7 @@ const MOST_UNWRITTEN: usize = 16;
 impl Write for Slow {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         for _ in 0..8 {
-            shuttle::thread::yield_now();
+            thread::yield_now();
         }
         let returned = self.returned.load(Ordering::Relaxed);
         let written = self.text.blocks().len();
@@ -225,7 +228,7 @@ struct Full(usize);
 
 impl Write for Full {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        shuttle::thread::yield_now();
+        thread::yield_now();
         let left = self.0.checked_sub(1);
         self.0 = left.ok_or_else(|| io::Error::other("the disk is full"))?;
         Ok(bytes.len())
@@ -256,7 +259,7 @@ fn record_a_pool_that_is_dropped() {
     let text = Text::default();
     let recording = world.pool.record(text.clone()).unwrap();
     let block = world.allocate();
-    let other = shuttle::thread::spawn(move || block.check());
+    let other = thread::spawn(move || block.check());
     let device = world.device.clone();
     drop(world);
     join([other]);
