@@ -16,7 +16,7 @@ const SHELL: &str = include_str!("shell.html");
 
 /// The scripts in their order. They share one scope, and each uses only names that earlier ones define.
 const STYLE: &str = include_str!("style.css");
-const SCRIPTS: [&str; 30] = [
+const SCRIPTS: [&str; 34] = [
     include_str!("data.js"),
     include_str!("format.js"),
     include_str!("dom.js"),
@@ -42,10 +42,14 @@ const SCRIPTS: [&str; 30] = [
     include_str!("block_panel.js"),
     include_str!("event_list.js"),
     include_str!("filter_bar.js"),
+    include_str!("find_bar.js"),
+    include_str!("selection.js"),
+    include_str!("trace_events.js"),
     include_str!("counterpart.js"),
     include_str!("trace_page.js"),
     include_str!("snapshot_page.js"),
     include_str!("comparison_page.js"),
+    include_str!("open_files.js"),
     include_str!("main.js"),
 ];
 
@@ -69,6 +73,8 @@ struct OfHistory<'a> {
     name: &'a str,
     numbers: Numbers,
     groupings: [OfGrouping; 3],
+    /// The axis that the page opens on.
+    clock: &'static str,
 }
 
 #[derive(Serialize)]
@@ -106,6 +112,11 @@ fn page_with(
         });
         OfHistory {
             name,
+            clock: if numbers.has_times && !history.is_mostly_idle() {
+                "time"
+            } else {
+                "events"
+            },
             numbers,
             groupings,
         }
