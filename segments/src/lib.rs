@@ -660,7 +660,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     }
 
     /// Records that `free` bytes of the device are free: where others leave little more than the program has in use, the segments keep nothing
-    /// for what may be asked for again, as with a `capacity` that is hardly more.
+    /// for what may be asked for again, as with a `capacity` that is only a little larger.
     ///
     /// ```
     /// use binpool_segments::Segments;

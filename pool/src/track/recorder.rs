@@ -30,10 +30,10 @@ pub(crate) fn is_on_this_thread() -> bool {
 /// The longest time until an event is written.
 const MAX_WRITE_DELAY: Duration = Duration::from_millis(100);
 
-/// At so many chunks (1.5 MiB) the writer does not wait any longer.
+/// At this many chunks (1.5 MiB) the writer does not wait any longer.
 const CHUNKS_PER_WRITE: usize = 32;
 
-/// At so many waiting chunks (48 MiB, two million events) threads that allocate wait until some are written.
+/// At this many waiting chunks (48 MiB, two million events) threads that allocate wait until some are written.
 const MAX_WAITING_CHUNKS: usize = 1024;
 
 /// The shared state of a recording.
