@@ -12,7 +12,7 @@ use crate::{Allocator, Backend, MemoryFlags, Result};
 ///
 /// let backend = MockDevice::builder().capacity_bytes(1 << 20).build().backend();
 /// let allocator = DeferredAllocator::new(&backend);
-/// // Twice the device's capacity is promised all the same.
+/// // Twice the device's capacity is promised anyway.
 /// let blocks = [allocator.allocate(1 << 20)?, allocator.allocate(1 << 20)?];
 /// assert_eq!(blocks[1].bytes(), 1 << 20);
 /// # Ok::<(), binpool_allocators::Error>(())

@@ -41,7 +41,7 @@ use crate::{ArrayError, Context, Kernels};
 /// ```
 ///
 /// The operators `+`, `-` and `*` work element by element on arrays, references to them, slices and numbers, and enqueue without
-/// waiting; a number is filled into a temporary array. They panic where [`try_binary`](Self::try_binary) has an error, since operators have no other way.
+/// waiting; a number is filled into a temporary array. They panic if [`try_binary`](Self::try_binary) returns an error, since operators cannot return one.
 pub struct Array<B: Backend, K> {
     context: Context<B, K>,
     buffer: PooledBuffer<B>,

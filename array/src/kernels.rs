@@ -9,7 +9,7 @@ use crate::{BinaryOperation, Reduction};
 /// The kernels over one backend. A new backend implements this, and has arrays.
 ///
 /// Operands and results are slices of arrays, of at least one element; their [`size`](AsMemory::size) says how many they are. A slice
-/// starts at any element of its block, and not where the device lets memory start, which on GPUs is one element in 32, 64 or 128:
+/// starts at any element of its block, not only on the device's alignment, which on GPUs is one element in 32, 64 or 128:
 /// so a kernel is given the whole block and the place of the slice in it ([`start`](AsMemory::start)). Results share no bytes with
 /// anything else.
 ///

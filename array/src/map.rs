@@ -149,7 +149,7 @@ where
     ///
     /// Nothing else uses the array until the guard is dropped, and everything that uses it later sees what was
     /// written. Where the guard is forgotten (`mem::forget`), OpenCL refuses all commands on those elements from then on,
-    /// with [`Mapped`](binpool::InvalidRequest::Mapped), also where their block has gone back to the pool and has another
+    /// with [`Mapped`](binpool::InvalidRequest::Mapped), even if their block has returned to the pool and has another
     /// user; a copied map is never written back.
     ///
     /// ```

@@ -13,7 +13,7 @@ use crate::{Array, ArrayError, BinaryOperation, Context, Kernels};
 ///
 /// A slice takes part in everything that an array does, on the array's queue, and is put in order with the array.
 /// Nothing is copied, wherever it starts: kernels are given the array's block and where the slice starts in it
-/// ([`AsMemory::start`]), so that it does not matter where a device lets memory start.
+/// ([`AsMemory::start`]), so that a device's alignment does not matter.
 ///
 /// ```
 /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -32,7 +32,7 @@ use crate::{Array, ArrayError, BinaryOperation, Context, Kernels};
 /// # Ok::<(), binpool_array::ArrayError>(())
 /// ```
 ///
-/// It borrows its array, which cannot go before it, and cannot be written meanwhile:
+/// It borrows its array, which cannot be dropped or written before it is dropped:
 ///
 /// ```compile_fail,E0505
 /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};

@@ -28,7 +28,7 @@ use crate::{Array, ArrayError, AsSlice, Kernels, Slice, slice::Place};
 /// # Ok::<(), binpool_array::ArrayError>(())
 /// ```
 ///
-/// Nothing else uses the array meanwhile:
+/// Nothing else can use the array until it is dropped:
 ///
 /// ```compile_fail,E0502
 /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};

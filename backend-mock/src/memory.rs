@@ -21,7 +21,7 @@ use crate::{
 /// let backend = device.backend();
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let buffer = backend.create_buffer(1024, MemoryFlags::empty())?;
-/// // The memory is released without this value's knowledge, and used all the same.
+/// // The memory is released without this value's knowledge, and used anyway.
 /// backend.release_handle(buffer.handle())?;
 /// assert!(backend.write(&queue, &buffer, 0, &[7_u8; 1024]).is_err());
 /// let _gone = buffer.into_handle(); // So that it is not released a second time.

@@ -62,7 +62,7 @@ pub(crate) fn note(queue: &ClQueue, command: Option<&Arc<TrackedCommand>>) {
     }
 }
 
-/// Has all commands let go of their events. Returns whether there may have been any.
+/// Makes all commands release their events. Returns whether there may have been any.
 pub(crate) fn let_go() -> bool {
     if !IS_NEEDED.load(Ordering::Relaxed) {
         return false;

@@ -8,7 +8,7 @@ use binpool_allocators::{Allocator, EventOf, Memory, MemoryOf, Region, Result, f
 
 use crate::allocator_fault::{AllocatorCall, AllocatorFault, FaultTrigger, InjectedFault};
 
-/// Makes calls of an allocator fail, on any backend, so that a program can be tested on a real device for what it does when
+/// Makes calls of an allocator fail, on any backend, to test what a program does on a real device when
 /// memory runs out. (The mock device injects failures by itself, into more kinds of calls.)
 ///
 /// An allocation or a view that is made to fail does not reach the allocator. A release that is made to fail does: the
@@ -31,7 +31,7 @@ use crate::allocator_fault::{AllocatorCall, AllocatorFault, FaultTrigger, Inject
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 ///
-/// A test that has every call of a program fail once:
+/// A test that makes every call of a program fail once:
 ///
 /// ```
 /// use binpool_allocators::adaptors::Statistics;

@@ -13,7 +13,7 @@ pub trait Fixture {
     /// objects.
     fn backend(&self) -> Self::Backend;
 
-    /// The capacity in bytes, where the device refuses to commit more; `None`, the default, where its behaviour is
+    /// The capacity in bytes, if the device refuses to commit more; `None`, the default, if its behaviour is
     /// unknown. Keep it small, since the checks fill it, and let half of it fit in one
     /// block. With virtual memory, it holds 8 pages or more.
     fn enforced_capacity(&self) -> Option<u64> {
@@ -48,7 +48,7 @@ impl<A: Allocator, F: Fn() -> A> AllocatorFixture for F {
 pub struct Check<F> {
     /// The promise, in words.
     pub name: &'static str,
-    /// The check, which panics where the promise is broken.
+    /// The check, which panics if the promise is broken.
     pub run: fn(&F),
 }
 

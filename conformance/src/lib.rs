@@ -36,7 +36,7 @@
 //! ```
 //!
 //! [`backend_checks`], [`pending_checks`], [`failure_checks`], [`hazard_checks`], [`svm_checks`], [`virtual_memory_checks`] and [`allocator_checks`]
-//! return the same checks as values, and [`run_all`] runs them in a program without a test runner. A check panics where the promise is broken, and says
+//! return the same checks as values, and [`run_all`] runs them in a program without a test runner. A check panics if the promise is broken, and says
 //! which one. A pool needs no user events: a runtime whose host cannot resolve an event is checked without them.
 //!
 //! [`sweep`] runs each of them repeatedly, and makes each call of the backend fail once.

@@ -20,14 +20,14 @@ struct Program {
 
 #[derive(Arbitrary, Debug)]
 enum Step {
-    /// Takes a block of so many pages, less so many times 256 bytes.
+    /// Takes a block of this many pages, less this many times 256 bytes.
     Take {
         home: u8,
         pages: u8,
         less: u16,
         queue: u8,
     },
-    /// Takes a block of so many times 256 bytes.
+    /// Takes a block of this many times 256 bytes.
     TakeSmall {
         home: u8,
         units: u8,

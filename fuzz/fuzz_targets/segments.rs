@@ -17,7 +17,7 @@ struct Program {
 
 #[derive(Arbitrary, Debug)]
 enum Step {
-    /// Takes so many times the alignment for a queue, from what there is or from a new segment.
+    /// Takes this many times the alignment for a queue, from what there is or from a new segment.
     Take {
         units: u16,
         queue: Option<u8>,

@@ -37,7 +37,7 @@ pub struct AllocatorDebugSettings {
     pub log_memory_information: bool,
     /// What is still allocated when the allocator is dropped, as warnings.
     pub log_leaks_on_shutdown: bool,
-    /// Keeps where each allocation was made, for the list of leaks.
+    /// Records where each allocation was made, for the list of leaks.
     pub store_stack_traces: bool,
     /// Each allocation.
     pub log_allocations: bool,
@@ -60,7 +60,7 @@ impl Default for AllocatorDebugSettings {
     }
 }
 
-/// The sizes of gpu-allocator's memory blocks. They change nothing here: the pools choose the sizes of theirs by what is in use.
+/// The sizes of gpu-allocator's memory blocks. They have no effect: the pools choose their own sizes by what is in use.
 ///
 /// ```
 /// use binpool_gpu_allocator::AllocationSizes;

@@ -1,4 +1,4 @@
-//! What `binpool run` puts between a program and its driver. All of it is loaded into processes of programs that know nothing of it.
+//! What `binpool run` puts between a program and its driver. It is loaded into processes of programs that do not know of it.
 //!
 //! - A layer of OpenCL's loader: the loader finds it by the variable `OPENCL_LAYERS`.
 //! - The library that NVIDIA's driver loads by itself, by the variable `CUDA_INJECTION64_PATH`.

@@ -76,7 +76,7 @@ fn find_line(py: Python<'_>) -> PyResult<String> {
     let file = text(&code.getattr(intern!(py, "co_filename"))?)?;
     let file = file.rsplit('/').next().unwrap_or_default();
     let line = frame.getattr(intern!(py, "f_lineno"))?;
-    // `None` where a frame is between two lines.
+    // `None` if a frame is between two lines.
     let line: usize = line.extract().unwrap_or(0);
     let function = text(&code.getattr(intern!(py, "co_qualname"))?)?;
     Ok(format!("{file}:{line} in {function}"))

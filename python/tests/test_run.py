@@ -91,7 +91,7 @@ def test_a_package_without_the_command_says_so():
 UNLOCKED = """
 import ctypes
 
-loader = ctypes.CDLL("libOpenCL.so.1")  # Its calls let go of the interpreter's lock.
+loader = ctypes.CDLL("libOpenCL.so.1")  # Its calls release the interpreter's lock.
 platform, device, status = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int()
 loader.clGetPlatformIDs(1, ctypes.byref(platform), None)
 loader.clGetDeviceIDs(platform, ctypes.c_ulong(0xFFFFFFFF), 1, ctypes.byref(device), None)

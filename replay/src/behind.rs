@@ -1,4 +1,4 @@
-//! A device that is behind the host: each block that is freed is in use for a while longer.
+//! A device that lags behind the host: each freed block stays in use for a while.
 
 use std::{
     collections::VecDeque,

@@ -28,7 +28,7 @@ pub(crate) trait Source {
     /// Returns the most bytes that were live at once, as they were asked for; `None` if this source keeps no count.
     fn peak_live_bytes(&self) -> Option<u64>;
 
-    /// Releases what is free.
+    /// Releases all free memory.
     fn trim(&self) {}
 }
 

@@ -65,9 +65,9 @@ pub struct Outcome {
     pub remap_time: Duration,
     /// What was taken from the device at the trace's end; `None` if that is not counted.
     pub at_end: Option<AtEnd>,
-    /// The figures of each round; none where the trace is replayed once.
+    /// The figures of each round; empty if the trace is replayed once.
     pub rounds: Vec<Round>,
-    /// What the device had not ended; `None` if it is not behind ([`ReplaySettings::behind`](crate::ReplaySettings::behind)).
+    /// The work that the device had not finished; `None` if it is not behind ([`ReplaySettings::behind`](crate::ReplaySettings::behind)).
     pub pending: Option<Pending>,
 }
 

@@ -251,7 +251,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Failure`] where the trace does not even succeed with all memory of the device, or fails for another
+    /// [`Failure`] if the trace fails even with all memory of the device, or fails for another
     /// reason than memory.
     pub fn need(
         &self,

@@ -30,14 +30,14 @@ pub struct Round {
     pub peak_live_bytes: u64,
     /// The most bytes that were taken from the device at once; `None` if that is not counted.
     pub peak_reserved_bytes: Option<u64>,
-    /// What the device had not ended; `None` if it is not behind ([`ReplaySettings::behind`](crate::ReplaySettings::behind)).
+    /// The work that the device had not finished; `None` if it is not behind ([`ReplaySettings::behind`](crate::ReplaySettings::behind)).
     pub pending: Option<Pending>,
 }
 
-/// What a device that is behind the host had not ended.
+/// The work that a device lagging behind the host had not finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pending {
-    /// The most bytes at once that the program had freed and that a command still used. Bytes that were reused on the same queue meanwhile
+    /// The peak of bytes that the program had freed while a command still used them. Bytes that were reused on the same queue meanwhile
     /// count each time.
     pub peak_bytes: u64,
     /// The time that the host waited for commands; `None` on a real device, where it is not counted.

@@ -22,9 +22,9 @@ pub enum AllocatorChoice {
     /// A memory pool of CUDA's driver. Each allocation waits until the memory is there for every queue.
     DriverPool,
     /// A memory pool of CUDA's driver as programs use it by themselves, to compare with: every block is allocated and freed on its own
-    /// stream (cuMemAllocFromPoolAsync, cuMemFreeAsync), and the driver keeps what is free (with `--no-pool` alone).
+    /// stream (cuMemAllocFromPoolAsync, cuMemFreeAsync), and the driver keeps free memory (only with `--no-pool`).
     StreamOrdered,
-    /// Pages that are mapped where they are wanted (`--virtual-memory`). The mock and CUDA have them; OpenCL has not.
+    /// Pages that are mapped where they are needed (`--virtual-memory`), on the mock and CUDA, not on OpenCL.
     #[value(skip)]
     Pages,
 }
@@ -48,12 +48,12 @@ pub struct ReplaySettings {
     /// What is enqueued on each block.
     pub touch: Touch,
     /// The number of threads. They share the pool, and each has queues of its own: the streams of the trace are dealt to
-    /// them, or each replays a copy of the trace where there are fewer streams than threads.
+    /// them, or each replays a copy of the trace if there are fewer streams than threads.
     pub threads: usize,
     /// How many times in a row the trace is replayed, in one pool. Blocks that it never frees are allocated in the first round alone, and
     /// live on.
     pub rounds: usize,
-    /// How far the device is behind the host: before a block is freed, a command is enqueued on it that ends this much later, and not before
+    /// How far the device lags behind the host: before a block is freed, a command is enqueued on it that ends this much later, and not before
     /// those before it on its queue. On the mock, by its own clock, in which an operation of the program takes 10 us and the calls of the
     /// device what the profile says, so that each replay is the same. `None` for commands that end at once on the mock, and when they do on
     /// a real device.

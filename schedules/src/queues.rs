@@ -126,7 +126,7 @@ fn are_retired() {
     assert_eq!(
         world.device.live_queues(),
         2,
-        "the pool lets go of a retired queue"
+        "the pool drops a retired queue"
     );
     // Threads have caches again.
     drop(world.pool.allocate(BYTES).unwrap());

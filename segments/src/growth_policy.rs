@@ -1,9 +1,9 @@
-//! What growth is to save: calls to the device, or memory.
+//! What growth saves: calls to the device, or memory.
 
 /// What segments save when they grow: calls to the device, or memory.
 ///
 /// Memory is saved by segments of the sizes that blocks have, and by releasing idle ones sooner; both cost calls. The first two policies
-/// learn: what went back to the device and was asked for again is kept, up to a part of the most that was in use (the *high water*), and
+/// learn: memory that was released to the device and requested again is kept, up to a part of the peak in use (the *high water*), and
 /// idle segments serve more sizes. So a program that repeats its work soon finds nearly everything in the pool. [`Dense`](Self::Dense) does
 /// not learn: it gives memory back however often that is asked for again.
 ///

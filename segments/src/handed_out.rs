@@ -1,4 +1,4 @@
-//! What segments hand out: ranges for blocks, and memory that goes back to its allocator.
+//! What segments hand out: ranges for blocks, and memory to release to its allocator.
 
 use std::sync::Arc;
 
@@ -181,7 +181,7 @@ pub fn release_views<A: Allocator>(allocator: &A, views: Vec<MemoryOf<A>>) {
     }
 }
 
-/// A segment that is to be released to its allocator, once its views have been dropped.
+/// A segment to release to its allocator once its views have been dropped.
 ///
 /// ```
 /// use binpool_allocators::{Allocator, ImmediateAllocator};
@@ -300,7 +300,7 @@ impl<M> Place<M> {
     ///
     /// # Errors
     ///
-    /// Those of [`Allocator::unmap`], also for a panic. The pages are to be [kept](super::Segments::keep) then, and the place must not
+    /// Those of [`Allocator::unmap`], also for a panic. [Keep](super::Segments::keep) the pages then; the place must not
     /// be [forgotten](super::Segments::forget).
     pub fn unmap<A>(&self, allocator: &A) -> Result<()>
     where

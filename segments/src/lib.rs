@@ -255,7 +255,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         self.page_bytes.is_some()
     }
 
-    /// Sets whether all memory stays where it is: then no segments and no pages leave, and no pages move.
+    /// Sets whether all memory stays where it is: then no segment is released, and no pages move.
     ///
     /// ```
     /// use binpool_segments::Segments;
@@ -338,7 +338,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         self.stale.iter().for_each(|stale| visit(&stale.uses, 0));
     }
 
-    /// The most bytes that were in use at once, as far as requests that needed more than was free have told.
+    /// The peak of the bytes in use, as seen at requests that needed more than was free.
     #[must_use]
     pub fn high_water(&self) -> u64 {
         self.growth.high_water()
@@ -660,7 +660,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     }
 
     /// Records that `free` bytes of the device are free: where others leave little more than the program has in use, the segments keep nothing
-    /// for what may be asked for again, as with a `capacity` that is hardly more.
+    /// for what may be asked for again, as with a `capacity` that is only a little larger.
     ///
     /// ```
     /// use binpool_segments::Segments;

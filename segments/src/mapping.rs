@@ -14,7 +14,7 @@ use super::{
 };
 use binpool_allocators::{Allocator, Backend, Error, MemoryOf, Region, Result, contained::guarded};
 
-/// The addresses of a reservation are so many times the capacity: more than its blocks need, however they lie.
+/// The addresses of a reservation are this many times the capacity: more than its blocks need, however they lie.
 const ADDRESSES_PER_BYTE: u64 = 4;
 
 /// What a request does that finds no free range of the mapped pages.

@@ -1,8 +1,8 @@
-//! What went back to the device and was asked for again.
+//! Memory that was released to the device and requested again.
 //!
 //! What follows from it, and why, is in docs/design/growth.md.
 
-/// What went back to the device and was asked for again, in bytes: how much it has cost to give memory back.
+/// Memory that was released to the device and requested again, in bytes: the cost of releasing memory.
 ///
 /// A pool that gives memory back cannot know whether the program is about to ask for it again. It keeps memory in the measure in
 /// which giving it back has already cost something, like a skier who rents until the rent has come to the price of a pair

@@ -87,7 +87,7 @@ impl TraceError {
         }
     }
 
-    /// What a program can tell apart.
+    /// The kinds of errors that a program can distinguish.
     #[must_use]
     pub fn kind(&self) -> TraceErrorKind {
         self.kind

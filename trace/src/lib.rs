@@ -7,7 +7,7 @@
 //! Without a feature, there is the format alone.
 //!
 //! - `snapshot`: snapshots of pools, as JSON.
-//! - `tools`: whole traces, which are read from any kind of recording, and what is made of them: histories, and pages.
+//! - `tools`: whole traces, read from any kind of recording, and their histories and pages.
 
 #![forbid(unsafe_code)]
 

@@ -79,11 +79,11 @@ pub enum PoolEvent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum What {
-    /// `untracked`: these bytes were in use when the recording began, and no line tells of them.
+    /// `untracked`: these bytes were in use when the recording began, and have no lines of their own.
     Untracked,
     /// `miss`: a request of this size found no free memory, and why.
     Miss,
-    /// `flush`: cached blocks went back to their segments.
+    /// `flush`: cached blocks returned to their segments.
     Flush,
     /// `trim`: so much free memory was released, since the program called for it.
     Trim,

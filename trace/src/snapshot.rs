@@ -213,7 +213,7 @@ pub enum BlockState {
     Active,
     /// Held by the pool as a block, for the next request of its class: cached, not leaked.
     Held,
-    /// Held by the pool, and no queue may have it at once: commands on several queues, or on an out-of-order queue, may still use it.
+    /// Held by the pool, but not reusable at once: commands on several queues, or on an out-of-order queue, may still use it.
     /// The pending blocks and ranges together have the pending bytes of the counters.
     Pending,
     /// Held by the pool: a range of a segment, for requests of any class.

@@ -314,7 +314,7 @@ impl TrackedCommand {
         matches!(*self.state.lock(), CommandState::Enqueued { .. })
     }
 
-    /// Lets go of its event, which may keep memory. While the command is pending, the event of a marker stands for its own.
+    /// Releases its event, which may keep memory. While the command is pending, the event of a marker stands for its own.
     pub(crate) fn let_go_of_event(&self) -> ClResult<()> {
         let own = match self.standing()? {
             Standing::Pending(state) => match &*state {

@@ -123,7 +123,7 @@ impl Memory {
                 self.has_come_back(format_args!("{name}, {last:?}, {seen:?}"));
             }
         }
-        // It may let go of it during one use, which hides the block.
+        // It may release it during one use, which hides the block.
         assert!(unseen <= 1, "{name}: {unseen} blocks were not there");
     }
 

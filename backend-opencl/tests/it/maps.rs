@@ -355,7 +355,7 @@ fn a_map_can_be_ended_on_another_queue() {
             refusal(map.unmap_on(&stranger.queue)),
             InvalidRequest::ForeignObject { kind }
         );
-        // It was ended all the same.
+        // It was ended anyway.
         bench.write(&memory, &[2; SIZE]);
     }
 }

@@ -162,7 +162,7 @@ impl SweepReport {
         self.findings.extend(other.findings);
     }
 
-    /// Prints the results, and panics where there is a finding.
+    /// Prints the results, and panics if there is a finding.
     ///
     /// # Panics
     ///

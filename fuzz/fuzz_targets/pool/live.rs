@@ -1,4 +1,4 @@
-//! A block in the program's hands, and what has to be in it.
+//! A block in use by the program, and what has to be in it.
 
 use binpool::{Event, EventStatus, PooledBuffer};
 use binpool_mock::{MockBackend, MockEvent};

@@ -638,7 +638,7 @@ impl Program {
         }
     }
 
-    /// The steps that are about one block in the program's hands.
+    /// The steps that are about one block in use by the program.
     fn run_on_block(&mut self, step: &Step) {
         let (Step::Put { block, .. }
         | Step::Copy { from: block, .. }

@@ -1,4 +1,4 @@
-//! A piece of memory, and what is asked for.
+//! An allocation, and the request for one.
 
 use std::{ffi::c_void, num::NonZeroU64, ptr::NonNull};
 
@@ -132,13 +132,13 @@ impl Allocation {
         self.properties
     }
 
-    /// The address of the first byte for the host, where it sees the memory.
+    /// The address of the first byte for the host, if it can access the memory.
     #[must_use]
     pub fn mapped_ptr(&self) -> Option<NonNull<c_void>> {
         self.mapped.map(|mapped| mapped.0)
     }
 
-    /// The bytes, where the host sees them. The program orders what the device does with them.
+    /// The bytes, if the host can access them. The program orders the device's uses of them.
     #[must_use]
     pub fn mapped_slice(&self) -> Option<&[u8]> {
         let (mapped, bytes) = (self.mapped?, self.bytes()?);
@@ -147,7 +147,7 @@ impl Allocation {
         Some(unsafe { mapped.bytes(bytes) })
     }
 
-    /// The bytes, where the host sees them. The program orders what the device does with them.
+    /// The bytes, if the host can access them. The program orders the device's uses of them.
     pub fn mapped_slice_mut(&mut self) -> Option<&mut [u8]> {
         let (mapped, bytes) = (self.mapped?, self.bytes()?);
         #[expect(unsafe_code, reason = "mapped memory")]
@@ -155,7 +155,7 @@ impl Allocation {
         Some(unsafe { mapped.bytes_mut(bytes) })
     }
 
-    /// The memory for [`presser`]'s functions, where the host sees it.
+    /// The memory for [`presser`]'s functions, if the host can access it.
     ///
     /// ```
     /// use binpool_gpu_allocator::vulkan::Allocation;

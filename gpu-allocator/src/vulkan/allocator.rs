@@ -105,7 +105,7 @@ impl Allocator {
     ///
     /// # Errors
     ///
-    /// [`InvalidAllocatorCreateDesc`](AllocationError::InvalidAllocatorCreateDesc) where the physical device is null.
+    /// [`InvalidAllocatorCreateDesc`](AllocationError::InvalidAllocatorCreateDesc) if the physical device is null.
     #[expect(unsafe_code, reason = "calls of Vulkan")]
     pub fn new(desc: &AllocatorCreateDesc) -> Result<Self> {
         let (instance, physical) = (&desc.instance, desc.physical_device);
@@ -308,7 +308,7 @@ impl Allocator {
         });
     }
 
-    /// Returns what is allocated.
+    /// Returns all allocations.
     #[must_use]
     pub fn generate_report(&self) -> AllocatorReport {
         let mut by_block: BTreeMap<u64, Vec<AllocationReport>> = BTreeMap::new();

@@ -60,7 +60,7 @@ pub(crate) enum CarvingStep<B: Backend, O> {
     Retry,
     /// Gives these blocks back to their segments.
     Return(Vec<HeldBlock<B, O>>),
-    /// Looks whether the commands of these uses have ended.
+    /// Checks whether the commands of these uses have ended.
     LookAt(QueueUses),
     /// Has this range.
     Take(Carved<B>),

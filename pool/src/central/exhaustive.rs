@@ -345,7 +345,7 @@ struct FreeRange {
 }
 
 /// The queues of all programs, which no call changes. The pool has a default queue besides, which no call names, so that it may
-/// let go of both.
+/// drop both.
 struct Queues {
     default: PaperQueue,
     both: [PaperQueue; 2],
@@ -644,7 +644,7 @@ impl Explorer {
     }
 }
 
-/// Runs every program of up to so many calls. Returns their number.
+/// Runs every program of up to this many calls. Returns their number.
 fn run_all(setting: Setting, calls: usize) -> u64 {
     let queues = Queues {
         default: PaperQueue::new(QueueOrder::InOrder),

@@ -42,7 +42,7 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Checks these uses until commands of one have ended that had not before, so many times at most. Returns whether some have, and how often
+    /// Checks these uses until commands of one have ended that had not before, at most this many times. Returns whether some have, and how often
     /// it has looked.
     pub(crate) fn check_until_one_ends(&self, uses: &[QueueUse], most: u32) -> (bool, u32) {
         let ended = || -> SmallVec<[Option<Timestamp>; 4]> {

@@ -122,7 +122,7 @@ impl<B: Backend, O> Bins<B, O> {
         held
     }
 
-    /// Takes out the oldest block of the first bin whose oldest block has at least so many bytes.
+    /// Takes out the oldest block of the first bin whose oldest block has at least this many bytes.
     pub(crate) fn pop_covering(&mut self, bytes: u64) -> Option<HeldBlock<B, O>> {
         let covers = |blocks: &VecDeque<HeldBlock<B, O>>| {
             let oldest = blocks.front();

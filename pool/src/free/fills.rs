@@ -13,7 +13,7 @@ const MIN_FILLS_TO_LOOK: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Fills<E> {
     by_start: BTreeMap<(MemoryId, usize), Fill<E>>,
-    /// With at least so many fills, the pool looks for completed ones.
+    /// With at least this many fills, the pool looks for completed ones.
     look_from: usize,
 }
 

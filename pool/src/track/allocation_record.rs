@@ -141,7 +141,7 @@ impl AllocationRecord {
 #[derive(Debug, Default)]
 pub(crate) struct AllocationTable {
     records: Vec<Arc<AllocationRecord>>,
-    /// At so many records, those of released blocks are removed.
+    /// At this many records, those of released blocks are removed.
     most: usize,
     /// The number of the last record.
     last: u64,

@@ -30,14 +30,14 @@ pub(crate) fn is_on_this_thread() -> bool {
 /// The longest time until an event is written.
 const MAX_WRITE_DELAY: Duration = Duration::from_millis(100);
 
-/// At so many chunks (1.5 MiB) the writer does not wait any longer.
+/// At this many chunks (1.5 MiB) the writer does not wait any longer.
 const CHUNKS_PER_WRITE: usize = 32;
 
-/// At so many waiting chunks (24 MiB, a million events; twice as much where each request has another queue or tag than the one before)
-/// threads that allocate help the writer, or wait for it. As much is being written then. Fewer under `shuttle`, whose programs are short.
+/// At this many waiting chunks (24 MiB, a million events; twice as much if each request has another queue or tag than the one before)
+/// threads that allocate help the writer, or wait for it. The same amount is then being written. Fewer under `shuttle`, whose programs are short.
 const MAX_WAITING_CHUNKS: usize = if cfg!(shuttle) { 2 } else { 512 };
 
-/// At most so many windows have lines that are not written (some 250 KiB each).
+/// The most windows with lines that are not written yet (some 250 KiB each).
 const MAX_UNWRITTEN_WINDOWS: usize = if cfg!(shuttle) { 1 } else { 64 };
 
 /// The shared state of a recording.

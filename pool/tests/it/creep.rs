@@ -90,7 +90,7 @@ impl Program {
         })
     }
 
-    /// Checks that the last 16 rounds of 64 take hardly more, and that all is at most 2.5 times what is live.
+    /// Checks that the last 16 rounds of 64 take little more, and that all is at most 2.5 times what is live.
     fn ends_on_a_level(&self, threads: usize, waits: bool) {
         let managed = self.managed_mib(threads, waits);
         let (before, end) = (managed[ROUNDS - 17], managed[ROUNDS - 1]);

@@ -563,7 +563,7 @@ fn program(rig: &Rig, steps: usize, random: &mut Random) -> usize {
                 }
             }
             2 => {
-                // Where it fails, it is shorter all the same.
+                // Where it fails, it is shorter anyway.
                 let _result = block.shrink(bytes);
                 model.truncate(model.len().saturating_sub(bytes));
             }

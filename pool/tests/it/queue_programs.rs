@@ -95,7 +95,7 @@ fn any_failing_operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// A block in the program's hands, and what the model knows of it.
+/// A block in use by the program, and what the model knows of it.
 struct Live {
     block: Block,
     /// Every byte of it; `None` if commands that fail may be among those that wrote it.

@@ -1,6 +1,6 @@
 //! Hours in minutes: eight threads, four queues and four pools under one budget, on a device that fails at random and whose
 //! limit changes. Threads end and others take their place, blocks are dropped by threads that did not allocate them, queues
-//! are bound and let go of, and memory runs out again and again.
+//! are bound and released, and memory runs out again and again.
 //!
 //! At each checkpoint all threads have paused, and the books are looked at: every counter is that of the blocks in hand, the
 //! budget is what the pools manage, and what the device and the process have alive is no more than it was. Every few
@@ -35,7 +35,7 @@ const OPERATIONS: u64 = 1_000_000;
 
 const CHECKPOINTS: u64 = 50;
 
-/// All goes back every so many checkpoints.
+/// All memory is released after a number of checkpoints.
 const DRAIN_EVERY: u64 = 5;
 
 /// This many checkpoints are gone before memory has to stay what it is.

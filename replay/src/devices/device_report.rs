@@ -19,11 +19,11 @@ pub struct DeviceEntry {
     pub index: usize,
     /// Its own description of its capabilities.
     pub device: Characterization,
-    /// The memory that suits a pool there, in words, or why there is none.
+    /// The kind of memory that suits a pool there, or why there is none, as text.
     pub for_a_pool: String,
     /// The features that it lacks, in words.
     pub missing: Vec<String>,
-    /// Its limits and costs, where they were measured.
+    /// Its limits and costs, if they were measured.
     pub profile: Option<DeviceProfile>,
 }
 
@@ -56,7 +56,7 @@ impl DeviceEntry {
 pub struct CudaEntry {
     /// The device.
     pub device: CudaDevice,
-    /// Its limits and costs, where they were measured.
+    /// Its limits and costs, if they were measured.
     pub profile: Option<DeviceProfile>,
 }
 
@@ -67,7 +67,7 @@ pub struct VulkanEntry {
     pub number: usize,
     /// The device.
     pub device: VulkanDevice,
-    /// Its limits and costs, where they were measured.
+    /// Its limits and costs, if they were measured.
     pub profile: Option<DeviceProfile>,
 }
 

@@ -104,7 +104,7 @@ pub fn tune(
 }
 
 impl Trial {
-    /// The cost of each candidate, in their order: the time of a round from the third on, or of the whole replay where there are fewer, and
+    /// The cost of each candidate, in their order: the time of a round from the third on, or of the whole replay if there are fewer, and
     /// the peak of all rounds. `None` if it ran out of memory.
     #[must_use]
     pub fn costs(&self) -> Vec<Option<Cost>> {

@@ -218,7 +218,7 @@ fn without_a_driver_the_error_says_what_to_install() {
             ran.errors
         );
     }
-    // OpenCL's devices are listed all the same.
+    // OpenCL's devices are listed anyway.
     let ran = binpool(&["devices"]);
     assert_eq!(ran.status, 0, "{}", ran.errors);
     assert!(ran.errors.contains("no CUDA devices: "), "{}", ran.errors);

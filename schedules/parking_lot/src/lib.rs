@@ -67,7 +67,7 @@ impl Condvar {
         Self::default()
     }
 
-    /// Lets go of the lock and waits until a thread notifies this, in one step.
+    /// Releases the lock and waits until a thread notifies this, in one step.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         let turn = Arc::new(BatchSemaphore::new(0, Fairness::Unfair));
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);

@@ -42,7 +42,7 @@ enum Step {
     Allocate(Block),
     Free(u64),
     Wait(u64),
-    /// With the bytes that the device had free, where that is known.
+    /// With the bytes that the device had free, if known.
     Fail(Block, Option<u64>),
     Memory(Change),
     /// A word and a text.

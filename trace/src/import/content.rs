@@ -17,7 +17,7 @@ use crate::{TraceError, name::shown};
 /// The first bytes of every compressed file.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// The most bytes that tell what a file is. They are read before anything else.
+/// The most bytes that identify a file. They are read before anything else.
 const START: u64 = 4096;
 
 /// The bytes that any compressed document may expand to.
@@ -66,7 +66,7 @@ impl<'r> Content<'r> {
         Self::decoded(start, reader, None)
     }
 
-    /// The content of a file, which must be compressed where its name ends on `.gz`. `progress` is called now and then with the number of
+    /// The content of a file, which must be compressed if its name ends in `.gz`. `progress` is called from time to time with the number of
     /// bytes that were read since.
     ///
     /// # Errors
@@ -119,8 +119,8 @@ impl<'r> Content<'r> {
         })
     }
 
-    /// Names groups by the innermost frame beyond these packages, where the file has call stacks of Python or C++: all that a library
-    /// allocates is then told apart by who called it. A package is a name that `import` takes, such as `einops` or `vllm.worker`, or a namespace of C++.
+    /// Names groups by the innermost frame beyond these packages, if the file has call stacks of Python or C++: what a library
+    /// allocates is then grouped by its callers. A package is a name that `import` takes, such as `einops` or `vllm.worker`, or a namespace of C++.
     ///
     /// ```
     /// use binpool_trace::{Content, Trace};

@@ -95,7 +95,7 @@ const TOTALS: &str = "it says how much memory is in use, not by which blocks: re
      instead (`binpool record` says how)";
 const UNPACK: &str = "unpack it, and pass the file inside";
 
-/// The kinds of files that are told apart.
+/// The kinds of files.
 const FOREIGN: &[Foreign] = &[
     Foreign(
         "an SQLite database, as Nsight Systems exports it",

@@ -1,6 +1,6 @@
 //! Reading recordings of any kind: traces, and recordings of other tools.
 //!
-//! The first bytes of a file tell its kind. Its name only tells whether it must be compressed.
+//! The first bytes of a file identify its kind. Its name only says whether it must be compressed.
 
 mod blocks;
 pub(crate) mod content;
@@ -36,8 +36,8 @@ const JSON_EXPANDS: u64 = 100;
 
 impl Trace {
     /// Reads a recording from a file: a trace, a memory snapshot of `PyTorch` (pickle or JSON, also of its segments alone; of its device with the
-    /// most entries) or a log of RMM (CSV, also within other output). The content tells which. It is decompressed where it is compressed with gzip,
-    /// and must be where its name ends on `.gz`.
+    /// most entries) or a log of RMM (CSV, also within other output). The content says which. It is decompressed if it is compressed with gzip,
+    /// and must be if its name ends in `.gz`.
     ///
     /// [`remarks`](Self::remarks) explains how a recording was interpreted. The trace's name is that of the file, as
     /// [`shown`](crate::shown) writes it.

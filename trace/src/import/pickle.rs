@@ -208,7 +208,7 @@ impl<R: BufRead> Machine<R> {
         Ok(())
     }
 
-    /// Skips so many bytes. Their value still counts as an object.
+    /// Skips this many bytes. Their value still counts as an object.
     fn push_skipped(&mut self, length: u64) -> Result<(), TraceError> {
         let read = io::copy(&mut (&mut self.reader).take(length), &mut io::sink())?;
         self.check_length(read, length)?;
@@ -315,7 +315,7 @@ impl<R: BufRead> Machine<R> {
         }
     }
 
-    /// Reads so many bytes; `None` if they are too many to store, and were skipped.
+    /// Reads this many bytes; `None` if they are too many to store, and were skipped.
     fn many(&mut self, length: u64) -> Result<Option<Vec<u8>>, TraceError> {
         if length > LONGEST_KEPT {
             return self.push_skipped(length).map(|()| None);

@@ -12,7 +12,7 @@ use crate::{PoolEvent, ShortageReport, Verdict};
 /// PyTorch rounds requests up to a multiple of this (`kMinBlockSize`).
 const ROUNDED_TO: u64 = 512;
 
-/// Blocks of at most so many bytes have segments of their own (`kSmallSize`). In the others, no block of so few bytes is split off.
+/// Blocks of at most this many bytes have segments of their own (`kSmallSize`). In the others, no block of so few bytes is split off.
 const SMALL: u64 = 1 << 20;
 
 /// Returns the number of the block at an address. The blocks of `PyTorch` begin at multiples of 512 bytes.
@@ -27,7 +27,7 @@ pub(crate) struct Told {
     pub(crate) segments: Option<Vec<(u64, u64)>>,
     /// The bytes of each block at its end, by its address.
     pub(crate) blocks: HashMap<u64, u64>,
-    /// Blocks of so many bytes or more are not split (`max_split_size`).
+    /// Blocks of this many bytes or more are not split (`max_split_size`).
     pub(crate) never_split: Option<u64>,
     /// Whether segments grow (`expandable_segments`); any rest is split off there.
     pub(crate) expandable: bool,

@@ -45,7 +45,7 @@ struct Known {
 }
 
 impl History {
-    /// Returns the history that a recording of a pool tells: the memory that the pool had from its allocator, and the place of each
+    /// Returns the history in a recording of a pool: the memory that the pool had from its allocator, and the place of each
     /// block. `None` for a trace that does not say this (one of an older version, of another tool, or with other sizes than it was
     /// recorded with), or that says what cannot be. The command `binpool` replays such a trace.
     ///

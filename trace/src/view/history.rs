@@ -24,7 +24,7 @@ pub struct History {
     pub device: String,
     /// The allocator that another tool recorded; `None` for a pool.
     pub allocator: Option<String>,
-    /// The most that the pool could take, in bytes: the limit, or the capacity of the device. 0 where another tool's recording does not say it.
+    /// The most that the pool could take, in bytes: the limit, or the capacity of the device. 0 if another tool's recording does not say.
     pub capacity_bytes: u64,
     /// The limit that the program had set, if it is less than the capacity.
     pub limit_bytes: Option<u64>,
@@ -43,11 +43,11 @@ pub struct History {
     pub stacks: Vec<Vec<String>>,
     /// The allocations that failed when the trace was recorded.
     pub shortages: Vec<Shortage>,
-    /// The first use of each block on each stream, where the trace says it.
+    /// The first use of each block on each stream, if the trace says so.
     pub uses: Vec<Use>,
     /// What the pool did beside handing out blocks, in order; empty if it is simulated.
     pub pool_events: Vec<EventRow>,
-    /// The failed request, where the replay ran out of memory.
+    /// The failed request, if the replay ran out of memory.
     pub out_of_memory: Option<FailedRequest>,
     /// The blocks grouped by each of [`By::ALL`](crate::view::By::ALL), in that order.
     pub(crate) groupings: [Grouping; 3],

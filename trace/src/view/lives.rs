@@ -24,7 +24,7 @@ pub struct Life {
     pub from: usize,
     /// The event that freed it.
     pub to: Option<usize>,
-    /// The number of events before the program freed it, where the allocator then waited for commands of other streams.
+    /// The number of events before the program freed it, if the allocator then waited for commands of other streams.
     pub waiting: Option<usize>,
     /// The index of its segment; `None` for a block of 0 bytes.
     pub segment: Option<usize>,

@@ -22,7 +22,7 @@ pub struct Numbers {
     pub device: String,
     /// The allocator that another tool recorded; `None` for a pool.
     pub allocator: Option<String>,
-    /// The most that the pool could take: the limit, or the capacity of the device. 0 where another tool's recording does not say it.
+    /// The most that the pool could take: the limit, or the capacity of the device. 0 if another tool's recording does not say.
     pub capacity_bytes: u64,
     /// The limit that the program had set, if it is less than the capacity.
     pub limit_bytes: Option<u64>,
@@ -44,13 +44,13 @@ pub struct Numbers {
     pub sizes: Vec<GroupRow>,
     /// The blocks by stream.
     pub streams: Vec<GroupRow>,
-    /// The blocks by the call stack of their request, where the trace has stacks.
+    /// The blocks by the call stack of their request, if the trace has stacks.
     pub stacks: Vec<StackRow>,
     /// The allocations that failed when the trace was recorded.
     pub shortages: Vec<ShortageRow>,
     /// What the pool did beside handing out blocks; empty if it is simulated.
     pub pool_events: Vec<EventRow>,
-    /// The cause, where the replay ran out of memory.
+    /// The cause, if the replay ran out of memory.
     pub out_of_memory: Option<OutOfMemory>,
 }
 

@@ -108,7 +108,7 @@ fn a_panic_in_it_is_caught_and_logged() {
         line.contains("ERROR") && line.contains("soft limit of 100 bytes panicked"),
         "{line}"
     );
-    // The next one is called all the same.
+    // The next one is called anyway.
     assert_eq!(used(&seen), [200]);
     assert_eq!(limit.budget().used_bytes(), 200);
 }

@@ -46,7 +46,7 @@ fn failures_count_apart_and_take_nothing() {
     assert_eq!(counts(statistics.reading()), [1, 2, 0, 0, 1 << 20, 1 << 20]);
     device.fail_nth(CallKind::Release, 1, Fault::Backend(-5), Persistence::Once);
     assert!(statistics.release(all, &[]).is_err());
-    // It is gone all the same.
+    // It is gone anyway.
     assert_eq!(counts(statistics.reading()), [1, 2, 1, 1, 0, 1 << 20]);
 }
 

@@ -76,7 +76,7 @@ pub(crate) struct Bench {
 unsafe impl Sync for Bench {}
 
 impl Bench {
-    /// A pool that may take so many bytes; 0 for no limit.
+    /// A pool that may take this many bytes; 0 for no limit.
     pub(crate) fn new(limit_bytes: u64) -> Self {
         Self::with(options(limit_bytes))
     }

@@ -1,4 +1,4 @@
-//! Blocks in the program's hands, and what the program knows of them.
+//! Blocks in use by the program, and what the program knows of them.
 
 use std::sync::{Arc, Mutex};
 

@@ -15,7 +15,7 @@ use crate::model::{
 /// What everything is a multiple of.
 const ALIGNMENT: usize = 256;
 
-/// The queues that a block was used on, while it was in the program's hands.
+/// The queues that a block was used on, while it was in use by the program.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tenure {
     /// The queue that it is for, and whether it is in order.
@@ -35,7 +35,7 @@ impl Tenure {
     }
 }
 
-/// A block in the program's hands, in the order in which they were allocated.
+/// A block in use by the program, in the order in which they were allocated.
 pub(crate) type Name = u32;
 
 #[derive(Clone, Copy, Debug)]
@@ -728,7 +728,7 @@ impl Reference {
             return Some(false);
         };
         if !self.setting.segments {
-            // The question itself may send back what a failed gate let go of: that is in `room`, then.
+            // The question itself may send back what a failed gate released: that is in `room`, then.
             let free = self.free.iter();
             let free = free.filter(|(root, _)| ledger.roots.contains_key(root));
             let free: Vec<_> = free.map(|(_, free)| free.bytes).collect();

@@ -221,7 +221,7 @@ fn free_neighbours_of_different_uses_serve_a_block_of_their_own_arena_first() {
         world.give(blocks[1], 0);
         let bytes = 2 * PAGE;
         let more = world.segments.take_run(0, 20 * PAGE, |_| true);
-        assert!(more.is_none(), "no run has so many pages");
+        assert!(more.is_none(), "no run has this many pages");
         let taken = world.segments.take_run(1, bytes, |_| true);
         assert_eq!(taken.is_some(), others_serve, "{blocks:?}");
         if let Some(taken) = taken {

@@ -80,7 +80,7 @@ function ranOutAnswer(program, pinShortage) {
       element("code", {}, `binpool view --capacity ${smaller}`)));
 }
 
-/** The largest power of two below so many bytes, as the command takes it; null where that is less than a KiB. */
+/** The largest power of two below this many bytes, as the command takes it; null where that is less than a KiB. */
 function smallerThan(bytes) {
   const power = Math.ceil(Math.log2(bytes)) - 1;
   const unit = Math.min(Math.floor(power / 10), UNITS.length - 1);

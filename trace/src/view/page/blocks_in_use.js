@@ -1,6 +1,6 @@
 // Which blocks of at least a certain size are in use at a moment, found without a look at all others.
 
-/** Each group of so many blocks, and of so many groups, stores the last event at which one of its blocks is freed. */
+/** Each group of this many blocks, and of this many groups, stores the last event at which one of its blocks is freed. */
 const FAN_BITS = 3;
 
 class BlocksInUse {
