@@ -4,9 +4,14 @@
 
 mod command;
 
-use std::{io, process::ExitCode};
+use std::{env, io, process::ExitCode};
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{
+    filter::{LevelFilter, Targets},
+    fmt,
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
+};
 
 use command::{
     cli::{Cli, Command},
@@ -25,14 +30,18 @@ fn main() -> ExitCode {
         Err(parsed) => return print_parsed(parsed),
     };
     cli.color_choice().write_global();
-    let default = if cli.verbose { "debug" } else { "error" };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let default = if cli.verbose {
+        LevelFilter::DEBUG
+    } else {
+        LevelFilter::ERROR
+    };
+    let chosen = env::var("RUST_LOG").ok().and_then(|it| it.parse().ok());
+    let filter = chosen.unwrap_or_else(|| Targets::new().with_default(default));
+    // Where standard error is full, logging the error there would panic.
+    let log = fmt::layer()
         .with_writer(io::stderr)
-        // Where standard error is full, logging the error there would panic.
-        .log_internal_errors(false)
-        .init();
+        .log_internal_errors(false);
+    tracing_subscriber::registry().with(filter).with(log).init();
     let succeeded = match cli.command {
         Command::Completions(options) => print_completions(&options),
         Command::Devices(options) => show_devices(&options),
@@ -40,7 +49,7 @@ fn main() -> ExitCode {
         Command::Man(options) => write_man_pages(&options),
         Command::Record => print_recipe(),
         Command::Replay(options) => replay_all(&options),
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", feature = "run"))]
         Command::Run(options) => return command::run::run(&options),
         Command::Tune(options) => tune_all(&options),
         Command::View(options) => view(&options),

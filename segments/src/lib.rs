@@ -814,10 +814,11 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         } else {
             self.idle(wanted)
         };
-        idle.sort_unstable_by(|one, two| two.cmp(one));
+        // Without a closure: one for each kind of memory would be much to build.
+        idle.sort_unstable();
         let mut released = 0;
         let mut leaving = Vec::new();
-        for segment in idle {
+        for segment in idle.into_iter().rev() {
             if released >= enough {
                 break;
             }

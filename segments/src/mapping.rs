@@ -4,7 +4,7 @@
 //! as soon as more would have to be taken from the device than the program needs. Those whose commands have ended are unmapped first. Those
 //! whose commands come before the block's are mapped a second time instead, and unmapped at the old address once these have ended.
 
-use std::{cmp::Reverse, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use super::{
     Segments,
@@ -528,7 +528,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             .each()
             .flat_map(|arena| arena.free_pages(page_bytes, over))
             .collect();
-        free.sort_unstable_by_key(|free| (Reverse(free.bytes), free.range_bytes, free.key()));
+        FreePages::sort(&mut free);
         free
     }
 

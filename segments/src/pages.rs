@@ -1,6 +1,6 @@
 //! The pages that are mapped to the reservations of an arena.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use super::{
     arena::{Arena, Pages, Reservation},
@@ -27,6 +27,11 @@ pub(super) type PagesKey = (usize, bool, usize);
 impl FreePages {
     pub(super) fn key(&self) -> PagesKey {
         (self.arena, self.is_small, self.offset)
+    }
+
+    /// Puts the largest first, and of these the ones in small ranges. It is built once for all kinds of memory.
+    pub(super) fn sort(all: &mut [Self]) {
+        all.sort_unstable_by_key(|free| (Reverse(free.bytes), free.range_bytes, free.key()));
     }
 }
 

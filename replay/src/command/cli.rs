@@ -12,7 +12,7 @@ use clap::{
 };
 use clap_complete::Shell;
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "run"))]
 use crate::command::run::Run;
 use crate::command::{
     values::{at_least_one, high_water, leading_bits, ratio, size, time},
@@ -58,7 +58,7 @@ Examples:
     Devices(Devices),
     Completions(Completions),
     Man(ManPages),
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", feature = "run"))]
     Run(Run),
 }
 

@@ -8,7 +8,7 @@ pub(crate) mod import;
 pub(crate) mod output;
 mod progress_bar;
 pub(crate) mod replay;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "run"))]
 pub(crate) mod run;
 pub(crate) mod tune;
 mod values;

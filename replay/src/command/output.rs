@@ -42,11 +42,6 @@ pub(crate) fn print_report(text: &str) -> io::Result<()> {
     print(&coloured(text))
 }
 
-/// Prints a report with colours to standard error, unless that is full or closed.
-pub(crate) fn print_report_on_errors(text: &str) {
-    let _not_said = writeln!(anstream::stderr(), "{}", coloured(text));
-}
-
 /// Prints an error and its causes, down to the report of a pool that ran out of memory, of which it prints the first line.
 pub(crate) fn report(error: &dyn Error) {
     say(&format!("{ERROR}binpool:{ERROR:#} "), error);
@@ -155,7 +150,7 @@ fn read_trace(path: &Path, device: Option<usize>, beyond: &[String]) -> Result<T
 }
 
 /// Colours the titles of tables, the devices, and the best settings of a report.
-fn coloured(text: &str) -> String {
+pub(crate) fn coloured(text: &str) -> String {
     let lines: Vec<String> = text.lines().map(shown).collect();
     let styled = lines.iter().enumerate().map(|(index, line)| {
         let is_above_rule = line.starts_with('|')

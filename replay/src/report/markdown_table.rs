@@ -1,8 +1,9 @@
 //! Tables for display, in the form of Markdown, which fit the terminal.
 
-use std::{env, fmt, ops::RangeBounds};
+use std::{env, fmt, io, ops::RangeBounds};
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
+use terminal_size::terminal_size_of;
 
 /// A table of text. It fits the terminal, or the columns that the variable `COLUMNS` states: titles take several lines, then the
 /// [dispensable](Self::or_without) columns go, the first of them first, and at last cells take several lines.
@@ -122,10 +123,11 @@ impl fmt::Display for MarkdownTable {
         let stated = stated.and_then(|columns| columns.parse().ok());
         let width = stated.filter(|columns| *columns > 0);
         // That of the terminal, if standard output is one.
-        let of_output = || Table::new().width();
-        let of_errors = || Table::new().use_stderr().width();
+        let of_output = || terminal_size_of(io::stdout());
+        let of_errors = || terminal_size_of(io::stderr());
         let of_terminal = || of_output().or_else(|| self.is_for_errors.then(of_errors)?);
-        match width.or_else(of_terminal) {
+        let columns = || of_terminal().map(|(columns, _)| columns.0);
+        match width.or_else(columns) {
             Some(width) => f.write_str(&self.fitted(width)),
             None => fmt::Display::fmt(&self.table(&[], None), f),
         }

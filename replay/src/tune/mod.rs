@@ -7,11 +7,11 @@ mod report_tables;
 mod trade_off;
 mod tuning_svg;
 
-use std::time::Duration;
+use std::{num::NonZero, sync::OnceLock, thread, time::Duration};
 
 use binpool_trace::Trace;
 pub use candidates::{Candidate, candidates, page_candidates};
-use rayon::prelude::*;
+use parking_lot::Mutex;
 pub use report::TuneReport;
 pub use trade_off::{Cost, best, pareto_front};
 pub use tuning_svg::svg;
@@ -75,7 +75,7 @@ pub fn tune(
     settings: &ReplaySettings,
     progress: &(dyn Fn() + Sync),
 ) -> Result<Trial, Failure> {
-    let replayed = candidates.par_iter().map(|candidate| {
+    let replayed = |candidate: &Candidate| {
         let settings = ReplaySettings {
             pool: candidate.pool.clone(),
             allocator: candidate.allocator.unwrap_or(settings.allocator),
@@ -84,9 +84,23 @@ pub fn tune(
         let result = device.replay(trace, &settings, &|_| {});
         progress();
         result
+    };
+    let results: Vec<OnceLock<_>> = candidates.iter().map(|_| OnceLock::new()).collect();
+    let waiting = Mutex::new(candidates.iter().zip(&results));
+    let next = || waiting.lock().next();
+    let work = || {
+        while let Some((candidate, result)) = next() {
+            result.get_or_init(|| replayed(candidate));
+        }
+    };
+    thread::scope(|scope| {
+        let threads = thread::available_parallelism().map_or(1, NonZero::get);
+        for _ in 0..threads.min(candidates.len()) {
+            scope.spawn(work);
+        }
     });
-    let results: Vec<_> = replayed.collect();
-    let results = results.into_iter().map(|result| match result {
+    let results = results.into_iter().filter_map(OnceLock::into_inner);
+    let results = results.map(|result| match result {
         Err(failure) if !failure.out_of_memory => Err(failure),
         result => Ok(result),
     });

@@ -7,7 +7,7 @@ mod options;
 mod program;
 mod recordings;
 
-use std::{error::Error, ffi::OsStr, process::ExitCode};
+use std::{error::Error, ffi::OsStr, io::Write, process::ExitCode};
 
 use binpool_replay::report::memory_report;
 use binpool_trace::{Trace, shown};
@@ -18,7 +18,7 @@ use self::{
     program::{Ended, NotStarted},
     recordings::{Recorded, Recordings},
 };
-use crate::command::output::{print_report_on_errors, remark, report};
+use crate::command::output::{coloured, remark, report};
 
 pub(crate) use self::options::Run;
 
@@ -85,7 +85,8 @@ fn tell(options: &Run, recordings: &Recordings) -> Result<usize, Box<dyn Error>>
             match Trace::open(&recorded.path) {
                 Ok(trace) => {
                     let report = memory_report(&trace);
-                    print_report_on_errors(&format!("\n{report}"));
+                    // Standard error may be full or closed.
+                    let _not_said = writeln!(anstream::stderr(), "\n{}", coloured(&report));
                 }
                 Err(error) => report(&error),
             }
