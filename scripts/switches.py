@@ -67,7 +67,7 @@ def switch(count):
 
 
 class Source:
-    """A file whose changes get the next numbers: their indices in `names`. Those in `dropped` do not compile, and are left out."""
+    """A file whose changes get the next numbers: their indices in `names`. Those whose names are in `dropped` do not compile, and are left out."""
 
     def __init__(self, parser, path, text, names, dropped):
         self.path, self.text, self.names, self.dropped = path, text, names, dropped
@@ -96,8 +96,7 @@ class Source:
         expression = " ".join(self.raw(of).split()) if of else ""
         expression = f" in `{expression[:77] + '...' if len(expression) > 80 else expression}`" if of else ""
         self.names.append(f"{self.path}:{line}:{column}: {self.function}: {what}{expression}")
-        number = len(self.names) - 1
-        return None if number in self.dropped else number
+        return None if self.names[-1] in self.dropped else len(self.names) - 1
 
     def ways(self, node, ways):
         """`node`'s expression, or one of `ways` (descriptions and texts) if its switch is on."""
