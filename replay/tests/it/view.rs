@@ -239,7 +239,7 @@ fn what_a_snapshot_says_of_a_shortage_stands_under_its_name() {
         snapshot["out_of_memory"] = shortage(names);
         let (_folder, path) = file("full.json", snapshot.to_string().as_bytes());
         let expected = json!({
-            "event": null, "requested_bytes": 1, "class_bytes": 2, "active_bytes": 4000, "held_bytes": 4, "pending_bytes": 5,
+            "event": null, "requested_bytes": 1, "class_bytes": 2, "active_bytes": 4000, "reserved_bytes": 40960, "held_bytes": 4, "pending_bytes": 5,
             "largest_held_bytes": 6, "released_bytes": 7, "largest_block_bytes": 500_000, "device_free_bytes": null, "capacity_bytes": 900_000,
             "verdict": "a word", "reason": "a sentence", "advice": "another", "group": group, "stream": null,
             "holds_most": { "name": "weights", "bytes": 4096, "blocks": 1 },

@@ -113,7 +113,7 @@ fn stacks_are_compared_by_their_frames() {
         [
             ("a at x.rs:1\nmain at m.rs:2", Change::Grown, [4096, 8192]),
             ("b at x.rs:9\nmain at m.rs:2", Change::New, [0, 50]),
-            ("(no tag or line was recorded)", Change::Same, [100, 100]),
+            ("(no stack)", Change::Same, [100, 100]),
         ]
     );
 }

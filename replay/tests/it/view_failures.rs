@@ -291,7 +291,7 @@ fn a_recording_with_a_failed_request_has_the_panel_of_it() {
         (&Value::Null, &Value::Null)
     );
     assert!(
-        plain(&there["parts"][1]).starts_with("held by the pool"),
+        plain(&there["parts"][2]).starts_with("held by the pool"),
         "{there}"
     );
     // A replay that had room has no panel.
