@@ -26,6 +26,7 @@ mod rounds;
 mod run;
 mod tune;
 mod view;
+mod view_axis;
 mod view_blocks;
 mod view_comparison;
 mod view_drawing;

@@ -164,6 +164,11 @@ impl History {
         self.times.get(moment.checked_sub(1)?).copied()
     }
 
+    /// Whether so much of the time is idle that an axis of time would show little more than gaps.
+    pub(crate) fn is_mostly_idle(&self) -> bool {
+        is_mostly_idle(&self.times)
+    }
+
     /// Returns the group of a block, as the index of its row among those of [`Numbers::by`](crate::view::Numbers::by).
     #[must_use]
     pub fn group_of(&self, by: By, block: usize) -> usize {
@@ -260,5 +265,42 @@ impl History {
                 now
             })
             .collect()
+    }
+}
+
+/// The parts of the time in which events are looked for.
+const PARTS: usize = 100;
+
+/// Whether events, at these rising times, are in less than a fifth of the parts of the time that they could be in.
+fn is_mostly_idle(times: &[u64]) -> bool {
+    let [Some(first), Some(last)] = [times.first(), times.last()] else {
+        return false;
+    };
+    let wide = last.saturating_sub(*first) / PARTS as u64 + 1;
+    let part_of = |time: &u64| time.saturating_sub(*first) / wide;
+    let mut busy: Vec<u64> = times.iter().map(part_of).collect();
+    busy.dedup();
+    busy.len() * 5 < times.len().min(PARTS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_is_mostly_idle_if_events_are_in_few_parts_of_it() {
+        let busy_for =
+            |percent: u64| -> Vec<u64> { (0..1000).map(|step| step * percent).collect() };
+        let idle_until = |end: u64, mut times: Vec<u64>| {
+            times.push(end);
+            is_mostly_idle(&times)
+        };
+        assert!(idle_until(100_000, busy_for(10)));
+        assert!(!idle_until(100_000, busy_for(30)));
+        // A few events leave most of the time idle wherever they are.
+        assert!(!is_mostly_idle(&[0, 500, 1000]));
+        assert!(is_mostly_idle(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1 << 60]));
+        assert!(!is_mostly_idle(&[]));
+        assert!(!is_mostly_idle(&[7, 7]));
     }
 }

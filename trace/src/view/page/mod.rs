@@ -69,6 +69,8 @@ struct OfHistory<'a> {
     name: &'a str,
     numbers: Numbers,
     groupings: [OfGrouping; 3],
+    /// The axis that the page opens on.
+    clock: &'static str,
 }
 
 #[derive(Serialize)]
@@ -106,6 +108,11 @@ fn page_with(
         });
         OfHistory {
             name,
+            clock: if numbers.has_times && !history.is_mostly_idle() {
+                "time"
+            } else {
+                "events"
+            },
             numbers,
             groupings,
         }

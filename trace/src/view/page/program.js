@@ -25,8 +25,10 @@ function placeAfter(numbers, is) {
 }
 
 class Program {
-  constructor({ numbers, columns, groupings }) {
+  constructor({ numbers, columns, groupings, clock }) {
     this.numbers = numbers;
+    /** The axis that its page opens on: `time`, or `events` where most of the time is idle. */
+    this.clock = clock;
     this.groupings = groupings;
     this.rowsOf = Object.fromEntries(groupings.map(({ name, rows }) => [name, rows]));
     this.columns = columns;

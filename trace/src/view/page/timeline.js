@@ -33,7 +33,8 @@ class Timeline {
   }
 
   get clock() {
-    return this.program.times && this.state.get("clock") !== "events" ? "time" : "events";
+    const chosen = this.state.get("clock") ?? this.program.clock;
+    return this.program.times && chosen === "time" ? "time" : "events";
   }
 
   /** Whether the bytes in use get the whole height: what is reserved is not only for the blocks that a filter leaves. */

@@ -21,7 +21,7 @@ const TRACE_KEYS = [
   ["o", "The next place where memory ran out."],
   ["g", "Group blocks by group, by size class, or by stream."],
   ["r", "Show the reserved bytes, or give the bytes in use the whole height."],
-  ["c", "An axis of time, or of events."],
+  ["c", "An axis of time, or of events. The page opens on events where most of the time is idle."],
   ["Tab Home ← → ↑ ↓", "On the map: from block to block. Enter enlarges the segment."],
   ["t", "Light or dark."],
   ["?", "This help."],
