@@ -89,7 +89,7 @@ fn what_lives_at_the_end_is_told_apart_by_group_size_and_stream() {
     let numbers = numbers(&[&path]);
     let row = |name: &str, peak: u64, at: u64, end: u64, blocks: [u64; 2]| json!({ "name": name, "peak_bytes": peak, "peak_moment": at, "end_bytes": end, "end_blocks": blocks[0], "blocks": blocks[1] });
     let groups = [
-        row("(no group)", 64, 4, 0, [0, 1]),
+        row("(no tag or line was recorded)", 64, 4, 0, [0, 1]),
         row("cache", 600, 3, 500, [2, 3]),
         row("weights", 1_000_000, 1, 1_000_000, [1, 1]),
     ];
@@ -209,9 +209,9 @@ fn what_the_pool_knew_when_memory_ran_out_stands_under_its_name() {
         "event": "t, line 3: allocating 9.1 TiB as block 1", "requested_bytes": 1, "class_bytes": 2, "active_bytes": 3,
         "held_bytes": 4, "pending_bytes": 5, "largest_held_bytes": 6, "released_bytes": 7, "largest_block_bytes": 8, "device_free_bytes": null, "capacity_bytes": 9,
         "verdict": name, "reason": reason, "advice": advice, "group": "big", "stream": 3,
-        "holds_most": { "name": "(no group)", "bytes": 4096, "blocks": 1 },
+        "holds_most": { "name": "(no tag or line was recorded)", "bytes": 4096, "blocks": 1 },
         "cheapest": { "segment": 0, "offset": 0, "room_bytes": history.segments[0].bytes, "bytes": 4096,
-            "blocks": [{ "block": 0, "offset": 0, "bytes": 4096, "group": "(no group)" }] },
+            "blocks": [{ "block": 0, "offset": 0, "bytes": 4096, "group": "(no tag or line was recorded)" }] },
     });
     let found = serde_json::to_value(history.numbers()).unwrap();
     assert_eq!(found["out_of_memory"], expected);

@@ -264,3 +264,18 @@ fn a_block_shows_its_whole_stack_as_text_that_can_be_copied() {
     let there = page.run("block=11", "return [one('#stacks'), one('#block-stack')];");
     assert_eq!(there, json!([null, null]));
 }
+
+#[test]
+fn blocks_without_a_stack_stand_under_what_explains_it() {
+    let text = "k 0 a at x.rs:1\ng 0 x\ng 1 (a thread without Python)\na 0 4096 0 0 0 0\na 1 100 0 0 1\na 2 200 0 0\na 3 300 0 0 0\n";
+    let (_, page, _) = page_of(text, &[]);
+    let there = page.run("at=4", &format!("{FRAMES} return seen;"));
+    let expected = [
+        ("(a thread without Python)", 100),
+        ("(no stack)", 300),
+        ("(no tag or line was recorded)", 200),
+        ("a at x.rs:1", 4096),
+    ];
+    let expected = expected.map(|(frame, bytes)| (vec![frame.to_owned()], bytes));
+    assert_eq!(shown_paths(&there), BTreeMap::from(expected));
+}

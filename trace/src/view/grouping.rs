@@ -24,8 +24,11 @@ pub(crate) struct Grouping {
     pub(crate) numbers: Vec<u32>,
 }
 
-/// The name of blocks without a group.
+/// The name of blocks without a group, where no block has one.
 const NO_GROUP: &str = "(no group)";
+
+/// The name of blocks without a group, where others have one.
+const UNNAMED: &str = "(no tag or line was recorded)";
 
 impl By {
     /// All properties, in the order in which they are shown.
@@ -45,7 +48,11 @@ impl By {
     pub(crate) fn of(self, trace: &Trace, lives: &[Life]) -> Grouping {
         match self {
             Self::Group => {
-                let key = |block: usize, _: &Life| trace.group_of(block).unwrap_or(NO_GROUP);
+                let none = match trace.groups() {
+                    [] => NO_GROUP,
+                    _ => UNNAMED,
+                };
+                let key = |block: usize, _: &Life| trace.group_of(block).unwrap_or(none);
                 grouped(lives, key, |name| (*name).to_owned())
             }
             Self::Size => grouped(

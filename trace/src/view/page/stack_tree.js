@@ -1,6 +1,9 @@
 // The call stacks of a program as a tree: what was called by the same frames is one branch.
 
-const NO_STACK = "(no stack)";
+/** What stands in place of the frames of a block without a stack: the name of its group, where that explains it. */
+function withoutStack(group) {
+  return group.startsWith("(") ? group : "(no stack)";
+}
 
 class StackTree {
   /** Below the root are the frames at which the program or a thread begins. */
@@ -25,8 +28,19 @@ class StackTree {
       }
       return node;
     };
-    /** The node of the innermost frame of each stack, by its number; 0 is the number of blocks without a stack. */
-    this.nodes = [null, ...program.stacks].map(stack => (stack ?? [NO_STACK]).reduceRight((parent, frame) => child(parent, frame), 0));
+    /** The node of the innermost frame of each stack. */
+    this.nodes = program.stacks.map(stack => stack.reduceRight((parent, frame) => child(parent, frame), 0));
+    /** The node of the blocks without a stack, by their group. */
+    this.unknown = new Map();
+    program.stack.forEach((stack, block) => {
+      const group = program.columns.group[block];
+      if (stack === 0 && !this.unknown.has(group)) this.unknown.set(group, child(0, withoutStack(program.nameOf(block))));
+    });
+  }
+
+  nodeOf(block) {
+    const { stack, columns } = this.program;
+    return stack[block] > 0 ? this.nodes[stack[block] - 1] : this.unknown.get(columns.group[block]);
   }
 
   /** The bytes and blocks of each node, with all that is below it, of these blocks. */
@@ -36,7 +50,7 @@ class StackTree {
     const counts = new Float64Array(this.frames.length);
     for (const block of blocks) {
       if (program.mask && !program.mask[block]) continue;
-      const node = this.nodes[program.stack[block]];
+      const node = this.nodeOf(block);
       bytes[node] += program.asked[block];
       counts[node]++;
     }
