@@ -443,7 +443,7 @@ fn a_page_says_in_large_letters_what_it_shows() {
         let happened = options.is_empty();
         assert_eq!(has("head", "limit 64.0 MiB"), happened, "{there}");
         assert_eq!(
-            has("ran", "of 64.0 MiB: a limit is reached"),
+            has("ran", "free of the limit of 64.0 MiB"),
             happened,
             "{there}"
         );

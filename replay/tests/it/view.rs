@@ -202,11 +202,11 @@ fn what_the_pool_knew_when_memory_ran_out_stands_under_its_name() {
     (report.active_bytes, report.held_bytes) = (3, 4);
     (report.pending_bytes, report.largest_held_bytes) = (5, 6);
     (report.released_bytes, report.largest_block_bytes) = (7, 8);
-    report.capacity_bytes = 9;
+    (report.capacity_bytes, report.managed_bytes) = (9, 10);
     let (reason, advice) = (report.verdict.to_string(), report.verdict.advice());
     let name = report.verdict.name();
     let expected = json!({
-        "event": "t, line 3: allocating 9.1 TiB as block 1", "requested_bytes": 1, "class_bytes": 2, "active_bytes": 3,
+        "event": "t, line 3: allocating 9.1 TiB as block 1", "requested_bytes": 1, "class_bytes": 2, "active_bytes": 3, "reserved_bytes": 10,
         "held_bytes": 4, "pending_bytes": 5, "largest_held_bytes": 6, "released_bytes": 7, "largest_block_bytes": 8, "device_free_bytes": null, "capacity_bytes": 9,
         "verdict": name, "reason": reason, "advice": advice, "group": "big", "stream": 3,
         "holds_most": { "name": "(no tag or line was recorded)", "bytes": 4096, "blocks": 1 },
@@ -239,7 +239,7 @@ fn what_a_snapshot_says_of_a_shortage_stands_under_its_name() {
         snapshot["out_of_memory"] = shortage(names);
         let (_folder, path) = file("full.json", snapshot.to_string().as_bytes());
         let expected = json!({
-            "event": null, "requested_bytes": 1, "class_bytes": 2, "active_bytes": 4000, "held_bytes": 4, "pending_bytes": 5,
+            "event": null, "requested_bytes": 1, "class_bytes": 2, "active_bytes": 4000, "reserved_bytes": 40960, "held_bytes": 4, "pending_bytes": 5,
             "largest_held_bytes": 6, "released_bytes": 7, "largest_block_bytes": 500_000, "device_free_bytes": null, "capacity_bytes": 900_000,
             "verdict": "a word", "reason": "a sentence", "advice": "another", "group": group, "stream": null,
             "holds_most": { "name": "weights", "bytes": 4096, "blocks": 1 },

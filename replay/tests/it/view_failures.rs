@@ -191,17 +191,127 @@ fn the_picture_marks_failures_at_their_own_times() {
     assert_eq!(marks, [84.0 + 165.0, 84.0 + 660.0]);
 }
 
+/// Script that returns the answer to why memory ran out, as figure and words.
+const WHY: &str = "return [text('#ran-out strong'), text('#ran-out .figure span')];";
+
+/// The recording with a limit of 8 MiB, whose first failure has a report with this verdict and these numbers.
+fn with_report(verdict: &str, numbers: &str) -> String {
+    let text = RECORDED.replace("h blocks", "h limit 8388608\nh blocks");
+    let failed = format!(
+        "o 2097152 0 500000000\nr verdict={verdict} class_bytes=2097152 active_bytes=1000 capacity_bytes=8388608 {numbers}\n"
+    );
+    text.replace("o 5000000 0 500000000\n", &failed)
+}
+
 #[test]
 fn why_memory_ran_out_is_answered_with_numbers() {
-    let text = RECORDED.replace("h blocks", "h limit 67108864\nh blocks");
-    let (_, page, _) = page_of(&text, &[]);
-    let script = "return [text('#ran-out strong'), text('#ran-out .figure span')];";
-    let there = page.run("", script);
-    assert_eq!(plain(&there[0]), "4.77 MiB");
-    assert_eq!(there[1], "could not be allocated");
-    let there = page_of(&simulated(), &[]).1.run("", script);
+    for (verdict, numbers, asked, expected) in [
+        (
+            "limited",
+            "managed_bytes=6307840",
+            "2.00 MiB",
+            "asked for, 1.98 MiB free of the limit of 8.00 MiB",
+        ),
+        // Figures that would look the same are written in full.
+        (
+            "limited",
+            "managed_bytes=6292480",
+            "2,097,152 bytes",
+            "asked for, 2,096,128 bytes free of the limit of 8.00 MiB",
+        ),
+        (
+            "fragmented",
+            "managed_bytes=8388608 held_bytes=4194304 largest_held_bytes=1048576",
+            "2.00 MiB",
+            "asked for, 4.00 MiB free in the pool, but at most 1.00 MiB in one piece",
+        ),
+        (
+            "pending",
+            "managed_bytes=8388608 pending_bytes=3145728",
+            "2.00 MiB",
+            "asked for, 3.00 MiB free only after commands that are under way",
+        ),
+        (
+            "device_full",
+            "managed_bytes=8388608 device_free_bytes=1048576",
+            "2.00 MiB",
+            "asked for, 1.00 MiB free on the device",
+        ),
+        (
+            "never_fits",
+            "largest_block_bytes=1048576",
+            "2.00 MiB",
+            "asked for, and no block can be larger than 1.00 MiB",
+        ),
+    ] {
+        let (_, page, _) = page_of(&with_report(verdict, numbers), &[]);
+        let there = page.run("", WHY);
+        assert_eq!(
+            (plain(&there[0]), plain(&there[1])),
+            (asked.into(), expected.into())
+        );
+    }
+    let there = page_of(&simulated(), &[]).1.run("", WHY);
     assert_eq!(
         there[1],
         "could not be allocated when this was recorded; this replay had room"
+    );
+}
+
+#[test]
+fn a_recording_with_a_failed_request_has_the_panel_of_it() {
+    let script = "return { verdict: text('#verdict'), where: text('#shortage .where'), parts: all('#shortage-parts li').map(part => part.textContent),
+        advice: one('#advice')?.textContent ?? null, room: one('#room')?.textContent ?? null, why: text('#ran-out .figure') };";
+    let numbers = "managed_bytes=6307840";
+    let there = page_of(&with_report("limited", numbers), &[])
+        .1
+        .run("", script);
+    assert_eq!(
+        plain(&there["verdict"]),
+        "2.00 MiB could not be allocated: a limit is reached."
+    );
+    assert_eq!(
+        plain(&there["where"]),
+        "500.00 ms (after event 1), the first of 2 failures"
+    );
+    assert_eq!(there["advice"], "free blocks, or raise the limit");
+    assert!(plain(&there["room"]).contains("No segment is large enough"));
+    // Without a report, there is what the memory had.
+    let there = page_of(RECORDED, &[]).1.run("", script);
+    assert_eq!(
+        plain(&there["verdict"]),
+        "4.77 MiB could not be allocated: the recording does not say why."
+    );
+    assert_eq!(
+        plain(&there["why"]),
+        "4.77 MiBasked for, 8.00 GiB left of 8.00 GiB"
+    );
+    assert_eq!(
+        (&there["advice"], &there["room"]),
+        (&Value::Null, &Value::Null)
+    );
+    assert!(
+        plain(&there["parts"][2]).starts_with("held by the pool"),
+        "{there}"
+    );
+    // A replay that had room has no panel.
+    let there = page_of(&simulated(), &[])
+        .1
+        .run("", "return all('#shortage').length;");
+    assert_eq!(there, 0);
+}
+
+#[test]
+fn a_program_with_a_limit_is_told_to_try_a_smaller_limit() {
+    let text = RECORDED.replace("h blocks", "h limit 8388608\nh blocks");
+    let text = text
+        .replace("o 5000000 0 500000000\n", "")
+        .replace("o 7 0 2000000000\n", "");
+    let there = page_of(&text, &[])
+        .1
+        .run("", "return text('#ran-out .quiet');");
+    assert_eq!(
+        plain(&there),
+        "To try a smaller limit: binpool view --capacity 32KiB"
     );
 }

@@ -478,7 +478,7 @@ fn a_button_leads_to_what_binpool_would_do_and_back() {
     let there = page.run(
         "",
         "const seen = () => [text('#origin'), figures().reserved];
-         const free = text('#device-free');
+         const free = [text('#shortage-device-free'), text('#unknown-limit'), text('#ran-out .figure')];
          const answer = text('#ran-out');
          const sentence = text('#counterpart p');
          const first = seen();
@@ -513,9 +513,22 @@ fn a_button_leads_to_what_binpool_would_do_and_back() {
     // A limit was reached, so what the device had left does not tell how close it was.
     assert!(!there["answer"].as_str().unwrap().contains("to spare"));
     let free = shown(&happened["shortages"][0]["report"]["device_free_bytes"]);
+    let reserved = shown(&happened["shortages"][0]["report"]["reserved_bytes"]);
+    let told = there["free"].as_array().unwrap().iter();
+    let told: Vec<&str> = told.map(|text| text.as_str().unwrap()).collect();
+    assert!(told[0].starts_with(&free), "{told:?}");
+    for part in [
+        "torch.cuda.set_per_process_memory_fraction",
+        &free,
+        &reserved,
+    ] {
+        assert!(told[1].contains(part), "{told:?}");
+    }
     assert_eq!(
-        there["free"],
-        format!("The device had {free} free, of all programs.")
+        told[2],
+        format!(
+            "78.1 MiBasked for, with {reserved} reserved: more than a limit that the program set"
+        )
     );
 }
 

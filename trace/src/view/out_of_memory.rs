@@ -19,6 +19,8 @@ pub struct OutOfMemory {
     pub class_bytes: u64,
     /// The requested bytes of all active blocks.
     pub active_bytes: u64,
+    /// What the pool had from its allocator.
+    pub reserved_bytes: u64,
     /// The free bytes of the pool.
     pub held_bytes: u64,
     /// The part of these that pending commands may still use.
@@ -112,6 +114,7 @@ impl OutOfMemory {
             requested_bytes: requested_bytes as u64,
             class_bytes: report.class_bytes,
             active_bytes: report.active_bytes,
+            reserved_bytes: report.managed_bytes,
             held_bytes: report.held_bytes,
             pending_bytes: report.pending_bytes,
             largest_held_bytes: report.largest_held_bytes,
@@ -132,6 +135,7 @@ impl OutOfMemory {
     pub(crate) fn of_snapshot(
         shortage: &SnapshotShortage,
         snapshot: &Snapshot,
+        reserved_bytes: u64,
         holds_most: Option<LargestGroup>,
         cheapest: Option<Neighbours>,
     ) -> Self {
@@ -141,6 +145,7 @@ impl OutOfMemory {
             requested_bytes: shortage.requested_bytes,
             class_bytes: shortage.class_bytes,
             active_bytes: snapshot.counter("active_bytes"),
+            reserved_bytes,
             held_bytes: shortage.held_bytes,
             pending_bytes: shortage.pending_bytes,
             largest_held_bytes: shortage.largest_held_bytes,

@@ -69,11 +69,12 @@ impl SnapshotNumbers {
         let tags = rows(active(), |block| block.tag.as_deref().unwrap_or("(no tag)"));
         let segments = snapshot.segments.iter().map(|segment| segment.bytes);
         let sizes = segments.chain(snapshot.blocks.iter().map(|block| block.bytes));
+        let reserved_bytes = sizes.fold(0, u64::saturating_add);
         Self {
             file: file.to_owned(),
             device: settings.device.clone(),
             capacity_bytes: settings.capacity_bytes,
-            reserved_bytes: sizes.fold(0, u64::saturating_add),
+            reserved_bytes,
             active_bytes: snapshot.counter("active_bytes"),
             active_blocks: snapshot.counter("active_blocks"),
             held_bytes: snapshot.counter("held_bytes"),
@@ -91,7 +92,7 @@ impl SnapshotNumbers {
                 let holds_most =
                     LargestGroup::of(tags.iter().map(|row| (&row.name, row.bytes, row.blocks)));
                 let cheapest = Neighbours::cheapest(stretches(snapshot), shortage.class_bytes);
-                OutOfMemory::of_snapshot(shortage, snapshot, holds_most, cheapest)
+                OutOfMemory::of_snapshot(shortage, snapshot, reserved_bytes, holds_most, cheapest)
             }),
             tags,
         }

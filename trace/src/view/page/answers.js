@@ -40,49 +40,44 @@ function momentButton(program, moment, pin) {
 }
 
 function ranOutAnswer(program, pinShortage) {
-  const { out_of_memory: failed, shortages, capacity_bytes: capacity, peak_reserved: peak, origin } = program.numbers;
+  const { shortages, capacity_bytes: capacity, limit_bytes: limit, peak_reserved: peak, origin, at_end: end } = program.numbers;
   const happened = origin === "happened";
-  const at = failed ? program.numbers.at_end : peak;
+  const shortage = shortageOf(program);
+  const at = program.numbers.out_of_memory ? end : peak;
   // Another tool's recording may not say how much memory the device had.
-  const bar = shareBar([[at.block_bytes, "live", "in use"], [at.held_bytes, "held", "held"]], capacity || Math.max(1, at.reserved_bytes));
+  const whole = shortage?.hasCapacity === false ? 0 : capacity;
+  const bar = shareBar([[at.block_bytes, "live", "in use"], [at.held_bytes, "held", "held"]], whole || Math.max(1, at.reserved_bytes));
   const recorded = shortages.length === 0 ? null : element("p", {},
     `When it was recorded, ${counted(shortages.length, "allocation")} failed for lack of memory, the first at `,
     element("button", { type: "button", class: "link", onclick: () => pinShortage(shortages[0]), title: "Show this moment" },
       program.shortageText(shortages[0])), `: ${bytesText(shortages[0].bytes)}`,
     shortages[0].group ? ` for ${shortages[0].group}.` : ".");
-  if (failed) {
-    return answer("ran-out", "Why did I run out?", "bad", bytesText(failed.requested_bytes), "could not be allocated", bar,
-      element("p", {}, `At event ${countText(program.moments)}, ${failed.reason}: `,
-        `${bytesText(failed.active_bytes)} in use, of ${bytesText(failed.capacity_bytes)}.`),
-      element("p", {}, element("a", { href: "#", onclick: event => {
-        event.preventDefault();
-        document.getElementById("shortage").scrollIntoView({ behavior: calm() ? "auto" : "smooth" });
-      } }, "What happened, and what to do")), recorded);
+  if (shortage) {
+    const { failed, hasCapacity } = shortage;
+    const [asked, why] = whyText(failed, hasCapacity);
+    const told = failed.reason === null ? "The recording does not say why" : `It failed because ${failed.reason}`;
+    return answer("ran-out", "Why did I run out?", "bad", asked, why, bar,
+      element("p", { id: "why" }, `${told}: ${bytesText(failed.active_bytes)} in use, ${bytesText(failed.reserved_bytes)} reserved. `,
+        element("a", { href: "#", onclick: event => {
+          event.preventDefault();
+          document.getElementById("shortage").scrollIntoView({ behavior: calm() ? "auto" : "smooth" });
+        } }, "What filled the memory, and what to do")), recorded);
   }
   const room = capacity - peak.reserved_bytes;
-  // What is to spare on the device says nothing where a limit was reached that is not known.
-  const isLimited = happened && shortages[0]?.report?.verdict === "limited" && !program.numbers.limit_bytes;
-  const most = element("p", {}, isLimited ? `At most ${bytesText(peak.reserved_bytes)} were reserved.` : capacity === 0
+  const most = element("p", {}, capacity === 0
     ? `At most ${bytesText(peak.reserved_bytes)} were reserved. The recording does not say how much memory the device had.`
     : `At most ${bytesText(peak.reserved_bytes)} of ${bytesText(capacity)} were reserved: ${bytesText(room)} to spare.`);
   if (recorded) {
-    const report = happened ? shortages[0].report : null;
-    const unit = happened ? "could not be allocated" : "could not be allocated when this was recorded; this replay had room";
-    return answer("ran-out", "Why did I run out?", "bad", bytesText(shortages[0].bytes), unit, bar,
-      report && element("p", { id: "reported" }, `${bytesText(report.active_bytes)} were in use`,
-        isLimited ? "" : `, of ${bytesText(report.capacity_bytes)}`, `: ${report.reason}. `,
-        report.held_bytes > 0 ? `${bytesText(report.held_bytes)} were free in the pool, ${bytesText(report.largest_held_bytes)} of that in one piece. ` : "",
-        `To do: ${report.advice}.`),
-      report && report.device_free_bytes !== null && element("p", { id: "device-free" },
-        `The device had ${bytesText(report.device_free_bytes)} free, of all programs.`),
-      most, recorded);
+    return answer("ran-out", "Why did I run out?", "bad", bytesText(shortages[0].bytes),
+      "could not be allocated when this was recorded; this replay had room", bar, most, recorded);
   }
   if (capacity === 0) {
     return answer("ran-out", "How close was I to running out?", "good", bytesText(peak.reserved_bytes), "reserved at most: memory did not run out", bar, most);
   }
   const smaller = smallerThan(peak.reserved_bytes);
   return answer("ran-out", "How close was I to running out?", "good", bytesText(room), "to spare: memory did not run out", bar, most,
-    smaller && element("p", { class: "quiet" }, "To try a smaller device: ", element("code", {}, `binpool view --capacity ${smaller}`)));
+    smaller && element("p", { class: "quiet" }, `To try a smaller ${limit === null ? "device" : "limit"}: `,
+      element("code", {}, `binpool view --capacity ${smaller}`)));
 }
 
 /** The largest power of two below so many bytes, as the command takes it; null where that is less than a KiB. */

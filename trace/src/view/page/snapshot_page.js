@@ -162,14 +162,14 @@ function snapshotAnswers(numbers, statistics, series, rows) {
 /** Why memory ran out, or did so before the snapshot was taken, or how much is left. */
 function ranOutBefore(numbers, statistics, failed) {
   if (failed) {
-    return answer("ran-out", "Why did I run out?", "bad", bytesText(failed.requested_bytes), "could not be allocated",
+    return answer("ran-out", "Why did I run out?", "bad", ...whyText(failed, true),
       element("p", {}, `For ${failed.group ?? "a block"}: ${failed.reason}.`));
   }
   const reserved = element("p", {}, `${bytesText(numbers.reserved_bytes)} of ${bytesText(numbers.capacity_bytes)} are reserved.`);
   const times = statistics.out_of_memory ?? 0;
   if (times > 0) {
     return answer("ran-out", "Why did I run out?", "bad", counted(times, "request"), "failed before this snapshot was taken", reserved,
-      element("p", {}, "The reason is in the error of each, and in a snapshot that the pool writes at that moment: ",
+      element("p", {}, "The reason is in the error of each. A program in Rust can have a snapshot written at that moment: ",
         element("code", {}, "PoolOptions::snapshot_at_out_of_memory")));
   }
   return answer("ran-out", "How close was I to running out?", "good", bytesText(Math.max(0, numbers.capacity_bytes - numbers.reserved_bytes)),

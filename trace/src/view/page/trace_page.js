@@ -117,6 +117,7 @@ function tracePage(about, program, state, place) {
   const help = helpDialog(TRACE_KEYS, WORDS);
   const answers = element("div", { class: "answers" });
   const shortage = element("div", { class: "slot" });
+  const ranOut = shortageOf(program);
   const file = numbers.file.split("/").pop();
   const segmentName = segment => `segment ${segment + 1}`;
   document.getElementById("page").replaceChildren(
@@ -140,13 +141,12 @@ function tracePage(about, program, state, place) {
 
   const showAnswers = () => {
     answers.replaceChildren(usedAnswer(program, pin), ranOutAnswer(program, shortage => timeline.pinShortage(shortage)), leakedAnswer(program, pin));
-    const failed = numbers.out_of_memory;
-    if (failed) {
-      shortage.replaceChildren(shortagePanel(failed, partsAt(program, program.moments), failed.event,
-        roomLists(failed, segmentName, block => {
-          pinBlock(block);
-          pin(program.moments);
-        })));
+    if (ranOut) {
+      const { failed, moment, where, hasCapacity } = ranOut;
+      shortage.replaceChildren(shortagePanel(failed, partsAt(program, moment), where, roomLists(failed, segmentName, block => {
+        pinBlock(block);
+        pin(moment);
+      }), hasCapacity));
     }
   };
   const showHovered = () => legend.show(program, timeline.hovered ?? timeline.moment, timeline.clock, timeline.hidesReserved);
@@ -189,8 +189,7 @@ function tracePage(about, program, state, place) {
   const showMoment = () => {
     const at = program.at(timeline.moment);
     moment.textContent = `at ${program.momentText(at.moment, timeline.clock)}`;
-    const failed = at.moment === program.moments && numbers.out_of_memory;
-    map.show(at, failed ? roomFrames(failed, segmentName) : []);
+    map.show(at, at.moment === ranOut?.moment ? roomFrames(ranOut.failed, segmentName) : []);
     blocks.show(at);
     events.pin(at.moment);
     stacks?.show(at.moment);
