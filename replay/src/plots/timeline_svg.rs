@@ -31,14 +31,14 @@ const LONGEST: usize = 16;
 /// The columns of the plot. Each shows the moment in it at which the most is active.
 const COLUMNS: usize = 640;
 
-/// The page's six hues, on white. The second six are lighter versions of them.
+/// The page's six hues, on white, in its order. The second six are lighter versions of them.
 const HUES: [RGBColor; 6] = [
     RGBColor(0x44, 0x77, 0xaa),
     RGBColor(0xee, 0x66, 0x77),
-    RGBColor(0x22, 0x88, 0x33),
-    RGBColor(0xcc, 0xbb, 0x44),
     RGBColor(0x66, 0xcc, 0xee),
+    RGBColor(0x22, 0x88, 0x33),
     RGBColor(0xaa, 0x33, 0x77),
+    RGBColor(0xcc, 0xbb, 0x44),
 ];
 const OTHERS: RGBColor = RGBColor(0xa7, 0xad, 0xb5);
 const RESERVED: RGBColor = RGBColor(0x3b, 0x44, 0x50);

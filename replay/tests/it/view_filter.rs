@@ -2,7 +2,10 @@
 
 use std::fmt::Write;
 
-use binpool_trace::{Trace, view::Life};
+use binpool_trace::{
+    Trace,
+    view::{Life, SERIES},
+};
 use serde_json::{Value, json};
 
 use crate::view_page::{number, page_of, shown, snapshot, snapshot_page, tagged, tagged_page};
@@ -202,8 +205,8 @@ fn the_wheel_scrolls_the_page_unless_ctrl_or_shift_is_held() {
     assert_eq!(there, json!([left, taken, left, moved, taken]));
 }
 
-/// The colour and the pattern of each group of a page.
-fn colors_of(groups: &[&str]) -> Vec<(String, String)> {
+/// The colour and the pattern of each group of a page, from the bottom of the stack to its top.
+fn colors_of(groups: &[&str], theme: &str) -> Vec<(String, String)> {
     let mut text = String::new();
     for (number, name) in groups.iter().enumerate() {
         writeln!(text, "g {number} {name}").unwrap();
@@ -213,7 +216,7 @@ fn colors_of(groups: &[&str]) -> Vec<(String, String)> {
         writeln!(text, "a {number} {bytes} 0 0 {number}").unwrap();
     }
     let there = page_of(&text, &[]).1.run(
-        "",
+        &format!("theme={theme}"),
         "return all('.legend li:not(.sum)').reverse().map(line => line.querySelector('.swatch')).map(swatch => [swatch.dataset.color, swatch.style.background]);",
     );
     let pairs = there.as_array().unwrap().iter();
@@ -221,69 +224,86 @@ fn colors_of(groups: &[&str]) -> Vec<(String, String)> {
     pairs.map(|pair| (text(&pair[0]), text(&pair[1]))).collect()
 }
 
-#[test]
-fn a_group_has_the_same_colour_on_every_page() {
-    // The colours of "optimizer" and "loss" have the same hue.
-    let all = [
-        "weights",
-        "cache",
-        "optimizer",
-        "loss",
-        "gradients",
-        "activations",
-        "tokens",
-        "scratch",
-        "masks",
+/// How different two colours look, at the least, to eyes with all cones and to eyes without red, green or blue ones: the distance in Oklab of
+/// what each of them sees (Machado and others, 2009).
+fn distance(one: &str, other: &str) -> f64 {
+    const SIGHTS: [[[f64; 3]; 3]; 4] = [
+        [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+        [
+            [0.152, 1.053, -0.205],
+            [0.115, 0.786, 0.099],
+            [-0.004, -0.048, 1.052],
+        ],
+        [
+            [0.367, 0.861, -0.228],
+            [0.280, 0.673, 0.047],
+            [-0.012, 0.043, 0.969],
+        ],
+        [
+            [1.256, -0.077, -0.179],
+            [-0.078, 0.931, 0.148],
+            [0.005, 0.691, 0.304],
+        ],
     ];
-    let alone: Vec<_> = all
-        .iter()
-        .map(|name| colors_of(&[*name])[0].clone())
-        .collect();
-    // Alone, each has the colour of its name; together, the first in the alphabet does, and most of the others.
-    let together = colors_of(&all);
-    let first = all.iter().position(|name| *name == "activations").unwrap();
-    assert_eq!(together[first], alone[first]);
-    let kept = together
-        .iter()
-        .zip(&alone)
-        .filter(|(one, other)| one == other);
-    assert!(kept.count() > all.len() / 2, "{together:?}\n{alone:?}");
-    let mut reversed = all;
-    reversed.reverse();
-    let mut backwards = colors_of(&reversed);
-    backwards.reverse();
-    assert_eq!(
-        backwards, together,
-        "the same neighbours, the other way round"
-    );
-    let mut distinct = together.clone();
-    distinct.sort();
-    distinct.dedup();
-    assert_eq!(distinct.len(), all.len());
-    for pair in together.windows(2) {
-        assert_ne!(pair[0].0, pair[1].0, "neighbours of the same hue");
-    }
+    const CONES: [[f64; 3]; 3] = [
+        [0.4122, 0.5363, 0.0514],
+        [0.2119, 0.6807, 0.1074],
+        [0.0883, 0.2817, 0.6300],
+    ];
+    const LAB: [[f64; 3]; 3] = [
+        [0.2105, 0.7936, -0.0041],
+        [1.9780, -2.4286, 0.4506],
+        [0.0259, 0.7828, -0.8087],
+    ];
+    let times = |matrix: [[f64; 3]; 3], vector: [f64; 3]| {
+        matrix.map(|row| {
+            row.iter()
+                .zip(vector)
+                .map(|(one, other)| one * other)
+                .sum::<f64>()
+        })
+    };
+    let lab = |color: &str, sight| {
+        let linear = [1, 3, 5].map(|place| {
+            let part = f64::from(u8::from_str_radix(&color[place..place + 2], 16).unwrap()) / 255.0;
+            ((part + 0.055) / 1.055).powf(2.4)
+        });
+        let seen = times(sight, linear).map(|part| part.clamp(0.0, 1.0));
+        times(LAB, times(CONES, seen).map(f64::cbrt))
+    };
+    let distances = SIGHTS.map(|sight| {
+        let parts = lab(one, sight).into_iter().zip(lab(other, sight));
+        parts
+            .map(|(one, other)| (one - other).powi(2))
+            .sum::<f64>()
+            .sqrt()
+    });
+    distances.into_iter().fold(f64::INFINITY, f64::min)
 }
 
 #[test]
-fn up_to_six_groups_differ_in_their_hues() {
-    // Those of "optimizer" and "loss" are the same by themselves.
-    let all = [
-        "optimizer",
-        "weights",
-        "loss",
-        "cache",
-        "(no group)",
-        "tokens",
-    ];
-    for count in 2..=all.len() {
-        let mut hues: Vec<String> = colors_of(&all[..count])
-            .into_iter()
-            .map(|(hue, _)| hue)
-            .collect();
-        hues.sort();
-        hues.dedup();
-        assert_eq!(hues.len(), count, "{hues:?}");
+fn groups_that_are_drawn_side_by_side_have_colours_that_are_far_apart() {
+    let names: Vec<String> = (0..SERIES).map(|group| format!("group {group}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    for theme in ["light", "dark"] {
+        let colors = colors_of(&names, theme);
+        assert_eq!(colors.len(), SERIES);
+        for pair in colors.windows(2) {
+            let apart = distance(&pair[0].0, &pair[1].0);
+            assert!(apart > 0.09, "{theme}: {pair:?}: {apart}");
+        }
+        for three in colors.windows(3) {
+            let apart = distance(&three[0].0, &three[2].0);
+            assert!(apart > 0.06, "{theme}: {three:?}: {apart}");
+        }
+        let mut distinct = colors.clone();
+        distinct.sort();
+        distinct.dedup();
+        assert_eq!(distinct.len(), SERIES, "{colors:?}");
+        // Stripes are for those beyond the six hues.
+        let plain =
+            |(color, ground): &&(String, String)| !ground.contains("gradient") && !color.is_empty();
+        assert_eq!(colors.iter().take_while(plain).count(), 6, "{colors:?}");
     }
 }
 

@@ -1,6 +1,13 @@
 // The bytes in use by call stack, as a flame graph: a row for each depth, with the frame at which the program begins on top, and each
 // frame as wide as the bytes that were requested below it. See Brendan Gregg, "The Flame Graph", 2016.
 
+/** A number that a name always has, so that a frame has the same hue on every page. */
+function hashOf(name) {
+  let hash = 0x811c9dc5;
+  for (const byte of new TextEncoder().encode(name)) hash = Math.imul(hash ^ byte, 0x01000193) >>> 0;
+  return (hash ^ (hash >>> 15)) >>> 0;
+}
+
 /** Frames that are narrower than this part of the graph are not drawn. */
 const NARROWEST = 0.001;
 

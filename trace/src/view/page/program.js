@@ -223,7 +223,6 @@ class Program {
     this.series.forEach((number, series) => (this.seriesOf[number] = series));
     this.others = this.rows.length - this.series.length;
     this.folder = sharedFolder(series.map(number => rows[number].name));
-    assignColors(series.map(number => rows[number].name));
     this.sumSeries();
   }
 

@@ -37,7 +37,6 @@ function snapshotPage({ numbers, snapshot }, state) {
     series.clear();
     const largest = [...rowsOf(by())].sort((one, other) => other.bytes - one.bytes);
     largest.forEach((row, place) => series.set(row.name, Math.min(place, SERIES)));
-    assignColors(largest.slice(0, SERIES).map(row => row.name));
   };
   const seriesOf = block => series.get(block[by()] ?? NAMELESS[by()]) ?? SERIES;
 
