@@ -34,5 +34,6 @@ mod view_failures;
 mod view_filter;
 mod view_imports;
 mod view_page;
+mod view_selection;
 mod view_stacks;
 mod view_waiting;

@@ -652,7 +652,7 @@ fn dragging_moves_and_a_click_pins_the_moment_under_it() {
          await key('.'); const behind = figures().moment;
          await key(','); await key(','); const ahead = figures().moment;
          await key('>'); const far = figures().moment; await key('<'); const near = figures().moment;
-         await drag(0.4, 0.6, { shiftKey: true }); const selected = range();
+         await drag(0.4, 0.6, { shiftKey: true }); await key('z'); const selected = range();
          await key('e'); const end = figures();
          await key('p'); const peak = figures();
          return { before, moved, still, pinned, behind, ahead, far, near, selected, end, peak, hash: location.hash };",
@@ -1570,7 +1570,8 @@ fn the_help_opens_by_its_key_and_lists_the_others() {
     assert_eq!(there["open"], true);
     let keys = there["keys"].as_array().unwrap();
     for key in [
-        "+", "−", "0", ",", ".", "p", "e", "o", "g", "r", "c", "t", "?",
+        "+", "−", "0", ",", ".", "[", "]", "z", "f", "n", "N", "p", "e", "o", "g", "r", "c", "x",
+        "t", "?",
     ] {
         assert!(keys.iter().any(|listed| listed == key), "{key}");
     }

@@ -53,12 +53,6 @@ function alignGroupings(histories) {
   }
 }
 
-/** A number of bytes with its sign: "+3.04 MiB". */
-function differenceText([before, after]) {
-  const sign = after > before ? "+" : after < before ? "−" : "±";
-  return `${sign}${bytesText(Math.abs(after - before))}`;
-}
-
 function changeTable() {
   const change = row => row.bytes[1] - row.bytes[0];
   return new SortedTable("What has changed", [

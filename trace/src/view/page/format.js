@@ -25,6 +25,12 @@ function bytesInFull(bytes) {
   return bytes < 1024 ? `${bytes} bytes` : `${bytesText(bytes)} (${countText(bytes)} bytes)`;
 }
 
+/** A number of bytes with its sign: "+3.04 MiB". */
+function differenceText([before, after]) {
+  const sign = after > before ? "+" : after < before ? "−" : "±";
+  return `${sign}${bytesText(Math.abs(after - before))}`;
+}
+
 function countText(count) {
   return count.toLocaleString("en-US");
 }

@@ -16,7 +16,7 @@ const SHELL: &str = include_str!("shell.html");
 
 /// The scripts in their order. They share one scope, and each uses only names that earlier ones define.
 const STYLE: &str = include_str!("style.css");
-const SCRIPTS: [&str; 30] = [
+const SCRIPTS: [&str; 33] = [
     include_str!("data.js"),
     include_str!("format.js"),
     include_str!("dom.js"),
@@ -42,6 +42,9 @@ const SCRIPTS: [&str; 30] = [
     include_str!("block_panel.js"),
     include_str!("event_list.js"),
     include_str!("filter_bar.js"),
+    include_str!("find_bar.js"),
+    include_str!("selection.js"),
+    include_str!("trace_events.js"),
     include_str!("counterpart.js"),
     include_str!("trace_page.js"),
     include_str!("snapshot_page.js"),

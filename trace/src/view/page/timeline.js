@@ -56,6 +56,11 @@ class Timeline {
     return block >= 0 && block < this.program.asked.length ? block : null;
   }
 
+  /** The selected moments, from the first to the last; null for none. */
+  get selection() {
+    return selectionOf(this.state.get("selection"), this.program.moments);
+  }
+
   /** The visible range of the axis. */
   get range() {
     const [low, high] = this.program.ends(this.clock);
@@ -351,10 +356,21 @@ class Timeline {
     }
     if (this.hovered !== null && this.hovered !== this.moment) line(this.hovered, ink("soft"), [4, 3]);
     if (this.showsBlocks) this.drawOutline(pen, width);
-    if (!this.selected) return;
-    const [one, other] = this.selected.map(place => this.xOf(place));
+    this.drawSelection(pen, width, bottom);
+  }
+
+  drawSelection(pen, width, bottom) {
+    const { selection } = this;
+    if (!selection) return;
+    const last = this.clock === "events" ? 1 : 0;
+    const [from, to] = selection.map((moment, end) => {
+      const x = this.xOf(this.program.place(moment, this.clock) + end * last);
+      return Math.max(MARGIN.left, Math.min(width - MARGIN.right, x));
+    });
     pen.fillStyle = ink("accent-soft");
-    pen.fillRect(Math.min(one, other), MARGIN.top, Math.abs(other - one), bottom - MARGIN.top);
+    pen.fillRect(from, MARGIN.top, to - from, bottom - MARGIN.top);
+    pen.fillStyle = ink("accent");
+    pen.fillRect(from, bottom - 3, to - from, 3);
   }
 
   /** A frame around the pinned block, in the columns in which it is in use. */
@@ -430,7 +446,8 @@ class Timeline {
       const x = xOf(event);
       if (down && Math.abs(x - down.x) > 3) down.moved = true;
       if (down?.moved && down.selects) {
-        this.selected = [this.placeAt(down.x), this.placeAt(x)];
+        const [from, to] = [down.x, x].map(x => this.program.momentAt(this.placeAt(x), this.clock)).sort((one, other) => one - other);
+        this.state.set("selection", from < to ? `${from}~${to}` : null);
       } else if (down?.moved) {
         const [from, to] = down.range;
         const [low, high] = this.program.ends(this.clock);
@@ -442,12 +459,10 @@ class Timeline {
     });
     canvas.addEventListener("pointerup", event => {
       if (down && !down.moved) this.pick(event, xOf(event));
-      if (this.selected) this.setRange(Math.min(...this.selected), Math.max(...this.selected));
-      this.selected = null;
       down = null;
       this.recross();
     });
-    canvas.addEventListener("pointercancel", () => (down = this.selected = null));
+    canvas.addEventListener("pointercancel", () => (down = null));
     canvas.addEventListener("pointerleave", () => {
       this.hovered = null;
       tooltip.hide();

@@ -12,10 +12,13 @@ const TRACE_KEYS = [
   ["Ctrl Wheel", "Zoom around the pointer. The wheel alone scrolls the page, and with Shift it moves the picture."],
   ["← →", "Move. So does dragging, and the strip below the picture."],
   ["0", "See all of it again. So does a double click."],
-  [", .", "The previous event, the next one. A click pins a moment; Shift and drag zooms into a part."],
+  [", .", "The previous event, the next one. A click pins a moment."],
   ["< >", "Back by a hundred events, or on by a hundred."],
   ["b", "Show groups, single blocks, or segments. A click on a block pins it, and a click on a segment the block that it was taken for."],
+  ["[ ]", "Select the events from the pinned moment on, or up to it, for their sums. So does dragging with Shift. Escape selects nothing."],
+  ["z", "Zoom into what is selected."],
   ["/", "Write a filter: words of a name, and sizes (>1MiB), lifetimes (life<5ms), ages (age>2s), streams (stream=1) and frames (stack=main.rs)."],
+  ["f n N", "Write a search, with the words of a filter; then the next block that fits, or the previous one."],
   ["p", "The moment with the most bytes in use."],
   ["e", "The end."],
   ["o", "The next place where memory ran out."],
@@ -23,6 +26,7 @@ const TRACE_KEYS = [
   ["r", "Show the reserved bytes, or give the bytes in use the whole height."],
   ["c", "An axis of time, or of events. The page opens on events where most of the time is idle."],
   ["Tab Home ← → ↑ ↓", "On the map: from block to block. Enter enlarges the segment."],
+  ["x", "Export: save the history for Perfetto (ui.perfetto.dev) or chrome://tracing."],
   ["t", "Light or dark."],
   ["?", "This help."],
 ];
@@ -45,7 +49,7 @@ function historyPages(about, state) {
 
 /** Shows the history at `place`, which is `first` at first. What is pinned belongs to the history that is left. */
 function chooseHistory(state, place, first = 0) {
-  for (const name of ["range", "at", "block", "only"]) state.set(name, null);
+  for (const name of ["range", "at", "block", "only", "selection"]) state.set(name, null);
   state.set("history", place === first ? null : place + 1);
 }
 
@@ -92,6 +96,18 @@ function tracePage(about, program, state, place) {
   });
   const stacks = program.stacks.length > 0 ? new StackPanel(program, state) : null;
   const filterBar = new FilterBar(text => state.set("filter", text === "" ? null : text));
+  const findBar = new FindBar(program, text => state.set("find", text === "" ? null : text), block => {
+    pinBlock(block);
+    pin(program.from[block] + 1);
+  });
+  const select = (from, to) => state.set("selection", `${from}~${to}`);
+  const selectNothing = () => state.set("selection", null);
+  const zoomIn = () => {
+    if (!timeline.selection) return;
+    const [from, to] = timeline.selection.map(moment => program.place(moment, timeline.clock));
+    timeline.setRange(from, to + (timeline.clock === "events" ? 1 : 0));
+  };
+  const selectionPanel = new SelectionPanel(program, pin, zoomIn, selectNothing);
 
   const hasGroups = numbers.groups.length > 1 || !numbers.groups.some(row => row.name === "(no group)");
   const bySwitch = switchOf("Group blocks by", BY.map(([name, text]) => [name, text, name !== "group" || hasGroups]), by(),
@@ -126,12 +142,12 @@ function tracePage(about, program, state, place) {
     head(state, file, [
       numbers.device, numbers.limit_bytes ? `limit ${bytesText(numbers.limit_bytes)}` : null, counted(numbers.events, "event"), counted(numbers.blocks, "block"),
       numbers.has_times ? timeText(program.span[1] - program.span[0]) : null,
-    ], help, historyMenu(about, state, place)),
+    ], help, [historyMenu(about, state, place), exportButton(program)]),
     element("main", {},
       answers, shortage,
       panel("timeline", "Memory over time", [modeSwitch, bySwitch, clockSwitch, zoomButtons],
-        filterBar.element,
-        element("div", { class: "with-aside" }, element("div", {}, timeline.stage, timeline.whole, note, blockPanel.element), legend.element)),
+        element("div", { class: "filters" }, filterBar.element, findBar.element),
+        element("div", { class: "with-aside" }, element("div", {}, timeline.stage, timeline.whole, note, selectionPanel.element, blockPanel.element), legend.element)),
       panel("moment-panel", "Memory map", [moment, stepButtons(timeline)],
         element("div", { class: "with-aside" }, element("div", {}, map.element, mapKey(["held", "held, free"], ...(program.waiting.some(moment => moment > 0) ? [["pending", "pending, freed while another stream uses it"]] : [])), blocks.element), momentFigures)),
       stacks?.element ?? null,
@@ -174,6 +190,8 @@ function tracePage(about, program, state, place) {
     filterBar.show(text, made.error, shown, numbers.blocks);
     events.show(mask ? made : null);
     usesAge = made.usesAge;
+    findBar.show(state.get("find") ?? "", timeline.moment);
+    selectionPanel.fill(timeline.selection);
   };
   let usesAge = false;
   const refilter = () => {
@@ -192,6 +210,7 @@ function tracePage(about, program, state, place) {
     map.show(at, at.moment === ranOut?.moment ? roomFrames(ranOut.failed, segmentName) : []);
     blocks.show(at);
     events.pin(at.moment);
+    findBar.at(at.moment);
     stacks?.show(at.moment);
     showBlock();
     momentFigures.replaceChildren(figures([
@@ -227,6 +246,11 @@ function tracePage(about, program, state, place) {
   });
   state.on("at", once(() => (usesAge ? refilter() : showMoment())));
   state.on("filter only", refilter);
+  state.on("find", () => findBar.show(state.get("find") ?? "", timeline.moment));
+  state.on("selection", () => {
+    selectionPanel.fill(timeline.selection);
+    timeline.recross();
+  });
   state.on("mode", () => {
     modeSwitch.show(mode());
     showNote();
@@ -269,6 +293,17 @@ function tracePage(about, program, state, place) {
     r: toggleReserved,
     b: () => setMode(nextOf(MODES.map(([name]) => name), mode())),
     "/": () => filterBar.input.focus(),
+    f: () => findBar.input.focus(), n: () => findBar.step(1, timeline.moment), N: () => findBar.step(-1, timeline.moment),
+    "[": () => {
+      const to = timeline.selection?.[1] ?? program.moments;
+      select(timeline.moment, to > timeline.moment ? to : program.moments);
+    },
+    "]": () => {
+      const from = timeline.selection?.[0] ?? 0;
+      select(from < timeline.moment ? from : 0, timeline.moment);
+    },
+    z: zoomIn, Escape: selectNothing,
+    x: () => document.getElementById("export").click(),
     g: () => state.set("by", nextOf(BY.map(([name]) => name).filter(name => name !== "group" || hasGroups), by())),
     c: () => numbers.has_times && clockSwitch.querySelector("[aria-checked=false]").click(),
     t: () => document.getElementById("theme").click(),
