@@ -31,6 +31,7 @@ mod view_blocks;
 mod view_comparison;
 mod view_drawing;
 mod view_failures;
+mod view_files;
 mod view_filter;
 mod view_imports;
 mod view_page;

@@ -16,7 +16,7 @@ const SHELL: &str = include_str!("shell.html");
 
 /// The scripts in their order. They share one scope, and each uses only names that earlier ones define.
 const STYLE: &str = include_str!("style.css");
-const SCRIPTS: [&str; 33] = [
+const SCRIPTS: [&str; 34] = [
     include_str!("data.js"),
     include_str!("format.js"),
     include_str!("dom.js"),
@@ -49,6 +49,7 @@ const SCRIPTS: [&str; 33] = [
     include_str!("trace_page.js"),
     include_str!("snapshot_page.js"),
     include_str!("comparison_page.js"),
+    include_str!("open_files.js"),
     include_str!("main.js"),
 ];
 
