@@ -314,3 +314,44 @@ fn the_command_compares_two_files_of_one_kind() {
     let ran = binpool(&["view", &path("now.json"), &path("later.json"), "-o", &svg]);
     assert!(ran.errors.contains("ends in .html"), "{}", ran.errors);
 }
+
+#[test]
+fn the_figures_stand_in_one_row_and_both_pictures_have_one_axis() {
+    let (_, page) = compared();
+    let there = page.run(
+        "",
+        "const tops = () => new Set(all('.answer').map(card => card.getBoundingClientRect().top)).size;
+         const chosen = () => one('[data-value=time]').parentElement.querySelector('[aria-checked=true]').dataset.value;
+         const seen = [all('.answer').length, tops(), chosen()]; await click(one('[data-value=events]')); seen.push(chosen(), location.hash);
+         document.body.style.width = '700px'; return seen;",
+    );
+    assert_eq!(there, json!([4, 1, "time", "events", "#clock=events"]));
+}
+
+#[test]
+fn a_line_that_an_edit_moved_is_marked_and_keeps_its_place_in_both_pictures() {
+    let text = |line: u32, bytes: u32| {
+        format!("g 0 a.py:{line} f\ng 1 b.py:7 g\na 0 {bytes} 0 1000 0\na 1 4096 0 2000 1\n")
+    };
+    let sides = [
+        history("before", &text(31, 64 << 20)),
+        history("after", &text(36, 100 << 20)),
+    ];
+    let comparison = Comparison::of_histories([&sides[0], &sides[1]]);
+    let page = comparison.page_of_histories([&sides[0], &sides[1]], By::Group);
+    let page = Page::new(page.unwrap());
+    let there = page.run("", &format!("{SEEN} return seen;"));
+    let rows = there["rows"].as_array().unwrap();
+    let row = rows.iter().find(|row| row[0] == "a.py:36 fmoved").unwrap();
+    assert_eq!(row[1], "grown", "{there}");
+    assert_eq!(there["summary"], "0 new, 0 gone, 1 grown, 0 shrunk, 1 same");
+    let there = page.run(
+        "",
+        "const seen = [];
+         for (const c of all('#side-by-side .chart:not(.over)')) {
+           await pointer(c, 'pointermove', c.clientWidth - 30, c.clientHeight - 32); seen.push(text('.tip-title + dl dt'));
+         }
+         return seen;",
+    );
+    assert_eq!(there, json!(["a.py:36 f", "a.py:36 f"]));
+}

@@ -1,6 +1,9 @@
 //! What is new, gone, or another size in the second of two recordings or snapshots.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
+};
 
 use serde::Serialize;
 
@@ -55,6 +58,8 @@ pub struct ChangeRow {
     pub bytes: [u64; 2],
     /// The blocks in use.
     pub blocks: [u64; 2],
+    /// Its name in the first, where an edit moved its line; `None` where both have the name.
+    pub moved_from: Option<String>,
 }
 
 /// What has happened to a group of blocks between the first and the second.
@@ -162,27 +167,69 @@ impl Comparison {
 
 impl ChangeTable {
     fn new(by: &'static str, at: &'static str, [before, after]: [Sums; 2]) -> Self {
+        let mut moved = moved([&before, &after]);
         let mut both: BTreeMap<String, [(u64, u64); 2]> = BTreeMap::new();
-        for (side, sums) in [before, after].into_iter().enumerate() {
-            for (name, sum) in sums {
-                both.entry(name).or_default()[side] = sum;
-            }
+        let mut old_names = HashMap::new();
+        for (name, sum) in before {
+            let name = match moved.remove(&name) {
+                Some(new) => {
+                    old_names.insert(new.clone(), name);
+                    new
+                }
+                None => name,
+            };
+            both.entry(name).or_default()[0] = sum;
+        }
+        for (name, sum) in after {
+            both.entry(name).or_default()[1] = sum;
         }
         let mut rows: Vec<ChangeRow> = both
             .into_iter()
             .map(|(name, sides)| {
                 let (bytes, blocks) = (sides.map(|it| it.0), sides.map(|it| it.1));
                 ChangeRow {
-                    name,
                     change: Change::between(bytes, blocks),
                     bytes,
                     blocks,
+                    moved_from: old_names.remove(&name),
+                    name,
                 }
             })
+            .filter(|row| row.blocks != [0, 0])
             .collect();
         rows.sort_by_key(|row| Reverse(row.bytes[0].abs_diff(row.bytes[1])));
         Self { by, at, rows }
     }
+}
+
+/// The names of the first that an edit moved, each with its name in the second: those that differ in nothing but their lines, and that one name of
+/// the first alone and one of the second alone do.
+fn moved(sides: [&Sums; 2]) -> HashMap<String, String> {
+    let mut alike: HashMap<String, [Vec<&String>; 2]> = HashMap::new();
+    for (side, other) in [(0, 1), (1, 0)] {
+        for name in sides[side].keys() {
+            if !sides[other].contains_key(name) {
+                alike.entry(without_lines(name)).or_default()[side].push(name);
+            }
+        }
+    }
+    let pairs = alike
+        .into_values()
+        .filter_map(|[before, after]| match (&*before, &*after) {
+            ([before], [after]) => Some(((*before).clone(), (*after).clone())),
+            _ => None,
+        });
+    pairs.collect()
+}
+
+/// A name without the numbers after colons: the lines and columns of source code.
+fn without_lines(name: &str) -> String {
+    let mut parts = name.split(':');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| {
+        let rest = part.trim_start_matches(|digit: char| digit.is_ascii_digit());
+        text + ":" + rest
+    })
 }
 
 impl Change {
@@ -201,19 +248,40 @@ fn by_group(history: &History, by: By, moment: usize) -> Sums {
     let grouping = &history.groupings[by as usize];
     let blocks = grouping.numbers.iter().zip(&history.blocks);
     let there = blocks.filter(|(_, life)| life.is_there(moment));
-    sums(
+    let sums = sums(
         there.map(|(group, life)| (*group as usize, life.requested_bytes)),
         |group| grouping.names.get(group).cloned().unwrap_or_default(),
-    )
+    );
+    with_all(sums, grouping.names.iter().cloned())
 }
 
 fn by_stack(history: &History, moment: usize) -> Sums {
-    let there = history.blocks.iter().filter(|life| life.is_there(moment));
-    let frames = |stack| history.stacks.get(stack);
-    sums(
-        there.map(|life| (life.stack.and_then(frames), life.requested_bytes)),
-        |frames| frames.map_or_else(|| "(no stack)".to_owned(), |frames| frames.join("\n")),
-    )
+    let [groups, ..] = &history.groupings;
+    let blocks = groups.numbers.iter().zip(&history.blocks);
+    let there = blocks.filter(|(_, life)| life.is_there(moment));
+    // The name of a group in parentheses explains why there is no stack.
+    let without_stack = |group: u32| {
+        let name = groups.names.get(group as usize);
+        name.filter(|name| name.starts_with('('))
+            .map_or("(no stack)", String::as_str)
+    };
+    let key = |group: u32, stack: Option<usize>| match stack.and_then(|it| history.stacks.get(it)) {
+        Some(frames) => (Some(frames), ""),
+        None => (None, without_stack(group)),
+    };
+    let sums = sums(
+        there.map(|(group, life)| (key(*group, life.stack), life.requested_bytes)),
+        |(frames, unknown)| frames.map_or_else(|| unknown.to_owned(), |frames| frames.join("\n")),
+    );
+    with_all(sums, history.stacks.iter().map(|frames| frames.join("\n")))
+}
+
+/// The sums, with those names, too, that have no blocks at the moment.
+fn with_all(mut sums: Sums, names: impl Iterator<Item = String>) -> Sums {
+    for name in names {
+        sums.entry(name).or_default();
+    }
+    sums
 }
 
 fn by_name(snapshot: &Snapshot, name: fn(&SnapshotBlock) -> &str) -> Sums {
@@ -240,6 +308,53 @@ fn sums<K: Ord>(blocks: impl Iterator<Item = (K, u64)>, name: impl Fn(K) -> Stri
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_that_an_edit_moved_is_one_row() {
+        let sums = |rows: &[(&str, u64)]| -> Sums {
+            let rows = rows.iter();
+            rows.map(|(name, blocks)| ((*name).to_owned(), (blocks * 10, *blocks)))
+                .collect()
+        };
+        // Line 31 moved to 36; 40 moved, too, but to which of two lines is not known; 7 is in both.
+        let before = sums(&[
+            ("a.py:31 f", 1),
+            ("a.py:40 g", 1),
+            ("b.rs:7:9", 2),
+            ("b.rs:8:9", 0),
+        ]);
+        let after = sums(&[
+            ("a.py:36 f", 2),
+            ("a.py:45 g", 1),
+            ("a.py:46 g", 1),
+            ("b.rs:7:9", 0),
+            ("b.rs:9:5", 3),
+        ]);
+        let rows = ChangeTable::new("group", "end", [before, after]).rows;
+        let mut rows: Vec<_> = rows
+            .iter()
+            .map(|row| {
+                (
+                    &*row.name,
+                    row.change,
+                    row.moved_from.as_deref(),
+                    row.blocks,
+                )
+            })
+            .collect();
+        rows.sort_unstable_by_key(|row| row.0);
+        assert_eq!(
+            rows,
+            [
+                ("a.py:36 f", Change::Grown, Some("a.py:31 f"), [1, 2]),
+                ("a.py:40 g", Change::Gone, None, [1, 0]),
+                ("a.py:45 g", Change::New, None, [0, 1]),
+                ("a.py:46 g", Change::New, None, [0, 1]),
+                ("b.rs:7:9", Change::Gone, None, [2, 0]),
+                ("b.rs:9:5", Change::New, Some("b.rs:8:9"), [0, 3]),
+            ]
+        );
+    }
 
     #[test]
     fn a_row_is_new_gone_grown_shrunk_or_the_same() {

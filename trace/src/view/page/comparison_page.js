@@ -32,8 +32,14 @@ class SideState {
  * Gives both histories the rows of both, and as series the groups with the highest peak in either: a group has the same colour and
  * the same layer in both pictures.
  */
-function alignGroupings(histories) {
+function alignGroupings({ histories, comparison }) {
   for (const grouping of histories[0].groupings) {
+    // A line that an edit moved has one name in both.
+    const moved = comparison.tables.filter(({ by }) => by === grouping.name).flatMap(({ rows }) => rows.filter(row => row.moved_from));
+    for (const { name, moved_from: old } of moved) {
+      const row = grouping.rows.find(row => row.name === old);
+      if (row) row.name = name;
+    }
     const both = histories.map(({ groupings }) => groupings.find(({ name }) => name === grouping.name));
     const peaks = new Map();
     for (const { rows } of both) {
@@ -57,7 +63,8 @@ function changeTable() {
   const change = row => row.bytes[1] - row.bytes[0];
   return new SortedTable("What has changed", [
     { title: "Name", value: row => row.name, cell: row => element("span", { class: "named" },
-      element("span", { class: "name", title: row.name }, row.name.split("\n")[0])) },
+      element("span", { class: "name", title: row.moved_from ? `${row.name}\nIn the first: ${row.moved_from}` : row.name }, row.name.split("\n")[0]),
+      row.moved_from && element("span", { class: "quiet" }, "moved")) },
     { title: "Change", value: row => row.change, cell: row => element("span", { class: `change ${row.change}` }, row.change) },
     { title: "Difference", number: true, value: row => Math.abs(change(row)), text: row => differenceText(row.bytes) },
     { title: "First", number: true, value: row => row.bytes[0], text: row => bytesText(row.bytes[0]) },
@@ -83,7 +90,7 @@ function comparisonPage(comparison, state, menu, pictures, restyle) {
     element("p", { class: "origin", id: "origin" }, "Compared"),
     head(state, named.join(" → "), [`first: ${comparison.files[0]}`, `second: ${comparison.files[1]}`], help, menu),
     element("main", {},
-      element("div", { class: "answers" }, comparison.figures.map(({ name, bytes }, place) =>
+      element("div", { class: `answers of-${comparison.figures.length}` }, comparison.figures.map(({ name, bytes }, place) =>
         answer(`figure-${place}`, name, bytes[1] > bytes[0] ? "bad" : "good", differenceText(bytes), `${bytesText(bytes[0])} → ${bytesText(bytes[1])}`))),
       pictures,
       panel("changes", "What has changed", [bySwitch, atSwitch], summary, table.element)),
@@ -110,17 +117,30 @@ function comparisonPage(comparison, state, menu, pictures, restyle) {
 
 /** Shows two histories side by side, each over its own time, on one scale. */
 function historiesCompared(about, programs, state, menu) {
+  // Both have one axis, so that they can be compared.
+  const clock = programs.some(program => program.clock === "events") ? "events" : "time";
   const timelines = programs.map((program, side) => {
+    program.clock = clock;
     const timeline = new Timeline(program, new SideState(state, side + 1));
     timeline.leastHigh = Math.max(...about.histories.map(({ numbers }) => numbers.peak_reserved.reserved_bytes)) * 1.06;
     state.on(`range-${side + 1} at-${side + 1}`, timeline.redraw);
     return timeline;
   });
-  const pictures = element("div", { class: "columns", id: "side-by-side" }, timelines.map((timeline, side) => {
+  const clockSwitch = switchOf("The axis", [["time", "Time", programs.every(({ times }) => times !== null)], ["events", "Events"]], timelines[0].clock,
+    name => {
+      for (const side of [1, 2]) state.set(`range-${side}`, null);
+      state.set("clock", name);
+    });
+  state.on("clock", () => {
+    clockSwitch.show(timelines[0].clock);
+    for (const timeline of timelines) timeline.redraw();
+  });
+  const sides = element("div", { class: "columns", id: "side-by-side" }, timelines.map((timeline, side) => {
     const { numbers } = timeline.program;
     return panel(`side-${side + 1}`, `${side === 0 ? "First" : "Second"}: ${numbers.file.split("/").pop()}`, element("span", { class: "quiet" },
       numbers.origin === "happened" ? "as it happened" : "simulated"), timeline.stage, timeline.whole);
   }));
+  const pictures = [element("div", { class: "beside" }, clockSwitch), sides];
   comparisonPage(about.comparison, state, menu, pictures, by => {
     const grouping = BY.some(([name]) => name === by) ? by : about.by;
     for (const timeline of timelines) {

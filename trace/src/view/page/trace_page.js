@@ -33,7 +33,7 @@ const TRACE_KEYS = [
 
 /** Shows the history that the address names, or else the comparison, or the first history. */
 function historyPages(about, state) {
-  if (about.comparison) alignGroupings(about.histories);
+  if (about.comparison) alignGroupings(about);
   const programs = about.histories.map(() => null);
   const programOf = place => (programs[place] ??= new Program({ ...about.histories[place], columns: about.tables[place] }));
   const show = () => {
