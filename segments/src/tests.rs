@@ -203,6 +203,7 @@ impl Program {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes, for numbers alone")]
 fn sizes_that_rise_again_and_again_replace_segments_twice_only() {
     for policy in [GrowthPolicy::FewestCalls, GrowthPolicy::Balanced] {
         let mut three = Program::new(policy);
