@@ -194,7 +194,7 @@ fn errors_say_what_to_do_next() {
         offset: 100,
         alignment,
     };
-    assert!(error.to_string().contains("multiples of 512 bytes"));
+    assert!(error.to_string().contains("a multiple of 512 bytes"));
     let (way, flags) = (HostUse::Write, MemoryFlags::HOST_READ_ONLY);
     let error = InvalidRequest::HostAccess { way, flags }.to_string();
     assert!(
