@@ -58,6 +58,8 @@
 //! When memory runs out, the error is `OutOfMemory`. After a kernel has ended the context, it is `DeviceLost`
 //! ([`CudaError::is_sticky`]), as for each later call; every event has failed then, so no thread waits forever.
 
+// Says of each item on docs.rs which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
 /// Implements `Debug`, with the fields that say something to a program.

@@ -71,6 +71,8 @@
 //! seen by all, and accesses of the host to the bytes of SVM are not checked. Unflushed commands, maps, images and kernels
 //! in a device language are not simulated. Costs do not depend on what runs at the same time.
 
+// Says of each item on docs.rs which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
 mod backend;

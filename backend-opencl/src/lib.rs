@@ -120,6 +120,8 @@
 //!
 //! It does not bound memory: OpenCL runtimes create more buffers than fit, so commit memory that must be there.
 
+// Says of each item on docs.rs which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
 mod after_use;

@@ -80,6 +80,8 @@
 //! | `metrics` | `MemoryPool::publish_metrics`: counters for Prometheus and similar systems | `metrics` |
 //! | `backtrace` | `WatchOptions::backtraces`: the call stack of each request | `backtrace` |
 
+// Says of each item on docs.rs which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 // A link to what a feature adds is plain text where that feature is off.
 #![cfg_attr(

@@ -9,6 +9,8 @@
 //! - `snapshot`: snapshots of pools, as JSON.
 //! - `tools`: whole traces, read from any kind of recording, and their histories and pages.
 
+// Says of each item on docs.rs which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod error;
