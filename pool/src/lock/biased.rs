@@ -161,7 +161,7 @@ impl<'a, T> Own<'a, T> {
         Some(self.go_in_if(TRACKED)?.with(action))
     }
 
-    /// Enters, until the result is dropped. Returns `None` where [`enter`](Self::enter) does, and also while the locks are
+    /// Enters, until the result is dropped. Returns `None` if [`enter`](Self::enter) does, and also while the locks are
     /// [tracked](BiasedLocks::set_tracked): what is done here is not recorded.
     #[inline]
     pub(crate) fn go_in_untracked(self) -> Option<Inside<'a, T>> {

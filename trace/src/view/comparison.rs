@@ -58,7 +58,7 @@ pub struct ChangeRow {
     pub bytes: [u64; 2],
     /// The blocks in use.
     pub blocks: [u64; 2],
-    /// Its name in the first, where an edit moved its line; `None` where both have the name.
+    /// Its name in the first, where an edit moved its line; `None` if both have the name.
     pub moved_from: Option<String>,
 }
 
