@@ -292,7 +292,7 @@ impl<B: Backend> PooledBuffer<B> {
     ///
     /// # Errors
     ///
-    /// A failure of the device. The block is freed all the same, but no other user gets it if it could not be
+    /// A failure of the device. The block is freed anyway, but no other user gets it if it could not be
     /// [scrubbed](crate::ScrubPolicy::OnFree).
     ///
     /// ```
@@ -316,7 +316,7 @@ impl<B: Backend> PooledBuffer<B> {
         self.free()
     }
 
-    /// Takes the memory out of the pool for good; `None` for the block of 0 bytes.
+    /// Takes the memory out of the pool permanently; `None` for the block of 0 bytes.
     ///
     /// The memory is freed when it is dropped. A block that was carved from a segment keeps the whole segment alive,
     /// and the pool goes on to manage the rest of it.
@@ -468,7 +468,7 @@ pub(crate) fn free_uncached<B: Backend>(uncached: LeasedBlock<B>, asked: usize) 
 
 fn log_failure(result: Result<(), Error>, bytes: usize) {
     if let Err(error) = result {
-        tracing::error!(%error, bytes, "a pooled block could not be given back cleanly");
+        tracing::error!(%error, bytes, "a pooled block could not be released cleanly");
     }
 }
 

@@ -557,7 +557,7 @@ impl<B: Backend> MemoryPool<B> {
     /// Returns the device memory, in bytes, that a block for a request of `bytes` bytes takes: the size of its class
     /// ([`PooledBuffer::class_size`]), or of the request, if the device has no block as large as the class. A small block of a
     /// segment has the size of the largest of 16 classes or so, at most 1/16 more than was requested, so that it serves later
-    /// requests for all of them. A larger block of the thread cache may serve the request all the same.
+    /// requests for all of them. A larger block of the thread cache may serve the request anyway.
     ///
     /// Segments that the pool [takes from the device](PoolOptions::segments) are larger, and serve later requests, too.
     ///

@@ -95,7 +95,7 @@ pub(crate) struct State<B: Backend, O> {
     pub(crate) quarantine: Quarantine<B, O>,
     /// Freed blocks of which the program still has views; `None` once the last handle is gone, and no other user can get them.
     pub(crate) viewed: Option<Vec<Viewed<B, O>>>,
-    /// Set while freed blocks are cached. Unset for good once the last handle of the pool is gone.
+    /// Set while freed blocks are cached. Permanently unset once the last handle of the pool is gone.
     pub(crate) holding: bool,
     /// How many [values](crate::KeptAddresses) keep all memory where it is.
     kept_by: usize,

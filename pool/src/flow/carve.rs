@@ -235,7 +235,7 @@ impl<B: Backend> Shared<B> {
     }
 
     /// Unmaps pages that leave the pool, and returns them. Where that fails, they are free in the pool as before, and the next trim or
-    /// shortage tries again. Once the last handle is gone, they leave all the same, and are unmapped with their reservation.
+    /// shortage tries again. Once the last handle is gone, they leave anyway, and are unmapped with their reservation.
     pub(crate) fn unmap(&self, place: &Place<B::Memory>, memory: B::Memory) -> Option<B::Memory> {
         match place.unmap(&self.allocator) {
             Ok(()) => self.state.lock().forget_place(place),

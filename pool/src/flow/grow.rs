@@ -231,7 +231,7 @@ impl<B: Backend> Shared<B> {
         self.arrive();
         if let Some(error) = failure {
             contained("a subscriber", || {
-                tracing::error!(%error, size, "a block that had grown could not be given back cleanly");
+                tracing::error!(%error, size, "a block that had grown could not be released cleanly");
             });
         }
     }

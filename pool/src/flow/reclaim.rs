@@ -107,7 +107,7 @@ impl<B: Backend> Shared<B> {
     /// release of held blocks, largest first, of just enough, then of all; the program's hooks; a wait for the queues
     /// that hold memory back, one at a time.
     ///
-    /// Nothing is released while a limit rules the request out all the same. A request that is larger than the limit fails at once.
+    /// Nothing is released while the limit forbids the request anyway. A request that is larger than the limit fails at once.
     pub(crate) fn reclaim(
         &self,
         queue_key: QueueKey,
@@ -276,7 +276,7 @@ impl<B: Backend> Shared<B> {
     }
 
     /// Releases blocks that no command uses, largest first, until they have `enough` bytes together, unless a limit rules the
-    /// request out all the same. Returns whether there were any.
+    /// request out anyway. Returns whether there were any.
     fn release_settled(&self, reclaim: &mut Reclaim, enough: u64) -> bool {
         self.flush();
         if self.is_ruled_out(reclaim.request.bytes) {

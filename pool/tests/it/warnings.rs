@@ -59,7 +59,7 @@ fn a_block_that_is_not_given_back_cleanly_is_told_of() {
     device.fail_nth(CallKind::Fill, 1, Fault::Backend(-1), Persistence::Once);
     let error = LevelFilter::ERROR;
     let text = logged(error, || drop(block));
-    assert!(text.contains("could not be given back cleanly"), "{text:?}");
+    assert!(text.contains("could not be released cleanly"), "{text:?}");
 }
 
 #[test]
