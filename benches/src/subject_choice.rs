@@ -112,6 +112,17 @@ impl Workload {
                 SubjectChoice::Bins,
                 SubjectChoice::Direct,
             ],
+            // Not snmalloc: blocks of mebibytes go to the kernel, which takes milliseconds a pair.
+            Self::Mixed | Self::Large => &[
+                SubjectChoice::Pool,
+                SubjectChoice::Bins,
+                SubjectChoice::Watched,
+                SubjectChoice::Recorded,
+                SubjectChoice::Malloc,
+                SubjectChoice::Mimalloc,
+                SubjectChoice::Ranges,
+                SubjectChoice::Nothing,
+            ],
             _ => &[
                 SubjectChoice::Pool,
                 SubjectChoice::Bins,

@@ -168,8 +168,8 @@ struct Slow {
 }
 
 /// The most blocks that the program is ahead of the writer. A chunk has two events under `shuttle`: two chunks wait and one more of each
-/// thread, as many are being written, and each thread has the events of another block or two.
-const MOST_UNWRITTEN: usize = 16;
+/// thread, the same number is being written, and each thread has the events of another block or two. Elsewhere one chunk takes all events.
+const MOST_UNWRITTEN: usize = if cfg!(shuttle) { 16 } else { usize::MAX };
 
 impl Write for Slow {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -178,7 +178,10 @@ impl Write for Slow {
         }
         let returned = self.returned.load(Ordering::Relaxed);
         let written = self.text.blocks().len();
-        assert!(returned <= written + MOST_UNWRITTEN, "{returned} {written}");
+        assert!(
+            returned.saturating_sub(written) <= MOST_UNWRITTEN,
+            "{returned} {written}"
+        );
         self.text.write(bytes)
     }
 
@@ -242,7 +245,9 @@ impl Write for Full {
 /// Threads that wait for a writer, or help it, go on when it fails.
 fn record_to_a_writer_that_fails() {
     let world = World::of_bins(64);
-    let recording = world.pool.record(Full(2)).unwrap();
+    // The header, and under `shuttle`, where a chunk has two events, some of the lines.
+    let writes = if cfg!(shuttle) { 2 } else { 1 };
+    let recording = world.pool.record(Full(writes)).unwrap();
     let others = [(); 2].map(|()| {
         world.spawn(|world| (0..12).for_each(|_| drop(world.pool.allocate(BYTES).unwrap())))
     });
