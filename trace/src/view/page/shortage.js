@@ -40,7 +40,7 @@ function whyText(failed, hasCapacity) {
     case "limited": return hasCapacity ? say(left, free => `${free} free of the limit of ${bytesText(capacity)}`)
       : say(failed.reserved_bytes, reserved => `with ${reserved} reserved: more than a limit that the program set`);
     case "fragmented": return say(failed.largest_held_bytes, piece => `${bytesText(held)} free in the pool, but at most ${piece} in one piece`);
-    case "pending": return say(failed.pending_bytes, pending => `${pending} free only after commands that have not ended`);
+    case "pending": return say(failed.pending_bytes, pending => `${pending} free only once pending commands have ended`);
     case "viewed": return say(failed.active_bytes, () => "but blocks that were freed still have regions, images or maps");
     case "device_full": return hasCapacity || deviceFree !== null ? say(deviceFree ?? left, free => `${free} free on the device`)
       : [bytesText(asked), "asked for: the device is full"];
