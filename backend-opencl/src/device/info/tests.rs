@@ -77,7 +77,7 @@ fn the_error_of_a_system_without_devices_says_so() {
     };
     assert_eq!(
         error.to_string(),
-        "no OpenCL device is there; there are no devices"
+        "no OpenCL device is available; there are no devices"
     );
 }
 
