@@ -408,7 +408,7 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Those of [`enqueue_fill`](Self::enqueue_fill), but for the pattern, and
+    /// Those of [`enqueue_fill`](Self::enqueue_fill), except for the pattern's, and
     /// [`HostAccess`](crate::InvalidRequest::HostAccess) if the memory's flags forbid it.
     fn enqueue_write<'q>(
         &self,
@@ -459,10 +459,10 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Those of [`enqueue_fill`](Self::enqueue_fill), but for the pattern, and
-    /// [`OverlappingCopy`](crate::InvalidRequest::OverlappingCopy) if both are the same memory and the
-    /// regions share a byte. The caller must avoid overlaps between different views of one block: they
-    /// are not detected, and leave the bytes undefined.
+    /// Those of [`enqueue_fill`](Self::enqueue_fill), except for the pattern's, and
+    /// [`OverlappingCopy`](crate::InvalidRequest::OverlappingCopy) if both are the same memory and the regions share a
+    /// byte. The caller must avoid overlaps between different views of one block: they are not detected, and leave the
+    /// bytes undefined.
     fn enqueue_copy<'q>(
         &self,
         on: impl Into<On<'q, Self::Queue, Self::Event>>,

@@ -12,10 +12,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why an operation on a device failed.
 ///
-/// The variants say what to do: free memory ([`OutOfMemory`](Self::OutOfMemory)), correct the
-/// call ([`InvalidRequest`](Self::InvalidRequest)), or use another device or method
-/// ([`Unsupported`](Self::Unsupported)); after [`Backend`](Self::Backend) and
-/// [`DeviceLost`](Self::DeviceLost) the runtime itself has failed.
+/// The variants say what to do: free memory ([`OutOfMemory`](Self::OutOfMemory)), correct the call
+/// ([`InvalidRequest`](Self::InvalidRequest)), or use another device or method ([`Unsupported`](Self::Unsupported)).
+/// [`Backend`](Self::Backend) and [`DeviceLost`](Self::DeviceLost) mean that the runtime itself has failed.
 ///
 /// ```
 /// use binpool_allocators::{Allocator, Error, ImmediateAllocator};
@@ -33,7 +32,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// # Ok::<(), Error>(())
 /// ```
 ///
-/// A backend sorts the codes of its runtime in this way, such as OpenCL's:
+/// A backend maps the error codes of its runtime like this; these are OpenCL's:
 ///
 /// ```
 /// use binpool_allocators::Error;
@@ -114,7 +113,7 @@ impl Error {
     }
 }
 
-/// The text of `Display` and the causes: what a program prints whose `main` returns the error.
+/// The text of `Display`, then the causes, as when `main` returns the error.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -203,7 +202,7 @@ pub struct OutOfMemory {
     pub scope: Scope,
     /// The runtime's own error.
     pub source: Option<Source>,
-    /// A longer report of the same shortage, which is printed instead: that of a pool.
+    /// A longer report of the same shortage, such as a pool's. `Display` prints it instead.
     pub report: Option<Source>,
 }
 
@@ -269,7 +268,7 @@ impl fmt::Display for OutOfMemory {
     }
 }
 
-/// The text of `Display` and the causes: what a program prints whose `main` returns the error.
+/// The text of `Display`, then the causes, as when `main` returns the error.
 impl fmt::Debug for OutOfMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(report) = &self.report {
@@ -450,7 +449,7 @@ impl fmt::Display for HostUse {
 #[non_exhaustive]
 pub enum InvalidRequest {
     /// A block of 0 bytes was requested.
-    #[error("a block of 0 bytes: request at least 1, or use a pool, which has an empty block")]
+    #[error("a block of 0 bytes: request at least 1, or use a pool, which supports empty blocks")]
     ZeroSize,
     /// The block is larger than the device's largest block.
     #[error("{}", too_large(*.requested, *.largest))]
@@ -502,8 +501,8 @@ pub enum InvalidRequest {
     EmptyPattern,
     /// The offset or length of a fill is not a multiple of its pattern.
     #[error(
-        "a fill of {bytes} bytes from offset {offset} on with a pattern of {pattern} bytes: \
-         offset and length must be multiples of the pattern"
+        "a fill of {bytes} bytes at offset {offset} with a pattern of {pattern} bytes: \
+         offset and length must be multiples of the pattern's length"
     )]
     PatternMismatch {
         /// Where the fill starts.
@@ -529,22 +528,22 @@ pub enum InvalidRequest {
     /// Other pages are mapped there already.
     #[error("pages of {} at offset {offset}: other pages are mapped there; unmap those first", words::bytes(*.bytes as u64))]
     AlreadyMapped {
-        /// Where the pages were to be mapped, from the start of the reservation on.
+        /// Where the pages were to be mapped, from the start of the reservation.
         offset: usize,
         /// Their size in bytes.
         bytes: usize,
     },
     /// A part of the region is not mapped, or the region splits a page.
-    #[error("{} from offset {offset} on: give whole pages, all of them mapped", words::bytes(*.bytes as u64))]
+    #[error("{} at offset {offset}: pass whole pages, all of them mapped", words::bytes(*.bytes as u64))]
     NotMapped {
         /// Where the region starts in the reservation.
         offset: usize,
         /// Its length in bytes.
         bytes: usize,
     },
-    /// Pages were to be unmapped that a command uses which has not ended.
+    /// An unfinished command uses the pages that were to be unmapped.
     #[error(
-        "{} from offset {offset} on: a command that uses them has not ended; wait for it, then unmap them",
+        "{} at offset {offset}: a command that uses these pages has not ended; wait for it, then unmap them",
         words::bytes(*.bytes as u64)
     )]
     InUse {
@@ -570,16 +569,16 @@ pub enum InvalidRequest {
         /// The flags of the memory.
         flags: MemoryFlags,
     },
-    /// A call would keep a reference to a buffer over memory that the host only lends for the duration of a call.
+    /// The call would keep a reference to a buffer whose memory the host lends for one call only.
     #[error(
-        "this buffer uses {bytes} bytes that the host lends it for one call: make views and other objects from a buffer \
+        "this buffer uses {bytes} bytes of host memory that are lent for one call: make views and other objects from a buffer \
          that owns its memory"
     )]
     Lent {
         /// The size of the buffer in bytes.
         bytes: usize,
     },
-    /// No block of a pool starts at an address that was to be freed or used.
+    /// An address was to be freed or used at which no block of the pool starts.
     #[error(
         "no block starts at address {address:#x}: it was freed before, lies within a block, or was allocated elsewhere"
     )]
@@ -587,7 +586,7 @@ pub enum InvalidRequest {
         /// The address.
         address: u64,
     },
-    /// The host wanted memory back of which views are left.
+    /// The host asked for its memory back while views of it exist.
     #[error(
         "{views} views of these {bytes} bytes still exist: drop them before taking the memory back"
     )]
@@ -658,7 +657,7 @@ pub enum InvalidRequest {
     #[error("this block is not bound to a queue: name the queue to release it on")]
     NoQueue,
     /// The function that builds a cached value requested that value, and would wait for itself.
-    #[error("a cached value needs itself: build it from other values")]
+    #[error("a cached value depends on itself: build it from other values")]
     AsksForItself,
     /// Only user events can be resolved by the host.
     #[error("only a user event can be resolved by the host")]

@@ -101,9 +101,9 @@ pub trait Memory: fmt::Debug + Send + Sync + 'static {
     /// again. Only objects made from *this* value count: a block carved from a segment is a view of the segment,
     /// and has no views itself until its user creates some.
     ///
-    /// A backend overrides this, since regions can outlive the value that they were made from; [`ViewCount`] implements it.
-    /// `false` also means that everything other threads did through former views has happened. The pool calls this
-    /// whenever a block is freed, also under its lock, so it must take no lock and make no call to the device.
+    /// A backend overrides this, since regions can outlive the value that they were made from; [`ViewCount`] implements it. `false` also
+    /// means that everything other threads did through former views has happened. The pool calls this whenever a block is freed, even under
+    /// its lock, so it must take no lock and make no call to the device.
     ///
     /// ```
     /// use binpool_allocators::{Backend, Memory, MemoryFlags, Region};

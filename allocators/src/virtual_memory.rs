@@ -71,9 +71,9 @@ pub trait VirtualMemory: Backend {
     /// Maps `pages` from `offset` of the reservation on, so that commands may use them there. All or nothing: if the call fails, nothing is
     /// mapped there, and whatever was mapped before stays.
     ///
-    /// Pages that are mapped already get a further address, if the backend supports that. There is no need to wait: commands may be using them at the
-    /// others. Through each address, a command sees what all earlier commands have written, whichever address they used. A command
-    /// that uses the same pages at two addresses may see old bytes.
+    /// Pages that are mapped already get a further address, if the backend supports that. There is no need to wait: commands may be using
+    /// them at the other addresses. Through each address, a command sees what all earlier commands have written, whichever address they
+    /// used. A command that uses the same pages at two addresses may see old bytes.
     ///
     /// # Errors
     ///

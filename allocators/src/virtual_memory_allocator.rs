@@ -5,9 +5,9 @@ use crate::{Allocator, Region, Result, VirtualMemory};
 /// Allocates pages of virtual memory. They have no addresses: the user of this allocator [reserves](Allocator::reserve) addresses, and
 /// [maps](Allocator::map) pages to them.
 ///
-/// A pool over it places its blocks in a few large reservations, allocates pages when memory is missing there, and moves
-/// free pages: once the commands that used them have ended or, for a block whose commands come after these, earlier, by a second address. So it
-/// holds little more than the program uses.
+/// A pool over it places its blocks in a few large reservations, allocates pages when memory is missing there, and moves free pages: once
+/// the commands that used them have ended, or earlier, by a second address, for a block whose commands come after these. So it holds little
+/// more than the program uses.
 ///
 /// ```
 /// use binpool_allocators::{Allocator, Backend, MemoryKind, Memory, Region, VirtualMemoryAllocator};

@@ -15,7 +15,7 @@ use crate::{ArrayError, Context, Kernels};
 ///
 /// An array belongs to its [`Context`], hence to a queue, and operations run on the queue of their left operand. Arrays
 /// of other contexts may take part, as long as both are of one backend: the device then waits for what computes them.
-/// No caller has to think of it: operands are put in order before they are used, and every use is recorded, so that a
+/// Callers need not think of this: operands are put in order before they are used, and every use is recorded, so that a
 /// block goes back to the pool with all its queues. Arrays of two backends do not mix, which is an error.
 ///
 /// A queue is made to wait for an array once. Elements change through [`slice_mut`](Self::slice_mut) and
@@ -61,7 +61,7 @@ impl<B: Backend, K: Kernels<B>> Context<B, K> {
     ///
     /// # Errors
     ///
-    /// Where the pool has no memory, or the write fails.
+    /// If the pool has no memory, or the write fails.
     pub fn array(&self, elements: &[f32]) -> Result<Array<B, K>, ArrayError> {
         let array = self.uninitialized(elements.len())?;
         array.buffer().write(self.queue(), 0, elements)?;
@@ -85,7 +85,7 @@ impl<B: Backend, K: Kernels<B>> Context<B, K> {
     ///
     /// # Errors
     ///
-    /// Where the pool has no memory, or the fill fails.
+    /// If the pool has no memory, or the fill fails.
     pub fn full(&self, length: usize, value: f32) -> Result<Array<B, K>, ArrayError> {
         let array = self.uninitialized(length)?;
         if length > 0 {

@@ -9,7 +9,7 @@ use binpool::{AsMemory, Backend, Error, InvalidRequest, Queue, Region};
 
 use crate::HostMaps;
 
-/// A backend whose memory the host cannot have as it is: its [`HostMaps`] are copies.
+/// A backend whose memory the host cannot access in place: its [`HostMaps`] are copies.
 pub trait CopiesMaps: Backend {}
 
 /// A region of memory as a copy on the host that is written back when it ends: the

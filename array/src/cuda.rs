@@ -10,7 +10,7 @@ use binpool_cuda::{Argument, CudaBackend, CudaKernel, CudaModule, CudaQueue, Gri
 
 use crate::{BinaryOperation, CopiesMaps, Kernels, Reduction, kernels::length};
 
-/// What CUDA 10.1 and devices of 2014 have.
+/// The version that CUDA 10.1 and devices of 2014 support.
 const HEADER: &str = ".version 6.4\n.target sm_52\n.address_size 64\n";
 const ELEMENT_WISE: &str = include_str!("element_wise.ptx");
 const REDUCTION: &str = include_str!("reduction.ptx");
@@ -86,7 +86,7 @@ impl CudaKernels {
 ///
 /// # Errors
 ///
-/// No driver, which the error says how to get; no such device; a failure of the driver.
+/// No driver (the error says how to install one); no such device; a failure of the driver.
 pub fn open_cuda(ordinal: u32) -> Result<(CudaBackend, CudaKernels), Error> {
     let backend = CudaBackend::open(ordinal)?;
     let kernels = CudaKernels::new(&backend)?;

@@ -13,8 +13,8 @@ use crate::{BinaryOperation, Reduction};
 /// so a kernel is given the whole block and the place of the slice in it ([`start`](AsMemory::start)). Results share no bytes with
 /// anything else.
 ///
-/// A kernel is enqueued by one thread, and puts nothing in order: that is done when it is called, as is the recording of
-/// the memory's use.
+/// A kernel is enqueued by one thread, and does not order commands: its caller does that, and records the use of the
+/// memory.
 pub trait Kernels<B: Backend>: fmt::Debug + Send + Sync {
     /// Enqueues an element-wise operation of two slices that are as long as the result. They may share bytes with each other.
     ///

@@ -9,11 +9,11 @@ use binpool::{AsMemory, Backend, Error, Region};
 
 use crate::{Array, ArrayError, AsSlice, Kernels, Slice, SliceMut};
 
-/// A backend whose memory the host can have as slices of `f32`. A new backend implements this, and its arrays have
+/// A backend whose memory the host can access as slices of `f32`. A new backend implements this, and its arrays have
 /// [`map`](Array::map) and [`map_mut`](Array::map_mut).
 ///
-/// A backend that can map memory gives its own guards, as OpenCL does. For one that cannot, [`CopiesMaps`](crate::CopiesMaps) is enough: what
-/// is to be read is a `Vec<f32>`, and what is written goes back when it ends ([`CopiedMapMut`](crate::CopiedMapMut)).
+/// A backend that can map memory gives its own guards, as OpenCL does. For one that cannot, [`CopiesMaps`](crate::CopiesMaps) is enough:
+/// what is read is a `Vec<f32>`, and what is written is copied back when the map ends ([`CopiedMapMut`](crate::CopiedMapMut)).
 ///
 /// Regions are in bytes: whole elements, at least one, within the memory. Commands that use them come before the map on
 /// its queue, or ended before it; the map waits for those. Commands that are enqueued on its queue after the guard is
@@ -21,8 +21,8 @@ use crate::{Array, ArrayError, AsSlice, Kernels, Slice, SliceMut};
 pub trait HostMaps: Backend {
     /// Elements to be read.
     type Map<'m>: Deref<Target = [f32]>;
-    /// Elements to be read and written. What is written is there for the device once it is dropped, and errors
-    /// of that are logged.
+    /// Elements to be read and written. The device sees what was written once the guard is dropped; errors of that are
+    /// logged.
     type MapMut<'m>: DerefMut<Target = [f32]>;
 
     /// Maps a region to be read, and waits until it is there.
@@ -49,7 +49,7 @@ pub trait HostMaps: Backend {
         region: Region,
     ) -> Result<Self::MapMut<'m>, Error>;
 
-    /// Ends a map, and tells the error that dropping it logs.
+    /// Ends a map, and returns the error that dropping it would only log.
     ///
     /// # Errors
     ///
@@ -135,8 +135,9 @@ where
 {
     /// The elements as a slice of the host, once everything enqueued before is computed.
     ///
-    /// Other commands may read the array meanwhile. The borrow keeps safe code from writing it; what forgets the guard
-    /// (`mem::forget`) keeps OpenCL from writing it with the error [`Mapped`](binpool::InvalidRequest::Mapped).
+    /// Other commands may read the array meanwhile. The borrow keeps safe code from writing it; if the guard is
+    /// forgotten (`mem::forget`), OpenCL refuses to write it, with the error
+    /// [`Mapped`](binpool::InvalidRequest::Mapped).
     ///
     /// # Errors
     ///
@@ -147,10 +148,10 @@ where
 
     /// The elements as a slice of the host that can be written, once every command that uses the array has ended.
     ///
-    /// Nothing else uses the array until the guard is dropped, and everything that uses it later sees what was
-    /// written. Where the guard is forgotten (`mem::forget`), OpenCL refuses all commands on those elements from then on,
-    /// with [`Mapped`](binpool::InvalidRequest::Mapped), even if their block has returned to the pool and has another
-    /// user; a copied map is never written back.
+    /// Nothing else uses the array until the guard is dropped, and everything that uses it later sees what was written. If the guard is
+    /// forgotten (`mem::forget`), OpenCL refuses all commands on those elements from then on, with
+    /// [`Mapped`](binpool::InvalidRequest::Mapped), even if their block has returned to the pool and has another user; a copied map is
+    /// never written back.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};

@@ -26,14 +26,14 @@ impl BinaryOperation {
     }
 }
 
-/// What becomes of many elements.
+/// How many elements become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reduction {
     /// Their sum; 0 if there are none.
     Sum,
-    /// The smallest, as by [`f32::min`]: numbers that are not (NaN) count only where there are no others.
+    /// The smallest, as by [`f32::min`]: NaNs count only if there are no other elements.
     Minimum,
-    /// The largest, as by [`f32::max`], likewise.
+    /// The largest, as by [`f32::max`]; the same holds for NaNs.
     Maximum,
 }
 

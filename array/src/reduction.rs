@@ -5,11 +5,11 @@ use binpool::Backend;
 
 /// Reductions, on the queue of the slice's array.
 ///
-/// They go by steps: a kernel makes a partial result of each of many parts, and the next one takes those, until there is
-/// one. Partial results are blocks of the pool. So sums are added in an order that depends on the number of elements
-/// and on the backend's kernels, and on nothing else: the same elements have the same sum each time, and their sums on
-/// two devices differ by rounding. As all is in `f32`, each addition rounds; there are about as many in a row as a part
-/// has elements for each work item, and not one for each element.
+/// They work in steps: a kernel reduces each of many parts to a partial result, and the next kernel reduces those,
+/// until there is one. Partial results are blocks of the pool. So sums are added in an order that depends on the number
+/// of elements and on the backend's kernels, and on nothing else: the same elements have the same sum each time, and
+/// their sums on two devices differ by rounding. Each addition rounds to `f32`, but a sum goes through far fewer
+/// additions in a row than it has elements: about the number that one work item adds.
 impl<B: Backend, K: Kernels<B>> Slice<'_, B, K> {
     /// Enqueues a reduction. The result is an array of one element.
     ///

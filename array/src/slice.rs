@@ -211,7 +211,7 @@ impl<'a, B: Backend, K: Kernels<B>> Slice<'a, B, K> {
         Ok(elements)
     }
 
-    /// An array of its own with these elements: enqueues a copy, which is on the device.
+    /// Enqueues a copy of these elements, on the device, to an array of their own.
     ///
     /// # Errors
     ///

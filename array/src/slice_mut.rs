@@ -9,7 +9,7 @@ use crate::{Array, ArrayError, AsSlice, Kernels, Slice, slice::Place};
 /// Some elements of an [`Array`], to be written where they are: made by [`Array::slice_mut`].
 ///
 /// What is written comes after every command that uses the array so far, whichever queue that is on, and before every
-/// command that uses it later. The elements are those of an operand, too ([`AsSlice`]).
+/// command that uses it later. It can be an operand, too ([`AsSlice`]).
 ///
 /// ```
 /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -106,11 +106,11 @@ impl<B: Backend, K: Kernels<B>> Array<B, K> {
 }
 
 impl<B: Backend, K: Kernels<B>> SliceMut<'_, B, K> {
-    /// Writes elements of the host, and waits until they are there.
+    /// Writes elements from the host, and waits until they are written.
     ///
     /// # Errors
     ///
-    /// [`Lengths`](ArrayError::Lengths) unless there are as many; a failure of the device.
+    /// [`Lengths`](ArrayError::Lengths) unless the lengths are equal; a failure of the device.
     pub fn copy_from(&mut self, elements: &[f32]) -> Result<(), ArrayError> {
         ArrayError::check_lengths(self.len(), elements.len())?;
         self.array.write_after_all()?;
@@ -125,7 +125,7 @@ impl<B: Backend, K: Kernels<B>> SliceMut<'_, B, K> {
     ///
     /// # Errors
     ///
-    /// [`Lengths`](ArrayError::Lengths) unless there are as many;
+    /// [`Lengths`](ArrayError::Lengths) unless the lengths are equal;
     /// [`ForeignObject`](binpool::InvalidRequest::ForeignObject) for an array of another backend; a failure of the device.
     pub fn assign(&mut self, source: &impl AsSlice<B, K>) -> Result<(), ArrayError> {
         let source = source.as_slice();

@@ -59,7 +59,7 @@ impl VulkanKernels {
 ///
 /// # Errors
 ///
-/// No loader or driver, which the error says how to get; no such device; a failure of the driver.
+/// No loader or driver (the error says how to install one); no such device; a failure of the driver.
 pub fn open_vulkan(number: usize) -> Result<(VulkanBackend, VulkanKernels), Error> {
     let backend = VulkanBackend::open(number)?;
     let kernels = VulkanKernels::new(&backend)?;

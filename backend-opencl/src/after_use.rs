@@ -1,11 +1,10 @@
 //! What is dropped once commands have ended: blocks of shared virtual memory, views, and bytes of the host.
 //!
-//! The host frees all blocks. The runtime has a command for it (`clEnqueueSVMFree`), but a free that waits for a command
-//! which fails is not carried out, without a word on `PoCL` 3.1; and NVIDIA's driver crashes where it frees one block while
-//! a thread allocates another.
+//! The host frees all blocks. The runtime has a command for it (`clEnqueueSVMFree`), but on `PoCL` 3.1 a free that waits for a command
+//! which fails is silently not carried out, and NVIDIA's driver crashes if it frees one block while a thread allocates another.
 //!
-//! A view may be released while commands use it, by the specification. NVIDIA's driver (580) crashes later where it is a
-//! command that has the last reference to a view. So there the host has it, too.
+//! A view may be released while commands use it, by the specification. NVIDIA's driver (580) crashes later if a command
+//! holds the last reference to a view. So there the host holds one, too.
 //!
 //! Bytes of the host belong to their command's event, and come here if the event is dropped before its command has ended.
 //! Callbacks of events would drop them soonest, but `PoCL` 3.1 does not call those of commands that fail, and NVIDIA's driver

@@ -49,9 +49,9 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// [`NoDevice`](OpenClError::NoDevice), which lists what there is; [`NoLibrary`](OpenClError::NoLibrary)
-    /// and [`NoPlatform`](OpenClError::NoPlatform), which say what to install;
-    /// [`TooOld`](OpenClError::TooOld) before OpenCL 1.2; or a failure of the runtime.
+    /// [`NoDevice`](OpenClError::NoDevice), which lists the devices; [`NoLibrary`](OpenClError::NoLibrary) and
+    /// [`NoPlatform`](OpenClError::NoPlatform), which say what to install; [`TooOld`](OpenClError::TooOld) before
+    /// OpenCL 1.2; or a failure of the runtime.
     pub fn open(selector: &DeviceSelector) -> Result<Self, OpenClError> {
         let system = System::look()?;
         let Some(device) = selector.select(&system.devices) else {
@@ -102,10 +102,10 @@ impl OpenClBackend {
     /// Returns whether commands that the program enqueues itself, with `PyOpenCL`, `opencl3` or bare calls of OpenCL, may use parts of
     /// buffers: whether [`raw_view`](crate::ClMemory::raw_view) gives the handle of a part.
     ///
-    /// NVIDIA's driver (580) crashes if one thread enqueues a command on a buffer while another makes or releases a part of it, and
-    /// after kernels have used parts that share bytes. This crate's own commands take parts there, too: a lock keeps its
-    /// threads apart, and kernels get other parts. Commands that it does not enqueue know nothing of that lock, so there they take whole
-    /// buffers (`PoolOptions::segments(false)`), or what [`lend`](Self::lend) gives them.
+    /// NVIDIA's driver (580) crashes if one thread enqueues a command on a buffer while another makes or releases a part of it, and after
+    /// kernels have used parts that share bytes. This crate's own commands take parts there, too: a lock keeps its threads apart, and
+    /// kernels get other parts. Commands that it does not enqueue do not take that lock, so there they must use whole buffers
+    /// (`PoolOptions::segments(false)`), or what [`lend`](Self::lend) gives them.
     ///
     /// ```
     /// # use binpool::{ImmediateAllocator, PoolOptions};
@@ -132,9 +132,9 @@ impl OpenClBackend {
         &self.context.limits
     }
 
-    /// Returns the value of that type and key for this context; `build` makes it if there is none yet. It is meant for
-    /// programs and kernels, which take long to build and belong to one context. The seed's `first_arg_dependent_memoize`,
-    /// if the first argument is a context.
+    /// Returns the value of that type and key for this context; `build` makes it if there is none yet. It is meant for programs and
+    /// kernels, which take long to build and belong to one context. `PyOpenCL`'s `first_arg_dependent_memoize`, if the first argument is a
+    /// context.
     ///
     /// A value is built once. A thread that requests it meanwhile waits; threads that request different values do not wait
     /// for one another. Keys of different types, and values of different types, are kept apart. An error or a panic is

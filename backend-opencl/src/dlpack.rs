@@ -19,13 +19,13 @@ impl OpenClBackend {
     /// elements from the start of the memory on, in row-major order, without gaps. The tensor owns the memory; its deleter,
     /// which dropping it calls, gives it back, to its pool if it has one.
     ///
-    /// The data pointer is the `cl_mem` of the whole buffer, or null if the shape has no elements; the byte offset says where
-    /// the elements begin in it, as they do not at 0 in a block that was carved from a segment. `device_id` is the consumer's
-    /// number of this device. The context is that of the `cl_mem` (`CL_MEM_CONTEXT`).
+    /// The data pointer is the `cl_mem` of the whole buffer, or null if the shape has no elements; the byte offset says where the elements
+    /// begin in it, which is not 0 in a block that was carved from a segment. `device_id` is the consumer's number of this device. The
+    /// context is that of the `cl_mem` (`CL_MEM_CONTEXT`).
     ///
     /// # Order
     ///
-    /// `DLPack` has no word for OpenCL's queues, so both ends are put in order by the host and by `queue`:
+    /// `DLPack` does not know OpenCL's queues, so the host and `queue` put both ends in order:
     ///
     /// - *Before*: this waits until everything has ended that conflicts with the memory, on any queue, and everything that was
     ///   enqueued on `queue`. So the consumer may use the memory at once, on any queue of its own.
@@ -52,10 +52,11 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// With the memory: [`OutOfBounds`](InvalidRequest::OutOfBounds) for a shape of more bytes than the memory has;
-    /// [`Unsupported`](Error::Unsupported) for shared virtual memory, which has no `cl_mem` (export a buffer
-    /// [over it](crate::SvmPointer::as_buffer)); [`ForeignObject`](InvalidRequest::ForeignObject);
-    /// [`Mapped`](InvalidRequest::Mapped); [`Lent`](InvalidRequest::Lent); the failure of a command that was waited for.
+    /// All errors return the memory: [`OutOfBounds`](InvalidRequest::OutOfBounds) for a shape of more bytes than the
+    /// memory has; [`Unsupported`](Error::Unsupported) for shared virtual memory, which has no `cl_mem` (export a
+    /// buffer [over it](crate::SvmPointer::as_buffer)); [`ForeignObject`](InvalidRequest::ForeignObject);
+    /// [`Mapped`](InvalidRequest::Mapped); [`Lent`](InvalidRequest::Lent); the failure of a command that was waited
+    /// for.
     ///
     /// # Safety
     ///

@@ -17,9 +17,9 @@ use crate::{
 
 /// Memory as elements of type `T`. Indices and lengths count elements.
 ///
-/// The memory is any that commands take: a [`ClMemory`], a pooled buffer, a region of one,
-/// [memory of the host](crate::HostMemory), or a reference to these. With a reference the memory is not lost if a call that
-/// takes the elements fails. Elements that were never written have any values.
+/// The memory can be any that commands take: a [`ClMemory`], a pooled buffer, a region of one, [memory of the host](crate::HostMemory), or
+/// a reference to these. With a reference the memory is not lost if a call that takes the elements fails. Elements that were never written
+/// have arbitrary values.
 ///
 /// ```
 /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -33,7 +33,7 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// By pieces, and back:
+/// In pieces, and back:
 ///
 /// ```
 /// use binpool_allocators::Memory;
@@ -65,8 +65,8 @@ use crate::{
 ///
 /// # Types
 ///
-/// `T` is plain data in `bytemuck`'s sense: any bytes are a value, and there is no padding. Memory that was not written, and
-/// a kernel, may have any bytes, so the compiler refuses types for which some bytes are no value.
+/// `T` is plain data in `bytemuck`'s sense: any bytes are a value, and there is no padding. Memory that was never written, or that a kernel
+/// wrote, may have any bytes, so the compiler refuses types for which some bytes are not a value.
 ///
 /// ```compile_fail,E0277
 /// # use binpool_opencl::{ClMemory, Elements};
@@ -223,7 +223,7 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> Elements<T, M> {
     ///
     /// # Errors
     ///
-    /// [`LengthMismatch`](InvalidRequest::LengthMismatch) unless `data` is as long as they are, and the failures of
+    /// [`LengthMismatch`](InvalidRequest::LengthMismatch) unless `data` has the same length, and the failures of
     /// [`OpenClBackend::write`].
     pub fn write_all<'q>(self, on: impl Into<ClOn<'q>>, data: &[T]) -> Result<Self> {
         let (expected, actual) = (self.region.bytes, size_of_val(data));
@@ -238,8 +238,8 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> Elements<T, M> {
     ///
     /// # Errors
     ///
-    /// [`OutOfBounds`](InvalidRequest::OutOfBounds), in bytes; [`PatternMismatch`](InvalidRequest::PatternMismatch) if the elements
-    /// are a slice that starts on no multiple of their size; and the failures of [`OpenClBackend::enqueue_fill`].
+    /// [`OutOfBounds`](InvalidRequest::OutOfBounds), in bytes; [`PatternMismatch`](InvalidRequest::PatternMismatch) if the elements are a
+    /// slice that does not start on a multiple of their size; and the failures of [`OpenClBackend::enqueue_fill`].
     pub fn enqueue_fill<'q>(
         &self,
         on: impl Into<ClOn<'q>>,

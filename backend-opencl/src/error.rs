@@ -6,17 +6,17 @@ use binpool_allocators::{Error, InvalidRequest};
 
 use crate::{device::selector::DeviceSelector, sys::ClError};
 
-/// Why a device could not be opened, a program not be built, a kernel not be launched, or an image or a sampler not be used.
+/// Why a device could not be opened, a program built, a kernel launched, or an image or a sampler used.
 ///
-/// Commands on memory fail with the errors of `binpool_allocators`, which this one wraps ([`Device`](Self::Device)), and
-/// into which `?` converts it.
+/// Commands on memory fail with [`Error`] of `binpool_allocators`. This type wraps it ([`Device`](Self::Device)), and
+/// `?` converts each into the other.
 ///
 /// ```
 /// use binpool_opencl::{DeviceSelector, OpenClBackend, OpenClError};
 ///
 /// let backend = match OpenClBackend::open(&"a device of dreams".parse()?) {
 ///     Err(error @ OpenClError::NoDevice { .. }) => {
-///         let start = r#"no OpenCL device is named like "a device of dreams"; there "#;
+///         let start = r#"no OpenCL device is called "a device of dreams"; there "#;
 ///         assert!(error.to_string().starts_with(start));
 ///         OpenClBackend::open(&DeviceSelector::Any)?
 ///     }
@@ -35,10 +35,10 @@ pub enum OpenClError {
          pocl-opencl-icd, or name the library in OPENCL_DYLIB_PATH"
     )]
     NoLibrary {
-        /// The name of the library that was looked for.
+        /// The name of the library that was searched for.
         library: &'static str,
     },
-    /// There is an OpenCL library, but it knows no driver.
+    /// There is an OpenCL library, but it finds no driver.
     #[error(
         "the OpenCL library lists no platform: install a driver for your device, e.g. pocl-opencl-icd \
          for the processor"
@@ -65,14 +65,14 @@ pub enum OpenClError {
     /// The device is not one of the context's.
     #[error("the device is not one of the context's devices")]
     NotInContext,
-    /// The compiler refuses the program.
+    /// The compiler rejected the program.
     #[error("the program does not build for {device} with options {options:?}:\n{log}")]
     Build {
         /// The device.
         device: String,
         /// The options of the program.
         options: String,
-        /// What the compiler says.
+        /// The compiler's log.
         log: String,
     },
     /// A kernel differs from its declaration, or a launch does not fit it: its work size, or an argument.
@@ -80,16 +80,15 @@ pub enum OpenClError {
     Kernel {
         /// The name of the kernel.
         kernel: String,
-        /// The parameter that the problem is about, if it is about one.
+        /// The index of the parameter that is wrong, if one is.
         parameter: Option<usize>,
-        /// What is wrong and what to do, as what follows "the kernel" or "the parameter".
+        /// What is wrong and what to do, worded to follow the name of the kernel.
         problem: String,
     },
     /// An image or a sampler cannot be made or used like this on any device.
     #[error("{0}")]
     Image(String),
-    /// A command failed, as any command may, or the device lacks something
-    /// ([`Unsupported`](binpool_allocators::Error::Unsupported)).
+    /// A command failed, or the device lacks a feature ([`Unsupported`](binpool_allocators::Error::Unsupported)).
     #[error(transparent)]
     Device(#[from] Error),
 }

@@ -26,7 +26,7 @@ use crate::{
     sys::{self, ClError, ClResult, EventHandle, Progress, Purpose},
 };
 
-/// The queue that an OpenCL command runs on, and the events that it waits for: made of a reference to a queue, or by
+/// The queue that an OpenCL command runs on, and the events that it waits for: made from a reference to a queue, or by
 /// [`queue.after(&events)`](binpool_allocators::Queue::after).
 ///
 /// ```
@@ -52,9 +52,9 @@ pub type ClOn<'a> = On<'a, ClQueue, ClEvent>;
 /// Wrapping one event of the runtime twice gives two values with different identities; clone the first value
 /// instead.
 ///
-/// Asking for the [`status`](Event::status) of a command that has not ended flushes its queue, once, so a program that asks
-/// again and again comes to an end. Where the last clone of a user event is dropped before it was resolved, it is resolved
-/// as failed: nothing could resolve it any more, and commands that wait for it would wait forever.
+/// Asking for the [`status`](Event::status) of a command that has not ended flushes its queue, once, so a program that polls it sees the
+/// command end. If the last clone of a user event is dropped before the event is resolved, it is resolved as failed: nothing could resolve
+/// it any more, and commands that wait for it would wait forever.
 ///
 /// ```
 /// use std::slice::from_ref;

@@ -1,9 +1,9 @@
 //! Memory that the events of commands keep.
 //!
-//! Intel's runtime keeps a memory object as long as the event of a command that used it is kept, even after the command has ended.
-//! Logs keep events: that of a queue has its last command, and that of a buffer has copies from other buffers. A command lets
-//! go of its event once a thread has seen it end. So that no log keeps memory that the program has dropped, all others do when
-//! memory is released, and when the runtime is out of memory.
+//! Intel's runtime keeps a memory object as long as the event of a command that used it is kept, even after the command has ended. Logs
+//! keep events: that of a queue has its last command, and that of a buffer has copies from other buffers. A command releases its event once
+//! a thread has seen it end. So that no log keeps memory that the program has dropped, all other ended commands release theirs when memory
+//! is released, and when the runtime is out of memory.
 //!
 //! Events that the program keeps do keep memory there, unless it is [awaited](crate::quirks::stand_in_events).
 

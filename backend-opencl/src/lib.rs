@@ -51,10 +51,10 @@
 //!
 //! # Order
 //!
-//! Two commands conflict if both use the same byte and one of them writes it. They run in the order of the calls, whatever
-//! queues they are on: the later one waits on the device. So no safe call makes a race. Commands that the program enqueues by bare
-//! handles take their turn while a guard of [`lend`](OpenClBackend::lend) lives; elsewhere the program has to order them. A
-//! command that waits for another one fails with it.
+//! Two commands conflict if both use the same byte and one of them writes it. They run in the order of the calls, whatever queues they are
+//! on: the later one waits on the device. So no safe call makes a race. Commands that the program enqueues by bare handles are ordered,
+//! too, while a guard of [`lend`](OpenClBackend::lend) lives; otherwise the program has to order them. A command that waits for another one
+//! fails with it.
 //!
 //! While the host maps memory, conflicting commands are refused with
 //! [`Mapped`](binpool_allocators::InvalidRequest::Mapped).
@@ -66,9 +66,9 @@
 //!
 //! # Threads
 //!
-//! All values may be used from any thread. No lock is held by all threads while a command is enqueued; commands on shared
-//! virtual memory take a lock of their queue, and launches one of their kernel. A call that enqueues a command waits for
-//! another thread that is just enqueueing a conflicting one.
+//! All values may be used from any thread. Threads share no global lock to enqueue a command; commands on shared virtual memory take a lock
+//! of their queue, and launches one of their kernel. A call that enqueues a command waits for another thread that is just enqueueing a
+//! conflicting one.
 //!
 //! # Kernels
 //!

@@ -182,13 +182,13 @@ impl OpenClBackend {
     /// Lends the handles of `memory`, for commands that the program itself enqueues on `queue`, until the guard is
     /// [ended](LentMemory::end) or dropped.
     ///
-    /// To this crate and its pools these commands are one command that writes all of `memory`: on whatever queue, commands of this
-    /// crate that were enqueued before the guard was made, or after it ended, do not overlap them. Two barriers see to that, one at each
-    /// end. Commands that other threads enqueue on the same memory while the guard lives may overlap them: the program keeps those back.
+    /// To this crate and its pools these commands are one command that writes all of `memory`: on whatever queue, commands of this crate
+    /// that were enqueued before the guard was made, or after it ended, do not overlap them. Two barriers ensure that, one at each end.
+    /// Commands that other threads enqueue on the same memory while the guard lives may overlap them: the program keeps those back.
     ///
-    /// On NVIDIA's driver, which crashes if a thread enqueues a command on a buffer while another thread makes or releases a view
-    /// of it, no other thread of the process does either while the guard lives. So its thread does not wait for commands or for other
-    /// threads meanwhile, and calls nothing else of this crate.
+    /// On NVIDIA's driver, which crashes if a thread enqueues a command on a buffer while another thread makes or releases a view of it,
+    /// other threads of the process wait before they do either while the guard lives. So meanwhile its thread must not wait for commands or
+    /// for other threads, nor call anything else of this crate.
     ///
     /// ```
     /// # use binpool_allocators::QueueOrder;

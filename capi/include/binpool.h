@@ -22,15 +22,15 @@
 //
 // Later versions may add values: treat unknown ones as `BINPOOL_STATUS_BACKEND`.
 typedef enum {
-  // It did what it is for.
+  // The call succeeded.
   BINPOOL_STATUS_OK = 0,
-  // No memory is left, after everything that the pool could try. The message is a report with advice.
+  // No memory is left, even after the pool has tried everything. The message is a report with advice.
   BINPOOL_STATUS_OUT_OF_MEMORY = 1,
   // An argument is wrong: a null pointer, a queue of another context, a value outside its enum.
   BINPOOL_STATUS_INVALID_ARGUMENT = 2,
-  // The device, the driver or the pool does not have what was asked for; the message says what to do instead.
+  // The device, the driver or the pool does not support the request; the message says what to do instead.
   BINPOOL_STATUS_UNSUPPORTED = 3,
-  // The driver refused or failed a call.
+  // A call of the driver failed.
   BINPOOL_STATUS_BACKEND = 4,
   // The device is lost: nothing that lives on it can be used again.
   BINPOOL_STATUS_DEVICE_LOST = 5,
@@ -38,13 +38,13 @@ typedef enum {
   BINPOOL_STATUS_BUSY = 6,
   // A file could not be written.
   BINPOOL_STATUS_IO = 7,
-  // binpool has a defect. What the call was to do is done in part or not at all.
+  // A bug in binpool. The call did its work in part or not at all.
   BINPOOL_STATUS_PANIC = 8,
 } binpool_status;
 
 // Where a pool's memory lies: the values of `memory` in `binpool_options`.
 typedef enum {
-  // What the pool does by itself: `BINPOOL_MEMORY_DEVICE`.
+  // The default: `BINPOOL_MEMORY_DEVICE`.
   BINPOOL_MEMORY_DEFAULT = 0,
   // Memory of the device, which the host reaches by copies and maps.
   BINPOOL_MEMORY_DEVICE = 1,
@@ -55,21 +55,21 @@ typedef enum {
 
 // How free blocks are reused on other queues: the values of `reuse` in `binpool_options`.
 typedef enum {
-  // What the pool does by itself: `BINPOOL_REUSE_OPPORTUNISTIC`.
+  // The default: `BINPOOL_REUSE_OPPORTUNISTIC`.
   BINPOOL_REUSE_DEFAULT = 0,
   // Each queue reuses only what it has used itself.
   BINPOOL_REUSE_SAME_QUEUE = 1,
   // A block goes to another queue once the commands of its former user have ended.
   BINPOOL_REUSE_OPPORTUNISTIC = 2,
-  // Or at once, with a wait on the device.
+  // Likewise, but at once if the commands have not ended, with a wait on the device.
   BINPOOL_REUSE_INSERT_WAIT = 3,
-  // Or after a wait on the host.
+  // Likewise, but after a wait on the host if the commands have not ended.
   BINPOOL_REUSE_WAIT_ON_HOST = 4,
 } binpool_reuse;
 
 // Segments, or a buffer of its own for each block: the values of `segments` in `binpool_options`.
 typedef enum {
-  // What the pool does by itself: `BINPOOL_SEGMENTS_ON`.
+  // The default: `BINPOOL_SEGMENTS_ON`.
   BINPOOL_SEGMENTS_DEFAULT = 0,
   // Blocks are parts of large pieces of device memory, in which free neighbours merge.
   BINPOOL_SEGMENTS_ON = 1,
@@ -95,7 +95,7 @@ typedef struct {
   // The size of this struct as the program knows it. Later versions may add fields after the others.
   size_t struct_size;
   // The most bytes that the pool may take from the device. 0 means no limit, as for `binpool_pool_set_limit` and `binpool_pool_limit`; a
-  // limit of nothing cannot be set.
+  // limit of 0 bytes cannot be set.
   uint64_t limit_bytes;
   // A value of `binpool_segments`.
   uint32_t segments;
@@ -103,7 +103,7 @@ typedef struct {
   uint32_t reuse;
   // A value of `binpool_memory`.
   uint32_t memory;
-  // 0: so that no byte of the struct is without a name.
+  // Padding, which is 0, so that every byte of the struct has a name.
   uint32_t reserved;
 } binpool_options;
 
@@ -140,7 +140,7 @@ typedef struct {
   uint64_t device_wait_hits;
   // Hits for which the host waited.
   uint64_t host_wait_hits;
-  // Allocations for which the device was asked.
+  // Allocations that asked the device for memory.
   uint64_t misses;
   // Allocations of 0 bytes.
   uint64_t empty_allocations;
@@ -148,7 +148,7 @@ typedef struct {
   uint64_t out_of_memory;
   // Free blocks or segments that went back to the device.
   uint64_t released_blocks;
-  // Calls that mapped pages: of a CUDA pool.
+  // Calls that mapped pages, in a CUDA pool.
   uint64_t maps;
   // Calls that unmapped pages.
   uint64_t unmaps;
@@ -428,7 +428,7 @@ binpool_status binpool_pool_record(const binpool_pool *pool,
 // Ends a recording, writes the rest of its file, and frees the handle, whatever it returns. `summary`, which may be null, gets the
 // counts. The pool may be gone.
 //
-// Called once for each recording, by any thread. Errors: `IO`, with which the recording ended.
+// Called once for each recording, by any thread. Errors: `IO`, if the file could not be written.
 //
 // The caller promises: `recording` is null, or a recording that was not finished yet and that no thread uses during or after the call. `summary` is null,
 // or a place for the result.
@@ -443,7 +443,7 @@ binpool_status binpool_recording_finish(binpool_recording *recording,
 // The caller promises: `name` is null, or a text that ends with a zero.
 binpool_status binpool_tag_enter(const char *name);
 
-// Ends the tag that the calling thread has entered last.
+// Ends the tag that the calling thread entered last.
 //
 // Errors: `INVALID_ARGUMENT` if the thread has no tag.
 binpool_status binpool_tag_leave(void);

@@ -12,15 +12,15 @@ use crate::status::{Failure, Status};
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reuse {
-    /// What the pool does by itself: `BINPOOL_REUSE_OPPORTUNISTIC`.
+    /// The default: `BINPOOL_REUSE_OPPORTUNISTIC`.
     Default = 0,
     /// Each queue reuses only what it has used itself.
     SameQueue = 1,
     /// A block goes to another queue once the commands of its former user have ended.
     Opportunistic = 2,
-    /// Or at once, with a wait on the device.
+    /// Likewise, but at once if the commands have not ended, with a wait on the device.
     InsertWait = 3,
-    /// Or after a wait on the host.
+    /// Likewise, but after a wait on the host if the commands have not ended.
     WaitOnHost = 4,
 }
 
@@ -28,7 +28,7 @@ pub enum Reuse {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Segments {
-    /// What the pool does by itself: `BINPOOL_SEGMENTS_ON`.
+    /// The default: `BINPOOL_SEGMENTS_ON`.
     Default = 0,
     /// Blocks are parts of large pieces of device memory, in which free neighbours merge.
     On = 1,
@@ -40,7 +40,7 @@ pub enum Segments {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolMemory {
-    /// What the pool does by itself: `BINPOOL_MEMORY_DEVICE`.
+    /// The default: `BINPOOL_MEMORY_DEVICE`.
     Default = 0,
     /// Memory of the device, which the host reaches by copies and maps.
     Device = 1,
@@ -60,7 +60,7 @@ pub struct Options {
     /// The size of this struct as the program knows it. Later versions may add fields after the others.
     pub struct_size: usize,
     /// The most bytes that the pool may take from the device. 0 means no limit, as for `binpool_pool_set_limit` and `binpool_pool_limit`; a
-    /// limit of nothing cannot be set.
+    /// limit of 0 bytes cannot be set.
     pub limit_bytes: u64,
     /// A value of `binpool_segments`.
     pub segments: u32,
@@ -68,7 +68,7 @@ pub struct Options {
     pub reuse: u32,
     /// A value of `binpool_memory`.
     pub memory: u32,
-    /// 0: so that no byte of the struct is without a name.
+    /// Padding, which is 0, so that every byte of the struct has a name.
     pub reserved: u32,
 }
 

@@ -101,7 +101,7 @@ pub struct RecordingSummary {
 /// Ends a recording, writes the rest of its file, and frees the handle, whatever it returns. `summary`, which may be null, gets the
 /// counts. The pool may be gone.
 ///
-/// Called once for each recording, by any thread. Errors: `IO`, with which the recording ended.
+/// Called once for each recording, by any thread. Errors: `IO`, if the file could not be written.
 ///
 /// # Safety
 ///

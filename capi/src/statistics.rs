@@ -37,7 +37,7 @@ pub struct Statistics {
     pub device_wait_hits: u64,
     /// Hits for which the host waited.
     pub host_wait_hits: u64,
-    /// Allocations for which the device was asked.
+    /// Allocations that asked the device for memory.
     pub misses: u64,
     /// Allocations of 0 bytes.
     pub empty_allocations: u64,
@@ -45,7 +45,7 @@ pub struct Statistics {
     pub out_of_memory: u64,
     /// Free blocks or segments that went back to the device.
     pub released_blocks: u64,
-    /// Calls that mapped pages: of a CUDA pool.
+    /// Calls that mapped pages, in a CUDA pool.
     pub maps: u64,
     /// Calls that unmapped pages.
     pub unmaps: u64,

@@ -11,15 +11,15 @@ use binpool_opencl::OpenClError;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// It did what it is for.
+    /// The call succeeded.
     Ok = 0,
-    /// No memory is left, after everything that the pool could try. The message is a report with advice.
+    /// No memory is left, even after the pool has tried everything. The message is a report with advice.
     OutOfMemory = 1,
     /// An argument is wrong: a null pointer, a queue of another context, a value outside its enum.
     InvalidArgument = 2,
-    /// The device, the driver or the pool does not have what was asked for; the message says what to do instead.
+    /// The device, the driver or the pool does not support the request; the message says what to do instead.
     Unsupported = 3,
-    /// The driver refused or failed a call.
+    /// A call of the driver failed.
     Backend = 4,
     /// The device is lost: nothing that lives on it can be used again.
     DeviceLost = 5,
@@ -27,7 +27,7 @@ pub enum Status {
     Busy = 6,
     /// A file could not be written.
     Io = 7,
-    /// binpool has a defect. What the call was to do is done in part or not at all.
+    /// A bug in binpool. The call did its work in part or not at all.
     Panic = 8,
 }
 
@@ -82,7 +82,7 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match &error {
-            // The report is the whole story; its sources repeat numbers of it.
+            // The report says everything; its sources repeat its numbers.
             Error::OutOfMemory(_) => Self::new(Status::OutOfMemory, error.to_string()),
             Error::InvalidRequest(_) => Self::of(Status::InvalidArgument, &error),
             Error::Unsupported { .. } => Self::of(Status::Unsupported, &error),

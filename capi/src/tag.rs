@@ -36,7 +36,7 @@ pub unsafe extern "C" fn binpool_tag_enter(name: *const c_char) -> Status {
     })
 }
 
-/// Ends the tag that the calling thread has entered last.
+/// Ends the tag that the calling thread entered last.
 ///
 /// Errors: `INVALID_ARGUMENT` if the thread has no tag.
 // SAFETY: No other library has names that begin like this.

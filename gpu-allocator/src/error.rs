@@ -37,16 +37,16 @@ pub enum AllocationError {
     /// The physical device is null.
     #[error("Invalid AllocatorCreateDesc {0}")]
     InvalidAllocatorCreateDesc(String),
-    /// Another failure, such as that of a call of Vulkan.
+    /// Another failure, such as that of a Vulkan call.
     #[error("Internal error: {0}")]
     Internal(String),
-    /// Of gpu-allocator's part for Direct3D 12, for programs that name it.
+    /// Never returned: an error of gpu-allocator's Direct3D 12 part, for programs that name it.
     #[error("Initial `BARRIER_LAYOUT` needs at least `Device10`")]
     BarrierLayoutNeedsDevice10,
-    /// Of gpu-allocator's part for Direct3D 12, for programs that name it.
+    /// Never returned: an error of gpu-allocator's Direct3D 12 part, for programs that name it.
     #[error("Castable formats require enhanced barriers")]
     CastableFormatsRequiresEnhancedBarriers,
-    /// Of gpu-allocator's part for Direct3D 12, for programs that name it.
+    /// Never returned: an error of gpu-allocator's Direct3D 12 part, for programs that name it.
     #[error("Castable formats require at least `Device12`")]
     CastableFormatsRequiresAtLeastDevice12,
 }

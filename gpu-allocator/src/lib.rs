@@ -7,8 +7,8 @@
 //! gpu-allocator = { package = "binpool-gpu-allocator", version = "0.1" }
 //! ```
 //!
-//! Allocations are parts of a few `VkDeviceMemory`, which pools carve: those of one memory type and of like alignments have a pool. What is
-//! freed serves the next allocation at once, on any thread.
+//! Allocations are parts of a few `VkDeviceMemory`, which pools carve: those of one memory type and similar alignments share a pool. Freed
+//! memory serves the next allocation at once, on any thread.
 //!
 //! ```no_run
 //! use ash::vk;

@@ -37,11 +37,12 @@ pub struct AllocationReport {
 pub struct MemoryBlockReport {
     /// The size in bytes.
     pub size: u64,
-    /// Its allocations, among those of the report.
+    /// The indices of its allocations among those of the report.
     pub allocations: Range<usize>,
 }
 
-/// What [`generate_report`](crate::vulkan::Allocator::generate_report) returns. `Debug` prints the largest allocations; a precision says how many.
+/// What [`generate_report`](crate::vulkan::Allocator::generate_report) returns. `Debug` prints the largest allocations; the precision sets
+/// their number.
 ///
 /// ```
 /// use binpool_gpu_allocator::vulkan::Allocator;
@@ -52,7 +53,7 @@ pub struct MemoryBlockReport {
 /// ```
 #[derive(Clone)]
 pub struct AllocatorReport {
-    /// All live allocations, those of a block one after the other.
+    /// All live allocations, grouped by memory block.
     pub allocations: Vec<AllocationReport>,
     /// All memory blocks.
     pub blocks: Vec<MemoryBlockReport>,

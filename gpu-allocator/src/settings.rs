@@ -10,7 +10,7 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MemoryLocation {
-    /// Any memory of the resource's types.
+    /// Any memory type that the resource allows.
     Unknown,
     /// Memory of the device, which the host may not see.
     GpuOnly,
@@ -43,7 +43,7 @@ pub struct AllocatorDebugSettings {
     pub log_allocations: bool,
     /// Each free.
     pub log_frees: bool,
-    /// Where in the program, with `log_allocations` and `log_frees`.
+    /// The place in the program, with `log_allocations` and `log_frees`.
     pub log_stack_traces: bool,
 }
 
@@ -74,19 +74,19 @@ impl Default for AllocatorDebugSettings {
 pub struct AllocationSizes(());
 
 impl AllocationSizes {
-    /// Takes the least sizes of blocks for the device and for the host.
+    /// Accepts the smallest block sizes for the device and for the host.
     #[must_use]
     pub fn new(_device_memblock_size: u64, _host_memblock_size: u64) -> Self {
         Self::default()
     }
 
-    /// Takes the most of blocks for the device.
+    /// Accepts the largest block size for the device.
     #[must_use]
     pub fn with_max_device_memblock_size(self, _size: u64) -> Self {
         self
     }
 
-    /// Takes the most of blocks for the host.
+    /// Accepts the largest block size for the host.
     #[must_use]
     pub fn with_max_host_memblock_size(self, _size: u64) -> Self {
         self

@@ -4,8 +4,8 @@
 //! - The library that NVIDIA's driver loads by itself, by the variable `CUDA_INJECTION64_PATH`.
 //! - A `libcuda.so.1` in front of the driver's own, by the variable `LD_LIBRARY_PATH`.
 //!
-//! Nothing here changes what the program does: its results, its output, its exit status. What fails here is said once on standard error, and
-//! the program goes on without it.
+//! Nothing here changes what the program does: its results, its output, its exit status. A failure here is reported once on standard error,
+//! and the program goes on without it.
 
 mod cuda;
 mod opencl;

@@ -24,8 +24,8 @@ use crate::{
 /// A block of device memory that goes back to its pool when it is dropped.
 ///
 /// It has two sizes in bytes: [`size`](Self::size), the requested one, which bounds every transfer and region made
-/// through this type, and [`class_size`](Self::class_size), what it takes of the device. The block of 0 bytes has no
-/// memory.
+/// through this type, and [`class_size`](Self::class_size), the device memory that it takes. The block of 0 bytes has
+/// no memory.
 ///
 /// # Queues
 ///
@@ -34,11 +34,11 @@ use crate::{
 /// event, for example), or after [`order_before`](Self::order_before), which does just that.
 ///
 /// Commands reach the memory through [`memory_on`](Self::memory_on), which names the queue that they will run on. So
-/// the block knows where it was used, and the pool gives it to no other user before those commands have ended. The
+/// the block knows where it was used, and the pool gives it to another user only after those commands have ended. The
 /// transfers of this type name their queue themselves. If commands reach the memory in another way (through an address
 /// in a kernel's data, for example), [`record_use`](Self::record_use) names their queue.
 ///
-/// Enqueue commands before dropping the block: the pool waits for no command that is enqueued later.
+/// Enqueue commands before dropping the block: the pool does not wait for commands that are enqueued later.
 ///
 /// # Views
 ///
@@ -50,7 +50,7 @@ use crate::{
 /// for good.
 ///
 /// A block whose views are gone counts as used on every queue that the pool knows. Name any other queue on which
-/// commands use a view by [`record_use`](Self::record_use), before the block is dropped.
+/// commands use a view, with [`record_use`](Self::record_use), before the block is dropped.
 ///
 /// ```
 /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder, Region};
@@ -215,7 +215,7 @@ impl<B: Backend> PooledBuffer<B> {
         self.size == 0
     }
 
-    /// What the block takes of the device, in bytes: the size of its class, at least [`size`](Self::size).
+    /// The device memory that the block takes, in bytes: the size of its class, at least [`size`](Self::size).
     #[must_use]
     pub fn class_size(&self) -> usize {
         self.block().map_or(0, |block| block.bytes)
@@ -243,8 +243,8 @@ impl<B: Backend> PooledBuffer<B> {
 
     /// Returns the memory, for commands on `queue`, and records the use; `None` for the block of 0 bytes.
     ///
-    /// The pool gives the block to no other user before everything has ended that was enqueued on `queue` until the
-    /// block is freed. The memory may be larger than [`size`](Self::size).
+    /// The pool gives the block to another user only after everything that is enqueued on `queue` before the block is
+    /// freed has ended. The memory may be larger than [`size`](Self::size).
     pub fn memory_on(&self, queue: &B::Queue) -> Option<&B::Memory> {
         // A foreign queue is not recorded: no command there can take this memory.
         let _foreign = self.record_use(queue);

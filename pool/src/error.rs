@@ -52,7 +52,7 @@ pub enum PoolError {
     },
 }
 
-/// The text of `Display` and the causes: what a program prints whose `main` returns the error.
+/// The text of `Display`, then the causes, as when `main` returns the error.
 impl fmt::Debug for PoolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

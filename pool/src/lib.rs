@@ -50,8 +50,8 @@
 //! # Out of memory
 //!
 //! When the device has no memory left, the pool looks for a larger held block, releases held blocks, calls the
-//! program's hooks ([`MemoryPool::add_reclaim_hook`]), waits for queues that hold blocks back, and only then gives up,
-//! with a [report](OutOfMemoryReport) of the cause.
+//! program's hooks ([`MemoryPool::add_reclaim_hook`]), waits for queues whose commands still use free blocks, and only
+//! then gives up, with a [report](OutOfMemoryReport) of the cause.
 //!
 //! # Threads
 //!

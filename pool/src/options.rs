@@ -179,9 +179,9 @@ impl PoolOptions {
 
     /// Sets how many arenas the [segments](Self::segments) are divided among, each with a lock: from 1 to 16, which is the default.
     ///
-    /// Each thread carves from an arena of its own while there are enough. So threads do not wait for each other, but one's free memory
-    /// may not serve another's request, which costs memory. Where threads take turns, as those of a Python program
-    /// do, one arena is denser, and no thread waits for it.
+    /// Each thread carves from an arena of its own while there are enough. So threads do not wait for each other, but one's free memory may
+    /// not serve another's request, which costs memory. If threads take turns, as a Python program's do, one arena is denser, and no thread
+    /// waits for it.
     ///
     /// ```
     /// use std::thread;

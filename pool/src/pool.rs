@@ -29,7 +29,7 @@ use crate::{
 /// | [`backend`](Self::backend) | the backend, for commands on the blocks |
 /// | [`free_held`](Self::free_held) | releases all free memory |
 /// | [`trim_to`](Self::trim_to) | releases free memory down to a size in bytes |
-/// | [`stop_holding`](Self::stop_holding) | releases each block when it is dropped, from now on |
+/// | [`stop_holding`](Self::stop_holding) | from now on, releases each block when it is dropped |
 /// | [`statistics`](Self::statistics) | the counters |
 ///
 /// ```
@@ -124,7 +124,7 @@ impl<B: Backend> Drop for Handle<B> {
                 queue_state.active == 0 && (queue_state.has_caught_up() || !has_ranges)
             })
         };
-        contained("letting go of queues", || drop(unused));
+        contained("dropping queues", || drop(unused));
     }
 }
 
@@ -311,7 +311,7 @@ impl<B: Backend> MemoryPool<B> {
         self.free_held()
     }
 
-    /// Returns the pool's counters, all of the same moment. Takes the pool's lock.
+    /// Returns the pool's counters, all taken at the same moment. Takes the pool's lock.
     #[must_use]
     pub fn statistics(&self) -> PoolStatistics {
         self.handle.shared.statistics()

@@ -27,7 +27,7 @@ use crate::LiveGroup;
 ///   in use             48.0 MiB   in 1 block
 ///   free in the pool        0 B   at most 0 B in one piece
 ///     pending               0 B   the queue would have to wait for it
-///   all of the pool    48.0 MiB   what it has from its allocator
+///   whole pool         48.0 MiB   obtained from its allocator
 ///   released                0 B   for this request, but not enough
 ///   the device         64.0 MiB   at most 64.0 MiB in one piece
 ///
@@ -90,7 +90,7 @@ pub struct OutOfMemoryReport {
     pub active_bytes: u64,
     /// The number of active blocks.
     pub active_blocks: u64,
-    /// Active bytes that the program has dropped and still has views of, in whole blocks.
+    /// Bytes of blocks that the program has dropped but still has views of, in whole blocks.
     pub viewed_bytes: u64,
     /// Active and held bytes together, in whole blocks.
     pub managed_bytes: u64,
@@ -117,7 +117,7 @@ pub struct OutOfMemoryReport {
 }
 
 impl OutOfMemoryReport {
-    /// What limits left at the end, where they refused the request.
+    /// The bytes that a limit left at the end, if it refused the request.
     fn left_by_limits(&self) -> Option<u64> {
         match &self.source {
             Some(Error::OutOfMemory(refusal)) if refusal.scope == Scope::Limit => refusal.available,
@@ -125,12 +125,12 @@ impl OutOfMemoryReport {
         }
     }
 
-    /// Whether the request is larger than the limit, so that no block that is freed makes room for it.
+    /// Whether the request is larger than the limit, so that freeing blocks cannot make room for it.
     fn is_larger_than_the_limit(&self) -> bool {
         self.verdict == Verdict::Limited && self.class_bytes as u64 > self.capacity_bytes
     }
 
-    /// Whether the pool has nothing that the program could free.
+    /// Whether the program has nothing in this pool that it could free.
     fn has_nothing_in_use(&self) -> bool {
         self.active_blocks == 0 && self.viewed_bytes == 0
     }
@@ -192,9 +192,9 @@ impl OutOfMemoryReport {
                 "the queue would have to wait for it".into(),
             ),
             (
-                "all of the pool",
+                "whole pool",
                 self.managed_bytes,
-                "what it has from its allocator".into(),
+                "obtained from its allocator".into(),
             ),
             (
                 "released",
@@ -226,7 +226,7 @@ impl OutOfMemoryReport {
     }
 }
 
-/// What a recording says of it.
+/// The report as a recording stores it.
 impl From<&OutOfMemoryReport> for ShortageReport {
     fn from(report: &OutOfMemoryReport) -> Self {
         Self {
@@ -273,7 +273,7 @@ impl fmt::Display for OutOfMemoryReport {
     }
 }
 
-/// The table of `Display`, which a program prints whose `main` returns the error, and the last error of the allocator.
+/// The table of `Display`, then the last error of the allocator, as when `main` returns the error.
 impl fmt::Debug for OutOfMemoryReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)?;

@@ -108,12 +108,12 @@ impl Retain {
     /// Sets how much a pool without [segments](crate::PoolOptions::segments) manages: at most this percentage of the peak bytes in
     /// use; less than 100 means 100. The default is 125.
     ///
-    /// A free block of a bin serves requests of its own size class only. So a pool of bins that keeps every block ends up with the
-    /// peak *of each class*, which is many times the overall peak where sizes vary. This rule is for
-    /// a request that finds no block of its class, while a new one would take the pool above the percentage, in whole blocks. Such a
-    /// request gets a free block up to half as large again. Where there is none, free blocks that no
-    /// command uses are released first: the smallest that is enough, or the largest ones. Once the program, after that, has again requested as much as
-    /// was in use at the peak, a request gets a free block up to three times as large instead.
+    /// A free block of a bin serves requests of its own size class only. So a pool of bins that keeps every block ends up with the peak *of
+    /// each class*, which is many times the overall peak if sizes vary. This rule is for a request that finds no block of its class, while
+    /// a new one would take the pool above the percentage, in whole blocks. Such a request gets a free block up to half as large again. If
+    /// there is no such block, free blocks that no command uses are released first: the smallest that is enough, or the largest ones. Once
+    /// the program has then requested as much again as was in use at the peak, a request gets a free block up to three times as large
+    /// instead.
     ///
     /// Pools with segments need no such rule, and ignore it: there free memory serves requests of any size.
     ///

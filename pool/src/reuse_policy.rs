@@ -46,13 +46,13 @@ pub enum ReusePolicy {
     /// Never cross: each queue reuses only what it has used itself. [`retire_queue`](crate::MemoryPool::retire_queue)
     /// frees the memory of a queue that the program is done with.
     SameQueue,
-    /// Cross if the commands of the former user have ended. Costs a marker on the former user's queue, and a look at
-    /// its event. A pool of segments or pages polls for about as long as fresh memory would take to allocate: a
-    /// marker that it has just enqueued takes a few microseconds to end on an idle queue.
+    /// Cross if the commands of the former user have ended. Costs a marker on the former user's queue, and a query of
+    /// its event. A pool of segments or pages polls for about as long as fresh memory would take to allocate: a marker
+    /// that it has just enqueued takes a few microseconds to end on an idle queue.
     #[default]
     Opportunistic,
     /// As [`Opportunistic`](Self::Opportunistic); if the commands have not ended, cross at once, with a wait on the
-    /// device: a barrier on the new user's queue, for a marker on the old one's. The host never waits.
+    /// device: a barrier on the new user's queue waits for a marker on the old one's. The host never waits.
     ///
     /// The new user's queue then waits for everything enqueued on the old queue so far. If those commands wait for user events
     /// of the program, the host must not wait for the new user's queue before it resolves them: that would be a

@@ -22,7 +22,7 @@ pub(crate) fn raised(failure: impl Into<Failure>) -> PyErr {
     })
 }
 
-/// Returns the text of a failure. A report of a shortage that does not know who has the memory says how it would.
+/// Returns the text of a failure. A report of a shortage without the lines that hold the memory says how to see them.
 fn text(failure: &Failure) -> String {
     let text = failure.to_string();
     if failure.status() != Status::OutOfMemory || text.contains("\nin use by\n") {

@@ -25,7 +25,7 @@ pub(crate) trait Source {
     /// Returns the number of blocks that this source counts as active; `None` if it keeps no count.
     fn active_blocks(&self) -> Option<u64>;
 
-    /// Returns the most bytes that were live at once, as they were asked for; `None` if this source keeps no count.
+    /// Returns the most bytes that were live at once, as requested; `None` if this source keeps no count.
     fn peak_live_bytes(&self) -> Option<u64>;
 
     /// Releases all free memory.

@@ -55,7 +55,7 @@ pub enum ProfileError {
         /// Why.
         problem: serde_json::Error,
     },
-    /// A size in the file is larger than any device has, so that sums of sizes could overflow.
+    /// A size in the file is larger than any device's, so that sums of sizes could overflow.
     #[error("{name}: expected {field} to be at most {LARGEST}, found {value}")]
     TooLarge {
         /// The file.

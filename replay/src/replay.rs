@@ -45,11 +45,11 @@ pub struct Outcome {
     pub device_releases: u64,
     /// The most bytes that were taken from the device at once.
     pub peak_reserved_bytes: u64,
-    /// The most bytes that were live at once: in the pool, as they were asked for; without a pool, as they were taken.
+    /// The most bytes that were live at once: with a pool, as requested; without a pool, as allocated.
     pub peak_live_bytes: u64,
     /// The time of the whole replay on the host.
     pub host_time: Duration,
-    /// The time on the host of a round from the third on, on average; `None` if there are fewer than three.
+    /// The mean time on the host of a round from the third on; `None` if there are fewer than three.
     pub warm_host_time: Option<Duration>,
     /// The part of it that the allocator's calls took.
     pub allocator_time: Duration,
@@ -59,7 +59,7 @@ pub struct Outcome {
     pub view_time: Duration,
     /// Calls that mapped pages of virtual memory.
     pub maps: u64,
-    /// Calls that unmapped some.
+    /// Calls that unmapped pages.
     pub unmaps: u64,
     /// The part of [`allocator_time`](Self::allocator_time) that mapping and unmapping took.
     pub remap_time: Duration,
@@ -71,14 +71,14 @@ pub struct Outcome {
     pub pending: Option<Pending>,
 }
 
-/// What a trace has at its end, and what was taken from the device then: what a pool keeps.
+/// What is live at the end of a trace, and what is still taken from the device then: the rest is what a pool keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct AtEnd {
-    /// The bytes that the program has, as it asked for them.
+    /// The live bytes of the program, as requested.
     pub live_bytes: u64,
     /// The bytes that were taken from the device.
     pub reserved_bytes: u64,
-    /// What of them is left if the pool is then trimmed ([`free_held`](binpool::MemoryPool::free_held)).
+    /// What is left of them if the pool is then trimmed ([`free_held`](binpool::MemoryPool::free_held)).
     pub trimmed_bytes: u64,
 }
 
@@ -157,8 +157,8 @@ impl Failure {
     }
 }
 
-/// Replays `trace` with blocks from `allocator`. `progress` is called now and then with the number of events that are done. Of the
-/// settings, the choice of an allocator, kernels and how far a device is behind are for a [`Device`](crate::Device) alone.
+/// Replays `trace` with blocks from `allocator`. `progress` is called now and then with the number of events that are done. The settings
+/// for the allocator, for kernels and for a device that lags behind apply only to a [`Device`](crate::Device).
 ///
 /// # Errors
 ///

@@ -32,7 +32,7 @@ use binpool_trace::Trace;
 /// The device that a trace is replayed on.
 #[derive(Clone, Debug)]
 pub enum Device {
-    /// A mock device with this profile, a fresh one for each replay.
+    /// A mock device with this profile, made anew for each replay.
     Mock(Profile),
     /// An OpenCL device.
     OpenCl(OpenClBackend),
@@ -111,7 +111,8 @@ impl Device {
         }
     }
 
-    /// Describes the requests of a trace that this device can never serve, or can only by other limits than its own; `None` if it may fit.
+    /// Describes the requests of a trace that this device can never serve, or could serve only with other limits; `None` if the trace may
+    /// fit.
     #[must_use]
     pub fn too_small_for(&self, trace: &Trace, capacity_bytes: Option<u64>) -> Option<String> {
         let (all, largest) = match self {
@@ -251,8 +252,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Failure`] if the trace fails even with all memory of the device, or fails for another
-    /// reason than memory.
+    /// [`Failure`] if the trace fails even with all memory of the device, or fails for a reason other than memory.
     pub fn need(
         &self,
         trace: &Trace,

@@ -22,11 +22,11 @@ pub struct Round {
     pub device_releases: u64,
     /// Calls that mapped pages of virtual memory.
     pub maps: u64,
-    /// Calls that unmapped some.
+    /// Calls that unmapped pages.
     pub unmaps: u64,
     /// The time of the device's calls: predicted by the mock's cost model, or measured around the calls of the allocator.
     pub device_time: Duration,
-    /// The most bytes that were live at once, as they were asked for.
+    /// The most bytes that were live at once, as requested.
     pub peak_live_bytes: u64,
     /// The most bytes that were taken from the device at once; `None` if that is not counted.
     pub peak_reserved_bytes: Option<u64>,

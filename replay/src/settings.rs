@@ -13,7 +13,7 @@ pub enum AllocatorChoice {
     /// Buffers that are committed before the call returns.
     #[default]
     Immediate,
-    /// Buffers that the device may turn out not to have room for when they are used.
+    /// Buffers that take memory when they are first used: the device may then have no room for them.
     Deferred,
     /// Coarse-grained shared virtual memory.
     Svm,
@@ -47,16 +47,16 @@ pub struct ReplaySettings {
     pub capacity_bytes: Option<u64>,
     /// What is enqueued on each block.
     pub touch: Touch,
-    /// The number of threads. They share the pool, and each has queues of its own: the streams of the trace are dealt to
-    /// them, or each replays a copy of the trace if there are fewer streams than threads.
+    /// The number of threads. They share the pool, and each has queues of its own: the streams of the trace are
+    /// distributed over them, or each replays a copy of the trace if there are fewer streams than threads.
     pub threads: usize,
     /// How many times in a row the trace is replayed, in one pool. Blocks that it never frees are allocated in the first round alone, and
     /// live on.
     pub rounds: usize,
-    /// How far the device lags behind the host: before a block is freed, a command is enqueued on it that ends this much later, and not before
-    /// those before it on its queue. On the mock, by its own clock, in which an operation of the program takes 10 us and the calls of the
-    /// device what the profile says, so that each replay is the same. `None` for commands that end at once on the mock, and when they do on
-    /// a real device.
+    /// How far the device lags behind the host: before a block is freed, a command is enqueued on it that ends this much later, and not
+    /// before those before it on its queue. On the mock, this is time of its own clock, by which an operation of the program takes 10 us
+    /// and a call of the device as long as the profile says, so that each replay is the same. With `None`, commands end at once on the
+    /// mock, and when they really end on a real device.
     pub behind: Option<Duration>,
 }
 

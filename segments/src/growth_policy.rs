@@ -2,27 +2,27 @@
 
 /// What segments save when they grow: calls to the device, or memory.
 ///
-/// Memory is saved by segments of the sizes that blocks have, and by releasing idle ones sooner; both cost calls. The first two policies
-/// learn: memory that was released to the device and requested again is kept, up to a part of the peak in use (the *high water*), and
-/// idle segments serve more sizes. So a program that repeats its work soon finds nearly everything in the pool. [`Dense`](Self::Dense) does
-/// not learn: it gives memory back however often that is asked for again.
+/// Segments as large as their blocks save memory, and so does releasing idle segments sooner; both cost calls. The first two policies
+/// learn: memory that was released to the device and requested again is kept, up to a part of the peak in use (the *high water*), and idle
+/// segments serve more sizes. So a program that repeats its work soon finds nearly everything in the pool. [`Dense`](Self::Dense) does not
+/// learn: it gives memory back no matter how often that memory is requested again.
 ///
 /// `scripts/density` records what each policy reserves and how often it calls the device, in the first round of a program
 /// (`density.txt`) and in later ones (`warm.txt`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GrowthPolicy {
-    /// Fewest calls to the device: segments are reused for blocks of other sizes. While some are idle, all together may have 1.05 times
-    /// the high water, and up to 1.5 times once as much was asked for again. For devices whose allocations cost much, and programs that
-    /// leave much of the memory free.
+    /// Fewest calls to the device: segments are reused for blocks of other sizes. While some are idle, all together may have 1.05 times the
+    /// high water, and up to 1.5 times after that much was requested again. For devices with costly allocations, and programs that leave
+    /// much memory free.
     FewestCalls,
-    /// Little memory for few calls: 1.03 times the high water while some segments are idle, and up to 1.15 times once as much was asked
-    /// for again. Where queues hold memory back from each other, up to as much again as the high water, after many calls.
+    /// Little memory for few calls: 1.03 times the high water while some segments are idle, and up to 1.15 times after that much was
+    /// requested again. If queues keep memory from each other, up to the high water more, after many calls.
     #[default]
     Balanced,
-    /// Least memory: 1.01 times the high water while some segments are idle, also in a program that repeats its work. A block of more
-    /// than one part in 20 of a usual segment, and more than 1 MiB, has a segment of its own, unless more than one request in 20 made
-    /// one. For programs that need nearly all of the device, and can afford the calls.
+    /// Least memory: 1.01 times the high water while some segments are idle, even in a program that repeats its work. A block of more than
+    /// 1/20 of a usual segment, and more than 1 MiB, has a segment of its own, unless more than one request in 20 made one. For programs
+    /// that need nearly all of the device, and can afford the calls.
     Dense,
 }
 

@@ -82,8 +82,8 @@ pub struct Carved<M, U> {
     pub range: RangeKey,
     /// The position of the block in the segment.
     pub region: Region,
-    /// The whole segment. Drop it before the range is given back: a segment that is still referenced when it is evicted is in
-    /// no [`Leaving`], and is dropped without its allocator.
+    /// The whole segment. Drop it before the range is given back: a segment that is still referenced when it is evicted is not in any
+    /// [`Leaving`], and is dropped instead of released to its allocator.
     pub segment: Arc<M>,
     /// A cached view of exactly these bytes.
     pub view: Option<M>,
@@ -91,12 +91,12 @@ pub struct Carved<M, U> {
     pub overlapping: Vec<M>,
     /// The former uses of the range.
     pub uses: U,
-    /// Set if the overlapping views extend after this block. The range keeps that excess until it is shrunk.
+    /// Set if the overlapping views extend beyond this block. The range keeps that excess until it is shrunk.
     pub has_excess: bool,
 }
 
 impl<M, U> Carved<M, U> {
-    /// Returns whether [`into_view`](Self::into_view) has nothing to do: there is a view, and none that overlaps.
+    /// Returns whether [`into_view`](Self::into_view) has nothing to do: a view exists, and no other view overlaps it.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.view.is_some() && self.overlapping.is_empty() && !self.has_excess
@@ -155,7 +155,7 @@ pub struct Ready<M> {
 
 /// Releases views through the allocator that made them.
 ///
-/// Call this before a range that was taken and is not used after all is given back:
+/// Call this before giving back a range that was taken but not used:
 ///
 /// ```
 /// use binpool_allocators::{Allocator, ImmediateAllocator};
@@ -213,8 +213,8 @@ pub struct Leaving<M, U> {
     pub bytes: usize,
     /// The uses of its ranges.
     pub uses: Vec<U>,
-    /// Where it is mapped, if it is pages: these are to be [unmapped](Place::unmap) first, and the place
-    /// [forgotten](super::Segments::forget), or, where that fails, the pages [kept](super::Segments::keep).
+    /// Where it is mapped, if it consists of pages. [Unmap](Place::unmap) these first, then
+    /// [forget](super::Segments::forget) the place; if unmapping fails, [keep](super::Segments::keep) the pages.
     pub place: Option<Place<M>>,
 }
 
@@ -240,7 +240,7 @@ pub struct Leaving<M, U> {
 /// ```
 #[derive(Debug)]
 pub struct SegmentState<'a, M, U> {
-    /// All of it. Several states have the same reservation: one for each part of it that pages are mapped to without a gap.
+    /// The whole segment. Several states may have the same reservation: one for each part of it that is mapped without gaps.
     pub memory: &'a M,
     /// Its ranges, from the first byte to the last.
     pub ranges: Vec<(Region, RangeState<'a, U>)>,
@@ -273,7 +273,7 @@ pub enum RangeState<'a, U> {
     Taken(RangeKey),
 }
 
-/// Where pages are mapped that leave. No other block has these bytes.
+/// Where pages are mapped that are about to be released. No block has these bytes.
 ///
 #[doc = include_str!("mapping.md")]
 #[derive(Debug)]
@@ -300,8 +300,8 @@ impl<M> Place<M> {
     ///
     /// # Errors
     ///
-    /// Those of [`Allocator::unmap`], also for a panic. [Keep](super::Segments::keep) the pages then; the place must not
-    /// be [forgotten](super::Segments::forget).
+    /// Those of [`Allocator::unmap`], and an error if it panics. [Keep](super::Segments::keep) the pages then, and do
+    /// not [forget](super::Segments::forget) the place.
     pub fn unmap<A>(&self, allocator: &A) -> Result<()>
     where
         A: Allocator<Backend: Backend<Memory = M>>,

@@ -44,21 +44,20 @@ const FREE_PARTS_TO_TAKE: u64 = 4;
 
 /// Segments of memory `M`, and the ranges of them, free and taken.
 ///
-/// A free range remembers its uses `U`. The owner of the segments defines their meaning, and decides by them which request
-/// may have the range.
+/// A free range remembers its uses `U`. The owner of the segments defines their meaning, and uses them to decide which request may have the
+/// range.
 ///
 /// Ranges are chosen by best fit, with these rules, which were found by simulation on recorded programs. [`GrowthPolicy`] changes
 /// their numbers; these are the default ones:
 ///
-/// - a segment is a whole number of its first block, up to one part in 20 of the most that the program has had in use (the high
-///   water) or, for a block of more than a quarter of that, of the block's own size;
-/// - before the segments grow past 1.03 times the high water (or past the high water and 2 MiB, if that is
-///   more), idle segments are evicted, the smallest one that is enough first;
-/// - what was evicted and is asked for again is *regretted*: the segments may then have as many bytes more, up to 1.15 times the high
-///   water. A [`sweep`](Self::sweep) after which nothing was regretted halves that;
-/// - a large idle segment is not broken up for a block of less than 3/5 of it, and small blocks have segments of their own. Once as
-///   much was regretted as the high water, a block of 1/5 is enough, and after 4 times the high water any block is. Where the capacity
-///   is little more than the high water, the block has to be half of it;
+/// - the size of a segment is a multiple of its first block's, up to 1/20 of the most that the program has had in use (the high water); for
+///   a block of more than a quarter of that, it is the block's own size;
+/// - before the segments grow past 1.03 times the high water (or past the high water and 2 MiB, if that is more), idle segments are
+///   evicted, the smallest one that is enough first; - memory that was evicted and is requested again is *regretted*: the segments may then
+///   have that many bytes more, up to 1.15 times the high water. A [`sweep`](Self::sweep) after which nothing was regretted halves that; -
+///   a large idle segment is not broken up for a block of less than 3/5 of it, and small blocks have segments of their own. After as much
+///   was regretted as the high water, a block of 1/5 of it is enough, and after 4 times the high water any block is. If the capacity is
+///   little more than the high water, the block has to be half of it;
 /// - the view of a block that is given back is cached in the free range, and serves the next block of exactly its size, unless
 ///   a much smaller range fits. A view that overlaps a block which is handed out is released first.
 ///
@@ -143,8 +142,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
 
     /// Divides the segments among this many arenas, up to 64, before the first segment is added.
     ///
-    /// Each request names a home: the arena that is searched first, and that gets the new segments. So threads with different homes
-    /// seldom meet. All arenas grow by the same rules, and have as much together as one would.
+    /// Each request names a home: the arena that is searched first, and that gets the new segments. So threads with different homes seldom
+    /// meet. All arenas grow by the same rules, and together have as much memory as one would.
     ///
     /// ```
     /// use binpool_segments::Segments;
@@ -183,7 +182,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         self.arenas.clone()
     }
 
-    /// Sets what the segments save when they grow, before the first of them is added.
+    /// Sets what to save when the segments grow. Call it before the first segment is added.
     ///
     /// ```
     /// use binpool_segments::{GrowthPolicy, Segments};
@@ -241,21 +240,21 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         self
     }
 
-    /// Has pages mapped to reservations instead of segments: their sizes are multiples of `page_bytes` bytes. Views are only addresses
-    /// then, and none is cached.
+    /// Maps pages to reservations instead of adding segments. Their sizes are multiples of `page_bytes` bytes. Views are then only
+    /// addresses, and are not cached.
     #[must_use]
     pub fn with_pages(mut self, page_bytes: usize) -> Self {
         self.page_bytes = Some(page_bytes);
         self.without_cached_views()
     }
 
-    /// Returns whether pages are mapped to reservations. Then only those leave whose commands have ended.
+    /// Returns whether pages are mapped to reservations. Then only pages whose commands have ended are released.
     #[must_use]
     pub fn has_pages(&self) -> bool {
         self.page_bytes.is_some()
     }
 
-    /// Sets whether all memory stays where it is: then no segment is released, and no pages move.
+    /// Sets whether all memory stays where it is: if so, no segment is released, and no pages move.
     ///
     /// ```
     /// use binpool_segments::Segments;
@@ -285,7 +284,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         free + self.spare_bytes()
     }
 
-    /// The bytes of the pages that are mapped nowhere, since a call failed.
+    /// The bytes of the pages that are mapped nowhere because a call failed.
     #[must_use]
     pub fn spare_bytes(&self) -> u64 {
         self.spare.iter().map(|pages| pages.bytes as u64).sum()
@@ -311,8 +310,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         largest.max().unwrap_or(0)
     }
 
-    /// Calls `visit` with the uses of each free range, and its size in bytes: none for addresses at which pages are still mapped that have
-    /// moved.
+    /// Calls `visit` with the uses of each free range, and its size in bytes, except for addresses at which pages that have moved are still
+    /// mapped.
     ///
     /// ```
     /// use binpool_segments::Segments;
@@ -380,9 +379,9 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         })
     }
 
-    /// Takes `bytes` bytes of free neighbours on pages, each with uses that are `usable`, where these keep them from being one range: from
-    /// the arena `home` or from another one, as [`take_near`](Self::take_near) does. The uses in the result are those of the last of them:
-    /// this is for requests that wait for none.
+    /// Takes `bytes` bytes from neighbouring free ranges of pages that are separate only because their uses differ, each with uses that are
+    /// `usable`: from the arena `home` or from another one, as [`take_near`](Self::take_near) does. The uses in the result are those of the
+    /// last range: this is for requests that need not wait for any use.
     ///
     /// ```
     /// use binpool_segments::{Mapping, PageRequest, Segments};
@@ -414,7 +413,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         arenas.find_map(|mut arena| arena.take_run(bytes, &usable))
     }
 
-    /// Sets which free neighbours become one range from now on, fewer than before: what `join` returns as in [`new`](Self::new).
+    /// Restricts which free neighbours are joined to one range from now on. `join` returns their combined uses, as in [`new`](Self::new).
     ///
     /// ```
     /// use binpool_segments::Segments;
@@ -533,7 +532,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         }
     }
 
-    /// Frees what a range has after its first `bytes` bytes, which commands of `uses` may still use.
+    /// Frees the part of a range after its first `bytes` bytes; commands of `uses` may still use that part.
     ///
     /// ```
     /// use binpool_segments::Segments;
@@ -659,8 +658,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         (size.min(room - room % alignment).max(bytes), leaving)
     }
 
-    /// Records that `free` bytes of the device are free: where others leave little more than the program has in use, the segments keep nothing
-    /// for what may be asked for again, as with a `capacity` that is only a little larger.
+    /// Records that `free` bytes of the device are free: if others leave little more than the program has in use, the segments keep no
+    /// memory for repeated requests, as with a `capacity` that is only a little larger.
     ///
     /// ```
     /// use binpool_segments::Segments;
@@ -688,8 +687,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         self.growth.set_room(room);
     }
 
-    /// Records that a request [grows](Self::grow) the segments by `bytes` bytes although as much is free, since commands hold it back: what
-    /// is asked for so again and again may stay, too.
+    /// Records that a request [grows](Self::grow) the segments by `bytes` bytes although that much is free, because commands still use it:
+    /// memory that is requested repeatedly for this reason may stay, too.
     ///
     /// ```
     /// use binpool_segments::Segments;
@@ -778,7 +777,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     }
 
     /// Removes the segments that have been idle since the last call of this, and all of whose uses are `wanted`. Pages are removed that
-    /// were free then and are free now. If nothing that was evicted has been asked for again since then, half of what was is forgotten.
+    /// were free then and are free now. If nothing that was evicted has been requested again since then, half of the regret is forgotten.
     ///
     /// ```
     /// use binpool_segments::Segments;

@@ -14,28 +14,28 @@ use super::{
 };
 use binpool_allocators::{Allocator, Backend, Error, MemoryOf, Region, Result, contained::guarded};
 
-/// The addresses of a reservation are this many times the capacity: more than its blocks need, however they lie.
+/// The addresses of a reservation are this many times the capacity: more than its blocks need, wherever they are.
 const ADDRESSES_PER_BYTE: u64 = 4;
 
-/// What a request does that finds no free range of the mapped pages.
+/// What to do for a request that finds no free range in the mapped pages.
 ///
 #[doc = include_str!("mapping.md")]
 #[derive(Debug)]
 pub enum Mapping<M, U> {
-    /// It reserves this many bytes of addresses, [adds](Segments::add_reservation) them, and asks again.
+    /// Reserve this many bytes of addresses, [add](Segments::add_reservation) them, and ask again.
     Reserve {
         /// The bytes.
         bytes: usize,
         /// Set if the addresses are for small blocks.
         is_small: bool,
     },
-    /// It [carries out](Plan::carry_out) this plan.
+    /// [Carry out](Plan::carry_out) this plan.
     Map(Plan<M, U>),
-    /// The reservation has no addresses left, or there are none, since these segments are not of pages.
+    /// Fail: the reservation has no addresses left, or these segments do not consist of pages.
     NoAddresses,
 }
 
-/// A request that finds no free range of the mapped pages.
+/// A request that finds no free range in the mapped pages.
 ///
 #[doc = include_str!("mapping.md")]
 #[derive(Clone, Copy, Debug)]
@@ -46,12 +46,11 @@ pub struct PageRequest {
     pub bytes: usize,
     /// The bytes that the user has in use.
     pub in_use: u64,
-    /// The most bytes that the allocator gives in all.
+    /// The most bytes that the allocator can have allocated.
     pub capacity: u64,
 }
 
-/// The pages that are mapped for a block. It has to be [carried out](Self::carry_out), and what became of it
-/// [recorded](Segments::finish).
+/// The pages that are mapped for a block. [Carry it out](Self::carry_out), then [record](Segments::finish) the result.
 ///
 #[doc = include_str!("mapping.md")]
 #[derive(Debug)]
@@ -80,7 +79,7 @@ struct Former<M, U> {
     pending: Option<U>,
 }
 
-/// What became of a [`Plan`]: which pages are mapped where.
+/// The result of a [`Plan`]: which pages are mapped where.
 ///
 #[doc = include_str!("mapping.md")]
 #[derive(Debug)]
@@ -101,7 +100,7 @@ pub struct Done<M, U> {
     /// How often pages were unmapped.
     pub unmaps: u64,
     failure: Option<Error>,
-    /// Set if it was a second map of pages that failed first.
+    /// Set if the first call that failed was to map pages a second time.
     pub is_alias_refused: bool,
 }
 
@@ -348,9 +347,9 @@ impl<M, U> Done<M, U> {
 }
 
 impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
-    /// Returns what a request does that finds no free range. It may have the ranges whose uses are `usable`, and pages of ranges whose uses
-    /// are `over` may move. With `after`, uses that come after all that are `usable`, pages of such ranges may move too: they are mapped a
-    /// second time, and unmapped where they were [once their uses are over](Self::take_stale).
+    /// Returns what to do for a request that finds no free range. It may have the ranges whose uses are `usable`, and pages of ranges whose
+    /// uses are `over` may move. With `after`, uses that come after all that are `usable`, pages of such ranges may move too: they are
+    /// mapped a second time, and unmapped where they were [once their uses are over](Self::take_stale).
     ///
     #[doc = include_str!("mapping.md")]
     pub fn plan(
@@ -468,8 +467,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             && stale.map(|it| it.place.region.bytes as u64).sum::<u64>() < capacity
     }
 
-    /// Takes out the places where pages are still mapped that are mapped elsewhere too, and whose uses `are_over`. They are to be
-    /// [unmapped](Place::unmap) and [forgotten](Self::forget), or, where that fails, [kept](Self::keep_stale).
+    /// Takes out the places whose uses `are_over` and whose pages are mapped elsewhere, too. [Unmap](Place::unmap) and
+    /// [forget](Self::forget) them; if unmapping fails, [keep](Self::keep_stale) them.
     ///
     /// ```
     /// # use binpool_allocators::{Allocator, VirtualMemory, VirtualMemoryAllocator};
@@ -543,7 +542,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         Some(taken)
     }
 
-    /// Adds a reservation of `bytes` bytes to the arena `home`. Returns it if the arena has one meanwhile.
+    /// Adds a reservation of `bytes` bytes to the arena `home`. Returns it if the arena has got one in the meantime.
     pub fn add_reservation(
         &mut self,
         home: usize,
@@ -559,11 +558,11 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         None
     }
 
-    /// Records what became of a plan. Returns the range of the block, unless a call failed.
+    /// Records the result of a plan. Returns the range of the block, unless a call failed.
     ///
     /// # Errors
     ///
-    /// That of the first call that failed.
+    /// The error of the first call that failed.
     pub fn finish(&mut self, done: Done<M, U>) -> Result<Carved<M, U>> {
         let Incomplete {
             range,
@@ -662,7 +661,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         leaving
     }
 
-    /// Takes back pages that were to leave or to move, and that could not be unmapped: they are free where they are.
+    /// Takes back pages that were to leave or to move but could not be unmapped: they are free where they are.
     ///
     /// ```
     /// # use binpool_allocators::{Allocator, VirtualMemory, VirtualMemoryAllocator};

@@ -4,9 +4,9 @@
 
 /// Memory that was released to the device and requested again, in bytes: the cost of releasing memory.
 ///
-/// A pool that gives memory back cannot know whether the program is about to ask for it again. It keeps memory in the measure in
-/// which giving it back has already cost something, like a skier who rents until the rent has come to the price of a pair
-/// (Karlin, Manasse, Rudolph, Sleator: *Competitive snoopy caching*, 1988).
+/// A pool that gives memory back cannot know whether the program is about to ask for it again. It keeps as much memory as giving memory
+/// back has already cost, like a skier who rents until the rents add up to the price of a pair of skis (Karlin, Manasse, Rudolph, Sleator:
+/// *Competitive snoopy caching*, 1988).
 ///
 /// ```
 /// use binpool_segments::Regret;

@@ -2,7 +2,7 @@
 
 use std::{error::Error, fmt, io};
 
-/// Why a recording could not be read, or not be made.
+/// Why a recording could not be read or made.
 ///
 /// ```
 /// use binpool_trace::{Line, TraceErrorKind};
@@ -45,25 +45,24 @@ pub struct TraceError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TraceErrorKind {
-    /// The operating system failed: to read a file, or to start the thread that writes a recording. A compressed file that is damaged
-    /// is one, too.
+    /// The operating system could not read a file or start the thread that writes a recording; or a compressed file is damaged.
     Io,
     /// A part of the recording is wrong, or its end is missing.
     Malformed,
-    /// It is another file than a recording, or than a snapshot.
+    /// The file is not a recording, or not a snapshot, where one was expected.
     Foreign,
     /// It has a version that this crate does not know.
     Version,
-    /// It has no device of the requested number.
+    /// It has no device with the requested number.
     NoDevice,
-    /// It has no allocation.
+    /// It has no allocations.
     NoAllocation,
     /// The pool is being recorded already.
     AlreadyRecording,
 }
 
 impl TraceError {
-    /// An error of this kind, of no place that is known yet.
+    /// An error of this kind, whose place is not known yet.
     pub fn new(kind: TraceErrorKind, message: impl fmt::Display) -> Self {
         Self {
             kind,
@@ -78,7 +77,7 @@ impl TraceError {
         Self::new(TraceErrorKind::Malformed, message)
     }
 
-    /// The error with what caused it.
+    /// Returns the error with its cause.
     #[must_use]
     pub fn because(self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self {
@@ -87,13 +86,13 @@ impl TraceError {
         }
     }
 
-    /// The kinds of errors that a program can distinguish.
+    /// The kind of the error, for programs to distinguish.
     #[must_use]
     pub fn kind(&self) -> TraceErrorKind {
         self.kind
     }
 
-    /// Where in the file it is: a line, a byte or an entry. Empty for the whole of it.
+    /// The place in the file: a line, a byte or an entry. Empty if it is the whole file.
     #[must_use]
     pub fn place(&self) -> &str {
         &self.place
@@ -120,9 +119,7 @@ impl TraceError {
 impl TraceError {
     /// A file that ends too early.
     pub(crate) fn truncated() -> Self {
-        Self::malformed(
-            "the file ends here, but more was expected: it is damaged, or was not written to its end",
-        )
+        Self::malformed("the file ends here, but more was expected: it is damaged or incomplete")
     }
 
     /// A field that is missing or has another type.
@@ -151,7 +148,7 @@ impl TraceError {
         }
     }
 
-    /// The error, which names this file.
+    /// Returns the error with the name of its file.
     #[must_use]
     pub fn in_file(self, file: impl Into<String>) -> Self {
         Self {
@@ -160,7 +157,7 @@ impl TraceError {
         }
     }
 
-    /// The error with the beginning of its line.
+    /// Returns the error with the line that it is about.
     pub(crate) fn quoting(self, line: &str) -> Self {
         Self {
             message: format!("{}; the line is {line:?}", self.message),

@@ -7,7 +7,7 @@ use crate::{
     words::{Words, form, number, push_if_any, push_number, push_words},
 };
 
-/// A line of a trace, which is text. This is the whole format: what writes or reads a trace does it by these.
+/// A line of a trace, which is text. This is the whole format: everything that writes or reads a trace uses this type.
 ///
 /// A trace begins with its [header](Self::Header), if it has one: recordings of pools do. Lines with a time come in its order. A group or a
 /// stack is named before it is used. Empty lines, and lines that begin with `#`, are ignored. A line has at most 65536 bytes.
@@ -27,10 +27,11 @@ use crate::{
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line<'t> {
-    /// `h KEY VALUE`: a setting. Keys that a pool writes: `version` (2, the first line; 3 in a recording of a program without a pool), `time` (in seconds since 1970), `program`,
-    /// `device`, `backend`, `allocator`, `capacity` (of the device, in bytes), `limit` (of the allocator, if it is less), `blocks`
-    /// (`segments` or `bins`), `growth`, `reuse`, `scrub`, `thread_caches`, `release_threshold`, and `pages` (the bytes of one). `source` is
-    /// what another tool's recording was, or what `binpool run` recorded, and `pooled` is there if the program ran over a pool. Other keys are kept.
+    /// `h KEY VALUE`: a setting. Keys that a pool writes: `version` (2, the first line; 3 in a recording of a program without a pool),
+    /// `time` (in seconds since 1970), `program`, `device`, `backend`, `allocator`, `capacity` (of the device, in bytes), `limit` (of the
+    /// allocator, if it is less), `blocks` (`segments` or `bins`), `growth`, `reuse`, `scrub`, `thread_caches`, `release_threshold`, and
+    /// `pages` (the bytes of one). `source` is the kind of another tool's recording, or what `binpool run` recorded, and `pooled` is
+    /// present if the program ran over a pool. Other keys are kept.
     Header {
         /// The key.
         key: &'t str,
@@ -81,7 +82,7 @@ pub enum Line<'t> {
         /// The request.
         request: Request,
     },
-    /// What the pool did: see there. Most end with a time.
+    /// What the pool did; see [`PoolEvent`]. Most of these lines end with a time.
     Pool {
         /// What it did.
         event: Cow<'t, PoolEvent>,

@@ -1,4 +1,4 @@
-//! What a pool did, as a recording says it.
+//! What a pool did, as recorded.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::{
     words::{Words, form, push_if_any, push_number, push_words},
 };
 
-/// Something that the pool of a recorded program did. Its line ends with a time, but for that of a report.
+/// Something that the pool of a recorded program did. Its line ends with a time, except for a report.
 ///
 /// A pool of pages has neither [`Taken`](Self::Taken) nor [`GivenBack`](Self::GivenBack), and begins with [`Mapped`](Self::Mapped) for what
 /// is mapped already; those of older versions lack these events. A request that moves pages maps each before it is unmapped elsewhere.
@@ -85,9 +85,9 @@ pub enum What {
     Miss,
     /// `flush`: cached blocks returned to their segments.
     Flush,
-    /// `trim`: so much free memory was released, since the program called for it.
+    /// `trim`: this much free memory was released, because the program called for it.
     Trim,
-    /// `sweep`: so much was released, since it was idle.
+    /// `sweep`: this much was released, because it was idle.
     Sweep,
     /// `hook`: a reclaim hook was called, for a request of this size.
     Hook,
@@ -95,7 +95,7 @@ pub enum What {
     Wait,
     /// `map`: pages of this size were created for a request, and pages were mapped.
     Map,
-    /// `spare`: pages of this size are mapped nowhere from now on, since a call failed.
+    /// `spare`: pages of this size are mapped nowhere from now on, because a call failed.
     Spare,
     /// Any other word. Other tools write `begin` and `end` of a part of the program, `annotate` and `snapshot`.
     Other(Box<str>),

@@ -1,4 +1,4 @@
-//! The report of a request that failed for lack of memory, as a recording says it.
+//! The report of a request that failed for lack of memory, as recorded.
 
 use crate::{
     TraceError, Verdict,
@@ -28,13 +28,13 @@ pub struct ShortageReport {
     pub largest_held_bytes: u64,
     /// What the pool released for this request.
     pub released_bytes: u64,
-    /// The largest block that the allocator gives.
+    /// The largest block that the allocator can allocate.
     pub largest_block_bytes: u64,
-    /// The most that the allocator gives.
+    /// The most that the allocator can allocate in all.
     pub capacity_bytes: u64,
     /// The memory of the device.
     pub device_bytes: u64,
-    /// What the device had free, of all programs; `None` if it was not asked.
+    /// The bytes that the device had free, counting all programs; `None` if it was not asked.
     pub device_free_bytes: Option<u64>,
 }
 

@@ -85,9 +85,9 @@ pub struct SnapshotSettings {
     pub device: String,
     /// All memory of the device, in bytes.
     pub device_bytes: u64,
-    /// The most that the allocator can give, in bytes.
+    /// The most that the allocator can allocate in all, in bytes.
     pub capacity_bytes: u64,
-    /// The largest block that the allocator gives, in bytes.
+    /// The largest block that the allocator can allocate, in bytes.
     pub largest_block_bytes: u64,
     /// The alignment of blocks, in bytes.
     pub alignment_bytes: u64,

@@ -367,8 +367,8 @@ impl Trace {
         &self.shortages
     }
 
-    /// Remarks on how a recording of another tool was interpreted: blocks from before it began, frees that were
-    /// left out. A sentence each, for display; none for a trace of the own format.
+    /// Remarks on how a recording of another tool was interpreted: blocks from before it began, frees that were left
+    /// out. One sentence each, for display; empty for a trace in binpool's own format.
     #[must_use]
     pub fn remarks(&self) -> &[String] {
         &self.remarks
@@ -448,8 +448,8 @@ impl Trace {
         self.with_sizes(|bytes| bytes / divisor.max(1))
     }
 
-    /// Returns the trace with the size `changed(bytes)` for each block of `bytes` bytes: the same program with other sizes.
-    /// Blocks of no bytes stay so, and the others have at least 1 byte. What the pool did is removed, as it does not hold for it.
+    /// Returns the trace with the size `changed(bytes)` for each block of `bytes` bytes: the same program with other sizes. Blocks of 0
+    /// bytes keep that size, and the others have at least 1 byte. What the pool did is removed, as it does not hold for it.
     ///
     /// ```
     /// use binpool_trace::Trace;

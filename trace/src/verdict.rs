@@ -76,7 +76,7 @@ impl Verdict {
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NeverFits => "it never fits",
+            Self::NeverFits => "it can never fit",
             Self::Limited => "a limit is reached",
             Self::Fragmented => "the free memory is fragmented",
             Self::Pending => "the free memory is in use by pending commands",

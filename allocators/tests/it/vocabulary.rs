@@ -251,7 +251,7 @@ fn an_error_is_printed_as_its_text_and_causes_where_main_returns_it() {
         ),
         (
             InvalidRequest::ZeroSize.into(),
-            "invalid request: a block of 0 bytes: request at least 1, or use a pool, which has an empty block",
+            "invalid request: a block of 0 bytes: request at least 1, or use a pool, which supports empty blocks",
         ),
         (Error::unsupported("images"), "unsupported: images"),
         (

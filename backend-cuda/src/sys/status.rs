@@ -182,7 +182,7 @@ mod tests {
         );
         assert_eq!(
             CudaError::new("cuCall", 12345).to_string(),
-            "cuCall answers another error (12345)"
+            "cuCall returned another error (12345)"
         );
     }
 }

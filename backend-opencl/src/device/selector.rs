@@ -51,10 +51,10 @@ impl fmt::Display for DeviceSelector {
     /// Completes the sentence "no device is ...".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Any => f.write_str("there"),
+            Self::Any => f.write_str("available"),
             Self::Index(index) => write!(f, "number {index}"),
-            Self::Kind(kind) => write!(f, "of the kind {kind}"),
-            Self::Name(part) => write!(f, "named like {part:?}"),
+            Self::Kind(kind) => write!(f, "of kind {kind}"),
+            Self::Name(part) => write!(f, "called {part:?}"),
         }
     }
 }

@@ -64,10 +64,10 @@ channel_values! {
 impl OpenClBackend {
     /// Makes a 2D or 3D image with a copy of an array's elements (`image_from_array`).
     ///
-    /// The array is in C order without gaps. With more than one channel, its last dimension is the channels. The
-    /// dimensions of the image are those of the array backwards: x is the array's last one. The channels are the first
-    /// of red, green, blue and alpha. `flags` say how kernels use the image; `READ_ONLY` and `WRITE_ONLY` are `PyOpenCL`'s
-    /// modes `"r"` and `"w"`. Where `normalized` is set, kernels read integers as 0.0 to 1.0, or -1.0 to 1.0.
+    /// The array is in C order without gaps. With more than one channel, its last dimension is the channels. The dimensions of the image
+    /// are those of the array backwards: x is the array's last one. The channels are the first of red, green, blue and alpha. `flags` say
+    /// how kernels use the image; `READ_ONLY` and `WRITE_ONLY` are `PyOpenCL`'s modes `"r"` and `"w"`. If `normalized` is set, kernels read
+    /// integers as 0.0 to 1.0, or -1.0 to 1.0.
     ///
     /// ```
     /// # use binpool_allocators::MemoryFlags;
@@ -92,9 +92,8 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// [`Image`](OpenClError::Image) for an array that is not in C order without gaps, whose dimensions are not those of a
-    /// plane or a volume and its channels, or whose numbers cannot be normalized; else as
-    /// [`create_image`](Self::create_image).
+    /// [`Image`](OpenClError::Image) for an array that is not in C order without gaps, whose dimensions are not those of a plane or a
+    /// volume and its channels, or whose numbers cannot be normalized; otherwise those of [`create_image`](Self::create_image).
     pub fn image_from_array<T: ChannelValue, D: Dimension>(
         &self,
         array: &ArrayView<'_, T, D>,
@@ -146,7 +145,7 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// [`Image`](OpenClError::Image) if the image's channels are of another type, or packed; else as
+    /// [`Image`](OpenClError::Image) if the image's channels are of another type, or packed; otherwise those of
     /// [`read_part`](Self::read_part).
     pub fn array_from_image<'q, T: ChannelValue>(
         &self,

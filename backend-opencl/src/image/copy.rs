@@ -51,9 +51,8 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// [`Image`](OpenClError::Image) for other formats, for a region without pixels or beyond its image, and for regions of one
-    /// image that overlap; images over the
-    /// same bytes of a buffer; a device that cannot copy layers so
+    /// [`Image`](OpenClError::Image) for other formats, for a region without pixels or beyond its image, and for regions of one image that
+    /// overlap; images over the same bytes of a buffer; a device that cannot copy layers in this way
     /// ([`layer_copies`](crate::ImageLimits::layer_copies)); objects of another backend; a failure of the runtime.
     pub fn enqueue_copy_image<'q>(
         &self,

@@ -164,7 +164,7 @@ impl OpenClBackend {
     }
 
     /// Makes an image whose pixels are the first bytes of `memory`, a buffer or a block of a pool, in rows `row_pitch`
-    /// bytes apart, or tight ones (`create_image` with `buffer`).
+    /// bytes apart, or without gaps (`create_image` with `buffer`).
     ///
     /// The image keeps the memory, and commands on either are ordered with commands on the other. A pool notes that its
     /// block is used on `queue`, but does not see later uses of the image: keep the block as long as the image, and name
@@ -389,7 +389,7 @@ fn check_plane_over(
     let alignment = bytes(limits.base_alignment)?;
     if !offset.is_multiple_of(alignment) {
         return Err(Error::unsupported(format!(
-            "an image over a buffer from byte {offset} of its block on: this device needs a multiple of {alignment}"
+            "an image over a buffer at byte {offset} of its block: this device needs a multiple of {alignment}"
         ))
         .into());
     }

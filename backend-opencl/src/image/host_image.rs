@@ -48,7 +48,8 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// All errors give the elements back: those of [`create_image_with_data`](Self::create_image_with_data), and
-    /// [`HostAccess`](InvalidRequest::HostAccess) for flags that forbid the host to read the elements that it gets back.
+    /// [`HostAccess`](InvalidRequest::HostAccess) for flags that forbid the host to read the elements that are given
+    /// back.
     pub fn create_host_image<T: Pod + Send>(
         &self,
         flags: MemoryFlags,

@@ -208,7 +208,7 @@ mod tests {
         ] {
             let layout = pitches.layout(shape, 4);
             let is_refused =
-                matches!(&layout, Err(error) if error.to_string().contains("no number holds"));
+                matches!(&layout, Err(error) if error.to_string().contains("overflows"));
             assert_eq!(is_refused, shape != VOLUME, "{layout:?}");
         }
     }

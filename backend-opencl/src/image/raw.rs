@@ -58,10 +58,9 @@ impl OpenClBackend {
     ///
     /// # Safety
     ///
-    /// `image` is null or a live memory object, and unless `retain`, the caller gives away one reference to it. Commands on
-    /// it that are not enqueued through this value or its clones, and those on a buffer that it is made over, are ordered
-    /// with commands on this value by the program. Where that buffer is a pooled block, it goes back after the last of
-    /// them: the pool does not know of this value.
+    /// `image` is null or a live memory object, and unless `retain`, the caller gives away one reference to it. Commands on it that are not
+    /// enqueued through this value or its clones, and those on a buffer that it is made over, are ordered with commands on this value by
+    /// the program. If that buffer is a pooled block, the program releases it after the last of them: the pool does not know of this value.
     #[allow(unsafe_code)]
     pub unsafe fn wrap_raw_image(
         &self,

@@ -139,6 +139,6 @@ impl fmt::Display for ImageRegion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [width, height, depth] = self.size;
         let [x, y, z] = self.origin;
-        write!(f, "{width}x{height}x{depth} pixels from ({x}, {y}, {z}) on")
+        write!(f, "{width}x{height}x{depth} pixels at ({x}, {y}, {z})")
     }
 }

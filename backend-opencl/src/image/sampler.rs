@@ -209,7 +209,7 @@ impl ClSampler {
         Ok(Self::of(backend, handle?))
     }
 
-    /// Makes a sampler of properties.
+    /// Makes a sampler from properties.
     ///
     /// A property of an extension is given by its number. A property that is given twice is refused:
     ///
@@ -233,9 +233,9 @@ impl ClSampler {
     ///
     /// # Errors
     ///
-    /// A device without images, or before OpenCL 2.0, or without mipmaps if such properties are given;
-    /// [`Image`](OpenClError::Image) for addressing modes that need normalized coordinates and for a property that is given
-    /// twice; a failure of the runtime, for a key that it does not know among others.
+    /// A device without images, or before OpenCL 2.0, or without mipmaps if such properties are given; [`Image`](OpenClError::Image) for
+    /// addressing modes that need normalized coordinates and for a property that is given twice; a failure of the runtime, such as for a
+    /// key that it does not know.
     pub fn with_properties(
         backend: &OpenClBackend,
         properties: &SamplerProperties,

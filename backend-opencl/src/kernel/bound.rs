@@ -169,7 +169,7 @@ impl Launch<'_> {
                     .source
                     .as_ref()
                     .map_or(String::new(), ToString::to_string);
-                self.refused(index, format!("does not take what it was given: {cause}"))
+                self.refused(index, format!("was refused by the runtime: {cause}"))
             }
             (_, error) => error.into(),
         })

@@ -132,7 +132,7 @@ pub enum ParameterAccess {
 /// The number of elements that a kernel touches, counted from the first one.
 ///
 /// Work items are counted as if their ids started at 0: with an [`offset`](crate::Launch::offset) their number is the
-/// product of offset plus size over the dimensions. A product that no number holds is too large for any memory.
+/// product of offset plus size over the dimensions. A product that overflows is too large for any memory.
 ///
 /// ```
 /// use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder};
@@ -252,9 +252,9 @@ impl Parameter {
     /// elements from the start of that parameter's pointer. The launch fills it in, and passes the whole buffer for parameter
     /// `of`, which may be any part of the memory: the kernel adds this number to every index.
     ///
-    /// So the part needs no object of the runtime, and it may start at any whole element, where a launch without an
-    /// offset needs the device's [alignment](binpool_allocators::DeviceLimits::alignment). Of shared virtual memory the kernel
-    /// gets the address of the part, and 0.
+    /// So the part needs no object of the runtime, and it may start at any whole element, where a launch without an offset needs the
+    /// device's [alignment](binpool_allocators::DeviceLimits::alignment). For shared virtual memory, the kernel gets the address of the
+    /// part, and 0.
     ///
     /// The kernel keeps to the declared extent, counted from that place on: other bytes of the buffer may be others' blocks.
     ///
@@ -299,7 +299,7 @@ impl Parameter {
         })
     }
 
-    /// An image, of the kind and with the access that its type in the kernel has.
+    /// An image, with the kind and the access of its type in the kernel.
     pub const fn image(kind: ImageKind, access: ParameterAccess) -> Self {
         Self(ParameterRole::Image { kind, access })
     }
@@ -309,7 +309,7 @@ impl Parameter {
         Self(ParameterRole::Sampler)
     }
 
-    /// A pipe of such packets, with the access that its type in the kernel has.
+    /// A pipe of such packets, with the access of its type in the kernel.
     pub const fn pipe<T: Pod>(access: ParameterAccess) -> Self {
         Self(ParameterRole::Pipe {
             access,

@@ -15,8 +15,8 @@ use crate::{backend::OpenClBackend, error::OpenClError, identity::debug_by, sys:
 
 /// A program in OpenCL C, built for one device. Clones are the same program.
 ///
-/// Building is slow: keep the program, or let the backend keep it ([`cached`](OpenClBackend::cached)). The program does not
-/// keep the backend alive, so that is no cycle.
+/// Building is slow: keep the program, or let the backend keep it ([`cached`](OpenClBackend::cached)). The program does not keep the
+/// backend alive, so that makes no cycle.
 ///
 /// ```
 /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};

@@ -206,7 +206,7 @@ impl Launch<'_> {
         let offset = memory.offset().saturating_add(region.offset);
         if !limits.alignment.divides(offset) {
             let problem = format!(
-                "was given memory from byte {offset} of a buffer on, which is not a multiple of {}: declare its offset \
+                "was given memory at byte {offset} of a buffer, which is not a multiple of {}: declare its offset \
                  (`Parameter::offset_u64`), so that the kernel takes the whole buffer",
                 limits.alignment
             );
@@ -286,7 +286,7 @@ impl Launch<'_> {
         let element = self.kernel.parameters()[of].element_bytes().max(1);
         if offset % element != 0 {
             let problem = format!(
-                "was given memory from byte {offset} of a buffer on, which is not a whole number of elements of \
+                "was given memory at byte {offset} of a buffer, which is not a whole number of elements of \
                  {element} bytes"
             );
             return Err(self.refused(of, problem));

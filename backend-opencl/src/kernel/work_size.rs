@@ -144,7 +144,7 @@ impl WorkSize {
             let largest = limits.ids;
             if size.checked_add(offset).is_none_or(|end| end > largest) {
                 return Err(format!(
-                    "global size {size} from offset {offset} on in dimension {dimension}: this device counts to {largest}"
+                    "global size {size} at offset {offset} in dimension {dimension}: this device counts to {largest}"
                 ));
             }
         }

@@ -41,11 +41,11 @@ use crate::{backend::OpenClBackend, event::ClOn};
 /// # Errors
 ///
 /// All of them: [`ZeroSize`](InvalidRequest::ZeroSize), [`OutOfBounds`](InvalidRequest::OutOfBounds),
-/// [`NotWholeElements`](InvalidRequest::NotWholeElements), [`ElementsMisaligned`](InvalidRequest::ElementsMisaligned) where
-/// the host's address is not aligned for the elements, [`ForeignObject`](InvalidRequest::ForeignObject),
-/// [`HostAccess`](InvalidRequest::HostAccess) if the flags of the memory forbid it, [`Lent`](InvalidRequest::Lent) for a
-/// buffer over memory that was lent to it, [`Mapped`](InvalidRequest::Mapped) where the bytes are mapped already and one of
-/// the two maps writes (for shared virtual memory also if both start at the same byte), and the failures of the runtime.
+/// [`NotWholeElements`](InvalidRequest::NotWholeElements), [`ElementsMisaligned`](InvalidRequest::ElementsMisaligned) if the host's address
+/// is not aligned for the elements, [`ForeignObject`](InvalidRequest::ForeignObject), [`HostAccess`](InvalidRequest::HostAccess) if the
+/// flags of the memory forbid it, [`Lent`](InvalidRequest::Lent) for a buffer over memory that was lent to it,
+/// [`Mapped`](InvalidRequest::Mapped) if the bytes are mapped already and one of the two maps writes (for shared virtual memory also if
+/// both start at the same byte), and the failures of the runtime.
 impl OpenClBackend {
     /// Maps `region` to be read, and waits until it is there. Bytes that were never written are unspecified.
     ///

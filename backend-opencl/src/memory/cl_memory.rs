@@ -110,8 +110,8 @@ impl ClMemory {
     /// every command does. This crate does not see such a command: the program orders it with others. `PyOpenCL` calls it
     /// `int_ptr`; [`wrap_raw_memory`](OpenClBackend::wrap_raw_memory) is the way back.
     ///
-    /// NVIDIA's driver crashes if the program enqueues a command on a buffer while another thread makes or releases a view of that
-    /// buffer. A program whose threads share a buffer in this way takes `lend` there, for whole buffers as well.
+    /// NVIDIA's driver crashes if the program enqueues a command on a buffer while another thread makes or releases a view of that buffer.
+    /// A program whose threads share a buffer in this way uses `lend` there, even for whole buffers.
     ///
     /// The blocks of a pool without segments are whole buffers:
     ///
@@ -518,9 +518,9 @@ impl ClMemory {
     ///
     /// On Intel's runtime, the events of commands that were enqueued before this call delay it as long as the program keeps them.
     ///
-    /// Of several, the last one set is called first. It is called on the thread that finds the memory unused: one inside a
-    /// `drop`, or a thread of the runtime, which it must not hold up. So it must not wait, nor call OpenCL, even through
-    /// this crate. A panic in it is caught and logged.
+    /// Of several callbacks, the last one set is called first. It is called on the thread that finds the memory unused: one inside a
+    /// `drop`, or a thread of the runtime, which it must not hold up. So it must not wait, nor call OpenCL, even through this crate. A
+    /// panic in it is caught and logged.
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags};

@@ -46,7 +46,7 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Kernels are refused memory that they are not to use so:
+/// Kernels are refused memory that they must not use in this way:
 ///
 /// ```
 /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};

@@ -56,8 +56,8 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Two things that have addresses are no `SvmPointer`, which names no queue and has a `ClMemory` of its own. The memory of a pooled
-/// block is for a queue, on which the pool records the use. And a slice of elements starts at any of them, where a `ClMemory` is
+/// Two things that have addresses are not an `SvmPointer`, since that names no queue and has a `ClMemory` of its own. The memory of a
+/// pooled block is for a queue, on which the pool records the use. And a slice of elements starts at any of them, where a `ClMemory` is
 /// aligned. Commands and maps take both as they are, and for the rest both lead to a `ClMemory`:
 ///
 /// ```

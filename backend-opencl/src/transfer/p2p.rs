@@ -22,9 +22,8 @@ use crate::{
 pub(crate) const EXTENSION: &str = "cl_amd_copy_buffer_p2p";
 
 impl OpenClBackend {
-    /// Copies the first `bytes` bytes of a buffer of this device to one of another device, and waits until they are there:
-    /// `PyOpenCL`'s `enqueue_copy_buffer_p2p_amd`, on AMD's platforms. For `None`, the size of the smaller of the two is
-    /// copied.
+    /// Copies the first `bytes` bytes of a buffer of this device to one of another device, and waits until they are there: `PyOpenCL`'s
+    /// `enqueue_copy_buffer_p2p_amd`, on AMD's platforms. With `None`, as many bytes are copied as the smaller of the two has.
     ///
     /// `queue` is one of this device, on which the copy runs. `destination` belongs to another context. Unlike
     /// `PyOpenCL`'s, the call waits for the copy: queues of one context cannot use events of another, so no
@@ -58,10 +57,10 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](Error::Unsupported) unless both devices have the extension, for shared virtual memory, and for two
-    /// devices of one context, for which [`enqueue_copy`](binpool_allocators::Backend::enqueue_copy) is there;
-    /// [`ZeroSize`](InvalidRequest::ZeroSize), [`OutOfBounds`](InvalidRequest::OutOfBounds),
-    /// [`ForeignObject`](InvalidRequest::ForeignObject), [`Mapped`](InvalidRequest::Mapped), and the failures of the runtime.
+    /// [`Unsupported`](Error::Unsupported) unless both devices have the extension, for shared virtual memory, and for two devices of one
+    /// context, which have [`enqueue_copy`](binpool_allocators::Backend::enqueue_copy); [`ZeroSize`](InvalidRequest::ZeroSize),
+    /// [`OutOfBounds`](InvalidRequest::OutOfBounds), [`ForeignObject`](InvalidRequest::ForeignObject), [`Mapped`](InvalidRequest::Mapped),
+    /// and the failures of the runtime.
     pub fn copy_p2p_amd<'q>(
         &self,
         on: impl Into<ClOn<'q>>,

@@ -70,8 +70,8 @@ impl Rect {
         }
     }
 
-    /// Returns the bytes from the first to the last one of a rectangle of this `region`, and its corner, with the pitches
-    /// that 0 stands for.
+    /// Returns the span of a rectangle of this `region` from its first to its last byte, and its corner, with the pitches that 0 stands
+    /// for.
     fn span(self, region: [usize; 3], size: usize) -> Result<(Region, Corner)> {
         let [bytes, rows, slices] = region;
         if region.contains(&0) {

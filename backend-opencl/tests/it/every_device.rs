@@ -99,7 +99,7 @@ fn no_device_is_a_failure_and_not_a_skip() {
     let (output, said) = run_elsewhere("that_passes", &none);
     assert!(!output.status.success(), "{said}");
     assert!(
-        said.contains("no device is named like \"no such device\""),
+        said.contains("no device is called \"no such device\""),
         "{said}"
     );
 

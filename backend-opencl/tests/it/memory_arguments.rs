@@ -331,7 +331,7 @@ fn a_kernel_works_on_the_elements_that_it_is_given() {
     let (parameter, problem) = parameter_refusal(launched);
     assert_eq!(parameter, 0);
     assert!(
-        problem.starts_with("was given memory from byte 12 of a buffer on"),
+        problem.starts_with("was given memory at byte 12 of a buffer"),
         "{problem}"
     );
 

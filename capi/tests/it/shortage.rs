@@ -48,7 +48,7 @@ fn a_size_that_no_device_has_is_a_shortage_that_says_so() {
     let status = unsafe { binpool_allocate(bench.pool, usize::MAX / 2, &raw mut block) };
     let text = failed(status, Status::OutOfMemory);
     assert!(
-        text.contains("it never fits") && text.contains("advice: split"),
+        text.contains("it can never fit") && text.contains("advice: split"),
         "{text}"
     );
 }

@@ -28,7 +28,7 @@ pub enum AllocationScheme {
     GpuAllocatorManaged,
 }
 
-/// What is asked for.
+/// A request for an allocation.
 ///
 /// ```
 /// use ash::vk;
@@ -57,7 +57,8 @@ pub struct AllocationCreateDesc<'a> {
     pub allocation_scheme: AllocationScheme,
 }
 
-/// A piece of memory. It stays allocated until [`Allocator::free`](super::Allocator::free) takes it: dropping it is a leak, until the allocator is dropped.
+/// A piece of memory. It stays allocated until [`Allocator::free`](super::Allocator::free) takes it: dropping it leaks the memory until the
+/// allocator is dropped.
 ///
 /// ```
 /// use binpool_gpu_allocator::vulkan::Allocation;
@@ -89,7 +90,8 @@ impl Allocation {
     ///
     /// # Safety
     ///
-    /// It is used for binding resources from [`offset`](Self::offset) on, which are destroyed before the allocation is freed.
+    /// Use it only to bind resources within the allocation, which starts at [`offset`](Self::offset), and destroy them before the
+    /// allocation is freed.
     #[must_use]
     #[expect(unsafe_code, reason = "that of gpu-allocator")]
     pub unsafe fn memory(&self) -> vk::DeviceMemory {
@@ -120,7 +122,7 @@ impl Allocation {
         self.chunk_id.is_none()
     }
 
-    /// Returns whether it has memory of its own, as [`AllocationScheme`] has asked.
+    /// Returns whether it has memory of its own, as requested by [`AllocationScheme`].
     #[must_use]
     pub fn is_dedicated(&self) -> bool {
         self.is_dedicated

@@ -28,7 +28,7 @@ use crate::{
 /// empty block at once.
 const SWEEP_EVERY: u64 = 10_000;
 
-/// What an [`Allocator`] is made of. The device outlives the allocator.
+/// What an [`Allocator`] is made from. The device outlives the allocator.
 ///
 /// ```
 /// use ash::vk;
@@ -54,7 +54,7 @@ pub struct AllocatorCreateDesc {
     pub physical_device: vk::PhysicalDevice,
     /// What is logged.
     pub debug_settings: AllocatorDebugSettings,
-    /// Set for buffers with device addresses. The device was made with the feature then.
+    /// Set if buffers have device addresses. The device must then have been created with that feature.
     pub buffer_device_address: bool,
     /// For programs that name it; see [`AllocationSizes`].
     pub allocation_sizes: AllocationSizes,
@@ -156,7 +156,7 @@ impl Allocator {
     ///
     /// # Errors
     ///
-    /// Those of [`AllocationError`].
+    /// Any of [`AllocationError`] that this crate returns.
     pub fn allocate(&self, desc: &AllocationCreateDesc<'_>) -> Result<Allocation> {
         let needs = desc.requirements;
         if self.settings.log_allocations {
@@ -254,7 +254,8 @@ impl Allocator {
         self.types.iter().map(Pools::free_held).sum()
     }
 
-    /// Frees an allocation. It may serve another one at once: no command uses it, and what was bound to it is destroyed.
+    /// Frees an allocation. Its memory may serve another one at once: no command may still use it, and what was bound
+    /// to it must be destroyed.
     ///
     /// # Errors
     ///

@@ -1,6 +1,7 @@
 //! A device without commands, for the pools: its blocks are memory of one type.
 //!
-//! gpu-allocator is told nothing of queues: what is freed may be used again at once. So each mark here has been reached.
+//! Programs do not tell gpu-allocator about queues: what they free may be used again at once. So each mark here has
+//! been reached.
 
 use std::{fmt, sync::Arc};
 

@@ -259,11 +259,11 @@ impl<B: Backend, O> State<B, O> {
         let reason = if free < bytes {
             "too little is free"
         } else if largest < bytes {
-            "what is free is in pieces"
+            "the free memory is in pieces"
         } else if pending > 0 {
-            "commands may use what is free"
+            "commands may still use the free memory"
         } else {
-            "what is free is kept for other requests"
+            "the free memory is kept for other requests"
         };
         self.note(|| {
             let text =

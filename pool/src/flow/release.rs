@@ -124,7 +124,7 @@ impl<B: Backend> Shared<B> {
     pub(crate) fn free_held(&self) -> u64 {
         self.return_unviewed();
         let bytes = self.release_all();
-        self.note(|| PoolEvent::did(What::Trim, bytes, "all that is free"));
+        self.note(|| PoolEvent::did(What::Trim, bytes, "all free memory"));
         // The state of the default queue stays, without its fences.
         let pending = self.state.lock().not_ended(&self.default_queue);
         self.check(pending.as_slice());

@@ -23,7 +23,7 @@ use crate::command::{
 #[derive(Debug, Parser)]
 #[command(name = "binpool", version, max_term_width = 100)]
 #[command(after_help = "\
-Exit status: 0 when all was done; 1 when something could not be, which standard error says; 2 for a wrong command line.
+Exit status: 0 on success; 1 on a failure, which standard error explains; 2 for a wrong command line.
 
 Examples:
   binpool view snapshot.pickle --open
@@ -34,7 +34,7 @@ Examples:
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// Log what the pool and the backend do on standard error; the variable `RUST_LOG` chooses in detail.
+    /// Log to standard error what the pool and the backend do; the variable `RUST_LOG` selects in detail.
     #[arg(long, short, global = true)]
     pub(crate) verbose: bool,
     /// When to use colours. `auto`: on a terminal, unless the variable `NO_COLOR` is set.
@@ -47,7 +47,7 @@ pub(crate) enum Command {
     View(View),
     Replay(Replay),
     Tune(Tune),
-    /// Print instructions for recording a program: one with a pool of binpool, PyTorch, RMM, or any other.
+    /// Print how to record a program: one that uses OpenCL or CUDA, a pool of binpool, PyTorch, RMM, or anything else.
     #[command(after_help = "\
 Exit status: 0.
 
@@ -115,8 +115,8 @@ pub(crate) struct ManPages {
     pub(crate) output: Option<PathBuf>,
 }
 
-/// Show the OpenCL, CUDA and Vulkan devices of this machine and their limits; for OpenCL also the missing features, and the memory that
-/// suits a pool.
+/// Show the OpenCL, CUDA and Vulkan devices of this machine and their limits; for OpenCL also the features that a device lacks, and the
+/// memory that suits a pool.
 ///
 /// With `--measure`, also measure the costs of a device's slow calls: creating, committing and releasing buffers of 4 KiB to 4 GiB; views
 /// of a buffer that has up to 1000 of them; shared virtual memory, or on CUDA and Vulkan pages of virtual memory; enqueueing a fill,
@@ -125,8 +125,8 @@ pub(crate) struct ManPages {
 /// any machine.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Exit status: 0 when there is such a device and it answered; 1 when there is no OpenCL library, platform or such device, and no CUDA or Vulkan \
-driver, which says what to install, or a call of the device failed; 2 for a wrong command line.
+Exit status: 0 when the device was found and answered; 1 when there is no such device, or no OpenCL library or platform and no CUDA or Vulkan \
+driver (standard error says what to install), or when a call of the device failed; 2 for a wrong command line.
 
 Examples:
   binpool devices
@@ -138,7 +138,7 @@ pub(crate) struct Devices {
     /// Which device: a number, a part of its name, or gpu, cpu, accelerator, any. Default: all; with `--measure`, any.
     #[arg(value_name = "DEVICE")]
     pub(crate) device: Option<DeviceSelector>,
-    /// Whose devices. Default: all, or opencl if one device is named or measured.
+    /// The backend whose devices are shown. Default: all, or opencl if one device is named or measured.
     #[arg(long, value_enum)]
     pub(crate) backend: Option<DeviceBackend>,
     /// Measure what the calls of the device cost.
@@ -150,13 +150,13 @@ pub(crate) struct Devices {
     /// Print JSON: an array with one object per device.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Do next to nothing, to see whether it works: the figures mean nothing.
+    /// Measure next to nothing, to see whether it works: the figures are meaningless.
     #[arg(long, hide = true)]
     pub(crate) quick: bool,
 }
 
 impl Devices {
-    /// How much is measured for a figure.
+    /// How much to measure for each figure.
     pub(crate) fn effort(&self) -> CostEffort {
         if self.quick {
             CostEffort {
@@ -171,27 +171,26 @@ impl Devices {
 
 /// Turn another tool's recording into a trace.
 ///
-/// The content of the file tells its kind. It may be compressed with gzip:
+/// The kind of the file is detected from its content. It may be compressed with gzip:
 ///
 /// - a memory snapshot of PyTorch: the pickle that `torch.cuda.memory._dump_snapshot` writes, or `torch.cuda.memory._snapshot()` as JSON;
 ///   or its segments alone, `torch.cuda.memory_snapshot()`. The group of a block is the innermost call of its stack outside of PyTorch:
 ///   `FILE:LINE FUNCTION`. Without Python, as in the backward pass, it is the step, such as `BmmBackward0`. A block ends when its free is
 ///   completed.
 ///
-/// - a log of RMM (`rmm::mr::logging_resource_adaptor`): CSV with `Thread,Time,Action,Pointer,Size,Stream`, also if it is cut, lacks its
-///   header, or is part of other output of a program.
+/// - a log of RMM (`rmm::mr::logging_resource_adaptor`): CSV with `Thread,Time,Action,Pointer,Size,Stream`, even if it is cut off, lacks
+///   its header, or is mixed with other output of a program.
 ///
-/// - a trace: it is written again.
+/// - a trace, which is written again.
 ///
-/// The IDs of blocks are their addresses; streams are numbered in the order in which they appear. Blocks that the recording frees, or has
-/// at its end, but does not allocate, are allocated at the start. Standard error counts the blocks that were added to the recording, and
-/// what was left out.
+/// The IDs of blocks are their addresses; streams are numbered in the order in which they appear. Blocks that the recording frees or still
+/// has at its end, but never allocates, are allocated at the start. Standard error says how many blocks were added, and what was left out.
 ///
 /// `replay` and `tune` also read such files directly; `import` keeps a small, readable trace of them.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Exit status: 0 when the trace was written; 1 when the file could not be read or the trace not be written, which names \
-file and line, byte or entry; 2 for a wrong command line.
+Exit status: 0 when the trace was written; 1 when the file could not be read or the trace could not be written \
+(the message names the file, and the line, byte or entry); 2 for a wrong command line.
 
 Examples:
   binpool import snapshot.pickle -o program.trace.gz
@@ -204,10 +203,10 @@ pub(crate) struct Import {
     /// Where to write the trace, compressed if the name ends in .gz. Default: standard output.
     #[arg(long, short, value_name = "OUT.trace[.gz]")]
     pub(crate) output: Option<PathBuf>,
-    /// Which device of a snapshot of several. Default: the one with the most entries.
+    /// Which device of a snapshot with several. Default: the one with the most entries.
     #[arg(long, value_name = "N")]
     pub(crate) device: Option<usize>,
-    /// Look beyond a package for the names of groups, such as einops: its allocations belong to its callers. Repeat it for several.
+    /// Attribute the allocations of a package, such as einops, to its callers when naming groups. Repeat it for several packages.
     #[arg(long, value_name = "PACKAGE", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) beyond: Vec<String>,
     /// Print JSON: an object with the figures of the trace.
@@ -225,8 +224,8 @@ pub(crate) struct Import {
 /// `device time` the time of the device's own calls: predicted by the mock's profile, or measured.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Exit status: 0 when every trace was replayed to its end; 1 when one could not be read or replayed, \
-which names the file, the line and the block; 2 for a wrong command line.
+Exit status: 0 when every trace was replayed to its end; 1 when one could not be read or replayed \
+(the message names the file, the line and the block); 2 for a wrong command line.
 
 Examples:
   binpool replay replay/traces/*.trace.gz
@@ -264,11 +263,11 @@ pub(crate) struct Replay {
     /// Allocate each block from the device separately, instead of carving blocks from segments.
     #[arg(long)]
     pub(crate) no_segments: bool,
-    /// What segments save when they grow: calls to the device, or memory.
+    /// What to save when segments grow: calls to the device, or memory.
     #[arg(long, value_enum, default_value_t, conflicts_with = "no_segments")]
     pub(crate) growth: Growth,
-    /// How much a pool of bins may manage, in percent of the most that was in use (64 MiB are always allowed), or all. Above it, free
-    /// blocks are released.
+    /// How much memory a pool without segments may have, in percent of the peak in use (64 MiB are always allowed), or all. Free blocks above it
+    /// are released.
     #[arg(
         long,
         value_name = "PERCENT|all",
@@ -305,29 +304,30 @@ pub(crate) struct Replay {
     /// use `--scale` if that is too much.
     #[arg(long)]
     pub(crate) touch: bool,
-    /// Run kernels on each block: one that writes a number, and one before it is freed that checks it. On CUDA, fills of its first and
-    /// last word, and copies of both, which are checked at the end.
+    /// Run kernels on each block: one writes a number, and another checks it before the block is freed. On CUDA, fill its first and last
+    /// word, and copy both; the copies are checked at the end.
     #[arg(long, conflicts_with = "touch")]
     pub(crate) kernels: bool,
-    /// Replay on this many threads over one pool: the streams of the trace are dealt to them, or, with fewer streams than threads, each
-    /// replays a copy of the trace.
+    /// Replay on this many threads over one pool: the streams of the trace are distributed over them, or, with fewer streams than threads,
+    /// each replays a copy of the trace.
     ///
     /// Which blocks are live at the same time then depends on the progress of each thread.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one, conflicts_with = "need")]
     pub(crate) threads: usize,
-    /// Replay the trace this many times in a row in one pool, as a program that repeats its work, and show what each round asks of the
-    /// device: a warm pool asks little.
+    /// Replay the trace this many times in a row in one pool, like a program that repeats its work, and show the calls and the memory of
+    /// each round: a warm pool needs few calls.
     ///
     /// Blocks that the trace never frees are allocated only in the first round, and stay live. With three rounds or more, the report has
     /// the means of the third and all later ones.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
     pub(crate) rounds: usize,
-    /// Let the device lag behind the host by this time, such as 2ms: before a block is freed, a command is enqueued on it that ends this
-    /// much later.
+    /// Let the device lag behind the host by this time, such as 2ms: before a block is freed, a command that uses it is enqueued and ends
+    /// this much later.
     ///
     /// Programs run ahead of a GPU by milliseconds, and freed memory stays in use until its commands have ended. On the mock, time is
-    /// simulated, and each replay is the same: the host takes 10 us for an operation of the program, and what the profile says for a call
-    /// of the device. The report says how much was freed and still in use at most, and on the mock how long the host waited.
+    /// simulated, and each replay is the same: an operation of the program takes 10 us of the host's time, and a call of the device as long
+    /// as the profile says. The report gives the most bytes that were freed but still in use, and on the mock the time that the host
+    /// waited.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) behind: Option<Duration>,
     /// Replay each trace this many times, each time in a fresh pool, and report median times.
@@ -340,9 +340,9 @@ pub(crate) struct Replay {
 
 /// Try the pool's settings on recorded traces, on the simulated device, and print the best.
 ///
-/// Each setting replays the trace several times in a row in one pool, as a program that repeats its work, and is judged by the rounds from
-/// the third on, when the pool is warm: `device time a round` and `calls a round` (those that allocate, release, map and unmap) are their
-/// means. `calls in round 1` are those of the first round.
+/// Each setting replays the trace several times in a row in one pool, like a program that repeats its work, and is judged by the rounds
+/// from the third on, when the pool is warm: `device time a round` and `calls a round` (those that allocate, release, map and unmap) are
+/// their means. `calls in round 1` are those of the first round.
 ///
 /// The best setting is the one with the least device time a round among those whose peak of reserved bytes, in all rounds, is within
 /// `--reserve` of the peak of live bytes; if no setting is, the one that reserves the least. Among settings that cost the same, to within 1
@@ -350,12 +350,11 @@ pub(crate) struct Replay {
 /// for comparison, and never the best. For several traces, a table for all has the geometric mean of reserved / live and the sum of the
 /// device times, and the same rule. A setting that runs out of memory on one trace cannot be the best for all.
 ///
-/// In the tables, `*` marks a setting that no other beats: no other is as low in both respects and lower in one. `--plot` draws the last
-/// table.
+/// In the tables, `*` marks a setting that no other beats in both memory and time. `--plot` draws the last table.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Exit status: 0 when there is a best setting for all traces; 1 when every setting of the pool runs out of memory on \
-one of them, or one could not be read or replayed; 2 for a wrong command line.
+one of them, or a trace could not be read or replayed; 2 for a wrong command line.
 
 Examples:
   binpool tune replay/traces/*.trace.gz
@@ -378,7 +377,7 @@ pub(crate) struct Tune {
     /// The most memory that may be taken from the device, such as 12GiB. Default: all of it.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) capacity: Option<ByteSize>,
-    /// How much the best setting may reserve, as a multiple of the live peak.
+    /// How much the best setting may reserve at most, as a multiple of the live peak.
     #[arg(long, value_name = "RATIO", default_value_t = 1.25, value_parser = ratio)]
     pub(crate) reserve: f64,
     /// How many times in a row the trace is replayed. Fewer than 3 rounds are judged as a whole.
@@ -408,7 +407,7 @@ pub(crate) enum BackendChoice {
     Vulkan,
 }
 
-/// What has devices.
+/// The backends whose devices can be listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DeviceBackend {
     /// OpenCL.
@@ -450,12 +449,12 @@ impl Replay {
         }
     }
 
-    /// The device that the mock is.
+    /// The device that the mock simulates.
     pub(crate) fn profile(&self) -> Profile {
         self.profile.clone().unwrap_or_default()
     }
 
-    /// What two options contradict each other, if any do.
+    /// Which two options contradict each other, if any do.
     fn contradiction(&self) -> Option<&'static str> {
         match self.backend() {
             BackendChoice::Mock if self.device.is_some() => Some(
@@ -475,7 +474,7 @@ impl Replay {
                 && (self.need || self.capacity.is_some()) =>
             {
                 Some(
-                    "`--allocator stream-ordered` takes from the driver what the driver has: leave out `--need` and `--capacity`",
+                    "`--allocator stream-ordered` has no limit but the driver's: leave out `--need` and `--capacity`",
                 )
             }
             _ => None,
@@ -491,7 +490,7 @@ impl Replay {
         }
     }
 
-    /// Whether it is shown what is kept at the end.
+    /// Whether to show what the pool keeps at the end.
     pub(crate) fn gives_back(&self) -> bool {
         self.trim || self.decay.is_some() || self.release_threshold.is_some()
     }

@@ -15,11 +15,11 @@ use crate::command::{
 
 /// Show a program's memory as a page for the browser: what uses it, why it ran out, and what is leaked or only cached.
 ///
-/// FILE is a recording (see `binpool replay`) or a snapshot of a pool as JSON (`MemoryPool::snapshot`), compressed or not; its content
-/// tells which. A recording of a pool, or a memory snapshot of PyTorch, says where each block was and what the allocator did, and the page
-/// shows that. The page of a snapshot of PyTorch has all its devices in a menu, and shows what binpool would do with the same requests. Any
-/// other trace is replayed once, through a pool on the simulated device; so is every trace if an option names the device or the pool. The
-/// page is one file that needs no network and no server: open it from the disk, or send it.
+/// FILE is a recording (see `binpool replay`) or a snapshot of a pool as JSON (`MemoryPool::snapshot`), compressed or not; which one is
+/// detected from its content. A recording of a pool, or a memory snapshot of PyTorch, says where each block was and what the allocator did,
+/// and the page shows that. The page of a snapshot of PyTorch has all its devices in a menu, and shows what binpool would do with the same
+/// requests. Any other trace is replayed once, through a pool on the simulated device; so is every trace if an option names the device or
+/// the pool. The page is one file that needs no network and no server: open it from the disk, or send it.
 ///
 /// The page of a trace shows the bytes in use over time, stacked by group, size or stream, or block by block, and the reserved bytes above
 /// them; the segments with all blocks in their places, at any moment; and a list of all events. Press ? in the page for its keys and its
@@ -28,8 +28,8 @@ use crate::command::{
 /// With two files, the page shows both over time, side by side, and a table of the groups and call stacks whose bytes differ.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Exit status: 0 when the page was written, also where the replay ran out of memory, which the page then explains; \
-1 when the file could not be read or replayed, or the page not be written; 2 for a wrong command line.
+Exit status: 0 when the page was written, even if the replay ran out of memory, which the page then explains; \
+1 when the file could not be read or replayed, or the page could not be written; 2 for a wrong command line.
 
 Examples:
   binpool view replay/snapshots/tiny_gpt_train.pickle.gz --open
@@ -43,11 +43,11 @@ pub(crate) struct View {
     /// A trace, or a snapshot of a pool; `-` is standard input.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Another file of the same kind, to show what is new, gone or of another size in it.
+    /// A later file of the same kind, to show what is new, gone or has another size in it.
     #[arg(value_name = "AFTER")]
     pub(crate) after: Option<PathBuf>,
-    /// The file of the page. A name that ends in `.svg` gets only memory over time, as a picture. Default: the file's name with `.html`, or
-    /// `comparison.html` for two files, in this folder; with `--json`, no page.
+    /// The file of the page. With a name that ends in `.svg`, only memory over time, as a picture. Default: the file's name with `.html`,
+    /// or `comparison.html` for two files, in this folder; with `--json`, no page.
     #[arg(long, short, value_name = "PAGE.html", value_parser = page_name())]
     pub(crate) output: Option<PathBuf>,
     /// Open the page in a browser.
@@ -60,17 +60,17 @@ pub(crate) struct View {
     /// save. `binpool run --report` prints it as well.
     #[arg(long, conflicts_with_all = ["after", "output", "open", "json", "by"])]
     pub(crate) report: bool,
-    /// Replay the trace on the simulated device, even if it says what happened.
+    /// Replay the trace on the simulated device, even if it says what the allocator did.
     #[arg(long)]
     pub(crate) simulate: bool,
     /// How blocks are grouped at first. Default: by group if the trace has groups, otherwise by size.
     #[arg(long, value_parser = by())]
     pub(crate) by: Option<By>,
-    /// Look beyond a package for the names of groups in a snapshot of PyTorch, such as einops: its allocations belong to its callers.
-    /// Repeat it for several.
+    /// Attribute the allocations of a package, such as einops, to its callers when naming the groups of a snapshot of PyTorch. Repeat it
+    /// for several packages.
     #[arg(long, value_name = "PACKAGE", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) beyond: Vec<String>,
-    /// Which device of another tool's snapshot of several. Default: all, in a menu; for a picture or JSON, the one with the most entries.
+    /// Which device of another tool's snapshot with several. Default: all, in a menu; for a picture or JSON, the one with the most entries.
     #[arg(long, value_name = "N")]
     pub(crate) device: Option<usize>,
     /// The device whose limits the simulated device has: h200, pocl, none (the H200's limits, no costs), or a file that
@@ -80,10 +80,10 @@ pub(crate) struct View {
     /// The most memory that may be taken from the device, such as 12GiB. Default: all of it.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) capacity: Option<ByteSize>,
-    /// Get every block from the device by itself, instead of carving blocks from segments.
+    /// Allocate each block from the device separately, instead of carving blocks from segments.
     #[arg(long)]
     pub(crate) no_segments: bool,
-    /// How many leading bits of a size tell size classes apart. Default: 8, or 4 without segments.
+    /// How many leading bits of a size distinguish size classes. Default: 8, or 4 without segments.
     #[arg(long, value_name = "BITS", value_parser = leading_bits())]
     pub(crate) leading_bits: Option<u32>,
     /// Divide every size by this.

@@ -32,10 +32,10 @@ const VIEWS: [usize; 4] = [1, 30, 300, 1000];
 /// The sizes of pages of virtual memory that are measured, in bytes, as far as the device has them.
 const PAGES: [usize; 6] = [2 << 20, 16 << 20, 64 << 20, 128 << 20, 512 << 20, 4 << 30];
 
-/// How much is measured for a figure.
+/// How much to measure for each figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CostEffort {
-    /// The number of samples, of which the median counts.
+    /// The number of samples. The figure is their median.
     pub samples: usize,
     /// The time after which no more samples are taken, apart from the first three.
     pub most: Duration,
@@ -53,13 +53,13 @@ impl Default for CostEffort {
 
 /// Measures the costs of the calls of `backend`, for a mock device with the same limits and costs.
 ///
-/// A cost is the median of single calls, less the cost of reading `clock`. Only commits and the releases after them are the means of
-/// a batch of up to 64 blocks, of up to 1 GiB together, which are live together as they are in a program: drivers take memory from the
-/// device for several small blocks at a time, so that a single block would pay for all. A commit includes its enqueue and wait, as in
-/// the built-in profiles. Creating a user event and resolving it are split in halves. A wait and a finish are those for a marker or
-/// barrier that was just enqueued on an idle queue. Bandwidth is not measured. Blocks are of 4 KiB to
-/// 4 GiB, those of shared virtual memory up to 512 MiB; those are left out that are larger than an eighth of the memory, or than the device's largest block, or
-/// for which it has no room at the moment.
+/// A cost is the median of single calls, less the cost of reading `clock`. Only commits and the releases after them are the means of a
+/// batch of up to 64 blocks, of up to 1 GiB together, which are live together as they are in a program: drivers take memory from the device
+/// for several small blocks at a time, so that a single block would pay for all. A commit includes its enqueue and wait, as in the built-in
+/// profiles. Creating a user event and resolving it are split in halves. A wait and a finish are measured for a marker or barrier that was
+/// just enqueued on an idle queue. Bandwidth is not measured. Blocks are of 4 KiB to 4 GiB, those of shared virtual memory up to 512 MiB;
+/// sizes are left out that are larger than an eighth of the memory or than the device's largest block, or for which the device has no room
+/// at the moment.
 ///
 /// `clock` is the time since any fixed moment: the host's, or that of a mock device. `progress` is called after each of the
 /// [`COST_STEPS`] steps.

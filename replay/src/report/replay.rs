@@ -73,7 +73,7 @@ fn object(header: &Header, row: &Row) -> Value {
     object
 }
 
-/// Returns a table of what the programs have at the end of each trace, what is taken from the device then, and what a trim would leave.
+/// Returns a table of what is live at the end of each trace, what is taken from the device then, and what a trim would leave.
 #[must_use]
 pub fn end_table(rows: &[Row]) -> String {
     let titles = [
@@ -99,7 +99,7 @@ pub fn end_table(rows: &[Row]) -> String {
     table.to_string()
 }
 
-/// Returns a table of what a device that is behind had not ended of each trace.
+/// Returns a table of the work of each trace that a device lagging behind had not finished.
 #[must_use]
 pub fn behind_table(rows: &[Row]) -> String {
     let titles = ["freed, and still in use", "at most", "the host waited"];

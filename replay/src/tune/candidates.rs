@@ -17,7 +17,7 @@ pub struct Candidate {
     pub code: Option<&'static str>,
 }
 
-/// The name of the candidate whose settings are those of a pool that is given none.
+/// The name of the candidate with a pool's default settings.
 const DEFAULT: &str = "segments 8";
 
 /// Returns how far a candidate is from the default, among all: those that are alike stand next to each other.
@@ -44,8 +44,8 @@ macro_rules! pool {
     };
 }
 
-/// The candidates of `binpool tune`, in the order of its rows: no pool, bins, bins that give nothing back, segments, and segments that grow
-/// otherwise. The number in a name is that of the leading bits.
+/// The candidates of `binpool tune`, in the order of its rows: no pool, bins, bins that give nothing back, segments, and segments with
+/// other growth policies. The number in a name is that of the leading bits.
 ///
 /// ```
 /// let candidates = binpool_replay::tune::candidates();

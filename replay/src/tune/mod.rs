@@ -46,8 +46,7 @@ pub struct Comparison {
 /// Replays `trace` with each of `candidates`, on all cores. `settings` has the other settings; its pool is ignored.
 /// `progress` is called, from any thread, whenever a candidate is done.
 ///
-/// Where the settings say three rounds or more, a candidate is judged by those from the third on ([`Trial::costs`]): a pool that has seen
-/// the work.
+/// With three rounds or more, a candidate is judged by those from the third on ([`Trial::costs`]), when its pool is warm.
 ///
 /// Running out of memory is a result, not an error. On the mock, all results but the host's times are repeatable.
 ///
@@ -183,7 +182,7 @@ impl Comparison {
     }
 
     /// Compares the results of `candidates` on several traces: by the geometric mean of their reserved over the live
-    /// bytes, and the sum of the device's times. A candidate that runs out of memory on one trace has failed.
+    /// bytes, and the sum of the device's times. A candidate that runs out of memory on one trace fails for all.
     #[must_use]
     pub fn of_all(trials: &[Trial], candidates: &[Candidate], reserve: f64) -> Self {
         let by_trial: Vec<_> = trials.iter().map(Trial::costs).collect();

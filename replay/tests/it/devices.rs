@@ -57,7 +57,7 @@ fn every_device_is_listed_with_what_it_can_do_and_what_suits_a_pool() {
 fn a_device_that_is_not_there_is_an_error_that_lists_what_is() {
     let ran = binpool(&["devices", "abacus"]);
     assert_eq!((ran.status, &*ran.output), (1, ""));
-    assert!(ran.errors.contains("named like \"abacus\""));
+    assert!(ran.errors.contains("called \"abacus\""));
     assert!(ran.errors.contains("there is [0] "), "{}", ran.errors);
 }
 

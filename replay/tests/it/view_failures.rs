@@ -229,7 +229,7 @@ fn why_memory_ran_out_is_answered_with_numbers() {
             "pending",
             "managed_bytes=8388608 pending_bytes=3145728",
             "2.00 MiB",
-            "asked for, 3.00 MiB free only after commands that are under way",
+            "asked for, 3.00 MiB free only once pending commands have ended",
         ),
         (
             "device_full",

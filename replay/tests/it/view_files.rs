@@ -151,7 +151,7 @@ fn a_dropped_snapshot_is_shown_alone_and_other_files_are_refused_with_what_to_do
         ),
         (
             vec![("now.html", snapshot), ("one.html", page.html().as_bytes())],
-            "a snapshot of a pool stands alone: drop its page by itself",
+            "the page of a snapshot of a pool opens alone: drop it by itself",
         ),
     ] {
         let there = page.run("", &(drop_files(&files) + SEEN));

@@ -1,7 +1,7 @@
 //! Turns addresses into blocks, for every import.
 //!
-//! A recording of another tool often begins when the program has run for a while, or has lost its beginning. A block whose
-//! allocation is not recorded is taken to be there from the start, so the trace begins with all of these.
+//! A recording of another tool often begins when the program has run for a while, or has lost its beginning. A block whose allocation is
+//! not recorded is assumed to exist from the start, so the trace begins with all such blocks.
 
 use std::{
     collections::{HashMap, HashSet},

@@ -266,7 +266,7 @@ impl Foreign {
 }
 
 fn error(what: &str, advice: &str) -> TraceError {
-    let message = format_args!("expected a recording of memory, and this is {what}: {advice}");
+    let message = format_args!("expected a recording of memory, but this is {what}: {advice}");
     TraceError::new(TraceErrorKind::Foreign, message)
 }
 

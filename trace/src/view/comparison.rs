@@ -1,4 +1,4 @@
-//! What is new, gone, or another size in the second of two recordings or snapshots.
+//! What is new, gone, or has another size in the second of two recordings or snapshots.
 
 use std::{
     cmp::Reverse,
@@ -58,7 +58,7 @@ pub struct ChangeRow {
     pub bytes: [u64; 2],
     /// The blocks in use.
     pub blocks: [u64; 2],
-    /// Its name in the first, where an edit moved its line; `None` if both have the name.
+    /// Its name in the first, if an edit moved its line; `None` if the name is the same in both.
     pub moved_from: Option<String>,
 }
 
@@ -74,7 +74,7 @@ pub enum Change {
     Grown,
     /// The second has fewer.
     Shrunk,
-    /// Both have as many.
+    /// Both have equally many bytes.
     Same,
 }
 

@@ -24,10 +24,10 @@ pub(crate) struct Grouping {
     pub(crate) numbers: Vec<u32>,
 }
 
-/// The name of blocks without a group, where no block has one.
+/// The name of blocks without a group, if no block has one.
 const NO_GROUP: &str = "(no group)";
 
-/// The name of blocks without a group, where others have one.
+/// The name of blocks without a group, if others have one.
 const UNNAMED: &str = "(no tag or line was recorded)";
 
 impl By {

@@ -28,7 +28,7 @@ pub struct History {
     pub capacity_bytes: u64,
     /// The limit that the program had set, if it is less than the capacity.
     pub limit_bytes: Option<u64>,
-    /// The effect of each event: the block that it frees, or `None` if it allocates the next one, in order. Where memory
+    /// The effect of each event: the block that it frees, or `None` if it allocates the next one, in order. If memory
     /// ran out, one more event follows, which does neither.
     pub frees: Vec<Option<usize>>,
     /// The time of each event, in nanoseconds; empty in a trace without times.

@@ -1,8 +1,8 @@
-//! The cheapest neighbouring blocks whose end would make room for a request.
+//! The cheapest neighbouring blocks that would make room for a request if they were freed.
 
 use serde::Serialize;
 
-/// Neighbouring blocks of one segment whose end would make room for a request that failed. Sizes are in bytes.
+/// Neighbouring blocks of one segment that would make room for a failed request if they were freed. Sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Neighbours {

@@ -16,7 +16,7 @@ use crate::{
 pub struct Numbers {
     /// The trace.
     pub file: String,
-    /// What they are of: what happened, or a simulation.
+    /// What they describe: what happened, or a simulation.
     pub origin: Origin,
     /// The device that it was recorded on, or replayed on.
     pub device: String,
@@ -26,7 +26,7 @@ pub struct Numbers {
     pub capacity_bytes: u64,
     /// The limit that the program had set, if it is less than the capacity.
     pub limit_bytes: Option<u64>,
-    /// The number of events. Where memory ran out, the one that failed is the last.
+    /// The number of events. If memory ran out, the one that failed is the last.
     pub events: usize,
     /// The number of blocks.
     pub blocks: usize,
@@ -88,7 +88,7 @@ pub struct GroupRow {
     pub name: String,
     /// The most requested bytes of it that were active at once.
     pub peak_bytes: u64,
-    /// The first moment of that.
+    /// The first moment at which they were.
     pub peak_moment: usize,
     /// The bytes that are active at the end.
     pub end_bytes: u64,
@@ -104,9 +104,9 @@ pub struct GroupRow {
 pub struct StackRow {
     /// Its frames, innermost first.
     pub frames: Vec<String>,
-    /// The bytes of it that are active when the most bytes of all are.
+    /// Its active bytes at the peak of all active bytes.
     pub at_peak_bytes: u64,
-    /// The blocks of it that are active then.
+    /// Its active blocks at that moment.
     pub at_peak_blocks: u64,
     /// The bytes that are active at the end.
     pub end_bytes: u64,

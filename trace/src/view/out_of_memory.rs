@@ -31,7 +31,7 @@ pub struct OutOfMemory {
     pub released_bytes: u64,
     /// The largest block that the allocator can allocate; 0 if another tool's recording does not say it.
     pub largest_block_bytes: u64,
-    /// What the device had free, of all programs; `None` if it was not asked.
+    /// The bytes that the device had free, counting all programs; `None` if it was not asked.
     pub device_free_bytes: Option<u64>,
     /// The allocator's capacity.
     pub capacity_bytes: u64,
@@ -47,7 +47,7 @@ pub struct OutOfMemory {
     pub stream: Option<u32>,
     /// The group that holds the most; `None` if no block is known.
     pub holds_most: Option<LargestGroup>,
-    /// The blocks with the fewest bytes whose end would have made room in a segment; `None` if no segment is large enough.
+    /// The blocks with the fewest bytes whose release would have made room in a segment; `None` if no segment is large enough.
     pub cheapest: Option<Neighbours>,
 }
 

@@ -64,7 +64,7 @@ fn the_error_lists_every_device_and_every_empty_platform() {
     };
     assert_eq!(
         error.to_string(),
-        "no OpenCL device is named like \"radeon\"; there are [0] NVIDIA H200 (gpu, NVIDIA CUDA); \
+        "no OpenCL device is called \"radeon\"; there are [0] NVIDIA H200 (gpu, NVIDIA CUDA); \
          [1] pthread (cpu, PoCL) (platforms without a device: Clover)"
     );
 }
@@ -77,7 +77,7 @@ fn the_error_of_a_system_without_devices_says_so() {
     };
     assert_eq!(
         error.to_string(),
-        "no OpenCL device is there; there are no devices"
+        "no OpenCL device is available; there are no devices"
     );
 }
 

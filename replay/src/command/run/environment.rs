@@ -48,7 +48,7 @@ struct PoolFolder(TempDir);
 /// There is no shared object to load into the program.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{} was not found, which is loaded into the program: `cargo install binpool-replay` installs it next to `binpool`, and \
+    "{}, which is loaded into the program, was not found: `cargo install binpool-replay` installs it next to `binpool`, and \
      `cargo build -p binpool-replay --bins` builds it; the variable {LAYER_VARIABLE} names another place",
     shown(.0.display())
 )]
@@ -186,7 +186,7 @@ fn injection(layer: &Path) -> (&'static str, Option<OsString>) {
     if let Some(other) = other {
         let other = shown(other.display());
         remark(&format!(
-            "CUDA does not load {other}, which {NAME} names, since it loads one library only, and that records here"
+            "CUDA does not load {other}, which {NAME} names: it loads only one library, which here is the one that records"
         ));
     }
     (NAME, Some(layer.into()))

@@ -62,7 +62,7 @@ fn watch(options: &Run) -> Result<Ended, Box<dyn Error>> {
     Ok(ended)
 }
 
-/// Finishes the recordings, says what there is, and returns how many there are.
+/// Finishes the recordings, lists them, and returns their number.
 fn tell(options: &Run, recordings: &Recordings) -> Result<usize, Box<dyn Error>> {
     let mut symbols = Symbols::default();
     let mut all = Vec::new();
@@ -105,8 +105,8 @@ fn not_seen(what: &str, is_pooled: bool) -> String {
         true => "on this machine: it is pooled on x86_64 only",
     };
     format!(
-        "no {what}: neither the program nor one that it started called OpenCL or CUDA where binpool sees it. Not seen are programs \
-         with an OpenCL loader that has no layers or is linked into them, programs that start others without their environment \
+        "no {what}: neither the program nor one that it started called OpenCL or CUDA where binpool can see it. It cannot see programs \
+         whose OpenCL loader supports no layers or is linked into them, programs that start others without their environment \
          variables, and programs on CUDA {on_cuda}"
     )
 }

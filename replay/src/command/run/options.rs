@@ -25,8 +25,8 @@ use crate::command::values::size;
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("what").args(["record", "pool", "report"]).multiple(true).required(true))]
 #[command(after_help = "\
-Exit status: 0 or any other, as the program's own; where a signal ended the program, the same signal ends this command. 127 when the program \
-was not found, 126 when it could not be started, 125 when it was not tried; 2 for a wrong command line.
+Exit status: 0 when the program ended with 0, otherwise the program's own; if a signal ended the program, the same signal ends this command. \
+127 when the program was not found, 126 when it could not be started, 125 when binpool failed before that; 2 for a wrong command line.
 
 Examples:
   binpool run --record out.trace -- python train.py

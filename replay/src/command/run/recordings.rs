@@ -112,7 +112,7 @@ fn make_room(file: &Path) -> io::Result<Option<Older>> {
         Ok(old) if !old.is_file() && !old.is_symlink() => {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "a recording is written into a file as into memory, so it must be a regular file",
+                "a recording is written through memory that is mapped to its file, so it must be a regular file",
             ));
         }
         Ok(_) => Some(Older::put_aside(file)?),

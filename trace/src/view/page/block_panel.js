@@ -27,7 +27,7 @@ class BlockPanel {
           button("block-close", "Close", this.close))),
       element("pre", { id: "block-name", class: "whole-name", tabindex: "0", "aria-label": "The name of its group" }, name),
       stack.length > 0 ? wholeStack(stack) : null,
-      figures([...rows, ["place", segment === 0 ? "no memory" : `segment ${segment}, from byte ${countText(program.offset[block])} on`]]
+      figures([...rows, ["place", segment === 0 ? "no memory" : `segment ${segment}, at byte ${countText(program.offset[block])}`]]
         .map(([what, value]) => [what, value, `block-${what}`])),
     ].flat().filter(Boolean));
   }

@@ -8,7 +8,7 @@ class FindBar {
     this.matches = [];
     this.input = element("input", {
       id: "find", type: "search", placeholder: "as in the filter", "aria-describedby": "find-result", autocomplete: "off", spellcheck: "false",
-      title: "Enter: the next block that fits (n). Shift and Enter: the previous one (N).", oninput: once(() => change(this.input.value)),
+      title: "Enter: the next block that matches (n). Shift and Enter: the previous one (N).", oninput: once(() => change(this.input.value)),
     });
     this.input.addEventListener("keydown", event => {
       if (event.key !== "Enter") return;

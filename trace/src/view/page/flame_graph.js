@@ -44,7 +44,7 @@ class FlameGraph {
     this.box.replaceChildren(...rows.map(row => element("div", { class: "flame-row" }, row)));
     this.note.textContent = [
       bytes[0] > 0 ? "A click on a frame gives it the whole width; a click on one above it goes back." : "Nothing is in use.",
-      left > 0 ? `Frames with ${bytesText(left)} are too narrow to be drawn: the tree has them.` : "",
+      left > 0 ? `Frames with ${bytesText(left)} are too narrow to be drawn: the tree shows them.` : "",
     ].join(" ").trim();
   }
 

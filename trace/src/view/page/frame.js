@@ -51,12 +51,12 @@ function helpDialog(keys, words) {
 }
 
 const WORDS = [
-  ["in use", "The program has these blocks. Their sizes are those that it asked for."],
+  ["in use", "The program has these blocks. Their sizes are the requested ones."],
   ["held", "The pool keeps this memory for later requests. It is cached, not leaked. A trim returns it to the device."],
-  ["reserved", "All memory that the pool has from the device: the blocks in use, what rounding their sizes up adds, and what is held."],
+  ["reserved", "All memory that the pool has from the device: the blocks in use, the bytes added by rounding up, and what is held."],
   ["leaked", "In use at the end, although the program does not need it. Weights and caches are in use at the end too: the table of " +
     "groups lists both."],
-  ["fragmented", "Free memory in many pieces. A request fails if it fits into none of them, however much is free in all."],
+  ["fragmented", "Free memory in many pieces. A request fails if it fits into none of them, no matter how much is free in total."],
 ];
 
 /** Calls the action of each key, unless the user is writing somewhere. */

@@ -85,9 +85,9 @@ struct OfGrouping {
     series: Vec<usize>,
 }
 
-/// Returns the page that shows these histories, each with its name, as HTML: a menu on it chooses one of several. Where the history
-/// behind what another tool's recording says is a replay of the same requests, a button leads from each to the other. `by` is the
-/// property that blocks are grouped by at first.
+/// Returns the page that shows these histories, each with its name, as HTML: a menu on it chooses one of several. If the history after that
+/// of another tool's recording is a replay of the same requests, a button leads from each to the other. `by` is the property that blocks
+/// are grouped by at first.
 ///
 /// # Errors
 ///

@@ -17,7 +17,7 @@ function joined(abouts) {
   const [first, ...more] = abouts;
   if (more.length === 0) return first;
   const alone = abouts.find(({ histories }) => histories.length === 0);
-  if (alone) throw new Error("a snapshot of a pool stands alone: drop its page by itself");
+  if (alone) throw new Error("the page of a snapshot of a pool opens alone: drop it by itself");
   return { ...first, comparison: null, histories: abouts.flatMap(({ histories }) => histories), tables: abouts.flatMap(({ tables }) => tables) };
 }
 

@@ -40,7 +40,7 @@ function whyText(failed, hasCapacity) {
     case "limited": return hasCapacity ? say(left, free => `${free} free of the limit of ${bytesText(capacity)}`)
       : say(failed.reserved_bytes, reserved => `with ${reserved} reserved: more than a limit that the program set`);
     case "fragmented": return say(failed.largest_held_bytes, piece => `${bytesText(held)} free in the pool, but at most ${piece} in one piece`);
-    case "pending": return say(failed.pending_bytes, pending => `${pending} free only after commands that are under way`);
+    case "pending": return say(failed.pending_bytes, pending => `${pending} free only once pending commands have ended`);
     case "viewed": return say(failed.active_bytes, () => "but blocks that were freed still have regions, images or maps");
     case "device_full": return hasCapacity || deviceFree !== null ? say(deviceFree ?? left, free => `${free} free on the device`)
       : [bytesText(asked), "asked for: the device is full"];
@@ -49,11 +49,11 @@ function whyText(failed, hasCapacity) {
 }
 
 const REMEDIES = {
-  never_fits: "No device memory can be freed that would help: the block itself is too large.",
-  limited: "A limit that the program set is reached, not the device's.",
+  never_fits: "Freeing memory does not help: the block itself is too large.",
+  limited: "This is a limit that the program set, not the device's capacity.",
   fragmented: "There are enough free bytes, but in pieces that are each too small, with blocks in use between them.",
-  pending: "There are enough free bytes, but commands that are under way may still use them.",
-  viewed: "Enough bytes were given back, but regions, images or maps of them are left.",
+  pending: "There are enough free bytes, but commands that have not ended may still use them.",
+  viewed: "Enough bytes were freed, but regions, images or maps of them still exist.",
   device_full: "What is in use leaves no room for the request.",
 };
 
@@ -81,17 +81,17 @@ function capacityBars(failed, parts, hasCapacity) {
     row("largest free block", wide(failed.largest_held_bytes, "held"), bytesText(failed.largest_held_bytes)));
 }
 
-/** The blocks whose end would have made room, and who holds the most. `pick(block)` is called with a block that is clicked. */
+/** The blocks that would have made room if they were freed, and who holds the most. `pick(block)` is called with a block that is clicked. */
 function roomLists(failed, segmentName, pick) {
   const { cheapest, holds_most: most } = failed;
-  // Of later failures, and of those without a report, it is not known.
+  // Unknown for later failures, and for those without a report.
   if (cheapest === undefined) return null;
   const line = ({ block, offset, bytes, group }) => {
     const name = group ?? "(not known)";
     return element("li", {},
       block === null ? element("span", { class: "name" }, name)
         : element("button", { type: "button", class: "link name", title: name, onclick: () => pick(block) }, name),
-      element("span", { class: "quiet number" }, `from byte ${countText(offset)} on`), element("span", { class: "number" }, bytesText(bytes)));
+      element("span", { class: "quiet number" }, `at byte ${countText(offset)}`), element("span", { class: "number" }, bytesText(bytes)));
   };
   const room = cheapest === null
     ? element("p", { id: "room" }, `No segment is large enough for a block of ${bytesText(failed.class_bytes)}, even if all of it were free.`)
@@ -145,10 +145,10 @@ function shortagePanel(failed, parts, where, rooms, hasCapacity = true) {
         size("free in the pool", "held_bytes", "held"),
         size("largest free piece", "largest_held_bytes", "largest"),
         size("free, but commands may use it", "pending_bytes", "pending"),
-        size("released for it, not enough", "released_bytes", "released"),
+        size("released for it, but not enough", "released_bytes", "released"),
         hasCapacity ? size("capacity", "capacity_bytes", "capacity") : null,
         failed.largest_block_bytes > 0 ? size("largest possible block", "largest_block_bytes", "block") : null,
-        size("free on the device, of all programs", "device_free_bytes", "device-free"),
+        size("free on the device, for all programs", "device_free_bytes", "device-free"),
       ].filter(Boolean)))),
     rooms,
     failed.advice && element("p", { class: "advice" }, element("strong", {}, "What to do: "), element("span", { id: "advice" }, failed.advice), "."));

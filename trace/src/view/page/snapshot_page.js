@@ -125,7 +125,7 @@ function blockRows(segment, range) {
     range.call_site == null ? null : ["asked for at", range.call_site],
     range.queue == null ? null : ["queue", String(range.queue)],
     range.age_ns == null ? null : ["age", timeText(range.age_ns)],
-    ["place", `${segment.name}, from byte ${countText(range.offset)} on`],
+    ["place", `${segment.name}, at byte ${countText(range.offset)}`],
   ].filter(Boolean);
 }
 

@@ -11,20 +11,20 @@ const TRACE_KEYS = [
   ["+ −", "Zoom, around the pinned moment."],
   ["Ctrl Wheel", "Zoom around the pointer. The wheel alone scrolls the page, and with Shift it moves the picture."],
   ["← →", "Move. So does dragging, and the strip below the picture."],
-  ["0", "See all of it again. So does a double click."],
+  ["0", "Show everything again. So does a double click."],
   [", .", "The previous event, the next one. A click pins a moment."],
   ["< >", "Back by a hundred events, or on by a hundred."],
   ["b", "Show groups, single blocks, or segments. A click on a block pins it, and a click on a segment the block that it was taken for."],
-  ["[ ]", "Select the events from the pinned moment on, or up to it, for their sums. So does dragging with Shift. Escape selects nothing."],
+  ["[ ]", "Select the events after the pinned moment, or up to it, to sum them up. So does dragging with Shift. Escape selects nothing."],
   ["z", "Zoom into what is selected."],
   ["/", "Write a filter: words of a name, and sizes (>1MiB), lifetimes (life<5ms), ages (age>2s), streams (stream=1) and frames (stack=main.rs)."],
-  ["f n N", "Write a search, with the words of a filter; then the next block that fits, or the previous one."],
+  ["f n N", "Write a search, in the words of a filter; then go to the next block that matches, or the previous one."],
   ["p", "The moment with the most bytes in use."],
   ["e", "The end."],
   ["o", "The next place where memory ran out."],
   ["g", "Group blocks by group, by size class, or by stream."],
   ["r", "Show the reserved bytes, or give the bytes in use the whole height."],
-  ["c", "An axis of time, or of events. The page opens on events where most of the time is idle."],
+  ["c", "An axis of time, or of events. The page opens with events if most of the time is idle."],
   ["Tab Home ← → ↑ ↓", "On the map: from block to block. Enter enlarges the segment."],
   ["x", "Export: save the history for Perfetto (ui.perfetto.dev) or chrome://tracing."],
   ["t", "Light or dark."],
@@ -126,7 +126,7 @@ function tracePage(about, program, state, place) {
   const zoomButtons = element("div", { class: "buttons" },
     zoomButton("zoom-out", "−", "Zoom out (−)", () => timeline.zoom(1.6)),
     zoomButton("zoom-in", "+", "Zoom in (+)", () => timeline.zoom(1 / 1.6)),
-    zoomButton("reset", "All", "See all of it (0)", () => state.set("range", null)));
+    zoomButton("reset", "All", "Show everything (0)", () => state.set("range", null)));
 
   const moment = element("span", { id: "moment", "aria-live": "polite" });
   const momentFigures = element("div", { class: "aside" });
@@ -149,7 +149,7 @@ function tracePage(about, program, state, place) {
         element("div", { class: "filters" }, filterBar.element, findBar.element),
         element("div", { class: "with-aside" }, element("div", {}, timeline.stage, timeline.whole, note, selectionPanel.element, blockPanel.element), legend.element)),
       panel("moment-panel", "Memory map", [moment, stepButtons(timeline)],
-        element("div", { class: "with-aside" }, element("div", {}, map.element, mapKey(["held", "held, free"], ...(program.waiting.some(moment => moment > 0) ? [["pending", "pending, freed while another stream uses it"]] : [])), blocks.element), momentFigures)),
+        element("div", { class: "with-aside" }, element("div", {}, map.element, mapKey(["held", "held, free"], ...(program.waiting.some(moment => moment > 0) ? [["pending", "pending: freed, but another stream uses it"]] : [])), blocks.element), momentFigures)),
       stacks?.element ?? null,
       panel("events", "Events", [events.count, events.select], events.element),
       panel("groups", "Who uses it", element("span", { class: "quiet" }, "Click a title to sort."), table.element)),
@@ -216,7 +216,7 @@ function tracePage(about, program, state, place) {
     momentFigures.replaceChildren(figures([
       ["in use", bytesText(at.active), "moment-active"],
       ["blocks", countText(at.blocks), "moment-blocks"],
-      at.waiting > 0 ? ["of it freed, while another stream uses it", bytesText(at.waiting), "moment-waiting"] : null,
+      at.waiting > 0 ? ["freed, but another stream uses it", bytesText(at.waiting), "moment-waiting"] : null,
       ["lost to rounding up", bytesText(at.inBlocks - at.active), "moment-rounding"],
       ["held, free", bytesText(at.held), "moment-held"],
       ["reserved", bytesText(at.reserved), "moment-reserved"],
@@ -323,7 +323,7 @@ function partsAt(program, moment) {
 }
 
 function describeRange(program, segment, range, moment) {
-  const where = ["place", `${segment.name}, from byte ${countText(range.offset)} on`];
+  const where = ["place", `${segment.name}, at byte ${countText(range.offset)}`];
   if (range.state === "active") {
     const rows = program.lifeOf(range.block, moment);
     return { title: `${bytesText(range.bytes)} in use`, rows: [...rows, where] };
@@ -359,11 +359,11 @@ function groupTable(program, pin) {
     { title: "Name", value: row => row.name, cell: row =>
       element("span", { class: "named" }, swatch(program.seriesOf[row.number]), element("span", { class: "name", title: row.name }, row.name)) },
     amount("Peak", row => row.peak_bytes, "The most bytes in use at once, as the program asked for them"),
-    { title: "Peak at", number: true, value: row => row.peak_moment, note: "The first moment of that",
+    { title: "Peak at", number: true, value: row => row.peak_moment, note: "The first moment of the peak",
       cell: row => momentButton(program, row.peak_moment, pin) },
     amount("At the pinned moment", row => row.now, "In use at the pinned moment"),
     amount("In use at the end", row => row.end_bytes, "Leaked, or meant to stay"),
     count("Blocks at the end", row => row.end_blocks, "Leaked, or meant to stay"),
-    count("Blocks in all", row => row.blocks, "How many allocations there were"),
+    count("Blocks in all", row => row.blocks, "The number of allocations"),
   ], 1);
 }
