@@ -109,7 +109,7 @@ fn leaks_are_listed_with_the_call_that_made_them() {
         "4 blocks and views (117 bytes)",
         "fine-grained SVM",
         "a view of",
-        "still used",
+        "still in use",
     ] {
         assert!(text.contains(part), "{part:?} is not in {text:?}");
     }

@@ -155,7 +155,7 @@ impl<'a> Launch<'a> {
     /// # drop(pairs);
     ///
     /// let refused = launch().value(&0.5_f32).enqueue().unwrap_err();
-    /// let problem = "parameter 1 of fill takes a value of 8 bytes, and was given one of 4";
+    /// let problem = "parameter 1 of fill takes a value of 8 bytes, but was given one of 4";
     /// assert_eq!(refused.to_string(), problem);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -115,7 +115,7 @@ pub(super) enum ParameterRole {
 ///
 /// let refused = declared(Parameter::in_out::<f32>(each)).unwrap_err();
 /// let declared = ParameterAccess::InOut;
-/// let problem = format!("parameter 0 of scale is declared as {declared}, and its type is read only"); // it is const
+/// let problem = format!("parameter 0 of scale is declared as {declared}, but its type is read only"); // it is const
 /// assert_eq!(refused.to_string(), problem);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -401,7 +401,7 @@ impl Extent {
 /// let two = Argument::value(&2.0_f32);
 /// assert_eq!((fill.parameters()[0].kind(), two.kind()), (ParameterKind::Memory, ParameterKind::Value));
 /// let refused = fill.launch(&queue, &[4]).argument(two).enqueue().unwrap_err();
-/// assert_eq!(refused.to_string(), "parameter 0 of fill takes memory, and was given a value");
+/// assert_eq!(refused.to_string(), "parameter 0 of fill takes memory, but was given a value");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
