@@ -102,6 +102,19 @@ impl fmt::Display for SubjectChoice {
     }
 }
 
+/// What most workloads are measured on.
+const POOLS_AND_PEERS: [SubjectChoice; 9] = [
+    SubjectChoice::Pool,
+    SubjectChoice::Bins,
+    SubjectChoice::Watched,
+    SubjectChoice::Recorded,
+    SubjectChoice::Malloc,
+    SubjectChoice::Mimalloc,
+    SubjectChoice::Ranges,
+    SubjectChoice::Nothing,
+    SubjectChoice::Snmalloc,
+];
+
 impl Workload {
     /// What it is measured on, the pool first. A miss is one of the pool's, beside the allocator by itself.
     #[must_use]
@@ -112,28 +125,9 @@ impl Workload {
                 SubjectChoice::Bins,
                 SubjectChoice::Direct,
             ],
-            // Not snmalloc: blocks of mebibytes go to the kernel, which takes milliseconds a pair.
-            Self::Mixed | Self::Large => &[
-                SubjectChoice::Pool,
-                SubjectChoice::Bins,
-                SubjectChoice::Watched,
-                SubjectChoice::Recorded,
-                SubjectChoice::Malloc,
-                SubjectChoice::Mimalloc,
-                SubjectChoice::Ranges,
-                SubjectChoice::Nothing,
-            ],
-            _ => &[
-                SubjectChoice::Pool,
-                SubjectChoice::Bins,
-                SubjectChoice::Watched,
-                SubjectChoice::Recorded,
-                SubjectChoice::Malloc,
-                SubjectChoice::Mimalloc,
-                SubjectChoice::Snmalloc,
-                SubjectChoice::Ranges,
-                SubjectChoice::Nothing,
-            ],
+            // Not snmalloc, the last: blocks of mebibytes go to the kernel, which takes milliseconds a pair.
+            Self::Mixed | Self::Large => POOLS_AND_PEERS.split_at(POOLS_AND_PEERS.len() - 1).0,
+            _ => &POOLS_AND_PEERS,
         }
     }
 }
