@@ -7,7 +7,7 @@ use std::{
 
 use binpool_trace::{Event, Trace};
 
-/// An allocation or a free, in 16 bytes.
+/// An allocation or a free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Operation {
     /// The bytes of the block.
@@ -15,7 +15,7 @@ pub(crate) struct Operation {
     /// The block's place among those that the part has at once.
     pub(crate) slot: u32,
     /// The queue of the block, counted from the part's first one.
-    pub(crate) queue: u16,
+    pub(crate) queue: u32,
     pub(crate) is_free: bool,
 }
 
@@ -47,16 +47,16 @@ pub(crate) struct Parts {
 }
 
 impl Operations {
-    /// Returns the operations of the blocks that `is_of` names. `queues` says the queue of each block.
+    /// Returns the operations of the blocks that `is_of` names. `queues` says the queue of each block, `freed` which blocks are ever freed.
     ///
     /// A slot is used again once its block is freed, so what a thread holds stays in its processor's cache. The slot of a block that is
     /// never freed has no other block, since it lives on in later rounds.
-    fn of(trace: &Trace, queues: &[usize], is_of: impl Fn(usize) -> bool) -> Self {
-        let frees = trace.events().iter().filter_map(|event| match event {
-            Event::Free { block } => Some(*block),
-            Event::Allocate { .. } => None,
-        });
-        let freed: HashSet<usize> = frees.collect();
+    fn of(
+        trace: &Trace,
+        queues: &[usize],
+        freed: &HashSet<usize>,
+        is_of: impl Fn(usize) -> bool,
+    ) -> Self {
         let mut operations = Self::default();
         let mut empty = Vec::new();
         let mut blocks = BTreeMap::new();
@@ -79,7 +79,7 @@ impl Operations {
                     let operation = Operation {
                         bytes,
                         slot: u32::try_from(slot).unwrap_or(u32::MAX),
-                        queue: u16::try_from(queues[block]).unwrap_or(u16::MAX),
+                        queue: u32::try_from(queues[block]).unwrap_or(u32::MAX),
                         is_free: false,
                     };
                     blocks.insert(block, operation);
@@ -116,9 +116,14 @@ impl Parts {
     /// Deals the streams to the threads in turn, or gives each thread a copy of the whole trace where there are fewer streams
     /// than threads. `streams` says the stream of each block, as a number below `count`.
     pub(crate) fn of(trace: &Trace, streams: &[usize], count: usize, threads: usize) -> Self {
+        let frees = trace.events().iter().filter_map(|event| match event {
+            Event::Free { block } => Some(*block),
+            Event::Allocate { .. } => None,
+        });
+        let freed: HashSet<usize> = frees.collect();
         if threads <= 1 || count < threads {
             let copies = threads.max(1);
-            let operations = Arc::new(Operations::of(trace, streams, |_| true));
+            let operations = Arc::new(Operations::of(trace, streams, &freed, |_| true));
             let copy = |number| Part {
                 operations: Arc::clone(&operations),
                 first_queue: number * count,
@@ -128,7 +133,7 @@ impl Parts {
             return Self { parts, copies };
         }
         let part = |thread| Part {
-            operations: Arc::new(Operations::of(trace, streams, |block| {
+            operations: Arc::new(Operations::of(trace, streams, &freed, |block| {
                 streams[block] % threads == thread
             })),
             first_queue: 0,
@@ -173,6 +178,14 @@ mod tests {
         assert_eq!(parts(0), parts(1));
     }
 
+    #[test]
+    fn a_part_has_any_number_of_queues() {
+        let trace = Trace::parse("t", &b"a 0 100 7\nf 0\n"[..]).unwrap();
+        let parts = Parts::of(&trace, &[70_000], 70_001, 1).parts;
+        let operations = &parts[0].operations.all;
+        assert!(operations.iter().all(|operation| operation.queue == 70_000));
+    }
+
     proptest! {
         /// A trace of blocks on three streams, some of which are never freed.
         #[test]
@@ -197,7 +210,7 @@ mod tests {
                 let mut slots = HashMap::new();
                 for (operation, (block, index)) in operations.all.iter().zip(&operations.origins) {
                     prop_assert!((operation.slot as usize) < operations.slots);
-                    prop_assert_eq!((operation.bytes, usize::from(operation.queue)), (block + 1, block % 3));
+                    prop_assert_eq!((operation.bytes, operation.queue as usize), (block + 1, block % 3));
                     let before = if operation.is_free {
                         slots.remove(&operation.slot)
                     } else {

@@ -545,7 +545,7 @@ impl<'a, B: Backend> Run<'a, B> {
     where
         S: Source<Backend = B>,
     {
-        let queue = &self.queues[step.part.first_queue + usize::from(operation.queue)];
+        let queue = &self.queues[step.part.first_queue + operation.queue as usize];
         let block = source.allocate(queue, operation.bytes)?;
         if self.rounds > 1 {
             self.live.add(operation.bytes as u64);
@@ -591,7 +591,7 @@ impl<'a, B: Backend> Run<'a, B> {
     where
         S: Source<Backend = B>,
     {
-        let queue_number = step.part.first_queue + usize::from(operation.queue);
+        let queue_number = step.part.first_queue + operation.queue as usize;
         let queue = &self.queues[queue_number];
         let Some(memory) = S::memory(block, queue) else {
             return Ok(());
