@@ -16,8 +16,7 @@ async function dataOfPage(file) {
 function joined(abouts) {
   const [first, ...more] = abouts;
   if (more.length === 0) return first;
-  const alone = abouts.find(({ histories }) => histories.length === 0);
-  if (alone) throw new Error("the page of a snapshot of a pool opens alone: drop it by itself");
+  if (abouts.some(({ histories }) => histories.length === 0)) throw new Error("the page of a snapshot of a pool opens alone: drop it by itself");
   return { ...first, comparison: null, histories: abouts.flatMap(({ histories }) => histories), tables: abouts.flatMap(({ tables }) => tables) };
 }
 
