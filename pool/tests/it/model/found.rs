@@ -207,3 +207,30 @@ fn free_memory_above_a_lowered_limit_makes_no_room() {
     ];
     run(setting, &operations);
 }
+
+#[test]
+fn a_block_that_waits_for_a_failed_command_serves_no_request_above_the_limit() {
+    let setting = Setting {
+        source: Svm,
+        segments: false,
+        reuse: SameQueue,
+        threshold: None,
+        completion: AtOnce,
+        failures: Failures {
+            order: Lost,
+            spread: false,
+        },
+        watched: false,
+    };
+    let operations = [
+        Allocate(Bytes(4096), Queue(0), Thread(0)),
+        StopHolding,
+        Limit(Bytes(0)),
+        Gate,
+        Write(Block(3), Queue(0), Ordered),
+        Drop(Block(0), Thread(0)),
+        FailGate(0),
+        Allocate(Bytes(4096), Queue(0), Thread(0)),
+    ];
+    run(setting, &operations);
+}

@@ -645,10 +645,8 @@ impl Reference {
 
     /// What is stranded is not the pool's to hand out, but a caller cannot see what is.
     fn check_stranded(&self, told: &PoolStatistics, ledger: &Ledger) -> Result<(), String> {
-        let stranded = self.stranded.iter();
-        let stranded: usize = stranded.filter_map(|root| ledger.roots.get(root)).sum();
         let most = ledger.bytes();
-        let range = most - stranded..=most;
+        let range = most - self.stranded_bytes(ledger)..=most;
         let managed = usize::try_from(told.managed_bytes).unwrap();
         if range.contains(&managed) && told.held_bytes <= told.managed_bytes {
             return Ok(());
@@ -656,6 +654,11 @@ impl Reference {
         Err(format!(
             "managed_bytes: the pool says {managed}, and it is {range:?}"
         ))
+    }
+
+    fn stranded_bytes(&self, ledger: &Ledger) -> usize {
+        let stranded = self.stranded.iter();
+        stranded.filter_map(|root| ledger.roots.get(root)).sum()
     }
 
     /// One thread had just that; several may be off by what they have cached.
@@ -763,7 +766,8 @@ impl Reference {
             ));
         }
         // It never had a chance, so no hook was called.
-        if bytes as u64 > around.limit && bytes > ledger.bytes() {
+        let own = ledger.bytes() - self.stranded_bytes(ledger);
+        if bytes as u64 > around.limit && bytes > own {
             return Ok(());
         }
         if !around.has_reclaimed {
