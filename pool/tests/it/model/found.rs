@@ -234,3 +234,36 @@ fn a_block_that_waits_for_a_failed_command_serves_no_request_above_the_limit() {
     ];
     run(setting, &operations);
 }
+
+#[test]
+fn trimming_also_frees_what_waited_for_a_failed_command() {
+    let setting = Setting {
+        source: Svm,
+        segments: false,
+        reuse: SameQueue,
+        threshold: None,
+        completion: AtOnce,
+        failures: Failures {
+            order: Lost,
+            spread: false,
+        },
+        watched: false,
+    };
+    let operations = [
+        Allocate(Bytes(256), Queue(0), Thread(0)),
+        Gate,
+        Drop(Block(0), Thread(0)),
+        Allocate(Bytes(4096), Queue(0), Thread(0)),
+        Write(Block(0), Queue(0), Ordered),
+        FreeHeld,
+        Allocate(Bytes(11777), Queue(0), Thread(0)),
+        Allocate(Bytes(19500), Queue(0), Thread(0)),
+        Drop(Block(0), Thread(0)),
+        Drop(Block(0), Thread(0)),
+        FailGate(0),
+        Allocate(Bytes(4096), Queue(0), Thread(0)),
+        Drop(Block(1), Thread(0)),
+        TrimTo(Bytes(28160)),
+    ];
+    run(setting, &operations);
+}

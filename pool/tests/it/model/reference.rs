@@ -463,6 +463,10 @@ impl Reference {
         self.stranded.extend(idle);
     }
 
+    pub(crate) fn may_strand(&self, root: MemoryId) -> bool {
+        self.stranded.contains(&root)
+    }
+
     pub(crate) fn was_stranded(&self) -> bool {
         self.was_stranded
     }

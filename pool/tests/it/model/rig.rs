@@ -1207,7 +1207,10 @@ impl Rig {
             if after > bytes.0 {
                 return is_all;
             }
-            let sizes = || ledger.returned.iter().map(|(_, bytes)| *bytes);
+            // What waited for a failed command goes back whatever is asked for.
+            let chosen = ledger.returned.iter();
+            let chosen = chosen.filter(|(root, _)| !self.reference.may_strand(*root));
+            let sizes = || chosen.clone().map(|(_, bytes)| *bytes);
             // Which of a class goes first is told by age, and they need not be of the same size.
             let slack = |least| {
                 let largest = sizes().max().unwrap_or(least);
@@ -1217,14 +1220,12 @@ impl Rig {
                     0
                 }
             };
+            let gone: usize = sizes().sum();
             let is_too_much = sizes()
                 .min()
-                .is_some_and(|least| before - after - least >= excess + slack(least));
+                .is_some_and(|least| gone - least >= excess + slack(least));
             if is_too_much && is_all.is_err() {
-                return Err(format!(
-                    "{} bytes went where {excess} are enough",
-                    before - after
-                ));
+                return Err(format!("{gone} bytes went where {excess} are enough"));
             }
             Ok(())
         })
@@ -1275,7 +1276,9 @@ impl Rig {
                     cache.drop_oldest(1);
                 })
             }
-            Hook::Panics => pool.add_reclaim_hook(|_| panic!("a hook that panics")),
+            Hook::Panics => {
+                pool.add_reclaim_hook(|_| std::panic::resume_unwind(Box::new("a hook that panics")))
+            }
         };
         self.hooks.push((hook, id));
     }
