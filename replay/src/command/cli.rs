@@ -35,10 +35,17 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
     /// Log to standard error what the pool and the backend do; the variable `RUST_LOG` selects in detail.
-    #[arg(long, short, global = true)]
+    #[arg(long, short, global = true, help_heading = "Options of every command")]
     pub(crate) verbose: bool,
     /// When to use colours. `auto`: on a terminal, unless the variable `NO_COLOR` is set.
-    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t)]
+    #[arg(
+        long,
+        global = true,
+        help_heading = "Options of every command",
+        value_name = "WHEN",
+        value_enum,
+        default_value_t
+    )]
     pub(crate) color: ColorChoice,
 }
 
@@ -241,34 +248,41 @@ pub(crate) struct Replay {
     #[arg(required = true, value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
     /// Where the memory comes from. Default: mock, or opencl if `--device` is given.
-    #[arg(long, value_enum)]
+    #[arg(help_heading = "Device", long, value_enum)]
     pub(crate) backend: Option<BackendChoice>,
     /// The OpenCL device, or with `--backend cuda` or `vulkan` a device of that backend: a number, a part of its name, or gpu, cpu,
     /// accelerator, any. Default: any.
-    #[arg(long)]
+    #[arg(help_heading = "Device", long)]
     pub(crate) device: Option<DeviceSelector>,
     /// The device whose costs and limits the mock has: h200, pocl, none (the H200's limits, no costs), or a file that `binpool devices
     /// --measure -o FILE.json` wrote. For recordings of programs on CUDA, h200 has CUDA's limits instead of OpenCL's. Default: h200.
-    #[arg(long, value_name = "NAME|FILE")]
+    #[arg(help_heading = "Device", long, value_name = "NAME|FILE")]
     pub(crate) profile: Option<Profile>,
     /// The way of getting memory. Default: immediate; for a pool on CUDA, pages of virtual memory.
-    #[arg(long, value_enum)]
+    #[arg(help_heading = "Device", long, value_enum)]
     pub(crate) allocator: Option<AllocatorChoice>,
     /// Map pages where they are needed, instead of allocating segments: the default on CUDA.
-    #[arg(long, conflicts_with_all = ["allocator", "no_pool", "no_segments"])]
+    #[arg(help_heading = "Pool", long, conflicts_with_all = ["allocator", "no_pool", "no_segments"])]
     pub(crate) virtual_memory: bool,
     /// Allocate every block from the device and free it there, for comparison.
-    #[arg(long, conflicts_with_all = ["leading_bits", "no_segments", "growth"])]
+    #[arg(help_heading = "Pool", long, conflicts_with_all = ["leading_bits", "no_segments", "growth"])]
     pub(crate) no_pool: bool,
     /// Allocate each block from the device separately, instead of carving blocks from segments.
-    #[arg(long)]
+    #[arg(help_heading = "Pool", long)]
     pub(crate) no_segments: bool,
     /// What to save when segments grow: calls to the device, or memory.
-    #[arg(long, value_enum, default_value_t, conflicts_with = "no_segments")]
+    #[arg(
+        help_heading = "Pool",
+        long,
+        value_enum,
+        default_value_t,
+        conflicts_with = "no_segments"
+    )]
     pub(crate) growth: Growth,
     /// How much memory a pool without segments may have, in percent of the peak in use (64 MiB are always allowed), or all. Free blocks above it
     /// are released.
     #[arg(
+        help_heading = "Pool",
         long,
         value_name = "PERCENT|all",
         default_value = "125",
@@ -277,49 +291,49 @@ pub(crate) struct Replay {
     )]
     pub(crate) high_water: Retain,
     /// How many leading bits of a size distinguish size classes: blocks are at most 1/2^BITS too large. Default: 8, or 4 without segments.
-    #[arg(long, value_name = "BITS", value_parser = leading_bits())]
+    #[arg(help_heading = "Pool", long, value_name = "BITS", value_parser = leading_bits())]
     pub(crate) leading_bits: Option<u32>,
     /// After this many allocations, release the free memory that none of them used. Default: keep it.
-    #[arg(long, value_name = "ALLOCATIONS", value_parser = at_least_one, conflicts_with = "no_pool")]
+    #[arg(help_heading = "Pool", long, value_name = "ALLOCATIONS", value_parser = at_least_one, conflicts_with = "no_pool")]
     pub(crate) decay: Option<usize>,
     /// Release free memory while the pool has more than this, such as 1GiB. Default: keep it.
-    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "no_pool")]
+    #[arg(help_heading = "Pool", long, value_name = "SIZE", value_parser = size, conflicts_with = "no_pool")]
     pub(crate) release_threshold: Option<ByteSize>,
     /// Show what is live and reserved at the end of the trace, and what the pool keeps after a trim. `--decay` and `--release-threshold`
     /// also show it.
-    #[arg(long)]
+    #[arg(help_heading = "Pool", long)]
     pub(crate) trim: bool,
     /// The most memory that may be taken from the device, such as 12GiB. Default: all of it.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(help_heading = "Device", long, value_name = "SIZE", value_parser = size)]
     pub(crate) capacity: Option<ByteSize>,
     /// Find the smallest device that the whole trace fits on (to 0.1 % of its live peak).
-    #[arg(long, conflicts_with = "capacity")]
+    #[arg(help_heading = "Device", long, conflicts_with = "capacity")]
     pub(crate) need: bool,
     /// Divide every size by this.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
+    #[arg(help_heading = "Replay", long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
     pub(crate) scale: usize,
     /// Enqueue a small fill on each block, as a program would, so that deferred memory becomes real.
     ///
     /// On the mock, this can take as much memory of this machine as the trace takes of the device, above all with `--need` or `--no-pool`:
     /// use `--scale` if that is too much.
-    #[arg(long)]
+    #[arg(help_heading = "Replay", long)]
     pub(crate) touch: bool,
     /// Run kernels on each block: one writes a number, and another checks it before the block is freed. On CUDA, fill its first and last
     /// word, and copy both; the copies are checked at the end.
-    #[arg(long, conflicts_with = "touch")]
+    #[arg(help_heading = "Replay", long, conflicts_with = "touch")]
     pub(crate) kernels: bool,
     /// Replay on this many threads over one pool: the streams of the trace are distributed over them, or, with fewer streams than threads,
     /// each replays a copy of the trace.
     ///
     /// Which blocks are live at the same time then depends on the progress of each thread.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one, conflicts_with = "need")]
+    #[arg(help_heading = "Replay", long, value_name = "N", default_value_t = 1, value_parser = at_least_one, conflicts_with = "need")]
     pub(crate) threads: usize,
     /// Replay the trace this many times in a row in one pool, like a program that repeats its work, and show the calls and the memory of
     /// each round: a warm pool needs few calls.
     ///
     /// Blocks that the trace never frees are allocated only in the first round, and stay live. With three rounds or more, the report has
     /// the means of the third and all later ones.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
+    #[arg(help_heading = "Replay", long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
     pub(crate) rounds: usize,
     /// Let the device lag behind the host by this time, such as 2ms: before a block is freed, a command that uses it is enqueued and ends
     /// this much later.
@@ -328,10 +342,10 @@ pub(crate) struct Replay {
     /// simulated, and each replay is the same: an operation of the program takes 10 us of the host's time, and a call of the device as long
     /// as the profile says. The report gives the most bytes that were freed but still in use, and on the mock the time that the host
     /// waited.
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(help_heading = "Replay", long, value_name = "TIME", value_parser = time)]
     pub(crate) behind: Option<Duration>,
     /// Replay each trace this many times, each time in a fresh pool, and report median times.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
+    #[arg(help_heading = "Replay", long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
     pub(crate) repeat: usize,
     /// Print JSON: an array with one object per trace.
     #[arg(long)]

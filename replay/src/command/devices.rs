@@ -18,7 +18,7 @@ use binpool_vulkan::VulkanDevice;
 
 use crate::command::{
     cli::{DeviceBackend, Devices},
-    output::{print, print_report, remark},
+    output::{print, print_report},
     progress_bar::bar,
     whole_file::write_file,
 };
@@ -27,6 +27,7 @@ use crate::command::{
 pub(crate) fn show_devices(options: &Devices) -> Result<bool, Box<dyn Error>> {
     let is_one = options.device.is_some() || options.measure;
     let (mut opencl, mut cuda, mut vulkan) = (Vec::new(), Vec::new(), Vec::new());
+    let mut absent = Vec::new();
     match options.backend {
         Some(DeviceBackend::Cuda) => cuda = cuda_devices(options)?,
         Some(DeviceBackend::Vulkan) => vulkan = vulkan_devices(options)?,
@@ -34,12 +35,12 @@ pub(crate) fn show_devices(options: &Devices) -> Result<bool, Box<dyn Error>> {
         None if is_one => opencl = opencl_devices(options)?,
         None => {
             let of_opencl = opencl_devices(options);
-            cuda = or_none("CUDA", cuda_devices(options));
-            vulkan = or_none("Vulkan", vulkan_devices(options));
+            cuda = or_none("CUDA", cuda_devices(options), &mut absent);
+            vulkan = or_none("Vulkan", vulkan_devices(options), &mut absent);
             opencl = if cuda.is_empty() && vulkan.is_empty() {
                 of_opencl?
             } else {
-                or_none("OpenCL", of_opencl)
+                or_none("OpenCL", of_opencl, &mut absent)
             };
         }
     }
@@ -53,14 +54,21 @@ pub(crate) fn show_devices(options: &Devices) -> Result<bool, Box<dyn Error>> {
         print(&devices_json(&opencl, &cuda, &vulkan)?)?;
     } else {
         print_report(&devices_text(&opencl, &cuda, &vulkan))?;
+        for line in absent {
+            print(&line)?;
+        }
     }
     Ok(true)
 }
 
-/// Returns the devices that were found. Where that failed, says why, and goes on without.
-fn or_none<T>(what: &str, found: Result<Vec<T>, Box<dyn Error>>) -> Vec<T> {
+/// Returns the devices that were found. Where that failed, adds to `absent` why.
+fn or_none<T>(
+    what: &str,
+    found: Result<Vec<T>, Box<dyn Error>>,
+    absent: &mut Vec<String>,
+) -> Vec<T> {
     found.unwrap_or_else(|error| {
-        remark(&format!("no {what} devices: {error}"));
+        absent.push(format!("no {what} devices: {error}"));
         Vec::new()
     })
 }

@@ -44,10 +44,18 @@ pub(crate) fn print_report(text: &str) -> io::Result<()> {
 
 /// Prints an error and its causes, down to the report of a pool that ran out of memory, of which it prints the first line.
 pub(crate) fn report(error: &dyn Error) {
+    report_short_of(error, None);
+}
+
+/// The same, with a better reason why memory ran out, if there is one.
+pub(crate) fn report_short_of(error: &dyn Error, reason: Option<&str>) {
     say(&format!("{ERROR}binpool:{ERROR:#} "), error);
     let mut cause = error.source();
     while let Some(error) = cause {
         if let Some(report) = error.downcast_ref().and_then(PoolError::out_of_memory) {
+            if let Some(reason) = reason {
+                return say("  because: ", reason);
+            }
             let text = report.to_string();
             let first = text.lines().next().unwrap_or_default();
             return say(

@@ -11,7 +11,7 @@ use binpool_trace::Trace;
 
 use crate::command::{
     cli::{BackendChoice, Replay},
-    output::{open_trace, print, print_report, remark, report},
+    output::{open_trace, print, print_report, report, report_short_of},
     progress_bar::bar,
 };
 
@@ -49,18 +49,19 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
     };
     let mut rows = Vec::new();
     for path in &options.traces {
-        let row = open_trace(path, None)
-            .map_err(|error| Box::new(error) as Box<dyn Error>)
-            .map(|trace| trace.scaled_down(options.scale))
-            .and_then(|trace| {
-                if let Some(warning) = device.too_small_for(&trace, settings.capacity_bytes) {
-                    remark(&warning);
-                }
-                Ok(replay_one(&trace, &device, &settings, options)?)
-            });
-        match row {
+        let trace = match open_trace(path, None) {
+            Ok(trace) => trace.scaled_down(options.scale),
+            Err(error) => {
+                report(&error);
+                continue;
+            }
+        };
+        match replay_one(&trace, &device, &settings, options) {
             Ok(row) => rows.push(row),
-            Err(error) => report(&*error),
+            Err(error) => {
+                let reason = device.too_small_for(&trace, settings.capacity_bytes);
+                report_short_of(&error, reason.as_deref());
+            }
         }
     }
     let header = Header {

@@ -11,6 +11,10 @@ use serde_json::{Value, json};
 use crate::{figures::ratio, report::markdown_table::MarkdownTable};
 use binpool::words::bytes;
 
+/// The characters of a row's title, and of its value.
+const TITLE: usize = 24;
+const VALUE: usize = 73;
+
 /// The report's data about a device.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -21,8 +25,8 @@ pub struct DeviceEntry {
     pub device: Characterization,
     /// The kind of memory that suits a pool there, or why there is none, as text.
     pub for_a_pool: String,
-    /// The features that it lacks, in words.
-    pub missing: Vec<String>,
+    /// What it lacks, in words.
+    pub limitations: Vec<String>,
     /// Its limits and costs, if they were measured.
     pub profile: Option<DeviceProfile>,
 }
@@ -43,7 +47,7 @@ impl DeviceEntry {
         };
         Ok(Self {
             index: info.index(),
-            missing: missing(&device),
+            limitations: limitations(&device),
             device,
             for_a_pool,
             profile: None,
@@ -71,46 +75,42 @@ pub struct VulkanEntry {
     pub profile: Option<DeviceProfile>,
 }
 
-/// The features that a device lacks, a sentence each.
-fn missing(device: &Characterization) -> Vec<String> {
+fn limitations(device: &Characterization) -> Vec<String> {
     let limits = &device.limits;
     let lacks = [
         (
             device.version < (1, 2),
-            "OpenCL 1.2: binpool cannot use this device",
+            "older than OpenCL 1.2: binpool cannot use it",
         ),
         (
             !limits.svm.any(),
-            "shared virtual memory: it has only buffers",
+            "no shared virtual memory: it has only buffers",
         ),
         (
             limits.svm.coarse && !limits.svm.fine,
-            "fine-grained shared virtual memory: the host must map memory to access it",
+            "no fine-grained shared virtual memory: the host must map memory to access it",
         ),
         (
             !limits.out_of_order_queues,
-            "out-of-order queues: the commands of a queue run one after another",
+            "no out-of-order queues: the commands of a queue run one after another",
         ),
-        (!device.images.images, "images: use buffers"),
+        (!device.images.images, "no images: use buffers"),
         (
             !device.doubles,
-            "double precision: kernels compute in float",
+            "no double precision: kernels compute in float",
         ),
     ];
-    let mut missing: Vec<String> = lacks
-        .into_iter()
-        .filter(|(lacks, _)| *lacks)
-        .map(|(_, what)| what.to_owned())
-        .collect();
+    let found = lacks.into_iter().filter(|(lacks, _)| *lacks);
+    let mut found: Vec<String> = found.map(|(_, what)| what.to_owned()).collect();
     let largest = limits.largest_block_bytes as u64;
     if largest < limits.capacity_bytes {
         let part = ratio(largest, limits.capacity_bytes) * 100.0;
-        missing.push(format!(
-            "blocks of more than {}, {part:.0} % of its memory",
-            bytes(largest)
+        let largest = bytes(largest);
+        found.push(format!(
+            "the largest block is {largest}, {part:.0} % of its memory"
         ));
     }
-    missing
+    found
 }
 
 /// Returns the devices as a JSON array with an object for each: OpenCL's, then CUDA's, then Vulkan's.
@@ -182,7 +182,7 @@ fn object(entry: &DeviceEntry) -> Value {
         "halves": device.halves,
         "extensions": device.extensions,
         "for_a_pool": entry.for_a_pool,
-        "missing": entry.missing,
+        "limitations": entry.limitations,
     });
     with_profile(object, entry.profile.as_ref())
 }
@@ -234,21 +234,45 @@ fn text(entry: &DeviceEntry) -> String {
         "[{}] {} ({}, {})\n",
         entry.index, device.limits.device_name, device.kind, device.platform
     );
-    let mut row = |line: &str| {
-        // Writing to a string does not fail.
-        let _ = writeln!(text, "   {}", line.trim_end());
+    let mut row = |title: &str, value: &str| {
+        for (index, line) in wrapped(value).iter().enumerate() {
+            let title = if index == 0 { title } else { "" };
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "   {title:<TITLE$}{line}");
+        }
     };
-    device.to_string().lines().for_each(&mut row);
-    row(&format!("{:<24}{}", "for a pool", entry.for_a_pool));
-    for (index, lack) in entry.missing.iter().enumerate() {
-        let title = if index == 0 { "it has no" } else { "" };
-        row(&format!("{title:<24}{lack}"));
+    for line in device.to_string().lines() {
+        let (title, value) = line.split_at_checked(TITLE).unwrap_or((line, ""));
+        row(title, value);
+    }
+    row("for a pool", &entry.for_a_pool);
+    for (index, limitation) in entry.limitations.iter().enumerate() {
+        row(if index == 0 { "limitations" } else { "" }, limitation);
     }
     if let Some(profile) = &entry.profile {
         text.push('\n');
         text.push_str(&costs(profile));
     }
     text
+}
+
+/// Breaks a text into lines that fit beside their title. There is at least one.
+fn wrapped(text: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        if let Some(line) = lines
+            .last_mut()
+            .filter(|line| line.is_empty() || line.len() + 1 + word.len() <= VALUE)
+        {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
 }
 
 /// The costs of a device, as tables.

@@ -41,12 +41,14 @@ fn every_device_is_listed_with_what_it_can_do_and_what_suits_a_pool() {
     for row in ["largest block", "cache", "out-of-order", "for a pool"] {
         assert!(ran.output.contains(row), "{row}: {}", ran.output);
     }
+    let long = ran.output.lines().find(|line| line.chars().count() > 100);
+    assert_eq!(long, None);
     let objects = objects(&binpool(&["devices", "--backend", "opencl", "--json"]));
     for (place, object) in objects.iter().enumerate() {
         assert_eq!(object["index"], place);
         assert!(object["capacity_bytes"].as_u64().unwrap() > 0);
         assert!(object["svm"]["coarse"].is_boolean());
-        assert!(object["missing"].is_array());
+        assert!(object["limitations"].is_array());
         assert!(object.get("profile").is_none());
         let name = object["name"].as_str().unwrap();
         assert!(ran.output.contains(&format!("[{place}] {name} (")));
