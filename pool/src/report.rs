@@ -24,7 +24,7 @@ use crate::LiveGroup;
 /// let expected = "\
 /// out of memory: could not allocate 32.0 MiB: the device is full
 ///
-///   in use             48.0 MiB   in 1 block
+///   in use             48.0 MiB   in 1 block; `watch` the pool to see whose
 ///   free in the pool        0 B   at most 0 B in one piece
 ///     pending               0 B   the queue would have to wait for it
 ///   whole pool         48.0 MiB   obtained from its allocator
@@ -177,7 +177,10 @@ impl OutOfMemoryReport {
 
     /// The rows of the table for people: a name, bytes, and a remark.
     fn rows(&self) -> Vec<(&'static str, u64, String)> {
-        let blocks = format!("in {}", words::blocks(self.active_blocks));
+        let mut blocks = format!("in {}", words::blocks(self.active_blocks));
+        if self.active_blocks > 0 && self.largest_groups.is_empty() {
+            blocks.push_str("; `watch` the pool to see whose");
+        }
         let piece = |bytes| format!("at most {} in one piece", words::bytes(bytes));
         let mut rows = vec![
             ("in use", self.active_bytes, blocks),

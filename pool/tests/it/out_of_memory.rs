@@ -379,7 +379,10 @@ fn people_get_a_table() {
         lines[0],
         "out of memory: could not allocate 512.0 KiB (a block of 544.0 KiB): the device is full"
     );
-    assert_eq!(lines[2], "  in use            512.0 KiB   in 1 block");
+    assert_eq!(
+        lines[2],
+        "  in use            512.0 KiB   in 1 block; `watch` the pool to see whose"
+    );
     assert_eq!(
         lines[7],
         "  the device          1.0 MiB   at most 1.0 MiB in one piece"
