@@ -16,6 +16,7 @@ mod import;
 mod import_foreign;
 mod import_logs;
 mod import_snapshots;
+mod json_fields;
 mod manners;
 mod messages;
 mod record;
