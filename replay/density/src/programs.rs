@@ -16,7 +16,7 @@ use binpool_trace::{Trace, TraceError};
 use crate::sheet::Figures;
 
 /// The copies of each program, each with a seed of its own.
-const COPIES: u64 = 16;
+const COPIES: u64 = 8;
 
 /// How many times in a row a program is replayed.
 const ROUNDS: usize = 6;

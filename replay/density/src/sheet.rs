@@ -23,7 +23,7 @@ pub(crate) struct Sheet {
 pub(crate) const COLD: Sheet = Sheet {
     head: "\
 # The memory that a pool reserves at most over what the program has live at most, on the mock device, with segments and with pages of
-# virtual memory: on a program itself, and the mean and the worst of 16 copies with other sizes, with each `GrowthPolicy`. Written by
+# virtual memory: on a program itself, and the mean and the worst of 8 copies with other sizes, with each `GrowthPolicy`. Written by
 # `scripts/density --record`.
 
 ",
@@ -35,7 +35,7 @@ pub(crate) const WARM: Sheet = Sheet {
     head: "\
 # What a pool takes that has seen the work: of six rounds of a program in one pool, on the mock device, those from the third on. First the
 # calls of a round that take segments from the device, or with pages of virtual memory map some; then the memory that is reserved at most
-# over what is live at most. Each on a program itself, and the mean and the worst of 16 copies with other sizes, with each `GrowthPolicy`.
+# over what is live at most. Each on a program itself, and the mean and the worst of 8 copies with other sizes, with each `GrowthPolicy`.
 # Written by `scripts/density --record`.
 
 ",
