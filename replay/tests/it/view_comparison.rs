@@ -355,3 +355,21 @@ fn a_line_that_an_edit_moved_is_marked_and_keeps_its_place_in_both_pictures() {
     );
     assert_eq!(there, json!(["a.py:36 f", "a.py:36 f"]));
 }
+
+#[test]
+fn a_figure_that_is_the_same_is_neither_green_nor_red() {
+    let sides = ["before", "after"].map(|name| history(name, &tagged()));
+    let comparison = Comparison::of_histories([&sides[0], &sides[1]]);
+    let page = comparison.page_of_histories([&sides[0], &sides[1]], By::Group);
+    let script = "return all('.answer').map(card => [card.querySelector('strong').textContent,
+         getComputedStyle(card.querySelector('strong')).color, getComputedStyle(card).borderTopColor]);";
+    let same = Page::new(page.unwrap()).run("theme=light", script);
+    let (ink, line) = ("rgb(28, 33, 39)", "rgb(195, 201, 209)");
+    assert_eq!(same, json!(vec![["±0 B", ink, line]; 4]));
+
+    let (comparison, page) = compared();
+    let changed = page.run("theme=light", script);
+    for (there, figure) in changed.as_array().unwrap().iter().zip(&comparison.figures) {
+        assert_eq!(there[1] == ink, figure.bytes[0] == figure.bytes[1]);
+    }
+}

@@ -1,6 +1,6 @@
 // The three questions and their answers.
 
-/** A question with its answer: a figure, what it is, and sentences. `tone` is good, bad or plain. */
+/** A question with its answer: a figure, what it is, and sentences. `tone` is good, bad, same or plain. */
 function answer(id, question, tone, figure, unit, ...rest) {
   return element("article", { id, class: `answer ${tone}` },
     element("h2", {}, question),

@@ -59,6 +59,12 @@ function alignGroupings({ histories, comparison }) {
   }
 }
 
+/** More is bad, less is good, and the same is neither. */
+function toneOf([before, after]) {
+  if (after === before) return "same";
+  return after > before ? "bad" : "good";
+}
+
 function changeTable() {
   const change = row => row.bytes[1] - row.bytes[0];
   return new SortedTable("What has changed", [
@@ -91,7 +97,7 @@ function comparisonPage(comparison, state, menu, pictures, restyle) {
     head(state, named.join(" → "), [`first: ${comparison.files[0]}`, `second: ${comparison.files[1]}`], help, menu),
     element("main", {},
       element("div", { class: `answers of-${comparison.figures.length}` }, comparison.figures.map(({ name, bytes }, place) =>
-        answer(`figure-${place}`, name, bytes[1] > bytes[0] ? "bad" : "good", differenceText(bytes), `${bytesText(bytes[0])} → ${bytesText(bytes[1])}`))),
+        answer(`figure-${place}`, name, toneOf(bytes), differenceText(bytes), `${bytesText(bytes[0])} → ${bytesText(bytes[1])}`))),
       pictures,
       panel("changes", "What has changed", [bySwitch, atSwitch], summary, table.element)),
     help, tooltip.box);
