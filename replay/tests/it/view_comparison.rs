@@ -373,3 +373,36 @@ fn a_figure_that_is_the_same_is_neither_green_nor_red() {
         assert_eq!(there[1] == ink, figure.bytes[0] == figure.bytes[1]);
     }
 }
+
+#[test]
+fn the_menu_is_as_wide_as_its_text_and_long_names_stay_on_the_page() {
+    let long = "a_training_with_checkpoints_and_mixed_precision_whose_name_has_no_place_to_break.trace";
+    let sides = ["before.trace", long].map(|name| history(name, &tagged()));
+    let comparison = Comparison::of_histories([&sides[0], &sides[1]]);
+    let page = comparison.page_of_histories([&sides[0], &sides[1]], By::Group);
+    let page = Page::new(page.unwrap());
+    // No window is narrower than 500.
+    for width in [1400, 1000, 500, 360] {
+        let narrow = if width < 500 {
+            "document.body.style.width = '360px'; await settle();"
+        } else {
+            ""
+        };
+        let script = format!(
+            "{narrow} const menu = one('#history'); const pen = document.createElement('canvas').getContext('2d');
+             pen.font = getComputedStyle(menu).font;
+             const right = Math.max(...all('.head, .head *, .panel h2').map(it => it.getBoundingClientRect().right));
+             return {{ spare: menu.clientWidth - pen.measureText(menu.selectedOptions[0].text).width, title: menu.title,
+               beyond: right - document.body.getBoundingClientRect().right }};"
+        );
+        for (hash, title) in [("", "Compared"), ("history=2", long)] {
+            let there = page.run_at(width.max(500), hash, &script);
+            assert_eq!(there["title"], title);
+            assert!(there["beyond"].as_f64().unwrap() <= 0.0, "{width}: {there}");
+            if title != long {
+                let spare = there["spare"].as_f64().unwrap();
+                assert!((24.0..70.0).contains(&spare), "{width}: {there}");
+            }
+        }
+    }
+}

@@ -59,6 +59,7 @@ function historyMenu(about, state, place) {
   const entries = about.histories.map(({ name }, place) => ({ name, place }));
   if (about.comparison) entries.unshift({ name: "Compared", place: COMPARED });
   const menu = element("select", { id: "history", class: "button", "aria-label": "The device or pool",
+    title: entries.find(entry => entry.place === place).name,
     onchange: () => chooseHistory(state, entries[menu.selectedIndex].place, entries[0].place),
   }, entries.map(entry => element("option", { selected: entry.place === place }, entry.name)));
   return menu;
