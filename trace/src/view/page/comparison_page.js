@@ -69,7 +69,7 @@ function changeTable() {
   const change = row => row.bytes[1] - row.bytes[0];
   return new SortedTable("What has changed", [
     { title: "Name", value: row => row.name, cell: row => element("span", { class: "named" },
-      element("span", { class: "name", title: row.moved_from ? `${row.name}\nIn the first: ${row.moved_from}` : row.name }, row.name.split("\n")[0]),
+      nameText(row.name.split("\n")[0], row.moved_from ? `${row.name}\nIn the first: ${row.moved_from}` : row.name),
       row.moved_from && element("span", { class: "quiet" }, "moved")) },
     { title: "Change", value: row => row.change, cell: row => element("span", { class: `change ${row.change}` }, row.change) },
     { title: "Difference", number: true, value: row => Math.abs(change(row)), text: row => differenceText(row.bytes) },
