@@ -230,7 +230,8 @@ fn the_folder_that_all_groups_are_in_is_not_repeated_where_there_is_little_room(
 #[test]
 fn a_long_name_keeps_its_file_and_line_and_is_whole_in_its_title() {
     let long = "/home/someone/.venv/lib/python3.12/site-packages/transformers/modeling_llama.py:1234 LlamaDecoderLayer.forward";
-    let text = format!("g 0 {long}\ng 1 app/train.py:3 step\na 0 3000000 0 0 0\na 1 2000000 0 0 1\n");
+    let text =
+        format!("g 0 {long}\ng 1 app/train.py:3 step\na 0 3000000 0 0 0\na 1 2000000 0 0 1\n");
     let there = page_of(&text, &[]).run(
         "",
         "const isCut = part => part.scrollWidth > part.clientWidth;

@@ -146,7 +146,17 @@ function historiesCompared(about, programs, state, menu) {
     return panel(`side-${side + 1}`, `${side === 0 ? "First" : "Second"}: ${numbers.file.split("/").pop()}`, element("span", { class: "quiet" },
       numbers.origin === "happened" ? "as it happened" : "simulated"), timeline.stage, timeline.whole);
   }));
-  const pictures = [element("div", { class: "beside" }, clockSwitch), sides];
+  const [first, second] = timelines;
+  const box = element("input", { type: "checkbox", id: "overlay", onchange: () => state.set("overlay", box.checked ? null : "hidden") });
+  const showOverlay = () => {
+    box.checked = state.get("overlay") !== "hidden";
+    first.overlaid = box.checked ? second : null;
+    first.redraw();
+  };
+  state.on("overlay", showOverlay);
+  showOverlay();
+  const overlay = element("label", { class: "overlay" }, box, swatch("overlaid"), "in use in the second, stretched to the length of the first");
+  const pictures = [element("div", { class: "beside" }, clockSwitch, overlay), sides];
   comparisonPage(about.comparison, state, menu, pictures, by => {
     const grouping = BY.some(([name]) => name === by) ? by : about.by;
     for (const timeline of timelines) {
