@@ -14,7 +14,7 @@ function element(tag, attributes = {}, ...children) {
 
 /** A name, and the whole of it as its title. Where there is little room, its folder is cut first, and its file and line last. */
 function nameText(name, title = name) {
-  const [, before, folder, file, after] = name.match(/^(.* at )?(\S*\/)(\S*)(.*)$/s) ?? [];
+  const [, before, folder, file, after] = name.match(/^(.* at )?(\S{2,}\/)(\S*)(.*)$/s) ?? [];
   if (folder === undefined) return element("span", { class: "name", title }, name);
   return element("span", { class: "name parted", title },
     before && element("span", {}, before), element("span", { class: "folder" }, folder),
