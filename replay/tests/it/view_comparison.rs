@@ -355,3 +355,98 @@ fn a_line_that_an_edit_moved_is_marked_and_keeps_its_place_in_both_pictures() {
     );
     assert_eq!(there, json!(["a.py:36 f", "a.py:36 f"]));
 }
+
+#[test]
+fn a_figure_that_is_the_same_is_neither_green_nor_red() {
+    let sides = ["before", "after"].map(|name| history(name, &tagged()));
+    let comparison = Comparison::of_histories([&sides[0], &sides[1]]);
+    let page = comparison.page_of_histories([&sides[0], &sides[1]], By::Group);
+    let script = "return all('.answer').map(card => [card.querySelector('strong').textContent,
+         getComputedStyle(card.querySelector('strong')).color, getComputedStyle(card).borderTopColor]);";
+    let same = Page::new(page.unwrap()).run("theme=light", script);
+    let (ink, line) = ("rgb(28, 33, 39)", "rgb(195, 201, 209)");
+    assert_eq!(same, json!(vec![["±0 B", ink, line]; 4]));
+
+    let (comparison, page) = compared();
+    let changed = page.run("theme=light", script);
+    for (there, figure) in changed.as_array().unwrap().iter().zip(&comparison.figures) {
+        assert_eq!(there[1] == ink, figure.bytes[0] == figure.bytes[1]);
+    }
+}
+
+#[test]
+fn the_menu_is_as_wide_as_its_text_and_long_names_stay_on_the_page() {
+    let long =
+        "a_training_with_checkpoints_and_mixed_precision_whose_name_has_no_place_to_break.trace";
+    let sides = ["before.trace", long].map(|name| history(name, &tagged()));
+    let comparison = Comparison::of_histories([&sides[0], &sides[1]]);
+    let page = comparison.page_of_histories([&sides[0], &sides[1]], By::Group);
+    let page = Page::new(page.unwrap());
+    // No window is narrower than 500.
+    for width in [1400, 1000, 500, 360] {
+        let narrow = if width < 500 {
+            "document.body.style.width = '360px'; await settle();"
+        } else {
+            ""
+        };
+        let script = format!(
+            "{narrow} const menu = one('#history'); const pen = document.createElement('canvas').getContext('2d');
+             pen.font = getComputedStyle(menu).font;
+             const right = Math.max(...all('.head, .head *, .panel h2').map(it => it.getBoundingClientRect().right));
+             return {{ spare: menu.clientWidth - pen.measureText(menu.selectedOptions[0].text).width, title: menu.title,
+               beyond: right - document.body.getBoundingClientRect().right }};"
+        );
+        for (hash, title) in [("", "Compared"), ("history=2", long)] {
+            let there = page.run_at(width.max(500), hash, &script);
+            assert_eq!(there["title"], title);
+            assert!(there["beyond"].as_f64().unwrap() <= 0.0, "{width}: {there}");
+            if title != long {
+                let spare = there["spare"].as_f64().unwrap();
+                assert!((24.0..70.0).contains(&spare), "{width}: {there}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_second_is_a_line_over_the_first_and_stretched_to_its_length() {
+    // 2 MiB in the first half, and 8 MiB in the second.
+    let steps = |count: usize| "a 9 4096 0\nf 9\n".repeat(count);
+    let second = format!("a 0 2097152 0\n{}a 1 6291456 0\n{}", steps(10), steps(10));
+    let first = format!("a 0 4194304 0\n{}", steps(3));
+    let sides = [history("before", &first), history("after", &second)];
+    let comparison = Comparison::of_histories([&sides[0], &sides[1]]);
+    let page = comparison.page_of_histories([&sides[0], &sides[1]], By::Size);
+    let page = Page::new(page.unwrap());
+    let script = "const c = one('#side-1 .chart'); const ground = c.height - 28; const x = part => Math.round(66 + part * (c.width - 80));
+         /** The lines in a column of pixels: how far above the ground, in pixels. */
+         const lines = part => [...Array(ground).keys()].filter(y => pixel(c, x(part), y) === '31,95,191,255').map(y => ground - y);
+         const look = async () => [lines(0.25), lines(0.75), one('#overlay').checked];";
+    let there = page.run(
+        "theme=light&clock=events",
+        &format!(
+            "{script} const seen = [await look()]; await pointer(c, 'pointermove', x(0.75), 100);
+             seen.push(all('#tooltip dt').map(it => [it.textContent, it.nextSibling.textContent]));
+             await click(one('#overlay')); seen.push(await look(), location.hash); await click(one('#overlay')); seen.push(await look()); return seen;"
+        ),
+    );
+    let height = |part: usize| {
+        let lines = there[0][part].as_array().unwrap();
+        lines.iter().map(|it| it.as_f64().unwrap()).sum::<f64>() / lines.len() as f64
+    };
+    let ratio = height(1) / height(0);
+    assert!((3.8..4.2).contains(&ratio), "{ratio}: {there}");
+    let told = there[1].as_array().unwrap();
+    assert!(
+        told.contains(&json!(["in use in the second", "8.00 MiB"])),
+        "{there}"
+    );
+    assert_eq!(there[2], json!([[], [], false]));
+    assert_eq!(there[3], "#theme=light&clock=events&overlay=hidden");
+    assert_eq!(there[4], there[0]);
+    let there = page.run(
+        "theme=light&overlay=hidden",
+        &format!("{script} return await look();"),
+    );
+    assert_eq!(there, json!([[], [], false]));
+}

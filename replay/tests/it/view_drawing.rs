@@ -226,3 +226,26 @@ fn the_folder_that_all_groups_are_in_is_not_repeated_where_there_is_little_room(
     let in_two = ["app/model.py:12 a/b", "other/train.py:3 step", "weights"];
     assert_eq!(names(in_two)[0], reversed(in_two));
 }
+
+#[test]
+fn a_long_name_keeps_its_file_and_line_and_is_whole_in_its_title() {
+    let long = "/home/someone/.venv/lib/python3.12/site-packages/transformers/modeling_llama.py:1234 LlamaDecoderLayer.forward";
+    let text =
+        format!("g 0 {long}\ng 1 app/train.py:3 step\na 0 3000000 0 0 0\na 1 2000000 0 0 1\n");
+    let there = page_of(&text, &[]).run(
+        "",
+        "const isCut = part => part.scrollWidth > part.clientWidth;
+         return ['.legend', '.top', '.event-rows', '#groups'].map(list => {
+           const name = all(`${list} .parted`).find(name => name.textContent.startsWith('/home'));
+           return [name.textContent, name.title || name.parentElement.title.split('\\n')[0], name.querySelector('.file').textContent,
+             isCut(name.querySelector('.file')), isCut(name.querySelector('.folder'))];
+         });",
+    );
+    for list in there.as_array().unwrap() {
+        assert_eq!((&list[0], &list[1]), (&long.into(), &long.into()));
+        assert_eq!(list[2], "modeling_llama.py:1234");
+        assert_eq!(list[3], false, "{there}");
+    }
+    // There is little room in the first two.
+    assert_eq!([&there[0][4], &there[1][4]], [true, true], "{there}");
+}

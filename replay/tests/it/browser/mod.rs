@@ -42,13 +42,19 @@ impl Page {
     /// Opens the page with `hash` behind its address, and runs `script`, the body of an asynchronous function, when it has
     /// drawn itself. Returns what that returns.
     pub(crate) fn run(&self, hash: &str, script: &str) -> Value {
+        self.run_at(1400, hash, script)
+    }
+
+    /// As `run`, in a window of this many pixels of width, which are at least 500.
+    pub(crate) fn run_at(&self, width: u32, hash: &str, script: &str) -> Value {
         let test = format!(
             "<script type=\"module\">{DRIVER}\nawait report(async () => {{ {script} }});</script></body>"
         );
         assert_eq!(self.html.matches("</body>").count(), 1);
         let html = self.html.replace("</body>", &test);
         let url = self.write(&html.replace("<head>", FRAMES), hash);
-        let output = browse(&["--window-size=1400,1200", "--dump-dom", &url]);
+        let size = format!("--window-size={width},1200");
+        let output = browse(&[&size, "--dump-dom", &url]);
         let page = String::from_utf8(output).unwrap();
         let answer = page
             .split_once("data-answer=\"")

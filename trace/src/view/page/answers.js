@@ -1,6 +1,6 @@
 // The three questions and their answers.
 
-/** A question with its answer: a figure, what it is, and sentences. `tone` is good, bad or plain. */
+/** A question with its answer: a figure, what it is, and sentences. `tone` is good, bad, same or plain. */
 function answer(id, question, tone, figure, unit, ...rest) {
   return element("article", { id, class: `answer ${tone}` },
     element("h2", {}, question),
@@ -25,7 +25,7 @@ function usedAnswer(program, pin) {
   const parts = [...stack].map((bytes, series) => [bytes, series]).filter(([bytes]) => bytes > 0)
     .map(([bytes, series]) => [bytes, series, program.shortName(series)]).sort(([one], [other]) => other - one);
   const top = parts.slice(0, 3).map(([bytes, series, name]) => element("li", {},
-    swatch(series), element("span", { class: "name" }, name),
+    swatch(series), nameText(name, program.seriesName(series)),
     element("span", { class: "number" }, `${bytesText(bytes)} · ${percentText(bytes / peak.active_bytes)}`)));
   return answer("used", "What is using my memory?", "plain", bytesText(peak.active_bytes), "in use at the peak",
     shareBar(parts, peak.active_bytes),

@@ -12,7 +12,7 @@ class BlockList {
       (of(row) > program.moments ? "never" : momentButton(program, of(row), pin)) });
     this.table = new SortedTable("The blocks at the pinned moment", [
       { title: "Name", value: row => row.name, cell: row =>
-        element("span", { class: "named" }, swatch(row.series), element("span", { class: "name", title: row.name }, row.name)) },
+        element("span", { class: "named" }, swatch(row.series), nameText(row.name)) },
       amount("Asked for", row => row.asked),
       amount("Takes", row => row.bytes),
       { title: "Segment", number: true, value: row => row.segment, text: row => (row.segment === 0 ? "–" : countText(row.segment)) },

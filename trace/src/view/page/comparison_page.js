@@ -59,11 +59,17 @@ function alignGroupings({ histories, comparison }) {
   }
 }
 
+/** More is bad, less is good, and the same is neither. */
+function toneOf([before, after]) {
+  if (after === before) return "same";
+  return after > before ? "bad" : "good";
+}
+
 function changeTable() {
   const change = row => row.bytes[1] - row.bytes[0];
   return new SortedTable("What has changed", [
     { title: "Name", value: row => row.name, cell: row => element("span", { class: "named" },
-      element("span", { class: "name", title: row.moved_from ? `${row.name}\nIn the first: ${row.moved_from}` : row.name }, row.name.split("\n")[0]),
+      nameText(row.name.split("\n")[0], row.moved_from ? `${row.name}\nIn the first: ${row.moved_from}` : row.name),
       row.moved_from && element("span", { class: "quiet" }, "moved")) },
     { title: "Change", value: row => row.change, cell: row => element("span", { class: `change ${row.change}` }, row.change) },
     { title: "Difference", number: true, value: row => Math.abs(change(row)), text: row => differenceText(row.bytes) },
@@ -91,7 +97,7 @@ function comparisonPage(comparison, state, menu, pictures, restyle) {
     head(state, named.join(" → "), [`first: ${comparison.files[0]}`, `second: ${comparison.files[1]}`], help, menu),
     element("main", {},
       element("div", { class: `answers of-${comparison.figures.length}` }, comparison.figures.map(({ name, bytes }, place) =>
-        answer(`figure-${place}`, name, bytes[1] > bytes[0] ? "bad" : "good", differenceText(bytes), `${bytesText(bytes[0])} → ${bytesText(bytes[1])}`))),
+        answer(`figure-${place}`, name, toneOf(bytes), differenceText(bytes), `${bytesText(bytes[0])} → ${bytesText(bytes[1])}`))),
       pictures,
       panel("changes", "What has changed", [bySwitch, atSwitch], summary, table.element)),
     help, tooltip.box);
@@ -140,7 +146,17 @@ function historiesCompared(about, programs, state, menu) {
     return panel(`side-${side + 1}`, `${side === 0 ? "First" : "Second"}: ${numbers.file.split("/").pop()}`, element("span", { class: "quiet" },
       numbers.origin === "happened" ? "as it happened" : "simulated"), timeline.stage, timeline.whole);
   }));
-  const pictures = [element("div", { class: "beside" }, clockSwitch), sides];
+  const [first, second] = timelines;
+  const box = element("input", { type: "checkbox", id: "overlay", onchange: () => state.set("overlay", box.checked ? null : "hidden") });
+  const showOverlay = () => {
+    box.checked = state.get("overlay") !== "hidden";
+    first.overlaid = box.checked ? second : null;
+    first.redraw();
+  };
+  state.on("overlay", showOverlay);
+  showOverlay();
+  const overlay = element("label", { class: "overlay" }, box, swatch("overlaid"), "in use in the second, stretched to the length of the first");
+  const pictures = [element("div", { class: "beside" }, clockSwitch, overlay), sides];
   comparisonPage(about.comparison, state, menu, pictures, by => {
     const grouping = BY.some(([name]) => name === by) ? by : about.by;
     for (const timeline of timelines) {

@@ -12,6 +12,15 @@ function element(tag, attributes = {}, ...children) {
   return made;
 }
 
+/** A name, and the whole of it as its title. Where there is little room, its folder is cut first, and its file and line last. */
+function nameText(name, title = name) {
+  const [, before, folder, file, after] = name.match(/^(.* at )?(\S{2,}\/)(\S*)(.*)$/s) ?? [];
+  if (folder === undefined) return element("span", { class: "name", title }, name);
+  return element("span", { class: "name parted", title },
+    before && element("span", {}, before), element("span", { class: "folder" }, folder),
+    element("span", { class: "file" }, file), after && element("span", {}, after));
+}
+
 /** A panel of the page, with a heading and the elements beside it. */
 function panel(id, heading, beside, ...children) {
   return element("section", { id, class: "panel", "aria-labelledby": `${id}-heading` },

@@ -180,7 +180,7 @@ class EventList {
     this.body.replaceChildren(...rows.map(row => element("div", {
       class: "event", role: "option", "data-moment": this.moments[row], "data-kind": KINDS[this.kind[row]],
       "aria-selected": String(row === pinned && this.moments[row] === this.moment), onclick: () => this.pickRow(row),
-    }, this.cells(row).map(cell => element("span", { class: "name" }, cell)))));
+    }, this.cells(row).map(cell => nameText(cell)))));
   }
 
   /** The time of a row, in nanoseconds: its own, or that of its event; null if it has no time. */

@@ -27,7 +27,7 @@ class Legend {
         "aria-pressed": isolated === null ? null : String(isolated === series), onclick: () => this.isolate(series),
         onpointerenter: () => this.focus(series), onpointerleave: () => this.focus(null),
         onfocus: () => this.focus(series), onblur: () => this.focus(null),
-      }, swatch(series), element("span", { class: "name" }, program.shortName(series)), value));
+      }, swatch(series), nameText(program.shortName(series), null), value));
     });
     const parts = (id, kind, name) => [
       kind ? swatch(kind) : null, element("span", { class: "name" }, name), element("span", { class: "number", id })];

@@ -42,7 +42,7 @@ class SelectionPanel {
     const count = (title, of) => ({ title, number: true, value: of, text: row => countText(of(row)) });
     this.table = new SortedTable("The selected events, by group", [
       { title: "Name", value: row => row.name, cell: row =>
-        element("span", { class: "named" }, swatch(program.seriesOf[row.number]), element("span", { class: "name", title: row.name }, row.name)) },
+        element("span", { class: "named" }, swatch(program.seriesOf[row.number]), nameText(row.name)) },
       amount("Allocated", row => row.allocated), count("Blocks", row => row.allocations),
       amount("Released", row => row.freed), count("Blocks", row => row.frees),
       { title: "Change", number: true, value: row => row.allocated - row.freed, text: row => differenceText([row.freed, row.allocated]) },

@@ -89,8 +89,8 @@ function roomLists(failed, segmentName, pick) {
   const line = ({ block, offset, bytes, group }) => {
     const name = group ?? "(not known)";
     return element("li", {},
-      block === null ? element("span", { class: "name" }, name)
-        : element("button", { type: "button", class: "link name", title: name, onclick: () => pick(block) }, name),
+      block === null ? nameText(name)
+        : element("button", { type: "button", class: "link name", onclick: () => pick(block) }, nameText(name)),
       element("span", { class: "quiet number" }, `at byte ${countText(offset)}`), element("span", { class: "number" }, bytesText(bytes)));
   };
   const room = cheapest === null
@@ -122,7 +122,7 @@ function shortagePanel(failed, parts, where, rooms, hasCapacity = true) {
     ? bytesText(failed.requested_bytes)
     : `${bytesText(failed.requested_bytes)} (a block of ${bytesText(failed.class_bytes)})`;
   const names = parts.filter(([bytes]) => bytes > 0).map(([bytes, series, name]) => element("li", {},
-    swatch(series), element("span", { class: "name" }, name), element("span", { class: "number" }, bytesText(bytes))));
+    swatch(series), nameText(name), element("span", { class: "number" }, bytesText(bytes))));
   const size = (name, field, id) => (failed[field] == null ? null : [name, bytesInFull(failed[field]), `shortage-${id}`]);
   const isForeign = failed.verdict === "limited" && !hasCapacity;
   const made = panel("shortage", "Out of memory", failed.verdict && element("span", { class: "badge" }, failed.verdict.replaceAll("_", " ")),

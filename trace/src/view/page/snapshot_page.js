@@ -49,7 +49,7 @@ function snapshotPage({ numbers, snapshot }, state) {
     { title: "Oldest", number: true, value: row => row.oldest_ns ?? -1, text: row => (row.oldest_ns == null ? "–" : timeText(row.oldest_ns)) },
   ];
   const name = kind => ({ title: "Name", value: row => row.name, cell: row => element("span", { class: "named" },
-    swatch(kind(row)), element("span", { class: "name", title: row.name }, row.name)) });
+    swatch(kind(row)), nameText(row.name)) });
   const groups = new SortedTable("Active blocks", columns(name(row => series.get(row.name) ?? SERIES)), 1);
   const states = new SortedTable("Blocks by state", columns({ title: "State", value: row => row.name, cell: row => element("span", { class: "named" },
     swatch(row.name === "active" ? "live" : row.name), element("span", { class: "name" }, `${stateName(row.name)}: ${STATES[row.name] ?? ""}`)) }), 1);
@@ -142,7 +142,7 @@ function snapshotParts(numbers, series, rows) {
 function snapshotAnswers(numbers, statistics, series, rows) {
   const parts = snapshotParts(numbers, series, rows);
   const used = parts.filter(([, kind]) => kind !== "held");
-  const line = ([bytes, kind, name]) => element("li", {}, swatch(kind), element("span", { class: "name" }, name),
+  const line = ([bytes, kind, name]) => element("li", {}, swatch(kind), nameText(name),
     element("span", { class: "number" }, bytesText(bytes)));
   const failed = numbers.out_of_memory;
   return [

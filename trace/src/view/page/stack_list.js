@@ -25,7 +25,7 @@ class StackList {
     };
     const head = element("button", { type: "button", class: "stack-row", "data-node": node, "data-bytes": bytes[node], disabled: below.length === 0, onclick: toggle },
       element("span", { class: "stack-sign", "aria-hidden": "true" }, below.length === 0 ? "" : isOpen ? "▾" : "▸"),
-      element("span", { class: "name", title: this.tree.frames[node] }, this.tree.frames[node]),
+      nameText(this.tree.frames[node]),
       element("span", { class: "number" }, percentText(bytes[0] > 0 ? bytes[node] / bytes[0] : 0)),
       element("span", { class: "number" }, bytesText(bytes[node])),
       element("span", { class: "number" }, counted(counts[node], "block")));

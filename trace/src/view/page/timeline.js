@@ -10,6 +10,8 @@ class Timeline {
     this.focused = null;
     /** The bytes at the top of the picture are at least these. */
     this.leastHigh = 0;
+    /** The timeline whose bytes in use are a line over this picture, stretched to the same length; or null. */
+    this.overlaid = null;
     this.picture = new BlockPicture(program);
     this.segmentPicture = new BlockPicture(new SegmentsAsBlocks(program));
     this.canvas = element("canvas", {
@@ -162,6 +164,15 @@ class Timeline {
     return { moments, reserved };
   }
 
+  /** As the moments of `columns`, but of the overlaid timeline, at the same parts of its length. */
+  overlaidColumns(width, from, to) {
+    const { overlaid } = this;
+    const [low, high] = this.program.ends(this.clock);
+    const [first, last] = overlaid.program.ends(overlaid.clock);
+    const stretched = place => first + ((place - low) / (high - low)) * (last - first);
+    return overlaid.columns(width, stretched(from), stretched(to)).moments;
+  }
+
   // Drawing.
 
   drawChart(pen, width, height) {
@@ -191,6 +202,7 @@ class Timeline {
       this.drawStack(pen, moments, x, y);
     }
     if (!hides) this.drawReserved(pen, reserved, x, y, plot, false);
+    if (this.overlaid) this.drawOverlaid(pen, this.overlaidColumns(count, from, to), x, y);
     if (showsCapacity) this.drawCapacity(pen, plot, Math.round(y(capacity)), capacity);
     this.drawMarks(pen, plot);
     pen.strokeStyle = ink("line-strong");
@@ -287,6 +299,21 @@ class Timeline {
     } else {
       pen.strokeStyle = ink("reserved");
       pen.lineWidth = 1.75;
+      pen.stroke();
+    }
+  }
+
+  drawOverlaid(pen, moments, x, y) {
+    pen.beginPath();
+    moments.forEach((moment, column) => {
+      const top = y(this.overlaid.program.active[moment]);
+      pen.lineTo(x(column), top);
+      pen.lineTo(x(column + 1), top);
+    });
+    // With an edge of its own, so that it is seen on any colour.
+    for (const [color, width] of [["panel", 4.5], ["accent", 2]]) {
+      pen.strokeStyle = ink(color);
+      pen.lineWidth = width;
       pen.stroke();
     }
   }
@@ -498,28 +525,30 @@ class Timeline {
     const under = bytes === null ? null : this.under(x);
     this.hovered = under?.moment ?? null;
     if (bytes === null) tooltip.hide();
-    else this.tell(event, bytes, under.reserved);
+    else this.tell(event, bytes, under);
     this.recross();
   }
 
-  /** The moment that the column of pixels under `x` shows, and what is reserved there. */
+  /** The moment that the column of pixels under `x` shows, what is reserved there, and what is in use in the overlaid timeline. */
   under(x) {
-    const column = Math.floor(x);
-    const { moments, reserved } = this.columns(1, this.placeAt(column), this.placeAt(column + 1));
-    return { moment: moments[0], reserved: reserved[0] };
+    const column = [x, x + 1].map(x => this.placeAt(Math.floor(x)));
+    const { moments, reserved } = this.columns(1, ...column);
+    const overlaid = this.overlaid && this.overlaid.program.active[this.overlaidColumns(1, ...column)[0]];
+    return { moment: moments[0], reserved: reserved[0], overlaid };
   }
 
   momentUnder(x) {
     return this.under(x).moment;
   }
 
-  tell(event, bytes, reserved) {
+  tell(event, bytes, { reserved, overlaid }) {
     const { program } = this;
     const moment = this.hovered;
     const rows = [
       ["in use", bytesText(program.active[moment])],
       ["reserved", bytesText(reserved)],
     ];
+    if (overlaid !== null) rows.push(["in use in the second", bytesText(overlaid)]);
     if (this.showsBlocks && bytes <= program.shown[moment]) return this.tellBlock(event, moment, bytes);
     if (this.showsSegments && bytes <= program.reserved[moment]) return this.tellSegment(event, moment, bytes);
     const stack = program.stackAt(moment);

@@ -59,6 +59,7 @@ function historyMenu(about, state, place) {
   const entries = about.histories.map(({ name }, place) => ({ name, place }));
   if (about.comparison) entries.unshift({ name: "Compared", place: COMPARED });
   const menu = element("select", { id: "history", class: "button", "aria-label": "The device or pool",
+    title: entries.find(entry => entry.place === place).name,
     onchange: () => chooseHistory(state, entries[menu.selectedIndex].place, entries[0].place),
   }, entries.map(entry => element("option", { selected: entry.place === place }, entry.name)));
   return menu;
@@ -357,7 +358,7 @@ function groupTable(program, pin) {
   const count = (title, of, note) => ({ title, number: true, value: of, text: row => countText(of(row)), note });
   return new SortedTable("Who uses the memory", [
     { title: "Name", value: row => row.name, cell: row =>
-      element("span", { class: "named" }, swatch(program.seriesOf[row.number]), element("span", { class: "name", title: row.name }, row.name)) },
+      element("span", { class: "named" }, swatch(program.seriesOf[row.number]), nameText(row.name)) },
     amount("Peak", row => row.peak_bytes, "The most bytes in use at once, as the program asked for them"),
     { title: "Peak at", number: true, value: row => row.peak_moment, note: "The first moment of the peak",
       cell: row => momentButton(program, row.peak_moment, pin) },
