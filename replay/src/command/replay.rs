@@ -11,7 +11,7 @@ use binpool_trace::Trace;
 
 use crate::command::{
     cli::{BackendChoice, Replay},
-    output::{open_trace, print, print_report, report, report_short_of},
+    output::{open_trace, print, print_report, remark, report, report_short_of},
     progress_bar::bar,
 };
 
@@ -56,12 +56,15 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
                 continue;
             }
         };
+        let misfit = device.too_small_for(&trace, settings.capacity_bytes);
         match replay_one(&trace, &device, &settings, options) {
-            Ok(row) => rows.push(row),
-            Err(error) => {
-                let reason = device.too_small_for(&trace, settings.capacity_bytes);
-                report_short_of(&error, reason.as_deref());
+            Ok(row) => {
+                rows.push(row);
+                if let Some(misfit) = misfit {
+                    remark(&misfit);
+                }
             }
+            Err(error) => report_short_of(&error, misfit.as_deref()),
         }
     }
     let header = Header {

@@ -253,7 +253,12 @@ fn an_opencl_device_is_replayed_on_within_the_capacity() {
     );
     let ran = with(&["--capacity", "4MiB"]);
     assert_eq!(ran.status, 1);
-    assert!(ran.errors.contains("a limit is reached"), "{}", ran.errors);
+    assert!(
+        ran.errors
+            .contains("live at once, but the capacity is 4.0 MiB"),
+        "{}",
+        ran.errors
+    );
 }
 
 #[test]
