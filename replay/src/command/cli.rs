@@ -15,7 +15,7 @@ use clap_complete::Shell;
 #[cfg(all(target_os = "linux", feature = "run"))]
 use crate::command::run::Run;
 use crate::command::{
-    values::{at_least_one, high_water, leading_bits, ratio, size, time},
+    values::{allocator_of_mock, at_least_one, high_water, leading_bits, ratio, size, time},
     view_options::View,
 };
 
@@ -87,7 +87,14 @@ impl Cli {
             _ => None,
         };
         match contradiction {
-            Some(text) => Err(Self::command().error(ErrorKind::ArgumentConflict, text)),
+            Some(text) => {
+                // With the usage of the subcommand.
+                let mut command = Self::command();
+                command.build();
+                let replay = command.find_subcommand_mut("replay");
+                let mut at_fault = replay.cloned().unwrap_or_else(Self::command);
+                Err(at_fault.error(ErrorKind::ArgumentConflict, text))
+            }
             None => Ok(cli),
         }
     }
@@ -383,7 +390,7 @@ pub(crate) struct Tune {
     #[arg(long, value_name = "NAME|FILE", default_value = "h200")]
     pub(crate) profile: Profile,
     /// The way of getting memory.
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_name = "ALLOCATOR", default_value_t, value_parser = allocator_of_mock())]
     pub(crate) allocator: AllocatorChoice,
     /// Also try pools of pages of virtual memory, for devices that support it, such as CUDA's.
     #[arg(long)]

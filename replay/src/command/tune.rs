@@ -3,7 +3,7 @@
 use std::{error::Error, path::PathBuf};
 
 use binpool_replay::{
-    AllocatorChoice, Device, ReplaySettings,
+    Device, ReplaySettings,
     tune::{Candidate, Trial, TuneReport, candidates, page_candidates, svg, tune},
 };
 use binpool_trace::Trace;
@@ -18,11 +18,6 @@ use crate::command::{
 /// Tries all candidates on all traces and prints the report. Returns whether every trace was read, and one
 /// setting is the best for all of them.
 pub(crate) fn tune_all(options: &Tune) -> Result<bool, Box<dyn Error>> {
-    if options.allocator == AllocatorChoice::Deferred {
-        return Err(
-            "deferred memory that is never touched takes neither memory nor time: use another --allocator".into(),
-        );
-    }
     if let Some(plot) = &options.plot {
         let traces = options.traces.iter().map(PathBuf::as_path);
         keep_inputs(plot, traces.chain(options.profile.file()))?;

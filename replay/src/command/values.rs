@@ -3,9 +3,11 @@
 use std::{ffi::OsStr, path::PathBuf, time::Duration};
 
 use binpool::{LeadingBits, Retain};
+use binpool_replay::AllocatorChoice;
 use binpool_trace::view::By;
 use bytesize::ByteSize;
 use clap::{
+    ValueEnum,
     builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser},
     value_parser,
 };
@@ -19,6 +21,12 @@ pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
         Ok(number) => Ok(number),
         Err(error) => Err(format!("{error}")),
     }
+}
+
+/// The allocators that a trial of settings can use: those of the mock, except for memory that is taken only when it is touched.
+pub(crate) fn allocator_of_mock() -> impl TypedValueParser<Value = AllocatorChoice> {
+    let names = PossibleValuesParser::new(["immediate", "svm", "svm-fine"]);
+    names.map(|name| AllocatorChoice::from_str(&name, false).unwrap_or_default())
 }
 
 pub(crate) fn high_water(text: &str) -> Result<Retain, String> {

@@ -37,7 +37,7 @@ Examples:
   binpool view snapshot.json -o now.html
   binpool view before.trace after.trace -o what_has_changed.html
   binpool view replay/traces/gpt2_varlen_train.trace.gz -o timeline.svg
-  binpool view --report replay/traces/boxtree_builds.trace.gz
+  binpool view --report replay/snapshots/tiny_gpt_train.pickle.gz
   binpool view --json replay/traces/eager_arrays.trace.gz | jq .peak_active")]
 pub(crate) struct View {
     /// A trace, or a snapshot of a pool; `-` is standard input.
@@ -56,8 +56,8 @@ pub(crate) struct View {
     /// Print the numbers of the page as JSON.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print a report as text, and write no page: what allocated the memory at the peak, what was never released, and what a pool would
-    /// save. `binpool run --report` prints it as well.
+    /// Print a report as text, and write no page: what allocated the memory at the peak, what was never released, and, for a program
+    /// without a pool, what one would save. `binpool run --report` prints it as well.
     #[arg(long, conflicts_with_all = ["after", "output", "open", "json", "by"])]
     pub(crate) report: bool,
     /// Replay the trace on the simulated device, even if it says what the allocator did.

@@ -20,8 +20,15 @@ pub struct Candidate {
 /// The name of the candidate with a pool's default settings.
 const DEFAULT: &str = "segments 8";
 
-/// Returns how far a candidate is from the default, among all: those that are alike stand next to each other.
+/// The name of the candidate that gives nothing back.
+const KEEP_ALL: &str = "bins keep-all";
+
+/// Returns how far a candidate is from the default, among all: those that are alike stand next to each other. One that gives nothing back
+/// is the farthest.
 pub(crate) fn oddness(index: usize, candidates: &[Candidate]) -> usize {
+    if candidates[index].name == KEEP_ALL {
+        return candidates.len();
+    }
     let default = candidates.iter().position(Candidate::is_default);
     default.map_or(index, |default| index.abs_diff(default))
 }

@@ -61,7 +61,7 @@ p snapshot 0 80000
 const NOT_PLACED: &str = "where its blocks were is unknown: ";
 
 /// What is said of the stacks of a snapshot.
-const FRAMES: &str = "call stacks begin and end with the program's own code: frames of libraries at their ends are left out";
+const FRAMES: &str = "left out the frames of libraries at both ends of each call stack";
 
 /// The same program by RMM, over midnight, with a line out of order.
 const RMM: &str = "\

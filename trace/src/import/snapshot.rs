@@ -247,7 +247,7 @@ fn import_device(
         ));
     }
     if leaves_frames_out {
-        let remark = "call stacks begin and end with the program's own code: frames of libraries at their ends are left out";
+        let remark = "left out the frames of libraries at both ends of each call stack";
         trace.push_remark(remark.into());
     }
     Ok(trace)
