@@ -28,5 +28,5 @@ class Buffer(pyopencl.Buffer):
             raise TypeError(f"a part of a buffer is a slice, not {type(part).__name__}")
         start, stop, step = part.indices(self.size)
         if step != 1:
-            raise ValueError(f"a part of a buffer is contiguous, not each {step}th")
+            raise ValueError(f"a part of a buffer is contiguous: use a step of 1, not {step}")
         return self.get_sub_region(start, max(stop - start, 0))
