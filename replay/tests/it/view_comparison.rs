@@ -432,7 +432,7 @@ fn the_second_is_a_line_over_the_first_and_stretched_to_its_length() {
     );
     let height = |part: usize| {
         let lines = there[0][part].as_array().unwrap();
-        lines.iter().map(|it| it.as_f64().unwrap()).sum::<f64>() / lines.len() as f64
+        lines[lines.len() / 2].as_f64().unwrap()
     };
     let ratio = height(1) / height(0);
     assert!((3.8..4.2).contains(&ratio), "{ratio}: {there}");
