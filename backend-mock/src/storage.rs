@@ -286,6 +286,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri ends when its own host has no memory")]
     fn what_no_host_has_is_refused() {
         assert!(Storage::zeroed(usize::MAX, Align::ONE).is_none());
         assert!(Storage::zeroed(isize::MAX as usize, Align::new(4096).unwrap()).is_none());
