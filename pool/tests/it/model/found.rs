@@ -267,3 +267,32 @@ fn trimming_also_frees_what_waited_for_a_failed_command() {
     ];
     run(setting, &operations);
 }
+
+#[test]
+fn what_waits_for_a_failed_command_does_not_count_in_a_trim() {
+    let setting = Setting {
+        source: Svm,
+        segments: true,
+        reuse: SameQueue,
+        threshold: None,
+        completion: AtOnce,
+        failures: Failures {
+            order: Lost,
+            spread: false,
+        },
+        watched: false,
+    };
+    let operations = [
+        Allocate(Bytes(4096), Queue(0), Thread(0)),
+        Allocate(Bytes(8193), Queue(0), Thread(0)),
+        Allocate(Bytes(11521), Queue(0), Thread(0)),
+        Drop(Block(0), Thread(0)),
+        Gate,
+        Write(Block(0), Queue(0), Ordered),
+        Allocate(Bytes(16000), Queue(0), Thread(0)),
+        FailGate(0),
+        Drop(Block(0), Thread(0)),
+        TrimTo(Bytes(39936)),
+    ];
+    run(setting, &operations);
+}

@@ -660,7 +660,8 @@ impl Reference {
         ))
     }
 
-    fn stranded_bytes(&self, ledger: &Ledger) -> usize {
+    /// What is not the pool's to hand out, as long as it waits for a failed command.
+    pub(crate) fn stranded_bytes(&self, ledger: &Ledger) -> usize {
         let stranded = self.stranded.iter();
         stranded.filter_map(|root| ledger.roots.get(root)).sum()
     }

@@ -1204,7 +1204,7 @@ impl Rig {
         self.ledger(|ledger| {
             let (after, excess) = (ledger.bytes(), before.saturating_sub(bytes.0));
             let is_all = self.reference.nothing_is_idle(ledger);
-            if after > bytes.0 {
+            if after - self.reference.stranded_bytes(ledger) > bytes.0 {
                 return is_all;
             }
             // What waited for a failed command goes back whatever is asked for.
