@@ -220,7 +220,7 @@ fn vulkan_text(entry: &VulkanEntry) -> String {
 }
 
 fn short_text(title: &str, memory: u64, profile: Option<&DeviceProfile>) -> String {
-    let mut text = format!("{title}\n   {:<24}{}\n", "memory", bytes(memory));
+    let mut text = format!("{title}\n   {:<TITLE$}{}\n", "memory", bytes(memory));
     if let Some(profile) = profile {
         text.push('\n');
         text.push_str(&costs(profile));
@@ -237,8 +237,9 @@ fn text(entry: &DeviceEntry) -> String {
     let mut row = |title: &str, value: &str| {
         for (index, line) in wrapped(value).iter().enumerate() {
             let title = if index == 0 { title } else { "" };
+            let row = format!("   {title:<TITLE$}{line}");
             // Writing to a string does not fail.
-            let _ = writeln!(text, "   {title:<TITLE$}{line}");
+            let _ = writeln!(text, "{}", row.trim_end());
         }
     };
     for line in device.to_string().lines() {
@@ -258,18 +259,15 @@ fn text(entry: &DeviceEntry) -> String {
 
 /// Breaks a text into lines that fit beside their title. There is at least one.
 fn wrapped(text: &str) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        if let Some(line) = lines
-            .last_mut()
-            .filter(|line| line.is_empty() || line.len() + 1 + word.len() <= VALUE)
-        {
-            if !line.is_empty() {
+    let mut words = text.split_whitespace();
+    let mut lines = vec![words.next().unwrap_or_default().to_owned()];
+    for word in words {
+        match lines.last_mut() {
+            Some(line) if line.len() + 1 + word.len() <= VALUE => {
                 line.push(' ');
+                line.push_str(word);
             }
-            line.push_str(word);
-        } else {
-            lines.push(word.to_owned());
+            _ => lines.push(word.to_owned()),
         }
     }
     lines

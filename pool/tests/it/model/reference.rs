@@ -649,8 +649,7 @@ impl Reference {
 
     /// What is stranded is not the pool's to hand out, but a caller cannot see what is.
     fn check_stranded(&self, told: &PoolStatistics, ledger: &Ledger) -> Result<(), String> {
-        let most = ledger.bytes();
-        let range = most - self.stranded_bytes(ledger)..=most;
+        let range = self.own_bytes(ledger)..=ledger.bytes();
         let managed = usize::try_from(told.managed_bytes).unwrap();
         if range.contains(&managed) && told.held_bytes <= told.managed_bytes {
             return Ok(());
@@ -660,10 +659,11 @@ impl Reference {
         ))
     }
 
-    /// What is not the pool's to hand out, as long as it waits for a failed command.
-    pub(crate) fn stranded_bytes(&self, ledger: &Ledger) -> usize {
+    /// What the pool has without what is stranded, which is not its to hand out.
+    pub(crate) fn own_bytes(&self, ledger: &Ledger) -> usize {
         let stranded = self.stranded.iter();
-        stranded.filter_map(|root| ledger.roots.get(root)).sum()
+        let stranded: usize = stranded.filter_map(|root| ledger.roots.get(root)).sum();
+        ledger.bytes() - stranded
     }
 
     /// One thread had just that; several may be off by what they have cached.
@@ -771,8 +771,7 @@ impl Reference {
             ));
         }
         // It never had a chance, so no hook was called.
-        let own = ledger.bytes() - self.stranded_bytes(ledger);
-        if bytes as u64 > around.limit && bytes > own {
+        if bytes as u64 > around.limit && bytes > self.own_bytes(ledger) {
             return Ok(());
         }
         if !around.has_reclaimed {

@@ -1202,9 +1202,9 @@ impl Rig {
         self.gave_back(told)?;
         self.reference.looked_at();
         self.ledger(|ledger| {
-            let (after, excess) = (ledger.bytes(), before.saturating_sub(bytes.0));
+            let excess = before.saturating_sub(bytes.0);
             let is_all = self.reference.nothing_is_idle(ledger);
-            if after - self.reference.stranded_bytes(ledger) > bytes.0 {
+            if self.reference.own_bytes(ledger) > bytes.0 {
                 return is_all;
             }
             // What waited for a failed command goes back whatever is asked for.
