@@ -161,9 +161,10 @@ impl<B: Backend> GrowableBuffer<B> {
             let shared = self.buffer.share();
             let ample = size.max(before.saturating_add(before / 2));
             let ample = ample.min(self.most_bytes);
-            let larger = match shared.serve(&self.queue, ample) {
+            let caller = shared.tracking.caller(Location::caller());
+            let larger = match shared.serve(&self.queue, ample, caller) {
                 Err(error) if error.is_out_of_memory() && ample > size => {
-                    shared.serve(&self.queue, size)?
+                    shared.serve(&self.queue, size, caller)?
                 }
                 result => result?,
             };

@@ -10,7 +10,7 @@ use binpool_allocators::{Allocator, Backend, Queue, QueueId, contained::containe
 
 use crate::{
     HookId, PoolError, PoolOptions, PoolStatistics, PooledBuffer, ReusePolicy, ScrubPolicy,
-    Shortage, Sweeper, shared::Shared,
+    Shortage, Sweeper, free::thread_cache::Looked, shared::Shared,
 };
 
 /// A pool of device memory: keeps freed blocks, and reuses them for later requests.
@@ -727,7 +727,8 @@ impl<B: Backend> MemoryPool<B> {
         let shared = &self.handle.shared;
         match shared.take_youngest(queue_id, bytes) {
             Ok(block) => Ok(PooledBuffer::of_hit(block, bytes)),
-            Err(looked) => shared.allocate_further(queue, bytes, looked),
+            Err(Looked::Nowhere) => shared.allocate_anywhere(queue, bytes),
+            Err(_) => shared.allocate_further(queue, bytes),
         }
     }
 }

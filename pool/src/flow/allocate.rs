@@ -18,31 +18,42 @@ use crate::{
 };
 
 impl<B: Backend> Shared<B> {
-    /// Returns a block for a request that the youngest block of this thread is not for, if that is where it has `looked`. Out of line and cold:
-    /// otherwise it makes that path save more registers than it has instructions. It calls nothing but what it ends with, for the same reason.
+    /// Returns a block for a request that the youngest block of this thread is not for. Out of line and cold: otherwise it makes that path
+    /// save more registers than it has instructions. It calls nothing but what it ends with, for the same reason.
     #[cold]
     #[inline(never)]
-    #[track_caller]
     pub(crate) fn allocate_further(
         self: &Arc<Self>,
         queue: &B::Queue,
         bytes: usize,
-        mut looked: Looked,
     ) -> Result<PooledBuffer<B>, PoolError> {
-        if looked == Looked::AtYoungest {
-            match self.take_last(queue.id(), bytes) {
-                Ok(block) => return Ok(PooledBuffer::of_hit(block, bytes)),
-                Err(further) => looked = further,
-            }
-        } else if self.tracking.is_on() {
-            return self.serve(queue, bytes);
+        match self.take_last(queue.id(), bytes) {
+            Ok(block) => Ok(PooledBuffer::of_hit(block, bytes)),
+            Err(looked) => self.allocate_beyond(queue, bytes, looked),
         }
-        self.allocate_beyond(queue, bytes, looked)
     }
 
-    /// Returns a block for a request that has looked at so much of this thread's cache.
+    /// Returns a block for a request that has not looked into this thread's cache: the pool tracks its blocks, or the thread used another
+    /// pool since.
+    #[cold]
     #[inline(never)]
     #[track_caller]
+    pub(crate) fn allocate_anywhere(
+        self: &Arc<Self>,
+        queue: &B::Queue,
+        bytes: usize,
+    ) -> Result<PooledBuffer<B>, PoolError> {
+        let Some(caller) = self.tracking.caller(Location::caller()) else {
+            return self.allocate_beyond(queue, bytes, Looked::Nowhere);
+        };
+        match self.take_youngest_tracked(queue.id(), bytes, caller) {
+            Some(block) => Ok(PooledBuffer::of_leased(block, bytes)),
+            None => self.allocate_tracked(queue, bytes, caller),
+        }
+    }
+
+    /// Returns a block for a request that has looked at so much of this thread's cache, and is not tracked.
+    #[inline(never)]
     fn allocate_beyond(
         self: &Arc<Self>,
         queue: &B::Queue,
@@ -55,30 +66,28 @@ impl<B: Backend> Shared<B> {
         }
         match failure {
             Some(error) => Err(error.into()),
-            None => self.serve(queue, bytes),
+            None => self.serve(queue, bytes, None),
         }
     }
 
-    /// Returns a block for a request that this thread cannot serve by itself, or that the pool tracks.
-    #[cold]
-    #[track_caller]
-    pub(crate) fn serve(
+    /// Returns a block for a tracked request that the youngest block of this thread is not for.
+    #[inline(never)]
+    fn allocate_tracked(
         self: &Arc<Self>,
         queue: &B::Queue,
         bytes: usize,
+        caller: Caller,
     ) -> Result<PooledBuffer<B>, PoolError> {
-        let caller = self.tracking.caller(Location::caller());
-        if let Some(caller) = caller
-            && let Some(cached) = self.take_cached_tracked(queue.id(), bytes, caller)
-        {
-            return Ok(PooledBuffer::of_leased(cached, bytes));
+        match self.take_cached_tracked(queue.id(), bytes, caller) {
+            Some(cached) => Ok(PooledBuffer::of_leased(cached, bytes)),
+            None => self.serve(queue, bytes, Some(caller)),
         }
-        self.serve_beyond_the_cache(queue, bytes, caller)
     }
 
-    /// Serves a request that no cache does. Out of line, so that a tracked hit saves fewer registers.
+    /// Returns a block for a request that this thread cannot serve by itself, and tracks it if it has a caller.
+    #[cold]
     #[inline(never)]
-    fn serve_beyond_the_cache(
+    pub(crate) fn serve(
         self: &Arc<Self>,
         queue: &B::Queue,
         bytes: usize,

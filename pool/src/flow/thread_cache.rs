@@ -120,22 +120,6 @@ impl<B: Backend> Shared<B> {
         self.classes.are_known() && !self.tracking.is_on()
     }
 
-    /// Returns a block of the request's bin from this thread's cache, and the result of `note`, which runs in the gate.
-    #[inline]
-    pub(crate) fn take_by_bin<N>(
-        &self,
-        queue: QueueId,
-        size: Size,
-        note: impl FnOnce(&mut ThreadCache<B>, &LeasedBlock<B>) -> N,
-    ) -> Option<(N, LeasedBlock<B>)> {
-        threads::with_own(self.id, |key: OwnCache<'_, B>| {
-            key.enter(|cache| {
-                let cached = cache.pop(queue, size)?;
-                Some((note(cache, &cached), cached))
-            })
-        })??
-    }
-
     /// Frees a block that this thread may cache, after a request of `asked` bytes.
     #[inline]
     pub(crate) fn give_back(block: LeasedBlock<B>, asked: usize) {
@@ -170,10 +154,27 @@ impl<B: Backend> Shared<B> {
         }
     }
 
+    /// Frees a block where the cache could not be entered at once, as while the pool tracks its blocks.
     #[cold]
     #[inline(never)]
     fn give_back_slowly(block: LeasedBlock<B>, asked: usize) {
-        if let Some(uncached) = Self::cache_block(block, asked) {
+        let (id, since) = (block.share().id, block.share().clock.now());
+        let given = threads::with_latest(id, block, |key: OwnCache<'_, B>, block| {
+            let Some(mut inside) = key.go_in() else {
+                // The cache is closed.
+                return free_uncached(block, asked);
+            };
+            let pushed = inside.with(move |cache| {
+                cache.record_free(&block);
+                cache.push_youngest(block, since, asked)
+            });
+            if let Err(block) = pushed {
+                Self::give_back_inside(inside, block, since, asked);
+            }
+        });
+        if let Err(block) = given
+            && let Some(uncached) = Self::cache_block(block, asked)
+        {
             free_uncached(uncached, asked);
         }
     }
@@ -181,12 +182,7 @@ impl<B: Backend> Shared<B> {
     /// Caches a block that its user freed, after a request of `asked` bytes. Returns the block if it could not be
     /// cached.
     pub(crate) fn cache_block(block: LeasedBlock<B>, asked: usize) -> Option<LeasedBlock<B>> {
-        let block = if block.share().tracking.is_on() {
-            Self::cache_tracked(block, asked)?
-        } else {
-            Self::push(block, asked)?
-        };
-        Self::make_room_and_cache(block, asked)
+        Self::make_room_and_cache(Self::push(block, asked)?, asked)
     }
 
     /// Caches a block for which the cache of this thread has no room, if it gets some.
@@ -201,10 +197,10 @@ impl<B: Backend> Shared<B> {
             Some(None) => false,
             None => shared.join(),
         };
-        match may_stay {
-            true if block.share().tracking.is_on() => Self::cache_tracked(block, asked),
-            true => Self::push(block, asked),
-            false => Some(block),
+        if may_stay {
+            Self::push(block, asked)
+        } else {
+            Some(block)
         }
     }
 
@@ -212,9 +208,13 @@ impl<B: Backend> Shared<B> {
         let (id, since) = (block.share().id, block.share().clock.now());
         let mut left = Some(block);
         threads::with_own(id, |key: OwnCache<'_, B>| {
-            let mut inside = key.go_in_untracked()?;
+            let mut inside = key.go_in()?;
             let block = left.take()?;
-            left = inside.with(|cache| cache.push(block, since, asked)).err();
+            let pushed = inside.with(|cache| {
+                cache.record_free(&block);
+                cache.push(block, since, asked)
+            });
+            left = pushed.err();
             Some(())
         });
         left

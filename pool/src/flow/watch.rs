@@ -109,8 +109,28 @@ impl<B: Backend> Shared<B> {
         }
     }
 
+    /// Returns the block that this thread freed last, if it is for a request of `asked` bytes on this queue, and tracks it.
+    #[inline]
+    pub(crate) fn take_youngest_tracked(
+        &self,
+        queue: QueueId,
+        asked: usize,
+        caller: Caller,
+    ) -> Option<LeasedBlock<B>> {
+        let found = threads::with_latest(self.id, (), |key: OwnCache<'_, B>, ()| {
+            let mut inside = key.go_in()?;
+            inside.with(move |cache| {
+                let cached = cache.pop_youngest(queue, asked)?;
+                Some((begin_block(cache, &cached, asked, caller), cached))
+            })
+        });
+        match found.ok()?? {
+            (Tracked::Yes, cached) => Some(cached),
+            (tracked, cached) => Some(self.track_further(tracked, cached, asked, caller)),
+        }
+    }
+
     /// Returns a block from this thread's cache, and tracks it.
-    #[inline(never)]
     pub(crate) fn take_cached_tracked(
         &self,
         queue: QueueId,
@@ -120,47 +140,33 @@ impl<B: Backend> Shared<B> {
         if asked == 0 {
             return None;
         }
+        let size = self.size(asked);
         let found = threads::with_own(self.id, |key: OwnCache<'_, B>| {
             key.enter(|cache| {
-                let cached = cache.pop_youngest(queue, asked)?;
+                let youngest = cache.pop_youngest(queue, asked);
+                let cached = youngest.or_else(|| cache.pop(queue, size))?;
                 Some((begin_block(cache, &cached, asked, caller), cached))
             })
-        })?;
-        let (tracked, mut cached) = match found? {
-            Some(found) => found,
-            None => self.take_by_bin(queue, self.size(asked), |cache, cached| {
-                begin_block(cache, cached, asked, caller)
-            })?,
-        };
+        });
+        let (tracked, cached) = found???;
+        Some(self.track_further(tracked, cached, asked, caller))
+    }
+
+    /// Does what tracking a block takes outside the thread's gate.
+    #[inline(never)]
+    fn track_further(
+        &self,
+        tracked: Tracked,
+        mut block: LeasedBlock<B>,
+        asked: usize,
+        caller: Caller,
+    ) -> LeasedBlock<B> {
         match tracked {
             Tracked::Yes => {}
             Tracked::IsBehind => self.wait_for_recorder(),
-            Tracked::NeedsRecord => {
-                self.record_allocation(&mut cached, asked, caller);
-            }
+            Tracked::NeedsRecord => self.record_allocation(&mut block, asked, caller),
         }
-        Some(cached)
-    }
-
-    /// Caches a block that its user freed, and tracks that. Returns the block if it could not be cached.
-    pub(crate) fn cache_tracked(block: LeasedBlock<B>, asked: usize) -> Option<LeasedBlock<B>> {
-        let (id, since) = (block.share().id, block.share().clock.now());
-        let mut left = Some(block);
-        threads::with_own(id, |key: OwnCache<'_, B>| {
-            key.enter(|cache| {
-                let block = left.take()?;
-                if let (Some(event_buffer), Some(record)) = (&mut cache.event_buffer, &block.record)
-                {
-                    event_buffer.end(record);
-                }
-                let pushed = cache.push_youngest(block, since, asked);
-                left = pushed
-                    .or_else(|block| cache.push(block, since, asked))
-                    .err();
-                Some(())
-            })
-        });
-        left
+        block
     }
 }
 

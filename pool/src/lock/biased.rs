@@ -158,10 +158,16 @@ impl<'a, T> Own<'a, T> {
     /// inside of another `action`.
     #[inline]
     pub(crate) fn enter<R>(self, action: impl FnOnce(&mut T) -> R) -> Option<R> {
-        Some(self.go_in_if(TRACKED)?.with(action))
+        Some(self.go_in()?.with(action))
     }
 
-    /// Enters, until the result is dropped. Returns `None` if [`enter`](Self::enter) does, and also while the locks are
+    /// Enters, until the result is dropped. Returns `None` if [`enter`](Self::enter) does.
+    #[inline]
+    pub(crate) fn go_in(self) -> Option<Inside<'a, T>> {
+        self.go_in_if(TRACKED)
+    }
+
+    /// Enters as [`go_in`](Self::go_in) does, but returns `None` also while the locks are
     /// [tracked](BiasedLocks::set_tracked): what is done here is not recorded.
     #[inline]
     pub(crate) fn go_in_untracked(self) -> Option<Inside<'a, T>> {

@@ -73,20 +73,20 @@ impl EventBuffer {
         queue: Option<QueueId>,
         caller: Caller,
     ) -> bool {
-        let (since, asked) = (self.now(), asked as u64);
+        let (asked, since) = (asked as u64, self.ticks.now());
         let queue = queue.map_or(0, QueueId::get);
-        record.begin(Ownership {
-            asked,
-            since,
-            caller,
-            queue,
-        });
-        let Some(pending) = &mut self.pending else {
-            return false;
-        };
-        let event = TraceEvent::allocated(since, record.next_use(), asked);
-        pending.push_for(event, queue, caller);
-        std::mem::take(&mut pending.is_behind)
+        match &mut self.pending {
+            None => {
+                record.begin(Ownership {
+                    asked,
+                    since,
+                    caller,
+                    queue,
+                });
+                false
+            }
+            Some(pending) => pending.begin(record, asked, since, caller, queue),
+        }
     }
 
     /// Notes that a block is freed.
@@ -95,8 +95,7 @@ impl EventBuffer {
         if let Some((id, since)) = record.end()
             && let Some(pending) = &mut self.pending
         {
-            let time = self.ticks.now().max(pending.last).max(since);
-            pending.push(TraceEvent::freed(time, id));
+            pending.end(&self.ticks, id, since);
         }
     }
 
@@ -151,6 +150,34 @@ impl EventBuffer {
 }
 
 impl PendingEvents {
+    /// Out of line, as [`end`](Self::end) is, so that a pool that only watches saves fewer registers.
+    #[inline(never)]
+    fn begin(
+        &mut self,
+        record: &AllocationRecord,
+        asked: u64,
+        since: u64,
+        caller: Caller,
+        queue: u64,
+    ) -> bool {
+        let since = since.max(self.last);
+        record.begin(Ownership {
+            asked,
+            since,
+            caller,
+            queue,
+        });
+        let event = TraceEvent::allocated(since, record.next_use(), asked);
+        self.push_for(event, queue, caller);
+        std::mem::take(&mut self.is_behind)
+    }
+
+    #[inline(never)]
+    fn end(&mut self, ticks: &Ticks, id: u64, since: u64) {
+        let time = ticks.now().max(self.last).max(since);
+        self.push(TraceEvent::freed(time, id));
+    }
+
     /// Writes an event of a block that was requested for this queue and group.
     #[inline]
     fn push_for(&mut self, event: TraceEvent, queue: u64, caller: Caller) {

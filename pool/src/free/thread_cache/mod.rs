@@ -5,7 +5,7 @@ mod carving;
 use binpool_allocators::{Backend, QueueId};
 
 use crate::{
-    block::LeasedBlock,
+    block::{Block, LeasedBlock},
     free::{
         cached::{Cached, Wanted, bytes_of},
         depot::Depot,
@@ -244,6 +244,14 @@ impl<B: Backend, O> ThreadCache<B, O> {
     /// Allocated bytes minus freed bytes, as they were requested.
     fn active_bytes(&self) -> isize {
         self.peak_bytes - self.below_peak.cast_signed()
+    }
+
+    /// Records that a block is freed, if the pool tracks its blocks.
+    #[inline]
+    pub(crate) fn record_free(&mut self, block: &Block<B>) {
+        if let (Some(event_buffer), Some(record)) = (&mut self.event_buffer, &block.record) {
+            event_buffer.end(record);
+        }
     }
 
     /// Caches a block that was requested with `requested` bytes and freed at the moment `since`, if the youngest was taken.
