@@ -151,7 +151,12 @@ fn chromium() -> PathBuf {
         return named.into();
     }
     let folders: Vec<PathBuf> = env::split_paths(&env::var_os("PATH").unwrap()).collect();
-    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let names = [
+        "chromium-headless-shell",
+        "chromium",
+        "chromium-browser",
+        "google-chrome",
+    ];
     let all = names
         .iter()
         .flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
