@@ -161,10 +161,9 @@ impl<B: Backend> GrowableBuffer<B> {
             let shared = self.buffer.share();
             let ample = size.max(before.saturating_add(before / 2));
             let ample = ample.min(self.most_bytes);
-            let caller = shared.tracking.caller(Location::caller());
-            let larger = match shared.serve(&self.queue, ample, caller) {
+            let larger = match shared.allocate_anywhere(&self.queue, ample) {
                 Err(error) if error.is_out_of_memory() && ample > size => {
-                    shared.serve(&self.queue, size, caller)?
+                    shared.allocate_anywhere(&self.queue, size)?
                 }
                 result => result?,
             };

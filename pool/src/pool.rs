@@ -728,7 +728,7 @@ impl<B: Backend> MemoryPool<B> {
         match shared.take_youngest(queue_id, bytes) {
             Ok(block) => Ok(PooledBuffer::of_hit(block, bytes)),
             Err(Looked::Nowhere) => shared.allocate_anywhere(queue, bytes),
-            Err(_) => shared.allocate_further(queue, bytes),
+            Err(Looked::AtYoungest | Looked::Everywhere) => shared.allocate_further(queue, bytes),
         }
     }
 }

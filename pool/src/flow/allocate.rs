@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl<B: Backend> Shared<B> {
-    /// Returns a block for a request that the youngest block of this thread is not for. Out of line and cold: otherwise it makes that path
+    /// Returns a block for a request that this thread's youngest block does not fit. Out of line and cold: otherwise it makes that path
     /// save more registers than it has instructions. It calls nothing but what it ends with, for the same reason.
     #[cold]
     #[inline(never)]
@@ -33,8 +33,8 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Returns a block for a request that has not looked into this thread's cache: the pool tracks its blocks, or the thread used another
-    /// pool since.
+    /// Returns a block for a request that could not look into this thread's cache at once: the pool tracks its blocks, the gate is closed or
+    /// needs a fence, or the thread last used another pool.
     #[cold]
     #[inline(never)]
     #[track_caller]
@@ -52,7 +52,8 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Returns a block for a request that has looked at so much of this thread's cache, and is not tracked.
+    /// Returns a block for a request that has looked in this thread's cache as far as `looked` says. Does not track it, even if the pool
+    /// began to track meanwhile: the request came before.
     #[inline(never)]
     fn allocate_beyond(
         self: &Arc<Self>,
@@ -70,7 +71,7 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Returns a block for a tracked request that the youngest block of this thread is not for.
+    /// Returns a block for a tracked request: one of this thread's cache, or else one that [`serve`](Self::serve) finds.
     #[inline(never)]
     fn allocate_tracked(
         self: &Arc<Self>,
@@ -84,10 +85,10 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Returns a block for a request that this thread cannot serve by itself, and tracks it if it has a caller.
+    /// Returns a block for a request that this thread's cache cannot serve. Tracks the block if there is a `caller`.
     #[cold]
     #[inline(never)]
-    pub(crate) fn serve(
+    fn serve(
         self: &Arc<Self>,
         queue: &B::Queue,
         bytes: usize,

@@ -154,14 +154,14 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Frees a block where the cache could not be entered at once, as while the pool tracks its blocks.
+    /// Frees a block where the cache could not be entered at once, for example because the pool tracks its blocks.
     #[cold]
     #[inline(never)]
     fn give_back_slowly(block: LeasedBlock<B>, asked: usize) {
         let (id, since) = (block.share().id, block.share().clock.now());
         let given = threads::with_latest(id, block, |key: OwnCache<'_, B>, block| {
             let Some(mut inside) = key.go_in() else {
-                // The cache is closed.
+                // The gate is closed, or this thread is inside.
                 return free_uncached(block, asked);
             };
             let pushed = inside.with(move |cache| {

@@ -143,16 +143,17 @@ impl<B: Backend> Shared<B> {
         let size = self.size(asked);
         let found = threads::with_own(self.id, |key: OwnCache<'_, B>| {
             key.enter(|cache| {
+                // Again: where the thread last used another pool, nothing has looked at it.
                 let youngest = cache.pop_youngest(queue, asked);
                 let cached = youngest.or_else(|| cache.pop(queue, size))?;
                 Some((begin_block(cache, &cached, asked, caller), cached))
             })
         });
-        let (tracked, cached) = found???;
+        let (tracked, cached) = found.flatten().flatten()?;
         Some(self.track_further(tracked, cached, asked, caller))
     }
 
-    /// Does what tracking a block takes outside the thread's gate.
+    /// Finishes tracking a block outside the gate: waits for the recorder, or gives the block a record under the pool's lock.
     #[inline(never)]
     fn track_further(
         &self,

@@ -55,7 +55,7 @@ const BUSY: u8 = 1;
 
 /// A gate, as a part of [`BiasedLock::state`]: the owner may enter.
 const OPEN: u8 = 0;
-/// A gate: the owner may enter, but not by [`Own::go_in_untracked`].
+/// A gate: the owner may enter, but by neither [`Own::go_in_untracked`] nor [`Own::go_in_at_once`].
 const TRACKED: u8 = 1;
 /// A gate: the owner may not enter.
 const CLOSED: u8 = 2;

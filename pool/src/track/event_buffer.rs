@@ -150,7 +150,7 @@ impl EventBuffer {
 }
 
 impl PendingEvents {
-    /// Out of line, as [`end`](Self::end) is, so that a pool that only watches saves fewer registers.
+    /// Out of line, like [`end`](Self::end), so that watching without a recording saves fewer registers.
     #[inline(never)]
     fn begin(
         &mut self,

@@ -76,8 +76,8 @@ fn blocks_in_use_are_grouped_by_tag_the_most_bytes_first() {
         blocks.push(large.within(|| pool.allocate(1 << 20).unwrap()));
         // What has gone, by whatever way, is in no group.
         large.within(|| drop(pool.allocate(1 << 20).unwrap()));
-        large.within(|| pool.allocate(1 << 20).unwrap().release().unwrap());
         drop(large.within(|| pool.allocate(1 << 20).unwrap().detach()));
+        large.within(|| pool.allocate(1 << 20).unwrap().release().unwrap());
         drop(blocks.remove(0));
         let live = pool.live_blocks();
         let expected = [

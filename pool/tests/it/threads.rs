@@ -975,7 +975,7 @@ fn a_cached_request_is_served_by_the_cache_of_its_thread_or_by_nothing() {
         assert!(rig.pool.allocate_cached(queue, 4096).is_none());
     }
     assert!(rig.pool.allocate_cached(&queue, 0).is_none());
-    // Tracked blocks are handed out under the pool's lock.
+    // It tracks no blocks.
     rig.pool.watch(WatchOptions::new());
     assert!(rig.pool.allocate_cached(&queue, 4096).is_none());
     rig.pool.stop_watching();

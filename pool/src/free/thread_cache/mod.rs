@@ -246,7 +246,8 @@ impl<B: Backend, O> ThreadCache<B, O> {
         self.peak_bytes - self.below_peak.cast_signed()
     }
 
-    /// Records that a block is freed, if the pool tracks its blocks.
+    /// Records that a block is freed, if the pool tracks its blocks. Does nothing if that is recorded already: a block that found no room
+    /// is pushed again.
     #[inline]
     pub(crate) fn record_free(&mut self, block: &Block<B>) {
         if let (Some(event_buffer), Some(record)) = (&mut self.event_buffer, &block.record) {
