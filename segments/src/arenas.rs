@@ -197,16 +197,6 @@ impl<M, U: Clone + Default> Arenas<M, U> {
             .store(searches_others, Ordering::Relaxed);
     }
 
-    /// Locks the arenas that may have a free range of `bytes` bytes for a request of this home, one after the other.
-    pub(super) fn near(&self, home: usize, bytes: usize) -> impl Iterator<Item = Locked<'_, M, U>> {
-        let alone = if self.0.searches_others.load(Ordering::Relaxed) {
-            u64::MAX
-        } else {
-            1 << self.number_of(home)
-        };
-        self.with(home, bytes, alone)
-    }
-
     /// Locks those of these arenas that may have a free range of `bytes` bytes, one after the other, from `home` on. They are given by
     /// a bit each.
     pub(super) fn with(

@@ -369,13 +369,14 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         usable: impl Fn(&U) -> bool,
     ) -> Option<Carved<M, U>> {
         let take = |mut arena: Locked<'_, M, U>| arena.take(bytes, &usable);
-        let mut own = self
-            .arenas
-            .with(home, bytes, 1 << (home % self.bytes.len()));
-        own.find_map(take).or_else(|| {
+        let own = 1 << (home % self.bytes.len());
+        let found = self.arenas.with(home, bytes, own).find_map(take);
+        found.or_else(|| {
+            let grows = self.arena_grows(home);
             // Also what threads do from now on that find nothing in their own arenas.
-            self.arenas.set_searches_others(!self.arena_grows(home));
-            self.arenas.near(home, bytes).find_map(take)
+            self.arenas.set_searches_others(!grows);
+            let others = if grows { 0 } else { !own };
+            self.arenas.with(home, bytes, others).find_map(take)
         })
     }
 

@@ -94,6 +94,16 @@ mod tests {
     }
 
     #[test]
+    fn what_was_asked_for_again_any_number_of_times_since_the_last_sweep_is_recent() {
+        let mut regret = Regret::default();
+        regret.went_back(300);
+        regret.asked(100);
+        regret.asked(100);
+        regret.sweep();
+        assert_eq!(regret.bytes(), 200);
+    }
+
+    #[test]
     fn a_sweep_without_regret_forgets_half() {
         let mut regret = Regret::default();
         regret.went_back(300);

@@ -1,9 +1,18 @@
 //! Which segments are made and released, as numbers. Strings stand for memory, and a free range remembers its last queue.
 
-use super::{Carved, Leaving, Segments};
-use crate::GrowthPolicy;
+use binpool_allocators::Region;
 
+use super::{Carved, Leaving, RangeKey, RangeState, Segments};
+use crate::{
+    GrowthPolicy,
+    arena::{Arena, Pages},
+};
+
+const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
+
+/// The size of a page, where segments consist of pages.
+const PAGE: usize = 2 * MIB;
 
 /// Ample memory.
 const PLENTY: u64 = 1 << 40;
@@ -50,6 +59,7 @@ fn names(leaving: &[Leaving<&'static str, Queue>]) -> Vec<&'static str> {
 fn the_figures_of_free_bytes_are_reported() {
     let mut segments = after(1024);
     assert_eq!(segments.largest_free(), 0);
+    assert_eq!(segments.high_water(), 1024 * MIB as u64);
     assert_eq!(segments.cacheable_bytes(), 4 * MIB as u64);
     let carved = segments.add("one", 1000, 300).unwrap();
     segments.add_whole("two", 500);
@@ -60,6 +70,17 @@ fn the_figures_of_free_bytes_are_reported() {
         (segments.largest_free(), segments.idle_bytes()),
         (1000, 1000)
     );
+}
+
+#[test]
+fn a_taken_range_has_a_place_in_its_segment() {
+    let mut segments = segments();
+    segments.add_whole("one", 1000);
+    segments.add("two", 1000, 300).unwrap();
+    let range = segments.take(200, |_| true).unwrap().range;
+    let place = segments.place_of(range);
+    let place = place.map(|(segment, region)| (*segment, region));
+    assert_eq!(place, Some(("two", Region::new(300, 200))));
 }
 
 #[test]
@@ -149,6 +170,17 @@ fn a_segment_is_no_larger_than_what_the_device_has_left() {
     assert_eq!(left(MIB + 1000, 256), MIB + 768);
     // A segment that may be refused, or not.
     assert_eq!(left(0, 256), MIB);
+}
+
+#[test]
+fn a_segment_is_smaller_where_others_have_most_of_the_device() {
+    // Memory is tight below 120 MiB, 6/5 of the high water, of which these segments have 90.
+    for (free, expected) in [(30, 6), (29, 4)] {
+        let mut segments = after(100);
+        segments.add_whole("in use", 90 * MIB);
+        segments.note_free((free * MIB) as u64);
+        assert_eq!(segments.growth(MIB, 1).0, expected * MIB, "{free} MiB free");
+    }
 }
 
 #[test]
@@ -320,11 +352,44 @@ fn an_arena_grows_where_little_of_the_others_is_free_and_takes_from_them_where_m
 }
 
 #[test]
+fn an_arena_takes_from_others_once_all_have_reached_their_limit() {
+    // Together they may have 120 MiB, and less than a quarter of them is free.
+    for (own, takes) in [(20 * MIB - 1, false), (20 * MIB, true)] {
+        let mut segments = after(100).with_arenas(2);
+        segments.add_near(0, "zero", 100 * MIB, 90 * MIB).unwrap();
+        segments.add_near(1, "one", own, own).unwrap();
+        let taken = segments.take_near(1, 10 * MIB, |_| true);
+        assert_eq!(taken.is_some(), takes, "{own} bytes of its own");
+    }
+}
+
+#[test]
+fn homes_beyond_the_last_arena_go_round() {
+    let mut segments = segments().with_arenas(2);
+    segments.add_near(2, "zero", 3000, 1000).unwrap();
+    segments.add_near(3, "one", 3000, 1000).unwrap();
+    let arenas = segments.arenas();
+    let found = [0, 1, 2, 3].map(|home| *arenas.take(home, 1000, |_| true).unwrap().segment);
+    assert_eq!(found, ["zero", "one", "zero", "one"]);
+}
+
+#[test]
+fn threads_find_nothing_once_the_segments_are_dropped() {
+    let mut segments = segments();
+    segments.add("one", 3000, 1000).unwrap();
+    let arenas = segments.arenas();
+    assert!(arenas.take(0, 1000, |_| true).is_some());
+    drop(segments);
+    assert!(arenas.take(0, 1000, |_| true).is_none());
+}
+
+#[test]
 fn an_arena_grows_like_a_program_of_its_part_of_the_segments() {
     let mut segments = after(1000).with_arenas(3);
     segments.add_near(0, "zero", 750 * MIB, 750 * MIB).unwrap();
     segments.add_near(1, "one", 250 * MIB, 250 * MIB).unwrap();
     let small = [0, 1, 2].map(|home| segments.small_bytes(home));
+    assert_eq!(small, [152 * KIB, 56 * KIB, 8 * KIB]);
     let programs = [after(750), after(250), self::segments()];
     let as_a_program = programs.map(|segments| segments.small_bytes(0));
     assert_eq!(small, as_a_program);
@@ -346,4 +411,67 @@ fn the_segments_of_all_arenas_count_and_go_together() {
     assert_eq!(names(&segments.release(1, |queue| *queue == 0)), ["one"]);
     assert_eq!(names(&segments.release(u64::MAX, |_| true)), ["zero"]);
     assert_eq!((segments.bytes(), segments.free_bytes()), (0, 0));
+}
+
+#[test]
+fn segments_consist_of_pages_only_where_that_is_said() {
+    assert!(!segments().has_pages());
+    assert!(segments().with_pages(PAGE).has_pages());
+}
+
+/// An arena with a reservation, in which there are blocks of this many pages, one after the other.
+fn with_blocks_of<const N: usize>(
+    pages: [usize; N],
+) -> (Arena<&'static str, Queue>, [RangeKey; N]) {
+    let mut arena = Arena::new(0, |one, two| (one == two).then_some(*one));
+    arena.add_reservation("addresses", 100 * PAGE, false);
+    let blocks = pages.map(|pages| {
+        let taken = arena.take_incomplete(pages * PAGE, false, PAGE, PAGE, |_| true);
+        taken.unwrap().range
+    });
+    (arena, blocks)
+}
+
+#[test]
+fn a_reservation_whose_mapped_parts_are_apart_has_a_state_for_each() {
+    let (mut arena, [_, second, third, _]) = with_blocks_of([1, 2, 3, 4]);
+    arena.make_hole(second);
+    arena.give(third, 5, None);
+    let parts = arena.segments().map(|part| {
+        let ranges = part.ranges.into_iter().map(|(region, state)| match state {
+            RangeState::Free(queue) => (region, Some(*queue)),
+            RangeState::Taken(_) => (region, None),
+        });
+        (*part.memory, ranges.collect())
+    });
+    let expected: [(_, Vec<_>); 2] = [
+        ("addresses", vec![(Region::first(PAGE), None)]),
+        (
+            "addresses",
+            vec![
+                (Region::first(3 * PAGE), Some(5)),
+                (Region::new(3 * PAGE, 4 * PAGE), None),
+            ],
+        ),
+    ];
+    assert_eq!(parts.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn free_pages_are_taken_from_where_they_are_mapped() {
+    let (mut arena, [_, block]) = with_blocks_of([1, 2]);
+    let pages = Pages {
+        bytes: 2 * PAGE,
+        memory: "pages",
+    };
+    arena.add_pages(false, PAGE, pages);
+    arena.give(block, 3, None);
+    let free = arena.free_pages(PAGE, &|_| true);
+    let (place, memory, queue) = arena.take_pages(free[0], &|_| true).unwrap();
+    assert_eq!((memory, queue), ("pages", 3));
+    let region = Region::new(PAGE, 2 * PAGE);
+    assert_eq!(
+        (*place.reservation(), place.region()),
+        ("addresses", region)
+    );
 }

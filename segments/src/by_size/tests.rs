@@ -147,6 +147,15 @@ fn of_many_equal_sizes_the_last_one_is_found_first() {
 }
 
 #[test]
+fn a_key_that_gets_the_size_of_others_is_found_before_them() {
+    let mut index = BySize::default();
+    index.insert(4100, 0);
+    index.insert(4120, 1);
+    index.resize(1, 4100);
+    assert_eq!(index.first_from(4000, |_| true), Some((4100, 1)));
+}
+
+#[test]
 fn what_fits_is_found_behind_more_different_sizes_than_are_looked_at() {
     let mut index = BySize::default();
     let sizes = (1 << 20)..(1 << 20) + 100;

@@ -231,6 +231,34 @@ fn segments_have_little_more_than_the_high_water() {
 }
 
 #[test]
+fn pages_are_a_power_of_two_below_a_part_of_the_high_water_or_of_what_is_mapped() {
+    // In MiB: one part in 64 or 512 of the high water, at least a page of 2 MiB, and at most 128 MiB.
+    for (policy, in_use, chunk) in [
+        (GrowthPolicy::Balanced, 0, 2),
+        (GrowthPolicy::Balanced, 255, 2),
+        (GrowthPolicy::Balanced, 1000, 8),
+        (GrowthPolicy::Balanced, 1024, 16),
+        (GrowthPolicy::Balanced, 16 << 10, 128),
+        (GrowthPolicy::Dense, 4096, 8),
+    ] {
+        let found = of(policy, in_use).chunk(2 * MIB);
+        assert_eq!(found, chunk * MIB, "{policy:?}, {in_use} MiB");
+    }
+    // One part in 4 or 32 of what is mapped for a block.
+    for (policy, missing, pages) in [
+        (GrowthPolicy::Balanced, 2, 2),
+        (GrowthPolicy::Balanced, 63, 8),
+        (GrowthPolicy::Balanced, 64, 16),
+        (GrowthPolicy::Balanced, 1024, 128),
+        (GrowthPolicy::Dense, 64, 2),
+        (GrowthPolicy::Dense, 256, 8),
+    ] {
+        let found = of(policy, 100).new_pages(missing * MIB, 2 * MIB);
+        assert_eq!(found, pages * MIB, "{policy:?}, {missing} MiB");
+    }
+}
+
+#[test]
 fn segments_stay_below_what_was_refused_until_they_have_reached_it() {
     let mut growth = after(990);
     growth.refuse(bytes(500));

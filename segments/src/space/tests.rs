@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
-use super::{BySize, Location, Space, Taken};
+use super::{BySize, Location, RangeNumber, SegmentKey, Space, Taken};
 use binpool_allocators::Region;
 
 /// The queue that a range was used on, 0 for none. Two neighbours may be joined if they name at most one queue.
@@ -14,6 +14,8 @@ type Queue = u8;
 
 /// Views are known by the bytes that they show.
 type View = (usize, Region);
+
+const PAGE: usize = 10;
 
 fn space() -> Space<View, Queue> {
     Space::new(|one, two| (one == two || *one == 0 || *two == 0).then_some(*one.max(two)))
@@ -181,6 +183,28 @@ fn a_view_that_overlaps_goes_before_the_range_behind_it_is_free() {
     assert_eq!((space.free_bytes(), part.has_excess), (100, true));
     settle_in(&mut space, &mut part);
     assert_eq!((space.free_bytes(), space.largest_free()), (300, 300));
+}
+
+#[test]
+fn a_range_that_is_taken_ready_counts_as_taken() {
+    let mut space = with_segments([400]);
+    let taken = space.take_ready(300, false, anywhere).unwrap();
+    assert_eq!(taken.region, Region::first(300));
+    check(&space, &[(taken.segment, taken.region)], &[]);
+}
+
+#[test]
+fn a_range_is_taken_ready_up_to_the_first_cached_view_of_it() {
+    let mut space = with_segments([1000]);
+    let [_, lead, shown] = [200, 100, 150].map(|bytes| take(&mut space, bytes));
+    space.give(shown.range, 0, Some(view(&shown)));
+    space.give(lead.range, 0, None);
+    let mut ready = |bytes| {
+        let taken = space.take_ready(bytes, false, anywhere)?;
+        Some((taken.region, taken.view))
+    };
+    assert_eq!(ready(101), None);
+    assert_eq!(ready(100), Some((lead.region, None)));
 }
 
 #[test]
@@ -416,8 +440,6 @@ proptest! {
 
 #[test]
 fn holes_are_known_wherever_ranges_are_cut_and_joined() {
-    const PAGE: usize = 10;
-
     let mut space = space();
     let reservation = space.add_reservation(100 * PAGE, false);
     let take = |space: &mut Space<View, Queue>, pages| {
@@ -453,6 +475,64 @@ fn holes_are_known_wherever_ranges_are_cut_and_joined() {
     }
     check(&space, &[], &[]);
     assert_eq!(space.holes.len(), 1);
+}
+
+/// A reservation to which ranges of this many pages are mapped, one after the other. All of them are taken.
+fn with_pages<const N: usize>(
+    pages: [usize; N],
+) -> (Space<View, Queue>, SegmentKey, [RangeNumber; N]) {
+    let mut space = space();
+    let reservation = space.add_reservation(100 * PAGE, false);
+    let ranges = pages.map(|pages| {
+        let taken = space.take_incomplete(reservation, pages * PAGE, PAGE, PAGE, |_| true);
+        taken.unwrap().range
+    });
+    (space, reservation, ranges)
+}
+
+fn pages(from: usize, count: usize) -> Region {
+    Region::new(from * PAGE, count * PAGE)
+}
+
+#[test]
+fn of_all_holes_the_one_is_taken_in_which_the_least_has_to_be_mapped() {
+    let (mut space, reservation, [first, _, last]) = with_pages([2, 2, 1]);
+    space.make_hole(first);
+    space.give(last, 0, None);
+    // The first hole has room for both pages, and before the second one there is a free page.
+    let taken = space.take_incomplete(reservation, 2 * PAGE, PAGE, PAGE, |_| true);
+    let taken = taken.unwrap();
+    assert_eq!((taken.region, taken.missing), (pages(4, 2), pages(5, 1)));
+}
+
+#[test]
+fn a_hole_is_filled_between_free_ranges_whose_uses_can_be_joined() {
+    for (queues, region, missing, uses) in [
+        ([1, 0], pages(0, 6), pages(2, 2), 1),
+        ([1, 2], pages(4, 6), pages(6, 4), 2),
+    ] {
+        let (mut space, reservation, [before, hole, after]) = with_pages([2, 2, 2]);
+        space.make_hole(hole);
+        space.give(before, queues[0], None);
+        space.give(after, queues[1], None);
+        let taken = space.take_incomplete(reservation, 6 * PAGE, PAGE, PAGE, |_| true);
+        let taken = taken.unwrap();
+        let found = (taken.region, taken.missing, taken.uses);
+        assert_eq!(found, (region, missing, uses), "queues {queues:?}");
+    }
+}
+
+#[test]
+fn a_region_is_taken_if_all_of_it_is_free_and_its_uses_are_over() {
+    let (mut space, reservation, [range, _]) = with_pages([4, 1]);
+    space.give(range, 1, None);
+    let mut take = |region, queue| {
+        let taken = space.take_region(reservation, range, region, |used| *used == queue);
+        taken.map(|(_, uses)| uses)
+    };
+    assert_eq!(take(pages(1, 2), 2), None, "queue 1 may still use it");
+    assert_eq!(take(pages(3, 2), 1), None, "its last page is taken");
+    assert_eq!(take(pages(1, 2), 1), Some(1));
 }
 
 /// What a step of a program on pages does.
@@ -521,7 +601,6 @@ proptest! {
     fn a_run_of_usable_neighbours_is_the_least_that_is_enough(
         steps in prop::collection::vec(page_step(), 1..80),
     ) {
-        const PAGE: usize = 10;
         const BYTES: usize = 12 * PAGE;
 
         // Ranges of different queues, and unused ones, stay apart.

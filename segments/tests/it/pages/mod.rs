@@ -112,6 +112,84 @@ fn a_map_that_fails_leaves_everything_as_it_was() {
     world.check();
 }
 
+#[test]
+fn pages_that_could_not_be_mapped_are_free_and_idle_until_a_block_gets_them() {
+    let mut world = World::new(1 << 40, true);
+    assert!(world.take(0, PAGE, 1));
+    // The pages are created, and mapping them fails.
+    world.fail([2]);
+    assert!(!world.take(0, PAGE, 1));
+    let page = PAGE as u64;
+    let figures = |world: &World| {
+        let segments = &world.segments;
+        [
+            segments.spare_bytes(),
+            segments.idle_bytes(),
+            segments.free_bytes(),
+            segments.bytes(),
+        ]
+    };
+    assert_eq!(figures(&world), [page, page, page, 2 * page]);
+    assert!(world.take(0, PAGE, 1));
+    assert_eq!(figures(&world), [0, 0, 0, 2 * page]);
+    world.check();
+}
+
+#[test]
+fn pages_stay_where_they_are_while_addresses_are_kept() {
+    let mut world = World::new(100 * PAGE as u64, true);
+    assert!(world.take(0, 90 * PAGE, 1));
+    assert!(world.take(0, 8 * PAGE, 1));
+    world.give(0, 0);
+    for (keeps, serves) in [(true, false), (false, true)] {
+        world.segments.keep_addresses(keeps);
+        assert_eq!(world.take(0, 92 * PAGE, 1), serves);
+        world.check();
+    }
+}
+
+/// A device of four pages, which queue 1 has used.
+fn four_used_pages(aliases: bool) -> World {
+    let mut world = World::new(4 * PAGE as u64, aliases);
+    assert!(world.take(0, 4 * PAGE, 1));
+    world.give(0, 1);
+    world
+}
+
+/// Takes three pages for queue 1, which lie apart: one before a page in use, and two after it.
+fn take_three_of_four(world: &mut World) -> bool {
+    assert!(world.take(0, PAGE, 1));
+    assert!(world.take(0, PAGE, 1));
+    world.give(0, 1);
+    world.take(0, 3 * PAGE, 1)
+}
+
+#[test]
+fn pages_get_second_addresses_while_old_ones_are_less_than_the_capacity() {
+    let mut world = four_used_pages(true);
+    for old_addresses in 0..5 {
+        let serves = take_three_of_four(&mut world);
+        assert_eq!(serves, old_addresses < 4, "of {old_addresses} pages");
+        world.check();
+        while !world.blocks.is_empty() {
+            world.give(0, 1);
+        }
+    }
+    // They are unmapped once the commands have ended.
+    assert_eq!(world.places(), 8);
+    world.settle(1);
+    assert_eq!(world.places(), 4);
+    assert!(take_three_of_four(&mut world));
+}
+
+#[test]
+fn a_second_address_is_not_tried_again_where_it_was_refused() {
+    let mut world = four_used_pages(false);
+    assert!(!take_three_of_four(&mut world));
+    assert!(!world.take(0, 3 * PAGE, 1));
+    assert_eq!(world.refused_aliases, 1);
+}
+
 /// Plans fail at two calls each: at one, and at one that would make it as it was. Nothing is lost, and the memory serves again.
 #[test]
 fn what_cannot_be_undone_stays_in_use() {
@@ -194,12 +272,14 @@ fn a_block_grows_out_of_the_free_range_before_a_hole() {
 fn a_sweep_releases_pages_that_were_free_at_the_last_one() {
     let mut world = World::new(1 << 40, true);
     assert!(world.take(0, 10 * PAGE, 1));
-    world.give(0, 0);
-    assert_eq!(world.segments.idle_bytes(), 10 * PAGE as u64);
-    world.release(0, true);
-    assert_eq!(world.segments.bytes(), 10 * PAGE as u64);
-    world.release(0, true);
-    assert_eq!(world.segments.bytes(), 0);
+    assert!(world.take(0, 10 * PAGE, 1));
+    // The two blocks are given back, one before each of the first two sweeps.
+    for (free, left) in [(10, 20), (20, 10), (10, 0)] {
+        world.give(0, 0);
+        assert_eq!(world.segments.idle_bytes(), free * PAGE as u64);
+        world.release(0, true);
+        assert_eq!(world.segments.bytes(), left * PAGE as u64);
+    }
     world.check();
 }
 

@@ -45,6 +45,10 @@ struct Paper {
     /// Set once an unmap has failed: then pages may be released while they are mapped.
     has_failed: bool,
     calls: usize,
+    /// How often pages were mapped.
+    maps: u64,
+    /// How often pages were unmapped.
+    unmaps: u64,
     /// The numbers of the calls that fail.
     failing: Vec<usize>,
 }
@@ -156,6 +160,7 @@ impl Allocator for PaperPages {
         });
         assert!(!overlaps, "pages are mapped over others");
         paper.mapped.insert((key, offset), (bytes, pages.id()));
+        paper.maps += 1;
         Ok(())
     }
 
@@ -170,6 +175,7 @@ impl Allocator for PaperPages {
             Some(region.bytes),
             "{region:?} is unmapped"
         );
+        paper.unmaps += 1;
         Ok(())
     }
 }
@@ -192,6 +198,12 @@ pub(crate) struct World {
     pub(crate) blocks: Vec<Used>,
     /// Regions that were given back, and whose commands have not ended.
     pending: Vec<Used>,
+    /// How often pages were mapped, as the plans say.
+    maps: u64,
+    /// How often pages were unmapped, by plans and for those that left.
+    unmaps: u64,
+    /// How often pages could not be mapped at a second address: it is not tried again.
+    pub(crate) refused_aliases: u64,
 }
 
 impl World {
@@ -201,6 +213,9 @@ impl World {
             segments: Segments::new(join).with_arenas(3).with_pages(PAGE),
             blocks: Vec::new(),
             pending: Vec::new(),
+            maps: 0,
+            unmaps: 0,
+            refused_aliases: 0,
         }
     }
 
@@ -233,10 +248,13 @@ impl World {
                 }
                 Mapping::Map(plan) => {
                     let done = plan.carry_out(&self.allocator);
+                    self.maps += done.maps;
+                    self.unmaps += done.unmaps;
                     let is_alias_refused = done.is_alias_refused;
                     let carved = self.segments.finish(done);
                     if is_alias_refused {
                         assert!(carved.is_err() && after.is_some());
+                        self.refused_aliases += 1;
                         after = None;
                         continue;
                     }
@@ -290,6 +308,7 @@ impl World {
         for place in self.segments.take_stale(|uses| [0, queue].contains(uses)) {
             if place.unmap(&self.allocator).is_ok() {
                 self.segments.forget(&place);
+                self.unmaps += 1;
             } else {
                 self.segments.keep_stale(place);
             }
@@ -308,7 +327,10 @@ impl World {
                     self.segments.keep(&place, pages.memory);
                     continue;
                 }
-                Some(place) => self.segments.forget(&place),
+                Some(place) => {
+                    self.segments.forget(&place);
+                    self.unmaps += 1;
+                }
                 None => {}
             }
             self.allocator.release(pages.memory, &[]).unwrap();
@@ -344,6 +366,8 @@ impl World {
             .iter()
             .map(|block| block.region.bytes as u64)
             .sum();
+        assert_eq!((self.maps, self.unmaps), (paper.maps, paper.unmaps));
+        assert!(self.refused_aliases <= 1);
         // Nothing was lost.
         assert_eq!(self.segments.bytes(), paper.bytes());
         assert_eq!(in_blocks + self.segments.free_bytes(), paper.bytes());
