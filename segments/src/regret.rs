@@ -115,6 +115,11 @@ mod tests {
         // Of the 200 that were left, 100 are remembered.
         regret.asked(200);
         assert_eq!(regret.bytes(), 150);
+        regret.sweep();
+        // What never went back is no regret.
+        regret.asked(1000);
+        regret.sweep();
+        assert_eq!(regret.bytes(), 75);
         (0..9).for_each(|_| regret.sweep());
         assert_eq!(regret.bytes(), 0);
     }

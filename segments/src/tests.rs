@@ -364,6 +364,17 @@ fn an_arena_takes_from_others_once_all_have_reached_their_limit() {
 }
 
 #[test]
+fn an_arena_that_may_grow_is_searched_itself() {
+    for home in [0, 2] {
+        let mut segments = after(100).with_arenas(2);
+        segments.add_near(0, "zero", 90 * MIB, 80 * MIB).unwrap();
+        segments.add_near(1, "one", 20 * MIB, 20 * MIB).unwrap();
+        let taken = segments.take_near(home, 10 * MIB, |_| true);
+        assert_eq!(taken.map(|taken| *taken.segment), Some("zero"));
+    }
+}
+
+#[test]
 fn homes_beyond_the_last_arena_go_round() {
     let mut segments = segments().with_arenas(2);
     segments.add_near(2, "zero", 3000, 1000).unwrap();

@@ -35,9 +35,13 @@ const REPEATED_OFTEN: u64 = 4;
 /// part in the second number of that: a program whose queues hold memory back from each other comes to rest, too.
 const HELD_BACK: (u64, u64) = (8, 16);
 
-/// A block of up to this many bytes has no segment of its own, unless two of them would not fit into a usual one: a program that has
-/// just begun would get each of its blocks from the device.
+/// A block of up to this many bytes has no segment of its own: a program that has just begun would get each of its blocks from the device.
 const LEAST_OWN: usize = 1 << 20;
+
+const _: () = assert!(
+    2 * LEAST_OWN <= LEAST_SEGMENT,
+    "a segment has room for two of them"
+);
 
 /// The segments that may be made, or may replace others, before their number counts.
 const UNCOUNTED_SEGMENTS: u64 = 64;
@@ -283,7 +287,7 @@ impl Growth {
             self.made
         };
         let own_parts = if counted <= few { rules.own_parts } else { 2 };
-        let most_shared = (usual / own_parts).max(LEAST_OWN.min(usual / 2));
+        let most_shared = (usual / own_parts).max(LEAST_OWN);
         if bytes > most_shared {
             return bytes;
         }
