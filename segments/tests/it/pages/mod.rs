@@ -136,6 +136,26 @@ fn pages_that_could_not_be_mapped_are_free_and_idle_until_a_block_gets_them() {
 }
 
 #[test]
+fn free_pages_after_a_hole_stay_free_if_mapping_to_its_end_fails() {
+    let mut world = World::new(1 << 40, true);
+    for _ in 0..3 {
+        assert!(world.take(0, 10 * PAGE, 1));
+    }
+    // The first becomes a hole, and then the second is free.
+    world.give(0, 0);
+    world.release(u64::MAX, false);
+    world.give(1, 0);
+    assert_eq!(world.segments.bytes(), 20 * PAGE as u64);
+    // The pages are created, and mapping them before the free ones fails.
+    world.fail([2]);
+    assert!(!world.take(0, 12 * PAGE, 1));
+    world.check();
+    assert_eq!(world.segments.largest_free(), 10 * PAGE);
+    assert!(world.take(0, 12 * PAGE, 1));
+    world.check();
+}
+
+#[test]
 fn pages_stay_where_they_are_while_addresses_are_kept() {
     let mut world = World::new(100 * PAGE as u64, true);
     assert!(world.take(0, 90 * PAGE, 1));
