@@ -319,10 +319,9 @@ impl Driver {
                 Err(error) => first = first.or(Some(error)),
             }
         }
-        let why = first.map_or_else(String::new, |error| format!(" ({error})"));
+        let why = first.map_or_else(|| NAMES[0].to_owned(), |error| error.to_string());
         Err(Error::unsupported(format!(
-            "CUDA, since {} was not found{why}: install NVIDIA's driver, or use another backend",
-            NAMES[0]
+            "CUDA ({why}): install NVIDIA's driver, or use another backend"
         )))
     }
 
