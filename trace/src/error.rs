@@ -128,13 +128,17 @@ impl TraceError {
     }
 
     pub(crate) fn no_allocation(advice: &str) -> Self {
-        let message = format_args!("it has no allocations: {advice}");
-        Self::new(TraceErrorKind::NoAllocation, message)
+        Self::new(
+            TraceErrorKind::NoAllocation,
+            format_args!("it has no allocations: {advice}"),
+        )
     }
 
     pub(crate) fn no_device(device: usize, devices: usize) -> Self {
-        let message = format_args!("there is no device {device}: the snapshot has {devices}");
-        Self::new(TraceErrorKind::NoDevice, message)
+        Self::new(
+            TraceErrorKind::NoDevice,
+            format_args!("there is no device {device}: the snapshot has {devices}"),
+        )
     }
 
     pub(crate) fn of_kind(self, kind: TraceErrorKind) -> Self {

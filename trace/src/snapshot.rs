@@ -338,19 +338,23 @@ impl<S: DeserializeOwned> Snapshot<S> {
 
         let head: Head = serde_json::from_str(json).map_err(not_json)?;
         if head.format != FORMAT {
-            let message = format_args!(
-                "not a snapshot of a pool: its format is {:?}, expected {FORMAT:?}",
-                head.format
-            );
-            return Err(TraceError::new(TraceErrorKind::Foreign, message));
+            return Err(TraceError::new(
+                TraceErrorKind::Foreign,
+                format_args!(
+                    "not a snapshot of a pool: its format is {:?}, expected {FORMAT:?}",
+                    head.format
+                ),
+            ));
         }
         if head.version != VERSION {
-            let message = format_args!(
-                "a snapshot of version {}, where this binpool knows {VERSION}: \
+            return Err(TraceError::new(
+                TraceErrorKind::Version,
+                format_args!(
+                    "a snapshot of version {}, where this binpool knows {VERSION}: \
                  read it with the version of binpool that wrote it",
-                head.version
-            );
-            return Err(TraceError::new(TraceErrorKind::Version, message));
+                    head.version
+                ),
+            ));
         }
         serde_json::from_str(json).map_err(not_json)
     }

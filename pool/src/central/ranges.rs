@@ -174,8 +174,11 @@ impl<B: Backend, O> State<B, O> {
         let created = done.created_bytes;
         let (maps, unmaps) = (done.maps, done.unmaps);
         self.note(|| {
-            let text = format_args!("{maps} maps, {unmaps} unmaps");
-            PoolEvent::did(What::Map, created, text)
+            PoolEvent::did(
+                What::Map,
+                created,
+                format_args!("{maps} maps, {unmaps} unmaps"),
+            )
         });
         // First what was mapped: pages that moved are there all the time.
         for (reservation, region) in done.mapped() {
@@ -266,9 +269,11 @@ impl<B: Backend, O> State<B, O> {
             "the free memory is kept for other requests"
         };
         self.note(|| {
-            let text =
-                format_args!("{reason}: {free} free, {largest} in one piece, {pending} pending");
-            PoolEvent::did(What::Miss, bytes, text)
+            PoolEvent::did(
+                What::Miss,
+                bytes,
+                format_args!("{reason}: {free} free, {largest} in one piece, {pending} pending"),
+            )
         });
     }
 

@@ -353,8 +353,11 @@ impl<B: Backend> Shared<B> {
             if !cached.is_empty() {
                 state.note(|| {
                     let bytes: usize = cached.iter().map(|held| held.block.bytes).sum();
-                    let text = format_args!("{} blocks", cached.len());
-                    PoolEvent::did(What::Flush, bytes as u64, text)
+                    PoolEvent::did(
+                        What::Flush,
+                        bytes as u64,
+                        format_args!("{} blocks", cached.len()),
+                    )
                 });
             }
             cached

@@ -266,8 +266,10 @@ impl Foreign {
 }
 
 fn error(what: &str, advice: &str) -> TraceError {
-    let message = format_args!("expected a recording of memory, but this is {what}: {advice}");
-    TraceError::new(TraceErrorKind::Foreign, message)
+    TraceError::new(
+        TraceErrorKind::Foreign,
+        format_args!("expected a recording of memory, but this is {what}: {advice}"),
+    )
 }
 
 /// Returns what is wrong with text that is known by its words.
