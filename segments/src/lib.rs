@@ -375,8 +375,10 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             let grows = self.arena_grows(home);
             // Also what threads do from now on that find nothing in their own arenas.
             self.arenas.set_searches_others(!grows);
-            let others = if grows { 0 } else { !own };
-            self.arenas.with(home, bytes, others).find_map(take)
+            if grows {
+                return None;
+            }
+            self.arenas.with(home, bytes, !own).find_map(take)
         })
     }
 

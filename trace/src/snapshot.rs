@@ -351,7 +351,7 @@ impl<S: DeserializeOwned> Snapshot<S> {
                 TraceErrorKind::Version,
                 format_args!(
                     "a snapshot of version {}, where this binpool knows {VERSION}: \
-                 read it with the version of binpool that wrote it",
+                     read it with the version of binpool that wrote it",
                     head.version
                 ),
             ));

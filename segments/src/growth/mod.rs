@@ -38,10 +38,8 @@ const HELD_BACK: (u64, u64) = (8, 16);
 /// A block of up to this many bytes has no segment of its own: a program that has just begun would get each of its blocks from the device.
 const LEAST_OWN: usize = 1 << 20;
 
-const _: () = assert!(
-    2 * LEAST_OWN <= LEAST_SEGMENT,
-    "a segment has room for two of them"
-);
+// A segment has room for two of them.
+const _: () = assert!(2 * LEAST_OWN <= LEAST_SEGMENT);
 
 /// The segments that may be made, or may replace others, before their number counts.
 const UNCOUNTED_SEGMENTS: u64 = 64;
