@@ -8,12 +8,13 @@ use binpool_trace::ShortageReport;
 use crate::{
     PoolError, PooledBuffer,
     central::caches::DrainFrom,
-    flow::{hit_block::HitBlock, reuse::Lookup},
+    flow::{hit_block::HitBlock, reuse::Lookup, thread_cache::Found},
     free::thread_cache::Looked,
+    lock::{biased::Inside, per_thread as threads},
     order::{queue_uses::QueueUses, timestamps::QueueKey},
     request::{HitKind, Request, Size, to_carve},
     retain::SweepClock,
-    shared::{BlockBox, Shared, State},
+    shared::{BlockBox, OwnCache, Shared, State, ThreadCache},
     track::caller::Caller,
 };
 
@@ -27,10 +28,24 @@ impl<B: Backend> Shared<B> {
         queue: &B::Queue,
         bytes: usize,
     ) -> Result<PooledBuffer<B>, PoolError> {
-        match self.take_last(queue.id(), bytes) {
-            Ok(block) => Ok(PooledBuffer::of_hit(block, bytes)),
-            Err(looked) => self.allocate_beyond(queue, bytes, looked),
+        // The program's own size classes may be slow, and may use the pool.
+        if bytes == 0 || !self.classes.are_known() {
+            return self.allocate_beyond(queue, bytes);
         }
+        let size = self.size(bytes);
+        let beyond = |()| self.allocate_beyond(queue, bytes);
+        threads::with_latest_or(self.id, (), beyond, |key: OwnCache<'_, B>, ()| {
+            let Some(mut inside) = key.go_in_at_once() else {
+                return self.allocate_beyond(queue, bytes);
+            };
+            match inside.with(|cache| cache.pop_last(queue.id(), size)) {
+                Ok(block) => {
+                    drop(inside);
+                    Ok(PooledBuffer::of_hit(block, bytes))
+                }
+                Err(looked) => self.allocate_inside(inside, queue, size, looked),
+            }
+        })
     }
 
     /// Returns a block for a request that could not look into this thread's cache at once: the pool tracks its blocks, the gate is closed or
@@ -44,7 +59,7 @@ impl<B: Backend> Shared<B> {
         bytes: usize,
     ) -> Result<PooledBuffer<B>, PoolError> {
         let Some(caller) = self.tracking.caller(Location::caller()) else {
-            return self.allocate_beyond(queue, bytes, Looked::Nowhere);
+            return self.allocate_beyond(queue, bytes);
         };
         match self.take_youngest_tracked(queue.id(), bytes, caller) {
             Some(block) => Ok(PooledBuffer::of_leased(block, bytes)),
@@ -52,22 +67,62 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Returns a block for a request that has looked in this thread's cache as far as `looked` says. Does not track it, even if the pool
+    /// Returns a block for a request that has looked nowhere, or at this thread's youngest block. Does not track it, even if the pool
     /// began to track meanwhile: the request came before.
     #[inline(never)]
     fn allocate_beyond(
         self: &Arc<Self>,
         queue: &B::Queue,
         bytes: usize,
+    ) -> Result<PooledBuffer<B>, PoolError> {
+        if bytes == 0 {
+            return self.serve(queue, bytes, None);
+        }
+        let size = self.size(bytes);
+        let allocated = threads::with_own(self.id, |key: OwnCache<'_, B>| {
+            match key.go_in_untracked() {
+                Some(inside) => self.allocate_inside(inside, queue, size, Looked::Nowhere),
+                None => self.serve(queue, bytes, None),
+            }
+        });
+        allocated.unwrap_or_else(|| self.serve(queue, bytes, None))
+    }
+
+    /// Returns a block for a request that has looked in this thread's cache as far as `looked` says: one of the cache or of a magazine, one
+    /// of a range of the thread's own arena, or else one that [`serve`](Self::serve) finds.
+    #[inline(never)]
+    fn allocate_inside(
+        self: &Arc<Self>,
+        mut inside: Inside<'_, ThreadCache<B>>,
+        queue: &B::Queue,
+        size: Size,
         looked: Looked,
     ) -> Result<PooledBuffer<B>, PoolError> {
-        let mut failure = None;
-        if let Some(block) = self.take_here(queue.id(), bytes, looked, &mut failure) {
-            return Ok(PooledBuffer::of_hit(block, bytes));
-        }
-        match failure {
-            Some(error) => Err(error.into()),
-            None => self.serve(queue, bytes, None),
+        let id = queue.id();
+        let found = inside.with(|cache| {
+            let cached = match looked {
+                Looked::Nowhere => cache.pop_any(id, size),
+                Looked::AtYoungest => cache.pop(id, size),
+                Looked::Everywhere => None,
+            };
+            match cached {
+                Some(block) => Some(Found::Block(block)),
+                // The program's own size classes may use the pool, and break its rules.
+                None if !self.classes.are_known() => None,
+                None => {
+                    let bytes = self.alignment.round_up(self.classes.alloc_size(size.bin))?;
+                    self.find_beyond_the_cache(cache, id, size, bytes, || self.widened(size.bin))
+                }
+            }
+        });
+        drop(inside);
+        match found {
+            Some(Found::Block(block)) => Ok(PooledBuffer::of_hit(block, size.asked)),
+            Some(Found::Range(carved)) => {
+                let block = self.hand_out_carved(id, size, carved)?;
+                Ok(PooledBuffer::of_hit(block, size.asked))
+            }
+            None => self.serve(queue, size.asked, None),
         }
     }
 
@@ -227,16 +282,11 @@ impl<B: Backend> Shared<B> {
         let has_joined = self.join();
         // Computed here, since the program's own size classes may use the pool.
         let widened = self.widened(request.bin);
-        if has_joined || !self.looks_beyond_the_cache() {
-            let (bytes, mut failure) = (request.bytes, None);
-            let here =
-                self.take_beyond_the_cache(queue.id(), size, bytes, || widened, &mut failure);
-            if let Some(cached) = here {
-                return Ok(PooledBuffer::of_leased(cached, request.asked));
-            }
-            if let Some(error) = failure {
-                return Err(error.into());
-            }
+        if (has_joined || !self.looks_beyond_the_cache())
+            && let Some(block) =
+                self.take_beyond_the_cache(queue.id(), size, request.bytes, widened)
+        {
+            return Ok(PooledBuffer::of_leased(block?, request.asked));
         }
         let mut state = self.lock_and_sync();
         if state.has_viewed() {

@@ -10,7 +10,7 @@ use crate::{
     lock::{biased::Inside, per_thread as threads},
     order::timestamps::{QueueKey, Timestamp},
     request::{HitKind, Request, Size, to_carve},
-    shared::{Cached, HeldBlock, LeasedBlock, OwnCache, Shared, State, ThreadCache},
+    shared::{Cached, CarvedHere, HeldBlock, LeasedBlock, OwnCache, Shared, State, ThreadCache},
 };
 
 /// The most blocks of a bin that a thread moves into its cache, besides the one that it asked for.
@@ -38,84 +38,21 @@ impl<B: Backend> Shared<B> {
         youngest.unwrap_or(Err(Looked::Nowhere))
     }
 
-    /// Returns the youngest block of the slot of a request of `asked` bytes on this queue, which has looked at the youngest of all, or where
-    /// it has looked now if the block is not for it.
-    #[inline]
-    pub(crate) fn take_last(&self, queue: QueueId, asked: usize) -> Result<LeasedBlock<B>, Looked> {
-        // The program's own size classes may be slow, and may use the pool.
-        if asked == 0 || !self.classes.are_known() {
-            return Err(Looked::AtYoungest);
-        }
-        let size = self.size(asked);
-        let taken = threads::with_latest(self.id, (), |key: OwnCache<'_, B>, ()| {
-            let mut inside = key.go_in_at_once().ok_or(Looked::Nowhere)?;
-            inside.with(|cache| cache.pop_last(queue, size))
-        });
-        taken.unwrap_or(Err(Looked::Nowhere))
-    }
-
-    /// Returns what this thread has by itself for a request of `asked` bytes on this queue, beyond where that has looked: a block of its
-    /// cache, a block of a magazine, or a range of its own arena. Returns `None` also while the pool tracks its blocks,
-    /// and with a `failure` if the allocator could make no view of the range.
-    pub(crate) fn take_here(
-        &self,
-        queue: QueueId,
-        asked: usize,
-        looked: Looked,
-        failure: &mut Option<Error>,
-    ) -> Option<LeasedBlock<B>> {
-        if asked == 0 || self.tracking.is_on() {
-            return None;
-        }
-        let size = self.size(asked);
-        if looked != Looked::Everywhere {
-            match self.take_of_cache(queue, size) {
-                Ok(block) => return Some(block),
-                Err(Looked::Nowhere) => return None,
-                Err(_) => {}
-            }
-        }
-        self.take_carved(queue, size, failure)
-    }
-
     /// Returns a block of this thread's cache for a request of `asked` bytes on this queue. Returns `None` also while the pool tracks its
     /// blocks.
     pub(crate) fn take_cached(&self, queue: QueueId, asked: usize) -> Option<LeasedBlock<B>> {
         if asked == 0 || !self.looks_beyond_the_cache() {
             return None;
         }
-        self.take_of_cache(queue, self.size(asked)).ok()
-    }
-
-    /// Returns a block of this thread's cache for a request of this size, or where it has looked: nowhere if the cache cannot be entered.
-    fn take_of_cache(&self, queue: QueueId, size: Size) -> Result<LeasedBlock<B>, Looked> {
+        let size = self.size(asked);
         let taken = threads::with_own(self.id, |key: OwnCache<'_, B>| {
-            key.go_in_untracked()?.with(|cache| {
-                let youngest = cache.pop_youngest(queue, size.asked);
-                let taken = youngest.or_else(|| cache.pop(queue, size));
-                Some(taken.ok_or(Looked::Everywhere))
-            })
+            key.go_in_untracked()?
+                .with(|cache| cache.pop_any(queue, size))
         });
-        taken.flatten().unwrap_or(Err(Looked::Nowhere))
+        taken.flatten()
     }
 
-    /// Returns a block of a magazine, or of a range of this thread's own arena.
-    #[inline(never)]
-    fn take_carved(
-        &self,
-        queue: QueueId,
-        size: Size,
-        failure: &mut Option<Error>,
-    ) -> Option<LeasedBlock<B>> {
-        // The program's own size classes may use the pool, and break its rules.
-        if !self.classes.are_known() {
-            return None;
-        }
-        let bytes = self.alignment.round_up(self.classes.alloc_size(size.bin))?;
-        self.take_beyond_the_cache(queue, size, bytes, || self.widened(size.bin), failure)
-    }
-
-    /// Returns whether [`take_here`](Self::take_here) looks beyond the thread's cache.
+    /// Returns whether a request looks beyond the thread's cache before it takes the pool's lock.
     pub(crate) fn looks_beyond_the_cache(&self) -> bool {
         self.classes.are_known() && !self.tracking.is_on()
     }
@@ -329,40 +266,53 @@ impl<B: Backend> Shared<B> {
         true
     }
 
-    /// Returns a block of a magazine or of a range of the thread's own arena, as [`take_here`](Self::take_here) does. A block of the
-    /// request's class has `bytes` bytes, and the largest one of its slot `widened`.
-    #[inline]
+    /// Returns a block of a magazine or of a range of the thread's own arena, as
+    /// [`find_beyond_the_cache`](Self::find_beyond_the_cache) finds it.
+    ///
+    /// # Errors
+    ///
+    /// The allocator could make no view of the range.
     pub(crate) fn take_beyond_the_cache(
         &self,
         queue: QueueId,
         size: Size,
         bytes: usize,
-        widened: impl FnOnce() -> usize,
-        failure: &mut Option<Error>,
-    ) -> Option<LeasedBlock<B>> {
-        let mut carved = None;
-        let cached = threads::with_own(self.id, |key: OwnCache<'_, B>| {
-            key.enter(|cache| {
-                // Looked at first, since most requests find no magazine.
-                if self.depot.bytes() > 0 && cache.take_magazine(&self.depot, queue, size.slot) {
-                    return cache.pop_from_magazine(queue, size);
-                }
-                let bytes = to_carve(bytes, cache.allowance.small_bytes, widened);
-                carved = cache.carve(queue, bytes);
-                None
-            })
+        widened: usize,
+    ) -> Option<Result<LeasedBlock<B>, Error>> {
+        let found = threads::with_own(self.id, |key: OwnCache<'_, B>| {
+            key.enter(|cache| self.find_beyond_the_cache(cache, queue, size, bytes, || widened))
         });
-        if let Some(Some(Some(cached))) = cached {
-            return Some(cached);
-        }
-        match self.hand_out_carved(queue, size, carved?) {
-            Ok(cached) => Some(cached),
-            Err(error) => {
-                *failure = Some(error);
-                None
-            }
+        match found.flatten().flatten()? {
+            Found::Block(block) => Some(Ok(block)),
+            Found::Range(carved) => Some(self.hand_out_carved(queue, size, carved)),
         }
     }
+
+    /// Finds a block of a magazine, or a range of the thread's own arena. A block of the request's class has `bytes` bytes, and the largest
+    /// one of its slot `widened`.
+    #[inline]
+    pub(crate) fn find_beyond_the_cache(
+        &self,
+        cache: &mut ThreadCache<B>,
+        queue: QueueId,
+        size: Size,
+        bytes: usize,
+        widened: impl FnOnce() -> usize,
+    ) -> Option<Found<B>> {
+        // Looked at first, since most requests find no magazine.
+        if self.depot.bytes() > 0 && cache.take_magazine(&self.depot, queue, size.slot) {
+            return cache.pop_from_magazine(queue, size).map(Found::Block);
+        }
+        let bytes = to_carve(bytes, cache.allowance.small_bytes, widened);
+        cache.carve(queue, bytes).map(Found::Range)
+    }
+}
+
+/// What a thread has by itself for a request.
+pub(crate) enum Found<B: Backend> {
+    Block(LeasedBlock<B>),
+    /// A range of its own arena, of which no block is made yet.
+    Range(CarvedHere<B>),
 }
 
 #[cfg(test)]
@@ -426,10 +376,12 @@ mod tests {
     const LARGE: usize = 9 << 20;
 
     fn carves_by_itself(mock: &MockPool, queue: &MockQueue, bytes: usize) -> bool {
-        let (size, mut failure) = (mock.shared.size(bytes), None);
-        let carved = mock.shared.take_carved(queue.id(), size, &mut failure);
+        let size = mock.shared.size(bytes);
+        let carved = mock
+            .shared
+            .take_beyond_the_cache(queue.id(), size, bytes, 0);
         let carves = carved.is_some();
-        drop(carved.map(|carved| PooledBuffer::of_leased(carved, bytes)));
+        drop(carved.map(|carved| PooledBuffer::of_leased(carved.unwrap(), bytes)));
         carves
     }
 

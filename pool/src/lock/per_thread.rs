@@ -151,9 +151,27 @@ pub(crate) fn with_latest<T, R, C>(
     argument: C,
     visit: impl FnOnce(Own<'_, T>, C) -> R,
 ) -> Result<R, C> {
+    with_latest_or(pool, argument, Err, |owner, argument| {
+        Ok(visit(owner, argument))
+    })
+}
+
+/// Calls `visit` with this thread's value of the pool and `argument`, if the value is the one that the thread looked up last, or else
+/// `otherwise` with the argument alone. What ends with either of them returns a large result without a copy.
+#[expect(
+    clippy::inline_always,
+    reason = "a call would cost more than what it does"
+)]
+#[inline(always)]
+pub(crate) fn with_latest_or<T, R, C>(
+    pool: PoolId<T>,
+    argument: C,
+    otherwise: impl FnOnce(C) -> R,
+    visit: impl FnOnce(Own<'_, T>, C) -> R,
+) -> R {
     let latest = Latest::here();
     if latest.pool != pool.number {
-        return Err(argument);
+        return otherwise(argument);
     }
     // SAFETY: `latest.owner` is the address of an `Owner<T>`: `PoolId::fresh` gives each number once, with one `T`, `join` stores a
     // membership with an `Owner<T>` beside that number, and `find` takes the address from that membership. The `Owner` is alive:
@@ -161,7 +179,7 @@ pub(crate) fn with_latest<T, R, C>(
     // only `join`, `leave_pools` and the end of the thread drop memberships, and a `visit` that may lead to one of them, as it runs the
     // program's code, does so last.
     let owner = unsafe { Own::at(latest.owner) };
-    Ok(visit(owner, argument))
+    visit(owner, argument)
 }
 
 /// Makes this thread's membership of the pool the latest. Returns whether there is one.

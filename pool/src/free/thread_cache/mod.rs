@@ -198,6 +198,12 @@ impl<B: Backend, O> ThreadCache<B, O> {
         Ok(cached.block)
     }
 
+    /// Takes the youngest block of all if its class is the one of the request, or else a block that [`pop`](Self::pop) takes.
+    pub(crate) fn pop_any(&mut self, queue: QueueId, size: Size) -> Option<LeasedBlock<B, O>> {
+        self.pop_youngest(queue, size.asked)
+            .or_else(|| self.pop(queue, size))
+    }
+
     /// Takes a block for a request: one of its bin with at least its bytes, or one that is at most
     /// [small](Allowance::small_bytes).
     pub(crate) fn pop(&mut self, queue: QueueId, size: Size) -> Option<LeasedBlock<B, O>> {
