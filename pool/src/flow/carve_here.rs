@@ -12,7 +12,7 @@ use crate::{
 
 impl<B: Backend> Shared<B> {
     /// Makes a block of a range that this thread took from its own arena, and counts it.
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn hand_out_carved(
         &self,
         queue: QueueId,

@@ -272,6 +272,7 @@ impl<B: Backend> Shared<B> {
     /// # Errors
     ///
     /// The allocator could make no view of the range.
+    #[inline(never)]
     pub(crate) fn take_beyond_the_cache(
         &self,
         queue: QueueId,
@@ -290,7 +291,7 @@ impl<B: Backend> Shared<B> {
 
     /// Finds a block of a magazine, or a range of the thread's own arena. A block of the request's class has `bytes` bytes, and the largest
     /// one of its slot `widened`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find_beyond_the_cache(
         &self,
         cache: &mut ThreadCache<B>,

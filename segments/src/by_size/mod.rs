@@ -145,14 +145,20 @@ impl BySize {
         mut suits: impl FnMut(usize) -> bool,
     ) -> Option<(usize, usize)> {
         let own = bin_of(bytes);
-        let mut suits = |(size, key): &(usize, usize)| *size >= bytes && suits(*key);
         let mut of_own = self.of_bin(own);
-        of_own
-            .by_ref()
-            .take(MOST_STEPS)
-            .find(&mut suits)
-            .or_else(|| self.bins_from(own + 1).find(&mut suits))
-            .or_else(|| of_own.find(&mut suits))
+        let mut first = of_own.by_ref().take(MOST_STEPS);
+        if let Some(found) = first.find(|(size, key)| *size >= bytes && suits(*key)) {
+            return Some(found);
+        }
+        // A loop, since the iterator of all keys from here on would look for the bin after the one in which most searches end.
+        let mut next = self.occupied.first_from(own + 1);
+        while let Some(bin) = next {
+            if let Some(found) = self.of_bin(bin).find(|(_, key)| suits(*key)) {
+                return Some(found);
+            }
+            next = self.occupied.first_from(bin + 1);
+        }
+        of_own.find(|(size, key)| *size >= bytes && suits(*key))
     }
 
     /// The keys of exactly `bytes` bytes among the first ones of their bin.

@@ -360,9 +360,6 @@ impl<V, U: Clone + Default> Space<V, U> {
     ) -> Option<Choice> {
         let suits = |key: usize| {
             let range = &self.ranges[key];
-            if is_small.is_some_and(|is_small| is_small != range.is_small) {
-                return false;
-            }
             let segment = &self.segments[range.segment];
             let size = range.region.bytes;
             let location = if segment.is_reservation {
@@ -393,8 +390,12 @@ impl<V, U: Clone + Default> Space<V, U> {
         let mut tightest = None;
         for view in self.cached.of_size(bytes).take(MOST_VIEWS_TRIED) {
             let (cached, range) = self.cached.region_of(view);
-            let region = self.ranges[range].region;
-            if region.bytes > most {
+            let Range {
+                region,
+                is_small: is_of_small,
+                ..
+            } = self.ranges[range];
+            if region.bytes > most || is_small.is_some_and(|is_small| is_small != is_of_small) {
                 continue;
             }
             // A view at an end of the range leaves one free range, not two.
