@@ -291,6 +291,10 @@ impl<B: Backend> Shared<B> {
 
     /// Finds a block of a magazine, or a range of the thread's own arena. A block of the request's class has `bytes` bytes, and the largest
     /// one of its slot `widened`.
+    #[expect(
+        clippy::inline_always,
+        reason = "its large result would be copied"
+    )]
     #[inline(always)]
     pub(crate) fn find_beyond_the_cache(
         &self,
