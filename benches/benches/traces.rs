@@ -1,7 +1,7 @@
 //! Programs that were recorded, replayed through the pool on a device that costs nothing: events a second.
 //!
-//! An event is an allocation or a free. The time is that of the whole replay, which looks at the clock around each call
-//! of the allocator, and counts.
+//! An event is an allocation or a free. `warm` is what a round takes from the third on, as in a program that repeats its work; without it, a pool that begins empty plays the trace once. The replay's own part is in both: a loop over the events,
+//! and in `warm` two counters of live bytes.
 
 #![expect(
     clippy::expect_used,
@@ -24,6 +24,9 @@ const TRACES: [&str; 5] = [
     "resnet50_train",
 ];
 
+/// The rounds of a warm replay.
+const ROUNDS: usize = 12;
+
 fn benchmarks(criterion: &mut Criterion) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../replay/traces");
     let mut group = criterion.benchmark_group("events of a trace");
@@ -31,7 +34,6 @@ fn benchmarks(criterion: &mut Criterion) {
     for name in TRACES {
         let path = folder.join(format!("{name}.trace.gz"));
         let trace = Trace::open(&path).expect("a trace of this repository");
-        group.throughput(Throughput::Elements(trace.events().len() as u64));
         for (options, subject) in [
             (PoolOptions::new(), "binpool"),
             (
@@ -41,20 +43,25 @@ fn benchmarks(criterion: &mut Criterion) {
                 "binpool-bins",
             ),
         ] {
-            let settings = ReplaySettings {
+            let mut settings = ReplaySettings {
                 pool: Some(options),
                 ..ReplaySettings::default()
             };
+            let run = |settings: &ReplaySettings| {
+                let allocator = ImmediateAllocator::new(&NullBackend::new());
+                let allocator = allocator.expect("a device that costs nothing");
+                replay(&trace, allocator, settings, |_| {}).expect("memory for every block")
+            };
+            group.throughput(Throughput::Elements(trace.events().len() as u64));
             group.bench_function(format!("{name}/{subject}"), |bencher| {
-                bencher.iter_custom(|times| {
-                    let run = |_| {
-                        let allocator = ImmediateAllocator::new(&NullBackend::new());
-                        let allocator = allocator.expect("a device that costs nothing");
-                        let outcome = replay(&trace, allocator, &settings, |_| {});
-                        outcome.expect("memory for every block").host_time
-                    };
-                    (0..times).map(run).sum()
-                });
+                bencher.iter_custom(|times| (0..times).map(|_| run(&settings).host_time).sum());
+            });
+            settings.rounds = ROUNDS;
+            // Later rounds free all that they allocate.
+            group.throughput(Throughput::Elements(2 * trace.frees() as u64));
+            group.bench_function(format!("{name}/{subject}-warm"), |bencher| {
+                let warm = |_| run(&settings).warm_host_time.expect("warm rounds");
+                bencher.iter_custom(|times| (0..times).map(warm).sum());
             });
         }
     }

@@ -312,8 +312,13 @@ impl<B: Backend> PooledBuffer<B> {
     /// assert_eq!(pool.active_blocks(), 0);
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
-    pub fn release(mut self) -> Result<(), Error> {
-        self.free()
+    pub fn release(self) -> Result<(), Error> {
+        let buffer = ManuallyDrop::new(self);
+        // SAFETY: where this returns the block, `buffer` is not dropped, and its content is not used again.
+        match unsafe { buffer.content.take_if(may_be_cached) } {
+            Some(block) => free_leased(block, buffer.size),
+            None => ManuallyDrop::into_inner(buffer).free(),
+        }
     }
 
     /// Takes the memory out of the pool permanently; `None` for the block of 0 bytes.
@@ -394,8 +399,7 @@ impl<B: Backend> PooledBuffer<B> {
         if self.block().is_some_and(may_be_cached)
             && let Some(block) = self.take_leased()
         {
-            let uncached = Shared::cache_block(block, self.size);
-            return uncached.map_or(Ok(()), |uncached| free_block(uncached, self.size));
+            return free_leased(block, self.size);
         }
         let block = self.take_block();
         block.map_or(Ok(()), |block| self.shared().free_block(block, self.size))
@@ -439,6 +443,12 @@ impl<B: Backend> Drop for PooledBuffer<B> {
 #[inline]
 fn may_be_cached<B: Backend>(block: &Block<B>) -> bool {
     block.lease.may_be_cached() && !block.memory.has_views()
+}
+
+/// Frees a block that this thread may cache.
+fn free_leased<B: Backend>(block: LeasedBlock<B>, asked: usize) -> Result<(), Error> {
+    let uncached = Shared::cache_block(block, asked);
+    uncached.map_or(Ok(()), |uncached| free_block(uncached, asked))
 }
 
 /// Frees a block that a thread cache does not take.

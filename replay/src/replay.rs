@@ -379,6 +379,11 @@ impl<'a, B: Backend> Run<'a, B> {
         })
     }
 
+    /// Returns whether one thread plays all.
+    fn is_alone(&self) -> bool {
+        self.parts.parts.len() == 1
+    }
+
     /// The blocks that the first this many rounds allocate together.
     fn allocations(&self, rounds: usize) -> u64 {
         let later = rounds.saturating_sub(1) * self.trace.frees();
@@ -548,7 +553,12 @@ impl<'a, B: Backend> Run<'a, B> {
         let queue = &self.queues[step.part.first_queue + operation.queue as usize];
         let block = source.allocate(queue, operation.bytes)?;
         if self.rounds > 1 {
-            self.live.add(operation.bytes as u64);
+            let bytes = operation.bytes as u64;
+            if self.is_alone() {
+                self.live.add_alone(bytes);
+            } else {
+                self.live.add(bytes);
+            }
         }
         if let Some(commands) = &self.commands {
             self.command(source, step, operation, &block, |block| {
@@ -573,7 +583,12 @@ impl<'a, B: Backend> Run<'a, B> {
             self.command(source, step, operation, &block, |block| commands.end(block))?;
         }
         if self.rounds > 1 {
-            self.live.remove(operation.bytes as u64);
+            let bytes = operation.bytes as u64;
+            if self.is_alone() {
+                self.live.remove_alone(bytes);
+            } else {
+                self.live.remove(bytes);
+            }
         }
         source.free(block)
     }

@@ -12,12 +12,30 @@ pub(crate) struct Watermark {
 impl Watermark {
     pub(crate) fn add(&self, bytes: u64) {
         let before = self.current.fetch_add(bytes, Ordering::Relaxed);
-        self.peak
-            .fetch_max(before.saturating_add(bytes), Ordering::Relaxed);
+        self.raise(before.saturating_add(bytes));
     }
 
     pub(crate) fn remove(&self, bytes: u64) {
         self.current.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Adds bytes as [`add`](Self::add) does, without a locked instruction, where no other thread changes this.
+    pub(crate) fn add_alone(&self, bytes: u64) {
+        let current = self.current.load(Ordering::Relaxed).saturating_add(bytes);
+        self.current.store(current, Ordering::Relaxed);
+        self.raise(current);
+    }
+
+    /// Removes bytes as [`remove`](Self::remove) does, without a locked instruction, where no other thread changes this.
+    pub(crate) fn remove_alone(&self, bytes: u64) {
+        let current = self.current.load(Ordering::Relaxed).saturating_sub(bytes);
+        self.current.store(current, Ordering::Relaxed);
+    }
+
+    fn raise(&self, current: u64) {
+        if current > self.peak.load(Ordering::Relaxed) {
+            self.peak.fetch_max(current, Ordering::Relaxed);
+        }
     }
 
     /// Returns the most so far, and begins anew with what there is. No other call may run meanwhile.
@@ -35,8 +53,9 @@ mod tests {
     fn a_peak_begins_with_what_there_is() {
         let mark = Watermark::default();
         mark.add(5);
-        mark.add(10);
-        mark.remove(12);
+        mark.add_alone(10);
+        mark.remove(7);
+        mark.remove_alone(5);
         mark.add(4);
         assert_eq!(mark.restart(), 15);
         mark.remove(6);

@@ -12,10 +12,7 @@ use crate::{
 
 impl<B: Backend> Shared<B> {
     /// Makes a block of a range that this thread took from its own arena, and counts it.
-    #[expect(
-        clippy::inline_always,
-        reason = "its large result would be copied"
-    )]
+    #[expect(clippy::inline_always, reason = "its large result would be copied")]
     #[inline(always)]
     pub(crate) fn hand_out_carved(
         &self,

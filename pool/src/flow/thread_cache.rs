@@ -291,10 +291,7 @@ impl<B: Backend> Shared<B> {
 
     /// Finds a block of a magazine, or a range of the thread's own arena. A block of the request's class has `bytes` bytes, and the largest
     /// one of its slot `widened`.
-    #[expect(
-        clippy::inline_always,
-        reason = "its large result would be copied"
-    )]
+    #[expect(clippy::inline_always, reason = "its large result would be copied")]
     #[inline(always)]
     pub(crate) fn find_beyond_the_cache(
         &self,
@@ -305,7 +302,7 @@ impl<B: Backend> Shared<B> {
         widened: impl FnOnce() -> usize,
     ) -> Option<Found<B>> {
         // Looked at first, since most requests find no magazine.
-        if self.depot.bytes() > 0 && cache.take_magazine(&self.depot, queue, size.slot) {
+        if self.depot.may_have(size.slot) && cache.take_magazine(&self.depot, queue, size.slot) {
             return cache.pop_from_magazine(queue, size).map(Found::Block);
         }
         let bytes = to_carve(bytes, cache.allowance.small_bytes, widened);

@@ -18,6 +18,9 @@ const SHELVES: usize = if cfg!(any(shuttle, miri)) { 2 } else { 8 };
 /// A shelf that has had magazines of more queues and slots than this forgets those without a magazine.
 const REMEMBERED: usize = 256;
 
+/// The number of counters of magazines.
+const COUNTERS: usize = 64;
+
 /// Blocks of one queue and slot that are passed on together.
 type Magazine<B, O> = Vec<Cached<B, O>>;
 
@@ -37,6 +40,9 @@ pub(crate) struct Depot<B: Backend, O> {
     shelves: [CachePadded<Shelf<B, O>>; SHELVES],
     /// The bytes on all shelves.
     bytes: CachePadded<AtomicU64>,
+    /// The numbers of magazines, by the last bits of their slots, so that a thread whose slot has none looks at no shelf. Changed only under
+    /// the lock of the magazine's shelf.
+    magazines: CachePadded<[AtomicU64; COUNTERS]>,
 }
 
 /// A part of the depot.
@@ -62,6 +68,7 @@ impl<B: Backend, O> Default for Depot<B, O> {
         Self {
             shelves: std::array::from_fn(|_| CachePadded::default()),
             bytes: CachePadded::new(AtomicU64::new(0)),
+            magazines: CachePadded::new(std::array::from_fn(|_| AtomicU64::new(0))),
         }
     }
 }
@@ -74,6 +81,18 @@ impl<B: Backend, O> Depot<B, O> {
 
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether there may be a magazine of this slot.
+    #[inline]
+    pub(crate) fn may_have(&self, slot: usize) -> bool {
+        self.magazines_like(slot).load(Ordering::Relaxed) > 0
+    }
+
+    /// The number of magazines of this slot, and of those with the same last bits.
+    #[inline]
+    fn magazines_like(&self, slot: usize) -> &AtomicU64 {
+        &self.magazines[slot % COUNTERS]
     }
 
     /// The shelves in the order in which the thread of this number looks at them.
@@ -94,6 +113,7 @@ impl<B: Backend, O> Depot<B, O> {
         }
         magazines.entry((queue, slot)).or_default().push(left);
         shelf.blocks.fetch_add(blocks, Ordering::Relaxed);
+        self.magazines_like(slot).fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
@@ -104,7 +124,7 @@ impl<B: Backend, O> Depot<B, O> {
         queue: QueueId,
         slot: usize,
     ) -> Option<Magazine<B, O>> {
-        if self.bytes() == 0 {
+        if !self.may_have(slot) {
             return None;
         }
         self.shelves_for(thread).find_map(|shelf| {
@@ -113,6 +133,7 @@ impl<B: Backend, O> Depot<B, O> {
             }
             let mut magazines = shelf.magazines.lock();
             let taken = magazines.get_mut(&(queue, slot))?.pop()?;
+            self.magazines_like(slot).fetch_sub(1, Ordering::Relaxed);
             shelf
                 .blocks
                 .fetch_sub(taken.len() as u64, Ordering::Relaxed);
@@ -134,8 +155,10 @@ impl<B: Backend, O> Depot<B, O> {
             }
             let mut magazines = shelf.magazines.lock();
             let before = all.len();
-            for left in magazines.values_mut() {
+            for ((_, slot), left) in magazines.iter_mut() {
                 if left.iter().flatten().any(is_wanted) {
+                    self.magazines_like(*slot)
+                        .fetch_sub(left.len() as u64, Ordering::Relaxed);
                     all.extend(left.drain(..).flatten());
                 }
             }

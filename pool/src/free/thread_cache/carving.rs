@@ -29,10 +29,7 @@ impl<B: Backend, O> ThreadCache<B, O> {
 
     /// Takes a range of `bytes` bytes of the thread's own arena for a block on this queue. Returns `None` if there is none that only
     /// commands of this queue may still use, no spare lease, or too much that the pool has not heard of.
-    #[expect(
-        clippy::inline_always,
-        reason = "its large result would be copied"
-    )]
+    #[expect(clippy::inline_always, reason = "its large result would be copied")]
     #[inline(always)]
     pub(crate) fn carve(&mut self, queue: QueueId, bytes: usize) -> Option<CarvedHere<B, O>> {
         if self.active_bytes() > MAX_UNREPORTED_BYTES {
