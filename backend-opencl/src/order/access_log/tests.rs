@@ -146,3 +146,48 @@ fn what_stands_for_a_failed_read_stays_when_a_read_of_another_queue_replaces_its
     record.collect_conflicting(all, Access::Write, &mut earlier);
     assert!(are(&earlier, &[&first, &later]), "{earlier:?}");
 }
+
+#[test]
+fn bytes_whose_commands_are_over_are_forgotten_however_they_were_cut() {
+    let mut record = Record::default();
+    let over = entering(&queue(), &[]);
+    over.gone();
+    record.enter(Region::first(1000), Access::Write, &over);
+    for byte in (1..999).step_by(2) {
+        record.enter(Region::new(byte, 1), Access::Write, &over);
+        // A cut makes three pieces of one.
+        assert!(record.pieces.len() <= FIRST_LIMIT + 2);
+    }
+}
+
+#[test]
+fn neighbouring_bytes_that_the_same_commands_use_are_one_piece_again() {
+    let backend = open();
+    let mut record = Record::default();
+    let ((one, _), (other, _)) = (pending(&backend, &[]), pending(&backend, &[]));
+    for byte in [0, 1, 2, 3, 6, 7] {
+        record.enter(Region::new(byte, 1), Access::Write, &one);
+    }
+    record.enter(Region::new(3, 1), Access::Read, &other);
+    record.sweep();
+    let pieces = record
+        .pieces
+        .iter()
+        .map(|(&start, piece)| (start, piece.end));
+    assert_eq!(pieces.collect::<Vec<_>>(), [(0, 3), (3, 4), (6, 8)]);
+}
+
+/// They may have the last references to their queues.
+#[test]
+fn commands_that_are_forgotten_are_dropped_after_the_lock_is_released() {
+    let backend = open();
+    let mut record = Record::default();
+    let (pending, _) = pending(&backend, &[]);
+    let over = entering(&queue(), &[]);
+    for command in [&pending, &over] {
+        record.enter(Region::first(8), Access::Read, command);
+    }
+    over.gone();
+    record.sweep();
+    assert!(are(&record.take_discarded().into(), &[&over]));
+}
