@@ -2,7 +2,10 @@ use binpool_allocators::{Backend, Queue};
 
 use binpool_mock::MockBackend;
 
-use crate::{block::HeldBlock, mock_pool::MockPool, request::HitKind, shared::State};
+use crate::{
+    block::HeldBlock, free::thread_cache::Activity, mock_pool::MockPool, request::HitKind,
+    shared::State,
+};
 
 const MIB: usize = 1 << 20;
 
@@ -17,6 +20,31 @@ fn bytes_in_use_are_counted_in_whole_blocks() {
     assert_eq!((state.in_use, state.active_bytes), (256, 100));
     state.deactivate(100, 256);
     assert_eq!((state.in_use, state.active_bytes), (0, 0));
+}
+
+#[test]
+fn the_peak_of_a_thread_lies_on_top_of_what_all_others_have_in_use() {
+    let mock = MockPool::of_blocks();
+    let mut state = mock.shared.state.lock();
+    state.count_active(1000, 1024, HitKind::Ready);
+    let peak_of_thread = |bytes, peak_bytes| Activity {
+        hits: 2,
+        returns: 1,
+        bytes,
+        block_bytes: bytes,
+        peak_bytes,
+        ..Activity::default()
+    };
+    state.count_activity(peak_of_thread(0, 500));
+    assert_eq!((state.in_use, state.peak_in_use), (1024, 1524));
+    assert_eq!(state.counters.peak_active_bytes, 1500);
+    // Whole blocks may be more than what was requested at any time.
+    state.count_activity(Activity {
+        block_bytes: 700,
+        ..peak_of_thread(600, 600)
+    });
+    assert_eq!((state.in_use, state.peak_in_use), (1724, 1724));
+    assert_eq!(state.active_blocks, 3);
 }
 
 #[test]
