@@ -233,7 +233,7 @@ fn the_pages_of_a_block_that_grows_are_in_use() {
     let (before, _) = counts();
     block.grow(32 * MIB).unwrap();
     let (grown, changes) = counts();
-    assert_eq!(grown - before, 32 * MIB as i64);
+    assert_eq!(grown - before, 32 << 20);
     block.shrink(32 * MIB).unwrap();
     queue.finish().unwrap();
     let (shrunk, now) = counts();
