@@ -94,6 +94,13 @@ impl Context {
         let limits = ImageLimits::query(self.device)?;
         Ok(self.image_limits.get_or_init(|| limits))
     }
+
+    /// Returns the limits of images on the device, for a test to change.
+    #[cfg(test)]
+    pub(crate) fn image_limits_mut(&mut self) -> &mut ImageLimits {
+        self.image_limits().unwrap();
+        self.image_limits.get_mut().unwrap()
+    }
 }
 
 impl Drop for Context {

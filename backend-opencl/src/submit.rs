@@ -263,10 +263,16 @@ mod tests {
     };
 
     use binpool_allocators::{Backend, Event, MemoryFlags, Outcome, Queue, QueueOrder, Region};
+    use cl3::event::{CL_COMMAND_MARKER, CL_EVENT_COMMAND_TYPE, get_event_info};
 
     use crate::{
-        backend::OpenClBackend, event::ClEvent, memory::cl_memory::ClMemory,
-        order::tracked_command::TrackedCommand, queue::ClQueue, sys, testing::open,
+        backend::OpenClBackend,
+        event::ClEvent,
+        memory::cl_memory::ClMemory,
+        order::tracked_command::TrackedCommand,
+        queue::ClQueue,
+        sys,
+        testing::{open, open_as},
     };
 
     fn fill(on: &ClQueue, memory: &ClMemory, wait_for: &[ClEvent]) -> ClEvent {
@@ -399,5 +405,20 @@ mod tests {
             event.wait().unwrap();
         }
         assert_eq!(companions(&backend.enqueue_marker(&one).unwrap()), 0);
+    }
+    #[test]
+    fn a_marker_stands_for_a_command_whose_event_would_keep_memory_that_a_thread_waits_for() {
+        let backend = open_as(|context| context.quirks.events_keep_memory = true);
+        let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+        let plain = backend.create_buffer(64, MemoryFlags::empty()).unwrap();
+        let host = backend.create_host_buffer([0_u8; 64], MemoryFlags::empty());
+        let host = host.unwrap();
+        let is_marker = |event: &ClEvent| {
+            let kind = get_event_info(event.handle().raw(), CL_EVENT_COMMAND_TYPE).unwrap();
+            kind.to_uint() == CL_COMMAND_MARKER
+        };
+        assert!(!is_marker(&fill(&queue, &plain, &[])));
+        assert!(is_marker(&fill(&queue, host.memory(), &[])));
+        assert_eq!(host.into_host().unwrap(), [7; 64]);
     }
 }

@@ -15,6 +15,8 @@ use crate::{
         selector::DeviceSelector,
     },
 };
+#[cfg(test)]
+use crate::{context::Context, sys};
 
 /// The variable that names the device for tests.
 pub const TEST_DEVICE: &str = "BINPOOL_TEST_DEVICE";
@@ -85,6 +87,21 @@ pub(crate) fn open() -> OpenClBackend {
     let device = env::var(TEST_DEVICE).unwrap_or_default();
     let Ok(selector) = device.parse();
     OpenClBackend::open(&selector).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Opens the device that the variable names, as another runtime would have it: `change` says in what that differs.
+#[cfg(test)]
+pub(crate) fn open_as(change: impl FnOnce(&mut Context)) -> OpenClBackend {
+    let device = env::var(TEST_DEVICE).unwrap_or_default();
+    let Ok(selector) = device.parse::<DeviceSelector>();
+    let all = list_devices().unwrap_or_else(|error| panic!("{error}"));
+    let device = selector
+        .select(&all)
+        .unwrap_or_else(|| panic!("no device is {selector}"));
+    let handle = sys::create_context(device.id()).unwrap_or_else(|error| panic!("{error}"));
+    let mut context = Context::new(handle, device);
+    change(&mut context);
+    OpenClBackend::of_context(&context.registered())
 }
 
 /// Runs `test` on each device, and says on which ones it has failed.

@@ -93,12 +93,8 @@ impl OpenClBackend {
         if !self.image_limits()?.images {
             return Ok(Vec::new());
         }
-        // Only the flags for kernels matter.
-        let kernels = match to_cl(flags) & (CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY) {
-            0 => CL_MEM_READ_WRITE,
-            kernels => kernels,
-        };
-        let codes = sys::image::supported_formats(&self.context().handle, kernels, kind.code())?;
+        let (context, flags) = (&self.context().handle, kernel_flags(flags));
+        let codes = sys::image::supported_formats(context, flags, kind.code())?;
         Ok(codes
             .into_iter()
             .filter_map(ImageFormat::from_codes)
@@ -351,6 +347,14 @@ impl OpenClBackend {
     }
 }
 
+/// Returns the runtime's flags for what kernels do, the only ones that formats depend on.
+pub(super) fn kernel_flags(flags: MemoryFlags) -> u64 {
+    match to_cl(flags) & (CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY) {
+        0 => CL_MEM_READ_WRITE,
+        kernels => kernels,
+    }
+}
+
 /// Checks that the runtime's pixels have the size that this crate computes with.
 pub(super) fn check_item_bytes(image: &MemHandle, format: ImageFormat) -> Result<(), OpenClError> {
     let actual = sys::image::info(image, CL_IMAGE_ELEMENT_SIZE)?.size()?;
@@ -364,14 +368,14 @@ pub(super) fn check_item_bytes(image: &MemHandle, format: ImageFormat) -> Result
     .into())
 }
 
-/// Checks the row pitch and the offset of a 2D image in its buffer, and returns the pitch.
 fn over_svm() -> Error {
     Error::unsupported(
         "an image over shared virtual memory: make it over a buffer, or copy the bytes",
     )
 }
 
-fn check_plane_over(
+/// Checks the row pitch and the offset of a 2D image in its buffer, and returns the pitch.
+pub(super) fn check_plane_over(
     limits: &ImageLimits,
     offset: usize,
     format: ImageFormat,

@@ -21,6 +21,8 @@ mod raw;
 mod region;
 mod sampler;
 mod shape;
+#[cfg(test)]
+mod tests;
 mod transfer;
 
 #[cfg(feature = "ndarray")]

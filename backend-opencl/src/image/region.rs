@@ -142,3 +142,32 @@ impl fmt::Display for ImageRegion {
         write!(f, "{width}x{height}x{depth} pixels at ({x}, {y}, {z})")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boxes_overlap_where_they_share_a_pixel() {
+        let one = ImageRegion::new([2, 2, 2], [2, 2, 2]);
+        for axis in 0..3 {
+            for at in 0..6 {
+                let mut origin = [2; 3];
+                origin[axis] = at;
+                let other = one.moved_to(origin);
+                let shares = (1..=3).contains(&at);
+                assert_eq!(one.overlaps(other), shares, "{other}");
+                assert_eq!(other.overlaps(one), shares, "{other}");
+            }
+        }
+        let empty = ImageRegion::new([3, 3, 3], [1, 0, 1]);
+        assert!(!one.overlaps(empty) && !empty.overlaps(one));
+    }
+
+    #[test]
+    fn a_box_outside_an_image_is_named_with_the_image() {
+        let outside = ImageRegion::new([3, 1], [2, 2]).check_within(ImageShape::d2(4, 3));
+        let problem = "2x2x1 pixels at (3, 1, 0) do not lie inside a 2D image of 4x3";
+        assert_eq!(outside.unwrap_err().to_string(), problem);
+    }
+}

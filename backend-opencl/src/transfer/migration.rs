@@ -182,3 +182,42 @@ pub(crate) fn purpose(uses: &[MemoryUse<'_>]) -> Purpose {
     let bytes = uses.iter().map(|used| used.region.bytes);
     Purpose::Memory(bytes.fold(0, usize::saturating_add))
 }
+
+#[cfg(test)]
+mod tests {
+    use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    use cl3::event::{
+        CL_COMMAND_MARKER, CL_COMMAND_MIGRATE_MEM_OBJECTS, CL_EVENT_COMMAND_TYPE, get_event_info,
+    };
+
+    use super::*;
+    use crate::testing::open_as;
+
+    #[test]
+    fn memory_moves_unless_the_runtime_crashes_or_hangs_then() {
+        let (host, device) = (MigrationFlags::HOST, MigrationFlags::empty());
+        for (crashes, hangs, flags, moves) in [
+            (false, false, host, true),
+            (false, false, device, true),
+            (false, true, host, false),
+            (false, true, device, true),
+            (true, false, host, false),
+            (true, false, device, false),
+        ] {
+            let backend = open_as(|context| {
+                context.quirks.migration_crashes = crashes;
+                context.quirks.migration_to_host_hangs = hangs;
+            });
+            let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+            let memory = backend.create_buffer(64, MemoryFlags::empty()).unwrap();
+            let moved = backend.enqueue_migrate(&queue, &[&memory], flags).unwrap();
+            let kind = get_event_info(moved.handle().raw(), CL_EVENT_COMMAND_TYPE).unwrap();
+            let expected = if moves {
+                CL_COMMAND_MIGRATE_MEM_OBJECTS
+            } else {
+                CL_COMMAND_MARKER
+            };
+            assert_eq!(kind.to_uint(), expected, "{crashes} {hangs} {flags:?}");
+        }
+    }
+}

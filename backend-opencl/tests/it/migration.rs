@@ -4,7 +4,7 @@ use binpool::{ImmediateAllocator, MemoryPool};
 use binpool_allocators::{
     AsMemory, Backend, Error, Event, InvalidRequest, ObjectKind, Queue, SvmBackend, SvmGrain,
 };
-use binpool_opencl::{ImagePart, ImageRegion, MigrationFlags, OpenClBackend};
+use binpool_opencl::{ImageColor, ImagePart, ImageRegion, MigrationFlags, OpenClBackend};
 
 use crate::common::{Bench, picture::PLANE, refusal};
 
@@ -55,6 +55,21 @@ fn memory_whose_last_command_has_failed_migrates_to_the_host() {
         .unwrap();
     moved.wait().unwrap();
     assert_eq!(bench.read(&memory), [1; 64]);
+}
+
+#[test]
+fn an_image_whose_last_command_has_failed_migrates_to_the_host() {
+    let bench = Bench::new();
+    let (backend, gate) = (&bench.backend, bench.gate());
+    let (image, picture) = bench.numbered_image(PLANE);
+    let behind = bench.queue.after(std::slice::from_ref(&gate));
+    let (all, color) = (ImageRegion::all(PLANE), ImageColor::Unsigned([9; 4]));
+    let failed = backend.enqueue_fill_image(behind, &image, all, color);
+    bench.fail_gate(&gate);
+    assert!(failed.unwrap().wait().is_err());
+    let moved = backend.enqueue_migrate_images(&bench.queue, &[&image], MigrationFlags::HOST);
+    moved.unwrap().wait().unwrap();
+    assert_eq!(bench.pixels(&image), picture.bytes);
 }
 
 #[test]

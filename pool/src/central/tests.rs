@@ -1,8 +1,15 @@
-use binpool_allocators::{Backend, Queue};
+use binpool_allocators::{Backend, Queue, QueueOrder, VirtualMemoryAllocator};
 
-use binpool_mock::MockBackend;
+use binpool_mock::{MockBackend, MockDevice};
 
-use crate::{block::HeldBlock, mock_pool::MockPool, request::HitKind, shared::State};
+use crate::{
+    PoolOptions,
+    block::HeldBlock,
+    free::thread_cache::Activity,
+    mock_pool::MockPool,
+    request::HitKind,
+    shared::{State, ThreadCache},
+};
 
 const MIB: usize = 1 << 20;
 
@@ -17,6 +24,31 @@ fn bytes_in_use_are_counted_in_whole_blocks() {
     assert_eq!((state.in_use, state.active_bytes), (256, 100));
     state.deactivate(100, 256);
     assert_eq!((state.in_use, state.active_bytes), (0, 0));
+}
+
+#[test]
+fn the_peak_of_a_thread_lies_on_top_of_what_all_others_have_in_use() {
+    let mock = MockPool::of_blocks();
+    let mut state = mock.shared.state.lock();
+    state.count_active(1000, 1024, HitKind::Ready);
+    let peak_of_thread = |bytes, peak_bytes| Activity {
+        hits: 2,
+        returns: 1,
+        bytes,
+        block_bytes: bytes,
+        peak_bytes,
+        ..Activity::default()
+    };
+    state.count_activity(peak_of_thread(0, 500));
+    assert_eq!((state.in_use, state.peak_in_use), (1024, 1524));
+    assert_eq!(state.counters.peak_active_bytes, 1500);
+    // Whole blocks may be more than what was requested at any time.
+    state.count_activity(Activity {
+        block_bytes: 700,
+        ..peak_of_thread(600, 600)
+    });
+    assert_eq!((state.in_use, state.peak_in_use), (1724, 1724));
+    assert_eq!(state.active_blocks, 3);
 }
 
 #[test]
@@ -147,4 +179,58 @@ fn memory_that_commands_may_still_use_is_counted() {
     let all_ended = state.queues.note_ended(of_other);
     assert_eq!(state.held_back_bytes(None), 0);
     drop((state, ended, all_ended));
+}
+
+#[test]
+fn only_blocks_of_at_most_one_queue_leave_the_bins_for_their_segments() {
+    let mock = MockPool::of_segments();
+    let key = mock.default_key();
+    let other = mock.another_queue();
+    let [unused, used, shared] = [(); 3].map(|()| mock.unused(MIB));
+    let mut state = mock.shared.state.lock();
+    let other_key = state.enter(&other);
+    let [use_, of_other] = [key, other_key].map(|key| state.queues.stamp(key));
+    state.put_in_bin(unused);
+    let uses = std::iter::once(use_).collect();
+    state.put_in_bin(HeldBlock { uses, ..used });
+    let uses = [use_, of_other].into_iter().collect();
+    state.put_in_bin(HeldBlock { uses, ..shared });
+    state.empty_bins();
+    assert_eq!(state.bytes_in_bins(), MIB as u64);
+    assert_eq!(state.pending.blocks(), 1);
+}
+
+#[test]
+fn with_several_threads_what_they_have_cached_counts_as_in_use() {
+    let mock = MockPool::of_segments();
+    let active = mock.pool.allocate(MIB).unwrap();
+    let held = mock.unused(MIB);
+    let mut state = mock.shared.state.lock();
+    state.put_in_bin(held);
+    state.in_use = 5;
+    assert_eq!(state.bytes_in_use(), 5);
+    let allowance = state.allowance(0);
+    let cache = || ThreadCache::<MockBackend>::new(0, allowance, None, None);
+    let _keys = [cache(), cache()].map(|cache| state.threads.add(cache));
+    assert_eq!(state.bytes_in_use(), MIB as u64);
+    drop(state);
+    drop(active);
+}
+
+#[test]
+fn the_pages_of_a_block_that_grows_are_in_use() {
+    let device = MockDevice::builder().virtual_memory(true).build();
+    let backend = device.backend();
+    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+    let allocator = VirtualMemoryAllocator::new(&backend);
+    let pool = PoolOptions::new().build(allocator, &queue).unwrap();
+    let shared = pool.allocate(0).unwrap().share();
+    let in_use = || shared.state.lock().in_use;
+    let mut block = pool.growable_on(&queue, 64 * MIB).unwrap();
+    let before = in_use();
+    block.grow(32 * MIB).unwrap();
+    assert_eq!(in_use() - before, 32 << 20);
+    block.shrink(32 * MIB).unwrap();
+    queue.finish().unwrap();
+    assert_eq!(in_use(), before);
 }

@@ -324,7 +324,9 @@ mod tests {
     use binpool_mock::{MockBackend, MockQueue};
 
     use super::*;
-    use crate::{PooledBuffer, mock_pool::MockPool};
+    use crate::{
+        PooledBuffer, central::caches::DrainFrom, free::cached::Wanted, mock_pool::MockPool,
+    };
 
     fn hold(mock: &MockPool, blocks: usize) {
         let blocks = (0..blocks).map(|_| mock.pool.allocate(1000).unwrap());
@@ -372,6 +374,26 @@ mod tests {
             });
         });
         assert_eq!(mock.pool.held_blocks(), 66);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "a cache has fewer blocks there")]
+    fn who_drains_the_caches_is_told_whether_threads_and_the_depot_had_blocks() {
+        let mock = MockPool::of_blocks();
+        let had_blocks = |drain_from| {
+            let mut state = mock.shared.state.lock();
+            let drained = mock
+                .shared
+                .drain_caches_of(&mut state, drain_from, Wanted::All);
+            (drained.threads_had_blocks, drained.depot_had_blocks)
+        };
+        for drain_from in [DrainFrom::Own, DrainFrom::All] {
+            hold(&mock, 10);
+            assert_eq!(had_blocks(drain_from), (true, false));
+            hold(&mock, 66);
+            assert_eq!(had_blocks(drain_from), (true, true));
+            assert_eq!(had_blocks(drain_from), (false, false));
+        }
     }
 
     /// More than a cache may have besides the block that came back last.

@@ -43,6 +43,9 @@ use crate::{
     sys::{self, ClResult, EventHandle},
 };
 
+#[cfg(test)]
+mod tests;
+
 /// What commands and maps do with one memory object.
 #[derive(Debug, Default)]
 pub(crate) struct AccessLog {
