@@ -211,6 +211,7 @@ mod tests {
         assert!(depot.take(0, one, 1).is_none());
         assert_eq!(depot.take(0, other, 2).map(|it| ids(&it)), Some(elsewhere));
         assert_eq!((depot.blocks(), depot.bytes()), (0, 0));
+        assert!(![1, 2].into_iter().any(|slot| depot.may_have(slot)));
     }
 
     #[test]
@@ -227,10 +228,14 @@ mod tests {
             depot.leave(0, queue, slot, magazine);
             ids
         });
+        let may_have = || [1, 2].map(|slot| depot.may_have(slot));
+        assert_eq!(may_have(), [true, true]);
         assert_eq!(ids(&depot.take_all(Wanted::Slot(2))), two);
         assert_eq!((depot.blocks(), depot.bytes()), (2, 2 << 10));
+        assert_eq!(may_have(), [true, false]);
         assert_eq!(ids(&depot.take_all(Wanted::All)), one);
         assert_eq!((depot.blocks(), depot.bytes()), (0, 0));
+        assert_eq!(may_have(), [false, false]);
     }
 
     #[test]

@@ -11,8 +11,9 @@ use crate::{
     },
 };
 
-/// The most spare leases of a queue. Fewer under `shuttle` and Miri, whose programs are short.
-pub(crate) const MAX_SPARE_LEASES: usize = if cfg!(any(shuttle, miri)) { 2 } else { 64 };
+/// The most spare leases of a queue: enough for what a backward pass frees one after the other, since a block without a place for its lease
+/// takes the pool's lock. Fewer under `shuttle` and Miri, whose programs are short.
+pub(crate) const MAX_SPARE_LEASES: usize = if cfg!(any(shuttle, miri)) { 2 } else { 256 };
 
 /// The arenas of a pool's segments.
 pub(crate) type PoolArenas<B> = Arenas<<B as Backend>::Memory, QueueUses>;
