@@ -1,10 +1,12 @@
 //! Many threads at once.
 
-use std::{collections::HashSet, ffi::c_void, ptr, sync::mpsc, thread};
+use std::{collections::HashSet, ffi::c_void, ptr, slice, sync::mpsc, thread};
 
+use binpool::{Backend, Queue};
 use binpool_capi::torch::{
     binpool_torch_allocate, binpool_torch_free, binpool_torch_try_allocate, pool_of,
 };
+use binpool_cuda::CudaBackend;
 
 use crate::child::over_stand_in;
 
@@ -89,6 +91,32 @@ fn what_threads_have_freed_on_their_own_default_streams_serves_others() {
             assert!(managed() <= 512 << 20, "{}", managed());
             pool_of(0).unwrap().trim_to(0);
             assert_eq!(managed(), 0);
+        },
+    );
+}
+
+#[test]
+fn a_thread_gets_no_block_that_the_default_stream_of_another_still_uses() {
+    over_stand_in(
+        "threads::a_thread_gets_no_block_that_the_default_stream_of_another_still_uses",
+        || {
+            const PER_THREAD: *mut c_void = ptr::without_provenance_mut(2);
+            const BYTES: isize = 1 << 20;
+
+            // SAFETY: The stream lives as long as the thread.
+            let allocate = || unsafe { binpool_torch_allocate(BYTES, 0, PER_THREAD) };
+            let block = allocate();
+            let backend = CudaBackend::open(0).unwrap();
+            let queue = backend.per_thread_default_queue();
+            let gate = backend.create_user_event().unwrap();
+            backend
+                .enqueue_marker(queue.after(slice::from_ref(&gate)))
+                .unwrap();
+            // SAFETY: As above.
+            unsafe { binpool_torch_free(block, BYTES, 0, PER_THREAD) };
+            let other = thread::spawn(move || allocate().addr()).join().unwrap();
+            assert_ne!(other, block.addr());
+            drop(gate); // Its command runs.
         },
     );
 }
