@@ -6,7 +6,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use binpool::{Backend, Queue, QueueOrder};
+use binpool::{Backend, QueueOrder};
 use binpool_capi::{
     Block, Options, Pool, PoolMemory, Status, binpool_allocate, binpool_block_cl_mem,
     binpool_block_device_ptr, binpool_block_host_ptr, binpool_block_record_use, binpool_pool_free,
@@ -139,7 +139,7 @@ fn shared_memory_of_cuda_is_released_after_the_commands_that_use_it() {
             free_pool(pool);
             assert!(free_bytes() < before);
             GATE.store(1, Ordering::Release);
-            queue.finish().unwrap();
+            backend.finish_device().unwrap();
             // The next allocation finds that the commands have ended.
             let next = backend.create_managed(64).unwrap();
             assert_eq!(free_bytes(), before - 64);

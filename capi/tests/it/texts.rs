@@ -12,8 +12,8 @@ use binpool_capi::{binpool_pool_report, binpool_string_free};
 use crate::common::{Bench, ok};
 
 thread_local! {
-    /// The bytes that this thread has freed.
-    static FREED: Cell<usize> = const { Cell::new(0) };
+    /// A size, and how many blocks of it this thread has freed.
+    static FREED: Cell<(usize, u32)> = const { Cell::new((0, 0)) };
 }
 
 struct Counting;
@@ -26,7 +26,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        FREED.set(FREED.get() + layout.size());
+        let (size, count) = FREED.get();
+        FREED.set((size, count + u32::from(layout.size() == size)));
         // SAFETY: As the caller promises.
         unsafe { System.dealloc(place, layout) }
     }
@@ -43,8 +44,8 @@ fn a_text_that_the_program_frees_is_gone() {
     ok(unsafe { binpool_pool_report(bench.pool, &raw mut text) });
     // SAFETY: It ends with a zero.
     let bytes = unsafe { CStr::from_ptr(text) }.count_bytes() + 1;
-    let before = FREED.get();
+    FREED.set((bytes, 0));
     // SAFETY: It was returned to be freed.
     unsafe { binpool_string_free(text) };
-    assert_eq!(FREED.get() - before, bytes);
+    assert_eq!(FREED.get(), (bytes, 1));
 }
