@@ -186,8 +186,8 @@ fn a_backend_that_ends_during_a_capture_on_another_device_frees_its_memory() {
         .unwrap();
     queue.finish().unwrap();
     devices[1].begin_capture(&captured);
-    // So the backend waits for the command when it ends.
-    devices[0].fail("cuEventQuery", 0, 1, NOT_READY);
+    // Asked when the memory is dropped, and when the backend is; so that one waits for the command.
+    devices[0].fail("cuEventQuery", 0, 2, NOT_READY);
     drop((memory, queue, here));
     assert_eq!(devices[0].used(), 0);
     assert!(devices[1].end_capture(&captured).is_ok());
