@@ -1,17 +1,29 @@
 //! Many threads at once.
 
-use std::{collections::HashSet, ffi::c_void, ptr, slice, sync::mpsc, thread};
+use std::{
+    collections::HashSet,
+    ffi::c_void,
+    ptr,
+    sync::{
+        atomic::{AtomicU32, Ordering},
+        mpsc,
+    },
+    thread,
+};
 
-use binpool::{Backend, Queue};
+use binpool::Queue;
 use binpool_capi::torch::{
-    binpool_torch_allocate, binpool_torch_free, binpool_torch_try_allocate, pool_of,
+    binpool_torch_allocate, binpool_torch_free, binpool_torch_record_stream,
+    binpool_torch_try_allocate, pool_of,
 };
 use binpool_cuda::CudaBackend;
+use libloading::os::unix::Library;
 
 use crate::child::over_stand_in;
 
 const THREADS: isize = 8;
 const ROUNDS: isize = 500;
+const MIB: isize = 1 << 20;
 
 fn allocate(bytes: isize) -> *mut c_void {
     // SAFETY: The default stream lives as long as the process.
@@ -63,7 +75,6 @@ fn blocks_of_threads_are_apart_and_any_thread_frees_them() {
 
 #[test]
 fn what_threads_have_freed_on_their_own_default_streams_serves_others() {
-    const MIB: isize = 1 << 20;
     /// `CU_STREAM_LEGACY` and `CU_STREAM_PER_THREAD`.
     const STREAMS: [usize; 2] = [1, 2];
 
@@ -96,27 +107,43 @@ fn what_threads_have_freed_on_their_own_default_streams_serves_others() {
 }
 
 #[test]
-fn a_thread_gets_no_block_that_the_default_stream_of_another_still_uses() {
+fn a_use_on_a_threads_default_stream_is_not_one_on_that_of_another_thread() {
     over_stand_in(
-        "threads::a_thread_gets_no_block_that_the_default_stream_of_another_still_uses",
+        "threads::a_use_on_a_threads_default_stream_is_not_one_on_that_of_another_thread",
         || {
-            const PER_THREAD: *mut c_void = ptr::without_provenance_mut(2);
-            const BYTES: isize = 1 << 20;
+            type Set = extern "system" fn(*mut c_void) -> i32;
+            type Wait = extern "system" fn(usize, *const AtomicU32, u32, u32) -> i32;
+            const PER_THREAD: usize = 2;
+            static LET_RUN: AtomicU32 = AtomicU32::new(0);
 
-            // SAFETY: The stream lives as long as the thread.
-            let allocate = || unsafe { binpool_torch_allocate(BYTES, 0, PER_THREAD) };
-            let block = allocate();
+            let stream = || ptr::without_provenance_mut(PER_THREAD);
+            // SAFETY: It is the stand-in.
+            let driver = unsafe { Library::new("libcuda.so.1") }.unwrap();
+            // SAFETY: The signature is right.
+            let set = unsafe { driver.get::<Set>(b"cuCtxSetCurrent") }.unwrap();
+            // SAFETY: The signature is right.
+            let wait = unsafe { driver.get::<Wait>(b"cuStreamWaitValue32_v2") }.unwrap();
             let backend = CudaBackend::open(0).unwrap();
-            let queue = backend.per_thread_default_queue();
-            let gate = backend.create_user_event().unwrap();
-            backend
-                .enqueue_marker(queue.after(slice::from_ref(&gate)))
-                .unwrap();
-            // SAFETY: As above.
-            unsafe { binpool_torch_free(block, BYTES, 0, PER_THREAD) };
-            let other = thread::spawn(move || allocate().addr()).join().unwrap();
-            assert_ne!(other, block.addr());
-            drop(gate); // Its command runs.
+            let block = allocate(MIB);
+            // SAFETY: The stream lives as long as the thread.
+            unsafe { binpool_torch_record_stream(block, stream()) };
+            let address = block.addr();
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    assert_eq!(set(backend.raw_context()), 0);
+                    assert_eq!(wait(PER_THREAD, &raw const LET_RUN, 1, 0), 0);
+                    let block = ptr::without_provenance_mut(address);
+                    // SAFETY: As above.
+                    unsafe { binpool_torch_record_stream(block, stream()) };
+                });
+            });
+            free(block, MIB);
+            backend.per_thread_default_queue().finish().unwrap();
+            backend.legacy_default_queue().finish().unwrap();
+            // There is room for one more. The second takes new pages, since the block is still used.
+            let others = [allocate(MIB), allocate(MIB)];
+            assert!(!others.contains(&block), "{others:?}");
+            LET_RUN.store(1, Ordering::Release);
         },
     );
 }
