@@ -232,6 +232,21 @@ fn what_waits_for_the_whole_device_is_freed_after_a_capture() {
 }
 
 #[test]
+fn a_stream_that_the_driver_says_nothing_of_counts_as_captured() {
+    let device = Device::new(256 * PAGE);
+    let backend = device.backend();
+    let queue = queue(&backend);
+    let [reservation, pages] = [backend.reserve(PAGE), backend.create_pages(PAGE)];
+    let (reservation, pages) = (reservation.unwrap(), pages.unwrap());
+    backend.map(&reservation, 0, &pages).unwrap();
+    device.fail("cuStreamIsCapturing", 0, 1, 999);
+    drop((reservation, pages));
+    assert_eq!(device.used(), PAGE);
+    backend.enqueue_marker(&queue).unwrap();
+    assert_eq!(device.used(), 0);
+}
+
+#[test]
 fn the_event_of_a_captured_command_has_ended_and_is_for_its_queue_only() {
     let device = Device::new(1 << 24);
     let backend = device.backend();

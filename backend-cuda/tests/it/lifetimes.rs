@@ -330,3 +330,28 @@ fn device_memory_tells_what_is_free() {
         ((1 << 24) - SIZE, 1 << 24)
     );
 }
+
+#[test]
+fn a_fill_with_one_two_or_four_bytes_is_one_call_where_these_are_aligned() {
+    let device = Device::new(1 << 24);
+    let backend = device.backend();
+    let queue = queue(&backend);
+    let block = backend.create_buffer(64, MemoryFlags::empty()).unwrap();
+    for (pattern, call) in [
+        (&[7_u8][..], "cuMemsetD8Async"),
+        (&[7, 8][..], "cuMemsetD16Async"),
+        (&[7, 8, 9, 10][..], "cuMemsetD32Async"),
+    ] {
+        let fill = |region| {
+            let fill = backend.enqueue_fill(&queue, &block, region, pattern);
+            fill.unwrap();
+        };
+        let copies = device.calls("cuMemcpyAsync");
+        fill(Region::first(64));
+        let calls = [call, "cuMemcpyAsync"].map(|call| device.calls(call));
+        assert_eq!(calls, [1, copies]);
+        fill(Region::new(1, 60));
+        let seen = bytes(&backend, &queue, &block);
+        assert_eq!(seen[1..61], pattern.repeat(60 / pattern.len()));
+    }
+}
