@@ -36,7 +36,7 @@ COPIED = {
 }  # fmt: skip
 
 # Code under these is not compiled for tests, or is a test.
-NOT_FOR_TESTS = r"#\[(cfg\((all\(|any\()?(test|loom|shuttle|fuzzing|miri|windows|target_os = \"(windows|macos)\")|test\b)"
+NOT_FOR_TESTS = r"#\[(cfg\((all\(|any\()?(test|loom|shuttle|fuzzing|miri|windows|target_os = \"(windows|macos)\"|not\(target_os = \"linux\"\))|test\b)"
 
 # Goes into the crate. `SWITCH_ON` is the number of the change to make; the numbers of the switches that a run passes go to the file
 # `SWITCH_REACHED`.
@@ -159,7 +159,8 @@ class Source:
         start = self.text[node.start_byte : body.start_byte].decode()
         values = next((values for pattern, values in VALUES if re.fullmatch(pattern, returned, re.S)), [])
         head = ""
-        for value in values if body.named_child_count else []:
+        own = self.raw(body)[1:-1].strip()
+        for value in [value for value in values if value != own] if own else []:
             number = self.number(node, f"replace the body with {value}")
             if number is not None:
                 head += f"\n/*M{number}*/ if crate::switch_::on({number}) {{ return {value}; }}\n"

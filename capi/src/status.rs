@@ -118,3 +118,34 @@ impl From<TraceError> for Failure {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_error_has_its_status() {
+        let lost = Error::DeviceLost {
+            operation: "clFinish",
+            source: None,
+        };
+        for (error, status) in [
+            (
+                Error::device_out_of_memory(4096, "none is left"),
+                Status::OutOfMemory,
+            ),
+            (
+                binpool::InvalidRequest::ZeroSize.into(),
+                Status::InvalidArgument,
+            ),
+            (Error::unsupported("sub-buffers"), Status::Unsupported),
+            (lost, Status::DeviceLost),
+            (
+                Error::backend("clFlush", Some(-36), "the queue is gone"),
+                Status::Backend,
+            ),
+        ] {
+            assert_eq!(Failure::from(error).status(), status);
+        }
+    }
+}

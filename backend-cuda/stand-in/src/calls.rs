@@ -82,6 +82,12 @@ fn check(addresses: &[u64], bytes: usize) -> Result<(), Code> {
     Ok(())
 }
 
+/// Refuses an address that is not aligned for values of this size, as fills with them do.
+fn check_aligned(address: u64, bytes: u64) -> Result<(), Code> {
+    let is_aligned = address.is_multiple_of(bytes);
+    is_aligned.then_some(()).ok_or(INVALID_VALUE)
+}
+
 /// `CUmemAccessDesc`.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -432,9 +438,11 @@ calls! {
         set(&enter("cuMemsetD8Async")?, to, stream, vec![value; count])
     }
     fn cuMemsetD16Async(to: u64, value: u16, count: usize, stream: usize) {
+        check_aligned(to, 2)?;
         set(&enter("cuMemsetD16Async")?, to, stream, value.to_ne_bytes().repeat(count))
     }
     fn cuMemsetD32Async(to: u64, value: u32, count: usize, stream: usize) {
+        check_aligned(to, 4)?;
         set(&enter("cuMemsetD32Async")?, to, stream, value.to_ne_bytes().repeat(count))
     }
 

@@ -6,7 +6,7 @@ use std::{env, fs, os::unix::fs::symlink, path::PathBuf, process::Command, sync:
 
 use binpool::{ImmediateAllocator, MemoryPool, PoolOptions};
 use binpool_allocators::{Backend, Error, InvalidRequest, MemoryFlags, ObjectKind, Queue, Region};
-use binpool_cuda::{CudaBackend, PooledCudaSlice, PooledStream};
+use binpool_cuda::{CudaBackend, CudaDevice, PooledCudaSlice, PooledStream};
 use cudarc::{
     driver::{
         CudaContext, CudaFunction, CudaStream, DevicePtr, DeviceRepr, DriverError, LaunchConfig,
@@ -34,6 +34,12 @@ fn over_the_stand_in() {
         .status()
         .unwrap();
     assert!(status.success());
+}
+
+#[test]
+#[ignore = "run by `over_the_stand_in`"]
+fn the_devices_of_the_installed_driver_are_listed() {
+    assert_eq!(CudaDevice::all().unwrap().len(), 2);
 }
 
 type Slice = PooledCudaSlice<f32>;
@@ -131,6 +137,7 @@ fn slices_go_into_copies_fills_and_launches() {
     let setup = Setup::new();
     let Setup { pooled, home, .. } = &setup;
     let (operand, mut sum) = (setup.slice(2.0), pooled.alloc_zeros(LENGTH).unwrap());
+    assert!(!sum.is_empty());
     setup.check(&sum, 0.0);
     setup.add(home, &mut sum, &operand);
     setup.check(&sum, 2.0);
@@ -145,10 +152,21 @@ fn slices_go_into_copies_fills_and_launches() {
     assert!(pooled.alloc_zeros::<f32>(usize::MAX).is_err());
 }
 
+/// Its elements are aligned as blocks are.
+#[derive(Clone, Copy)]
+#[repr(align(256))]
+struct Aligned(#[expect(dead_code, reason = "it has a size")] [u8; 256]);
+
 /// Its elements are aligned to more than blocks are.
 #[derive(Clone, Copy)]
 #[repr(align(512))]
 struct Wide(#[expect(dead_code, reason = "it has a size")] [u8; 512]);
+
+// SAFETY: It consists of bytes.
+unsafe impl DeviceRepr for Aligned {}
+
+// SAFETY: Any bytes are one, zeros too.
+unsafe impl ValidAsZeroBits for Aligned {}
 
 // SAFETY: It consists of bytes.
 unsafe impl DeviceRepr for Wide {}
@@ -159,7 +177,9 @@ unsafe impl ValidAsZeroBits for Wide {}
 #[test]
 #[ignore = "run by `over_the_stand_in`"]
 fn elements_that_a_block_cannot_align_are_refused() {
-    let refused = Setup::new().pooled.alloc_zeros::<Wide>(1).map(drop);
+    let setup = Setup::new();
+    setup.pooled.alloc_zeros::<Aligned>(1).unwrap();
+    let refused = setup.pooled.alloc_zeros::<Wide>(1).map(drop);
     assert!(
         refused
             .unwrap_err()

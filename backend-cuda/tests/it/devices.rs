@@ -12,6 +12,8 @@ use binpool_cuda::{CudaBackend, CudaMemory, CudaQueue, DriverPoolAllocator};
 use crate::common::{Device, PAGE, another_library, bytes, queue};
 
 const SIZE: usize = 4096;
+/// `CUDA_ERROR_NOT_READY`.
+const NOT_READY: i32 = 600;
 
 /// Two devices of one library, with their backends and queues.
 fn pair() -> ([Device; 2], [CudaBackend; 2], [CudaQueue; 2]) {
@@ -149,6 +151,47 @@ fn copies_between_devices_arrive_whether_or_not_the_devices_see_each_others_memo
         let third = devices[0].beside(64 * PAGE);
         copies(&devices, &backends, &[&one, &two, &queue(&third.backend())]);
     }
+}
+
+#[test]
+fn a_copy_within_a_device_is_none_between_devices() {
+    let (devices, [here, _], [queue, _]) = pair();
+    let [from, to] = [(); 2].map(|()| block(&here));
+    here.enqueue_copy(&queue, &from, Region::first(SIZE), &to, 0)
+        .unwrap();
+    assert_eq!(devices[0].calls("cuMemcpyPeerAsync"), 0);
+}
+
+#[test]
+fn a_read_that_blocks_needs_no_memory_of_the_host_but_the_programs() {
+    let (devices, [here, _], [queue, _]) = pair();
+    here.read(&queue, &block(&here), 0, &mut [0_u8; 4]).unwrap();
+    assert_eq!(devices[0].calls("cuMemHostAlloc"), 0);
+}
+
+#[test]
+fn the_free_bytes_of_a_device_are_those_that_nothing_has() {
+    let (_devices, [here, _], _) = pair();
+    let free = || here.free_bytes().unwrap();
+    let before = free();
+    let memory = block(&here);
+    assert_eq!(free(), before - memory.bytes() as u64);
+}
+
+#[test]
+fn a_backend_that_ends_during_a_capture_on_another_device_frees_its_memory() {
+    let (devices, [here, there], [queue, captured]) = pair();
+    let memory = block(&here);
+    here.enqueue_fill(&queue, &memory, Region::first(SIZE), &[1_u8])
+        .unwrap();
+    queue.finish().unwrap();
+    devices[1].begin_capture(&captured);
+    // Asked when the memory is dropped, and when the backend is; so that one waits for the command.
+    devices[0].fail("cuEventQuery", 0, 2, NOT_READY);
+    drop((memory, queue, here));
+    assert_eq!(devices[0].used(), 0);
+    assert!(devices[1].end_capture(&captured).is_ok());
+    drop(there);
 }
 
 #[test]
@@ -332,6 +375,8 @@ fn peers_use_memory_and_what_is_mapped_after_they_may() {
     assert!(one.can_use(address(&buffer)) && !one.can_use(address(&pages)));
     let more = mapped(&there);
     assert!(one.can_use(address(&more)) && two.can_use(address(&more)));
+    there.admit_peers(address(&pages), PAGE).unwrap();
+    assert!(one.can_use(address(&pages)) && two.can_use(address(&pages)));
     let pool = DriverPoolAllocator::new(&there).unwrap();
     let pooled = pool.allocate(SIZE).unwrap();
     assert!(one.can_use(address(&pooled)) && two.can_use(address(&pooled)));

@@ -1,6 +1,9 @@
 //! The allocator over a pool of the driver.
 
-use std::slice::from_ref;
+use std::{
+    slice::from_ref,
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 use binpool_allocators::{
     Allocator, Backend, Error, Event, InvalidRequest, MemoryFlags, ObjectKind, Queue, Region,
@@ -38,6 +41,45 @@ fn a_block_goes_back_to_the_driver_behind_its_commands() {
     assert_eq!((device.used(), backend.is_lost()), (0, false));
     drop((allocator, queue, fill, backend));
     assert_eq!(device.objects(), 0);
+}
+
+#[test]
+fn a_release_comes_after_the_events_that_the_program_names() {
+    static LET_RUN: AtomicU32 = AtomicU32::new(0);
+
+    let device = Device::new(1 << 24);
+    let backend = device.backend();
+    let queue = queue(&backend);
+    let allocator = DriverPoolAllocator::new(&backend).unwrap();
+    let block = allocator.allocate(4096).unwrap();
+    device.hold(queue.raw(), &LET_RUN);
+    let last = backend.enqueue_marker(&queue).unwrap();
+    allocator.release(block, &[last]).unwrap();
+    assert_eq!(device.used(), 4096);
+    LET_RUN.store(1, Ordering::Release);
+    queue.finish().unwrap();
+    allocator.trim_to(0).unwrap();
+    assert_eq!(device.used(), 0);
+}
+
+#[test]
+fn the_drivers_pool_keeps_what_is_free_until_it_is_trimmed() {
+    let device = Device::new(1 << 24);
+    let allocator = DriverPoolAllocator::new(&device.backend()).unwrap();
+    // The threshold up to which it keeps memory.
+    assert_eq!(device.calls("cuMemPoolSetAttribute"), 1);
+    let block = allocator.allocate(4096).unwrap();
+    allocator.release(block, &[]).unwrap();
+    assert_eq!(device.calls("cuMemPoolTrimTo"), 0);
+    allocator.trim_to(0).unwrap();
+    assert_eq!(device.calls("cuMemPoolTrimTo"), 1);
+}
+
+#[test]
+fn blocks_are_there_when_they_are_returned_and_their_parts_are_addresses() {
+    let backend = Device::new(1 << 24).backend();
+    let allocator = DriverPoolAllocator::new(&backend).unwrap();
+    assert!(!allocator.is_deferred() && allocator.views_are_addresses());
 }
 
 #[test]

@@ -114,6 +114,36 @@ fn memory_that_is_not_on_pages_is_refused_with_the_way_that_there_is() {
 }
 
 #[test]
+fn addresses_are_exported_once_all_of_them_are_mapped() {
+    let backend = Device::new(64 * PAGE).backend();
+    let queue = queue(&backend);
+    let reservation = backend.reserve(3 * PAGE).unwrap();
+    let map = |offset| {
+        let pages = backend.create_pages(PAGE).unwrap();
+        backend.map(&reservation, offset, &pages).unwrap();
+    };
+    map(0);
+    map(2 * PAGE);
+    let Err(Error::InvalidRequest(refusal)) = backend.export(&queue, &reservation) else {
+        panic!("there is a hole");
+    };
+    assert!(matches!(refusal, InvalidRequest::NotMapped { .. }));
+    map(PAGE);
+    let exported = backend.export(&queue, &reservation).unwrap();
+    assert_eq!(
+        exported.layout(),
+        [0, 3, 1, 1, 1].map(|pages| pages * PAGE as u64)
+    );
+    // And no neighbours.
+    let middle = backend.create_sub_region(&reservation, Region::new(PAGE, PAGE));
+    let exported = backend.export(&queue, &middle.unwrap()).unwrap();
+    assert_eq!(
+        exported.layout(),
+        [0, 1, 1].map(|pages| pages * PAGE as u64)
+    );
+}
+
+#[test]
 fn a_part_of_a_block_and_a_block_that_grows_are_exported_without_the_rest() {
     let backend = Device::new(64 * PAGE).backend();
     let queue = queue(&backend);
@@ -172,6 +202,9 @@ fn where_the_driver_refuses_pages_that_can_be_shared_the_pool_has_others() {
         // Without RDMA it takes them.
         device.fail("cuMemCreate", 0, 1, code);
         let memory = mapped(&backend);
+        // A lack of memory is no refusal.
+        device.fail("cuMemCreate", 0, 2, 2);
+        assert!(backend.create_pages(PAGE).is_err());
         assert!(backend.exports_pages());
         drop(backend.export(&queue, &memory).unwrap());
         device.fail("cuMemCreate", 0, 2, code);

@@ -34,6 +34,19 @@ fn a_call_that_fails_has_no_effect_and_names_its_function() {
     assert!(!backend.is_lost());
 }
 
+/// The program may free its bytes then.
+#[test]
+fn a_read_that_blocks_and_fails_waits_for_what_it_has_enqueued() {
+    let device = Device::new(1 << 24);
+    let backend = device.backend();
+    let queue = queue(&backend);
+    let block = backend.create_buffer(64, MemoryFlags::empty()).unwrap();
+    device.fail("cuEventRecord", 0, 1, 999);
+    let read = backend.read(&queue, &block, 0, &mut [0_u8; 64]);
+    assert!(read.is_err());
+    assert_eq!(device.calls("cuStreamSynchronize"), 1);
+}
+
 #[test]
 fn memory_that_runs_out_is_out_of_memory() {
     let device = Device::new(1 << 24);

@@ -4,7 +4,7 @@ use std::{
     slice::from_ref,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     thread,
 };
@@ -232,6 +232,21 @@ fn what_waits_for_the_whole_device_is_freed_after_a_capture() {
 }
 
 #[test]
+fn a_stream_that_the_driver_says_nothing_of_counts_as_captured() {
+    let device = Device::new(256 * PAGE);
+    let backend = device.backend();
+    let queue = queue(&backend);
+    let [reservation, pages] = [backend.reserve(PAGE), backend.create_pages(PAGE)];
+    let (reservation, pages) = (reservation.unwrap(), pages.unwrap());
+    backend.map(&reservation, 0, &pages).unwrap();
+    device.fail("cuStreamIsCapturing", 0, 1, 999);
+    drop((reservation, pages));
+    assert_eq!(device.used(), PAGE);
+    backend.enqueue_marker(&queue).unwrap();
+    assert_eq!(device.used(), 0);
+}
+
+#[test]
 fn the_event_of_a_captured_command_has_ended_and_is_for_its_queue_only() {
     let device = Device::new(1 << 24);
     let backend = device.backend();
@@ -329,6 +344,40 @@ fn what_waits_for_a_queue_is_refused_while_it_is_captured() {
     assert_eq!(device.calls("cuMemFreeAsync"), 0);
     bytes(&backend, &captured, &memory);
     assert_eq!(device.calls("cuMemFreeAsync"), 1);
+}
+
+#[test]
+fn a_wait_for_the_whole_device_is_an_error_in_a_capture_and_spoils_it() {
+    let device = Device::new(1 << 24);
+    let backend = device.backend();
+    let queue = queue(&backend);
+    let (result, graph) = device.capture(&queue, || backend.finish_device());
+    assert!(result.is_err() && graph.is_err());
+    backend.finish_device().unwrap();
+}
+
+#[test]
+fn a_captured_command_does_not_stand_for_those_before_the_capture() {
+    static LET_RUN: AtomicU32 = AtomicU32::new(0);
+
+    let device = Device::new(1 << 24);
+    let backend = device.backend();
+    let [captured, other] = [(); 2].map(|()| queue(&backend));
+    let all = Region::first(BYTES);
+    // Freeing it waits for nothing.
+    let allocator = DriverPoolAllocator::new(&backend).unwrap();
+    let memory = allocator.allocate(BYTES).unwrap();
+    device.hold(captured.raw(), &LET_RUN);
+    let fill = |byte| backend.enqueue_fill(&captured, &memory, all, &[byte]);
+    fill(1_u8).unwrap();
+    let (captured_fill, graph) = device.capture(&captured, || fill(2));
+    assert!(captured_fill.is_ok() && graph.is_ok());
+    drop(memory);
+    backend.enqueue_marker(&other).unwrap(); // It looks at what can be freed.
+    assert_eq!(device.used(), BYTES);
+    LET_RUN.store(1, Ordering::Release);
+    captured.finish().unwrap();
+    assert!(!backend.is_lost());
 }
 
 #[test]

@@ -4,8 +4,9 @@ use std::{
     slice::from_ref,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    thread,
 };
 
 use binpool_allocators::{
@@ -321,6 +322,44 @@ fn events_and_pinned_memory_are_used_again() {
 }
 
 #[test]
+fn the_words_of_user_events_are_used_again() {
+    let device = Device::new(1 << 24);
+    let backend = device.backend();
+    for _ in 0..200 {
+        drop(backend.create_user_event().unwrap());
+    }
+    assert_eq!(device.calls("cuMemHostAlloc"), 1);
+}
+
+#[test]
+fn the_host_waits_until_a_user_event_is_resolved() {
+    let backend = Device::new(1 << 24).backend();
+    let queue = queue(&backend);
+    let gate = backend.create_user_event().unwrap();
+    let [waits, is_resolved] = [(); 2].map(|()| AtomicBool::new(false));
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            waits.store(true, Ordering::SeqCst);
+            gate.wait().unwrap();
+            is_resolved.load(Ordering::SeqCst)
+        });
+        while !waits.load(Ordering::SeqCst) {
+            thread::yield_now();
+        }
+        // Meanwhile the other thread comes to its wait.
+        for _ in 0..200 {
+            backend.enqueue_marker(&queue).unwrap();
+        }
+        queue.finish().unwrap();
+        is_resolved.store(true, Ordering::SeqCst);
+        backend
+            .resolve_user_event(&gate, Outcome::Complete)
+            .unwrap();
+        assert!(waiting.join().unwrap());
+    });
+}
+
+#[test]
 fn device_memory_tells_what_is_free() {
     let backend = Device::new(1 << 24).backend();
     let _block = backend.create_buffer(SIZE, MemoryFlags::empty()).unwrap();
@@ -329,4 +368,25 @@ fn device_memory_tells_what_is_free() {
         (memory.free_bytes, memory.total_bytes),
         ((1 << 24) - SIZE, 1 << 24)
     );
+}
+
+#[test]
+fn a_fill_with_one_two_or_four_bytes_is_one_call() {
+    let device = Device::new(1 << 24);
+    let backend = device.backend();
+    let queue = queue(&backend);
+    let block = backend.create_buffer(64, MemoryFlags::empty()).unwrap();
+    for (pattern, call) in [
+        (&[7_u8][..], "cuMemsetD8Async"),
+        (&[7, 8][..], "cuMemsetD16Async"),
+        (&[7, 8, 9, 10][..], "cuMemsetD32Async"),
+    ] {
+        let length = pattern.len();
+        let region = Region::new(length, 32);
+        let fill = backend.enqueue_fill(&queue, &block, region, pattern);
+        fill.unwrap();
+        assert_eq!(device.calls(call), 1, "{call}");
+        let seen = bytes(&backend, &queue, &block);
+        assert_eq!(seen[length..length + 32], pattern.repeat(32 / length));
+    }
 }

@@ -7,7 +7,13 @@
     reason = "a test fails by panicking"
 )]
 
+#[cfg(target_os = "linux")]
+#[path = "../torch/child.rs"]
+mod child;
 mod common;
+#[cfg(target_os = "linux")]
+#[path = "../../../backend-cuda/tests/it/common/logged.rs"]
+mod logged;
 
 mod arguments;
 mod memory;
@@ -15,6 +21,11 @@ mod options;
 #[cfg(target_os = "linux")]
 mod programs;
 mod recordings;
+#[cfg(target_os = "linux")]
+mod shared;
 mod shortage;
+mod texts;
+#[cfg(target_os = "linux")]
+mod thread_end;
 mod threads;
 mod watching;

@@ -45,6 +45,7 @@ fn a_report_has_the_counters_and_the_innermost_tag_of_each_block() {
     };
     assert!(line("forward pass").unwrap().contains("3.0 MiB"), "{text}");
     assert!(line("step").unwrap().contains("2.0 MiB"), "{text}");
+    assert!(!text.contains(".rs:"), "a line of this library: {text}");
 
     // SAFETY: The pool lives.
     ok(unsafe { binpool_pool_stop_watching(bench.pool) });

@@ -2,6 +2,7 @@
 
 use std::{
     ffi::{CStr, c_int, c_void},
+    ops::Range,
     ptr,
     sync::{
         Arc,
@@ -14,14 +15,15 @@ use binpool::{Backend, Outcome, Queue, QueueOrder};
 use binpool_capi::{
     Status, binpool_last_error_message,
     torch::{
-        Granted, binpool_torch_allocate_segment, binpool_torch_empty_cache,
-        binpool_torch_enable_peer_access, binpool_torch_figures, binpool_torch_free,
-        binpool_torch_free_segment, binpool_torch_pages, binpool_torch_request,
-        binpool_torch_reset_peaks, binpool_torch_set_limit, binpool_torch_share,
-        binpool_torch_take_back, binpool_torch_watch_pages, pool_of,
+        Granted, binpool_torch_allocate_segment, binpool_torch_drop_received,
+        binpool_torch_empty_cache, binpool_torch_enable_peer_access, binpool_torch_figures,
+        binpool_torch_free, binpool_torch_free_segment, binpool_torch_pages, binpool_torch_receive,
+        binpool_torch_request, binpool_torch_reset_peaks, binpool_torch_set_limit,
+        binpool_torch_share, binpool_torch_take_back, binpool_torch_watch_pages, pool_of,
     },
 };
 use binpool_cuda::{CudaBackend, CudaEvent, CudaQueue};
+use libloading::os::unix::Library;
 
 use crate::child::over_stand_in;
 
@@ -195,6 +197,46 @@ fn pages_are_told_of_and_listed() {
     });
 }
 
+extern "C" fn note(context: *mut c_void, address: u64, bytes: usize) {
+    // SAFETY: It is the list of the caller below.
+    let pages = unsafe { &mut *context.cast::<Vec<Range<u64>>>() };
+    pages.push(address..address + bytes as u64);
+}
+
+/// Returns whether the pages that are mapped now hold all of a block.
+fn is_mapped(block: Granted) -> bool {
+    let mut pages = Vec::<Range<u64>>::new();
+    // SAFETY: `note` takes the list.
+    unsafe { binpool_torch_pages(0, note, (&raw mut pages).cast()) };
+    let start = block.address.addr() as u64;
+    let mut rest = start..start + block.bytes as u64;
+    for page in pages {
+        if page.contains(&rest.start) {
+            rest.start = page.end;
+        }
+    }
+    rest.is_empty()
+}
+
+#[test]
+fn pages_are_listed_where_they_are_mapped_and_no_more_once_they_are_not() {
+    over_stand_in(
+        "class::pages_are_listed_where_they_are_mapped_and_no_more_once_they_are_not",
+        || {
+            let blocks = [(); 3].map(|()| request(40 * MIB, ptr::null_mut()).unwrap());
+            assert!(blocks.into_iter().all(is_mapped));
+            let [first, second, third] = blocks;
+            free(second, ptr::null_mut());
+            binpool_torch_empty_cache();
+            assert!(is_mapped(first) && !is_mapped(second) && is_mapped(third));
+            let listed = AtomicU64::new(0);
+            // SAFETY: `add` takes the sum.
+            unsafe { binpool_torch_pages(0, add, (&raw const listed).cast_mut().cast()) };
+            assert_eq!(listed.into_inner(), binpool_torch_figures(0).managed);
+        },
+    );
+}
+
 extern "C" fn list(context: *mut c_void, descriptor: c_int, bytes: usize) {
     // SAFETY: It is the list of the caller below.
     let pages = unsafe { &mut *context.cast::<Vec<(c_int, usize)>>() };
@@ -238,6 +280,64 @@ fn shared_blocks_of_one_page_share_its_descriptor_until_both_are_taken_back() {
             for block in [one, two] {
                 free(block, ptr::null_mut());
             }
+        },
+    );
+}
+
+#[test]
+fn a_block_shares_the_last_page_of_another_that_lies_on_several() {
+    over_stand_in(
+        "class::a_block_shares_the_last_page_of_another_that_lies_on_several",
+        || {
+            // Half a page, the other half with one of the next, and the rest of that.
+            let sizes = [MIB, 2 * MIB, MIB];
+            let blocks = sizes.map(|bytes| request(bytes, ptr::null_mut()).unwrap());
+            let [_, middle, last] = blocks.map(|block| share(block).1);
+            assert_eq!((middle.len(), last.len()), (2, 1));
+            assert_eq!(middle[1], last[0]);
+            for block in blocks {
+                binpool_torch_take_back(block.address);
+                free(block, ptr::null_mut());
+            }
+        },
+    );
+}
+
+#[test]
+fn pages_of_another_process_are_mapped_until_they_are_dropped() {
+    over_stand_in(
+        "class::pages_of_another_process_are_mapped_until_they_are_dropped",
+        || {
+            type Objects = extern "system" fn(c_int) -> usize;
+            // SAFETY: It is the stand-in.
+            let driver = unsafe { Library::new("libcuda.so.1") }.unwrap();
+            // SAFETY: The signature is right.
+            let objects = unsafe { driver.get::<Objects>(b"stand_in_objects") }.unwrap();
+            let block = request(1000, ptr::null_mut()).unwrap();
+            let (_, pages) = share(block);
+            let (descriptors, bytes): (Vec<_>, Vec<_>) = pages.into_iter().unzip();
+            let before = objects(0);
+            let (mut address, mut received) = (ptr::null_mut(), ptr::null_mut());
+            // SAFETY: There are as many of both, and places for the results.
+            let status = unsafe {
+                binpool_torch_receive(
+                    0,
+                    descriptors.as_ptr(),
+                    bytes.as_ptr(),
+                    descriptors.len(),
+                    &raw mut address,
+                    &raw mut received,
+                )
+            };
+            assert_eq!(status, Status::Ok);
+            assert!(!address.is_null() && objects(0) > before);
+            // SAFETY: It was received, and is dropped once.
+            unsafe { binpool_torch_drop_received(received) };
+            // SAFETY: Null does nothing.
+            unsafe { binpool_torch_drop_received(ptr::null_mut()) };
+            assert_eq!(objects(0), before);
+            binpool_torch_take_back(block.address);
+            free(block, ptr::null_mut());
         },
     );
 }
