@@ -110,7 +110,7 @@ use crate::{
 /// ```
 #[must_use = "the block goes back to its pool when it is dropped"]
 pub struct PooledBuffer<B: Backend> {
-    /// Only `drop` takes this out, and does not use it afterwards.
+    /// Only `drop` and [`release`](Self::release) take this out, and neither uses it afterwards.
     content: ManuallyDrop<PackedContent<B>>,
     size: usize,
 }
@@ -316,7 +316,10 @@ impl<B: Backend> PooledBuffer<B> {
         let buffer = ManuallyDrop::new(self);
         // SAFETY: where this returns the block, `buffer` is not dropped, and its content is not used again.
         match unsafe { buffer.content.take_if(may_be_cached) } {
-            Some(block) => free_leased(block, buffer.size),
+            Some(block) => match Shared::cache_block(block, buffer.size) {
+                None => Ok(()),
+                Some(uncached) => Self::of_leased(uncached, buffer.size).free(),
+            },
             None => ManuallyDrop::into_inner(buffer).free(),
         }
     }
@@ -399,7 +402,8 @@ impl<B: Backend> PooledBuffer<B> {
         if self.block().is_some_and(may_be_cached)
             && let Some(block) = self.take_leased()
         {
-            return free_leased(block, self.size);
+            let uncached = Shared::cache_block(block, self.size);
+            return uncached.map_or(Ok(()), |uncached| free_block(uncached, self.size));
         }
         let block = self.take_block();
         block.map_or(Ok(()), |block| self.shared().free_block(block, self.size))
@@ -412,7 +416,7 @@ impl<B: Backend> PooledBuffer<B> {
         contained("giving a block back", || {
             log_failure(self.free(), self.size);
         });
-        // SAFETY: only `drop` takes `content` out of its `ManuallyDrop`, as the field says. It runs once, calls this
+        // SAFETY: `drop` takes `content` out of its `ManuallyDrop`, as the field says. It runs once, calls this
         // function as its last action, and the field is not used again.
         let content = unsafe { ManuallyDrop::take(&mut self.content) };
         // This may drop queues and the pool's last share, with all that the program gave to the pool.
@@ -443,12 +447,6 @@ impl<B: Backend> Drop for PooledBuffer<B> {
 #[inline]
 fn may_be_cached<B: Backend>(block: &Block<B>) -> bool {
     block.lease.may_be_cached() && !block.memory.has_views()
-}
-
-/// Frees a block that this thread may cache.
-fn free_leased<B: Backend>(block: LeasedBlock<B>, asked: usize) -> Result<(), Error> {
-    let uncached = Shared::cache_block(block, asked);
-    uncached.map_or(Ok(()), |uncached| free_block(uncached, asked))
 }
 
 /// Frees a block that a thread cache does not take.

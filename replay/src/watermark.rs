@@ -19,14 +19,14 @@ impl Watermark {
         self.current.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Adds bytes as [`add`](Self::add) does, without a locked instruction, where no other thread changes this.
+    /// Adds bytes as [`add`](Self::add) does, without a locked instruction, to a mark that only this thread changes.
     pub(crate) fn add_alone(&self, bytes: u64) {
         let current = self.current.load(Ordering::Relaxed).saturating_add(bytes);
         self.current.store(current, Ordering::Relaxed);
         self.raise(current);
     }
 
-    /// Removes bytes as [`remove`](Self::remove) does, without a locked instruction, where no other thread changes this.
+    /// Removes bytes as [`remove`](Self::remove) does, without a locked instruction, from a mark that only this thread changes.
     pub(crate) fn remove_alone(&self, bytes: u64) {
         let current = self.current.load(Ordering::Relaxed).saturating_sub(bytes);
         self.current.store(current, Ordering::Relaxed);

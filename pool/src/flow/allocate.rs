@@ -88,8 +88,8 @@ impl<B: Backend> Shared<B> {
         allocated.unwrap_or_else(|| self.serve(queue, bytes, None))
     }
 
-    /// Returns a block for a request that has looked in this thread's cache as far as `looked` says: one of the cache or of a magazine, one
-    /// of a range of the thread's own arena, or else one that [`serve`](Self::serve) finds.
+    /// Returns a block for a request that has looked in this thread's cache as far as `looked` says: from the cache, from a magazine, carved
+    /// from the thread's own arena, or else from [`serve`](Self::serve).
     #[inline(never)]
     fn allocate_inside(
         self: &Arc<Self>,

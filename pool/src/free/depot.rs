@@ -40,8 +40,8 @@ pub(crate) struct Depot<B: Backend, O> {
     shelves: [CachePadded<Shelf<B, O>>; SHELVES],
     /// The bytes on all shelves.
     bytes: CachePadded<AtomicU64>,
-    /// The numbers of magazines, by the last bits of their slots, so that a thread whose slot has none looks at no shelf. Changed only under
-    /// the lock of the magazine's shelf.
+    /// How many magazines there are, by the last bits of the slot: a thread looks at no shelf if its slot's count is 0. Changed only under the
+    /// lock of the magazine's shelf.
     magazines: CachePadded<[AtomicU64; COUNTERS]>,
 }
 
@@ -86,12 +86,12 @@ impl<B: Backend, O> Depot<B, O> {
     /// Returns whether there may be a magazine of this slot.
     #[inline]
     pub(crate) fn may_have(&self, slot: usize) -> bool {
-        self.magazines_like(slot).load(Ordering::Relaxed) > 0
+        self.count_for(slot).load(Ordering::Relaxed) > 0
     }
 
-    /// The number of magazines of this slot, and of those with the same last bits.
+    /// The number of magazines of this slot and of all slots with the same last bits.
     #[inline]
-    fn magazines_like(&self, slot: usize) -> &AtomicU64 {
+    fn count_for(&self, slot: usize) -> &AtomicU64 {
         &self.magazines[slot % COUNTERS]
     }
 
@@ -113,27 +113,25 @@ impl<B: Backend, O> Depot<B, O> {
         }
         magazines.entry((queue, slot)).or_default().push(left);
         shelf.blocks.fetch_add(blocks, Ordering::Relaxed);
-        self.magazines_like(slot).fetch_add(1, Ordering::Relaxed);
+        self.count_for(slot).fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Takes the magazine that was added last for this queue and slot to the first shelf that has one.
+    /// Takes the magazine that was added last for this queue and slot to the first shelf that has one. Callers ask
+    /// [`may_have`](Self::may_have) first.
     pub(crate) fn take(
         &self,
         thread: usize,
         queue: QueueId,
         slot: usize,
     ) -> Option<Magazine<B, O>> {
-        if !self.may_have(slot) {
-            return None;
-        }
         self.shelves_for(thread).find_map(|shelf| {
             if shelf.blocks.load(Ordering::Relaxed) == 0 {
                 return None;
             }
             let mut magazines = shelf.magazines.lock();
             let taken = magazines.get_mut(&(queue, slot))?.pop()?;
-            self.magazines_like(slot).fetch_sub(1, Ordering::Relaxed);
+            self.count_for(slot).fetch_sub(1, Ordering::Relaxed);
             shelf
                 .blocks
                 .fetch_sub(taken.len() as u64, Ordering::Relaxed);
@@ -157,7 +155,7 @@ impl<B: Backend, O> Depot<B, O> {
             let before = all.len();
             for ((_, slot), left) in magazines.iter_mut() {
                 if left.iter().flatten().any(is_wanted) {
-                    self.magazines_like(*slot)
+                    self.count_for(*slot)
                         .fetch_sub(left.len() as u64, Ordering::Relaxed);
                     all.extend(left.drain(..).flatten());
                 }

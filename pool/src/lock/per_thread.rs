@@ -157,7 +157,7 @@ pub(crate) fn with_latest<T, R, C>(
 }
 
 /// Calls `visit` with this thread's value of the pool and `argument`, if the value is the one that the thread looked up last, or else
-/// `otherwise` with the argument alone. What ends with either of them returns a large result without a copy.
+/// `otherwise` with the argument alone. A caller that ends with this call returns a large result without copying it.
 #[expect(
     clippy::inline_always,
     reason = "a call would cost more than what it does"

@@ -405,3 +405,54 @@ fn a_block_whose_release_panics_can_be_dropped_while_its_thread_unwinds() {
     assert_eq!(rig.pool.statistics().active_blocks, 0);
     assert_eq!(rig.budget.used_bytes(), 0);
 }
+
+#[test]
+fn a_view_whose_creation_panics_where_a_thread_carves_by_itself_loses_nothing() {
+    without_noise();
+    let calls = Calls::default();
+    let device = MockDevice::new();
+    let backend = device.backend();
+    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+    let fragile = Fragile {
+        inner: ImmediateAllocator::new(&backend).unwrap(),
+        calls: calls.clone(),
+    };
+    let pool = PoolOptions::new().build(fragile, &queue).unwrap();
+    let mut held = Vec::new();
+    while pool.statistics().carved_hits == 0 {
+        held.push(pool.allocate((held.len() + 1) * 10_000).unwrap());
+    }
+    let before = pool.statistics();
+    let made = calls.made();
+    // The segment of the last one has room for it.
+    calls.panic_next();
+    assert!(attempt(|| pool.allocate(50_000)).is_none());
+    assert_eq!(calls.made(), made + 1);
+    assert_eq!(pool.statistics(), before);
+    held.push(pool.allocate(50_000).unwrap());
+    let after = pool.statistics();
+    let carved = after.carved_hits - before.carved_hits;
+    assert_eq!((after.misses, carved), (before.misses, 1));
+    drop((held, pool));
+    assert_eq!(device.statistics().created_bytes, 0);
+}
+
+#[test]
+fn a_release_of_a_pools_last_block_returns_though_a_hook_panics_when_it_is_dropped() {
+    without_noise();
+    for bytes in [1000, 40 * MIB] {
+        let device = MockDevice::new();
+        let backend = device.backend();
+        let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+        let allocator = ImmediateAllocator::new(&backend).unwrap();
+        let pool = PoolOptions::new().build(allocator, &queue).unwrap();
+        let fuse = Fuse;
+        pool.add_reclaim_hook(move |_| {
+            let _kept = &fuse;
+        });
+        let block = pool.allocate(bytes).unwrap();
+        drop(pool);
+        assert!(matches!(attempt(|| block.release()), Some(Ok(()))));
+        assert_eq!(device.statistics().created_bytes, 0);
+    }
+}

@@ -150,7 +150,7 @@ impl BySize {
         if let Some(found) = first.find(|(size, key)| *size >= bytes && suits(*key)) {
             return Some(found);
         }
-        // A loop, since the iterator of all keys from here on would look for the bin after the one in which most searches end.
+        // Not `bins_from`, which looks for the next bin before most searches need it.
         let mut next = self.occupied.first_from(own + 1);
         while let Some(bin) = next {
             if let Some(found) = self.of_bin(bin).find(|(_, key)| suits(*key)) {

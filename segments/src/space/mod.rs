@@ -548,7 +548,7 @@ impl<V, U: Clone + Default> Space<V, U> {
 
     /// Makes the first `bytes` bytes of a free range without views a taken range, and returns that. The rest stays what it is, so
     /// that its entry in the index mostly stays where it is.
-    #[expect(clippy::inline_always, reason = "a call would save many registers")]
+    #[expect(clippy::inline_always, reason = "a call would spill many registers")]
     #[inline(always)]
     fn cut(&mut self, key: usize, bytes: usize) -> usize {
         let Range {
@@ -631,7 +631,7 @@ impl<V, U: Clone + Default> Space<V, U> {
     }
 
     /// Gives a range back, which these commands may still use, with a view to be cached.
-    #[expect(clippy::inline_always, reason = "a call would save many registers")]
+    #[expect(clippy::inline_always, reason = "a call would spill many registers")]
     #[inline(always)]
     pub(super) fn give(&mut self, key: RangeNumber, uses: U, view: Option<V>) {
         let Range {
