@@ -350,6 +350,53 @@ fn pages_stay_until_the_commands_that_used_a_view_have_ended() {
 }
 
 #[test]
+fn pages_stay_until_the_commands_of_all_queues_have_ended_once_a_view_is_gone() {
+    for drops in [false, true] {
+        let builder = MockDevice::builder().completion(Completion::Manual);
+        let rig = rig(builder, true);
+        let backend = rig.device.backend();
+        // So that the pool knows the queue.
+        drop(rig.pool.allocate_on(&rig.queues[1], 1000).unwrap());
+        rig.pool.free_held();
+        let mut block = rig.growable(64 * MIB);
+        block.grow(2 * MIB).unwrap();
+        let memory = block.memory_on(&rig.queues[0]).unwrap();
+        let region = Region::new(0, 4096);
+        let view = backend.create_sub_region(memory, region).unwrap();
+        block.shrink(2 * MIB).unwrap();
+        let used = backend.enqueue_fill(&rig.queues[1], &view, .., &[7_u8]);
+        used.unwrap();
+        drop(view);
+        let shrunk = (!drops).then_some(block).map(|mut block| {
+            block.shrink(0).unwrap();
+            block
+        });
+        assert_eq!(rig.device.statistics().committed_bytes, 2 * MIB as u64);
+        drop(shrunk);
+        rig.check_end();
+    }
+}
+
+#[test]
+fn pages_that_a_block_grows_over_again_stay_when_their_former_commands_end() {
+    let builder = MockDevice::builder().completion(Completion::Manual);
+    let rig = rig(builder, true);
+    let mut block = rig.growable(64 * MIB);
+    for _ in 0..2 {
+        block.grow(2 * MIB).unwrap();
+    }
+    block.enqueue_fill(&rig.queues[0], .., &[7_u8]).unwrap();
+    block.shrink(2 * MIB).unwrap();
+    block.grow(2 * MIB).unwrap();
+    rig.device.run();
+    block.shrink(0).unwrap();
+    assert_eq!(rig.pool.managed_bytes(), 4 * MIB as u64);
+    assert_eq!(bytes_of(&block, &rig.queues[0])[4 * MIB - 1], 7);
+    drop(block);
+    rig.check_end();
+}
+
+#[test]
 fn kept_addresses_keep_pages() {
     let rig = rig(MockDevice::builder(), true);
     let mut block = rig.growable(64 * MIB);
