@@ -1,11 +1,11 @@
 //! Blocks that grow: bytes stay, with pages at the same addresses, whatever fails and whatever commands have not ended.
 
-use std::{mem::forget, thread};
+use std::{mem::forget, slice::from_ref, thread};
 
 use binpool::{
     Allocator, Backend, Budget, Error, GrowableBuffer, ImmediateAllocator, InvalidRequest, Memory,
-    MemoryPool, PoolOptions, Queue, QueueOrder, Region, ScrubPolicy, Verdict, VirtualMemory,
-    VirtualMemoryAllocator, WatchOptions,
+    MemoryPool, Outcome, PoolOptions, Queue, QueueOrder, Region, ScrubPolicy, Verdict,
+    VirtualMemory, VirtualMemoryAllocator, WatchOptions,
 };
 use binpool_allocators::forward_to_inner;
 use binpool_conformance::Random;
@@ -356,23 +356,33 @@ fn pages_stay_until_the_commands_of_all_queues_have_ended_once_a_view_is_gone() 
         let rig = rig(builder, true);
         let backend = rig.device.backend();
         // So that the pool knows the queue.
-        drop(rig.pool.allocate_on(&rig.queues[1], 1000).unwrap());
-        rig.pool.free_held();
+        let other = rig.pool.allocate_on(&rig.queues[1], 1000).unwrap();
         let mut block = rig.growable(64 * MIB);
         block.grow(2 * MIB).unwrap();
+        let committed = || rig.device.statistics().committed_bytes;
+        let before = committed();
         let memory = block.memory_on(&rig.queues[0]).unwrap();
         let region = Region::new(0, 4096);
         let view = backend.create_sub_region(memory, region).unwrap();
         block.shrink(2 * MIB).unwrap();
-        let used = backend.enqueue_fill(&rig.queues[1], &view, .., &[7_u8]);
-        used.unwrap();
+        let gate = backend.create_user_event().unwrap();
+        let on = rig.queues[1].after(from_ref(&gate));
+        backend.enqueue_fill(on, &view, .., &[7_u8]).unwrap();
         drop(view);
-        let shrunk = (!drops).then_some(block).map(|mut block| {
-            block.shrink(0).unwrap();
-            block
-        });
-        assert_eq!(rig.device.statistics().committed_bytes, 2 * MIB as u64);
-        drop(shrunk);
+        let mut block = Some(block);
+        for _ in 0..2 {
+            if drops {
+                block = None;
+            } else {
+                block.as_mut().unwrap().shrink(0).unwrap();
+            }
+            rig.device.run();
+            assert_eq!(committed(), before);
+        }
+        backend
+            .resolve_user_event(&gate, Outcome::Complete)
+            .unwrap();
+        drop((block, other, gate));
         rig.check_end();
     }
 }

@@ -13,9 +13,7 @@ use binpool::{
     Allocator, Backend, GrowthPolicy, ImmediateAllocator, MemoryPool, PoolOptions, Queue,
     QueueOrder, Retain, ReusePolicy, Tag, TraceErrorKind, VirtualMemoryAllocator, WatchOptions,
 };
-use binpool_mock::{
-    CallKind, Completion, Fault, MockBackend, MockDevice, MockQueue, Persistence,
-};
+use binpool_mock::{CallKind, Completion, Fault, MockBackend, MockDevice, MockQueue, Persistence};
 
 type Pool = MemoryPool<MockBackend>;
 
