@@ -208,6 +208,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes, for thousands of chunks")]
     fn a_thread_that_is_far_ahead_of_the_recording_waits_for_its_writer() {
         // Often, since the writer may be so fast that a thread which does not wait finds nothing to wait for.
         for _ in 0..10 {
