@@ -103,3 +103,27 @@ fn linear(memory: &ClMemory, region: Region, host: HostPart) -> Result<Option<Ho
         host_bytes: region.bytes,
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    use cl3::event::{
+        CL_COMMAND_MARKER, CL_COMMAND_READ_BUFFER, CL_EVENT_COMMAND_TYPE, get_event_info,
+    };
+
+    use crate::testing::open_as;
+
+    #[test]
+    fn a_transfer_of_no_bytes_is_a_marker() {
+        let backend = open_as(|_| {});
+        let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+        let memory = backend.create_buffer(64, MemoryFlags::empty()).unwrap();
+        for (offset, expected) in [(63, CL_COMMAND_READ_BUFFER), (64, CL_COMMAND_MARKER)] {
+            let read = backend
+                .enqueue_read_part(&queue, (&memory, offset))
+                .unwrap();
+            let kind = get_event_info(read.event().handle().raw(), CL_EVENT_COMMAND_TYPE).unwrap();
+            assert_eq!(kind.to_uint(), expected, "{offset}");
+        }
+    }
+}

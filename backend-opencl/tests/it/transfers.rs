@@ -2,7 +2,7 @@
 
 use std::{slice::from_ref, sync::Arc};
 
-use binpool_allocators::{Backend, Event, EventStatus, InvalidRequest, Queue, Region};
+use binpool_allocators::{Backend, Error, Event, EventStatus, InvalidRequest, Queue, Region};
 
 use crate::common::{Bench, numbered, refusal, until_given_back};
 
@@ -185,6 +185,23 @@ fn fills_repeat_their_pattern() {
 }
 
 #[test]
+fn patterns_that_opencl_has_no_fill_for_are_copied() {
+    let bench = Bench::new();
+    for length in [3, 48, 129, 256, 512] {
+        let memory = bench.filled(8 * length, 0);
+        let pattern = numbered(length);
+        let region = Region::new(length, 5 * length);
+        bench
+            .backend
+            .enqueue_fill(&bench.queue, &memory, region, &pattern)
+            .unwrap();
+        let zeros = |times| vec![0; times * length];
+        let expected = [zeros(1), pattern.repeat(5), zeros(2)].concat();
+        assert_eq!(bench.read(&memory), expected, "{length}");
+    }
+}
+
+#[test]
 fn patterns_that_do_not_fit_are_refused() {
     let bench = Bench::new();
     let memory = bench.buffer(1024);
@@ -291,6 +308,21 @@ fn commands_over_no_bytes_are_ordered_like_any_other() {
     backend.write(queue, &memory, 0, &[0_u8; 0]).unwrap();
     backend.read(queue, &memory, 64, &mut [0_u8; 0]).unwrap();
     assert_eq!(bench.read(&memory), [8; 64]);
+}
+
+#[test]
+fn blocking_transfers_of_no_bytes_end_with_their_lists() {
+    let bench = Bench::new();
+    let memory = bench.filled(64, 0);
+    for queue in [bench.another_queue(), bench.out_of_order_queue()] {
+        let failed = bench.gate();
+        bench.fail_gate(&failed);
+        let on = || queue.after(from_ref(&failed));
+        let written = bench.backend.write_part(on(), (&memory, 0), &[0_u8; 0]);
+        assert!(matches!(written, Err(Error::Backend(_))), "{written:?}");
+        let read = bench.backend.read_part(on(), (&memory, 0), &mut [0_u8; 0]);
+        assert!(matches!(read, Err(Error::Backend(_))), "{read:?}");
+    }
 }
 
 #[test]

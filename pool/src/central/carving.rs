@@ -216,8 +216,11 @@ impl<B: Backend, O> State<B, O> {
 
 #[cfg(test)]
 mod tests {
+    use binpool_allocators::{QueueOrder, VirtualMemoryAllocator};
+    use binpool_mock::MockDevice;
+
     use super::*;
-    use crate::mock_pool::MockPool;
+    use crate::{PoolOptions, ReusePolicy, mock_pool::MockPool};
 
     const BYTES: usize = 40 << 20;
 
@@ -303,6 +306,35 @@ mod tests {
             drop(mock.pool.allocate_on(&other, BYTES).unwrap());
             assert_eq!(steps(&mock, waits), expected);
         }
+    }
+
+    #[test]
+    fn a_request_that_waits_for_a_range_looks_once_whether_its_commands_have_ended() {
+        let options = PoolOptions::new().segments(true);
+        let mock = MockPool::new(options.reuse(ReusePolicy::WaitOnHost));
+        let other = mock.another_queue();
+        let block = mock.pool.allocate_on(&other, BYTES).unwrap();
+        block.enqueue_fill(&other, .., &[7_u8]).unwrap();
+        drop(block);
+        let block = mock.pool.allocate(BYTES).unwrap();
+        assert_eq!(mock.pool.statistics().host_wait_hits, 1);
+        assert_eq!(mock.shared.state.lock().looked, 0, "it did not look again");
+        drop(block);
+    }
+
+    #[test]
+    fn looks_have_their_price_again_once_pages_were_added() {
+        let device = MockDevice::builder().virtual_memory(true).build();
+        let backend = device.backend();
+        let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+        let allocator = VirtualMemoryAllocator::new(&backend);
+        let pool = PoolOptions::new().build(allocator, &queue).unwrap();
+        let shared = pool.allocate(0).unwrap().share();
+        let looked = || shared.state.lock().looked;
+        shared.state.lock().count_looks(3);
+        let block = pool.allocate(BYTES).unwrap();
+        assert_eq!(looked(), 0);
+        drop(block);
     }
 
     #[test]

@@ -90,7 +90,6 @@ impl<B: Backend, O> State<B, O> {
         self.counters.unmaps += 1;
         block.bytes -= region.bytes;
         self.in_use -= signed(region.bytes);
-        self.changes += 1;
         self.forget(memory, region.bytes);
     }
 

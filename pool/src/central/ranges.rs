@@ -257,6 +257,12 @@ impl<B: Backend, O> State<B, O> {
             return;
         }
         let bytes = request.bytes as u64;
+        let reason = self.reason_of_a_miss(bytes);
+        self.note(|| PoolEvent::did(What::Miss, bytes, reason));
+    }
+
+    /// Says why no free memory serves a request of `bytes` bytes.
+    fn reason_of_a_miss(&self, bytes: u64) -> String {
         let (free, largest) = (self.held_bytes(), self.largest_held_bytes() as u64);
         let pending = self.held_back_bytes(None);
         let reason = if free < bytes {
@@ -268,13 +274,7 @@ impl<B: Backend, O> State<B, O> {
         } else {
             "the free memory is kept for other requests"
         };
-        self.note(|| {
-            PoolEvent::did(
-                What::Miss,
-                bytes,
-                format_args!("{reason}: {free} free, {largest} in one piece, {pending} pending"),
-            )
-        });
+        format!("{reason}: {free} free, {largest} in one piece, {pending} pending")
     }
 
     /// Returns which memory of the allocator a block lies in, and which bytes of it are the block.
@@ -290,7 +290,62 @@ impl<B: Backend, O> State<B, O> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{mock_pool::MockPool, request::Request};
+    use crate::{
+        GrowthPolicy, PoolOptions, mock_pool::MockPool, request::Request, shared::HeldBlock,
+    };
+
+    #[test]
+    fn a_miss_has_the_first_reason_of_too_few_bytes_pieces_and_commands() {
+        let mock = MockPool::of_blocks();
+        let key = mock.default_key();
+        let [small, large] = [1024, 4096].map(|bytes| mock.unused(bytes));
+        let mut state = mock.shared.state.lock();
+        state.put_in_bin(small);
+        state.put_in_bin(large);
+        let told = "5120 free, 4096 in one piece, 0 pending";
+        for (bytes, reason) in [
+            (5121, "too little is free"),
+            (5120, "the free memory is in pieces"),
+            (4096, "the free memory is kept for other requests"),
+        ] {
+            assert_eq!(state.reason_of_a_miss(bytes), format!("{reason}: {told}"));
+        }
+        drop(state);
+        let used = mock.unused(256);
+        let mut state = mock.shared.state.lock();
+        let uses = QueueUses::One(state.queues.stamp(key));
+        state.put_in_bin(HeldBlock { uses, ..used });
+        assert_eq!(
+            state.reason_of_a_miss(4096),
+            "commands may still use the free memory: 5376 free, 4096 in one piece, 256 pending"
+        );
+    }
+
+    #[test]
+    fn more_segments_may_be_of_one_block_the_more_often_blocks_are_used_again() {
+        // More than a quarter of a usual segment and less than half, in a program that has had a GiB.
+        const BYTES: usize = 20 << 20;
+        let options = PoolOptions::new().segments(true);
+        let mock = MockPool::new(options.growth(GrowthPolicy::Balanced));
+        let key = mock.default_key();
+        let request = |bytes| Request {
+            asked: bytes,
+            bin: mock.shared.classes.bin_number(bytes),
+            bytes,
+            home: 0,
+        };
+        let mut state = mock.shared.state.lock();
+        for _ in 0..65 {
+            let memory = mock.shared.allocator.allocate(4096).unwrap();
+            assert!(state.add_segment(memory, 4096, request(4096)).is_some());
+        }
+        state.in_use = 1 << 30;
+        for (hits, misses, blocks) in [(0, 0, 2), (200, 200, 1), (400, 0, 1), (0, 400, 1)] {
+            (state.counters.hits, state.counters.misses) = (hits, misses);
+            let (size, _) = state.grow(key, request(BYTES), 256, 1 << 32);
+            assert_eq!(size, blocks * BYTES, "{hits} {misses}");
+        }
+    }
 
     #[test]
     fn a_range_that_is_put_back_counts_as_a_change_and_can_be_taken_again() {

@@ -445,3 +445,27 @@ impl<B: Backend> Drop for Entered<'_, B> {
         self.shared.state.lock().leave(Some(self.queue_key));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{PoolOptions, mock_pool::MockPool};
+
+    #[test]
+    fn a_small_block_is_carved_with_the_largest_class_of_its_slot() {
+        // There are so many classes that these two share a slot.
+        let (one, larger) = (65 << 10, 66 << 10);
+        let mock = MockPool::new(PoolOptions::new().segments(true).leading_bits(10));
+        let class_size = |bytes| mock.pool.class_size(bytes).unwrap();
+        assert_eq!([one, larger].map(class_size), [one, larger]);
+        // A program that has so much in use has small blocks of up to 256 KiB.
+        mock.shared
+            .state
+            .lock()
+            .segments
+            .grow(4096, 1280 << 20, 256, 0, 4096 << 20);
+        let widened = class_size(one);
+        assert!(widened > larger);
+        assert_eq!(class_size(larger), widened);
+        assert_eq!(mock.pool.allocate(one).unwrap().class_size(), widened);
+    }
+}

@@ -476,6 +476,20 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_carved_much_carves_by_itself_again_once_the_pool_knows() {
+        let mock = MockPool::of_segments();
+        let queue = mock.queue.clone();
+        drop([(); 2].map(|()| mock.pool.allocate(LARGE).unwrap()));
+        for _ in 0..2 {
+            drop(mock.shared.lock_and_sync());
+            for (bytes, carves) in [(256 << 20, true), (1, false)] {
+                mock.shared.count_carved(bytes, bytes);
+                assert_eq!(carves_by_itself(&mock, &queue, LARGE), carves, "{bytes}");
+            }
+        }
+    }
+
+    #[test]
     fn no_thread_carves_by_itself_while_the_caches_are_closed() {
         let mock = MockPool::of_segments();
         let queue = mock.queue.clone();

@@ -181,3 +181,60 @@ fn begin_block<B: Backend>(
     let (event_buffer, record) = (cache.event_buffer.as_deref_mut(), block.record.as_deref());
     begin(event_buffer, record, asked, block.lease.queue, caller)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{self, Write},
+        sync::mpsc,
+        thread,
+    };
+
+    use crate::{mock_pool::MockPool, track::trace_event::TraceEvent};
+
+    /// A writer that tells of each write, and waits with it until it may go on.
+    struct Stuck(mpsc::Sender<()>, mpsc::Receiver<()>);
+
+    impl Write for Stuck {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let _told_or_gone = self.0.send(());
+            let _gone = self.1.recv();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "takes minutes, for thousands of chunks")]
+    fn a_thread_that_is_far_ahead_of_the_recording_waits_for_its_writer() {
+        // Often, since the writer may be so fast that a thread which does not wait finds nothing to wait for.
+        for _ in 0..10 {
+            let mock = MockPool::of_blocks();
+            let (began, begins) = mpsc::channel();
+            let (go_on, goes_on) = mpsc::channel();
+            let recording = mock.pool.record(Stuck(began, goes_on)).unwrap();
+            let recorder = mock.shared.state.lock().watch.recorder.clone().unwrap();
+            let mut chunk = recorder.first_chunk();
+            let mut is_behind_with_one_more = || {
+                chunk.events.push(TraceEvent::freed(0, 1));
+                recorder.accept(&mut chunk)
+            };
+            while !is_behind_with_one_more() {}
+            begins.recv().unwrap();
+            while !is_behind_with_one_more() {}
+            let (waits, waiting) = mpsc::channel();
+            let releases = thread::spawn(move || {
+                waiting.recv().unwrap();
+                drop(go_on);
+            });
+            waits.send(()).unwrap();
+            mock.shared.wait_for_recorder();
+            assert!(!is_behind_with_one_more());
+            releases.join().unwrap();
+            recording.finish().unwrap();
+        }
+    }
+}

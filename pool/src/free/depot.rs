@@ -173,7 +173,7 @@ impl<B: Backend, O> Depot<B, O> {
 mod tests {
     use binpool_allocators::{Memory, MemoryId, Queue};
 
-    use super::{Depot, REMEMBERED, Wanted};
+    use super::{Depot, REMEMBERED, SHELVES, Wanted};
     use binpool_mock::MockBackend;
 
     use crate::{mock_pool::MockPool, shared::Cached};
@@ -210,6 +210,20 @@ mod tests {
         assert_eq!(depot.take(0, other, 2).map(|it| ids(&it)), Some(elsewhere));
         assert_eq!((depot.blocks(), depot.bytes()), (0, 0));
         assert!(![1, 2].into_iter().any(|slot| depot.may_have(slot)));
+    }
+
+    #[test]
+    fn each_thread_leaves_magazines_on_a_shelf_of_its_own_and_takes_them_from_any() {
+        let mock = MockPool::of_blocks();
+        let queue = mock.queue.id();
+        let depot = Depot::default();
+        for thread in 0..SHELVES {
+            for other in 0..SHELVES {
+                depot.leave(other, queue, 1, magazine(&mock, 1));
+                assert_eq!(depot.shelves[other].magazines.lock()[&(queue, 1)].len(), 1);
+                assert!(depot.take(thread, queue, 1).is_some(), "{thread}, {other}");
+            }
+        }
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Blocks that grow: bytes stay, with pages at the same addresses, whatever fails and whatever commands have not ended.
 
-use std::{mem::forget, thread};
+use std::{mem::forget, slice::from_ref, thread};
 
 use binpool::{
     Allocator, Backend, Budget, Error, GrowableBuffer, ImmediateAllocator, InvalidRequest, Memory,
-    MemoryPool, PoolOptions, Queue, QueueOrder, Region, ScrubPolicy, Verdict, VirtualMemory,
-    VirtualMemoryAllocator, WatchOptions,
+    MemoryPool, Outcome, PoolOptions, Queue, QueueOrder, Region, ScrubPolicy, Verdict,
+    VirtualMemory, VirtualMemoryAllocator, WatchOptions,
 };
 use binpool_allocators::forward_to_inner;
 use binpool_conformance::Random;
@@ -347,6 +347,63 @@ fn pages_stay_until_the_commands_that_used_a_view_have_ended() {
         drop(block);
         rig.check_end();
     }
+}
+
+#[test]
+fn pages_stay_until_the_commands_of_all_queues_have_ended_once_a_view_is_gone() {
+    for drops in [false, true] {
+        let builder = MockDevice::builder().completion(Completion::Manual);
+        let rig = rig(builder, true);
+        let backend = rig.device.backend();
+        // So that the pool knows the queue.
+        let other = rig.pool.allocate_on(&rig.queues[1], 1000).unwrap();
+        let mut block = rig.growable(64 * MIB);
+        block.grow(2 * MIB).unwrap();
+        let committed = || rig.device.statistics().committed_bytes;
+        let before = committed();
+        let memory = block.memory_on(&rig.queues[0]).unwrap();
+        let region = Region::new(0, 4096);
+        let view = backend.create_sub_region(memory, region).unwrap();
+        block.shrink(2 * MIB).unwrap();
+        let gate = backend.create_user_event().unwrap();
+        let on = rig.queues[1].after(from_ref(&gate));
+        backend.enqueue_fill(on, &view, .., &[7_u8]).unwrap();
+        drop(view);
+        let mut block = Some(block);
+        for _ in 0..2 {
+            if drops {
+                block = None;
+            } else {
+                block.as_mut().unwrap().shrink(0).unwrap();
+            }
+            rig.device.run();
+            assert_eq!(committed(), before);
+        }
+        backend
+            .resolve_user_event(&gate, Outcome::Complete)
+            .unwrap();
+        drop((block, other, gate));
+        rig.check_end();
+    }
+}
+
+#[test]
+fn pages_that_a_block_grows_over_again_stay_when_their_former_commands_end() {
+    let builder = MockDevice::builder().completion(Completion::Manual);
+    let rig = rig(builder, true);
+    let mut block = rig.growable(64 * MIB);
+    for _ in 0..2 {
+        block.grow(2 * MIB).unwrap();
+    }
+    block.enqueue_fill(&rig.queues[0], .., &[7_u8]).unwrap();
+    block.shrink(2 * MIB).unwrap();
+    block.grow(2 * MIB).unwrap();
+    rig.device.run();
+    block.shrink(0).unwrap();
+    assert_eq!(rig.pool.managed_bytes(), 4 * MIB as u64);
+    assert_eq!(bytes_of(&block, &rig.queues[0])[4 * MIB - 1], 7);
+    drop(block);
+    rig.check_end();
 }
 
 #[test]

@@ -325,6 +325,21 @@ fn decay_sweeps_after_so_many_allocations() {
 }
 
 #[test]
+fn what_decays_goes_before_fresh_memory_comes() {
+    let options = PoolOptions::new()
+        .segments(false)
+        .retain(Retain::new().unused_for_allocations(2));
+    let rig = Rig::with_options(MockDevice::builder(), options);
+    drop(rig.pool.allocate(16 * MIB).unwrap());
+    // The first sweep is due with the second allocation, and takes note.
+    let kept = [(); 2].map(|()| rig.pool.allocate(MIB).unwrap());
+    let fresh = rig.pool.allocate(32 * MIB).unwrap();
+    let peak = rig.pool.statistics().peak_managed_bytes;
+    assert_eq!(peak, 34 * MIB as u64);
+    drop((kept, fresh));
+}
+
+#[test]
 fn decay_by_time_needs_no_allocation_to_hit() {
     // No time at all: every look at the clock finds a sweep due.
     let options = PoolOptions::new().retain(Retain::new().unused_for(Duration::ZERO));

@@ -13,7 +13,7 @@ use binpool::{
     Allocator, Backend, GrowthPolicy, ImmediateAllocator, MemoryPool, PoolOptions, Queue,
     QueueOrder, Retain, ReusePolicy, Tag, TraceErrorKind, VirtualMemoryAllocator, WatchOptions,
 };
-use binpool_mock::{Completion, MockBackend, MockDevice, MockQueue};
+use binpool_mock::{CallKind, Completion, Fault, MockBackend, MockDevice, MockQueue, Persistence};
 
 type Pool = MemoryPool<MockBackend>;
 
@@ -576,6 +576,7 @@ fn what_the_pool_did_is_in_the_recording() {
             found
         };
         assert_eq!(of("miss")[0][1], (16 << 20).to_string());
+        assert_eq!(of("miss").len() as u64, pool.statistics().misses);
         assert_eq!(of("hook")[0][1], (32 << 20).to_string());
         assert_eq!(
             of("wait")[0][2..],
@@ -669,6 +670,42 @@ fn the_pages_of_a_block_that_grows_are_written_also_those_from_before_the_record
     let (live, freed) = replay(&text.lines());
     assert!(live.is_empty(), "{live:?}");
     assert_eq!(freed, 3);
+}
+
+#[test]
+fn a_block_that_shrinks_to_nothing_ends_in_the_recording() {
+    let backend = MockDevice::builder().virtual_memory(true).build().backend();
+    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+    let pool = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &queue).unwrap();
+    let text = Text::default();
+    let recording = pool.record(text.clone()).unwrap();
+    let mut block = pool.growable_on(&queue, 1 << 30).unwrap();
+    block.grow(1 << 20).unwrap();
+    block.shrink(1 << 20).unwrap();
+    recording.finish().unwrap();
+    let (live, allocations) = replay(&text.lines());
+    assert_eq!((live.len(), allocations), (0, 1));
+    drop(block);
+}
+
+#[test]
+fn pages_that_a_failed_call_leaves_without_a_place_are_written_once() {
+    let device = MockDevice::builder().virtual_memory(true).build();
+    let backend = device.backend();
+    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+    let pool = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &queue).unwrap();
+    let text = Text::default();
+    let recording = pool.record(text.clone()).unwrap();
+    device.fail_nth(CallKind::Map, 1, Fault::Backend(-5), Persistence::Once);
+    pool.allocate(20 << 20).unwrap_err();
+    let spare = pool.managed_bytes();
+    drop(pool.allocate(20 << 20).unwrap());
+    drop(pool.allocate(60 << 20).unwrap());
+    recording.finish().unwrap();
+    let told = text.of_pool("p").into_iter();
+    let told = told.filter(|words| words[0] == "spare");
+    let told: Vec<u64> = told.map(|words| words[1].parse().unwrap()).collect();
+    assert_eq!(told, [spare, 0]);
 }
 
 #[cfg(feature = "backtrace")]

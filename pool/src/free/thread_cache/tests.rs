@@ -171,6 +171,61 @@ fn a_cache_has_blocks_of_a_limited_number_of_queues() {
 }
 
 #[test]
+fn a_full_cache_has_a_place_only_for_the_queues_that_it_has() {
+    let mock = MockPool::of_blocks();
+    let mut cache = with_room_for(usize::MAX);
+    let new = mock.another_queue();
+    for _ in 0..MAX_CACHED_QUEUES {
+        assert!(cache.has_place_for(new.id()));
+        let queue = mock.another_queue();
+        let cached = Cached {
+            block: mock.cached_block_for(&queue, KIB),
+            since: Timestamp::default(),
+        };
+        assert!(cache.insert(cached).is_ok());
+        assert!(cache.has_place_for(queue.id()));
+    }
+    assert!(!cache.has_place_for(new.id()));
+}
+
+#[test]
+fn the_youngest_block_is_for_the_sizes_of_its_class_alone() {
+    let mock = MockPool::of_blocks();
+    let block = mock.cached_block_for(&mock.queue, 3 * KIB);
+    let (smaller_class, bytes) = (block.above, block.bytes);
+    for (requested, is_for) in [
+        (smaller_class, false),
+        (smaller_class + 1, true),
+        (bytes, true),
+        (bytes + 1, false),
+    ] {
+        let mut cache = with_room_for(0);
+        push_many(&mock, &mut cache, 1, 3 * KIB);
+        let found = cache.pop_youngest(mock.queue.id(), requested);
+        assert_eq!(found.is_some(), is_for, "{requested}");
+    }
+}
+
+#[test]
+fn blocks_go_to_their_arena_where_the_depot_has_no_room() {
+    // So few of these lie in a segment that their views are kept.
+    const BYTES: usize = 64 * KIB;
+    let mock = MockPool::of_segments();
+    let blocks = (0..=MAX_BLOCKS_PER_SLOT).map(|_| mock.cached_block_for(&mock.queue, BYTES));
+    let blocks: Vec<_> = blocks.collect();
+    let mut cache = with_room_for(usize::MAX);
+    cache.arenas = Some(mock.shared.state.lock().segments.arenas());
+    for block in blocks {
+        assert!(push(&mut cache, block));
+    }
+    let free_bytes = || mock.shared.state.lock().held_bytes();
+    let (depot, before) = (Depot::default(), free_bytes());
+    assert!(cache.make_room(&depot));
+    let returned = (MAX_BLOCKS_PER_SLOT / 2 * BYTES) as u64;
+    assert_eq!((depot.blocks(), free_bytes() - before), (0, returned));
+}
+
+#[test]
 fn a_block_serves_a_smaller_class_only_if_it_is_small() {
     // There are so many classes that these two share a slot.
     const SMALL: usize = 65 * KIB;
