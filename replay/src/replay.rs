@@ -285,13 +285,14 @@ impl<'a, B: Backend> Run<'a, B> {
         let parts = Parts::of(trace, &stream_of_block, streams.len(), settings.threads);
         let queues = queues_of(streams.len() * parts.copies, backend).map_err(Failure::setup)?;
         let commands = commands.map(|new| new(queues.len())).transpose();
+        let live = Watermark::of_threads(parts.parts.len());
         Ok(Self {
             trace,
             queues,
             parts,
             commands: commands.map_err(Failure::setup)?,
             rounds: settings.rounds,
-            live: Watermark::default(),
+            live,
             has_failed: AtomicBool::new(false),
         })
     }
@@ -377,11 +378,6 @@ impl<'a, B: Backend> Run<'a, B> {
             rounds,
             pending,
         })
-    }
-
-    /// Returns whether one thread plays all.
-    fn is_alone(&self) -> bool {
-        self.parts.parts.len() == 1
     }
 
     /// The blocks that the first this many rounds allocate together.
@@ -553,12 +549,7 @@ impl<'a, B: Backend> Run<'a, B> {
         let queue = &self.queues[step.part.first_queue + operation.queue as usize];
         let block = source.allocate(queue, operation.bytes)?;
         if self.rounds > 1 {
-            let bytes = operation.bytes as u64;
-            if self.is_alone() {
-                self.live.add_alone(bytes);
-            } else {
-                self.live.add(bytes);
-            }
+            self.live.add(operation.bytes as u64);
         }
         if let Some(commands) = &self.commands {
             self.command(source, step, operation, &block, |block| {
@@ -583,12 +574,7 @@ impl<'a, B: Backend> Run<'a, B> {
             self.command(source, step, operation, &block, |block| commands.end(block))?;
         }
         if self.rounds > 1 {
-            let bytes = operation.bytes as u64;
-            if self.is_alone() {
-                self.live.remove_alone(bytes);
-            } else {
-                self.live.remove(bytes);
-            }
+            self.live.remove(operation.bytes as u64);
         }
         source.free(block)
     }

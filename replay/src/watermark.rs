@@ -7,34 +7,41 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Watermark {
     current: AtomicU64,
     peak: AtomicU64,
+    /// Set if one thread alone changes it, which then needs no locked instructions.
+    is_alone: bool,
 }
 
 impl Watermark {
+    /// Returns a mark that this many threads change.
+    pub(crate) fn of_threads(threads: usize) -> Self {
+        Self {
+            is_alone: threads == 1,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn add(&self, bytes: u64) {
-        let before = self.current.fetch_add(bytes, Ordering::Relaxed);
-        self.raise(before.saturating_add(bytes));
+        let before = if self.is_alone {
+            let before = self.current.load(Ordering::Relaxed);
+            self.current
+                .store(before.wrapping_add(bytes), Ordering::Relaxed);
+            before
+        } else {
+            self.current.fetch_add(bytes, Ordering::Relaxed)
+        };
+        let current = before.saturating_add(bytes);
+        if current > self.peak.load(Ordering::Relaxed) {
+            self.peak.fetch_max(current, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn remove(&self, bytes: u64) {
-        self.current.fetch_sub(bytes, Ordering::Relaxed);
-    }
-
-    /// Adds bytes as [`add`](Self::add) does, without a locked instruction, to a mark that only this thread changes.
-    pub(crate) fn add_alone(&self, bytes: u64) {
-        let current = self.current.load(Ordering::Relaxed).saturating_add(bytes);
-        self.current.store(current, Ordering::Relaxed);
-        self.raise(current);
-    }
-
-    /// Removes bytes as [`remove`](Self::remove) does, without a locked instruction, from a mark that only this thread changes.
-    pub(crate) fn remove_alone(&self, bytes: u64) {
-        let current = self.current.load(Ordering::Relaxed).saturating_sub(bytes);
-        self.current.store(current, Ordering::Relaxed);
-    }
-
-    fn raise(&self, current: u64) {
-        if current > self.peak.load(Ordering::Relaxed) {
-            self.peak.fetch_max(current, Ordering::Relaxed);
+        if self.is_alone {
+            let before = self.current.load(Ordering::Relaxed);
+            self.current
+                .store(before.wrapping_sub(bytes), Ordering::Relaxed);
+        } else {
+            self.current.fetch_sub(bytes, Ordering::Relaxed);
         }
     }
 
@@ -51,15 +58,15 @@ mod tests {
 
     #[test]
     fn a_peak_begins_with_what_there_is() {
-        let mark = Watermark::default();
-        mark.add(5);
-        mark.add_alone(10);
-        mark.remove(7);
-        mark.remove_alone(5);
-        mark.add(4);
-        assert_eq!(mark.restart(), 15);
-        mark.remove(6);
-        assert_eq!(mark.restart(), 7);
-        assert_eq!(mark.restart(), 1);
+        for mark in [1, 2].map(Watermark::of_threads) {
+            mark.add(5);
+            mark.add(10);
+            mark.remove(12);
+            mark.add(4);
+            assert_eq!(mark.restart(), 15);
+            mark.remove(6);
+            assert_eq!(mark.restart(), 7);
+            assert_eq!(mark.restart(), 1);
+        }
     }
 }
