@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::{Backend, ImmediateAllocator, QueueOrder};
+use binpool_allocators::{
+    Allocator, Backend, ImmediateAllocator, QueueOrder, VirtualMemoryAllocator,
+};
 use binpool_mock::{Completion, MockBackend, MockDevice, MockQueue};
 
 use crate::{
@@ -27,9 +29,24 @@ impl MockPool {
     pub(crate) fn new(options: PoolOptions) -> Self {
         let builder = MockDevice::builder().completion(Completion::Manual);
         let device = builder.capacity_bytes(1 << 32).build();
+        let allocator = ImmediateAllocator::new(&device.backend()).unwrap();
+        Self::over(device, options, allocator)
+    }
+
+    /// Makes a pool that maps pages, over a device that runs commands at once.
+    pub(crate) fn of_pages() -> Self {
+        let device = MockDevice::builder().virtual_memory(true).build();
+        let allocator = VirtualMemoryAllocator::new(&device.backend());
+        Self::over(device, PoolOptions::new(), allocator)
+    }
+
+    fn over(
+        device: MockDevice,
+        options: PoolOptions,
+        allocator: impl Allocator<Backend = MockBackend> + 'static,
+    ) -> Self {
         let backend = device.backend();
         let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
-        let allocator = ImmediateAllocator::new(&backend).unwrap();
         let pool = options.build(allocator, &queue).unwrap();
         let shared = pool.allocate(0).unwrap().share();
         Self {

@@ -216,9 +216,6 @@ impl<B: Backend, O> State<B, O> {
 
 #[cfg(test)]
 mod tests {
-    use binpool_allocators::{QueueOrder, VirtualMemoryAllocator};
-    use binpool_mock::MockDevice;
-
     use super::*;
     use crate::{PoolOptions, ReusePolicy, mock_pool::MockPool};
 
@@ -324,15 +321,10 @@ mod tests {
 
     #[test]
     fn looks_have_their_price_again_once_pages_were_added() {
-        let device = MockDevice::builder().virtual_memory(true).build();
-        let backend = device.backend();
-        let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
-        let allocator = VirtualMemoryAllocator::new(&backend);
-        let pool = PoolOptions::new().build(allocator, &queue).unwrap();
-        let shared = pool.allocate(0).unwrap().share();
-        let looked = || shared.state.lock().looked;
-        shared.state.lock().count_looks(3);
-        let block = pool.allocate(BYTES).unwrap();
+        let mock = MockPool::of_pages();
+        let looked = || mock.shared.state.lock().looked;
+        mock.shared.state.lock().count_looks(3);
+        let block = mock.pool.allocate(BYTES).unwrap();
         assert_eq!(looked(), 0);
         drop(block);
     }

@@ -1,9 +1,7 @@
-use binpool_allocators::{Backend, Queue, QueueOrder, VirtualMemoryAllocator};
-
-use binpool_mock::{MockBackend, MockDevice};
+use binpool_allocators::{Backend, Queue};
+use binpool_mock::MockBackend;
 
 use crate::{
-    PoolOptions,
     block::HeldBlock,
     free::thread_cache::Activity,
     mock_pool::MockPool,
@@ -219,18 +217,13 @@ fn with_several_threads_what_they_have_cached_counts_as_in_use() {
 
 #[test]
 fn the_pages_of_a_block_that_grows_are_in_use() {
-    let device = MockDevice::builder().virtual_memory(true).build();
-    let backend = device.backend();
-    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
-    let allocator = VirtualMemoryAllocator::new(&backend);
-    let pool = PoolOptions::new().build(allocator, &queue).unwrap();
-    let shared = pool.allocate(0).unwrap().share();
-    let in_use = || shared.state.lock().in_use;
-    let mut block = pool.growable_on(&queue, 64 * MIB).unwrap();
+    let mock = MockPool::of_pages();
+    let in_use = || mock.shared.state.lock().in_use;
+    let mut block = mock.pool.growable_on(&mock.queue, 64 * MIB).unwrap();
     let before = in_use();
     block.grow(32 * MIB).unwrap();
     assert_eq!(in_use() - before, 32 << 20);
     block.shrink(32 * MIB).unwrap();
-    queue.finish().unwrap();
+    mock.queue.finish().unwrap();
     assert_eq!(in_use(), before);
 }
