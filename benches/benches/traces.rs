@@ -1,7 +1,8 @@
 //! Programs that were recorded, replayed through the pool on a device that costs nothing: events a second.
 //!
-//! An event is an allocation or a free. `warm` is what a round takes from the third on, as in a program that repeats its work; without it, a pool that begins empty plays the trace once. The replay's own part is in both: a loop over the events,
-//! and in `warm` two counters of live bytes.
+//! An event is an allocation or a free. `warm` is what a round takes from the third on, as in a program that repeats its work;
+//! without it, a pool that begins empty plays the trace once. The replay's own part is in both: a loop over the events, and
+//! in `warm` two counters of live bytes.
 
 #![expect(
     clippy::expect_used,

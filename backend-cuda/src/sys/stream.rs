@@ -168,7 +168,8 @@ impl Stream {
         }
     }
 
-    /// Enqueues a fill with repetitions of `pattern`, whose length divides `bytes`, and `to` if it is a power of two. Returns whether the driver has it.
+    /// Enqueues a fill with repetitions of `pattern`, whose length divides `bytes`, and `to` if it is a power of two. Returns whether the
+    /// driver has such fills.
     pub(crate) fn fill(&self, to: Address, bytes: usize, pattern: &[u8]) -> CudaResult<bool> {
         let driver = self.context.enter()?;
         let result = match *pattern {

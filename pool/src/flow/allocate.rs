@@ -80,12 +80,12 @@ impl<B: Backend> Shared<B> {
         }
         let size = self.size(bytes);
         let allocated = threads::with_own(self.id, |key: OwnCache<'_, B>| {
-            match key.go_in_untracked() {
-                Some(inside) => self.allocate_inside(inside, queue, size, Looked::Nowhere),
-                None => self.serve(queue, bytes, None),
-            }
+            let inside = key.go_in_untracked()?;
+            Some(self.allocate_inside(inside, queue, size, Looked::Nowhere))
         });
-        allocated.unwrap_or_else(|| self.serve(queue, bytes, None))
+        allocated
+            .flatten()
+            .unwrap_or_else(|| self.serve(queue, bytes, None))
     }
 
     /// Returns a block for a request that has looked in this thread's cache as far as `looked` says: from the cache, from a magazine, carved
