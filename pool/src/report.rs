@@ -292,3 +292,99 @@ impl StdError for OutOfMemoryReport {
         self.source.as_ref().map(|source| source as _)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use binpool_allocators::OutOfMemory;
+
+    use super::*;
+
+    /// Of a request of 2 MiB, of which a limit of 4 MiB has left 1 MiB.
+    fn limited() -> OutOfMemoryReport {
+        let refusal = OutOfMemory::new(2 << 20, Scope::Limit).with_available(1 << 20);
+        OutOfMemoryReport {
+            requested_bytes: 2 << 20,
+            class_bytes: 2 << 20,
+            active_bytes: 3 << 20,
+            active_blocks: 3,
+            viewed_bytes: 0,
+            managed_bytes: 3 << 20,
+            held_bytes: 0,
+            pending_bytes: 0,
+            largest_held_bytes: 0,
+            released_bytes: 0,
+            largest_block_bytes: 8 << 20,
+            capacity_bytes: 4 << 20,
+            device_bytes: 8 << 20,
+            verdict: Verdict::Limited,
+            largest_groups: Vec::new(),
+            source: Some(refusal.into()),
+        }
+    }
+
+    #[test]
+    fn what_is_left_is_said_of_a_limit_alone() {
+        let report = limited();
+        assert!(report.to_string().contains("1.0 MiB left"), "{report}");
+        let refusal = OutOfMemory::new(2 << 20, Scope::Device).with_available(1 << 20);
+        let report = OutOfMemoryReport {
+            source: Some(refusal.into()),
+            ..limited()
+        };
+        assert!(!report.to_string().contains(" left"), "{report}");
+    }
+
+    #[test]
+    fn a_request_of_the_limit_is_not_larger_than_it() {
+        for (class_bytes, is_larger) in [(4 << 20, false), ((4 << 20) + 256, true)] {
+            let report = OutOfMemoryReport {
+                class_bytes,
+                ..limited()
+            };
+            let larger = report.to_string().contains("larger than the limit");
+            assert_eq!(larger, is_larger, "{report}");
+        }
+    }
+
+    #[test]
+    fn who_has_blocks_in_use_is_told_to_free_some() {
+        let report = limited();
+        let elsewhere = "this pool has no block in use";
+        assert!(!report.advice().contains(elsewhere), "{report}");
+        let report = OutOfMemoryReport {
+            active_blocks: 0,
+            ..limited()
+        };
+        assert!(report.advice().contains(elsewhere), "{report}");
+    }
+
+    #[test]
+    fn who_does_not_watch_is_told_to_where_that_would_name_a_block() {
+        let group = LiveGroup {
+            tag: Some("weights".into()),
+            call_site: None,
+            blocks: 3,
+            requested_bytes: 3 << 20,
+            oldest: Duration::ZERO,
+            youngest: Duration::ZERO,
+        };
+        for (active_blocks, largest_groups, is_told) in [
+            (3, Vec::new(), true),
+            (0, Vec::new(), false),
+            (3, vec![group], false),
+        ] {
+            let report = OutOfMemoryReport {
+                active_blocks,
+                largest_groups,
+                ..limited()
+            };
+            assert_eq!(
+                report.to_string().contains("`watch` the pool"),
+                is_told,
+                "{report}"
+            );
+        }
+    }
+}

@@ -54,3 +54,29 @@ pub(crate) fn to_carve(bytes: usize, small_bytes: usize, widened: impl FnOnce() 
         bytes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_block_is_carved_with_the_largest_class_of_its_slot_unless_that_is_not_small() {
+        for (bytes, small_bytes, widened, carved) in [
+            (1024, 4096, 1280, 1280),
+            (4096, 4096, 5120, 4096),
+            (3840, 4096, 4096, 4096),
+            (5120, 4096, 5120, 5120),
+            // The program's own size classes may be wrong.
+            (1024, 4096, 512, 1024),
+        ] {
+            assert_eq!(to_carve(bytes, small_bytes, || widened), carved, "{bytes}");
+        }
+        to_carve(4096, 4095, || unreachable!("it is not small"));
+        let mut has_asked = false;
+        to_carve(4096, 4096, || {
+            has_asked = true;
+            4096
+        });
+        assert!(has_asked);
+    }
+}

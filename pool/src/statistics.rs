@@ -236,4 +236,22 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn bytes_that_are_held_in_no_block_are_free_parts_of_segments() {
+        for (held_blocks, held_bytes, held) in [
+            (0, 0, "0 blocks"),
+            (0, 5, "free parts of segments"),
+            (2, 5, "2 blocks"),
+        ] {
+            let statistics = PoolStatistics {
+                held_blocks,
+                held_bytes,
+                ..PoolStatistics::default()
+            };
+            let text = statistics.to_string();
+            let line = format!("{held_bytes} B   {held}, kept for the next requests\n");
+            assert!(text.contains(&line), "{text}");
+        }
+    }
 }

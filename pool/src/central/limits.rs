@@ -49,3 +49,28 @@ impl<B: Backend, O> State<B, O> {
         bytes > limits.capacity || bytes > limits.available.saturating_add(free)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::mock_pool::MockPool;
+
+    #[test]
+    fn the_device_is_asked_at_each_doubling_and_at_every_32nd_request() {
+        let mock = MockPool::of_segments();
+        let mut state = mock.shared.state.lock();
+        let asked: Vec<_> = (1..=128).filter(|_| state.note_growth(false)).collect();
+        assert_eq!(asked, [1, 2, 4, 8, 16, 32, 64, 96, 128]);
+    }
+
+    #[test]
+    fn a_pool_that_has_grown_looks_for_free_ranges_again() {
+        let mock = MockPool::of_segments();
+        let mut state = mock.shared.state.lock();
+        state.count_looks(3);
+        state.count_looks(2);
+        state.note_growth(false);
+        assert_eq!(state.looked, 5);
+        state.note_growth(true);
+        assert_eq!(state.looked, 0);
+    }
+}

@@ -262,4 +262,46 @@ mod tests {
         }
         assert_eq!(fences(&queue_state), moments((2..65).chain([69])));
     }
+
+    #[test]
+    fn the_latest_use_or_fence_is_pending_until_it_has_ended() {
+        let mock = MockPool::of_blocks();
+        let key = QueueKey::new(0);
+        let mut queue_state = new_state(&mock);
+        assert_eq!(
+            queue_state.not_ended(key),
+            None,
+            "it ended when the queue was new"
+        );
+        let pending = |moment| {
+            let timestamp = Timestamp::at(moment);
+            Some(QueueUse { key, timestamp })
+        };
+        queue_state.last_use = Timestamp::at(3);
+        assert_eq!(queue_state.not_ended(key), pending(3));
+        assert_eq!(add_fence(&mock, &mut queue_state, 5), None);
+        assert_eq!(queue_state.not_ended(key), pending(5));
+        assert_eq!(queue_state.has_ended(Timestamp::at(5)).len(), 1);
+        assert_eq!(queue_state.not_ended(key), None);
+    }
+
+    #[test]
+    fn a_fence_is_due_once_more_was_requested_than_the_limit_since_the_last_one() {
+        let mock = MockPool::of_blocks();
+        let mut queue_state = new_state(&mock);
+        for _ in 0..2 {
+            assert!(!queue_state.is_fence_due(60, 100));
+            assert!(!queue_state.is_fence_due(40, 100));
+            assert!(queue_state.is_fence_due(1, 100));
+        }
+        for moment in 2..66 {
+            assert_eq!(add_fence(&mock, &mut queue_state, moment), None);
+        }
+        assert!(!queue_state.is_fence_due(1000, 100), "there are enough");
+        assert_eq!(queue_state.has_ended(Timestamp::at(2)).len(), 1);
+        assert!(
+            queue_state.is_fence_due(0, 100),
+            "what was requested meanwhile counts"
+        );
+    }
 }

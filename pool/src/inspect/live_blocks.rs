@@ -202,3 +202,55 @@ impl fmt::Display for LiveBlocks {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_age_has_two_digits_or_more() {
+        for (millis, text) in [
+            (999, "999 ms"),
+            (1_000, "1 s"),
+            (119_999, "119 s"),
+            (120_000, "2 min"),
+            (7_199_000, "119 min"),
+            (7_200_000, "2 h"),
+        ] {
+            assert_eq!(age(Duration::from_millis(millis)), text);
+        }
+    }
+
+    #[test]
+    fn the_table_has_a_line_for_each_group_and_one_for_the_blocks_of_before() {
+        let group = |tag: &str, blocks, youngest, oldest| LiveGroup {
+            tag: Some(tag.into()),
+            call_site: None,
+            blocks,
+            requested_bytes: blocks << 20,
+            oldest: Duration::from_secs(oldest),
+            youngest: Duration::from_secs(youngest),
+        };
+        let mut live = LiveBlocks {
+            blocks: 4,
+            requested_bytes: 7 << 20,
+            device_bytes: 8 << 20,
+            held_bytes: 0,
+            unknown_blocks: 1,
+            unknown_bytes: 4 << 20,
+            groups: vec![group("weights", 2, 3, 3), group("batch", 1, 3, 240)],
+        };
+        let text = live.to_string();
+        let table = text.split_once("\n\n").map(|(_, table)| table);
+        let expected = "    blocks       in use              age  asked for
+         2      2.0 MiB              3 s  weights
+         1      1.0 MiB      3 s - 4 min  batch
+         1      4.0 MiB                ?  before the pool watched: see `MemoryPool::watch`";
+        assert_eq!(table, Some(expected));
+
+        live.unknown_blocks = 0;
+        assert!(!live.to_string().contains("before the pool watched"));
+        (live.blocks, live.groups) = (0, Vec::new());
+        assert_eq!(live.to_string().lines().count(), 2, "no table");
+    }
+}

@@ -177,3 +177,44 @@ fn describe() {
         describe_counter!(figure.name, figure.unit, figure.description);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use metrics_exporter_prometheus::PrometheusBuilder;
+
+    use super::*;
+    use crate::mock_pool::MockPool;
+
+    #[test]
+    fn every_figure_is_published_with_its_description() {
+        let mock = MockPool::of_blocks();
+        drop(mock.pool.allocate(3000).unwrap());
+        let block = mock.pool.allocate(3000).unwrap();
+        let recorder = PrometheusBuilder::new().build_recorder();
+        metrics::with_local_recorder(&recorder, || mock.pool.publish_metrics("arrays"));
+        let page = recorder.handle().render();
+        let statistics = mock.pool.statistics();
+        for figure in GAUGES.iter().chain(&COUNTERS) {
+            let Figure {
+                name,
+                description,
+                of,
+                ..
+            } = figure;
+            let value = of(&statistics);
+            let line = format!("{name}{{pool=\"arrays\"}} {value}\n");
+            assert!(page.contains(&line), "{line} is not in {page}");
+            let help = format!("# HELP {name} {description}\n");
+            assert!(page.contains(&help), "{help} is not in {page}");
+        }
+        assert!(
+            page.contains("binpool_active_bytes{pool=\"arrays\"} 3000\n"),
+            "{page}"
+        );
+        assert!(
+            page.contains("binpool_hits_total{pool=\"arrays\"} 1\n"),
+            "{page}"
+        );
+        drop(block);
+    }
+}
