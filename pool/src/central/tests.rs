@@ -2,10 +2,11 @@ use binpool_allocators::{Backend, Queue};
 use binpool_mock::MockBackend;
 
 use crate::{
+    PoolOptions, Retain,
     block::HeldBlock,
     free::thread_cache::Activity,
     mock_pool::MockPool,
-    request::HitKind,
+    request::{HitKind, Request},
     shared::{State, ThreadCache},
 };
 
@@ -226,4 +227,71 @@ fn the_pages_of_a_block_that_grows_are_in_use() {
     block.shrink(32 * MIB).unwrap();
     mock.queue.finish().unwrap();
     assert_eq!(in_use(), before);
+}
+
+#[test]
+fn a_fence_is_due_once_a_16th_of_all_segments_was_asked_for_and_several_queues_ask() {
+    let mock = MockPool::of_segments();
+    let key = mock.default_key();
+    let block = mock.pool.allocate(64 * MIB).unwrap();
+    let request = |bytes| Request {
+        asked: bytes,
+        bin: 0,
+        bytes,
+        home: 0,
+    };
+    let mut state = mock.shared.state.lock();
+    assert_eq!(state.segments.bytes(), 64 << 20);
+    assert!(
+        !state.is_fence_due(key, request(64 * MIB)),
+        "one queue asks"
+    );
+    state.enter(&mock.another_queue());
+    assert!(!state.is_fence_due(key, request(4 * MIB)));
+    assert!(state.is_fence_due(key, request(1)));
+    assert!(!state.is_fence_due(key, request(4 * MIB)));
+    drop(state);
+    drop(block);
+}
+
+#[test]
+fn caches_close_above_the_release_threshold_and_not_at_it() {
+    let mock = MockPool::new(PoolOptions::new().retain(Retain::new().at_most(1 << 20)));
+    let mut state = mock.shared.state.lock();
+    assert_eq!(state.managed_bytes(), 0);
+    state.count_managed(MIB);
+    assert!(!state.is_above_threshold);
+    state.count_managed(1);
+    assert!(state.is_above_threshold);
+}
+
+#[test]
+fn a_pool_that_had_nothing_in_use_regrets_nothing() {
+    let mock = MockPool::of_blocks();
+    let mut state = mock.shared.state.lock();
+    let request = Request {
+        asked: MIB,
+        bin: 0,
+        bytes: MIB,
+        home: 0,
+    };
+    assert!(!state.regrets(request));
+}
+
+#[test]
+fn pages_that_leave_a_block_that_shrinks_count_as_unmapped() {
+    let mock = MockPool::of_pages();
+    let counted = || {
+        let counters = mock.shared.state.lock().counters;
+        (counters.maps, counters.unmaps)
+    };
+    let mut block = mock.pool.growable_on(&mock.queue, 64 * MIB).unwrap();
+    for grown in 1..=2 {
+        block.grow(2 * MIB).unwrap();
+        assert_eq!(counted(), (grown, 0));
+    }
+    for shrunk in 1..=2 {
+        block.shrink(2 * MIB).unwrap();
+        assert_eq!(counted(), (2, shrunk));
+    }
 }

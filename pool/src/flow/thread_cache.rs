@@ -325,7 +325,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        PooledBuffer, central::caches::DrainFrom, free::cached::Wanted, mock_pool::MockPool,
+        PoolOptions, PooledBuffer, WatchOptions, central::caches::DrainFrom, free::cached::Wanted,
+        mock_pool::MockPool,
     };
 
     fn hold(mock: &MockPool, blocks: usize) {
@@ -498,5 +499,46 @@ mod tests {
         let closed = mock.shared.drain_and_close_caches();
         assert!(!carves_by_itself(&mock, &queue, LARGE));
         drop(closed);
+    }
+
+    #[test]
+    fn a_full_slot_makes_room_by_its_older_half_and_an_empty_cache_has_nothing_to_move() {
+        let mock = MockPool::of_blocks();
+        let moves = || mock.shared.make_room_under_the_lock();
+        assert!(!moves(), "the thread has no cache");
+        hold(&mock, 1);
+        assert!(moves(), "the youngest block");
+        assert_eq!(mock.free_list_blocks(), 1);
+        assert!(!moves());
+    }
+
+    #[test]
+    fn only_requests_of_a_pool_that_knows_its_classes_and_tracks_nothing_look_for_magazines() {
+        let looks = |mock: &MockPool| mock.shared.looks_beyond_the_cache();
+        let mock = MockPool::of_blocks();
+        assert!(looks(&mock));
+        mock.pool.watch(WatchOptions::new());
+        assert!(!looks(&mock));
+        mock.pool.stop_watching();
+        assert!(looks(&mock));
+        let own = PoolOptions::new().size_classes(Uniform);
+        assert!(!looks(&MockPool::new(own)));
+    }
+
+    #[derive(Debug)]
+    struct Uniform;
+
+    impl crate::SizeClasses for Uniform {
+        fn bin_number(&self, bytes: usize) -> usize {
+            bytes >> 10
+        }
+
+        fn alloc_size(&self, bin: usize) -> usize {
+            (bin + 1) << 10
+        }
+
+        fn bin_count(&self) -> usize {
+            1 << 20
+        }
     }
 }

@@ -186,11 +186,14 @@ fn begin_block<B: Backend>(
 mod tests {
     use std::{
         io::{self, Write},
+        panic::Location,
         sync::mpsc,
         thread,
     };
 
-    use crate::{mock_pool::MockPool, track::trace_event::TraceEvent};
+    use binpool_allocators::Queue;
+
+    use crate::{PooledBuffer, WatchOptions, mock_pool::MockPool, track::trace_event::TraceEvent};
 
     /// A writer that tells of each write, and waits with it until it may go on.
     struct Stuck(mpsc::Sender<()>, mpsc::Receiver<()>);
@@ -236,5 +239,34 @@ mod tests {
             releases.join().unwrap();
             recording.finish().unwrap();
         }
+    }
+
+    #[test]
+    fn a_thread_takes_a_block_that_it_tracks_from_its_own_cache() {
+        let mock = MockPool::of_blocks();
+        mock.pool.watch(WatchOptions::new());
+        let (shared, queue) = (&mock.shared, mock.queue.id());
+        let caller = || shared.tracking.caller(Location::caller()).unwrap();
+        let blocks = [(); 3].map(|()| mock.pool.allocate(1000).unwrap());
+        drop(blocks);
+        assert!(
+            shared
+                .take_youngest_tracked(queue, 5000, caller())
+                .is_none()
+        );
+        let first = shared.take_youngest_tracked(queue, 1000, caller());
+        assert!(first.is_some());
+        assert!(
+            shared
+                .take_youngest_tracked(queue, 1000, caller())
+                .is_none()
+        );
+        let second = shared.take_cached_tracked(queue, 1000, caller());
+        assert!(second.is_some());
+        assert!(shared.take_cached_tracked(queue, 0, caller()).is_none());
+        assert!(shared.take_cached_tracked(queue, 5000, caller()).is_none());
+        let taken = [first, second].map(|block| PooledBuffer::of_leased(block.unwrap(), 1000));
+        assert_eq!(mock.pool.live_blocks().groups[0].blocks, 2);
+        drop(taken);
     }
 }

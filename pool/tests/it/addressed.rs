@@ -149,3 +149,22 @@ fn no_two_threads_have_one_address() {
     });
     assert_eq!(memory.pool().active_blocks(), 0);
 }
+
+#[test]
+fn a_block_is_known_by_its_address_until_it_is_freed() {
+    let (_device, memory) = pool_on(MockDevice::builder());
+    let queue = home(&memory);
+    let addresses: Vec<u64> = (1..100)
+        .map(|number| memory.allocate_on(&queue, 1000 * number).unwrap())
+        .collect();
+    for (address, number) in addresses.iter().zip(1..) {
+        assert!(memory.contains(*address));
+        let size = memory.with_block(*address, |block| block.size());
+        assert_eq!(size, Some(1000 * number));
+    }
+    for address in addresses {
+        memory.free_on(&queue, address).unwrap();
+        assert!(!memory.contains(address));
+        assert_eq!(memory.with_block(address, |block| block.size()), None);
+    }
+}

@@ -3,9 +3,9 @@
 use std::{mem::forget, slice::from_ref, thread};
 
 use binpool::{
-    Allocator, Backend, Budget, Error, GrowableBuffer, ImmediateAllocator, InvalidRequest, Memory,
-    MemoryPool, Outcome, PoolOptions, Queue, QueueOrder, Region, ScrubPolicy, Verdict,
-    VirtualMemory, VirtualMemoryAllocator, WatchOptions,
+    Allocator, AsMemory, Backend, Budget, Error, GrowableBuffer, ImmediateAllocator,
+    InvalidRequest, Memory, MemoryId, MemoryPool, Outcome, PoolOptions, PooledBuffer, Queue,
+    QueueOrder, Region, ScrubPolicy, Verdict, VirtualMemory, VirtualMemoryAllocator, WatchOptions,
 };
 use binpool_allocators::forward_to_inner;
 use binpool_conformance::Random;
@@ -673,4 +673,60 @@ fn a_failed_call_loses_nothing() {
             run(Some((call, fault)));
         }
     }
+}
+
+#[test]
+fn a_block_that_grows_is_memory_for_commands_at_its_present_size() {
+    fn size_and_memory(
+        memory: &impl AsMemory<MockBackend>,
+        queue: &MockQueue,
+    ) -> (usize, Option<MemoryId>) {
+        (memory.size(), memory.memory_on(queue).map(Memory::id))
+    }
+    for pages in [false, true] {
+        let rig = rig(MockDevice::builder(), pages);
+        let mut block = rig.growable(64 * MIB);
+        for _ in 0..2 {
+            block.grow(3000).unwrap();
+            let buffer: &PooledBuffer<MockBackend> = &block;
+            let memory = buffer.memory_on(&rig.queues[0]);
+            let expected = (buffer.size(), memory.map(Memory::id));
+            assert_eq!(size_and_memory(&block, &rig.queues[0]), expected);
+            assert!(expected.1.is_some());
+        }
+        assert_eq!(block.size(), 6000);
+        drop(block);
+        rig.check_end();
+    }
+}
+
+#[test]
+fn a_block_that_grows_by_copies_has_room_for_half_as_much_again() {
+    let rig = rig(MockDevice::builder(), false);
+    let mut block = rig.growable(64 * MIB);
+    block.grow(4 * MIB).unwrap();
+    assert_eq!(block.class_size(), 4 * MIB);
+    block.grow(1).unwrap();
+    assert_eq!(block.class_size(), 6 * MIB);
+    drop(block);
+    rig.check_end();
+}
+
+#[test]
+fn pages_that_wait_to_be_unmapped_still_go_after_the_block_grew_by_nothing() {
+    let rig = rig(MockDevice::builder().completion(Completion::Manual), true);
+    let mut block = rig.growable(64 * MIB);
+    for _ in 0..2 {
+        block.grow(2 * MIB).unwrap();
+    }
+    let pages = rig.pool.managed_bytes();
+    rig.fill_end(&block, 4 * MIB, 1);
+    block.shrink(2 * MIB).unwrap();
+    assert_eq!(rig.pool.managed_bytes(), pages, "a command may use them");
+    block.grow(0).unwrap();
+    rig.device.run();
+    block.shrink(0).unwrap();
+    assert_eq!(rig.pool.managed_bytes(), pages / 2);
+    drop(block);
+    rig.check_end();
 }

@@ -234,3 +234,30 @@ fn queues_that_programs_are_done_with_do_not_pile_up_though_nothing_is_missed() 
         rig.pool.statistics()
     );
 }
+
+#[test]
+fn each_queue_tells_how_much_free_memory_waits_for_it() {
+    for segments in [false, true] {
+        let builder = MockDevice::builder().completion(Completion::Manual);
+        let rig = Rig::with_options(builder, PoolOptions::new().segments(segments));
+        let [one, other] = [(); 2].map(|()| rig.another_queue(QueueOrder::InOrder));
+        assert_eq!(rig.pool.held_back(), []);
+        let blocks = [(&one, 1), (&other, 3), (&one, 1), (&other, 4)].map(|(queue, mebibytes)| {
+            let block = rig.pool.allocate_on(queue, mebibytes * MIB).unwrap();
+            block.enqueue_fill(queue, .., &[1_u8]).unwrap();
+            block
+        });
+        let unused = rig.pool.allocate(MIB).unwrap();
+        drop((blocks, unused));
+        let told: Vec<_> = rig.pool.held_back();
+        let told: Vec<_> = told.iter().map(|it| (it.queue, it.bytes)).collect();
+        let (one, other) = (one.id(), other.id());
+        let home = (rig.queue.id(), MIB as u64);
+        let expected = [(other, 7 << 20), (one, 2 << 20)];
+        assert!(told.starts_with(&expected), "{told:?}");
+        assert!(told[2..].iter().all(|it| *it == home), "{told:?}");
+        rig.device.run();
+        rig.pool.free_held();
+        assert_eq!(rig.pool.held_back(), []);
+    }
+}

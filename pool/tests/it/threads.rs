@@ -985,3 +985,28 @@ fn a_cached_request_is_served_by_the_cache_of_its_thread_or_by_nothing() {
     assert_eq!(rig.pool.statistics().hits, 1);
     assert!(rig.pool.allocate_cached(&queue, 1 << 30).is_none());
 }
+
+#[test]
+fn peaks_begin_again_at_what_all_threads_have_in_use() {
+    for segments in [false, true] {
+        let rig = Rig::with_options(MockDevice::builder(), PoolOptions::new().segments(segments));
+        let kept = thread::scope(|scope| {
+            let here = rig.pool.allocate(MIB).unwrap();
+            drop(rig.pool.allocate(5 * MIB).unwrap());
+            let there = scope.spawn(|| {
+                drop(rig.pool.allocate(3 * MIB).unwrap());
+                rig.pool.allocate(MIB).unwrap()
+            });
+            [here, there.join().unwrap()]
+        });
+        let before = rig.pool.statistics();
+        assert!(before.peak_active_bytes >= 6 << 20, "{before}");
+        rig.pool.reset_peaks();
+        let after = rig.pool.statistics();
+        assert_eq!(after.peak_active_bytes, 2 << 20);
+        assert_eq!(after.peak_managed_bytes, after.managed_bytes);
+        drop(rig.pool.allocate(MIB).unwrap());
+        assert_eq!(rig.pool.statistics().peak_active_bytes, 3 << 20);
+        drop(kept);
+    }
+}

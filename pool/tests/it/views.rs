@@ -1,6 +1,7 @@
 //! Views that outlive their block: no other user has the block's bytes before the last of them is gone.
 
 use std::{
+    slice,
     sync::{Arc, Mutex, mpsc},
     thread,
 };
@@ -11,7 +12,8 @@ use binpool::{
     SvmAllocator, SvmGrain, Verdict, WatchOptions,
 };
 use binpool_mock::{
-    CallKind, Completion, MockBackend, MockDevice, MockEvent, MockMemory, MockQueue,
+    CallKind, Completion, Fault, MockBackend, MockDevice, MockEvent, MockMemory, MockQueue,
+    Persistence,
 };
 
 use crate::common::{MIB, Rig, every_call_fails_once};
@@ -435,6 +437,30 @@ fn threads_share_a_pool_whose_blocks_have_views() {
         });
         let told = rig.pool.statistics();
         assert_eq!((told.viewed_blocks, told.active_blocks), (0, 0));
+        rig.pool.free_held();
+        assert_eq!(rig.pool.managed_bytes(), 0);
+    }
+}
+
+#[test]
+fn a_block_whose_release_fails_leaves_its_pool_only_after_the_events_and_the_views() {
+    for options in ways_to_hold() {
+        let rig = Rig::with_options(MockDevice::builder(), options);
+        let gate = rig.gate();
+        let (block, view) = block_and_view(&rig.pool, &rig.queue);
+        let fault = Fault::Backend(-5);
+        rig.device
+            .fail_nth(CallKind::Marker, 1, fault, Persistence::Once);
+        let released = block.enqueue_release(None, slice::from_ref(&gate));
+        assert!(released.is_err());
+        drop(view);
+        assert_eq!(
+            rig.pool.statistics().viewed_blocks,
+            1,
+            "an event is pending"
+        );
+        rig.open(&gate);
+        assert_eq!(rig.pool.statistics().viewed_blocks, 0);
         rig.pool.free_held();
         assert_eq!(rig.pool.managed_bytes(), 0);
     }
