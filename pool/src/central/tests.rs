@@ -1,5 +1,5 @@
 use binpool_allocators::{Backend, Queue};
-use binpool_mock::MockBackend;
+use binpool_mock::{CallKind, Fault, MockBackend, Persistence};
 
 use crate::{
     PoolOptions, Retain,
@@ -293,5 +293,18 @@ fn pages_that_leave_a_block_that_shrinks_count_as_unmapped() {
     for shrunk in 1..=2 {
         block.shrink(2 * MIB).unwrap();
         assert_eq!(counted(), (2, shrunk));
+    }
+}
+
+#[test]
+fn a_segment_or_pages_that_did_not_come_are_not_waited_for() {
+    for mock in [MockPool::of_segments(), MockPool::of_pages()] {
+        let fault = Fault::Backend(-5);
+        for kind in [CallKind::CreateBuffer, CallKind::Map] {
+            mock.device
+                .fail_nth(kind, 1, fault.clone(), Persistence::Once);
+        }
+        mock.pool.allocate(100 * MIB).unwrap_err();
+        assert_eq!(mock.shared.state.lock().transit.count(), 0);
     }
 }

@@ -114,6 +114,8 @@ mod tests {
         assert_eq!(fills.take(memory, Region::new(390, 20)), ['b', 'a']);
         assert_eq!(fills.take(memory, Region::first(1000)), ['b', 'a', 'a']);
         assert_eq!(fills.take(other, Region::new(999, 1)), ['c']);
+        assert_eq!(fills.take(other, Region::new(0, 999)), ['c']);
+        assert!(fills.by_start.is_empty(), "no fill of nothing is left");
     }
 
     #[test]

@@ -240,4 +240,27 @@ mod tests {
         assert!(ids.iter().all(|id| id >> USE_BITS == record.number()));
         assert_ne!(other.number(), record.number());
     }
+
+    #[test]
+    fn the_ids_of_a_block_go_round_and_still_name_it() {
+        let mut allocations = AllocationTable::default();
+        let record = allocations.add(PLACE, None);
+        let first = record.id();
+        assert_eq!(record.next_use(), first + 1);
+        let last = first + (1 << USE_BITS) - 1;
+        record.id.store(last, Ordering::Relaxed);
+        assert_eq!(record.next_use(), first);
+        assert_eq!(record.number(), 1);
+    }
+
+    #[test]
+    fn the_table_is_looked_through_again_only_once_it_has_doubled() {
+        let mut allocations = AllocationTable::default();
+        let kept: Vec<_> = (0..200).map(|_| allocations.add(PLACE, None)).collect();
+        assert_eq!(allocations.present().count(), 200);
+        assert_eq!(allocations.most, 256, "64, 128");
+        drop(kept);
+        assert_eq!(allocations.present().count(), 0);
+        assert_eq!(allocations.records.len(), 200);
+    }
 }

@@ -172,3 +172,56 @@ fn request(bytes: u64, source: &Source, time: Option<u64>) -> Request {
         stack: (group > 0 && stack > 0).then_some(u64::from(stack)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::track::trace_event::TraceEvent;
+
+    /// A batch of a buffer with this many events, one at each tick after the recording began.
+    fn batch(clock: &mut TraceClock, events: u64) -> Batch {
+        let start = clock.start;
+        let events = (0..events).map(|tick| TraceEvent::freed(start + tick, 1));
+        let chunk = Chunk {
+            events: events.collect(),
+            ..Chunk::default()
+        };
+        Batch::new(vec![chunk], clock)
+    }
+
+    #[test]
+    fn few_events_are_one_window_and_many_are_several() {
+        let mut clock = TraceClock::start(Ticks::new());
+        assert_eq!(batch(&mut clock, 0).windows(), 1);
+        assert_eq!(batch(&mut clock, 10).windows(), 1);
+        let each = EVENTS_PER_WINDOW as u64;
+        assert_eq!(batch(&mut clock, 3 * each).windows(), 3);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "no time passes there")]
+    fn times_are_nanoseconds_since_the_beginning_and_never_before_those_of_an_earlier_batch() {
+        let mut clock = TraceClock::start(Ticks::new());
+        let start = clock.start;
+        assert_eq!(clock.nanoseconds(start), 0);
+        let late = clock.nanoseconds(start + 1_000_000);
+        assert!(late > 0);
+        batch(&mut clock, 1_000_001);
+        assert_eq!(clock.nanoseconds(start), late);
+        assert!(clock.nanoseconds(start + 2_000_000) > late);
+    }
+
+    #[test]
+    fn a_request_without_a_group_has_none_and_no_stack() {
+        let of = |group, stack| {
+            let mut source = Source::default();
+            (source.caller.group, source.caller.stack) = (group, stack);
+            let request = request(8, &source, None);
+            (request.group, request.stack)
+        };
+        assert_eq!(of(0, 0), (None, None));
+        assert_eq!(of(0, 2), (None, None));
+        assert_eq!(of(1, 0), (Some(1), None));
+        assert_eq!(of(1, 2), (Some(1), Some(2)));
+    }
+}

@@ -301,6 +301,7 @@ mod tests {
 
     use super::*;
     use crate::track::{
+        batch::{EVENTS_PER_WINDOW, TraceClock},
         caller::Caller,
         event_buffer::EventBuffer,
         ticks::Ticks,
@@ -463,5 +464,45 @@ mod tests {
         recorder.end();
         let summary = writing.join().unwrap().unwrap();
         assert_eq!(summary.frees, THREADS * CHUNKS * EVENTS_PER_CHUNK as u64);
+    }
+
+    #[test]
+    fn threads_take_windows_as_long_as_lines_may_wait_and_no_more_than_there_are() {
+        let mut clock = TraceClock::start(Ticks::new());
+        let mut work = |windows: usize| {
+            let events = (0..windows * EVENTS_PER_WINDOW).map(|tick| {
+                let time = u64::try_from(tick).unwrap();
+                TraceEvent::freed(time, 1)
+            });
+            let chunk = Chunk {
+                events: events.collect(),
+                ..Chunk::default()
+            };
+            let batch = Arc::new(Batch::new(vec![chunk], &mut clock));
+            assert_eq!(batch.windows(), windows);
+            Work::new(batch, Vec::new())
+        };
+        let taken = |work: &mut Work| std::iter::from_fn(|| work.start_task()).take(100).count();
+        assert_eq!(taken(&mut work(3)), 3);
+        let mut work = work(MAX_UNWRITTEN_WINDOWS + 2);
+        assert_eq!(taken(&mut work), MAX_UNWRITTEN_WINDOWS);
+        work.put(0, WindowLines::default());
+        assert_eq!(taken(&mut work), 0, "the first lines are not written yet");
+        assert!(work.take_lines().is_some() && work.take_lines().is_none());
+        assert_eq!(taken(&mut work), 1);
+    }
+
+    #[test]
+    fn the_memory_of_events_that_are_written_is_for_later_ones() {
+        let recorder = Recorder::new();
+        recorder.accept(&mut of_one_event(0));
+        recorder.end();
+        let written = thread::scope(|scope| {
+            let write = || recorder.write(writer_to(io::sink()), || recorder.take());
+            scope.spawn(write).join().unwrap()
+        });
+        assert_eq!(written.unwrap().allocations, 1);
+        let inbox = recorder.inbox.lock();
+        assert_eq!((inbox.empty.len(), inbox.empty[0].events.len()), (1, 0));
     }
 }

@@ -270,4 +270,15 @@ mod tests {
         assert_eq!(long.chars().count(), LONGEST_FRAME + 1);
         assert!(long.ends_with('…'));
     }
+
+    #[test]
+    fn a_stack_says_how_many_frames_it_left_out_where_the_thread_does_not_begin() {
+        let stack = |left_out| Stack {
+            addresses: Box::default(),
+            left_out,
+            beyond: &[],
+        };
+        assert_eq!(stack(0).to_string(), "");
+        assert_eq!(stack(3).to_string(), "(3 more frames)");
+    }
 }

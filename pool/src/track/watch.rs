@@ -213,3 +213,44 @@ impl TrackingFlag {
         self.kind.load(Ordering::Relaxed) != Self::NONE
     }
 }
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use std::{io, thread};
+
+    use super::*;
+    use crate::track::{recorder::Recorder, ticks::Ticks, trace_writer::TraceWriter};
+
+    /// A writer that requests blocks as the program does.
+    struct Asks(Arc<TrackingFlag>);
+
+    impl io::Write for Asks {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            assert!(self.0.caller(Location::caller()).is_none());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            self.write(&[]).map(drop)
+        }
+    }
+
+    #[test]
+    fn requests_are_tracked_while_that_is_on_but_not_those_of_the_thread_that_writes() {
+        let flag = Arc::new(TrackingFlag::default());
+        let is_tracked = || flag.caller(Location::caller()).is_some();
+        assert!(!is_tracked() && !flag.is_on());
+        flag.change(TrackingFlag::CALL_SITES, None);
+        assert!(is_tracked() && flag.is_on());
+        let recorder = Recorder::new();
+        recorder.end();
+        let writer = TraceWriter::new(Box::new(Asks(Arc::clone(&flag))), Ticks::new(), &[]);
+        let written = thread::scope(|scope| {
+            let write = || recorder.write(writer, || recorder.take());
+            scope.spawn(write).join()
+        });
+        assert!(written.unwrap().is_ok());
+        flag.change(TrackingFlag::NONE, None);
+        assert!(!is_tracked());
+    }
+}

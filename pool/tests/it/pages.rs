@@ -558,3 +558,30 @@ fn where_addresses_are_short_fewer_are_reserved() {
     );
     assert!(none.pool.allocate(MIB).unwrap_err().is_out_of_memory());
 }
+
+#[test]
+fn every_page_that_was_mapped_counts_as_unmapped_once_it_has_left() {
+    for may_alias in [false, true] {
+        let builder = MockDevice::builder().virtual_memory(true);
+        let device = builder.page_aliases(may_alias).build();
+        let backend = device.backend();
+        let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+        let pool = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &queue).unwrap();
+        let check = |has_moved| {
+            let told = pool.statistics();
+            let calls = [CallKind::Map, CallKind::Unmap].map(|kind| device.call_count(kind));
+            assert_eq!([told.maps, told.unmaps], calls, "{may_alias}");
+            assert_eq!(told.unmaps > 0, has_moved, "{may_alias}");
+        };
+        drop([(); 3].map(|()| pool.allocate(20 * MIB).unwrap()));
+        check(false);
+        let between = pool.allocate(20 * MIB).unwrap();
+        drop(pool.allocate(70 * MIB).unwrap());
+        drop(pool.allocate(90 * MIB).unwrap());
+        check(true);
+        drop(between);
+        pool.trim_to(0);
+        check(true);
+        assert_eq!(pool.managed_bytes(), 0);
+    }
+}

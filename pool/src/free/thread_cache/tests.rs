@@ -280,3 +280,46 @@ fn only_the_youngest_few_blocks_of_a_slot_are_searched() {
         assert_eq!(found.is_some(), is_found, "{in_front}");
     }
 }
+
+#[test]
+fn a_block_that_leaves_from_the_middle_of_its_slot_makes_room() {
+    // Both share a slot.
+    const SMALL: usize = 65 * KIB;
+    const LARGE: usize = 66 * KIB;
+    let mock = MockPool::new(PoolOptions::new().segments(false).leading_bits(10));
+    let mut cache = with_room_for(LARGE + SMALL);
+    for bytes in [LARGE, SMALL, SMALL] {
+        assert_eq!(push_many(&mock, &mut cache, 1, bytes), 1);
+    }
+    assert_eq!(push_many(&mock, &mut cache, 1, SMALL), 0);
+    assert_eq!(pop(&mock, &mut cache, &mock.queue, LARGE), Some(LARGE));
+    assert_eq!(cache.bytes(), 2 * SMALL);
+    assert_eq!(push_many(&mock, &mut cache, 1, SMALL), 1);
+}
+
+#[test]
+fn the_depot_takes_as_many_bytes_as_it_may_have() {
+    const HALF: usize = MAX_BLOCKS_PER_SLOT / 2 * KIB;
+    let mock = MockPool::of_blocks();
+    for (bytes_in_depot, has_room) in [(HALF - 1, false), (HALF, true)] {
+        let mut cache = with_room_for(usize::MAX);
+        cache.allowance.bytes_in_depot = bytes_in_depot as u64;
+        let all = MAX_BLOCKS_PER_SLOT + 1;
+        assert_eq!(push_many(&mock, &mut cache, all, KIB), all);
+        assert_eq!(cache.make_room(&Depot::default()), has_room);
+    }
+}
+
+#[test]
+fn a_block_that_the_pool_gives_a_cache_is_no_activity_of_its_thread() {
+    let mock = MockPool::of_blocks();
+    let mut cache = with_room_for(usize::MAX);
+    assert!(cache.insert(mock.cached(KIB)).is_ok());
+    assert_eq!(cache.take_activity(), Activity::default());
+    assert_eq!(pop(&mock, &mut cache, &mock.queue, KIB), Some(KIB));
+    let activity = cache.take_activity();
+    assert_eq!(
+        (activity.block_bytes, activity.hits),
+        (KIB.cast_signed(), 1)
+    );
+}
