@@ -201,4 +201,20 @@ mod tests {
         let error = Error::from(largest);
         assert!(told_once(&error)[1].starts_with("60 leading bits"));
     }
+
+    #[test]
+    fn a_pool_error_converts_to_one_of_the_same_scope() {
+        let scope = |error: PoolError| match Error::from(error) {
+            Error::OutOfMemory(refusal) => Some(refusal.scope),
+            _ => None,
+        };
+        assert_eq!(scope(out_of_memory()), Some(Scope::Device));
+        let backend = MockDevice::new().backend();
+        let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+        let allocator = ImmediateAllocator::new(&backend).unwrap();
+        let pool = MemoryPool::new(allocator, &queue).unwrap();
+        pool.set_limit(1 << 20);
+        let refused = pool.allocate(2 << 20).unwrap_err();
+        assert_eq!(scope(refused), Some(Scope::Limit));
+    }
 }

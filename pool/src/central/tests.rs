@@ -1,5 +1,5 @@
 use binpool_allocators::{Backend, Queue};
-use binpool_mock::{CallKind, Fault, MockBackend, Persistence};
+use binpool_mock::{CallKind, Fault, MockBackend, MockQueue, Persistence};
 
 use crate::{
     PoolOptions, Retain,
@@ -213,6 +213,13 @@ fn with_several_threads_what_they_have_cached_counts_as_in_use() {
     let _keys = [cache(), cache()].map(|cache| state.threads.add(cache));
     assert_eq!(state.bytes_in_use(), MIB as u64);
     drop(state);
+    // What lies in the depot is nobody's.
+    let left = mock.cached(MIB);
+    let slot = left.block.slot;
+    mock.shared
+        .depot
+        .leave(0, mock.queue.id(), slot, vec![left]);
+    assert_eq!(mock.shared.state.lock().bytes_in_use(), MIB as u64);
     drop(active);
 }
 
@@ -307,4 +314,23 @@ fn a_segment_or_pages_that_did_not_come_are_not_waited_for() {
         mock.pool.allocate(100 * MIB).unwrap_err();
         assert_eq!(mock.shared.state.lock().transit.count(), 0);
     }
+}
+
+#[test]
+fn a_thread_that_carves_for_another_queue_keeps_its_spare_leases() {
+    let mock = MockPool::of_segments();
+    let [one, other] = [mock.queue.clone(), mock.another_queue()];
+    // Active blocks and spare leases.
+    let entered = |queue: &MockQueue| {
+        let state = mock.shared.state.lock();
+        let key = state.queues.find(queue.id()).unwrap();
+        state.queues.get(key).unwrap().active
+    };
+    // The first makes the segment, for which the cache is drained.
+    let first = [(); 2].map(|()| mock.pool.allocate_on(&one, MIB / 2).unwrap());
+    let before = entered(&one);
+    assert!(before > 2, "it has spare leases");
+    let second = mock.pool.allocate_on(&other, MIB / 2).unwrap();
+    assert_eq!((entered(&one), entered(&other)), (before, before - 1));
+    drop((first, second));
 }

@@ -361,4 +361,23 @@ mod tests {
         mock.shared.free_held();
         assert_eq!(mock.device.live_events(), before);
     }
+
+    #[test]
+    fn a_request_looks_again_until_commands_of_a_use_have_ended_and_not_too_often() {
+        let mock = MockPool::of_blocks();
+        let key = mock.default_key();
+        let use_ = mock.shared.state.lock().queues.stamp(key);
+        let gate = mock.backend.create_user_event().unwrap();
+        mock.backend
+            .enqueue_barrier(mock.queue.after(std::slice::from_ref(&gate)))
+            .unwrap();
+        let look = |most| mock.shared.check_until_one_ends(&[use_], most);
+        assert_eq!(look(3), (false, 3));
+        mock.backend
+            .resolve_user_event(&gate, Outcome::Complete)
+            .unwrap();
+        mock.device.run();
+        assert_eq!(look(3), (true, 1));
+        assert_eq!(look(3), (false, 3), "they had ended before");
+    }
 }

@@ -275,4 +275,14 @@ mod tests {
         }
         assert_eq!((depot.blocks(), depot.bytes()), (0, 0));
     }
+
+    #[test]
+    fn blocks_larger_than_a_size_can_be_taken_and_those_of_the_size_stay() {
+        let mock = MockPool::of_blocks();
+        let queue = mock.queue.id();
+        let depot = Depot::default();
+        depot.leave(0, queue, 1, magazine(&mock, 2));
+        assert!(depot.take_all(Wanted::LargerThan(1024)).is_empty());
+        assert_eq!(depot.take_all(Wanted::LargerThan(1023)).len(), 2);
+    }
 }

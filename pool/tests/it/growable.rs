@@ -730,3 +730,24 @@ fn pages_that_wait_to_be_unmapped_still_go_after_the_block_grew_by_nothing() {
     drop(block);
     rig.check_end();
 }
+
+#[test]
+fn a_device_that_fails_to_make_pages_is_not_taken_for_a_full_one() {
+    let rig = rig(MockDevice::builder(), true);
+    drop(rig.pool.allocate(20 * MIB).unwrap());
+    let held = rig.pool.managed_bytes();
+    let mut block = rig.growable(64 * MIB);
+    let fault = Fault::Backend(-5);
+    rig.device
+        .fail_nth(CallKind::CreatePages, 1, fault, Persistence::Once);
+    let error = block.grow(2 * MIB).unwrap_err();
+    assert!(!error.is_out_of_memory(), "{error}");
+    assert_eq!(
+        rig.pool.managed_bytes(),
+        held,
+        "nothing was released for it"
+    );
+    block.grow(2 * MIB).unwrap();
+    drop(block);
+    rig.check_end();
+}

@@ -411,3 +411,18 @@ fn a_limit_is_set_and_taken_away_while_the_pool_is_in_use() {
     one.set_limit(u64::MAX);
     assert!(one.allocate(2 * MIB).is_ok());
 }
+
+#[test]
+fn a_pool_above_its_lowered_limit_waits_for_a_free_block_that_is_all_it_has() {
+    let builder = MockDevice::builder().completion(Completion::Manual);
+    let rig = Rig::with_options(builder, PoolOptions::new().segments(false));
+    let other = rig.another_queue(QueueOrder::InOrder);
+    let block = rig.pool.allocate_on(&other, 8 * MIB).unwrap();
+    block.enqueue_fill(&other, .., &[1_u8]).unwrap();
+    drop(block);
+    assert_eq!(rig.pool.managed_bytes(), 8 << 20);
+    rig.pool.set_limit(4 << 20);
+    let block = rig.pool.allocate(8 * MIB).unwrap();
+    assert_eq!(rig.pool.managed_bytes(), 8 << 20);
+    drop(block);
+}

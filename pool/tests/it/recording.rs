@@ -7,6 +7,7 @@ use std::{
     panic::resume_unwind,
     sync::{Arc, Mutex},
     thread,
+    time::{Duration, Instant},
 };
 
 use binpool::{
@@ -426,6 +427,22 @@ fn a_writer_that_panics_ends_the_recording_and_not_the_program() {
 }
 
 #[test]
+fn a_recording_whose_writer_panicked_makes_way_for_the_next_one() {
+    let (pool, _) = pool();
+    let panicked = pool.record(Panicking).unwrap();
+    let latest = Instant::now() + Duration::from_secs(60);
+    let next = loop {
+        match pool.record(io::sink()) {
+            Ok(next) => break next,
+            Err(error) => assert!(Instant::now() < latest, "{error}"),
+        }
+        thread::yield_now();
+    };
+    next.finish().unwrap();
+    assert!(panicked.finish().is_err());
+}
+
+#[test]
 fn a_header_says_what_was_recorded() {
     let backend = MockDevice::builder()
         .capacity_bytes(1 << 30)
@@ -465,6 +482,20 @@ fn a_header_says_what_was_recorded() {
         lines.iter().all(|line| line.starts_with("h ")),
         "{lines:#?}"
     );
+}
+
+#[test]
+fn a_header_has_no_limits_where_the_pool_has_none() {
+    let (pool, _) = pool();
+    let text = Text::default();
+    pool.record(text.clone()).unwrap().finish().unwrap();
+    for unlimited in ["h limit", "h release_threshold"] {
+        let mut lines = text.lines().into_iter();
+        assert!(
+            lines.all(|line| !line.starts_with(unlimited)),
+            "{unlimited}"
+        );
+    }
 }
 
 /// Where the recorded blocks lie, by their IDs.
@@ -706,6 +737,46 @@ fn pages_that_a_failed_call_leaves_without_a_place_are_written_once() {
     let told = told.filter(|words| words[0] == "spare");
     let told: Vec<u64> = told.map(|words| words[1].parse().unwrap()).collect();
     assert_eq!(told, [spare, 0]);
+}
+
+#[test]
+fn pages_without_a_place_are_written_where_a_recording_begins_with_some() {
+    let device = MockDevice::builder().virtual_memory(true).build();
+    let backend = device.backend();
+    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+    let pool = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &queue).unwrap();
+    let spare_at_the_beginning = || {
+        let text = Text::default();
+        pool.record(text.clone()).unwrap().finish().unwrap();
+        let told = text.of_pool("p").into_iter();
+        let told = told.filter(|words| words[0] == "spare");
+        told.map(|words| words[1].parse().unwrap())
+            .collect::<Vec<u64>>()
+    };
+    assert_eq!(spare_at_the_beginning(), [0_u64; 0]);
+    device.fail_nth(CallKind::Map, 1, Fault::Backend(-5), Persistence::Once);
+    pool.allocate(20 << 20).unwrap_err();
+    assert_eq!(spare_at_the_beginning(), [pool.managed_bytes()]);
+}
+
+#[test]
+fn blocks_that_go_back_to_their_segments_are_written() {
+    let (pool, _) = pool();
+    let other = pool.backend().create_queue(QueueOrder::InOrder).unwrap();
+    let text = Text::default();
+    let recording = pool.record(text.clone()).unwrap();
+    let block = pool.allocate(1 << 20).unwrap();
+    // No thread caches a block of two queues.
+    block.record_use(&other).unwrap();
+    drop(block);
+    for _ in 0..2 {
+        assert!(pool.would_fit(1 << 20));
+    }
+    recording.finish().unwrap();
+    let told = text.of_pool("p").into_iter();
+    let told: Vec<_> = told.filter(|words| words[0] == "flush").collect();
+    assert_eq!(told.len(), 1, "{:?}", text.lines());
+    assert_eq!(told[0][1], (1 << 20).to_string());
 }
 
 #[cfg(feature = "backtrace")]

@@ -198,6 +198,8 @@ fn settings_and_limits_are_those_of_the_pool() {
     );
     assert_eq!(settings.release_threshold_bytes, Some(1 << 20));
     assert!(!settings.segments && !settings.is_holding);
+    let (pool, _) = pool_of(&device, PoolOptions::new());
+    assert_eq!(pool.snapshot().settings.release_threshold_bytes, None);
 }
 
 #[test]
