@@ -308,8 +308,7 @@ fn a_segment_or_pages_that_did_not_come_are_not_waited_for() {
     for mock in [MockPool::of_segments(), MockPool::of_pages()] {
         let fault = Fault::Backend(-5);
         for kind in [CallKind::CreateBuffer, CallKind::Map] {
-            mock.device
-                .fail_nth(kind, 1, fault.clone(), Persistence::Once);
+            mock.device.fail_nth(kind, 1, fault, Persistence::Once);
         }
         mock.pool.allocate(100 * MIB).unwrap_err();
         assert_eq!(mock.shared.state.lock().transit.count(), 0);

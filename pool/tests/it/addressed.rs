@@ -3,8 +3,8 @@
 use std::{collections::HashSet, sync::Mutex, thread};
 
 use binpool::{
-    AddressedPool, Backend, Error, ImmediateAllocator, InvalidRequest, MemoryPool, QueueOrder,
-    SvmGrain, VirtualMemoryAllocator,
+    AddressedPool, Backend, Error, ImmediateAllocator, InvalidRequest, MemoryPool, PooledBuffer,
+    QueueOrder, SvmGrain, VirtualMemoryAllocator,
 };
 use binpool_mock::{Completion, MockBackend, MockDevice, MockDeviceBuilder, MockQueue};
 
@@ -159,12 +159,12 @@ fn a_block_is_known_by_its_address_until_it_is_freed() {
         .collect();
     for (address, number) in addresses.iter().zip(1..) {
         assert!(memory.contains(*address));
-        let size = memory.with_block(*address, |block| block.size());
+        let size = memory.with_block(*address, PooledBuffer::size);
         assert_eq!(size, Some(1000 * number));
     }
     for address in addresses {
         memory.free_on(&queue, address).unwrap();
         assert!(!memory.contains(address));
-        assert_eq!(memory.with_block(address, |block| block.size()), None);
+        assert_eq!(memory.with_block(address, PooledBuffer::size), None);
     }
 }
