@@ -29,6 +29,16 @@ fn pool() -> (Pool, MockQueue) {
     pool_of(&MockDevice::new(), PoolOptions::new())
 }
 
+/// A pool of pages, its device and its queue.
+fn pool_of_pages() -> (MockDevice, Pool, MockQueue) {
+    let device = MockDevice::builder().virtual_memory(true).build();
+    let backend = device.backend();
+    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+    let allocator = VirtualMemoryAllocator::new(&backend);
+    let pool = MemoryPool::new(allocator, &queue).unwrap();
+    (device, pool, queue)
+}
+
 /// Text that can be read while it is written.
 #[derive(Clone, Default)]
 struct Text(Arc<Mutex<Vec<u8>>>);
@@ -639,9 +649,7 @@ fn what_the_pool_did_is_in_the_recording() {
 
 #[test]
 fn a_pool_of_pages_writes_what_it_maps_and_unmaps() {
-    let backend = MockDevice::builder().virtual_memory(true).build().backend();
-    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
-    let pool = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &queue).unwrap();
+    let (_device, pool, _queue) = pool_of_pages();
     let text = Text::default();
     let recording = pool.record(text.clone()).unwrap();
     drop(pool.allocate(20 << 20).unwrap());
@@ -677,9 +685,7 @@ fn a_pool_of_pages_writes_what_it_maps_and_unmaps() {
 
 #[test]
 fn the_pages_of_a_block_that_grows_are_written_also_those_from_before_the_recording() {
-    let backend = MockDevice::builder().virtual_memory(true).build().backend();
-    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
-    let pool = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &queue).unwrap();
+    let (_device, pool, queue) = pool_of_pages();
     let mut block = pool.growable_on(&queue, 1 << 30).unwrap();
     block.grow(1 << 20).unwrap();
     let text = Text::default();
@@ -705,9 +711,7 @@ fn the_pages_of_a_block_that_grows_are_written_also_those_from_before_the_record
 
 #[test]
 fn a_block_that_shrinks_to_nothing_ends_in_the_recording() {
-    let backend = MockDevice::builder().virtual_memory(true).build().backend();
-    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
-    let pool = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &queue).unwrap();
+    let (_device, pool, queue) = pool_of_pages();
     let text = Text::default();
     let recording = pool.record(text.clone()).unwrap();
     let mut block = pool.growable_on(&queue, 1 << 30).unwrap();
@@ -721,10 +725,7 @@ fn a_block_that_shrinks_to_nothing_ends_in_the_recording() {
 
 #[test]
 fn pages_that_a_failed_call_leaves_without_a_place_are_written_once() {
-    let device = MockDevice::builder().virtual_memory(true).build();
-    let backend = device.backend();
-    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
-    let pool = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &queue).unwrap();
+    let (device, pool, _queue) = pool_of_pages();
     let text = Text::default();
     let recording = pool.record(text.clone()).unwrap();
     device.fail_nth(CallKind::Map, 1, Fault::Backend(-5), Persistence::Once);
@@ -741,10 +742,7 @@ fn pages_that_a_failed_call_leaves_without_a_place_are_written_once() {
 
 #[test]
 fn pages_without_a_place_are_written_where_a_recording_begins_with_some() {
-    let device = MockDevice::builder().virtual_memory(true).build();
-    let backend = device.backend();
-    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
-    let pool = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &queue).unwrap();
+    let (device, pool, _queue) = pool_of_pages();
     let spare_at_the_beginning = || {
         let text = Text::default();
         pool.record(text.clone()).unwrap().finish().unwrap();
