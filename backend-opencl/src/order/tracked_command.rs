@@ -374,3 +374,230 @@ impl Drop for TrackedCommand {
         self.forget_earlier();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicBool, AtomicU64},
+        thread,
+        time::Duration,
+    };
+
+    use binpool_allocators::QueueOrder;
+
+    use super::*;
+    use crate::{backend::OpenClBackend, order::weak_queue::QueueCalls, testing::open};
+
+    /// The calls of a queue whose commands are user events.
+    #[derive(Default)]
+    struct Calls {
+        /// The number of the last command that was flushed.
+        flushed: AtomicU64,
+        stand_in: Mutex<Option<EventHandle>>,
+    }
+
+    impl QueueCalls for Calls {
+        fn flush_up_to(&self, number: u64) -> ClResult<()> {
+            self.flushed.store(number, Ordering::Relaxed);
+            Ok(())
+        }
+
+        fn stand_in(&self, event: &EventHandle) -> ClResult<EventHandle> {
+            self.stand_in.lock().as_ref().unwrap_or(event).another()
+        }
+    }
+
+    struct Queue {
+        calls: Arc<Calls>,
+        queue: WeakQueue,
+    }
+
+    impl Queue {
+        fn new(order: QueueOrder) -> Self {
+            let calls = Arc::new(Calls::default());
+            let weak = Arc::downgrade(&calls);
+            let queue = WeakQueue::new(QueueId::fresh(), order, weak);
+            Self { calls, queue }
+        }
+
+        fn entering(&self, before: Earlier) -> TrackedCommand {
+            TrackedCommand::entering(self.queue.clone(), self.queue.id(), before)
+        }
+    }
+
+    fn in_order() -> Queue {
+        Queue::new(QueueOrder::InOrder)
+    }
+
+    fn user_event(backend: &OpenClBackend) -> EventHandle {
+        sys::create_user_event(&backend.context().handle).unwrap()
+    }
+
+    #[test]
+    fn a_command_is_of_its_home_whatever_queue_it_runs_on() {
+        let (home, other) = (in_order(), in_order());
+        let here = home.entering(Earlier::new());
+        assert!(here.is_of(home.queue.id()) && !here.runs_elsewhere());
+        assert!(!here.is_of(other.queue.id()));
+        let elsewhere =
+            TrackedCommand::entering(other.queue.clone(), home.queue.id(), Earlier::new());
+        assert!(elsewhere.is_of(home.queue.id()) && elsewhere.runs_elsewhere());
+        assert!(!elsewhere.is_of(other.queue.id()));
+    }
+
+    #[test]
+    fn who_waits_for_a_decision_goes_on_once_the_command_is_enqueued_or_given_up() {
+        let backend = open();
+        let event = user_event(&backend);
+        for gives_up in [false, true] {
+            let command = in_order().entering(Earlier::new());
+            let is_decided = AtomicBool::new(false);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    thread::sleep(Duration::from_millis(20));
+                    is_decided.store(true, Ordering::SeqCst);
+                    if gives_up {
+                        command.gone();
+                    } else {
+                        command.enqueued(&event, 1, false);
+                    }
+                });
+                command.wait_until_decided();
+                assert!(is_decided.load(Ordering::SeqCst));
+            });
+        }
+    }
+
+    #[test]
+    fn a_command_has_an_event_from_when_it_is_enqueued_until_it_is_over() {
+        let backend = open();
+        let command = in_order().entering(Earlier::new());
+        let states = || {
+            [
+                command.is_enqueued(),
+                command.has_event(),
+                command.is_gone(),
+            ]
+        };
+        assert_eq!(states(), [false, false, false]);
+        let event = user_event(&backend);
+        command.enqueued(&event, 1, false);
+        assert_eq!(states(), [true, true, false]);
+        assert!(!command.is_over());
+        sys::set_user_event_status(&event, 0).unwrap();
+        assert!(command.is_over());
+        assert_eq!(states(), [false, false, true]);
+    }
+
+    #[test]
+    fn the_order_of_a_queue_puts_its_own_commands_first_that_wait_for_nothing() {
+        let backend = open();
+        for (order, waits, is_first) in [
+            (QueueOrder::InOrder, false, true),
+            (QueueOrder::InOrder, true, false),
+            (QueueOrder::OutOfOrder, false, false),
+        ] {
+            let queue = Queue::new(order);
+            let command = queue.entering(Earlier::new());
+            assert!(!command.is_put_first_by(queue.queue.id()));
+            let event = user_event(&backend);
+            command.enqueued(&event, 1, waits);
+            assert_eq!(command.is_put_first_by(queue.queue.id()), is_first);
+            assert!(!command.is_put_first_by(in_order().queue.id()));
+        }
+    }
+
+    #[test]
+    fn a_command_is_flushed_for_another_queue_that_waits_for_it() {
+        let backend = open();
+        let queue = Queue::new(QueueOrder::OutOfOrder);
+        let command = queue.entering(Earlier::new());
+        let event = user_event(&backend);
+        command.enqueued(&event, 7, true);
+        let waits_for = |queue: Option<QueueId>| {
+            let dependency = command.dependency(queue).unwrap();
+            matches!(dependency, Dependency::Event(found) if found.raw() == event.raw())
+        };
+        let flushed = || queue.calls.flushed.load(Ordering::Relaxed);
+        assert!(waits_for(Some(queue.queue.id())));
+        assert_eq!(flushed(), 0);
+        assert!(waits_for(Some(in_order().queue.id())));
+        assert_eq!(flushed(), 7);
+        sys::set_user_event_status(&event, 0).unwrap();
+        assert!(!waits_for(None));
+    }
+
+    #[test]
+    fn a_failed_command_is_over_once_nothing_that_it_was_to_come_after_is_pending() {
+        let backend = open();
+        let companion = user_event(&backend);
+        for has_companion in [false, true] {
+            let command = in_order().entering(Earlier::new());
+            let own = has_companion.then_some(&companion);
+            assert_eq!(
+                command.companions(own).unwrap().len(),
+                usize::from(has_companion)
+            );
+            let event = user_event(&backend);
+            command.enqueued(&event, 1, true);
+            sys::set_user_event_status(&event, -1).unwrap();
+            assert_eq!(command.is_over(), !has_companion);
+            assert_eq!(
+                (command.has_failed(), command.is_gone()),
+                (has_companion, !has_companion)
+            );
+            if has_companion {
+                sys::set_user_event_status(&companion, 0).unwrap();
+                assert!(command.is_over() && command.is_gone());
+            }
+        }
+    }
+
+    #[test]
+    fn a_companion_is_shared_with_commands_that_have_the_same_one() {
+        let backend = open();
+        let [one, other] = [(); 2].map(|()| user_event(&backend));
+        let with = |companion: Option<&EventHandle>| {
+            let command = in_order().entering(Earlier::new());
+            command.companions(companion).unwrap();
+            Arc::new(command)
+        };
+        let command = with(Some(&one));
+        assert!(!command.shares_companions_with(&[]));
+        assert!(!command.shares_companions_with(&[with(None), with(Some(&other))]));
+        assert!(command.shares_companions_with(&[with(Some(&other)), with(Some(&one))]));
+        assert!(with(None).shares_companions_with(&[]));
+        sys::set_user_event_status(&one, 0).unwrap();
+        assert!(
+            command.shares_companions_with(&[]),
+            "it is no longer pending"
+        );
+    }
+
+    #[test]
+    fn a_pending_command_that_lets_go_of_its_event_has_that_of_a_marker() {
+        let backend = open();
+        let queue = in_order();
+        let command = queue.entering(Earlier::new());
+        command.let_go_of_event().unwrap();
+        let [event, marker] = [(); 2].map(|()| user_event(&backend));
+        command.enqueued(&event, 1, true);
+        *queue.calls.stand_in.lock() = Some(marker.another().unwrap());
+        command.let_go_of_event().unwrap();
+        sys::set_user_event_status(&event, 0).unwrap();
+        assert!(!command.is_over(), "the marker is pending");
+        sys::set_user_event_status(&marker, 0).unwrap();
+        assert!(command.is_over());
+        command.let_go_of_event().unwrap();
+    }
+
+    #[test]
+    fn a_long_line_of_commands_is_dropped_without_a_call_for_each() {
+        let queue = in_order();
+        let mut last = Arc::new(queue.entering(Earlier::new()));
+        for _ in 0..200_000 {
+            last = Arc::new(queue.entering(Earlier::from_elem(last, 1)));
+        }
+        drop(last);
+    }
+}
