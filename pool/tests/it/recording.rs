@@ -781,19 +781,27 @@ fn blocks_that_go_back_to_their_segments_are_written() {
 #[test]
 fn a_stack_is_written_once_from_the_program_that_asked_on() {
     #[inline(never)]
-    fn layer(pool: &Pool) {
-        for _ in 0..2 {
+    fn layer(pool: &Pool, requests: usize) {
+        for _ in 0..requests {
             drop(std::hint::black_box(pool.allocate(100).unwrap()));
         }
     }
-    let (pool, _) = pool();
-    pool.watch(WatchOptions::new().backtraces(true));
-    let text = Text::default();
-    let recording = pool.record(text.clone()).unwrap();
-    let tag = Tag::new("tag of a stack");
-    tag.within(|| layer(&pool));
-    recording.finish().unwrap();
-    let lines = text.lines();
+    let frames_of = |requests| {
+        let (pool, _) = pool();
+        pool.watch(WatchOptions::new().backtraces(true));
+        let text = Text::default();
+        let recording = pool.record(text.clone()).unwrap();
+        let tag = Tag::new("tag of a stack");
+        tag.within(|| layer(&pool, requests));
+        recording.finish().unwrap();
+        check_stack(&text.lines(), requests)
+    };
+    assert_eq!(frames_of(1), frames_of(3), "each frame is written once");
+}
+
+/// Checks the blocks of `layer` above and their stack. Returns the number of its frames.
+#[cfg(feature = "backtrace")]
+fn check_stack(lines: &[String], requests: usize) -> usize {
     let of = |letter: &str| -> Vec<&str> {
         let start = format!("{letter} ");
         let found = lines.iter().filter(|line| line.starts_with(&start));
@@ -820,7 +828,7 @@ fn a_stack_is_written_once_from_the_program_that_asked_on() {
         assert!(!frame.starts_with("binpool::"), "{frames:?}");
     }
     let blocks = of("a");
-    assert_eq!(blocks.len(), 2);
+    assert_eq!(blocks.len(), requests);
     assert!(
         blocks
             .iter()
@@ -828,4 +836,5 @@ fn a_stack_is_written_once_from_the_program_that_asked_on() {
         "{blocks:?}"
     );
     assert!(of("g")[0].ends_with("tag of a stack"));
+    frames.len()
 }
