@@ -213,7 +213,7 @@ fn with_several_threads_what_they_have_cached_counts_as_in_use() {
     let _keys = [cache(), cache()].map(|cache| state.threads.add(cache));
     assert_eq!(state.bytes_in_use(), MIB as u64);
     drop(state);
-    // What lies in the depot is nobody's.
+    // What lies in the depot is not in use.
     let left = mock.cached(MIB);
     let slot = left.block.slot;
     mock.shared
