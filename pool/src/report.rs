@@ -301,7 +301,7 @@ mod tests {
 
     use super::*;
 
-    /// Of a request of 2 MiB, of which a limit of 4 MiB has left 1 MiB.
+    /// The report of a request of 2 MiB where 1 MiB of a limit of 4 MiB is left.
     fn limited() -> OutOfMemoryReport {
         let refusal = OutOfMemory::new(2 << 20, Scope::Limit).with_available(1 << 20);
         OutOfMemoryReport {

@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_slot_makes_room_by_its_older_half_and_an_empty_cache_has_nothing_to_move() {
+    fn a_cache_makes_room_by_a_block_that_it_has_and_an_empty_one_has_nothing_to_move() {
         let mock = MockPool::of_blocks();
         let moves = || mock.shared.make_room_under_the_lock();
         assert!(!moves(), "the thread has no cache");

@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_age_has_two_digits_or_more() {
+    fn an_age_is_told_in_the_unit_that_fits_it() {
         for (millis, text) in [
             (999, "999 ms"),
             (1_000, "1 s"),

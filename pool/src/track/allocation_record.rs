@@ -258,7 +258,7 @@ mod tests {
         let mut allocations = AllocationTable::default();
         let kept: Vec<_> = (0..200).map(|_| allocations.add(PLACE, None)).collect();
         assert_eq!(allocations.present().count(), 200);
-        assert_eq!(allocations.most, 256, "64, 128");
+        assert_eq!(allocations.most, 256, "twice 128");
         drop(kept);
         assert_eq!(allocations.present().count(), 0);
         assert_eq!(allocations.records.len(), 200);

@@ -190,6 +190,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes, for thousands of events")]
     fn few_events_are_one_window_and_many_are_several() {
         let mut clock = TraceClock::start(Ticks::new());
         assert_eq!(batch(&mut clock, 0).windows(), 1);

@@ -467,6 +467,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes, for thousands of events")]
     fn threads_take_windows_as_long_as_lines_may_wait_and_no_more_than_there_are() {
         let mut clock = TraceClock::start(Ticks::new());
         let mut work = |windows: usize| {
