@@ -101,12 +101,12 @@ impl Classes {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// A scheme with this many bins.
     #[derive(Debug)]
-    struct Many(usize);
+    pub(crate) struct Many(pub(crate) usize);
 
     impl SizeClasses for Many {
         fn bin_count(&self) -> usize {

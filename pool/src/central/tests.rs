@@ -12,6 +12,15 @@ use crate::{
 
 const MIB: usize = 1 << 20;
 
+fn request(bytes: usize) -> Request {
+    Request {
+        asked: bytes,
+        bin: 0,
+        bytes,
+        home: 0,
+    }
+}
+
 #[test]
 fn bytes_in_use_are_counted_in_whole_blocks() {
     let mock = MockPool::of_blocks();
@@ -241,12 +250,6 @@ fn a_fence_is_due_once_a_16th_of_all_segments_was_asked_for_and_several_queues_a
     let mock = MockPool::of_segments();
     let key = mock.default_key();
     let block = mock.pool.allocate(64 * MIB).unwrap();
-    let request = |bytes| Request {
-        asked: bytes,
-        bin: 0,
-        bytes,
-        home: 0,
-    };
     let mut state = mock.shared.state.lock();
     assert_eq!(state.segments.bytes(), 64 << 20);
     assert!(
@@ -276,13 +279,7 @@ fn caches_close_above_the_release_threshold_and_not_at_it() {
 fn a_pool_that_had_nothing_in_use_regrets_nothing() {
     let mock = MockPool::of_blocks();
     let mut state = mock.shared.state.lock();
-    let request = Request {
-        asked: MIB,
-        bin: 0,
-        bytes: MIB,
-        home: 0,
-    };
-    assert!(!state.regrets(request));
+    assert!(!state.regrets(request(MIB)));
 }
 
 #[test]

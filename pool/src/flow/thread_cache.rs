@@ -325,8 +325,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        PoolOptions, PooledBuffer, WatchOptions, central::caches::DrainFrom, free::cached::Wanted,
-        mock_pool::MockPool,
+        PoolOptions, PooledBuffer, WatchOptions, central::caches::DrainFrom, classes::tests::Many,
+        free::cached::Wanted, mock_pool::MockPool,
     };
 
     fn hold(mock: &MockPool, blocks: usize) {
@@ -521,24 +521,7 @@ mod tests {
         assert!(!looks(&mock));
         mock.pool.stop_watching();
         assert!(looks(&mock));
-        let own = PoolOptions::new().size_classes(Uniform);
+        let own = PoolOptions::new().size_classes(Many(1 << 20));
         assert!(!looks(&MockPool::new(own)));
-    }
-
-    #[derive(Debug)]
-    struct Uniform;
-
-    impl crate::SizeClasses for Uniform {
-        fn bin_number(&self, bytes: usize) -> usize {
-            bytes >> 10
-        }
-
-        fn alloc_size(&self, bin: usize) -> usize {
-            (bin + 1) << 10
-        }
-
-        fn bin_count(&self) -> usize {
-            1 << 20
-        }
     }
 }
