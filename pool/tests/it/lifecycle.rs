@@ -3,8 +3,8 @@
 use std::thread;
 
 use binpool::{
-    Allocator, Backend, DeferredAllocator, ImmediateAllocator, Memory, MemoryPool, PoolError,
-    PoolOptions, QueueOrder, ReusePolicy, SizeClasses,
+    Align, Allocator, Backend, DeferredAllocator, ImmediateAllocator, Memory, MemoryPool,
+    PoolError, PoolOptions, QueueOrder, ReusePolicy, SizeClasses, WatchOptions,
 };
 use binpool_mock::{CallKind, Completion, MockBackend, MockDevice};
 
@@ -67,6 +67,23 @@ fn the_block_of_no_bytes_takes_nothing() {
     let statistics = rig.pool.statistics();
     assert_eq!(statistics.empty_allocations, 1);
     assert_eq!(statistics.active_blocks + statistics.held_blocks, 0);
+}
+
+#[test]
+fn a_request_for_no_bytes_gets_no_cached_block_however_small() {
+    for segments in [false, true] {
+        // On a device that aligns to single bytes, 0 bytes and 1 byte are of the same class.
+        let device = MockDevice::builder().alignment(Align::new(1).unwrap());
+        let rig = Rig::with_options(device, PoolOptions::new().segments(segments));
+        drop([(); 3].map(|()| rig.pool.allocate(1).unwrap()));
+        assert!(rig.pool.allocate_cached(&rig.queue, 0).is_none());
+        assert!(rig.pool.allocate(0).unwrap().memory_id().is_none());
+        assert_eq!(rig.pool.statistics().empty_allocations, 1);
+        rig.pool.watch(WatchOptions::new());
+        drop([(); 3].map(|()| rig.pool.allocate(1).unwrap()));
+        assert!(rig.pool.allocate(0).unwrap().memory_id().is_none());
+        assert_eq!(rig.pool.statistics().empty_allocations, 2);
+    }
 }
 
 #[test]

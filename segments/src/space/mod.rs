@@ -327,11 +327,9 @@ impl<V, U: Clone + Default> Space<V, U> {
         usable: impl Fn(&U, Location) -> bool,
     ) -> Option<TakenReady<V>> {
         let range = match self.choose(bytes, Some(is_small), false, usable)? {
-            Choice::StartOf(range) if self.has_no_view(range) => range,
-            Choice::StartOf(range) => return self.seize(range, bytes).map(TakenReady::from),
+            Choice::StartOf(range) => self.cut(range, bytes),
             Choice::View(view) => return self.seize_view(view).map(TakenReady::from),
         };
-        let range = self.cut(range, bytes);
         let Range {
             segment, region, ..
         } = self.ranges[range];
@@ -342,11 +340,6 @@ impl<V, U: Clone + Default> Space<V, U> {
             region,
             view: None,
         })
-    }
-
-    fn has_no_view(&self, range: RangeNumber) -> bool {
-        let free = self.ranges[range].free.as_ref();
-        free.is_some_and(|free| free.views.is_empty())
     }
 
     /// Chooses what [`take`](Self::take) takes.
@@ -546,8 +539,8 @@ impl<V, U: Clone + Default> Space<V, U> {
         Some(self.hand_out(range, bytes, uses, None, overlapping))
     }
 
-    /// Makes the first `bytes` bytes of a free range without views a taken range, and returns that. The rest stays what it is, so
-    /// that its entry in the index mostly stays where it is.
+    /// Makes the first `bytes` bytes of a free range, which no cached view overlaps, a taken range, and returns that. The rest stays what
+    /// it is, so that its entry in the index mostly stays where it is.
     #[expect(clippy::inline_always, reason = "a call would spill many registers")]
     #[inline(always)]
     fn cut(&mut self, key: usize, bytes: usize) -> usize {
