@@ -31,7 +31,7 @@ use crate::{
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Block<B: Backend> {
-    /// The size of the block: what the allocator was asked for, and what the pool counts.
+    /// The size of the block, as the allocator was asked for it and as the pool counts it.
     pub(crate) bytes: usize,
     /// A request for more bytes than this, and at most `bytes`, is of the class of this block.
     pub(crate) above: usize,
@@ -41,19 +41,19 @@ pub(crate) struct Block<B: Backend> {
     pub(crate) bin: usize,
     /// The slot that it belongs to in a thread cache.
     pub(crate) slot: usize,
-    /// Its range in a segment; `None` for a whole block of the allocator.
+    /// Its range in a segment; `None` if it is an allocation of its own.
     pub(crate) range: Option<RangeKey>,
     /// The record of its allocation; `None` if it was not allocated while the pool was tracked.
     pub(crate) record: Option<Arc<AllocationRecord>>,
     pub(crate) memory: B::Memory,
 }
 
-/// A block in the host's memory, with the reference to the pool of its user.
+/// A block in host memory, with its user's reference to the pool.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Body<B: Backend, O> {
-    /// `Some` in a [`LeasedBlock`]. A block in a bin has one if it was in a thread cache before: threads that change the reference count at
-    /// the same time slow each other down.
+    /// `Some` in a [`LeasedBlock`]. A block in a bin keeps it if it was in a thread cache before, because threads that change the reference
+    /// count at the same time slow each other down.
     share: Option<O>,
     block: Block<B>,
 }
@@ -141,7 +141,7 @@ impl<B: Backend, O> LeasedBlock<B, O> {
         (share, BlockBox(self.0))
     }
 
-    /// Takes the block from its user. It keeps its reference to the pool for the next one.
+    /// Takes the block from its user. It keeps its reference to the pool for the next user.
     pub(crate) fn end(self) -> BlockBox<B, O> {
         BlockBox(self.0)
     }
@@ -177,7 +177,7 @@ impl<B: Backend, O> DerefMut for LeasedBlock<B, O> {
     }
 }
 
-/// The host memory of a block that is no more, for the next block.
+/// The host memory of a former block, for the next block.
 #[derive(Debug)]
 pub(crate) struct Shell<B: Backend, O>(Box<MaybeUninit<Body<B, O>>>);
 
@@ -186,8 +186,8 @@ impl<B: Backend, O> Shell<B, O> {
         Self(Box::new_uninit())
     }
 
-    /// Takes the device memory and the reference to the pool of a block out of its host memory. All else of the block is dropped where it
-    /// is, since moving it takes longer.
+    /// Takes the device memory and the reference to the pool out of a block's host memory. The rest of the block is dropped in place, since
+    /// moving it takes longer.
     pub(crate) fn of(mut block: LeasedBlock<B, O>) -> (B::Memory, O, Self) {
         let Block {
             lease,
@@ -288,7 +288,7 @@ impl<B: Backend> From<Leaving<B::Memory, QueueUses>> for Released<B> {
 
 /// The queue that a block is allocated for, and the queues that it is used on.
 ///
-/// The fields are in this order so that those which each hit reads lie together.
+/// The fields are in this order so that those that each hit reads lie together.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Lease<B: Backend> {
@@ -313,7 +313,7 @@ impl<B: Backend> Lease<B> {
         }
     }
 
-    /// Records a use on another queue than its own.
+    /// Records a use on a queue other than its own.
     pub(crate) fn record(&self, queue: &B::Queue) {
         self.may_be_cached.store(false, Ordering::Relaxed);
         let mut others = self.others.lock();

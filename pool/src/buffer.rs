@@ -144,7 +144,7 @@ impl<B: Backend> PooledBuffer<B> {
         }
     }
 
-    /// Makes the buffer of a block that this thread had by itself, and logs that.
+    /// Makes the buffer of a block that this thread found without the lock, and logs the hit.
     #[inline]
     pub(crate) fn of_hit(block: LeasedBlock<B>, size: usize) -> Self {
         if LevelFilter::current() >= Level::TRACE {
@@ -159,7 +159,7 @@ impl<B: Backend> PooledBuffer<B> {
         Self::with_content(Content::Block(block), size)
     }
 
-    /// The pool, or what its last handle left of it.
+    /// The pool, or what is left of it after its last handle.
     pub(crate) fn shared(&self) -> &Shared<B> {
         self.content.shared()
     }
@@ -432,7 +432,7 @@ impl<B: Backend> PooledBuffer<B> {
 }
 
 impl<B: Backend> Drop for PooledBuffer<B> {
-    /// A leaf function, but for calls that it ends with: otherwise each hit would save registers for them.
+    /// A leaf function except for its tail calls: otherwise each hit would save registers for them.
     #[inline]
     fn drop(&mut self) {
         // SAFETY: this runs once, and the field is not used again on the path with a block.
@@ -443,7 +443,7 @@ impl<B: Backend> Drop for PooledBuffer<B> {
     }
 }
 
-/// Returns whether only the order of its own queue keeps the block from its next user.
+/// Returns whether the order of its own queue is all that keeps the block from its next user.
 #[inline]
 fn may_be_cached<B: Backend>(block: &Block<B>) -> bool {
     block.lease.may_be_cached() && !block.memory.has_views()
@@ -455,7 +455,7 @@ fn free_block<B: Backend>(block: LeasedBlock<B>, asked: usize) -> Result<(), Err
     shared.free_block(block, asked)
 }
 
-/// Logs a hit, and returns its buffer. Out of line, and with the buffer in its hands, which keeps hits short.
+/// Logs a hit, and returns its buffer. Out of line, and passing the buffer through, which keeps hits short.
 #[cold]
 #[inline(never)]
 fn log_hit<B: Backend>(hit: PooledBuffer<B>) -> PooledBuffer<B> {

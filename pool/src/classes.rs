@@ -82,7 +82,7 @@ impl Classes {
             Scheme::LeadingBits(classes) => classes.below(bin),
             Scheme::Given(classes) => bin.checked_sub(1).map_or(0, |bin| classes.alloc_size(bin)),
         };
-        // A power of two: a division takes longer than all else here.
+        // A power of two, since a division takes longer than everything else here.
         below & !(alignment.bytes() - 1)
     }
 

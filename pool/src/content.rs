@@ -1,4 +1,4 @@
-//! What a buffer has, in one word, so that a buffer is two and is returned in registers.
+//! The content of a buffer, in one word, so that a buffer is two words and is returned in registers.
 
 #![expect(
     unsafe_code,
@@ -19,7 +19,7 @@ use crate::{
     shared::{Block, BlockBox, Body, LeasedBlock, Share, Shared},
 };
 
-/// What a buffer has.
+/// The content of a buffer.
 pub(crate) enum Content<B: Backend> {
     Block(LeasedBlock<B>),
     /// 0 bytes.

@@ -157,7 +157,7 @@ impl<M, U: Clone + Default> Arena<M, U> {
         })
     }
 
-    /// Takes a range of `bytes` bytes whose uses are `usable`, also against the rules of growth.
+    /// Takes a range of `bytes` bytes whose uses are `usable`, even against the rules of growth.
     pub(super) fn take_anywhere(
         &mut self,
         bytes: usize,
@@ -217,7 +217,7 @@ impl<M, U: Clone + Default> Arena<M, U> {
         Some((Arc::clone(self.roots.get(segment)?.as_ref()?), region))
     }
 
-    /// Frees what a range has after its first `bytes` bytes, which commands of `uses` may still use.
+    /// Frees the bytes of a range after its first `bytes` bytes, which commands of `uses` may still use.
     pub(super) fn shrink(&mut self, range: RangeKey, bytes: usize, uses: U) {
         self.space.shrink(range.number(), bytes, uses);
     }
@@ -235,7 +235,7 @@ impl<M, U: Clone + Default> Arena<M, U> {
     /// Removes an idle segment. Returns the commands that may still use it, its cached views, and its memory.
     pub(super) fn remove(&mut self, key: SegmentKey) -> Option<(Vec<U>, Vec<M>, M)> {
         let (uses, views) = self.space.remove(key)?;
-        // A caller that makes a view of the segment has a range of it, so an idle one has no other reference.
+        // A caller that makes a view of the segment has taken a range of it, so an idle segment has no other reference.
         let memory = self.roots.get_mut(key)?.take().and_then(Arc::into_inner)?;
         Some((uses, views, memory))
     }

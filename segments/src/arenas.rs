@@ -1,4 +1,4 @@
-//! Arenas that threads share: each has a lock of its own.
+//! Arenas, which threads share. Each has its own lock.
 
 use std::{
     fmt, iter,
@@ -57,17 +57,17 @@ struct Shared<M, U> {
     occupied: AtomicU64,
     /// Set if the views of free ranges are cached.
     caches_views: bool,
-    /// Set if a request searches other arenas than its home, which must not grow.
+    /// Set if a request that its home cannot serve searches other arenas; unset while the home should grow instead.
     searches_others: AtomicBool,
     all: Box<[Cell<M, U>]>,
 }
 
-/// An arena, with what threads know of it that have not locked it.
+/// An arena, and what threads can read of it without locking it.
 #[derive(Debug)]
 struct Cell<M, U> {
     arena: CachePadded<Lock<Arena<M, U>>>,
-    /// The number of [bins](bin_of) up to that of the largest free range. On a cache line of its own, which a thread that only looks
-    /// keeps. Changed only under the lock.
+    /// The number of [bins](bin_of) up to that of the largest free range. On a cache line of its own, which a thread that only looks keeps
+    /// in its cache. Changed only under the lock.
     bins: CachePadded<AtomicUsize>,
 }
 
@@ -91,7 +91,7 @@ impl<M, U: Clone + Default> DerefMut for Locked<'_, M, U> {
     }
 }
 
-/// Tells other threads of the largest free range.
+/// Publishes the bin of the largest free range.
 impl<M, U: Clone + Default> Drop for Locked<'_, M, U> {
     #[inline]
     fn drop(&mut self) {
@@ -115,7 +115,7 @@ impl<M: fmt::Debug, U: fmt::Debug> fmt::Debug for Arenas<M, U> {
 }
 
 impl<M, U> Arenas<M, U> {
-    /// Drops what all arenas have.
+    /// Drops the content of all arenas.
     pub(super) fn clear(&self, join: fn(&U, &U) -> Option<U>) {
         for (number, arena) in (0..).zip(&self.0.all) {
             let empty = Arena::new(number, join);
@@ -165,7 +165,7 @@ impl<M, U: Clone + Default> Arenas<M, U> {
         self.take_from_others(home, bytes, usable)
     }
 
-    /// Takes a range from another arena than `home`, if requests search others.
+    /// Takes a range from an arena other than `home`, if requests search others.
     #[cold]
     fn take_from_others(
         &self,
@@ -182,7 +182,7 @@ impl<M, U: Clone + Default> Arenas<M, U> {
 
     /// The number of the arena `home`. Numbers beyond the last arena go round.
     fn number_of(&self, home: usize) -> usize {
-        // Compared first, since a division takes longer than all else here.
+        // Compared first, since a division takes longer than everything else here.
         if home < self.len() {
             home
         } else {
@@ -190,15 +190,15 @@ impl<M, U: Clone + Default> Arenas<M, U> {
         }
     }
 
-    /// Sets whether requests search other arenas than their home.
+    /// Sets whether requests search arenas other than their home.
     pub(super) fn set_searches_others(&self, searches_others: bool) {
         self.0
             .searches_others
             .store(searches_others, Ordering::Relaxed);
     }
 
-    /// Locks those of these arenas that may have a free range of `bytes` bytes, one after the other, from `home` on. They are given by
-    /// a bit each.
+    /// Locks, one after the other and starting at `home`, the arenas that may have a free range of `bytes` bytes. `arenas` has a bit for
+    /// each arena to look at.
     pub(super) fn with(
         &self,
         home: usize,
@@ -221,7 +221,7 @@ impl<M, U: Clone + Default> Arenas<M, U> {
         !self.0.caches_views || self.of(range).may_keep_view(range)
     }
 
-    /// Gives a range back to its arena, which commands of `uses` may still use, with its view, unless that was dropped before.
+    /// Gives a range back to its arena, with its view unless that was dropped before. Commands of `uses` may still use the range.
     pub fn give(&self, range: RangeKey, uses: U, view: Option<M>) {
         // A view that is not cached is dropped without the lock.
         let (cached, _dropped) = if self.0.caches_views {

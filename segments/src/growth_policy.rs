@@ -1,4 +1,4 @@
-//! What growth saves: calls to the device, or memory.
+//! Whether growth saves calls to the device, or memory.
 
 /// What segments save when they grow: calls to the device, or memory.
 ///

@@ -39,7 +39,7 @@ pub struct RangeKey {
 }
 
 impl RangeKey {
-    /// Arenas have fewer ranges than 2^32: each is at least a byte of host memory, and a hundred in fact.
+    /// An arena has fewer than 2^32 ranges, since each takes some hundred bytes of host memory.
     pub(super) fn new(arena: u32, number: RangeNumber) -> Self {
         let number = u32::try_from(number).unwrap_or(u32::MAX);
         Self { arena, number }

@@ -39,7 +39,7 @@ pub use regret::Regret;
 
 use binpool_allocators::Region;
 
-/// A request takes from any arena while one part in this of the segments is free.
+/// A request takes from any arena while at least one part in this of the segments is free.
 const FREE_PARTS_TO_TAKE: u64 = 4;
 
 /// Segments of memory `M`, and the ranges of them, free and taken.
@@ -201,9 +201,9 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         self
     }
 
-    /// Has the arenas follow the rules of growth as they are now.
+    /// Passes the current rules of growth on to the arenas.
     fn tell_arenas(&mut self) {
-        // An arena without segments has no range that could be placed.
+        // An arena without segments has no range to place blocks in.
         for number in self.arenas.occupied() {
             if self.bytes[number] == 0 {
                 continue;
@@ -373,7 +373,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         let found = self.arenas.with(home, bytes, own).find_map(take);
         found.or_else(|| {
             let grows = self.arena_grows(home);
-            // Also what threads do from now on that find nothing in their own arenas.
+            // The same holds from now on for threads that find nothing in their own arenas.
             self.arenas.set_searches_others(!grows);
             if grows {
                 return None;
@@ -411,7 +411,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         } else {
             u64::MAX
         };
-        // Whatever they have free: what is large enough is known only where it is.
+        // Arenas with anything free, since only a look at its place tells whether it is large enough.
         let mut arenas = self.arenas.with(home, 1, arenas);
         arenas.find_map(|mut arena| arena.take_run(bytes, &usable))
     }
@@ -436,8 +436,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             .for_each(|mut arena| arena.space.set_join(join));
     }
 
-    /// Returns whether an arena grows before its requests take from others: where others have segments of which little is free, and
-    /// all have not reached their limit.
+    /// Returns whether an arena grows before its requests take from others: if little of the others' segments is free, and all segments
+    /// together are below their limit.
     fn arena_grows(&self, home: usize) -> bool {
         let own = self.bytes[home % self.bytes.len()];
         own < self.bytes()
@@ -656,7 +656,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         } else {
             size
         };
-        // A segment beyond the capacity would be refused.
+        // The device would refuse a segment beyond the capacity.
         let room = usize::try_from(capacity.saturating_sub(self.bytes())).unwrap_or(usize::MAX);
         (size.min(room - room % alignment).max(bytes), leaving)
     }
@@ -733,8 +733,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         self.growth.refuse(self.bytes() + size as u64);
     }
 
-    /// Removes idle segments until there is room for `size` bytes below `most`: the smallest one
-    /// that is enough, or else the largest.
+    /// Removes idle segments until there is room for `size` bytes below `most`: the smallest that is enough, or else the largest.
     fn make_room(&mut self, size: u64, most: u64) -> Vec<Leaving<M, U>> {
         let mut leaving = Vec::new();
         loop {
@@ -748,7 +747,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             let Some(next) = enough.into_iter().min().or_else(|| less.into_iter().max()) else {
                 return leaving;
             };
-            // A thread may have taken a range of it meanwhile. Then it is no longer idle in the next round.
+            // A thread may have taken a range of it in the meantime. Then it is no longer idle in the next round.
             leaving.extend(self.remove(next));
         }
     }
@@ -816,7 +815,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         } else {
             self.idle(wanted)
         };
-        // Without a closure: one for each kind of memory would be much to build.
+        // Without a closure, since one for each kind of memory would take long to compile.
         idle.sort_unstable();
         let mut released = 0;
         let mut leaving = Vec::new();
@@ -858,7 +857,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         self.all_bytes -= bytes as u64;
     }
 
-    /// Removes a segment, unless a thread has taken a range of it meanwhile.
+    /// Removes a segment, unless a thread has taken a range of it in the meantime.
     fn remove(&mut self, IdleSegment { bytes, key, arena }: IdleSegment) -> Option<Leaving<M, U>> {
         let (uses, views, memory) = self.arenas.numbered(arena).remove(key)?;
         self.count_removed(arena, bytes);
@@ -872,7 +871,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     }
 }
 
-/// Drops all segments, also if threads still have the arenas.
+/// Drops all segments, even if threads still have the arenas.
 impl<M, U> Drop for Segments<M, U> {
     fn drop(&mut self) {
         self.arenas.clear(self.join);

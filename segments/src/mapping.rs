@@ -14,7 +14,7 @@ use super::{
 };
 use binpool_allocators::{Allocator, Backend, Error, MemoryOf, Region, Result, contained::guarded};
 
-/// The addresses of a reservation are this many times the capacity: more than its blocks need, wherever they are.
+/// A reservation has this many times the capacity in addresses: more than its blocks need, wherever they are.
 const ADDRESSES_PER_BYTE: u64 = 4;
 
 /// What to do for a request that finds no free range in the mapped pages.
@@ -60,7 +60,7 @@ pub struct Plan<M, U> {
     new_pages: usize,
     /// Pages that are mapped nowhere.
     spare: Vec<Pages<M>>,
-    /// Pages that move, and where they are.
+    /// Pages that move, and their old places.
     moved: Vec<Moving<M, U>>,
 }
 
@@ -85,11 +85,11 @@ struct Former<M, U> {
 #[derive(Debug)]
 pub struct Done<M, U> {
     incomplete: Incomplete<M, U>,
-    /// The pages that are mapped to what was missing, in order: to all of it or, after a failure, those that could not be unmapped again.
+    /// The pages that are mapped to the missing part, in order: to all of it or, after a failure, those that could not be unmapped again.
     mapped: Vec<Mapped<M, U>>,
-    /// Where pages were that now count elsewhere, and are not the `from` of one of `mapped`.
+    /// Old places of pages that now count elsewhere, and that are not the `from` of one of `mapped`.
     left: Vec<Former<M, U>>,
-    /// Pages that are where they were.
+    /// Pages that have not moved.
     stayed: Vec<Moving<M, U>>,
     /// Pages that are mapped nowhere.
     spare: Vec<Pages<M>>,
@@ -104,19 +104,19 @@ pub struct Done<M, U> {
     pub is_alias_refused: bool,
 }
 
-/// Pages that are mapped to what was missing.
+/// Pages that are mapped to a part that was missing.
 #[derive(Debug)]
 struct Mapped<M, U> {
     offset: usize,
     pages: Pages<M>,
-    /// Where they were before; `None` for spare and new ones.
+    /// Their old place; `None` for spare and new ones.
     from: Option<Former<M, U>>,
 }
 
 impl<M, U> Plan<M, U> {
-    /// Creates the pages that are missing, unmaps those that move if no command uses them, and maps both and the spare ones. Where a call
-    /// fails, everything is mapped as it was before, as far as the device lets it; pages that cannot be mapped again, and those that were
-    /// created before a map failed, are kept for the next plan, and pages that cannot be unmapped are free where they are.
+    /// Creates the missing pages, unmaps those that move if no command uses them, and maps both and the spare ones. If a call fails,
+    /// everything is mapped as it was before, as far as the device permits. Pages that cannot be mapped again, and those that were created
+    /// before a map failed, are kept for the next plan; pages that cannot be unmapped are free where they are.
     ///
     /// No lock may be held, since this calls the device.
     pub fn carry_out<A>(self, allocator: &A) -> Done<M, U>
@@ -160,7 +160,7 @@ impl<M, U> Plan<M, U> {
     }
 }
 
-/// Creates pages of `bytes` bytes together, each of at most `most` bytes. Where that fails, those that were made are released.
+/// Creates pages of `bytes` bytes together, each of at most `most` bytes. If that fails, those already created are released.
 fn create<A>(allocator: &A, mut bytes: usize, most: usize) -> Result<Vec<Pages<MemoryOf<A>>>>
 where
     A: Allocator,
@@ -189,14 +189,14 @@ where
 }
 
 impl<M, U> Done<M, U> {
-    /// The pages that are mapped where they were not before: the reservation of each, and where in it.
+    /// The places where pages are mapped that were not mapped there before: the reservation of each, and the region in it.
     pub fn mapped(&self) -> impl Iterator<Item = (&M, Region)> {
         let reservation = &*self.incomplete.reservation;
         let mapped = self.mapped.iter();
         mapped.map(move |it| (reservation, Region::new(it.offset, it.pages.bytes)))
     }
 
-    /// Where pages were that are not there any more, or only for commands that have not ended: the reservation of each, and where in it.
+    /// The places that pages have left, except for commands that have not ended: the reservation of each, and the region in it.
     pub fn unmapped(&self) -> impl Iterator<Item = (&M, Region)> {
         let moved = self.mapped.iter().filter_map(|it| it.from.as_ref());
         let places = moved.chain(&self.left).map(|former| &former.place);
@@ -217,7 +217,7 @@ impl<M, U> Done<M, U> {
         offset + bytes - self.next()
     }
 
-    /// Maps pages that are mapped nowhere; once a call has failed, they become spare ones.
+    /// Maps pages that are mapped nowhere. After a failed call they become spare ones.
     fn map_each<A>(&mut self, allocator: &A, pages: Vec<Pages<M>>)
     where
         A: Allocator<Backend: Backend<Memory = M>>,
@@ -231,7 +231,7 @@ impl<M, U> Done<M, U> {
         }
     }
 
-    /// Maps free pages to what is missing, unless a call has failed.
+    /// Maps free pages to the missing part, unless a call has failed.
     fn move_one<A>(&mut self, allocator: &A, moving: Moving<M, U>)
     where
         A: Allocator<Backend: Backend<Memory = M>>,
@@ -247,7 +247,7 @@ impl<M, U> Done<M, U> {
         self.map(allocator, Pages { bytes, memory }, Some(from));
     }
 
-    /// Maps pages after those that are mapped already. Where that fails, they are put back.
+    /// Maps pages after those that are mapped already. If that fails, they are put back.
     fn map<A>(&mut self, allocator: &A, pages: Pages<M>, from: Option<Former<M, U>>)
     where
         A: Allocator<Backend: Backend<Memory = M>>,
@@ -277,7 +277,7 @@ impl<M, U> Done<M, U> {
         self.keep_failure(result)
     }
 
-    /// Keeps the first failure. Returns whether this is none.
+    /// Keeps the first failure. Returns whether this is not one.
     fn keep_failure(&mut self, result: Result<()>) -> bool {
         result
             .map_err(|error| {
@@ -287,7 +287,7 @@ impl<M, U> Done<M, U> {
             .is_ok()
     }
 
-    /// Unmaps what was mapped, and maps each where it was. What cannot be unmapped stays.
+    /// Unmaps the new places, and maps the pages at their old ones. Pages that cannot be unmapped stay.
     fn undo<A>(&mut self, allocator: &A)
     where
         A: Allocator<Backend: Backend<Memory = M>>,
@@ -317,7 +317,7 @@ impl<M, U> Done<M, U> {
         }
     }
 
-    /// Maps pages to where they were, unless they are still mapped there, or makes them spare ones.
+    /// Maps pages at their old places, unless they are still mapped there, or makes them spare ones.
     fn put_back<A>(&mut self, allocator: &A, from: Option<Former<M, U>>, pages: Pages<M>)
     where
         A: Allocator<Backend: Backend<Memory = M>>,
@@ -430,8 +430,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         })
     }
 
-    /// Takes free pages whose uses are `movable` until at most `may_create` of the `rest` bytes are left, which it lowers. With
-    /// `is_pending`, commands may still use them.
+    /// Takes free pages whose uses are `movable` until at most `may_create` of the `rest` bytes are left; lowers `rest`. With `is_pending`,
+    /// commands may still use them.
     fn take_pages_to_move(
         &mut self,
         rest: &mut usize,
@@ -459,8 +459,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         moved
     }
 
-    /// Returns whether pages may be mapped at a second address: the backend has not refused it, and old addresses take at most as much of the
-    /// reservations as the `capacity`.
+    /// Returns whether pages may be mapped at a second address: if the backend has not refused it, and old addresses take at most as much
+    /// of the reservations as the `capacity`.
     fn may_alias(&self, capacity: u64) -> bool {
         let stale = self.stale.iter();
         !self.refuses_aliases
@@ -512,14 +512,14 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         over.map(|stale| stale.place).collect()
     }
 
-    /// Takes back a place that [should have been unmapped](Self::take_stale), and could not be.
+    /// Takes back a place that [was to be unmapped](Self::take_stale), but could not be.
     pub fn keep_stale(&mut self, place: Place<M>) {
         let uses = U::default();
         self.stale.push(Stale { place, uses });
     }
 
-    /// The pages that lie in free ranges whose uses are `over`: the largest first, since fewer calls move them, and of these the ones
-    /// in small ranges, since large ranges serve more requests where they are.
+    /// The pages that lie in free ranges whose uses are `over`. The largest come first, since fewer calls move them; of equal ones those in
+    /// small ranges, since large ranges serve more requests where they are.
     pub(super) fn free_pages(&self, over: &impl Fn(&U) -> bool) -> Vec<FreePages> {
         let page_bytes = self.page_bytes.unwrap_or(1);
         let mut free: Vec<_> = self
@@ -701,7 +701,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         arena.give(place.range, uses, None);
     }
 
-    /// Records that pages count elsewhere than where they were.
+    /// Records that pages now count elsewhere.
     fn leave(&mut self, Former { place, pending }: Former<M, U>) {
         let Some(uses) = pending else {
             self.forget(&place);

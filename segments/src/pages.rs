@@ -29,7 +29,7 @@ impl FreePages {
         (self.arena, self.is_small, self.offset)
     }
 
-    /// Puts the largest first, and of these the ones in small ranges. It is built once for all kinds of memory.
+    /// Sorts the largest first; of equal ones those in small ranges. Compiled once for all kinds of memory.
     pub(super) fn sort(all: &mut [Self]) {
         all.sort_unstable_by_key(|free| (Reverse(free.bytes), free.range_bytes, free.key()));
     }
@@ -48,7 +48,7 @@ pub(super) struct Incomplete<M, U> {
     pub(super) uses: U,
 }
 
-/// Addresses at which pages are still mapped that are mapped elsewhere too, for the commands that used them here.
+/// Addresses at which pages are still mapped, for the commands that used them there, although the pages count elsewhere.
 #[derive(Debug)]
 pub(super) struct Stale<M, U> {
     pub(super) place: Place<M>,
@@ -95,7 +95,7 @@ impl<M, U: Clone + Default> Arena<M, U> {
         })
     }
 
-    /// Gives back a range, to some regions of which nothing is mapped. These are in order.
+    /// Gives back a range. Nothing is mapped to these regions of it, which are in order.
     pub(super) fn give_incomplete(&mut self, range: RangeKey, holes: &[Region], uses: &U) {
         self.space.give_incomplete(range.number(), holes, uses);
     }
@@ -149,7 +149,7 @@ impl<M, U: Clone + Default> Arena<M, U> {
         found
     }
 
-    /// Takes the range of pages, and the pages, unless a thread has taken some of their bytes meanwhile.
+    /// Takes the range of pages, and the pages, unless a thread has taken some of their bytes in the meantime.
     pub(super) fn take_pages(
         &mut self,
         free: FreePages,

@@ -24,34 +24,34 @@
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Regret {
-    /// What went back and was not asked for again.
+    /// The bytes that were released and not requested again.
     gone: u64,
-    /// What was asked for again.
+    /// The bytes that were requested again.
     bytes: u64,
-    /// Set if something was asked for again since the last sweep.
+    /// Set if anything was requested again since the last sweep.
     is_recent: bool,
 }
 
 impl Regret {
-    /// Records that `bytes` bytes went back, or to another place, because of the rules.
+    /// Records that `bytes` bytes were released or moved because of the rules.
     pub fn went_back(&mut self, bytes: u64) {
         self.gone = self.gone.saturating_add(bytes);
     }
 
-    /// Records that the device is asked for `bytes` bytes.
+    /// Records that `bytes` bytes are requested from the device.
     pub fn asked(&mut self, bytes: u64) {
         let again = bytes.min(self.gone);
         self.gone -= again;
         self.add(again);
     }
 
-    /// Adds `bytes` bytes, whether they went back or not.
+    /// Adds `bytes` bytes, whether they were released or not.
     pub(super) fn add(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_add(bytes);
         self.is_recent |= bytes > 0;
     }
 
-    /// What was asked for again.
+    /// The bytes that were requested again.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
@@ -66,7 +66,7 @@ impl Regret {
         }
     }
 
-    /// Forgets half of it, unless something was asked for again since the last call of this.
+    /// Forgets half of it, unless something was requested again since the last call.
     pub fn sweep(&mut self) {
         if !std::mem::take(&mut self.is_recent) {
             self.gone /= 2;

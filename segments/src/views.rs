@@ -10,7 +10,7 @@ use binpool_allocators::Region;
 struct CachedView<V> {
     view: V,
     region: Region,
-    /// The key of the free range.
+    /// The key of the free range that it is in.
     range: usize,
     /// The next view of the same range.
     next: Option<usize>,

@@ -17,11 +17,11 @@ use crate::{
     sys::{ClError, EventHandle, Purpose},
 };
 
-/// A tracked command that is in the logs of the objects that it uses and is about to be enqueued. Dropping this value first
-/// means that it never will be.
+/// A tracked command that is in the logs of the objects that it uses and is about to be enqueued. If this value is dropped first, it never
+/// will be.
 ///
-/// All logs are locked while it enters, so all logs have their commands in one order. A thread waits only for threads whose
-/// commands entered before its own, and holds no lock meanwhile: no circle of waiting threads can arise.
+/// All logs are locked while it enters, so all logs have their commands in one order. A thread waits only for threads whose commands
+/// entered before its own, and holds no lock meanwhile, so threads cannot wait for each other in a circle.
 #[derive(Debug)]
 pub(crate) struct CommandAdmission<'a> {
     queue: &'a ClQueue,
@@ -88,7 +88,7 @@ impl<'a> CommandAdmission<'a> {
         Ok((admission, id))
     }
 
-    /// Enters a command that runs on `queue` as a command of `home`.
+    /// Enters a command of `home` that runs on `queue`.
     fn enter(
         (queue, home): (&'a ClQueue, &'a ClQueue),
         uses: &'a [MemoryUse<'a>],
@@ -122,7 +122,7 @@ impl<'a> CommandAdmission<'a> {
         let mut before = Earlier::new();
         let (by_event, by_runtime) = (&mut admission.by_event, &mut admission.by_runtime);
         role.collect_conflicting(is_in_order, logs.of(own_log), by_event, by_runtime);
-        // The runtime knows nothing of those.
+        // The runtime does not know of those.
         by_event.extend(by_runtime.iter().filter(|it| it.runs_elsewhere()).cloned());
         by_runtime.retain(|command| !command.runs_elsewhere());
         let all = [&admission.earlier, by_event, by_runtime];
@@ -159,9 +159,9 @@ impl<'a> CommandAdmission<'a> {
 
     /// Waits until all commands that it comes after are enqueued or given up.
     ///
-    /// Called before the locks of [`Quirks::while_enqueueing`](crate::quirks::Quirks::while_enqueueing) are taken.
-    /// Otherwise three threads could wait for each other: this one holds the failure lock and waits for an earlier command
-    /// to be enqueued; that command's thread waits for the failure lock, behind a third one that wants it alone.
+    /// Called before the locks of [`Quirks::while_enqueueing`](crate::quirks::Quirks::while_enqueueing) are taken. Otherwise three threads
+    /// could wait for each other: this one would hold the failure lock and wait for an earlier command to be enqueued, while that command's
+    /// thread waited for the failure lock after a third thread that wants it exclusively.
     pub(crate) fn wait_for_turn(&self) {
         let by_event = self.earlier.iter().chain(&self.by_event);
         for command in by_event.chain(&self.by_runtime) {
@@ -169,8 +169,8 @@ impl<'a> CommandAdmission<'a> {
         }
     }
 
-    /// Takes the commands that it comes after, for a caller that waits for them by itself: [`events`](Self::events) returns
-    /// none of them then.
+    /// Takes out the commands that it comes after, for a caller that waits for them itself. Then [`events`](Self::events) returns none of
+    /// them.
     pub(crate) fn take_earlier(&mut self) -> Earlier {
         self.wait_for_turn();
         let mut all = std::mem::take(&mut self.earlier);
@@ -195,7 +195,7 @@ impl<'a> CommandAdmission<'a> {
         if self.role.comes_after_all() {
             self.queue.check_order()?;
         }
-        // Where one has failed, the runtime does not wait for what that command was to come after, which may be in its place.
+        // If one has failed, the runtime no longer waits for the commands that it was to come after, so this one may have to.
         let by_runtime = dependencies(None, self.by_runtime.clone()).map_err(control)?;
         if by_runtime.any_failed {
             events.extend(by_runtime.events);
@@ -205,7 +205,7 @@ impl<'a> CommandAdmission<'a> {
         Ok(events)
     }
 
-    /// Returns the events of the commands that the queue's order alone puts before this one, as far as they are pending.
+    /// Returns the events of the pending commands that only the queue's order puts before this one.
     pub(crate) fn put_first_by_queue(
         &self,
         purpose: Purpose,
@@ -219,7 +219,7 @@ impl<'a> CommandAdmission<'a> {
             .map_err(|error| error.into_error(purpose))
     }
 
-    /// Notes that the command is enqueued, with this event and number; `waits` says whether it waits for any event.
+    /// Records that the command is enqueued, with this event and number; `waits` says whether it waits for any event.
     pub(crate) fn enqueued(&mut self, event: &EventHandle, number: u64, waits: bool) {
         if let Some(command) = self.command.take() {
             command.enqueued(event, number, waits || !self.by_runtime.is_empty());

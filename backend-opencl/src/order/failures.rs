@@ -1,8 +1,8 @@
-//! What failed commands were to come after.
+//! The commands that failed commands were to come after.
 //!
-//! A failed command says nothing of the commands that it was to come after, so a command after it comes after those, too. They
-//! may have failed themselves, and so on: a line of failed commands as long as the program has run. What has ended stays ended, so
-//! each look at such a line leaves only its pending commands behind. The next look is then as short as if none had failed.
+//! A failed command says nothing about those commands, so a command after it comes after those, too. They may have failed themselves, and
+//! so on: a chain of failed commands as long as the program has run. What has ended stays ended, so each look at such a chain keeps only
+//! its pending commands. The next look is then as short as if none had failed.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -11,7 +11,7 @@ use crate::{
     sys::ClResult,
 };
 
-/// The failed commands that a walk has come to. Each is looked at once, whatever number of ways leads to it.
+/// The failed commands that a walk has reached. Each is looked at once, however many paths lead to it.
 #[derive(Default)]
 struct Seen(HashMap<*const TrackedCommand, Arc<TrackedCommand>>);
 
@@ -26,7 +26,7 @@ impl Seen {
 /// A failed command whose earlier commands are being looked at.
 struct Step {
     failed: Arc<TrackedCommand>,
-    /// Those that are still to be looked at.
+    /// The earlier commands that are still to be looked at.
     left: Earlier,
     pending: Earlier,
 }
@@ -41,10 +41,10 @@ impl Step {
     }
 }
 
-/// Returns the pending commands that `failed`, which has failed, was to come after. It and the failed ones before it remember
-/// nothing else from now on.
+/// Returns the pending commands that `failed`, which has failed, was to come after. From now on, it and the failed ones before it remember
+/// only those.
 ///
-/// A loop, since a long line would overflow the stack.
+/// A loop, since recursion over a long chain would overflow the stack.
 pub(crate) fn pending_before(failed: &Arc<TrackedCommand>) -> ClResult<Earlier> {
     let mut seen = Seen::default();
     let mut steps = Vec::new();
@@ -73,13 +73,13 @@ pub(crate) fn pending_before(failed: &Arc<TrackedCommand>) -> ClResult<Earlier> 
     }
 }
 
-/// Returns the commands that say as much as `command`, which has failed: the pending ones that it was to come after. `None` if it
-/// has not failed, or has a companion of a user event to itself.
+/// Returns the commands that stand for `command`, which has failed: the pending ones that it was to come after. `None` if it has not
+/// failed, or if it has a companion of a user event that no other command has.
 pub(crate) fn in_place_of(command: &Arc<TrackedCommand>) -> Option<Earlier> {
     if !command.has_failed() {
         return None;
     }
-    // Nothing is waited for: what a failed command comes after was enqueued before it.
+    // There is nothing to wait for: the commands that a failed one comes after were enqueued before it.
     let pending = pending_before(command).ok()?;
     command.shares_companions_with(&pending).then_some(pending)
 }

@@ -24,8 +24,8 @@ pub(crate) enum OrderRole {
     Barrier,
     /// A barrier without a wait list: it also comes after everything that was enqueued before.
     FullBarrier,
-    /// The end of a map that runs on a queue of its own. It comes after what a command would come after, and everything that
-    /// comes after all commands of the queue comes after it, too.
+    /// The end of a map that runs on a queue of its own. It comes after the same commands as a command of the map's queue would, and
+    /// everything that comes after all commands of that queue comes after it, too.
     Elsewhere,
 }
 
@@ -38,8 +38,8 @@ impl OrderRole {
         matches!(self, Self::Marker | Self::FullBarrier)
     }
 
-    /// Adds the commands of the queue that this one comes after: to `by_event` those whose events it has to wait for, and to
-    /// `by_runtime` those that the runtime makes it wait for.
+    /// Adds the commands of the queue that this one comes after: to `by_event` those whose events it has to wait for, and to `by_runtime`
+    /// those for which the runtime makes it wait.
     pub(crate) fn collect_conflicting(
         self,
         is_in_order: bool,
@@ -74,8 +74,8 @@ impl OrderRole {
             return record.enter(COMMANDS, Access::Write, command);
         }
         match self {
-            // One that runs elsewhere replaces no command of an in-order queue: the next one still has to see whether that has
-            // failed early.
+            // A command that runs elsewhere replaces no command of an in-order queue: the next one still has to see whether that failed
+            // early.
             Self::Command | Self::Marker | Self::Elsewhere => {
                 record.enter(COMMANDS, Access::Read, command);
             }

@@ -1,4 +1,4 @@
-//! Commands as logs track them.
+//! Commands as the logs track them.
 
 use std::{
     collections::HashSet,
@@ -17,7 +17,7 @@ use crate::{
     sys::{self, ClResult, EventHandle, Progress},
 };
 
-/// Commands that another one has to come after.
+/// The commands that another one has to come after.
 pub(crate) type Earlier = SmallVec<[Arc<TrackedCommand>; 4]>;
 
 /// A command that logs track. It is in the logs before it is enqueued, so two threads that enqueue conflicting commands
@@ -26,12 +26,12 @@ pub(crate) type Earlier = SmallVec<[Arc<TrackedCommand>; 4]>;
 pub(crate) struct TrackedCommand {
     /// The queue that it runs on. Weak, since the queue's log has its commands: a strong reference would be a cycle.
     queue: WeakQueue,
-    /// The queue that it is a command of: the same one, but for ends of maps that run on a queue of their own.
+    /// The queue that it is a command of: the same one, except for ends of maps that run on a queue of their own.
     home: QueueId,
     state: Mutex<CommandState>,
     decided: Condvar,
-    /// The commands that it comes after, for a thread that finds that it has failed early. Empty once it has completed. Once it
-    /// was found to have failed, those that were pending at the [last look](crate::order::failures).
+    /// The commands that it comes after, for a thread that finds that it has failed early. Empty once it has completed. Once it was found
+    /// to have failed, only those that were pending at the [last look](crate::order::failures).
     before: Mutex<Earlier>,
     /// The companions of the user events that it comes after.
     companions: Mutex<Companions>,
@@ -53,17 +53,17 @@ pub(crate) enum CommandState {
         /// Set if it waits for events: then it may fail before earlier commands of its queue have ended.
         waits: bool,
     },
-    /// It has failed. What it was to come after may be pending. Its event is released: it might keep memory.
+    /// It has failed. Commands that it was to come after may be pending. Its event is released, since it might keep memory.
     Failed,
     /// It was never enqueued, or has completed, or has failed and nothing that it was to come after is pending.
     Gone,
 }
 
-/// How it is with a tracked command.
+/// The state of a tracked command.
 pub(crate) enum Standing<'a> {
-    /// It is entering, or enqueued and has not ended.
+    /// It is entering the logs, or is enqueued and has not ended.
     Pending(MutexGuard<'a, CommandState>),
-    /// It has failed, perhaps before what it was to come after had ended.
+    /// It has failed, perhaps before the commands that it was to come after had ended.
     Failed,
     /// No later command has to wait for anything in order to come after it.
     Over,
@@ -76,7 +76,7 @@ pub(crate) enum Dependency {
     None,
     /// It waits for this event.
     Event(EventHandle),
-    /// The tracked command has failed, perhaps before what it was to come after had ended.
+    /// The tracked command has failed, perhaps before the commands that it was to come after had ended.
     Failed,
 }
 
@@ -97,8 +97,8 @@ impl TrackedCommand {
         }
     }
 
-    /// Returns what this command has to wait for so that it comes after the companions of user events: `own` are those of its wait
-    /// list, and the commands that it comes after have theirs.
+    /// Returns the companions that this command has to wait for: `own`, those of its wait list, and those of the commands that it comes
+    /// after.
     pub(crate) fn companions<'e>(
         &self,
         own: impl IntoIterator<Item = &'e EventHandle>,
@@ -113,8 +113,8 @@ impl TrackedCommand {
         events
     }
 
-    /// Forgets, now and then, what commands that have completed came after. Without this, a pipeline in which a command is
-    /// always pending would remember all of its commands.
+    /// Forgets, now and then, the commands that completed commands came after. Without this, a pipeline in which a command is always
+    /// pending would remember all of its commands.
     pub(crate) fn tidy_up(&self) {
         if self.depth.load(Ordering::Relaxed) % CHAIN_SWEEP_INTERVAL != CHAIN_SWEEP_INTERVAL - 1 {
             return;
@@ -131,7 +131,7 @@ impl TrackedCommand {
         }
     }
 
-    /// Forgets the commands that it comes after, and those that these come after. A loop, since a long chain would overflow
+    /// Forgets the commands that it comes after, and those that these come after. A loop, since recursion over a long chain would overflow
     /// the stack.
     fn forget_earlier(&self) {
         let mut gone = std::mem::take(&mut *self.before.lock());
@@ -156,7 +156,7 @@ impl TrackedCommand {
         self.queue.id() != self.home
     }
 
-    /// Notes that it is enqueued, with this event. If the event cannot be retained, this waits for the command.
+    /// Records that it is enqueued, with this event. If the event cannot be retained, this waits for the command.
     pub(crate) fn enqueued(&self, event: &EventHandle, number: u64, waits: bool) {
         let state = match event.another() {
             Ok(event) => CommandState::Enqueued {
@@ -177,7 +177,7 @@ impl TrackedCommand {
         }
     }
 
-    /// Notes that it will not be enqueued, or that it has completed.
+    /// Records that it will not be enqueued, or that it has completed.
     pub(crate) fn gone(&self) {
         self.decide(CommandState::Gone);
         self.forget_earlier();
@@ -198,7 +198,7 @@ impl TrackedCommand {
         }
     }
 
-    /// Returns whether it is enqueued, or was, and is not gone.
+    /// Returns whether it has been enqueued and is not gone.
     pub(crate) fn is_enqueued(&self) -> bool {
         matches!(
             *self.state.lock(),
@@ -220,7 +220,7 @@ impl TrackedCommand {
         waits_for_none && self.queue.is_in_order() && self.queue.id() == queue
     }
 
-    /// Asks the runtime how it is with it, and notes the answer.
+    /// Asks the runtime for its state, and records the answer.
     pub(crate) fn standing(&self) -> ClResult<Standing<'_>> {
         let mut state = self.state.lock();
         let (event, number) = match &*state {
@@ -238,7 +238,7 @@ impl TrackedCommand {
             }
             Progress::Failed(_) => {}
         }
-        // Noted before another thread can find the command gone.
+        // Recorded before another thread can find the command gone.
         self.queue.note_failure(number);
         let old = std::mem::replace(&mut *state, CommandState::Failed);
         drop(state);
@@ -257,7 +257,7 @@ impl TrackedCommand {
         self.before.lock().clone()
     }
 
-    /// Notes that of what this command, which has failed, was to come after, only `pending` may not have ended.
+    /// Records that of the commands that this one, which has failed, was to come after, only `pending` may not have ended.
     pub(crate) fn comes_after_only(&self, pending: Earlier) -> ClResult<()> {
         let is_none = pending.is_empty();
         let old = std::mem::replace(&mut *self.before.lock(), pending);
@@ -269,8 +269,8 @@ impl TrackedCommand {
         Ok(())
     }
 
-    /// Notes that no command that this one, which has failed, was to come after is pending. Returns whether it is gone thereby: it
-    /// is not while a companion of a user event is pending, which later commands wait for.
+    /// Records that none of the commands that this one, which has failed, was to come after is pending. Returns whether it is gone now: it
+    /// is not while a companion of a user event is pending, for which later commands wait.
     fn come_after_nothing(&self) -> ClResult<bool> {
         for companion in self.companions.lock().iter() {
             if matches!(sys::look(companion)?, Progress::Pending) {
@@ -285,7 +285,7 @@ impl TrackedCommand {
     pub(crate) fn is_over(&self) -> bool {
         match self.standing() {
             Ok(Standing::Over) => true,
-            // Those that it was to come after are asked on their own.
+            // The commands that it was to come after are asked on their own.
             Ok(Standing::Failed) => {
                 self.earlier().iter().all(|one| one.is_gone())
                     && self.come_after_nothing().unwrap_or(false)
@@ -299,7 +299,7 @@ impl TrackedCommand {
         matches!(*self.state.lock(), CommandState::Failed)
     }
 
-    /// Returns whether each pending companion that it has is one of `others`, too.
+    /// Returns whether each of its pending companions is among `others`.
     pub(crate) fn shares_companions_with(&self, others: &[Arc<Self>]) -> bool {
         let is_theirs = |companion: &EventHandle| {
             let mut theirs = others.iter().map(|one| one.companions.lock());
@@ -314,7 +314,7 @@ impl TrackedCommand {
         matches!(*self.state.lock(), CommandState::Enqueued { .. })
     }
 
-    /// Releases its event, which may keep memory. While the command is pending, the event of a marker stands for its own.
+    /// Releases its event, which may keep memory. While the command is pending, the event of a marker takes its place.
     pub(crate) fn let_go_of_event(&self) -> ClResult<()> {
         let own = match self.standing()? {
             Standing::Pending(state) => match &*state {
@@ -326,7 +326,7 @@ impl TrackedCommand {
         let Some(mut other) = self.queue.stand_in(&own)? else {
             return Ok(());
         };
-        // If the command has failed meanwhile, the marker may not tell.
+        // If the command has failed in the meantime, the marker may say nothing.
         if let Standing::Pending(mut state) = self.standing()?
             && let CommandState::Enqueued { event, .. } = &mut *state
         {
@@ -340,8 +340,8 @@ impl TrackedCommand {
         matches!(self.standing(), Ok(Standing::Failed | Standing::Over))
     }
 
-    /// Returns what a command that is enqueued now has to wait for to come after this one, which is enqueued or given up. A
-    /// command that has to be waited for is flushed.
+    /// Returns what a command that is enqueued now has to wait for to come after this one, which is enqueued or given up. Flushes this
+    /// command if it has to be waited for.
     ///
     /// If `queue` is the in-order queue of this command, the queue's order puts this one first, unless it has failed early.
     pub(crate) fn dependency(&self, queue: Option<QueueId>) -> ClResult<Dependency> {

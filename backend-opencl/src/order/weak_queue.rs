@@ -1,4 +1,4 @@
-//! Queues as tracked commands know them.
+//! Queues as tracked commands refer to them.
 
 use std::sync::{
     Arc, Weak,
@@ -9,9 +9,9 @@ use binpool_allocators::{QueueId, QueueOrder};
 
 use crate::sys::{ClResult, EventHandle};
 
-/// The calls of a queue that its commands make.
+/// The calls to a queue that its commands make.
 pub(crate) trait QueueCalls: Send + Sync {
-    /// Flushes, unless the command of that number was flushed before.
+    /// Flushes, unless the command with that number was flushed before.
     fn flush_up_to(&self, number: u64) -> ClResult<()>;
 
     /// Returns the event of a marker, on a queue of its own, that waits for `event`.
@@ -49,19 +49,19 @@ impl WeakQueue {
         self.0.order == QueueOrder::InOrder
     }
 
-    /// Flushes, unless the command of that number was flushed before.
+    /// Flushes, unless the command with that number was flushed before.
     pub(crate) fn flush_up_to(&self, number: u64) -> ClResult<()> {
         let queue = self.0.queue.upgrade();
         queue.map_or(Ok(()), |queue| queue.flush_up_to(number))
     }
 
-    /// Returns an event that stands for that of a command of the queue; `None` if the queue is gone.
+    /// Returns an event that stands for the event of a command of the queue; `None` if the queue is gone.
     pub(crate) fn stand_in(&self, event: &EventHandle) -> ClResult<Option<EventHandle>> {
         let queue = self.0.queue.upgrade();
         queue.map(|queue| queue.stand_in(event)).transpose()
     }
 
-    /// Notes that the command of this number has failed, perhaps early.
+    /// Records that the command with this number has failed, perhaps early.
     pub(crate) fn note_failure(&self, number: u64) {
         self.0.failed.fetch_max(number, Ordering::Relaxed);
     }

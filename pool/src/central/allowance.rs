@@ -7,11 +7,11 @@ use crate::{
     free::{bins::Bins, thread_cache::Allowance},
 };
 
-/// All thread caches together get the bytes that may be kept from segments, divided by this. The bins get as much.
+/// All thread caches together may keep the bytes that may be kept from segments, divided by this. The bins may keep as much.
 const CACHE_DIVISOR: u64 = 2;
 
-/// With small blocks, all thread caches together get the bytes that may be kept from segments, times this. Small blocks lie apart,
-/// so that a cached one keeps no neighbours from becoming one large range.
+/// For small blocks, all thread caches together may keep the bytes that may be kept from segments, times this. Small blocks have segments
+/// of their own, so a cached one keeps no neighbours from becoming one large range.
 const CACHE_FACTOR_FOR_SMALL: u64 = 2;
 
 impl<B: Backend, O> State<B, O> {
@@ -37,7 +37,7 @@ impl<B: Backend, O> State<B, O> {
         }
     }
 
-    /// Returns whether the bins may keep a block of `bytes` bytes, too.
+    /// Returns whether the bins have room for one more block of `bytes` bytes.
     pub(crate) fn has_room_in_bins(&self, bytes: usize) -> bool {
         self.bytes_in_bins() + self.depot.bytes() + bytes as u64 <= self.most_in_bins()
     }

@@ -13,7 +13,7 @@ use crate::{
     request::Request,
 };
 
-/// If more than one request in this many took blocks from other threads, further requests go to the device instead.
+/// If more than one request in this many takes blocks from other threads, further requests go to the device instead.
 const REQUESTS_PER_STEAL: u64 = 4096;
 
 /// This many requests may take blocks from other threads before the limit applies. Fewer under `shuttle` and Miri, whose programs are short.
@@ -56,15 +56,15 @@ impl<B: Backend, O> State<B, O> {
         is_any
     }
 
-    /// Takes all blocks out of the thread caches and the depot, and closes the caches until `threads.open` is called. No caller is inside
-    /// the gate of its own cache.
+    /// Takes all blocks out of the thread caches and the depot, and closes the caches until `threads.open` is called. Must not be called
+    /// from inside the gate of the caller's own cache.
     #[cold]
     pub(crate) fn close_caches(&mut self) {
         self.threads.close(None);
         self.empty_closed_caches();
     }
 
-    /// Takes all blocks out of the thread caches, which are closed, and out of the depot.
+    /// Takes all blocks out of the closed thread caches and out of the depot.
     pub(crate) fn empty_closed_caches(&mut self) {
         self.visit_closed_caches(|state, cache| {
             state.take_from(cache, Wanted::All);
@@ -72,7 +72,7 @@ impl<B: Backend, O> State<B, O> {
         self.take_from_depot(Wanted::All);
     }
 
-    /// Visits each cache, which are closed, after its counts have been added to the state.
+    /// Visits each of the closed caches, after its counts have been added to the state.
     pub(crate) fn visit_closed_caches(
         &mut self,
         mut visit: impl FnMut(&mut Self, &mut ThreadCache<B, O>),
@@ -85,7 +85,7 @@ impl<B: Backend, O> State<B, O> {
         self.threads = threads;
     }
 
-    /// Ends the spare leases of a thread cache, so that they keep no queue.
+    /// Ends the spare leases of a thread cache, so that they no longer keep their queues.
     pub(crate) fn end_spare_leases(&mut self, cache: &mut ThreadCache<B, O>) {
         for spares in cache.take_spare_leases() {
             self.queues.stamp_at(spares.queue_key, spares.last_use);
@@ -110,7 +110,7 @@ impl<B: Backend, O> State<B, O> {
         self.put_in_bin(held);
     }
 
-    /// Turns a cached block into a held one, which has timestamps, and whose queue state it no longer keeps.
+    /// Turns a cached block into a held one, which has timestamps and no longer keeps its queue state.
     pub(crate) fn adopt(&mut self, cached: Cached<B, O>) -> HeldBlock<B, O> {
         let block = cached.block.end();
         let queue_key = block.lease.key;
@@ -134,7 +134,7 @@ impl<B: Backend, O> State<B, O> {
         self.reach_active(self.active_bytes + peak_bytes as i64);
         self.active_blocks += hits.cast_signed() - returns.cast_signed();
         self.active_bytes += bytes as i64;
-        // The thread counted the peak of what was requested, which is close to that of its blocks.
+        // The thread counted the peak of the requested bytes, which is close to that of its whole blocks.
         self.peak_in_use = self.peak_in_use.max(self.in_use + peak_bytes as i64);
         self.in_use += block_bytes as i64;
         self.peak_in_use = self.peak_in_use.max(self.in_use);

@@ -1,4 +1,4 @@
-//! What a request does next that finds no free range of a segment.
+//! The next step of a request that finds no free range of a segment.
 
 use std::slice;
 
@@ -21,20 +21,21 @@ use crate::{
     request::{HitKind, Request},
 };
 
-/// What fresh memory costs, in looks at the commands that hold memory back: a look takes half a microsecond to one, and fresh memory 100 us
-/// and more (on an H100). Few under `shuttle` and Miri, whose programs are short.
+/// What fresh memory costs, counted in looks at the commands that hold memory back: a look takes half a microsecond to one, fresh memory
+/// 100 us and more (on an H100). Few under `shuttle` and Miri, whose programs are short.
 pub(crate) const LOOKS: u32 = if cfg!(any(shuttle, miri)) { 2 } else { 128 };
 
-/// The price doubles for each part of the high water, one in this, by which the pool has more than that: fresh memory stays.
+/// That price doubles for each of these parts of the high water by which the pool exceeds it, because fresh memory stays.
 const EXCESS_PARTS: u64 = 16;
 
-/// It doubles so often at most.
+/// The most doublings of the price.
 const MOST_DOUBLINGS: u64 = 12;
 
-/// A request looks so often at most, which takes one to two milliseconds on a processor that has nothing else to do.
+/// The most looks of one request. They take one to two milliseconds on an otherwise idle processor.
 pub(crate) const MOST_LOOKS: u32 = 16 * LOOKS;
 
-/// How far a request has come. Each stage is tried once, in this order.
+/// How far a request has come. Each stage is tried once, in this order, except that [`TakeEnded`](Self::TakeEnded) repeats while it is
+/// worth looking again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum CarvingStage {
     /// Quarantined and unscrubbed memory is tried again.
@@ -47,7 +48,7 @@ pub(crate) enum CarvingStage {
     Look,
     /// A range whose commands have ended is taken.
     TakeEnded,
-    /// A range is taken with a wait for its commands.
+    /// A range is taken, and the request waits for its commands.
     Wait,
     /// The allocator is asked for a segment, or for pages.
     Grow,
@@ -77,7 +78,7 @@ pub(crate) enum CarvingStep<B: Backend, O> {
     Refuse,
 }
 
-/// What stays the same while a request is carved.
+/// The conditions that stay the same while a request is carved.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CarvingTerms {
     pub(crate) queue_key: QueueKey,
@@ -95,11 +96,11 @@ pub(crate) struct CarvingTerms {
 }
 
 impl<B: Backend, O> State<B, O> {
-    /// Returns the next step of a request that is at this stage, and moves the stage on. `drain` takes the wanted blocks out of thread
-    /// caches, and returns whether there were any.
+    /// Returns the next step of a request at this stage, and advances the stage. `drain` takes the wanted blocks out of thread caches, and
+    /// returns whether there were any.
     ///
-    /// Small blocks stay in the caches, since their ranges can serve only small requests, and such a request goes on to a further
-    /// segment for small blocks: refilling the caches costs more than the few bytes that they may have.
+    /// Small blocks stay in the caches. Their ranges can serve only small requests, and such a request takes a further segment for small
+    /// blocks instead: refilling the caches costs more than the few bytes that they may have.
     pub(crate) fn next_carving_step(
         &mut self,
         stage: &mut CarvingStage,
@@ -142,7 +143,7 @@ impl<B: Backend, O> State<B, O> {
             && !self.segments.has_pages()
             && self.segments.free_bytes() == 0
         {
-            // Nothing is held back that a look or a wait could make free.
+            // Nothing is held back that a look or a wait could free.
             *stage = CarvingStage::Grow;
         }
         if *stage == CarvingStage::Look {
@@ -160,7 +161,7 @@ impl<B: Backend, O> State<B, O> {
             }
             if terms.looks_again && self.held_back_bytes(Some(queue_key)) >= request.bytes as u64 {
                 let in_the_way = self.ranges_in_the_way(terms);
-                // What the queue may have as it is needs no further look.
+                // Ranges that the queue may have as they are need no further look.
                 let is_before = |use_: &QueueUse| self.queues.is_before(*use_, queue_key);
                 if !in_the_way.iter().all(is_before) {
                     *stage = CarvingStage::TakeEnded;
@@ -188,8 +189,8 @@ impl<B: Backend, O> State<B, O> {
         CarvingStep::Grow { bytes, leaving }
     }
 
-    /// How often a request may look at the commands that hold memory back before it asks for more: until all looks since the pool has grown
-    /// have cost what fresh memory does.
+    /// The number of further looks that a request may take at the commands that hold memory back, before it asks for fresh memory: until
+    /// all looks since the pool last grew have cost as much as that memory.
     pub(crate) fn most_looks(&self, request: Request) -> u32 {
         let in_use = self.bytes_in_use().saturating_add(request.bytes as u64);
         let high_water = self.segments.high_water().max(in_use);
@@ -199,7 +200,7 @@ impl<B: Backend, O> State<B, O> {
         price.saturating_sub(self.looked)
     }
 
-    /// Counts looks that a request has taken.
+    /// Counts looks that a request took.
     pub(crate) fn count_looks(&mut self, looks: u32) {
         self.looked = self.looked.saturating_add(looks);
     }

@@ -25,7 +25,7 @@ impl<B: Backend, O> State<B, O> {
         self.count_active(asked, block.bytes, kind);
     }
 
-    /// Counts a block as active whose memory the pool has.
+    /// Counts a block whose memory the pool already has as active.
     pub(crate) fn count_active(&mut self, asked: usize, block_bytes: usize, kind: HitKind) {
         self.in_use += signed(block_bytes);
         self.peak_in_use = self.peak_in_use.max(self.in_use);
@@ -99,7 +99,7 @@ impl<B: Backend, O> State<B, O> {
         *peak = (*peak).max(unsigned(bytes));
     }
 
-    /// Has the peaks that the program sees begin again. Those that the pool grows by stay.
+    /// Restarts the peaks that the program sees. Those by which the pool grows stay.
     pub(crate) fn reset_peaks(&mut self) {
         self.counters.peak_active_bytes = unsigned(self.active_bytes);
         self.counters.peak_managed_bytes = self.counters.managed_bytes;
@@ -181,7 +181,7 @@ impl<B: Backend, O> State<B, O> {
         binned + self.segments.free_bytes() + self.quarantine.bytes_of_ranges()
     }
 
-    /// The bytes that can be released: free blocks or, with segments, segments without blocks.
+    /// The bytes that can be released: free blocks, or idle segments if the pool carves.
     pub(crate) fn releasable_bytes(&self) -> u64 {
         if self.keeps_addresses() {
             0
@@ -222,7 +222,7 @@ impl<B: Backend, O> State<B, O> {
         PoolStatistics {
             active_blocks: unsigned(self.active_blocks),
             active_bytes: unsigned(self.active_bytes),
-            // A thread adds what it takes to what the pool knows, which has not heard yet what others freed.
+            // A thread adds what it takes to what the pool knows, and the pool may not know yet what other threads freed.
             peak_active_bytes: self
                 .counters
                 .peak_active_bytes
@@ -242,7 +242,7 @@ fn signed(bytes: usize) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-/// Returns a count that may be negative for a moment (see [`State::active_blocks`]), then as 0.
+/// Returns a count as unsigned: one that is negative for a moment (see [`State::active_blocks`]) as 0.
 pub(crate) fn unsigned(count: i64) -> u64 {
     u64::try_from(count).unwrap_or(0)
 }

@@ -14,8 +14,8 @@ use crate::{
     request::{HitKind, Request},
 };
 
-/// The most blocks of a bin that are searched for one whose commands have ended, oldest first. Younger blocks were used later
-/// on the same few queues, so the search would rarely find one among them.
+/// The most blocks of a bin that are searched for one whose commands have ended, oldest first. Younger blocks were used later on the same
+/// few queues, so the search would rarely succeed among them.
 const MAX_BLOCKS_SEARCHED: usize = 16;
 
 impl<B: Backend, O> State<B, O> {
@@ -28,13 +28,13 @@ impl<B: Backend, O> State<B, O> {
             .map(|held| held.block)
     }
 
-    /// Returns whether there may be blocks that another queue than the only one uses. Most misses find none.
+    /// Returns whether there may be blocks that other queues use. Most misses find none, and need no search.
     fn has_blocks_of_others(&self) -> bool {
         self.pending.blocks() > 0 || self.queues.len() > 1
     }
 
-    /// Takes a free block of exactly this bin whose commands have ended, or end before any command starts that is enqueued on the
-    /// queue later. Blocks of other queues are searched only if `across` is set.
+    /// Takes a free block of exactly this bin whose commands have ended, or end before any later command of the queue starts. Blocks of
+    /// other queues are searched only if `across` is set.
     pub(crate) fn pop_ready(
         &mut self,
         queue_key: QueueKey,
@@ -71,7 +71,7 @@ impl<B: Backend, O> State<B, O> {
         other.free_list.take(bin, index).map(|held| held.block)
     }
 
-    /// Takes a free block that the queue may have at once, of the first bin that has one from the request's own to the `last`.
+    /// Takes a free block that the queue may have at once, from the first bin between the request's own and the `last` that has one.
     pub(crate) fn pop_up_to(
         &mut self,
         last: usize,
@@ -90,8 +90,8 @@ impl<B: Backend, O> State<B, O> {
         })
     }
 
-    /// Takes the block of this bin, from the pending list or the free list of another queue, whose last use is the oldest.
-    /// Commands may still use it.
+    /// Takes the block of this bin whose last use is the oldest, from the pending list or the free list of another queue. Commands may
+    /// still use it.
     pub(crate) fn take_oldest(
         &mut self,
         queue_key: QueueKey,
@@ -117,7 +117,7 @@ impl<B: Backend, O> State<B, O> {
         }
     }
 
-    /// The uses that keep blocks of this bin from the queue, the latest of each queue that has some.
+    /// The uses that keep blocks of this bin from the queue: the latest of each queue.
     pub(crate) fn in_the_way(
         &self,
         queue_key: QueueKey,
@@ -146,7 +146,7 @@ impl<B: Backend, O> State<B, O> {
         found
     }
 
-    /// Returns the request once for each bin from its own to the `last` that has blocks.
+    /// Returns the request once for each bin that has blocks, from its own to the `last`.
     pub(crate) fn larger_bins(&self, request: Request, last: usize) -> Vec<Request> {
         let occupied = self
             .all_bins()

@@ -12,7 +12,7 @@ pub(crate) const ARENAS: usize = if cfg!(any(shuttle, miri)) { 2 } else { 16 };
 pub(crate) struct Homes([usize; ARENAS]);
 
 impl Homes {
-    /// Returns the home of a thread that joins.
+    /// Returns the home of a thread that joins the pool.
     pub(crate) fn join(&mut self) -> usize {
         let fewest = (0..ARENAS).min_by_key(|home| self.0[*home]).unwrap_or(0);
         self.0[fewest] += 1;

@@ -43,8 +43,8 @@ impl<B: Backend, O> State<B, O> {
         (unordered, self.put_in_segment(held))
     }
 
-    /// Puts the range of a free block in its segment, or a block without a range in a bin. Returns a block that has to give up its
-    /// view first, and is in transit until then.
+    /// Puts the range of a free block in its segment, or a block without a range in a bin. Returns a block that has to give up its view
+    /// first; it is in transit until then.
     pub(crate) fn put_in_segment(&mut self, held: HeldBlock<B, O>) -> Option<HeldBlock<B, O>> {
         if held.block.range.is_none() {
             self.put_in_bin(held);
@@ -68,7 +68,7 @@ impl<B: Backend, O> State<B, O> {
         }
     }
 
-    /// Puts the blocks of bins that one queue used, or none, in their segments.
+    /// Puts the blocks of bins that at most one queue used in their segments.
     pub(crate) fn empty_bins(&mut self) {
         if !self.carves {
             return;
@@ -164,7 +164,7 @@ impl<B: Backend, O> State<B, O> {
         }
     }
 
-    /// Puts a block back, as the oldest of its bin, that the request could not have after all.
+    /// Puts a block back as the oldest of its bin, because the request could not have it after all.
     pub(crate) fn put_back(&mut self, held: HeldBlock<B, O>) {
         self.changes += 1;
         self.bins_for(&held.uses).push_oldest(held);
@@ -179,7 +179,7 @@ impl<B: Backend, O> State<B, O> {
         let mut taken = self.queues.take(wanted);
         for queue_state in &mut taken {
             if queue_state.is_retired {
-                // The gates were closed when it was retired.
+                // The gates were closed when the queue was retired.
                 self.threads.open();
             }
             for held in queue_state.free_list.take_all(|_| true) {

@@ -1,4 +1,4 @@
-//! What limits leave to the pool.
+//! How much the limits leave to the pool.
 
 use binpool_allocators::{Backend, Error, OutOfMemory, Scope};
 
@@ -7,14 +7,14 @@ use crate::central::State;
 /// The limits of the pool's allocator, read before the pool's lock is taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// The most bytes that the allocator gives in all.
+    /// The most bytes that the allocator gives in total.
     pub(crate) capacity: u64,
     /// The most bytes that it gives now.
     pub(crate) available: u64,
 }
 
 impl Limits {
-    /// The error of a request that they rule out, for which the allocator need not be asked.
+    /// The error of a request that the limits rule out, so that the allocator need not be asked.
     pub(crate) fn refusal(self, bytes: usize) -> Error {
         OutOfMemory::new(bytes, Scope::Limit)
             .with_available(self.available)
@@ -22,11 +22,12 @@ impl Limits {
     }
 }
 
-/// The device is asked what is free after this number of requests that found no free range, and before that each time their number has doubled.
+/// The device is asked how much is free after this number of requests that found no free range, and before that each time their number has
+/// doubled.
 const GROWTHS_A_LOOK: u64 = 32;
 
 impl<B: Backend, O> State<B, O> {
-    /// Counts a request that took a segment or mapped pages. Returns whether it is time to ask the device what is free.
+    /// Counts a request that took a segment or mapped pages. Returns whether it is time to ask the device how much is free.
     pub(crate) fn note_growth(&mut self, has_grown: bool) -> bool {
         if has_grown {
             self.looked = 0;
@@ -35,8 +36,7 @@ impl<B: Backend, O> State<B, O> {
         self.growths.is_power_of_two() || self.growths.is_multiple_of(GROWTHS_A_LOOK)
     }
 
-    /// Returns whether these limits rule out a new block of `bytes` bytes, even once all free memory has been released for it:
-    /// releasing any would not help.
+    /// Returns whether these limits rule out a new block of `bytes` bytes even after all free memory is released.
     pub(crate) fn is_ruled_out(&self, bytes: usize, limits: Limits) -> bool {
         // A block may lie on free parts of pages that do not leave the pool.
         let has_pages = self.segments.has_pages();

@@ -39,10 +39,10 @@ use crate::{
     track::watch::Watch,
 };
 
-/// A queue gets a fence when requests for it have taken one part in this of what the segments have.
+/// A queue gets a fence each time requests for it have taken one part in this of the bytes of the segments.
 const FENCE_PARTS: u64 = 16;
 
-/// The queues that requests have named.
+/// The queues that requests have used.
 #[derive(Clone, Copy, Debug)]
 enum AskingQueues {
     None,
@@ -69,45 +69,45 @@ pub(crate) struct State<B: Backend, O> {
     /// The thread caches.
     pub(crate) threads: BiasedLocks<ThreadCache<B, O>>,
     pub(crate) homes: Homes,
-    /// The blocks that thread caches had too many of.
+    /// Surplus blocks of thread caches.
     pub(crate) depot: Arc<Depot<B, O>>,
-    /// How many requests took [blocks of other threads](Self::caches_to_drain).
+    /// How many requests took [blocks from other threads](Self::caches_to_drain).
     pub(crate) steals: u64,
     /// The idle list: blocks that no command uses, ready for any queue.
     pub(crate) idle: Bins<B, O>,
     /// The pending list: blocks that commands on several queues, or on an out-of-order one, may still use.
     pub(crate) pending: Bins<B, O>,
-    /// Set if blocks are carved from segments; otherwise each block is a whole one of the allocator.
+    /// Set if blocks are carved from segments; otherwise the allocator allocates each block on its own.
     pub(crate) carves: bool,
-    /// The bytes that each thread cache may keep at least. The bins may keep at least as much for each thread.
+    /// The least that each thread cache may keep, in bytes. The bins may keep at least as much for each thread.
     pub(crate) bytes_per_thread: u64,
-    /// The segments that blocks are carved from. None are added to a pool that does not carve.
+    /// The segments that blocks are carved from. There are none in a pool that does not carve.
     pub(crate) segments: Segments<B::Memory, QueueUses>,
     asking: AskingQueues,
-    /// What bins gave back to keep to the high water, and was asked for again.
+    /// What bins released to keep to the high water, and what was requested again.
     regret: Regret,
-    /// Blocks of segments that no request may have before they are filled with zeros; `None` once the last handle is gone, and
-    /// no request can come.
+    /// Blocks of segments that no request may have before they are filled with zeros; `None` once the last handle is gone, after which no
+    /// request comes.
     pub(crate) unscrubbed: Option<Bins<B, O>>,
     /// The fills with zeros of held memory; empty if the pool does not scrub freed blocks.
     pub(crate) fills: Fills<B::Event>,
     /// Memory that could not be released yet.
     pub(crate) quarantine: Quarantine<B, O>,
-    /// Freed blocks of which the program still has views; `None` once the last handle is gone, and no other user can get them.
+    /// Freed blocks of which the program still has views; `None` once the last handle is gone, after which no other user can get them.
     pub(crate) viewed: Option<Vec<Viewed<B, O>>>,
     /// Set while freed blocks are cached. Permanently unset once the last handle of the pool is gone.
     pub(crate) holding: bool,
     /// How many [values](crate::KeptAddresses) keep all memory where it is.
     kept_by: usize,
     pub(crate) transit: Transit,
-    /// Decides when a sweep is due; `None` if free memory is kept for any time.
+    /// Decides when a sweep is due; `None` if free memory is kept without limit.
     pub(crate) sweep_clock: Option<SweepClock>,
     /// Above this many managed bytes, free memory is released as soon as no command uses it.
     release_threshold: u64,
-    /// Set while the pool manages more, and so keeps the thread caches closed.
+    /// Set while the pool manages more than that, and so keeps the thread caches closed.
     is_above_threshold: bool,
     pub(crate) counters: PoolStatistics,
-    /// How often requests have looked at commands since the pool has grown.
+    /// How often requests have looked at commands since the pool last grew.
     looked: u32,
     /// How many requests took a segment or mapped pages.
     growths: u64,
@@ -115,14 +115,14 @@ pub(crate) struct State<B: Backend, O> {
     sweeps: u32,
     /// How many times memory came back to the pool or arrived at the allocator.
     pub(crate) changes: u64,
-    /// The number of active blocks. May be negative for a moment: a thread that returned blocks has been
-    /// [counted](Self::count_activity), the thread that received them not yet.
+    /// The number of active blocks. May be negative for a moment: a thread that returned blocks has been [counted](Self::count_activity),
+    /// but the thread that received them has not.
     pub(crate) active_blocks: i64,
     /// The bytes of the active blocks, as they were requested.
     pub(crate) active_bytes: i64,
     /// The bytes of the active blocks, in whole blocks.
     pub(crate) in_use: i64,
-    /// The most that `in_use` has been.
+    /// The peak of `in_use`.
     pub(crate) peak_in_use: i64,
     /// The pages of blocks that grow: the identity of the block's memory, where in it they are mapped, and their bytes.
     pub(crate) grown: BTreeMap<(MemoryId, usize), usize>,
@@ -193,8 +193,9 @@ impl<B: Backend, O> State<B, O> {
         key
     }
 
-    /// Returns whether the queue of a request is to get a fence before its next commands: other queues can have its memory once a fence after
-    /// the last use has ended, and a fence that a request makes only when it needs the memory ends after everything that is pending by then.
+    /// Returns whether the queue of a request is to get a fence before its next commands. Other queues can have its memory once a fence
+    /// after the last use has ended, and a fence that is made only when a request needs the memory ends after everything that is pending by
+    /// then.
     pub(crate) fn is_fence_due(&mut self, key: QueueKey, request: Request) -> bool {
         if !self.have_several_queues_asked() {
             return false;
@@ -209,7 +210,7 @@ impl<B: Backend, O> State<B, O> {
         matches!(self.asking, AskingQueues::Several)
     }
 
-    /// Has pages that no command uses stay apart from those of queues, once there is a second queue that could have them.
+    /// Keeps pages that no command uses apart from those of queues, once there is a second queue that could have them.
     fn note_asking(&mut self, key: QueueKey) {
         self.asking = match self.asking {
             AskingQueues::None => AskingQueues::One(key),
@@ -228,8 +229,8 @@ impl<B: Backend, O> State<B, O> {
         }
     }
 
-    /// Returns the uses, up to now, of a block that was allocated for the queue of `queue_key`, if there is one, and that was
-    /// also used on `others`.
+    /// Returns the uses, up to now, of a block that was allocated for the queue of `queue_key`, if it has one, and that was also used on
+    /// `others`.
     pub(crate) fn stamp(&mut self, queue_key: Option<QueueKey>, others: &[B::Queue]) -> QueueUses {
         let mut uses: QueueUses = queue_key
             .map(|queue_key| self.queues.stamp(queue_key))

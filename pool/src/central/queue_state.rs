@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// The most fences of a queue that are remembered: as many hand-overs as a deep pipeline has under way.
+/// The most fences that are remembered for a queue: one for each block that a deep pipeline may have on its way to another queue.
 pub(crate) const MAX_FENCES: usize = 64;
 
 /// What a pool knows about one queue.
@@ -25,14 +25,14 @@ pub(crate) const MAX_FENCES: usize = 64;
 #[derive(Debug)]
 pub(crate) struct QueueState<B: Backend, O> {
     pub(crate) queue: B::Queue,
-    /// Set if the order of the queue alone keeps a block's new commands after its old ones.
+    /// Set if the order of the queue alone makes a block's new commands wait for its old ones.
     pub(crate) is_ordered: bool,
     /// The queue's free list: blocks that the next user on this queue may have at once.
     pub(crate) free_list: Bins<B, O>,
     /// The number of blocks that were allocated for the queue and are active, cached by a thread, or about to be. While there
     /// are any, the queue state stays, and its key means this queue.
     pub(crate) active: usize,
-    /// Uses up to this moment belong to the queue state that had this key before.
+    /// Uses up to this moment belong to the queue state that previously had this key.
     pub(crate) began: Timestamp,
     /// The latest use of any block that came back to the pool.
     pub(crate) last_use: Timestamp,
@@ -40,13 +40,13 @@ pub(crate) struct QueueState<B: Backend, O> {
     pub(crate) draining: Timestamp,
     /// All uses up to this moment have ended.
     pub(crate) ended: Timestamp,
-    /// Set if the program is done with the queue: any queue may have its blocks as soon as their commands have ended.
+    /// Set if the program is done with the queue. Any queue may have its blocks as soon as their commands have ended.
     pub(crate) is_retired: bool,
     fences: VecDeque<Fence<B>>,
     /// The bytes that requests for the queue have taken since its last fence.
     unfenced_bytes: u64,
-    /// What the queue waits for on the device: the uses of other queues up to these moments end before any command starts that is
-    /// enqueued on this queue later.
+    /// What the queue waits for on the device: the uses of other queues up to these moments end before any later command of this queue
+    /// starts.
     behind: SmallVec<[QueueUse; 2]>,
 }
 
@@ -69,7 +69,7 @@ impl<B: Backend, O> QueueState<B, O> {
         }
     }
 
-    /// Returns whether no command on this queue uses a block that came back to the pool.
+    /// Returns whether no command on this queue uses a block that has come back to the pool.
     pub(crate) fn has_caught_up(&self) -> bool {
         self.last_use <= self.ended
     }
@@ -84,7 +84,7 @@ impl<B: Backend, O> QueueState<B, O> {
         (timestamp > self.ended).then_some(QueueUse { key, timestamp })
     }
 
-    /// Returns the moment up to which the uses of `other` end before any command starts that is enqueued on this queue later.
+    /// Returns the moment up to which the uses of `other` end before any later command of this queue starts.
     pub(crate) fn behind(&self, other: QueueKey) -> Option<Timestamp> {
         let found = self.behind.iter().find(|use_| use_.key == other);
         found.map(|use_| use_.timestamp)
@@ -103,8 +103,8 @@ impl<B: Backend, O> QueueState<B, O> {
         self.fences.front()
     }
 
-    /// Counts a request of `bytes` bytes for this queue. Returns whether it is time for a fence: as much as `most_bytes` was requested since
-    /// the last one.
+    /// Counts a request of `bytes` bytes for this queue. Returns whether it is time for a fence: `most_bytes` were requested since the last
+    /// one.
     pub(crate) fn is_fence_due(&mut self, bytes: usize, most_bytes: u64) -> bool {
         self.unfenced_bytes = self.unfenced_bytes.saturating_add(bytes as u64);
         let is_due = self.unfenced_bytes > most_bytes && self.has_room_for_a_fence();
@@ -135,12 +135,12 @@ impl<B: Backend, O> QueueState<B, O> {
             .find(|fence| fence.timestamp >= timestamp)
     }
 
-    /// Remembers a fence. Returns the fence that it replaces or that is not needed, to be dropped without the lock.
+    /// Remembers a fence. Returns the fence that it replaces, or itself if it is not needed, to be dropped without the lock.
     pub(crate) fn add_fence(&mut self, fence: Fence<B>) -> Option<Fence<B>> {
         if fence.timestamp <= self.ended {
             return Some(fence);
         }
-        // Two threads may arrive here in another order than they took their timestamps in.
+        // Two threads may arrive here in a different order from that of their timestamps.
         let index = self
             .fences
             .partition_point(|other| other.timestamp < fence.timestamp);

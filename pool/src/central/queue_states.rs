@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// Fewer queues are not worth a look which of them are idle.
+/// With fewer queues it is not worth looking for idle ones.
 const MANY: usize = 64;
 
 /// The queue states of a pool, and the clock that orders what happens on the queues.
@@ -34,9 +34,9 @@ const MANY: usize = 64;
 pub(crate) struct QueueStates<B: Backend, O> {
     by_key: Slab<QueueState<B, O>>,
     failures: FailureOrder,
-    /// Gives the timestamp of blocks that come back now. Moved on only in this file.
+    /// Gives the timestamp of blocks that come back now. Advanced only in this file.
     clock: Arc<Clock>,
-    /// Idle queues are looked for once there are so many.
+    /// With this many queues, idle ones are looked for.
     many: usize,
 }
 
@@ -58,7 +58,7 @@ impl<B: Backend, O> QueueStates<B, O> {
         self.by_key.get_mut(key.get())
     }
 
-    /// Returns the queue state of a use; `None` if it is gone, also if another one has its key now.
+    /// Returns the queue state of a use; `None` if it is gone, even if another one has its key now.
     pub(crate) fn state_of(&self, use_: QueueUse) -> Option<&QueueState<B, O>> {
         self.get(use_.key)
             .filter(|queue_state| use_.timestamp > queue_state.began)
@@ -95,8 +95,8 @@ impl<B: Backend, O> QueueStates<B, O> {
         })
     }
 
-    /// Returns, once until the next [`take`](Self::take), whether there are twice as many queues as that left: programs make
-    /// queues, or threads that have some, and are done with them without a word.
+    /// Returns, once until the next [`take`](Self::take), whether there are twice as many queues as that left. Programs create queues, and
+    /// threads that have some, and do not say when they are done with them.
     pub(crate) fn have_doubled(&mut self) -> bool {
         let have = self.by_key.len() >= self.many;
         if have {
@@ -128,8 +128,8 @@ impl<B: Backend, O> QueueStates<B, O> {
         uses.iter().all(|use_| self.is_over(*use_))
     }
 
-    /// Returns the queue that may have free memory with these uses at once, where the order of that queue alone keeps others from it:
-    /// the uses that are not over are one, on a queue in order.
+    /// Returns the queue that may have free memory with these uses at once, because its order alone keeps other queues from it: all uses
+    /// that are not over are on this queue, which is in order.
     pub(crate) fn ready_for(&self, uses: &[QueueUse]) -> Option<&QueueState<B, O>> {
         let mut open = uses.iter().filter(|use_| !self.is_over(**use_));
         let only = open.next().filter(|_| open.next().is_none())?;
@@ -142,8 +142,7 @@ impl<B: Backend, O> QueueStates<B, O> {
         !self.are_over(uses) && self.ready_for(uses).is_none()
     }
 
-    /// Returns whether the commands of this use have ended, or end before any command starts that is enqueued later on the queue of
-    /// `queue_key`.
+    /// Returns whether the commands of this use have ended, or end before any later command of the queue of `queue_key` starts.
     pub(crate) fn is_before(&self, use_: QueueUse, queue_key: QueueKey) -> bool {
         self.is_over(use_)
             || self.get(queue_key).is_some_and(|own_state| {

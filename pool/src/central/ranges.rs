@@ -21,9 +21,9 @@ pub(crate) type Carved<B> = binpool_segments::Carved<<B as Backend>::Memory, Que
 pub(crate) enum RangeFilter {
     /// The ranges that the queue may have, by the rules of growth.
     Free,
-    /// The ranges that the queue may have, also against the rules of growth.
+    /// The ranges that the queue may have, even against the rules of growth.
     FreeAnywhere,
-    /// All ranges, also those that commands still use.
+    /// All ranges, even those that commands still use.
     Any,
 }
 
@@ -52,7 +52,7 @@ impl<B: Backend, O> State<B, O> {
         Some(carved)
     }
 
-    /// Gives a range that was taken and not used back to its segment. Returns whether nothing is left in transit.
+    /// Gives back a range that was taken and not used. Returns whether nothing is left in transit.
     pub(crate) fn put_range_back(&mut self, carved: Carved<B>) -> bool {
         self.segments.give(carved.range, carved.uses, carved.view);
         if carved.has_excess {
@@ -104,8 +104,8 @@ impl<B: Backend, O> State<B, O> {
         (size, evicted)
     }
 
-    /// Returns what a request does that finds no range of the mapped pages. Pages move whose commands are known to have ended, and with
-    /// `may_alias` those that the queue may have as they are.
+    /// Returns what a request does that finds no range in mapped pages. Pages may move once their commands are known to have ended; with
+    /// `may_alias`, so may pages that the queue may have as they are.
     pub(crate) fn plan_pages(
         &mut self,
         queue_key: QueueKey,
@@ -130,13 +130,13 @@ impl<B: Backend, O> State<B, O> {
         )
     }
 
-    /// Takes out the addresses at which pages are still mapped that have moved, and whose commands have ended.
+    /// Takes out the old addresses of pages that have moved, where those are still mapped and the commands there have ended.
     pub(crate) fn take_stale(&mut self) -> Vec<Place<B::Memory>> {
         let queues = &self.queues;
         self.segments.take_stale(|uses| queues.are_over(uses))
     }
 
-    /// Records whether pages were unmapped where they counted no more.
+    /// Records whether pages were unmapped at their old addresses.
     pub(crate) fn end_stale(&mut self, place: Place<B::Memory>, is_unmapped: bool) {
         if is_unmapped {
             reached(Rare::StaleUnmapped);
@@ -160,7 +160,7 @@ impl<B: Backend, O> State<B, O> {
             .add_reservation(request.home, memory, bytes, is_small)
     }
 
-    /// Records what became of a plan, and counts it.
+    /// Records the result of a plan, and counts it.
     ///
     /// # Errors
     ///
@@ -180,7 +180,7 @@ impl<B: Backend, O> State<B, O> {
                 format_args!("{maps} maps, {unmaps} unmaps"),
             )
         });
-        // First what was mapped: pages that moved are there all the time.
+        // Mapped pages come first, since pages that moved never leave.
         for (reservation, region) in done.mapped() {
             self.note(|| mapped(reservation.id(), region));
         }
@@ -195,7 +195,7 @@ impl<B: Backend, O> State<B, O> {
         Ok(carved)
     }
 
-    /// Records how many bytes of pages are mapped nowhere, if the recording has another number.
+    /// Records how many bytes of pages are mapped nowhere, if that has changed.
     pub(crate) fn note_spare_pages(&mut self) {
         let spare = self.segments.spare_bytes();
         if std::mem::replace(&mut self.watch.spare_bytes, spare) != spare {
@@ -203,14 +203,14 @@ impl<B: Backend, O> State<B, O> {
         }
     }
 
-    /// Records that pages were unmapped that leave the pool.
+    /// Records the unmapping of pages that leave the pool.
     pub(crate) fn forget_place(&mut self, place: &Place<B::Memory>) {
         self.note(|| unmapped(place.reservation().id(), place.region()));
         self.counters.unmaps += 1;
         self.segments.forget(place);
     }
 
-    /// Takes back pages that were to leave the pool. Returns them where the last handle is gone.
+    /// Takes back pages that were to leave the pool. Returns them if the last handle is gone.
     pub(crate) fn keep_pages(
         &mut self,
         place: &Place<B::Memory>,
@@ -222,13 +222,13 @@ impl<B: Backend, O> State<B, O> {
         let bytes = memory.bytes();
         self.segments.keep(place, memory);
         self.counters.released_blocks -= 1;
-        // A recording has no pages taken or given back, only maps and unmaps.
+        // A recording contains only maps and unmaps, not pages that were taken out or given back.
         self.count_managed(bytes);
         None
     }
 
-    /// The bytes that the program has in use, in whole blocks. With several threads, what these have cached counts as well: they
-    /// count hits by themselves, and tell the pool now and then.
+    /// The bytes that the program has in use, in whole blocks. With several threads, their cached blocks count as well, because threads
+    /// count hits on their own and report to the pool now and then.
     pub(super) fn bytes_in_use(&self) -> u64 {
         if !self.carves || self.threads.len() <= 1 {
             return unsigned(self.in_use);
@@ -261,7 +261,7 @@ impl<B: Backend, O> State<B, O> {
         self.note(|| PoolEvent::did(What::Miss, bytes, reason));
     }
 
-    /// Says why no free memory serves a request of `bytes` bytes.
+    /// Explains why no free memory serves a request of `bytes` bytes.
     fn reason_of_a_miss(&self, bytes: u64) -> String {
         let (free, largest) = (self.held_bytes(), self.largest_held_bytes() as u64);
         let pending = self.held_back_bytes(None);
@@ -277,7 +277,7 @@ impl<B: Backend, O> State<B, O> {
         format!("{reason}: {free} free, {largest} in one piece, {pending} pending")
     }
 
-    /// Returns which memory of the allocator a block lies in, and which bytes of it are the block.
+    /// Returns the allocator's memory that a block lies in, and the block's region of it.
     pub(crate) fn bytes_of(&self, block: &Block<B>) -> Option<(MemoryId, Region)> {
         let Some(range) = block.range else {
             return Some((block.memory.id(), Region::first(block.memory.bytes())));

@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl<B: Backend, O> State<B, O> {
-    /// Keeps all memory where it is, until [it is stopped](Self::stop_keeping_addresses) as often.
+    /// Keeps all memory where it is until [stopped](Self::stop_keeping_addresses) as many times.
     pub(crate) fn keep_addresses(&mut self) {
         self.kept_by += 1;
         self.tell_segments();
@@ -33,7 +33,7 @@ impl<B: Backend, O> State<B, O> {
         self.kept_by > 0
     }
 
-    /// Takes out every free block, or every segment without blocks, to be released.
+    /// Takes out every free block, or every idle segment, to be released.
     pub(crate) fn release_all(&mut self) -> Vec<Released<B>> {
         if self.carves {
             let has_pages = self.segments.has_pages();
@@ -52,7 +52,7 @@ impl<B: Backend, O> State<B, O> {
         released
     }
 
-    /// Takes out blocks, or segments, that no command uses, to be released: the largest first, until they have `enough` bytes
+    /// Takes out blocks, or idle segments, that no command uses, to be released: the largest first, until they have `enough` bytes
     /// together.
     pub(crate) fn release_largest(&mut self, enough: u64) -> Vec<Released<B>> {
         if self.carves {
@@ -61,16 +61,16 @@ impl<B: Backend, O> State<B, O> {
         self.release_idle(enough, |idle, _| idle.pop_largest())
     }
 
-    /// Takes out blocks that no command uses, to be released: the smallest that has `enough` bytes, or where there is none, the
-    /// largest until they have as many together.
+    /// Takes out blocks that no command uses, to be released: the smallest that has `enough` bytes, or else the largest, until they have as
+    /// many together.
     pub(crate) fn release_tightly(&mut self, enough: u64) -> Vec<Released<B>> {
         self.release_idle(enough, |idle, bytes| {
             idle.pop_covering(bytes).or_else(|| idle.pop_largest())
         })
     }
 
-    /// Takes out blocks of the idle list, to be released, until they have `enough` bytes together. `pop` is given the list and
-    /// the bytes that are left.
+    /// Takes blocks out of the idle list, to be released, until they have `enough` bytes together. `pop` gets the list and the number of
+    /// bytes still missing.
     fn release_idle(
         &mut self,
         enough: u64,
@@ -89,7 +89,7 @@ impl<B: Backend, O> State<B, O> {
         released
     }
 
-    /// The bytes by which a new block for this request would take the pool above what it is to manage.
+    /// The bytes by which a new block for this request would take the pool above its high water.
     pub(crate) fn excess_above(&self, retain: Retain, request: Request) -> u64 {
         let in_use = unsigned(self.in_use).saturating_add(request.bytes as u64);
         let peak = unsigned(self.peak_in_use).max(in_use);
@@ -97,15 +97,15 @@ impl<B: Backend, O> State<B, O> {
         managed.saturating_sub(retain.most_in_bins(peak))
     }
 
-    /// Notes that a request asks for what bins may have given back. Returns whether as much was asked for again as was in use at the peak:
-    /// then much larger free blocks serve it.
+    /// Records that a request asks for memory that bins may have released. Returns whether the requests for released memory add up to the
+    /// peak in use: then much larger free blocks may serve them.
     pub(crate) fn regrets(&mut self, request: Request) -> bool {
         self.regret.asked(request.bytes as u64);
         let peak = unsigned(self.peak_in_use);
         peak > 0 && self.regret.bytes() >= peak
     }
 
-    /// Notes blocks of bins that were given back to keep to the high water.
+    /// Records blocks of bins that were released to keep to the high water.
     pub(crate) fn regret_what_went(&mut self, released: &[Released<B>]) {
         let bytes = released.iter().map(|it| it.bytes as u64).sum();
         self.regret.went_back(bytes);
@@ -137,7 +137,7 @@ impl<B: Backend, O> State<B, O> {
         self.note_spare_pages();
     }
 
-    /// Counts a block as no longer managed and in transit to the allocator, which frees it only after these uses.
+    /// Counts a block as no longer managed, and as in transit to the allocator, which frees it only after these uses.
     pub(crate) fn begin_release(&mut self, memory: MemoryId, block_bytes: usize, uses: &QueueUses) {
         self.forget(memory, block_bytes);
         self.transit.depart(1);
@@ -154,7 +154,7 @@ impl<B: Backend, O> State<B, O> {
         self.transit.arrive()
     }
 
-    /// The uses that have not ended of free and of released memory, the latest of each queue.
+    /// The uses of free and of released memory that have not ended: the latest of each queue.
     pub(crate) fn holding_back(&self) -> QueueUses {
         let held = self.all_bins().flat_map(Bins::iter);
         let uses = held.flat_map(|held| &held.uses).copied();
@@ -180,8 +180,7 @@ impl<B: Backend, O> State<B, O> {
         self.queues.get(key)?.not_ended(key)
     }
 
-    /// Takes out segments without blocks whose uses are `wanted`, to be released: the largest first, until they have `enough`
-    /// bytes together.
+    /// Takes out idle segments whose uses are `wanted`, to be released: the largest first, until they have `enough` bytes together.
     pub(crate) fn release_segments(
         &mut self,
         enough: u64,

@@ -5,7 +5,7 @@ use binpool_allocators::{Backend, Memory};
 use crate::{central::State, free::cached::Viewed};
 
 impl<B: Backend, O> State<B, O> {
-    /// Returns whether there are such blocks: those whose views are gone by now can come back.
+    /// Returns whether there are such blocks, some of which may have lost their views by now.
     pub(crate) fn has_viewed(&self) -> bool {
         self.viewed
             .as_ref()

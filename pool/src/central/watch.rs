@@ -59,8 +59,8 @@ impl<B: Backend, O> State<B, O> {
         event_buffer.begin(record, asked, queue, caller)
     }
 
-    /// Writes what the pool has into a recording that begins: its memory, the places of blocks with a record, and those that are in
-    /// use. Must be called while the thread caches are empty and closed.
+    /// Writes the pool's memory, the places of blocks with a record, and the blocks in use into a recording that begins. Must be called
+    /// while the thread caches are empty and closed.
     pub(crate) fn begin_recording(&mut self) {
         let Some(mut event_buffer) = self.watch.event_buffer.take() else {
             return;
@@ -90,7 +90,7 @@ impl<B: Backend, O> State<B, O> {
             for held in self.all_bins().flat_map(Bins::iter) {
                 taken(held.block.memory.id(), held.block.bytes);
             }
-            // Each block is all of its memory.
+            // Each block is an allocation of its own.
             for (record, _) in self.watch.allocations.active() {
                 event_buffer.note(|| PoolEvent::Taken {
                     memory: record.place.memory,
@@ -117,7 +117,7 @@ impl<B: Backend, O> State<B, O> {
         self.watch.event_buffer = Some(event_buffer);
     }
 
-    /// Returns whether a recording goes on.
+    /// Returns whether a recording is running.
     pub(crate) fn is_recorded(&self) -> bool {
         self.watch.recorder.is_some()
     }

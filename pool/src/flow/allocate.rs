@@ -19,8 +19,8 @@ use crate::{
 };
 
 impl<B: Backend> Shared<B> {
-    /// Returns a block for a request that this thread's youngest block does not fit. Out of line and cold: otherwise it makes that path
-    /// save more registers than it has instructions. It calls nothing but what it ends with, for the same reason.
+    /// Returns a block for a request that does not fit this thread's youngest block. Out of line and cold, because inlined it would make
+    /// the fast path save more registers than it has instructions. For the same reason all its calls are tail calls.
     #[cold]
     #[inline(never)]
     pub(crate) fn allocate_further(
@@ -48,8 +48,8 @@ impl<B: Backend> Shared<B> {
         })
     }
 
-    /// Returns a block for a request that could not look into this thread's cache at once: the pool tracks its blocks, the gate is closed or
-    /// needs a fence, or the thread last used another pool.
+    /// Returns a block for a request that could not look into this thread's cache at once, because the pool tracks its blocks, the gate is
+    /// closed or needs a fence, or the thread last used another pool.
     #[cold]
     #[inline(never)]
     #[track_caller]
@@ -67,8 +67,8 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Returns a block for a request that has looked nowhere, or at this thread's youngest block. Does not track it, even if the pool
-    /// began to track meanwhile: the request came before.
+    /// Returns a block for a request that has looked nowhere yet, or only at this thread's youngest block. Does not track the block, even
+    /// if tracking has begun in the meantime: the request came first.
     #[inline(never)]
     fn allocate_beyond(
         self: &Arc<Self>,
@@ -88,8 +88,8 @@ impl<B: Backend> Shared<B> {
             .unwrap_or_else(|| self.serve(queue, bytes, None))
     }
 
-    /// Returns a block for a request that has looked in this thread's cache as far as `looked` says: from the cache, from a magazine, carved
-    /// from the thread's own arena, or else from [`serve`](Self::serve).
+    /// Returns a block for a request that has already searched this thread's cache as far as `looked` says. The block comes from the cache,
+    /// from a magazine, from the thread's own arena, or else from [`serve`](Self::serve).
     #[inline(never)]
     fn allocate_inside(
         self: &Arc<Self>,
@@ -126,7 +126,7 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Returns a block for a tracked request: one of this thread's cache, or else one that [`serve`](Self::serve) finds.
+    /// Returns a tracked block from this thread's cache, or else from [`serve`](Self::serve).
     #[inline(never)]
     fn allocate_tracked(
         self: &Arc<Self>,
@@ -212,7 +212,7 @@ impl<B: Backend> Shared<B> {
         Ok(block)
     }
 
-    /// Returns the bytes that a new block for a request of `bytes` bytes takes of the device.
+    /// Returns how many bytes of the device a new block for a request of `bytes` bytes takes.
     pub(crate) fn class_size(&self, bytes: usize) -> Result<usize, PoolError> {
         if bytes == 0 {
             return Ok(0);
@@ -328,7 +328,7 @@ impl<B: Backend> Shared<B> {
         Ok(buffer)
     }
 
-    /// Returns the request as a range of this thread's arena serves it, with the bytes that [`widened`](Self::widened) returns for it.
+    /// Adapts a request to this thread's arena. A small block is carved with `widened` bytes, which [`widened`](Self::widened) returns.
     fn as_carved(&self, state: &State<B>, request: Request, widened: usize) -> Request {
         if !self.carves {
             return request;
@@ -341,8 +341,8 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Returns the bytes of the largest class in the slot of this bin in a thread cache: what a small block is carved with. 0 in a pool
-    /// that does not carve.
+    /// Returns the size with which small blocks of this bin are carved: that of the largest class in the bin's slot of a thread cache. 0 in
+    /// a pool that does not carve.
     pub(crate) fn widened(&self, bin: usize) -> usize {
         if !self.carves {
             return 0;
@@ -420,7 +420,7 @@ impl<B: Backend> Shared<B> {
     }
 }
 
-/// Keeps the state of the request's queue in the pool. [Leaves](crate::central::State::leave) the queue again if the
+/// Keeps the state of the request's queue in the pool while the request runs. [Leaves](crate::central::State::leave) the queue again if the
 /// request fails or panics.
 pub(super) struct Entered<'a, B: Backend> {
     shared: &'a Shared<B>,

@@ -24,8 +24,8 @@ use crate::{
 };
 
 impl<B: Backend> Shared<B> {
-    /// Returns a block from a segment in which nothing was free before, by the [steps](CarvingStep) that the state decides under
-    /// the lock. `drain_from` says which caches are drained.
+    /// Returns a block from a segment after a first lookup found nothing free. Follows the [steps](CarvingStep) that the state decides
+    /// under the lock. `drain_from` says which caches are drained.
     pub(crate) fn carve(
         &self,
         queue_key: QueueKey,
@@ -42,7 +42,7 @@ impl<B: Backend> Shared<B> {
             crosses: self.policy.crosses(),
             looks_again: false,
         };
-        // Where the policy waits for pending commands, it waits for the right ones.
+        // A policy that waits for pending commands waits for the right ones anyway, so it need not look.
         let looks_often = terms.crosses && terms.wait.is_none();
         let mut looks_left = MOST_LOOKS;
         let mut stage = CarvingStage::Retry;
@@ -105,8 +105,8 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Returns the range once its commands come before those of the queue; `None` if they cannot be waited for, and the range
-    /// is free again.
+    /// Returns the range once its commands are ordered before those of the queue. Returns `None` if they cannot be waited for: then the
+    /// range is free again.
     fn wait_for_range(
         &self,
         queue_key: QueueKey,
@@ -125,7 +125,8 @@ impl<B: Backend> Shared<B> {
         None
     }
 
-    /// Returns the first block of a new segment of `bytes` bytes, or of the bytes that the request needs where that is too much.
+    /// Returns the first block of a new segment of `bytes` bytes. If the device lacks that many, the segment has only the bytes of the
+    /// request.
     fn carve_from_a_new_segment(
         &self,
         queue_key: QueueKey,
@@ -200,8 +201,8 @@ impl<B: Backend> Shared<B> {
         Ok(hit)
     }
 
-    /// Reserves addresses: half as many where that fails, and half of that, as long as they are more than twice those of the request. Vulkan's
-    /// drivers have some terabytes for the whole process.
+    /// Reserves addresses. If that fails, tries half as many, and half again, as long as they are more than twice the request. Vulkan
+    /// drivers have only some terabytes for the whole process.
     fn reserve_at_most(
         &self,
         mut bytes: usize,
@@ -218,7 +219,7 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Unmaps pages at the addresses from which they have moved, once the commands that used them there have ended. Where that fails, a later
+    /// Unmaps pages at the addresses from which they have moved, once the commands that used them there have ended. If that fails, a later
     /// call tries again.
     pub(crate) fn unmap_stale(&self) {
         let stale = self.state.lock().take_stale();
@@ -234,8 +235,8 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Unmaps pages that leave the pool, and returns them. Where that fails, they are free in the pool as before, and the next trim or
-    /// shortage tries again. Once the last handle is gone, they leave anyway, and are unmapped with their reservation.
+    /// Unmaps pages that leave the pool, and returns them. If that fails, they stay free in the pool, and the next trim or shortage tries
+    /// again. Once the last handle is gone, they leave anyway, and are unmapped with their reservation.
     pub(crate) fn unmap(&self, place: &Place<B::Memory>, memory: B::Memory) -> Option<B::Memory> {
         match place.unmap(&self.allocator) {
             Ok(()) => self.state.lock().forget_place(place),
@@ -258,7 +259,7 @@ impl<B: Backend> Shared<B> {
         memory
     }
 
-    /// Returns a block from any range with room for it, even one that the rules of growth would not break up.
+    /// Returns a block from any range that has room for it, even one that the rules of growth would not split.
     pub(crate) fn carve_anywhere(
         &self,
         queue_key: QueueKey,
@@ -317,11 +318,11 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Puts the range of a block back into its segment, and releases every segment that is free now.
+    /// Puts the range of a block back into its segment, and releases every segment that is now free.
     ///
     /// # Errors
     ///
-    /// A failed wait for an event of `after`: then the range goes into the [quarantine](crate::free::quarantine).
+    /// A wait for an event of `after` failed: then the range goes into the [quarantine](crate::free::quarantine).
     pub(crate) fn release_range_after(
         &self,
         block: BlockBox<B>,
@@ -329,7 +330,7 @@ impl<B: Backend> Shared<B> {
         after: &[B::Event],
     ) -> Result<(), Error> {
         let held = HeldBlock::new(block, uses);
-        // The uses of a range are timestamps, not events, so the host waits.
+        // A range stores timestamps, not events, so the host waits.
         if let Err(error) = guarded("a wait", || after.iter().try_for_each(wait_for_event)) {
             self.state.lock().quarantine.keep_range(held, after);
             return Err(error);
@@ -388,8 +389,8 @@ impl<B: Backend> Shared<B> {
     }
 }
 
-/// Exists while this thread asks the allocator for a segment. A thread that finds the device full meanwhile waits,
-/// since it may use the rest of that segment.
+/// Exists while this thread asks the allocator for a segment. A thread that finds the device full in the meantime waits, because it may get
+/// the rest of that segment.
 #[derive(Debug)]
 struct Growth<'a, B: Backend> {
     shared: &'a Shared<B>,
@@ -413,12 +414,12 @@ impl<B: Backend> Drop for Growth<'_, B> {
     }
 }
 
-/// A range that was taken for a block that is not made yet. It is free again if the allocator fails or panics.
+/// A range that was taken for a block that does not exist yet. It becomes free again if the allocator fails or panics.
 pub(super) struct TakenRange<'a, B: Backend> {
     shared: &'a Shared<B>,
     queue_key: QueueKey,
     range: RangeKey,
-    /// True while the part of the range that exceeds the block is not returned yet.
+    /// True until the part of the range beyond the block has been returned.
     has_excess: Cell<bool>,
 }
 
@@ -437,7 +438,7 @@ impl<'a, B: Backend> TakenRange<'a, B> {
         }
     }
 
-    /// Leaves the range to the block that was made from it.
+    /// Passes the range on to the block that was made from it.
     pub(super) fn keep(self) -> RangeKey {
         let range = self.range;
         std::mem::forget(self);

@@ -1,4 +1,4 @@
-//! Blocks of ranges that a thread took from its own arena.
+//! Blocks made from ranges of the thread's own arena.
 
 use binpool_allocators::{Backend, Error, QueueId};
 
@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl<B: Backend> Shared<B> {
-    /// Makes a block of a range that this thread took from its own arena, and counts it.
+    /// Makes a block from a range of this thread's own arena, and counts it.
     #[expect(clippy::inline_always, reason = "its large result would be copied")]
     #[inline(always)]
     pub(crate) fn hand_out_carved(

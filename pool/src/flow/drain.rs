@@ -34,8 +34,8 @@ impl<B: Backend> Shared<B> {
         state
     }
 
-    /// Brings the cache of this thread up to date. Other threads closed the caches and left this one out, as it [could
-    /// not be seen](crate::lock::biased::BiasedLocks::admit).
+    /// Brings the cache of this thread up to date, after other threads closed the caches and left this one out because it [could not be
+    /// seen](crate::lock::biased::BiasedLocks::admit).
     #[cold]
     fn catch_up_on_this_thread(&self) {
         let mut state = self.state.lock();
@@ -53,7 +53,7 @@ impl<B: Backend> Shared<B> {
         self.drain_caches_of(&mut self.state.lock(), DrainFrom::All, Wanted::All);
     }
 
-    /// Takes out the `wanted` cached blocks: those of this thread or of all threads, and those of the depot.
+    /// Takes the `wanted` blocks out of the depot, and out of the cache of this thread or of all threads.
     pub(crate) fn drain_caches_of(
         &self,
         state: &mut State<B>,
@@ -95,8 +95,7 @@ impl<B: Backend> Shared<B> {
         state.empty_closed_caches();
     }
 
-    /// Closes all gates, and visits each cache after its counts have been added to the state. The caller opens the
-    /// gates.
+    /// Closes all gates, adds the counts of each cache to the state, and then visits the cache. The caller opens the gates.
     pub(crate) fn visit_all(
         &self,
         state: &mut State<B>,
@@ -115,7 +114,7 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Returns what `look` returns, which runs while all caches are empty and closed: every block that was in one is in a bin.
+    /// Runs `look` while all caches are empty and closed, and every block that was in one is in a bin. Returns its result.
     pub(crate) fn inspect<R>(&self, look: impl FnOnce(&State<B>) -> R) -> R {
         let mut state = self.state.lock();
         self.visit_all(&mut state, |state, cache| {
@@ -130,7 +129,7 @@ impl<B: Backend> Shared<B> {
         seen
     }
 
-    /// Returns the counters, all of the same moment.
+    /// Returns the counters, all taken at the same moment.
     pub(crate) fn statistics(&self) -> PoolStatistics {
         self.return_unviewed();
         let mut state = self.state.lock();
@@ -148,16 +147,16 @@ impl<B: Backend> Shared<B> {
         statistics
     }
 
-    /// Has the peaks begin again at what is in use now.
+    /// Restarts the peaks from what is in use now.
     pub(crate) fn reset_peaks(&self) {
         let mut state = self.state.lock();
-        // So that the state knows what the threads have.
+        // The state has to know what the threads have counted.
         self.visit_all(&mut state, |_, _| {});
         state.reset_peaks();
         state.threads.open();
     }
 
-    /// Sets whether the pool holds blocks that are freed from now on, or releases them.
+    /// Sets whether the pool keeps blocks that are freed from now on, or releases them.
     pub(crate) fn set_holding(&self, holding: bool) {
         let mut state = self.state.lock();
         match (state.holding, holding) {
@@ -182,7 +181,7 @@ impl<B: Backend> PerThread<ThreadCache<B>> for Shared<B> {
     }
 }
 
-/// Where cached blocks were taken out.
+/// Which caches had blocks to take out.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Drained {
     pub(crate) threads_had_blocks: bool,

@@ -15,7 +15,8 @@ use crate::{
     track::pool_event::{PoolEvent, What},
 };
 
-/// The markers that a wait for a queue enqueues: one that fails was pending when another command failed, and the next one is not.
+/// The most markers that a wait for a queue enqueues. A marker fails if it was pending when another command failed, and then the next one
+/// does not.
 const MARKERS: usize = 8;
 
 /// What a fence says about the commands before it on its queue.
@@ -30,7 +31,7 @@ enum FenceStatus {
 }
 
 impl<B: Backend> Shared<B> {
-    /// Checks which commands of these uses have ended, and notes it. Adds fences where none would tell.
+    /// Checks which commands of these uses have ended, and records it. Adds fences where no existing one would tell.
     pub(crate) fn check(&self, uses: &[QueueUse]) {
         for use_ in uses {
             if !self.check_fences(*use_)
@@ -42,8 +43,8 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Checks these uses until commands of one have ended that had not before, at most this many times. Returns whether some have, and how often
-    /// it has looked.
+    /// Checks these uses, at most this many times, until commands of one of them have newly ended. Returns whether any have, and how often
+    /// it looked.
     pub(crate) fn check_until_one_ends(&self, uses: &[QueueUse], most: u32) -> (bool, u32) {
         let ended = || -> SmallVec<[Option<Timestamp>; 4]> {
             let state = self.state.lock();
@@ -56,7 +57,7 @@ impl<B: Backend> Shared<B> {
             if ended() != before {
                 return (true, looks);
             }
-            // Later looks are worth less than what another thread could do.
+            // Later looks are worth less than what another thread could do with the processor.
             if looks < LOOKS && !cfg!(shuttle) {
                 spin_loop();
             } else {
@@ -66,7 +67,7 @@ impl<B: Backend> Shared<B> {
         (false, most)
     }
 
-    /// Checks every queue that holds memory back, and makes the blocks idle whose commands have ended.
+    /// Checks every queue that holds memory back, and moves blocks whose commands have ended to the idle list.
     pub(crate) fn catch_up(&self) {
         self.drain_caches();
         let holding_back = self.state.lock().holding_back();
@@ -125,8 +126,8 @@ impl<B: Backend> Shared<B> {
         drop(forgotten);
     }
 
-    /// Enqueues a fence on the queue of `key` and returns it; `None` if the queue takes no marker, which is tried again at
-    /// the next check, and on a device where a marker says nothing.
+    /// Enqueues a fence on the queue of `key` and returns it. Returns `None` if the queue takes no marker, which the next check tries
+    /// again, or if a marker says nothing on this device.
     pub(crate) fn add_fence_to(&self, key: QueueKey) -> Option<Fence<B>> {
         let new = self.state.lock().queues.begin_fence(key)?;
         let fence = self.enqueue_fence(new);
@@ -155,7 +156,7 @@ impl<B: Backend> Shared<B> {
         self.fences_where(uses, |queues, use_| queues.is_before(use_, queue_key))
     }
 
-    /// Returns fences after these uses, except for those that need none by `is_settled`.
+    /// Returns fences after these uses, except for the uses that are settled by `is_settled` and need none.
     fn fences_where(
         &self,
         uses: &[QueueUse],
@@ -200,12 +201,11 @@ impl<B: Backend> Shared<B> {
         Ok(fence)
     }
 
-    /// Waits until the commands of this use have ended: for a fence where the device can tell, otherwise for the whole
-    /// queue.
+    /// Waits until the commands of this use have ended: for a fence where the device can tell, otherwise for the whole queue.
     ///
     /// # Errors
     ///
-    /// A failed wait. A command that failed has ended, and is no error.
+    /// The wait failed. A command that failed has ended, and is no error.
     pub(crate) fn wait_for(&self, use_: QueueUse) -> Result<(), Error> {
         if self.failures.keeps_places() {
             match self.fences_where(&[use_], QueueStates::is_over) {
@@ -243,12 +243,12 @@ impl<B: Backend> Shared<B> {
 
     /// Waits until everything that was enqueued on `queue` has ended, and everything on other queues that comes before it.
     ///
-    /// Where commands fail early, `queue` can be idle while what its failed commands were to wait for still runs. A marker
-    /// that completes comes after that too.
+    /// Where commands fail early, `queue` can be idle while the commands that its failed ones waited for still run. A marker that completes
+    /// comes after those, too.
     ///
     /// # Errors
     ///
-    /// A failed wait, and [`MARKERS`] markers that failed.
+    /// A wait failed, or [`MARKERS`] markers did.
     pub(crate) fn finish(&self, queue: &B::Queue) -> Result<(), Error> {
         if self.failures != FailureOrder::FailsEarly {
             return queue.finish();

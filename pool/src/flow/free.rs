@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl<B: Backend> Shared<B> {
-    /// Returns whether the order of this queue puts a block's old commands before its new ones.
+    /// Returns whether this queue runs a block's old commands before its new ones.
     pub(crate) fn is_ordered(&self, queue: &B::Queue) -> bool {
         is_ordered(queue, self.failures)
     }
@@ -47,8 +47,7 @@ impl<B: Backend> Shared<B> {
         Ok(())
     }
 
-    /// Takes a block from its user, which was used on `others` too, and releases it after its uses and the events in
-    /// `after`.
+    /// Takes a block, which was also used on `others`, from its user, and releases it after its uses and the events in `after`.
     ///
     /// # Errors
     ///

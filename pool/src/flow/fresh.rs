@@ -12,16 +12,16 @@ use crate::{
     shared::{Block, BlockBox, Shared},
 };
 
-/// Where a new block would be above the high water, a request gets a free block that is up to this percentage larger. On
-/// recorded programs that saves a tenth to a half of the calls to the device, and larger blocks than these save few more.
+/// If a new block would exceed the high water, a request gets a free block that is up to this percentage larger. In recorded programs that
+/// saves a tenth to a half of the calls to the device, and larger blocks than these save few more.
 const MOST_LARGER_PERCENT: usize = 50;
 
-/// The same, once the program has asked again for as much as it had in use, after it had gone back. Without a limit, small requests would take
-/// the large blocks, and on recorded programs these pools would reserve twice what is live.
+/// The same limit after the program has requested again as many released bytes as it had in use at its peak. Without a limit, small
+/// requests would take the large blocks, and pools of the recorded programs would reserve twice what is live.
 const MOST_LARGER_PERCENT_REPEATED: usize = 200;
 
 impl<B: Backend> Shared<B> {
-    /// Returns a new block: from a segment, after these caches have been drained, or from the allocator.
+    /// Returns a new block: from a segment, after these caches were drained, or from the allocator.
     pub(crate) fn allocate_fresh(
         &self,
         queue_key: QueueKey,
@@ -51,8 +51,8 @@ impl<B: Backend> Shared<B> {
         Ok(hit)
     }
 
-    /// Keeps the pool at its high water before a new block for this request is made: returns a larger free block where the
-    /// queue may have one, or else releases free blocks.
+    /// Keeps the pool at its high water before a new block is made for this request: returns a larger free block if the queue may have one,
+    /// or else releases free blocks.
     fn keep_to_high_water(&self, queue_key: QueueKey, request: Request) -> Option<HitBlock<'_, B>> {
         let repeats = {
             let mut state = self.state.lock();
@@ -61,7 +61,7 @@ impl<B: Backend> Shared<B> {
             }
             state.regrets(request)
         };
-        // What threads count and cache by themselves is counted, and goes to the bins.
+        // Blocks that threads have cached go to the bins, and what they have counted to the state.
         self.flush();
         let percent = if repeats {
             MOST_LARGER_PERCENT_REPEATED
@@ -87,8 +87,7 @@ impl<B: Backend> Shared<B> {
         None
     }
 
-    /// Releases free blocks that no command uses until the pool may manage a new block for this request as well, or no such
-    /// block is left.
+    /// Releases free blocks that no command uses until a new block for this request fits under the high water, or no such block is left.
     fn release_above_high_water(&self, request: Request) {
         self.catch_up();
         let released = {

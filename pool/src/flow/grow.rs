@@ -1,4 +1,4 @@
-//! Blocks that grow: pages are mapped after those that they have, and leave once no command uses them.
+//! Blocks that grow: pages are mapped after the existing ones, and unmapped once no command uses them.
 
 use std::{
     mem::{self, forget},
@@ -59,7 +59,7 @@ impl<B: Backend> Shared<B> {
         Ok((buffer, growing))
     }
 
-    /// Maps what a block of `size` bytes lacks. Returns where its last page ends.
+    /// Maps the pages that a block of `size` bytes lacks. Returns the end of its last page.
     pub(crate) fn map_more(
         &self,
         block: &mut Block<B>,
@@ -96,8 +96,8 @@ impl<B: Backend> Shared<B> {
         Ok(size.next_multiple_of(growing.page_bytes))
     }
 
-    /// Unmaps the pages after the first `size` bytes, from the last one on, whose commands have ended. Where a view of the block is left, or
-    /// the pool [keeps addresses](crate::KeptAddresses), all of them stay.
+    /// Unmaps the pages after the first `size` bytes, last page first, as far as their commands have ended. All of them stay if a view of
+    /// the block is left or the pool [keeps addresses](crate::KeptAddresses).
     pub(crate) fn unmap_spare(
         &self,
         block: &mut Block<B>,
@@ -150,7 +150,7 @@ impl<B: Backend> Shared<B> {
         Ok(())
     }
 
-    /// Writes the present size of a block that grows into what the pool tracks.
+    /// Updates the size that the pool has on record for a block that grows.
     pub(crate) fn track_growth(&self, block: &mut Block<B>, size: usize, caller: Caller) {
         let mut state = self.state.lock();
         state.record_free(block);
@@ -212,14 +212,14 @@ impl<B: Backend> Shared<B> {
                     });
                     failure = released.err().or(failure);
                 }
-                // No part of what the allocator counts.
+                // Not part of what the allocator counts.
                 let released = guarded("Backend::release", || {
                     self.backend.release(reservation, &events)
                 });
                 failure = released.err().or(failure);
             }
             Err(error) => {
-                // Commands that no backend knows of may use these addresses forever, so they are never unmapped.
+                // Commands that no backend knows of may use these addresses at any time, so they are never unmapped.
                 forget(reservation);
                 for piece in pieces {
                     failure = self.release(piece.pages, &uses, &[]).err().or(failure);

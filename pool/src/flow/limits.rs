@@ -5,7 +5,7 @@ use binpool_allocators::{Backend, contained::contained};
 use crate::{central::limits::Limits, shared::Shared};
 
 impl<B: Backend> Shared<B> {
-    /// Returns what limits leave at this moment.
+    /// Returns how much the limits leave at this moment.
     pub(crate) fn limits(&self) -> Limits {
         Limits {
             capacity: self.allocator.capacity_bytes(),
@@ -13,8 +13,8 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Asks the device now and then, after a request that found no free range, how much is free: what others leave bounds what the pool
-    /// keeps for requests to come.
+    /// Asks the device now and then, after a request that found no free range, how much memory is free. That bounds how much the pool keeps
+    /// for later requests.
     pub(crate) fn look_for_pressure(&self, has_grown: bool) {
         if !self.state.lock().note_growth(has_grown) {
             return;
@@ -25,7 +25,7 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Returns whether limits rule out a new block of `bytes` bytes, even once all free memory has been released for it.
+    /// Returns whether limits rule out a new block of `bytes` bytes even after all free memory is released.
     pub(crate) fn is_ruled_out(&self, bytes: usize) -> bool {
         let limits = self.limits();
         self.state.lock().is_ruled_out(bytes, limits)

@@ -18,9 +18,8 @@ use crate::{
 /// progress.
 const MAX_RECLAIM_PASSES: usize = 100;
 
-/// The largest held block that serves a request for which the device has no memory, in multiples of the request. A
-/// larger one is released instead, to make room for blocks of the right size: otherwise a recorded program had half of
-/// its memory in blocks that were a hundred times too large.
+/// The largest held block that may serve a request when the device is full, in multiples of the request. A larger one is released instead,
+/// to make room for blocks of the right size: otherwise one recorded program had half of its memory in blocks a hundred times too large.
 const MAX_SIZE_RATIO: usize = 2;
 
 /// How many groups of active blocks a report names.
@@ -52,17 +51,17 @@ impl Reclaim {
     }
 }
 
-/// What a climb is after: a block, or pages.
+/// What a climb is for: a block, or pages.
 struct Ways<'a, T> {
-    /// Looks for it in what the pool holds.
+    /// Looks for it in the pool's own memory.
     held: &'a dyn Fn(&Reclaim) -> Result<Option<T>, PoolError>,
     /// Asks the allocator for it.
     fresh: &'a dyn Fn(&Reclaim) -> Result<T, Error>,
 }
 
 impl<B: Backend> Shared<B> {
-    /// Returns pages of `bytes` bytes, to which a block grows by `asked`. A full device is handled as for a block, but that no free block can
-    /// serve this request: free pages go back to the allocator first.
+    /// Returns pages of `bytes` bytes for a block that grows by `asked`. A full device is handled as for a block, except that no free block
+    /// can serve this request: free pages go back to the allocator first.
     pub(crate) fn allocate_pages(
         &self,
         queue_key: QueueKey,
@@ -102,10 +101,9 @@ impl<B: Backend> Shared<B> {
         })
     }
 
-    /// Gets a block although the device is full. Each step is tried only while the request still fails: a held block of
-    /// the class or larger, of any queue, if its commands have ended; one after a wait, where the policy is to wait; a
-    /// release of held blocks, largest first, of just enough, then of all; the program's hooks; a wait for the queues
-    /// that hold memory back, one at a time.
+    /// Gets a block although the device is full. Each step runs only if the request still fails: a held block of the class or larger, of
+    /// any queue, if its commands have ended; one after a wait, if the policy waits; a release of held blocks, largest first, of just
+    /// enough, then of all; the program's hooks; a wait for the queues that hold memory back, one at a time.
     ///
     /// Nothing is released while the limit forbids the request anyway. A request that is larger than the limit fails at once.
     pub(crate) fn reclaim(
@@ -129,7 +127,7 @@ impl<B: Backend> Shared<B> {
     ) -> Result<HitBlock<'_, B>, PoolError> {
         tracing::debug!(bytes = request.bytes, %refusal, "reclaiming");
         let bytes = request.bytes as u64;
-        // A pool that has more than its limit, which was lowered, may have a free block of that size.
+        // A pool above its limit, because the limit was lowered, may have a free block of that size.
         let is_beyond_all =
             bytes > self.allocator.capacity_bytes() && bytes > self.state.lock().managed_bytes();
         let mut reclaim = Reclaim::new(queue_key, request, refusal);
@@ -157,8 +155,8 @@ impl<B: Backend> Shared<B> {
         found.ok_or_else(|| self.give_up(reclaim))
     }
 
-    /// The steps of the ladder from the release of free memory on. `held_back` says whether commands held memory back before. Returns `None`
-    /// where all of them are not enough.
+    /// Climbs the ladder from the release of free memory on. `held_back` says whether commands held memory back before. Returns `None` if
+    /// no step is enough.
     fn make_room<T>(
         &self,
         reclaim: &mut Reclaim,
@@ -167,7 +165,7 @@ impl<B: Backend> Shared<B> {
     ) -> Result<Option<T>, PoolError> {
         let bytes = reclaim.request.bytes;
         for enough in [bytes as u64, u64::MAX] {
-            // Memory that was released before may be free now, as its commands have ended meanwhile.
+            // Memory that was released before may be free now, because its commands have ended in the meantime.
             if (self.release_settled(reclaim, enough) || held_back)
                 && let Some(found) = Self::retry(reclaim, ways)?
             {
@@ -191,7 +189,7 @@ impl<B: Backend> Shared<B> {
             if let Some(found) = self.wait_for_queues(reclaim, ways)? {
                 return Ok(Some(found));
             }
-            // Memory that other threads released meanwhile may be enough.
+            // Memory that other threads released in the meantime may be enough.
             let mut state = self.state.lock();
             while state.transit.is_worth_a_wait() {
                 self.arrived.wait(&mut state);
@@ -234,8 +232,8 @@ impl<B: Backend> Shared<B> {
         Ok(None)
     }
 
-    /// Returns the smallest held block that is large enough, or a range of a segment, if no command uses it, or only
-    /// commands that the requesting queue runs first.
+    /// Returns the smallest held block that is large enough, or a range of a segment, if no command uses it or if the requesting queue
+    /// itself runs those commands first.
     fn find_held(&self, reclaim: &Reclaim) -> Result<Option<HitBlock<'_, B>>, PoolError> {
         let Reclaim {
             queue_key, request, ..
@@ -323,7 +321,7 @@ impl<B: Backend> Shared<B> {
         PoolError::OutOfMemory(Box::new(report))
     }
 
-    /// Returns the error for a block that this device never has room for.
+    /// Returns the error for a block that this device can never have room for.
     pub(crate) fn never_fits(&self, bytes: usize) -> PoolError {
         PoolError::OutOfMemory(Box::new(self.report(bytes, bytes, None)))
     }
@@ -365,8 +363,8 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Returns the last bin whose blocks are not [too large](MAX_SIZE_RATIO) for the request. None are where their release would not
-    /// make room.
+    /// Returns the last bin whose blocks are not [too large](MAX_SIZE_RATIO) for the request. No block is too large if limits rule the
+    /// request out, because a release would not make room.
     fn last_bin(&self, request: Request) -> usize {
         let most = if self.is_ruled_out(request.bytes) {
             usize::MAX

@@ -111,16 +111,15 @@ impl<B: Backend> Shared<B> {
         true
     }
 
-    /// Releases all free memory if the pool holds none, as no later call may do so. Does not panic: destructors call
-    /// this while a thread unwinds.
+    /// Releases all free memory if the pool keeps none, because no later call may do so. Does not panic: destructors call this while a
+    /// thread unwinds.
     pub(crate) fn release_unless_holding(&self) {
         if !self.state.lock().holding {
             contained("giving memory back", || self.release_all());
         }
     }
 
-    /// Releases every held block, and what the pool keeps of queues that have no block and whose commands have ended.
-    /// Returns the released bytes.
+    /// Releases every held block, and the states of queues that have no block and whose commands have ended. Returns the released bytes.
     pub(crate) fn free_held(&self) -> u64 {
         self.return_unviewed();
         let bytes = self.release_all();

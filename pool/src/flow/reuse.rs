@@ -1,4 +1,4 @@
-//! Which free block a queue gets, and which commands have to end before.
+//! Which free block a queue gets, and which commands have to end first.
 
 use binpool_allocators::{Backend, Error, Queue, contained::guarded};
 use smallvec::SmallVec;
@@ -70,9 +70,8 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Returns a free block of exactly this bin, as far as the policy goes without fresh memory: one whose commands
-    /// have ended, else one for which the queue, or the host, waits. `in_the_way` are the uses that kept the queue from
-    /// the blocks so far.
+    /// Returns a free block of exactly this bin, as far as the policy goes without fresh memory: one whose commands have ended, else one
+    /// for which the queue, or the host, waits. `in_the_way` are the uses that have kept the queue from these blocks.
     pub(crate) fn reuse(
         &self,
         queue_key: QueueKey,
@@ -90,7 +89,7 @@ impl<B: Backend> Shared<B> {
             .or_else(|| self.reuse_after_a_wait(queue_key, request))
     }
 
-    /// Returns the block of exactly this bin with the oldest uses, after a wait for them, where the policy is to wait.
+    /// Waits for the block of exactly this bin with the oldest uses, if the policy waits, and returns it.
     pub(crate) fn reuse_after_a_wait(
         &self,
         queue_key: QueueKey,

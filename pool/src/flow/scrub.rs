@@ -48,11 +48,11 @@ impl<B: Backend> PooledBuffer<B> {
         self.shared().put_before_later(queue, filled)
     }
 
-    /// Fills a block again that is about to be handed out for `queue`, if its last fill has failed. A block that cannot
-    /// be filled is freed, unscrubbed.
+    /// Fills a block again that is about to be handed out for `queue`, if its last fill failed. A block that cannot be filled is freed,
+    /// unscrubbed.
     ///
-    /// The fill runs after the block's former commands. The host does not wait for it: those commands may wait for
-    /// what the calling thread does next.
+    /// The fill runs after the block's former commands. The host does not wait for it: those commands may wait for what the calling thread
+    /// does next.
     pub(crate) fn scrub_after_a_failure(&mut self, queue: &B::Queue) -> Result<(), Error> {
         let fills = self.block().map(|block| self.shared().take_fills(block));
         if !fills.iter().flatten().any(has_failed) {
@@ -188,8 +188,8 @@ impl<B: Backend> Shared<B> {
         })
     }
 
-    /// Fills memory again that is about to be released, if its last fill has failed and no command uses it. The host
-    /// cannot wait for commands: they may wait for the host.
+    /// Fills memory again that is about to be released, if its last fill failed and no command uses it. The host cannot wait for commands:
+    /// they may wait for the host.
     pub(crate) fn scrub_before_release(
         &self,
         queue: &B::Queue,
@@ -235,7 +235,7 @@ impl<B: Backend> Shared<B> {
             uses
         };
         let held = HeldBlock::new(block, uses);
-        // The uses of a range are timestamps, not events, so the host waits.
+        // A range stores timestamps, not events, so the host waits.
         let waited = guarded("a wait", || after.iter().try_for_each(wait_for_event));
         if waited.is_ok() {
             self.keep_unscrubbed(held);

@@ -17,13 +17,13 @@ use crate::{
 const PREFILL_BLOCKS: usize = 15;
 
 impl<B: Backend> Shared<B> {
-    /// Returns whether thread caches take blocks that were used on this queue only.
+    /// Returns whether thread caches take blocks that only this queue used.
     pub(crate) fn may_cache(&self, queue: &B::Queue) -> bool {
         self.has_thread_caches && self.is_ordered(queue)
     }
 
-    /// Returns the block that this thread freed last, or where it has looked if that is not for a request of `asked` bytes on this queue:
-    /// nowhere while the pool tracks its blocks, and where the thread has used another pool since.
+    /// Returns the block that this thread freed last if it fits a request of `asked` bytes on this queue, or else how far it has looked:
+    /// nowhere while the pool tracks its blocks, or if the thread has used another pool since.
     #[inline]
     pub(crate) fn take_youngest(
         &self,
@@ -122,7 +122,7 @@ impl<B: Backend> Shared<B> {
         Self::make_room_and_cache(Self::push(block, asked)?, asked)
     }
 
-    /// Caches a block for which the cache of this thread has no room, if it gets some.
+    /// Makes room in this thread's cache for a block that found none, and caches it. Returns the block if that fails.
     fn make_room_and_cache(block: LeasedBlock<B>, asked: usize) -> Option<LeasedBlock<B>> {
         let shared = block.share();
         let has_room = threads::with_own(shared.id, |key: OwnCache<'_, B>| {
@@ -193,7 +193,7 @@ impl<B: Backend> Shared<B> {
         home.flatten().unwrap_or(0)
     }
 
-    /// Gives this thread spare leases of a queue that it carves a block for, so that it carves the next ones by itself.
+    /// Gives this thread spare leases of a queue for which it carves a block, so that it can carve the next ones without the lock.
     pub(crate) fn add_spare_leases(
         self: &Arc<Self>,
         state: &mut State<B>,
@@ -205,7 +205,7 @@ impl<B: Backend> Shared<B> {
         }
         let added = threads::with_own(self.id, |key: OwnCache<'_, B>| {
             key.enter(|cache| {
-                // Leases of queues that the program has dropped must not take the places of those that it uses.
+                // Leases of queues that the program has dropped must not displace those of queues in use.
                 if !cache.has_place_for(queue.id()) {
                     state.end_spare_leases(cache);
                 }
@@ -255,7 +255,7 @@ impl<B: Backend> Shared<B> {
         // No fence is needed: a cached block has one use, on an in-order queue.
         let put_back = |cached: Cached<B>| {
             let held = state.adopt(cached);
-            // Its size is one that this thread has enough of, and a range serves more requests than a block in a bin.
+            // The thread has enough blocks of this size, and a range serves more requests than a block in a bin.
             state.put_in_segment(held)
         };
         let to_segment: Vec<HeldBlock<B>> = surplus.into_iter().filter_map(put_back).collect();
@@ -266,12 +266,12 @@ impl<B: Backend> Shared<B> {
         true
     }
 
-    /// Returns a block of a magazine or of a range of the thread's own arena, as
-    /// [`find_beyond_the_cache`](Self::find_beyond_the_cache) finds it; `None` if there is neither, or the gate is closed.
+    /// Returns a block from a magazine or from the thread's own arena, as [`find_beyond_the_cache`](Self::find_beyond_the_cache) finds it;
+    /// `None` if there is neither, or the gate is closed.
     ///
     /// # Errors
     ///
-    /// The allocator could make no view of the range.
+    /// The allocator could not make a view of the range.
     #[inline(never)]
     pub(crate) fn take_beyond_the_cache(
         &self,
@@ -289,8 +289,8 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Finds a block of a magazine, or a range of the thread's own arena. A block of the request's class has `bytes` bytes, and the largest
-    /// one of its slot `widened`.
+    /// Finds a block in a magazine, or a range in the thread's own arena. Blocks of the request's class have `bytes` bytes, and the largest
+    /// of its slot `widened`.
     #[expect(clippy::inline_always, reason = "its large result would be copied")]
     #[inline(always)]
     pub(crate) fn find_beyond_the_cache(
@@ -301,7 +301,7 @@ impl<B: Backend> Shared<B> {
         bytes: usize,
         widened: impl FnOnce() -> usize,
     ) -> Option<Found<B>> {
-        // Looked at first, since most requests find no magazine.
+        // Checked first, since most requests find no magazine.
         if self.depot.may_have(size.slot) && cache.take_magazine(&self.depot, queue, size.slot) {
             return cache.pop_from_magazine(queue, size).map(Found::Block);
         }
@@ -310,10 +310,10 @@ impl<B: Backend> Shared<B> {
     }
 }
 
-/// What a thread has by itself for a request.
+/// What a thread finds for a request without the lock.
 pub(crate) enum Found<B: Backend> {
     Block(LeasedBlock<B>),
-    /// A range of its own arena, not made into a block yet.
+    /// A range of its own arena, not yet made into a block.
     Range(CarvedHere<B>),
 }
 

@@ -39,7 +39,7 @@ impl<B: Backend> Shared<B> {
         self.state.lock().managed_bytes().saturating_sub(most)
     }
 
-    /// Releases what has been free since the last sweep and is used by no command. Returns the released bytes.
+    /// Releases memory that has been free since the last sweep and that no command uses. Returns the released bytes.
     pub(crate) fn sweep(&self) -> u64 {
         self.flush();
         self.catch_up();

@@ -86,7 +86,7 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Frees the blocks whose views are gone, where the state has some.
+    /// Frees the blocks whose views are gone.
     #[cold]
     #[inline(never)]
     pub(crate) fn return_unviewed_from(&self, mut state: MutexGuard<'_, State<B>>) {

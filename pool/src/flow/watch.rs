@@ -65,8 +65,8 @@ impl<B: Backend> Shared<B> {
         state.threads.open();
     }
 
-    /// Hands over the events of all threads, and runs `take` on them before any thread writes more. Otherwise a block
-    /// that one thread allocated and another freed meanwhile could end before it begins.
+    /// Hands over the events of all threads, and runs `take` on them before any thread records more. Otherwise a block that one thread
+    /// allocated and another freed in the meantime could end before it begins.
     pub(crate) fn collect_events<R>(&self, take: impl FnOnce() -> R) -> R {
         let mut state = self.state.lock();
         self.visit_all(&mut state, |_, cache| {
@@ -143,7 +143,7 @@ impl<B: Backend> Shared<B> {
         let size = self.size(asked);
         let found = threads::with_own(self.id, |key: OwnCache<'_, B>| {
             key.enter(|cache| {
-                // Again: where the thread last used another pool, nothing has looked at it.
+                // Again, because nothing has looked at it if the thread last used another pool.
                 let youngest = cache.pop_youngest(queue, asked);
                 let cached = youngest.or_else(|| cache.pop(queue, size))?;
                 Some((begin_block(cache, &cached, asked, caller), cached))

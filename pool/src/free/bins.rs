@@ -78,7 +78,7 @@ impl<B: Backend, O> Bins<B, O> {
     /// Takes the youngest block of this bin that has at least `bytes` bytes.
     #[inline]
     pub(crate) fn pop_youngest(&mut self, bin: usize, bytes: usize) -> Option<HeldBlock<B, O>> {
-        // The usual case of a miss.
+        // The common case of a miss.
         if self.blocks == 0 {
             return None;
         }
@@ -165,7 +165,7 @@ impl<B: Backend, O> Bins<B, O> {
         wanted: impl Fn(&HeldBlock<B, O>) -> bool,
     ) -> Vec<HeldBlock<B, O>> {
         let mut taken = Vec::new();
-        // The usual case of a miss.
+        // The common case of a miss.
         if self.classes.is_empty() {
             return taken;
         }

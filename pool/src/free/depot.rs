@@ -15,7 +15,7 @@ use crate::{
 /// The number of shelves. Fewer under `shuttle` and Miri, whose programs have few threads.
 const SHELVES: usize = if cfg!(any(shuttle, miri)) { 2 } else { 8 };
 
-/// A shelf that has had magazines of more queues and slots than this forgets those without a magazine.
+/// A shelf that has had magazines of more queues and slots than this forgets the empty ones.
 const REMEMBERED: usize = 256;
 
 /// The number of counters of magazines.
@@ -26,29 +26,28 @@ type Magazine<B, O> = Vec<Cached<B, O>>;
 
 type Magazines<B, O> = Vec<Magazine<B, O>>;
 
-/// Blocks that a thread cache had too many of, for the next thread whose cache is empty.
+/// Surplus blocks of thread caches, for the next thread whose cache is empty.
 ///
-/// They move in magazines, because if one thread allocates and another one drops, single blocks would keep both waiting for a
-/// lock. From "Magazines and Vmem" (Bonwick and Adams, 2001).
+/// They move in magazines: if one thread allocates and another one drops, single blocks would keep both waiting for a lock. From "Magazines
+/// and Vmem" (Bonwick and Adams, 2001).
 ///
-/// A thread that has its thread cache leaves and takes magazines without the pool's lock. So that threads do not wait for each
-/// other either, there are several shelves, each behind a lock of its own, and each thread begins at another one.
-///
-/// A thread leaves and takes magazines only inside the gate of its cache. So nothing moves while all gates are closed.
+/// A thread leaves and takes magazines without the pool's lock, while it is inside the gate of its cache. So nothing moves while all gates
+/// are closed. There are several shelves, each with its own lock, and each thread begins at a different one, so that threads rarely wait
+/// for each other.
 #[derive(Debug)]
 pub(crate) struct Depot<B: Backend, O> {
     shelves: [CachePadded<Shelf<B, O>>; SHELVES],
     /// The bytes on all shelves.
     bytes: CachePadded<AtomicU64>,
-    /// How many magazines there are, by the last bits of the slot: a thread looks at no shelf if its slot's count is 0. Changed only under the
-    /// lock of the magazine's shelf.
+    /// How many magazines there are, by the last bits of the slot. A thread looks at no shelf if the count of its slot is 0. Changed only
+    /// under the lock of the magazine's shelf.
     magazines: CachePadded<[AtomicU64; COUNTERS]>,
 }
 
 /// A part of the depot.
 #[derive(Debug)]
 struct Shelf<B: Backend, O> {
-    /// The number of blocks, which tells a thread that there are none before it takes the lock. Changed only under the lock.
+    /// The number of blocks, so that a thread need not lock an empty shelf. Changed only under the lock.
     blocks: AtomicU64,
     /// By queue and [slot](crate::classes::Classes::slot), oldest first.
     magazines: Mutex<HashMap<(QueueId, usize), Magazines<B, O>>>,
@@ -95,7 +94,7 @@ impl<B: Backend, O> Depot<B, O> {
         &self.magazines[slot % COUNTERS]
     }
 
-    /// The shelves in the order in which the thread of this number looks at them.
+    /// The shelves, in the order in which the thread with this number looks at them.
     fn shelves_for(&self, thread: usize) -> impl Iterator<Item = &Shelf<B, O>> {
         (0..SHELVES).map(move |step| &*self.shelves[(thread + step) % SHELVES])
     }
@@ -117,8 +116,8 @@ impl<B: Backend, O> Depot<B, O> {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Takes the magazine that was added last for this queue and slot to the first shelf that has one. Callers ask
-    /// [`may_have`](Self::may_have) first.
+    /// Takes the youngest magazine of this queue and slot from the first shelf that has one. Callers ask [`may_have`](Self::may_have)
+    /// first.
     pub(crate) fn take(
         &self,
         thread: usize,
@@ -143,7 +142,7 @@ impl<B: Backend, O> Depot<B, O> {
         })
     }
 
-    /// Takes the magazines that have `wanted` blocks. Within each shelf, queue and slot the oldest come first.
+    /// Takes the magazines of `wanted` blocks. Within each shelf, queue and slot the oldest come first.
     pub(crate) fn take_all(&self, wanted: Wanted) -> Vec<Cached<B, O>> {
         let is_wanted = |cached: &Cached<B, O>| wanted.has(&cached.block);
         let mut all = Vec::new();

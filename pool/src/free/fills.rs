@@ -33,7 +33,7 @@ impl<E> Default for Fills<E> {
 }
 
 impl<E: Clone> Fills<E> {
-    /// Adds a fill of this region. Returns the events of earlier fills of it, to be dropped without the lock.
+    /// Adds a fill of this region. Returns the events of earlier fills there, to be dropped without the lock.
     pub(crate) fn add(&mut self, memory: MemoryId, region: Region, event: E) -> Vec<E> {
         let former = self.take(memory, region);
         let end = region.offset.saturating_add(region.bytes);
@@ -75,7 +75,7 @@ impl<E: Clone> Fills<E> {
         taken
     }
 
-    /// Returns the events among which to look for completed ones: none, until there are twice as many fills as the last look left.
+    /// Returns the events among which to look for completed ones: none until there are twice as many fills as the last look left.
     pub(crate) fn to_look_at(&self) -> Vec<E> {
         if self.by_start.len() < self.look_from {
             return Vec::new();

@@ -1,8 +1,8 @@
 //! Memory that cannot be released yet, because the runtime does not show when the commands that use it have ended.
 //!
-//! A whole block in quarantine is counted by its allocator, and no longer by the pool. A part of a segment counts as held.
-//! [`Shared::flush`](crate::shared::Shared::flush), which each miss and trim calls, tries again to release it. What is left when
-//! the pool is gone is dropped without its allocator.
+//! A whole block in quarantine is counted by its allocator, and no longer by the pool. A part of a segment counts as held. Each miss and
+//! trim calls [`Shared::flush`](crate::shared::Shared::flush), which tries again to release it. Memory that is still there when the pool is
+//! gone is dropped without its allocator.
 
 use binpool_allocators::Backend;
 
@@ -32,7 +32,7 @@ impl<B: Backend, O> Default for Quarantine<B, O> {
 }
 
 impl<B: Backend, O> Quarantine<B, O> {
-    /// Adds memory behind whose uses no marker can be enqueued, and which cannot be waited for.
+    /// Adds memory whose uses can neither be followed by a marker nor waited for.
     pub(crate) fn keep(&mut self, memory: B::Memory, uses: &QueueUses, after: &[B::Event]) {
         reached(Rare::QuarantinedBlock);
         let quarantined = Quarantined::Memory(memory, uses.clone(), after.to_vec());

@@ -136,7 +136,7 @@ impl<B: Backend + 'static> MemoryPool<B> {
     }
 }
 
-/// What the header of a recording says of one setting.
+/// The text of one setting in the header of a recording.
 fn yes_or_no(is_on: bool) -> String {
     (if is_on { "yes" } else { "no" }).to_owned()
 }

@@ -1,4 +1,4 @@
-//! A pair of memory barriers: the side that runs often pays nothing, the side that runs rarely pays for both.
+//! A pair of memory barriers: the side that runs often pays nothing, and the side that runs rarely pays for both.
 
 use crate::sync::{Ordering, fence};
 
@@ -13,13 +13,13 @@ pub(crate) enum Barrier {
     Kernel,
     /// Each side runs a full fence.
     Fences,
-    /// The kernel promised its barrier and refuses it.
+    /// The kernel promised its barrier, but refuses it.
     #[cfg(test)]
     Refused,
 }
 
 impl Barrier {
-    /// Returns the cheapest pair that this machine has.
+    /// Returns the cheapest pair that this machine supports.
     pub(crate) fn new() -> Self {
         if kernel::is_ready() {
             Self::Kernel
@@ -33,8 +33,8 @@ impl Barrier {
         matches!(self, Self::Fences)
     }
 
-    /// The barrier of the rare side. Returns whether it was also a barrier for threads whose light side runs no fence. It is none if
-    /// the kernel refuses its barrier, which it may do once the program has entered a sandbox.
+    /// The barrier of the rare side. Returns whether it was also a barrier for threads whose light side runs no fence: not if the kernel
+    /// refuses its barrier, which it may do once the program has entered a sandbox.
     #[must_use]
     pub(crate) fn heavy(self) -> bool {
         let is_for_all = match self {
@@ -65,7 +65,7 @@ mod kernel {
 
     use rustix::thread::{MembarrierCommand, membarrier, membarrier_query};
 
-    /// Returns whether the kernel has the barrier. The first call registers the process for it.
+    /// Returns whether the kernel supports the barrier. The first call registers the process for it.
     pub(super) fn is_ready() -> bool {
         static READY: OnceLock<bool> = OnceLock::new();
         *READY.get_or_init(|| {
@@ -85,7 +85,7 @@ mod kernel {
     }
 }
 
-/// `shuttle` runs one thread at a time, so everything is a barrier, and hits take the path that they take on Linux.
+/// `shuttle` runs one thread at a time, so everything is a barrier, and hits take the same path as on Linux.
 #[cfg(shuttle)]
 mod kernel {
     pub(super) fn is_ready() -> bool {

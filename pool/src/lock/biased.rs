@@ -45,7 +45,7 @@ use crate::{
     sync::{Arc, AtomicU8, Ordering, UnsafeCell, spin_loop, yield_now},
 };
 
-/// How many times a visitor checks whether the owner has left, before it yields the processor between two looks.
+/// How many times a visitor checks whether the owner has left before it yields the processor between two looks.
 const SPINS_BEFORE_YIELD: u32 = 64;
 
 /// The owner is outside.
@@ -83,7 +83,7 @@ const FENCED: u8 = 4;
 struct BiasedLock<T> {
     /// [`BUSY`] while the owner is inside, or else [`IDLE`].
     busy: AtomicU8,
-    /// The gate, and `FENCED`. In one byte, so that one look tells a hit that neither keeps it.
+    /// The gate and `FENCED`, in one byte, so that a hit sees with one look that neither stops it.
     state: AtomicU8,
     value: UnsafeCell<T>,
 }
@@ -174,8 +174,8 @@ impl<'a, T> Own<'a, T> {
         self.go_in_if(OPEN)
     }
 
-    /// Enters as [`go_in_untracked`](Self::go_in_untracked) does, but returns `None` also where the owner has to run a fence first. It calls
-    /// nothing, so a hit has no registers to save.
+    /// Enters as [`go_in_untracked`](Self::go_in_untracked) does, but returns `None` also if the owner has to run a fence first. It calls
+    /// nothing, so that a hit has no registers to save.
     #[expect(
         clippy::inline_always,
         reason = "a call would cost more than what it does"

@@ -1,4 +1,4 @@
-//! A thread's own values, one for each pool that it uses.
+//! A thread's own values: one for each pool that it uses.
 
 #![expect(
     unsafe_code,

@@ -1,4 +1,4 @@
-//! Memory that is between the pool and its allocator or a segment.
+//! Memory on its way between the pool and its allocator or a segment.
 
 use std::cell::Cell;
 
@@ -9,10 +9,10 @@ thread_local! {
     static OWN: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The number of blocks that are on their way to the allocator or to their segment, no longer held and not yet free, and of
-/// segments that are on their way from the allocator, whose rest other threads can use.
+/// The number of blocks on their way to the allocator or to their segment, no longer held and not yet free, and of segments on their way
+/// from the allocator, the rest of which other threads can use.
 ///
-/// A request that finds the device full waits for them. What departs on a thread arrives on the same thread.
+/// A request that finds the device full waits for them. Whatever departs on a thread arrives on the same thread.
 #[derive(Debug, Default)]
 pub(crate) struct Transit {
     count: usize,
@@ -32,8 +32,8 @@ impl Transit {
         self.count == 0
     }
 
-    /// Returns whether a request of this thread should wait for what other threads have in transit. A thread that
-    /// [has something in transit itself](is_any_of_this_thread) must not.
+    /// Returns whether a request of this thread should wait for memory that other threads have in transit. A thread that [has something in
+    /// transit itself](is_any_of_this_thread) must not.
     pub(crate) fn is_worth_a_wait(&self) -> bool {
         self.count > 0 && !is_any_of_this_thread()
     }

@@ -5,7 +5,7 @@ use crate::{
     sync::{AtomicU64, Ordering},
 };
 
-/// A counter of moments. It begins after [`Timestamp::default`], and each [fence](crate::order::fence::Fence) moves it on.
+/// A counter of moments. It begins after [`Timestamp::default`], and each [fence](crate::order::fence::Fence) advances it.
 #[derive(Debug)]
 pub(crate) struct Clock(AtomicU64);
 

@@ -41,8 +41,7 @@ pub(crate) struct NewFence<B: Backend> {
     pub(crate) at: QueueUse,
 }
 
-/// Returns whether the order of a queue keeps the commands of a block's next user after those of its former one, also if commands
-/// fail.
+/// Returns whether the order of a queue makes the commands of a block's next user run after those of its former one, even if commands fail.
 pub(crate) fn is_ordered<Q: Queue>(queue: &Q, failures: FailureOrder) -> bool {
     queue.order() == QueueOrder::InOrder && failures.keeps_places()
 }

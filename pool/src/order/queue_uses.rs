@@ -1,4 +1,4 @@
-//! The queues that a free block was used on, and until when.
+//! The queues on which a free block was used, and until when.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -16,7 +16,7 @@ pub(crate) enum QueueUses {
     #[default]
     None,
     One(QueueUse),
-    /// At least two.
+    /// At least two uses.
     Many(Vec<QueueUse>),
 }
 
@@ -76,8 +76,8 @@ impl<'a> IntoIterator for &'a QueueUses {
     }
 }
 
-/// Returns the uses of two neighbouring free ranges together, if they may become one range: that is, if at most one queue used
-/// them. With uses on several queues, commands of one queue would keep the bytes of the other from their next user.
+/// Returns the combined uses of two neighbouring free ranges if these may become one range: if at most one queue used them. Otherwise
+/// commands of one queue would keep the bytes of the other from their next user.
 pub(crate) fn join(one: &QueueUses, two: &QueueUses) -> Option<QueueUses> {
     match (one, two) {
         (QueueUses::None, QueueUses::None) => Some(QueueUses::None),
@@ -93,7 +93,7 @@ pub(crate) fn join(one: &QueueUses, two: &QueueUses) -> Option<QueueUses> {
 }
 
 /// As [`join`], but a range that no command uses stays apart from one that a queue used. For pages, where all free memory may be one row of
-/// neighbours: joined, all of it would be kept for the queue of the last block until its commands are known to have ended.
+/// neighbours: joined, all of it would be reserved for the queue of the last block until its commands are known to have ended.
 pub(crate) fn join_of_one_kind(one: &QueueUses, two: &QueueUses) -> Option<QueueUses> {
     let is_unused = |uses: &QueueUses| matches!(uses, QueueUses::None);
     (is_unused(one) == is_unused(two)).then(|| join(one, two))?

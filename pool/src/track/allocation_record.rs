@@ -11,11 +11,10 @@ use crate::{
 
 /// What is known of a block while a user has it.
 ///
-/// Written where the block is handed out or freed, behind the thread's own [gate](crate::lock::biased) or under the
-/// pool's lock. Read under that lock with all gates closed. So a read and a write never run at the same time, and
-/// relaxed atomics suffice.
+/// Written where the block is handed out or freed, inside the thread's own [gate](crate::lock::biased) or under the pool's lock. Read under
+/// that lock with all gates closed. So a read and a write never run at the same time, and relaxed atomics suffice.
 ///
-/// On a cache line of its own, as the next record may be another thread's. What each hit writes lies in one line.
+/// On a cache line of its own, since the next record may be another thread's. The fields that each hit writes share one line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct AllocationRecord {
@@ -34,7 +33,7 @@ pub(crate) struct AllocationRecord {
     pub(crate) range: Option<RangeKey>,
 }
 
-/// The place of a block, which it keeps as long as it has its record.
+/// The place of a block, which does not change as long as the block has its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RecordedPlace {
     /// The number of the segment, or of the block's own memory.
@@ -44,7 +43,7 @@ pub(crate) struct RecordedPlace {
     pub(crate) bytes: u64,
 }
 
-/// So many of an ID's bits count the uses of its block. Two uses of one block may overlap in a recording, where one thread frees it
+/// The number of an ID's bits that count the uses of its block. Two uses of one block may overlap in a recording, if one thread frees it
 /// and another gets it in the same tick, so they need different IDs.
 pub(crate) const USE_BITS: u32 = 8;
 
@@ -99,7 +98,7 @@ impl AllocationRecord {
         id
     }
 
-    /// Notes that the block is handed out.
+    /// Records that the block is handed out.
     #[inline]
     pub(crate) fn begin(&self, ownership: Ownership) {
         let Ownership {
@@ -126,7 +125,7 @@ impl AllocationRecord {
         })
     }
 
-    /// Notes that the block is freed. Returns its ID in a recording and the time of its request; `None` if it was free.
+    /// Records that the block is freed. Returns its ID in a recording and the time of its request; `None` if it was free.
     #[inline]
     pub(crate) fn end(&self) -> Option<(u64, u64)> {
         if self.asked.load(Ordering::Relaxed) == 0 {
@@ -172,7 +171,7 @@ impl AllocationTable {
         }
     }
 
-    /// Returns the records of the blocks that are there, active or not.
+    /// Returns the records of the blocks that the pool still has, active or not.
     pub(crate) fn present(&self) -> impl Iterator<Item = &AllocationRecord> {
         let present = self.records.iter();
         present

@@ -1,4 +1,4 @@
-//! What is written of a recording at a time, in parts that threads turn into lines side by side.
+//! The part of a recording that is written at a time, divided so that several threads can turn it into lines.
 
 use std::{borrow::Cow, collections::BTreeMap, ops::Range};
 
@@ -14,11 +14,10 @@ use crate::track::{
 /// About how many events a window has: some tenths of a millisecond of work.
 pub(crate) const EVENTS_PER_WINDOW: usize = if cfg!(shuttle) { 2 } else { 8192 };
 
-/// One event of so many is looked at to see where windows should begin.
+/// One event in this many is looked at to find where windows should begin.
 const EVENTS_PER_SAMPLE: usize = if cfg!(shuttle) { 1 } else { 256 };
 
-/// Everything that happened between two moments. It is divided by time into *windows*, and the lines of each can be made without those
-/// of the others.
+/// Everything that happened between two moments. It is divided by time into *windows*, whose lines can be made independently of each other.
 #[derive(Debug)]
 pub(crate) struct Batch {
     /// The chunks of each event buffer, in order.
@@ -60,7 +59,7 @@ impl TraceClock {
 }
 
 impl Batch {
-    /// Divides events into windows. Moves the clock on, so that no line of a later batch has an earlier time.
+    /// Divides events into windows. Advances the clock, so that no line of a later batch has an earlier time.
     pub(crate) fn new(chunks: Vec<Chunk>, clock: &mut TraceClock) -> Self {
         let mut buffers: BTreeMap<u64, Vec<Chunk>> = BTreeMap::new();
         for chunk in chunks {
@@ -84,7 +83,7 @@ impl Batch {
         self.buffers.iter().flatten()
     }
 
-    /// Returns times between which there is about the same number of events.
+    /// Returns times that divide the events into about equal numbers.
     fn edges(&self) -> Vec<u64> {
         let events = |chunk| -> &[_] {
             let chunk: &Chunk = chunk;
@@ -107,7 +106,7 @@ impl Batch {
         self.edges.len() - 1
     }
 
-    /// Returns the lines of a window. They are written to the memory of `text`.
+    /// Returns the lines of a window, written to the memory of `text`.
     pub(crate) fn lines_of(&self, window: usize, mut text: Vec<u8>) -> WindowLines {
         text.clear();
         let mut lines = WindowLines {

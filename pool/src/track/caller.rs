@@ -54,7 +54,7 @@ impl Caller {
         }
     }
 
-    /// Both numbers as one.
+    /// Packs both numbers into one.
     pub(crate) fn packed(self) -> u64 {
         u64::from(self.tag) << 32 | u64::from(self.call_site)
     }
@@ -90,7 +90,7 @@ fn number_of_location(site: &'static Location<'static>) -> u32 {
     }
 }
 
-/// Returns the number of a call site that the thread does not remember. From now on it does.
+/// Returns the number of a call site that the thread does not remember, and remembers it.
 #[cold]
 #[inline(never)]
 fn number_anew(site: &'static Location<'static>, index: usize) -> u32 {

@@ -1,4 +1,4 @@
-//! The events of one thread: blocks that it got and freed.
+//! The events of one thread: the blocks that it got and freed.
 
 use std::sync::Arc;
 
@@ -33,8 +33,8 @@ struct PendingEvents {
     last: u64,
     /// The queue and group of the last request in the chunk.
     caller: Option<QueueAndGroup>,
-    /// Too many events waited to be written when the last chunk was handed over. The next allocation waits. A free need not: there are
-    /// no more of them than of allocations.
+    /// Set if too many events waited to be written when the last chunk was handed over. The next allocation waits. A free need not, since
+    /// there are no more frees than allocations.
     is_behind: bool,
     /// All bits are set if call sites are stacks, and none otherwise.
     stack_mask: u32,
@@ -64,7 +64,7 @@ impl EventBuffer {
         self.ticks.now().max(last)
     }
 
-    /// Notes that a block is handed out. Returns whether the recorder has too many events, and should be [waited for](Recorder::wait).
+    /// Records that a block is handed out. Returns whether the recorder has too many events, and should be [waited for](Recorder::wait).
     #[inline]
     pub(crate) fn begin(
         &mut self,
@@ -89,7 +89,7 @@ impl EventBuffer {
         }
     }
 
-    /// Notes that a block is freed.
+    /// Records that a block is freed.
     #[inline]
     pub(crate) fn end(&mut self, record: &AllocationRecord) {
         if let Some((id, since)) = record.end()
@@ -99,7 +99,7 @@ impl EventBuffer {
         }
     }
 
-    /// Notes that a request failed for lack of memory, with its report. Returns whether the recorder should be waited for, as
+    /// Records that a request failed for lack of memory, with its report. Returns whether the recorder should be waited for, as
     /// [`begin`](Self::begin) does.
     #[must_use]
     pub(crate) fn refuse(
@@ -208,7 +208,7 @@ impl PendingEvents {
             return;
         }
         self.is_behind = self.recorder.accept(&mut self.chunk);
-        // Each chunk names its queues and groups itself.
+        // Each chunk contains the numbers of its own queues and groups.
         self.caller = None;
     }
 }

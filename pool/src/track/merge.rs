@@ -46,7 +46,7 @@ impl<'a> Cursor<'a> {
         self.settle();
     }
 
-    /// Goes on to the next chunk, if this one has no more events, and to the source of the next event.
+    /// Goes on to the next chunk if this one has no more events, and to the source of the next event.
     fn settle(&mut self) {
         while let Some(chunk) = self.chunks.first()
             && self.index >= chunk.events.len()
@@ -66,8 +66,8 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Visits the events of all buffers at these times, in the order of time, each with its chunk and the source that it has if it is a
-/// request. The chunks of one buffer must be in order.
+/// Visits the events of all buffers at these times in the order of time, each with its chunk and, if it is a request, its source. The
+/// chunks of one buffer must be in order.
 pub(crate) fn in_order(
     buffers: &[Vec<Chunk>],
     times: Range<u64>,
@@ -88,8 +88,8 @@ pub(crate) fn in_order(
     }
 }
 
-/// Finds the least of some keys again and again, after a change of that one. Without a branch that depends on the keys, which the
-/// processor would guess wrong half of the time.
+/// Finds the least of some keys repeatedly, after each change of the least. No branch depends on the keys, since the processor would
+/// mispredict it half of the time.
 struct Tournament {
     /// The keys, up to a power of two.
     keys: Vec<u64>,

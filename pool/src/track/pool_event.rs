@@ -1,4 +1,4 @@
-//! What a pool notes for its recording.
+//! The pool's own events in its recording.
 
 use binpool_allocators::{MemoryId, Region};
 pub(crate) use binpool_trace::{PoolEvent, What};

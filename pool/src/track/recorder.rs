@@ -20,9 +20,8 @@ thread_local! {
     static WRITES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns whether this thread writes a recording. Requests of the writer are not recorded, or each round would have
-/// more to write than the last. And the writer does not wait for a recording, which may be its own, or one whose writer
-/// waits for this one.
+/// Returns whether this thread writes a recording. Requests of the writer are not recorded, or each round would have more to write than the
+/// last. The writer also waits for no recording, which may be its own, or one whose writer waits for this one.
 pub(crate) fn is_on_this_thread() -> bool {
     WRITES.try_with(Cell::get).unwrap_or(false)
 }
@@ -46,7 +45,7 @@ pub(crate) struct Recorder {
     /// The event buffers so far.
     buffers: AtomicU64,
     inbox: Mutex<Inbox>,
-    /// Signals the writer that there is enough to write, that lines are ready, or that the recording is over.
+    /// Signals to the writer that there is enough to write, that lines are ready, or that the recording is over.
     arrived: Condvar,
     /// Signals that chunks were taken to be written, and that there are windows to help with.
     taken: Condvar,
@@ -67,9 +66,9 @@ struct Inbox {
 #[derive(Debug)]
 struct Work {
     batch: Arc<Batch>,
-    /// The next window that no thread works on.
+    /// The next window that no thread has begun.
     next: usize,
-    /// The lines of the windows before that which are not written; `None` for those that a thread works on.
+    /// The lines of earlier windows that are not written yet; `None` for those that a thread is working on.
     unwritten: VecDeque<Option<WindowLines>>,
     /// Empty memory for more lines.
     empty: Vec<Vec<u8>>,
@@ -130,7 +129,7 @@ impl Inbox {
         self.chunks.len() >= MAX_WAITING_CHUNKS && !self.is_over
     }
 
-    /// Turns a window into lines, while other threads have the lock. Returns false if there is none.
+    /// Turns a window into lines, without the lock. Returns false if there is no window left.
     fn help(inbox: &mut MutexGuard<'_, Self>) -> bool {
         let Some(task) = inbox.work.as_mut().and_then(Work::start_task) else {
             return false;
@@ -146,7 +145,7 @@ impl Inbox {
             drop(batch);
             lines
         });
-        // A writer that fails gives up its work. It begins none after that.
+        // A writer that fails gives up its work, and begins nothing more.
         if let Some(work) = &mut inbox.work {
             work.put(window, lines);
         }
@@ -284,7 +283,7 @@ impl Recorder {
         chunks
     }
 
-    /// Keeps the emptied memory of a batch for the next events: as much as they are likely to take.
+    /// Keeps the emptied memory of a batch, as much as the next events are likely to take.
     fn reuse_memory(&self, batch: Arc<Batch>) {
         if let Ok(batch) = Arc::try_unwrap(batch) {
             self.inbox.lock().empty = batch.into_memory().collect();

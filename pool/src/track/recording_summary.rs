@@ -29,7 +29,7 @@ pub struct RecordingSummary {
 }
 
 impl RecordingSummary {
-    /// Adds what a part of the recording has.
+    /// Adds the totals of a part of the recording.
     pub(crate) fn add(&mut self, part: Self) {
         self.allocations += part.allocations;
         self.frees += part.frees;

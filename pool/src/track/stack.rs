@@ -2,7 +2,7 @@
 
 use std::{ffi::c_void, fmt, iter, path::Path};
 
-/// The most frames of a stack that are kept. How many more there were is counted.
+/// The most frames of a stack that are kept. Further ones are only counted.
 const MAX_FRAMES: usize = 256;
 
 /// The most characters of a frame's text. Names of generic functions can be far longer than a line of a recording.
@@ -12,7 +12,7 @@ const LONGEST_FRAME: usize = 1024;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Stack {
     addresses: Box<[usize]>,
-    /// The outermost frames that are not among the addresses.
+    /// The number of outermost frames that are not among the addresses.
     left_out: usize,
     /// The stack begins beyond the crates whose names begin with one of these.
     beyond: &'static [&'static str],

@@ -26,7 +26,7 @@ pub(crate) struct TraceEvent {
     more: u64,
 }
 
-/// Events of one event buffer. Their times never fall.
+/// The events of one event buffer. Their times never decrease.
 #[derive(Debug, Default)]
 pub(crate) struct Chunk {
     /// The number of the event buffer.
@@ -41,7 +41,7 @@ pub(crate) struct Chunk {
 /// Where requests come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Source {
-    /// The index of the first event in the chunk for which this holds. It does up to the next one.
+    /// The index of the first event in the chunk for which this holds, up to the next entry.
     pub(crate) from: usize,
     pub(crate) caller: QueueAndGroup,
     /// The number of the queue in the trace, which its writer gives it.
@@ -72,7 +72,7 @@ pub(crate) enum DecodedEvent {
     Refused {
         bytes: u64,
     },
-    /// The pool did what the chunk has under this number.
+    /// The pool's own event with this number in the chunk.
     OfPool {
         number: u64,
     },

@@ -41,7 +41,7 @@ impl TraceWriter {
     ) -> Self {
         let mut lines = Vec::new();
         for (key, value) in header {
-            // A line is one line, whatever the name of a device or a program has in it.
+            // Whatever the name of a device or a program contains, it stays on one line.
             let value = value.replace(char::is_control, " ");
             let value = value.trim();
             Line::Header { key, value }.write(&mut lines);
@@ -62,7 +62,8 @@ impl TraceWriter {
         self.written
     }
 
-    /// Begins the next batch, whose events must come after those of the last one: numbers its queues, and names what is new in it.
+    /// Begins the next batch, whose events must come after those of the last one: numbers its queues, and writes the names that are new in
+    /// it.
     pub(crate) fn begin(&mut self, mut chunks: Vec<Chunk>) -> Batch {
         let mut fresh = Vec::new();
         for chunk in &mut chunks {
@@ -83,7 +84,7 @@ impl TraceWriter {
         Batch::new(chunks, &mut self.clock)
     }
 
-    /// Gives a queue its number, and names the group and the stack, if they are new.
+    /// Gives a queue its number, and writes the names of the group and the stack if they are new.
     fn introduce(&mut self, caller: QueueAndGroup) {
         if caller.stack > 0 {
             self.name_stack(caller.stack);
@@ -124,7 +125,7 @@ impl TraceWriter {
             return;
         }
         let name = names::name_of(group).unwrap_or_default();
-        // Of a stack, the first frame: all of it has lines of its own.
+        // For a stack, the first frame: the whole stack has lines of its own.
         let (group, name) = (group.into(), name.lines().next().unwrap_or_default());
         Line::Group { group, name }.write(&mut self.lines);
     }

@@ -152,7 +152,7 @@ pub(crate) struct Watch {
     pub(crate) allocations: AllocationTable,
     /// The events that are written under the pool's lock; `None` if nothing is tracked.
     pub(crate) event_buffer: Option<EventBuffer>,
-    /// The bytes of pages that are mapped nowhere, as the recording says it.
+    /// The bytes of pages that are mapped nowhere, as last recorded.
     pub(crate) spare_bytes: u64,
 }
 
@@ -169,7 +169,7 @@ impl Watch {
     }
 }
 
-/// What is tracked, to be read without the pool's lock.
+/// The part of the tracking state that is read without the pool's lock.
 #[derive(Debug, Default)]
 pub(crate) struct TrackingFlag {
     kind: AtomicU8,
@@ -186,7 +186,7 @@ impl TrackingFlag {
     /// Returns the caller that requests a block at `site`, if blocks are tracked.
     #[inline]
     pub(crate) fn caller(&self, site: &'static Location<'static>) -> Option<Caller> {
-        // A thread that reads an old value tracks one block more or less.
+        // A thread that reads an old value tracks one block too many or too few.
         match self.kind.load(Ordering::Relaxed) {
             Self::NONE => None,
             _ if recorder::is_on_this_thread() => None,

@@ -2,7 +2,7 @@
 
 use std::iter;
 
-/// The key of no entry.
+/// The key that stands for no entry.
 const NONE: usize = usize::MAX;
 
 /// The number of leading bits, after the first one, that choose a size's bin. Sizes in one bin differ by less than 1/32.
@@ -14,7 +14,7 @@ const BINS_PER_EXPONENT: usize = 1 << LEADING_BITS;
 /// Each size below 32 has a bin of its own, and each exponent from 5 on has 32.
 const BINS: usize = (usize::BITS - LEADING_BITS + 1) as usize * BINS_PER_EXPONENT;
 
-/// The most entries of a bin that one call looks at for their size. On recorded programs a bin rarely has three different sizes.
+/// The most entries of a bin that one call compares. In recorded programs a bin rarely has three different sizes.
 const MOST_STEPS: usize = 16;
 
 /// The size of a key, and its neighbours in the list of its bin.
@@ -137,8 +137,7 @@ impl BySize {
         }
     }
 
-    /// Returns a key of at least `bytes` bytes that `suits`, and its size: the smallest one, as far as B3 goes. It finds one if
-    /// there is any.
+    /// Returns the smallest key of at least `bytes` bytes that `suits`, as far as B3 goes, and its size. It finds one if there is any.
     pub(super) fn first_from(
         &self,
         bytes: usize,
@@ -150,7 +149,7 @@ impl BySize {
         if let Some(found) = first.find(|(size, key)| *size >= bytes && suits(*key)) {
             return Some(found);
         }
-        // Not `bins_from`, which looks for the next bin before most searches need it.
+        // Not `bins_from`, which would look for the next bin before most searches need it.
         let mut next = self.occupied.first_from(own + 1);
         while let Some(bin) = next {
             if let Some(found) = self.of_bin(bin).find(|(_, key)| suits(*key)) {
@@ -213,7 +212,7 @@ impl BySize {
 /// The bin of a size. Larger sizes have the same or a later one.
 pub(super) fn bin_of(bytes: usize) -> usize {
     let shift = (bytes | BINS_PER_EXPONENT).ilog2() - LEADING_BITS;
-    // A size that is not shifted still has its first bit, which counts as one exponent.
+    // A size that is not shifted still has its leading bit, which counts as one exponent.
     shift as usize * BINS_PER_EXPONENT + (bytes >> shift)
 }
 

@@ -9,39 +9,41 @@ use rules::Rules;
 /// The least size of a segment in bytes; only a few small blocks get less.
 const LEAST_SEGMENT: usize = 2 << 20;
 
-/// A segment is one part in this of the high water.
+/// A segment has one part in this of the high water.
 const PARTS: u64 = 20;
 
-/// A segment is one part in this of the high water where memory is tight, so that little is wasted.
+/// The same where memory is tight, so that little is wasted.
 const PARTS_WHEN_TIGHT: u64 = 48;
 
-/// The size of a segment where others leave no room for a usual one: about one part in this of the high water.
+/// The same where other segments leave no room for a usual one.
 const LEAST_PARTS: u64 = 32;
 
-/// A segment for small blocks is one part in this of another segment.
+/// A segment for small blocks has one part in this of another segment.
 const SMALL_SEGMENT_PARTS: usize = 16;
 
-/// A segment that is free as a whole, and larger than the next one would be, is broken up only for a block of at least this part of
-/// it where memory is tight.
+/// Where memory is tight, a segment that is entirely free, and larger than the next one would be, is split only for a block of at least
+/// this part of it.
 const LEAST_PIECE_WHEN_TIGHT: (usize, usize) = (1, 2);
 
-/// Once this many times the high water was regretted, a large segment that is free as a whole is broken up for a block of this part of it.
+/// Once this many times the high water was regretted, a large segment that is entirely free is split for a block of this part of it.
 const REPEATED: (u64, (usize, usize)) = (1, (1, 5));
 
-/// Once this many times the high water was regretted, it is broken up for any block.
+/// Once this many times the high water was regretted, it is split for any block.
 const REPEATED_OFTEN: u64 = 4;
 
-/// Where more than this many times the high water was asked for although as much was free, held back by commands, the allowance rises further, by one
-/// part in the second number of that: a program whose queues hold memory back from each other comes to rest, too.
+/// Where more than this many times the high water was requested although as much was free but held back by commands, the allowance rises
+/// further, by one part in the second number of that. So a program whose queues hold memory back from each other also stops calling the
+/// device.
 const HELD_BACK: (u64, u64) = (8, 16);
 
-/// A block of up to this many bytes has no segment of its own: a program that has just begun would get each of its blocks from the device.
+/// A block of up to this many bytes has no segment of its own: a program that has just begun would otherwise get each of its blocks from
+/// the device.
 const LEAST_OWN: usize = 1 << 20;
 
 // A segment has room for two of them.
 const _: () = assert!(2 * LEAST_OWN <= LEAST_SEGMENT);
 
-/// The segments that may be made, or may replace others, before their number counts.
+/// The number of segments that may be made, or may replace others, before their number counts.
 const UNCOUNTED_SEGMENTS: u64 = 64;
 
 /// The most bytes of new pages. Up to here a call for pages costs the same whatever their size.
@@ -60,16 +62,16 @@ pub(super) struct Growth {
     high_water: u64,
     /// How often segments were released to make room for another one.
     replacements: u64,
-    /// The size of all segments together that was refused last.
+    /// The size that all segments together would have had when one was last refused.
     refused: Option<u64>,
-    /// What the device had for these segments, by what it said was free.
+    /// How much the device had for these segments, by its own figure of free memory.
     room: Option<u64>,
     /// Set if the last request raised the high water.
     is_rising: bool,
     /// Set if the capacity is little more than the high water.
     is_tight: bool,
     regret: Regret,
-    /// What was asked for while commands held back as much that was free.
+    /// What was requested while commands held back as much free memory.
     held_back: Regret,
 }
 
@@ -89,9 +91,8 @@ impl Growth {
         self.is_tight = capacity / TIGHT.1 < self.high_water / TIGHT.0;
     }
 
-    /// Returns the rules for an arena that has `bytes` of the `all` bytes of segments: those of a program that had as large a part of
-    /// the high water, and that regretted as large a part. Its segments are smaller then, so that the arena has about as much as its
-    /// threads use.
+    /// Returns the rules for an arena that has `bytes` of the `all` bytes of segments: those of a program with the same fraction of the
+    /// high water, and of the regret. Its segments are then smaller, so that the arena has about as much as its threads use.
     pub(super) fn of_arena(&self, bytes: u64, all: u64) -> Self {
         if bytes == all {
             return *self;
@@ -118,7 +119,7 @@ impl Growth {
         self.general_size() / self.rules().small_parts
     }
 
-    /// Returns which free ranges may serve which blocks, as things stand.
+    /// Returns which free ranges may serve which blocks at the moment.
     pub(super) fn placement(&self) -> Placement {
         let rules = self.rules();
         let (least_piece, parts) = if self.is_tight {
@@ -140,13 +141,13 @@ impl Growth {
         }
     }
 
-    /// Returns whether `times` times the high water went back to the device and was asked for again.
+    /// Returns whether `times` times the high water was released to the device and requested again.
     fn has_regretted(&self, times: u64) -> bool {
         let enough = self.high_water.saturating_mul(times);
         self.regret_percent() > 0 && self.high_water > 0 && self.regret.bytes() >= enough
     }
 
-    /// The part of the high water that may stay because of regret, in percent: none where memory is tight.
+    /// The percentage of the high water that may stay because of regret: none where memory is tight.
     const fn regret_percent(&self) -> u64 {
         if self.is_tight {
             0
@@ -155,8 +156,8 @@ impl Growth {
         }
     }
 
-    /// The bytes by which memory may pass the high water, since it was asked for again after it had gone back: a part of the high water at most,
-    /// and more only slowly.
+    /// The bytes by which memory may exceed the high water, because it was requested again after its release: a part of the high water at
+    /// most, and more only slowly.
     fn allowance(&self) -> u64 {
         let percent = self.regret_percent();
         if percent == 0 {
@@ -171,7 +172,7 @@ impl Growth {
         at_once + (held_back / HELD_BACK.1).min(self.high_water)
     }
 
-    /// Records that the device has `bytes` bytes for these segments, with those that they have.
+    /// Records that the device has `bytes` bytes for these segments, including those that they have.
     pub(super) fn set_room(&mut self, bytes: u64) {
         self.room = Some(bytes);
     }
@@ -181,20 +182,19 @@ impl Growth {
         self.high_water
     }
 
-    /// Records that `bytes` bytes went back, or to another place, because of these rules.
+    /// Records that `bytes` bytes were released or moved because of these rules.
     pub(super) fn went_back(&mut self, bytes: u64) {
         self.regret.went_back(bytes);
     }
 
-    /// Records that the device is asked for a segment of `bytes` bytes. A request that raised the high water would have needed it in any
-    /// case.
+    /// Records that the device is asked for a segment of `bytes` bytes. A request that raised the high water would have needed it anyway.
     pub(super) fn asked_for_a_segment(&mut self, bytes: u64) {
         if !self.is_rising {
             self.regret.asked(bytes);
         }
     }
 
-    /// Records that the device is asked for `bytes` bytes although as much is free, since commands hold it back.
+    /// Records that the device is asked for `bytes` bytes although as much is free, because commands hold that back.
     pub(super) fn asked_for_what_is_held_back(&mut self, bytes: u64) {
         self.held_back.add(bytes);
     }
@@ -204,7 +204,7 @@ impl Growth {
         self.regret.asked(bytes);
     }
 
-    /// Forgets a part of what was regretted, unless some was since the last sweep.
+    /// Forgets a part of the regret, unless some was added since the last sweep.
     pub(super) fn sweep(&mut self) {
         self.regret.sweep();
         self.held_back.sweep();
@@ -234,7 +234,7 @@ impl Growth {
             .saturating_add(slack.max(self.allowance() / parts))
     }
 
-    /// What is mapped for a block that is not small is a multiple of this, and not of `page` bytes only: a power of two.
+    /// The unit of what is mapped for a block that is not small, instead of just a page of `page` bytes: a power of two.
     pub(super) fn chunk(&self, page: usize) -> usize {
         let part = self.high_water / self.rules().chunk_parts;
         page_size(usize::try_from(part).unwrap_or(usize::MAX), page)
@@ -251,7 +251,7 @@ impl Growth {
         self.above_high_water(self.high_water / self.rules().arena_slack_parts)
     }
 
-    /// The high water and `slack` bytes, but less than what was refused.
+    /// The high water plus `slack` bytes, but less than what was refused.
     fn above_high_water(&self, slack: u64) -> u64 {
         let most = self.high_water.saturating_add(slack);
         self.refused.map_or(most, |refused| most.min(refused - 1))
@@ -268,8 +268,8 @@ impl Growth {
         self.refused = self.refused.filter(|refused| bytes < *refused);
     }
 
-    /// Returns the size of the segment for a block of `bytes` bytes after this many allocations: the block's own, where that is a large
-    /// part of the usual, or a whole number of such blocks, so that the end of the segment is not left over.
+    /// Returns the size of the segment for a block of `bytes` bytes after this many allocations: the block's own size, if that is a large
+    /// part of the usual one, or a whole number of such blocks, so that no end of the segment is left over.
     pub(super) fn segment_for(&self, bytes: usize, allocations: u64) -> usize {
         let general = self.general_size();
         let usual = if self.is_small(bytes) {
@@ -293,8 +293,8 @@ impl Growth {
         bytes.saturating_mul(blocks)
     }
 
-    /// Returns the size of the segment for a block of `bytes` bytes where there is no room for one of `usual` bytes: a whole number of
-    /// such blocks, too.
+    /// Returns the size of the segment for a block of `bytes` bytes where there is no room for one of `usual` bytes: again a whole number
+    /// of such blocks.
     pub(super) fn least_segment_for(&self, bytes: usize, usual: usize) -> usize {
         let least = usize::try_from(self.high_water / LEAST_PARTS).unwrap_or(usize::MAX);
         let rounded_up = if self.rules().rounds_down {

@@ -5,13 +5,13 @@ use crate::GrowthPolicy;
 /// The numbers of a policy. They were found by trying several hundred on copies of recorded programs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
-    /// While some of them are free, segments may have more than the high water by one part in this of it.
+    /// While some of them are free, segments may exceed the high water by one part in this of it.
     pub(super) slack_parts: u64,
-    /// While segments have less than the high water and one part in this of it, an arena grows before its threads take from another
-    /// one: taking from others makes threads wait for each other.
+    /// While segments have less than the high water plus one part in this of it, an arena grows before its threads take from another one,
+    /// which would make threads wait for each other.
     pub(super) arena_slack_parts: u64,
-    /// Blocks of up to one part in this of a usual segment are small, and lie in segments of their own: a small block that lives
-    /// long would otherwise keep its neighbours from being joined to one large range.
+    /// Blocks of up to one part in this of a usual segment are small, and lie in segments of their own: a small block that lives long would
+    /// otherwise keep its neighbours from being joined to one large range.
     pub(super) small_parts: usize,
     /// The most blocks of one size that a segment is made for: the last of many to be freed keeps the segment from being released.
     pub(super) most_blocks: usize,

@@ -9,11 +9,11 @@ use crate::views::Chain;
 #[derive(Debug)]
 pub(crate) struct Incomplete<U> {
     pub(crate) range: RangeNumber,
-    /// The whole range: at least the bytes of the block.
+    /// The whole range, which has at least the bytes of the block.
     pub(crate) region: Region,
-    /// What has to be mapped of it.
+    /// The regions of it that have to be mapped.
     pub(crate) missing: Region,
-    /// The former uses of what is mapped of it.
+    /// The former uses of the mapped parts.
     pub(crate) uses: U,
 }
 
@@ -63,7 +63,7 @@ impl<V, U: Clone + Default> Space<V, U> {
             let (before, after) = (free_bytes(range.before), free_bytes(range.after));
             for (before, after) in [(before, None), (None, after), (None, None), (before, after)] {
                 let missing = if let (Some(before), Some(after)) = (before, after) {
-                    // Both become one range only with all of the hole between them.
+                    // The two can become one range only together with the whole hole between them.
                     let is_enough = before + room + after >= bytes && self.may_join_around(range);
                     is_enough.then_some(room)
                 } else {
@@ -73,7 +73,7 @@ impl<V, U: Clone + Default> Space<V, U> {
                     let mut rounded = rounded.into_iter().flatten();
                     rounded.find(|missing| *missing <= room)
                 };
-                // Of two holes the first in the reservation.
+                // Of two equal holes the first in the reservation.
                 if let Some(missing) = missing
                     && best.is_none_or(|best| (missing, offset) < (best.missing, best.offset))
                 {
@@ -169,8 +169,8 @@ impl<V, U: Clone + Default> Space<V, U> {
         }
     }
 
-    /// Takes a region of a free range of a reservation: of `first`, or of what it was split into since. Returns the range that was taken,
-    /// and its uses, or `None` if the region is not in a free range any more whose uses are `over`.
+    /// Takes a region of a free range of a reservation: of `first`, or of what it has been split into since. Returns the taken range and
+    /// its uses, or `None` if the region is no longer in a free range whose uses are `over`.
     pub(crate) fn take_region(
         &mut self,
         reservation: SegmentKey,

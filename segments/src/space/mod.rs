@@ -30,7 +30,7 @@ pub(super) struct Taken<V, U> {
     pub(super) overlapping: Vec<V>,
     /// The commands that may still use it.
     pub(super) uses: U,
-    /// Set if the overlapping views extend after the region. The range keeps that excess until it is [shrunk](Space::shrink).
+    /// Set if the overlapping views extend beyond the region. The range keeps that excess until it is [shrunk](Space::shrink).
     pub(super) has_excess: bool,
 }
 
@@ -55,11 +55,11 @@ impl<V, U> From<Taken<V, U>> for TakenReady<V> {
     }
 }
 
-/// What a request takes.
+/// Which bytes a request takes.
 enum Choice {
     /// The first bytes of a free range.
     StartOf(RangeNumber),
-    /// What a cached view shows.
+    /// The bytes of a cached view.
     View(usize),
 }
 
@@ -99,7 +99,7 @@ struct Free<U> {
 #[derive(Debug)]
 struct Segment {
     bytes: usize,
-    /// Set if it is addresses, to which pages are mapped.
+    /// Set if it consists of addresses, to which pages are mapped.
     is_reservation: bool,
     first: usize,
     /// The number of taken ranges.
@@ -121,7 +121,8 @@ pub(super) struct Location {
     pub(super) taken: usize,
 }
 
-/// The most views of a segment with cached ones among them. Few under `shuttle` and Miri, whose programs are short.
+/// The most taken ranges and cached views of a segment together: beyond that, views are not cached. Few under `shuttle` and Miri, whose
+/// programs are short.
 const MOST_VIEWS: usize = if cfg!(any(shuttle, miri)) { 1 } else { 64 };
 
 /// The most cached views of the right size that are tried.
@@ -147,8 +148,8 @@ pub(super) struct Space<V, U> {
     segments: Slab<Segment>,
     ranges: Slab<Range<U>>,
     cached: Views<V>,
-    /// The free ranges in segments for other blocks, and those in segments for small ones: a search for a small block skips
-    /// the pieces between large ones.
+    /// The free ranges in segments for other blocks, and those in segments for small ones, so that a search for a small block skips the
+    /// pieces between large ones.
     free: [BySize; 2],
     holes: BTreeSet<(SegmentKey, RangeNumber)>,
     /// Returns the combined uses of two free neighbours; `None` if they must stay apart.
@@ -318,7 +319,7 @@ impl<V, U: Clone + Default> Space<V, U> {
         }
     }
 
-    /// Takes `bytes` bytes as [`take`](Self::take) does, of a segment for small blocks or of another one, unless cached views overlap
+    /// Takes `bytes` bytes as [`take`](Self::take) does, from a segment for small blocks or from another one, unless cached views overlap
     /// them.
     pub(super) fn take_ready(
         &mut self,
@@ -342,7 +343,7 @@ impl<V, U: Clone + Default> Space<V, U> {
         })
     }
 
-    /// Chooses what [`take`](Self::take) takes.
+    /// Chooses the bytes that [`take`](Self::take) takes.
     #[inline]
     fn choose(
         &self,
@@ -356,7 +357,7 @@ impl<V, U: Clone + Default> Space<V, U> {
             let segment = &self.segments[range.segment];
             let size = range.region.bytes;
             let location = if segment.is_reservation {
-                // Its blocks are addresses, and pages can be moved out of it, so no rule keeps ranges for other blocks.
+                // Its blocks are addresses, and pages can be moved out of it, so no rule reserves ranges for other blocks.
                 Location::default()
             } else {
                 Location {
@@ -399,7 +400,7 @@ impl<V, U: Clone + Default> Space<V, U> {
                 tightest = Some((rank, view));
                 most = region.bytes;
                 if most == size && !is_inside {
-                    // No later range that suits is smaller.
+                    // No later range that fits is smaller.
                     break;
                 }
             }
@@ -423,8 +424,8 @@ impl<V, U: Clone + Default> Space<V, U> {
         first.is_some_and(|start| start < range.region.offset + bytes)
     }
 
-    /// Takes the first `bytes` bytes of neighbouring free ranges of a reservation that are `usable` each, and that have as few bytes together
-    /// as any. The rest of the last one keeps its uses. Reservations have no cached views.
+    /// Takes the first `bytes` bytes of neighbouring free ranges of a reservation that are all `usable`, from the smallest such run. The
+    /// rest of the last range keeps its uses. Reservations have no cached views.
     pub(super) fn take_run(
         &mut self,
         bytes: usize,
@@ -484,12 +485,12 @@ impl<V, U: Clone + Default> Space<V, U> {
         }
     }
 
-    /// Sets which free neighbours become one from now on: fewer than before.
+    /// Sets which free neighbours are joined from now on: fewer than before.
     pub(super) fn set_join(&mut self, join: fn(&U, &U) -> Option<U>) {
         self.join = join;
     }
 
-    /// Takes the first `bytes` bytes of a segment that has just been added.
+    /// Takes the first `bytes` bytes of a segment that was just added.
     pub(super) fn take_first(&mut self, segment: SegmentKey, bytes: usize) -> Option<Taken<V, U>> {
         self.seize(self.segments[segment].first, bytes)
     }
@@ -517,7 +518,7 @@ impl<V, U: Clone + Default> Space<V, U> {
         Some(self.hand_out(taken, cached.bytes, uses, view, Vec::new()))
     }
 
-    /// Takes the first `bytes` bytes of a free range that has them, and all cached views that overlap these.
+    /// Takes the first `bytes` bytes of a free range, which is large enough, and all cached views that overlap them.
     fn seize(&mut self, range: usize, bytes: usize) -> Option<Taken<V, U>> {
         let free = self.ranges[range].free.as_ref()?;
         if free.views.is_empty() {
@@ -539,8 +540,8 @@ impl<V, U: Clone + Default> Space<V, U> {
         Some(self.hand_out(range, bytes, uses, None, overlapping))
     }
 
-    /// Makes the first `bytes` bytes of a free range, which no cached view overlaps, a taken range, and returns that. The rest stays what
-    /// it is, so that its entry in the index mostly stays where it is.
+    /// Splits the first `bytes` bytes, which no cached view overlaps, off a free range, as a taken range, and returns that. The rest keeps
+    /// its key, so that its entry in the index mostly stays in place.
     #[expect(clippy::inline_always, reason = "a call would spill many registers")]
     #[inline(always)]
     fn cut(&mut self, key: usize, bytes: usize) -> usize {
@@ -609,7 +610,7 @@ impl<V, U: Clone + Default> Space<V, U> {
         Some((range.segment, range.region))
     }
 
-    /// Frees what a taken range has after its first `bytes` bytes, which these commands may still use.
+    /// Frees the bytes of a taken range after its first `bytes` bytes, which these commands may still use.
     pub(super) fn shrink(&mut self, key: RangeNumber, bytes: usize, uses: U) {
         if self.ranges[key].region.bytes > bytes {
             let rest = self.split(key, bytes);
@@ -638,7 +639,7 @@ impl<V, U: Clone + Default> Space<V, U> {
         self.release(key, uses, views.unwrap_or_default());
     }
 
-    /// Forgets the commands that `are_over` says have ended, and joins the ranges that they kept apart.
+    /// Forgets the commands that have ended according to `are_over`, and joins the ranges that they kept apart.
     pub(super) fn settle(&mut self, are_over: impl Fn(&U) -> bool) {
         for (_, key) in self.free.iter().flat_map(BySize::iter) {
             if let Some(free) = &mut self.ranges[key].free
@@ -656,7 +657,7 @@ impl<V, U: Clone + Default> Space<V, U> {
         let mut apart: Vec<_> = apart.collect();
         apart.sort_unstable();
         for (_, key) in apart {
-            // It may have been joined to another one meanwhile.
+            // It may have been joined to another one in the meantime.
             if self.ranges.contains(key)
                 && let Some(Free { uses, views }) = self.set_taken(key)
             {
@@ -747,8 +748,8 @@ impl<V, U: Clone + Default> Space<V, U> {
         self.set_free(key, uses, views);
     }
 
-    /// Joins a free range with the one after it, which is taken and becomes free with these `uses`, and with the one after that, where
-    /// S3 requires it. Returns whether it did.
+    /// Joins a free range with the taken one after it, which becomes free with these `uses`, and with the free one after that, where S3
+    /// requires it. Returns whether it did.
     fn grow_into_next(&mut self, key: usize, uses: &U) -> bool {
         let join = self.join;
         let range = &mut self.ranges[key];
@@ -787,8 +788,7 @@ impl<V, U: Clone + Default> Space<V, U> {
         true
     }
 
-    /// Joins a free range with the one before it, which is taken and becomes free with these `uses`, where S3 requires it. Returns
-    /// whether it did.
+    /// Joins a free range with the taken one before it, which becomes free with these `uses`, where S3 requires it. Returns whether it did.
     fn grow_into_last(&mut self, key: usize, uses: &U) -> bool {
         let join = self.join;
         let range = &mut self.ranges[key];

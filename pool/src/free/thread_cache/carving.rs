@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl<B: Backend, O> ThreadCache<B, O> {
-    /// Takes a block of a magazine that was just taken from the depot. Out of line, since most requests find no magazine.
+    /// Takes a block from a magazine that was just taken from the depot. Out of line, since most requests find no magazine.
     #[cold]
     pub(crate) fn pop_from_magazine(
         &mut self,
@@ -27,8 +27,8 @@ impl<B: Backend, O> ThreadCache<B, O> {
         self.pop(queue, size)
     }
 
-    /// Takes a range of `bytes` bytes of the thread's own arena for a block on this queue. Returns `None` if there is none that only
-    /// commands of this queue may still use, no spare lease, or too much that the pool has not heard of.
+    /// Takes a range of `bytes` bytes from the thread's own arena for a block on this queue. Returns `None` if there is no range that only
+    /// commands of this queue may still use, if there is no spare lease, or if the thread has too much to report to the pool.
     #[expect(clippy::inline_always, reason = "its large result would be copied")]
     #[inline(always)]
     pub(crate) fn carve(&mut self, queue: QueueId, bytes: usize) -> Option<CarvedHere<B, O>> {
@@ -39,7 +39,7 @@ impl<B: Backend, O> ThreadCache<B, O> {
         let cache = self.queues.iter_mut().find(|it| it.queue == queue)?;
         let spares = cache.spares.as_mut().filter(|it| !it.all.is_empty())?;
         let queue_key = spares.queue_key;
-        // A thread cache has blocks of queues in order only, which run the old commands first.
+        // Thread caches have blocks of in-order queues only, which run the old commands first.
         let is_free = |uses: &QueueUses| uses.iter().all(|use_| use_.key == queue_key);
         let ready = arenas.take(self.number, bytes, is_free)?;
         let lease = spares.all.pop()?;
@@ -50,7 +50,7 @@ impl<B: Backend, O> ThreadCache<B, O> {
         })
     }
 
-    /// Returns blocks of the older half of a full slot to their arenas. Returns whether there were any that it could.
+    /// Returns the older half of a full slot to the arenas, as far as it can. Returns whether the slot has room then.
     pub(super) fn return_half(&mut self, queue: QueueId, slot: usize) -> bool {
         let half = self.take_half(queue, slot);
         let kept = half
@@ -95,8 +95,8 @@ impl<B: Backend, O> ThreadCache<B, O> {
         Ok(())
     }
 
-    /// Adds spare leases of a queue that this thread has just got a block for, until there are a few. `new` makes one. Returns how
-    /// many it made.
+    /// Adds spare leases of a queue for which this thread just got a block, until there are a few. `new` makes one. Returns how many it
+    /// made.
     pub(crate) fn add_spare_leases(
         &mut self,
         queue: QueueId,

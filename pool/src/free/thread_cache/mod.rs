@@ -25,8 +25,8 @@ const MAX_BLOCKS_SEARCHED: usize = 4;
 /// The most queues that a thread cache has blocks of.
 const MAX_CACHED_QUEUES: usize = 8;
 
-/// The most bytes that a thread carves beyond what it returns to arenas, or returns beyond what it carves, before the pool hears of it: the
-/// pool's peak of active bytes is right but for as much of each thread.
+/// The most bytes by which a thread's carved and returned blocks may differ before it reports to the pool. The pool's peak of active bytes
+/// is exact except for that much per thread.
 const MAX_UNREPORTED_BYTES: isize = 256 << 20;
 
 /// What a thread has done since it last reported to the pool.

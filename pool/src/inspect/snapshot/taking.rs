@@ -98,7 +98,7 @@ impl<B: Backend> Shared<B> {
     }
 }
 
-/// A block that the pool holds or keeps out of use.
+/// A free block that is not a free range: held, or kept out of use.
 struct Retained<'a, B: Backend> {
     block: &'a Block<B>,
     state: BlockState,
@@ -180,7 +180,7 @@ impl<B: Backend> State<B> {
         }
     }
 
-    /// Returns the blocks that are neither active nor free ranges.
+    /// Returns the free blocks that are not free ranges.
     fn retained(&self) -> Vec<Retained<'_, B>> {
         let mut retained = Vec::new();
         for (_, queue_state) in self.queues.iter() {
@@ -234,7 +234,7 @@ fn unknown() -> SnapshotBlock {
     }
 }
 
-/// Returns what a snapshot says of the request of `caller` that failed.
+/// Returns what a snapshot says about the failed request of `caller`.
 pub(super) fn shortage(report: &OutOfMemoryReport, caller: Option<Caller>) -> SnapshotShortage {
     let name_of = |number: Option<u32>| number.and_then(names::name_of);
     SnapshotShortage {
