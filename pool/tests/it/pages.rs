@@ -376,8 +376,10 @@ fn small_manual_rig() -> Rig {
 }
 
 impl Rig {
-    /// Leaves 192 MiB free that no command uses, and beside them 24 MiB that the first queue's commands may use.
-    fn free_beside_what_is_pending(&self) {
+    /// Leaves 192 MiB free that no command uses, and beside them 24 MiB that the first queue's commands may use. Returns the blocks of
+    /// another queue that keep it so.
+    #[must_use]
+    fn free_beside_what_is_pending(&self) -> [binpool::PooledBuffer<MockBackend>; 2] {
         let one = &self.queues[0];
         let three = self
             .device
@@ -393,14 +395,14 @@ impl Rig {
         // The thread keeps the last block, and gives the one before back.
         drop(beside);
         drop(block);
-        std::mem::forget((first, held));
+        [first, held]
     }
 }
 
 #[test]
 fn pages_that_no_queue_used_serve_every_queue_whatever_is_freed_beside_them() {
     let rig = manual_rig();
-    rig.free_beside_what_is_pending();
+    let _held = rig.free_beside_what_is_pending();
     let before = rig.pool.statistics();
     let block = rig.pool.allocate_on(&rig.queues[1], 32 * MIB).unwrap();
     let after = rig.pool.statistics();
@@ -414,7 +416,7 @@ fn pages_that_no_queue_used_serve_every_queue_whatever_is_freed_beside_them() {
 #[test]
 fn a_block_may_lie_in_free_neighbours_that_are_kept_apart() {
     let rig = manual_rig();
-    rig.free_beside_what_is_pending();
+    let _held = rig.free_beside_what_is_pending();
     let before = rig.pool.statistics();
     let [one, two] = &rig.queues;
     let block = rig.pool.allocate_on(one, 184 * MIB).unwrap();
