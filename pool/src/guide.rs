@@ -3,19 +3,19 @@
 //!
 //! # Chapters
 //!
-//! - [A first array crate](first_array_crate): tensors, slices, kernels for two backends, two queues, tests; every file of it.
+//! - [A first array crate](first_array_crate): tensors, slices, kernels for two backends, two queues, tests; with every file.
 //! - [Choosing an allocator](allocators): deferred, immediate or shared virtual memory, adaptors, segments or bins.
 //! - [Several queues](queues): policies, and how a block goes from queue to queue.
 //! - [Several devices and processes](several_devices): a pool for each, and copies between them.
-//! - [Running out of memory](shortage): the ladder, the report, hooks, limits, and giving back.
+//! - [Running out of memory](shortage): the ladder, the report, hooks, limits, and releasing memory.
 //! - [Inspecting a pool](inspecting): recordings, snapshots, leaks, events, metrics.
 //! - [Any program](any_program): recording and pooling programs that know nothing of this library.
 //! - [Tuning](tuning): from a recorded trace to settings.
 //! - [Writing a backend](backends): the traits, a skeleton, and the conformance suite.
 //! - [Testing an array crate](testing) on the mock device.
 //! - [Finding races in your own code](races): your program on the mock device's race detector.
-//! - [Coming from PyOpenCL](from_pyopencl): names, and what behaves in another way.
-//! - [C and C++](c_and_cpp): pools for programs in C, by handle: a program, errors, queues.
+//! - [Coming from PyOpenCL](from_pyopencl): names, and what behaves differently.
+//! - [C and C++](c_and_cpp): pools as handles for programs in C: an example, errors, queues.
 //! - [Python](python): PyOpenCL, PyTorch and CuPy over pools of this library.
 //! - [Platforms, versions, async](compatibility): what is tested where, and what may change.
 //!
