@@ -338,12 +338,13 @@ fn an_arena_grows_where_little_of_the_others_is_free_and_takes_from_them_where_m
     let first = segments.add_near(0, "zero", 100 * MIB, 80 * MIB).unwrap();
     // Together they may have 120 MiB before one takes from the other.
     assert!(segments.take_near(1, 10 * MIB, |_| true).is_none());
+    let arenas = segments.arenas();
+    assert!(arenas.take(1, 10 * MIB, |_| true).is_none());
     assert!(segments.take_near(0, 10 * MIB, |_| true).is_some());
     segments.give(first.range, 0, None);
     let taken = segments.take_near(1, 40 * MIB, |_| true).unwrap();
     assert_eq!(*taken.segment, "zero");
     // The same for a thread that has only the arenas.
-    let arenas = segments.arenas();
     assert!(arenas.take(1, 10 * MIB, |_| true).is_some());
     let own = segments.add_near(1, "one", 20 * MIB, 20 * MIB).unwrap();
     assert_eq!(*own.segment, "one");
@@ -425,6 +426,16 @@ fn the_segments_of_all_arenas_count_and_go_together() {
 }
 
 #[test]
+fn the_largest_idle_segments_are_released_until_they_are_enough() {
+    let mut segments = segments();
+    for (memory, mib) in [("one", 1), ("two", 2), ("three", 3)] {
+        segments.add_idle(memory, mib * MIB);
+    }
+    let leaving = segments.release(4 * MIB as u64, |_| true);
+    assert_eq!(names(&leaving), ["three", "two"]);
+}
+
+#[test]
 fn segments_consist_of_pages_only_where_that_is_said() {
     assert!(!segments().has_pages());
     assert!(segments().with_pages(PAGE).has_pages());
@@ -469,13 +480,38 @@ fn a_reservation_whose_mapped_parts_are_apart_has_a_state_for_each() {
 }
 
 #[test]
+fn addresses_that_pages_have_left_are_in_no_state() {
+    let (mut arena, [_, second]) = with_blocks_of([1, 2]);
+    let bytes = |arena: &Arena<&'static str, Queue>| {
+        let ranges = arena.segments().flat_map(|part| part.ranges);
+        ranges.map(|(region, _)| region.bytes).sum::<usize>()
+    };
+    assert_eq!(bytes(&arena), 3 * PAGE);
+    arena.set_stale(second);
+    assert_eq!(bytes(&arena), PAGE);
+}
+
+/// Two pages as a whole.
+const TWO_PAGES: Pages<&str> = Pages {
+    bytes: 2 * PAGE,
+    memory: "pages",
+};
+
+#[test]
+fn each_pages_visits_what_is_mapped_with_its_place() {
+    let segments = segments().with_pages(PAGE);
+    let (mut arena, [_, _block]) = with_blocks_of([1, 2]);
+    arena.add_pages(false, PAGE, TWO_PAGES);
+    *segments.arenas.to_add(0) = arena;
+    let mut mapped = Vec::new();
+    segments.each_pages(|reservation, region| mapped.push((*reservation, region)));
+    assert_eq!(mapped, [("addresses", Region::new(PAGE, 2 * PAGE))]);
+}
+
+#[test]
 fn free_pages_are_taken_from_where_they_are_mapped() {
     let (mut arena, [_, block]) = with_blocks_of([1, 2]);
-    let pages = Pages {
-        bytes: 2 * PAGE,
-        memory: "pages",
-    };
-    arena.add_pages(false, PAGE, pages);
+    arena.add_pages(false, PAGE, TWO_PAGES);
     arena.give(block, 3, None);
     let free = arena.free_pages(PAGE, &|_| true);
     let (place, memory, queue) = arena.take_pages(free[0], &|_| true).unwrap();

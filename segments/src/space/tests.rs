@@ -495,6 +495,20 @@ fn pages(from: usize, count: usize) -> Region {
 }
 
 #[test]
+fn the_free_ranges_of_a_reservation_are_its_own() {
+    let (mut space, reservation, [_, second]) = with_pages([1, 2]);
+    space.add(8 * PAGE, false);
+    let free = |space: &Space<View, Queue>, over: bool| {
+        let ranges = space.free_ranges_of(reservation, PAGE, |_| over);
+        ranges.map(|(_, region)| region).collect::<Vec<_>>()
+    };
+    assert_eq!(free(&space, true), []);
+    space.give(second, 3, None);
+    assert_eq!(free(&space, true), [pages(1, 2)]);
+    assert_eq!(free(&space, false), []);
+}
+
+#[test]
 fn of_all_holes_the_one_is_taken_in_which_the_least_has_to_be_mapped() {
     let (mut space, reservation, [first, _, last]) = with_pages([2, 2, 1]);
     space.make_hole(first);
