@@ -23,7 +23,6 @@ impl SvmBackend for Broken {
         let limits = self.limits();
         match self.defect {
             Defect::GrainsAreNotLookedAt => grain = SvmGrain::Coarse,
-            Defect::SvmIsUnaligned => alignment = Some(Align::ONE),
             Defect::SvmAlignmentIsClipped => {
                 alignment = alignment.map(|align| align.min(limits.largest_svm_alignment));
             }
@@ -53,6 +52,8 @@ impl SvmBackend for Broken {
                 let alignment = self.limits().alignment.bytes();
                 address.map(|address| moved(address, |start| start - alignment))
             }
+            // Not an alignment of 1, with which the host may still give an aligned address.
+            Defect::SvmIsUnaligned => address.map(|address| moved(address, |start| start | 1)),
             Defect::SvmAddressesAreRounded => {
                 address.map(|address| moved(address, |start| start & !0xfff))
             }
