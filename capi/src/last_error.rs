@@ -1,25 +1,31 @@
 //! The message of the last call that failed on a thread.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     ffi::{CStr, CString, c_char},
 };
 
 thread_local! {
     static LAST: RefCell<Option<CString>> = const { RefCell::new(None) };
+    /// Set once `LAST` has had a message. It has no destructor, so a thread that ends can look at it.
+    static IS_SET: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Keeps a message for the calling thread. What is behind a zero in it is lost.
 pub(crate) fn set(message: &str) {
     let text = message.split('\0').next().unwrap_or_default();
     let text = CString::new(text).ok();
+    IS_SET.set(true);
     // A thread that ends has no message any more.
     let _ended = LAST.try_with(|last| last.replace(text));
 }
 
 /// Forgets the message of a thread that ends.
 pub(crate) fn forget() {
-    let _ended = LAST.try_with(RefCell::take);
+    // A first use of `LAST` here would register a destructor that never runs, and glibc would keep 32 bytes for it.
+    if IS_SET.get() {
+        let _ended = LAST.try_with(RefCell::take);
+    }
 }
 
 /// The message of the last call that failed on the calling thread; an empty text if none has. It is in UTF-8, and may have several

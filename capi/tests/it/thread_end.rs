@@ -7,9 +7,15 @@ use std::{
     thread,
 };
 
-use binpool_capi::{Status, binpool_block_free};
+use binpool_capi::{
+    Pool, Status, binpool_allocate, binpool_block_free, binpool_pool_free, binpool_pool_limit,
+    binpool_pool_new_cuda,
+};
 
-use crate::common::{failed, message};
+use crate::{
+    child::over_stand_in,
+    common::{failed, message, ok, options},
+};
 
 // SAFETY: These are their declarations.
 unsafe extern "C" {
@@ -18,6 +24,16 @@ unsafe extern "C" {
         destructor: Option<unsafe extern "C" fn(*mut c_void)>,
     ) -> c_int;
     fn pthread_setspecific(key: c_uint, value: *const c_void) -> c_int;
+    fn mallinfo2() -> Mallinfo;
+}
+
+/// glibc's `struct mallinfo2`.
+#[repr(C)]
+struct Mallinfo {
+    _before: [usize; 7],
+    /// The bytes in use in all arenas.
+    uordblks: usize,
+    _after: [usize; 2],
 }
 
 static KEY: OnceLock<c_uint> = OnceLock::new();
@@ -60,4 +76,56 @@ fn the_message_of_a_call_in_a_late_destructor_goes_with_the_thread() {
     let messages = MESSAGES.lock().unwrap();
     assert_eq!(messages[0], "the argument `block` is null");
     assert_eq!(messages[2], "");
+}
+
+/// A pool that threads use.
+#[derive(Clone, Copy)]
+struct Shared(*mut Pool);
+
+// SAFETY: Any thread may use a pool, as the header says.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    /// Uses the pool in a way that no failure comes of.
+    fn use_it(self, allocates: bool) {
+        let mut limit = 0;
+        // SAFETY: The pool lives.
+        ok(unsafe { binpool_pool_limit(self.0, &raw mut limit) });
+        if allocates {
+            let mut block = ptr::null_mut();
+            // SAFETY: The pool lives.
+            ok(unsafe { binpool_allocate(self.0, 4096, &raw mut block) });
+            // SAFETY: The block lives.
+            ok(unsafe { binpool_block_free(block) });
+        }
+    }
+}
+
+#[test]
+fn threads_that_end_leave_no_memory() {
+    over_stand_in("thread_end::threads_that_end_leave_no_memory", || {
+        const THREADS: usize = 1000;
+        let (options, mut pool) = (options(0), ptr::null_mut());
+        // SAFETY: The options and the place live.
+        ok(unsafe { binpool_pool_new_cuda(0, ptr::null_mut(), &raw const options, &raw mut pool) });
+        let shared = Shared(pool);
+        for allocates in [false, true] {
+            let run = || {
+                for _ in 0..THREADS {
+                    thread::spawn(move || shared.use_it(allocates))
+                        .join()
+                        .unwrap();
+                }
+                // SAFETY: The declaration is glibc's.
+                unsafe { mallinfo2() }.uordblks
+            };
+            let before = run();
+            let after = run();
+            // Less than the smallest allocation for each thread.
+            let most = before + THREADS * 16;
+            assert!(after < most, "{before} bytes, then {after}; {allocates}");
+        }
+        // SAFETY: The pool lives.
+        ok(unsafe { binpool_pool_free(pool) });
+    });
 }

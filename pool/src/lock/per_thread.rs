@@ -122,6 +122,8 @@ impl Latest {
 thread_local! {
     static MEMBERS: RefCell<Vec<(u64, Box<dyn Member>)>> = const { RefCell::new(Vec::new()) };
     static LATEST: Cell<Latest> = const { Cell::new(Latest::NONE) };
+    /// Set once this thread has joined a pool. It has no destructor, so a thread that ends can look at it.
+    static HAS_JOINED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Calls `visit` with this thread's value of the pool. Returns `None` if the thread has no value yet, and while the thread ends.
@@ -215,6 +217,7 @@ pub(crate) fn join<T: 'static, P: PerThread<T> + 'static>(
             pool,
         };
         members.push((id.number, Box::new(membership)));
+        let _is_there = HAS_JOINED.try_with(|has_joined| has_joined.set(true));
         true
     });
     joined.unwrap_or(false)
@@ -237,6 +240,10 @@ pub(crate) fn join<T: 'static, P: PerThread<T> + 'static>(
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn leave_pools() {
+    // A first use of `MEMBERS` by a thread that ends would register a destructor that never runs, and glibc would keep 32 bytes for it.
+    if !HAS_JOINED.try_with(Cell::get).unwrap_or(true) {
+        return;
+    }
     let members =
         MEMBERS.try_with(|members| Some(std::mem::take(&mut *members.try_borrow_mut().ok()?)));
     // Each gives its blocks back, which calls the device.
