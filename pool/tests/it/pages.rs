@@ -378,7 +378,6 @@ fn small_manual_rig() -> Rig {
 impl Rig {
     /// Leaves 192 MiB free that no command uses, and beside them 24 MiB that the first queue's commands may use. Returns the blocks of
     /// another queue that keep it so.
-    #[must_use]
     fn free_beside_what_is_pending(&self) -> [binpool::PooledBuffer<MockBackend>; 2] {
         let one = &self.queues[0];
         let three = self
