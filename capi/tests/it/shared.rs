@@ -29,21 +29,21 @@ fn of(memory: PoolMemory) -> Options {
 }
 
 /// A pool over the first CUDA device, which is one of the stand-in.
-fn cuda_pool(memory: PoolMemory) -> *mut Pool {
+pub(crate) fn cuda_pool(memory: PoolMemory) -> *mut Pool {
     let (options, mut pool) = (of(memory), ptr::null_mut());
     // SAFETY: The options and the place live.
     ok(unsafe { binpool_pool_new_cuda(0, ptr::null_mut(), &raw const options, &raw mut pool) });
     pool
 }
 
-fn allocate(pool: *const Pool) -> *mut Block {
+pub(crate) fn allocate(pool: *const Pool) -> *mut Block {
     let mut block = ptr::null_mut();
     // SAFETY: The pool lives.
     ok(unsafe { binpool_allocate(pool, 4096, &raw mut block) });
     block
 }
 
-fn free_pool(pool: *mut Pool) {
+pub(crate) fn free_pool(pool: *mut Pool) {
     // SAFETY: Each test frees its pools once.
     ok(unsafe { binpool_pool_free(pool) });
 }

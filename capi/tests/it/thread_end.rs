@@ -7,14 +7,12 @@ use std::{
     thread,
 };
 
-use binpool_capi::{
-    Pool, Status, binpool_allocate, binpool_block_free, binpool_pool_free, binpool_pool_limit,
-    binpool_pool_new_cuda,
-};
+use binpool_capi::{Pool, PoolMemory, Status, binpool_block_free, binpool_pool_limit};
 
 use crate::{
     child::over_stand_in,
-    common::{failed, message, ok, options},
+    common::{failed, free, message, ok},
+    shared::{allocate, cuda_pool, free_pool},
 };
 
 // SAFETY: These are their declarations.
@@ -92,11 +90,7 @@ impl Shared {
         // SAFETY: The pool lives.
         ok(unsafe { binpool_pool_limit(self.0, &raw mut limit) });
         if allocates {
-            let mut block = ptr::null_mut();
-            // SAFETY: The pool lives.
-            ok(unsafe { binpool_allocate(self.0, 4096, &raw mut block) });
-            // SAFETY: The block lives.
-            ok(unsafe { binpool_block_free(block) });
+            free(allocate(self.0));
         }
     }
 }
@@ -105,9 +99,7 @@ impl Shared {
 fn threads_that_end_leave_no_memory() {
     over_stand_in("thread_end::threads_that_end_leave_no_memory", || {
         const THREADS: usize = 1000;
-        let (options, mut pool) = (options(0), ptr::null_mut());
-        // SAFETY: The options and the place live.
-        ok(unsafe { binpool_pool_new_cuda(0, ptr::null_mut(), &raw const options, &raw mut pool) });
+        let pool = cuda_pool(PoolMemory::Device);
         let shared = Shared(pool);
         for allocates in [false, true] {
             let run = || {
@@ -125,7 +117,6 @@ fn threads_that_end_leave_no_memory() {
             let most = before + THREADS * 16;
             assert!(after < most, "{before} bytes, then {after}; {allocates}");
         }
-        // SAFETY: The pool lives.
-        ok(unsafe { binpool_pool_free(pool) });
+        free_pool(pool);
     });
 }
