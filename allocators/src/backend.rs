@@ -340,7 +340,8 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     ///
     /// [`EmptyPattern`](crate::InvalidRequest::EmptyPattern), or
     /// [`PatternMismatch`](crate::InvalidRequest::PatternMismatch) unless offset and length are multiples of the pattern's
-    /// length in bytes; [`OutOfBounds`](crate::InvalidRequest::OutOfBounds),
+    /// length in bytes, where the offset counts from the start of `memory`, which may be a part of a block;
+    /// [`OutOfBounds`](crate::InvalidRequest::OutOfBounds),
     /// [`ForeignObject`](crate::InvalidRequest::ForeignObject), [`OutOfMemory`](crate::Error::OutOfMemory) if deferred memory
     /// cannot be committed, or a failure of the runtime.
     fn enqueue_fill<'q, T: NoUninit>(
@@ -350,9 +351,12 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
         region: impl IntoRegion,
         pattern: &[T],
     ) -> Result<Self::Event> {
-        let on = on.into();
+        let (on, pattern) = (on.into(), bytemuck::cast_slice(pattern));
+        let region = region.into_region(memory.size())?;
+        // Here, where it is known what the offset counts from.
+        InvalidRequest::check_pattern(region, pattern)?;
         match span(self, memory, on.queue, region)? {
-            Some(to) => self.submit(on, Work::Fill(to, bytemuck::cast_slice(pattern))),
+            Some(to) => self.submit(on, Work::Fill(to, pattern)),
             None => self.submit(on, Work::Marker),
         }
     }

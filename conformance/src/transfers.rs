@@ -89,7 +89,7 @@ pub fn a_fill_stays_within_its_region<F: Fixture>(fixture: &F) {
     assert_eq!(bench.read(&buffer), expected);
 }
 
-/// The errors are `EmptyPattern` and `PatternMismatch`.
+/// The errors are `EmptyPattern` and `PatternMismatch`, from the backend itself too where the length is wrong.
 pub fn a_bad_pattern_is_refused<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let buffer = bench.filled(SIZE, 1);
@@ -112,6 +112,21 @@ pub fn a_bad_pattern_is_refused<F: Fixture>(fixture: &F) {
                 bytes,
                 pattern: 4
             }
+        );
+    }
+    for (bytes, pattern) in [(768, &[][..]), (6, &[0; 4]), (8, &[0; 3])] {
+        let work = Work::Fill(span(&buffer, Region::new(2, bytes)), pattern);
+        let expected = match pattern.len() {
+            0 => InvalidRequest::EmptyPattern,
+            pattern => InvalidRequest::PatternMismatch {
+                offset: 0,
+                bytes,
+                pattern,
+            },
+        };
+        assert_eq!(
+            refusal(bench.backend.submit((&bench.queue).into(), work)),
+            expected
         );
     }
     assert_eq!(bench.read(&buffer), vec![1; SIZE]);

@@ -55,9 +55,9 @@ impl State {
         alignment: Align,
         grain: SvmGrain,
         queue: Option<QueueKey>,
+        flags: MemoryFlags,
     ) -> Result<(ObjectKey, MemoryId)> {
-        let kind = MemoryKind::Svm(grain);
-        let block = self.new_block(bytes, kind, MemoryFlags::empty());
+        let block = self.new_block(bytes, MemoryKind::Svm(grain), flags);
         let Some(storage) = Storage::zeroed(bytes, alignment) else {
             let memory = block.id;
             return refuse(

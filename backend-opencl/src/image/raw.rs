@@ -110,7 +110,7 @@ fn pixels_of(
         return Ok(Pixels::Own { image, log });
     };
     let under = parent.another()?;
-    let root = Root::of(parent);
+    let root = Root::of(parent)?;
     let layout = HostPitches::TIGHT.layout(shape, format.item_bytes())?;
     let region = Region::first(layout.bytes);
     Ok(Pixels::Buffer {

@@ -101,6 +101,7 @@ impl Launch<'_> {
                     view,
                     ..
                 } => {
+                    self.check_alignment(index, memory.address(*region))?;
                     let buffer = if *is_whole {
                         memory.root().map(|(root, _)| &root.handle)
                     } else {

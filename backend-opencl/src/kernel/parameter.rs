@@ -5,7 +5,7 @@ use std::fmt;
 use binpool_allocators::MemoryFlags;
 use bytemuck::Pod;
 
-use crate::image::ImageKind;
+use crate::{image::ImageKind, sys::host::LARGEST_ALIGNMENT};
 
 /// The declaration of a parameter of a kernel: the kind of its argument, and the bytes that the kernel touches there.
 ///
@@ -329,6 +329,13 @@ impl Parameter {
             ParameterRole::Sampler => ParameterKind::Sampler,
             ParameterRole::Pipe { .. } => ParameterKind::Pipe,
         }
+    }
+
+    /// Returns what the address of an element is a multiple of: the largest power of two that divides its size, since the size of a type is a
+    /// multiple of its alignment, but no more than the largest vector needs.
+    pub(super) fn alignment(&self) -> usize {
+        let bytes = self.element_bytes();
+        (bytes & bytes.wrapping_neg()).clamp(1, LARGEST_ALIGNMENT)
     }
 
     /// Returns the bytes of an element, a packet, or the value; 0 without any of these.

@@ -192,6 +192,20 @@ impl Launch<'_> {
         Ok(backend.bytes_on(self.queue, memory, Region::first(bytes))?)
     }
 
+    /// Checks the address that a parameter is given, which is where the memory of the argument starts.
+    pub(super) fn check_alignment(&self, index: usize, address: usize) -> Result<(), OpenClError> {
+        let parameter = &self.kernel.parameters()[index];
+        let (element, alignment) = (parameter.element_bytes(), parameter.alignment());
+        if address.is_multiple_of(alignment) {
+            return Ok(());
+        }
+        let problem = format!(
+            "was given memory at address {address:#x}, which is not a multiple of {alignment}, as its elements of {element} bytes need: \
+             start the memory at one, or take smaller elements and have the kernel load them with `vload`"
+        );
+        Err(self.refused(index, problem))
+    }
+
     /// Returns a view of `region`, where it starts within a buffer.
     fn view(
         &self,

@@ -23,7 +23,7 @@ use crate::{
     queue::ClQueue,
     sys::{
         self, DeviceBytes, MapShape, Purpose,
-        host::{self, Lent, Loan},
+        host::{self, HostVec, Lent, Loan},
         transfer::DevicePixels,
     },
 };
@@ -62,7 +62,7 @@ pub struct HostMemory<T, M = ClMemory> {
 impl<T: Pod + Send, M> HostMemory<T, M> {
     /// Lends `elements` to the memory that `create` makes. All errors give the elements back.
     pub(crate) fn new(
-        elements: Vec<T>,
+        elements: HostVec<T>,
         create: impl FnOnce(Loan) -> Result<M>,
     ) -> Result<Self, Refused<Vec<T>>> {
         match host::lend(elements, create) {
@@ -122,7 +122,7 @@ impl OpenClBackend {
         elements: impl Into<Vec<T>>,
         flags: MemoryFlags,
     ) -> Result<HostMemory<T>, Refused<Vec<T>>> {
-        HostMemory::new(elements.into(), |loan| {
+        HostMemory::new(HostVec::aligned(elements.into()), |loan| {
             let bytes = loan.bytes();
             let root = self.root_over(loan, flags)?;
             let body = MemoryBody::Buffer(Arc::new(root));
@@ -183,13 +183,13 @@ impl OpenClBackend {
     }
 
     fn root_over(&self, loan: Loan, flags: MemoryFlags) -> Result<Root> {
-        let bytes = loan.bytes();
+        let (bytes, address) = (loan.bytes(), loan.address());
         self.limits().check_block(bytes)?;
         flags.check()?;
         flags.check_host(HostUse::Read)?;
         let handle = sys::buffer::create_over(&self.context().handle, host_flags(flags), loan);
         let handle = handle.map_err(|error| error.into_error(Purpose::Memory(bytes)))?;
-        Ok(Root::over_host_memory(handle))
+        Ok(Root::over_host_memory(handle, address))
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
     },
     sys::{
         SvmAllocation,
-        host::{Loan, with_lent},
+        host::{HostVec, Loan, with_lent},
     },
 };
 
@@ -77,7 +77,7 @@ impl OpenClBackend {
         &self,
         elements: Vec<T>,
     ) -> Result<HostMemory<T>, Refused<Vec<T>>> {
-        HostMemory::new(elements, |loan| self.svm_over::<T>(loan))
+        HostMemory::new(HostVec::new(elements), |loan| self.svm_over::<T>(loan))
     }
 
     /// Calls `run` with `elements` as shared virtual memory, on devices that share all memory of the host (fine-grained

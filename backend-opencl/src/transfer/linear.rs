@@ -30,7 +30,7 @@ impl OpenClBackend {
         self.check_own_queue(on.queue)?;
         self.check_own_memory(memory)?;
         region.check_within(memory.bytes())?;
-        InvalidRequest::check_pattern(region, pattern)?;
+        InvalidRequest::check_pattern(Region::first(region.bytes), pattern)?;
         let used = memory.used(region, Access::Write);
         if region.bytes == 0 {
             return self.marker(on);
@@ -38,7 +38,8 @@ impl OpenClBackend {
         let device = memory.device_bytes(region);
         let purpose = Purpose::Memory(region.bytes);
         self.submit(on.queue, purpose, &[used], on.wait_for, |wait| {
-            fill::enqueue(on.queue, device, region.bytes, pattern, wait)
+            let place = (memory.address(region), region.bytes);
+            fill::enqueue(on.queue, device, place, pattern, wait)
         })
     }
 

@@ -9,6 +9,7 @@
 )]
 
 mod accesses;
+mod alignment;
 mod behind_failures;
 mod buffers;
 mod cache;
