@@ -7,6 +7,7 @@ use binpool_allocators::{Backend, Event, InvalidRequest, Memory, Region};
 use crate::{
     Fixture,
     bench::{Bench, numbered, refusal, refused_as_out_of_bounds},
+    parts::every_part,
 };
 
 /// Data that is written through a region is in the block, and the other way round.
@@ -190,24 +191,10 @@ pub fn bytes_move_between_regions_of_one_block<F: Fixture>(fixture: &F) {
     assert_eq!(bench.read(&block), expected);
 }
 
-/// Offsets of transfers count from the region's start.
-pub fn transfers_keep_to_their_region<F: Fixture>(fixture: &F) {
+/// Offsets of transfers count from the start of the part that they are given: a region, a part without a memory object of its own, or a
+/// part of one of these.
+pub fn transfers_keep_to_their_part<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
-    let start = bench.backend.limits().alignment.bytes();
-    let block = bench.filled(start + 256, 1);
-    let region = bench.region(&block, Region::new(start, 200));
-    let (backend, queue) = (&bench.backend, &bench.queue);
-    backend.write(queue, &region, 10, &[2_u8; 20]).unwrap();
-    let fill = backend.enqueue_fill(queue, &region, Region::new(40, 8), &[3_u8, 4]);
-    fill.unwrap().wait().unwrap();
-    let mut expected = vec![1; start + 256];
-    expected[start + 10..start + 30].fill(2);
-    expected[start + 40..start + 48].copy_from_slice(&[3, 4].repeat(4));
-    assert_eq!(bench.read(&block), expected);
-    let mut part = [0_u8; 50];
-    backend.read(queue, &region, 5, &mut part).unwrap();
-    assert_eq!(part, expected[start + 5..start + 55]);
-    // The bytes after the region belong to the block, but not to the region.
-    refused_as_out_of_bounds(backend.write(queue, &region, 199, &[9_u8; 2]));
-    refused_as_out_of_bounds(backend.read(queue, &region, 200, &mut [9_u8]));
+    let step = bench.backend.limits().alignment.bytes();
+    every_part(&bench.backend, &bench.queue, &bench.buffer(3 * step + 1600));
 }

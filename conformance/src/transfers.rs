@@ -19,22 +19,6 @@ pub fn what_is_written_is_read<F: Fixture>(fixture: &F) {
     assert_eq!(bench.read(&buffer), numbered(SIZE));
 }
 
-/// Writes and reads touch exactly the bytes that they name.
-pub fn offsets_are_kept_to<F: Fixture>(fixture: &F) {
-    let bench = Bench::new(fixture);
-    let buffer = bench.filled(SIZE, 1);
-    let (backend, queue) = (&bench.backend, &bench.queue);
-    backend.write(queue, &buffer, 100, &[2_u8; 50]).unwrap();
-    backend.write(queue, &buffer, SIZE - 1, &[3_u8]).unwrap();
-    let mut expected = vec![1; SIZE];
-    expected[100..150].fill(2);
-    expected[SIZE - 1] = 3;
-    assert_eq!(bench.read(&buffer), expected);
-    let mut part = [0_u8; 60];
-    backend.read(queue, &buffer, 95, &mut part).unwrap();
-    assert_eq!(part, expected[95..155]);
-}
-
 /// Enqueued transfers move the same bytes as blocking ones.
 pub fn transfers_with_events_move_the_same_bytes<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
@@ -73,20 +57,6 @@ pub fn a_fill_repeats_patterns_of_every_length<F: Fixture>(fixture: &F) {
         expected[..all.bytes].copy_from_slice(&pattern.repeat(times));
         assert_eq!(bench.read(&buffer), expected, "{length} bytes");
     }
-}
-
-/// A fill leaves its neighbours unchanged.
-pub fn a_fill_stays_within_its_region<F: Fixture>(fixture: &F) {
-    let bench = Bench::new(fixture);
-    let buffer = bench.filled(SIZE, 1);
-    let region = Region::new(128, 256);
-    let fill = bench
-        .backend
-        .enqueue_fill(&bench.queue, &buffer, region, &[2_u8, 3, 4, 5]);
-    drop(fill.unwrap());
-    let mut expected = vec![1; SIZE];
-    expected[128..384].copy_from_slice(&[2, 3, 4, 5].repeat(64));
-    assert_eq!(bench.read(&buffer), expected);
 }
 
 /// The errors are `EmptyPattern` and `PatternMismatch`, from the backend itself too where the length is wrong.
@@ -130,21 +100,6 @@ pub fn a_bad_pattern_is_refused<F: Fixture>(fixture: &F) {
         );
     }
     assert_eq!(bench.read(&buffer), vec![1; SIZE]);
-}
-
-/// A copy between blocks, with offsets on both sides.
-pub fn a_copy_moves_just_its_region<F: Fixture>(fixture: &F) {
-    let bench = Bench::new(fixture);
-    let (source, target) = (bench.buffer(SIZE), bench.filled(SIZE, 255));
-    bench.write(&source, &numbered(SIZE));
-    let copy = bench
-        .backend
-        .enqueue_copy(&bench.queue, &source, Region::new(7, 100), &target, 33);
-    copy.unwrap().wait().unwrap();
-    let mut expected = vec![255; SIZE];
-    expected[33..133].copy_from_slice(&numbered(SIZE)[7..107]);
-    assert_eq!(bench.read(&target), expected);
-    assert_eq!(bench.read(&source), numbered(SIZE));
 }
 
 /// A copy from one part of a block to another.

@@ -20,7 +20,7 @@ impl SvmBackend for Broken {
         mut alignment: Option<Align>,
         mut grain: SvmGrain,
         mut queue: Option<&BrokenQueue>,
-        flags: MemoryFlags,
+        mut flags: MemoryFlags,
     ) -> Result<BrokenMemory> {
         let limits = self.limits();
         match self.defect {
@@ -36,6 +36,7 @@ impl SvmBackend for Broken {
                 queue = queue.filter(|queue| queue.order() == QueueOrder::InOrder);
             }
             Defect::SvmIgnoresItsQueue => queue = None,
+            Defect::SvmFlagsAreDropped => flags = MemoryFlags::empty(),
             _ => {}
         }
         let queue = queue.map(|queue| self.queue(queue));
