@@ -45,6 +45,7 @@ mod objects;
 mod on_ended;
 mod ordering;
 mod p2p;
+mod parts;
 mod pipes;
 mod pool;
 mod raw_memory;
