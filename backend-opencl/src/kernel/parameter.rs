@@ -10,7 +10,8 @@ use crate::{image::ImageKind, sys::host::LARGEST_ALIGNMENT};
 /// The declaration of a parameter of a kernel: the kind of its argument, and the bytes that the kernel touches there.
 ///
 /// The element is the type that the kernel's pointer points to: `float` is `f32`, `float4` is `[f32; 4]`; vectors of three
-/// are as large as those of four.
+/// are as large as those of four. Its size also says where memory may start: at a multiple of the largest power of two that divides it, of
+/// at most 128, as OpenCL C's compilers assume. A struct of floats may start at any float if its parameter is declared with as many floats.
 ///
 /// ```
 /// use binpool_opencl::{Extent, Parameter, ParameterKind};

@@ -101,6 +101,9 @@ impl OpenClBackend {
     ///
     /// Such a buffer is always [`HOST_RESIDENT`](MemoryFlags::HOST_RESIDENT).
     ///
+    /// Kernels of every type may use it: elements that do not start at a multiple of 128 bytes are moved to one, in the memory of the
+    /// vector, which is reallocated for that with up to 128 bytes and an element more. [`into_host`](HostMemory::into_host) moves them back.
+    ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region};
     /// # use binpool_opencl::OpenClBackend;
@@ -133,8 +136,8 @@ impl OpenClBackend {
     /// Calls `run` with a buffer over `elements`, waits until every command on it has ended, even if `run` panics, and
     /// destroys it. The elements then have the results of the commands.
     ///
-    /// The elements may start at any address. Everything that would keep the buffer beyond the call is refused: views of
-    /// it, images over it, maps, arguments of kernels, callbacks at its destruction.
+    /// The elements may start at any address; a launch is refused if the kernel's type may not start there. Everything that would keep the
+    /// buffer beyond the call is refused: views of it, images over it, maps, callbacks at its destruction.
     ///
     /// It returns the result of `run`. It waits forever if a command waits for an event that is never resolved, or if the
     /// program has taken a reference to the `cl_mem` and does not release it. On Intel's runtime the event of a command

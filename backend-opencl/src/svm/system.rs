@@ -29,8 +29,7 @@ impl OpenClBackend {
     /// dropped, elements that a command uses are not freed. Until then the host sees them through maps, which move nothing,
     /// but refuse commands that would race with it.
     ///
-    /// Its address is aligned for `T` and no more. A fill needs an address that is a multiple of its pattern's size, and a
-    /// kernel one that is aligned for the type of its argument.
+    /// Its address is that of the vector, which is aligned for `T` and no more: a launch is refused if the kernel's type may not start there.
     ///
     /// ```
     /// use binpool_allocators::{Backend, QueueOrder, Region};
