@@ -43,14 +43,12 @@ impl MemoryFlags {
     ///
     /// [`InvalidRequest::ContradictoryFlags`]; [`Unsupported`](Error::Unsupported) for flags about the host.
     pub fn check_svm(self) -> Result<()> {
-        self.check()?;
-        let others = self - (Self::READ_ONLY | Self::WRITE_ONLY);
-        if others.is_empty() {
-            return Ok(());
+        match self - (Self::READ_ONLY | Self::WRITE_ONLY) {
+            others if others.is_empty() => self.check(),
+            others => Err(Error::unsupported(format!(
+                "shared virtual memory with {others}: the host accesses it through maps"
+            ))),
         }
-        Err(Error::unsupported(format!(
-            "shared virtual memory with {others}: the host accesses it through maps"
-        )))
     }
 
     /// Checks that the host may use memory with these flags in this way.

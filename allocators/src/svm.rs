@@ -194,15 +194,8 @@ pub trait SvmBackend: Backend {
             all.push(self.enqueue_marker(queue)?);
             self.enqueue_marker(queue.after(&all))
         });
-        match enqueued {
-            Ok(event) => {
-                self.release(memory, std::slice::from_ref(&event))?;
-                Ok(event)
-            }
-            Err(error) => {
-                self.release(memory, wait_for)?;
-                Err(error)
-            }
-        }
+        let after = enqueued.as_ref().map_or(wait_for, std::slice::from_ref);
+        self.release(memory, after)?;
+        enqueued
     }
 }

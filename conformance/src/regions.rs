@@ -17,10 +17,7 @@ pub fn a_region_is_a_window_into_its_block<F: Fixture>(fixture: &F) {
     let block = bench.buffer(4 * start);
     let all = numbered(4 * start);
     bench.write(&block, &all);
-    let region = bench
-        .backend
-        .create_sub_region(&block, Region::new(start, start + 1))
-        .unwrap();
+    let region = bench.region(&block, Region::new(start, start + 1));
     assert_eq!(region.bytes(), start + 1);
     assert_eq!(region.kind(), block.kind());
     assert_ne!(region.id(), block.id());
@@ -38,14 +35,8 @@ pub fn a_region_of_a_region_is_a_window_into_the_block<F: Fixture>(fixture: &F) 
     let block = bench.buffer(4 * start);
     let all = numbered(4 * start);
     bench.write(&block, &all);
-    let half = bench
-        .backend
-        .create_sub_region(&block, Region::new(start, 3 * start))
-        .unwrap();
-    let inner = bench
-        .backend
-        .create_sub_region(&half, Region::new(start, 10))
-        .unwrap();
+    let half = bench.region(&block, Region::new(start, 3 * start));
+    let inner = bench.region(&half, Region::new(start, 10));
     assert_eq!(bench.read(&inner), all[2 * start..2 * start + 10]);
     refused_as_out_of_bounds(bench.backend.create_sub_region(&inner, Region::new(0, 11)));
 }
@@ -75,11 +66,8 @@ pub fn a_region_must_be_aligned_and_the_error_says_how<F: Fixture>(fixture: &F) 
     }
     let block = bench.buffer(4 * alignment.bytes());
     for offset in [1, alignment.bytes() / 2, alignment.bytes() + 1] {
-        let refusal = refusal(
-            bench
-                .backend
-                .create_sub_region(&block, Region::new(offset, 1)),
-        );
+        let region = Region::new(offset, 1);
+        let refusal = refusal(bench.backend.create_sub_region(&block, region));
         assert_eq!(refusal, InvalidRequest::Misaligned { offset, alignment });
     }
 }
@@ -96,10 +84,7 @@ pub fn a_region_of_no_bytes_is_refused<F: Fixture>(fixture: &F) {
 pub fn a_region_keeps_its_block_alive<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let block = bench.filled(65_536, 8);
-    let region = bench
-        .backend
-        .create_sub_region(&block, Region::first(1000))
-        .unwrap();
+    let region = bench.region(&block, Region::first(1000));
     drop(block);
     let _other = bench.filled(65_536, 9);
     assert_eq!(bench.read(&region), [8; 1000]);
@@ -161,11 +146,8 @@ pub fn a_region_of_a_region_is_aligned_within_the_whole_block<F: Fixture>(fixtur
     let start = alignment.bytes();
     let block = bench.buffer(4 * start);
     let half = bench.region(&block, Region::new(start, 3 * start));
-    let refusal = refusal(
-        bench
-            .backend
-            .create_sub_region(&half, Region::new(start - 1, 1)),
-    );
+    let region = Region::new(start - 1, 1);
+    let refusal = refusal(bench.backend.create_sub_region(&half, region));
     assert!(
         matches!(refusal, InvalidRequest::Misaligned { alignment: wanted, .. } if wanted == alignment),
         "expected `Misaligned`, got {refusal:?}"
@@ -181,9 +163,8 @@ pub fn bytes_move_between_regions_of_one_block<F: Fixture>(fixture: &F) {
     let source = bench.region(&block, Region::new(start, size));
     let target = bench.region(&block, Region::new(3 * start, size));
     bench.write(&source, &numbered(size));
-    let copy = bench
-        .backend
-        .enqueue_copy(&bench.queue, &source, Region::first(size), &target, 0);
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    let copy = backend.enqueue_copy(queue, &source, .., &target, 0);
     copy.unwrap().wait().unwrap();
     let mut expected = vec![255; 4 * start];
     expected[start..start + size].copy_from_slice(&numbered(size));

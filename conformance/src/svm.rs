@@ -98,10 +98,8 @@ where
     };
     for grain in grains(&backend) {
         let refusal = refusal(backend.allocate_svm(SIZE, Some(alignment), grain, None));
-        assert_eq!(
-            refusal,
-            InvalidRequest::AlignmentTooLarge { alignment, largest }
-        );
+        let expected = InvalidRequest::AlignmentTooLarge { alignment, largest };
+        assert_eq!(refusal, expected);
     }
 }
 
@@ -117,10 +115,8 @@ where
         assert_eq!(allocate(0), InvalidRequest::ZeroSize);
         let sizes = [largest.saturating_add(1), usize::MAX];
         for requested in sizes.into_iter().filter(|bytes| *bytes > largest) {
-            assert_eq!(
-                allocate(requested),
-                InvalidRequest::TooLarge { requested, largest }
-            );
+            let too_large = InvalidRequest::TooLarge { requested, largest };
+            assert_eq!(allocate(requested), too_large);
         }
     }
 }
@@ -155,10 +151,8 @@ where
             }
             bench.write(source, &numbered(SIZE));
             bench.write(target, &[255; SIZE]);
-            let from = Region::new(10, 1000);
-            let copy = bench
-                .backend
-                .enqueue_copy(&bench.queue, source, from, target, 77);
+            let (backend, queue) = (&bench.backend, &bench.queue);
+            let copy = backend.enqueue_copy(queue, source, 10..1010, target, 77);
             copy.unwrap().wait().unwrap();
             let mut expected = vec![255; SIZE];
             expected[77..1077].copy_from_slice(&numbered(SIZE)[10..1010]);
@@ -176,20 +170,9 @@ where
     let start = bench.backend.limits().alignment.bytes();
     for block in blocks(&bench.backend, 4 * start) {
         bench.write(&block, &numbered(4 * start));
-        let region = bench
-            .backend
-            .create_sub_region(&block, Region::new(start, start))
-            .unwrap();
-        let address = |memory| {
-            bench
-                .backend
-                .svm_address(memory)
-                .expect("SVM has an address")
-        };
-        assert_eq!(
-            address(&region).addr().get(),
-            address(&block).addr().get() + start
-        );
+        let region = bench.region(&block, Region::new(start, start));
+        let address = |memory| bench.backend.svm_address(memory).unwrap().addr().get();
+        assert_eq!(address(&region), address(&block) + start);
         assert_eq!(region.kind(), block.kind());
         drop(block);
         assert_eq!(bench.read(&region), numbered(4 * start)[start..2 * start]);

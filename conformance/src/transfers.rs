@@ -24,16 +24,10 @@ pub fn transfers_with_events_move_the_same_bytes<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let buffer = bench.filled(SIZE, 1);
     let (backend, queue) = (&bench.backend, &bench.queue);
-    let written = backend
-        .enqueue_write(queue, &buffer, 10, numbered(100).into())
-        .unwrap();
-    let read = backend
-        .enqueue_read(
-            queue.after(from_ref(&written)),
-            &buffer,
-            Region::new(5, 110),
-        )
-        .unwrap();
+    let written = backend.enqueue_write(queue, &buffer, 10, numbered(100).into());
+    let written = written.unwrap();
+    let after = queue.after(from_ref(&written));
+    let read = backend.enqueue_read(after, &buffer, 5..115).unwrap();
     assert_ne!(read.event(), &written);
     let mut expected = vec![1; 110];
     expected[5..105].copy_from_slice(&numbered(100));
@@ -63,42 +57,27 @@ pub fn a_fill_repeats_patterns_of_every_length<F: Fixture>(fixture: &F) {
 pub fn a_bad_pattern_is_refused<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let buffer = bench.filled(SIZE, 1);
-    let fill = |region, pattern: &[u8]| {
-        refusal(
-            bench
-                .backend
-                .enqueue_fill(&bench.queue, &buffer, region, pattern),
-        )
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    let mismatch = |offset, bytes, pattern| InvalidRequest::PatternMismatch {
+        offset,
+        bytes,
+        pattern,
     };
     for bytes in [0, 768] {
-        let refusal = fill(Region::first(bytes), &[]);
-        assert_eq!(refusal, InvalidRequest::EmptyPattern);
+        let fill = backend.enqueue_fill::<u8>(queue, &buffer, ..bytes, &[]);
+        assert_eq!(refusal(fill), InvalidRequest::EmptyPattern);
+        let fill = Work::Fill(span(&buffer, Region::first(bytes)), &[]);
+        let submitted = backend.submit(queue.into(), fill);
+        assert_eq!(refusal(submitted), InvalidRequest::EmptyPattern);
     }
     for (offset, bytes) in [(2, 8), (0, 6), (1, 4), (2, 0)] {
-        assert_eq!(
-            fill(Region::new(offset, bytes), &[0; 4]),
-            InvalidRequest::PatternMismatch {
-                offset,
-                bytes,
-                pattern: 4
-            }
-        );
+        let region = Region::new(offset, bytes);
+        let fill = backend.enqueue_fill(queue, &buffer, region, &[0_u8; 4]);
+        assert_eq!(refusal(fill), mismatch(offset, bytes, 4));
     }
-    for (bytes, pattern) in [(768, &[][..]), (6, &[0; 4]), (8, &[0; 3])] {
-        let work = Work::Fill(span(&buffer, Region::new(2, bytes)), pattern);
-        let expected = match pattern.len() {
-            0 => InvalidRequest::EmptyPattern,
-            pattern => InvalidRequest::PatternMismatch {
-                offset: 0,
-                bytes,
-                pattern,
-            },
-        };
-        assert_eq!(
-            refusal(bench.backend.submit((&bench.queue).into(), work)),
-            expected
-        );
-    }
+    let fill = Work::Fill(span(&buffer, Region::new(2, 6)), &[0; 4]);
+    let submitted = backend.submit(queue.into(), fill);
+    assert_eq!(refusal(submitted), mismatch(0, 6, 4));
     assert_eq!(bench.read(&buffer), vec![1; SIZE]);
 }
 
@@ -107,10 +86,8 @@ pub fn a_copy_within_a_block_moves_what_does_not_overlap<F: Fixture>(fixture: &F
     let bench = Bench::new(fixture);
     let buffer = bench.buffer(SIZE);
     bench.write(&buffer, &numbered(SIZE));
-    let from = Region::new(0, 100);
-    let copy = bench
-        .backend
-        .enqueue_copy(&bench.queue, &buffer, from, &buffer, 100);
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    let copy = backend.enqueue_copy(queue, &buffer, ..100, &buffer, 100);
     copy.unwrap().wait().unwrap();
     let mut expected = numbered(SIZE);
     expected.copy_within(0..100, 100);
@@ -122,19 +99,12 @@ pub fn an_overlapping_copy_is_refused<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let buffer = bench.buffer(SIZE);
     bench.write(&buffer, &numbered(SIZE));
+    let (backend, queue) = (&bench.backend, &bench.queue);
     for to in [0, 1, 99] {
-        let from = Region::new(0, 100);
-        let copy = bench
-            .backend
-            .enqueue_copy(&bench.queue, &buffer, from, &buffer, to);
-        assert_eq!(
-            refusal(copy),
-            InvalidRequest::OverlappingCopy {
-                from: 0,
-                to,
-                bytes: 100
-            }
-        );
+        let (from, bytes) = (0, 100);
+        let copy = backend.enqueue_copy(queue, &buffer, ..bytes, &buffer, to);
+        let overlap = InvalidRequest::OverlappingCopy { from, to, bytes };
+        assert_eq!(refusal(copy), overlap);
     }
     assert_eq!(bench.read(&buffer), numbered(SIZE));
 }
@@ -245,17 +215,12 @@ pub fn a_read_shows_the_moment_of_its_turn<F: Fixture>(fixture: &F) {
 pub fn a_copy_to_the_same_place_of_another_block_is_no_overlap<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let (source, target) = (bench.filled(SIZE, 1), bench.filled(SIZE, 2));
-    let all = Region::first(SIZE);
-    let copy = bench
-        .backend
-        .enqueue_copy(&bench.queue, &source, all, &target, 0);
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    let copy = backend.enqueue_copy(queue, &source, .., &target, 0);
     copy.unwrap().wait().unwrap();
     assert_eq!(bench.read(&target), [1; SIZE]);
     // Nor does an empty region share any byte.
-    let none = Region::new(10, 0);
-    let copy = bench
-        .backend
-        .enqueue_copy(&bench.queue, &source, none, &source, 10);
+    let copy = backend.enqueue_copy(queue, &source, 10..10, &source, 10);
     copy.unwrap().wait().unwrap();
 }
 

@@ -93,7 +93,7 @@ fn a_part_is_exported_from_its_first_byte() {
     let queue = queue(&backend);
     let memory = mapped(&backend);
     backend.enqueue_fill(&queue, &memory, .., &[7_u8]).unwrap();
-    let part = part_of(&memory, Region::new(300, PAGE));
+    let part = part_of(&memory, Region::new(256, PAGE));
     let imported = backend.import(&backend.export(&queue, &part).unwrap());
     let imported = imported.unwrap();
     assert_eq!(imported.bytes(), PAGE);
@@ -101,8 +101,16 @@ fn a_part_is_exported_from_its_first_byte() {
     let mut bytes = vec![0_u8; 2 * PAGE];
     backend.read(&queue, &memory, 0, &mut bytes).unwrap();
     let mut expected = vec![7; 2 * PAGE];
-    expected[305] = 8;
+    expected[261] = 8;
     assert!(bytes == expected);
+    // Imported memory starts where views may.
+    let askew = part_of(&memory, Region::new(300, PAGE));
+    let Err(Error::InvalidRequest(refusal)) =
+        backend.import(&backend.export(&queue, &askew).unwrap())
+    else {
+        panic!("it starts off the alignment");
+    };
+    assert!(matches!(refusal, InvalidRequest::Misaligned { .. }));
 }
 
 #[test]

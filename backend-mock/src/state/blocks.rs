@@ -60,10 +60,8 @@ impl State {
         let block = self.new_block(bytes, MemoryKind::Svm(grain), flags);
         let Some(storage) = Storage::zeroed(bytes, alignment) else {
             let memory = block.id;
-            return refuse(
-                CallKind::AllocateSvm,
-                Cause::OutOfHostMemory { memory, bytes },
-            );
+            let cause = Cause::OutOfHostMemory { memory, bytes };
+            return refuse(CallKind::AllocateSvm, cause);
         };
         self.reserve(bytes as u64, CallKind::AllocateSvm)?;
         self.charge(|costs| costs.allocate_svm.micros_at(bytes as u64));

@@ -216,11 +216,11 @@ impl OpenClBackend {
         let offset = start.saturating_add(bytes.offset);
         let limits = self.limits_for(shape)?;
         if kind == ImageKind::D2 && !limits.planes_over_buffers {
-            let instead = "copy between buffer and image instead";
-            return Err(self
-                .context()
-                .lacks("2D images over buffers", instead)
-                .into());
+            let (what, instead) = (
+                "2D images over buffers",
+                "copy between buffer and image instead",
+            );
+            return Err(self.context().lacks(what, instead).into());
         }
         let flags = buffer.flags();
         self.check_format(flags, format, kind)?;
@@ -323,11 +323,8 @@ impl OpenClBackend {
         let runtimes = self.context().quirks.flags_to_make(to_cl(flags));
         let image = self.image_handle(runtimes, format, shape, source)?;
         let log = AccessLog::default();
-        Ok(ClImage::new(
-            self.context(),
-            (format, shape, flags),
-            Pixels::Own { image, log },
-        ))
+        let pixels = Pixels::Own { image, log };
+        Ok(ClImage::new(self.context(), (format, shape, flags), pixels))
     }
 
     fn image_handle(

@@ -73,11 +73,8 @@ impl OpenClBackend {
             check_item_bytes(&image, format)?;
             let log = AccessLog::default();
             log.await_end();
-            Ok(ClImage::new(
-                context,
-                (format, shape, flags),
-                Pixels::Own { image, log },
-            ))
+            let pixels = Pixels::Own { image, log };
+            Ok(ClImage::new(context, (format, shape, flags), pixels))
         })
     }
 }

@@ -132,12 +132,8 @@ impl Launch<'_> {
                     );
                 }
                 self.check_flags(Some(index), access, image.flags())?;
-                let used = image.used(access.into());
-                self.object(
-                    ArgumentValue::Memory(image.handle()),
-                    image.context(),
-                    Some(used),
-                )
+                let value = ArgumentValue::Memory(image.handle());
+                self.object(value, image.context(), Some(image.used(access.into())))
             }
             (ParameterRole::Sampler, Argument::Sampler(sampler)) => {
                 let value = ArgumentValue::Sampler(sampler.handle());
@@ -150,12 +146,8 @@ impl Launch<'_> {
                     return Err(self.refused(index, problem));
                 }
                 // A kernel that reads packets takes them out, which is a write.
-                let used = pipe.used(Access::Write);
-                self.object(
-                    ArgumentValue::Memory(pipe.handle()),
-                    pipe.context(),
-                    Some(used),
-                )
+                let value = ArgumentValue::Memory(pipe.handle());
+                self.object(value, pipe.context(), Some(pipe.used(Access::Write)))
             }
             _ => {
                 let (expected, given) = (parameter.kind(), argument.kind());

@@ -143,12 +143,8 @@ impl OpenClBackend {
             Some(parent) => {
                 let region = Region::new(handle.info(CL_MEM_OFFSET)?.value()?, bytes);
                 let root = Root::of(parent)?;
-                MemoryBody::Part(Box::new(Part::of_sub_buffer(
-                    self.context(),
-                    handle,
-                    &root,
-                    region,
-                )))
+                let part = Part::of_sub_buffer(self.context(), handle, &root, region);
+                MemoryBody::Part(Box::new(part))
             }
         };
         let memory = ClMemory::new(self.context(), bytes, flags::from_cl(given), body);

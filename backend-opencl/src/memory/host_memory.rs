@@ -186,13 +186,16 @@ impl OpenClBackend {
     }
 
     fn root_over(&self, loan: Loan, flags: MemoryFlags) -> Result<Root> {
-        let (bytes, address) = (loan.bytes(), loan.address());
+        let (bytes, address) = (loan.bytes(), loan.start().addr().get());
         self.limits().check_block(bytes)?;
         flags.check()?;
         flags.check_host(HostUse::Read)?;
         let handle = sys::buffer::create_over(&self.context().handle, host_flags(flags), loan);
         let handle = handle.map_err(|error| error.into_error(Purpose::Memory(bytes)))?;
-        Ok(Root::over_host_memory(handle, address))
+        let root = Root::new(handle, address);
+        // A thread will wait for its end to take the memory back.
+        root.log().await_end();
+        Ok(root)
     }
 }
 

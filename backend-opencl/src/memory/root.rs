@@ -66,13 +66,6 @@ impl Root {
         }
     }
 
-    /// Returns a buffer over memory of the host, which a thread will wait for to take the memory back.
-    pub(crate) fn over_host_memory(handle: MemHandle, address: usize) -> Self {
-        let root = Self::new(handle, address);
-        root.log.await_end();
-        root
-    }
-
     /// Returns a buffer over the first bytes of `block`.
     pub(crate) fn over(handle: MemHandle, block: &Arc<SvmBlock>) -> Self {
         let mut root = Self::new(handle, block.address());

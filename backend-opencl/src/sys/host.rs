@@ -93,10 +93,7 @@ impl<T> HostVec<T> {
 
     /// Holds the elements at an address that fits every type of OpenCL: if they start at another one, they are moved within the memory of
     /// the vector, which grows a little for that. [`take`](Self::take) moves them back.
-    pub(crate) fn aligned(mut elements: Vec<T>) -> Self
-    where
-        T: Pod,
-    {
+    pub(crate) fn aligned(mut elements: Vec<T>) -> Self {
         let before = elements.as_ptr().addr().wrapping_neg() % LARGEST_ALIGNMENT;
         let room = LARGEST_ALIGNMENT.div_ceil(size_of::<T>().max(1));
         // Without memory for more they stay, and launches of kernels that need another address are refused.
@@ -106,7 +103,7 @@ impl<T> HostVec<T> {
         let skipped = first.addr().get().wrapping_neg() % LARGEST_ALIGNMENT;
         if may_move && skipped > 0 {
             this.start = first.map_addr(|address| address.saturating_add(skipped));
-            // SAFETY: The vector has room for all of its elements and `skipped` bytes more, and any bytes are valid elements.
+            // SAFETY: The vector has room for all of its elements and `skipped` bytes more. Nothing but `take` touches them from now on.
             unsafe { first.copy_to(this.start, this.bytes) };
         }
         this
@@ -188,12 +185,8 @@ unsafe impl Send for Loan {}
 unsafe impl Sync for Loan {}
 
 impl Loan {
-    pub(super) const fn start(&self) -> NonNull<u8> {
+    pub(crate) const fn start(&self) -> NonNull<u8> {
         self.start
-    }
-
-    pub(crate) fn address(&self) -> usize {
-        self.start.addr().get()
     }
 
     pub(crate) const fn bytes(&self) -> usize {

@@ -437,9 +437,11 @@ fn kernels_get_the_part() {
 fn a_migration_leaves_the_bytes_as_they_are() {
     Parts::new().each(|parts, part| {
         let Bench { backend, queue } = &parts.bench;
-        let moved = backend.enqueue_migrate(queue, &[part.part], MigrationFlags::HOST);
-        moved.unwrap().wait().unwrap();
-        part.changed("enqueue_migrate", 0, &part.bytes());
+        for flags in [MigrationFlags::HOST, MigrationFlags::CONTENT_UNDEFINED] {
+            let moved = backend.enqueue_migrate(queue, &[part.part], flags);
+            moved.unwrap().wait().unwrap();
+            part.changed("enqueue_migrate", 0, &part.bytes());
+        }
     });
 }
 
