@@ -270,3 +270,36 @@ pub(crate) fn with_lent<O, R, E>(
     })?;
     Ok(run(object))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moved_and_given_back<T: Pod + PartialEq + fmt::Debug>(elements: &[T]) {
+        // Vectors of several capacities, so that the allocator gives them several addresses.
+        for spare in 0..40 {
+            let mut given = Vec::with_capacity(elements.len() + spare);
+            given.extend_from_slice(elements);
+            let held = HostVec::aligned(given);
+            let address = held.start.addr().get();
+            assert!(address.is_multiple_of(LARGEST_ALIGNMENT));
+            assert_eq!(held.bytes, size_of_val(elements));
+            assert_eq!(held.take(), elements);
+            assert_eq!(held.take(), [], "it was taken");
+        }
+    }
+
+    #[test]
+    fn elements_of_any_size_are_aligned_and_come_back_as_they_were() {
+        for length in [1, 5, 64, 1000] {
+            let bytes: Vec<u8> = (0..=250).cycle().take(length).collect();
+            moved_and_given_back(&bytes);
+            let triples: Vec<[u8; 3]> = bytes.iter().map(|byte| [*byte, 1, 2]).collect();
+            moved_and_given_back(&triples);
+            let words: Vec<u64> = bytes.iter().map(|byte| u64::from(*byte) << 40).collect();
+            moved_and_given_back(&words);
+            let wide: Vec<[u32; 64]> = bytes.iter().map(|byte| [u32::from(*byte); 64]).collect();
+            moved_and_given_back(&wide);
+        }
+    }
+}

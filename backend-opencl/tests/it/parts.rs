@@ -11,9 +11,9 @@ use binpool_allocators::{
 };
 use binpool_conformance::{part_of, transfers_keep_to};
 use binpool_opencl::{
-    Argument, ClKernel, ClProgram, Elements, Extent, ImagePart, ImageRegion, ImageShape, MapMode,
-    MigrationFlags, OpenClBackend, OpenClError, Parameter, ParameterAccess, Rect, RectPart,
-    SvmPointer,
+    Argument, ClKernel, ClMemory, ClProgram, Elements, Extent, ImagePart, ImageRegion, ImageShape,
+    MapMode, MigrationFlags, OpenClBackend, OpenClError, Parameter, ParameterAccess, Rect,
+    RectPart, SvmPointer,
 };
 
 use crate::common::{
@@ -191,6 +191,21 @@ fn transfers_count_from_the_part() {
         let Bench { backend, queue } = &parts.bench;
         transfers_keep_to(backend, queue, (part.whole, part.start), part.part);
     });
+}
+
+#[test]
+fn transfers_of_lent_memory_may_start_at_any_address() {
+    let Bench { backend, queue } = &Bench::new();
+    let mut bytes = vec![0_u8; 2000];
+    for start in 0..17 {
+        let lent = &mut bytes[start..][..1600];
+        let check = |memory: &ClMemory| {
+            transfers_keep_to(backend, queue, (memory, 0), memory);
+            let part = part_of(memory, Region::new(start, 800));
+            transfers_keep_to(backend, queue, (memory, start), &part);
+        };
+        backend.with_host_buffer(lent, ANY, check).unwrap();
+    }
 }
 
 #[test]
