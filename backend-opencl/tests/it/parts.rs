@@ -11,9 +11,9 @@ use binpool_allocators::{
 };
 use binpool_conformance::{part_of, transfers_keep_to};
 use binpool_opencl::{
-    Argument, ClKernel, ClMemory, ClProgram, Elements, Extent, ImagePart, ImageRegion, ImageShape,
-    MapMode, MigrationFlags, OpenClBackend, OpenClError, Parameter, ParameterAccess, Rect,
-    RectPart, SvmPointer,
+    Argument, ClKernel, ClMemory, ClProgram, Elements, Extent, ImageKind, ImagePart, ImageRegion,
+    ImageShape, MapMode, MigrationFlags, OpenClBackend, OpenClError, Parameter, ParameterAccess,
+    Rect, RectPart, SvmPointer,
 };
 
 use crate::common::{
@@ -26,6 +26,8 @@ kernel void plain(global uint *words) { words[get_global_id(0)] += 1; }
 kernel void shifted(global uint *words, ulong first) { words[first + get_global_id(0)] += 1; }
 kernel void follow(global const ulong *addresses)
 { ((global uint *) addresses[0])[get_global_id(0)] += 1; }
+kernel void look(read_only image1d_buffer_t image, global uint4 *pixels)
+{ pixels[get_global_id(0)] = read_imageui(image, get_global_id(0)); }
 ";
 
 type AnyMemory<'a> = &'a dyn AsMemory<OpenClBackend>;
@@ -35,6 +37,7 @@ struct Parts {
     plain: ClKernel,
     shifted: ClKernel,
     follow: ClKernel,
+    look: ClKernel,
 }
 
 impl Parts {
@@ -50,10 +53,17 @@ impl Parts {
         let shifted = unsafe { program.kernel("shifted", &[words, Parameter::offset_u64(0)]) };
         // SAFETY: as above, at an address in memory that the launch names.
         let follow = unsafe { program.kernel("follow", &[addresses]) };
+        let look = [
+            Parameter::image(ImageKind::D1Buffer, ParameterAccess::Input),
+            Parameter::output::<[u32; 4]>(each),
+        ];
+        // SAFETY: each work item reads the pixel of its id, of which launches have no more than the image, and writes its colour.
+        let look = unsafe { program.kernel("look", &look) };
         Self {
             plain: plain.unwrap(),
             shifted: shifted.unwrap(),
             follow: follow.unwrap(),
+            look: look.unwrap(),
             bench,
         }
     }
@@ -397,6 +407,13 @@ fn an_image_over_a_part_is_the_parts_bytes() {
             .unwrap();
         part.changed("create_image_over", 8, &[9; 4]);
         assert_eq!(parts.bench.pixels(&image), part.bytes()[..256]);
+        let seen = backend.create_buffer(64 * 16, ANY).unwrap();
+        let launch = parts.look.launch(queue, &[64]).image(&image).memory(&seen);
+        launch.enqueue().unwrap();
+        let seen = backend.map::<u32>(queue, &seen, ..).unwrap();
+        let bytes = part.bytes()[..256].to_vec();
+        let words: Vec<_> = bytes.into_iter().map(u32::from).collect();
+        assert!(seen[..] == words, "a kernel sees them");
     });
 }
 
