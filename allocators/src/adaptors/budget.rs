@@ -85,9 +85,8 @@ struct SoftLimit {
 
 impl State {
     const fn available(&self) -> u64 {
-        self.max
-            .saturating_sub(self.used)
-            .saturating_sub(self.promised)
+        let free = self.max.saturating_sub(self.used);
+        free.saturating_sub(self.promised)
     }
 
     const fn usage(&self) -> BudgetUse {
@@ -197,18 +196,14 @@ impl Budget {
             return Err(refusal(bytes, available));
         }
         state.promised += bytes as u64;
-        Ok(Promise {
-            budget: self,
-            bytes: bytes as u64,
-        })
+        let (budget, bytes) = (self, bytes as u64);
+        Ok(Promise { budget, bytes })
     }
 
     /// Returns a guard for a block of `bytes` bytes that is being released. Dropping the guard makes the bytes available.
     pub(crate) fn give_back_after(&self, bytes: usize) -> Return<'_> {
-        Return {
-            budget: self,
-            bytes: bytes as u64,
-        }
+        let (budget, bytes) = (self, bytes as u64);
+        Return { budget, bytes }
     }
 }
 

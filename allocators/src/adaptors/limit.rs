@@ -70,10 +70,8 @@ impl<A> Limit<A> {
     /// # Ok::<(), binpool_allocators::Error>(())
     /// ```
     pub fn shared(inner: A, budget: &Budget) -> Self {
-        Self {
-            inner,
-            budget: budget.clone(),
-        }
+        let budget = budget.clone();
+        Self { inner, budget }
     }
 
     /// The budget.

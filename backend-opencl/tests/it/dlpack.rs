@@ -1,9 +1,10 @@
 //! Memory for other libraries, by the `DLPack` protocol.
 
-use std::{ffi::c_void, ptr, slice::from_ref, thread, time::Duration};
+use std::{ffi::c_void, ptr, slice::from_ref, sync::Arc, thread, time::Duration};
 
 use binpool::{
-    Allocator, ImmediateAllocator, MemoryPool, PoolOptions, PooledBuffer, SvmAllocator, SvmGrain,
+    Allocator, ImmediateAllocator, MemoryPool, PoolOptions, PooledBuffer, PooledSlice,
+    SvmAllocator, SvmGrain,
 };
 use binpool_allocators::{
     AsMemory, Backend, Error, Event, EventStatus, InvalidRequest, MemoryFlags, ObjectKind, Queue,
@@ -99,6 +100,20 @@ fn a_tensor_says_where_its_elements_are() {
     assert_eq!(tensor.byte_offset(), 0);
     assert_eq!(data(&tensor), handle);
     assert_eq!((tensor.version().major, tensor.flags()), (1, 0));
+}
+
+#[test]
+fn a_part_is_exported_from_its_first_byte() {
+    for segments in [false, true] {
+        let bench = Bench::new();
+        let block = pool(&bench, segments).allocate(BYTES).unwrap();
+        let written = block.enqueue_write(&bench.queue, 0, numbered(BYTES).into());
+        written.unwrap();
+        let part = PooledSlice::<u8, _>::new(Arc::new(block)).unwrap();
+        let part = part.slice(100..1100).unwrap();
+        let tensor = export::<u8, _>(&bench.backend, &bench.queue, part, &[1000]).unwrap();
+        assert_eq!(consumed(&bench, &tensor, 1000), numbered(1100)[100..]);
+    }
 }
 
 #[test]

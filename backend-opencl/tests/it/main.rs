@@ -9,6 +9,7 @@
 )]
 
 mod accesses;
+mod alignment;
 mod behind_failures;
 mod buffers;
 mod cache;
@@ -44,6 +45,7 @@ mod objects;
 mod on_ended;
 mod ordering;
 mod p2p;
+mod parts;
 mod pipes;
 mod pool;
 mod raw_memory;
