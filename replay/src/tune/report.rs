@@ -3,8 +3,7 @@
 use crate::{
     ReplaySettings,
     figures::millis_text,
-    tune::trade_off::more_for_less,
-    tune::{Candidate, Comparison, Cost, Trial},
+    tune::{Candidate, Comparison, Trial, trade_off::{are_equal, nothing}},
 };
 
 /// A trial of settings: the device, the candidates and the results. [`tables`](Self::tables) are for display,
@@ -52,59 +51,56 @@ impl TuneReport {
         results.filter(|result| result.is_err()).count()
     }
 
-    /// Returns the best setting of a comparison and the Rust expression for it, or why there is none, as text for display.
+    /// Returns the best setting of a comparison and the Rust expression for it, and the best with less memory if there are two answers, or why there is
+    /// none, as text for display.
     #[must_use]
     pub fn verdict(&self, comparison: &Comparison) -> String {
-        let found = comparison.best.and_then(|index| {
-            let candidate = self.candidates.get(index)?;
-            let cost = comparison.costs.get(index).copied().flatten()?;
-            Some((candidate.name, candidate.code?, cost))
-        });
-        let Some((name, code, cost)) = found else {
+        let found = |index: Option<usize>| {
+            let candidate = self.candidates.get(index?)?;
+            let cost = comparison.costs.get(index?).copied().flatten()?;
+            Some((candidate, candidate.code?, cost))
+        };
+        let Some((best, code, cost)) = found(comparison.best) else {
             return "best: none, since every setting of the pool runs out of memory".into();
         };
-        let remark = if self.makes_no_difference(&cost, comparison) {
-            ", the default, since no setting makes a difference".into()
-        } else if cost.reserved_over_live > self.reserve {
-            format!(
-                ", which reserves the least: none stays within {} times the live bytes",
-                self.reserve
-            )
-        } else {
-            String::new()
-        };
+        let less = found(comparison.with_less_memory);
+        let mut text = format!("best: {}", best.name);
+        if self.makes_no_difference(comparison) {
+            text += ", the default, since no setting makes a difference";
+        } else if best.is_default() {
+            text += ", the default: nothing to change";
+        }
+        if cost.reserved_over_live > self.reserve && less.is_none() {
+            let reserve = self.reserve;
+            text += &format!(", which reserves the least: none stays within {reserve} times the live bytes");
+        }
         let few = match self.allocations() {
-            1 => "\n(from 1 allocation: a longer recording may give another result)".into(),
-            few if few < FEW => {
-                format!("\n(from {few} allocations: a longer recording may give another result)")
-            }
-            _ => String::new(),
+            1 => "1 allocation".to_owned(),
+            few => format!("{few} allocations"),
         };
-        let more = self.more(&cost, comparison).unwrap_or_default();
-        format!("best: {name}{remark}{more}{few}\n\n    {code}")
+        if self.allocations() < FEW {
+            text += &format!("\n(from {few}: a longer recording may give another result)");
+        }
+        text += &format!("\n\n    {code}");
+        if let Some((other, code, less)) = less {
+            text += &format!(
+                "\n\nor, with less memory: {}, which takes {} instead of {}, for {:.3} times the live bytes instead of {:.3}\n\n    {code}",
+                other.name,
+                millis_text(less.device_time),
+                millis_text(cost.device_time),
+                less.reserved_over_live,
+                cost.reserved_over_live,
+            );
+        }
+        text
     }
 
-    /// What a little more memory buys, as a line; `None` for nothing.
-    fn more(&self, best: &Cost, comparison: &Comparison) -> Option<String> {
-        let pools = comparison.pools(&self.candidates);
-        let index = more_for_less(&pools, best, self.reserve)?;
-        let (name, cost) = (self.candidates.get(index)?.name, pools[index]?);
-        Some(format!(
-            "\n(with --reserve {:.2} it would be {name}, which is better: {} instead of {}, \
-             for {:.3} times the live bytes instead of {:.3})",
-            (cost.reserved_over_live * 100.0).ceil() / 100.0,
-            millis_text(cost.device_time),
-            millis_text(best.device_time),
-            cost.reserved_over_live,
-            best.reserved_over_live,
-        ))
-    }
-
-    /// Returns whether all candidates with a pool cost about as much as the best.
-    fn makes_no_difference(&self, best: &Cost, comparison: &Comparison) -> bool {
+    /// Returns whether all candidates with a pool cost the same.
+    fn makes_no_difference(&self, comparison: &Comparison) -> bool {
         let costs = comparison.costs.iter().zip(&self.candidates);
-        let mut pools = costs.filter(|(_, candidate)| candidate.pool.is_some());
-        pools.all(|(cost, _)| cost.is_some_and(|cost| cost.is_about(best)))
+        let pools = costs.filter(|(_, candidate)| candidate.pool.is_some());
+        let pools: Option<Vec<_>> = pools.map(|(cost, _)| *cost).collect();
+        pools.is_some_and(|pools| are_equal(&pools, nothing(&comparison.costs)))
     }
 
     /// The allocations of all traces, each once.
