@@ -6,7 +6,8 @@ use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Wi
 use terminal_size::terminal_size_of;
 
 /// A table of text. It fits the terminal, or the columns that the variable `COLUMNS` states: titles take several lines, then the
-/// [dispensable](Self::or_without) columns go, the first of them first, and at last cells take several lines.
+/// [dispensable](Self::or_without) columns go, the first of them first, then long names take several lines, and at last each row is a list of
+/// its own.
 pub(crate) struct MarkdownTable {
     titles: Vec<String>,
     /// Whether each column is aligned to the right.
@@ -16,6 +17,9 @@ pub(crate) struct MarkdownTable {
     /// Set if it may be printed on standard error.
     is_for_errors: bool,
 }
+
+/// Names of up to this many characters take one line, however narrow the terminal is.
+const LONG_NAME: u16 = 16;
 
 impl MarkdownTable {
     /// Returns a table with these titles. The columns in `numbers` are aligned to the right.
@@ -54,8 +58,9 @@ impl MarkdownTable {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// Returns the table without the columns that have these titles. In one of a stated width, cells take one line.
-    fn table(&self, left_out: &[&str], width: Option<u16>) -> Table {
+    /// Returns the table without the columns that have these titles. In one of a stated width, cells take one line, and so do names, those in
+    /// the first column, of up to `longest_name` characters.
+    fn table(&self, left_out: &[&str], width: Option<u16>, longest_name: u16) -> Table {
         let kept = |column: &usize| !left_out.contains(&self.titles[*column].as_str());
         let columns: Vec<usize> = (0..self.titles.len()).filter(kept).collect();
         let cells = |row: &[String]| {
@@ -73,8 +78,9 @@ impl MarkdownTable {
                 drawn.set_cell_alignment(CellAlignment::Right);
             }
             if width.is_some() {
-                let longest = self.least_width(*column) + drawn.padding_width();
-                drawn.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(longest)));
+                let most = if *column == 0 { longest_name } else { u16::MAX };
+                let least = self.least_width(*column).min(most) + drawn.padding_width();
+                drawn.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(least)));
             }
         }
         if let Some(width) = width {
@@ -94,13 +100,13 @@ impl MarkdownTable {
 
     /// Returns the text of the table at this width.
     fn fitted(&self, width: u16) -> String {
-        for count in 0..=self.dispensable.len() {
+        let all = self.dispensable.len();
+        let tries = (0..=all).map(|count| (count, u16::MAX));
+        for (count, longest_name) in tries.chain([(all, LONG_NAME)]) {
             let left_out = &self.dispensable[..count];
-            let text = self.table(left_out, Some(width)).to_string();
-            if text
-                .lines()
-                .all(|line| line.chars().count() <= width.into())
-            {
+            let text = self.table(left_out, Some(width), longest_name).to_string();
+            let mut lines = text.lines();
+            if lines.all(|line| line.chars().count() <= width.into()) {
                 return match left_out {
                     [] => text,
                     _ => format!(
@@ -110,10 +116,24 @@ impl MarkdownTable {
                 };
             }
         }
-        let mut table = self.table(&[], None);
+        let lists = self.rows.iter().map(|row| self.list(row, width));
+        lists.collect::<Vec<_>>().join("\n\n")
+    }
+
+    /// Returns a row as a line with its name and, below that, a line for each other cell.
+    fn list(&self, row: &[String], width: u16) -> String {
+        let mut cells = self.titles.iter().zip(row);
+        let name = cells.next().map_or_else(String::new, |(title, name)| format!("{title}: {name}"));
+        let cells = cells.filter(|(_, cell)| !cell.is_empty());
+        let mut table = Table::new();
+        table.load_preset(presets::ASCII_MARKDOWN);
+        table.add_rows(cells.map(|(title, cell)| [title, cell]));
+        if let Some(cells) = table.column_mut(1) {
+            cells.set_cell_alignment(CellAlignment::Right);
+        }
         table.set_content_arrangement(ContentArrangement::Dynamic);
         table.set_width(width);
-        table.to_string()
+        format!("{name}\n{table}")
     }
 }
 
@@ -129,7 +149,7 @@ impl fmt::Display for MarkdownTable {
         let columns = || of_terminal().map(|(columns, _)| columns.0);
         match width.or_else(columns) {
             Some(width) => f.write_str(&self.fitted(width)),
-            None => fmt::Display::fmt(&self.table(&[], None), f),
+            None => fmt::Display::fmt(&self.table(&[], None, u16::MAX), f),
         }
     }
 }
@@ -168,11 +188,56 @@ mod tests {
     }
 
     #[test]
-    fn dispensable_columns_go_before_cells_take_several_lines() {
+    fn dispensable_columns_go_before_rows_are_lists() {
         let narrow = table().fitted(22);
         assert!(narrow.contains("(a wider terminal also has: peak reserved)"));
         assert!(!narrow.contains("12"), "{narrow}");
-        let splits = table().fitted(14);
-        assert!(splits.lines().all(|line| line.len() <= 14), "{splits}");
+    }
+
+    #[test]
+    fn each_row_of_a_table_that_does_not_fit_is_a_list() {
+        let mut table = MarkdownTable::new(["trace", "reserved / live", "time", ""], 1..=2);
+        for row in [["first", "1.04", "12.00 ms", ""], ["second", "1.10", "2.00 ms", "<-- best"]] {
+            table.add_row(row.map(str::to_owned));
+        }
+        let lists = "\
+trace: first
+| reserved / live |     1.04 |
+| time            | 12.00 ms |
+
+trace: second
+| reserved / live |     1.10 |
+| time            |  2.00 ms |
+|                 | <-- best |";
+        assert_eq!(table.fitted(30), lists);
+    }
+
+    #[test]
+    fn long_names_take_several_lines_before_rows_are_lists() {
+        let mut table = table();
+        table.add_row(["a name of several words", "5 MiB", "5.0 %"].map(str::to_owned));
+        let narrow = "\
+| trace            | hit rate |
+|------------------|----------|
+| first            |    3.0 % |
+| second           |   30.0 % |
+| a name of        |    5.0 % |
+| several words    |          |
+(a wider terminal also has: peak reserved)";
+        assert_eq!(table.fitted(32), narrow);
+        assert!(table.fitted(40).contains("a name of several words"));
+        assert!(table.fitted(24).contains("trace: a name of several words\n"));
+    }
+
+    /// Down to the width of the longest word and the longest cell.
+    #[test]
+    fn no_word_and_no_figure_is_split_at_any_width() {
+        for width in 22..200 {
+            let text = table().fitted(width);
+            for whole in ["trace", "hit", "rate", "first", "3.0 %", "second", "30.0 %"] {
+                assert!(text.contains(whole), "{width}:\n{text}");
+            }
+            assert!(text.lines().all(|line| line.len() <= width.into()), "{text}");
+        }
     }
 }
