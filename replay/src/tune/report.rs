@@ -3,7 +3,10 @@
 use crate::{
     ReplaySettings,
     figures::millis_text,
-    tune::{Candidate, Comparison, Trial, trade_off::{are_equal, nothing}},
+    tune::{
+        Candidate, Comparison, Trial,
+        trade_off::{are_equal, nothing},
+    },
 };
 
 /// A trial of settings: the device, the candidates and the results. [`tables`](Self::tables) are for display,
@@ -72,7 +75,9 @@ impl TuneReport {
         }
         if cost.reserved_over_live > self.reserve && less.is_none() {
             let reserve = self.reserve;
-            text += &format!(", which reserves the least: none stays within {reserve} times the live bytes");
+            text += &format!(
+                ", which reserves the least: none stays within {reserve} times the live bytes"
+            );
         }
         let few = match self.allocations() {
             1 => "1 allocation".to_owned(),

@@ -114,8 +114,14 @@ pub fn best(
         more.device_time * 2 < cost.device_time && more.device_time + nothing < cost.device_time
     });
     Some(match faster {
-        Some((index, _)) => Best { index, with_less_memory: Some(within) },
-        None => Best { index: within, with_less_memory: None },
+        Some((index, _)) => Best {
+            index,
+            with_less_memory: Some(within),
+        },
+        None => Best {
+            index: within,
+            with_less_memory: None,
+        },
     })
 }
 

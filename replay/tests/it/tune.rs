@@ -410,7 +410,8 @@ fn of_those_that_take_the_same_time_the_one_that_reserves_the_least_is_best() {
         let comparison = Comparison::new(costs.collect(), &candidates, 1.25);
         candidates[comparison.best.unwrap()].name
     };
-    let with = |name: &'static str, reserved: f64| move |it: &str| if it == name { reserved } else { 1.2 };
+    let with =
+        |name: &'static str, reserved: f64| move |it: &str| if it == name { reserved } else { 1.2 };
     assert_eq!(best_of(&with("bins 0", 1.1)), "bins 0");
     // To within 1 %, that makes no difference either.
     assert_eq!(best_of(&with("bins 0", 1.19)), "segments 8");
@@ -825,7 +826,12 @@ fn a_corrupt_trace_is_named_and_the_others_are_tried() {
 #[test]
 fn help_says_what_is_best() {
     let help = binpool(&["tune", "--help"]).output;
-    for rule in ["least device time", "a quarter more", "less than half the time", "1 % of the time without a pool"] {
+    for rule in [
+        "least device time",
+        "a quarter more",
+        "less than half the time",
+        "1 % of the time without a pool",
+    ] {
         assert!(help.contains(rule), "{help}");
     }
     assert!(help.contains("[default: 1.25]"), "{help}");

@@ -230,7 +230,10 @@ fn segments_are_grey_and_the_legend_beside_them_has_no_groups() {
         assert_eq!(groups["legend"].as_array().unwrap().len(), 6);
         let note = segments["note"].as_str().unwrap();
         assert!(note.contains("greys without a meaning"), "{note}");
-        assert_eq!([&segments["hidden"], &groups["hidden"]], [&json!(false), &json!(true)]);
+        assert_eq!(
+            [&segments["hidden"], &groups["hidden"]],
+            [&json!(false), &json!(true)]
+        );
     }
 }
 
