@@ -18,9 +18,6 @@ pub(crate) struct MarkdownTable {
     is_for_errors: bool,
 }
 
-/// Names of up to this many characters take one line, however narrow the terminal is.
-const LONG_NAME: u16 = 16;
-
 impl MarkdownTable {
     /// Returns a table with these titles. The columns in `numbers` are aligned to the right.
     pub(crate) fn new(
@@ -58,42 +55,34 @@ impl MarkdownTable {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// Returns the table without the columns that have these titles. In one of a stated width, cells take one line, and so do names, those in
-    /// the first column, of up to `longest_name` characters.
-    fn table(&self, left_out: &[&str], width: Option<u16>, longest_name: u16) -> Table {
+    /// Returns the table of this width without the columns that have these titles. No word takes several lines, and of the cells only names do,
+    /// those in the first column, if `wraps_names`.
+    fn table(&self, left_out: &[&str], width: u16, wraps_names: bool) -> Table {
         let kept = |column: &usize| !left_out.contains(&self.titles[*column].as_str());
         let columns: Vec<usize> = (0..self.titles.len()).filter(kept).collect();
         let cells = |row: &[String]| {
-            columns
-                .iter()
-                .map(|it| row[*it].clone())
-                .collect::<Vec<_>>()
+            let cells = columns.iter().map(|it| row[*it].clone());
+            cells.collect::<Vec<_>>()
         };
-        let mut table = Table::new();
-        table.load_preset(presets::ASCII_MARKDOWN);
+        let mut table = empty_table(width);
         table.set_header(cells(&self.titles));
         table.add_rows(self.rows.iter().map(|row| cells(row)));
         for (column, drawn) in columns.iter().zip(table.column_iter_mut()) {
             if self.to_the_right[*column] {
                 drawn.set_cell_alignment(CellAlignment::Right);
             }
-            if width.is_some() {
-                let most = if *column == 0 { longest_name } else { u16::MAX };
-                let least = self.least_width(*column).min(most) + drawn.padding_width();
-                drawn.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(least)));
-            }
-        }
-        if let Some(width) = width {
-            table.set_content_arrangement(ContentArrangement::Dynamic);
-            table.set_width(width);
+            let least = self.least_width(*column, wraps_names && *column == 0);
+            let least = least.saturating_add(drawn.padding_width());
+            drawn.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(least)));
         }
         table
     }
 
-    /// Returns the characters of the longest cell of a column, or of the longest word of its title.
-    fn least_width(&self, column: usize) -> u16 {
+    /// Returns the characters of the longest word of a column's title, and of its longest cell, or word of a cell if it `wraps`.
+    fn least_width(&self, column: usize, wraps: bool) -> u16 {
         let cells = self.rows.iter().map(|row| row[column].as_str());
-        let all = self.titles[column].split(' ').chain(cells);
+        let parts = cells.flat_map(|cell| cell.split(if wraps { ' ' } else { '\n' }));
+        let all = self.titles[column].split(' ').chain(parts);
         let longest = all.map(|text| text.chars().count()).max();
         longest.map_or(0, |longest| u16::try_from(longest).unwrap_or(u16::MAX))
     }
@@ -101,19 +90,17 @@ impl MarkdownTable {
     /// Returns the text of the table at this width.
     fn fitted(&self, width: u16) -> String {
         let all = self.dispensable.len();
-        let tries = (0..=all).map(|count| (count, u16::MAX));
-        for (count, longest_name) in tries.chain([(all, LONG_NAME)]) {
+        let tries = (0..=all).map(|count| (count, false));
+        for (count, wraps_names) in tries.chain([(all, true)]) {
             let left_out = &self.dispensable[..count];
-            let text = self.table(left_out, Some(width), longest_name).to_string();
+            let text = self.table(left_out, width, wraps_names).to_string();
             let mut lines = text.lines();
             if lines.all(|line| line.chars().count() <= width.into()) {
-                return match left_out {
-                    [] => text,
-                    _ => format!(
-                        "{text}\n(a wider terminal also has: {})",
-                        left_out.join(", ")
-                    ),
+                let others = match left_out {
+                    [] => String::new(),
+                    _ => format!("\n(a wider terminal also has: {})", left_out.join(", ")),
                 };
+                return text + &others;
             }
         }
         let lists = self.rows.iter().map(|row| self.list(row, width));
@@ -122,21 +109,24 @@ impl MarkdownTable {
 
     /// Returns a row as a line with its name and, below that, a line for each other cell.
     fn list(&self, row: &[String], width: u16) -> String {
-        let mut cells = self.titles.iter().zip(row);
-        let name = cells
-            .next()
-            .map_or_else(String::new, |(title, name)| format!("{title}: {name}"));
+        let cells = self.titles.iter().zip(row).skip(1);
         let cells = cells.filter(|(_, cell)| !cell.is_empty());
-        let mut table = Table::new();
-        table.load_preset(presets::ASCII_MARKDOWN);
+        let mut table = empty_table(width);
         table.add_rows(cells.map(|(title, cell)| [title, cell]));
         if let Some(cells) = table.column_mut(1) {
             cells.set_cell_alignment(CellAlignment::Right);
         }
-        table.set_content_arrangement(ContentArrangement::Dynamic);
-        table.set_width(width);
-        format!("{name}\n{table}")
+        format!("{}: {}\n{table}", self.titles[0], row[0])
     }
+}
+
+/// Returns a table of this width, to be filled.
+fn empty_table(width: u16) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::ASCII_MARKDOWN);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_width(width);
+    table
 }
 
 impl fmt::Display for MarkdownTable {
@@ -149,10 +139,7 @@ impl fmt::Display for MarkdownTable {
         let of_errors = || terminal_size_of(io::stderr());
         let of_terminal = || of_output().or_else(|| self.is_for_errors.then(of_errors)?);
         let columns = || of_terminal().map(|(columns, _)| columns.0);
-        match width.or_else(columns) {
-            Some(width) => f.write_str(&self.fitted(width)),
-            None => fmt::Display::fmt(&self.table(&[], None, u16::MAX), f),
-        }
+        f.write_str(&self.fitted(width.or_else(columns).unwrap_or(u16::MAX)))
     }
 }
 
@@ -218,22 +205,21 @@ trace: second
     }
 
     #[test]
-    fn long_names_take_several_lines_before_rows_are_lists() {
+    fn names_take_several_lines_before_rows_are_lists() {
         let mut table = table();
-        table.add_row(["a name of several words", "5 MiB", "5.0 %"].map(str::to_owned));
-        let narrow = "\
-| trace            | hit rate |
-|------------------|----------|
-| first            |    3.0 % |
-| second           |   30.0 % |
-| a name of        |    5.0 % |
-| several words    |          |
-(a wider terminal also has: peak reserved)";
-        assert_eq!(table.fitted(32), narrow);
-        assert!(table.fitted(40).contains("a name of several words"));
+        let name = ["a name of several words", "5 MiB", "5.0 %"];
+        table.add_row(name.map(str::to_owned));
+        let narrow = table.fitted(24);
+        let rows: Vec<_> = narrow.lines().filter(|row| row.contains(" %")).collect();
+        assert_eq!(rows.len(), 3, "{narrow}");
+        assert!(rows.iter().all(|row| row.starts_with("| ")), "{narrow}");
+        for word in name[0].split(' ').chain(["second"]) {
+            assert!(narrow.contains(word), "{narrow}");
+        }
+        assert!(table.fitted(40).contains(name[0]));
         assert!(
             table
-                .fitted(24)
+                .fitted(20)
                 .contains("trace: a name of several words\n")
         );
     }

@@ -3,10 +3,7 @@
 use crate::{
     ReplaySettings,
     figures::millis_text,
-    tune::{
-        Candidate, Comparison, Trial,
-        trade_off::{are_equal, nothing},
-    },
+    tune::{Candidate, Comparison, Cost, Trial, trade_off::nothing},
 };
 
 /// A trial of settings: the device, the candidates and the results. [`tables`](Self::tables) are for display,
@@ -47,10 +44,8 @@ impl TuneReport {
 
     /// The number of traces on which the candidate at this index ran out of memory.
     pub(crate) fn failures(&self, index: usize) -> usize {
-        let results = self
-            .trials
-            .iter()
-            .filter_map(|trial| trial.results.get(index));
+        let trials = self.trials.iter();
+        let results = trials.filter_map(|trial| trial.results.get(index));
         results.filter(|result| result.is_err()).count()
     }
 
@@ -68,7 +63,7 @@ impl TuneReport {
         };
         let less = found(comparison.with_less_memory);
         let mut text = format!("best: {}", best.name);
-        if self.makes_no_difference(comparison) {
+        if self.makes_no_difference(&cost, comparison) {
             text += ", the default, since no setting makes a difference";
         } else if best.is_default() {
             text += ", the default: nothing to change";
@@ -79,12 +74,12 @@ impl TuneReport {
                 ", which reserves the least: none stays within {reserve} times the live bytes"
             );
         }
-        let few = match self.allocations() {
-            1 => "1 allocation".to_owned(),
-            few => format!("{few} allocations"),
-        };
-        if self.allocations() < FEW {
-            text += &format!("\n(from {few}: a longer recording may give another result)");
+        let few = self.allocations();
+        if few < FEW {
+            let s = if few == 1 { "" } else { "s" };
+            text += &format!(
+                "\n(from {few} allocation{s}: a longer recording may give another result)"
+            );
         }
         text += &format!("\n\n    {code}");
         if let Some((other, code, less)) = less {
@@ -100,12 +95,12 @@ impl TuneReport {
         text
     }
 
-    /// Returns whether all candidates with a pool cost the same.
-    fn makes_no_difference(&self, comparison: &Comparison) -> bool {
+    /// Returns whether all candidates with a pool cost about as much as the best.
+    fn makes_no_difference(&self, best: &Cost, comparison: &Comparison) -> bool {
+        let nothing = nothing(&comparison.costs);
         let costs = comparison.costs.iter().zip(&self.candidates);
-        let pools = costs.filter(|(_, candidate)| candidate.pool.is_some());
-        let pools: Option<Vec<_>> = pools.map(|(cost, _)| *cost).collect();
-        pools.is_some_and(|pools| are_equal(&pools, nothing(&comparison.costs)))
+        let mut pools = costs.filter(|(_, candidate)| candidate.pool.is_some());
+        pools.all(|(cost, _)| cost.is_some_and(|cost| cost.is_about(best, nothing)))
     }
 
     /// The allocations of all traces, each once.

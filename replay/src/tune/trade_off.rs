@@ -24,6 +24,13 @@ const PART: u32 = 100;
 const LITTLE_MORE: f64 = 1.25;
 
 impl Cost {
+    /// Returns whether this and another one are the same in both respects.
+    pub(crate) fn is_about(&self, other: &Self, nothing: Duration) -> bool {
+        let (one, other_one) = (self.reserved_over_live, other.reserved_over_live);
+        one.max(other_one) <= one.min(other_one) * ABOUT
+            && self.device_time.abs_diff(other.device_time) <= nothing
+    }
+
     fn by_reserved(&self, other: &Self) -> Ordering {
         (self.reserved_over_live.total_cmp(&other.reserved_over_live))
             .then(self.device_time.cmp(&other.device_time))
@@ -84,7 +91,7 @@ pub struct Best {
 /// let cost = |reserved_over_live, ms| {
 ///     Some(Cost { reserved_over_live, device_time: Duration::from_millis(ms) })
 /// };
-/// let costs = [cost(1.05, 30), cost(1.1, 20), cost(1.2, 12), cost(1.3, 9), cost(1.5, 1)];
+/// let costs = [cost(1.05, 30), cost(1.1, 20), cost(1.2, 12), cost(1.3, 9), cost(1.6, 1)];
 /// let best = |reserve| best(&costs, reserve, Duration::ZERO, |index| index);
 /// assert_eq!(best(1.25), Some(Best { index: 2, with_less_memory: None }));
 /// assert_eq!(best(1.15), Some(Best { index: 3, with_less_memory: Some(1) }));
@@ -96,32 +103,24 @@ pub fn best(
     nothing: Duration,
     oddness: impl Fn(usize) -> usize,
 ) -> Option<Best> {
-    let least = |costs: &mut dyn Iterator<Item = (usize, Cost)>| {
-        let reserved = costs.map(|(_, cost)| cost.reserved_over_live);
-        reserved.min_by(f64::total_cmp)
-    };
+    let reserved = |(_, cost): (usize, Cost)| cost.reserved_over_live;
     let fastest = |most: f64| {
         let within = || present(costs).filter(move |(_, cost)| cost.reserved_over_live <= most);
         let time = within().map(|(_, cost)| cost.device_time).min()? + nothing;
         let as_fast = || within().filter(move |(_, cost)| cost.device_time <= time);
-        let reserved = least(&mut as_fast())? * ABOUT;
+        let least = as_fast().map(reserved).min_by(f64::total_cmp)?;
         as_fast()
-            .filter(|(_, cost)| cost.reserved_over_live <= reserved)
+            .filter(|(_, cost)| cost.reserved_over_live <= least * ABOUT)
             .min_by_key(|(index, _)| oddness(*index))
     };
-    let (within, cost) = fastest(reserve.max(least(&mut present(costs))?))?;
+    let least = present(costs).map(reserved).min_by(f64::total_cmp)?;
+    let (within, cost) = fastest(reserve.max(least))?;
     let faster = fastest(reserve * LITTLE_MORE).filter(|(_, more)| {
         more.device_time * 2 < cost.device_time && more.device_time + nothing < cost.device_time
     });
-    Some(match faster {
-        Some((index, _)) => Best {
-            index,
-            with_less_memory: Some(within),
-        },
-        None => Best {
-            index: within,
-            with_less_memory: None,
-        },
+    Some(Best {
+        index: faster.map_or(within, |(index, _)| index),
+        with_less_memory: faster.map(|_| within),
     })
 }
 
@@ -129,16 +128,6 @@ pub fn best(
 pub(crate) fn nothing(costs: &[Option<Cost>]) -> Duration {
     let longest = present(costs).map(|(_, cost)| cost.device_time).max();
     NOTHING.max(longest.unwrap_or_default() / PART)
-}
-
-/// Returns whether all of these cost the same.
-pub(crate) fn are_equal(costs: &[Cost], nothing: Duration) -> bool {
-    costs.iter().all(|one| {
-        costs.iter().all(|other| {
-            one.device_time <= other.device_time + nothing
-                && one.reserved_over_live <= other.reserved_over_live * ABOUT
-        })
-    })
 }
 
 fn present(costs: &[Option<Cost>]) -> impl Iterator<Item = (usize, Cost)> {
