@@ -373,7 +373,7 @@ pub(crate) struct Replay {
 /// `no pool` is for comparison, and never the best. For several traces, a table for all has the geometric mean of reserved / live and the sum
 /// of the device times, and the same rule. A setting that runs out of memory on one trace cannot be the best for all.
 ///
-/// In the tables, `*` marks a setting that no other beats in both memory and time. `--plot` draws the last table.
+/// In the tables, `*` marks a setting that no other beats in both memory and time.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Exit status: 0 when there is a best setting for all traces; 1 when every setting of the pool runs out of memory on \
@@ -382,7 +382,7 @@ one of them, or a trace could not be read or replayed; 2 for a wrong command lin
 Examples:
   binpool tune replay/traces/*.trace.gz
   binpool tune --reserve 1.5 --profile pocl replay/traces/eager_arrays.trace.gz
-  binpool tune --capacity 4GiB --plot resnet50.svg replay/traces/resnet50_train.trace.gz")]
+  binpool tune --capacity 4GiB replay/traces/resnet50_train.trace.gz")]
 pub(crate) struct Tune {
     /// The traces, or other tools' recordings; `-` is standard input.
     #[arg(required = true, value_name = "TRACE")]
@@ -410,9 +410,6 @@ pub(crate) struct Tune {
     /// Divide every size by this.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
     pub(crate) scale: usize,
-    /// Write a plot as SVG.
-    #[arg(long, value_name = "FILE.svg")]
-    pub(crate) plot: Option<PathBuf>,
     /// Print JSON: an object with the traces, and figures for all of them.
     #[arg(long)]
     pub(crate) json: bool,

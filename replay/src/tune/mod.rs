@@ -5,7 +5,6 @@ mod report;
 mod report_json;
 mod report_tables;
 mod trade_off;
-mod tuning_svg;
 
 use std::{num::NonZero, sync::OnceLock, thread, time::Duration};
 
@@ -14,7 +13,6 @@ pub use candidates::{Candidate, candidates, page_candidates};
 use parking_lot::Mutex;
 pub use report::TuneReport;
 pub use trade_off::{Best, Cost, best, pareto_front};
-pub use tuning_svg::svg;
 
 use crate::{
     Device, Failure, Measured, ReplaySettings, Warm,

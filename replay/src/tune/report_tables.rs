@@ -114,14 +114,8 @@ impl TuneReport {
 
     fn table_of_all(&self) -> MarkdownTable {
         let comparison = self.overall();
-        let titles = [
-            "reserved / live, geometric mean",
-            if self.is_warm() {
-                "device time a round, predicted, sum"
-            } else {
-                "device time, predicted, sum"
-            },
-        ];
+        let title_of_time = format!("{}, sum", self.title_of_time());
+        let titles = ["reserved / live, geometric mean", &title_of_time];
         let rows = comparison.costs.iter().enumerate().map(|(index, cost)| {
             let Some(cost) = cost else {
                 let (failed, all) = (self.failures(index), self.trials.len());

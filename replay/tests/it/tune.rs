@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf, time::Duration};
 
 use binpool_replay::{
     Measured, Outcome, ReplaySettings, Round,
-    tune::{Best, Comparison, Cost, Trial, TuneReport, best, candidates, pareto_front, svg},
+    tune::{Best, Comparison, Cost, Trial, TuneReport, best, candidates, pareto_front},
 };
 use proptest::prelude::*;
 use serde_json::Value;
@@ -649,9 +649,7 @@ fn who_fails_on_one_trace_is_not_the_best_over_all() {
 #[test]
 fn a_capacity_for_no_pool_at_all_gives_no_best() {
     let (_folder, path) = file("varying.trace", VARYING);
-    let plot = path.with_extension("svg");
-    let (path, plot) = (path.to_str().unwrap(), plot.to_str().unwrap());
-    let ran = binpool(&["tune", "--capacity", "1000000", "--plot", plot, path]);
+    let ran = binpool(&["tune", "--capacity", "1000000", path.to_str().unwrap()]);
     assert_eq!(ran.status, 1);
     assert!(ran.errors.contains("live at once"), "{}", ran.errors);
     assert!(ran.output.contains("best: none"), "{}", ran.output);
@@ -661,11 +659,6 @@ fn a_capacity_for_no_pool_at_all_gives_no_best() {
         .lines()
         .filter(|line| line.contains("out of memory |"));
     assert_eq!(rows.count(), candidates().len());
-    assert!(
-        fs::read_to_string(plot)
-            .unwrap()
-            .contains("out of memory: no pool")
-    );
 }
 
 #[test]
@@ -691,90 +684,6 @@ fn the_reserve_decides() {
     assert!(!some.contains("none stays within"), "{some}");
 }
 
-/// The text of every `text` element.
-fn texts(svg: &str) -> Vec<String> {
-    let document = roxmltree::Document::parse(svg).unwrap();
-    let texts = document
-        .descendants()
-        .filter(|node| node.has_tag_name("text"));
-    let texts = texts.map(|node| node.text().unwrap_or_default().trim().to_owned());
-    texts.collect()
-}
-
-#[test]
-fn the_picture_is_well_formed_and_names_every_candidate() {
-    let (_folder, path) = file("a & b < c.trace", VARYING);
-    let plot = path.with_extension("svg");
-    let (path, plot) = (path.to_str().unwrap(), plot.to_str().unwrap());
-    let ran = binpool(&["tune", "--plot", plot, path]);
-    assert_eq!(ran.status, 0, "{}", ran.errors);
-    assert!(!ran.output.contains("logarithmic"), "{}", ran.output);
-    let picture = fs::read_to_string(plot).unwrap();
-    assert!(picture.starts_with("<svg"));
-    let texts = texts(&picture);
-    for candidate in candidates() {
-        assert!(
-            texts.iter().any(|text| text == candidate.name),
-            "{}",
-            candidate.name
-        );
-    }
-    assert!(
-        texts.iter().any(|text| text.contains("a & b < c.trace")),
-        "{texts:?}"
-    );
-}
-
-#[test]
-fn in_the_picture_the_front_is_joined_and_the_best_is_red() {
-    let cost = |reserved_over_live, ms| {
-        Some(Cost {
-            reserved_over_live,
-            device_time: Duration::from_millis(ms),
-        })
-    };
-    let costs = vec![
-        cost(1.0, 900),
-        cost(1.5, 5),
-        cost(1.1, 8),
-        cost(2.0, 50),
-        None,
-    ];
-    let comparison = Comparison::new(costs, &candidates(), 1.15);
-    let picture = svg("t", &candidates(), &comparison).unwrap();
-    let document = roxmltree::Document::parse(&picture).unwrap();
-    let color = |name: &str| {
-        let mut nodes = document.descendants();
-        let node = nodes.find(|node| node.text().is_some_and(|text| text.trim() == name));
-        node.unwrap().attribute("fill").unwrap().to_owned()
-    };
-    let [baseline, fast, best, beaten] = ["no pool", "bins 0", "bins 1", "bins 2"].map(color);
-    assert_eq!(baseline, fast);
-    assert_eq!(best, "#C81E1E");
-    assert!(beaten != best && beaten != fast && best != fast);
-    let lines = document
-        .descendants()
-        .filter_map(|node| node.attribute("points"));
-    let joined = lines.filter(|points| points.split_whitespace().count() == 3);
-    assert_eq!(joined.count(), 1);
-    let texts = texts(&picture);
-    assert!(texts.contains(&"out of memory: bins 3".to_owned()));
-    // Between 5 and 900 ms.
-    assert!(texts.contains(&"100".to_owned()), "{texts:?}");
-}
-
-#[test]
-fn a_device_without_costs_is_drawn_too() {
-    let folder = tempfile::tempdir().unwrap();
-    let plot = folder.path().join("t.svg");
-    let plot = plot.to_str().unwrap();
-    let trace = "eager_arrays.trace.gz";
-    let ran = binpool(&["tune", "--profile", "none", "--plot", plot, trace]);
-    assert_eq!(ran.status, 0, "{}", ran.errors);
-    let picture = fs::read_to_string(plot).unwrap();
-    assert!(picture.contains("0.001"), "{picture}");
-}
-
 #[test]
 fn a_wrong_command_line_is_explained() {
     let trace = "eager_arrays.trace.gz";
@@ -795,17 +704,6 @@ fn a_wrong_command_line_is_explained() {
     // The mock's H200 has no fine-grained shared virtual memory: no matter of memory running out.
     let ran = binpool(&["tune", "--allocator", "svm-fine", trace]);
     assert_eq!((ran.status, &*ran.output), (1, ""));
-    assert!(ran.errors.contains("because: "), "{}", ran.errors);
-}
-
-#[test]
-fn a_picture_that_cannot_be_written_is_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let plot = folder.path().join("no such folder").join("t.svg");
-    let plot = plot.to_str().unwrap();
-    let ran = binpool(&["tune", "--plot", plot, "eager_arrays.trace.gz"]);
-    assert_eq!(ran.status, 1);
-    assert!(ran.errors.contains(plot), "{}", ran.errors);
     assert!(ran.errors.contains("because: "), "{}", ran.errors);
 }
 
