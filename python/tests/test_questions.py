@@ -81,6 +81,7 @@ def test_live_blocks_are_by_lines_of_the_program(pool, queue):
     assert "test_live_blocks_are_by_lines" in groups[0].call_site
     assert groups[1].call_site.endswith("in make_the_first")
     assert groups[1].call_site.startswith("test_questions.py:")
+    assert [repr(group).split(", ")[0] for group in groups] == ["<binpool.LiveGroup: 1 block", "<binpool.LiveGroup: 3 blocks"]
     assert "make_the_first" in pool.report()
     del first, second
     assert pool.live_blocks() == []

@@ -366,10 +366,12 @@ pub(crate) struct Replay {
 /// their means. `calls in round 1` are those of the first round.
 ///
 /// The best setting is the one with the least device time a round among those whose peak of reserved bytes, in all rounds, is within
-/// `--reserve` of the peak of live bytes; if no setting is, the one that reserves the least. Among settings that cost the same, to within 1
-/// % or 20 us, it is the one nearest to the default. If a little more memory would save half of the time, the verdict says so. `no pool` is
-/// for comparison, and never the best. For several traces, a table for all has the geometric mean of reserved / live and the sum of the
-/// device times, and the same rule. A setting that runs out of memory on one trace cannot be the best for all.
+/// `--reserve` of the peak of live bytes, or up to a quarter more if it takes less than half the time; the verdict then has the best within
+/// `--reserve` too. Of times that differ by 20 us, or 1 % of the time without a pool, the least reserved is the best, and within 1 % of that
+/// the setting nearest to the default. If all reserve more, the one that reserves the least is the best.
+///
+/// `no pool` is for comparison, and never the best. For several traces, a table for all has the geometric mean of reserved / live and the sum
+/// of the device times, and the same rule. A setting that runs out of memory on one trace cannot be the best for all.
 ///
 /// In the tables, `*` marks a setting that no other beats in both memory and time.
 #[derive(Args, Debug)]
@@ -398,7 +400,8 @@ pub(crate) struct Tune {
     /// The most memory that may be taken from the device, such as 12GiB. Default: all of it.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) capacity: Option<ByteSize>,
-    /// How much the best setting may reserve at most, as a multiple of the live peak.
+    /// How much the best setting may reserve, as a multiple of the live peak; for half the time, a quarter more. (`--capacity` is a strict
+    /// limit.)
     #[arg(long, value_name = "RATIO", default_value_t = 1.25, value_parser = ratio)]
     pub(crate) reserve: f64,
     /// How many times in a row the trace is replayed. Fewer than 3 rounds are judged as a whole.

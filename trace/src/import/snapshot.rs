@@ -33,8 +33,8 @@ const OTHERS_NAMED: usize = 8;
 /// The group of blocks from before the recording whose stacks it does not have.
 const OLDER: &str = "(older than the recording)";
 
-/// The group of blocks with an empty stack.
-const WITHOUT_PYTHON: &str = "(a thread without Python, such as that of the backward pass)";
+/// The group of blocks with an empty stack: those of a thread without Python, such as that of the backward pass.
+const WITHOUT_PYTHON: &str = "(backward pass?)";
 
 /// The group of blocks without a stack.
 const WITHOUT_STACK: &str = "(recorded without call stacks)";
