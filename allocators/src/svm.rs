@@ -71,6 +71,19 @@ pub trait SvmBackend: Backend {
     /// Allocates SVM as [`allocate_svm`](Self::allocate_svm) does, which kernels only read
     /// ([`READ_ONLY`](MemoryFlags::READ_ONLY)) or only write ([`WRITE_ONLY`](MemoryFlags::WRITE_ONLY)).
     ///
+    /// ```
+    /// use binpool_allocators::{MemoryFlags, SvmBackend, SvmGrain};
+    /// # use binpool_mock::MockDevice;
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// let coarse = SvmGrain::Coarse;
+    /// let table = backend.allocate_svm_with_flags(4096, None, coarse, None, MemoryFlags::READ_ONLY)?;
+    /// assert!(backend.svm_address(&table).is_some());
+    /// let refused = backend.allocate_svm_with_flags(4096, None, coarse, None, MemoryFlags::HOST_NO_ACCESS);
+    /// assert!(refused.is_err(), "the host has its address");
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Those of [`allocate_svm`](Self::allocate_svm); [`ContradictoryFlags`](InvalidRequest::ContradictoryFlags);

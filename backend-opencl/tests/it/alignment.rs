@@ -8,7 +8,7 @@ use binpool_opencl::{
 };
 use bytemuck::Pod;
 
-use crate::common::{Bench, launches::parameter_refusal};
+use crate::common::{Bench, launches::parameter_refusal, numbered};
 
 const SOURCE: &str = "
 typedef struct { uint x, y, z; } triple;
@@ -199,9 +199,8 @@ fn what_is_handed_over_comes_back_as_it_was_after_a_refusal() {
     let bench = Bench::new();
     let contradictory = MemoryFlags::READ_ONLY | MemoryFlags::WRITE_ONLY;
     for elements in [1, 2, 50, 1000, 1 << 16] {
-        let given: Vec<[u8; 3]> = (0..elements)
-            .map(|n| [n as u8, (n >> 8) as u8, 7])
-            .collect();
+        let bytes = numbered(elements);
+        let given: Vec<[u8; 3]> = bytes.into_iter().map(|byte| [byte, 1, 2]).collect();
         let refused = bench
             .backend
             .create_host_buffer(given.clone(), contradictory);

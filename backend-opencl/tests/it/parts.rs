@@ -137,12 +137,16 @@ struct Part<'a> {
     whole: AnyMemory<'a>,
     /// Where the part starts in `whole`.
     start: usize,
-    part: AnyMemory<'a>,
+    memory: AnyMemory<'a>,
     expected: RefCell<Vec<u8>>,
 }
 
 impl<'a> Part<'a> {
-    fn new(bench: &'a Bench, (whole, start): (AnyMemory<'a>, usize), part: AnyMemory<'a>) -> Self {
+    fn new(
+        bench: &'a Bench,
+        (whole, start): (AnyMemory<'a>, usize),
+        memory: AnyMemory<'a>,
+    ) -> Self {
         let expected = vec![200; whole.size()];
         bench
             .backend
@@ -152,14 +156,14 @@ impl<'a> Part<'a> {
             bench,
             whole,
             start,
-            part,
+            memory,
             expected: expected.into(),
         }
     }
 
     /// The bytes of the part.
     fn bytes(&self) -> Vec<u8> {
-        self.expected.borrow()[self.start..][..self.part.size()].to_vec()
+        self.expected.borrow()[self.start..][..self.memory.size()].to_vec()
     }
 
     /// Checks that the part has `data` at `at`, and that nothing else has changed.
@@ -185,13 +189,13 @@ impl<'a> Part<'a> {
     }
 
     fn is_svm(&self) -> bool {
-        let memory = self.part.memory_on(&self.bench.queue).unwrap();
+        let memory = self.memory.memory_on(&self.bench.queue).unwrap();
         matches!(memory.kind(), MemoryKind::Svm(_))
     }
 
     /// Where the part starts in the whole buffer, which this may itself be a view of.
     fn in_buffer(&self) -> usize {
-        self.part.memory_on(&self.bench.queue).unwrap().offset() + self.part.start()
+        self.memory.memory_on(&self.bench.queue).unwrap().offset() + self.memory.start()
     }
 }
 
@@ -199,7 +203,7 @@ impl<'a> Part<'a> {
 fn transfers_count_from_the_part() {
     Parts::new().each(|parts, part| {
         let Bench { backend, queue } = &parts.bench;
-        transfers_keep_to(backend, queue, (part.whole, part.start), part.part);
+        transfers_keep_to(backend, queue, (part.whole, part.start), part.memory);
     });
 }
 
@@ -222,7 +226,7 @@ fn transfers_of_lent_memory_may_start_at_any_address() {
 fn transfers_of_parts_and_rectangles_count_from_the_part() {
     Parts::new().each(|parts, part| {
         let Bench { backend, queue } = &parts.bench;
-        let memory = part.part;
+        let memory = part.memory;
         backend
             .write_part(queue, (&memory, 7), &[1_u8, 2, 3])
             .unwrap();
@@ -271,11 +275,11 @@ fn rectangles_are_copied_between_parts() {
         let Bench { backend, queue } = &parts.bench;
         let other = backend.create_buffer_from(&numbered(64), ANY).unwrap();
         let row = |origin| Rect::in_rows(origin, 16);
-        let to = (&part.part, row([5, 2, 0]));
+        let to = (&part.memory, row([5, 2, 0]));
         let copied = backend.enqueue_copy_rect(queue, (&other, row([1, 1, 0])), to, [9, 1, 1]);
         copied.unwrap().wait().unwrap();
         part.changed("enqueue_copy_rect", 37, &numbered(26)[17..]);
-        let from = (&part.part, row([4, 2, 0]));
+        let from = (&part.memory, row([4, 2, 0]));
         let copied = backend.enqueue_copy_rect(queue, from, (&other, row([0, 3, 0])), [9, 1, 1]);
         copied.unwrap().wait().unwrap();
         assert_eq!(parts.bench.read(&other)[48..57], part.bytes()[36..45]);
@@ -286,7 +290,7 @@ fn rectangles_are_copied_between_parts() {
 fn maps_count_from_the_part() {
     Parts::new().each(|parts, part| {
         let Bench { backend, queue } = &parts.bench;
-        let memory = part.part;
+        let memory = part.memory;
         backend.map_mut::<u8>(queue, memory, 5..9).unwrap().fill(1);
         part.changed("map_mut", 5, &[1; 4]);
         let map = backend.enqueue_map_mut::<u8>(queue, memory, 20..24, MapMode::Overwrite);
@@ -306,7 +310,7 @@ fn maps_count_from_the_part() {
 fn elements_over_a_part_count_from_it() {
     Parts::new().each(|parts, part| {
         let Bench { backend, queue } = &parts.bench;
-        let memory = part.part;
+        let memory = part.memory;
         let words = || Elements::<u32, _>::new(backend, memory).unwrap();
         let bytes = |words: &[u32]| bytemuck::cast_slice::<_, u8>(words).to_vec();
         words().write(queue, 2, &[1, 2]).unwrap();
@@ -366,10 +370,10 @@ fn images_and_parts_are_copied_to_each_other() {
         let image = backend
             .create_image_with_data(ANY, RGBA8, shape, &pixels, TIGHT)
             .unwrap();
-        let copied = backend.enqueue_copy_image_to_buffer(queue, &image, all, part.part, 40);
+        let copied = backend.enqueue_copy_image_to_buffer(queue, &image, all, part.memory, 40);
         copied.unwrap().wait().unwrap();
         part.changed("enqueue_copy_image_to_buffer", 40, &pixels);
-        let copied = backend.enqueue_copy_buffer_to_image(queue, part.part, 24, &image, all);
+        let copied = backend.enqueue_copy_buffer_to_image(queue, part.memory, 24, &image, all);
         copied.unwrap().wait().unwrap();
         assert_eq!(parts.bench.pixels(&image), part.bytes()[24..56]);
     });
@@ -380,7 +384,7 @@ fn an_image_over_a_part_is_the_parts_bytes() {
     Parts::new().each(|parts, part| {
         let Bench { backend, queue } = &parts.bench;
         let shape = ImageShape::d1_buffer(64);
-        let image = backend.create_image_over(queue, part.part, RGBA8, shape, None);
+        let image = backend.create_image_over(queue, part.memory, RGBA8, shape, None);
         let alignment = backend.limits().alignment;
         let image = match image {
             Ok(image) => image,
@@ -426,10 +430,10 @@ fn kernels_get_the_part() {
             let words = own.chunks_exact(4).map(bytemuck::pod_read_unaligned::<u32>);
             words.flat_map(|word| (word + 1).to_ne_bytes()).collect()
         };
-        let launch = parts.shifted.launch(queue, &[10]).memory(part.part);
+        let launch = parts.shifted.launch(queue, &[10]).memory(part.memory);
         launch.enqueue().unwrap().wait().unwrap();
         part.changed("Launch::memory with an offset", 0, &one_more(0, 10));
-        let argument = Argument::Memory(part.part);
+        let argument = Argument::Memory(part.memory);
         let launched = parts
             .plain
             .launch(queue, &[20])
@@ -442,14 +446,16 @@ fn kernels_get_the_part() {
             let error = launched.unwrap_err().to_string();
             assert!(error.contains("declare its offset"), "{error}");
         }
-        let memory = part.part.memory_on(queue).unwrap();
+        let memory = part.memory.memory_on(queue).unwrap();
         let start = backend
             .svm_address(memory)
             .map_or(0, |start| start.addr().get());
-        let address = (start + part.part.start()) as u64;
+        let address = (start + part.memory.start()) as u64;
         let addresses = backend.create_buffer_from(&[address], ANY).unwrap();
         let launch = parts.follow.launch(queue, &[5]).memory(&addresses);
-        let launched = launch.indirect(part.part, ParameterAccess::InOut).enqueue();
+        let launched = launch
+            .indirect(part.memory, ParameterAccess::InOut)
+            .enqueue();
         if part.is_svm() {
             launched.unwrap().wait().unwrap();
             part.changed("Launch::indirect", 0, &one_more(0, 5));
@@ -470,7 +476,7 @@ fn a_migration_leaves_the_bytes_as_they_are() {
     Parts::new().each(|parts, part| {
         let Bench { backend, queue } = &parts.bench;
         for flags in [MigrationFlags::HOST, MigrationFlags::CONTENT_UNDEFINED] {
-            let moved = backend.enqueue_migrate(queue, &[part.part], flags);
+            let moved = backend.enqueue_migrate(queue, &[part.memory], flags);
             moved.unwrap().wait().unwrap();
             part.changed("enqueue_migrate", 0, &part.bytes());
         }
@@ -481,7 +487,7 @@ fn a_migration_leaves_the_bytes_as_they_are() {
 fn a_part_is_lent_with_its_place_in_the_buffer() {
     Parts::new().each(|parts, part| {
         let Bench { backend, queue } = &parts.bench;
-        let lent = backend.lend(queue, &[part.part]).unwrap();
+        let lent = backend.lend(queue, &[part.memory]).unwrap();
         let Ok((whole, offset)) = lent[0].whole_and_offset() else {
             assert!(part.is_svm());
             return;

@@ -219,7 +219,7 @@ trace: second
         assert!(table.fitted(40).contains(name[0]));
         assert!(
             table
-                .fitted(20)
+                .fitted(19)
                 .contains("trace: a name of several words\n")
         );
     }
