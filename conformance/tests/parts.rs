@@ -76,10 +76,6 @@ const PASSED: &[(&str, &[&str])] = &[
         &["OpenClBackend::copy_p2p_amd"],
     ),
     (
-        "backend-opencl/tests/it/dlpack.rs",
-        &["OpenClBackend::export_dlpack"],
-    ),
-    (
         "backend-cuda/tests/it/exported.rs",
         &["CudaBackend::export"],
     ),

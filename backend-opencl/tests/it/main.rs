@@ -17,8 +17,6 @@ mod characterize;
 mod common;
 mod conformance;
 mod debug;
-#[cfg(feature = "dlpack")]
-mod dlpack;
 mod elements;
 mod every_device;
 mod failure_order;
