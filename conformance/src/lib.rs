@@ -226,6 +226,7 @@ suite! {
     events::identities_of_user_events_are_not_used_again,
     events::a_user_event_is_pending_until_it_is_resolved,
     events::a_user_event_is_resolved_once,
+    events::a_user_event_that_is_dropped_holds_nothing_back,
     transfers::a_read_that_has_not_ended_gives_no_bytes,
     lifetimes::memory_may_be_dropped_while_a_command_uses_it,
     lifetimes::memory_is_released_after_its_events,

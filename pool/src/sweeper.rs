@@ -6,7 +6,7 @@ use binpool_allocators::{Backend, contained::contained};
 
 use crate::{
     shared::Shared,
-    sync::{Builder, JoinHandle, Sender, channel, is_open_after, join},
+    sync::{Builder, JoinHandle, Process, Sender, channel, is_open_after, join},
 };
 
 /// A thread that [sweeps](crate::MemoryPool::sweep) a pool at regular intervals. It ends when the pool is gone or when
@@ -32,7 +32,7 @@ use crate::{
 pub struct Sweeper {
     /// Closed to end the thread.
     stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<(JoinHandle<()>, Process)>,
 }
 
 impl Sweeper {
@@ -56,7 +56,7 @@ impl Sweeper {
             })?;
         Ok(Self {
             stop: Some(stop),
-            thread: Some(thread),
+            thread: Some((thread, Process::this())),
         })
     }
 }
@@ -65,6 +65,6 @@ impl Drop for Sweeper {
     fn drop(&mut self) {
         drop(self.stop.take());
         // Panics of the thread are contained.
-        let _ended = self.thread.take().and_then(join);
+        let _ended = self.thread.take().and_then(|(thread, of)| join(thread, of));
     }
 }

@@ -4,7 +4,11 @@ use std::{
     backtrace::{Backtrace, BacktraceStatus},
     collections::BTreeMap,
     fmt,
-    sync::Arc,
+    num::NonZeroU64,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use ash::vk::{self, Handle as _};
@@ -27,6 +31,9 @@ use crate::{
 /// Memory that was unused for this number of a thread's allocations is freed, after twice that number at the latest. gpu-allocator frees all but one
 /// empty block at once.
 const SWEEP_EVERY: u64 = 10_000;
+
+/// How many allocators there were in this process.
+static ALLOCATORS: AtomicU64 = AtomicU64::new(0);
 
 /// What an [`Allocator`] is made from. The device outlives the allocator.
 ///
@@ -92,6 +99,8 @@ impl fmt::Debug for AllocatorCreateDesc {
 /// }
 /// ```
 pub struct Allocator {
+    /// No other allocator of the process has it. The numbers of allocations are unique among those of one allocator only.
+    id: u64,
     types: Vec<Pools>,
     live: AllLive,
     memory: Arc<DeviceMemory>,
@@ -133,6 +142,7 @@ impl Allocator {
                 })
             });
         let allocator = Self {
+            id: ALLOCATORS.fetch_add(1, Ordering::Relaxed),
             types: types.collect(),
             live: AllLive::default(),
             memory,
@@ -209,7 +219,7 @@ impl Allocator {
                 let place = Place {
                     memory: block.raw,
                     offset: 0,
-                    mapped: block.mapped,
+                    mapped: block.mapped.clone(),
                 };
                 Ok((place, Held::Own(block)))
             }
@@ -240,6 +250,7 @@ impl Allocator {
             }
         }
         Ok(Allocation {
+            allocator: self.id,
             chunk_id,
             memory: place.memory,
             offset: place.offset,
@@ -262,7 +273,7 @@ impl Allocator {
     /// [`Internal`](AllocationError::Internal) for an allocation of another allocator.
     #[expect(clippy::needless_pass_by_value, reason = "it is no more")]
     pub fn free(&self, allocation: Allocation) -> Result<()> {
-        let Some(number) = allocation.chunk_id else {
+        let Some(number) = self.number_of(&allocation)? else {
             return Ok(());
         };
         let freed = self.live.remove(number).ok_or_else(unknown)?;
@@ -279,13 +290,21 @@ impl Allocator {
         }
     }
 
+    /// The number of an allocation; `None` for one without memory.
+    fn number_of(&self, allocation: &Allocation) -> Result<Option<NonZeroU64>> {
+        match allocation.chunk_id {
+            Some(_) if allocation.allocator != self.id => Err(unknown()),
+            number => Ok(number),
+        }
+    }
+
     /// Gives an allocation another name.
     ///
     /// # Errors
     ///
     /// [`Internal`](AllocationError::Internal) for an allocation of another allocator.
     pub fn rename_allocation(&self, allocation: &mut Allocation, name: &str) -> Result<()> {
-        let Some(number) = allocation.chunk_id else {
+        let Some(number) = self.number_of(allocation)? else {
             return Ok(());
         };
         self.live.rename(number, name).ok_or_else(unknown)

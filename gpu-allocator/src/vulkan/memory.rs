@@ -2,14 +2,23 @@
 
 #![expect(unsafe_code, reason = "calls of Vulkan")]
 
-use std::{collections::BTreeMap, ffi::c_void, ptr::NonNull, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    ffi::c_void,
+    ptr::NonNull,
+    sync::{Arc, Weak},
+};
 
 use ash::vk::{self, Handle as _};
 use parking_lot::Mutex;
 
-/// The address of mapped memory.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Mapped(pub(super) NonNull<c_void>);
+/// The address of mapped memory, which stays mapped while this lives.
+#[derive(Clone, Debug)]
+pub(super) struct Mapped {
+    pub(super) address: NonNull<c_void>,
+    /// All clones share it: [`DeviceMemory::free_all`] frees no memory that an allocation can reach.
+    users: Arc<()>,
+}
 
 // SAFETY: an address. Who uses it promises to order what it does.
 unsafe impl Send for Mapped {}
@@ -17,29 +26,32 @@ unsafe impl Send for Mapped {}
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
-    pub(super) fn at(self, offset: usize) -> Self {
-        // SAFETY: The callers' offsets lie in the memory, all of which is mapped.
-        Self(unsafe { self.0.byte_add(offset) })
+    pub(super) fn at(&self, offset: usize) -> Self {
+        Self {
+            // SAFETY: The callers' offsets lie in the memory, all of which is mapped.
+            address: unsafe { self.address.byte_add(offset) },
+            users: Arc::clone(&self.users),
+        }
     }
 
     /// The bytes from here on.
     ///
     /// # Safety
     ///
-    /// They are mapped while the slice lives, and nothing writes them meanwhile.
-    pub(super) unsafe fn bytes<'a>(self, bytes: usize) -> &'a [u8] {
-        // SAFETY: The caller's promise.
-        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), bytes) }
+    /// So many are mapped here, and nothing writes them while the slice lives.
+    pub(super) unsafe fn bytes(&self, bytes: usize) -> &[u8] {
+        // SAFETY: The caller's promise; they stay mapped, since `self` is borrowed.
+        unsafe { std::slice::from_raw_parts(self.address.as_ptr().cast(), bytes) }
     }
 
     /// The bytes from here on.
     ///
     /// # Safety
     ///
-    /// They are mapped while the slice lives, and nothing else uses them meanwhile.
-    pub(super) unsafe fn bytes_mut<'a>(self, bytes: usize) -> &'a mut [u8] {
-        // SAFETY: The caller's promise.
-        unsafe { std::slice::from_raw_parts_mut(self.0.as_ptr().cast(), bytes) }
+    /// So many are mapped here, and nothing else uses them while the slice lives.
+    pub(super) unsafe fn bytes_mut(&mut self, bytes: usize) -> &mut [u8] {
+        // SAFETY: The caller's promise; they stay mapped, since `self` is borrowed.
+        unsafe { std::slice::from_raw_parts_mut(self.address.as_ptr().cast(), bytes) }
     }
 }
 
@@ -47,7 +59,13 @@ impl Mapped {
 pub(super) struct DeviceMemory {
     device: ash::Device,
     has_addresses: bool,
-    blocks: Mutex<BTreeMap<u64, u64>>,
+    blocks: Mutex<BTreeMap<u64, Known>>,
+}
+
+/// The size of memory, and who can reach it where it is mapped: its block, and allocations.
+struct Known {
+    bytes: u64,
+    users: Weak<()>,
 }
 
 /// What memory is for: parts of any kind, or all of one resource.
@@ -79,17 +97,24 @@ impl DeviceMemory {
 
     /// The sizes of all memory, by handle.
     pub(super) fn blocks(&self) -> BTreeMap<u64, u64> {
-        self.blocks.lock().clone()
+        let blocks = self.blocks.lock();
+        blocks
+            .iter()
+            .map(|(raw, known)| (*raw, known.bytes))
+            .collect()
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        self.blocks.lock().values().sum()
+        self.blocks.lock().values().map(|known| known.bytes).sum()
     }
 
-    /// Frees all of it, also what is still in use: the program destroys the device next.
+    /// Frees all of it, also what the device may still use: the program destroys the device next. Where an allocation is left that the host
+    /// can write through, the memory stays until then: the allocation may outlive the device, so it cannot free it.
     pub(super) fn free_all(&self) {
-        for (memory, _) in std::mem::take(&mut *self.blocks.lock()) {
-            self.free_raw(vk::DeviceMemory::from_raw(memory));
+        for (memory, known) in std::mem::take(&mut *self.blocks.lock()) {
+            if known.users.strong_count() <= 1 {
+                self.free_raw(vk::DeviceMemory::from_raw(memory));
+            }
         }
     }
 
@@ -135,7 +160,12 @@ impl MemoryBlock {
         // SAFETY: The program has promised that the device lives, and that resources are its own.
         let raw = unsafe { of.device.allocate_memory(&info, None) };
         let raw = raw.map_err(failed("vkAllocateMemory"))?;
-        of.blocks.lock().insert(raw.as_raw(), bytes);
+        let users = Arc::new(());
+        let known = Known {
+            bytes,
+            users: Arc::downgrade(&users),
+        };
+        of.blocks.lock().insert(raw.as_raw(), known);
         // It is freed where the rest fails.
         let mut block = Self {
             of: Arc::clone(of),
@@ -146,7 +176,8 @@ impl MemoryBlock {
             let flags = vk::MemoryMapFlags::empty();
             // SAFETY: The memory is visible to the host, and not mapped yet.
             let start = unsafe { of.device.map_memory(raw, 0, vk::WHOLE_SIZE, flags) };
-            block.mapped = NonNull::new(start.map_err(failed(MAP))?).map(Mapped);
+            let address = NonNull::new(start.map_err(failed(MAP))?);
+            block.mapped = address.map(|address| Mapped { address, users });
         }
         Ok(block)
     }

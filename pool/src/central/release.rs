@@ -1,5 +1,7 @@
 //! Which free memory is released to the allocator.
 
+use std::mem;
+
 use binpool_allocators::{Backend, Memory, MemoryId, Queue};
 
 use crate::{
@@ -7,7 +9,8 @@ use crate::{
     block::{HeldBlock, Released},
     central::{State, counters::unsigned, queue_states::QueueStates},
     free::bins::Bins,
-    order::queue_uses::{QueueUses, add_to},
+    growing::Dropped,
+    order::queue_uses::{QueueUses, add_to, together},
     order::timestamps::QueueUse,
     request::Request,
 };
@@ -148,6 +151,45 @@ impl<B: Backend, O> State<B, O> {
         }
     }
 
+    /// Looks at the dropped blocks that grew, and returns their uses. Where views of one are gone, or addresses are no longer kept, it counts
+    /// as used on every queue up to now, since the program cannot say on which.
+    pub(crate) fn stamp_dropped(&mut self) -> QueueUses {
+        let is_kept = self.keeps_addresses();
+        let keys: Vec<_> = self.queues.iter().map(|(key, _)| key).collect();
+        let mut all = QueueUses::new();
+        for dropped in &mut self.dropped {
+            let is_viewed = is_kept || dropped.memory.has_views();
+            if mem::replace(&mut dropped.growing.was_viewed, is_viewed) && !is_viewed {
+                dropped.uses = keys.iter().map(|key| self.queues.stamp(*key)).collect();
+            }
+            all = together(&all, &dropped.uses);
+        }
+        all
+    }
+
+    /// Takes out the dropped blocks that grew and that no command and no view uses, to be released; all of them if no later call may do so,
+    /// because the last handle is gone.
+    pub(crate) fn take_dropped(&mut self) -> Vec<Dropped<B>> {
+        let (is_last, is_kept) = (self.viewed.is_none(), self.keeps_addresses());
+        let queues = &self.queues;
+        let may_go = |it: &mut Dropped<B>| {
+            is_last || !is_kept && !it.growing.was_viewed && queues.are_over(&it.uses)
+        };
+        let taken: Vec<_> = self.dropped.extract_if(.., may_go).collect();
+        for Dropped {
+            memory,
+            growing,
+            uses,
+        } in &taken
+        {
+            for piece in &growing.pieces {
+                self.remove_mapped(memory.id(), piece.region());
+            }
+            self.begin_release(memory.id(), 0, uses);
+        }
+        taken
+    }
+
     /// Counts memory that was in transit as arrived. Returns whether nothing is left in transit.
     pub(crate) fn arrive(&mut self) -> bool {
         self.changes += 1;
@@ -157,7 +199,12 @@ impl<B: Backend, O> State<B, O> {
     /// The uses of free and of released memory that have not ended: the latest of each queue.
     pub(crate) fn holding_back(&self) -> QueueUses {
         let held = self.all_bins().flat_map(Bins::iter);
-        let uses = held.flat_map(|held| &held.uses).copied();
+        let dropped = self.dropped.iter().map(|dropped| &dropped.uses);
+        let uses = held
+            .map(|held| &held.uses)
+            .chain(dropped)
+            .flatten()
+            .copied();
         let draining = self.queues.iter().map(|(key, queue_state)| QueueUse {
             key,
             timestamp: queue_state.draining,

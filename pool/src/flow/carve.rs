@@ -164,6 +164,7 @@ impl<B: Backend> Shared<B> {
         growth: Growth<'_, B>,
     ) -> Result<HitBlock<'_, B>, Error> {
         self.unmap_stale();
+        self.release_dropped();
         let (mut may_alias, mut has_grown) = (true, false);
         let carved = loop {
             let mut state = self.state.lock();

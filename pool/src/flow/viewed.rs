@@ -125,7 +125,7 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Frees or releases all blocks that are kept because of views. Called when the last handle is gone, so there is no
+    /// Frees or releases all blocks that are kept because of views, and those that grew. Called when the last handle is gone, so there is no
     /// next user.
     pub(crate) fn stop_keeping_viewed(&self) {
         self.return_unviewed();
@@ -135,6 +135,8 @@ impl<B: Backend> Shared<B> {
             let (buffer, after) = viewed.into();
             self.free_or_release(buffer, after);
         }
+        // With events, so that nothing here waits for their commands.
+        self.release_dropped();
     }
 }
 

@@ -219,7 +219,8 @@ impl PoolRecording {
     /// # Errors
     ///
     /// The first failure of the writer, with which the recording ended. [`Deadlock`](io::ErrorKind::Deadlock) if the
-    /// writer itself calls this, on the recording's own thread: the recording ends, but the call cannot wait for it.
+    /// writer itself calls this, on the recording's own thread: the recording ends, but the call cannot wait for it. The same in a child of a
+    /// fork, where it has ended before: it is the parent's.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -237,17 +238,19 @@ impl PoolRecording {
     /// ```
     pub fn finish(mut self) -> io::Result<RecordingSummary> {
         self.end().unwrap_or_else(|| {
-            let text = "a recording cannot be finished from its own writer";
+            let text =
+                "a recording cannot be finished from its own writer, nor in a child of its process";
             Err(io::Error::new(io::ErrorKind::Deadlock, text))
         })
     }
 
-    /// Ends the recording. Returns its result; `None` on its own thread.
+    /// Ends the recording. Returns its result; `None` on its own thread and in a child of its process.
     fn end(&mut self) -> Option<io::Result<RecordingSummary>> {
         let thread = self.thread.take()?;
         (self.unregister)();
         self.recorder.end();
-        Some(join(thread)?.unwrap_or_else(|_| panicked()))
+        let ended = join(thread, self.recorder.process)?;
+        Some(ended.unwrap_or_else(|_| panicked()))
     }
 }
 

@@ -152,9 +152,7 @@ impl Batch {
     /// Returns the chunks, emptied.
     pub(crate) fn into_memory(self) -> impl Iterator<Item = Chunk> {
         self.buffers.into_iter().flatten().map(|mut chunk| {
-            chunk.events.clear();
-            chunk.sources.clear();
-            chunk.of_pool.clear();
+            chunk.clear();
             chunk
         })
     }

@@ -6,7 +6,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
     lock::transit,
-    sync::{AtomicU64, Ordering, thread_local},
+    sync::{AtomicU64, Ordering, Process, thread_local},
     track::{
         batch::{Batch, WindowLines},
         recording_summary::RecordingSummary,
@@ -42,6 +42,9 @@ const MAX_UNWRITTEN_WINDOWS: usize = if cfg!(shuttle) { 1 } else { 64 };
 /// The shared state of a recording.
 #[derive(Debug)]
 pub(crate) struct Recorder {
+    /// Where the writer is. In a child of a fork events are dropped, since no thread would ever take them, and the inbox is not touched, since
+    /// another thread may have had its lock.
+    pub(crate) process: Process,
     /// The event buffers so far.
     buffers: AtomicU64,
     inbox: Mutex<Inbox>,
@@ -156,6 +159,7 @@ impl Inbox {
 impl Recorder {
     pub(crate) fn new() -> Self {
         Self {
+            process: Process::this(),
             buffers: AtomicU64::new(0),
             inbox: Mutex::default(),
             arrived: Condvar::new(),
@@ -174,6 +178,10 @@ impl Recorder {
 
     /// Takes the events of an event buffer, and leaves memory for its next ones. Returns whether too many wait to be written.
     pub(crate) fn accept(&self, chunk: &mut Chunk) -> bool {
+        if !self.process.is_this() {
+            chunk.clear();
+            return false;
+        }
         let mut inbox = self.inbox.lock();
         let empty = inbox.empty.pop();
         let empty = empty.unwrap_or_else(|| Chunk {
@@ -194,7 +202,7 @@ impl Recorder {
     /// in a gate or under a lock.
     #[cold]
     pub(crate) fn wait(&self) {
-        if is_on_this_thread() || transit::is_any_of_this_thread() {
+        if is_on_this_thread() || transit::is_any_of_this_thread() || !self.process.is_this() {
             return;
         }
         let mut inbox = self.inbox.lock();
@@ -209,6 +217,9 @@ impl Recorder {
 
     /// Ends the recording: no more events will come.
     pub(crate) fn end(&self) {
+        if !self.process.is_this() {
+            return;
+        }
         self.inbox.lock().is_over = true;
         self.arrived.notify_one();
         self.taken.notify_all();
