@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{Error, OutOfMemory, Scope, contained::contained, words};
 
@@ -70,12 +70,19 @@ pub struct BudgetUse {
 /// The counters of a budget. `used + promised` never overflows: a promise is made only where the sum stays within `max`.
 struct State {
     max: u64,
-    /// The bytes of the blocks that are allocated.
+    /// The bytes of the blocks that are allocated, or are leaving.
     used: u64,
+    leaving: Vec<Arc<Leaving>>,
     /// The bytes requested by calls that have not returned.
     promised: u64,
     peak: u64,
     soft_limits: Vec<Arc<SoftLimit>>,
+}
+
+/// A released block that commands may still use: the device has no room for another in its place yet.
+struct Leaving {
+    bytes: u64,
+    has_left: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 struct SoftLimit {
@@ -107,6 +114,7 @@ impl Budget {
             state: Arc::new(Mutex::new(State {
                 max: max_bytes,
                 used: 0,
+                leaving: Vec::new(),
                 promised: 0,
                 peak: 0,
                 soft_limits: Vec::new(),
@@ -142,16 +150,16 @@ impl Budget {
         self.state.lock().max = max_bytes;
     }
 
-    /// Returns the bytes of the blocks that are allocated.
+    /// Returns the bytes of the blocks that are allocated, or released and still used by commands.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
-        self.state.lock().used
+        self.settled().used
     }
 
     /// Returns the bytes that can still be taken. Bytes that a call on another thread is requesting do not count as available.
     #[must_use]
     pub fn available_bytes(&self) -> u64 {
-        self.state.lock().available()
+        self.settled().available()
     }
 
     /// Returns the most bytes that were used at once.
@@ -163,7 +171,7 @@ impl Budget {
     /// Returns all of these figures at one moment.
     #[must_use]
     pub fn usage(&self) -> BudgetUse {
-        self.state.lock().usage()
+        self.settled().usage()
     }
 
     /// Calls `callback` each time the bytes in use rise from at most `soft_bytes` to more than that, so that a program can drop
@@ -191,6 +199,10 @@ impl Budget {
     /// [`OutOfMemory`](Error::OutOfMemory) of [`Scope::Limit`].
     pub(crate) fn promise(&self, bytes: usize) -> Result<Promise<'_>, Error> {
         let mut state = self.state.lock();
+        if bytes as u64 > state.available() {
+            drop(state);
+            state = self.settled();
+        }
         let available = state.available();
         if bytes as u64 > available {
             return Err(refusal(bytes, available));
@@ -198,6 +210,25 @@ impl Budget {
         state.promised += bytes as u64;
         let (budget, bytes) = (self, bytes as u64);
         Ok(Promise { budget, bytes })
+    }
+
+    /// Counts the blocks that have left by now, and returns the state. The device is asked without a lock.
+    fn settled(&self) -> MutexGuard<'_, State> {
+        let mut gone = self.state.lock().leaving.clone();
+        gone.retain(|it| contained("Event::status", || (it.has_left)()) == Some(true));
+        for it in gone {
+            let mut state = self.state.lock();
+            let place = state
+                .leaving
+                .iter()
+                .position(|other| Arc::ptr_eq(&it, other));
+            // Another thread may have counted it. Its events are dropped after the lock.
+            if let Some(place) = place {
+                state.leaving.swap_remove(place);
+                state.used = state.used.saturating_sub(it.bytes);
+            }
+        }
+        self.state.lock()
     }
 
     /// Returns a guard for a block of `bytes` bytes that is being released. Dropping the guard makes the bytes available.
@@ -268,6 +299,20 @@ impl Drop for Promise<'_> {
 pub(crate) struct Return<'b> {
     budget: &'b Budget,
     bytes: u64,
+}
+
+impl Return<'_> {
+    /// Has the bytes count until `has_left` returns true, if the budget has a limit.
+    pub(crate) fn wait_until(mut self, has_left: impl Fn() -> bool + Send + Sync + 'static) {
+        let mut state = self.budget.state.lock();
+        if state.max < u64::MAX {
+            let leaving = Leaving {
+                bytes: std::mem::take(&mut self.bytes),
+                has_left: Box::new(has_left),
+            };
+            state.leaving.push(Arc::new(leaving));
+        }
+    }
 }
 
 impl Drop for Return<'_> {

@@ -158,6 +158,7 @@ impl Program {
         self.device.run();
         self.pool.resume_holding();
         self.pool.free_held();
+        self.device.run();
         let statistics = self.pool.statistics();
         let (managed, active) = (statistics.managed_bytes, statistics.active_blocks);
         assert_eq!((managed, active), (0, 0), "{statistics:#?}");
@@ -168,7 +169,8 @@ impl Program {
                 .is_ok()
         );
         drop((self.pool, self.gate));
-        assert!(self.device.statistics().committed_bytes == 0);
+        self.device.run();
+        assert_eq!(self.device.statistics().committed_bytes, 0);
         assert_eq!(self.device.violations(), []);
     }
 }
