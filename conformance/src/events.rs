@@ -90,24 +90,13 @@ pub fn a_user_event_is_resolved_once<F: Fixture>(fixture: &F) {
 /// It fails when its last clone is dropped unresolved, or completes if user events cannot fail: commands that wait for it would wait forever.
 pub fn a_user_event_that_is_dropped_holds_nothing_back<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
-    let buffer = bench.buffer(64);
-    let gate = bench.gate();
+    let (buffer, gate) = (bench.buffer(64), bench.gate());
     let fill = bench.fill(&bench.queue, &buffer, 1, std::slice::from_ref(&gate));
-    let clone = gate.clone();
-    drop(gate);
     bench.queue.flush().unwrap();
+    drop(gate.clone());
     assert_eq!(fill.status().unwrap(), EventStatus::Pending);
-    drop(clone);
-    assert!(
-        eventually(|| fill.status().unwrap().has_ended()),
-        "the command waits for an event that nothing can resolve"
-    );
-    let _failed_or_not = fill.wait();
-    // What comes after it is none the worse.
-    bench
-        .fill(&bench.another_queue(), &buffer, 2, &[])
-        .wait()
-        .unwrap();
+    drop(gate);
+    assert!(eventually(|| fill.status().unwrap().has_ended()));
 }
 
 /// The error is `NotAUserEvent`.

@@ -32,28 +32,15 @@ pub(crate) use std::{
     thread_local,
 };
 
-/// A process. A child of a fork has none of its parent's threads.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Process(u32);
-
-impl Process {
-    pub(crate) fn this() -> Self {
-        Self(std::process::id())
+/// Waits for a thread of the process with this number, and returns its result; `None` if it is this thread, which would wait for itself, or in a
+/// child of a fork, which lacks its parent's threads.
+pub(crate) fn join<T>(thread: JoinHandle<T>, process: u32) -> Option<std::thread::Result<T>> {
+    if process != std::process::id() {
+        // A drop would detach what is not there.
+        std::mem::forget(thread);
+        return None;
     }
-
-    pub(crate) fn is_this(self) -> bool {
-        self.0 == std::process::id()
-    }
-}
-
-/// Waits for a thread, and returns its result; `None` if it is this thread, which would wait for itself, or one of another process.
-pub(crate) fn join<T>(thread: JoinHandle<T>, of: Process) -> Option<std::thread::Result<T>> {
-    if of.is_this() {
-        return (thread.thread().id() != current().id()).then(|| thread.join());
-    }
-    // A drop would detach what there is not.
-    std::mem::forget(thread);
-    None
+    (thread.thread().id() != current().id()).then(|| thread.join())
 }
 
 /// Waits for the other end of a channel to close, at most for `time`. Returns whether it is still open then.

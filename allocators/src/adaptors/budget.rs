@@ -79,11 +79,8 @@ struct State {
     soft_limits: Vec<Arc<SoftLimit>>,
 }
 
-/// A released block that commands may still use: the device has no room for another in its place yet.
-struct Leaving {
-    bytes: u64,
-    has_left: Box<dyn Fn() -> bool + Send + Sync>,
-}
+/// The bytes of a released block that commands may still use, so that the device has no room for another, and whether they have ended.
+type Leaving = (u64, Box<dyn Fn() -> bool + Send + Sync>);
 
 struct SoftLimit {
     bytes: u64,
@@ -215,18 +212,14 @@ impl Budget {
     /// Counts the blocks that have left by now, and returns the state. The device is asked without a lock.
     fn settled(&self) -> MutexGuard<'_, State> {
         let mut gone = self.state.lock().leaving.clone();
-        gone.retain(|it| contained("Event::status", || (it.has_left)()) == Some(true));
+        gone.retain(|it| contained("Event::status", || it.1()) == Some(true));
         for it in gone {
             let mut state = self.state.lock();
-            let place = state
-                .leaving
-                .iter()
-                .position(|other| Arc::ptr_eq(&it, other));
-            // Another thread may have counted it. Its events are dropped after the lock.
-            if let Some(place) = place {
-                state.leaving.swap_remove(place);
-                state.used = state.used.saturating_sub(it.bytes);
-            }
+            let is_it = |other: &mut Arc<Leaving>| Arc::ptr_eq(&it, other);
+            // None if another thread has counted it. Its events are dropped after the lock.
+            let counted = state.leaving.extract_if(.., is_it);
+            let bytes: u64 = counted.map(|it| it.0).sum();
+            state.used = state.used.saturating_sub(bytes);
         }
         self.state.lock()
     }
@@ -279,7 +272,9 @@ impl Promise<'_> {
             (state.usage(), crossed.cloned().collect::<Vec<_>>())
         };
         for soft_limit in crossed {
-            soft_limit.call(usage);
+            let bytes = soft_limit.bytes;
+            let what = format!("the callback of the soft limit of {bytes} bytes");
+            contained(what, || (soft_limit.callback)(&usage));
         }
         Ok(())
     }
@@ -306,10 +301,7 @@ impl Return<'_> {
     pub(crate) fn wait_until(mut self, has_left: impl Fn() -> bool + Send + Sync + 'static) {
         let mut state = self.budget.state.lock();
         if state.max < u64::MAX {
-            let leaving = Leaving {
-                bytes: std::mem::take(&mut self.bytes),
-                has_left: Box::new(has_left),
-            };
+            let leaving: Leaving = (std::mem::take(&mut self.bytes), Box::new(has_left));
             state.leaving.push(Arc::new(leaving));
         }
     }
@@ -320,16 +312,6 @@ impl Drop for Return<'_> {
         let mut state = self.budget.state.lock();
         // A block that was not counted must not make the counter wrap.
         state.used = state.used.saturating_sub(self.bytes);
-    }
-}
-
-impl SoftLimit {
-    /// Calls the callback. A panic in it is contained and logged.
-    fn call(&self, usage: BudgetUse) {
-        contained(
-            format_args!("the callback of the soft limit of {} bytes", self.bytes),
-            || (self.callback)(&usage),
-        );
     }
 }
 

@@ -1,6 +1,6 @@
 //! An allocation, and the request for one.
 
-use std::{ffi::c_void, num::NonZeroU64, ptr::NonNull};
+use std::{ffi::c_void, num::NonZeroU64, ptr::NonNull, slice};
 
 use ash::vk;
 
@@ -77,8 +77,8 @@ pub struct AllocationCreateDesc<'a> {
 /// ```
 #[derive(Debug, Default)]
 pub struct Allocation {
-    /// The [`id`](super::Allocator) of its allocator.
-    pub(super) allocator: u64,
+    /// Which allocator it is of.
+    pub(super) allocator: usize,
     pub(super) chunk_id: Option<NonZeroU64>,
     pub(super) memory: vk::DeviceMemory,
     pub(super) offset: u64,
@@ -148,17 +148,16 @@ impl Allocation {
     pub fn mapped_slice(&self) -> Option<&[u8]> {
         let (mapped, bytes) = (self.mapped.as_ref()?, self.bytes()?);
         #[expect(unsafe_code, reason = "mapped memory")]
-        // SAFETY: All of the allocation is mapped, and the host writes it by `&mut` only.
-        Some(unsafe { mapped.bytes(bytes) })
+        // SAFETY: All of the allocation stays mapped while it lives, and the host writes it by `&mut` only.
+        Some(unsafe { slice::from_raw_parts(mapped.address.as_ptr().cast(), bytes) })
     }
 
     /// The bytes, if the host can access them. The program orders the device's uses of them.
     pub fn mapped_slice_mut(&mut self) -> Option<&mut [u8]> {
-        let bytes = self.bytes()?;
-        let mapped = self.mapped.as_mut()?;
+        let (mapped, bytes) = (self.mapped.as_ref()?, self.bytes()?);
         #[expect(unsafe_code, reason = "mapped memory")]
         // SAFETY: As above; it is borrowed for itself alone.
-        Some(unsafe { mapped.bytes_mut(bytes) })
+        Some(unsafe { slice::from_raw_parts_mut(mapped.address.as_ptr().cast(), bytes) })
     }
 
     /// The memory for [`presser`]'s functions, if the host can access it.

@@ -4,11 +4,7 @@ use std::{
     backtrace::{Backtrace, BacktraceStatus},
     collections::BTreeMap,
     fmt,
-    num::NonZeroU64,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
 };
 
 use ash::vk::{self, Handle as _};
@@ -31,9 +27,6 @@ use crate::{
 /// Memory that was unused for this number of a thread's allocations is freed, after twice that number at the latest. gpu-allocator frees all but one
 /// empty block at once.
 const SWEEP_EVERY: u64 = 10_000;
-
-/// How many allocators there were in this process.
-static ALLOCATORS: AtomicU64 = AtomicU64::new(0);
 
 /// What an [`Allocator`] is made from. The device outlives the allocator.
 ///
@@ -99,8 +92,6 @@ impl fmt::Debug for AllocatorCreateDesc {
 /// }
 /// ```
 pub struct Allocator {
-    /// No other allocator of the process has it. The numbers of allocations are unique among those of one allocator only.
-    id: u64,
     types: Vec<Pools>,
     live: AllLive,
     memory: Arc<DeviceMemory>,
@@ -142,9 +133,8 @@ impl Allocator {
                 })
             });
         let allocator = Self {
-            id: ALLOCATORS.fetch_add(1, Ordering::Relaxed),
             types: types.collect(),
-            live: AllLive::default(),
+            live: AllLive::new(),
             memory,
             granularity: properties.limits.buffer_image_granularity,
             settings: desc.debug_settings,
@@ -250,7 +240,7 @@ impl Allocator {
             }
         }
         Ok(Allocation {
-            allocator: self.id,
+            allocator: self.live.id,
             chunk_id,
             memory: place.memory,
             offset: place.offset,
@@ -273,10 +263,10 @@ impl Allocator {
     /// [`Internal`](AllocationError::Internal) for an allocation of another allocator.
     #[expect(clippy::needless_pass_by_value, reason = "it is no more")]
     pub fn free(&self, allocation: Allocation) -> Result<()> {
-        let Some(number) = self.number_of(&allocation)? else {
+        if allocation.is_null() {
             return Ok(());
-        };
-        let freed = self.live.remove(number).ok_or_else(unknown)?;
+        }
+        let freed = self.live.remove(&allocation).ok_or_else(unknown)?;
         if self.settings.log_frees {
             log::debug!("Freeing `{}`.", freed.name);
             self.log_stack_trace();
@@ -290,24 +280,16 @@ impl Allocator {
         }
     }
 
-    /// The number of an allocation; `None` for one without memory.
-    fn number_of(&self, allocation: &Allocation) -> Result<Option<NonZeroU64>> {
-        match allocation.chunk_id {
-            Some(_) if allocation.allocator != self.id => Err(unknown()),
-            number => Ok(number),
-        }
-    }
-
     /// Gives an allocation another name.
     ///
     /// # Errors
     ///
     /// [`Internal`](AllocationError::Internal) for an allocation of another allocator.
     pub fn rename_allocation(&self, allocation: &mut Allocation, name: &str) -> Result<()> {
-        let Some(number) = self.number_of(allocation)? else {
+        if allocation.is_null() {
             return Ok(());
-        };
-        self.live.rename(number, name).ok_or_else(unknown)
+        }
+        self.live.rename(allocation, name).ok_or_else(unknown)
     }
 
     /// Logs every live allocation.

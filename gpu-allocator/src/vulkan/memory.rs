@@ -33,39 +33,14 @@ impl Mapped {
             users: Arc::clone(&self.users),
         }
     }
-
-    /// The bytes from here on.
-    ///
-    /// # Safety
-    ///
-    /// So many are mapped here, and nothing writes them while the slice lives.
-    pub(super) unsafe fn bytes(&self, bytes: usize) -> &[u8] {
-        // SAFETY: The caller's promise; they stay mapped, since `self` is borrowed.
-        unsafe { std::slice::from_raw_parts(self.address.as_ptr().cast(), bytes) }
-    }
-
-    /// The bytes from here on.
-    ///
-    /// # Safety
-    ///
-    /// So many are mapped here, and nothing else uses them while the slice lives.
-    pub(super) unsafe fn bytes_mut(&mut self, bytes: usize) -> &mut [u8] {
-        // SAFETY: The caller's promise; they stay mapped, since `self` is borrowed.
-        unsafe { std::slice::from_raw_parts_mut(self.address.as_ptr().cast(), bytes) }
-    }
 }
 
 /// A device, and all memory that an allocator has of it, with its sizes.
 pub(super) struct DeviceMemory {
     device: ash::Device,
     has_addresses: bool,
-    blocks: Mutex<BTreeMap<u64, Known>>,
-}
-
-/// The size of memory, and who can reach it where it is mapped: its block, and allocations.
-struct Known {
-    bytes: u64,
-    users: Weak<()>,
+    /// With the users of what is mapped: the block itself, and allocations.
+    blocks: Mutex<BTreeMap<u64, (u64, Weak<()>)>>,
 }
 
 /// What memory is for: parts of any kind, or all of one resource.
@@ -100,19 +75,19 @@ impl DeviceMemory {
         let blocks = self.blocks.lock();
         blocks
             .iter()
-            .map(|(raw, known)| (*raw, known.bytes))
+            .map(|(raw, (bytes, _))| (*raw, *bytes))
             .collect()
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        self.blocks.lock().values().map(|known| known.bytes).sum()
+        self.blocks.lock().values().map(|(bytes, _)| bytes).sum()
     }
 
     /// Frees all of it, also what the device may still use: the program destroys the device next. Where an allocation is left that the host
     /// can write through, the memory stays until then: the allocation may outlive the device, so it cannot free it.
     pub(super) fn free_all(&self) {
-        for (memory, known) in std::mem::take(&mut *self.blocks.lock()) {
-            if known.users.strong_count() <= 1 {
+        for (memory, (_, users)) in std::mem::take(&mut *self.blocks.lock()) {
+            if users.strong_count() <= 1 {
                 self.free_raw(vk::DeviceMemory::from_raw(memory));
             }
         }
@@ -161,10 +136,7 @@ impl MemoryBlock {
         let raw = unsafe { of.device.allocate_memory(&info, None) };
         let raw = raw.map_err(failed("vkAllocateMemory"))?;
         let users = Arc::new(());
-        let known = Known {
-            bytes,
-            users: Arc::downgrade(&users),
-        };
+        let known = (bytes, Arc::downgrade(&users));
         of.blocks.lock().insert(raw.as_raw(), known);
         // It is freed where the rest fails.
         let mut block = Self {

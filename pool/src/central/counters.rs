@@ -147,14 +147,6 @@ impl<B: Backend, O> State<B, O> {
         }
     }
 
-    pub(crate) fn count_empty(&mut self) {
-        self.counters.empty_allocations += 1;
-    }
-
-    pub(crate) fn count_out_of_memory(&mut self) {
-        self.counters.out_of_memory += 1;
-    }
-
     /// The bytes of free memory that a request for the queue of `queue_key` would have to wait for; without a queue, of all free memory
     /// whose commands are not known to have ended.
     pub(crate) fn held_back_bytes(&self, queue_key: Option<QueueKey>) -> u64 {

@@ -176,16 +176,11 @@ impl<B: Backend, O> State<B, O> {
             is_last || !is_kept && !it.growing.was_viewed && queues.are_over(&it.uses)
         };
         let taken: Vec<_> = self.dropped.extract_if(.., may_go).collect();
-        for Dropped {
-            memory,
-            growing,
-            uses,
-        } in &taken
-        {
-            for piece in &growing.pieces {
-                self.remove_mapped(memory.id(), piece.region());
+        for it in &taken {
+            for piece in &it.growing.pieces {
+                self.remove_mapped(it.memory.id(), piece.region());
             }
-            self.begin_release(memory.id(), 0, uses);
+            self.begin_release(it.memory.id(), 0, &it.uses);
         }
         taken
     }
@@ -199,12 +194,8 @@ impl<B: Backend, O> State<B, O> {
     /// The uses of free and of released memory that have not ended: the latest of each queue.
     pub(crate) fn holding_back(&self) -> QueueUses {
         let held = self.all_bins().flat_map(Bins::iter);
-        let dropped = self.dropped.iter().map(|dropped| &dropped.uses);
-        let uses = held
-            .map(|held| &held.uses)
-            .chain(dropped)
-            .flatten()
-            .copied();
+        let uses = held.flat_map(|held| &held.uses).copied();
+        let dropped = self.dropped.iter().flat_map(|dropped| &dropped.uses);
         let draining = self.queues.iter().map(|(key, queue_state)| QueueUse {
             key,
             timestamp: queue_state.draining,
@@ -215,6 +206,7 @@ impl<B: Backend, O> State<B, O> {
                 add_to(&mut found, use_);
             }
         };
+        let uses = uses.chain(dropped.copied());
         draining.chain(uses).for_each(&mut add);
         self.segments
             .each_use(|uses, _| uses.iter().copied().for_each(&mut add));

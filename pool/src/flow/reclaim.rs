@@ -69,7 +69,7 @@ impl<B: Backend> Shared<B> {
         bytes: usize,
     ) -> Result<B::Memory, PoolError> {
         if bytes > self.allocator.largest_block() {
-            self.state.lock().count_out_of_memory();
+            self.state.lock().counters.out_of_memory += 1;
             return Err(self.never_fits(asked));
         }
         let allocate = || guarded("Allocator::allocate", || self.allocator.allocate(bytes));
@@ -96,7 +96,7 @@ impl<B: Backend> Shared<B> {
         (ways.held)(&reclaim)?;
         let found = self.make_room(&mut reclaim, &ways, false)?;
         found.ok_or_else(|| {
-            self.state.lock().count_out_of_memory();
+            self.state.lock().counters.out_of_memory += 1;
             self.give_up(reclaim)
         })
     }

@@ -152,7 +152,9 @@ impl Batch {
     /// Returns the chunks, emptied.
     pub(crate) fn into_memory(self) -> impl Iterator<Item = Chunk> {
         self.buffers.into_iter().flatten().map(|mut chunk| {
-            chunk.clear();
+            chunk.events.clear();
+            chunk.sources.clear();
+            chunk.of_pool.clear();
             chunk
         })
     }

@@ -1,12 +1,12 @@
 //! The thread that writes a recording, and how it gets the events of other threads.
 
-use std::{cell::Cell, collections::VecDeque, io, sync::Arc, time::Duration};
+use std::{cell::Cell, collections::VecDeque, io, process, sync::Arc, time::Duration};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
     lock::transit,
-    sync::{AtomicU64, Ordering, Process, thread_local},
+    sync::{AtomicU64, Ordering, thread_local},
     track::{
         batch::{Batch, WindowLines},
         recording_summary::RecordingSummary,
@@ -42,9 +42,8 @@ const MAX_UNWRITTEN_WINDOWS: usize = if cfg!(shuttle) { 1 } else { 64 };
 /// The shared state of a recording.
 #[derive(Debug)]
 pub(crate) struct Recorder {
-    /// Where the writer is. In a child of a fork events are dropped, since no thread would ever take them, and the inbox is not touched, since
-    /// another thread may have had its lock.
-    pub(crate) process: Process,
+    /// The number of the process whose thread writes.
+    pub(crate) process: u32,
     /// The event buffers so far.
     buffers: AtomicU64,
     inbox: Mutex<Inbox>,
@@ -159,12 +158,18 @@ impl Inbox {
 impl Recorder {
     pub(crate) fn new() -> Self {
         Self {
-            process: Process::this(),
+            process: process::id(),
             buffers: AtomicU64::new(0),
             inbox: Mutex::default(),
             arrived: Condvar::new(),
             taken: Condvar::new(),
         }
+    }
+
+    /// Returns false in a child of a fork. There events are dropped, since no thread would ever take them, and nothing touches the inbox, since
+    /// another thread may have had its lock.
+    fn has_writer(&self) -> bool {
+        self.process == process::id()
     }
 
     /// Returns memory for the first events of an event buffer, with its number.
@@ -178,8 +183,8 @@ impl Recorder {
 
     /// Takes the events of an event buffer, and leaves memory for its next ones. Returns whether too many wait to be written.
     pub(crate) fn accept(&self, chunk: &mut Chunk) -> bool {
-        if !self.process.is_this() {
-            chunk.clear();
+        if !self.has_writer() {
+            *chunk = Chunk::default();
             return false;
         }
         let mut inbox = self.inbox.lock();
@@ -202,7 +207,7 @@ impl Recorder {
     /// in a gate or under a lock.
     #[cold]
     pub(crate) fn wait(&self) {
-        if is_on_this_thread() || transit::is_any_of_this_thread() || !self.process.is_this() {
+        if is_on_this_thread() || transit::is_any_of_this_thread() || !self.has_writer() {
             return;
         }
         let mut inbox = self.inbox.lock();
@@ -217,7 +222,7 @@ impl Recorder {
 
     /// Ends the recording: no more events will come.
     pub(crate) fn end(&self) {
-        if !self.process.is_this() {
+        if !self.has_writer() {
             return;
         }
         self.inbox.lock().is_over = true;

@@ -38,15 +38,6 @@ pub(crate) struct Chunk {
     pub(crate) of_pool: Vec<PoolEvent>,
 }
 
-impl Chunk {
-    /// Forgets the events, and keeps their memory.
-    pub(crate) fn clear(&mut self) {
-        self.events.clear();
-        self.sources.clear();
-        self.of_pool.clear();
-    }
-}
-
 /// Where requests come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Source {

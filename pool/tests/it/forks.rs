@@ -1,4 +1,4 @@
-//! A child of a fork has none of its parent's threads: it waits for none of them.
+//! A child of a fork lacks its parent's threads, and waits for none of them.
 
 #![expect(unsafe_code, reason = "a fork is a system call")]
 
