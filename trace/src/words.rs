@@ -19,14 +19,6 @@ impl<'t> Words<'t> {
         (!word.is_empty()).then_some(word)
     }
 
-    /// Returns all words that are left; an error if there are none.
-    pub(crate) fn rest(&self) -> Result<&'t str, TraceError> {
-        if self.0.is_empty() {
-            return Err(form());
-        }
-        Ok(self.0)
-    }
-
     /// Takes all words that are left; empty if there are none.
     pub(crate) fn take_rest(&mut self) -> &'t str {
         std::mem::take(&mut self.0)
@@ -137,7 +129,7 @@ pub(crate) fn push_words(text: &mut Vec<u8>, words: &[&str]) {
         if index > 0 {
             text.push(b' ');
         }
-        text.extend_from_slice(word.replace('\n', " ").as_bytes());
+        text.extend_from_slice(word.replace(char::is_control, " ").as_bytes());
     }
 }
 

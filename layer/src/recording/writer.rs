@@ -238,14 +238,11 @@ impl Writer {
             ("program", program),
             ("process", &std::process::id().to_string()),
             ("source", &source),
+            ("pooled", if settings().is_pooled { "yes" } else { "" }),
         ] {
-            self.write(&Line::Header { key, value });
-        }
-        if settings().is_pooled {
-            self.write(&Line::Header {
-                key: "pooled",
-                value: "yes",
-            });
+            if !value.is_empty() {
+                self.write(&Line::Header { key, value });
+            }
         }
     }
 }
