@@ -302,4 +302,23 @@ mod tests {
         let third = format!("/a/out.a_b-{pid}.2");
         assert_eq!(name("/a/out", "a/b", 2), third);
     }
+    #[test]
+    fn what_is_not_known_of_the_program_is_left_out_of_the_header() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let mut writer = Writer::new(&path, "OpenCL");
+        writer.state = State::Open(
+            MappedFile::create(&path).unwrap(),
+            ProcessMark::new().unwrap(),
+        );
+        writer.write_header("");
+        writer.cut();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let header: Vec<_> = text.lines().map(|line| Line::read(line).unwrap()).collect();
+        let keys = header.iter().map(|line| match line {
+            Some(Line::Header { key, value }) if !value.is_empty() => *key,
+            other => panic!("{other:?}"),
+        });
+        assert!(keys.eq(["version", "time", "process", "source"]), "{text}");
+    }
 }
