@@ -1,6 +1,9 @@
 //! The words of a line, read and written.
 
-use crate::TraceError;
+use crate::{TraceError, name::cut};
+
+/// The most characters of a name or another text that are written, so that no line is too long to be read.
+const LONGEST_TEXT: usize = 4096;
 
 /// The words of a line that are not read yet.
 pub(crate) struct Words<'t>(&'t str);
@@ -123,13 +126,14 @@ pub(crate) fn push_if_any(text: &mut Vec<u8>, number: Option<u64>) {
     }
 }
 
-/// Appends words with spaces between them, as one line whatever is in them.
+/// Appends words with spaces between them, as one line of text whatever is in them.
 pub(crate) fn push_words(text: &mut Vec<u8>, words: &[&str]) {
     for (index, word) in words.iter().enumerate() {
         if index > 0 {
             text.push(b' ');
         }
-        text.extend_from_slice(word.replace(char::is_control, " ").as_bytes());
+        let word = cut(word, LONGEST_TEXT).replace(char::is_control, " ");
+        text.extend_from_slice(word.as_bytes());
     }
 }
 
