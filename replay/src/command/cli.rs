@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::{path::PathBuf, time::Duration};
+use std::{env, path::PathBuf, time::Duration};
 
 use binpool::{GrowthPolicy, PoolOptions, Retain};
 use binpool_opencl::DeviceSelector;
@@ -8,7 +8,8 @@ use binpool_replay::{AllocatorChoice, Profile, Touch, devices::CostEffort};
 use bytesize::ByteSize;
 use clap::{
     Args, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum,
-    builder::NonEmptyStringValueParser, error::ErrorKind,
+    builder::NonEmptyStringValueParser,
+    error::{ContextKind, ContextValue, ErrorKind},
 };
 use clap_complete::Shell;
 
@@ -81,7 +82,7 @@ impl Cli {
 
     /// Reads the command line.
     pub(crate) fn read() -> Result<Self, clap::Error> {
-        let cli = Self::try_parse()?;
+        let cli = Self::try_parse().map_err(with_the_name_here)?;
         let contradiction = match &cli.command {
             Command::Replay(replay) => replay.contradiction(),
             _ => None,
@@ -98,6 +99,30 @@ impl Cli {
             None => Ok(cli),
         }
     }
+}
+
+/// Suggests the option of the same meaning, where one is given that has another name here: the limit of a program, and the capacity of a simulated
+/// device.
+fn with_the_name_here(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else {
+        return error;
+    };
+    let name = match &**unknown {
+        "--limit" => "capacity",
+        "--capacity" => "limit",
+        _ => return error,
+    };
+    let command = Cli::command();
+    let here = env::args().find_map(|word| command.find_subcommand(word));
+    let mut options = here.into_iter().flat_map(clap::Command::get_opts);
+    if error.kind() == ErrorKind::UnknownArgument && options.any(|it| it.get_long() == Some(name)) {
+        error.remove(ContextKind::Suggested);
+        error.insert(
+            ContextKind::SuggestedArg,
+            ContextValue::String(format!("--{name}")),
+        );
+    }
+    error
 }
 
 /// Print the completions of this command for a shell.
@@ -217,7 +242,7 @@ pub(crate) struct Import {
     /// Where to write the trace, compressed if the name ends in .gz. Default: standard output.
     #[arg(long, short, value_name = "OUT.trace[.gz]")]
     pub(crate) output: Option<PathBuf>,
-    /// Which device of a snapshot with several. Default: the one with the most entries.
+    /// Which device of a snapshot with several. Default: the one with the most live bytes.
     #[arg(long, value_name = "N")]
     pub(crate) device: Option<usize>,
     /// Attribute the allocations of a package, such as einops, to its callers when naming groups. Repeat it for several packages.

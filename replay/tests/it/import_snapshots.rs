@@ -77,10 +77,11 @@ fn a_list_of_segments_is_what_is_live() {
         let history = History::happened(second).unwrap();
         assert_eq!(history.origin, Origin::Happened);
         assert_eq!(history.numbers().at_end.reserved_bytes, 4 << 20);
-        // By default, the device with more segments.
+        // By default, the device with more live bytes.
         let trace = Trace::read("t", &*form, None).unwrap();
-        assert_eq!(trace.allocations(), 1);
-        let remark = "device 1 of 2 has 2 segments, and device 0 has 1: `binpool import --device` takes another";
+        assert_eq!(trace.allocations(), 2);
+        let remark = "device 0 of 2 has 1000 B live at its peak, and device 1 has 500 B: \
+                      `--device` of `binpool view` and of `binpool import` takes another";
         assert!(
             trace.remarks().iter().any(|text| text == remark),
             "{:?}",

@@ -75,7 +75,8 @@ function ranOutAnswer(program, pinShortage) {
     return answer("ran-out", "How close was I to running out?", "good", bytesText(peak.reserved_bytes), "reserved at most: memory did not run out", bar, most);
   }
   const smaller = smallerThan(peak.reserved_bytes);
-  return answer("ran-out", "How close was I to running out?", "good", bytesText(room), "to spare: memory did not run out", bar, most,
+  const where = happened ? "" : ` on a simulated ${program.numbers.device}`;
+  return answer("ran-out", "How close was I to running out?", "good", bytesText(room), `to spare${where}: memory did not run out`, bar, most,
     smaller && element("p", { class: "quiet" }, `To try a smaller ${limit === null ? "device" : "limit"}: `,
       element("code", {}, `binpool view --capacity ${smaller}`)));
 }
