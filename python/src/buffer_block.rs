@@ -8,8 +8,9 @@ use parking_lot::Mutex;
 use pyo3::{exceptions::PyValueError, prelude::*, sync::PyOnceLock, types::PyTuple};
 
 use crate::{
+    argument::number,
     block::{Held, released},
-    error::raised,
+    error::{raised, refused},
     kept::{Below, below, keep, keep_block},
     with_python::WithPython,
 };
@@ -221,11 +222,15 @@ pub(crate) fn release_buffer(buffer: &Bound<'_, PyAny>) -> PyResult<()> {
 #[pyfunction]
 pub(crate) fn part_of_buffer<'py>(
     buffer: &Bound<'py, PyAny>,
-    origin: usize,
-    size: usize,
-    flags: u64,
+    origin: &Bound<'py, PyAny>,
+    size: &Bound<'py, PyAny>,
+    flags: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    below_needed(buffer)?.part(buffer.py(), origin, size, flags)
+    let (origin, size) = (number("origin", origin)?, number("size", size)?);
+    if size == 0 {
+        return Err(refused("an empty part: a buffer of OpenCL has at least one byte"));
+    }
+    below_needed(buffer)?.part(buffer.py(), origin, size, number("flags", flags)?)
 }
 
 /// Returns what lies below a buffer of binpool's; an error where Python has ended it already.

@@ -22,9 +22,24 @@ const MAX_FRAMES: usize = 32;
 /// A frame: its code, and where in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PythonFrame {
+    /// A number for its [content](unlocked_python::content), or its address if that is not known.
     code: usize,
     /// The number of its instruction, or before Python 3.11 of its line.
     place: c_int,
+}
+
+impl PythonFrame {
+    /// # Safety
+    ///
+    /// The code is alive.
+    unsafe fn new(code: *const c_char, place: c_int) -> Self {
+        // SAFETY: the caller's.
+        let content = unsafe { unlocked_python::content(code) };
+        Self {
+            code: content.unwrap_or_else(|| code.addr()),
+            place,
+        }
+    }
 }
 
 type Object = *mut c_void;
@@ -175,27 +190,28 @@ impl Interpreter {
 pub(super) fn frames() -> Vec<PythonFrame> {
     let mut frames = Vec::new();
     let Some(python) = Interpreter::on_this_thread() else {
-        unlocked_python::for_each_frame(|code, place| frames.push(PythonFrame { code, place }));
+        unlocked_python::for_each_frame(|code, place| {
+            // SAFETY: the frame keeps its code alive.
+            frames.push(unsafe { PythonFrame::new(code, place) });
+        });
         return frames;
     };
     frames.reserve(MAX_FRAMES);
     python.for_each_frame(|frame, code| {
-        frames.push(PythonFrame {
-            code: code.expose_provenance(),
-            // SAFETY: the frame is alive, and this thread has the lock.
-            place: unsafe { (python.place_of)(frame) },
-        });
+        // SAFETY: the frame is alive, and this thread has the lock.
+        let place = unsafe { (python.place_of)(frame) };
+        // SAFETY: the frame keeps its code alive.
+        frames.push(unsafe { PythonFrame::new(code.cast(), place) });
     });
     frames
 }
 
-/// Returns the [`frames`] of this thread as `file.py:12 in function`. On a thread with the lock, their code stays alive from now on, so that its
-/// address is that of no other code.
+/// Returns the [`frames`] of this thread as `file.py:12 in function`. Code that is known by its address stays alive from now on, so that no other code has it.
 pub(super) fn texts() -> Vec<String> {
     let mut texts = Vec::new();
     let Some(python) = Interpreter::on_this_thread() else {
         unlocked_python::for_each_frame(|code, place| {
-            texts.push(unlocked_python::text(code, place));
+            texts.extend(unlocked_python::text(code, place));
         });
         return texts;
     };
@@ -218,7 +234,10 @@ pub(super) fn texts() -> Vec<String> {
             _ => "an unknown line".to_owned(),
         });
         // SAFETY: the code is alive.
-        unsafe { (python.add_reference)(code) };
+        if unsafe { unlocked_python::content(code.cast()) }.is_none() {
+            // SAFETY: as above, and this thread has the lock.
+            unsafe { (python.add_reference)(code) };
+        }
     });
     // SAFETY: these are what was taken. An error of an attribute that is missing goes.
     unsafe { (python.put_error)(error[0], error[1], error[2]) };

@@ -6,7 +6,9 @@
 //! have no lines here.
 
 use std::{
+    borrow::Cow,
     ffi::{c_char, c_int, c_ulong, c_void},
+    slice,
     sync::OnceLock,
 };
 
@@ -16,6 +18,12 @@ use libloading::os::unix::Library;
 const MAX_FRAMES: usize = 32;
 /// The most characters of a name.
 const MAX_CHARACTERS: isize = 4096;
+
+/// Where an object has the number of its bytes or characters; where a text has its state, and bits of that; where an object of bytes has these.
+const LENGTH: usize = 16;
+const STATE: usize = 32;
+const COMPACT_ASCII: u32 = 0b110_0000;
+const BYTES: usize = 32;
 
 /// Where a type has what is read of it, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -30,9 +38,13 @@ struct Layout {
     /// The owner of frames that stand for a call by C.
     no_python: Option<u8>,
     /// Of a code.
+    first_line: usize,
     file: usize,
     name: usize,
+    lines: usize,
     instructions: usize,
+    /// Of a text of ASCII: its characters.
+    characters: usize,
 }
 
 /// Of Python 3.11.
@@ -43,9 +55,12 @@ const LAYOUT_11: Layout = Layout {
     instruction: 56,
     owner: 69,
     no_python: None,
+    first_line: 72,
     file: 112,
     name: 128,
+    lines: 136,
     instructions: 184,
+    characters: 48,
 };
 
 /// Of Python 3.12.
@@ -55,7 +70,9 @@ const LAYOUT_12: Layout = Layout {
     back: 8,
     owner: 70,
     no_python: Some(3),
+    first_line: 68,
     instructions: 192,
+    characters: 40,
     ..LAYOUT_11
 };
 
@@ -121,22 +138,27 @@ impl Interpreter {
         })
     }
 
-    /// The text of an object that a code has; `None` for an object that is not text.
+    /// The text that a code has at a place.
     ///
     /// # Safety
     ///
-    /// The code is alive, and has an object there.
-    unsafe fn text(&self, code: *const c_char, place: usize) -> Option<String> {
+    /// The code is alive for `'a`, and has a text there.
+    unsafe fn text<'a>(&self, code: *const c_char, place: usize) -> Cow<'a, str> {
         // SAFETY: the caller's.
         let text: *const c_char = unsafe { read(code, place) };
-        // SAFETY: the object lives as long as the code, and never changes.
+        // SAFETY: the text lives as long as the code, and never changes.
+        if unsafe { read::<u32>(text, STATE) } & COMPACT_ASCII == COMPACT_ASCII {
+            // SAFETY: as above; the characters are here, as the state says.
+            return String::from_utf8_lossy(unsafe { bytes(text, self.layout.characters) });
+        }
+        // SAFETY: as above.
         let length = unsafe { (self.length_of)(text) };
         let characters = (0..length.min(MAX_CHARACTERS)).map(|index| {
             // SAFETY: as above.
             let character = unsafe { (self.character_of)(text, index) };
             char::from_u32(character).unwrap_or(char::REPLACEMENT_CHARACTER)
         });
-        (length >= 0).then(|| characters.collect())
+        Cow::Owned(characters.collect())
     }
 }
 
@@ -150,8 +172,52 @@ unsafe fn read<T: Copy>(object: *const c_char, place: usize) -> T {
     unsafe { object.wrapping_add(place).cast::<T>().read() }
 }
 
+/// The bytes of an object that has their number at `LENGTH`.
+///
+/// # Safety
+///
+/// The object has them from there on, is alive for `'a`, and does not change.
+unsafe fn bytes<'a>(object: *const c_char, place: usize) -> &'a [u8] {
+    // SAFETY: the caller's.
+    let length = unsafe { read(object, LENGTH) };
+    // SAFETY: the caller's.
+    unsafe { slice::from_raw_parts(object.wrapping_add(place).cast(), length) }
+}
+
+/// Returns a number for what a code says of its lines; `None` if its layout is not known. The address of a code is no such number: another code has it once
+/// the first one is gone.
+///
+/// # Safety
+///
+/// The code is alive.
+pub(super) unsafe fn content(code: *const c_char) -> Option<usize> {
+    let python = Interpreter::get()?;
+    let layout = &python.layout;
+    // SAFETY: the caller's; the code has these objects, and a number of its first line.
+    let first_line = unsafe { read::<c_int>(code, layout.first_line) };
+    // SAFETY: as above.
+    let file = unsafe { python.text(code, layout.file) };
+    // SAFETY: as above.
+    let name = unsafe { python.text(code, layout.name) };
+    // SAFETY: as above.
+    let lines = unsafe { read(code, layout.lines) };
+    // SAFETY: as above.
+    let lines = unsafe { bytes(lines, BYTES) };
+    let mut hash = first_line.cast_unsigned() as usize;
+    for bytes in [file.as_bytes(), name.as_bytes(), lines] {
+        hash ^= bytes.len();
+        for part in bytes.chunks(size_of::<usize>()) {
+            let mut word = [0; size_of::<usize>()];
+            word[..part.len()].copy_from_slice(part);
+            let mixed = (hash ^ usize::from_ne_bytes(word)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            hash = mixed ^ (mixed >> 32);
+        }
+    }
+    Some(hash)
+}
+
 /// Calls `each` with the code of each frame of this thread and the number of its instruction, innermost first.
-pub(super) fn for_each_frame(mut each: impl FnMut(usize, c_int)) {
+pub(super) fn for_each_frame(mut each: impl FnMut(*const c_char, c_int)) {
     let Some(python) = Interpreter::get() else {
         return;
     };
@@ -185,22 +251,19 @@ pub(super) fn for_each_frame(mut each: impl FnMut(usize, c_int)) {
         let begin = code.addr() + layout.instructions;
         let place = instruction.addr().checked_sub(begin);
         let place = place.and_then(|place| c_int::try_from(place).ok());
-        each(code.expose_provenance(), place.unwrap_or(-1));
+        each(code, place.unwrap_or(-1));
         count += 1;
     }
 }
 
 /// Returns a frame of [`for_each_frame`] as `file.py:12 in function`, while it is there.
-pub(super) fn text(code: usize, place: c_int) -> String {
-    let code = std::ptr::with_exposed_provenance(code);
-    let found = Interpreter::get().and_then(|python| {
-        // SAFETY: the code is that of a frame, which keeps it alive.
-        let file = unsafe { python.text(code, python.layout.file) }?;
-        // SAFETY: as above.
-        let name = unsafe { python.text(code, python.layout.name) }?;
-        // SAFETY: as above.
-        let line = unsafe { (python.line_of)(code, place) };
-        Some(format!("{file}:{line} in {name}"))
-    });
-    found.unwrap_or_else(|| "an unknown line".to_owned())
+pub(super) fn text(code: *const c_char, place: c_int) -> Option<String> {
+    let python = Interpreter::get()?;
+    // SAFETY: the code is that of a frame, which keeps it alive.
+    let file = unsafe { python.text(code, python.layout.file) };
+    // SAFETY: as above.
+    let name = unsafe { python.text(code, python.layout.name) };
+    // SAFETY: as above.
+    let line = unsafe { (python.line_of)(code, place) };
+    Some(format!("{file}:{line} in {name}"))
 }
