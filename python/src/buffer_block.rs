@@ -228,7 +228,9 @@ pub(crate) fn part_of_buffer<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let (origin, size) = (number("origin", origin)?, number("size", size)?);
     if size == 0 {
-        return Err(refused("an empty part: a buffer of OpenCL has at least one byte"));
+        return Err(refused(
+            "an empty part: a buffer of OpenCL has at least one byte",
+        ));
     }
     below_needed(buffer)?.part(buffer.py(), origin, size, number("flags", flags)?)
 }

@@ -71,10 +71,7 @@ impl OpenClPool {
 }
 
 /// Returns the options that both kinds of pools have.
-pub(crate) fn options(
-    most_bytes: Option<&Bound<'_, PyAny>>,
-    reuse: &str,
-) -> PyResult<PoolOptions> {
+pub(crate) fn options(most_bytes: Option<&Bound<'_, PyAny>>, reuse: &str) -> PyResult<PoolOptions> {
     let options = PoolOptions::new().limit(limit(most_bytes)?);
     Ok(options.reuse(reuse_policy(reuse)?))
 }

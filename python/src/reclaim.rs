@@ -17,7 +17,9 @@ pub(crate) fn hook(
 ) -> PyResult<impl Fn(&Shortage) + Send + Sync + 'static> {
     if !function.is_callable() {
         let class = function.get_type();
-        let text = format!("hook: a function is needed, which is called with a number of bytes, not {class}");
+        let text = format!(
+            "hook: a function is needed, which is called with a number of bytes, not {class}"
+        );
         return Err(PyTypeError::new_err(text));
     }
     let function = function.unbind();
@@ -26,7 +28,9 @@ pub(crate) fn hook(
         // `None` once Python has ended.
         Python::try_attach(|py| {
             let function = function.bind(py);
-            let called = (bytes,).into_pyobject(py).and_then(|it| call(function, &it));
+            let called = (bytes,)
+                .into_pyobject(py)
+                .and_then(|it| call(function, &it));
             if let Err(error) = called {
                 error.write_unraisable(py, Some(function));
             }

@@ -72,7 +72,7 @@ def test_what_a_hook_raises_is_reported_and_the_next_is_called(pool, monkeypatch
 
 
 def test_a_hook_may_use_its_pool_and_is_not_called_within_itself(pool):
-    calls = []
+    block, calls = pool(LARGE), []
 
     def asks(bytes):
         calls.append(bytes)
@@ -82,8 +82,9 @@ def test_a_hook_may_use_its_pool_and_is_not_called_within_itself(pool):
 
     pool.add_reclaim_hook(asks)
     with pytest.raises(binpool.OutOfMemoryError):
-        pool(1 << 40)
-    assert calls == [1 << 40]
+        pool(LARGE)
+    assert calls == [LARGE]
+    del block
 
 
 def test_a_hook_is_a_function(pool):

@@ -4,7 +4,6 @@ import subprocess
 import sys
 
 import pytest
-
 from conftest import HERE, ROOT
 
 CATCHES = """
@@ -46,6 +45,8 @@ if how == "watch":
 if how == "record":
     recording = pool.record(sys.argv[2])
 if how == "hook":
+    pool.limit = 16 << 20
+    large = pool(10 << 20)
     pool.add_reclaim_hook(lambda _: sum(range(1000)))
 if how == "unbind":
     block, gate = pool(4096), cl.UserEvent(context)
@@ -65,7 +66,7 @@ def work():
             block.unbind_from_queue()
         elif how == "hook":
             try:
-                pool(1 << 40)
+                pool(10 << 20)
             except binpool.Error:
                 pass
         else:

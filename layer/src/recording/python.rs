@@ -1,7 +1,7 @@
 //! The lines of a Python program that makes a request.
 //!
-//! The functions of the interpreter are looked up in the process, if it has one. They are called on threads that hold its lock only: a thread that took
-//! the lock here could wait for one that waits for it. The frames of the others are [read](super::unlocked_python).
+//! They are [read](super::unlocked_python) where the version of Python is known. For other versions, the functions of the interpreter are looked up in the process.
+//! They are called on threads that hold its lock only: a thread that took the lock here could wait for one that waits for it.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
@@ -22,24 +22,10 @@ const MAX_FRAMES: usize = 32;
 /// A frame: its code, and where in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PythonFrame {
-    /// A number for its [content](unlocked_python::content), or its address if that is not known.
+    /// What the code says of its lines, as a number, where that is read; or its address.
     code: usize,
     /// The number of its instruction, or before Python 3.11 of its line.
     place: c_int,
-}
-
-impl PythonFrame {
-    /// # Safety
-    ///
-    /// The code is alive.
-    unsafe fn new(code: *const c_char, place: c_int) -> Self {
-        // SAFETY: the caller's.
-        let content = unsafe { unlocked_python::content(code) };
-        Self {
-            code: content.unwrap_or_else(|| code.addr()),
-            place,
-        }
-    }
 }
 
 type Object = *mut c_void;
@@ -188,31 +174,36 @@ impl Interpreter {
 
 /// Returns the frames of this thread, innermost first; none if it runs no Python now.
 pub(super) fn frames() -> Vec<PythonFrame> {
-    let mut frames = Vec::new();
+    let mut frames = Vec::with_capacity(MAX_FRAMES);
+    let is_read = unlocked_python::for_each_frame(|frame| {
+        let code = frame.content();
+        let place = frame.place;
+        frames.push(PythonFrame { code, place });
+    });
+    if is_read {
+        return frames;
+    }
     let Some(python) = Interpreter::on_this_thread() else {
-        unlocked_python::for_each_frame(|code, place| {
-            // SAFETY: the frame keeps its code alive.
-            frames.push(unsafe { PythonFrame::new(code, place) });
-        });
         return frames;
     };
-    frames.reserve(MAX_FRAMES);
     python.for_each_frame(|frame, code| {
-        // SAFETY: the frame is alive, and this thread has the lock.
-        let place = unsafe { (python.place_of)(frame) };
-        // SAFETY: the frame keeps its code alive.
-        frames.push(unsafe { PythonFrame::new(code.cast(), place) });
+        frames.push(PythonFrame {
+            code: code.expose_provenance(),
+            // SAFETY: the frame is alive, and this thread has the lock.
+            place: unsafe { (python.place_of)(frame) },
+        });
     });
     frames
 }
 
-/// Returns the [`frames`] of this thread as `file.py:12 in function`. Code that is known by its address stays alive from now on, so that no other code has it.
+/// Returns the [`frames`] of this thread as `file.py:12 in function`. Code that is known by its address stays alive from now on, so that this is that of no
+/// other code.
 pub(super) fn texts() -> Vec<String> {
     let mut texts = Vec::new();
+    if unlocked_python::for_each_frame(|frame| texts.push(frame.text())) {
+        return texts;
+    }
     let Some(python) = Interpreter::on_this_thread() else {
-        unlocked_python::for_each_frame(|code, place| {
-            texts.extend(unlocked_python::text(code, place));
-        });
         return texts;
     };
     let mut error = [ptr::null_mut(); 3];
@@ -234,10 +225,7 @@ pub(super) fn texts() -> Vec<String> {
             _ => "an unknown line".to_owned(),
         });
         // SAFETY: the code is alive.
-        if unsafe { unlocked_python::content(code.cast()) }.is_none() {
-            // SAFETY: as above, and this thread has the lock.
-            unsafe { (python.add_reference)(code) };
-        }
+        unsafe { (python.add_reference)(code) };
     });
     // SAFETY: these are what was taken. An error of an attribute that is missing goes.
     unsafe { (python.put_error)(error[0], error[1], error[2]) };

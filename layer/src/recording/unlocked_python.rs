@@ -1,4 +1,4 @@
-//! The lines of a Python program that makes a request on a thread without the interpreter's lock.
+//! The lines of a Python program that makes a request, on a thread with the interpreter's lock or without it.
 //!
 //! PyTorch, CuPy and JAX release the lock before they call the driver. To take it here could last forever: a thread that has it may wait for what
 //! this one holds. But while a thread runs no Python, its frames stay as they are, and nothing else changes them. They are read as debuggers
@@ -137,29 +137,6 @@ impl Interpreter {
             code_type: symbol!(b"PyCode_Type"),
         })
     }
-
-    /// The text that a code has at a place.
-    ///
-    /// # Safety
-    ///
-    /// The code is alive for `'a`, and has a text there.
-    unsafe fn text<'a>(&self, code: *const c_char, place: usize) -> Cow<'a, str> {
-        // SAFETY: the caller's.
-        let text: *const c_char = unsafe { read(code, place) };
-        // SAFETY: the text lives as long as the code, and never changes.
-        if unsafe { read::<u32>(text, STATE) } & COMPACT_ASCII == COMPACT_ASCII {
-            // SAFETY: as above; the characters are here, as the state says.
-            return String::from_utf8_lossy(unsafe { bytes(text, self.layout.characters) });
-        }
-        // SAFETY: as above.
-        let length = unsafe { (self.length_of)(text) };
-        let characters = (0..length.min(MAX_CHARACTERS)).map(|index| {
-            // SAFETY: as above.
-            let character = unsafe { (self.character_of)(text, index) };
-            char::from_u32(character).unwrap_or(char::REPLACEMENT_CHARACTER)
-        });
-        Cow::Owned(characters.collect())
-    }
 }
 
 /// Reads a value of an object.
@@ -184,49 +161,82 @@ unsafe fn bytes<'a>(object: *const c_char, place: usize) -> &'a [u8] {
     unsafe { slice::from_raw_parts(object.wrapping_add(place).cast(), length) }
 }
 
-/// Returns a number for what a code says of its lines; `None` if its layout is not known. The address of a code is no such number: another code has it once
-/// the first one is gone.
-///
-/// # Safety
-///
-/// The code is alive.
-pub(super) unsafe fn content(code: *const c_char) -> Option<usize> {
-    let python = Interpreter::get()?;
-    let layout = &python.layout;
-    // SAFETY: the caller's; the code has these objects, and a number of its first line.
-    let first_line = unsafe { read::<c_int>(code, layout.first_line) };
-    // SAFETY: as above.
-    let file = unsafe { python.text(code, layout.file) };
-    // SAFETY: as above.
-    let name = unsafe { python.text(code, layout.name) };
-    // SAFETY: as above.
-    let lines = unsafe { read(code, layout.lines) };
-    // SAFETY: as above.
-    let lines = unsafe { bytes(lines, BYTES) };
-    let mut hash = first_line.cast_unsigned() as usize;
-    for bytes in [file.as_bytes(), name.as_bytes(), lines] {
-        hash ^= bytes.len();
-        for part in bytes.chunks(size_of::<usize>()) {
-            let mut word = [0; size_of::<usize>()];
-            word[..part.len()].copy_from_slice(part);
-            let mixed = (hash ^ usize::from_ne_bytes(word)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-            hash = mixed ^ (mixed >> 32);
-        }
-    }
-    Some(hash)
+/// A frame of this thread while it runs no Python: its code is alive.
+pub(super) struct Frame {
+    python: &'static Interpreter,
+    code: *const c_char,
+    /// The number of its instruction.
+    pub(super) place: c_int,
 }
 
-/// Calls `each` with the code of each frame of this thread and the number of its instruction, innermost first.
-pub(super) fn for_each_frame(mut each: impl FnMut(*const c_char, c_int)) {
+impl Frame {
+    /// The text that its code has at a place.
+    fn text_at(&self, place: usize) -> Cow<'_, str> {
+        // SAFETY: the code is alive, and has a text there.
+        let text: *const c_char = unsafe { read(self.code, place) };
+        // SAFETY: the text lives as long as the code, and never changes.
+        if unsafe { read::<u32>(text, STATE) } & COMPACT_ASCII == COMPACT_ASCII {
+            // SAFETY: as above; the characters are there, as the state says.
+            return String::from_utf8_lossy(unsafe { bytes(text, self.python.layout.characters) });
+        }
+        // SAFETY: as above.
+        let length = unsafe { (self.python.length_of)(text) };
+        let characters = (0..length.min(MAX_CHARACTERS)).map(|index| {
+            // SAFETY: as above.
+            let character = unsafe { (self.python.character_of)(text, index) };
+            char::from_u32(character).unwrap_or(char::REPLACEMENT_CHARACTER)
+        });
+        Cow::Owned(characters.collect())
+    }
+
+    /// The file and the function.
+    fn names(&self) -> [Cow<'_, str>; 2] {
+        let layout = &self.python.layout;
+        [layout.file, layout.name].map(|place| self.text_at(place))
+    }
+
+    /// Returns a number for all that [`text`](Self::text) is made of but the place. The address of the code says less: other code has it once this one is gone.
+    pub(super) fn content(&self) -> usize {
+        // SAFETY: the code is alive, and has the number of its first line there.
+        let first_line: c_int = unsafe { read(self.code, self.python.layout.first_line) };
+        // SAFETY: as above; bytes say which instruction has which line.
+        let lines = unsafe { read(self.code, self.python.layout.lines) };
+        // SAFETY: as above.
+        let lines = unsafe { bytes(lines, BYTES) };
+        let [file, function] = &self.names();
+        let mut hash = first_line.cast_unsigned() as usize;
+        for bytes in [file.as_bytes(), function.as_bytes(), lines] {
+            hash ^= bytes.len();
+            for part in bytes.chunks(size_of::<usize>()) {
+                let mut word = [0; size_of::<usize>()];
+                word[..part.len()].copy_from_slice(part);
+                let mixed = (hash ^ usize::from_ne_bytes(word)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                hash = mixed ^ (mixed >> 32);
+            }
+        }
+        hash
+    }
+
+    /// Returns the frame as `file.py:12 in function`.
+    pub(super) fn text(&self) -> String {
+        // SAFETY: the code is alive.
+        let line = unsafe { (self.python.line_of)(self.code, self.place) };
+        let [file, function] = self.names();
+        format!("{file}:{line} in {function}")
+    }
+}
+
+/// Calls `each` with each frame of this thread, innermost first. Returns whether the version of Python is known.
+pub(super) fn for_each_frame(mut each: impl FnMut(&Frame)) -> bool {
     let Some(python) = Interpreter::get() else {
-        return;
+        return false;
     };
     let layout = &python.layout;
     // SAFETY: this may be called at any time, on any thread.
     let mut at = unsafe { (python.thread)() };
     for place in layout.frame_of_thread {
         if at.is_null() {
-            return;
+            return true;
         }
         // SAFETY: the state of this thread is alive, and has pointers at these places.
         at = unsafe { read(at, *place) };
@@ -251,19 +261,12 @@ pub(super) fn for_each_frame(mut each: impl FnMut(*const c_char, c_int)) {
         let begin = code.addr() + layout.instructions;
         let place = instruction.addr().checked_sub(begin);
         let place = place.and_then(|place| c_int::try_from(place).ok());
-        each(code, place.unwrap_or(-1));
+        each(&Frame {
+            python,
+            code,
+            place: place.unwrap_or(-1),
+        });
         count += 1;
     }
-}
-
-/// Returns a frame of [`for_each_frame`] as `file.py:12 in function`, while it is there.
-pub(super) fn text(code: *const c_char, place: c_int) -> Option<String> {
-    let python = Interpreter::get()?;
-    // SAFETY: the code is that of a frame, which keeps it alive.
-    let file = unsafe { python.text(code, python.layout.file) };
-    // SAFETY: as above.
-    let name = unsafe { python.text(code, python.layout.name) };
-    // SAFETY: as above.
-    let line = unsafe { (python.line_of)(code, place) };
-    Some(format!("{file}:{line} in {name}"))
+    true
 }
