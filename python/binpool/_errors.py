@@ -1,6 +1,7 @@
 """The exceptions of binpool."""
 
 import builtins
+import functools
 
 
 class Error(Exception):
@@ -17,6 +18,7 @@ class OutOfMemoryError(Error, builtins.MemoryError):
     """
 
 
+@functools.cache
 def of_pyopencl(error: type[Error], also: type[Exception]) -> type[Error]:
     """Return one of these errors as a kind of PyOpenCL's, too."""
     return type(error.__name__, (error, also), {"__module__": "binpool", "__doc__": error.__doc__})

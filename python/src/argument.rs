@@ -1,23 +1,25 @@
 //! Arguments that are whole numbers.
 
 use pyo3::{
+    conversion::FromPyObjectOwned,
     exceptions::{PyOverflowError, PyTypeError, PyValueError},
     prelude::*,
 };
 
 /// Returns an argument, a whole number from 0 on. The error for another one names it.
-pub(crate) fn number<T: TryFrom<u64>>(name: &str, given: &Bound<'_, PyAny>) -> PyResult<T> {
-    let py = given.py();
-    match given.extract::<u64>().map(T::try_from) {
-        Ok(Ok(number)) => Ok(number),
-        Err(error) if error.is_instance_of::<PyTypeError>(py) => Err(PyTypeError::new_err(
-            format!("{name}: a whole number is needed, not {}", given.repr()?),
-        )),
-        Err(error) if !error.is_instance_of::<PyOverflowError>(py) => Err(error),
-        _ => Err(PyValueError::new_err(format!(
-            "{name}: {given} is negative or too large"
-        ))),
-    }
+pub(crate) fn number<'py, T: FromPyObjectOwned<'py, Error = PyErr>>(
+    name: &str,
+    given: &Bound<'py, PyAny>,
+) -> PyResult<T> {
+    given.extract().map_err(|error: PyErr| {
+        if error.is_instance_of::<PyOverflowError>(given.py()) {
+            PyValueError::new_err(format!("{name}: {given} is negative or too large"))
+        } else if error.is_instance_of::<PyTypeError>(given.py()) {
+            PyTypeError::new_err(format!("{name}: a whole number is needed, not {given:?}"))
+        } else {
+            error
+        }
+    })
 }
 
 /// Returns a limit in bytes; an error for 0, which would allow no block.

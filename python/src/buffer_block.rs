@@ -10,7 +10,7 @@ use pyo3::{exceptions::PyValueError, prelude::*, sync::PyOnceLock, types::PyTupl
 use crate::{
     argument::number,
     block::{Held, released},
-    error::{raised, refused},
+    error::raised,
     kept::{Below, below, keep, keep_block},
     with_python::WithPython,
 };
@@ -227,11 +227,6 @@ pub(crate) fn part_of_buffer<'py>(
     flags: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (origin, size) = (number("origin", origin)?, number("size", size)?);
-    if size == 0 {
-        return Err(refused(
-            "an empty part: a buffer of OpenCL has at least one byte",
-        ));
-    }
     below_needed(buffer)?.part(buffer.py(), origin, size, number("flags", flags)?)
 }
 

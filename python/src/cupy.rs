@@ -21,7 +21,7 @@ use crate::{
     cuda_place::{self, Allocated, Place},
     error::raised,
     pool::Pool,
-    reclaim::collect_garbage,
+    reclaim,
 };
 
 /// What of CuPy a request needs.
@@ -245,7 +245,7 @@ fn allocate<'py>(py: Python<'py>, cupy: &CuPy, bytes: usize) -> PyResult<Bound<'
     })?;
     let (block, is_of_graph) = match request(py, &place, bytes) {
         Err(PoolError::OutOfMemory(_)) => {
-            collect_garbage(py)?;
+            reclaim::call(&reclaim::collector(py)?, bytes)?;
             request(py, &place, bytes).map_err(|error| match error {
                 PoolError::OutOfMemory(report) => {
                     lacking(package, &place, bytes, &report.to_string())

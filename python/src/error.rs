@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use binpool_capi::{Failure, Status};
-use pyo3::{prelude::*, sync::PyOnceLock, types::PyType};
+use pyo3::{prelude::*, types::PyType};
 
 /// What the interface for Rust says of an object of another context, and what a program in Python is told.
 const OF_ANOTHER: [&str; 2] = [
@@ -14,17 +14,8 @@ const OF_ANOTHER: [&str; 2] = [
 /// Returns the exception of a failure: `binpool.OutOfMemoryError` with the whole report, or `binpool.Error`.
 pub(crate) fn raised(failure: impl Into<Failure>) -> PyErr {
     let failure = failure.into();
-    exception(failure.status(), text(&failure))
-}
-
-/// Returns the exception of a request that makes no sense.
-pub(crate) fn refused(text: &str) -> PyErr {
-    exception(Status::InvalidArgument, text.to_owned())
-}
-
-fn exception(status: Status, text: String) -> PyErr {
-    Python::attach(|py| match class_of(py, status) {
-        Ok(class) => PyErr::from_type(class, text),
+    Python::attach(|py| match class_of(py, failure.status()) {
+        Ok(class) => PyErr::from_type(class, text(&failure)),
         Err(error) => error,
     })
 }
@@ -45,24 +36,19 @@ pub(crate) fn unreadable(error: impl Error) -> PyErr {
     raised(Failure::of(Status::Io, &error))
 }
 
-/// Returns the class for failures of a kind: also a kind of PyOpenCL's error, if the program has imported PyOpenCL.
+/// Returns the class for failures of a kind: also one of PyOpenCL's, if the program has imported PyOpenCL.
 fn class_of(py: Python<'_>, status: Status) -> PyResult<Bound<'_, PyType>> {
-    static OF_PYOPENCL: [PyOnceLock<Py<PyType>>; 3] = [const { PyOnceLock::new() }; 3];
-    let (name, of_pyopencl, known) = match status {
-        Status::OutOfMemory => ("OutOfMemoryError", "MemoryError", &OF_PYOPENCL[0]),
-        Status::InvalidArgument => ("Error", "LogicError", &OF_PYOPENCL[1]),
-        _ => ("Error", "RuntimeError", &OF_PYOPENCL[2]),
+    let (class, of_pyopencl) = match status {
+        Status::OutOfMemory => ("OutOfMemoryError", "MemoryError"),
+        Status::InvalidArgument => ("Error", "LogicError"),
+        _ => ("Error", "RuntimeError"),
     };
     let errors = py.import("binpool._errors")?;
-    let class = errors.getattr(name)?.cast_into::<PyType>()?;
+    let mut class = errors.getattr(class)?;
     let modules = py.import("sys")?.getattr("modules")?;
-    let Ok(pyopencl) = modules.get_item("pyopencl") else {
-        return Ok(class);
-    };
-    let class = known.get_or_try_init(py, || {
-        let make = errors.getattr("of_pyopencl")?;
-        let made = make.call1((class, pyopencl.getattr(of_pyopencl)?))?;
-        Ok::<_, PyErr>(made.cast_into::<PyType>()?.unbind())
-    })?;
-    Ok(class.bind(py).clone())
+    if let Ok(pyopencl) = modules.get_item("pyopencl") {
+        let both = (class, pyopencl.getattr(of_pyopencl)?);
+        class = errors.getattr("of_pyopencl")?.call1(both)?;
+    }
+    Ok(class.cast_into()?)
 }

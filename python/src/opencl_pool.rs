@@ -12,8 +12,7 @@ use crate::{
     opencl::{Origin, queue_of},
     pool::Pool,
     queue_allocator::QueueAllocator,
-    reclaim::garbage_hook,
-    svm_block,
+    reclaim, svm_block,
     uses::{Uses, own_queue},
     vectorcall::{Requests, Vectorcall, speed_up},
 };
@@ -46,10 +45,10 @@ impl OpenClPool {
                 None => own_queue(&backend)?,
             };
             // The threads of Python take turns.
-            let pool = options.arenas(1).build(allocator, &home).map_err(raised)?;
-            pool.add_reclaim_hook(garbage_hook);
-            Ok::<_, PyErr>(pool)
+            let pool = options.arenas(1).build(allocator, &home);
+            pool.map_err(raised)
         })?;
+        pool.add_reclaim_hook(reclaim::hook(reclaim::collector(py)?)?);
         let base = Pool {
             any: OfBackend::OpenCl(pool.clone()),
         };

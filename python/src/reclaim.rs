@@ -2,55 +2,39 @@
 
 #![expect(unsafe_code, reason = "a call that Python may not return from")]
 
-use std::{mem, thread};
+use std::{mem, ptr, thread};
 
 use binpool::Shortage;
-use pyo3::{exceptions::PyTypeError, ffi, intern, prelude::*, types::PyTuple};
+use pyo3::{exceptions::PyTypeError, ffi, prelude::*};
 
 /// Identifies a hook of a pool, to remove it again.
 #[pyclass(frozen, module = "binpool")]
 pub(crate) struct HookId(pub(crate) binpool::HookId);
 
-/// Returns a function of the program as a hook. What it raises goes to `sys.unraisablehook`: the request goes on.
+/// Returns a function as a hook. What it raises goes to `sys.unraisablehook`: the request goes on.
 pub(crate) fn hook(
     function: Bound<'_, PyAny>,
-) -> PyResult<impl Fn(&Shortage) + Send + Sync + 'static> {
+) -> PyResult<impl Fn(&Shortage) + Send + Sync + use<>> {
     if !function.is_callable() {
-        let class = function.get_type();
-        let text = format!(
-            "hook: a function is needed, which is called with a number of bytes, not {class}"
-        );
+        let text = format!("hook: a function of a number of bytes is needed, not {function:?}");
         return Err(PyTypeError::new_err(text));
     }
     let function = function.unbind();
     Ok(move |shortage: &Shortage| {
-        let bytes = shortage.bytes;
         // `None` once Python has ended.
         Python::try_attach(|py| {
             let function = function.bind(py);
-            let called = (bytes,)
-                .into_pyobject(py)
-                .and_then(|it| call(function, &it));
-            if let Err(error) = called {
+            if let Err(error) = call(function, shortage.bytes) {
                 error.write_unraisable(py, Some(function));
             }
         });
     })
 }
 
-/// A hook that has Python [collect its garbage](collect_garbage).
-pub(crate) fn garbage_hook(_: &Shortage) {
-    Python::try_attach(|py| {
-        if let Err(error) = collect_garbage(py) {
-            error.write_unraisable(py, None);
-        }
-    });
-}
-
-/// Has Python collect its garbage, as PyOpenCL's and CuPy's own pools do: arrays may wait for Python to find that nothing refers to them.
-pub(crate) fn collect_garbage(py: Python<'_>) -> PyResult<()> {
-    let collect = py.import("gc")?.getattr(intern!(py, "collect"))?;
-    call(&collect, &PyTuple::empty(py))
+/// Returns the function that has Python collect its garbage, as PyOpenCL's and CuPy's own pools do: arrays may wait for Python to find that nothing refers to
+/// them.
+pub(crate) fn collector(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    py.import("binpool._garbage")?.getattr("collect")
 }
 
 unsafe extern "C-unwind" {
@@ -73,15 +57,15 @@ impl Drop for NoWayOut {
     }
 }
 
-/// Calls a function that may run code of Python's, in a request, and drops what it returns.
+/// Calls a function for a request that finds no memory.
 ///
 /// Up to Python 3.13, the interpreter ends daemon threads when it ends itself, by an unwinding that functions of Rust further out do not let through. Such a
 /// thread stays here, as later versions have it.
-fn call(function: &Bound<'_, PyAny>, arguments: &Bound<'_, PyTuple>) -> PyResult<()> {
+pub(crate) fn call(function: &Bound<'_, PyAny>, bytes: usize) -> PyResult<()> {
+    let arguments = (bytes,).into_pyobject(function.py())?;
     let no_way_out = NoWayOut;
     // SAFETY: Both are objects that live, the second is a tuple, and this thread has Python's lock.
-    let returned =
-        unsafe { PyObject_Call(function.as_ptr(), arguments.as_ptr(), std::ptr::null_mut()) };
+    let returned = unsafe { PyObject_Call(function.as_ptr(), arguments.as_ptr(), ptr::null_mut()) };
     mem::forget(no_way_out);
     // SAFETY: It is a new reference, or null with an exception.
     unsafe { Bound::from_owned_ptr_or_err(function.py(), returned) }.map(drop)

@@ -4,7 +4,7 @@ use binpool::Tag;
 use binpool_capi::{OfBackend, torch};
 use pyo3::prelude::*;
 
-use crate::{argument::number, call_site::caller, error::raised, pool::Pool};
+use crate::{call_site::caller, error::raised, pool::Pool};
 
 /// Returns who makes a request, which most often comes from a function of PyTorch that has released Python's interpreter.
 fn caller_as_tag() -> Option<Tag> {
@@ -13,9 +13,8 @@ fn caller_as_tag() -> Option<Tag> {
 
 /// The pool of a CUDA device, which PyTorch allocates from.
 #[pyfunction]
-pub(crate) fn cuda_pool(device: &Bound<'_, PyAny>) -> PyResult<Pool> {
+pub(crate) fn cuda_pool(py: Python<'_>, device: i32) -> PyResult<Pool> {
     torch::name_requests(caller_as_tag);
-    let (py, device) = (device.py(), number("device", device)?);
     let pool = py.detach(|| torch::pool_of(device)).map_err(raised)?;
     Ok(Pool {
         any: OfBackend::Cuda(pool),

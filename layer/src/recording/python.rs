@@ -23,7 +23,7 @@ const MAX_FRAMES: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PythonFrame {
     /// What the code says of its lines, as a number, where that is read; or its address.
-    code: usize,
+    code: u64,
     /// The number of its instruction, or before Python 3.11 of its line.
     place: c_int,
 }
@@ -188,7 +188,7 @@ pub(super) fn frames() -> Vec<PythonFrame> {
     };
     python.for_each_frame(|frame, code| {
         frames.push(PythonFrame {
-            code: code.expose_provenance(),
+            code: code.addr() as u64,
             // SAFETY: the frame is alive, and this thread has the lock.
             place: unsafe { (python.place_of)(frame) },
         });

@@ -17,7 +17,7 @@ use libloading::os::unix::Library;
 /// The most frames.
 const MAX_FRAMES: usize = 32;
 /// The most characters of a name.
-const MAX_CHARACTERS: isize = 4096;
+const MAX_CHARACTERS: usize = 4096;
 
 /// Where an object has the number of its bytes or characters; where a text has its state, and bits of that; where an object of bytes has these.
 const LENGTH: usize = 16;
@@ -177,11 +177,13 @@ impl Frame {
         // SAFETY: the text lives as long as the code, and never changes.
         if unsafe { read::<u32>(text, STATE) } & COMPACT_ASCII == COMPACT_ASCII {
             // SAFETY: as above; the characters are there, as the state says.
-            return String::from_utf8_lossy(unsafe { bytes(text, self.python.layout.characters) });
+            let characters = unsafe { bytes(text, self.python.layout.characters) };
+            let length = characters.len().min(MAX_CHARACTERS);
+            return String::from_utf8_lossy(&characters[..length]);
         }
         // SAFETY: as above.
         let length = unsafe { (self.python.length_of)(text) };
-        let characters = (0..length.min(MAX_CHARACTERS)).map(|index| {
+        let characters = (0..length).take(MAX_CHARACTERS).map(|index| {
             // SAFETY: as above.
             let character = unsafe { (self.python.character_of)(text, index) };
             char::from_u32(character).unwrap_or(char::REPLACEMENT_CHARACTER)
@@ -196,7 +198,7 @@ impl Frame {
     }
 
     /// Returns a number for all that [`text`](Self::text) is made of but the place. The address of the code says less: other code has it once this one is gone.
-    pub(super) fn content(&self) -> usize {
+    pub(super) fn content(&self) -> u64 {
         // SAFETY: the code is alive, and has the number of its first line there.
         let first_line: c_int = unsafe { read(self.code, self.python.layout.first_line) };
         // SAFETY: as above; bytes say which instruction has which line.
@@ -204,13 +206,13 @@ impl Frame {
         // SAFETY: as above.
         let lines = unsafe { bytes(lines, BYTES) };
         let [file, function] = &self.names();
-        let mut hash = first_line.cast_unsigned() as usize;
+        let mut hash = u64::from(first_line.cast_unsigned());
         for bytes in [file.as_bytes(), function.as_bytes(), lines] {
-            hash ^= bytes.len();
-            for part in bytes.chunks(size_of::<usize>()) {
-                let mut word = [0; size_of::<usize>()];
+            hash ^= bytes.len() as u64;
+            for part in bytes.chunks(8) {
+                let mut word = [0; 8];
                 word[..part.len()].copy_from_slice(part);
-                let mixed = (hash ^ usize::from_ne_bytes(word)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                let mixed = (hash ^ u64::from_ne_bytes(word)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
                 hash = mixed ^ (mixed >> 32);
             }
         }
