@@ -14,10 +14,7 @@ use std::{
 
 use libloading::os::unix::Library;
 
-use super::unlocked_python;
-
-/// The most frames.
-const MAX_FRAMES: usize = 32;
+use super::unlocked_python::{self, MAX_FRAMES};
 
 /// A frame: its code, and where in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -174,7 +171,7 @@ impl Interpreter {
 
 /// Returns the frames of this thread, innermost first; none if it runs no Python now.
 pub(super) fn frames() -> Vec<PythonFrame> {
-    let mut frames = Vec::with_capacity(MAX_FRAMES);
+    let mut frames = Vec::new();
     let is_read = unlocked_python::for_each_frame(|frame| {
         let code = frame.content();
         let place = frame.place;
@@ -186,6 +183,7 @@ pub(super) fn frames() -> Vec<PythonFrame> {
     let Some(python) = Interpreter::on_this_thread() else {
         return frames;
     };
+    frames.reserve(MAX_FRAMES);
     python.for_each_frame(|frame, code| {
         frames.push(PythonFrame {
             code: code.addr() as u64,

@@ -8,6 +8,7 @@
 use std::{
     borrow::Cow,
     ffi::{c_char, c_int, c_ulong, c_void},
+    hash::{DefaultHasher, Hash, Hasher},
     slice,
     sync::OnceLock,
 };
@@ -15,7 +16,7 @@ use std::{
 use libloading::os::unix::Library;
 
 /// The most frames.
-const MAX_FRAMES: usize = 32;
+pub(super) const MAX_FRAMES: usize = 32;
 /// The most characters of a name.
 const MAX_CHARACTERS: usize = 4096;
 
@@ -205,18 +206,9 @@ impl Frame {
         let lines = unsafe { read(self.code, self.python.layout.lines) };
         // SAFETY: as above.
         let lines = unsafe { bytes(lines, BYTES) };
-        let [file, function] = &self.names();
-        let mut hash = u64::from(first_line.cast_unsigned());
-        for bytes in [file.as_bytes(), function.as_bytes(), lines] {
-            hash ^= bytes.len() as u64;
-            for part in bytes.chunks(8) {
-                let mut word = [0; 8];
-                word[..part.len()].copy_from_slice(part);
-                let mixed = (hash ^ u64::from_ne_bytes(word)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-                hash = mixed ^ (mixed >> 32);
-            }
-        }
-        hash
+        let mut hasher = DefaultHasher::new();
+        (first_line, self.names(), lines).hash(&mut hasher);
+        hasher.finish()
     }
 
     /// Returns the frame as `file.py:12 in function`.
