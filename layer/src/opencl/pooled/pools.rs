@@ -223,7 +223,7 @@ impl ContextPools {
         if let Some(pool) = self.0.get(&kind) {
             return Some(Arc::clone(pool));
         }
-        // A pool is large until it is in its place, and the program's threads may have the smallest stacks that there are.
+        // A pool takes much of a stack until it is in its place, and the threads of programs may have as little as 16 KiB.
         let made = std::thread::scope(|scope| {
             let thread = std::thread::Builder::new();
             let made = thread.spawn_scoped(scope, || ContextPool::new(context, kind));
