@@ -62,37 +62,39 @@ impl TuneReport {
             return "best: none, since every setting of the pool runs out of memory".into();
         };
         let less = found(comparison.with_less_memory);
-        let mut text = format!("best: {}", best.name);
-        if self.makes_no_difference(&cost, comparison) {
-            text += ", the default, since no setting makes a difference";
+        let default = if self.makes_no_difference(&cost, comparison) {
+            ", the default, since no setting makes a difference"
         } else if best.is_default() {
-            text += ", the default: nothing to change";
-        }
-        if cost.reserved_over_live > self.reserve && less.is_none() {
+            ", the default: nothing to change"
+        } else {
+            ""
+        };
+        let least = if cost.reserved_over_live > self.reserve && less.is_none() {
             let reserve = self.reserve;
-            text += &format!(
-                ", which reserves the least: none stays within {reserve} times the live bytes"
-            );
-        }
-        let few = self.allocations();
-        if few < FEW {
-            let s = if few == 1 { "" } else { "s" };
-            text += &format!(
-                "\n(from {few} allocation{s}: a longer recording may give another result)"
-            );
-        }
-        text += &format!("\n\n    {code}");
-        if let Some((other, code, less)) = less {
-            text += &format!(
-                "\n\nor, with less memory: {}, which takes {} instead of {}, for {:.3} times the live bytes instead of {:.3}\n\n    {code}",
-                other.name,
-                millis_text(less.device_time),
-                millis_text(cost.device_time),
-                less.reserved_over_live,
-                cost.reserved_over_live,
-            );
-        }
-        text
+            format!(", which reserves the least: none stays within {reserve} times the live bytes")
+        } else {
+            String::new()
+        };
+        let few = match self.allocations() {
+            1 => "\n(from 1 allocation: a longer recording may give another result)".into(),
+            few if few < FEW => {
+                format!("\n(from {few} allocations: a longer recording may give another result)")
+            }
+            _ => String::new(),
+        };
+        let less = less.map_or_else(String::new, |(other, code, less)| {
+            let [less_time, time] = [less, cost].map(|cost| millis_text(cost.device_time));
+            let [less, most] = [less, cost].map(|cost| cost.reserved_over_live);
+            let name = other.name;
+            format!(
+                "\n\nor, with less memory: {name}, which takes {less_time} instead of {time}, for {less:.3} times the live bytes \
+                 instead of {most:.3}\n\n    {code}"
+            )
+        });
+        format!(
+            "best: {}{default}{least}{few}\n\n    {code}{less}",
+            best.name
+        )
     }
 
     /// Returns whether all candidates with a pool cost about as much as the best.
