@@ -1,0 +1,89 @@
+//! What a program must not notice of the layer, and the layer not cost it.
+
+use std::{path::Path, process::Command};
+
+use crate::{
+    compiled::Program,
+    ran::{Ran, Way},
+};
+
+/// The most memory that may be resident, in KiB: twice that of the bare program, and what a pool keeps anyway, and the layer itself.
+fn most_memory(bare: u64) -> u64 {
+    2 * bare + (128 << 10)
+}
+
+/// The most time of the processor, in microseconds. The layer of a build without optimization takes many times that of one with it.
+fn most_time(bare: u64) -> u64 {
+    10 * bare + 4_000_000
+}
+
+/// Runs these cases in one process each way, and returns what is not as in the bare one.
+pub(crate) fn disagreements(program: &Program, cases: &[&str]) -> Vec<String> {
+    let bare = Ran::new(program, cases, Way::Bare, &[]);
+    let mut wrong = Vec::new();
+    if bare.status == "hangs" || bare.status == "signal 14" || bare.output.contains("failed: ") {
+        wrong.push(format!("{cases:?}, bare: {}\n{}\n{}", bare.status, bare.output, bare.errors));
+    }
+    for way in [Way::Recorded, Way::Pooled, Way::Both] {
+        let ran = Ran::new(program, cases, way, &[]);
+        let mut found = differences(&bare, &ran, way);
+        if way.is_recorded() {
+            found.extend(unreadable(&ran));
+        }
+        wrong.extend(found.into_iter().map(|what| format!("{cases:?}, {way:?}: {what}")));
+    }
+    wrong
+}
+
+/// What differs in a run from one of the same program that was bare.
+pub(crate) fn differences(bare: &Ran, ran: &Ran, way: Way) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if ran.output != bare.output {
+        wrong.push(format!("the output differs {}", first_difference(&bare.output, &ran.output)));
+    }
+    if ran.status != bare.status {
+        wrong.push(format!("it ends with {} instead of {}; errors: {}", ran.status, bare.status, ran.errors));
+    }
+    if let ([bare_memory, bare_time], Some([memory, time])) = (bare.used.unwrap_or_default(), ran.used) {
+        if memory > most_memory(bare_memory) {
+            wrong.push(format!("{memory} KiB were resident at the most, instead of {bare_memory} KiB"));
+        }
+        if time > most_time(bare_time) {
+            wrong.push(format!("it took {time} us of a processor instead of {bare_time} us"));
+        }
+    }
+    let complaints = ran.complaints();
+    if !complaints.is_empty() {
+        wrong.push(complaints.join("\n"));
+    }
+    if way.is_recorded() && ran.recordings().is_empty() {
+        wrong.push("it left no recording".to_owned());
+    }
+    wrong
+}
+
+/// What the commands that read recordings say of those that they cannot read.
+pub(crate) fn unreadable(ran: &Ran) -> Vec<String> {
+    let recordings = ran.recordings();
+    let read = |arguments: &[&str], paths: &[&Path]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_binpool"));
+        let output = command.args(arguments).args(paths).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        (!output.status.success()).then(|| format!("binpool {}: {}", arguments.join(" "), errors.trim_end()))
+    };
+    let paths: Vec<&Path> = recordings.iter().map(|path| &**path).collect();
+    let pages = paths.iter().filter_map(|path| read(&["view", "--report"], &[path]));
+    pages.chain(read(&["replay"], &paths)).chain(read(&["tune"], &paths)).collect()
+}
+
+fn first_difference(bare: &str, ran: &str) -> String {
+    let (mut bare_lines, mut lines) = (bare.lines(), ran.lines());
+    let mut case = "";
+    loop {
+        let (expected, seen) = (bare_lines.next(), lines.next());
+        if expected != seen || expected.is_none() {
+            return format!("in {case}: {seen:?} instead of {expected:?}");
+        }
+        case = expected.filter(|line| line.starts_with("== ")).unwrap_or(case);
+    }
+}
