@@ -176,15 +176,15 @@ impl<'t> Line<'t> {
             },
             "h" => Self::Header {
                 key: words.next().ok_or_else(form)?,
-                value: words.rest()?,
+                value: words.take_rest(),
             },
             "g" => Self::Group {
                 group: words.number("GROUP")?,
-                name: words.rest()?,
+                name: words.take_rest(),
             },
             "k" => Self::Frame {
                 stack: words.number("STACK")?,
-                frame: words.rest()?,
+                frame: words.take_rest(),
             },
             comment if comment.starts_with('#') => return Ok(None),
             letter => {

@@ -1,6 +1,9 @@
 //! The words of a line, read and written.
 
-use crate::TraceError;
+use crate::{TraceError, name::cut};
+
+/// The most characters of a name or another text that are written, so that no line is too long to be read.
+const LONGEST_TEXT: usize = 4096;
 
 /// The words of a line that are not read yet.
 pub(crate) struct Words<'t>(&'t str);
@@ -17,14 +20,6 @@ impl<'t> Words<'t> {
         let (word, rest) = self.0.split_at(end.unwrap_or(self.0.len()));
         self.0 = rest.trim_ascii_start();
         (!word.is_empty()).then_some(word)
-    }
-
-    /// Returns all words that are left; an error if there are none.
-    pub(crate) fn rest(&self) -> Result<&'t str, TraceError> {
-        if self.0.is_empty() {
-            return Err(form());
-        }
-        Ok(self.0)
     }
 
     /// Takes all words that are left; empty if there are none.
@@ -131,13 +126,14 @@ pub(crate) fn push_if_any(text: &mut Vec<u8>, number: Option<u64>) {
     }
 }
 
-/// Appends words with spaces between them, as one line whatever is in them.
+/// Appends words with spaces between them, as one line of text whatever is in them.
 pub(crate) fn push_words(text: &mut Vec<u8>, words: &[&str]) {
     for (index, word) in words.iter().enumerate() {
         if index > 0 {
             text.push(b' ');
         }
-        text.extend_from_slice(word.replace('\n', " ").as_bytes());
+        let word = cut(word, LONGEST_TEXT).replace(char::is_control, " ");
+        text.extend_from_slice(word.as_bytes());
     }
 }
 

@@ -138,7 +138,7 @@ pub(super) unsafe extern "C" fn clEnqueueNativeKernel(
     wait_list: *const cl_event,
     event: *mut cl_event,
 ) -> cl_int {
-    contained(|| layer().runs_native());
+    contained(|| layer().may_wait_unseen());
     // SAFETY: the program's list.
     unsafe { note_list(queue, count, list) };
     call!(clEnqueueNativeKernel(

@@ -3,8 +3,8 @@
 use std::{ffi::c_void, ptr};
 
 use opencl_sys::{
-    CL_KERNEL_EXEC_INFO_SVM_PTRS, CL_SUCCESS, cl_int, cl_kernel, cl_kernel_exec_info, cl_program,
-    cl_uint,
+    CL_KERNEL_EXEC_INFO_SVM_FINE_GRAIN_SYSTEM, CL_KERNEL_EXEC_INFO_SVM_PTRS, CL_SUCCESS, cl_int,
+    cl_kernel, cl_kernel_exec_info, cl_program, cl_uint,
 };
 
 use super::{driver::call, layer::layer, objects::Handle};
@@ -83,7 +83,10 @@ pub(super) unsafe extern "C" fn clSetKernelArgSVMPointer(
 ) -> cl_int {
     let status = call!(clSetKernelArgSVMPointer(kernel, index, address));
     if status == CL_SUCCESS {
-        contained(|| layer().set_argument(kernel as Handle, index, Some(address.addr())));
+        contained(|| {
+            layer().points_to(&[address.addr()]);
+            layer().set_argument(kernel as Handle, index, Some(address.addr()));
+        });
     }
     status
 }
@@ -104,7 +107,12 @@ pub(super) unsafe extern "C" fn clSetKernelExecInfo(
                 .cast::<u8>()
                 .copy_from_nonoverlapping(value.cast(), size_of_val(&*addresses));
         };
-        contained(|| layer().set_indirect(kernel as Handle, addresses));
+        contained(|| {
+            layer().points_to(&addresses);
+            layer().set_indirect(kernel as Handle, addresses);
+        });
+    } else if status == CL_SUCCESS && name == CL_KERNEL_EXEC_INFO_SVM_FINE_GRAIN_SYSTEM {
+        contained(|| layer().may_wait_unseen());
     }
     status
 }

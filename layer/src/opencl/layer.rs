@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use super::{
     about,
     driver::call,
-    objects::{Block, Ended, FirstUse, Handle, Objects, QueueState},
+    objects::{Block, Ended, FirstUse, Handle, Objects},
     pooled::{
         ContextPool, ContextPools, Kind, PooledBlock, ProgramQueue, Stream,
         forget_blocks_in_children, is_out_of_memory, is_pools, limit, status_of,
@@ -157,7 +157,7 @@ impl Layer {
         if !self.is_pooled() || bytes == 0 {
             return self.take(bytes);
         }
-        let Some((pool, queue)) = self.pool_for(context, kind) else {
+        let Some((pool, queue)) = self.pool_for(context, kind, bytes) else {
             return self.take(bytes);
         };
         let allocated = pool.allocate(queue.as_ref(), bytes).or_else(|error| {
@@ -190,8 +190,14 @@ impl Layer {
         &self,
         context: Handle,
         kind: Kind,
+        bytes: usize,
     ) -> Option<(Arc<ContextPool>, Option<ProgramQueue>)> {
         let mut state = lock(&self.state);
+        if !state.objects.has_context(context) {
+            drop(state);
+            self.passed(bytes, "a context that only other objects keep");
+            return None;
+        }
         let pool = state
             .pools
             .entry(context)
@@ -264,13 +270,9 @@ impl Layer {
     /// The group of memory in a context, which the recording comes to know.
     fn group(&self, context: Handle, kind: &'static str) -> Group {
         let mut state = lock(&self.state);
-        if !state.objects.contexts.contains_key(&context) {
-            state.objects.add_context(context);
-        }
-        let known = state.objects.contexts.get_mut(&context);
-        let (number, is_new) = known.map_or((0, false), |known| {
-            (known.number, !std::mem::replace(&mut known.is_noted, true))
-        });
+        let known = state.objects.context(context);
+        let number = known.number;
+        let is_new = !std::mem::replace(&mut known.is_noted, true);
         drop(state);
         if is_new {
             self.note(
@@ -414,7 +416,7 @@ impl Layer {
 
     /// Notes that a command on `queue` uses memory, before it is enqueued.
     pub(super) fn uses(&self, queue: Handle, memory: &[Handle]) {
-        let mut state = self.state_with(queue);
+        let state = self.state_with(queue);
         let first = state.objects.use_memory(queue, memory);
         if !first.is_empty() {
             self.note_uses(state, queue, &first);
@@ -423,7 +425,7 @@ impl Layer {
 
     /// Notes that a kernel uses its arguments, before it is enqueued on `queue`.
     pub(super) fn runs(&self, queue: Handle, kernel: Handle) {
-        let mut state = self.state_with(queue);
+        let state = self.state_with(queue);
         let first = state.objects.use_kernel(queue, kernel);
         if !first.is_empty() {
             self.note_uses(state, queue, &first);
@@ -437,10 +439,15 @@ impl Layer {
             return state;
         }
         drop(state);
-        if let Some(context) = about::context_of(queue) {
-            self.add_queue(queue, context, about::is_in_order(queue));
-        }
+        self.find_queue(queue, 0);
         lock(&self.state)
+    }
+
+    /// Adds a queue that the program has from another object, and has `references` to.
+    fn find_queue(&self, queue: Handle, references: u32) {
+        if let Some(context) = about::context_of(queue) {
+            self.add_queue(queue, context, references);
+        }
     }
 
     fn note_uses(
@@ -449,41 +456,47 @@ impl Layer {
         queue: Handle,
         first: &[FirstUse<Arc<PooledBlock>>],
     ) {
-        let program_queue = state.queues.get(&queue).cloned();
-        let contexts = &state.objects.contexts;
-        let context_of = |queue: &QueueState| {
-            contexts
-                .get(&queue.context)
-                .map_or(0, |context| context.number)
+        let State {
+            objects, queues, ..
+        } = &mut *state;
+        let (Some(known), Some(mut program_queue)) =
+            (objects.queues.get_mut(&queue), queues.get(&queue).cloned())
+        else {
+            return;
         };
-        let known = state
-            .objects
-            .queues
-            .get(&queue)
-            .map(|queue| (queue.number, queue.is_noted, context_of(queue)));
-        if let Some(queue) = state.objects.queues.get_mut(&queue) {
-            queue.is_noted = true;
-        }
+        let (number, references) = (known.number, known.references);
+        let is_new = !std::mem::replace(&mut known.is_noted, true);
+        let context = objects.context(program_queue.context).number;
         drop(state);
-        if let (Some(recording), Some((number, false, context))) = (self.recording, known) {
-            let is_in_order = program_queue.as_ref().is_none_or(|queue| queue.is_in_order);
-            let order = if is_in_order {
+        if is_new {
+            let order = if program_queue.is_in_order {
                 "in order"
             } else {
                 "out of order"
             };
-            recording.note(
+            self.note(
                 "stream",
                 0,
                 &format!("{number}: {order}, context {context}"),
             );
         }
-        if let Some(queue) = program_queue {
+        if references == 0 {
+            // It may end at any time, so no pool may enqueue anything there later.
+            program_queue.stream = Stream::of(Some(queue));
             for used in first {
-                if let Some(pooled) = &used.pooled {
-                    pooled.use_on(&queue, used.is_first_queue);
-                }
+                self.give_away(
+                    used.handle,
+                    "memory used on a queue that only other objects keep",
+                );
             }
+        }
+        for used in first {
+            if let Some(pooled) = &used.pooled {
+                pooled.use_on(&program_queue, used.is_first_queue);
+            }
+        }
+        if references == 0 {
+            self.close(&program_queue);
         }
         // Only now, so that another thread that uses the memory there, too, does not overtake what puts it in order.
         let mut state = lock(&self.state);
@@ -493,7 +506,7 @@ impl Layer {
             .filter_map(|used| used.id)
             .collect();
         drop(state);
-        if let (Some(recording), Some((number, ..))) = (self.recording, known) {
+        if let Some(recording) = self.recording {
             for id in new {
                 recording.used(id, number);
             }
@@ -509,6 +522,17 @@ impl Layer {
 
     pub(super) fn set_argument(&self, kernel: Handle, index: u32, value: Option<Handle>) {
         lock(&self.state).objects.set_argument(kernel, index, value);
+    }
+
+    /// Notes addresses that a kernel gets: at one of the host's own memory, it may wait for the host.
+    pub(super) fn points_to(&self, addresses: &[usize]) {
+        let state = lock(&self.state);
+        let is_hosts = |address: &usize| *address != 0 && state.objects.svm_at(*address).is_none();
+        let may_wait = !state.objects.may_wait_unseen && addresses.iter().any(is_hosts);
+        drop(state);
+        if may_wait {
+            self.may_wait_unseen();
+        }
     }
 
     pub(super) fn set_indirect(&self, kernel: Handle, addresses: Vec<usize>) {
@@ -530,67 +554,79 @@ impl Layer {
     }
 
     pub(super) fn retain_context(&self, context: Handle) {
-        if let Some(context) = lock(&self.state).objects.contexts.get_mut(&context) {
-            context.references += 1;
-        }
+        lock(&self.state).objects.retain_context(context);
     }
 
-    /// Notes that a reference to a context is released: with the last, its pools end.
     pub(super) fn release_context(&self, context: Handle) {
+        lock(&self.state).objects.release_context(context);
+        self.end_pools(context);
+    }
+
+    /// Ends the pools of a context that the program does not have any more.
+    fn end_pools(&self, context: Handle) {
         let mut state = lock(&self.state);
-        let is_over = state.objects.release_context(context);
-        let pools = is_over.then(|| state.pools.remove(&context)).flatten();
+        if state.objects.has_context(context) {
+            return;
+        }
+        let pools = state.pools.remove(&context);
         drop(state);
         for pool in pools.iter().flat_map(ContextPools::all) {
             pool.stop_keeping();
         }
     }
 
-    pub(super) fn add_queue(&self, queue: Handle, context: Handle, is_in_order: bool) {
+    /// Adds a queue that the program has `references` to.
+    pub(super) fn add_queue(&self, queue: Handle, context: Handle, references: u32) {
         self.end_periods();
+        let program_queue = ProgramQueue {
+            stream: Stream::of(Some(queue)),
+            is_in_order: about::is_in_order(queue),
+            context,
+        };
         let mut state = lock(&self.state);
-        state.objects.add_queue(queue, context);
-        let stream = Stream::of(Some(queue));
-        state.queues.insert(
-            queue,
-            ProgramQueue {
-                stream,
-                is_in_order,
-                context,
-            },
-        );
+        state.objects.add_queue(queue, context, references);
+        state.queues.insert(queue, program_queue);
     }
 
     pub(super) fn retain_queue(&self, queue: Handle) {
-        if let Some(queue) = lock(&self.state).objects.queues.get_mut(&queue) {
-            queue.references += 1;
-            return;
+        let mut state = lock(&self.state);
+        match state.objects.queues.get_mut(&queue) {
+            Some(queue) if queue.references > 0 => queue.references += 1,
+            _ => {
+                drop(state);
+                self.find_queue(queue, 1);
+            }
         }
-        // The program had it by an event alone.
-        drop(self.state_with(queue));
     }
 
     /// Notes that a reference to a queue is released, before the driver knows.
     pub(super) fn release_queue(&self, queue: Handle) {
         let mut state = lock(&self.state);
-        let context = state.objects.queues.get(&queue).map(|queue| queue.context);
-        if !state.objects.release_queue(queue) {
-            return;
-        }
-        let closed = state.queues.remove(&queue);
-        let pools = context
-            .and_then(|context| state.pools.get(&context))
-            .map(ContextPools::all);
-        drop(state);
-        // A stream that no pool has heard of has nothing to come after.
-        let Some(closed) = closed.filter(|closed| Arc::strong_count(&closed.stream) > 1) else {
+        let Some(ended) = state.objects.release_queue(queue) else {
             return;
         };
+        let closed = state.queues.remove(&queue);
+        drop(state);
+        if let Some(closed) = closed {
+            self.close(&closed);
+        }
+        self.end_pools(ended.context);
+    }
+
+    /// Ends what pools know of a queue.
+    fn close(&self, queue: &ProgramQueue) {
+        // A stream that no pool has heard of has nothing to come after.
+        if Arc::strong_count(&queue.stream) == 1 {
+            return;
+        }
         // Whatever is enqueued later by the pools, in the name of this queue, is over once this is.
-        closed.stream.close();
-        // Without pools, the program has released the context before.
+        queue.stream.close();
+        let pools = lock(&self.state)
+            .pools
+            .get(&queue.context)
+            .map(ContextPools::all);
         for pool in pools.into_iter().flatten() {
-            pool.forget(&closed.stream);
+            pool.forget(&queue.stream);
         }
     }
 
@@ -600,9 +636,9 @@ impl Layer {
         self.end_periods();
     }
 
-    /// Notes a command that is a function of the program, which may wait for anything.
-    pub(super) fn runs_native(&self) {
-        lock(&self.state).objects.has_native_commands = true;
+    /// Notes that commands may wait from now on for what is not seen: a function of the program, memory that the host writes meanwhile, a pipe.
+    pub(super) fn may_wait_unseen(&self) {
+        lock(&self.state).objects.may_wait_unseen = true;
         self.end_periods();
     }
 
@@ -637,17 +673,14 @@ impl State {
     /// if it has one, and no command waits for the host.
     fn only_queue(&self, context: Handle) -> Option<ProgramQueue> {
         let known = self.objects.contexts.get(&context)?;
-        if known.queues != 1
-            || self.objects.unresolved_events > 0
-            || self.objects.has_native_commands
-        {
+        if known.queues != 1 || self.objects.unresolved_events > 0 || self.objects.may_wait_unseen {
             return None;
         }
         let (handle, _) = self
             .objects
             .queues
             .iter()
-            .find(|(_, queue)| queue.context == context)?;
+            .find(|(_, queue)| queue.context == context && queue.references > 0)?;
         self.queues
             .get(handle)
             .filter(|queue| queue.is_in_order)

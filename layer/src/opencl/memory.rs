@@ -5,10 +5,10 @@ use std::{ffi::c_void, ptr};
 use opencl_sys::{
     CL_INVALID_MEM_OBJECT, CL_MEM_ALLOC_HOST_PTR, CL_MEM_HOST_NO_ACCESS, CL_MEM_HOST_READ_ONLY,
     CL_MEM_HOST_WRITE_ONLY, CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE,
-    CL_MEM_REFERENCE_COUNT, CL_MEM_USE_HOST_PTR, CL_MEM_WRITE_ONLY, CL_SUCCESS,
-    cl_buffer_create_type, cl_command_queue, cl_context, cl_event, cl_image_desc, cl_image_format,
-    cl_int, cl_mem, cl_mem_flags, cl_mem_info, cl_mem_properties, cl_pipe_properties,
-    cl_svm_mem_flags, cl_uint,
+    CL_MEM_REFERENCE_COUNT, CL_MEM_SVM_ATOMICS, CL_MEM_SVM_FINE_GRAIN_BUFFER, CL_MEM_USE_HOST_PTR,
+    CL_MEM_WRITE_ONLY, CL_SUCCESS, cl_buffer_create_type, cl_command_queue, cl_context, cl_event,
+    cl_image_desc, cl_image_format, cl_int, cl_mem, cl_mem_flags, cl_mem_info, cl_mem_properties,
+    cl_pipe_properties, cl_svm_mem_flags, cl_uint,
 };
 
 use super::{
@@ -28,6 +28,9 @@ const POOLED_FLAGS: cl_mem_flags = CL_MEM_READ_WRITE
     | CL_MEM_HOST_WRITE_ONLY
     | CL_MEM_HOST_READ_ONLY
     | CL_MEM_HOST_NO_ACCESS;
+
+/// Its kernels wait for each other, or for the host.
+const PIPE: &str = "pipe";
 
 /// Writes a status where the program wants it.
 ///
@@ -83,6 +86,9 @@ fn create(
                 return CL_MEM_OBJECT_ALLOCATION_FAILURE;
             }
             layer.passed(size, kind);
+        }
+        if kind == PIPE {
+            layer.may_wait_unseen();
         }
         layer.created(memory as Handle, context, kind, size, whole, None);
         CL_SUCCESS
@@ -198,7 +204,7 @@ pub(super) unsafe extern "C" fn clCreateSubBuffer(
 
 /// A function that creates an image or a pipe.
 macro_rules! creates {
-    ($($kind:literal $name:ident($($argument:ident: $type:ty),* $(,)?);)*) => {$(
+    ($($kind:tt $name:ident($($argument:ident: $type:ty),* $(,)?);)*) => {$(
         pub(super) unsafe extern "C" fn $name(context: cl_context, $($argument: $type,)* errcode_ret: *mut cl_int) -> cl_mem {
             let (memory, status) = create(context, $kind, None, None, |status| {
                 call!($name(context, $($argument,)* status) or ptr::null_mut())
@@ -237,7 +243,7 @@ creates! {
         slice_pitch: usize,
         host_ptr: *mut c_void,
     );
-    "pipe" clCreatePipe(flags: cl_mem_flags, packet_size: cl_uint, max_packets: cl_uint, properties: *const cl_pipe_properties);
+    PIPE clCreatePipe(flags: cl_mem_flags, packet_size: cl_uint, max_packets: cl_uint, properties: *const cl_pipe_properties);
 }
 
 pub(super) unsafe extern "C" fn clRetainMemObject(memory: cl_mem) -> cl_int {
@@ -304,6 +310,9 @@ pub(super) unsafe extern "C" fn clSVMAlloc(
     size: usize,
     alignment: cl_uint,
 ) -> *mut c_void {
+    if flags & (CL_MEM_SVM_FINE_GRAIN_BUFFER | CL_MEM_SVM_ATOMICS) != 0 {
+        contained(|| layer().may_wait_unseen());
+    }
     let kind = Kind::Svm { flags, alignment };
     let pooled = contained(|| match layer().allocate(context as Handle, kind, size) {
         Source::Pool(block) => {

@@ -12,7 +12,7 @@ use opencl_sys::{
     cl_uint,
 };
 
-use super::{about, driver::call, layer::layer, objects::Handle};
+use super::{driver::call, layer::layer, objects::Handle};
 use crate::recording::contained;
 
 type Notify = unsafe extern "C" fn(*const c_char, *const c_void, usize, *mut c_void);
@@ -26,13 +26,7 @@ fn created_context(context: cl_context) -> cl_context {
 
 fn created_queue(queue: cl_command_queue, context: cl_context) -> cl_command_queue {
     if !queue.is_null() {
-        contained(|| {
-            layer().add_queue(
-                queue as Handle,
-                context as Handle,
-                about::is_in_order(queue as Handle),
-            );
-        });
+        contained(|| layer().add_queue(queue as Handle, context as Handle, 1));
     }
     queue
 }

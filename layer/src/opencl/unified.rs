@@ -62,6 +62,9 @@ static FREE: Driver<FreeFunction> = Driver::new("clMemFreeINTEL");
 static BLOCKING_FREE: Driver<FreeFunction> = Driver::new("clMemBlockingFreeINTEL");
 static SET_ARGUMENT: Driver<SetArgumentFunction> = Driver::new("clSetKernelArgMemPointerINTEL");
 
+/// What the host cannot write while a kernel waits for that.
+const DEVICE_MEMORY: &str = "unified device memory";
+
 /// Returns the layer's function in the place of one that the driver has under this name.
 pub(super) fn in_place_of(name: &CStr, function: *mut c_void) -> *mut c_void {
     macro_rules! replace {
@@ -98,6 +101,9 @@ fn allocate(
     create: impl FnOnce(*mut cl_int) -> *mut c_void,
 ) -> (*mut c_void, cl_int) {
     let context = context as Handle;
+    if kind != DEVICE_MEMORY {
+        contained(|| layer().may_wait_unseen());
+    }
     if contained(|| matches!(layer().take(bytes), Source::Refused)) {
         contained(|| layer().refused(context, kind, bytes));
         return (ptr::null_mut(), CL_MEM_OBJECT_ALLOCATION_FAILURE);
@@ -142,7 +148,7 @@ unsafe extern "C" fn allocate_host(
 }
 
 macro_rules! allocates_on_device {
-    ($($name:ident $driver:ident $kind:literal)*) => {$(
+    ($($name:ident $driver:ident $kind:tt)*) => {$(
         unsafe extern "C" fn $name(
             context: cl_context,
             device: cl_device_id,
@@ -165,7 +171,7 @@ macro_rules! allocates_on_device {
 }
 
 allocates_on_device! {
-    allocate_device DEVICE "unified device memory"
+    allocate_device DEVICE DEVICE_MEMORY
     allocate_shared SHARED "unified shared memory"
 }
 

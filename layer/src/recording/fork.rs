@@ -2,8 +2,11 @@
 
 use std::{
     cell::RefCell,
+    mem::ManuallyDrop,
     sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError},
 };
+
+use super::process_mark::ProcessMark;
 
 /// Whose lock it is, in the order in which they are locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,9 +24,23 @@ type Hold = Box<dyn Fn() -> LetGo + Send + Sync>;
 
 static LOCKS: [OnceLock<Hold>; 4] = [const { OnceLock::new() }; 4];
 
+/// The locks that a thread has while it forks.
+struct Held {
+    locks: Vec<LetGo>,
+    /// Of the parent. Without it, this is taken for the parent.
+    mark: Option<ProcessMark>,
+}
+
+impl Held {
+    fn is_in_child(&self) -> bool {
+        let mark = self.mark.as_ref();
+        mark.is_some_and(|mark| !mark.is_of_this_process())
+    }
+}
+
 thread_local! {
-    /// The locks that this thread has while it forks.
-    static HELD: RefCell<Vec<LetGo>> = const { RefCell::new(Vec::new()) };
+    /// Only a thread that forks has any. There is nothing to drop, so that threads may come here while they end.
+    static HELD: ManuallyDrop<RefCell<Option<Held>>> = const { ManuallyDrop::new(RefCell::new(None)) };
 }
 
 /// Locks. A panic while it was locked before is a fault that was contained.
@@ -52,13 +69,26 @@ pub(crate) fn hold_over_fork<T: Send>(which: Lock, mutex: &'static Mutex<T>, in_
     let _ = LOCKS[which as usize].set(Box::new(hold));
 }
 
+/// Calls `action` without the locks that this thread has if it forks now: functions of the program for `pthread_atfork` may come here.
+pub(super) fn without_locks<T>(action: impl FnOnce() -> T) -> T {
+    let is_child = HELD.with(|held| held.borrow().as_ref().map(Held::is_in_child));
+    if let Some(is_child) = is_child {
+        after(is_child);
+    }
+    let answer = action();
+    if is_child == Some(false) {
+        before();
+    }
+    answer
+}
+
 extern "C" fn before() {
-    let held = LOCKS
-        .iter()
-        .filter_map(OnceLock::get)
-        .map(|hold| hold())
-        .collect();
-    let _ = HELD.try_with(|place| place.replace(held));
+    let locks = LOCKS.iter().filter_map(OnceLock::get);
+    let held = Held {
+        locks: locks.map(|hold| hold()).collect(),
+        mark: ProcessMark::new().ok(),
+    };
+    HELD.with(|place| place.replace(Some(held)));
 }
 
 extern "C" fn in_parent() {
@@ -70,8 +100,8 @@ extern "C" fn after_in_child() {
 }
 
 fn after(is_child: bool) {
-    let held = HELD.try_with(RefCell::take).unwrap_or_default();
-    for let_go in held.into_iter().rev() {
+    let held = HELD.with(|place| place.take());
+    for let_go in held.into_iter().flat_map(|held| held.locks).rev() {
         let_go(is_child);
     }
 }

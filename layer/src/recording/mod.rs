@@ -1,6 +1,7 @@
 //! The recording of this process.
 
 mod calls;
+mod contained;
 mod fork;
 mod mapped_file;
 mod modules;
@@ -20,10 +21,11 @@ use std::{
 use binpool_trace::{Line, PoolEvent, Request, What};
 
 pub(crate) use calls::Call;
+pub(crate) use contained::contained;
 pub(crate) use fork::{Lock, hold_over_fork, lock};
 pub(crate) use modules::loaded_files;
 pub(crate) use process_mark::ProcessMark;
-pub(crate) use report_once::{contained, report_once};
+pub(crate) use report_once::report_once;
 pub(crate) use writer::Group;
 use writer::Writer;
 

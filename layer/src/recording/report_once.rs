@@ -6,7 +6,6 @@ use std::{
     io::{self, Write},
     mem::ManuallyDrop,
     os::{fd::FromRawFd, unix::fs::MetadataExt},
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Once, OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -19,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 static STANDARD_ERROR: OnceLock<Option<(u64, u64)>> = OnceLock::new();
 
 /// Begins, when the layer is first called: notes which file standard error is, and keeps panics of the layer from being printed there.
-fn begin() {
+pub(super) fn begin() {
     static BEGINS: Once = Once::new();
     BEGINS.call_once(|| {
         let _ = STANDARD_ERROR.set(standard_error());
@@ -62,13 +61,4 @@ fn may_write() -> bool {
     polled
         && states[0].revents().contains(PollFlags::OUT)
         && !states[0].revents().intersects(broken)
-}
-
-/// Calls `action`. A panic in it is a fault of the layer, and the answer is the default then.
-pub(crate) fn contained<T: Default>(action: impl FnOnce() -> T) -> T {
-    begin();
-    catch_unwind(AssertUnwindSafe(action)).unwrap_or_else(|_| {
-        report_once("an error in binpool's layer");
-        T::default()
-    })
 }

@@ -238,14 +238,11 @@ impl Writer {
             ("program", program),
             ("process", &std::process::id().to_string()),
             ("source", &source),
+            ("pooled", if settings().is_pooled { "yes" } else { "" }),
         ] {
-            self.write(&Line::Header { key, value });
-        }
-        if settings().is_pooled {
-            self.write(&Line::Header {
-                key: "pooled",
-                value: "yes",
-            });
+            if !value.is_empty() {
+                self.write(&Line::Header { key, value });
+            }
         }
     }
 }
@@ -304,5 +301,24 @@ mod tests {
         assert_eq!(name("/a/out.trace", "python3", 1), second);
         let third = format!("/a/out.a_b-{pid}.2");
         assert_eq!(name("/a/out", "a/b", 2), third);
+    }
+    #[test]
+    fn what_is_not_known_of_the_program_is_left_out_of_the_header() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let mut writer = Writer::new(&path, "OpenCL");
+        writer.state = State::Open(
+            MappedFile::create(&path).unwrap(),
+            ProcessMark::new().unwrap(),
+        );
+        writer.write_header("");
+        writer.cut();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let header: Vec<_> = text.lines().map(|line| Line::read(line).unwrap()).collect();
+        let keys = header.iter().map(|line| match line {
+            Some(Line::Header { key, value }) if !value.is_empty() => *key,
+            other => panic!("{other:?}"),
+        });
+        assert!(keys.eq(["version", "time", "process", "source"]), "{text}");
     }
 }

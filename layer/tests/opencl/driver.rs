@@ -37,6 +37,10 @@ unsafe extern "C" fn create(
     ptr::without_provenance_mut(NEXT.fetch_add(64, Ordering::Relaxed))
 }
 
+unsafe extern "C" fn retain_context(_: cl_context) -> cl_int {
+    CL_SUCCESS
+}
+
 unsafe extern "C" fn release(_: cl_mem) -> cl_int {
     CL_SUCCESS
 }
@@ -73,6 +77,7 @@ unsafe extern "C" fn fill(
 /// The functions of the driver.
 pub(crate) fn functions() -> cl_icd_dispatch {
     let mut functions: cl_icd_dispatch = unsafe { std::mem::zeroed() };
+    functions.clRetainContext = Some(retain_context);
     functions.clCreateBuffer = Some(create);
     functions.clReleaseMemObject = Some(release);
     functions.clGetCommandQueueInfo = Some(queue_info);
@@ -119,7 +124,10 @@ impl Device {
     /// The device that has a layer's table.
     pub(crate) fn of(table: &'static [usize]) -> Self {
         assert!(table.len() >= KNOWN);
-        let functions = unsafe { &*table.as_ptr().cast() };
+        let functions: &cl_icd_dispatch = unsafe { &*table.as_ptr().cast() };
+        let retain = functions.clRetainContext.unwrap();
+        let status = unsafe { retain(ptr::without_provenance_mut(CONTEXT)) };
+        assert_eq!(status, CL_SUCCESS);
         Self { functions }
     }
 

@@ -1,6 +1,9 @@
 //! Children of a process that has the layer.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
 
 use crate::{
     child::{fork, pooled, recorded},
@@ -157,4 +160,71 @@ fn a_child_that_the_c_library_does_not_know_has_a_recording_of_its_own() {
     let [own, of_child] = <[_; 2]>::try_from(ran.recordings()).ok().unwrap();
     assert_eq!((own.sizes(), own.count("f ")), (vec![1], 1));
     assert_eq!((of_child.sizes(), of_child.count("f ")), (vec![2], 1));
+}
+
+static IN_FORKS: OnceLock<Device> = OnceLock::new();
+
+/// What the program does in a fork, of this many bytes.
+fn touch_in_fork(bytes: usize) {
+    if let Some(device) = IN_FORKS.get() {
+        device.touch(bytes);
+        device.touch(bytes);
+    }
+}
+
+extern "C" fn before() {
+    touch_in_fork(10);
+}
+
+extern "C" fn in_parent() {
+    touch_in_fork(20);
+}
+
+extern "C" fn in_child() {
+    touch_in_fork(30);
+}
+
+/// Forks with functions of the program that were there before those of the layer, while another thread uses the device.
+fn fork_with_functions(count: usize) {
+    let registered = unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+    assert_eq!(registered, 0);
+    let device = *IN_FORKS.get_or_init(Device::load);
+    let is_over = &AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                device.touch(1);
+            }
+        });
+        let failed = (0..count).find(|_| fork(by_the_library, || exit()) != 0);
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(failed, None);
+    });
+}
+
+#[test]
+fn functions_of_the_program_for_a_fork_are_recorded() {
+    let Some(ran) = recorded(|| fork_with_functions(20)) else {
+        return;
+    };
+    let recordings = ran.recordings();
+    assert_eq!((recordings.len(), ran.errors.as_str()), (21, ""));
+    let of_forks = recordings[0].sizes().into_iter().filter(|size| *size != 1);
+    assert!(of_forks.eq([10, 10, 20, 20].repeat(20)));
+    for of_child in &recordings[1..] {
+        assert_eq!(of_child.sizes(), [30, 30]);
+    }
+}
+
+#[test]
+fn functions_of_the_program_for_a_fork_have_a_pool() {
+    let Some(ran) = pooled(|| fork_with_functions(20)) else {
+        return;
+    };
+    let recordings = ran.recordings();
+    assert_eq!((recordings.len(), ran.errors.as_str()), (21, ""));
+    assert_eq!(recordings[0].calls("clCreateBuffer"), Some(3));
+    for of_child in &recordings[1..] {
+        assert_eq!(of_child.calls("clCreateBuffer"), Some(2));
+    }
 }

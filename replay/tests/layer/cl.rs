@@ -44,7 +44,8 @@ pub(crate) fn of_loader(path: &str) -> Result<cl_icd_dispatch, libloading::Error
         clEnqueueUnmapMemObject clEnqueueMigrateMemObjects clEnqueueMarkerWithWaitList clEnqueueBarrierWithWaitList clCreateUserEvent
         clSetUserEventStatus clSetEventCallback clWaitForEvents clGetEventInfo clRetainEvent clReleaseEvent clFlush clFinish clSVMAlloc
         clSVMFree clEnqueueSVMFree clEnqueueSVMMemcpy clEnqueueSVMMemFill clEnqueueSVMMap clEnqueueSVMUnmap clEnqueueSVMMigrateMem
-        clGetExtensionFunctionAddress clGetExtensionFunctionAddressForPlatform
+        clGetExtensionFunctionAddress clGetExtensionFunctionAddressForPlatform clGetProgramInfo clGetKernelInfo clCreateSampler
+        clGetSamplerInfo clReleaseSampler
     }
     Ok(table)
 }

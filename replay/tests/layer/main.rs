@@ -17,6 +17,7 @@ mod rig;
 mod runs;
 
 mod arguments;
+mod asked_back;
 mod bounds;
 mod callbacks;
 mod creation;
@@ -31,3 +32,4 @@ mod random;
 mod references;
 mod reuse;
 mod svm;
+mod threads;

@@ -101,6 +101,46 @@ fn memory_is_created_at_once_while_a_function_of_the_program_holds_the_only_queu
     });
 }
 
+/// Says whether another queue ends while a kernel on the first one waits until the host writes to `let_go`.
+fn ends_beside_a_waiting_kernel(rig: &mut Rig, let_go: *mut u8) {
+    let wait = rig.kernel("wait");
+    // SAFETY: the caller's memory, which no command uses yet.
+    unsafe { let_go.write_volatile(0) };
+    let first = rig.buffer(2048);
+    rig.argument(wait, 0, &first);
+    let status = cl!(clSetKernelArgSVMPointer(wait, 1, let_go.cast()));
+    rig.launch(rig.queue, wait, 1);
+    cl!(clFlush(rig.queue));
+    rig.release(first);
+    // It may be the memory of the first, for the only queue.
+    let second = rig.buffer(2048);
+    let other_queue = rig.new_queue(0);
+    rig.fill(other_queue, second, 4, 2048);
+    say!(rig, "{status} {}", ends_soon(other_queue));
+    // SAFETY: as above; the kernel reads it, as it may.
+    unsafe { let_go.write_volatile(1) };
+    rig.finish(rig.queue);
+    say!(rig, "{}", all_are(rig, other_queue, second, 2048, 4));
+    rig.release(second);
+}
+
+#[test]
+fn a_queue_does_not_wait_for_a_kernel_that_fine_shared_memory_lets_go() {
+    rule(|rig| {
+        let flags = CL_MEM_READ_WRITE | CL_MEM_SVM_FINE_GRAIN_BUFFER;
+        let let_go = cl!(clSVMAlloc(rig.context, flags, 64, 0));
+        ends_beside_a_waiting_kernel(rig, let_go.cast());
+    });
+}
+
+#[test]
+fn a_queue_does_not_wait_for_a_kernel_that_the_hosts_own_memory_lets_go() {
+    rule(|rig| {
+        let let_go = Box::leak(Box::new(0_u8));
+        ends_beside_a_waiting_kernel(rig, let_go);
+    });
+}
+
 #[test]
 fn memory_that_is_reused_on_another_queue_is_not_touched_by_its_former_users() {
     let runs = rule(|rig| {

@@ -1,11 +1,10 @@
 //! Processes: how they end, what they open and close, and their children.
 
-use std::{fs::File, io::Write as _, process::Command, ptr};
+use std::{fs::File, io::Write as _, process::Command};
 
 use opencl_sys::*;
 
 use crate::{
-    cl::cl,
     rig::say,
     runs::{rule, rule_that_fails, under},
 };
@@ -193,30 +192,6 @@ fn a_child_that_is_another_program_has_its_own_recording() {
     if let Some(runs) = runs {
         assert_eq!((runs.recorded.processes(), runs.pooled.processes()), (2, 2));
     }
-}
-
-#[test]
-fn a_thread_with_a_small_stack_may_create_memory() {
-    rule(|rig| {
-        let context = rig.context.expose_provenance();
-        for kilobytes in [64, 32, 128] {
-            let thread = std::thread::Builder::new()
-                .stack_size(kilobytes << 10)
-                .spawn(move || {
-                    let mut status = 0;
-                    let context = ptr::with_exposed_provenance_mut(context);
-                    let buffer = cl!(clCreateBuffer(
-                        context,
-                        0,
-                        64,
-                        ptr::null_mut(),
-                        &raw mut status
-                    ));
-                    (status, cl!(clReleaseMemObject(buffer)))
-                });
-            say!(rig, "{:?}", thread.unwrap().join().unwrap());
-        }
-    });
 }
 
 #[test]

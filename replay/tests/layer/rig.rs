@@ -23,6 +23,7 @@ const SOURCE: &str = "
         for (uint round = 0; round < rounds; round++) sum += round;
         to[get_global_id(0)] = 0xEE;
     }
+    kernel void wait(global uchar *to, global volatile uchar *let_go) { while (!*let_go); to[get_global_id(0)] = 0xEE; }
     kernel void is_null(global uchar *to, global const uchar *from) { to[get_global_id(0)] = from == 0; }
     kernel void through(global uchar *to, ulong address) { to[get_global_id(0)] = ((global uchar *)address)[get_global_id(0)]; }
 ";

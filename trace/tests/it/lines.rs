@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use binpool_trace::{Line, PoolEvent, Request, ShortageReport, Verdict, What};
+use binpool_trace::{Line, PoolEvent, Request, ShortageReport, Trace, Verdict, What};
 use proptest::prelude::*;
 
 fn written(line: &Line<'_>) -> String {
@@ -130,9 +130,49 @@ fn a_report_is_read_as_it_was_written_whatever_verdict_it_has() {
 }
 
 #[test]
-fn a_name_is_one_line_whatever_is_in_it() {
-    let name = "two\nlines";
-    assert_eq!(written(&Line::Group { group: 1, name }), "g 1 two lines\n");
+fn a_name_is_one_line_of_text_whatever_is_in_it() {
+    for (name, line) in [
+        ("two\nlines", "g 1 two lines\n"),
+        ("a\0b\r\u{1b}c\u{85}d", "g 1 a b  c d\n"),
+        ("", "g 1 \n"),
+        ("\n", "g 1  \n"),
+    ] {
+        assert_eq!(written(&Line::Group { group: 1, name }), line);
+    }
+    let long = "\u{10ffff}".repeat(70_000);
+    let frame = Line::Frame {
+        stack: 1,
+        frame: &long,
+    };
+    let text = written(&frame);
+    assert!(text.len() < 1 << 16 && text.ends_with("…\n"));
+}
+
+#[test]
+fn a_recording_is_read_whatever_names_it_has() {
+    for name in ["", " ", "\0", "\n", "two\nlines", &"a".repeat(1 << 17)] {
+        let header = |key, value| Line::Header { key, value };
+        let request = Request {
+            bytes: 64,
+            time: Some(1),
+            group: Some(0),
+            stack: Some(0),
+            ..Request::default()
+        };
+        let lines = [
+            header("version", "3"),
+            header("program", name),
+            Line::Group { group: 0, name },
+            Line::Frame {
+                stack: 0,
+                frame: name,
+            },
+            Line::Allocated { id: 1, request },
+        ];
+        let text: String = lines.iter().map(written).collect();
+        let trace = Trace::parse("t", text.as_bytes()).unwrap();
+        assert_eq!((trace.allocations(), trace.groups().len()), (1, 1));
+    }
 }
 
 proptest! {

@@ -118,7 +118,7 @@ fn a_wrong_line_is_named_with_what_was_expected() {
         )
     );
     assert_eq!(problem(b"g 0 x\nk 0 y\na 0 1 0 0 0 0 0\n"), (3, form()));
-    assert_eq!(problem(b"g 0\n"), (1, form()));
+    assert_eq!(problem(b"g\n"), (1, number("GROUP", u64::MAX)));
     assert_eq!(
         problem(b"g 0 x\ng 0 y\n"),
         (
@@ -291,7 +291,7 @@ fn a_wrong_line_about_the_pool_is_named_with_what_was_expected() {
     assert_eq!(problem(b"h version 4\n"), (1, number("the version", 3)));
     assert_eq!(kind("h version 4\n"), TraceErrorKind::Version);
     assert_eq!(kind("h version 2\nh limit x\n"), TraceErrorKind::Malformed);
-    assert_eq!(problem(b"h version\n"), (1, form()));
+    assert_eq!(problem(b"h version\n"), (1, number("the version", 3)));
     assert_eq!(
         problem(b"h version 2\nh version 2\n"),
         (
@@ -323,7 +323,7 @@ fn a_wrong_line_about_the_pool_is_named_with_what_was_expected() {
     assert_eq!(problem(b"b 1 1 -1 1 8\n"), (1, number("OFFSET", u64::MAX)));
     assert_eq!(problem(b"p\n"), (1, form()));
     assert_eq!(problem(b"p miss\n"), (1, number("BYTES", u64::MAX)));
-    assert_eq!(problem(b"k 1\n"), (1, form()));
+    assert_eq!(problem(b"k\n"), (1, number("STACK", u64::MAX)));
     assert_eq!(
         problem(b"r verdict=limited\n"),
         (

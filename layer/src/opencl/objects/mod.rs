@@ -7,6 +7,9 @@ use smallvec::SmallVec;
 /// An object of the driver, by its address.
 pub(super) type Handle = usize;
 
+/// A queue with its number, which stays its own: another queue may come to have its address.
+type NumberedQueue = (Handle, u32);
+
 /// All objects of the program that matter here.
 #[derive(Debug)]
 pub(super) struct Objects<B> {
@@ -20,8 +23,8 @@ pub(super) struct Objects<B> {
     next_context: u32,
     /// The user events that have no status yet.
     pub(super) unresolved_events: u64,
-    /// Set once a command was a function of the program.
-    pub(super) has_native_commands: bool,
+    /// Set once commands may wait for the host, or for each other, in ways that are not seen.
+    pub(super) may_wait_unseen: bool,
 }
 
 /// Memory that the program has, or whose parts it has.
@@ -44,8 +47,8 @@ pub(super) struct Block<B> {
     /// Its ID in the recording.
     pub(super) id: Option<u64>,
     pub(super) bytes: usize,
-    /// The queues that have used it, and are not released.
-    queues: SmallVec<[Handle; 2]>,
+    /// The queues that have used it, and maybe have ended since.
+    queues: SmallVec<[NumberedQueue; 2]>,
     /// Set once a queue has used it.
     is_used: bool,
     /// What it is of the pool; `None` for memory of the driver.
@@ -88,17 +91,19 @@ struct Arguments {
 pub(super) struct QueueState {
     pub(super) number: u32,
     pub(super) context: Handle,
+    /// The program's references; 0 for a queue that another object, such as an event, keeps for the program.
     pub(super) references: u32,
     /// Set once the recording knows it.
     pub(super) is_noted: bool,
 }
 
-/// A context of the program.
+/// A context that the program has or had.
 #[derive(Debug)]
 pub(super) struct ContextState {
     pub(super) number: u32,
-    pub(super) references: u32,
-    /// Its queues that the program has not released.
+    /// The program's references to it.
+    references: u32,
+    /// Its queues that the program has references to.
     pub(super) queues: u32,
     pub(super) is_noted: bool,
 }
@@ -113,7 +118,7 @@ pub(super) struct Ended<B> {
 /// A block that a command uses for the first time on its queue.
 #[derive(Debug)]
 pub(super) struct FirstUse<B> {
-    /// The memory, or the address of shared virtual memory.
+    /// The memory, or where shared virtual memory begins.
     pub(super) handle: Handle,
     pub(super) id: Option<u64>,
     pub(super) pooled: Option<B>,
@@ -132,7 +137,7 @@ impl<B> Default for Objects<B> {
             next_queue: 1,
             next_context: 1,
             unresolved_events: 0,
-            has_native_commands: false,
+            may_wait_unseen: false,
         }
     }
 }
@@ -231,38 +236,22 @@ impl<B: Clone> Objects<B> {
         self.kernels.insert(to, arguments.unwrap_or_default());
     }
 
-    /// Notes that a command on `queue` uses memory, and returns what is used there for the first time.
+    /// Returns what a command on `queue` uses there for the first time.
     pub(super) fn use_memory(
-        &mut self,
+        &self,
         queue: Handle,
         handles: &[Handle],
     ) -> SmallVec<[FirstUse<B>; 4]> {
-        let mut first = SmallVec::new();
-        for handle in handles {
-            self.use_one(queue, *handle, &mut first);
-        }
-        first
+        self.first_uses(queue, handles.iter())
     }
 
-    /// Notes that a kernel runs on `queue`, as [`use_memory`](Self::use_memory).
-    pub(super) fn use_kernel(
-        &mut self,
-        queue: Handle,
-        kernel: Handle,
-    ) -> SmallVec<[FirstUse<B>; 4]> {
-        let mut first = SmallVec::new();
-        let Some(arguments) = self.kernels.get_mut(&kernel) else {
-            return first;
+    /// Returns what a kernel that runs on `queue` uses there for the first time.
+    pub(super) fn use_kernel(&self, queue: Handle, kernel: Handle) -> SmallVec<[FirstUse<B>; 4]> {
+        let Some(arguments) = self.kernels.get(&kernel) else {
+            return SmallVec::new();
         };
-        let arguments = std::mem::take(arguments);
-        for (_, handle) in &arguments.passed {
-            self.use_one(queue, *handle, &mut first);
-        }
-        for address in &arguments.indirect {
-            self.use_one(queue, *address, &mut first);
-        }
-        self.kernels.insert(kernel, arguments);
-        first
+        let passed = arguments.passed.iter().map(|(_, handle)| handle);
+        self.first_uses(queue, passed.chain(&arguments.indirect))
     }
 
     /// The memory that this is a part of, or this itself.
@@ -274,119 +263,127 @@ impl<B: Clone> Objects<B> {
         handle
     }
 
-    fn use_one(&mut self, queue: Handle, handle: Handle, first: &mut SmallVec<[FirstUse<B>; 4]>) {
-        let handle = self.whole_of(handle);
-        let block = match self.memory.get_mut(&handle) {
-            Some(memory) => &mut memory.block,
-            None => match self.svm_at_mut(handle) {
-                Some(block) => block,
-                None => return,
-            },
+    /// A queue that is known, with its number.
+    fn numbered(&self, queue: Handle) -> Option<NumberedQueue> {
+        Some((queue, self.queues.get(&queue)?.number))
+    }
+
+    fn first_uses<'h>(
+        &self,
+        queue: Handle,
+        handles: impl Iterator<Item = &'h Handle>,
+    ) -> SmallVec<[FirstUse<B>; 4]> {
+        let Some(queue) = self.numbered(queue) else {
+            return SmallVec::new();
         };
-        if block.queues.contains(&queue) {
-            return;
-        }
-        first.push(FirstUse {
-            handle,
-            id: block.id,
-            pooled: block.pooled.clone(),
-            is_first_queue: !block.is_used,
+        let used = handles.filter_map(|handle| {
+            let handle = self.whole_of(*handle);
+            let memory = self.memory.get(&handle);
+            let memory = memory.map(|memory| (handle, &memory.block));
+            let (handle, block) = memory.or_else(|| self.svm_at(handle))?;
+            (!block.queues.contains(&queue)).then(|| FirstUse {
+                handle,
+                id: block.id,
+                pooled: block.pooled.clone(),
+                is_first_queue: !block.is_used,
+            })
         });
+        used.collect()
     }
 
     /// Notes a [first use](FirstUse). Returns false if it is known already.
     pub(super) fn put_use(&mut self, queue: Handle, handle: Handle) -> bool {
-        let block = match self.memory.get_mut(&handle) {
-            Some(memory) => Some(&mut memory.block),
-            None => self.svm_at_mut(handle),
+        let Some(queue) = self.numbered(queue) else {
+            return false;
         };
+        let memory = self.memory.get_mut(&handle);
+        let block = memory.map(|memory| &mut memory.block);
+        let block = block.or_else(|| self.svm.get_mut(&handle));
         let Some(block) = block.filter(|block| !block.queues.contains(&queue)) else {
             return false;
         };
         block.is_used = true;
+        if block.queues.len() == block.queues.capacity() {
+            let queues = &self.queues;
+            let is_alive = |(handle, number): &mut NumberedQueue| {
+                let known = queues.get(handle);
+                known.is_some_and(|known| known.number == *number)
+            };
+            block.queues.retain(is_alive);
+        }
         block.queues.push(queue);
         true
     }
 
-    /// The shared virtual memory that has an address.
-    fn svm_at(&self, address: usize) -> Option<&Block<B>> {
+    /// The shared virtual memory that has an address, and where it begins.
+    pub(super) fn svm_at(&self, address: usize) -> Option<(usize, &Block<B>)> {
         let (begin, block) = self.svm.range(..=address).next_back()?;
-        (address - begin < block.bytes.max(1)).then_some(block)
+        (address - begin < block.bytes.max(1)).then_some((*begin, block))
     }
 
-    fn svm_at_mut(&mut self, address: usize) -> Option<&mut Block<B>> {
-        let (begin, block) = self.svm.range_mut(..=address).next_back()?;
-        (address - begin < block.bytes.max(1)).then_some(block)
-    }
-
-    /// Forgets that a queue used memory: another may come to have its address.
-    fn forget_queue(&mut self, queue: Handle) {
-        for memory in self.memory.values_mut() {
-            memory.block.queues.retain(|used| *used != queue);
-        }
-        for block in self.svm.values_mut() {
-            block.queues.retain(|used| *used != queue);
-        }
-    }
-
-    /// Adds a context, or counts a reference more.
+    /// Adds a context that the program has created.
     pub(super) fn add_context(&mut self, context: Handle) {
-        let number = self.next_context;
-        self.next_context += 1;
-        let state = ContextState {
-            number,
-            references: 1,
-            queues: 0,
-            is_noted: false,
-        };
-        self.contexts.insert(context, state);
+        // An older one may have had its address.
+        self.contexts.remove(&context);
+        self.retain_context(context);
     }
 
-    /// Adds a queue.
-    pub(super) fn add_queue(&mut self, queue: Handle, context: Handle) {
+    /// Returns a context, which is known from now on: the driver tells the program which context its objects have.
+    pub(super) fn context(&mut self, context: Handle) -> &mut ContextState {
+        self.contexts.entry(context).or_insert_with(|| {
+            let number = self.next_context;
+            self.next_context += 1;
+            ContextState {
+                number,
+                references: 0,
+                queues: 0,
+                is_noted: false,
+            }
+        })
+    }
+
+    /// Counts a reference to a context more.
+    pub(super) fn retain_context(&mut self, context: Handle) {
+        self.context(context).references += 1;
+    }
+
+    /// Counts a reference to a context less.
+    pub(super) fn release_context(&mut self, context: Handle) {
+        let state = self.context(context);
+        state.references = state.references.saturating_sub(1);
+    }
+
+    /// Returns whether the program has references to a context or to a queue of it.
+    pub(super) fn has_context(&self, context: Handle) -> bool {
+        let known = self.contexts.get(&context);
+        known.is_some_and(|known| known.references > 0 || known.queues > 0)
+    }
+
+    /// Adds a queue to which the program has `references`: one, or none.
+    pub(super) fn add_queue(&mut self, queue: Handle, context: Handle, references: u32) {
         let number = self.next_queue;
         self.next_queue += 1;
         let state = QueueState {
             number,
             context,
-            references: 1,
+            references,
             is_noted: false,
         };
         self.queues.insert(queue, state);
-        if let Some(context) = self.contexts.get_mut(&context) {
-            context.queues += 1;
-        }
+        self.context(context).queues += references;
     }
 
-    /// Counts a reference to a queue less. Returns whether that was the last.
-    pub(super) fn release_queue(&mut self, queue: Handle) -> bool {
-        let Some(state) = self.queues.get_mut(&queue) else {
-            return false;
-        };
-        state.references = state.references.saturating_sub(1);
-        if state.references > 0 {
-            return false;
+    /// Counts a reference to a queue less. Returns what was known of it if that was the last.
+    pub(super) fn release_queue(&mut self, queue: Handle) -> Option<QueueState> {
+        let state = self.queues.get_mut(&queue)?;
+        if state.references > 1 {
+            state.references -= 1;
+            return None;
         }
-        let context = state.context;
-        self.queues.remove(&queue);
-        if let Some(context) = self.contexts.get_mut(&context) {
-            context.queues = context.queues.saturating_sub(1);
-        }
-        self.forget_queue(queue);
-        true
-    }
-
-    /// Counts a reference to a context less. Returns whether that was the last.
-    pub(super) fn release_context(&mut self, context: Handle) -> bool {
-        let Some(state) = self.contexts.get_mut(&context) else {
-            return false;
-        };
-        state.references = state.references.saturating_sub(1);
-        let is_over = state.references == 0;
-        if is_over {
-            self.contexts.remove(&context);
-        }
-        is_over
+        let ended = self.queues.remove(&queue)?;
+        let context = self.context(ended.context);
+        context.queues = context.queues.saturating_sub(ended.references);
+        Some(ended)
     }
 }
 

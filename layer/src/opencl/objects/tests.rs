@@ -23,7 +23,7 @@ fn objects() -> TestObjects {
     let mut objects = Objects::default();
     objects.add_context(CONTEXT);
     for queue in [QUEUE, OTHER_QUEUE] {
-        objects.add_queue(queue, CONTEXT);
+        objects.add_queue(queue, CONTEXT, 1);
     }
     objects.add(WHOLE, None, block(1));
     for part in [PART, OTHER_PART] {
@@ -235,11 +235,28 @@ fn a_queue_at_the_address_of_an_older_one_uses_memory_for_the_first_time() {
     let both = [WHOLE, SVM];
     assert_eq!(use_memory(&mut objects, QUEUE, &both), [1, 2]);
     assert_eq!(use_memory(&mut objects, OTHER_QUEUE, &both), [1, 2]);
-    assert!(objects.release_queue(QUEUE));
-    objects.add_queue(QUEUE, CONTEXT);
+    assert!(objects.release_queue(QUEUE).is_some());
+    objects.add_queue(QUEUE, CONTEXT, 1);
     assert_eq!(objects.queues[&QUEUE].number, 3);
     assert_eq!(use_memory(&mut objects, QUEUE, &both), [1, 2]);
     assert!(use_memory(&mut objects, OTHER_QUEUE, &both).is_empty());
+}
+
+#[test]
+fn memory_remembers_the_queues_that_are_there_and_not_all_that_ever_used_it() {
+    let mut objects = objects();
+    assert_eq!(use_memory(&mut objects, OTHER_QUEUE, &[WHOLE]), [1]);
+    assert!(objects.release_queue(QUEUE).is_some());
+    for _ in 0..1000 {
+        objects.add_queue(QUEUE, CONTEXT, 1);
+        assert_eq!(use_memory(&mut objects, QUEUE, &[WHOLE]), [1]);
+        assert!(objects.release_queue(QUEUE).is_some());
+    }
+    assert!(use_memory(&mut objects, OTHER_QUEUE, &[WHOLE]).is_empty());
+    let remembered = objects
+        .memory_mut(WHOLE)
+        .map(|memory| memory.block.queues.len());
+    assert!(remembered.is_some_and(|count| count <= 2), "{remembered:?}");
 }
 
 #[test]
@@ -247,21 +264,43 @@ fn a_queue_ends_with_its_last_reference() {
     let mut objects = objects();
     objects.queues.get_mut(&QUEUE).unwrap().references += 1;
     assert_eq!(use_memory(&mut objects, QUEUE, &[WHOLE]), [1]);
-    assert!(!objects.release_queue(QUEUE));
+    assert!(objects.release_queue(QUEUE).is_none());
     assert!(use_memory(&mut objects, QUEUE, &[WHOLE]).is_empty());
     assert_eq!(objects.contexts[&CONTEXT].queues, 2);
-    assert!(objects.release_queue(QUEUE));
-    assert!(!objects.release_queue(QUEUE));
+    assert!(objects.release_queue(QUEUE).is_some());
+    assert!(objects.release_queue(QUEUE).is_none());
     assert_eq!(objects.contexts[&CONTEXT].queues, 1);
 }
 
 #[test]
-fn a_context_ends_with_its_last_reference_and_its_address_is_that_of_another_then() {
+fn a_context_is_the_programs_as_long_as_it_has_references_to_it_or_to_a_queue_of_it() {
     let mut objects = objects();
-    objects.contexts.get_mut(&CONTEXT).unwrap().references += 1;
-    assert!(!objects.release_context(CONTEXT));
-    assert!(objects.release_context(CONTEXT));
-    assert!(!objects.release_context(CONTEXT));
+    objects.retain_context(CONTEXT);
+    for queue in [QUEUE, OTHER_QUEUE] {
+        objects.release_context(CONTEXT);
+        assert!(objects.has_context(CONTEXT));
+        objects.release_queue(queue);
+    }
+    assert!(!objects.has_context(CONTEXT));
+    // An object of it may have told the program.
+    objects.retain_context(CONTEXT);
+    assert!(objects.has_context(CONTEXT));
+    assert_eq!(objects.context(CONTEXT).number, 1);
+    objects.release_context(CONTEXT);
+    assert!(!objects.has_context(CONTEXT));
     objects.add_context(CONTEXT);
-    assert_eq!(objects.contexts[&CONTEXT].number, 2);
+    assert_eq!(objects.context(CONTEXT).number, 2);
+}
+
+#[test]
+fn a_queue_without_a_reference_of_the_program_does_not_keep_its_context() {
+    let mut objects = objects();
+    for queue in [QUEUE, OTHER_QUEUE] {
+        objects.release_queue(queue);
+    }
+    objects.add_queue(QUEUE, CONTEXT, 0);
+    objects.release_context(CONTEXT);
+    assert!(!objects.has_context(CONTEXT));
+    objects.release_queue(QUEUE);
+    assert_eq!(objects.context(CONTEXT).queues, 0);
 }

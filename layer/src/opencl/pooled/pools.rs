@@ -220,7 +220,13 @@ impl ContextPools {
         if let Some(pool) = self.0.get(&kind) {
             return Some(Arc::clone(pool));
         }
-        match ContextPool::new(context, kind) {
+        // A pool is large until it is in its place, and the program's threads may have the smallest stacks that there are.
+        let made = std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new();
+            let made = thread.spawn_scoped(scope, || ContextPool::new(context, kind));
+            made.ok().and_then(|made| made.join().ok())
+        });
+        match made.unwrap_or_else(|| ContextPool::new(context, kind)) {
             Ok(pool) => {
                 self.0.insert(kind, Arc::clone(&pool));
                 Some(pool)
