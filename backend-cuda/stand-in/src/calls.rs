@@ -486,6 +486,15 @@ calls! {
         stream.enqueue(move |device| run(device, |device| wait_for_word(device, address, value)))
     }
 
+    fn cuLaunchHostFunc(stream: usize, function: capture::Destroy, argument: *mut c_void) {
+        let stream = enter("cuLaunchHostFunc")?.stream(stream)?;
+        let argument = argument.expose_provenance();
+        stream.enqueue(move |_| {
+            // SAFETY: The program passes both for this call.
+            unsafe { function(std::ptr::with_exposed_provenance_mut(argument)) };
+        })
+    }
+
     fn cuStreamBeginCapture_v2(stream: usize, mode: u32) {
         let device = enter("cuStreamBeginCapture")?;
         device.stream(stream)?;

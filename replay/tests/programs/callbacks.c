@@ -162,14 +162,13 @@ CASE(several_ends, TOGETHER, "several functions for the end of one buffer, a par
 
 static void CL_CALLBACK context_ends(cl_context context, void *place) {
   struct seen *seen = place;
-  cl_context other = new_context();
-  cl_command_queue queue = new_queue(other, 0);
-  seen->created += !use(other, queue, 4096, 1);
-  must(!clReleaseCommandQueue(queue) && !clReleaseContext(other));
+  // PoCL holds a lock here that whatever releases an object needs.
+  cl_uint count;
+  seen->created += !clGetContextInfo(seen->rig.context, CL_CONTEXT_NUM_DEVICES, sizeof count, &count, NULL) && !clRetainContext(seen->rig.context);
   seen->count++;
 }
-CASE(contexts_that_create, TOGETHER, "the function for the end of a context makes another, and uses it") {
-  struct seen seen = {0};
+CASE(contexts_that_retain, TOGETHER, "the function for the end of a context asks for another, and retains it") {
+  struct seen seen = {.rig = up()};
   for (int i = 0; i < 5; i++) {
     struct rig rig = up_alone();
     must(!clSetContextDestructorCallback(rig.context, context_ends, &seen) && !use_rig(rig, 4096));
@@ -177,6 +176,9 @@ CASE(contexts_that_create, TOGETHER, "the function for the end of a context make
   }
   wait_for(&seen.count, 5);
   say("%d of %d\n", seen.created, seen.count);
+  for (int i = 0; i < seen.created; i++) must(!clReleaseContext(seen.rig.context));
+  must(!use_rig(seen.rig, 4096));
+  down(seen.rig);
 }
 
 static void CL_CALLBACK frees(cl_command_queue queue, cl_uint count, void **addresses, void *place) {

@@ -35,6 +35,7 @@ CASE(little_address_space, ALONE, "buffers of 64 MiB until the address space, wh
 }
 CASE(few_files, ALONE, "no more files may be opened than there are") {
   struct rig rig = up();
+  must(!use_rig(rig, 100));
   int next = dup(0);
   limit(RLIMIT_NOFILE, next);
   come_and_go(rig, 20000);
@@ -66,6 +67,7 @@ CASE(no_locked_memory, ALONE, "no memory may be locked, and the process is not d
 
 CASE(another_root, ALONE, "the root of the file system becomes an empty folder (if the program may)") {
   struct rig rig = up();
+  must(!use_rig(rig, 100));
   char folder[] = "/tmp/programs-XXXXXX";
   must(mkdtemp(folder));
   say("%d\n", chroot(folder) ? -1 : chdir("/"));
@@ -82,7 +84,7 @@ CASE(no_proc, FIRST, "/proc is gone before a device is used for the first time (
 CASE(another_user, ALONE, "the program gives up the rights of root (if it has them)") {
   struct rig rig = up();
   must(!use_rig(rig, 100));
-  if (!getuid()) say("%d %d\n", setgid(65534), setuid(65534));
+  if (!getuid()) must(!setgid(65534) && !setuid(65534));
   come_and_go(rig, 20000);
   down(rig);
 }

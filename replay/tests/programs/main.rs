@@ -24,8 +24,8 @@ fn agree(kind: &str) {
             .iter()
             .filter(|case| case.kind == kind)
             .collect();
-        let (together, alone): (Vec<_>, Vec<_>) =
-            cases.iter().partition(|case| case.goes_with_others());
+        let (together, alone): (Vec<&Case>, Vec<&Case>) =
+            cases.into_iter().partition(|case| case.goes_with_others());
         if !together.is_empty() {
             let names: Vec<&str> = together.iter().map(|case| &*case.name).collect();
             wrong.extend(disagreements(program, &names));
