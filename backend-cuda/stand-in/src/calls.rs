@@ -363,8 +363,11 @@ calls! {
     }
     fn cuMemGetAddressRange_v2(start: *mut u64, bytes: *mut usize, address: u64) {
         let (first, length) = enter("cuMemGetAddressRange")?.memory.lock().range(address)?;
-        put(start, first)?;
-        put(bytes, length)
+        // The program may ask for one of them.
+        if !start.is_null() {
+            put(start, first)?;
+        }
+        if bytes.is_null() { Ok(()) } else { put(bytes, length) }
     }
     fn cuPointerGetAttribute(value: *mut u64, attribute: i32, address: u64) {
         let (first, length) = enter("cuPointerGetAttribute")?.memory.lock().range(address)?;

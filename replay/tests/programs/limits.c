@@ -38,7 +38,7 @@ CASE(few_files, ALONE, "no more files may be opened than there are") {
   must(!use_rig(rig, 100));
   int next = dup(0);
   limit(RLIMIT_NOFILE, next);
-  come_and_go(rig, 20000);
+  come_and_go(rig, 8000);
   down(rig);
 }
 CASE(few_files_from_the_beginning, FIRST, "16 files may be opened, before a device is used for the first time") {
@@ -71,7 +71,7 @@ CASE(another_root, ALONE, "the root of the file system becomes an empty folder (
   char folder[] = "/tmp/programs-XXXXXX";
   must(mkdtemp(folder));
   say("%d\n", chroot(folder) ? -1 : chdir("/"));
-  come_and_go(rig, 20000);
+  come_and_go(rig, 8000);
   down(rig);
 }
 CASE(no_proc, FIRST, "/proc is gone before a device is used for the first time (if the program may)") {
@@ -85,7 +85,7 @@ CASE(another_user, ALONE, "the program gives up the rights of root (if it has th
   struct rig rig = up();
   must(!use_rig(rig, 100));
   if (!getuid()) must(!setgid(65534) && !setuid(65534));
-  come_and_go(rig, 20000);
+  come_and_go(rig, 8000);
   down(rig);
 }
 CASE(a_folder_that_is_gone, FIRST, "the program's folder is removed before a device is used for the first time") {
@@ -102,7 +102,7 @@ CASE(files_closed, ALONE, "the program closes all files but standard output, and
   for (int i = 2; i < 64; i++) close(i);
   int own[8];
   for (int i = 0; i < 8; i++) own[i] = memfd_create("own", 0);
-  come_and_go(rig, 20000);
+  come_and_go(rig, 8000);
   struct stat about;
   for (int i = 0; i < 8; i++) say("%d ", !fstat(own[i], &about) && !about.st_size);
   say("\n");

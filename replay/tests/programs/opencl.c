@@ -126,8 +126,11 @@ cl_int use(cl_context context, cl_command_queue queue, size_t bytes, unsigned ch
   cl_mem memory = clCreateBuffer(context, 0, bytes, NULL, &status);
   if (!memory) return status;
   unsigned char *to = calloc(bytes, 1);
-  status = clEnqueueFillBuffer(queue, memory, &value, 1, 0, bytes, 0, NULL, NULL);
-  if (!status) status = clEnqueueReadBuffer(queue, memory, CL_TRUE, 0, bytes, to, 0, NULL, NULL);
+  // The queue may be one without an order.
+  cl_event filled;
+  status = clEnqueueFillBuffer(queue, memory, &value, 1, 0, bytes, 0, NULL, &filled);
+  if (!status) status = clEnqueueReadBuffer(queue, memory, CL_TRUE, 0, bytes, to, 1, &filled, NULL);
+  if (!status) status = clReleaseEvent(filled);
   if (!status && !is_filled(to, value, bytes)) status = 1;
   free(to);
   cl_int released = clReleaseMemObject(memory);

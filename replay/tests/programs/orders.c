@@ -180,9 +180,9 @@ CASE(whole_first, TOGETHER, "a buffer is released before parts of it, which are 
 
 CASE(retained_often, TOGETHER, "objects are retained 100 times and released 101 times") {
   struct rig rig = up_alone();
+  cl_event event = new_user_event(rig.context);
   cl_mem memory = new_buffer(rig.context, 0, 4096);
   cl_kernel kernel = new_kernel(rig.context, "set");
-  cl_event event = new_user_event(rig.context);
   for (int i = 0; i < 100; i++)
     must(!clRetainMemObject(memory) && !clRetainKernel(kernel) && !clRetainEvent(event) && !clRetainContext(rig.context) && !clRetainCommandQueue(rig.queue));
   say("%u %u %u %u\n", references_of_memory(memory), references_of_kernel(kernel), references_of_event(event), references_of_queue(rig.queue));

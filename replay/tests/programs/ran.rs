@@ -63,6 +63,9 @@ impl Ran {
             command
         };
         command.arg(&used).arg(program.path()).args(arguments);
+        if cfg!(debug_assertions) {
+            command.env("CASES_MORE_STACK", "8192");
+        }
         // Two of them at least: a command that waits for the host takes one.
         command.env("POCL_PTHREAD_MIN_THREADS", "4");
         for variable in ["OPENCL_LAYERS", "CUDA_INJECTION64_PATH", "COLUMNS"] {
