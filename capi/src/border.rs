@@ -31,9 +31,9 @@ pub(crate) fn guarded(body: impl FnOnce() -> Result<(), Failure>) -> Status {
 
 /// Returns the result of `body`, or a failure that says what it panicked with.
 pub(crate) fn caught<R>(body: impl FnOnce() -> Result<R, Failure>) -> Result<R, Failure> {
-    thread_end::watch();
     // A panic is reported as a defect; what it leaves behind is kept right by the pool's own guards.
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
+    let result = thread_end::watched(|| catch_unwind(AssertUnwindSafe(body)));
+    result.unwrap_or_else(|panic| {
         let message = panic_message(&*panic);
         discard(panic);
         Err(Failure::new(Status::Panic, message))

@@ -1,4 +1,4 @@
-//! The end of threads whose first call comes late.
+//! The end of threads: of those that are cancelled, and of those whose first call comes late.
 //!
 //! A destructor of thread-specific data (`pthread_key_create`) may be where a thread first calls this library. Rust registers the destructors of
 //! its thread-locals then, and glibc runs them no more. So the library has a key of its own, whose destructor comes after: what the thread has of
@@ -9,18 +9,26 @@
     expect(unsafe_code, reason = "calls of the system's library for threads")
 )]
 
-/// Sees to it that what the calling thread has is given back when it ends.
+/// Calls `body` on this thread, and sees to it that what the thread has is given back when it ends.
+///
+/// A thread that the program cancels ends later, at a call of its own: the body may open files, where it would end in `catch_unwind`.
 #[cfg(target_os = "linux")]
 #[inline]
-pub(crate) fn watch() {
+pub(crate) fn watched<R>(body: impl FnOnce() -> R) -> R {
     if !linux::IS_WATCHED.get() {
         linux::set();
     }
+    let state = linux::set_cancel_state(linux::UNCANCELLED);
+    let result = body();
+    linux::set_cancel_state(state);
+    result
 }
 
 /// Elsewhere the destructors of thread-locals are of this kind themselves.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn watch() {}
+pub(crate) fn watched<R>(body: impl FnOnce() -> R) -> R {
+    body()
+}
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -42,6 +50,21 @@ mod linux {
             destructor: Option<unsafe extern "C" fn(*mut c_void)>,
         ) -> c_int;
         fn pthread_setspecific(key: c_uint, value: *const c_void) -> c_int;
+        safe fn pthread_setcancelstate(state: c_int, before: &mut c_int) -> c_int;
+    }
+
+    /// `PTHREAD_CANCEL_DISABLE`.
+    pub(super) const UNCANCELLED: c_int = 1;
+
+    /// Sets whether this thread may be cancelled. Returns what was set before.
+    #[inline]
+    pub(super) fn set_cancel_state(state: c_int) -> c_int {
+        let mut before = 0;
+        // Miri does not know the call.
+        if !cfg!(miri) {
+            pthread_setcancelstate(state, &mut before);
+        }
+        before
     }
 
     thread_local! {

@@ -16,6 +16,8 @@ mod common;
 mod logged;
 
 mod arguments;
+#[cfg(target_os = "linux")]
+mod cancelled;
 mod memory;
 mod options;
 #[cfg(target_os = "linux")]

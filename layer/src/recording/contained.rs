@@ -30,7 +30,6 @@ pub(crate) fn contained<T: Default>(action: impl FnOnce() -> T) -> T {
         report_once("an error in binpool's layer");
         T::default()
     });
-    let mut own = 0;
-    pthread_setcancelstate(state, &mut own);
+    pthread_setcancelstate(state, &mut 0);
     answer
 }

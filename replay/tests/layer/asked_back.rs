@@ -47,7 +47,7 @@ fn have_ended(count: usize) -> bool {
 /// Asks an object for another by a function such as `clGetEventInfo`.
 macro_rules! ask {
     ($function:ident($object:expr, $name:expr)) => {{
-        let mut found = ptr::null_mut();
+        let mut found: *mut c_void = ptr::null_mut();
         let status = cl!($function(
             $object as _,
             $name,
@@ -56,7 +56,7 @@ macro_rules! ask {
             ptr::null_mut()
         ));
         assert_eq!(status, CL_SUCCESS);
-        found
+        found.cast()
     }};
 }
 
