@@ -53,6 +53,8 @@ pthread_t start(void *(*body)(void *), void *argument, size_t stack);
 void *join(pthread_t thread);
 // Waits for a child, and says how it has ended.
 void say_end(const char *what, pid_t child);
+// Uses a device until the end of the process, where cases run beside each other: drivers that begin on two threads at a time may fail.
+void hold_device(void);
 // A number that a seed decides, less than `below`.
 uint64_t pick(uint64_t *seed, uint64_t below);
 void nap(long microseconds);

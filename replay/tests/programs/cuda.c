@@ -27,6 +27,11 @@ struct rig up(void) {
   return rig;
 }
 
+void hold_device(void) {
+  CUcontext context;
+  must(!cuInit(0) && !cuDevicePrimaryCtxRetain(&context, 0));
+}
+
 void down(struct rig rig) {
   synchronize(rig.stream);
   must(!cuStreamDestroy_v2(rig.stream) && !cuDevicePrimaryCtxRelease_v2(0) && !cuCtxSetCurrent(NULL));

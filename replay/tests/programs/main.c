@@ -130,6 +130,7 @@ static void run_random(uint64_t seed) {
     fprintf(stderr, "\n");
   }
   if (last) fprintf(stderr, "last: %s\n", last->name);
+  hold_device();
   pthread_t running[THREADS];
   for (size_t i = 0; i < threads; i++) running[i] = start(run_part, &parts[i], 0);
   for (size_t i = 0; i < threads; i++) join(running[i]);

@@ -85,6 +85,8 @@ void down_alone(struct rig rig) {
   must(clReleaseContext(rig.context) == CL_SUCCESS);
 }
 
+void hold_device(void) { must(!use_rig(up_alone(), 64)); }
+
 // On the heap: data of a thread takes from its stack.
 static _Thread_local struct rig *shared;
 
