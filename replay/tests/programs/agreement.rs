@@ -26,7 +26,10 @@ pub(crate) fn disagreements(program: &Program, cases: &[&str]) -> Vec<String> {
     let bare = Ran::new(program, cases, Way::Bare, &[]);
     let mut wrong = Vec::new();
     if bare.status == "hangs" || bare.status == "signal 14" || bare.output.contains("failed: ") {
-        wrong.push(format!("{cases:?}, bare: {}\n{}\n{}", bare.status, bare.output, bare.errors));
+        wrong.push(format!(
+            "{cases:?}, bare: {}\n{}\n{}",
+            bare.status, bare.output, bare.errors
+        ));
     }
     for way in [Way::Recorded, Way::Pooled, Way::Both] {
         let ran = Ran::new(program, cases, way, &[]);
@@ -34,7 +37,11 @@ pub(crate) fn disagreements(program: &Program, cases: &[&str]) -> Vec<String> {
         if way.is_recorded() {
             found.extend(unreadable(&ran));
         }
-        wrong.extend(found.into_iter().map(|what| format!("{cases:?}, {way:?}: {what}")));
+        wrong.extend(
+            found
+                .into_iter()
+                .map(|what| format!("{cases:?}, {way:?}: {what}")),
+        );
     }
     wrong
 }
@@ -43,20 +50,34 @@ pub(crate) fn disagreements(program: &Program, cases: &[&str]) -> Vec<String> {
 pub(crate) fn differences(bare: &Ran, ran: &Ran, way: Way) -> Vec<String> {
     let mut wrong = Vec::new();
     if ran.output != bare.output {
-        wrong.push(format!("the output differs {}", first_difference(&bare.output, &ran.output)));
+        wrong.push(format!(
+            "the output differs {}",
+            first_difference(&bare.output, &ran.output)
+        ));
     }
     if ran.status != bare.status {
-        wrong.push(format!("it ends with {} instead of {}; errors: {}", ran.status, bare.status, ran.errors));
+        wrong.push(format!(
+            "it ends with {} instead of {}; errors: {}",
+            ran.status, bare.status, ran.errors
+        ));
     }
-    if let ([bare_memory, bare_time], Some([memory, time])) = (bare.used.unwrap_or_default(), ran.used) {
+    if let ([bare_memory, bare_time], Some([memory, time])) =
+        (bare.used.unwrap_or_default(), ran.used)
+    {
         if memory > most_memory(bare_memory) {
-            wrong.push(format!("{memory} KiB were resident at the most, instead of {bare_memory} KiB"));
+            wrong.push(format!(
+                "{memory} KiB were resident at the most, instead of {bare_memory} KiB"
+            ));
         }
         if time > most_time(bare_time) {
-            wrong.push(format!("it took {time} us of a processor instead of {bare_time} us"));
+            wrong.push(format!(
+                "it took {time} us of a processor instead of {bare_time} us"
+            ));
         }
     }
-    let may_lose = WITHOUT_RECORDING.iter().any(|case| bare.output.contains(case));
+    let may_lose = WITHOUT_RECORDING
+        .iter()
+        .any(|case| bare.output.contains(case));
     let mut complaints = ran.complaints();
     complaints.retain(|line| !(may_lose && line.ends_with(GOES_ON)));
     if !complaints.is_empty() {
@@ -78,16 +99,25 @@ pub(crate) fn unreadable(ran: &Ran) -> Vec<String> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_binpool"));
         let output = command.args(arguments).args(paths).output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        (!output.status.success()).then(|| format!("binpool {}: {}", arguments.join(" "), errors.trim_end()))
+        (!output.status.success())
+            .then(|| format!("binpool {}: {}", arguments.join(" "), errors.trim_end()))
     };
     let paths: Vec<&Path> = recordings.iter().map(|path| &**path).collect();
     if paths.is_empty() {
         return Vec::new();
     }
-    let pages = paths.iter().filter_map(|path| read(&["view", "--report"], &[path]));
-    let bytes: u64 = paths.iter().map(|path| path.metadata().unwrap().len()).sum();
+    let pages = paths
+        .iter()
+        .filter_map(|path| read(&["view", "--report"], &[path]));
+    let bytes: u64 = paths
+        .iter()
+        .map(|path| path.metadata().unwrap().len())
+        .sum();
     let tuned = (bytes <= LARGEST_TO_TUNE).then(|| read(&["tune"], &paths));
-    pages.chain(read(&["replay"], &paths)).chain(tuned.flatten()).collect()
+    pages
+        .chain(read(&["replay"], &paths))
+        .chain(tuned.flatten())
+        .collect()
 }
 
 fn first_difference(bare: &str, ran: &str) -> String {
@@ -98,6 +128,8 @@ fn first_difference(bare: &str, ran: &str) -> String {
         if expected != seen || expected.is_none() {
             return format!("in {case}: {seen:?} instead of {expected:?}");
         }
-        case = expected.filter(|line| line.starts_with("== ")).unwrap_or(case);
+        case = expected
+            .filter(|line| line.starts_with("== "))
+            .unwrap_or(case);
     }
 }

@@ -39,8 +39,20 @@ static PROGRAM_OPENCL: Program = Program {
     name: "opencl",
     sources: &["main.c", "opencl.c"],
     cases: &[
-        "asked_back.c", "callbacks.c", "cancellation.c", "ends.c", "events.c", "forks.c", "limits.c", "many.c", "memory.c", "orders.c", "queries.c",
-        "sharing.c", "stacks.c", "wrong.c",
+        "asked_back.c",
+        "callbacks.c",
+        "cancellation.c",
+        "ends.c",
+        "events.c",
+        "forks.c",
+        "limits.c",
+        "many.c",
+        "memory.c",
+        "orders.c",
+        "queries.c",
+        "sharing.c",
+        "stacks.c",
+        "wrong.c",
     ],
     libraries: &["-lOpenCL"],
     compiled: OnceLock::new(),
@@ -57,7 +69,12 @@ static PROGRAM_LOADING: Program = Program {
 static PROGRAM_CUDA: Program = Program {
     name: "cuda",
     sources: &["main.c", "cuda.c"],
-    cases: &["cuda_contexts.c", "cuda_memory.c", "cuda_processes.c", "cuda_streams.c"],
+    cases: &[
+        "cuda_contexts.c",
+        "cuda_memory.c",
+        "cuda_processes.c",
+        "cuda_streams.c",
+    ],
     libraries: &["-l:libcuda.so.1"],
     compiled: OnceLock::new(),
 };
@@ -84,7 +101,11 @@ impl Program {
 
     fn compiled(&self) -> &(PathBuf, Vec<Case>) {
         self.compiled.get_or_init(|| {
-            let sources = self.sources.iter().chain(self.cases).map(|name| source(name));
+            let sources = self
+                .sources
+                .iter()
+                .chain(self.cases)
+                .map(|name| source(name));
             let mut arguments: Vec<_> = sources.map(PathBuf::into_os_string).collect();
             if self.is_on_cuda() {
                 arguments.push(format!("-L{}", driver().display()).into());
@@ -136,7 +157,17 @@ fn compile(name: &str, arguments: &[std::ffi::OsString]) -> PathBuf {
     let path = folder().join(name);
     let temporary = folder().join(format!("{name}.{}", std::process::id()));
     let output = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
-        .args(["-std=gnu17", "-O1", "-g", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-pthread", "-o"])
+        .args([
+            "-std=gnu17",
+            "-O1",
+            "-g",
+            "-Wall",
+            "-Wextra",
+            "-Wno-unused-parameter",
+            "-Werror",
+            "-pthread",
+            "-o",
+        ])
         .arg(&temporary)
         .args(arguments)
         .output()
@@ -159,7 +190,10 @@ pub(crate) fn measure() -> &'static Path {
 /// The layer that counts calls.
 pub(crate) fn probe() -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/layer/probe.c");
-    compile("probe.so", &["-shared".into(), "-fPIC".into(), source.into()])
+    compile(
+        "probe.so",
+        &["-shared".into(), "-fPIC".into(), source.into()],
+    )
 }
 
 /// The stand-in for CUDA's driver.

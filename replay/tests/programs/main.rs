@@ -7,8 +7,8 @@
 mod agreement;
 mod compiled;
 mod page;
-mod random;
 mod ran;
+mod random;
 #[path = "../../../backend-cuda/tests/it/common/stand_in_build.rs"]
 mod stand_in_build;
 

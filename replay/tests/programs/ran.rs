@@ -52,14 +52,24 @@ impl Way {
 
 impl Ran {
     /// Runs the program with these arguments and variables.
-    pub(crate) fn new(program: &Program, arguments: &[&str], way: Way, variables: &[(&str, &str)]) -> Self {
+    pub(crate) fn new(
+        program: &Program,
+        arguments: &[&str],
+        way: Way,
+        variables: &[(&str, &str)],
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let [output, errors, used] = ["output", "errors", "used"].map(|name| folder.path().join(name));
+        let [output, errors, used] =
+            ["output", "errors", "used"].map(|name| folder.path().join(name));
         let mut command = if way == Way::Bare {
             Command::new(measure())
         } else {
             let mut command = Command::new(env!("CARGO_BIN_EXE_binpool"));
-            command.arg("run").args(way.options()).arg("--").arg(measure());
+            command
+                .arg("run")
+                .args(way.options())
+                .arg("--")
+                .arg(measure());
             command
         };
         command.arg(&used).arg(program.path()).args(arguments);
@@ -72,7 +82,9 @@ impl Ran {
             command.env_remove(variable);
         }
         if program.is_on_cuda() {
-            command.env("LD_LIBRARY_PATH", driver()).env("BINPOOL_LIBCUDA", stand_in());
+            command
+                .env("LD_LIBRARY_PATH", driver())
+                .env("BINPOOL_LIBCUDA", stand_in());
         }
         command.envs(variables.iter().copied());
         command
@@ -81,8 +93,13 @@ impl Ran {
             .stdout(File::create(&output).unwrap())
             .stderr(File::create(&errors).unwrap());
         let ended = end_of(command.spawn().unwrap());
-        let text = |path: &PathBuf| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
-        let numbers: Vec<u64> = text(&used).split_whitespace().map(|number| number.parse().unwrap()).collect();
+        let text = |path: &PathBuf| {
+            String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
+        };
+        let numbers: Vec<u64> = text(&used)
+            .split_whitespace()
+            .map(|number| number.parse().unwrap())
+            .collect();
         Self {
             output: text(&output),
             errors: text(&errors),
@@ -96,13 +113,19 @@ impl Ran {
     pub(crate) fn recordings(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.folder.path()).unwrap();
         let paths = entries.map(|entry| entry.unwrap().path());
-        paths.filter(|path| path.extension().is_some_and(|extension| extension == "trace")).collect()
+        paths
+            .filter(|path| {
+                path.extension()
+                    .is_some_and(|extension| extension == "trace")
+            })
+            .collect()
     }
 
     /// What `binpool run` and the layer say on standard error, but for where recordings are.
     pub(crate) fn complaints(&self) -> Vec<&str> {
         let is_complaint = |line: &&str| {
-            let is_remark = line.contains(": binpool view ") || line.contains("allocated nothing: ");
+            let is_remark =
+                line.contains(": binpool view ") || line.contains("allocated nothing: ");
             (line.starts_with("binpool: ") && !is_remark) || line.contains("panicked at")
         };
         self.errors.lines().filter(is_complaint).collect()

@@ -30,7 +30,10 @@ fn wrong_of(program: &Program, seed: u64) -> Option<String> {
     let run = |way| Ran::new(program, &["--random", &text], way, &[]);
     let bare = run(Way::Bare);
     if bare.errors.contains("failed: ") {
-        eprintln!("{} {seed} is left out: the bare program ends with {}\n{}", program.name, bare.status, bare.errors);
+        eprintln!(
+            "{} {seed} is left out: the bare program ends with {}\n{}",
+            program.name, bare.status, bare.errors
+        );
         return None;
     }
     // Both takes in most; the other two take turns.
@@ -47,10 +50,15 @@ fn wrong_of(program: &Program, seed: u64) -> Option<String> {
         let is_odd = |again: &Ran| again.status != bare.status || again.output != bare.output;
         let odd = (0..TRIES).map(|_| run(Way::Bare)).find(is_odd);
         if let Some(odd) = odd {
-            eprintln!("{} {seed} is left out: the bare program, too, ends with {} or {}", program.name, bare.status, odd.status);
+            eprintln!(
+                "{} {seed} is left out: the bare program, too, ends with {} or {}",
+                program.name, bare.status, odd.status
+            );
             return None;
         }
-        let again = (0..TRIES).filter(|_| !differences(&bare, &run(way), way).is_empty()).count();
+        let again = (0..TRIES)
+            .filter(|_| !differences(&bare, &run(way), way).is_empty())
+            .count();
         let what = wrong.join("\n");
         return Some(format!(
             "{} --random {seed}, {way:?} (and {again} of {TRIES} times again): {what}\nits cases: {}",
@@ -68,7 +76,9 @@ fn random_combinations_of_cases_see_the_same() {
     let begin = Instant::now();
     let mut wrong = Vec::new();
     let mut seed = first;
-    while seconds.map_or(seed < first + count, |seconds| begin.elapsed() < Duration::from_secs(seconds)) {
+    while seconds.map_or(seed < first + count, |seconds| {
+        begin.elapsed() < Duration::from_secs(seconds)
+    }) {
         for program in [OPENCL, CUDA] {
             if let Some(what) = wrong_of(program, seed) {
                 eprintln!("{what}");
@@ -78,7 +88,12 @@ fn random_combinations_of_cases_see_the_same() {
         seed += 1;
     }
     if seconds.is_some() {
-        eprintln!("{} programs of each interface, seeds {first} to {}, {} of them wrong", seed - first, seed - 1, wrong.len());
+        eprintln!(
+            "{} programs of each interface, seeds {first} to {}, {} of them wrong",
+            seed - first,
+            seed - 1,
+            wrong.len()
+        );
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
