@@ -340,7 +340,8 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     ///
     /// [`EmptyPattern`](crate::InvalidRequest::EmptyPattern), or
     /// [`PatternMismatch`](crate::InvalidRequest::PatternMismatch) unless offset and length are multiples of the pattern's
-    /// length in bytes; [`OutOfBounds`](crate::InvalidRequest::OutOfBounds),
+    /// length in bytes, where the offset counts from the start of `memory`, which may be a part of a block;
+    /// [`OutOfBounds`](crate::InvalidRequest::OutOfBounds),
     /// [`ForeignObject`](crate::InvalidRequest::ForeignObject), [`OutOfMemory`](crate::Error::OutOfMemory) if deferred memory
     /// cannot be committed, or a failure of the runtime.
     fn enqueue_fill<'q, T: NoUninit>(
@@ -350,11 +351,12 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
         region: impl IntoRegion,
         pattern: &[T],
     ) -> Result<Self::Event> {
-        let on = on.into();
-        match span(self, memory, on.queue, region)? {
-            Some(to) => self.submit(on, Work::Fill(to, bytemuck::cast_slice(pattern))),
-            None => self.submit(on, Work::Marker),
-        }
+        let (on, pattern) = (on.into(), bytemuck::cast_slice(pattern));
+        let region = region.into_region(memory.size())?;
+        // Here, where it is known what the offset counts from.
+        InvalidRequest::check_pattern(region, pattern)?;
+        let to = span(self, memory, on.queue, region)?;
+        self.submit(on, to.map_or(Work::Marker, |to| Work::Fill(to, pattern)))
     }
 
     /// Writes `data` from `offset` on, and waits until it is there.
@@ -418,10 +420,8 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
         data: Arc<[u8]>,
     ) -> Result<Self::Event> {
         let on = on.into();
-        match span(self, memory, on.queue, Region::new(offset, data.len()))? {
-            Some(to) => self.submit(on, Work::Write(to, data)),
-            None => self.submit(on, Work::Marker),
-        }
+        let to = span(self, memory, on.queue, Region::new(offset, data.len()))?;
+        self.submit(on, to.map_or(Work::Marker, |to| Work::Write(to, data)))
     }
 
     /// Enqueues a read of a region.
@@ -448,10 +448,9 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
         region: impl IntoRegion,
     ) -> Result<PendingRead<Self::Event>> {
         let (on, sink) = (on.into(), Sink::default());
-        let event = match span(self, memory, on.queue, region)? {
-            Some(from) => self.submit(on, Work::Read(from, sink.clone()))?,
-            None => self.submit(on, Work::Marker)?,
-        };
+        let from = span(self, memory, on.queue, region)?;
+        let work = from.map_or(Work::Marker, |from| Work::Read(from, sink.clone()));
+        let event = self.submit(on, work)?;
         Ok(PendingRead::new(event, sink))
     }
 
@@ -475,10 +474,11 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
         let from = from.into_region(source.size())?;
         let source = span(self, source, on.queue, from)?;
         let destination = span(self, destination, on.queue, Region::new(to, from.bytes))?;
-        match source.zip(destination) {
-            Some((from, to)) => self.submit(on, Work::Copy(from, to)),
-            None => self.submit(on, Work::Marker),
-        }
+        let ends = source.zip(destination);
+        self.submit(
+            on,
+            ends.map_or(Work::Marker, |(from, to)| Work::Copy(from, to)),
+        )
     }
 }
 

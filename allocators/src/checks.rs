@@ -1,6 +1,6 @@
 //! Checks of arguments, which each backend makes before it calls its runtime.
 
-use crate::{HostUse, InvalidRequest, MemoryFlags, Region, Result};
+use crate::{Error, HostUse, InvalidRequest, MemoryFlags, Region, Result};
 
 impl MemoryFlags {
     /// Checks that no two flags contradict each other.
@@ -26,6 +26,29 @@ impl MemoryFlags {
             return Err(InvalidRequest::ContradictoryFlags { flags: self }.into());
         }
         Ok(())
+    }
+
+    /// Checks flags of shared virtual memory: they say only what kernels do.
+    ///
+    /// A backend does so before it allocates some:
+    ///
+    /// ```
+    /// use binpool_allocators::MemoryFlags;
+    ///
+    /// assert!(MemoryFlags::READ_ONLY.check_svm().is_ok());
+    /// assert!(MemoryFlags::HOST_READ_ONLY.check_svm().is_err());
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest::ContradictoryFlags`]; [`Unsupported`](Error::Unsupported) for flags about the host.
+    pub fn check_svm(self) -> Result<()> {
+        match self - (Self::READ_ONLY | Self::WRITE_ONLY) {
+            others if others.is_empty() => self.check(),
+            others => Err(Error::unsupported(format!(
+                "shared virtual memory with {others}: the host accesses it through maps"
+            ))),
+        }
     }
 
     /// Checks that the host may use memory with these flags in this way.
@@ -56,7 +79,9 @@ impl MemoryFlags {
 impl InvalidRequest {
     /// Checks a fill's pattern against its region.
     ///
-    /// Backends call this before they enqueue a fill:
+    /// [`Backend::enqueue_fill`](crate::Backend::enqueue_fill) does so with the region that it is given. What a backend is asked to
+    /// [`submit`](crate::Backend::submit) may be a part that starts anywhere in its block, so there only the length is checked again, as
+    /// that of `Region::first(bytes)`.
     ///
     /// ```
     /// use binpool_allocators::{Error, InvalidRequest, Region};

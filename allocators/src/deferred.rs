@@ -47,10 +47,8 @@ impl<B: Backend> DeferredAllocator<B> {
     /// ```
     #[must_use]
     pub fn with_flags(backend: &B, flags: MemoryFlags) -> Self {
-        Self {
-            backend: backend.clone(),
-            flags,
-        }
+        let backend = backend.clone();
+        Self { backend, flags }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use crate::{Align, Backend, InvalidRequest, Queue, QueueOrder, Result, SvmGrain};
+use crate::{Align, Backend, InvalidRequest, MemoryFlags, Queue, QueueOrder, Result, SvmGrain};
 
 /// A backend with shared virtual memory.
 ///
@@ -64,6 +64,37 @@ pub trait SvmBackend: Backend {
         alignment: Option<Align>,
         grain: SvmGrain,
         queue: Option<&Self::Queue>,
+    ) -> Result<Self::Memory> {
+        self.allocate_svm_with_flags(bytes, alignment, grain, queue, MemoryFlags::empty())
+    }
+
+    /// Allocates SVM as [`allocate_svm`](Self::allocate_svm) does, which kernels only read
+    /// ([`READ_ONLY`](MemoryFlags::READ_ONLY)) or only write ([`WRITE_ONLY`](MemoryFlags::WRITE_ONLY)).
+    ///
+    /// ```
+    /// use binpool_allocators::{MemoryFlags, SvmBackend, SvmGrain};
+    /// # use binpool_mock::MockDevice;
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// let coarse = SvmGrain::Coarse;
+    /// let table = backend.allocate_svm_with_flags(4096, None, coarse, None, MemoryFlags::READ_ONLY)?;
+    /// assert!(backend.svm_address(&table).is_some());
+    /// let refused = backend.allocate_svm_with_flags(4096, None, coarse, None, MemoryFlags::HOST_NO_ACCESS);
+    /// assert!(refused.is_err(), "the host has its address");
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`allocate_svm`](Self::allocate_svm); [`ContradictoryFlags`](InvalidRequest::ContradictoryFlags);
+    /// [`Unsupported`](crate::Error::Unsupported) for flags that are about the host, which accesses SVM through maps or by its address.
+    fn allocate_svm_with_flags(
+        &self,
+        bytes: usize,
+        alignment: Option<Align>,
+        grain: SvmGrain,
+        queue: Option<&Self::Queue>,
+        flags: MemoryFlags,
     ) -> Result<Self::Memory>;
 
     /// Returns the address of a block or region of SVM, or `None` for memory without an address.
@@ -176,15 +207,8 @@ pub trait SvmBackend: Backend {
             all.push(self.enqueue_marker(queue)?);
             self.enqueue_marker(queue.after(&all))
         });
-        match enqueued {
-            Ok(event) => {
-                self.release(memory, std::slice::from_ref(&event))?;
-                Ok(event)
-            }
-            Err(error) => {
-                self.release(memory, wait_for)?;
-                Err(error)
-            }
-        }
+        let after = enqueued.as_ref().map_or(wait_for, std::slice::from_ref);
+        self.release(memory, after)?;
+        enqueued
     }
 }

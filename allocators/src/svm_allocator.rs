@@ -1,14 +1,14 @@
 //! The allocator of shared virtual memory.
 
 use crate::{
-    Align, Allocator, Queue, QueueOrder, Result, SvmBackend, SvmGrain,
+    Align, Allocator, MemoryFlags, Queue, QueueOrder, Result, SvmBackend, SvmGrain,
     error::{Error, InvalidRequest},
 };
 
 /// Allocates shared virtual memory, coarse or fine grained, with an alignment and an optional in-order queue on which
 /// frees are ordered.
 ///
-/// `PyOpenCL`'s `SVMAllocator`, except that a null pointer is out-of-memory, and that an out-of-order queue is
+/// `PyOpenCL`'s `SVMAllocator`, with its flags ([`with_flags`](Self::with_flags)), except that a null pointer is out-of-memory, and that an out-of-order queue is
 /// refused.
 ///
 /// ```
@@ -28,6 +28,7 @@ pub struct SvmAllocator<B: SvmBackend> {
     grain: SvmGrain,
     alignment: Align,
     queue: Option<B::Queue>,
+    flags: MemoryFlags,
 }
 
 impl<B: SvmBackend> SvmAllocator<B> {
@@ -46,6 +47,7 @@ impl<B: SvmBackend> SvmAllocator<B> {
             backend: backend.clone(),
             grain,
             queue: None,
+            flags: MemoryFlags::empty(),
         })
     }
 
@@ -90,6 +92,29 @@ impl<B: SvmBackend> SvmAllocator<B> {
         Ok(self)
     }
 
+    /// Allocates memory that kernels only read, or only write: [`READ_ONLY`](MemoryFlags::READ_ONLY) or
+    /// [`WRITE_ONLY`](MemoryFlags::WRITE_ONLY). Allocations with other flags fail
+    /// ([`allocate_svm_with_flags`](SvmBackend::allocate_svm_with_flags)).
+    ///
+    /// ```
+    /// use binpool_allocators::{Allocator, Backend, MemoryFlags, QueueOrder, SvmAllocator, SvmGrain};
+    /// # use binpool_mock::MockDevice;
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let tables = SvmAllocator::new(&backend, SvmGrain::Coarse)?.with_flags(MemoryFlags::READ_ONLY);
+    /// let table = tables.allocate(4096)?;
+    /// backend.write(&queue, &table, 0, &[7_u8; 4096])?;
+    /// let clear = backend.launch(&queue, "clear", &[], &[&table], |_, bytes| bytes[0].fill(0));
+    /// assert!(clear.is_err(), "a kernel may not write it");
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_flags(mut self, flags: MemoryFlags) -> Self {
+        self.flags = flags;
+        self
+    }
+
     /// How finely host and device share the memory.
     #[must_use]
     pub fn grain(&self) -> SvmGrain {
@@ -105,8 +130,9 @@ impl<B: SvmBackend> Allocator for SvmAllocator<B> {
     }
 
     fn allocate(&self, bytes: usize) -> Result<B::Memory> {
+        let (alignment, queue) = (Some(self.alignment), self.queue.as_ref());
         self.backend
-            .allocate_svm(bytes, Some(self.alignment), self.grain, self.queue.as_ref())
+            .allocate_svm_with_flags(bytes, alignment, self.grain, queue, self.flags)
     }
 
     fn release(&self, memory: B::Memory, after: &[B::Event]) -> Result<()> {

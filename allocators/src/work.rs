@@ -30,7 +30,7 @@ pub enum Work<'a, P> {
     Marker,
     /// A marker that every later command of the queue comes after.
     Barrier,
-    /// Fills a part with repetitions of a pattern.
+    /// Fills a part with repetitions of a pattern, whose length divides that of the part. The part may start anywhere.
     Fill(P, &'a [u8]),
     /// Writes bytes to a part of the same length.
     Write(P, Arc<[u8]>),

@@ -101,7 +101,7 @@ impl MockBackend {
             Work::Barrier => new(CallKind::Barrier),
             Work::Fill(to, pattern) => {
                 let writes = part(to)?;
-                InvalidRequest::check_pattern(to.region, pattern)?;
+                InvalidRequest::check_pattern(Region::first(to.region.bytes), pattern)?;
                 Submission {
                     writes,
                     effect: Effect::Fill(pattern.into()),

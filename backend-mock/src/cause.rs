@@ -65,8 +65,8 @@ pub(crate) enum Cause {
         name: Cow<'static, str>,
         event: EventId,
     },
-    /// The host resolved a user event as failed.
-    #[error("user event {event} was resolved as failed")]
+    /// The host resolved a user event as failed, or dropped it unresolved.
+    #[error("user event {event} was resolved as failed, or dropped before it was resolved")]
     UserEventFailed { event: EventId },
     /// Memory was used after it had been released.
     #[error("INVALID_MEM_OBJECT: memory {memory} was released before; this is a use after free")]

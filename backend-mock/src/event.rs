@@ -51,6 +51,9 @@ struct Held {
 impl Drop for Held {
     fn drop(&mut self) {
         self.shared.with(|state| state.drop_event(self.key));
+        if self.queue.is_none() {
+            self.shared.user_event_was_dropped();
+        }
     }
 }
 

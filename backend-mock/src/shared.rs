@@ -168,6 +168,11 @@ impl Shared {
         events.iter().any(|event| state.is_pending(*event))
     }
 
+    /// Wakes the threads that wait for commands which a user event held back. No command runs here, since this is called from a drop.
+    pub(crate) fn user_event_was_dropped(&self) {
+        self.changed.notify_all();
+    }
+
     /// Makes progress after the host has resolved a user event.
     pub(crate) fn event_was_resolved(&self) {
         self.changed.notify_all();

@@ -3,8 +3,8 @@
 use std::{ptr::NonNull, sync::Arc};
 
 use binpool_allocators::{
-    Align, Backend, Error, InvalidRequest, MemoryKind, Queue, QueueOrder, Region, Result,
-    SvmBackend, SvmGrain,
+    Align, Backend, Error, InvalidRequest, MemoryFlags, MemoryKind, Queue, QueueOrder, Region,
+    Result, SvmBackend, SvmGrain,
 };
 
 use parking_lot::Mutex;
@@ -12,18 +12,20 @@ use parking_lot::Mutex;
 use crate::{CallKind, MockBackend, MockMemory, MockQueue, memory::Binding};
 
 impl SvmBackend for MockBackend {
-    fn allocate_svm(
+    fn allocate_svm_with_flags(
         &self,
         bytes: usize,
         alignment: Option<Align>,
         grain: SvmGrain,
         queue: Option<&MockQueue>,
+        flags: MemoryFlags,
     ) -> Result<MockMemory> {
         let limits = self.limits();
         if !grain.is_in(limits.svm) {
             return Err(Error::svm_unsupported(&limits.device_name, grain));
         }
         limits.check_block(bytes)?;
+        flags.check_svm()?;
         let largest = limits.largest_svm_alignment;
         if let Some(alignment) = alignment.filter(|alignment| *alignment > largest) {
             return Err(InvalidRequest::AlignmentTooLarge { alignment, largest }.into());
@@ -33,7 +35,7 @@ impl SvmBackend for MockBackend {
         let binding = Arc::new(Mutex::new(queue.cloned()));
         let queue = queue.map(MockQueue::key);
         let object = self.shared.call(CallKind::AllocateSvm, bytes, |state| {
-            state.allocate_svm(bytes, alignment, grain, queue)
+            state.allocate_svm(bytes, alignment, grain, queue, flags)
         })?;
         let kind = MemoryKind::Svm(grain);
         Ok(self.new_memory(object, Region::first(bytes), kind, Some(binding)))

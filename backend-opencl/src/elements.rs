@@ -238,8 +238,7 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> Elements<T, M> {
     ///
     /// # Errors
     ///
-    /// [`OutOfBounds`](InvalidRequest::OutOfBounds), in bytes; [`PatternMismatch`](InvalidRequest::PatternMismatch) if the elements are a
-    /// slice that does not start on a multiple of their size; and the failures of [`OpenClBackend::enqueue_fill`].
+    /// [`OutOfBounds`](InvalidRequest::OutOfBounds), in bytes, and the failures of [`OpenClBackend::enqueue_fill`].
     pub fn enqueue_fill<'q>(
         &self,
         on: impl Into<ClOn<'q>>,

@@ -107,7 +107,6 @@
 //! # Features
 //!
 //! - `ndarray`: maps as shaped views, and images from arrays.
-//! - `dlpack`: memory for other libraries, as tensors of `DLPack` (`OpenClBackend::export_dlpack`).
 //!
 //! Both are off by default. Element types are always those of `bytemuck`.
 //!
@@ -130,8 +129,6 @@ mod cache;
 mod commands;
 mod context;
 mod device;
-#[cfg(feature = "dlpack")]
-mod dlpack;
 mod elements;
 mod error;
 mod event;
@@ -162,8 +159,6 @@ pub use device::{
     Characterization, DeviceInfo, DeviceKind, DeviceSelector, ImageLimits, MemoryChoice,
     list_devices,
 };
-#[cfg(feature = "dlpack")]
-pub use dlpk;
 pub use elements::Elements;
 pub use error::{AvailableDevices, OpenClError, Refused};
 pub use event::{ClEvent, ClOn};

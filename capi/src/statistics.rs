@@ -51,29 +51,19 @@ pub struct Statistics {
     pub unmaps: u64,
 }
 
-impl From<PoolStatistics> for Statistics {
-    fn from(now: PoolStatistics) -> Self {
-        Self {
-            active_blocks: now.active_blocks,
-            active_bytes: now.active_bytes,
-            peak_active_bytes: now.peak_active_bytes,
-            held_blocks: now.held_blocks,
-            held_bytes: now.held_bytes,
-            pending_blocks: now.pending_blocks,
-            pending_bytes: now.pending_bytes,
-            managed_bytes: now.managed_bytes,
-            peak_managed_bytes: now.peak_managed_bytes,
-            hits: now.hits,
-            carved_hits: now.carved_hits,
-            ended_hits: now.ended_hits,
-            device_wait_hits: now.device_wait_hits,
-            host_wait_hits: now.host_wait_hits,
-            misses: now.misses,
-            empty_allocations: now.empty_allocations,
-            out_of_memory: now.out_of_memory,
-            released_blocks: now.released_blocks,
-            maps: now.maps,
-            unmaps: now.unmaps,
+/// Copies these fields.
+macro_rules! copied {
+    ($($field:ident),*) => {
+        impl From<PoolStatistics> for Statistics {
+            fn from(now: PoolStatistics) -> Self {
+                Self { $($field: now.$field),* }
+            }
         }
-    }
+    };
+}
+
+copied! {
+    active_blocks, active_bytes, peak_active_bytes, held_blocks, held_bytes, pending_blocks, pending_bytes, managed_bytes,
+    peak_managed_bytes, hits, carved_hits, ended_hits, device_wait_hits, host_wait_hits, misses, empty_allocations, out_of_memory,
+    released_blocks, maps, unmaps
 }

@@ -87,6 +87,18 @@ pub fn a_user_event_is_resolved_once<F: Fixture>(fixture: &F) {
     assert_eq!(event.status().unwrap(), EventStatus::Complete);
 }
 
+/// It fails when its last clone is dropped unresolved, or completes if user events cannot fail: commands that wait for it would wait forever.
+pub fn a_user_event_that_is_dropped_holds_nothing_back<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let (buffer, gate) = (bench.buffer(64), bench.gate());
+    let fill = bench.fill(&bench.queue, &buffer, 1, std::slice::from_ref(&gate));
+    bench.queue.flush().unwrap();
+    drop(gate.clone());
+    assert_eq!(fill.status().unwrap(), EventStatus::Pending);
+    drop(gate);
+    assert!(eventually(|| fill.status().unwrap().has_ended()));
+}
+
 /// The error is `NotAUserEvent`.
 pub fn only_user_events_can_be_resolved<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);

@@ -13,9 +13,27 @@ pub trait Fixture {
     /// objects.
     fn backend(&self) -> Self::Backend;
 
-    /// The capacity in bytes, if the device refuses to commit more; `None`, the default, if its behaviour is
-    /// unknown. Keep it small, since the checks fill it, and let half of it fit in one
+    /// Returns the capacity in bytes, if the device refuses to commit more; `None`, the default, if its behaviour is
+    /// unknown, and then nothing is checked about running out of memory. Keep it small, since the checks fill it, and let half of it fit in one
     /// block. With virtual memory, it holds 8 pages or more.
+    ///
+    /// ```
+    /// # use binpool_conformance::Fixture;
+    /// # use binpool_mock::{MockBackend, MockDevice};
+    /// struct Mine;
+    ///
+    /// impl Fixture for Mine {
+    ///     type Backend = MockBackend;
+    ///
+    ///     fn backend(&self) -> MockBackend {
+    ///         MockDevice::builder().capacity_bytes(16 << 20).build().backend()
+    ///     }
+    ///
+    ///     fn enforced_capacity(&self) -> Option<u64> {
+    ///         Some(16 << 20)
+    ///     }
+    /// }
+    /// ```
     fn enforced_capacity(&self) -> Option<u64> {
         None
     }

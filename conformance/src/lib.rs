@@ -81,6 +81,7 @@ mod allocator_fault;
 mod bench;
 mod failing;
 mod fixture;
+mod parts;
 mod random;
 mod report;
 mod told_once;
@@ -90,6 +91,7 @@ use binpool_allocators::{SvmBackend, VirtualMemory};
 pub use allocator_fault::{AllocatorCall, AllocatorFault, FaultTrigger};
 pub use failing::Failing;
 pub use fixture::{AllocatorFixture, Check, Fixture};
+pub use parts::{part_of, transfers_keep_to};
 pub use random::Random;
 pub use report::{Failure, Report, run_all};
 pub use told_once::told_once;
@@ -155,14 +157,11 @@ suite! {
     regions::a_block_has_views_until_the_last_region_of_it_is_gone,
     regions::a_region_of_a_region_is_aligned_within_the_whole_block,
     regions::bytes_move_between_regions_of_one_block,
-    regions::transfers_keep_to_their_region,
+    regions::transfers_keep_to_their_part,
     transfers::what_is_written_is_read,
-    transfers::offsets_are_kept_to,
     transfers::transfers_with_events_move_the_same_bytes,
     transfers::a_fill_repeats_patterns_of_every_length,
-    transfers::a_fill_stays_within_its_region,
     transfers::a_bad_pattern_is_refused,
-    transfers::a_copy_moves_just_its_region,
     transfers::a_copy_within_a_block_moves_what_does_not_overlap,
     transfers::an_overlapping_copy_is_refused,
     transfers::transfers_out_of_bounds_are_refused_and_do_nothing,
@@ -227,6 +226,7 @@ suite! {
     events::identities_of_user_events_are_not_used_again,
     events::a_user_event_is_pending_until_it_is_resolved,
     events::a_user_event_is_resolved_once,
+    events::a_user_event_that_is_dropped_holds_nothing_back,
     transfers::a_read_that_has_not_ended_gives_no_bytes,
     lifetimes::memory_may_be_dropped_while_a_command_uses_it,
     lifetimes::memory_is_released_after_its_events,
@@ -294,11 +294,11 @@ suite! {
     svm::a_buffer_has_no_address,
     svm::an_alignment_that_is_too_large_is_refused,
     svm::sizes_are_checked,
+    svm::flags_of_svm_are_those_of_kernels,
     svm::an_out_of_order_queue_is_refused,
-    svm::bytes_move_between_svm_and_the_host,
     svm::bytes_move_between_svm_and_buffers,
-    svm::a_fill_of_svm_honours_its_length,
     svm::a_region_of_svm_lies_at_its_offset,
+    svm::transfers_keep_to_their_part_of_svm,
     svm::svm_out_of_bounds_is_refused,
     svm::svm_needs_no_commit,
     svm_lifetimes::svm_may_be_dropped_while_a_command_uses_it,

@@ -7,6 +7,7 @@ use binpool_allocators::{Backend, Event, InvalidRequest, Memory, Region};
 use crate::{
     Fixture,
     bench::{Bench, numbered, refusal, refused_as_out_of_bounds},
+    parts::every_part,
 };
 
 /// Data that is written through a region is in the block, and the other way round.
@@ -16,10 +17,7 @@ pub fn a_region_is_a_window_into_its_block<F: Fixture>(fixture: &F) {
     let block = bench.buffer(4 * start);
     let all = numbered(4 * start);
     bench.write(&block, &all);
-    let region = bench
-        .backend
-        .create_sub_region(&block, Region::new(start, start + 1))
-        .unwrap();
+    let region = bench.region(&block, Region::new(start, start + 1));
     assert_eq!(region.bytes(), start + 1);
     assert_eq!(region.kind(), block.kind());
     assert_ne!(region.id(), block.id());
@@ -37,14 +35,8 @@ pub fn a_region_of_a_region_is_a_window_into_the_block<F: Fixture>(fixture: &F) 
     let block = bench.buffer(4 * start);
     let all = numbered(4 * start);
     bench.write(&block, &all);
-    let half = bench
-        .backend
-        .create_sub_region(&block, Region::new(start, 3 * start))
-        .unwrap();
-    let inner = bench
-        .backend
-        .create_sub_region(&half, Region::new(start, 10))
-        .unwrap();
+    let half = bench.region(&block, Region::new(start, 3 * start));
+    let inner = bench.region(&half, Region::new(start, 10));
     assert_eq!(bench.read(&inner), all[2 * start..2 * start + 10]);
     refused_as_out_of_bounds(bench.backend.create_sub_region(&inner, Region::new(0, 11)));
 }
@@ -74,11 +66,8 @@ pub fn a_region_must_be_aligned_and_the_error_says_how<F: Fixture>(fixture: &F) 
     }
     let block = bench.buffer(4 * alignment.bytes());
     for offset in [1, alignment.bytes() / 2, alignment.bytes() + 1] {
-        let refusal = refusal(
-            bench
-                .backend
-                .create_sub_region(&block, Region::new(offset, 1)),
-        );
+        let region = Region::new(offset, 1);
+        let refusal = refusal(bench.backend.create_sub_region(&block, region));
         assert_eq!(refusal, InvalidRequest::Misaligned { offset, alignment });
     }
 }
@@ -95,10 +84,7 @@ pub fn a_region_of_no_bytes_is_refused<F: Fixture>(fixture: &F) {
 pub fn a_region_keeps_its_block_alive<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let block = bench.filled(65_536, 8);
-    let region = bench
-        .backend
-        .create_sub_region(&block, Region::first(1000))
-        .unwrap();
+    let region = bench.region(&block, Region::first(1000));
     drop(block);
     let _other = bench.filled(65_536, 9);
     assert_eq!(bench.read(&region), [8; 1000]);
@@ -160,11 +146,8 @@ pub fn a_region_of_a_region_is_aligned_within_the_whole_block<F: Fixture>(fixtur
     let start = alignment.bytes();
     let block = bench.buffer(4 * start);
     let half = bench.region(&block, Region::new(start, 3 * start));
-    let refusal = refusal(
-        bench
-            .backend
-            .create_sub_region(&half, Region::new(start - 1, 1)),
-    );
+    let region = Region::new(start - 1, 1);
+    let refusal = refusal(bench.backend.create_sub_region(&half, region));
     assert!(
         matches!(refusal, InvalidRequest::Misaligned { alignment: wanted, .. } if wanted == alignment),
         "expected `Misaligned`, got {refusal:?}"
@@ -180,9 +163,8 @@ pub fn bytes_move_between_regions_of_one_block<F: Fixture>(fixture: &F) {
     let source = bench.region(&block, Region::new(start, size));
     let target = bench.region(&block, Region::new(3 * start, size));
     bench.write(&source, &numbered(size));
-    let copy = bench
-        .backend
-        .enqueue_copy(&bench.queue, &source, Region::first(size), &target, 0);
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    let copy = backend.enqueue_copy(queue, &source, .., &target, 0);
     copy.unwrap().wait().unwrap();
     let mut expected = vec![255; 4 * start];
     expected[start..start + size].copy_from_slice(&numbered(size));
@@ -190,24 +172,10 @@ pub fn bytes_move_between_regions_of_one_block<F: Fixture>(fixture: &F) {
     assert_eq!(bench.read(&block), expected);
 }
 
-/// Offsets of transfers count from the region's start.
-pub fn transfers_keep_to_their_region<F: Fixture>(fixture: &F) {
+/// Offsets of transfers count from the start of the part that they are given: a region, a part without a memory object of its own, or a
+/// part of one of these.
+pub fn transfers_keep_to_their_part<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
-    let start = bench.backend.limits().alignment.bytes();
-    let block = bench.filled(start + 256, 1);
-    let region = bench.region(&block, Region::new(start, 200));
-    let (backend, queue) = (&bench.backend, &bench.queue);
-    backend.write(queue, &region, 10, &[2_u8; 20]).unwrap();
-    let fill = backend.enqueue_fill(queue, &region, Region::new(40, 8), &[3_u8, 4]);
-    fill.unwrap().wait().unwrap();
-    let mut expected = vec![1; start + 256];
-    expected[start + 10..start + 30].fill(2);
-    expected[start + 40..start + 48].copy_from_slice(&[3, 4].repeat(4));
-    assert_eq!(bench.read(&block), expected);
-    let mut part = [0_u8; 50];
-    backend.read(queue, &region, 5, &mut part).unwrap();
-    assert_eq!(part, expected[start + 5..start + 55]);
-    // The bytes after the region belong to the block, but not to the region.
-    refused_as_out_of_bounds(backend.write(queue, &region, 199, &[9_u8; 2]));
-    refused_as_out_of_bounds(backend.read(queue, &region, 200, &mut [9_u8]));
+    let step = bench.backend.limits().alignment.bytes();
+    every_part(&bench.backend, &bench.queue, &bench.buffer(3 * step + 1600));
 }

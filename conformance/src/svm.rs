@@ -1,10 +1,8 @@
 //! Checks of shared virtual memory.
 
-use std::slice::from_ref;
-
 use binpool_allocators::{
-    Align, Backend, Error, Event, InvalidRequest, Memory, MemoryKind, ObjectKind, Queue, Region,
-    SvmBackend, SvmGrain,
+    Align, Backend, Error, Event, InvalidRequest, Memory, MemoryFlags, MemoryKind, ObjectKind,
+    Queue, Region, SvmBackend, SvmGrain,
 };
 
 use crate::{
@@ -12,6 +10,7 @@ use crate::{
     bench::{
         Bench, numbered, out_of_memory, refusal, refused_as_foreign, refused_as_out_of_bounds,
     },
+    parts::every_part,
 };
 
 const SIZE: usize = 4096;
@@ -99,10 +98,8 @@ where
     };
     for grain in grains(&backend) {
         let refusal = refusal(backend.allocate_svm(SIZE, Some(alignment), grain, None));
-        assert_eq!(
-            refusal,
-            InvalidRequest::AlignmentTooLarge { alignment, largest }
-        );
+        let expected = InvalidRequest::AlignmentTooLarge { alignment, largest };
+        assert_eq!(refusal, expected);
     }
 }
 
@@ -118,10 +115,8 @@ where
         assert_eq!(allocate(0), InvalidRequest::ZeroSize);
         let sizes = [largest.saturating_add(1), usize::MAX];
         for requested in sizes.into_iter().filter(|bytes| *bytes > largest) {
-            assert_eq!(
-                allocate(requested),
-                InvalidRequest::TooLarge { requested, largest }
-            );
+            let too_large = InvalidRequest::TooLarge { requested, largest };
+            assert_eq!(allocate(requested), too_large);
         }
     }
 }
@@ -141,28 +136,6 @@ where
     }
 }
 
-/// Blocking and enqueued writes and reads.
-pub fn bytes_move_between_svm_and_the_host<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
-    let bench = Bench::new(fixture);
-    for block in blocks(&bench.backend, SIZE) {
-        bench.write(&block, &numbered(SIZE));
-        assert_eq!(bench.read(&block), numbered(SIZE));
-        let (backend, queue) = (&bench.backend, &bench.queue);
-        let written = backend
-            .enqueue_write(queue, &block, 100, vec![255; 50].into())
-            .unwrap();
-        let read = backend
-            .enqueue_read(queue.after(from_ref(&written)), &block, Region::new(90, 70))
-            .unwrap();
-        let mut expected = numbered(SIZE)[90..160].to_vec();
-        expected[10..60].fill(255);
-        assert_eq!(read.wait().unwrap(), expected);
-    }
-}
-
 /// Copies in every direction.
 pub fn bytes_move_between_svm_and_buffers<F: Fixture>(fixture: &F)
 where
@@ -178,34 +151,13 @@ where
             }
             bench.write(source, &numbered(SIZE));
             bench.write(target, &[255; SIZE]);
-            let from = Region::new(10, 1000);
-            let copy = bench
-                .backend
-                .enqueue_copy(&bench.queue, source, from, target, 77);
+            let (backend, queue) = (&bench.backend, &bench.queue);
+            let copy = backend.enqueue_copy(queue, source, 10..1010, target, 77);
             copy.unwrap().wait().unwrap();
             let mut expected = vec![255; SIZE];
             expected[77..1077].copy_from_slice(&numbered(SIZE)[10..1010]);
             assert_eq!(bench.read(target), expected, "memory {index}");
         }
-    }
-}
-
-/// A fill of a part of a block leaves the rest unchanged.
-pub fn a_fill_of_svm_honours_its_length<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
-    let bench = Bench::new(fixture);
-    for block in blocks(&bench.backend, SIZE) {
-        bench.write(&block, &[1; SIZE]);
-        let region = Region::new(256, 512);
-        let fill = bench
-            .backend
-            .enqueue_fill(&bench.queue, &block, region, &[2_u8, 3]);
-        fill.unwrap().wait().unwrap();
-        let mut expected = vec![1; SIZE];
-        expected[256..768].copy_from_slice(&[2, 3].repeat(256));
-        assert_eq!(bench.read(&block), expected);
     }
 }
 
@@ -218,23 +170,44 @@ where
     let start = bench.backend.limits().alignment.bytes();
     for block in blocks(&bench.backend, 4 * start) {
         bench.write(&block, &numbered(4 * start));
-        let region = bench
-            .backend
-            .create_sub_region(&block, Region::new(start, start))
-            .unwrap();
-        let address = |memory| {
-            bench
-                .backend
-                .svm_address(memory)
-                .expect("SVM has an address")
-        };
-        assert_eq!(
-            address(&region).addr().get(),
-            address(&block).addr().get() + start
-        );
+        let region = bench.region(&block, Region::new(start, start));
+        let address = |memory| bench.backend.svm_address(memory).unwrap().addr().get();
+        assert_eq!(address(&region), address(&block) + start);
         assert_eq!(region.kind(), block.kind());
         drop(block);
         assert_eq!(bench.read(&region), numbered(4 * start)[start..2 * start]);
+    }
+}
+
+/// Offsets of transfers count from the start of the part that they are given, as in buffers.
+pub fn transfers_keep_to_their_part_of_svm<F: Fixture>(fixture: &F)
+where
+    F::Backend: SvmBackend,
+{
+    let bench = Bench::new(fixture);
+    let step = bench.backend.limits().alignment.bytes();
+    for block in blocks(&bench.backend, 3 * step + 1600) {
+        every_part(&bench.backend, &bench.queue, &block);
+    }
+}
+
+/// The errors are `ContradictoryFlags`, and `Unsupported` for flags about the host.
+pub fn flags_of_svm_are_those_of_kernels<F: Fixture>(fixture: &F)
+where
+    F::Backend: SvmBackend,
+{
+    let backend = fixture.backend();
+    for grain in grains(&backend) {
+        let allocate = |flags| backend.allocate_svm_with_flags(SIZE, None, grain, None, flags);
+        let (read, written) = (MemoryFlags::READ_ONLY, MemoryFlags::WRITE_ONLY);
+        drop([read, written].map(|flags| allocate(flags).unwrap()));
+        let flags = read | written;
+        assert_eq!(
+            refusal(allocate(flags)),
+            InvalidRequest::ContradictoryFlags { flags }
+        );
+        let host = allocate(MemoryFlags::HOST_READ_ONLY);
+        assert!(matches!(host, Err(Error::Unsupported { .. })), "{host:?}");
     }
 }
 

@@ -19,37 +19,15 @@ pub fn what_is_written_is_read<F: Fixture>(fixture: &F) {
     assert_eq!(bench.read(&buffer), numbered(SIZE));
 }
 
-/// Writes and reads touch exactly the bytes that they name.
-pub fn offsets_are_kept_to<F: Fixture>(fixture: &F) {
-    let bench = Bench::new(fixture);
-    let buffer = bench.filled(SIZE, 1);
-    let (backend, queue) = (&bench.backend, &bench.queue);
-    backend.write(queue, &buffer, 100, &[2_u8; 50]).unwrap();
-    backend.write(queue, &buffer, SIZE - 1, &[3_u8]).unwrap();
-    let mut expected = vec![1; SIZE];
-    expected[100..150].fill(2);
-    expected[SIZE - 1] = 3;
-    assert_eq!(bench.read(&buffer), expected);
-    let mut part = [0_u8; 60];
-    backend.read(queue, &buffer, 95, &mut part).unwrap();
-    assert_eq!(part, expected[95..155]);
-}
-
 /// Enqueued transfers move the same bytes as blocking ones.
 pub fn transfers_with_events_move_the_same_bytes<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let buffer = bench.filled(SIZE, 1);
     let (backend, queue) = (&bench.backend, &bench.queue);
-    let written = backend
-        .enqueue_write(queue, &buffer, 10, numbered(100).into())
-        .unwrap();
-    let read = backend
-        .enqueue_read(
-            queue.after(from_ref(&written)),
-            &buffer,
-            Region::new(5, 110),
-        )
-        .unwrap();
+    let written = backend.enqueue_write(queue, &buffer, 10, numbered(100).into());
+    let written = written.unwrap();
+    let after = queue.after(from_ref(&written));
+    let read = backend.enqueue_read(after, &buffer, 5..115).unwrap();
     assert_ne!(read.event(), &written);
     let mut expected = vec![1; 110];
     expected[5..105].copy_from_slice(&numbered(100));
@@ -75,61 +53,32 @@ pub fn a_fill_repeats_patterns_of_every_length<F: Fixture>(fixture: &F) {
     }
 }
 
-/// A fill leaves its neighbours unchanged.
-pub fn a_fill_stays_within_its_region<F: Fixture>(fixture: &F) {
-    let bench = Bench::new(fixture);
-    let buffer = bench.filled(SIZE, 1);
-    let region = Region::new(128, 256);
-    let fill = bench
-        .backend
-        .enqueue_fill(&bench.queue, &buffer, region, &[2_u8, 3, 4, 5]);
-    drop(fill.unwrap());
-    let mut expected = vec![1; SIZE];
-    expected[128..384].copy_from_slice(&[2, 3, 4, 5].repeat(64));
-    assert_eq!(bench.read(&buffer), expected);
-}
-
-/// The errors are `EmptyPattern` and `PatternMismatch`.
+/// The errors are `EmptyPattern` and `PatternMismatch`, from the backend itself too where the length is wrong.
 pub fn a_bad_pattern_is_refused<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let buffer = bench.filled(SIZE, 1);
-    let fill = |region, pattern: &[u8]| {
-        refusal(
-            bench
-                .backend
-                .enqueue_fill(&bench.queue, &buffer, region, pattern),
-        )
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    let mismatch = |offset, bytes, pattern| InvalidRequest::PatternMismatch {
+        offset,
+        bytes,
+        pattern,
     };
     for bytes in [0, 768] {
-        let refusal = fill(Region::first(bytes), &[]);
-        assert_eq!(refusal, InvalidRequest::EmptyPattern);
+        let fill = backend.enqueue_fill::<u8>(queue, &buffer, ..bytes, &[]);
+        assert_eq!(refusal(fill), InvalidRequest::EmptyPattern);
+        let fill = Work::Fill(span(&buffer, Region::first(bytes)), &[]);
+        let submitted = backend.submit(queue.into(), fill);
+        assert_eq!(refusal(submitted), InvalidRequest::EmptyPattern);
     }
     for (offset, bytes) in [(2, 8), (0, 6), (1, 4), (2, 0)] {
-        assert_eq!(
-            fill(Region::new(offset, bytes), &[0; 4]),
-            InvalidRequest::PatternMismatch {
-                offset,
-                bytes,
-                pattern: 4
-            }
-        );
+        let region = Region::new(offset, bytes);
+        let fill = backend.enqueue_fill(queue, &buffer, region, &[0_u8; 4]);
+        assert_eq!(refusal(fill), mismatch(offset, bytes, 4));
     }
+    let fill = Work::Fill(span(&buffer, Region::new(2, 6)), &[0; 4]);
+    let submitted = backend.submit(queue.into(), fill);
+    assert_eq!(refusal(submitted), mismatch(0, 6, 4));
     assert_eq!(bench.read(&buffer), vec![1; SIZE]);
-}
-
-/// A copy between blocks, with offsets on both sides.
-pub fn a_copy_moves_just_its_region<F: Fixture>(fixture: &F) {
-    let bench = Bench::new(fixture);
-    let (source, target) = (bench.buffer(SIZE), bench.filled(SIZE, 255));
-    bench.write(&source, &numbered(SIZE));
-    let copy = bench
-        .backend
-        .enqueue_copy(&bench.queue, &source, Region::new(7, 100), &target, 33);
-    copy.unwrap().wait().unwrap();
-    let mut expected = vec![255; SIZE];
-    expected[33..133].copy_from_slice(&numbered(SIZE)[7..107]);
-    assert_eq!(bench.read(&target), expected);
-    assert_eq!(bench.read(&source), numbered(SIZE));
 }
 
 /// A copy from one part of a block to another.
@@ -137,10 +86,8 @@ pub fn a_copy_within_a_block_moves_what_does_not_overlap<F: Fixture>(fixture: &F
     let bench = Bench::new(fixture);
     let buffer = bench.buffer(SIZE);
     bench.write(&buffer, &numbered(SIZE));
-    let from = Region::new(0, 100);
-    let copy = bench
-        .backend
-        .enqueue_copy(&bench.queue, &buffer, from, &buffer, 100);
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    let copy = backend.enqueue_copy(queue, &buffer, ..100, &buffer, 100);
     copy.unwrap().wait().unwrap();
     let mut expected = numbered(SIZE);
     expected.copy_within(0..100, 100);
@@ -152,19 +99,12 @@ pub fn an_overlapping_copy_is_refused<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let buffer = bench.buffer(SIZE);
     bench.write(&buffer, &numbered(SIZE));
+    let (backend, queue) = (&bench.backend, &bench.queue);
     for to in [0, 1, 99] {
-        let from = Region::new(0, 100);
-        let copy = bench
-            .backend
-            .enqueue_copy(&bench.queue, &buffer, from, &buffer, to);
-        assert_eq!(
-            refusal(copy),
-            InvalidRequest::OverlappingCopy {
-                from: 0,
-                to,
-                bytes: 100
-            }
-        );
+        let (from, bytes) = (0, 100);
+        let copy = backend.enqueue_copy(queue, &buffer, ..bytes, &buffer, to);
+        let overlap = InvalidRequest::OverlappingCopy { from, to, bytes };
+        assert_eq!(refusal(copy), overlap);
     }
     assert_eq!(bench.read(&buffer), numbered(SIZE));
 }
@@ -275,17 +215,12 @@ pub fn a_read_shows_the_moment_of_its_turn<F: Fixture>(fixture: &F) {
 pub fn a_copy_to_the_same_place_of_another_block_is_no_overlap<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let (source, target) = (bench.filled(SIZE, 1), bench.filled(SIZE, 2));
-    let all = Region::first(SIZE);
-    let copy = bench
-        .backend
-        .enqueue_copy(&bench.queue, &source, all, &target, 0);
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    let copy = backend.enqueue_copy(queue, &source, .., &target, 0);
     copy.unwrap().wait().unwrap();
     assert_eq!(bench.read(&target), [1; SIZE]);
     // Nor does an empty region share any byte.
-    let none = Region::new(10, 0);
-    let copy = bench
-        .backend
-        .enqueue_copy(&bench.queue, &source, none, &source, 10);
+    let copy = backend.enqueue_copy(queue, &source, 10..10, &source, 10);
     copy.unwrap().wait().unwrap();
 }
 

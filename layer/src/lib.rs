@@ -9,8 +9,10 @@
 
 mod cuda;
 mod opencl;
+mod pool_figures;
 mod recording;
 mod settings;
 mod whole_blocks;
 
 pub use cuda::cuda_driver;
+pub use pool_figures::PoolFigures;

@@ -11,8 +11,8 @@ pub(crate) struct Settings {
     pub(crate) is_pooled: bool,
     /// `BINPOOL_LIMIT`: the most bytes of device memory that the process may have.
     pub(crate) limit: Option<u64>,
-    /// `BINPOOL_POOLED`: an empty file that is made when a pool begins.
-    pooled: Option<PathBuf>,
+    /// `BINPOOL_POOLED`: an empty file that is made when a pool begins. Beside it, each process with a pool has a file of its figures.
+    pub(crate) pooled: Option<PathBuf>,
 }
 
 impl Settings {

@@ -17,10 +17,25 @@ use parking_lot::{Condvar, Mutex};
 
 /// Clones are the same device.
 #[derive(Clone, Debug)]
-struct HostBackend(Arc<Core<Self>>);
+struct HostBackend {
+    core: Arc<Core<Self>>,
+    free: Arc<Mutex<usize>>,
+}
 
 /// Memory. Threads keep it on their own; most runtimes rely on the core for that.
-type Block = Arc<Mutex<Vec<u8>>>;
+type Block = Arc<Memory>;
+
+struct Memory {
+    bytes: Mutex<Vec<u8>>,
+    /// The bytes of the device that are not allocated.
+    free: Arc<Mutex<usize>>,
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        *self.free.lock() += self.bytes.get_mut().len();
+    }
+}
 
 /// In order: a command starts when the last one has ended, with or without an error.
 type Stream = Mutex<Arc<Mark>>;
@@ -61,17 +76,24 @@ impl Bytes {
     }
 
     fn with<T>(&self, action: impl FnOnce(&mut [u8]) -> T) -> T {
-        action(&mut self.0.lock()[self.1.offset..][..self.1.bytes])
+        action(&mut self.0.bytes.lock()[self.1.offset..][..self.1.bytes])
     }
 }
+
+/// The bytes of the device: 16 MiB.
+const CAPACITY: usize = 16 << 20;
 
 impl HostBackend {
     fn new() -> Self {
         let alignment = Align::new(64).unwrap_or(Align::ONE);
-        // A capacity of 1 GiB, and blocks of at most 256 MiB. In-order queues only, and no shared virtual memory, unless said otherwise.
-        let mut limits = DeviceLimits::new("host threads", 1 << 30, 1 << 28, alignment);
+        // Blocks have at most half of the capacity. In-order queues only, and no shared virtual memory, unless said otherwise.
+        let mut limits =
+            DeviceLimits::new("host threads", CAPACITY as u64, CAPACITY / 2, alignment);
         limits.failure_order = FailureOrder::Kept; // A thread that fails has waited for all before it.
-        Self(Arc::new(Core::new(limits)))
+        Self {
+            core: Arc::new(Core::new(limits)),
+            free: Arc::new(Mutex::new(CAPACITY)),
+        }
     }
 }
 
@@ -103,11 +125,20 @@ impl Objects for HostBackend {
 
 impl Runtime for HostBackend {
     fn core(&self) -> &Arc<Core<Self>> {
-        &self.0
+        &self.core
     }
 
     fn allocate(&self, bytes: usize, _flags: MemoryFlags) -> Result<Block> {
-        Ok(Arc::new(Mutex::new(vec![0; bytes])))
+        let mut free = self.free.lock();
+        let left = free.checked_sub(bytes);
+        *free = left.ok_or_else(|| {
+            let why = format!("{free} bytes are free"); // Usually the error of the runtime.
+            Error::device_out_of_memory(bytes, why)
+        })?;
+        Ok(Arc::new(Memory {
+            bytes: Mutex::new(vec![0; bytes]),
+            free: Arc::clone(&self.free),
+        }))
     }
 
     fn create_stream(&self, _order: QueueOrder) -> Result<Stream> {
@@ -160,6 +191,7 @@ impl Runtime for HostBackend {
             // What waits for something that fails does not run, and fails.
             let ends: Vec<_> = after.iter().map(|mark| mark.end()).collect();
             if ends.contains(&EventStatus::Failed) {
+                drop(action); // Memory goes before the end shows.
                 return own.set(EventStatus::Failed);
             }
             action();
@@ -209,6 +241,10 @@ mod conformance {
 
         fn backend(&self) -> HostBackend {
             HostBackend::new()
+        }
+
+        fn enforced_capacity(&self) -> Option<u64> {
+            Some(super::CAPACITY as u64)
         }
     }
 

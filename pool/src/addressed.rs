@@ -5,6 +5,7 @@ use std::{
     collections::HashMap,
     fmt,
     hash::{BuildHasherDefault, Hasher},
+    sync::Arc,
 };
 
 use binpool_allocators::{Backend, InvalidRequest, Memory, Result};
@@ -57,7 +58,9 @@ const ZEROS: u32 = 8;
 /// 2^64 by the golden ratio: a product with it differs in its upper bits where the factor differs in any.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-type Shard<B> = Mutex<HashMap<u64, PooledBuffer<B>, BuildHasherDefault<AddressHasher>>>;
+// A block that `with_block` shows has a second reference meanwhile.
+type Blocks<B> = HashMap<u64, Arc<PooledBuffer<B>>, BuildHasherDefault<AddressHasher>>;
+type Shard<B> = Mutex<Blocks<B>>;
 
 // No two of them in one line of the processor's cache, which threads would take from each other.
 #[repr(align(128))]
@@ -114,12 +117,12 @@ impl<B: Backend> AddressedPool<B> {
             return Ok(0);
         };
         let address = memory.device_address()?;
-        self.insert(address, block);
+        self.insert(address, Arc::new(block));
         Ok(address)
     }
 
     /// Frees a block. Its memory is reused only after everything enqueued so far on `queue` and on the block's other queues. Address 0 does
-    /// nothing.
+    /// nothing. A block that [`with_block`](Self::with_block) is showing has no address from now on, and is freed when that returns.
     ///
     /// # Errors
     ///
@@ -129,14 +132,13 @@ impl<B: Backend> AddressedPool<B> {
         if address == 0 {
             return Ok(());
         }
-        let block = self
-            .take(address)
-            .ok_or(InvalidRequest::UnknownAddress { address })?;
+        let block = self.shard_of(address).lock().remove(&address);
+        let block = block.ok_or(InvalidRequest::UnknownAddress { address })?;
         if let Err(error) = block.record_use(queue) {
             self.insert(address, block);
             return Err(error);
         }
-        block.release()
+        Arc::into_inner(block).map_or(Ok(()), PooledBuffer::release)
     }
 
     /// Records that commands on `queue` use a block: once it is freed, no other request gets it before they have ended. Address 0 does
@@ -174,8 +176,8 @@ impl<B: Backend> AddressedPool<B> {
         self.shard_of(address).lock().contains_key(&address)
     }
 
-    /// Calls `look` with a block and returns what it returns; `None` if no block starts at this address. Other threads that allocate, use or
-    /// free blocks may wait meanwhile.
+    /// Calls `look` with a block and returns what it returns; `None` if no block starts at this address. No lock is held meanwhile: `look` and
+    /// other threads may allocate, use and [free](Self::free_on) any block, but nothing [takes](Self::take) this one.
     ///
     /// ```
     /// # use binpool::{AddressedPool, Backend, MemoryPool, QueueOrder, VirtualMemoryAllocator};
@@ -193,10 +195,12 @@ impl<B: Backend> AddressedPool<B> {
         address: u64,
         look: impl FnOnce(&PooledBuffer<B>) -> R,
     ) -> Option<R> {
-        self.shard_of(address).lock().get(&address).map(look)
+        let block = self.shard_of(address).lock().get(&address).cloned();
+        block.map(|block| look(&block))
     }
 
-    /// Removes a block and returns it; `None` if no block starts at this address. It is freed when it is dropped, no longer by its address.
+    /// Removes a block and returns it; `None` if no block starts at this address, or while [`with_block`](Self::with_block) shows it. It is freed
+    /// when it is dropped, no longer by its address.
     ///
     /// ```
     /// # use binpool::{AddressedPool, Backend, MemoryPool, QueueOrder, VirtualMemoryAllocator};
@@ -211,10 +215,13 @@ impl<B: Backend> AddressedPool<B> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn take(&self, address: u64) -> Option<PooledBuffer<B>> {
-        self.shard_of(address).lock().remove(&address)
+        let mut blocks = self.shard_of(address).lock();
+        let block = blocks.remove(&address)?;
+        let shown = |block| blocks.insert(address, block);
+        Arc::try_unwrap(block).map_err(shown).ok()
     }
 
-    fn insert(&self, address: u64, block: PooledBuffer<B>) {
+    fn insert(&self, address: u64, block: Arc<PooledBuffer<B>>) {
         let former = self.shard_of(address).lock().insert(address, block);
         if former.is_some() {
             // Only a pool that hands out memory twice leads here. The former block is kept from others.

@@ -8,7 +8,7 @@ use binpool_allocators::{
 };
 use binpool_segments::{Segments, spin_lock::Lock};
 use crossbeam_utils::CachePadded;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Condvar;
 
 use crate::{
     LeadingBits, MemoryPool, PoolError, PoolOptions, ScrubPolicy,
@@ -121,7 +121,6 @@ impl PoolOptions {
             retain: self.retain,
             scrubber,
             hooks: Hooks::default(),
-            kept_growing: Mutex::default(),
             tracking: TrackingFlag::default(),
             #[cfg(feature = "snapshot")]
             snapshots: self.snapshots,

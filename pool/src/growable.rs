@@ -18,9 +18,8 @@ use crate::{MemoryPool, PoolError, PooledBuffer, growing::Growing, shared::Share
 /// Otherwise it is used as a [`PooledBuffer`]. Its pages count in the pool's [limit](crate::PoolOptions::limit) and
 /// [statistics](crate::PoolStatistics), as those of one active block.
 ///
-/// Its pages and addresses are released when it is dropped, after the commands that use them, or, while the pool
-/// [keeps addresses](MemoryPool::keep_addresses), when that ends. Views of its memory that outlive it keep its pages, which the pool no longer
-/// counts.
+/// When it is dropped, its pages are held by the pool, and count in the limit, until no command and no view uses them and the pool does not
+/// [keep addresses](MemoryPool::keep_addresses). Then a request that needs memory, a trim or a sweep releases them.
 ///
 /// ```
 /// use binpool::{Backend, MemoryPool, QueueOrder, VirtualMemoryAllocator};

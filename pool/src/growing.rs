@@ -1,4 +1,4 @@
-//! What a block that grows has: addresses, and the pages that are mapped to them.
+//! What a block that grows has: addresses, and the pages that are mapped to them, also after it is dropped.
 
 use binpool_allocators::{Backend, Memory, Region};
 
@@ -12,8 +12,24 @@ pub(crate) struct Growing<B: Backend> {
     pub(crate) page_bytes: usize,
     /// From the start of the reservation on, without a hole.
     pub(crate) pieces: Vec<Piece<B>>,
-    /// Set where the last look at spare pages found views, which may be used until they are gone.
+    /// Set where the last look at pages to unmap found views, which may be used until they are gone.
     pub(crate) was_viewed: bool,
+}
+
+/// A block that grew and was dropped. It keeps its pages, which count as held, until no command and no view uses them.
+#[derive(Debug)]
+pub(crate) struct Dropped<B: Backend> {
+    /// A view of the reservation.
+    pub(crate) memory: B::Memory,
+    pub(crate) growing: Growing<B>,
+    pub(crate) uses: QueueUses,
+}
+
+impl<B: Backend> Dropped<B> {
+    pub(crate) fn bytes(&self) -> u64 {
+        let pages = self.growing.pieces.iter().map(Piece::region);
+        pages.map(|region| region.bytes as u64).sum()
+    }
 }
 
 /// Pages that were mapped at once.

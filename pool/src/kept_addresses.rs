@@ -1,7 +1,5 @@
 //! Memory that stays where it is while something outside the pool knows its addresses.
 
-use std::mem;
-
 use binpool_allocators::Backend;
 
 use crate::MemoryPool;
@@ -43,7 +41,7 @@ impl<B: Backend> MemoryPool<B> {
     /// of the same pool may get those blocks, and keep the pool and this value until the graph is gone.
     ///
     /// When memory runs out, the pool cannot release its free memory. A [`GrowableBuffer`](crate::GrowableBuffer) that is dropped
-    /// counts as active until addresses are no longer kept. A block of a pool without segments that is given up by
+    /// keeps its pages until addresses are no longer kept. A block of a pool without segments that is given up by
     /// [`enqueue_release`](crate::PooledBuffer::enqueue_release) is released nevertheless. Several of these values may live: memory stays until
     /// the last is dropped.
     ///
@@ -72,17 +70,8 @@ impl<B: Backend> MemoryPool<B> {
 impl<B: Backend> Drop for KeptAddresses<B> {
     fn drop(&mut self) {
         let shared = self.pool.handle();
-        let mut state = shared.state.lock();
-        state.stop_keeping_addresses();
-        let growing = if state.keeps_addresses() {
-            Vec::new()
-        } else {
-            mem::take(&mut *shared.kept_growing.lock())
-        };
-        drop(state);
-        for (block, growing, size) in growing {
-            shared.free_growing(block, growing, size);
-        }
+        shared.state.lock().stop_keeping_addresses();
+        shared.release_dropped();
         shared.release_unless_holding();
     }
 }

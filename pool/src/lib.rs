@@ -2,7 +2,7 @@
 //!
 //! An array crate needs a block of device memory for every intermediate of `a * b + c`. Asking the device for
 //! each one is slow; [`MemoryPool`] keeps freed blocks and reuses them. It works over any
-//! [`Allocator`] over any [`Backend`]: OpenCL, CUDA, the mock device, yours.
+//! [`Allocator`] over any [`Backend`]: OpenCL, CUDA, Vulkan, the mock device, yours.
 //!
 //! ```
 //! use binpool::prelude::*; // The traits for everyday calls.
@@ -31,7 +31,7 @@
 //!
 //! The [guide] has chapters: [a first array crate](guide::first_array_crate), [choosing an allocator](guide::allocators),
 //! [several queues](guide::queues), [several devices](guide::several_devices), [running out of memory](guide::shortage),
-//! [inspecting a pool](guide::inspecting), [tuning](guide::tuning), [writing a backend](guide::backends),
+//! [inspecting a pool](guide::inspecting), [tuning](guide::tuning), [any program](guide::any_program), [writing a backend](guide::backends),
 //! [testing without a GPU](guide::testing), [finding races](guide::races), [coming from PyOpenCL](guide::from_pyopencl), [C and C++](guide::c_and_cpp), [Python](guide::python), and
 //! [platforms, versions, async](guide::compatibility).
 //!

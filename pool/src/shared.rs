@@ -7,13 +7,12 @@ use std::{fmt, sync::Arc};
 use binpool_allocators::{Align, Allocator, Backend, FailureOrder, QueueId, adaptors::Budget};
 use binpool_segments::{GrowthPolicy, spin_lock::Lock};
 use crossbeam_utils::CachePadded;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Condvar;
 
 use crate::{
     Retain, ReusePolicy, block, central,
     classes::Classes,
     free,
-    growing::Growing,
     hooks::Hooks,
     lock::{biased::Own, per_thread::PoolId},
     order::clock::Clock,
@@ -41,9 +40,6 @@ pub(crate) type QueueState<B> = central::queue_state::QueueState<B, Share<B>>;
 pub(crate) type QueueStates<B> = central::queue_states::QueueStates<B, Share<B>>;
 pub(crate) type State<B> = central::State<B, Share<B>>;
 pub(crate) type Viewed<B> = free::cached::Viewed<B, Share<B>>;
-
-/// A block that grows and was dropped, with its size.
-pub(crate) type KeptGrowing<B> = (BlockBox<B>, Growing<B>, usize);
 
 /// The data that the handles of a pool and its blocks share.
 ///
@@ -76,8 +72,6 @@ pub(crate) struct Shared<B: Backend> {
     pub(crate) retain: Retain,
     pub(crate) scrubber: Scrubber<B>,
     pub(crate) hooks: Hooks,
-    /// What was dropped while addresses are kept. It counts as active.
-    pub(crate) kept_growing: Mutex<Vec<KeptGrowing<B>>>,
     pub(crate) tracking: TrackingFlag,
     /// The folder for snapshots that are written when memory runs out.
     #[cfg(feature = "snapshot")]

@@ -443,11 +443,8 @@ impl<T: Pod, K: KeepsBlock> PooledSlice<T, K> {
         let elements = range.into_region(self.len());
         let elements = elements.map_err(in_bytes::<T>)?;
         // These are less than `region.bytes`.
-        let (before, bytes) = (
-            bytes_of::<T>(elements.offset),
-            bytes_of::<T>(elements.bytes),
-        );
-        Ok(Region::new(self.region.offset + before, bytes))
+        let start = self.region.offset + bytes_of::<T>(elements.offset);
+        Ok(Region::new(start, bytes_of::<T>(elements.bytes)))
     }
 
     /// Returns the bytes, in the block, of `len` elements from index `at` on.
@@ -593,8 +590,9 @@ impl<T: Pod, K: KeepsBlock> PooledSlice<T, K> {
         range: impl RangeBounds<usize>,
         pattern: &[T],
     ) -> Result<<K::Backend as Backend>::Event, Error> {
-        let region = self.bytes_of(range)?;
-        self.block().enqueue_fill(on, region, pattern)
+        let Region { offset, bytes } = self.bytes_of(range)?;
+        let region = Region::new(offset - self.region.offset, bytes);
+        self.backend().enqueue_fill(on, self, region, pattern)
     }
 }
 

@@ -1,6 +1,6 @@
 //! A thread that sweeps a pool.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, process, sync::Arc, time::Duration};
 
 use binpool_allocators::{Backend, contained::contained};
 
@@ -32,7 +32,8 @@ use crate::{
 pub struct Sweeper {
     /// Closed to end the thread.
     stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    /// With the number of its process.
+    thread: Option<(JoinHandle<()>, u32)>,
 }
 
 impl Sweeper {
@@ -56,7 +57,7 @@ impl Sweeper {
             })?;
         Ok(Self {
             stop: Some(stop),
-            thread: Some(thread),
+            thread: Some((thread, process::id())),
         })
     }
 }
@@ -65,6 +66,7 @@ impl Drop for Sweeper {
     fn drop(&mut self) {
         drop(self.stop.take());
         // Panics of the thread are contained.
-        let _ended = self.thread.take().and_then(join);
+        let thread = self.thread.take();
+        let _ended = thread.and_then(|(thread, process)| join(thread, process));
     }
 }

@@ -32,8 +32,14 @@ pub(crate) use std::{
     thread_local,
 };
 
-/// Waits for a thread, and returns its result; `None` if it is this thread, which would wait for itself.
-pub(crate) fn join<T>(thread: JoinHandle<T>) -> Option<std::thread::Result<T>> {
+/// Waits for a thread of the process with this number, and returns its result; `None` if it is this thread, which would wait for itself, or in a
+/// child of a fork, which lacks its parent's threads.
+pub(crate) fn join<T>(thread: JoinHandle<T>, process: u32) -> Option<std::thread::Result<T>> {
+    if process != std::process::id() {
+        // A drop would detach what is not there.
+        std::mem::forget(thread);
+        return None;
+    }
     (thread.thread().id() != current().id()).then(|| thread.join())
 }
 

@@ -10,6 +10,7 @@ For PyTorch and CuPy over CUDA, see :mod:`binpool.torch` and :mod:`binpool.cupy`
 """
 
 from binpool._binpool import (
+    HookId,
     LiveGroup,
     MemoryPool,
     OpenCLPool,
@@ -26,6 +27,7 @@ from binpool._tag import tag
 
 __all__ = [
     "Error",
+    "HookId",
     "LiveGroup",
     "MemoryPool",
     "OpenCLPool",

@@ -1,6 +1,7 @@
 """The types of the library in Rust."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, final
@@ -11,6 +12,7 @@ from binpool._svm import SVM
 
 __all__ = [
     "CudaBlock",
+    "HookId",
     "LiveGroup",
     "MemoryPool",
     "OpenCLPool",
@@ -108,6 +110,10 @@ class Recording:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
     ) -> None: ...
 
+@final
+class HookId:
+    """Identifies a hook of a pool, to remove it again."""
+
 class Pool:
     """What all pools have in common. All methods may be called from any thread."""
 
@@ -117,6 +123,10 @@ class Pool:
     def statistics(self) -> Statistics: ...
     def trim(self, bytes: int = 0) -> int:
         """Release free memory until the pool has at most ``bytes`` bytes of the device; return the bytes released."""
+    def add_reclaim_hook(self, hook: Callable[[int], object]) -> HookId:
+        """Add a function that frees memory when a request of this many bytes finds none; it is called before the request fails."""
+    def remove_reclaim_hook(self, id: HookId) -> bool:
+        """Remove what :meth:`add_reclaim_hook` has added; return whether it was there."""
     def watch(self) -> None:
         """Begin to track which line of the program requests each block."""
     def stop_watching(self) -> None:

@@ -2,7 +2,7 @@
 
 import pyopencl
 
-from binpool import _binpool
+from binpool import _binpool, _errors
 
 
 class Buffer(pyopencl.Buffer):
@@ -20,6 +20,8 @@ class Buffer(pyopencl.Buffer):
 
     def get_sub_region(self, origin: int, size: int, flags: int = 0) -> pyopencl.Buffer:
         """Return a buffer over ``size`` bytes from the byte ``origin`` on. While it exists, the pool does not reuse the block."""
+        if size == 0:
+            raise _errors.of_pyopencl(_errors.Error, pyopencl.LogicError)("an empty part: a buffer of OpenCL has at least one byte")
         part: pyopencl.Buffer = _binpool.part_of_buffer(self, origin, size, flags)
         return part
 

@@ -1,10 +1,14 @@
 """The exceptions of binpool."""
 
 import builtins
+import functools
 
 
 class Error(Exception):
-    """A pool could not do what was requested. The text says why, and what to do."""
+    """A pool could not do what was requested. The text says why, and what to do.
+
+    Where PyOpenCL is in use, it is a :class:`pyopencl.Error`, too: a ``LogicError`` for a request that makes no sense.
+    """
 
 
 class OutOfMemoryError(Error, builtins.MemoryError):
@@ -14,7 +18,7 @@ class OutOfMemoryError(Error, builtins.MemoryError):
     """
 
 
-def of_pyopencl(memory_error: type[Exception]) -> type[OutOfMemoryError]:
-    """Return the error as a kind of ``pyopencl.MemoryError``, too."""
-    name = OutOfMemoryError.__name__
-    return type(name, (OutOfMemoryError, memory_error), {"__module__": "binpool", "__doc__": OutOfMemoryError.__doc__})
+@functools.cache
+def of_pyopencl(error: type[Error], also: type[Exception]) -> type[Error]:
+    """Return one of these errors as a kind of PyOpenCL's, too."""
+    return type(error.__name__, (error, also), {"__module__": "binpool", "__doc__": error.__doc__})

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use pyo3::{exceptions::PyValueError, prelude::*, sync::PyOnceLock, types::PyTuple};
 
 use crate::{
+    argument::number,
     block::{Held, released},
     error::raised,
     kept::{Below, below, keep, keep_block},
@@ -221,11 +222,12 @@ pub(crate) fn release_buffer(buffer: &Bound<'_, PyAny>) -> PyResult<()> {
 #[pyfunction]
 pub(crate) fn part_of_buffer<'py>(
     buffer: &Bound<'py, PyAny>,
-    origin: usize,
-    size: usize,
-    flags: u64,
+    origin: &Bound<'py, PyAny>,
+    size: &Bound<'py, PyAny>,
+    flags: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    below_needed(buffer)?.part(buffer.py(), origin, size, flags)
+    let (origin, size) = (number("origin", origin)?, number("size", size)?);
+    below_needed(buffer)?.part(buffer.py(), origin, size, number("flags", flags)?)
 }
 
 /// Returns what lies below a buffer of binpool's; an error where Python has ended it already.

@@ -16,10 +16,12 @@ use binpool_cuda::CudaBackend;
 use pyo3::{exceptions::PyRuntimeError, ffi, intern, prelude::*, sync::PyOnceLock};
 
 use crate::{
+    argument::number,
     call_site::caller,
     cuda_place::{self, Allocated, Place},
     error::raised,
     pool::Pool,
+    reclaim,
 };
 
 /// What of CuPy a request needs.
@@ -208,7 +210,8 @@ impl Drop for Raised<'_> {
 
 /// Returns a `cupy.cuda.MemoryPointer` to `bytes` bytes for the current stream of the current device, and calls the thread's hooks.
 #[pyfunction]
-pub(crate) fn cupy_allocate(py: Python<'_>, bytes: usize) -> PyResult<Bound<'_, PyAny>> {
+pub(crate) fn cupy_allocate<'py>(bytes: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = bytes.py();
     let cupy = CuPy::get(py)?;
     if cupy.has_hooks(py)? {
         return cupy
@@ -216,13 +219,16 @@ pub(crate) fn cupy_allocate(py: Python<'_>, bytes: usize) -> PyResult<Bound<'_, 
             .bind(py)
             .call_method1(intern!(py, "_hooked"), (bytes,));
     }
-    allocate(py, cupy, bytes)
+    allocate(py, cupy, number("bytes", bytes)?)
 }
 
 /// Does the same without hooks.
 #[pyfunction]
-pub(crate) fn cupy_allocate_unhooked(py: Python<'_>, bytes: usize) -> PyResult<Bound<'_, PyAny>> {
-    allocate(py, CuPy::get(py)?, bytes)
+pub(crate) fn cupy_allocate_unhooked<'py>(
+    bytes: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = bytes.py();
+    allocate(py, CuPy::get(py)?, number("bytes", bytes)?)
 }
 
 fn allocate<'py>(py: Python<'py>, cupy: &CuPy, bytes: usize) -> PyResult<Bound<'py, PyAny>> {
@@ -239,9 +245,7 @@ fn allocate<'py>(py: Python<'py>, cupy: &CuPy, bytes: usize) -> PyResult<Bound<'
     })?;
     let (block, is_of_graph) = match request(py, &place, bytes) {
         Err(PoolError::OutOfMemory(_)) => {
-            // As CuPy's own pool does: arrays may wait for Python to find that nothing refers to them.
-            py.import(intern!(py, "gc"))?
-                .call_method0(intern!(py, "collect"))?;
+            reclaim::call(&reclaim::collector(py)?, bytes)?;
             request(py, &place, bytes).map_err(|error| match error {
                 PoolError::OutOfMemory(report) => {
                     lacking(package, &place, bytes, &report.to_string())

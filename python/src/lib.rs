@@ -14,6 +14,7 @@
 //! cupy                      blocks over CUDA, for CuPy
 //! cuda_place                where these are from
 //! pool                      what can be asked of every pool
+//! reclaim                   what frees memory when one runs out
 //! recording, view, file     files, and the pages that show them
 //! ```
 
@@ -21,6 +22,7 @@
 // The functions of Python take `self` and the like by value or reference as PyO3 wants them.
 #![allow(clippy::needless_pass_by_value)]
 
+mod argument;
 mod block;
 mod buffer_block;
 mod buffer_class;
@@ -35,6 +37,7 @@ mod opencl;
 mod opencl_pool;
 mod pool;
 mod queue_allocator;
+mod reclaim;
 mod recording;
 mod statistics;
 mod svm_block;
@@ -61,6 +64,7 @@ mod _binpool {
         opencl_pool::OpenClPool,
         pool::Pool,
         queue_allocator::QueueAllocator,
+        reclaim::HookId,
         recording::Recording,
         statistics::{LiveGroup, Statistics},
         svm_pool::SvmPool,

@@ -36,7 +36,7 @@ impl MemoryPool {
     fn new(
         context_or_queue: &Bound<'_, PyAny>,
         device: Option<&Bound<'_, PyAny>>,
-        limit: Option<u64>,
+        limit: Option<&Bound<'_, PyAny>>,
         segments: Option<bool>,
         reuse: &str,
     ) -> PyResult<PyClassInitializer<Self>> {

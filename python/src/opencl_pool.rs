@@ -6,12 +6,13 @@ use binpool_opencl::OpenClBackend;
 use pyo3::{exceptions::PyValueError, intern, prelude::*, types::PyTuple};
 
 use crate::{
+    argument::{limit, number},
     buffer_block,
     error::raised,
     opencl::{Origin, queue_of},
-    pool::{Pool, checked_limit},
+    pool::Pool,
     queue_allocator::QueueAllocator,
-    svm_block,
+    reclaim, svm_block,
     uses::{Uses, own_queue},
     vectorcall::{Requests, Vectorcall, speed_up},
 };
@@ -47,6 +48,7 @@ impl OpenClPool {
             let pool = options.arenas(1).build(allocator, &home);
             pool.map_err(raised)
         })?;
+        pool.add_reclaim_hook(reclaim::hook(reclaim::collector(py)?)?);
         let base = Pool {
             any: OfBackend::OpenCl(pool.clone()),
         };
@@ -68,9 +70,9 @@ impl OpenClPool {
 }
 
 /// Returns the options that both kinds of pools have.
-pub(crate) fn options(limit: Option<u64>, reuse: &str) -> PyResult<PoolOptions> {
-    let limit = checked_limit(limit)?;
-    Ok(PoolOptions::new().limit(limit).reuse(reuse_policy(reuse)?))
+pub(crate) fn options(most_bytes: Option<&Bound<'_, PyAny>>, reuse: &str) -> PyResult<PoolOptions> {
+    let options = PoolOptions::new().limit(limit(most_bytes)?);
+    Ok(options.reuse(reuse_policy(reuse)?))
 }
 
 /// Returns the policy of that name.
@@ -153,14 +155,17 @@ impl OpenClPool {
 
     /// Returns a block of at least `bytes` bytes for the pool's queue, which goes back to the pool when Python drops it: a
     /// `pyopencl.Buffer`, or a `pyopencl.SVM` of an `SVMPool`.
-    fn __call__<'py>(slf: &Bound<'py, Self>, bytes: usize) -> PyResult<Bound<'py, PyAny>> {
+    fn __call__<'py>(
+        slf: &Bound<'py, Self>,
+        bytes: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         speed_up(slf)?;
-        slf.get().request(slf.py(), bytes)
+        slf.get().allocate(bytes)
     }
 
     /// Returns a block of at least `bytes` bytes for the pool's queue, as a call does.
-    fn allocate<'py>(&self, py: Python<'py>, bytes: usize) -> PyResult<Bound<'py, PyAny>> {
-        self.request(py, bytes)
+    fn allocate<'py>(&self, bytes: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.request(bytes.py(), number("bytes", bytes)?)
     }
 }
 

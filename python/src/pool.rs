@@ -8,8 +8,10 @@ use binpool_trace::{Snapshot, view::SnapshotNumbers};
 use pyo3::{exceptions::PyValueError, prelude::*};
 
 use crate::{
+    argument::{self, number},
     error::{raised, unreadable},
     file::{FilePath, file_error},
+    reclaim::{self, HookId},
     recording::Recording,
     statistics::{LiveGroup, Statistics, groups_of},
     view::Page,
@@ -40,16 +42,31 @@ impl Pool {
     }
 
     #[setter]
-    fn set_limit(&self, py: Python<'_>, bytes: Option<u64>) -> PyResult<()> {
-        let limit = checked_limit(bytes)?;
+    fn set_limit(&self, py: Python<'_>, bytes: Option<Bound<'_, PyAny>>) -> PyResult<()> {
+        let limit = argument::limit(bytes.as_ref())?;
         py.detach(|| of_backend!(&self.any, pool => pool.set_limit(limit)));
         Ok(())
     }
 
     /// Releases free memory until the pool has at most `bytes` bytes of the device. Returns the bytes released. Blocks in use stay.
-    #[pyo3(signature = (bytes = 0))]
-    fn trim(&self, py: Python<'_>, bytes: u64) -> u64 {
-        py.detach(|| of_backend!(&self.any, pool => pool.trim_to(bytes)))
+    #[pyo3(signature = (bytes = None), text_signature = "($self, bytes=0)")]
+    fn trim(&self, py: Python<'_>, bytes: Option<Bound<'_, PyAny>>) -> PyResult<u64> {
+        let bytes = bytes.map_or(Ok(0), |bytes| number("bytes", &bytes))?;
+        Ok(py.detach(|| of_backend!(&self.any, pool => pool.trim_to(bytes))))
+    }
+
+    /// Adds a function that frees memory when the device is full, or the limit is reached, and the pool has nothing left to release: it is called with the bytes
+    /// of the request, on the thread of the request, before that fails. Functions are called in the order in which they were added, until the request
+    /// succeeds. Each may use the pool. What one raises goes to `sys.unraisablehook`. One that refers to the pool keeps it until it is removed.
+    fn add_reclaim_hook(&self, hook: Bound<'_, PyAny>) -> PyResult<HookId> {
+        let hook = reclaim::hook(hook)?;
+        let id = of_backend!(&self.any, pool => pool.add_reclaim_hook(hook));
+        Ok(HookId(id))
+    }
+
+    /// Removes a function that `add_reclaim_hook` has added. Returns whether it was there.
+    fn remove_reclaim_hook(&self, id: &HookId) -> bool {
+        of_backend!(&self.any, pool => pool.remove_reclaim_hook(id.0))
     }
 
     /// Begins to note which line of the program requests each block, for `live_blocks`, snapshots and the report of a shortage.
@@ -120,15 +137,5 @@ impl Pool {
         let figures = py.detach(|| of_backend!(&self.any, pool => pool.statistics()));
         let [used, all] = [figures.active_bytes, figures.managed_bytes].map(words::bytes);
         format!("<binpool pool: {used} in use of {all}>")
-    }
-}
-
-/// Returns the limit that a program has named; an error for 0 bytes, which would allow no block.
-pub(crate) fn checked_limit(limit: Option<u64>) -> PyResult<u64> {
-    match limit {
-        Some(0) => Err(PyValueError::new_err(
-            "a limit of 0 bytes allows no block: pass None for no limit",
-        )),
-        limit => Ok(limit.unwrap_or(u64::MAX)),
     }
 }

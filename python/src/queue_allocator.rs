@@ -5,6 +5,7 @@ use binpool_opencl::{ClQueue, OpenClBackend};
 use pyo3::{exceptions::PyValueError, prelude::*};
 
 use crate::{
+    argument::number,
     buffer_block,
     call_site::caller,
     svm_block,
@@ -36,14 +37,17 @@ impl QueueAllocator {
 impl QueueAllocator {
     /// Returns a block of at least `bytes` bytes, which goes back to the pool when Python drops it: a `pyopencl.Buffer`, or a
     /// `pyopencl.SVM` of an `SVMPool`.
-    fn __call__<'py>(slf: &Bound<'py, Self>, bytes: usize) -> PyResult<Bound<'py, PyAny>> {
+    fn __call__<'py>(
+        slf: &Bound<'py, Self>,
+        bytes: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         speed_up(slf)?;
-        slf.get().request(slf.py(), bytes)
+        slf.get().allocate(bytes)
     }
 
     /// Returns a block of at least `bytes` bytes, as a call does.
-    fn allocate<'py>(&self, py: Python<'py>, bytes: usize) -> PyResult<Bound<'py, PyAny>> {
-        self.request(py, bytes)
+    fn allocate<'py>(&self, bytes: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.request(bytes.py(), number("bytes", bytes)?)
     }
 
     fn __repr__(&self) -> String {

@@ -94,11 +94,11 @@ pub(crate) fn groups_of(live: LiveBlocks) -> Vec<LiveGroup> {
 impl LiveGroup {
     fn __repr__(&self) -> String {
         let Self { blocks, bytes, .. } = self;
-        let tag = self
-            .tag
-            .as_ref()
-            .map_or(String::new(), |tag| format!("{tag}, at "));
+        let of_one = |count: &u64| if *count == 1 { "" } else { "s" };
+        let (s, of_bytes) = (of_one(blocks), of_one(bytes));
+        let tag = self.tag.iter().map(|tag| format!("{tag}, at "));
+        let tag: String = tag.collect();
         let line = self.call_site.as_deref().unwrap_or("unknown line");
-        format!("<binpool.LiveGroup: {blocks} blocks, {bytes} bytes, {tag}{line}>")
+        format!("<binpool.LiveGroup: {blocks} block{s}, {bytes} byte{of_bytes}, {tag}{line}>")
     }
 }

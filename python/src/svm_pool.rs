@@ -22,7 +22,7 @@ impl SvmPool {
     fn new(
         context_or_queue: &Bound<'_, PyAny>,
         device: Option<&Bound<'_, PyAny>>,
-        limit: Option<u64>,
+        limit: Option<&Bound<'_, PyAny>>,
         fine_grained: bool,
         reuse: &str,
     ) -> PyResult<PyClassInitializer<Self>> {

@@ -18,7 +18,7 @@ use pyo3::{
     types::{PyDict, PyTuple, PyType},
 };
 
-use crate::with_python::WithPython;
+use crate::{argument::number, with_python::WithPython};
 
 /// A class whose objects are called for blocks.
 pub(crate) trait Requests: PyClass<Frozen = True> + Sync {
@@ -183,7 +183,7 @@ fn request<'py, T: Requests>(
     bytes: Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let object = object.cast::<T>()?;
-    object.get().request(object.py(), bytes.extract()?)
+    object.get().request(object.py(), number("bytes", &bytes)?)
 }
 
 /// Calls an object in the slow way: with no argument, too many, or named ones, which come after the first `count`.

@@ -166,8 +166,9 @@ def test_a_pool_is_made_for_a_context_or_a_queue(wrong):
 
 def test_a_queue_of_another_context_is_refused(pool, context):
     other = cl.CommandQueue(cl.Context(context.devices))
-    with pytest.raises(binpool.Error):
+    with pytest.raises(binpool.Error, match="this queue belongs to another context") as caught:
         pool.on(other)
+    assert isinstance(caught.value, cl.LogicError)
 
 
 @pytest.fixture(params=["buffer", "svm"])

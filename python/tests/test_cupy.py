@@ -1,15 +1,11 @@
 """``binpool.cupy`` over stand-ins for CuPy and for CUDA's driver, in processes of their own."""
 
-import json
 import os
-import pathlib
 import subprocess
 import sys
 
 import pytest
-
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
+from conftest import HERE
 
 BEGINNING = """
 import ctypes, gc, pickle
@@ -21,25 +17,11 @@ pool = cupy.get_default_memory_pool()
 """
 
 
-@pytest.fixture(scope="session")
-def driver(tmp_path_factory):
-    """A folder where ``libcuda.so.1`` is the stand-in."""
-    command = ["cargo", "build", "--locked", "--quiet", "--package", "binpool-cuda-stand-in", "--message-format", "json"]
-    command += ["--target-dir", ROOT / "target" / "tmp" / "stand-in"]
-    built = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-    messages = [json.loads(line) for line in built.stdout.splitlines()]
-    files = [name for message in messages for name in message.get("filenames", [])]
-    folder = tmp_path_factory.mktemp("driver")
-    library = next(name for name in files if "cuda_stand_in" in name and name.endswith(".so"))
-    (folder / "libcuda.so.1").symlink_to(library)
-    return folder
-
-
 @pytest.fixture
 def run(driver):
     def run(program, **variables):
         paths = [str(HERE / "cupy_stand_in"), os.environ.get("PYTHONPATH", "")]
-        environment = dict(os.environ, LD_LIBRARY_PATH=str(driver), PYTHONPATH=os.pathsep.join(filter(None, paths)), **variables)
+        environment = dict(driver, PYTHONPATH=os.pathsep.join(filter(None, paths)), **variables)
         subprocess.run([sys.executable, "-c", BEGINNING + program], env=environment, check=True)
 
     return run

@@ -1,5 +1,6 @@
 """What can be asked of a pool: figures, limits, lines, recordings, pages."""
 
+import functools
 import json
 import os
 import subprocess
@@ -54,6 +55,23 @@ def test_a_limit_holds_and_its_error_is_a_report(pool):
     del kept
 
 
+def test_an_argument_that_is_no_number_is_named(queue, pool):
+    def set_limit(limit):
+        pool.limit = limit
+
+    makers = [functools.partial(maker, queue) for maker in (binpool.MemoryPool, binpool.SVMPool)]
+    for call in (set_limit, *(lambda limit, maker=maker: maker(limit=limit) for maker in makers)):
+        with pytest.raises(TypeError, match="limit: a whole number is needed, not '1GB'"):
+            call("1GB")
+        with pytest.raises(ValueError, match="limit: -1 is negative or too large"):
+            call(-1)
+        with pytest.raises(ValueError, match="a limit of 0 bytes"):
+            call(0)
+    with pytest.raises(TypeError, match="bytes: a whole number is needed, not 1.5"):
+        pool.trim(1.5)
+    assert pool.limit is None and pool.trim(bytes=np.int64(5)) == 0
+
+
 def test_a_limit_can_be_set_from_the_first(queue):
     pool = binpool.MemoryPool(queue, limit=1 << 20)
     with pytest.raises(binpool.OutOfMemoryError):
@@ -81,6 +99,7 @@ def test_live_blocks_are_by_lines_of_the_program(pool, queue):
     assert "test_live_blocks_are_by_lines" in groups[0].call_site
     assert groups[1].call_site.endswith("in make_the_first")
     assert groups[1].call_site.startswith("test_questions.py:")
+    assert [repr(group).split(", ")[0] for group in groups] == ["<binpool.LiveGroup: 1 block", "<binpool.LiveGroup: 3 blocks"]
     assert "make_the_first" in pool.report()
     del first, second
     assert pool.live_blocks() == []

@@ -114,3 +114,39 @@ def test_lines_of_python_are_known_where_a_call_lets_go_of_its_lock(tmp_path):
     subprocess.run(command, check=True)
     frames = [line.split(" ", 2)[2] for line in recording.read_text().splitlines() if line.startswith("k ")]
     assert frames == [f"{program}:13 in forgotten", f"{program}:16 in <module>"]
+
+
+# Each is gone when the next one comes, which most often has its place.
+GONE = (
+    UNLOCKED
+    + """
+import gc
+
+
+def make(bytes):
+    loader.clReleaseMemObject(ctypes.c_void_p(forgotten(bytes)))
+
+
+def run(source, file, function):
+    names = {"make": make}
+    exec(compile(source, file, "exec"), names)
+    names[function]()
+    del names
+    gc.collect()
+
+
+for number in range(50):
+    run(f"def job_{number}(): make(4096)", f"job_{number}.py", f"job_{number}")
+for lines in range(1, 51):  # All that differs is a line.
+    run("def job():" + lines * "\\n" + " make(4096)", "jobs.py", "job")
+"""
+)
+
+
+def test_lines_of_code_that_is_gone_are_not_those_of_other_code(tmp_path):
+    recording = tmp_path / "out.trace"
+    ran = run("--record", recording, program=GONE)
+    assert ran.returncode == 0, ran.stderr
+    frames = [line.split(" ", 2)[2] for line in recording.read_text().splitlines() if line.startswith("k ")]
+    assert {f"job_{number}.py:1 in job_{number}" for number in range(50)} <= set(frames)
+    assert {f"jobs.py:{lines + 1} in job" for lines in range(1, 51)} <= set(frames)

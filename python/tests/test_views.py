@@ -183,15 +183,21 @@ def test_a_part_ends_where_its_block_ends(queue):
     block, after = pool(1 << 16), pool(1 << 16)
     part = block[4096:8192]
     for whole, origin, size in [(block, 0, block.size + 1), (block, block.size, 4096), (part, 0, 4097), (part, 4096, 1), (block, 0, 0)]:
-        with pytest.raises(binpool.Error):
+        with pytest.raises(binpool.Error) as caught:
             whole.get_sub_region(origin, size)
+        # As PyOpenCL's buffers, for programs that catch its errors.
+        assert isinstance(caught.value, cl.LogicError)
+    for empty in (slice(block.size, None), slice(10, 10), slice(20, 10)):
+        with pytest.raises(cl.LogicError, match="an empty part: a buffer of OpenCL has at least one byte"):
+            block[empty]
     for wrong in (5, None, "all"):
         with pytest.raises(TypeError):
             block[wrong]
     with pytest.raises(ValueError, match="contiguous: use a step of 1, not 2"):
         block[0:4096:2]
-    with pytest.raises((OverflowError, TypeError)):
-        block.get_sub_region(-1, 5)
+    for arguments, name in [((-1, 5), "origin"), ((0, 1 << 64), "size"), ((0, 5, -1), "flags")]:
+        with pytest.raises(ValueError, match=f"{name}: .* is negative or too large"):
+            block.get_sub_region(*arguments)
     assert block[4096 : 1 << 40].size == block.size - 4096 and block[-4096:].size == 4096
     del after
 

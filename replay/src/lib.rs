@@ -28,7 +28,6 @@ mod opencl_kernels;
 )]
 mod opencl_use;
 mod parts;
-mod plots;
 mod replay;
 mod replay_device;
 pub mod report;
@@ -37,6 +36,7 @@ mod rounds;
 mod segment_record;
 mod settings;
 mod stream_ordered;
+mod timeline_svg;
 mod touch;
 mod transfer_commands;
 pub mod tune;
@@ -44,9 +44,9 @@ mod watermark;
 
 pub use history::simulate;
 pub use mock_profile::{Profile, ProfileError};
-pub use plots::timeline_svg::timeline_svg;
 pub use replay::{AtEnd, Failure, Outcome, replay};
 pub use replay_device::{Device, Measured};
 pub use rounds::{Pending, Round, Warm};
 pub use settings::{AllocatorChoice, ReplaySettings};
+pub use timeline_svg::timeline_svg;
 pub use touch::Touch;

@@ -1,5 +1,7 @@
 //! Recorded allocations and frees of a program, in order.
 
+use std::collections::HashMap;
+
 use binpool_allocators::words;
 
 use crate::{
@@ -69,12 +71,15 @@ pub struct Trace {
     remarks: Vec<String>,
     /// Set for a recording of a program on CUDA.
     is_of_cuda: bool,
+    /// Set for a recording of what a program requests of a pool.
+    is_of_pool: bool,
 }
 
 /// What the header of a trace says that was a snapshot of `PyTorch`.
 pub(crate) const SNAPSHOT_OF_PYTORCH: &str = "a memory snapshot of PyTorch";
 
 /// What it says of a program that `binpool run` recorded.
+const PROGRAM: &str = "a program on ";
 const PROGRAM_ON_CUDA: &str = "a program on CUDA";
 
 /// An allocation that failed for lack of memory when the program was recorded. A replay skips it.
@@ -225,6 +230,7 @@ impl Trace {
     /// Removes what the pool did.
     pub(crate) fn forget_pool(&mut self) {
         self.is_of_cuda = self.is_of_cuda();
+        self.is_of_pool = self.is_of_pool();
         self.header = Vec::new();
         self.pool_steps = Vec::new();
         for shortage in &mut self.shortages {
@@ -237,9 +243,9 @@ impl Trace {
         self.times = Vec::new();
     }
 
-    /// Notes that the program ran on CUDA.
-    pub(crate) fn set_of_cuda(&mut self) {
-        self.is_of_cuda = true;
+    /// Notes that these are requests to a pool on CUDA, as in what is imported from other tools.
+    pub(crate) fn set_of_pool_on_cuda(&mut self) {
+        (self.is_of_cuda, self.is_of_pool) = (true, true);
     }
 
     /// Returns whether the program is known to have run on CUDA.
@@ -253,6 +259,72 @@ impl Trace {
             || says("source", SNAPSHOT_OF_PYTORCH)
             || says("source", PROGRAM_ON_CUDA)
             || says("backend", "CudaBackend")
+    }
+
+    /// Returns whether these are requests to a pool: the program had one when it was recorded, be it binpool's, `PyTorch`'s or RMM's.
+    ///
+    /// ```
+    /// use binpool_trace::Trace;
+    ///
+    /// let of = |header: &str| Trace::parse("recorded", format!("{header}a 1 4096 0\n").as_bytes());
+    /// assert!(of("h version 2\nh device pocl\nh allocator ImmediateAllocator\n")?.is_of_pool());
+    /// assert!(!of("h version 3\nh source a program on OpenCL\n")?.is_of_pool());
+    /// assert!(!of("")?.is_of_pool());
+    /// # Ok::<(), binpool_trace::TraceError>(())
+    /// ```
+    #[must_use]
+    pub fn is_of_pool(&self) -> bool {
+        let says = |key| self.header_value(key).is_some();
+        self.is_of_pool || says("pooled") || says("allocator")
+    }
+
+    /// Returns whether `binpool run` recorded the program.
+    #[must_use]
+    pub fn is_of_program(&self) -> bool {
+        self.header_value("source")
+            .is_some_and(|source| source.starts_with(PROGRAM))
+    }
+
+    /// Returns the trace with other groups: `name` returns that of a request, by its call stack and the name of its group.
+    ///
+    /// ```
+    /// use binpool_trace::Trace;
+    ///
+    /// let text = "g 1 buffer\nk 1 f at a.rs:1\nk 1 g at a.rs:2\na 7 64 0 0 1 1\na 8 64 0 0 1\n";
+    /// let trace = Trace::parse("recorded", text.as_bytes())?;
+    /// let trace = trace.with_groups(|stack, group| format!("{} ({group})", stack[1]));
+    /// assert_eq!((trace.group_of(0), trace.group_of(1)), (Some("g at a.rs:2 (buffer)"), Some("buffer")));
+    /// # Ok::<(), binpool_trace::TraceError>(())
+    /// ```
+    #[must_use]
+    pub fn with_groups(mut self, name: impl Fn(&[String], &str) -> String) -> Self {
+        let old = std::mem::take(&mut self.groups);
+        let mut numbers = HashMap::new();
+        let mut rename = |group: &mut Option<u32>, stack: Option<u32>| {
+            let Some(number) = group else {
+                return;
+            };
+            *number = *numbers
+                .entry((*number, stack))
+                .or_insert_with_key(|(number, stack)| {
+                    let group = &old[*number as usize];
+                    let stack = stack.and_then(|stack| self.stacks.get(stack as usize));
+                    let named = stack.map_or_else(|| group.clone(), |stack| name(stack, group));
+                    let known = self.groups.iter().position(|known| *known == named);
+                    let index = known.unwrap_or_else(|| {
+                        self.groups.push(named);
+                        self.groups.len() - 1
+                    });
+                    u32::try_from(index).unwrap_or(u32::MAX)
+                });
+        };
+        for (group, stack) in self.group_of_block.iter_mut().zip(&self.stack_of_block) {
+            rename(group, *stack);
+        }
+        for shortage in &mut self.shortages {
+            rename(&mut shortage.group, shortage.stack);
+        }
+        self
     }
 
     /// Adds a remark on how the trace was made.

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{Error, OutOfMemory, Scope, contained::contained, words};
 
@@ -70,13 +70,17 @@ pub struct BudgetUse {
 /// The counters of a budget. `used + promised` never overflows: a promise is made only where the sum stays within `max`.
 struct State {
     max: u64,
-    /// The bytes of the blocks that are allocated.
+    /// The bytes of the blocks that are allocated, or are leaving.
     used: u64,
+    leaving: Vec<Arc<Leaving>>,
     /// The bytes requested by calls that have not returned.
     promised: u64,
     peak: u64,
     soft_limits: Vec<Arc<SoftLimit>>,
 }
+
+/// The bytes of a released block that commands may still use, so that the device has no room for another, and whether they have ended.
+type Leaving = (u64, Box<dyn Fn() -> bool + Send + Sync>);
 
 struct SoftLimit {
     bytes: u64,
@@ -85,9 +89,8 @@ struct SoftLimit {
 
 impl State {
     const fn available(&self) -> u64 {
-        self.max
-            .saturating_sub(self.used)
-            .saturating_sub(self.promised)
+        let free = self.max.saturating_sub(self.used);
+        free.saturating_sub(self.promised)
     }
 
     const fn usage(&self) -> BudgetUse {
@@ -108,6 +111,7 @@ impl Budget {
             state: Arc::new(Mutex::new(State {
                 max: max_bytes,
                 used: 0,
+                leaving: Vec::new(),
                 promised: 0,
                 peak: 0,
                 soft_limits: Vec::new(),
@@ -143,16 +147,16 @@ impl Budget {
         self.state.lock().max = max_bytes;
     }
 
-    /// Returns the bytes of the blocks that are allocated.
+    /// Returns the bytes of the blocks that are allocated, or released and still used by commands.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
-        self.state.lock().used
+        self.settled().used
     }
 
     /// Returns the bytes that can still be taken. Bytes that a call on another thread is requesting do not count as available.
     #[must_use]
     pub fn available_bytes(&self) -> u64 {
-        self.state.lock().available()
+        self.settled().available()
     }
 
     /// Returns the most bytes that were used at once.
@@ -164,7 +168,7 @@ impl Budget {
     /// Returns all of these figures at one moment.
     #[must_use]
     pub fn usage(&self) -> BudgetUse {
-        self.state.lock().usage()
+        self.settled().usage()
     }
 
     /// Calls `callback` each time the bytes in use rise from at most `soft_bytes` to more than that, so that a program can drop
@@ -192,23 +196,38 @@ impl Budget {
     /// [`OutOfMemory`](Error::OutOfMemory) of [`Scope::Limit`].
     pub(crate) fn promise(&self, bytes: usize) -> Result<Promise<'_>, Error> {
         let mut state = self.state.lock();
+        if bytes as u64 > state.available() {
+            drop(state);
+            state = self.settled();
+        }
         let available = state.available();
         if bytes as u64 > available {
             return Err(refusal(bytes, available));
         }
         state.promised += bytes as u64;
-        Ok(Promise {
-            budget: self,
-            bytes: bytes as u64,
-        })
+        let (budget, bytes) = (self, bytes as u64);
+        Ok(Promise { budget, bytes })
+    }
+
+    /// Counts the blocks that have left by now, and returns the state. The device is asked without a lock.
+    fn settled(&self) -> MutexGuard<'_, State> {
+        let mut gone = self.state.lock().leaving.clone();
+        gone.retain(|it| contained("Event::status", || it.1()) == Some(true));
+        for it in gone {
+            let mut state = self.state.lock();
+            let is_it = |other: &mut Arc<Leaving>| Arc::ptr_eq(&it, other);
+            // None if another thread has counted it. Its events are dropped after the lock.
+            let counted = state.leaving.extract_if(.., is_it);
+            let bytes: u64 = counted.map(|it| it.0).sum();
+            state.used = state.used.saturating_sub(bytes);
+        }
+        self.state.lock()
     }
 
     /// Returns a guard for a block of `bytes` bytes that is being released. Dropping the guard makes the bytes available.
     pub(crate) fn give_back_after(&self, bytes: usize) -> Return<'_> {
-        Return {
-            budget: self,
-            bytes: bytes as u64,
-        }
+        let (budget, bytes) = (self, bytes as u64);
+        Return { budget, bytes }
     }
 }
 
@@ -253,7 +272,9 @@ impl Promise<'_> {
             (state.usage(), crossed.cloned().collect::<Vec<_>>())
         };
         for soft_limit in crossed {
-            soft_limit.call(usage);
+            let bytes = soft_limit.bytes;
+            let what = format!("the callback of the soft limit of {bytes} bytes");
+            contained(what, || (soft_limit.callback)(&usage));
         }
         Ok(())
     }
@@ -275,21 +296,22 @@ pub(crate) struct Return<'b> {
     bytes: u64,
 }
 
+impl Return<'_> {
+    /// Has the bytes count until `has_left` returns true, if the budget has a limit.
+    pub(crate) fn wait_until(mut self, has_left: impl Fn() -> bool + Send + Sync + 'static) {
+        let mut state = self.budget.state.lock();
+        if state.max < u64::MAX {
+            let leaving: Leaving = (std::mem::take(&mut self.bytes), Box::new(has_left));
+            state.leaving.push(Arc::new(leaving));
+        }
+    }
+}
+
 impl Drop for Return<'_> {
     fn drop(&mut self) {
         let mut state = self.budget.state.lock();
         // A block that was not counted must not make the counter wrap.
         state.used = state.used.saturating_sub(self.bytes);
-    }
-}
-
-impl SoftLimit {
-    /// Calls the callback. A panic in it is contained and logged.
-    fn call(&self, usage: BudgetUse) {
-        contained(
-            format_args!("the callback of the soft limit of {} bytes", self.bytes),
-            || (self.callback)(&usage),
-        );
     }
 }
 

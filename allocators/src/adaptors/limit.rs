@@ -1,7 +1,7 @@
 //! The adaptor that limits how many bytes are allocated at once.
 
 use crate::{
-    Allocator, EventOf, InvalidRequest, Memory, MemoryOf, Result, adaptors::Budget,
+    Allocator, Event, EventOf, InvalidRequest, Memory, MemoryOf, Result, adaptors::Budget,
     forward_to_inner,
 };
 
@@ -9,7 +9,7 @@ use crate::{
 /// [`OutOfMemory`](crate::Error::OutOfMemory) of [`Scope::Limit`](crate::Scope::Limit), without a call to the device.
 ///
 /// A block counts with its real size ([`Memory::bytes`]) from the call that allocates it until the call that releases
-/// it has returned, even with an error. A block that is larger than requested and therefore exceeds the limit
+/// it has returned, even with an error, and the events in that call have ended: until then the device has its memory. A block that is larger than requested and therefore exceeds the limit
 /// is released at once. Runtimes report more memory than they have (see [`DeviceLimits`](crate::DeviceLimits)), so a limit
 /// also keeps a program within its device.
 ///
@@ -70,10 +70,8 @@ impl<A> Limit<A> {
     /// # Ok::<(), binpool_allocators::Error>(())
     /// ```
     pub fn shared(inner: A, budget: &Budget) -> Self {
-        Self {
-            inner,
-            budget: budget.clone(),
-        }
+        let budget = budget.clone();
+        Self { inner, budget }
     }
 
     /// The budget.
@@ -93,7 +91,7 @@ impl<A> Limit<A> {
 }
 
 impl<A: Allocator> Allocator for Limit<A> {
-    forward_to_inner!(properties);
+    forward_to_inner!(device);
     forward_to_inner!(views);
     forward_to_inner!(pages);
 
@@ -118,8 +116,18 @@ impl<A: Allocator> Allocator for Limit<A> {
 
     fn release(&self, memory: MemoryOf<Self>, after: &[EventOf<Self>]) -> Result<()> {
         // The guard also counts the block as released where the inner allocator panics.
-        let _given_back = self.budget.give_back_after(memory.bytes());
-        self.inner.release(memory, after)
+        let given_back = self.budget.give_back_after(memory.bytes());
+        self.inner.release(memory, after)?;
+        let after: Vec<_> = after.iter().filter(|it| !it.has_ended()).cloned().collect();
+        if !after.is_empty() {
+            given_back.wait_until(move || after.iter().all(Event::has_ended));
+        }
+        Ok(())
+    }
+
+    /// Also true with a limit, since a block counts until commands no longer use it.
+    fn release_needs_events(&self) -> bool {
+        self.budget.max_bytes() < u64::MAX || self.inner.release_needs_events()
     }
 
     /// The limit, or the inner allocator's capacity if that is less. Other users of the [budget](Self::budget) share the

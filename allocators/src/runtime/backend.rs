@@ -101,7 +101,7 @@ impl<R: Runtime> Backend for R {
             Work::Barrier => submit(Work::Barrier, &[]),
             Work::Fill(to, pattern) => {
                 let part = own_part(self, to, Access::Write)?;
-                InvalidRequest::check_pattern(to.region, pattern)?;
+                InvalidRequest::check_pattern(Region::first(to.region.bytes), pattern)?;
                 let is_one_byte = pattern.iter().all(|byte| *byte == pattern[0]);
                 let pattern = if is_one_byte { &pattern[..1] } else { pattern };
                 submit(Work::Fill(&part, pattern), &[&part])

@@ -114,11 +114,8 @@ impl<'a, R: Runtime> Logs<'a, R> {
         let mut roots: Vec<_> = parts.iter().map(|part| part.root()).collect();
         roots.sort_by_key(|root| Arc::as_ptr(root));
         roots.dedup_by_key(|root| Arc::as_ptr(root));
-        let logs = roots.into_iter();
-        Self(
-            logs.map(|root| (Arc::as_ptr(root), root.uses.lock()))
-                .collect(),
-        )
+        let locked = |root: &'a Arc<Root<R>>| (Arc::as_ptr(root), root.uses.lock());
+        Self(roots.into_iter().map(locked).collect())
     }
 
     fn of(&mut self, root: &Arc<Root<R>>) -> &mut Uses<R> {

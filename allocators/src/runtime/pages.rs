@@ -100,13 +100,8 @@ impl<R: RuntimePages> VirtualMemory for R {
         let bytes = whole_pages(self, bytes, self.core().limits().largest_block_bytes)?;
         let deferred = &self.core().deferred;
         let block = deferred.allocate(|| RuntimePages::create_pages(self, bytes))?;
-        Ok(memory_of(
-            self,
-            block,
-            bytes,
-            MemoryFlags::empty(),
-            Kind::Pages,
-        ))
+        let flags = MemoryFlags::empty();
+        Ok(memory_of(self, block, bytes, flags, Kind::Pages))
     }
 
     fn map(&self, reservation: &CoreMemory<R>, offset: usize, pages: &CoreMemory<R>) -> Result<()> {

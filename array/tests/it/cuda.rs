@@ -9,7 +9,7 @@ use crate::{
     maps::{EmptyMaps, Maps},
     programs::programs,
     reductions::{AnyLength, ManyOnes, Nothing, RoundedSums, Specials},
-    slices::{AnyPart, WritesOfParts},
+    slices::{AnyPart, TransfersOfParts, WritesOfParts},
     stress::{setting, stress},
 };
 
@@ -33,6 +33,7 @@ fn arrays_of_several_queues() {
 #[test]
 fn any_part_of_an_array_is_read_and_written() {
     AnyPart.on_cuda();
+    TransfersOfParts.on_cuda();
     WritesOfParts.on_cuda();
 }
 

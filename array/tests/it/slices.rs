@@ -6,6 +6,7 @@ use binpool::{Backend, InvalidRequest, MemoryPool, QueueOrder};
 use binpool_array::{
     ArrayError, AsSlice, BinaryOperation, Context, HostMaps, Kernels, MockKernels,
 };
+use binpool_conformance::transfers_keep_to;
 use binpool_mock::MockDevice;
 
 use crate::common::{Check, PAIRS, numbered, refusal, run_youngest_first, two_queues};
@@ -44,6 +45,28 @@ impl Check for AnyPart {
 fn any_part_of_an_array_is_an_operand() {
     AnyPart.on_the_mock_device();
     AnyPart.on_opencl();
+}
+
+pub(crate) struct TransfersOfParts;
+
+impl Check for TransfersOfParts {
+    fn check<B: HostMaps, K: Kernels<B>>(&self, context: &Context<B, K>) {
+        let array = context.array(&[0.0; 400]).unwrap();
+        let whole = array.slice(..).unwrap();
+        let (backend, queue) = (context.pool().backend(), context.queue());
+        for first in [0, 1, 3, 64] {
+            let part = array.slice(first..first + 200).unwrap();
+            transfers_keep_to(backend, queue, (&whole, 4 * first), &part);
+            let inner = part.slice(5..180).unwrap();
+            transfers_keep_to(backend, queue, (&whole, 4 * (first + 5)), &inner);
+        }
+    }
+}
+
+#[test]
+fn commands_of_the_backend_keep_to_a_slice() {
+    TransfersOfParts.on_the_mock_device();
+    TransfersOfParts.on_opencl();
 }
 
 pub(crate) struct WritesOfParts;

@@ -168,19 +168,18 @@ impl Stream {
         }
     }
 
-    /// Enqueues a fill with repetitions of `pattern`, whose length divides `bytes`, and `to` if it is a power of two. Returns whether the
-    /// driver has such fills.
+    /// Enqueues a fill with repetitions of `pattern`, whose length divides `bytes`. Returns whether the driver has such fills.
     pub(crate) fn fill(&self, to: Address, bytes: usize, pattern: &[u8]) -> CudaResult<bool> {
         let driver = self.context.enter()?;
         let result = match *pattern {
             // SAFETY: The owner of the memory keeps it until the command has ended.
             [byte] => unsafe { driver.set_bytes(to, byte, bytes, self.raw) },
-            [a, b] => {
+            [a, b] if to.is_multiple_of(2) => {
                 let pair = u16::from_ne_bytes([a, b]);
                 // SAFETY: As above.
                 unsafe { driver.set_pairs(to, pair, bytes / 2, self.raw) }
             }
-            [a, b, c, d] => {
+            [a, b, c, d] if to.is_multiple_of(4) => {
                 let word = u32::from_ne_bytes([a, b, c, d]);
                 // SAFETY: As above.
                 unsafe { driver.set_words(to, word, bytes / 4, self.raw) }

@@ -11,6 +11,7 @@ use binpool::{ImmediateAllocator, MemoryPool, VirtualMemoryAllocator};
 use binpool_allocators::{
     Backend, Error, InvalidRequest, Memory, MemoryFlags, Region, VirtualMemory,
 };
+use binpool_conformance::part_of;
 use binpool_cuda::{CudaBackend, CudaMemory, ExportedMemory};
 
 use crate::{
@@ -83,6 +84,33 @@ fn imported_memory_has_the_bytes_and_addresses_of_its_own_and_keeps_the_pages() 
     assert_eq!(bytes[0], 8);
     drop((again, queue, backend));
     assert_eq!((device.objects(), device.used()), (0, 0));
+}
+
+#[test]
+fn a_part_is_exported_from_its_first_byte() {
+    let device = Device::new(64 * PAGE);
+    let backend = device.backend();
+    let queue = queue(&backend);
+    let memory = mapped(&backend);
+    backend.enqueue_fill(&queue, &memory, .., &[7_u8]).unwrap();
+    let part = part_of(&memory, Region::new(256, PAGE));
+    let imported = backend.import(&backend.export(&queue, &part).unwrap());
+    let imported = imported.unwrap();
+    assert_eq!(imported.bytes(), PAGE);
+    backend.write(&queue, &imported, 5, &[8_u8]).unwrap();
+    let mut bytes = vec![0_u8; 2 * PAGE];
+    backend.read(&queue, &memory, 0, &mut bytes).unwrap();
+    let mut expected = vec![7; 2 * PAGE];
+    expected[261] = 8;
+    assert!(bytes == expected);
+    // Imported memory starts where views may.
+    let askew = part_of(&memory, Region::new(300, PAGE));
+    let Err(Error::InvalidRequest(refusal)) =
+        backend.import(&backend.export(&queue, &askew).unwrap())
+    else {
+        panic!("it starts off the alignment");
+    };
+    assert!(matches!(refusal, InvalidRequest::Misaligned { .. }));
 }
 
 #[test]

@@ -55,15 +55,13 @@ impl State {
         alignment: Align,
         grain: SvmGrain,
         queue: Option<QueueKey>,
+        flags: MemoryFlags,
     ) -> Result<(ObjectKey, MemoryId)> {
-        let kind = MemoryKind::Svm(grain);
-        let block = self.new_block(bytes, kind, MemoryFlags::empty());
+        let block = self.new_block(bytes, MemoryKind::Svm(grain), flags);
         let Some(storage) = Storage::zeroed(bytes, alignment) else {
             let memory = block.id;
-            return refuse(
-                CallKind::AllocateSvm,
-                Cause::OutOfHostMemory { memory, bytes },
-            );
+            let cause = Cause::OutOfHostMemory { memory, bytes };
+            return refuse(CallKind::AllocateSvm, cause);
         };
         self.reserve(bytes as u64, CallKind::AllocateSvm)?;
         self.charge(|costs| costs.allocate_svm.micros_at(bytes as u64));

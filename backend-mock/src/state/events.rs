@@ -56,10 +56,14 @@ impl State {
         })
     }
 
-    /// Drops the host's reference to an event.
+    /// Drops the host's reference to an event. A user event fails then, if the host has not resolved it: no later call could.
     pub(crate) fn drop_event(&mut self, key: EventKey) {
         if let Some(event) = self.events.get_mut(key) {
             event.held = false;
+            if event.command.is_none() {
+                let result = Err(Cause::UserEventFailed { event: event.id });
+                self.end_user_event(key, result);
+            }
         }
         self.forget_event_if_unused(key);
     }
@@ -94,18 +98,6 @@ impl State {
                 Outcome::Failed => Err(Cause::UserEventFailed { event: event.id }),
             };
             self.end_user_event(key, result);
-        }
-    }
-
-    /// Fails the user events that the host has dropped, so that they cannot be resolved any more.
-    #[cfg(feature = "conformance")]
-    pub(crate) fn fail_orphaned_user_events(&mut self) {
-        let orphans = self.events.iter().filter_map(|(key, event)| {
-            let is_orphan = event.command.is_none() && !event.held;
-            is_orphan.then_some((key, event.id))
-        });
-        for (key, event) in orphans.collect::<Vec<_>>() {
-            self.end_user_event(key, Err(Cause::UserEventFailed { event }));
         }
     }
 

@@ -42,11 +42,13 @@ fn a_gated_command_and_all_behind_it_run_when_the_gate_opens() {
 fn other_queues_go_on_while_one_is_gated() {
     let rig = Rig::new(Completion::AtOnce);
     let (gate, buffer) = (rig.gate(), rig.buffer(64));
-    let gated = rig.fill(&buffer, 1, &[gate]);
+    let gated = rig.fill(&buffer, 1, std::slice::from_ref(&gate));
     let other = rig.queue(QueueOrder::InOrder);
     assert!(is_complete(&rig.fill_on(&other, &buffer, 2, &[])));
     other.finish().unwrap();
     assert!(is_pending(&gated));
+    drop(gate);
+    assert!(!is_pending(&gated));
 }
 
 #[test]

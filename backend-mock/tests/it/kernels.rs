@@ -9,6 +9,7 @@ use std::sync::{
 use binpool_allocators::{
     AsMemory, Backend, Event, Memory, MemoryFlags, Outcome, Queue, QueueOrder, Region,
 };
+use binpool_conformance::part_of;
 use binpool_mock::{CallKind, Completion, Fault, MockBackend, MockDevice, Persistence};
 
 use crate::common::{Rig, cause, code, has_failed, is_complete, is_pending};
@@ -43,6 +44,35 @@ fn a_kernel_is_given_its_arguments_in_order() {
         .unwrap();
     assert_eq!(rig.contents(&sum), [104; 256]);
     assert_eq!(rig.contents(&copy), [104; 256]);
+}
+
+#[test]
+fn a_kernel_is_given_the_bytes_of_its_parts() {
+    let rig = Rig::new(Completion::AtOnce);
+    let root = rig.buffer(1024);
+    let numbers: Vec<u8> = (0..=255).cycle().take(1024).collect();
+    rig.backend.write(&rig.queue, &root, 0, &numbers).unwrap();
+    let view = rig.backend.create_sub_region(&root, Region::new(512, 512));
+    let view = view.unwrap();
+    let (read, written) = (
+        part_of(&root, Region::new(3, 100)),
+        part_of(&view, Region::new(5, 100)),
+    );
+    let (queue, backend) = (&rig.queue, &rig.backend);
+    let launch = backend.launch(queue, "move", &[&read], &[&written], |reads, writes| {
+        writes[0].copy_from_slice(reads[0]);
+    });
+    launch.unwrap();
+    let mut expected = numbers;
+    expected.copy_within(3..103, 517);
+    assert_eq!(rig.contents(&root), expected);
+    // It uses the part: a kernel may have another one.
+    backend.enqueue_use(queue, &read).unwrap();
+    let both: [&dyn AsMemory<_>; 2] = [&read, &written];
+    backend.launch(queue, "two", &[], &both, |_, _| {}).unwrap();
+    let beyond = part_of(&view, Region::new(5, 508));
+    assert!(backend.enqueue_use(queue, &beyond).is_err());
+    assert_eq!(rig.contents(&root), expected);
 }
 
 type Arguments<'a> = Vec<&'a dyn AsMemory<MockBackend>>;

@@ -194,12 +194,8 @@ impl ClImage {
             Pixels::Buffer { image, .. } => (Some(image.root().key()), image.region().offset),
         };
         let made = (MemoryKind::Buffer, self.flags());
-        Ok(MemoryInfo::new(
-            made,
-            self.bytes()?,
-            place,
-            Some(self.handle()),
-        )?)
+        let (bytes, handle) = (self.bytes()?, Some(self.handle()));
+        Ok(MemoryInfo::new(made, bytes, place, handle)?)
     }
 
     /// The key of the memory that it is made over, and that it keeps (`buffer`); `None` if it has pixels of its own.

@@ -1,6 +1,6 @@
 //! The creation of images.
 
-use binpool_allocators::{AsMemory, Error, InvalidRequest, Memory, MemoryFlags, Region, Result};
+use binpool_allocators::{AsMemory, Error, InvalidRequest, MemoryFlags, Region, Result};
 use bytemuck::NoUninit;
 use cl3::{
     error_codes::CL_INVALID_MEM_OBJECT,
@@ -159,8 +159,8 @@ impl OpenClBackend {
         self.own_image(flags, format, shape, (Source::Copy(bytes, layout), layout))
     }
 
-    /// Makes an image whose pixels are the first bytes of `memory`, a buffer or a block of a pool, in rows `row_pitch`
-    /// bytes apart, or without gaps (`create_image` with `buffer`).
+    /// Makes an image whose pixels are the first bytes of `memory`, a buffer, a block of a pool or a part of either, in rows
+    /// `row_pitch` bytes apart, or without gaps (`create_image` with `buffer`).
     ///
     /// The image keeps the memory, and commands on either are ordered with commands on the other. A pool notes that its
     /// block is used on `queue`, but does not see later uses of the image: keep the block as long as the image, and name
@@ -209,21 +209,19 @@ impl OpenClBackend {
                 "a {kind} over a buffer: only 1D buffer images and 2D images can be made so, copy the bytes instead"
             )));
         }
-        self.check_own_queue(queue)?;
-        let size = memory.size();
-        let buffer = memory.memory_on(queue).ok_or(InvalidRequest::ZeroSize)?;
-        self.check_own_memory(buffer)?;
+        let bytes = self.bytes_on(queue, memory, ..)?;
+        let (buffer, bytes) = bytes.ok_or(InvalidRequest::ZeroSize)?;
         buffer.check_may_be_retained()?;
-        let (root, offset) = buffer.root().ok_or_else(over_svm)?;
+        let (root, start) = buffer.root().ok_or_else(over_svm)?;
+        let offset = start.saturating_add(bytes.offset);
         let limits = self.limits_for(shape)?;
         if kind == ImageKind::D2 && !limits.planes_over_buffers {
-            let instead = "copy between buffer and image instead";
-            return Err(self
-                .context()
-                .lacks("2D images over buffers", instead)
-                .into());
+            let (what, instead) = (
+                "2D images over buffers",
+                "copy between buffer and image instead",
+            );
+            return Err(self.context().lacks(what, instead).into());
         }
-        let handle = buffer.object()?.ok_or_else(over_svm)?;
         let flags = buffer.flags();
         self.check_format(flags, format, kind)?;
         let pitches = HostPitches {
@@ -235,11 +233,13 @@ impl OpenClBackend {
             ImageKind::D2 => check_plane_over(limits, offset, format, shape, layout)?,
             _ => 0,
         };
-        let region = Region::first(layout.bytes);
-        // A pool's block may be larger than the size that the caller asked for, and an `AsMemory` may give a wrong size.
-        region.check_within(size.min(buffer.bytes()))?;
+        Region::first(layout.bytes).check_within(bytes.bytes)?;
+        // An image starts with its object: a part of a block needs one of its own.
+        let part = (bytes.offset > 0).then(|| buffer.view(bytes)).transpose()?;
+        let over = part.as_ref().unwrap_or(buffer);
+        let handle = over.object()?.ok_or_else(over_svm)?;
         let source = Source::Buffer(handle, row_pitch);
-        let region = Region::new(offset, region.bytes);
+        let region = Region::new(offset, layout.bytes);
         let under = handle.another()?;
         let held = self.context().quirks.view_lock.hold();
         // With no flags the image has those of its buffer.
@@ -258,9 +258,9 @@ impl OpenClBackend {
         })?;
         let pixels = Pixels::Buffer {
             image: View::new(self.context(), image, root, region),
-            parent: buffer.key(),
+            parent: over.key(),
             _under: View::new(self.context(), under, root, region),
-            counted: Some(buffer.count_view()),
+            counted: Some(over.count_view()),
         };
         Ok(ClImage::new(self.context(), (format, shape, flags), pixels))
     }
@@ -323,11 +323,8 @@ impl OpenClBackend {
         let runtimes = self.context().quirks.flags_to_make(to_cl(flags));
         let image = self.image_handle(runtimes, format, shape, source)?;
         let log = AccessLog::default();
-        Ok(ClImage::new(
-            self.context(),
-            (format, shape, flags),
-            Pixels::Own { image, log },
-        ))
+        let pixels = Pixels::Own { image, log };
+        Ok(ClImage::new(self.context(), (format, shape, flags), pixels))
     }
 
     fn image_handle(

@@ -135,11 +135,9 @@ impl OpenClBackend {
             )));
         }
         if image.shape().kind() == ImageKind::D1Buffer && !self.image_limits()?.buffer_fills {
+            let what = "fills of 1D buffer images";
             let instead = "fill the bytes of the buffer, or write the pixels";
-            return Err(self
-                .context()
-                .lacks("fills of 1D buffer images", instead)
-                .into());
+            return Err(self.context().lacks(what, instead).into());
         }
         let quirks = &self.context().quirks;
         if image.shape().kind() == ImageKind::D3 && quirks.fills_of_volumes_block {
@@ -178,13 +176,8 @@ impl OpenClBackend {
         let uses = [image.used(Access::Write)];
         let purpose = Purpose::Memory(image.region_bytes(region)?);
         self.submit(queue, purpose, &uses, wait_for, |wait| {
-            sys::image::enqueue_fill(
-                queue.handle(),
-                image.handle(),
-                region.into(),
-                color.bytes(),
-                wait,
-            )
+            let (handle, pixels) = (image.handle(), region.into());
+            sys::image::enqueue_fill(queue.handle(), handle, pixels, color.bytes(), wait)
         })
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     error::Refused,
     memory::{flags::host_flags, host_memory::HostMemory},
     order::access_log::AccessLog,
-    sys::{self, Purpose},
+    sys::{self, Purpose, host::HostVec},
 };
 
 impl OpenClBackend {
@@ -58,7 +58,7 @@ impl OpenClBackend {
         elements: impl Into<Vec<T>>,
         pitches: HostPitches,
     ) -> Result<HostMemory<T, ClImage>, Refused<Vec<T>>> {
-        HostMemory::new(elements.into(), |loan| {
+        HostMemory::new(HostVec::new(elements.into()), |loan| {
             let (layout, bytes) = (
                 self.check_own_pixels(flags, format, shape, pitches)?,
                 loan.bytes(),
@@ -73,11 +73,8 @@ impl OpenClBackend {
             check_item_bytes(&image, format)?;
             let log = AccessLog::default();
             log.await_end();
-            Ok(ClImage::new(
-                context,
-                (format, shape, flags),
-                Pixels::Own { image, log },
-            ))
+            let pixels = Pixels::Own { image, log };
+            Ok(ClImage::new(context, (format, shape, flags), pixels))
         })
     }
 }

@@ -90,11 +90,8 @@ impl OpenClBackend {
         let flags = handle.info(CL_MEM_FLAGS)?.value()?;
         let given = self.context().quirks.flags_of_handle(flags);
         let pixels = pixels_of(self.context(), handle, shape, format)?;
-        Ok(ClImage::new(
-            self.context(),
-            (format, shape, from_cl(given)),
-            pixels,
-        ))
+        let made = (format, shape, from_cl(given));
+        Ok(ClImage::new(self.context(), made, pixels))
     }
 }
 
@@ -110,7 +107,7 @@ fn pixels_of(
         return Ok(Pixels::Own { image, log });
     };
     let under = parent.another()?;
-    let root = Root::of(parent);
+    let root = Root::of(parent)?;
     let layout = HostPitches::TIGHT.layout(shape, format.item_bytes())?;
     let region = Region::first(layout.bytes);
     Ok(Pixels::Buffer {

@@ -101,6 +101,7 @@ impl Launch<'_> {
                     view,
                     ..
                 } => {
+                    self.check_alignment(index, memory.address(*region))?;
                     let buffer = if *is_whole {
                         memory.root().map(|(root, _)| &root.handle)
                     } else {
@@ -165,10 +166,8 @@ impl Launch<'_> {
         });
         event.map_err(|error| match (setting, error) {
             (Some(index), Error::Backend(failure)) => {
-                let cause = failure
-                    .source
-                    .as_ref()
-                    .map_or(String::new(), ToString::to_string);
+                let source = failure.source.as_ref();
+                let cause = source.map_or(String::new(), ToString::to_string);
                 self.refused(index, format!("was refused by the runtime: {cause}"))
             }
             (_, error) => error.into(),

@@ -5,12 +5,13 @@ use std::fmt;
 use binpool_allocators::MemoryFlags;
 use bytemuck::Pod;
 
-use crate::image::ImageKind;
+use crate::{image::ImageKind, sys::host::LARGEST_ALIGNMENT};
 
 /// The declaration of a parameter of a kernel: the kind of its argument, and the bytes that the kernel touches there.
 ///
 /// The element is the type that the kernel's pointer points to: `float` is `f32`, `float4` is `[f32; 4]`; vectors of three
-/// are as large as those of four.
+/// are as large as those of four. Its size also says where memory may start: at a multiple of the largest power of two that divides it, of
+/// at most 128, as OpenCL C's compilers assume. A struct of floats may start at any float if its parameter is declared with as many floats.
 ///
 /// ```
 /// use binpool_opencl::{Extent, Parameter, ParameterKind};
@@ -329,6 +330,13 @@ impl Parameter {
             ParameterRole::Sampler => ParameterKind::Sampler,
             ParameterRole::Pipe { .. } => ParameterKind::Pipe,
         }
+    }
+
+    /// Returns what the address of an element is a multiple of: the largest power of two that divides its size, since the size of a type is a
+    /// multiple of its alignment, but no more than the largest vector needs.
+    pub(super) fn alignment(&self) -> usize {
+        let bytes = self.element_bytes();
+        (bytes & bytes.wrapping_neg()).clamp(1, LARGEST_ALIGNMENT)
     }
 
     /// Returns the bytes of an element, a packet, or the value; 0 without any of these.

@@ -131,7 +131,10 @@ impl ClProgram {
     ///    address that it is given, images only within their pixels, unless it reads through a sampler of its own that
     ///    defines the value outside, and no other memory but its own;
     /// 2. it never writes what is declared as an input;
-    /// 3. its work items have no data race, and each of them ends and calls barriers as OpenCL demands.
+    /// 3. its work items have no data race, and each of them ends and calls barriers as OpenCL demands;
+    /// 4. the address of a parameter's memory needs no more alignment than the type that the declaration names: it is a multiple of
+    ///    the largest power of two that divides the size of that type, of at most 128. So `global float4 *` is declared with
+    ///    elements of 16 bytes, and a pointer to smaller elements is not cast to one to larger ones, unless by `vload`.
     ///
     /// A kernel that follows addresses which it finds in memory cannot keep (1) for any contents. For such a kernel the
     /// caller promises to launch it only with contents whose every address lies in a block that the launch names as

@@ -132,12 +132,8 @@ impl Launch<'_> {
                     );
                 }
                 self.check_flags(Some(index), access, image.flags())?;
-                let used = image.used(access.into());
-                self.object(
-                    ArgumentValue::Memory(image.handle()),
-                    image.context(),
-                    Some(used),
-                )
+                let value = ArgumentValue::Memory(image.handle());
+                self.object(value, image.context(), Some(image.used(access.into())))
             }
             (ParameterRole::Sampler, Argument::Sampler(sampler)) => {
                 let value = ArgumentValue::Sampler(sampler.handle());
@@ -150,12 +146,8 @@ impl Launch<'_> {
                     return Err(self.refused(index, problem));
                 }
                 // A kernel that reads packets takes them out, which is a write.
-                let used = pipe.used(Access::Write);
-                self.object(
-                    ArgumentValue::Memory(pipe.handle()),
-                    pipe.context(),
-                    Some(used),
-                )
+                let value = ArgumentValue::Memory(pipe.handle());
+                self.object(value, pipe.context(), Some(pipe.used(Access::Write)))
             }
             _ => {
                 let (expected, given) = (parameter.kind(), argument.kind());
@@ -190,6 +182,20 @@ impl Launch<'_> {
     ) -> Result<Option<(&'s ClMemory, Region)>, OpenClError> {
         let backend = OpenClBackend::of_context(self.queue.context());
         Ok(backend.bytes_on(self.queue, memory, Region::first(bytes))?)
+    }
+
+    /// Checks the address that a parameter is given, which is where the memory of the argument starts.
+    pub(super) fn check_alignment(&self, index: usize, address: usize) -> Result<(), OpenClError> {
+        let parameter = &self.kernel.parameters()[index];
+        let (element, alignment) = (parameter.element_bytes(), parameter.alignment());
+        if address.is_multiple_of(alignment) {
+            return Ok(());
+        }
+        let problem = format!(
+            "was given memory at address {address:#x}, which is not a multiple of {alignment}, as its elements of {element} bytes need: \
+             start the memory at one, or take smaller elements and have the kernel load them with `vload`"
+        );
+        Err(self.refused(index, problem))
     }
 
     /// Returns a view of `region`, where it starts within a buffer.

@@ -85,17 +85,13 @@ fn has_uneven_groups(device: DeviceId) -> ClResult<bool> {
 
 /// Returns whether a program that is built with `options` can have such groups.
 fn are_built_uneven(options: &str) -> bool {
-    let mut words = options.split_whitespace();
-    let is_later = |word: &str| {
-        ["CL2", "CL3", "CLC++"].iter().any(|version| {
-            word.strip_prefix("-cl-std=")
-                .is_some_and(|text| text.starts_with(version))
-        })
+    let has = |start: &str| {
+        options
+            .split_whitespace()
+            .any(|word| word.starts_with(start))
     };
-    let uniform = options
-        .split_whitespace()
-        .any(|word| word == "-cl-uniform-work-group-size");
-    words.any(is_later) && !uniform
+    let is_later = ["CL2", "CL3", "CLC++"].map(|version| has(&format!("-cl-std={version}")));
+    is_later.contains(&true) && !has("-cl-uniform-work-group-size")
 }
 
 /// The work items of a launch.
@@ -133,13 +129,9 @@ impl WorkSize {
             ));
         }
         check_no_zero("global size", global)?;
-        let offset = match offset {
-            Some(offset) => {
-                check_dimensions("the offset", offset, dimensions)?;
-                offset.clone()
-            }
-            None => SmallVec::from_elem(0, dimensions),
-        };
+        let none = || SmallVec::from_elem(0, dimensions);
+        let offset = offset.cloned().unwrap_or_else(none);
+        check_dimensions("the offset", &offset, dimensions)?;
         for (dimension, (&size, &offset)) in global.iter().zip(&offset).enumerate() {
             let largest = limits.ids;
             if size.checked_add(offset).is_none_or(|end| end > largest) {
@@ -193,13 +185,11 @@ impl WorkSize {
 
     /// Returns the largest possible number of groups.
     pub(super) fn groups(&self) -> usize {
-        match &self.local {
-            Some(local) => {
-                let groups = self.global.iter().zip(local);
-                product(groups.map(|(&global, &local)| global.div_ceil(local)))
-            }
-            None => product(self.global.iter().copied()),
-        }
+        let Some(local) = &self.local else {
+            return product(self.global.iter().copied());
+        };
+        let groups = self.global.iter().zip(local);
+        product(groups.map(|(&global, &local)| global.div_ceil(local)))
     }
 
     /// Returns the number of work items of a group, if it is known.
@@ -231,10 +221,8 @@ impl LaunchLimits {
         let Some(required) = &self.required else {
             return Ok(local.cloned());
         };
-        let given = match local {
-            Some(local) => local.clone(),
-            None => required.iter().copied().take(dimensions).collect(),
-        };
+        let all = || required.iter().copied().take(dimensions).collect();
+        let given: Sizes = local.cloned().unwrap_or_else(all);
         // The required size has three dimensions; those that a launch does not have are of size 1.
         let size_in = |sizes: &Sizes, dimension| sizes.get(dimension).copied().unwrap_or(1);
         if (0..3).any(|dimension| size_in(&given, dimension) != size_in(required, dimension)) {
@@ -247,12 +235,9 @@ impl LaunchLimits {
 }
 
 fn check_dimensions(what: &str, sizes: &Sizes, expected: usize) -> Result<(), String> {
-    match sizes.len() {
-        given if given == expected => Ok(()),
-        given => Err(format!(
-            "{given} dimensions of {what} and {expected} of the global size"
-        )),
-    }
+    let given = sizes.len();
+    let problem = || format!("{given} dimensions of {what} and {expected} of the global size");
+    (given == expected).then_some(()).ok_or_else(problem)
 }
 
 fn check_no_zero(what: &str, sizes: &Sizes) -> Result<(), String> {

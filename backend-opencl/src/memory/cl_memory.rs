@@ -423,6 +423,16 @@ impl ClMemory {
         }
     }
 
+    /// Returns the address of the first byte of `region`, which lies in this memory, as far as its alignment goes: in memory of the runtime,
+    /// which is aligned for every type, it counts from the start of the buffer.
+    pub(crate) fn address(&self, region: Region) -> usize {
+        let whole = match self.whole() {
+            Whole::Buffer(root) => root.address,
+            Whole::Svm(block) => block.address(),
+        };
+        whole.saturating_add(self.in_whole(region).offset)
+    }
+
     pub(crate) fn svm_address(&self) -> Option<NonNull<u8>> {
         self.svm_range(Region::first(self.bytes))
             .map(SvmRange::start)

@@ -62,7 +62,7 @@ impl OpenClBackend {
         let context = self.context();
         let handle = kept_memory::allocate(|| create(&context.handle, flags::to_cl(flags)))
             .map_err(|error| error.into_error(Purpose::Memory(bytes)))?;
-        let body = MemoryBody::Buffer(Arc::new(Root::new(handle)));
+        let body = MemoryBody::Buffer(Arc::new(Root::new(handle, 0)));
         Ok(ClMemory::new(context, bytes, flags, body))
     }
 }
@@ -139,16 +139,12 @@ impl OpenClBackend {
             .flags_of_handle(handle.info(CL_MEM_FLAGS)?.value()?);
         let bytes = handle.info(CL_MEM_SIZE)?.value()?;
         let body = match sys::parent_buffer(&handle)? {
-            None => MemoryBody::Buffer(Root::of(handle)),
+            None => MemoryBody::Buffer(Root::of(handle)?),
             Some(parent) => {
                 let region = Region::new(handle.info(CL_MEM_OFFSET)?.value()?, bytes);
-                let root = Root::of(parent);
-                MemoryBody::Part(Box::new(Part::of_sub_buffer(
-                    self.context(),
-                    handle,
-                    &root,
-                    region,
-                )))
+                let root = Root::of(parent)?;
+                let part = Part::of_sub_buffer(self.context(), handle, &root, region);
+                MemoryBody::Part(Box::new(part))
             }
         };
         let memory = ClMemory::new(self.context(), bytes, flags::from_cl(given), body);

@@ -23,7 +23,7 @@ use crate::{
     queue::ClQueue,
     sys::{
         self, DeviceBytes, MapShape, Purpose,
-        host::{self, Lent, Loan},
+        host::{self, HostVec, Lent, Loan},
         transfer::DevicePixels,
     },
 };
@@ -62,7 +62,7 @@ pub struct HostMemory<T, M = ClMemory> {
 impl<T: Pod + Send, M> HostMemory<T, M> {
     /// Lends `elements` to the memory that `create` makes. All errors give the elements back.
     pub(crate) fn new(
-        elements: Vec<T>,
+        elements: HostVec<T>,
         create: impl FnOnce(Loan) -> Result<M>,
     ) -> Result<Self, Refused<Vec<T>>> {
         match host::lend(elements, create) {
@@ -101,6 +101,9 @@ impl OpenClBackend {
     ///
     /// Such a buffer is always [`HOST_RESIDENT`](MemoryFlags::HOST_RESIDENT).
     ///
+    /// Kernels of every type may use it: elements that do not start at a multiple of 128 bytes are moved to one, in the memory of the
+    /// vector, which is reallocated for that with up to 128 bytes and an element more. [`into_host`](HostMemory::into_host) moves them back.
+    ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region};
     /// # use binpool_opencl::OpenClBackend;
@@ -122,7 +125,7 @@ impl OpenClBackend {
         elements: impl Into<Vec<T>>,
         flags: MemoryFlags,
     ) -> Result<HostMemory<T>, Refused<Vec<T>>> {
-        HostMemory::new(elements.into(), |loan| {
+        HostMemory::new(HostVec::aligned(elements.into()), |loan| {
             let bytes = loan.bytes();
             let root = self.root_over(loan, flags)?;
             let body = MemoryBody::Buffer(Arc::new(root));
@@ -133,8 +136,8 @@ impl OpenClBackend {
     /// Calls `run` with a buffer over `elements`, waits until every command on it has ended, even if `run` panics, and
     /// destroys it. The elements then have the results of the commands.
     ///
-    /// The elements may start at any address. Everything that would keep the buffer beyond the call is refused: views of
-    /// it, images over it, maps, arguments of kernels, callbacks at its destruction.
+    /// The elements may start at any address; a launch is refused if the kernel's type may not start there. Everything that would keep the
+    /// buffer beyond the call is refused: views of it, images over it, maps, callbacks at its destruction.
     ///
     /// It returns the result of `run`. It waits forever if a command waits for an event that is never resolved, or if the
     /// program has taken a reference to the `cl_mem` and does not release it. On Intel's runtime the event of a command
@@ -183,13 +186,16 @@ impl OpenClBackend {
     }
 
     fn root_over(&self, loan: Loan, flags: MemoryFlags) -> Result<Root> {
-        let bytes = loan.bytes();
+        let (bytes, address) = (loan.bytes(), loan.start().addr().get());
         self.limits().check_block(bytes)?;
         flags.check()?;
         flags.check_host(HostUse::Read)?;
         let handle = sys::buffer::create_over(&self.context().handle, host_flags(flags), loan);
         let handle = handle.map_err(|error| error.into_error(Purpose::Memory(bytes)))?;
-        Ok(Root::over_host_memory(handle))
+        let root = Root::new(handle, address);
+        // A thread will wait for its end to take the memory back.
+        root.log().await_end();
+        Ok(root)
     }
 }
 

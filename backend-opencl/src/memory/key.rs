@@ -69,7 +69,7 @@ impl ClMemory {
             MemoryBody::Buffer(root) => return root.key(),
             MemoryBody::Part(part) => return part.root().key_of_part(Some(part.region())),
             MemoryBody::Svm { .. } => Key::Svm {
-                address: self.svm_address().map_or(0, |start| start.addr().get()),
+                address: self.address(Region::first(0)),
                 bytes: self.bytes(),
             },
         })
@@ -102,8 +102,7 @@ impl ClMemory {
                 if *offset == 0 && self.bytes() == block.allocation().bytes() {
                     return None;
                 }
-                let address = self.svm_address()?.addr().get() - offset;
-                let bytes = block.allocation().bytes();
+                let (address, bytes) = (block.address(), block.allocation().bytes());
                 Some(MemoryKey(Key::Svm { address, bytes }))
             }
         }

@@ -9,13 +9,14 @@ use std::sync::{
 };
 
 use binpool_allocators::{Region, runtime::Access};
+use cl3::memory::CL_MEM_HOST_PTR;
 
 use crate::{
     kept_memory::LetGo,
     memory::{svm_block::SvmBlock, view_starts::ViewStarts},
     order::{access_log::AccessLog, memory_use::MemoryUse},
     registry::Registry,
-    sys::{DeviceBytes, MemHandle},
+    sys::{ClResult, DeviceBytes, MemHandle},
 };
 
 /// The roots whose handles the program has.
@@ -25,6 +26,8 @@ static EXPOSED: Registry<usize, Root> = Registry::new();
 #[derive(Debug)]
 pub(crate) struct Root {
     pub(crate) handle: MemHandle,
+    /// The address of the host's memory that it lies over; 0 for memory of the runtime, which aligns it for every type.
+    pub(crate) address: usize,
     /// Unused if it lies over a block, which has a log of its own.
     log: AccessLog,
     /// The block of shared virtual memory that it lies over, from its first byte on. After the handle: the buffer goes
@@ -47,8 +50,9 @@ struct Exposed {
 }
 
 impl Root {
-    pub(crate) fn new(handle: MemHandle) -> Self {
+    pub(crate) fn new(handle: MemHandle, address: usize) -> Self {
         Self {
+            address,
             log: AccessLog::default(),
             block: None,
             lent: false,
@@ -62,16 +66,9 @@ impl Root {
         }
     }
 
-    /// Returns a buffer over memory of the host, which a thread will wait for to take the memory back.
-    pub(crate) fn over_host_memory(handle: MemHandle) -> Self {
-        let root = Self::new(handle);
-        root.log.await_end();
-        root
-    }
-
     /// Returns a buffer over the first bytes of `block`.
     pub(crate) fn over(handle: MemHandle, block: &Arc<SvmBlock>) -> Self {
-        let mut root = Self::new(handle);
+        let mut root = Self::new(handle, block.address());
         root.block = Some(Arc::clone(block));
         root
     }
@@ -106,8 +103,9 @@ impl Root {
     }
 
     /// Returns the root that stands for the buffer of `handle`, which is made if there is none.
-    pub(crate) fn of(handle: MemHandle) -> Arc<Self> {
-        Self::enter(Arc::new(Self::new(handle)))
+    pub(crate) fn of(handle: MemHandle) -> ClResult<Arc<Self>> {
+        let address = handle.info(CL_MEM_HOST_PTR)?.value()?;
+        Ok(Self::enter(Arc::new(Self::new(handle, address))))
     }
 
     /// Enters the root into the registry, since the program is about to see its handle.

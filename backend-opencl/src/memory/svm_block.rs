@@ -87,6 +87,11 @@ impl SvmBlock {
         self.allocation.range(region)
     }
 
+    /// The address of its first byte.
+    pub(crate) fn address(&self) -> usize {
+        self.range(Region::first(0)).start().addr().get()
+    }
+
     /// Has the free come after this event.
     pub(crate) fn free_after(&self, event: &ClEvent) -> Result<()> {
         let after = released_after(event)?;

@@ -114,22 +114,21 @@ impl SvmOptions {
 }
 
 impl SvmBackend for OpenClBackend {
-    fn allocate_svm(
+    fn allocate_svm_with_flags(
         &self,
         bytes: usize,
         alignment: Option<Align>,
         grain: SvmGrain,
         queue: Option<&ClQueue>,
+        flags: MemoryFlags,
     ) -> Result<ClMemory> {
-        self.allocate(
-            bytes,
-            &SvmOptions {
-                grain,
-                alignment,
-                queue: queue.cloned(),
-                flags: MemoryFlags::empty(),
-            },
-        )
+        let options = SvmOptions {
+            grain,
+            alignment,
+            queue: queue.cloned(),
+            flags,
+        };
+        self.allocate(bytes, &options)
     }
 
     fn svm_address(&self, memory: &ClMemory) -> Option<NonNull<u8>> {
@@ -162,14 +161,7 @@ impl OpenClBackend {
             return Err(Error::svm_unsupported(&limits.device_name, grain));
         }
         limits.check_block(bytes)?;
-        flags.check()?;
-        let others = flags - (MemoryFlags::READ_ONLY | MemoryFlags::WRITE_ONLY);
-        if !others.is_empty() {
-            let what = format!("shared virtual memory with {others}");
-            return Err(Error::unsupported(format!(
-                "{what}: the host accesses it through maps"
-            )));
-        }
+        flags.check_svm()?;
         let largest = limits.largest_svm_alignment;
         if let Some(alignment) = alignment.filter(|&alignment| alignment > largest) {
             return Err(InvalidRequest::AlignmentTooLarge { alignment, largest }.into());

@@ -16,7 +16,7 @@ use crate::{
     },
     sys::{
         SvmAllocation,
-        host::{Loan, with_lent},
+        host::{HostVec, Loan, with_lent},
     },
 };
 
@@ -29,8 +29,7 @@ impl OpenClBackend {
     /// dropped, elements that a command uses are not freed. Until then the host sees them through maps, which move nothing,
     /// but refuse commands that would race with it.
     ///
-    /// Its address is aligned for `T` and no more. A fill needs an address that is a multiple of its pattern's size, and a
-    /// kernel one that is aligned for the type of its argument.
+    /// Its address is that of the vector, which is aligned for `T` and no more: a launch is refused if the kernel's type may not start there.
     ///
     /// ```
     /// use binpool_allocators::{Backend, QueueOrder, Region};
@@ -77,7 +76,7 @@ impl OpenClBackend {
         &self,
         elements: Vec<T>,
     ) -> Result<HostMemory<T>, Refused<Vec<T>>> {
-        HostMemory::new(elements, |loan| self.svm_over::<T>(loan))
+        HostMemory::new(HostVec::new(elements), |loan| self.svm_over::<T>(loan))
     }
 
     /// Calls `run` with `elements` as shared virtual memory, on devices that share all memory of the host (fine-grained

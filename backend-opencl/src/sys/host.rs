@@ -64,6 +64,9 @@ impl<'a> HostSide<'a> {
     }
 }
 
+/// The bytes that an address is a multiple of if every type of OpenCL may start there: those of the largest vector, `long16`.
+pub(crate) const LARGEST_ALIGNMENT: usize = 128;
+
 /// A vector for commands to read or write. The host reaches its elements only by taking them, after the commands have
 /// ended.
 pub(crate) struct HostVec<T> {
@@ -88,9 +91,33 @@ impl<T> HostVec<T> {
         }
     }
 
+    /// Holds the elements at an address that fits every type of OpenCL: if they start at another one, they are moved within the memory of
+    /// the vector, which grows a little for that. [`take`](Self::take) moves them back.
+    pub(crate) fn aligned(mut elements: Vec<T>) -> Self {
+        let before = elements.as_ptr().addr().wrapping_neg() % LARGEST_ALIGNMENT;
+        let room = LARGEST_ALIGNMENT.div_ceil(size_of::<T>().max(1));
+        // Without memory for more they stay, and launches of kernels that need another address are refused.
+        let may_move = before > 0 && elements.try_reserve_exact(room).is_ok();
+        let mut this = Self::new(elements);
+        let first = this.start;
+        let skipped = first.addr().get().wrapping_neg() % LARGEST_ALIGNMENT;
+        if may_move && skipped > 0 {
+            this.start = first.map_addr(|address| address.saturating_add(skipped));
+            // SAFETY: The vector has room for all of its elements and `skipped` bytes more. Nothing but `take` touches them from now on.
+            unsafe { first.copy_to(this.start, this.bytes) };
+        }
+        this
+    }
+
     /// Takes the vector. The caller has waited for the command. A second call returns an empty vector.
     pub(crate) fn take(&self) -> Vec<T> {
-        std::mem::take(&mut *self.elements.lock())
+        let mut elements = std::mem::take(&mut *self.elements.lock());
+        let first = start_of(elements.as_mut_ptr());
+        if first != self.start && !elements.is_empty() {
+            // SAFETY: `aligned` moved the elements to `start`, in the memory of this vector, and no command uses them any more.
+            unsafe { self.start.copy_to(first, self.bytes) };
+        }
+        elements
     }
 
     /// Returns the elements as the source of a transfer. They are taken only after the command has ended.
@@ -158,7 +185,7 @@ unsafe impl Send for Loan {}
 unsafe impl Sync for Loan {}
 
 impl Loan {
-    pub(super) const fn start(&self) -> NonNull<u8> {
+    pub(crate) const fn start(&self) -> NonNull<u8> {
         self.start
     }
 
@@ -193,11 +220,11 @@ impl<T> Lent<T> {
 ///
 /// Those of `create`, and the elements.
 pub(crate) fn lend<T: Pod + Send, O, E>(
-    elements: Vec<T>,
+    elements: HostVec<T>,
     create: impl FnOnce(Loan) -> Result<O, E>,
 ) -> Result<(O, Lent<T>), (E, Vec<T>)> {
     // Moving the vector does not move its elements, and any bytes are valid elements.
-    let elements = Arc::new(HostVec::new(elements));
+    let elements = Arc::new(elements);
     let (returned, wait) = mpsc::channel();
     let lent = Lent {
         elements: Arc::clone(&elements),
@@ -242,4 +269,37 @@ pub(crate) fn with_lent<O, R, E>(
         _returned: returned,
     })?;
     Ok(run(object))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moved_and_given_back<T: Pod + PartialEq + fmt::Debug>(elements: &[T]) {
+        // Vectors of several capacities, so that the allocator gives them several addresses.
+        for spare in 0..40 {
+            let mut given = Vec::with_capacity(elements.len() + spare);
+            given.extend_from_slice(elements);
+            let held = HostVec::aligned(given);
+            let address = held.start.addr().get();
+            assert!(address.is_multiple_of(LARGEST_ALIGNMENT));
+            assert_eq!(held.bytes, size_of_val(elements));
+            assert_eq!(held.take(), elements);
+            assert_eq!(held.take(), [], "it was taken");
+        }
+    }
+
+    #[test]
+    fn elements_of_any_size_are_aligned_and_come_back_as_they_were() {
+        for length in [1, 5, 64, 1000] {
+            let bytes: Vec<u8> = (0..=250).cycle().take(length).collect();
+            moved_and_given_back(&bytes);
+            let triples: Vec<[u8; 3]> = bytes.iter().map(|byte| [*byte, 1, 2]).collect();
+            moved_and_given_back(&triples);
+            let words: Vec<u64> = bytes.iter().map(|byte| u64::from(*byte) << 40).collect();
+            moved_and_given_back(&words);
+            let wide: Vec<[u32; 64]> = bytes.iter().map(|byte| [u32::from(*byte); 64]).collect();
+            moved_and_given_back(&wide);
+        }
+    }
 }

@@ -25,8 +25,6 @@ pub(crate) mod buffer;
 pub(crate) mod callback;
 mod cl_error;
 pub(crate) mod destructor;
-#[cfg(feature = "dlpack")]
-pub(crate) mod dlpack;
 mod enqueue;
 mod event;
 mod handle;

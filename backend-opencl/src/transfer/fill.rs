@@ -1,5 +1,6 @@
 //! Fills.
 
+use binpool_allocators::Align;
 use cl3::memory::CL_MEM_READ_ONLY;
 
 use super::parts;
@@ -13,16 +14,22 @@ const FIRST_BYTES: usize = 1 << 16;
 
 /// Enqueues a fill of `bytes` bytes, at least one, with whole patterns. The caller has checked everything.
 ///
-/// OpenCL fills with patterns of 1, 2, 4, ... 128 bytes. Other patterns are copied: the first bytes from the host, then the
-/// bytes that are there already, which doubles them with each copy.
+/// OpenCL fills with patterns of 1, 2, 4, ... 128 bytes, from a multiple of that on: of the address, and of the offset in a buffer. In
+/// other cases the pattern is copied: the first bytes from the host, then the bytes that are there already, which doubles them with
+/// each copy.
 pub(crate) fn enqueue(
     queue: &ClQueue,
     device: DeviceBytes<'_>,
-    bytes: usize,
+    (address, bytes): (usize, usize),
     pattern: &[u8],
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
-    if pattern.len().is_power_of_two() && pattern.len() <= 128 {
+    let offset = match device {
+        DeviceBytes::Buffer(_, offset) => offset,
+        DeviceBytes::Svm(_) => 0,
+    };
+    let aligned = |by: Align| by.bytes() <= 128 && by.divides(address | offset);
+    if Align::new(pattern.len()).is_some_and(aligned) {
         return sys::enqueue_fill(queue.handle(), device, bytes, pattern, wait);
     }
     device.on_buffer(|buffer, offset| copies(queue, (buffer, offset), bytes, pattern, wait))

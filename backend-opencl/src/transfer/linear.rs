@@ -3,8 +3,7 @@
 //! Every call that takes memory goes through [`OpenClBackend::bytes_on`], which checks the memory.
 
 use binpool_allocators::{
-    AsMemory, Error, IntoRegion, InvalidRequest, Memory, Region, Result, Span, bytes_on,
-    runtime::Access,
+    AsMemory, Error, IntoRegion, InvalidRequest, Region, Result, Span, bytes_on, runtime::Access,
 };
 
 use super::{
@@ -27,10 +26,8 @@ impl OpenClBackend {
         Span { memory, region }: Span<'_, ClMemory>,
         pattern: &[u8],
     ) -> Result<ClEvent> {
-        self.check_own_queue(on.queue)?;
-        self.check_own_memory(memory)?;
-        region.check_within(memory.bytes())?;
-        InvalidRequest::check_pattern(region, pattern)?;
+        self.bytes_on(on.queue, memory, region)?;
+        InvalidRequest::check_pattern(Region::first(region.bytes), pattern)?;
         let used = memory.used(region, Access::Write);
         if region.bytes == 0 {
             return self.marker(on);
@@ -38,7 +35,8 @@ impl OpenClBackend {
         let device = memory.device_bytes(region);
         let purpose = Purpose::Memory(region.bytes);
         self.submit(on.queue, purpose, &[used], on.wait_for, |wait| {
-            fill::enqueue(on.queue, device, region.bytes, pattern, wait)
+            let place = (memory.address(region), region.bytes);
+            fill::enqueue(on.queue, device, place, pattern, wait)
         })
     }
 
@@ -74,8 +72,7 @@ impl<M: AsMemory<OpenClBackend> + ?Sized> TransferPart for (&M, usize) {
         let (memory, offset) = *self;
         let rest = || memory.size().saturating_sub(offset);
         let region = Region::new(offset, host.bytes.unwrap_or_else(rest));
-        let found = backend.bytes_on(queue, memory, region)?;
-        found.map_or(Ok(None), |(memory, region)| linear(memory, region, host))
+        linear(backend.bytes_on(queue, memory, region)?, host)
     }
 }
 
@@ -90,12 +87,14 @@ impl TransferPart for Span<'_, ClMemory> {
         queue: &ClQueue,
         host: HostPart,
     ) -> Result<Option<HostTransfer<'_>>> {
-        let found = backend.bytes_on(queue, self.memory, self.region)?;
-        found.map_or(Ok(None), |(memory, region)| linear(memory, region, host))
+        linear(backend.bytes_on(queue, self.memory, self.region)?, host)
     }
 }
 
-fn linear(memory: &ClMemory, region: Region, host: HostPart) -> Result<Option<HostTransfer<'_>>> {
+fn linear(found: Option<(&ClMemory, Region)>, host: HostPart) -> Result<Option<HostTransfer<'_>>> {
+    let Some((memory, region)) = found else {
+        return Ok(None);
+    };
     memory.flags().check_host(host.host_use())?;
     Ok((region.bytes > 0).then(|| HostTransfer {
         device: DeviceSide::Bytes(memory.device_bytes(region)),

@@ -40,7 +40,7 @@ bitflags! {
     pub struct MigrationFlags: u64 {
         /// To the host instead of the queue's device.
         const HOST = CL_MIGRATE_MEM_OBJECT_HOST;
-        /// The contents are unspecified afterwards.
+        /// The contents are unspecified afterwards. Without effect for a part of a block, beside which the contents are kept.
         const CONTENT_UNDEFINED = CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED;
     }
 }
@@ -50,7 +50,7 @@ impl OpenClBackend {
     /// `PyOpenCL`'s `enqueue_migrate_mem_objects` and `enqueue_svm_migratemem`; OpenCL 3.0, sections 5.5.1 and 5.6.1.
     /// The event ends when all of them are there. Without any memory it is that of a marker.
     ///
-    /// Of shared virtual memory, whole blocks migrate. A migration is a hint. NVIDIA's driver crashes if one cannot begin
+    /// Whole blocks migrate. A migration is a hint. NVIDIA's driver crashes if one cannot begin
     /// at once, so on its platform memory stays where it is, and the event is a marker's.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl OpenClBackend {
         &self,
         on: impl Into<ClOn<'q>>,
         memory: &[&dyn AsMemory<Self>],
-        flags: MigrationFlags,
+        mut flags: MigrationFlags,
     ) -> Result<ClEvent> {
         let On { queue, wait_for } = on.into();
         self.check_own_queue(queue)?;
@@ -85,6 +85,11 @@ impl OpenClBackend {
             .iter()
             .map(|memory| self.bytes_on(queue, *memory, ..));
         let found: Vec<_> = found.collect::<Result<_>>()?;
+        let is_part = |(memory, bytes): &(&ClMemory, Region)| bytes.bytes < memory.bytes();
+        if found.iter().flatten().any(is_part) {
+            // The runtime moves whole blocks, and the bytes beside a part keep their contents.
+            flags.remove(MigrationFlags::CONTENT_UNDEFINED);
+        }
         let memory = found.into_iter().flatten().map(|(memory, _)| memory);
         let (shared, buffers): (Vec<&ClMemory>, Vec<&ClMemory>) =
             memory.partition(|memory| memory.svm().is_some());

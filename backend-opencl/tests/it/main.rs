@@ -9,6 +9,7 @@
 )]
 
 mod accesses;
+mod alignment;
 mod behind_failures;
 mod buffers;
 mod cache;
@@ -16,8 +17,6 @@ mod characterize;
 mod common;
 mod conformance;
 mod debug;
-#[cfg(feature = "dlpack")]
-mod dlpack;
 mod elements;
 mod every_device;
 mod failure_order;
@@ -44,6 +43,7 @@ mod objects;
 mod on_ended;
 mod ordering;
 mod p2p;
+mod parts;
 mod pipes;
 mod pool;
 mod raw_memory;

@@ -249,37 +249,6 @@ fn memory_that_tells_a_wrong_size_is_bounded_by_what_it_has() {
     }
 }
 
-#[cfg(feature = "dlpack")]
-#[test]
-#[allow(unsafe_code)]
-fn a_tensor_over_memory_that_tells_a_wrong_size_is_refused() {
-    struct Owned(ClMemory);
-
-    impl AsMemory<OpenClBackend> for Owned {
-        fn size(&self) -> usize {
-            1 << 20
-        }
-
-        fn memory_on(&self, _queue: &ClQueue) -> Option<&ClMemory> {
-            Some(&self.0)
-        }
-    }
-
-    let bench = Bench::new();
-    let liar = Owned(bench.buffer(64));
-    // SAFETY: the call fails, so there is no tensor.
-    let exported = unsafe {
-        bench
-            .backend
-            .export_dlpack::<u8, _>(&bench.queue, liar, &[65], 0)
-    };
-    let refused = exported.unwrap_err().error;
-    assert!(matches!(
-        refused,
-        Error::InvalidRequest(InvalidRequest::OutOfBounds { .. })
-    ));
-}
-
 #[test]
 fn a_kernel_works_on_the_elements_that_it_is_given() {
     let kernels = Kernels::new();

@@ -1,6 +1,7 @@
 //! Copies from device to device.
 
-use binpool_allocators::{Error, InvalidRequest, Queue, SvmBackend, SvmGrain};
+use binpool_allocators::{Error, InvalidRequest, Queue, Region, SvmBackend, SvmGrain};
+use binpool_conformance::part_of;
 use binpool_opencl::{OpenClBackend, SvmPointer};
 
 use crate::common::{Bench, numbered, refusal};
@@ -29,6 +30,12 @@ fn buffers_are_copied_between_contexts_or_the_error_says_what_to_do() {
     if has_p2p(&here.backend) {
         copied.unwrap();
         assert_eq!(there.read(&destination), numbered(60));
+        let part = part_of(&source, Region::new(7, 50));
+        let copied = here
+            .backend
+            .copy_p2p_amd(&here.queue, &part, &destination, None);
+        copied.unwrap();
+        assert_eq!(there.read(&destination)[..50], numbered(57)[7..]);
         return;
     }
     let error = copied.unwrap_err();

@@ -250,15 +250,14 @@ impl Broken {
             Defect::FillsIgnoreTheirOffset => region.offset = 0,
             Defect::FillsIgnoreTheirLength => region = Region::first(memory.bytes()),
             Defect::PatternsAreNotChecked
-                if InvalidRequest::check_pattern(region, pattern).is_err() =>
+                if InvalidRequest::check_pattern(Region::first(region.bytes), pattern).is_err() =>
             {
                 return self.ended_event();
             }
             _ => {}
         }
-        let event = self
-            .mock
-            .enqueue_fill(queue.after(&wait_for), memory, region, pattern);
+        let fill = Work::Fill(Span { memory, region }, pattern);
+        let event = self.mock.submit(queue.after(&wait_for), fill);
         self.event(event, region.bytes)
     }
 

@@ -3,7 +3,8 @@
 use std::{num::NonZero, ptr::NonNull};
 
 use binpool_allocators::{
-    Align, Backend, Error, Memory, MemoryKind, Queue, QueueOrder, Result, SvmBackend, SvmGrain,
+    Align, Backend, Error, Memory, MemoryFlags, MemoryKind, Queue, QueueOrder, Result, SvmBackend,
+    SvmGrain,
 };
 
 use crate::{
@@ -13,12 +14,13 @@ use crate::{
 };
 
 impl SvmBackend for Broken {
-    fn allocate_svm(
+    fn allocate_svm_with_flags(
         &self,
         mut bytes: usize,
         mut alignment: Option<Align>,
         mut grain: SvmGrain,
         mut queue: Option<&BrokenQueue>,
+        mut flags: MemoryFlags,
     ) -> Result<BrokenMemory> {
         let limits = self.limits();
         match self.defect {
@@ -34,10 +36,13 @@ impl SvmBackend for Broken {
                 queue = queue.filter(|queue| queue.order() == QueueOrder::InOrder);
             }
             Defect::SvmIgnoresItsQueue => queue = None,
+            Defect::SvmFlagsAreDropped => flags = MemoryFlags::empty(),
             _ => {}
         }
         let queue = queue.map(|queue| self.queue(queue));
-        let memory = self.mock.allocate_svm(bytes, alignment, grain, queue);
+        let memory = self
+            .mock
+            .allocate_svm_with_flags(bytes, alignment, grain, queue, flags);
         let memory = memory.map_err(|error| self.told(error))?;
         Ok(BrokenMemory::new(memory, self, false))
     }

@@ -1,6 +1,6 @@
 //! An allocation, and the request for one.
 
-use std::{ffi::c_void, num::NonZeroU64, ptr::NonNull};
+use std::{ffi::c_void, num::NonZeroU64, ptr::NonNull, slice};
 
 use ash::vk;
 
@@ -58,7 +58,8 @@ pub struct AllocationCreateDesc<'a> {
 }
 
 /// A piece of memory. It stays allocated until [`Allocator::free`](super::Allocator::free) takes it: dropping it leaks the memory until the
-/// allocator is dropped.
+/// allocator is dropped. If the host can access it and the allocator is dropped first, the memory stays mapped, and is leaked until the device is
+/// destroyed.
 ///
 /// ```
 /// use binpool_gpu_allocator::vulkan::Allocation;
@@ -76,6 +77,8 @@ pub struct AllocationCreateDesc<'a> {
 /// ```
 #[derive(Debug, Default)]
 pub struct Allocation {
+    /// Which allocator it is of.
+    pub(super) allocator: usize,
     pub(super) chunk_id: Option<NonZeroU64>,
     pub(super) memory: vk::DeviceMemory,
     pub(super) offset: u64,
@@ -137,24 +140,24 @@ impl Allocation {
     /// The address of the first byte for the host, if it can access the memory.
     #[must_use]
     pub fn mapped_ptr(&self) -> Option<NonNull<c_void>> {
-        self.mapped.map(|mapped| mapped.0)
+        self.mapped.as_ref().map(|mapped| mapped.address)
     }
 
     /// The bytes, if the host can access them. The program orders the device's uses of them.
     #[must_use]
     pub fn mapped_slice(&self) -> Option<&[u8]> {
-        let (mapped, bytes) = (self.mapped?, self.bytes()?);
+        let (mapped, bytes) = (self.mapped.as_ref()?, self.bytes()?);
         #[expect(unsafe_code, reason = "mapped memory")]
-        // SAFETY: All of the allocation is mapped while it lives, and the host writes it by `&mut` only.
-        Some(unsafe { mapped.bytes(bytes) })
+        // SAFETY: All of the allocation stays mapped while it lives, and the host writes it by `&mut` only.
+        Some(unsafe { slice::from_raw_parts(mapped.address.as_ptr().cast(), bytes) })
     }
 
     /// The bytes, if the host can access them. The program orders the device's uses of them.
     pub fn mapped_slice_mut(&mut self) -> Option<&mut [u8]> {
-        let (mapped, bytes) = (self.mapped?, self.bytes()?);
+        let (mapped, bytes) = (self.mapped.as_ref()?, self.bytes()?);
         #[expect(unsafe_code, reason = "mapped memory")]
         // SAFETY: As above; it is borrowed for itself alone.
-        Some(unsafe { mapped.bytes_mut(bytes) })
+        Some(unsafe { slice::from_raw_parts_mut(mapped.address.as_ptr().cast(), bytes) })
     }
 
     /// The memory for [`presser`]'s functions, if the host can access it.
@@ -208,7 +211,7 @@ unsafe impl presser::Slab for MappedAllocationSlab<'_> {
 }
 
 #[expect(unsafe_code, reason = "a promise about memory")]
-// SAFETY: the bytes are one allocation, which is mapped as long as it lives; without a mapping there are none.
+// SAFETY: the bytes are one allocation, which stays mapped while it lives; without a mapping there are none.
 unsafe impl presser::Slab for Allocation {
     fn base_ptr(&self) -> *const u8 {
         self.mapped_slice().unwrap_or_default().as_ptr()

@@ -134,7 +134,7 @@ impl Allocator {
             });
         let allocator = Self {
             types: types.collect(),
-            live: AllLive::default(),
+            live: AllLive::new(),
             memory,
             granularity: properties.limits.buffer_image_granularity,
             settings: desc.debug_settings,
@@ -209,7 +209,7 @@ impl Allocator {
                 let place = Place {
                     memory: block.raw,
                     offset: 0,
-                    mapped: block.mapped,
+                    mapped: block.mapped.clone(),
                 };
                 Ok((place, Held::Own(block)))
             }
@@ -240,6 +240,7 @@ impl Allocator {
             }
         }
         Ok(Allocation {
+            allocator: self.live.id,
             chunk_id,
             memory: place.memory,
             offset: place.offset,
@@ -262,10 +263,10 @@ impl Allocator {
     /// [`Internal`](AllocationError::Internal) for an allocation of another allocator.
     #[expect(clippy::needless_pass_by_value, reason = "it is no more")]
     pub fn free(&self, allocation: Allocation) -> Result<()> {
-        let Some(number) = allocation.chunk_id else {
+        if allocation.is_null() {
             return Ok(());
-        };
-        let freed = self.live.remove(number).ok_or_else(unknown)?;
+        }
+        let freed = self.live.remove(&allocation).ok_or_else(unknown)?;
         if self.settings.log_frees {
             log::debug!("Freeing `{}`.", freed.name);
             self.log_stack_trace();
@@ -285,10 +286,10 @@ impl Allocator {
     ///
     /// [`Internal`](AllocationError::Internal) for an allocation of another allocator.
     pub fn rename_allocation(&self, allocation: &mut Allocation, name: &str) -> Result<()> {
-        let Some(number) = allocation.chunk_id else {
+        if allocation.is_null() {
             return Ok(());
-        };
-        self.live.rename(number, name).ok_or_else(unknown)
+        }
+        self.live.rename(allocation, name).ok_or_else(unknown)
     }
 
     /// Logs every live allocation.

@@ -2,14 +2,23 @@
 
 #![expect(unsafe_code, reason = "calls of Vulkan")]
 
-use std::{collections::BTreeMap, ffi::c_void, ptr::NonNull, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    ffi::c_void,
+    ptr::NonNull,
+    sync::{Arc, Weak},
+};
 
 use ash::vk::{self, Handle as _};
 use parking_lot::Mutex;
 
-/// The address of mapped memory.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Mapped(pub(super) NonNull<c_void>);
+/// The address of mapped memory, which stays mapped while this lives.
+#[derive(Clone, Debug)]
+pub(super) struct Mapped {
+    pub(super) address: NonNull<c_void>,
+    /// All clones share it: [`DeviceMemory::free_all`] frees no memory that an allocation can reach.
+    users: Arc<()>,
+}
 
 // SAFETY: an address. Who uses it promises to order what it does.
 unsafe impl Send for Mapped {}
@@ -17,29 +26,12 @@ unsafe impl Send for Mapped {}
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
-    pub(super) fn at(self, offset: usize) -> Self {
-        // SAFETY: The callers' offsets lie in the memory, all of which is mapped.
-        Self(unsafe { self.0.byte_add(offset) })
-    }
-
-    /// The bytes from here on.
-    ///
-    /// # Safety
-    ///
-    /// They are mapped while the slice lives, and nothing writes them meanwhile.
-    pub(super) unsafe fn bytes<'a>(self, bytes: usize) -> &'a [u8] {
-        // SAFETY: The caller's promise.
-        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), bytes) }
-    }
-
-    /// The bytes from here on.
-    ///
-    /// # Safety
-    ///
-    /// They are mapped while the slice lives, and nothing else uses them meanwhile.
-    pub(super) unsafe fn bytes_mut<'a>(self, bytes: usize) -> &'a mut [u8] {
-        // SAFETY: The caller's promise.
-        unsafe { std::slice::from_raw_parts_mut(self.0.as_ptr().cast(), bytes) }
+    pub(super) fn at(&self, offset: usize) -> Self {
+        Self {
+            // SAFETY: The callers' offsets lie in the memory, all of which is mapped.
+            address: unsafe { self.address.byte_add(offset) },
+            users: Arc::clone(&self.users),
+        }
     }
 }
 
@@ -47,7 +39,8 @@ impl Mapped {
 pub(super) struct DeviceMemory {
     device: ash::Device,
     has_addresses: bool,
-    blocks: Mutex<BTreeMap<u64, u64>>,
+    /// With the users of what is mapped: the block itself, and allocations.
+    blocks: Mutex<BTreeMap<u64, (u64, Weak<()>)>>,
 }
 
 /// What memory is for: parts of any kind, or all of one resource.
@@ -79,17 +72,24 @@ impl DeviceMemory {
 
     /// The sizes of all memory, by handle.
     pub(super) fn blocks(&self) -> BTreeMap<u64, u64> {
-        self.blocks.lock().clone()
+        let blocks = self.blocks.lock();
+        blocks
+            .iter()
+            .map(|(raw, (bytes, _))| (*raw, *bytes))
+            .collect()
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        self.blocks.lock().values().sum()
+        self.blocks.lock().values().map(|(bytes, _)| bytes).sum()
     }
 
-    /// Frees all of it, also what is still in use: the program destroys the device next.
+    /// Frees all of it, also what the device may still use: the program destroys the device next. Where an allocation is left that the host
+    /// can write through, the memory stays until then: the allocation may outlive the device, so it cannot free it.
     pub(super) fn free_all(&self) {
-        for (memory, _) in std::mem::take(&mut *self.blocks.lock()) {
-            self.free_raw(vk::DeviceMemory::from_raw(memory));
+        for (memory, (_, users)) in std::mem::take(&mut *self.blocks.lock()) {
+            if users.strong_count() <= 1 {
+                self.free_raw(vk::DeviceMemory::from_raw(memory));
+            }
         }
     }
 
@@ -135,7 +135,9 @@ impl MemoryBlock {
         // SAFETY: The program has promised that the device lives, and that resources are its own.
         let raw = unsafe { of.device.allocate_memory(&info, None) };
         let raw = raw.map_err(failed("vkAllocateMemory"))?;
-        of.blocks.lock().insert(raw.as_raw(), bytes);
+        let users = Arc::new(());
+        let known = (bytes, Arc::downgrade(&users));
+        of.blocks.lock().insert(raw.as_raw(), known);
         // It is freed where the rest fails.
         let mut block = Self {
             of: Arc::clone(of),
@@ -146,7 +148,8 @@ impl MemoryBlock {
             let flags = vk::MemoryMapFlags::empty();
             // SAFETY: The memory is visible to the host, and not mapped yet.
             let start = unsafe { of.device.map_memory(raw, 0, vk::WHOLE_SIZE, flags) };
-            block.mapped = NonNull::new(start.map_err(failed(MAP))?).map(Mapped);
+            let address = NonNull::new(start.map_err(failed(MAP))?);
+            block.mapped = address.map(|address| Mapped { address, users });
         }
         Ok(block)
     }

@@ -69,7 +69,7 @@ impl Pools {
         let place = Place {
             memory: own.raw,
             offset: offset as u64,
-            mapped: own.mapped.map(|mapped| mapped.at(offset)),
+            mapped: own.mapped.as_ref().map(|mapped| mapped.at(offset)),
         };
         Ok((block, place))
     }

@@ -58,8 +58,57 @@ fn what_is_not_freed_is_not_given_out_again_and_goes_with_the_allocator() {
     let names: Vec<_> = allocator.generate_report().allocations;
     assert_eq!(names[0].name, "kept");
     assert_eq!(names.len(), 3);
+    drop(kept);
     drop(allocator);
     assert_eq!(faults.live(), before);
+}
+
+#[test]
+fn mapped_bytes_stay_as_long_as_their_allocation() {
+    let faults = Faulty::alone();
+    let before = faults.live();
+    for is_dedicated in [false, true] {
+        let allocator = allocator(faults.parts());
+        let mut desc = part(64 << 20, 16, MemoryLocation::CpuToGpu);
+        if is_dedicated {
+            desc.allocation_scheme = AllocationScheme::DedicatedBuffer(vk::Buffer::null());
+        }
+        let mut kept = allocator.allocate(&desc).unwrap();
+        // SAFETY: It is only freed, below.
+        let memory = unsafe { kept.memory() };
+        let bytes = kept.mapped_slice_mut().unwrap();
+        drop(allocator);
+        bytes.fill(7);
+        assert!(kept.mapped_slice().unwrap().iter().all(|byte| *byte == 7));
+        drop(kept);
+        // SAFETY: Nothing uses it, and the allocator has left it to the device.
+        unsafe { faults.parts().device.free_memory(memory, None) };
+        assert_eq!(faults.live(), before);
+    }
+}
+
+#[test]
+fn an_allocation_of_another_allocator_is_refused_whatever_its_number() {
+    let parts = common::parts();
+    let [one, other] = [(); 2].map(|()| allocator(&parts));
+    let desc = part(4096, 256, MemoryLocation::CpuToGpu);
+    let mut foreign = one.allocate(&desc).unwrap();
+    let mut own = other.allocate(&desc).unwrap();
+    assert_eq!(foreign.chunk_id(), own.chunk_id());
+    let renamed = other.rename_allocation(&mut foreign, "renamed");
+    let refused = [renamed, other.free(foreign)];
+    for refused in refused {
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains("not of this allocator"), "{error}");
+    }
+    let mut next = other.allocate(&desc).unwrap();
+    own.mapped_slice_mut().unwrap().fill(1);
+    next.mapped_slice_mut().unwrap().fill(2);
+    assert_eq!(own.mapped_slice().unwrap()[0], 1);
+    assert_eq!(other.generate_report().allocations[0].name, "a part");
+    for allocation in [own, next] {
+        other.free(allocation).unwrap();
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::function::{LEGACY, PER_THREAD};
-use crate::recording::Recording;
+use crate::recording::{Device, Recording};
 
 /// The contexts and streams of the program, numbered from 1 on in the order in which they appear.
 #[derive(Debug, Default)]
@@ -21,15 +21,15 @@ impl Numbers {
         self.contexts.get(&context).copied()
     }
 
-    /// Returns the number of a context, which has this name if it is new.
-    pub(super) fn context(&mut self, recording: &Recording, context: usize, name: &str) -> u32 {
+    /// Returns the number of a context, which has this device if it is new.
+    pub(super) fn context(&mut self, recording: &Recording, context: usize, device: Device) -> u32 {
         if let Some(known) = self.known_context(context) {
             return known;
         }
         self.last_context += 1;
         let number = self.last_context;
         self.contexts.insert(context, number);
-        recording.note("context", 0, &format!("{number}: {name}"));
+        recording.context(number, &[device]);
         number
     }
 

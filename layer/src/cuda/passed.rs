@@ -8,6 +8,7 @@ use super::{
     function::{Effect, Space},
     live::{Live, Taken},
 };
+use crate::pool_figures;
 
 /// What the program has beside the pools, and what the limit leaves to these.
 #[derive(Debug)]
@@ -69,6 +70,11 @@ impl Passed {
             self.set(&mut counted, limit, before);
         }
         fits
+    }
+
+    /// Notes that the limit has refused a request to the driver.
+    pub(super) fn note_refusal(&self, bytes: usize) {
+        pool_figures::note_refusal(bytes, self.budget.available_bytes());
     }
 
     /// Counts a request no more, which has failed.

@@ -20,7 +20,11 @@ use super::{
     passed::Passed,
     real::Real,
 };
-use crate::{recording::report_once, settings::settings};
+use crate::{
+    pool_figures::{Counted, note_refusal, report_of_limit, say_refusal, set_reserved},
+    recording::report_once,
+    settings::settings,
+};
 
 /// The pools under the program.
 #[derive(Debug)]
@@ -67,6 +71,7 @@ struct Held {
     device: Arc<DevicePools>,
     /// The stream that it was allocated for; `None` if any stream may use it.
     stream: Option<usize>,
+    _in_use: Counted,
 }
 
 /// Who serves a request.
@@ -148,6 +153,7 @@ impl Pooling {
         device: Arc<DevicePools>,
         stream: Option<usize>,
     ) -> Served {
+        set_reserved(self.passed.budget().used_bytes());
         match made {
             Ok((address, buffer)) => {
                 let held = Held {
@@ -155,6 +161,7 @@ impl Pooling {
                     bytes,
                     device,
                     stream,
+                    _in_use: Counted::in_use(bytes),
                 };
                 // Before the program knows the address.
                 let mut blocks = self.blocks.lock();
@@ -162,7 +169,14 @@ impl Pooling {
                 blocks.live.insert(address, held);
                 Served::Block(address)
             }
-            Err(error) if error.is_out_of_memory() => Served::Refused,
+            Err(error) if error.is_out_of_memory() => {
+                let available = self.passed.budget().available_bytes();
+                if let Some(report) = report_of_limit(error) {
+                    say_refusal(&report);
+                    note_refusal(report.requested_bytes, available);
+                }
+                Served::Refused
+            }
             Err(error) => {
                 report(error);
                 Served::Passed("the pool failed")
@@ -219,6 +233,7 @@ impl Pooling {
             self.blocks.lock().freed.insert(address);
         }
         drop(held);
+        set_reserved(self.passed.budget().used_bytes());
         Some(SUCCESS)
     }
 

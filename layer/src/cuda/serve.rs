@@ -10,7 +10,7 @@ use super::{
     real::{current_context, has_primary},
     tracker::Tracker,
 };
-use crate::recording::contained;
+use crate::{pool_figures::count_request, recording::contained};
 
 /// `CU_POINTER_ATTRIBUTE_RANGE_START_ADDR`.
 const RANGE_START: usize = 11;
@@ -73,6 +73,9 @@ impl Pooling {
                 _ => Served::Passed(function.name),
             })
         });
+        if has_place {
+            count_request(matches!(served, Some(Served::Block(_))));
+        }
         let why = match served.unwrap_or(Served::Passed("the pool failed")) {
             Served::Block(address) => {
                 arguments.put(0, address);
@@ -86,6 +89,7 @@ impl Pooling {
         if counts && !self.passed.reserve(bytes) {
             own(|| self.release_kept());
             if !self.passed.reserve(bytes) {
+                own(|| self.passed.note_refusal(bytes));
                 return OUT_OF_MEMORY;
             }
         }

@@ -7,7 +7,7 @@ use super::{
     function::{Effect, Function, Space},
     live::{Live, Taken},
     numbers::Numbers,
-    real::device_name,
+    real::current_device,
 };
 use crate::recording::{Group, Lock, Recording, hold_over_fork, lock, recording};
 
@@ -96,9 +96,9 @@ impl Tracker {
         }
         drop(state);
         // The driver is not asked while the state is locked: a fork takes the driver's own locks after that one.
-        let name = device_name();
+        let device = current_device();
         let mut state = lock(&self.state);
-        let number = state.numbers.context(self.recording, context, &name);
+        let number = state.numbers.context(self.recording, context, device);
         (state, number)
     }
 

@@ -21,6 +21,7 @@ use super::{
     },
 };
 use crate::{
+    pool_figures,
     recording::{Group, Lock, Recording, hold_over_fork, lock, recording},
     settings::settings,
 };
@@ -170,11 +171,14 @@ impl Layer {
         });
         match allocated {
             Ok(block) => Source::Pool(Arc::new(block)),
-            Err(error) => match status_of(&error) {
-                Some(status) => Source::Failed(status),
-                // The driver says in its own way what is wrong.
-                None => self.take(bytes),
-            },
+            Err(error) => status_of(&error).map_or_else(
+                || {
+                    limit::say_refusal(error, &about::devices(context));
+                    // The driver says in its own way what is wrong.
+                    self.take(bytes)
+                },
+                Source::Failed,
+            ),
         }
     }
 
@@ -222,7 +226,8 @@ impl Layer {
         pooled: Option<Arc<PooledBlock>>,
     ) {
         let (id, bytes) = if whole.is_none() {
-            (self.note_block(context, kind, bytes), bytes)
+            let id = self.note_block(context, kind, bytes, pooled.is_some());
+            (id, bytes)
         } else {
             // A part has no memory of its own.
             self.note("part", bytes, kind);
@@ -242,7 +247,7 @@ impl Layer {
         bytes: usize,
         pooled: Option<Arc<PooledBlock>>,
     ) {
-        let id = self.note_block(context, kind, bytes);
+        let id = self.note_block(context, kind, bytes, pooled.is_some());
         let mut state = lock(&self.state);
         state
             .objects
@@ -251,12 +256,21 @@ impl Layer {
 
     /// Notes a request that failed for lack of memory.
     pub(super) fn refused(&self, context: Handle, kind: &'static str, bytes: usize) {
+        pool_figures::count_request(false);
+        limit::note_refusal(bytes);
         if let Some(recording) = self.recording {
             recording.refused(self.group(context, kind), bytes, 0);
         }
     }
 
-    fn note_block(&self, context: Handle, kind: &'static str, bytes: usize) -> Option<u64> {
+    fn note_block(
+        &self,
+        context: Handle,
+        kind: &'static str,
+        bytes: usize,
+        is_pooled: bool,
+    ) -> Option<u64> {
+        pool_figures::count_request(is_pooled);
         let recording = self.recording?;
         Some(recording.allocated(self.group(context, kind), bytes, 0))
     }
@@ -274,12 +288,8 @@ impl Layer {
         let number = known.number;
         let is_new = !std::mem::replace(&mut known.is_noted, true);
         drop(state);
-        if is_new {
-            self.note(
-                "context",
-                0,
-                &format!("{number}: {}", about::devices(context)),
-            );
+        if is_new && let Some(recording) = self.recording {
+            recording.context(number, &about::devices(context));
         }
         Group {
             kind,

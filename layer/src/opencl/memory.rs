@@ -32,16 +32,17 @@ const POOLED_FLAGS: cl_mem_flags = CL_MEM_READ_WRITE
 /// Its kernels wait for each other, or for the host.
 const PIPE: &str = "pipe";
 
-/// Writes a status where the program wants it.
+/// Writes a status where the program wants it, and returns what it belongs to.
 ///
 /// # Safety
 ///
 /// The place is null or the program's.
-pub(super) unsafe fn put_status(place: *mut cl_int, status: cl_int) {
+pub(super) unsafe fn with_status<T>(place: *mut cl_int, (made, status): (T, cl_int)) -> T {
     // SAFETY: the caller's.
     if let Some(place) = unsafe { place.as_mut() } {
         *place = status;
     }
+    made
 }
 
 /// Creates memory of the driver by `create`, which gets a place for its status. Without `bytes`, the driver tells how large it has become. Returns it
@@ -80,17 +81,19 @@ fn create(
         }
         let whole = whole.or_else(|| bytes.is_none().then(|| about::whole(memory)).flatten());
         let size = bytes.unwrap_or_else(|| about::bytes(memory));
-        if bytes.is_none() && whole.is_none() {
-            if matches!(layer.take(size), Source::Refused) {
-                layer.refused(context, kind, size);
-                return CL_MEM_OBJECT_ALLOCATION_FAILURE;
-            }
-            layer.passed(size, kind);
+        let is_new_size = bytes.is_none() && whole.is_none();
+        if is_new_size && matches!(layer.take(size), Source::Refused) {
+            layer.refused(context, kind, size);
+            return CL_MEM_OBJECT_ALLOCATION_FAILURE;
         }
         if kind == PIPE {
             layer.may_wait_unseen();
         }
         layer.created(memory as Handle, context, kind, size, whole, None);
+        // After that, which tells the recording of the context.
+        if is_new_size {
+            layer.passed(size, kind);
+        }
         CL_SUCCESS
     });
     if created != CL_SUCCESS && !memory.is_null() {
@@ -138,24 +141,23 @@ pub(super) unsafe extern "C" fn clCreateBuffer(
     let can_pool = host_ptr.is_null() && flags & !POOLED_FLAGS == 0;
     if can_pool && layer().is_pooled() {
         let answer = contained(|| pooled_buffer(context as Handle, flags, size));
-        if let Some((handle, status)) = answer {
+        if let Some(answer) = answer {
             // SAFETY: the program's place for a status.
-            unsafe { put_status(errcode_ret, status) };
-            return handle as cl_mem;
+            return unsafe { with_status(errcode_ret, answer) } as cl_mem;
         }
-    } else if !can_pool {
-        contained(|| layer().passed(size, "a buffer that begins with memory of the host"));
     }
-    let (memory, status) = create(
+    let made = create(
         context,
         kind_of(flags),
         Some(size),
         None,
         |status| call!(clCreateBuffer(context, flags, size, host_ptr, status) or ptr::null_mut()),
     );
+    if !can_pool {
+        contained(|| layer().passed(size, "a buffer that begins with memory of the host"));
+    }
     // SAFETY: the program's place for a status.
-    unsafe { put_status(errcode_ret, status) };
-    memory
+    unsafe { with_status(errcode_ret, made) }
 }
 
 pub(super) unsafe extern "C" fn clCreateBufferWithProperties(
@@ -170,17 +172,16 @@ pub(super) unsafe extern "C" fn clCreateBufferWithProperties(
         // SAFETY: this is the same call.
         return unsafe { clCreateBuffer(context, flags, size, host_ptr, errcode_ret) };
     }
-    contained(|| layer().passed(size, "a buffer with properties"));
-    let (memory, status) = create(
+    let made = create(
         context,
         kind_of(flags),
         Some(size),
         None,
         |status| call!(clCreateBufferWithProperties(context, properties, flags, size, host_ptr, status) or ptr::null_mut()),
     );
+    contained(|| layer().passed(size, "a buffer with properties"));
     // SAFETY: the program's place for a status.
-    unsafe { put_status(errcode_ret, status) };
-    memory
+    unsafe { with_status(errcode_ret, made) }
 }
 
 pub(super) unsafe extern "C" fn clCreateSubBuffer(
@@ -190,7 +191,7 @@ pub(super) unsafe extern "C" fn clCreateSubBuffer(
     info: *const c_void,
     errcode_ret: *mut cl_int,
 ) -> cl_mem {
-    let (memory, status) = create(
+    let made = create(
         ptr::null_mut(),
         "sub-buffer",
         None,
@@ -198,20 +199,18 @@ pub(super) unsafe extern "C" fn clCreateSubBuffer(
         |status| call!(clCreateSubBuffer(buffer, flags, kind, info, status) or ptr::null_mut()),
     );
     // SAFETY: the program's place for a status.
-    unsafe { put_status(errcode_ret, status) };
-    memory
+    unsafe { with_status(errcode_ret, made) }
 }
 
 /// A function that creates an image or a pipe.
 macro_rules! creates {
     ($($kind:tt $name:ident($($argument:ident: $type:ty),* $(,)?);)*) => {$(
         pub(super) unsafe extern "C" fn $name(context: cl_context, $($argument: $type,)* errcode_ret: *mut cl_int) -> cl_mem {
-            let (memory, status) = create(context, $kind, None, None, |status| {
+            let made = create(context, $kind, None, None, |status| {
                 call!($name(context, $($argument,)* status) or ptr::null_mut())
             });
             // SAFETY: the program's place for a status.
-            unsafe { put_status(errcode_ret, status) };
-            memory
+            unsafe { with_status(errcode_ret, made) }
         }
     )*};
 }

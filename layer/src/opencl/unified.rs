@@ -13,7 +13,7 @@ use opencl_sys::{
 
 use super::{
     layer::{Source, layer},
-    memory::put_status,
+    memory::with_status,
     objects::Handle,
     pooled::{is_out_of_memory, limit},
 };
@@ -117,8 +117,8 @@ fn allocate(
                 layer().refused(context, kind, bytes);
             }
         } else {
-            layer().passed(bytes, kind);
             layer().created_svm(address.expose_provenance(), context, kind, bytes, None);
+            layer().passed(bytes, kind);
         }
     });
     (address, status)
@@ -136,15 +136,14 @@ unsafe extern "C" fn allocate_host(
     alignment: cl_uint,
     errcode_ret: *mut cl_int,
 ) -> *mut c_void {
-    let (address, status) = allocate(context, "unified host memory", size, |status| {
+    let made = allocate(context, "unified host memory", size, |status| {
         HOST.call(ptr::null_mut(), |function| {
             // SAFETY: the program's arguments.
             unsafe { function(context, properties, size, alignment, status) }
         })
     });
     // SAFETY: the program's place for a status.
-    unsafe { put_status(errcode_ret, status) };
-    address
+    unsafe { with_status(errcode_ret, made) }
 }
 
 macro_rules! allocates_on_device {
@@ -157,15 +156,14 @@ macro_rules! allocates_on_device {
             alignment: cl_uint,
             errcode_ret: *mut cl_int,
         ) -> *mut c_void {
-            let (address, status) = allocate(context, $kind, size, |status| {
+            let made = allocate(context, $kind, size, |status| {
                 $driver.call(ptr::null_mut(), |function| {
                     // SAFETY: the program's arguments.
                     unsafe { function(context, device, properties, size, alignment, status) }
                 })
             });
             // SAFETY: the program's place for a status.
-            unsafe { put_status(errcode_ret, status) };
-            address
+            unsafe { with_status(errcode_ret, made) }
         }
     )*};
 }

@@ -126,7 +126,7 @@ impl MappedFile {
 }
 
 /// Maps a part of the file, which becomes as large.
-fn map(file: &File, begin: usize, bytes: usize) -> io::Result<MmapMut> {
+pub(crate) fn map(file: &File, begin: usize, bytes: usize) -> io::Result<MmapMut> {
     let end = (begin + bytes) as u64;
     if end > largest_file() {
         // The system would end the program by a signal.
@@ -140,7 +140,7 @@ fn map(file: &File, begin: usize, bytes: usize) -> io::Result<MmapMut> {
     } else {
         file.set_len(end)?;
     }
-    // SAFETY: the file is new, and only this process and the command that started it know it; the command waits for the end of this one.
+    // SAFETY: the layer has made the file, and only its processes and the command that started them know it; the command waits for their end.
     let map = unsafe {
         MmapOptions::new()
             .offset(begin as u64)

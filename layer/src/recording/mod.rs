@@ -23,11 +23,12 @@ use binpool_trace::{Line, PoolEvent, Request, What};
 pub(crate) use calls::Call;
 pub(crate) use contained::contained;
 pub(crate) use fork::{Lock, hold_over_fork, lock};
+pub(crate) use mapped_file::map;
 pub(crate) use modules::loaded_files;
 pub(crate) use process_mark::ProcessMark;
-pub(crate) use report_once::report_once;
-pub(crate) use writer::Group;
+pub(crate) use report_once::{report_once, say};
 use writer::Writer;
+pub(crate) use writer::{Device, Group, numbered, program_name};
 
 use crate::settings::settings;
 
@@ -119,6 +120,13 @@ impl Recording {
         let mut writer = self.writer();
         let time = Some(self.time());
         writer.write_of(id, &Line::Used { id, stream, time });
+    }
+
+    /// Notes a context of the program, which has this number, and these devices.
+    pub(crate) fn context(&self, number: u32, devices: &[Device]) {
+        self.writer().set_devices(devices);
+        let names: Vec<&str> = devices.iter().map(|device| &*device.name).collect();
+        self.note("context", 0, &format!("{number}: {}", names.join(", ")));
     }
 
     /// Notes anything else: `what` is a word.

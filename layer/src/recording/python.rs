@@ -1,7 +1,7 @@
 //! The lines of a Python program that makes a request.
 //!
-//! The functions of the interpreter are looked up in the process, if it has one. They are called on threads that hold its lock only: a thread that took
-//! the lock here could wait for one that waits for it. The frames of the others are [read](super::unlocked_python).
+//! They are [read](super::unlocked_python) where the version of Python is known. For other versions, the functions of the interpreter are looked up in the process.
+//! They are called on threads that hold its lock only: a thread that took the lock here could wait for one that waits for it.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
@@ -14,15 +14,13 @@ use std::{
 
 use libloading::os::unix::Library;
 
-use super::unlocked_python;
-
-/// The most frames.
-const MAX_FRAMES: usize = 32;
+use super::unlocked_python::{self, MAX_FRAMES};
 
 /// A frame: its code, and where in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PythonFrame {
-    code: usize,
+    /// What the code says of its lines, as a number, where that is read; or its address.
+    code: u64,
     /// The number of its instruction, or before Python 3.11 of its line.
     place: c_int,
 }
@@ -174,14 +172,21 @@ impl Interpreter {
 /// Returns the frames of this thread, innermost first; none if it runs no Python now.
 pub(super) fn frames() -> Vec<PythonFrame> {
     let mut frames = Vec::new();
+    let is_read = unlocked_python::for_each_frame(|frame| {
+        let code = frame.content();
+        let place = frame.place;
+        frames.push(PythonFrame { code, place });
+    });
+    if is_read {
+        return frames;
+    }
     let Some(python) = Interpreter::on_this_thread() else {
-        unlocked_python::for_each_frame(|code, place| frames.push(PythonFrame { code, place }));
         return frames;
     };
     frames.reserve(MAX_FRAMES);
     python.for_each_frame(|frame, code| {
         frames.push(PythonFrame {
-            code: code.expose_provenance(),
+            code: code.addr() as u64,
             // SAFETY: the frame is alive, and this thread has the lock.
             place: unsafe { (python.place_of)(frame) },
         });
@@ -189,14 +194,14 @@ pub(super) fn frames() -> Vec<PythonFrame> {
     frames
 }
 
-/// Returns the [`frames`] of this thread as `file.py:12 in function`. On a thread with the lock, their code stays alive from now on, so that its
-/// address is that of no other code.
+/// Returns the [`frames`] of this thread as `file.py:12 in function`. Code that is known by its address stays alive from now on, so that this is that of no
+/// other code.
 pub(super) fn texts() -> Vec<String> {
     let mut texts = Vec::new();
+    if unlocked_python::for_each_frame(|frame| texts.push(frame.text())) {
+        return texts;
+    }
     let Some(python) = Interpreter::on_this_thread() else {
-        unlocked_python::for_each_frame(|code, place| {
-            texts.push(unlocked_python::text(code, place));
-        });
         return texts;
     };
     let mut error = [ptr::null_mut(); 3];

@@ -39,12 +39,16 @@ fn standard_error() -> Option<(u64, u64)> {
 /// Says on standard error what failed here, for the first fault of the process.
 pub(crate) fn report_once(what: impl fmt::Display) {
     static REPORTED: AtomicBool = AtomicBool::new(false);
+    if !REPORTED.swap(true, Ordering::Relaxed) {
+        say(format_args!("{what}; the program goes on without it"));
+    }
+}
+
+/// Says something on standard error.
+pub(crate) fn say(what: impl fmt::Display) {
     begin();
-    if !REPORTED.swap(true, Ordering::Relaxed) && may_write() {
-        let _ = writeln!(
-            io::stderr(),
-            "binpool: {what}; the program goes on without it"
-        );
+    if may_write() {
+        let _ = writeln!(io::stderr(), "binpool: {what}");
     }
 }
 

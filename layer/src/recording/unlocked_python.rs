@@ -1,4 +1,4 @@
-//! The lines of a Python program that makes a request on a thread without the interpreter's lock.
+//! The lines of a Python program that makes a request, on a thread with the interpreter's lock or without it.
 //!
 //! PyTorch, CuPy and JAX release the lock before they call the driver. To take it here could last forever: a thread that has it may wait for what
 //! this one holds. But while a thread runs no Python, its frames stay as they are, and nothing else changes them. They are read as debuggers
@@ -6,16 +6,25 @@
 //! have no lines here.
 
 use std::{
+    borrow::Cow,
     ffi::{c_char, c_int, c_ulong, c_void},
+    hash::{DefaultHasher, Hash, Hasher},
+    slice,
     sync::OnceLock,
 };
 
 use libloading::os::unix::Library;
 
 /// The most frames.
-const MAX_FRAMES: usize = 32;
+pub(super) const MAX_FRAMES: usize = 32;
 /// The most characters of a name.
-const MAX_CHARACTERS: isize = 4096;
+const MAX_CHARACTERS: usize = 4096;
+
+/// Where an object has the number of its bytes or characters; where a text has its state, and bits of that; where an object of bytes has these.
+const LENGTH: usize = 16;
+const STATE: usize = 32;
+const COMPACT_ASCII: u32 = 0b110_0000;
+const BYTES: usize = 32;
 
 /// Where a type has what is read of it, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -30,9 +39,13 @@ struct Layout {
     /// The owner of frames that stand for a call by C.
     no_python: Option<u8>,
     /// Of a code.
+    first_line: usize,
     file: usize,
     name: usize,
+    lines: usize,
     instructions: usize,
+    /// Of a text of ASCII: its characters.
+    characters: usize,
 }
 
 /// Of Python 3.11.
@@ -43,9 +56,12 @@ const LAYOUT_11: Layout = Layout {
     instruction: 56,
     owner: 69,
     no_python: None,
+    first_line: 72,
     file: 112,
     name: 128,
+    lines: 136,
     instructions: 184,
+    characters: 48,
 };
 
 /// Of Python 3.12.
@@ -55,7 +71,9 @@ const LAYOUT_12: Layout = Layout {
     back: 8,
     owner: 70,
     no_python: Some(3),
+    first_line: 68,
     instructions: 192,
+    characters: 40,
     ..LAYOUT_11
 };
 
@@ -120,24 +138,6 @@ impl Interpreter {
             code_type: symbol!(b"PyCode_Type"),
         })
     }
-
-    /// The text of an object that a code has; `None` for an object that is not text.
-    ///
-    /// # Safety
-    ///
-    /// The code is alive, and has an object there.
-    unsafe fn text(&self, code: *const c_char, place: usize) -> Option<String> {
-        // SAFETY: the caller's.
-        let text: *const c_char = unsafe { read(code, place) };
-        // SAFETY: the object lives as long as the code, and never changes.
-        let length = unsafe { (self.length_of)(text) };
-        let characters = (0..length.min(MAX_CHARACTERS)).map(|index| {
-            // SAFETY: as above.
-            let character = unsafe { (self.character_of)(text, index) };
-            char::from_u32(character).unwrap_or(char::REPLACEMENT_CHARACTER)
-        });
-        (length >= 0).then(|| characters.collect())
-    }
 }
 
 /// Reads a value of an object.
@@ -150,17 +150,87 @@ unsafe fn read<T: Copy>(object: *const c_char, place: usize) -> T {
     unsafe { object.wrapping_add(place).cast::<T>().read() }
 }
 
-/// Calls `each` with the code of each frame of this thread and the number of its instruction, innermost first.
-pub(super) fn for_each_frame(mut each: impl FnMut(usize, c_int)) {
+/// The bytes of an object that has their number at `LENGTH`.
+///
+/// # Safety
+///
+/// The object has them from there on, is alive for `'a`, and does not change.
+unsafe fn bytes<'a>(object: *const c_char, place: usize) -> &'a [u8] {
+    // SAFETY: the caller's.
+    let length = unsafe { read(object, LENGTH) };
+    // SAFETY: the caller's.
+    unsafe { slice::from_raw_parts(object.wrapping_add(place).cast(), length) }
+}
+
+/// A frame of this thread while it runs no Python: its code is alive.
+pub(super) struct Frame {
+    python: &'static Interpreter,
+    code: *const c_char,
+    /// The number of its instruction.
+    pub(super) place: c_int,
+}
+
+impl Frame {
+    /// The text that its code has at a place.
+    fn text_at(&self, place: usize) -> Cow<'_, str> {
+        // SAFETY: the code is alive, and has a text there.
+        let text: *const c_char = unsafe { read(self.code, place) };
+        // SAFETY: the text lives as long as the code, and never changes.
+        if unsafe { read::<u32>(text, STATE) } & COMPACT_ASCII == COMPACT_ASCII {
+            // SAFETY: as above; the characters are there, as the state says.
+            let characters = unsafe { bytes(text, self.python.layout.characters) };
+            let length = characters.len().min(MAX_CHARACTERS);
+            return String::from_utf8_lossy(&characters[..length]);
+        }
+        // SAFETY: as above.
+        let length = unsafe { (self.python.length_of)(text) };
+        let characters = (0..length).take(MAX_CHARACTERS).map(|index| {
+            // SAFETY: as above.
+            let character = unsafe { (self.python.character_of)(text, index) };
+            char::from_u32(character).unwrap_or(char::REPLACEMENT_CHARACTER)
+        });
+        Cow::Owned(characters.collect())
+    }
+
+    /// The file and the function.
+    fn names(&self) -> [Cow<'_, str>; 2] {
+        let layout = &self.python.layout;
+        [layout.file, layout.name].map(|place| self.text_at(place))
+    }
+
+    /// Returns a number for all that [`text`](Self::text) is made of but the place. The address of the code says less: other code has it once this one is gone.
+    pub(super) fn content(&self) -> u64 {
+        // SAFETY: the code is alive, and has the number of its first line there.
+        let first_line: c_int = unsafe { read(self.code, self.python.layout.first_line) };
+        // SAFETY: as above; bytes say which instruction has which line.
+        let lines = unsafe { read(self.code, self.python.layout.lines) };
+        // SAFETY: as above.
+        let lines = unsafe { bytes(lines, BYTES) };
+        let mut hasher = DefaultHasher::new();
+        (first_line, self.names(), lines).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Returns the frame as `file.py:12 in function`.
+    pub(super) fn text(&self) -> String {
+        // SAFETY: the code is alive.
+        let line = unsafe { (self.python.line_of)(self.code, self.place) };
+        let [file, function] = self.names();
+        format!("{file}:{line} in {function}")
+    }
+}
+
+/// Calls `each` with each frame of this thread, innermost first. Returns whether the version of Python is known.
+pub(super) fn for_each_frame(mut each: impl FnMut(&Frame)) -> bool {
     let Some(python) = Interpreter::get() else {
-        return;
+        return false;
     };
     let layout = &python.layout;
     // SAFETY: this may be called at any time, on any thread.
     let mut at = unsafe { (python.thread)() };
     for place in layout.frame_of_thread {
         if at.is_null() {
-            return;
+            return true;
         }
         // SAFETY: the state of this thread is alive, and has pointers at these places.
         at = unsafe { read(at, *place) };
@@ -185,22 +255,12 @@ pub(super) fn for_each_frame(mut each: impl FnMut(usize, c_int)) {
         let begin = code.addr() + layout.instructions;
         let place = instruction.addr().checked_sub(begin);
         let place = place.and_then(|place| c_int::try_from(place).ok());
-        each(code.expose_provenance(), place.unwrap_or(-1));
+        each(&Frame {
+            python,
+            code,
+            place: place.unwrap_or(-1),
+        });
         count += 1;
     }
-}
-
-/// Returns a frame of [`for_each_frame`] as `file.py:12 in function`, while it is there.
-pub(super) fn text(code: usize, place: c_int) -> String {
-    let code = std::ptr::with_exposed_provenance(code);
-    let found = Interpreter::get().and_then(|python| {
-        // SAFETY: the code is that of a frame, which keeps it alive.
-        let file = unsafe { python.text(code, python.layout.file) }?;
-        // SAFETY: as above.
-        let name = unsafe { python.text(code, python.layout.name) }?;
-        // SAFETY: as above.
-        let line = unsafe { (python.line_of)(code, place) };
-        Some(format!("{file}:{line} in {name}"))
-    });
-    found.unwrap_or_else(|| "an unknown line".to_owned())
+    true
 }

@@ -36,6 +36,13 @@ pub(crate) struct Group {
     pub(crate) context: u32,
 }
 
+/// A device, and the bytes of its memory; 0 if the driver does not say.
+#[derive(Clone, Debug)]
+pub(crate) struct Device {
+    pub(crate) name: String,
+    pub(crate) bytes: u64,
+}
+
 /// Writes the lines of this process.
 #[derive(Debug)]
 pub(super) struct Writer {
@@ -45,6 +52,8 @@ pub(super) struct Writer {
     path: PathBuf,
     /// The interface of the program.
     source: &'static str,
+    /// The device of the first context, if it has one only.
+    device: Option<Device>,
     state: State,
     next_id: u64,
     /// The ID of the first block of this process. Those of its parent are not in its recording.
@@ -71,6 +80,7 @@ impl Writer {
             first: path.to_owned(),
             path: path.to_owned(),
             source,
+            device: None,
             state: State::Waiting,
             next_id: 1,
             first_id: 1,
@@ -103,6 +113,13 @@ impl Writer {
     /// Returns whether there is a file.
     pub(super) fn has_begun(&self) -> bool {
         matches!(self.state, State::Open(..))
+    }
+
+    /// Notes the devices of a context. The header names that of the first one.
+    pub(super) fn set_devices(&mut self, devices: &[Device]) {
+        if let (State::Waiting, [device]) = (&self.state, devices) {
+            self.device = Some(device.clone());
+        }
     }
 
     /// Returns the ID of the next block.
@@ -231,14 +248,23 @@ impl Writer {
     }
 
     fn write_header(&mut self, program: &str) {
+        let settings = settings();
         let source = format!("a program on {}", self.source);
+        let device = self.device.take();
+        let name = device.as_ref().map_or("", |device| &*device.name);
+        let bytes = device.as_ref().map_or(0, |device| device.bytes);
+        let number =
+            |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
         for (key, value) in [
             ("version", "3"),
             ("time", &seconds_since_1970().to_string()),
             ("program", program),
             ("process", &std::process::id().to_string()),
             ("source", &source),
-            ("pooled", if settings().is_pooled { "yes" } else { "" }),
+            ("device", name),
+            ("capacity", &number(Some(bytes).filter(|bytes| *bytes > 0))),
+            ("pooled", if settings.is_pooled { "yes" } else { "" }),
+            ("limit", &number(settings.limit)),
         ] {
             if !value.is_empty() {
                 self.write(&Line::Header { key, value });
@@ -248,7 +274,7 @@ impl Writer {
 }
 
 /// Returns the name of the file that is tried at this attempt: `out.trace`, `out.python3-1234.trace`, `out.python3-1234.2.trace`.
-fn numbered(path: &Path, program: &str, attempt: usize) -> PathBuf {
+pub(crate) fn numbered(path: &Path, program: &str, attempt: usize) -> PathBuf {
     if attempt == 0 {
         return path.to_owned();
     }
@@ -273,7 +299,7 @@ fn seconds_since_1970() -> u64 {
 }
 
 /// The name of the program's file.
-fn program_name() -> String {
+pub(crate) fn program_name() -> String {
     let path = std::env::current_exe().unwrap_or_default();
     let name = path.file_name().unwrap_or_default();
     name.to_string_lossy().into_owned()

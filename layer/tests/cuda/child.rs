@@ -75,3 +75,15 @@ fn text_of(output: &Output) -> String {
 pub(crate) fn pooled(body: impl FnOnce()) {
     in_child(&[("BINPOOL_POOL", "1")], body);
 }
+
+/// As [`pooled`], with a limit of 32 MiB, which refuses requests of 20 MiB, if any.
+pub(crate) fn limited(body: impl FnOnce()) {
+    let variables = [("BINPOOL_POOL", "1"), ("BINPOOL_LIMIT", "33554432")];
+    if let Some(complaints) = complaints(&variables, body) {
+        let refusal = "binpool: out of memory: could not allocate 20.0 MiB: ";
+        assert!(
+            complaints.len() == 1 && complaints[0].starts_with(refusal),
+            "{complaints:?}"
+        );
+    }
+}

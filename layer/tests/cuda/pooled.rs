@@ -2,6 +2,8 @@
 
 use std::{ptr, thread};
 
+use binpool_layer::PoolFigures;
+
 use crate::{
     calls::{
         Gate, MIB, OUT_OF_MEMORY, PER_THREAD, allocate, allocate_on, begin, control, count,
@@ -12,7 +14,7 @@ use crate::{
         cuStreamEndCapture, destroy_stream, fill, free, free_on, map_pages, memory, range, read,
         used, wait,
     },
-    child::{in_child, pooled},
+    child::{in_child, limited, pooled},
 };
 
 #[test]
@@ -149,112 +151,97 @@ fn nothing_and_what_is_not_there_are_answered_by_the_driver() {
 
 #[test]
 fn the_limit_is_what_the_device_seems_to_have() {
-    in_child(
-        &[("BINPOOL_POOL", "1"), ("BINPOOL_LIMIT", "33554432")],
-        || {
-            begin(64 * MIB);
-            assert_eq!(memory(), (32 * MIB, 32 * MIB));
-            let stream = create_stream();
-            let block = allocate_on(stream, 20 * MIB).unwrap();
-            assert_eq!(memory(), (12 * MIB, 32 * MIB));
-            assert_eq!(allocate(20 * MIB), Err(OUT_OF_MEMORY));
-            free_on(stream, block);
-            // What is kept for one kind of memory is released for the other.
-            let block = allocate(20 * MIB).unwrap();
-            assert_eq!(memory().0, 12 * MIB);
-            free(block);
-            assert_eq!(memory().0, 32 * MIB);
-            assert!(used() <= 32 * MIB);
-        },
-    );
+    limited(|| {
+        begin(64 * MIB);
+        assert_eq!(memory(), (32 * MIB, 32 * MIB));
+        let stream = create_stream();
+        let block = allocate_on(stream, 20 * MIB).unwrap();
+        assert_eq!(memory(), (12 * MIB, 32 * MIB));
+        assert_eq!(allocate(20 * MIB), Err(OUT_OF_MEMORY));
+        free_on(stream, block);
+        // What is kept for one kind of memory is released for the other.
+        let block = allocate(20 * MIB).unwrap();
+        assert_eq!(memory().0, 12 * MIB);
+        free(block);
+        assert_eq!(memory().0, 32 * MIB);
+        assert!(used() <= 32 * MIB);
+    });
 }
 
 #[test]
 fn memory_that_is_not_from_pools_counts_for_the_limit() {
-    in_child(
-        &[("BINPOOL_POOL", "1"), ("BINPOOL_LIMIT", "33554432")],
-        || {
-            begin(64 * MIB);
-            free(allocate(20 * MIB).unwrap());
-            let mut pages = 0;
-            // What is kept is released for it.
-            let create = |pages: &mut u64| unsafe { cuMemCreate(pages, 20 * MIB, ptr::null(), 0) };
-            assert_eq!(create(&mut pages), 0);
-            assert_eq!(memory().0, 12 * MIB);
-            assert_eq!(create(&mut 0), OUT_OF_MEMORY);
-            assert_eq!(allocate(20 * MIB), Err(OUT_OF_MEMORY));
-            assert_eq!(unsafe { cuMemRelease(pages) }, 0);
-            assert!(allocate(20 * MIB).is_ok());
-        },
-    );
+    limited(|| {
+        begin(64 * MIB);
+        free(allocate(20 * MIB).unwrap());
+        let mut pages = 0;
+        // What is kept is released for it.
+        let create = |pages: &mut u64| unsafe { cuMemCreate(pages, 20 * MIB, ptr::null(), 0) };
+        assert_eq!(create(&mut pages), 0);
+        assert_eq!(memory().0, 12 * MIB);
+        assert_eq!(create(&mut 0), OUT_OF_MEMORY);
+        assert_eq!(allocate(20 * MIB), Err(OUT_OF_MEMORY));
+        assert_eq!(unsafe { cuMemRelease(pages) }, 0);
+        assert!(allocate(20 * MIB).is_ok());
+    });
 }
 
 #[test]
 fn pages_count_for_the_limit_until_they_are_unmapped() {
-    in_child(
-        &[("BINPOOL_POOL", "1"), ("BINPOOL_LIMIT", "33554432")],
-        || {
-            begin(64 * MIB);
-            let mapped = map_pages(20 * MIB).unwrap();
-            assert_eq!(memory().0, 12 * MIB);
-            assert_eq!(map_pages(20 * MIB), Err(OUT_OF_MEMORY));
-            assert_eq!(unsafe { cuMemUnmap(mapped, 20 * MIB) }, 0);
-            assert_eq!(memory().0, 32 * MIB);
-        },
-    );
+    limited(|| {
+        begin(64 * MIB);
+        let mapped = map_pages(20 * MIB).unwrap();
+        assert_eq!(memory().0, 12 * MIB);
+        assert_eq!(map_pages(20 * MIB), Err(OUT_OF_MEMORY));
+        assert_eq!(unsafe { cuMemUnmap(mapped, 20 * MIB) }, 0);
+        assert_eq!(memory().0, 32 * MIB);
+    });
 }
 
 #[test]
 fn what_ends_with_its_context_counts_for_the_limit_no_more() {
-    in_child(
-        &[("BINPOOL_POOL", "1"), ("BINPOOL_LIMIT", "33554432")],
-        || {
-            let (mut pool, mut address) = (0, 0);
-            let mut take = |stream| unsafe {
-                assert_eq!(cuMemPoolCreate(&raw mut pool, ptr::null()), 0);
-                cuMemAllocFromPoolAsync(&raw mut address, 20 * MIB, pool, stream)
-            };
-            for end in [cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxRelease_v2] {
-                begin(256 * MIB);
-                let stream = create_stream();
-                assert_eq!(take(stream), 0);
-                assert_eq!(take(stream), OUT_OF_MEMORY);
-                assert_eq!(unsafe { end(0) }, 0);
-                begin(256 * MIB);
-                assert_eq!(memory().0, 32 * MIB);
-                unsafe {
-                    cuDevicePrimaryCtxRelease_v2(0);
-                    cuDevicePrimaryCtxRelease_v2(0);
-                }
+    limited(|| {
+        let (mut pool, mut address) = (0, 0);
+        let mut take = |stream| unsafe {
+            assert_eq!(cuMemPoolCreate(&raw mut pool, ptr::null()), 0);
+            cuMemAllocFromPoolAsync(&raw mut address, 20 * MIB, pool, stream)
+        };
+        for end in [cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxRelease_v2] {
+            begin(256 * MIB);
+            let stream = create_stream();
+            assert_eq!(take(stream), 0);
+            assert_eq!(take(stream), OUT_OF_MEMORY);
+            assert_eq!(unsafe { end(0) }, 0);
+            begin(256 * MIB);
+            assert_eq!(memory().0, 32 * MIB);
+            unsafe {
+                cuDevicePrimaryCtxRelease_v2(0);
+                cuDevicePrimaryCtxRelease_v2(0);
             }
-        },
-    );
+        }
+    });
 }
 
 #[test]
 fn requests_at_the_same_time_stay_within_the_limit_together() {
-    in_child(
-        &[("BINPOOL_POOL", "1"), ("BINPOOL_LIMIT", "33554432")],
-        || {
-            begin(1024 * MIB);
-            for _ in 0..50 {
-                let start = std::sync::Barrier::new(4);
-                let made: Vec<_> = thread::scope(|scope| {
-                    let request = || {
-                        assert_eq!(unsafe { cuCtxSetCurrent(1 << 20) }, 0);
-                        start.wait();
-                        map_pages(20 * MIB).ok()
-                    };
-                    let threads = [(); 4].map(|()| scope.spawn(request));
-                    let made = threads.into_iter();
-                    made.filter_map(|thread| thread.join().unwrap()).collect()
-                });
-                assert_eq!(made.len(), 1);
-                assert_eq!(unsafe { cuMemUnmap(made[0], 20 * MIB) }, 0);
-            }
-            assert_eq!(memory().0, 32 * MIB);
-        },
-    );
+    limited(|| {
+        begin(1024 * MIB);
+        for _ in 0..50 {
+            let start = std::sync::Barrier::new(4);
+            let made: Vec<_> = thread::scope(|scope| {
+                let request = || {
+                    assert_eq!(unsafe { cuCtxSetCurrent(1 << 20) }, 0);
+                    start.wait();
+                    map_pages(20 * MIB).ok()
+                };
+                let threads = [(); 4].map(|()| scope.spawn(request));
+                let made = threads.into_iter();
+                made.filter_map(|thread| thread.join().unwrap()).collect()
+            });
+            assert_eq!(made.len(), 1);
+            assert_eq!(unsafe { cuMemUnmap(made[0], 20 * MIB) }, 0);
+        }
+        assert_eq!(memory().0, 32 * MIB);
+    });
 }
 
 #[test]
@@ -539,4 +526,36 @@ fn blocks_of_threads_and_streams_do_not_overlap() {
             }
         });
     });
+}
+
+#[test]
+fn what_pools_did_is_in_a_file_after_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let sign = folder.path().join("pooled");
+    let variables = [
+        ("BINPOOL_POOL", "1"),
+        ("BINPOOL_POOLED", sign.to_str().unwrap()),
+    ];
+    let ran = in_child(&variables, || {
+        begin(64 * MIB);
+        let first = allocate(MIB).unwrap();
+        let _second = allocate(2 * MIB).unwrap();
+        free(first);
+        let mut managed = 0;
+        assert_eq!(unsafe { cuMemAllocManaged(&raw mut managed, MIB, 1) }, 0);
+        assert_eq!(allocate(100 * MIB), Err(OUT_OF_MEMORY));
+    });
+    if ran.is_some() {
+        let files = std::fs::read_dir(folder.path()).unwrap();
+        let mut paths = files.map(|file| file.unwrap().path());
+        let path = paths.find(|path| *path != sign).unwrap();
+        let expected = PoolFigures {
+            requests: 4,
+            served: 2,
+            refused_by_limit: 0,
+            most_reserved: 3 << 20,
+            held_then: 0,
+        };
+        assert_eq!(PoolFigures::read(&path).unwrap(), expected);
+    }
 }

@@ -58,6 +58,11 @@ fn check(lines: &[String]) {
     assert_eq!(streams, ["1", "1", "1", "0", "1", "0"]);
     assert_eq!(of(lines, "f").count(), 4);
     assert_eq!(of(lines, "o").count(), 1);
+    let header: Vec<&str> = of(lines, "h").collect();
+    assert!(header.contains(&"capacity 67108864"), "{header:?}");
+    let context = of(lines, "p").find(|line| line.starts_with("context "));
+    let (_, device) = context.unwrap().split_once(": ").unwrap();
+    assert!(header.contains(&&*format!("device {device}")), "{header:?}");
     let groups: Vec<&str> = of(lines, "g")
         .filter_map(|line| line.split_once(' '))
         .map(|(_, name)| name)

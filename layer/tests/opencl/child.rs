@@ -6,6 +6,7 @@ use std::{
     process::{Command, Output},
 };
 
+use binpool_layer::PoolFigures;
 use tempfile::TempDir;
 
 use crate::recording::Recording;
@@ -35,6 +36,16 @@ impl Ran {
         recording
     }
 
+    /// The figures of the pools of all processes.
+    pub(crate) fn figures(&self) -> Vec<PoolFigures> {
+        let files = fs::read_dir(self.folder.path()).unwrap();
+        let paths = files.map(|file| file.unwrap().path());
+        let of_pool = paths.filter(|path| path.to_str().unwrap().contains("/pooled."));
+        of_pool
+            .map(|path| PoolFigures::read(&path).unwrap())
+            .collect()
+    }
+
     /// A file in the folder that the program ran in.
     pub(crate) fn file(&self, name: &str) -> String {
         fs::read_to_string(self.folder.path().join(name)).unwrap()
@@ -49,6 +60,16 @@ pub(crate) fn recorded<F: FnOnce()>(program: F) -> Option<Ran> {
 /// As [`recorded`], over a pool, too.
 pub(crate) fn pooled<F: FnOnce()>(program: F) -> Option<Ran> {
     run(&[("BINPOOL_POOL", "1")], "out.trace", program)
+}
+
+/// As [`pooled`], with a limit in bytes, and a file of the pool's figures.
+pub(crate) fn limited<F: FnOnce()>(limit: &str, program: F) -> Option<Ran> {
+    let variables = [
+        ("BINPOOL_POOL", "1"),
+        ("BINPOOL_LIMIT", limit),
+        ("BINPOOL_POOLED", "pooled"),
+    ];
+    run(&variables, "out.trace", program)
 }
 
 /// Runs `program` as [`recorded`] does, where the recording cannot be made: the layer says so on standard error at the first event.

@@ -8,12 +8,14 @@ use std::{
 
 use binpool_layer as _;
 use opencl_sys::{
-    CL_INVALID_VALUE, CL_QUEUE_CONTEXT, CL_QUEUE_PROPERTIES, CL_SUCCESS, cl_command_queue,
-    cl_context, cl_event, cl_icd::cl_icd_dispatch, cl_int, cl_mem, cl_mem_flags, cl_uint,
+    CL_DEVICE_GLOBAL_MEM_SIZE, CL_DEVICE_NAME, CL_INVALID_VALUE, CL_QUEUE_CONTEXT,
+    CL_QUEUE_PROPERTIES, CL_SUCCESS, cl_command_queue, cl_context, cl_device_id, cl_event,
+    cl_icd::cl_icd_dispatch, cl_int, cl_mem, cl_mem_flags, cl_uint,
 };
 
 const CONTEXT: usize = 8;
 const QUEUE: usize = 16;
+const DEVICE: usize = 24;
 
 unsafe extern "C" {
     /// What the loader calls.
@@ -60,6 +62,45 @@ unsafe extern "C" fn queue_info(
     CL_SUCCESS
 }
 
+/// The bytes of the device.
+const MEMORY: u64 = 8 << 30;
+
+unsafe extern "C" fn context_info(
+    _: cl_context,
+    _: cl_uint,
+    _: usize,
+    value: *mut c_void,
+    bytes: *mut usize,
+) -> cl_int {
+    if !bytes.is_null() {
+        unsafe { bytes.write(size_of::<cl_device_id>()) };
+    }
+    if !value.is_null() {
+        unsafe { value.cast::<usize>().write(DEVICE) };
+    }
+    CL_SUCCESS
+}
+
+unsafe extern "C" fn device_info(
+    device: cl_device_id,
+    name: cl_uint,
+    _: usize,
+    value: *mut c_void,
+    bytes: *mut usize,
+) -> cl_int {
+    assert_eq!(device.addr(), DEVICE);
+    let answer = match name {
+        CL_DEVICE_NAME => b"a device of tests\0".to_vec(),
+        CL_DEVICE_GLOBAL_MEM_SIZE => MEMORY.to_ne_bytes().to_vec(),
+        _ => return CL_INVALID_VALUE,
+    };
+    unsafe { value.cast::<u8>().copy_from(answer.as_ptr(), answer.len()) };
+    if !bytes.is_null() {
+        unsafe { bytes.write(answer.len()) };
+    }
+    CL_SUCCESS
+}
+
 unsafe extern "C" fn fill(
     _: cl_command_queue,
     _: cl_mem,
@@ -82,6 +123,8 @@ pub(crate) fn functions() -> cl_icd_dispatch {
     functions.clReleaseMemObject = Some(release);
     functions.clGetCommandQueueInfo = Some(queue_info);
     functions.clEnqueueFillBuffer = Some(fill);
+    functions.clGetContextInfo = Some(context_info);
+    functions.clGetDeviceInfo = Some(device_info);
     functions
 }
 
@@ -132,12 +175,20 @@ impl Device {
     }
 
     pub(crate) fn create(self, bytes: usize) -> usize {
+        self.try_create(0, bytes).unwrap()
+    }
+
+    /// Creates a buffer with flags. The error is the status.
+    pub(crate) fn try_create(self, flags: cl_mem_flags, bytes: usize) -> Result<usize, cl_int> {
         let mut status = -1;
         let context = ptr::without_provenance_mut(CONTEXT);
         let create = self.functions.clCreateBuffer.unwrap();
-        let buffer = unsafe { create(context, 0, bytes, ptr::null_mut(), &raw mut status) };
-        assert_eq!(status, CL_SUCCESS);
-        buffer.addr()
+        let buffer = unsafe { create(context, flags, bytes, ptr::null_mut(), &raw mut status) };
+        if status == CL_SUCCESS {
+            Ok(buffer.addr())
+        } else {
+            Err(status)
+        }
     }
 
     pub(crate) fn release(self, buffer: usize) {

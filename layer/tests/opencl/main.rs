@@ -13,6 +13,7 @@ mod driver;
 mod files;
 mod forks;
 mod loaders;
+mod pool_figures;
 mod recording;
 #[cfg(target_arch = "x86_64")]
 mod stacks;

@@ -7,6 +7,7 @@ use crate::{
     block::Block,
     central::State,
     free::bins::Bins,
+    growing::Dropped,
     order::{
         queue_uses::QueueUses,
         timestamps::{QueueKey, QueueUse},
@@ -83,13 +84,17 @@ impl<B: Backend, O> State<B, O> {
     }
 
     /// Counts pages that leave an active block, and records that.
-    pub(crate) fn remove_mapped(&mut self, block: &mut Block<B>, region: Region) {
-        let memory = block.memory.id();
+    pub(crate) fn shrink_mapped(&mut self, block: &mut Block<B>, region: Region) {
+        block.bytes -= region.bytes;
+        self.in_use -= signed(region.bytes);
+        self.remove_mapped(block.memory.id(), region);
+    }
+
+    /// Counts pages that leave a block that grew, and records that.
+    pub(crate) fn remove_mapped(&mut self, memory: MemoryId, region: Region) {
         self.note(|| unmapped(memory, region));
         self.grown.remove(&(memory, region.offset));
         self.counters.unmaps += 1;
-        block.bytes -= region.bytes;
-        self.in_use -= signed(region.bytes);
         self.forget(memory, region.bytes);
     }
 
@@ -142,14 +147,6 @@ impl<B: Backend, O> State<B, O> {
         }
     }
 
-    pub(crate) fn count_empty(&mut self) {
-        self.counters.empty_allocations += 1;
-    }
-
-    pub(crate) fn count_out_of_memory(&mut self) {
-        self.counters.out_of_memory += 1;
-    }
-
     /// The bytes of free memory that a request for the queue of `queue_key` would have to wait for; without a queue, of all free memory
     /// whose commands are not known to have ended.
     pub(crate) fn held_back_bytes(&self, queue_key: Option<QueueKey>) -> u64 {
@@ -165,7 +162,14 @@ impl<B: Backend, O> State<B, O> {
                 sum += bytes as u64;
             }
         });
-        sum
+        sum + self.pending_dropped_bytes()
+    }
+
+    /// The bytes of dropped blocks that grew and whose commands are not known to have ended. Their own queues wait for them, too.
+    fn pending_dropped_bytes(&self) -> u64 {
+        let dropped = self.dropped.iter();
+        let pending = dropped.filter(|it| !self.queues.are_over(&it.uses));
+        pending.map(Dropped::bytes).sum()
     }
 
     /// Calls `visit` with the uses of each free block and range, and its size in bytes.
@@ -175,10 +179,11 @@ impl<B: Backend, O> State<B, O> {
         self.segments.each_use(visit);
     }
 
-    /// The free bytes in bins, segments and the quarantine.
+    /// The free bytes in bins, segments, the quarantine, and dropped blocks that grew.
     pub(crate) fn held_bytes(&self) -> u64 {
         let binned: u64 = self.all_bins().map(Bins::bytes).sum();
-        binned + self.segments.free_bytes() + self.quarantine.bytes_of_ranges()
+        let dropped: u64 = self.dropped.iter().map(Dropped::bytes).sum();
+        binned + self.segments.free_bytes() + self.quarantine.bytes_of_ranges() + dropped
     }
 
     /// The bytes that can be released: free blocks, or idle segments if the pool carves.
@@ -218,6 +223,7 @@ impl<B: Backend, O> State<B, O> {
             let is_pending = self.queues.are_pending(uses);
             pending_bytes += if is_pending { bytes as u64 } else { 0 };
         });
+        pending_bytes += self.pending_dropped_bytes();
         let (viewed_blocks, viewed_bytes) = self.count_viewed();
         PoolStatistics {
             active_blocks: unsigned(self.active_blocks),

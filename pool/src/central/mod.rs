@@ -28,6 +28,7 @@ use crate::{
         bins::Bins, cached::Viewed, depot::Depot, fills::Fills, quarantine::Quarantine,
         thread_cache::ThreadCache,
     },
+    growing::Dropped,
     lock::{biased::BiasedLocks, transit::Transit},
     order::{
         clock::Clock,
@@ -59,7 +60,8 @@ enum AskingQueues {
 ///   - `pending`: commands may use it on several queues, or on an out-of-order one;
 ///   - `idle`: no command uses it;
 ///   - `unscrubbed`: it has to be filled with zeros first;
-///   - a segment, as a free range; or `quarantine`, as a range.
+///   - a segment, as a free range; or `quarantine`, as a range;
+///   - `dropped`, if it grew.
 /// - I2: the state of the default queue is never removed while the pool has a handle.
 /// - I3: `managed_bytes` is the size of the active blocks, in whole blocks, plus `held_bytes`.
 /// - I4: a block that has views is active: the program has it, or it is in `viewed`.
@@ -124,6 +126,8 @@ pub(crate) struct State<B: Backend, O> {
     pub(crate) in_use: i64,
     /// The peak of `in_use`.
     pub(crate) peak_in_use: i64,
+    /// Blocks that grew, were dropped, and still have their pages.
+    pub(crate) dropped: Vec<Dropped<B>>,
     /// The pages of blocks that grow: the identity of the block's memory, where in it they are mapped, and their bytes.
     pub(crate) grown: BTreeMap<(MemoryId, usize), usize>,
     /// The records of active blocks, for tracking.
@@ -173,6 +177,7 @@ impl<B: Backend, O> State<B, O> {
             in_use: 0,
             peak_in_use: 0,
             transit: Transit::default(),
+            dropped: Vec::new(),
             grown: BTreeMap::new(),
             watch: Watch::default(),
         }

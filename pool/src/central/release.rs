@@ -1,5 +1,7 @@
 //! Which free memory is released to the allocator.
 
+use std::mem;
+
 use binpool_allocators::{Backend, Memory, MemoryId, Queue};
 
 use crate::{
@@ -7,7 +9,8 @@ use crate::{
     block::{HeldBlock, Released},
     central::{State, counters::unsigned, queue_states::QueueStates},
     free::bins::Bins,
-    order::queue_uses::{QueueUses, add_to},
+    growing::Dropped,
+    order::queue_uses::{QueueUses, add_to, together},
     order::timestamps::QueueUse,
     request::Request,
 };
@@ -148,6 +151,40 @@ impl<B: Backend, O> State<B, O> {
         }
     }
 
+    /// Looks at the dropped blocks that grew, and returns their uses. Where views of one are gone, or addresses are no longer kept, it counts
+    /// as used on every queue up to now, since the program cannot say on which.
+    pub(crate) fn stamp_dropped(&mut self) -> QueueUses {
+        let is_kept = self.keeps_addresses();
+        let keys: Vec<_> = self.queues.iter().map(|(key, _)| key).collect();
+        let mut all = QueueUses::new();
+        for dropped in &mut self.dropped {
+            let is_viewed = is_kept || dropped.memory.has_views();
+            if mem::replace(&mut dropped.growing.was_viewed, is_viewed) && !is_viewed {
+                dropped.uses = keys.iter().map(|key| self.queues.stamp(*key)).collect();
+            }
+            all = together(&all, &dropped.uses);
+        }
+        all
+    }
+
+    /// Takes out the dropped blocks that grew and that no command and no view uses, to be released; all of them if no later call may do so,
+    /// because the last handle is gone.
+    pub(crate) fn take_dropped(&mut self) -> Vec<Dropped<B>> {
+        let (is_last, is_kept) = (self.viewed.is_none(), self.keeps_addresses());
+        let queues = &self.queues;
+        let may_go = |it: &mut Dropped<B>| {
+            is_last || !is_kept && !it.growing.was_viewed && queues.are_over(&it.uses)
+        };
+        let taken: Vec<_> = self.dropped.extract_if(.., may_go).collect();
+        for it in &taken {
+            for piece in &it.growing.pieces {
+                self.remove_mapped(it.memory.id(), piece.region());
+            }
+            self.begin_release(it.memory.id(), 0, &it.uses);
+        }
+        taken
+    }
+
     /// Counts memory that was in transit as arrived. Returns whether nothing is left in transit.
     pub(crate) fn arrive(&mut self) -> bool {
         self.changes += 1;
@@ -158,6 +195,7 @@ impl<B: Backend, O> State<B, O> {
     pub(crate) fn holding_back(&self) -> QueueUses {
         let held = self.all_bins().flat_map(Bins::iter);
         let uses = held.flat_map(|held| &held.uses).copied();
+        let dropped = self.dropped.iter().flat_map(|dropped| &dropped.uses);
         let draining = self.queues.iter().map(|(key, queue_state)| QueueUse {
             key,
             timestamp: queue_state.draining,
@@ -168,6 +206,7 @@ impl<B: Backend, O> State<B, O> {
                 add_to(&mut found, use_);
             }
         };
+        let uses = uses.chain(dropped.copied());
         draining.chain(uses).for_each(&mut add);
         self.segments
             .each_use(|uses, _| uses.iter().copied().for_each(&mut add));

@@ -194,12 +194,12 @@ impl<B: Backend> Shared<B> {
         bytes: usize,
     ) -> Result<PooledBuffer<B>, PoolError> {
         if bytes == 0 {
-            self.state.lock().count_empty();
+            self.state.lock().counters.empty_allocations += 1;
             return Ok(PooledBuffer::new(self, queue, 0, None));
         }
         let size = self.size(bytes);
         let Some(request) = self.request(size)? else {
-            self.state.lock().count_out_of_memory();
+            self.state.lock().counters.out_of_memory += 1;
             return Err(self.never_fits(bytes));
         };
         let mut block = self.allocate(queue, size, request)?;
@@ -376,7 +376,7 @@ impl<B: Backend> Shared<B> {
                 );
                 hit.inspect_err(|error| {
                     if error.is_out_of_memory() {
-                        self.state.lock().count_out_of_memory();
+                        self.state.lock().counters.out_of_memory += 1;
                     }
                 })?
             }

@@ -1,6 +1,7 @@
 //! Blocks that grow: pages are mapped after the existing ones, and unmapped once no command uses them.
 
 use std::{
+    iter,
     mem::{self, forget},
     sync::Arc,
 };
@@ -13,7 +14,7 @@ use binpool_allocators::{
 use crate::{
     PoolError, PooledBuffer,
     block::Lease,
-    growing::{Growing, Piece},
+    growing::{Dropped, Growing, Piece},
     order::queue_uses::QueueUses,
     request::HitKind,
     shared::{Block, BlockBox, Shared},
@@ -73,6 +74,7 @@ impl<B: Backend> Shared<B> {
         if missing > 0
             && let Some(queue_key) = block.lease.key
         {
+            self.release_dropped();
             let pages = self.allocate_pages(queue_key, size - offset, missing)?;
             if let Err(error) = guarded("Allocator::map", || {
                 self.allocator.map(&growing.reservation, offset, &pages)
@@ -138,7 +140,7 @@ impl<B: Backend> Shared<B> {
                 self.allocator.unmap(&growing.reservation, region)
             })?;
             let mut state = self.state.lock();
-            state.remove_mapped(block, region);
+            state.shrink_mapped(block, region);
             // A thread that is short of memory waits for it.
             state.transit.depart(1);
             drop(state);
@@ -174,65 +176,71 @@ impl<B: Backend> Shared<B> {
         self.put_before_later(queue, filled)
     }
 
-    /// Frees a block that grows, unless addresses are kept. Its pages and addresses go to the allocator, which frees them once the commands
-    /// that use them have ended.
+    /// Frees a block that grows. It keeps its pages until no command uses them, since a limit counts them until then.
     pub(crate) fn free_growing(&self, mut block: BlockBox<B>, growing: Growing<B>, size: usize) {
-        let state = self.state.lock();
-        if state.keeps_addresses() {
-            // Under the state's lock, so that the thread that stops keeping addresses finds it.
-            self.kept_growing.lock().push((block, growing, size));
-            return;
-        }
-        drop(state);
         if growing.was_viewed {
             self.record_every_queue(&block.lease);
         }
         let (queue_key, others) = (block.lease.key, block.lease.take_others());
-        let uses = {
-            let mut state = self.lock_and_sync();
-            let uses = state.take_back(&block, size, &others);
-            for piece in &growing.pieces {
-                state.remove_mapped(&mut block, piece.region());
-            }
-            state.begin_release(block.memory.id(), block.bytes, &uses);
-            uses
-        };
-        drop(block);
-        let Growing {
-            reservation,
-            pieces,
-            ..
-        } = growing;
-        let mut failure = None;
+        let mut state = self.lock_and_sync();
+        let uses = state.take_back(&block, size, &others);
+        state.dropped.push(Dropped {
+            memory: block.into_memory(),
+            growing,
+            uses,
+        });
+        drop(state);
+        self.release_dropped();
+        self.state.lock().leave(queue_key);
+    }
+
+    /// Releases the dropped blocks that grew and that no command and no view uses, or all of them once the last handle is gone. Returns the
+    /// released bytes.
+    pub(crate) fn release_dropped(&self) -> u64 {
+        let uses = self.state.lock().stamp_dropped();
+        self.check(&uses);
+        let dropped = self.state.lock().take_dropped();
+        let mut sum = 0;
+        for dropped in dropped {
+            let bytes = dropped.bytes();
+            sum += bytes;
+            contained("giving a block back", || {
+                if let Err(error) = self.release_grown(dropped) {
+                    tracing::error!(%error, bytes, "a block that had grown could not be released cleanly");
+                }
+            });
+            self.arrive();
+        }
+        sum
+    }
+
+    fn release_grown(&self, dropped: Dropped<B>) -> Result<(), Error> {
+        let Dropped {
+            memory,
+            growing,
+            uses,
+        } = dropped;
+        drop(memory);
+        let (reservation, pieces) = (growing.reservation, growing.pieces.into_iter());
         match self.events_after(&uses, &[]) {
             Ok((events, _)) => {
-                for piece in pieces {
-                    let released = guarded("Allocator::release", || {
-                        self.allocator.release(piece.pages, &events)
-                    });
-                    failure = released.err().or(failure);
-                }
-                // Not part of what the allocator counts.
-                let released = guarded("Backend::release", || {
+                // Not part of what the allocator counts. It goes first, since that unmaps the pages.
+                let addresses = guarded("Backend::release", || {
                     self.backend.release(reservation, &events)
                 });
-                failure = released.err().or(failure);
+                let pages = pieces.map(|piece| {
+                    guarded("Allocator::release", || {
+                        self.allocator.release(piece.pages, &events)
+                    })
+                });
+                iter::once(addresses).chain(pages).fold(Ok(()), Result::and)
             }
             Err(error) => {
                 // Commands that no backend knows of may use these addresses at any time, so they are never unmapped.
                 forget(reservation);
-                for piece in pieces {
-                    failure = self.release(piece.pages, &uses, &[]).err().or(failure);
-                }
-                failure = failure.or(Some(error));
+                let pages = pieces.map(|piece| self.release(piece.pages, &uses, &[]));
+                pages.fold(Err(error), Result::and)
             }
-        }
-        self.state.lock().leave(queue_key);
-        self.arrive();
-        if let Some(error) = failure {
-            contained("a subscriber", || {
-                tracing::error!(%error, size, "a block that had grown could not be released cleanly");
-            });
         }
     }
 }

@@ -69,7 +69,7 @@ impl<B: Backend> Shared<B> {
         bytes: usize,
     ) -> Result<B::Memory, PoolError> {
         if bytes > self.allocator.largest_block() {
-            self.state.lock().count_out_of_memory();
+            self.state.lock().counters.out_of_memory += 1;
             return Err(self.never_fits(asked));
         }
         let allocate = || guarded("Allocator::allocate", || self.allocator.allocate(bytes));
@@ -96,7 +96,7 @@ impl<B: Backend> Shared<B> {
         (ways.held)(&reclaim)?;
         let found = self.make_room(&mut reclaim, &ways, false)?;
         found.ok_or_else(|| {
-            self.state.lock().count_out_of_memory();
+            self.state.lock().counters.out_of_memory += 1;
             self.give_up(reclaim)
         })
     }
@@ -277,11 +277,13 @@ impl<B: Backend> Shared<B> {
     /// request out anyway. Returns whether there were any.
     fn release_settled(&self, reclaim: &mut Reclaim, enough: u64) -> bool {
         self.flush();
+        let dropped = self.release_dropped();
+        reclaim.released_bytes += dropped;
         if self.is_ruled_out(reclaim.request.bytes) {
-            return false;
+            return dropped > 0;
         }
         let released = self.state.lock().release_largest(enough);
-        let any = !released.is_empty();
+        let any = dropped > 0 || !released.is_empty();
         reclaim.changes += released.len() as u64;
         reclaim.released_bytes += self.release_each(released);
         any

@@ -133,7 +133,11 @@ impl<B: Backend> Shared<B> {
 
     /// Waits for the commands that use free memory, since only pages that no command uses may be unmapped. Failures are logged.
     fn wait_for_pages(&self) {
-        let holding_back = self.state.lock().holding_back();
+        let holding_back = {
+            let mut state = self.state.lock();
+            state.stamp_dropped();
+            state.holding_back()
+        };
         for use_ in &holding_back {
             if let Err(error) = guarded("a wait", || self.wait_for(*use_)) {
                 tracing::warn!(%error, "pages stay mapped: could not wait for the commands that use them");
@@ -159,8 +163,9 @@ impl<B: Backend> Shared<B> {
         if has_pages {
             self.wait_for_pages();
         }
+        let dropped = self.release_dropped();
         let released = self.state.lock().release_all();
-        self.release_each(released)
+        dropped + self.release_each(released)
     }
 
     /// Tries again to release what is quarantined.

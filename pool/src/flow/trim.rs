@@ -27,12 +27,13 @@ impl<B: Backend> Shared<B> {
         }
         self.flush();
         self.catch_up();
+        let dropped = self.release_dropped();
         let released = {
             let mut state = self.state.lock();
             let excess = state.managed_bytes().saturating_sub(most);
             state.release_largest(excess)
         };
-        self.release_each(released)
+        dropped + self.release_each(released)
     }
 
     fn excess(&self, most: u64) -> u64 {
@@ -43,8 +44,9 @@ impl<B: Backend> Shared<B> {
     pub(crate) fn sweep(&self) -> u64 {
         self.flush();
         self.catch_up();
+        let dropped = self.release_dropped();
         let released = self.state.lock().take_idle();
-        let bytes = self.release_each(released);
+        let bytes = dropped + self.release_each(released);
         if bytes > 0 {
             self.note(|| PoolEvent::did(What::Sweep, bytes, ""));
             tracing::debug!(bytes, "released idle memory");

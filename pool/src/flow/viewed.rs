@@ -97,16 +97,14 @@ impl<B: Backend> Shared<B> {
         let queues = known_queues(&state);
         drop(state);
         for viewed in unviewed {
-            let (buffer, after) = viewed.into();
-            if let Some(lease) = buffer.lease() {
-                record_all(lease, &queues);
-            }
-            self.free_or_release(buffer, after);
+            record_all(&viewed.block.lease, &queues);
+            self.free_or_release(viewed);
         }
     }
 
-    fn free_or_release(&self, mut buffer: PooledBuffer<B>, after: Option<Vec<B::Event>>) {
-        let Some(after) = after else {
+    fn free_or_release(&self, viewed: Viewed<B>) {
+        let mut buffer = PooledBuffer::of_leased(viewed.block, viewed.asked);
+        let Some(after) = viewed.release_after else {
             // The drop of `buffer` frees it.
             return;
         };
@@ -125,27 +123,16 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Frees or releases all blocks that are kept because of views. Called when the last handle is gone, so there is no
+    /// Frees or releases all blocks that are kept because of views, and those that grew. Called when the last handle is gone, so there is no
     /// next user.
     pub(crate) fn stop_keeping_viewed(&self) {
         self.return_unviewed();
         // Each is freed by its drop, after the lock.
         let viewed = self.state.lock().viewed.take();
         for viewed in viewed.into_iter().flatten() {
-            let (buffer, after) = viewed.into();
-            self.free_or_release(buffer, after);
+            self.free_or_release(viewed);
         }
-    }
-}
-
-impl<B: Backend> From<Viewed<B>> for (PooledBuffer<B>, Option<Vec<B::Event>>) {
-    /// The block as a buffer again, whose `drop` frees it.
-    fn from(viewed: Viewed<B>) -> Self {
-        let Viewed {
-            block,
-            asked,
-            release_after,
-        } = viewed;
-        (PooledBuffer::of_leased(block, asked), release_after)
+        // With events, so that nothing here waits for their commands.
+        self.release_dropped();
     }
 }

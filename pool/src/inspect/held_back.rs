@@ -2,7 +2,7 @@
 
 use binpool_allocators::{Backend, Queue, QueueId};
 
-use crate::{MemoryPool, shared::State};
+use crate::{MemoryPool, order::queue_uses::QueueUses, shared::State};
 
 /// Free memory that other queues must wait for, since commands of this queue may still use it.
 ///
@@ -65,17 +65,18 @@ impl<B: Backend> MemoryPool<B> {
 impl<B: Backend> State<B> {
     fn held_back_by_queue(&self) -> Vec<HeldBack> {
         let mut found: Vec<HeldBack> = Vec::new();
-        self.each_free(|uses, bytes| {
+        let mut add = |uses: &QueueUses, bytes: u64| {
             let pending = uses.iter().filter(|use_| !self.queues.is_over(**use_));
             for state in pending.filter_map(|use_| self.queues.state_of(*use_)) {
                 let queue = state.queue.id();
-                let bytes = bytes as u64;
                 match found.iter_mut().find(|it| it.queue == queue) {
                     Some(it) => it.bytes += bytes,
                     None => found.push(HeldBack { queue, bytes }),
                 }
             }
-        });
+        };
+        self.each_free(|uses, bytes| add(uses, bytes as u64));
+        self.dropped.iter().for_each(|it| add(&it.uses, it.bytes()));
         found.retain(|it| it.bytes > 0);
         found.sort_by_key(|it| std::cmp::Reverse(it.bytes));
         found

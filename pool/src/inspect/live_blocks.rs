@@ -155,12 +155,17 @@ impl<B: Backend> State<B> {
     }
 }
 
-fn age(age: Duration) -> String {
-    match age.as_secs() {
-        0 => format!("{} ms", age.as_millis()),
-        seconds @ 1..120 => format!("{seconds} s"),
-        seconds @ 120..7200 => format!("{} min", seconds / 60),
-        seconds => format!("{} h", seconds / 3600),
+/// The ages from the youngest to the oldest, in the unit that fits the oldest.
+fn ages(youngest: Duration, oldest: Duration) -> String {
+    let (millis, unit) = match oldest.as_secs() {
+        0 => (1, "ms"),
+        1..120 => (1000, "s"),
+        120..7200 => (60_000, "min"),
+        _ => (3_600_000, "h"),
+    };
+    match [youngest, oldest].map(|age| age.as_millis() / millis) {
+        [youngest, oldest] if youngest == oldest => format!("{oldest} {unit}"),
+        [youngest, oldest] => format!("{youngest} - {oldest} {unit}"),
     }
 }
 
@@ -179,10 +184,7 @@ impl fmt::Display for LiveBlocks {
             write!(f, "\n\n{:>10} {head:>12} {oldest:>16}  asked for", "blocks")?;
         }
         for group in &self.groups {
-            let ages = match (age(group.youngest), age(group.oldest)) {
-                (youngest, oldest) if youngest == oldest => oldest,
-                (youngest, oldest) => format!("{youngest} - {oldest}"),
-            };
+            let ages = ages(group.youngest, group.oldest);
             write!(
                 f,
                 "\n{:>10} {:>12} {ages:>16}  ",
@@ -217,8 +219,11 @@ mod tests {
             (7_199_000, "119 min"),
             (7_200_000, "2 h"),
         ] {
-            assert_eq!(age(Duration::from_millis(millis)), text);
+            let age = Duration::from_millis(millis);
+            assert_eq!(ages(age, age), text);
         }
+        let [young, old] = [753, 2_999].map(Duration::from_millis);
+        assert_eq!(ages(young, old), "0 - 2 s", "of one unit");
     }
 
     #[test]
@@ -244,7 +249,7 @@ mod tests {
         let table = text.split_once("\n\n").map(|(_, table)| table);
         let expected = "    blocks       in use              age  asked for
          2      2.0 MiB              3 s  weights
-         1      1.0 MiB      3 s - 4 min  batch
+         1      1.0 MiB        0 - 4 min  batch
          1      4.0 MiB                ?  before the pool watched: see `MemoryPool::watch`";
         assert_eq!(table, Some(expected));
 

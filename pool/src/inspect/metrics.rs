@@ -12,128 +12,69 @@ struct Figure {
     name: &'static str,
     unit: Unit,
     description: &'static str,
-    of: fn(&PoolStatistics) -> u64,
+    value: u64,
 }
 
-const GAUGES: [Figure; 9] = [
-    Figure {
-        name: "binpool_active_blocks",
-        unit: Unit::Count,
-        description: "Blocks in use by the program.",
-        of: |it| it.active_blocks,
-    },
-    Figure {
-        name: "binpool_active_bytes",
-        unit: Unit::Bytes,
-        description: "Bytes in use by the program, as requested.",
-        of: |it| it.active_bytes,
-    },
-    Figure {
-        name: "binpool_peak_active_bytes",
-        unit: Unit::Bytes,
-        description: "Peak of the active bytes.",
-        of: |it| it.peak_active_bytes,
-    },
-    Figure {
-        name: "binpool_viewed_bytes",
-        unit: Unit::Bytes,
-        description: "Bytes that the program has released but still has views of.",
-        of: |it| it.viewed_bytes,
-    },
-    Figure {
-        name: "binpool_held_blocks",
-        unit: Unit::Count,
-        description: "Free blocks in the pool: cached, not leaked.",
-        of: |it| it.held_blocks,
-    },
-    Figure {
-        name: "binpool_held_bytes",
-        unit: Unit::Bytes,
-        description: "Free bytes in the pool: cached, not leaked.",
-        of: |it| it.held_bytes,
-    },
-    Figure {
-        name: "binpool_pending_bytes",
-        unit: Unit::Bytes,
-        description: "The part of the held bytes that commands may still use.",
-        of: |it| it.pending_bytes,
-    },
-    Figure {
-        name: "binpool_managed_bytes",
-        unit: Unit::Bytes,
-        description: "Bytes that the pool has from its allocator.",
-        of: |it| it.managed_bytes,
-    },
-    Figure {
-        name: "binpool_peak_managed_bytes",
-        unit: Unit::Bytes,
-        description: "Peak of the managed bytes.",
-        of: |it| it.peak_managed_bytes,
-    },
-];
+/// Makes `gauges` and `counters`, which together have each field of [`PoolStatistics`]: one that is missing here is an error of the compiler.
+macro_rules! figures {
+    (gauges: { $($gauge:ident: $unit:ident, $gauge_text:literal;)* } counters: { $($counter:ident, $counter_text:literal;)* }) => {
+        fn gauges(statistics: &PoolStatistics) -> impl Iterator<Item = Figure> {
+            let PoolStatistics { $($gauge,)* $($counter: _),* } = *statistics;
+            [$(Figure {
+                name: concat!("binpool_", stringify!($gauge)),
+                unit: Unit::$unit,
+                description: $gauge_text,
+                value: $gauge,
+            }),*].into_iter()
+        }
 
-const COUNTERS: [Figure; 8] = [
-    Figure {
-        name: "binpool_hits_total",
-        unit: Unit::Count,
-        description: "Allocations served from the pool's memory.",
-        of: |it| it.hits,
-    },
-    Figure {
-        name: "binpool_ended_hits_total",
-        unit: Unit::Count,
-        description: "Hits across queues with blocks whose commands had ended.",
-        of: |it| it.ended_hits,
-    },
-    Figure {
-        name: "binpool_device_wait_hits_total",
-        unit: Unit::Count,
-        description: "Hits for which a queue was made to wait on the device.",
-        of: |it| it.device_wait_hits,
-    },
-    Figure {
-        name: "binpool_host_wait_hits_total",
-        unit: Unit::Count,
-        description: "Hits for which the host waited.",
-        of: |it| it.host_wait_hits,
-    },
-    Figure {
-        name: "binpool_carved_hits_total",
-        unit: Unit::Count,
-        description: "Hits with blocks carved from a segment.",
-        of: |it| it.carved_hits,
-    },
-    Figure {
-        name: "binpool_misses_total",
-        unit: Unit::Count,
-        description: "Allocations that went to the allocator.",
-        of: |it| it.misses,
-    },
-    Figure {
-        name: "binpool_out_of_memory_total",
-        unit: Unit::Count,
-        description: "Allocations that failed for lack of memory.",
-        of: |it| it.out_of_memory,
-    },
-    Figure {
-        name: "binpool_released_blocks_total",
-        unit: Unit::Count,
-        description: "Blocks or segments released to the allocator.",
-        of: |it| it.released_blocks,
-    },
-];
+        fn counters(statistics: &PoolStatistics) -> impl Iterator<Item = Figure> {
+            [$(Figure {
+                name: concat!("binpool_", stringify!($counter), "_total"),
+                unit: Unit::Count,
+                description: $counter_text,
+                value: statistics.$counter,
+            }),*].into_iter()
+        }
+    };
+}
+
+figures! {
+    gauges: {
+        active_blocks: Count, "Blocks in use by the program.";
+        active_bytes: Bytes, "Bytes in use by the program, as requested.";
+        peak_active_bytes: Bytes, "Peak of the active bytes.";
+        viewed_blocks: Count, "Blocks that the program has released but still has views of.";
+        viewed_bytes: Bytes, "Bytes that the program has released but still has views of.";
+        held_blocks: Count, "Free blocks in the pool: cached, not leaked.";
+        held_bytes: Bytes, "Free bytes in the pool: cached, not leaked.";
+        pending_blocks: Count, "The held blocks that commands may still use.";
+        pending_bytes: Bytes, "The part of the held bytes that commands may still use.";
+        managed_bytes: Bytes, "Bytes that the pool has from its allocator.";
+        peak_managed_bytes: Bytes, "Peak of the managed bytes.";
+    }
+    counters: {
+        hits, "Allocations served from the pool's memory.";
+        ended_hits, "Hits across queues with blocks whose commands had ended.";
+        device_wait_hits, "Hits for which a queue was made to wait on the device.";
+        host_wait_hits, "Hits for which the host waited.";
+        carved_hits, "Hits with blocks carved from a segment.";
+        misses, "Allocations that went to the allocator.";
+        empty_allocations, "Allocations of 0 bytes.";
+        out_of_memory, "Allocations that failed for lack of memory.";
+        released_blocks, "Blocks, segments or pages released to the allocator.";
+        maps, "Calls that mapped pages.";
+        unmaps, "Calls that unmapped pages.";
+    }
+}
 
 /// # Metrics
 impl<B: Backend> MemoryPool<B> {
     /// Reports the pool's counters to the program's [`metrics`] recorder, under the label `pool` with this name. Call
     /// it whenever metrics are collected, or every few seconds.
     ///
-    /// The names do not change between minor versions. Gauges: `binpool_active_blocks`, `binpool_active_bytes`,
-    /// `binpool_peak_active_bytes`, `binpool_viewed_bytes`, `binpool_held_blocks`, `binpool_held_bytes`,
-    /// `binpool_pending_bytes`, `binpool_managed_bytes` and `binpool_peak_managed_bytes`. Counters:
-    /// `binpool_hits_total`, `binpool_ended_hits_total`, `binpool_device_wait_hits_total`,
-    /// `binpool_host_wait_hits_total`, `binpool_carved_hits_total`, `binpool_misses_total`,
-    /// `binpool_out_of_memory_total` and `binpool_released_blocks_total`. [`PoolStatistics`] explains them.
+    /// Each field of [`PoolStatistics`] is one of them: counts of events as counters such as `binpool_misses_total`, and all others as gauges
+    /// such as `binpool_active_bytes`. The names do not change between minor versions.
     ///
     /// The example `prometheus` serves them to Prometheus. Without a recorder this does nothing.
     ///
@@ -158,22 +99,22 @@ impl<B: Backend> MemoryPool<B> {
         static DESCRIBED: Once = Once::new();
         DESCRIBED.call_once(describe);
         let statistics = self.statistics();
-        for figure in &GAUGES {
+        for figure in gauges(&statistics) {
             #[expect(clippy::cast_precision_loss, reason = "exact up to 8 PiB")]
-            gauge!(figure.name, "pool" => name.to_owned()).set((figure.of)(&statistics) as f64);
+            gauge!(figure.name, "pool" => name.to_owned()).set(figure.value as f64);
         }
-        for figure in &COUNTERS {
-            let counter = counter!(figure.name, "pool" => name.to_owned());
-            counter.absolute((figure.of)(&statistics));
+        for figure in counters(&statistics) {
+            counter!(figure.name, "pool" => name.to_owned()).absolute(figure.value);
         }
     }
 }
 
 fn describe() {
-    for figure in GAUGES {
+    let none = PoolStatistics::default();
+    for figure in gauges(&none) {
         describe_gauge!(figure.name, figure.unit, figure.description);
     }
-    for figure in COUNTERS {
+    for figure in counters(&none) {
         describe_counter!(figure.name, figure.unit, figure.description);
     }
 }
@@ -194,14 +135,13 @@ mod tests {
         metrics::with_local_recorder(&recorder, || mock.pool.publish_metrics("arrays"));
         let page = recorder.handle().render();
         let statistics = mock.pool.statistics();
-        for figure in GAUGES.iter().chain(&COUNTERS) {
+        for figure in gauges(&statistics).chain(counters(&statistics)) {
             let Figure {
                 name,
                 description,
-                of,
+                value,
                 ..
             } = figure;
-            let value = of(&statistics);
             let line = format!("{name}{{pool=\"arrays\"}} {value}\n");
             assert!(page.contains(&line), "{line} is not in {page}");
             let help = format!("# HELP {name} {description}\n");

@@ -136,11 +136,6 @@ impl<B: Backend + 'static> MemoryPool<B> {
     }
 }
 
-/// The text of one setting in the header of a recording.
-fn yes_or_no(is_on: bool) -> String {
-    (if is_on { "yes" } else { "no" }).to_owned()
-}
-
 impl<B: Backend> Shared<B> {
     /// Returns the keys and values of a recording's header.
     fn header(&self) -> Vec<(&'static str, String)> {
@@ -149,37 +144,35 @@ impl<B: Backend> Shared<B> {
         let unix_time = SystemTime::now().duration_since(UNIX_EPOCH);
         let program = env::current_exe().ok();
         let program = program.as_deref().and_then(Path::file_name);
-        let blocks = if self.carves { "segments" } else { "bins" };
-        let mut header = vec![
-            ("version", VERSION.to_string()),
-            (
-                "time",
-                unix_time.map_or(0, |time| time.as_secs()).to_string(),
-            ),
-            (
-                "program",
-                program.map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
-            ),
-            ("device", limits.device_name.clone()),
-            ("backend", type_name::<B>().to_owned()),
-            ("allocator", self.allocator_name.to_owned()),
-            ("capacity", device_bytes.to_string()),
-        ];
-        let mut add = |key, value: Option<String>| header.extend(value.map(|value| (key, value)));
-        add("limit", (most < device_bytes).then(|| most.to_string()));
-        add("blocks", Some(blocks.to_owned()));
-        let growth = self.carves.then(|| self.growth.name().to_owned());
-        add("growth", growth);
-        add("reuse", Some(self.policy.name().to_owned()));
-        add("scrub", Some(self.scrubber.policy().name().to_owned()));
-        add("thread_caches", Some(yes_or_no(self.has_thread_caches)));
-        let threshold = Some(self.retain.release_threshold()).filter(|bytes| *bytes < u64::MAX);
+        let threshold = self.retain.release_threshold();
+        let mut header = Vec::new();
+        let mut add = |key, value: &dyn ToString| header.push((key, value.to_string()));
+        add("version", &VERSION);
+        add("time", &unix_time.map_or(0, |time| time.as_secs()));
+        add("program", &program.unwrap_or_default().display());
+        add("device", &limits.device_name);
+        add("backend", &type_name::<B>());
+        add("allocator", &self.allocator_name);
+        add("capacity", &device_bytes);
+        if most < device_bytes {
+            add("limit", &most);
+        }
+        add("blocks", &if self.carves { "segments" } else { "bins" });
+        if self.carves {
+            add("growth", &self.growth.name());
+        }
+        add("reuse", &self.policy.name());
+        add("scrub", &self.scrubber.policy().name());
         add(
-            "release_threshold",
-            threshold.map(|bytes| bytes.to_string()),
+            "thread_caches",
+            &if self.has_thread_caches { "yes" } else { "no" },
         );
-        let pages = self.allocator.page_bytes();
-        add("pages", pages.map(|bytes| bytes.to_string()));
+        if threshold < u64::MAX {
+            add("release_threshold", &threshold);
+        }
+        if let Some(page_bytes) = self.allocator.page_bytes() {
+            add("pages", &page_bytes);
+        }
         header.retain(|(_, value)| !value.is_empty());
         header
     }
@@ -219,7 +212,8 @@ impl PoolRecording {
     /// # Errors
     ///
     /// The first failure of the writer, with which the recording ended. [`Deadlock`](io::ErrorKind::Deadlock) if the
-    /// writer itself calls this, on the recording's own thread: the recording ends, but the call cannot wait for it.
+    /// writer itself calls this, on the recording's own thread: the recording ends, but the call cannot wait for it. The same in a child of a
+    /// fork, where it has ended before: it is the parent's.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -237,17 +231,18 @@ impl PoolRecording {
     /// ```
     pub fn finish(mut self) -> io::Result<RecordingSummary> {
         self.end().unwrap_or_else(|| {
-            let text = "a recording cannot be finished from its own writer";
+            let text =
+                "a recording cannot be finished from its own writer, nor in a child of its process";
             Err(io::Error::new(io::ErrorKind::Deadlock, text))
         })
     }
 
-    /// Ends the recording. Returns its result; `None` on its own thread.
+    /// Ends the recording. Returns its result; `None` on its own thread and in a child of its process.
     fn end(&mut self) -> Option<io::Result<RecordingSummary>> {
         let thread = self.thread.take()?;
         (self.unregister)();
         self.recorder.end();
-        Some(join(thread)?.unwrap_or_else(|_| panicked()))
+        Some(join(thread, self.recorder.process)?.unwrap_or_else(|_| panicked()))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The thread that writes a recording, and how it gets the events of other threads.
 
-use std::{cell::Cell, collections::VecDeque, io, sync::Arc, time::Duration};
+use std::{cell::Cell, collections::VecDeque, io, process, sync::Arc, time::Duration};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -42,6 +42,8 @@ const MAX_UNWRITTEN_WINDOWS: usize = if cfg!(shuttle) { 1 } else { 64 };
 /// The shared state of a recording.
 #[derive(Debug)]
 pub(crate) struct Recorder {
+    /// The number of the process whose thread writes.
+    pub(crate) process: u32,
     /// The event buffers so far.
     buffers: AtomicU64,
     inbox: Mutex<Inbox>,
@@ -156,11 +158,18 @@ impl Inbox {
 impl Recorder {
     pub(crate) fn new() -> Self {
         Self {
+            process: process::id(),
             buffers: AtomicU64::new(0),
             inbox: Mutex::default(),
             arrived: Condvar::new(),
             taken: Condvar::new(),
         }
+    }
+
+    /// Returns false in a child of a fork. There events are dropped, since no thread would ever take them, and nothing touches the inbox, since
+    /// another thread may have had its lock.
+    fn has_writer(&self) -> bool {
+        self.process == process::id()
     }
 
     /// Returns memory for the first events of an event buffer, with its number.
@@ -174,6 +183,10 @@ impl Recorder {
 
     /// Takes the events of an event buffer, and leaves memory for its next ones. Returns whether too many wait to be written.
     pub(crate) fn accept(&self, chunk: &mut Chunk) -> bool {
+        if !self.has_writer() {
+            *chunk = Chunk::default();
+            return false;
+        }
         let mut inbox = self.inbox.lock();
         let empty = inbox.empty.pop();
         let empty = empty.unwrap_or_else(|| Chunk {
@@ -194,7 +207,7 @@ impl Recorder {
     /// in a gate or under a lock.
     #[cold]
     pub(crate) fn wait(&self) {
-        if is_on_this_thread() || transit::is_any_of_this_thread() {
+        if is_on_this_thread() || transit::is_any_of_this_thread() || !self.has_writer() {
             return;
         }
         let mut inbox = self.inbox.lock();
@@ -209,6 +222,9 @@ impl Recorder {
 
     /// Ends the recording: no more events will come.
     pub(crate) fn end(&self) {
+        if !self.has_writer() {
+            return;
+        }
         self.inbox.lock().is_over = true;
         self.arrived.notify_one();
         self.taken.notify_all();

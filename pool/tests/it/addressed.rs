@@ -168,3 +168,43 @@ fn a_block_is_known_by_its_address_until_it_is_freed() {
         assert_eq!(memory.with_block(address, PooledBuffer::size), None);
     }
 }
+
+#[test]
+fn what_looks_at_a_block_may_call_everything_for_it() {
+    let (_device, memory) = pool_on(MockDevice::builder());
+    let queue = home(&memory);
+    let address = memory.allocate_on(&queue, 4096).unwrap();
+    let size = memory.with_block(address, |block| {
+        assert!(memory.contains(address));
+        memory.record_use(&queue, address).unwrap();
+        // Some of them lie in the same map.
+        let others: Vec<_> = (0..200)
+            .map(|_| memory.allocate_on(&queue, 4096).unwrap())
+            .collect();
+        for other in others {
+            memory.free_on(&queue, other).unwrap();
+        }
+        assert!(memory.take(address).is_none(), "it is lent");
+        assert_eq!(memory.with_block(address, PooledBuffer::size), Some(4096));
+        block.size()
+    });
+    assert_eq!(size, Some(4096));
+    assert!(memory.take(address).is_some());
+    assert_eq!(memory.pool().active_blocks(), 0);
+}
+
+#[test]
+fn a_block_that_is_freed_while_it_is_looked_at_is_freed_afterwards() {
+    let (_device, memory) = pool_on(MockDevice::builder());
+    let queue = home(&memory);
+    let address = memory.allocate_on(&queue, 4096).unwrap();
+    memory.with_block(address, |block| {
+        memory.free_on(&queue, address).unwrap();
+        assert!(!memory.contains(address));
+        assert_ne!(memory.allocate_on(&queue, 4096).unwrap(), address);
+        assert_eq!(block.size(), 4096);
+        assert_eq!(memory.pool().active_blocks(), 2);
+    });
+    assert_eq!(memory.pool().active_blocks(), 1);
+    assert!(is_unknown(&memory.free_on(&queue, address), address));
+}

@@ -4,8 +4,9 @@ use std::{mem::forget, slice::from_ref, thread};
 
 use binpool::{
     Allocator, AsMemory, Backend, Budget, Error, GrowableBuffer, ImmediateAllocator,
-    InvalidRequest, Memory, MemoryId, MemoryPool, Outcome, PoolOptions, PooledBuffer, Queue,
-    QueueOrder, Region, ScrubPolicy, Verdict, VirtualMemory, VirtualMemoryAllocator, WatchOptions,
+    InvalidRequest, Memory, MemoryId, MemoryPool, Outcome, PoolError, PoolOptions, PooledBuffer,
+    Queue, QueueOrder, Region, ScrubPolicy, Verdict, VirtualMemory, VirtualMemoryAllocator,
+    WatchOptions,
 };
 use binpool_allocators::forward_to_inner;
 use binpool_conformance::Random;
@@ -208,15 +209,25 @@ fn a_drop_waits_for_no_command_and_its_memory_is_freed_after_them() {
     // A kernel that the device does not see.
     block.record_use(&rig.queues[1]).unwrap();
     thread::scope(|scope| scope.spawn(|| drop(block)).join().unwrap());
-    assert_eq!(rig.pool.statistics().active_blocks, 0);
-    assert_eq!(rig.device.statistics().committed_bytes, 6 * MIB as u64);
+    let pages = 6 * MIB as u64;
+    let statistics = rig.pool.statistics();
+    assert_eq!((statistics.active_blocks, statistics.active_bytes), (0, 0));
+    assert_eq!(
+        (statistics.managed_bytes, statistics.held_bytes),
+        (pages, pages)
+    );
+    assert_eq!(statistics.pending_bytes, pages);
+    let held_back: Vec<_> = rig.pool.held_back().iter().map(|it| it.bytes).collect();
+    assert_eq!(held_back, [pages; 2]);
+    assert_eq!(rig.device.statistics().committed_bytes, pages);
     rig.device.run();
+    assert_eq!(rig.pool.sweep(), pages);
     assert_eq!(rig.device.statistics().committed_bytes, 0);
     rig.check_end();
 }
 
-#[test]
-fn addresses_stay_reserved_where_nothing_says_when_their_commands_end() {
+/// Drops a block whose pages a command uses, while nothing says when that ends.
+fn dropped_where_nothing_says_when_its_command_ends() -> Rig {
     let builder = MockDevice::builder().completion(Completion::Manual);
     let rig = rig(builder, true);
     let mut block = rig.growable(64 * MIB);
@@ -227,13 +238,118 @@ fn addresses_stay_reserved_where_nothing_says_when_their_commands_end() {
         rig.device.fail_nth(kind, 1, fault, Persistence::Forever);
     }
     drop(block);
+    assert_eq!(rig.pool.free_held(), 0);
+    rig
+}
+
+#[test]
+fn pages_stay_where_nothing_says_when_their_commands_end() {
+    let rig = dropped_where_nothing_says_when_its_command_ends();
+    let pages = 2 * MIB as u64;
+    assert_eq!(
+        (rig.budget.used_bytes(), rig.pool.managed_bytes()),
+        (pages, pages)
+    );
     rig.device.clear_faults();
     rig.device.run();
-    rig.pool.free_held();
-    assert_eq!((rig.budget.used_bytes(), rig.pool.managed_bytes()), (0, 0));
+    assert_eq!(rig.pool.free_held(), pages);
+    rig.check_end();
+}
+
+#[test]
+fn addresses_stay_reserved_where_nothing_says_when_their_commands_end() {
+    let Rig { device, pool, .. } = dropped_where_nothing_says_when_its_command_ends();
+    drop(pool);
+    device.clear_faults();
+    device.run();
     // A command of the program's own may still use them.
+    assert_eq!(device.statistics().committed_bytes, 2 * MIB as u64);
+    assert_eq!(device.violations(), []);
+}
+
+#[test]
+fn a_pool_that_ends_does_not_wait_for_the_commands_of_dropped_blocks() {
+    let builder = MockDevice::builder().completion(Completion::Manual);
+    let rig = rig(builder, true);
+    let mut block = rig.growable(64 * MIB);
+    block.grow(MIB).unwrap();
+    let gate = rig.device.backend().create_user_event().unwrap();
+    let on = rig.queues[0].after(from_ref(&gate));
+    block.enqueue_fill(on, .., &[7_u8]).unwrap();
+    drop((block, rig.pool));
     assert_eq!(rig.device.statistics().committed_bytes, 2 * MIB as u64);
+    let backend = rig.device.backend();
+    backend
+        .resolve_user_event(&gate, Outcome::Complete)
+        .unwrap();
+    rig.device.run();
+    assert_eq!(rig.budget.used_bytes(), 0);
+    assert_eq!(rig.device.statistics().committed_bytes, 0);
     assert_eq!(rig.device.violations(), []);
+}
+
+#[test]
+fn dropped_pages_that_commands_use_count_in_the_limit() {
+    for holds in [false, true] {
+        let builder = MockDevice::builder().completion(Completion::Manual);
+        let rig = rig(builder, true);
+        let limit = 8 * MIB as u64;
+        rig.budget.set_max_bytes(limit);
+        if !holds {
+            rig.pool.stop_holding();
+        }
+        let gate = rig.device.backend().create_user_event().unwrap();
+        let begin = |queue: &MockQueue| {
+            let mut block = rig.pool.growable_on(queue, 4 * MIB)?;
+            block.grow(4 * MIB)?;
+            let filled = block.enqueue_fill(queue.after(from_ref(&gate)), .., &[1_u8]);
+            filled.map_err(PoolError::from)
+        };
+        for _ in 0..2 {
+            begin(&rig.queues[0]).unwrap();
+        }
+        assert_eq!(rig.pool.managed_bytes(), limit);
+        let error = begin(&rig.queues[0]).unwrap_err();
+        assert_eq!(
+            error.out_of_memory().map(|report| report.verdict),
+            Some(Verdict::Pending)
+        );
+        assert!(rig.pool.allocate(MIB).unwrap_err().is_out_of_memory());
+        assert_eq!(rig.device.statistics().committed_bytes, limit);
+        let backend = rig.device.backend();
+        backend
+            .resolve_user_event(&gate, Outcome::Complete)
+            .unwrap();
+        // It waits for the commands.
+        begin(&rig.queues[1]).unwrap();
+        assert!(rig.device.statistics().committed_bytes <= limit);
+        assert!(rig.pool.allocate(4 * MIB).is_ok());
+        rig.pool.resume_holding();
+        drop(gate);
+        rig.check_end();
+    }
+}
+
+#[test]
+fn a_trim_takes_dropped_pages_that_no_command_uses() {
+    let trims: [fn(&MemoryPool<MockBackend>) -> u64; 3] = [
+        |pool| pool.trim_to(0),
+        MemoryPool::free_held,
+        MemoryPool::sweep,
+    ];
+    for trim in trims {
+        let builder = MockDevice::builder().completion(Completion::Manual);
+        let rig = rig(builder, true);
+        let mut block = rig.growable(64 * MIB);
+        block.grow(4 * MIB).unwrap();
+        rig.fill_end(&block, MIB, 1);
+        drop(block);
+        assert_eq!(rig.pool.managed_bytes(), 4 * MIB as u64);
+        rig.device.run();
+        assert_eq!(trim(&rig.pool), 4 * MIB as u64);
+        assert_eq!(rig.pool.managed_bytes(), 0);
+        rig.check_end();
+    }
 }
 
 #[test]
@@ -316,7 +432,10 @@ fn views_keep_pages() {
         .enqueue_fill(&rig.queues[0], &view, .., &[8_u8])
         .unwrap();
     assert_eq!(view.bytes(), 4096);
+    assert_eq!(rig.pool.free_held(), 0);
+    assert_eq!(rig.pool.managed_bytes(), 4 * MIB as u64);
     drop(view);
+    assert_eq!(rig.pool.free_held(), 4 * MIB as u64);
     rig.check_end();
 }
 
@@ -438,7 +557,7 @@ fn a_block_that_is_dropped_while_addresses_are_kept_stays_until_they_are_not() {
     drop(at);
     let [one, two] = kept;
     drop(one);
-    assert_eq!(rig.pool.active_blocks(), 1);
+    assert!(rig.pool.managed_bytes() > 0);
     drop(two);
     assert_eq!((rig.pool.active_blocks(), rig.pool.managed_bytes()), (0, 0));
     rig.check_end();

@@ -16,12 +16,15 @@ mod creep;
 mod debug;
 mod events;
 mod failures;
+#[cfg(target_os = "linux")]
+mod forks;
 mod growable;
 mod guarantee;
 mod high_water;
 mod in_transit;
 mod kept_addresses;
 mod lifecycle;
+mod limit_programs;
 mod limits;
 mod live_blocks;
 #[cfg(feature = "snapshot")]

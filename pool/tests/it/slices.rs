@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use binpool::{
     Align, AsMemory, Backend, DeferredAllocator, Error, InvalidRequest, Memory, MemoryFlags,
-    MemoryId, MemoryPool, PoolOptions, PooledSlice, Queue, QueueOrder, Region, Verdict,
+    MemoryId, MemoryPool, PoolOptions, PooledBuffer, PooledSlice, Queue, QueueOrder, Region,
+    Verdict,
 };
+use binpool_conformance::{part_of, transfers_keep_to};
 use binpool_mock::{Completion, MockBackend, MockDevice, MockQueue};
 
 use crate::common::{MIB, Rig};
@@ -96,6 +98,85 @@ fn transfers_stay_within_what_was_asked_for() {
         refusal(block.enqueue_fill(queue, 0..8, &[0_u8; 3])),
         InvalidRequest::PatternMismatch { pattern: 3, .. }
     ));
+}
+
+#[test]
+fn commands_of_slices_and_copies_with_them_count_from_the_slice() {
+    let rig = Rig::with_capacity(MIB);
+    let (queue, backend) = (&rig.queue, &rig.backend);
+    for typed in [
+        rig.pool.allocate_of::<u32>(400).unwrap(),
+        rig.pool.allocate_of(300).unwrap(),
+    ] {
+        let block = typed.block();
+        for first in [0, 1, 3, 7] {
+            let words = typed.slice(first..first + 200).unwrap();
+            transfers_keep_to(backend, queue, (block, 4 * first), &words);
+            let bytes = block.slice(first..first + 700).unwrap();
+            transfers_keep_to(backend, queue, (block, first), &bytes);
+            let inner = bytes.slice(5..605).unwrap();
+            transfers_keep_to(backend, queue, (block, first + 5), &inner);
+            // The slice's own commands: three patterns of two elements, from its first or third element on.
+            typed.write(queue, 0, &vec![9; typed.len()]).unwrap();
+            words.enqueue_fill(queue, ..6, &[1, 2]).unwrap();
+            words.enqueue_write(queue, 6, &[3, 4]).unwrap();
+            words.write(queue, 8, &[5]).unwrap();
+            words
+                .enqueue_copy_to(queue, &part_of(block, Region::new(1100, 100)))
+                .unwrap_err();
+            let short = words.slice(..9).unwrap();
+            short
+                .enqueue_copy_to(queue, &part_of(block, Region::new(1100, 50)))
+                .unwrap();
+            let expected = [1, 2, 1, 2, 1, 2, 3, 4, 5];
+            assert_eq!(short.read_to_vec(queue).unwrap(), expected);
+            assert_eq!(typed.read_to_vec(queue).unwrap()[275..284], expected);
+            let mut two = [0; 2];
+            words.read(queue, 7, &mut two).unwrap();
+            assert_eq!(two, [4, 5]);
+            let read = block
+                .slice(4 * first..)
+                .unwrap()
+                .enqueue_read(queue, 24..28);
+            assert_eq!(read.unwrap().wait().unwrap(), 3_u32.to_ne_bytes());
+            let mismatch = InvalidRequest::PatternMismatch {
+                offset: 4,
+                bytes: 8,
+                pattern: 8,
+            };
+            assert_eq!(refusal(words.enqueue_fill(queue, 1..3, &[0, 0])), mismatch);
+        }
+    }
+}
+
+fn contents(rig: &Rig, block: &PooledBuffer<MockBackend>) -> Vec<u8> {
+    block.enqueue_read(&rig.queue, ..).unwrap().wait().unwrap()
+}
+
+#[test]
+fn a_block_is_copied_to_and_from_parts_of_others() {
+    let rig = Rig::with_capacity(MIB);
+    let queue = &rig.queue;
+    let [block, other] = [(); 2].map(|()| rig.pool.allocate(100).unwrap());
+    let numbers: Vec<u8> = (0..100).collect();
+    block.write(queue, 0, &numbers).unwrap();
+    other.write(queue, 0, &[200_u8; 100]).unwrap();
+    let part = other.slice(13..93).unwrap();
+    block
+        .enqueue_copy_region_to(queue, 5..25, &part, 7)
+        .unwrap();
+    let mut expected = vec![200; 100];
+    expected[20..40].copy_from_slice(&numbers[5..25]);
+    assert_eq!(contents(&rig, &other), expected);
+    block
+        .enqueue_copy_region_from(queue, &part, 7..17, 50)
+        .unwrap();
+    assert_eq!(contents(&rig, &block)[50..60], numbers[5..15]);
+    let small = rig.pool.allocate(30).unwrap();
+    small.write(queue, 0, &[1_u8; 30]).unwrap();
+    small.enqueue_copy_to(queue, &part).unwrap();
+    expected[13..43].fill(1);
+    assert_eq!(contents(&rig, &other), expected);
 }
 
 #[test]

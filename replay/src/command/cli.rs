@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::{path::PathBuf, time::Duration};
+use std::{env, path::PathBuf, time::Duration};
 
 use binpool::{GrowthPolicy, PoolOptions, Retain};
 use binpool_opencl::DeviceSelector;
@@ -8,7 +8,8 @@ use binpool_replay::{AllocatorChoice, Profile, Touch, devices::CostEffort};
 use bytesize::ByteSize;
 use clap::{
     Args, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum,
-    builder::NonEmptyStringValueParser, error::ErrorKind,
+    builder::NonEmptyStringValueParser,
+    error::{ContextKind, ContextValue, ErrorKind},
 };
 use clap_complete::Shell;
 
@@ -81,7 +82,7 @@ impl Cli {
 
     /// Reads the command line.
     pub(crate) fn read() -> Result<Self, clap::Error> {
-        let cli = Self::try_parse()?;
+        let cli = Self::try_parse().map_err(with_the_name_here)?;
         let contradiction = match &cli.command {
             Command::Replay(replay) => replay.contradiction(),
             _ => None,
@@ -98,6 +99,30 @@ impl Cli {
             None => Ok(cli),
         }
     }
+}
+
+/// Suggests the option of the same meaning, where one is given that has another name here: the limit of a program, and the capacity of a simulated
+/// device.
+fn with_the_name_here(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else {
+        return error;
+    };
+    let name = match &**unknown {
+        "--limit" => "capacity",
+        "--capacity" => "limit",
+        _ => return error,
+    };
+    let command = Cli::command();
+    let here = env::args().find_map(|word| command.find_subcommand(word));
+    let mut options = here.into_iter().flat_map(clap::Command::get_opts);
+    if error.kind() == ErrorKind::UnknownArgument && options.any(|it| it.get_long() == Some(name)) {
+        error.remove(ContextKind::Suggested);
+        error.insert(
+            ContextKind::SuggestedArg,
+            ContextValue::String(format!("--{name}")),
+        );
+    }
+    error
 }
 
 /// Print the completions of this command for a shell.
@@ -217,7 +242,7 @@ pub(crate) struct Import {
     /// Where to write the trace, compressed if the name ends in .gz. Default: standard output.
     #[arg(long, short, value_name = "OUT.trace[.gz]")]
     pub(crate) output: Option<PathBuf>,
-    /// Which device of a snapshot with several. Default: the one with the most entries.
+    /// Which device of a snapshot with several. Default: the one with the most live bytes.
     #[arg(long, value_name = "N")]
     pub(crate) device: Option<usize>,
     /// Attribute the allocations of a package, such as einops, to its callers when naming groups. Repeat it for several packages.
@@ -366,12 +391,14 @@ pub(crate) struct Replay {
 /// their means. `calls in round 1` are those of the first round.
 ///
 /// The best setting is the one with the least device time a round among those whose peak of reserved bytes, in all rounds, is within
-/// `--reserve` of the peak of live bytes; if no setting is, the one that reserves the least. Among settings that cost the same, to within 1
-/// % or 20 us, it is the one nearest to the default. If a little more memory would save half of the time, the verdict says so. `no pool` is
-/// for comparison, and never the best. For several traces, a table for all has the geometric mean of reserved / live and the sum of the
-/// device times, and the same rule. A setting that runs out of memory on one trace cannot be the best for all.
+/// `--reserve` of the peak of live bytes, or up to a quarter more if it takes less than half the time; the verdict then has the best within
+/// `--reserve` too. Of times that differ by 20 us, or 1 % of the time without a pool, the least reserved is the best, and within 1 % of that
+/// the setting nearest to the default. If all reserve more, the one that reserves the least is the best.
 ///
-/// In the tables, `*` marks a setting that no other beats in both memory and time. `--plot` draws the last table.
+/// `no pool` is for comparison, and never the best. For several traces, a table for all has the geometric mean of reserved / live and the sum
+/// of the device times, and the same rule. A setting that runs out of memory on one trace cannot be the best for all.
+///
+/// In the tables, `*` marks a setting that no other beats in both memory and time.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Exit status: 0 when there is a best setting for all traces; 1 when every setting of the pool runs out of memory on \
@@ -380,7 +407,7 @@ one of them, or a trace could not be read or replayed; 2 for a wrong command lin
 Examples:
   binpool tune replay/traces/*.trace.gz
   binpool tune --reserve 1.5 --profile pocl replay/traces/eager_arrays.trace.gz
-  binpool tune --capacity 4GiB --plot resnet50.svg replay/traces/resnet50_train.trace.gz")]
+  binpool tune --capacity 4GiB replay/traces/resnet50_train.trace.gz")]
 pub(crate) struct Tune {
     /// The traces, or other tools' recordings; `-` is standard input.
     #[arg(required = true, value_name = "TRACE")]
@@ -398,7 +425,8 @@ pub(crate) struct Tune {
     /// The most memory that may be taken from the device, such as 12GiB. Default: all of it.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) capacity: Option<ByteSize>,
-    /// How much the best setting may reserve at most, as a multiple of the live peak.
+    /// How much the best setting may reserve, as a multiple of the live peak; for half the time, a quarter more. (`--capacity` is a strict
+    /// limit.)
     #[arg(long, value_name = "RATIO", default_value_t = 1.25, value_parser = ratio)]
     pub(crate) reserve: f64,
     /// How many times in a row the trace is replayed. Fewer than 3 rounds are judged as a whole.
@@ -407,9 +435,6 @@ pub(crate) struct Tune {
     /// Divide every size by this.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
     pub(crate) scale: usize,
-    /// Write a plot as SVG.
-    #[arg(long, value_name = "FILE.svg")]
-    pub(crate) plot: Option<PathBuf>,
     /// Print JSON: an object with the traces, and figures for all of them.
     #[arg(long)]
     pub(crate) json: bool,

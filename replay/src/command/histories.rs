@@ -2,9 +2,9 @@
 
 use std::{error::Error, path::Path};
 
-use binpool_replay::{Failure, Profile, simulate};
+use binpool_replay::{Failure, Profile, report::named_beyond, simulate};
 use binpool_trace::{
-    Content, Trace, TraceError,
+    Content, PoolEvent, PoolStep, Trace, TraceError,
     view::{By, History},
 };
 
@@ -18,14 +18,14 @@ use crate::command::{
 pub(crate) struct Histories {
     /// Each with its name in the menu.
     pub(crate) all: Vec<(String, History)>,
-    /// The index of the one of the device with most events.
+    /// The index of the one of the device with the most live bytes.
     pub(crate) busiest: usize,
     /// What the blocks are grouped by at first.
     pub(crate) by: By,
 }
 
 impl Histories {
-    /// Returns the history of the device with most events, and what its blocks are grouped by at first.
+    /// Returns the history of the device with the most live bytes, and what its blocks are grouped by at first.
     pub(crate) fn into_busiest(mut self) -> (History, By) {
         let (_, history) = self.all.swap_remove(self.busiest);
         (history, self.by)
@@ -33,7 +33,7 @@ impl Histories {
 }
 
 /// Reads the traces of a file, one for each device, and makes their histories. Where `is_one`, one history is shown: that of the device
-/// with most events, and a remark says so.
+/// with the most live bytes, and a remark says so.
 pub(crate) fn histories_of(
     options: &View,
     file: &Path,
@@ -41,10 +41,9 @@ pub(crate) fn histories_of(
     content: Content<'_>,
 ) -> Result<Histories, Box<dyn Error>> {
     let mut traces = read(options, &name_of(file), content)?;
-    let events = |(_, trace): &(usize, Trace)| trace.events().len();
     let busiest = (0..traces.len())
         .rev()
-        .max_by_key(|index| events(&traces[*index]));
+        .max_by_key(|index| traces[*index].1.peak_live_bytes());
     let mut busiest = busiest.unwrap_or(0);
     let mut place_of_busiest = 0;
     if is_one && traces.len() > 1 {
@@ -54,7 +53,7 @@ pub(crate) fn histories_of(
             .collect();
         let one = traces.swap_remove(busiest);
         remark(&format!(
-            "showing device {} of {}, which has the most entries: `--device` selects another",
+            "showing device {} of {}, which has the most live bytes: `--device` selects another",
             one.0,
             others.join(", ")
         ));
@@ -116,20 +115,39 @@ fn read(
         Some(device) => vec![(device, Trace::read_content(name, content, Some(device))?)],
         None => Trace::read_devices(name, content)?,
     };
-    let scaled = traces
-        .into_iter()
-        .map(|(device, trace)| (device, trace.scaled_down(options.scale)));
+    let scaled = traces.into_iter().map(|(device, trace)| {
+        let trace = named_beyond(trace, &options.beyond);
+        (device, trace.scaled_down(options.scale))
+    });
     Ok(scaled.collect())
 }
 
 /// Replays a trace through a pool on the simulated device.
 fn replayed(options: &View, trace: &Trace) -> Result<History, Failure> {
     let bar = bar(trace.events().len(), trace.name());
+    let is_chosen = options.profile.is_some() || options.capacity.is_some();
+    let recorded = device_of_program(trace).filter(|_| !is_chosen);
     let capacity = options.capacity.map(|size| size.as_u64());
+    let capacity = capacity.or(recorded.map(|(_, bytes)| bytes));
     let profile = options.profile.as_ref().unwrap_or(&Profile::H200);
-    let history = simulate(trace, profile, capacity, &options.pool(), &|events| {
+    let mut history = simulate(trace, profile, capacity, &options.pool(), &|events| {
         bar.set_position(events as u64);
     })?;
     bar.finish_and_clear();
+    if let Some((device, _)) = recorded {
+        device.clone_into(&mut history.device);
+    }
     Ok(history)
+}
+
+/// The name and the bytes of the device that `binpool run` recorded a program on, if it was one.
+fn device_of_program(trace: &Trace) -> Option<(&str, u64)> {
+    let device = trace.header_value("device")?;
+    let of_context = |step: &PoolStep| match &step.event {
+        PoolEvent::Did { what, text, .. } if what.word() == "context" => text.ends_with(device),
+        _ => true,
+    };
+    let is_one = trace.is_of_program() && trace.pool_steps().iter().all(of_context);
+    let capacity = trace.header_value("capacity")?.parse().ok()?;
+    is_one.then_some((device, capacity))
 }

@@ -24,7 +24,7 @@ pub(crate) fn import_one(options: &Import) -> Result<bool, Box<dyn Error>> {
     let trace = open_trace_beyond(&options.file, options.device, &options.beyond)?;
     let Some(path) = &options.output else {
         let mut output = BufWriter::new(io::stdout().lock());
-        return match write!(output, "{trace}").and_then(|()| output.flush()) {
+        return match write_to(&trace, &mut output).and_then(|()| output.flush()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(true),
             written => Ok(written.map(|()| true)?),
         };
@@ -43,10 +43,18 @@ fn write_trace(trace: &Trace, path: &Path) -> Result<(), NotWritten> {
     write_with(path, |file| {
         if path.extension().is_some_and(|extension| extension == "gz") {
             let mut encoder = GzEncoder::new(file, Compression::default());
-            write!(encoder, "{trace}")?;
+            write_to(trace, &mut encoder)?;
             encoder.finish().map(drop)
         } else {
-            write!(file, "{trace}")
+            write_to(trace, file)
         }
     })
+}
+
+/// Writes a trace, which says that the program has a pool.
+fn write_to(trace: &Trace, to: &mut dyn Write) -> io::Result<()> {
+    if trace.header().is_empty() && trace.is_of_pool() {
+        to.write_all(b"h version 2\nh pooled yes\n")?;
+    }
+    write!(to, "{trace}")
 }

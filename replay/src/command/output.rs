@@ -15,6 +15,7 @@ use std::{
 
 use anstyle::{AnsiColor, Style};
 use binpool::PoolError;
+use binpool_replay::report::named_beyond;
 use binpool_trace::{Content, Trace, TraceError, shown};
 use clap::error::{ContextKind, ContextValue};
 
@@ -132,7 +133,7 @@ pub(crate) fn open_trace_beyond(
 ) -> Result<Trace, TraceError> {
     let trace = read_trace(path, device, beyond)?;
     print_remarks(&trace);
-    Ok(trace)
+    Ok(named_beyond(trace, beyond))
 }
 
 /// Prints to standard error how the recording of a trace was interpreted.

@@ -1,10 +1,10 @@
 //! `binpool tune`.
 
-use std::{error::Error, path::PathBuf};
+use std::error::Error;
 
 use binpool_replay::{
     Device, ReplaySettings,
-    tune::{Candidate, Trial, TuneReport, candidates, page_candidates, svg, tune},
+    tune::{Candidate, Trial, TuneReport, candidates, page_candidates, tune},
 };
 use binpool_trace::Trace;
 
@@ -12,16 +12,11 @@ use crate::command::{
     cli::Tune,
     output::{open_trace, print, print_report, remark, report},
     progress_bar::bar,
-    whole_file::{keep_inputs, write_file},
 };
 
 /// Tries all candidates on all traces and prints the report. Returns whether every trace was read, and one
 /// setting is the best for all of them.
 pub(crate) fn tune_all(options: &Tune) -> Result<bool, Box<dyn Error>> {
-    if let Some(plot) = &options.plot {
-        let traces = options.traces.iter().map(PathBuf::as_path);
-        keep_inputs(plot, traces.chain(options.profile.file()))?;
-    }
     let device = Device::Mock(options.profile.clone());
     let mut candidates = candidates();
     if options.virtual_memory {
@@ -59,12 +54,6 @@ pub(crate) fn tune_all(options: &Tune) -> Result<bool, Box<dyn Error>> {
         print_report(&format!("{}\n", tuned.tables()))?;
         print_report(&tuned.verdict(&overall))?;
     }
-    if let Some(path) = &options.plot
-        && !tuned.trials.is_empty()
-    {
-        let picture = svg(&title(&tuned), &tuned.candidates, &overall)?;
-        write_file(path, picture)?;
-    }
     Ok(tuned.trials.len() == options.traces.len() && overall.best.is_some())
 }
 
@@ -79,13 +68,4 @@ fn try_one(
     }
     let bar = bar(candidates.len(), trace.name());
     Ok(tune(trace, device, candidates, settings, &|| bar.inc(1))?)
-}
-
-/// The title of the plot: the trace's file name, or the number of traces.
-fn title(tuned: &TuneReport) -> String {
-    let what = match &*tuned.trials {
-        [trial] => trial.trace.clone(),
-        trials => format!("{} traces", trials.len()),
-    };
-    format!("{what} on {}", tuned.device)
 }

@@ -66,11 +66,11 @@ pub(crate) struct View {
     /// How blocks are grouped at first. Default: by group if the trace has groups, otherwise by size.
     #[arg(long, value_parser = by())]
     pub(crate) by: Option<By>,
-    /// Attribute the allocations of a package, such as einops, to its callers when naming the groups of a snapshot of PyTorch. Repeat it
-    /// for several packages.
+    /// Attribute the allocations of a package, such as einops, to its callers when naming the groups of a snapshot of PyTorch or of a
+    /// recording of `binpool run`. Repeat it for several packages.
     #[arg(long, value_name = "PACKAGE", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) beyond: Vec<String>,
-    /// Which device of another tool's snapshot with several. Default: all, in a menu; for a picture or JSON, the one with the most entries.
+    /// Which device of another tool's snapshot with several. Default: all, in a menu; for a picture or JSON, the one with the most live bytes.
     #[arg(long, value_name = "N")]
     pub(crate) device: Option<usize>,
     /// The device whose limits the simulated device has: h200, pocl, none (the H200's limits, no costs), or a file that

@@ -6,7 +6,8 @@ use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Wi
 use terminal_size::terminal_size_of;
 
 /// A table of text. It fits the terminal, or the columns that the variable `COLUMNS` states: titles take several lines, then the
-/// [dispensable](Self::or_without) columns go, the first of them first, and at last cells take several lines.
+/// [dispensable](Self::or_without) columns go, the first of them first, then long names take several lines, and at last each row is a list of
+/// its own.
 pub(crate) struct MarkdownTable {
     titles: Vec<String>,
     /// Whether each column is aligned to the right.
@@ -54,67 +55,78 @@ impl MarkdownTable {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// Returns the table without the columns that have these titles. In one of a stated width, cells take one line.
-    fn table(&self, left_out: &[&str], width: Option<u16>) -> Table {
+    /// Returns the table of this width without the columns that have these titles. No word takes several lines, and of the cells only names do,
+    /// those in the first column, if `wraps_names`.
+    fn table(&self, left_out: &[&str], width: u16, wraps_names: bool) -> Table {
         let kept = |column: &usize| !left_out.contains(&self.titles[*column].as_str());
         let columns: Vec<usize> = (0..self.titles.len()).filter(kept).collect();
         let cells = |row: &[String]| {
-            columns
-                .iter()
-                .map(|it| row[*it].clone())
-                .collect::<Vec<_>>()
+            let cells = columns.iter().map(|it| row[*it].clone());
+            cells.collect::<Vec<_>>()
         };
-        let mut table = Table::new();
-        table.load_preset(presets::ASCII_MARKDOWN);
+        let mut table = empty_table(width);
         table.set_header(cells(&self.titles));
         table.add_rows(self.rows.iter().map(|row| cells(row)));
         for (column, drawn) in columns.iter().zip(table.column_iter_mut()) {
             if self.to_the_right[*column] {
                 drawn.set_cell_alignment(CellAlignment::Right);
             }
-            if width.is_some() {
-                let longest = self.least_width(*column) + drawn.padding_width();
-                drawn.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(longest)));
-            }
-        }
-        if let Some(width) = width {
-            table.set_content_arrangement(ContentArrangement::Dynamic);
-            table.set_width(width);
+            let least = self.least_width(*column, wraps_names && *column == 0);
+            let least = least.saturating_add(drawn.padding_width());
+            drawn.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(least)));
         }
         table
     }
 
-    /// Returns the characters of the longest cell of a column, or of the longest word of its title.
-    fn least_width(&self, column: usize) -> u16 {
+    /// Returns the characters of the longest word of a column's title, and of its longest cell, or word of a cell if it `wraps`.
+    fn least_width(&self, column: usize, wraps: bool) -> u16 {
         let cells = self.rows.iter().map(|row| row[column].as_str());
-        let all = self.titles[column].split(' ').chain(cells);
+        let parts = cells.flat_map(|cell| cell.split(if wraps { ' ' } else { '\n' }));
+        let all = self.titles[column].split(' ').chain(parts);
         let longest = all.map(|text| text.chars().count()).max();
         longest.map_or(0, |longest| u16::try_from(longest).unwrap_or(u16::MAX))
     }
 
     /// Returns the text of the table at this width.
     fn fitted(&self, width: u16) -> String {
-        for count in 0..=self.dispensable.len() {
+        let all = self.dispensable.len();
+        let tries = (0..=all).map(|count| (count, false));
+        for (count, wraps_names) in tries.chain([(all, true)]) {
             let left_out = &self.dispensable[..count];
-            let text = self.table(left_out, Some(width)).to_string();
-            if text
-                .lines()
-                .all(|line| line.chars().count() <= width.into())
-            {
-                return match left_out {
-                    [] => text,
-                    _ => format!(
-                        "{text}\n(a wider terminal also has: {})",
-                        left_out.join(", ")
-                    ),
+            let text = self.table(left_out, width, wraps_names).to_string();
+            let mut lines = text.lines();
+            if lines.all(|line| line.chars().count() <= width.into()) {
+                let others = match left_out {
+                    [] => String::new(),
+                    _ => format!("\n(a wider terminal also has: {})", left_out.join(", ")),
                 };
+                return text + &others;
             }
         }
-        let mut table = self.table(&[], None);
-        table.set_content_arrangement(ContentArrangement::Dynamic);
-        table.set_width(width);
-        table.to_string()
+        let lists = self.rows.iter().map(|row| self.list(row, width));
+        lists.collect::<Vec<_>>().join("\n\n")
     }
+
+    /// Returns a row as a line with its name and, below that, a line for each other cell.
+    fn list(&self, row: &[String], width: u16) -> String {
+        let cells = self.titles.iter().zip(row).skip(1);
+        let cells = cells.filter(|(_, cell)| !cell.is_empty());
+        let mut table = empty_table(width);
+        table.add_rows(cells.map(|(title, cell)| [title, cell]));
+        if let Some(cells) = table.column_mut(1) {
+            cells.set_cell_alignment(CellAlignment::Right);
+        }
+        format!("{}: {}\n{table}", self.titles[0], row[0])
+    }
+}
+
+/// Returns a table of this width, to be filled.
+fn empty_table(width: u16) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::ASCII_MARKDOWN);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_width(width);
+    table
 }
 
 impl fmt::Display for MarkdownTable {
@@ -127,10 +139,7 @@ impl fmt::Display for MarkdownTable {
         let of_errors = || terminal_size_of(io::stderr());
         let of_terminal = || of_output().or_else(|| self.is_for_errors.then(of_errors)?);
         let columns = || of_terminal().map(|(columns, _)| columns.0);
-        match width.or_else(columns) {
-            Some(width) => f.write_str(&self.fitted(width)),
-            None => fmt::Display::fmt(&self.table(&[], None), f),
-        }
+        f.write_str(&self.fitted(width.or_else(columns).unwrap_or(u16::MAX)))
     }
 }
 
@@ -168,11 +177,63 @@ mod tests {
     }
 
     #[test]
-    fn dispensable_columns_go_before_cells_take_several_lines() {
+    fn dispensable_columns_go_before_rows_are_lists() {
         let narrow = table().fitted(22);
         assert!(narrow.contains("(a wider terminal also has: peak reserved)"));
         assert!(!narrow.contains("12"), "{narrow}");
-        let splits = table().fitted(14);
-        assert!(splits.lines().all(|line| line.len() <= 14), "{splits}");
+    }
+
+    #[test]
+    fn each_row_of_a_table_that_does_not_fit_is_a_list() {
+        let mut table = MarkdownTable::new(["trace", "reserved / live", "time", ""], 1..=2);
+        for row in [
+            ["first", "1.04", "12.00 ms", ""],
+            ["second", "1.10", "2.00 ms", "<-- best"],
+        ] {
+            table.add_row(row.map(str::to_owned));
+        }
+        let lists = "\
+trace: first
+| reserved / live |     1.04 |
+| time            | 12.00 ms |
+
+trace: second
+| reserved / live |     1.10 |
+| time            |  2.00 ms |
+|                 | <-- best |";
+        assert_eq!(table.fitted(30), lists);
+    }
+
+    #[test]
+    fn names_take_several_lines_before_rows_are_lists() {
+        let mut table = table();
+        let name = ["a name of several words", "5 MiB", "5.0 %"];
+        table.add_row(name.map(str::to_owned));
+        let narrow = table.fitted(24);
+        let rows: Vec<_> = narrow.lines().filter(|row| row.contains(" %")).collect();
+        assert_eq!(rows.len(), 3, "{narrow}");
+        assert!(rows.iter().all(|row| row.starts_with("| ")), "{narrow}");
+        for word in name[0].split(' ').chain(["second"]) {
+            assert!(narrow.contains(word), "{narrow}");
+        }
+        assert!(table.fitted(40).contains(name[0]));
+        assert!(
+            table
+                .fitted(19)
+                .contains("trace: a name of several words\n")
+        );
+    }
+
+    /// Down to the width of the longest word and the longest cell.
+    #[test]
+    fn no_word_and_no_figure_is_split_at_any_width() {
+        for width in 22..200 {
+            let text = table().fitted(width);
+            for whole in ["trace", "hit", "rate", "first", "3.0 %", "second", "30.0 %"] {
+                assert!(text.contains(whole), "{width}:\n{text}");
+            }
+            let mut rows = text.lines().filter(|line| line.starts_with('|'));
+            assert!(rows.all(|line| line.len() <= width.into()), "{text}");
+        }
     }
 }

@@ -8,7 +8,7 @@ mod rounds;
 mod rows;
 
 pub use import::{import_json, import_summary};
-pub use memory::{caller, memory_report};
+pub use memory::{caller, memory_report, named_beyond};
 pub use replay::{behind_table, end_table, json, table};
 pub use rounds::rounds_tables;
 pub use rows::{Header, Row};

@@ -7,7 +7,7 @@ use crate::AllocatorChoice;
 /// A setting to try.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// Its name in tables and plots.
+    /// Its name in tables.
     pub name: &'static str,
     /// The pool's settings; `None` for no pool, the baseline.
     pub pool: Option<PoolOptions>,

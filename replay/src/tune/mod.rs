@@ -5,7 +5,6 @@ mod report;
 mod report_json;
 mod report_tables;
 mod trade_off;
-mod tuning_svg;
 
 use std::{num::NonZero, sync::OnceLock, thread, time::Duration};
 
@@ -13,11 +12,12 @@ use binpool_trace::Trace;
 pub use candidates::{Candidate, candidates, page_candidates};
 use parking_lot::Mutex;
 pub use report::TuneReport;
-pub use trade_off::{Cost, best, pareto_front};
-pub use tuning_svg::svg;
+pub use trade_off::{Best, Cost, best, pareto_front};
 
 use crate::{
-    Device, Failure, Measured, ReplaySettings, Warm, figures::ratio, tune::candidates::oddness,
+    Device, Failure, Measured, ReplaySettings, Warm,
+    figures::ratio,
+    tune::{candidates::oddness, trade_off::nothing},
 };
 
 /// A trace, and the results of every candidate on it.
@@ -38,9 +38,11 @@ pub struct Comparison {
     pub costs: Vec<Option<Cost>>,
     /// The candidates on the Pareto front ([`pareto_front`]).
     pub front: Vec<usize>,
-    /// The [`best`] of the candidates with a pool or, of those that cost the same to within 1 %, the one that is nearest to the default.
-    /// `None` if all ran out of memory.
+    /// The [`best`] of the candidates with a pool; of equals, the one that is nearest to the default. Times that differ by 20 us, or 1 % of the
+    /// longest, which is that without a pool, are equal. `None` if all ran out of memory.
     pub best: Option<usize>,
+    /// The best of those that keep the limit of reserved bytes, if that is another.
+    pub with_less_memory: Option<usize>,
 }
 
 /// Replays `trace` with each of `candidates`, on all cores. `settings` has the other settings; its pool is ignored.
@@ -139,28 +141,17 @@ impl Comparison {
     #[must_use]
     pub fn new(costs: Vec<Option<Cost>>, candidates: &[Candidate], reserve: f64) -> Self {
         // The baseline always reserves the least. If it could win, it would whenever no pool is within `reserve`.
-        let pools = of_pools(&costs, candidates);
-        let best = best(&pools, reserve).and_then(|best| {
-            let is_equal = |index: &usize| match (pools[*index], pools[best]) {
-                (Some(cost), Some(best)) => {
-                    let most = reserve.max(best.reserved_over_live);
-                    cost.is_about(&best) && cost.reserved_over_live <= most
-                }
-                _ => false,
-            };
-            let equals = (0..pools.len()).filter(is_equal);
-            equals.min_by_key(|index| oddness(*index, candidates))
-        });
+        let pools = costs.iter().zip(candidates);
+        let pools = pools.map(|(cost, candidate)| cost.filter(|_| candidate.pool.is_some()));
+        let pools: Vec<_> = pools.collect();
+        let odd = |index| oddness(index, candidates);
+        let best = best(&pools, reserve, nothing(&costs), odd);
         Self {
             front: pareto_front(&costs),
-            best,
+            best: best.map(|best| best.index),
+            with_less_memory: best.and_then(|best| best.with_less_memory),
             costs,
         }
-    }
-
-    /// The costs of the candidates with a pool, in their order.
-    pub(crate) fn pools(&self, candidates: &[Candidate]) -> Vec<Option<Cost>> {
-        of_pools(&self.costs, candidates)
     }
 
     /// Returns whether the candidate at this index is on the Pareto front.
@@ -194,14 +185,6 @@ impl Comparison {
         });
         Self::new(costs.collect(), candidates, reserve)
     }
-}
-
-/// The costs of the candidates with a pool, in their order.
-fn of_pools(costs: &[Option<Cost>], candidates: &[Candidate]) -> Vec<Option<Cost>> {
-    let costs = costs.iter().zip(candidates);
-    costs
-        .map(|(cost, candidate)| cost.filter(|_| candidate.pool.is_some()))
-        .collect()
 }
 
 /// The geometric mean of the reserved bytes, and the sum of the times; `None` for an empty list.

@@ -3,8 +3,7 @@
 use crate::{
     ReplaySettings,
     figures::millis_text,
-    tune::trade_off::more_for_less,
-    tune::{Candidate, Comparison, Cost, Trial},
+    tune::{Candidate, Comparison, Cost, Trial, trade_off::nothing},
 };
 
 /// A trial of settings: the device, the candidates and the results. [`tables`](Self::tables) are for display,
@@ -45,31 +44,34 @@ impl TuneReport {
 
     /// The number of traces on which the candidate at this index ran out of memory.
     pub(crate) fn failures(&self, index: usize) -> usize {
-        let results = self
-            .trials
-            .iter()
-            .filter_map(|trial| trial.results.get(index));
+        let trials = self.trials.iter();
+        let results = trials.filter_map(|trial| trial.results.get(index));
         results.filter(|result| result.is_err()).count()
     }
 
-    /// Returns the best setting of a comparison and the Rust expression for it, or why there is none, as text for display.
+    /// Returns the best setting of a comparison and the Rust expression for it, and the best with less memory if there are two answers, or why there is
+    /// none, as text for display.
     #[must_use]
     pub fn verdict(&self, comparison: &Comparison) -> String {
-        let found = comparison.best.and_then(|index| {
-            let candidate = self.candidates.get(index)?;
-            let cost = comparison.costs.get(index).copied().flatten()?;
-            Some((candidate.name, candidate.code?, cost))
-        });
-        let Some((name, code, cost)) = found else {
+        let found = |index: Option<usize>| {
+            let candidate = self.candidates.get(index?)?;
+            let cost = comparison.costs.get(index?).copied().flatten()?;
+            Some((candidate, candidate.code?, cost))
+        };
+        let Some((best, code, cost)) = found(comparison.best) else {
             return "best: none, since every setting of the pool runs out of memory".into();
         };
-        let remark = if self.makes_no_difference(&cost, comparison) {
-            ", the default, since no setting makes a difference".into()
-        } else if cost.reserved_over_live > self.reserve {
-            format!(
-                ", which reserves the least: none stays within {} times the live bytes",
-                self.reserve
-            )
+        let less = found(comparison.with_less_memory);
+        let default = if self.makes_no_difference(&cost, comparison) {
+            ", the default, since no setting makes a difference"
+        } else if best.is_default() {
+            ", the default: nothing to change"
+        } else {
+            ""
+        };
+        let least = if cost.reserved_over_live > self.reserve && less.is_none() {
+            let reserve = self.reserve;
+            format!(", which reserves the least: none stays within {reserve} times the live bytes")
         } else {
             String::new()
         };
@@ -80,31 +82,27 @@ impl TuneReport {
             }
             _ => String::new(),
         };
-        let more = self.more(&cost, comparison).unwrap_or_default();
-        format!("best: {name}{remark}{more}{few}\n\n    {code}")
-    }
-
-    /// What a little more memory buys, as a line; `None` for nothing.
-    fn more(&self, best: &Cost, comparison: &Comparison) -> Option<String> {
-        let pools = comparison.pools(&self.candidates);
-        let index = more_for_less(&pools, best, self.reserve)?;
-        let (name, cost) = (self.candidates.get(index)?.name, pools[index]?);
-        Some(format!(
-            "\n(with --reserve {:.2} it would be {name}, which is better: {} instead of {}, \
-             for {:.3} times the live bytes instead of {:.3})",
-            (cost.reserved_over_live * 100.0).ceil() / 100.0,
-            millis_text(cost.device_time),
-            millis_text(best.device_time),
-            cost.reserved_over_live,
-            best.reserved_over_live,
-        ))
+        let less = less.map_or_else(String::new, |(other, code, less)| {
+            let [less_time, time] = [less, cost].map(|cost| millis_text(cost.device_time));
+            let [less, most] = [less, cost].map(|cost| cost.reserved_over_live);
+            let name = other.name;
+            format!(
+                "\n\nor, with less memory: {name}, which takes {less_time} instead of {time}, for {less:.3} times the live bytes \
+                 instead of {most:.3}\n\n    {code}"
+            )
+        });
+        format!(
+            "best: {}{default}{least}{few}\n\n    {code}{less}",
+            best.name
+        )
     }
 
     /// Returns whether all candidates with a pool cost about as much as the best.
     fn makes_no_difference(&self, best: &Cost, comparison: &Comparison) -> bool {
+        let nothing = nothing(&comparison.costs);
         let costs = comparison.costs.iter().zip(&self.candidates);
         let mut pools = costs.filter(|(_, candidate)| candidate.pool.is_some());
-        pools.all(|(cost, _)| cost.is_some_and(|cost| cost.is_about(best)))
+        pools.all(|(cost, _)| cost.is_some_and(|cost| cost.is_about(best, nothing)))
     }
 
     /// The allocations of all traces, each once.

@@ -46,7 +46,7 @@ impl TuneReport {
             "trace": trial.trace,
             "peak_live_bytes": trial.peak_live_bytes,
             "candidates": candidates.collect::<Vec<_>>(),
-            "best": self.best_of(&comparison).map(|best| best.name),
+            "best": self.named(comparison.best).map(|best| best.name),
         })
     }
 
@@ -64,11 +64,14 @@ impl TuneReport {
                     json!(cost.map(|cost| micros(cost.device_time)));
                 candidate
             });
-        let best = self.best_of(&comparison);
+        let best = self.named(comparison.best);
+        let less = self.named(comparison.with_less_memory);
         json!({
             "candidates": candidates.collect::<Vec<_>>(),
             "best": best.map(|best| best.name),
             "code": best.and_then(|best| best.code),
+            "best_with_less_memory": less.map(|less| less.name),
+            "code_with_less_memory": less.and_then(|less| less.code),
         })
     }
 
@@ -84,8 +87,8 @@ impl TuneReport {
         })
     }
 
-    fn best_of(&self, comparison: &Comparison) -> Option<&Candidate> {
-        self.candidates.get(comparison.best?)
+    fn named(&self, index: Option<usize>) -> Option<&Candidate> {
+        self.candidates.get(index?)
     }
 }
 

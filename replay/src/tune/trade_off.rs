@@ -11,35 +11,29 @@ pub struct Cost {
     pub device_time: Duration,
 }
 
-/// Costs that differ by no more are equal: the costs of a device are not known better.
+/// Ratios that differ by no more are equal: the costs of a device are not known better.
 const ABOUT: f64 = 1.01;
 
 /// Times that differ by no more are equal: less than one call that takes memory from the device.
 const NOTHING: Duration = Duration::from_micros(20);
 
-impl Cost {
-    /// Returns whether this and another one are the same in both respects: to within 1 %, and the times to within 20 us.
-    pub(crate) fn is_about(&self, other: &Self) -> bool {
-        let is_about = |one: f64, other: f64| one.max(other) <= one.min(other) * ABOUT;
-        is_about(self.reserved_over_live, other.reserved_over_live) && self.takes_about(other)
-    }
+/// The part of the longest time, which is that without a pool, that makes no difference.
+const PART: u32 = 100;
 
-    fn takes_about(&self, other: &Self) -> bool {
-        let (less, more) = (
-            self.device_time.min(other.device_time),
-            self.device_time.max(other.device_time),
-        );
-        more.saturating_sub(less) <= NOTHING || more.as_secs_f64() <= less.as_secs_f64() * ABOUT
+/// How much more than it may a setting can reserve that takes less than half the time.
+const LITTLE_MORE: f64 = 1.25;
+
+impl Cost {
+    /// Returns whether this and another one are the same in both respects.
+    pub(crate) fn is_about(&self, other: &Self, nothing: Duration) -> bool {
+        let (one, other_one) = (self.reserved_over_live, other.reserved_over_live);
+        one.max(other_one) <= one.min(other_one) * ABOUT
+            && self.device_time.abs_diff(other.device_time) <= nothing
     }
 
     fn by_reserved(&self, other: &Self) -> Ordering {
         (self.reserved_over_live.total_cmp(&other.reserved_over_live))
             .then(self.device_time.cmp(&other.device_time))
-    }
-
-    fn by_time(&self, other: &Self) -> Ordering {
-        (self.device_time.cmp(&other.device_time))
-            .then(self.reserved_over_live.total_cmp(&other.reserved_over_live))
     }
 }
 
@@ -75,45 +69,65 @@ pub fn pareto_front(costs: &[Option<Cost>]) -> Vec<usize> {
     front.into_iter().map(|(index, _)| index).collect()
 }
 
-/// Returns the index of the best cost: the least device time among those that reserve at most `reserve` times the
-/// live bytes or, where there is none, the least reserved. Of equals, it is the one that is lower in the other respect, then
-/// the first. `None` if every setting failed.
+/// The best settings of several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Best {
+    /// The best.
+    pub index: usize,
+    /// The best of those that reserve no more than they may, if it is another.
+    pub with_less_memory: Option<usize>,
+}
+
+/// Returns the best of these costs: the one with the least device time among those that reserve at most `reserve` times the live bytes, or at most
+/// a quarter more if that takes less than half the time. If none reserves as little, it is the one that reserves the least. Times that differ by no more
+/// than `nothing` are equal, and then the least reserved counts; of those that reserve the same, to within 1 %, it is the one with the least
+/// `oddness`. `None` if every setting failed.
 ///
 /// ```
 /// use std::time::Duration;
 ///
-/// use binpool_replay::{tune::{Cost, best}};
+/// use binpool_replay::{tune::{Best, Cost, best}};
 ///
 /// let cost = |reserved_over_live, ms| {
 ///     Some(Cost { reserved_over_live, device_time: Duration::from_millis(ms) })
 /// };
-/// let costs = [cost(1.05, 30), cost(1.1, 20), cost(1.5, 10)];
-/// assert_eq!(best(&costs, 1.15), Some(1));
-/// assert_eq!(best(&costs, 1.0), Some(0));
+/// let costs = [cost(1.05, 30), cost(1.1, 20), cost(1.2, 12), cost(1.3, 9), cost(1.6, 1)];
+/// let best = |reserve| best(&costs, reserve, Duration::ZERO, |index| index);
+/// assert_eq!(best(1.25), Some(Best { index: 2, with_less_memory: None }));
+/// assert_eq!(best(1.15), Some(Best { index: 3, with_less_memory: Some(1) }));
 /// ```
 #[must_use]
-pub fn best(costs: &[Option<Cost>], reserve: f64) -> Option<usize> {
-    let within = present(costs)
-        .filter(|(_, cost)| cost.reserved_over_live <= reserve)
-        .min_by(|(_, one), (_, other)| one.by_time(other));
-    let least = || present(costs).min_by(|(_, one), (_, other)| one.by_reserved(other));
-    within.or_else(least).map(|(index, _)| index)
+pub fn best(
+    costs: &[Option<Cost>],
+    reserve: f64,
+    nothing: Duration,
+    oddness: impl Fn(usize) -> usize,
+) -> Option<Best> {
+    let reserved = |(_, cost): (usize, Cost)| cost.reserved_over_live;
+    let fastest = |most: f64| {
+        let within = || present(costs).filter(move |(_, cost)| cost.reserved_over_live <= most);
+        let time = within().map(|(_, cost)| cost.device_time).min()? + nothing;
+        let as_fast = || within().filter(move |(_, cost)| cost.device_time <= time);
+        let least = as_fast().map(reserved).min_by(f64::total_cmp)?;
+        as_fast()
+            .filter(|(_, cost)| cost.reserved_over_live <= least * ABOUT)
+            .min_by_key(|(index, _)| oddness(*index))
+    };
+    let least = present(costs).map(reserved).min_by(f64::total_cmp)?;
+    let (within, cost) = fastest(reserve.max(least))?;
+    let faster = fastest(reserve * LITTLE_MORE).filter(|(_, more)| {
+        more.device_time * 2 < cost.device_time && more.device_time + nothing < cost.device_time
+    });
+    Some(Best {
+        index: faster.map_or(within, |(index, _)| index),
+        with_less_memory: faster.map(|_| within),
+    })
 }
 
-/// How much more than `reserve` a setting may reserve that [`more_for_less`] returns.
-const LITTLE_MORE: f64 = 1.25;
-
-/// Returns the index of what a little more memory buys than [`best`] may have: of the costs that reserve more than `reserve`, and at most a
-/// quarter more, the one that reserves the least and takes at most half the time of `best`. `None` if there is none, or `best` takes
-/// next to nothing.
-pub(crate) fn more_for_less(costs: &[Option<Cost>], best: &Cost, reserve: f64) -> Option<usize> {
-    let most = reserve.max(best.reserved_over_live) * LITTLE_MORE;
-    present(costs)
-        .filter(|(_, cost)| cost.reserved_over_live > reserve.max(best.reserved_over_live))
-        .filter(|(_, cost)| cost.reserved_over_live <= most)
-        .filter(|(_, cost)| cost.device_time * 2 <= best.device_time && !cost.takes_about(best))
-        .min_by(|(_, one), (_, other)| one.by_reserved(other))
-        .map(|(index, _)| index)
+/// Returns the difference of times that makes none: 20 us, or 1 % of the longest.
+pub(crate) fn nothing(costs: &[Option<Cost>]) -> Duration {
+    let longest = present(costs).map(|(_, cost)| cost.device_time).max();
+    NOTHING.max(longest.unwrap_or_default() / PART)
 }
 
 fn present(costs: &[Option<Cost>]) -> impl Iterator<Item = (usize, Cost)> {

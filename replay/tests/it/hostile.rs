@@ -11,10 +11,7 @@ use std::{
 
 use binpool::PoolOptions;
 use binpool_mock::DeviceProfile;
-use binpool_replay::{
-    Profile, ProfileError, simulate, timeline_svg,
-    tune::{Candidate, Comparison, svg},
-};
+use binpool_replay::{Profile, ProfileError, simulate, timeline_svg};
 use binpool_trace::{Trace, TraceError, TraceErrorKind, view::By};
 use flate2::{Compression, write::GzEncoder};
 use proptest::prelude::*;
@@ -412,9 +409,6 @@ proptest! {
         let history = simulate(&trace, &Profile::H200, None, &options, &|_| {}).unwrap();
         prop_assert!(history.out_of_memory.is_some());
         assert_xml(&timeline_svg(&history, By::Group).unwrap());
-        let candidates: [Candidate; 0] = [];
-        let comparison = Comparison::new(Vec::new(), &candidates, 1.15);
-        assert_xml(&svg(&name, &candidates, &comparison).unwrap());
     }
 }
 

@@ -135,7 +135,7 @@ fn a_snapshot_is_the_program_whatever_pickled_it() {
         let expected = [
             "2 blocks: allocated before the recording began: allocated at its start",
             FRAMES,
-            "device 0 of 2 has 14 entries, and device 1 has 1: `binpool import --device` takes another",
+            "device 0 of 2 has 3.3 MiB live at its peak, and device 1 has 4.0 KiB: `--device` of `binpool view` and of `binpool import` takes another",
         ];
         assert_eq!(trace.remarks(), expected);
         let again = Trace::parse("t", SNAPSHOT.as_bytes()).unwrap();
@@ -293,19 +293,28 @@ fn a_block_that_lives_at_the_end_is_for_the_stream_of_its_segment() {
 }
 
 #[test]
-fn of_devices_with_as_many_entries_the_first_is_taken() {
-    let traces = [1, 2, 2, 0].map(|entries| {
-        let entry = |number: u64| entry("alloc", number, 8 + entries);
+fn of_several_devices_that_with_the_most_live_bytes_is_taken() {
+    let traces = [(1, 9), (2, 10), (2, 15), (0, 0)].map(|(entries, bytes)| {
+        let entry = |number: u64| entry("alloc", number, bytes);
         (0..entries).map(entry).collect::<Vec<_>>()
     });
-    let mut traces = traces.to_vec();
-    traces[2][0]["size"] = json!(99);
-    let snapshot = json!({"device_traces": traces, "segments": []});
-    let trace = read(snapshot.to_string().as_bytes()).unwrap();
-    assert_eq!(trace.to_string(), "a 0 10 0\na 1 10 0\n");
-    let remark = "device 1 of 4 has 2 entries, and device 0 has 1, device 2 has 2: `binpool import --device` takes another";
+    let read_with = |bytes: u64| {
+        let mut traces = traces.clone();
+        for entry in &mut traces[2] {
+            entry["size"] = json!(bytes);
+        }
+        let snapshot = json!({"device_traces": traces, "segments": []});
+        read(snapshot.to_string().as_bytes()).unwrap()
+    };
+    let trace = read_with(15);
+    assert_eq!(trace.to_string(), "a 0 15 0\na 1 15 0\n");
+    let remark = "device 2 of 4 has 30 B live at its peak, and device 0 has 9 B, device 1 has 20 B: \
+                  `--device` of `binpool view` and of `binpool import` takes another";
     assert_eq!(trace.remarks()[1..], [remark]);
     assert!(trace.remarks()[0].starts_with(NOT_PLACED));
+    // Of as many, the first.
+    assert_eq!(read_with(10).to_string(), "a 0 10 0\na 1 10 0\n");
+    assert!(read_with(10).remarks()[1].starts_with("device 1 "));
 }
 
 #[test]

@@ -226,7 +226,9 @@ fn the_command_says_what_it_left_out() {
     let path = folder.path().join("stderr.log");
     fs::write(&path, format!("starting\n{LINES}1,14:21:33.0,all")).unwrap();
     let ran = binpool(&["import", path.to_str().unwrap()]);
-    assert_eq!((ran.status, &*ran.output), (0, PROGRAM));
+    // RMM's log is of its pool.
+    let expected = format!("h version 2\nh pooled yes\n{PROGRAM}");
+    assert_eq!((ran.status, ran.output), (0, expected));
     for remark in ["1 line without an event of RMM", "the last line is cut"] {
         assert!(ran.errors.contains(remark), "{}", ran.errors);
     }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::common::binpool;
 
 const OLDER: &str = "(older than the recording)";
-const WITHOUT_PYTHON: &str = "(a thread without Python, such as that of the backward pass)";
+const WITHOUT_PYTHON: &str = "(backward pass?)";
 
 fn read(snapshot: &Value) -> Trace {
     Trace::read("t", snapshot.to_string().as_bytes(), None).unwrap()
@@ -77,10 +77,11 @@ fn a_list_of_segments_is_what_is_live() {
         let history = History::happened(second).unwrap();
         assert_eq!(history.origin, Origin::Happened);
         assert_eq!(history.numbers().at_end.reserved_bytes, 4 << 20);
-        // By default, the device with more segments.
+        // By default, the device with more live bytes.
         let trace = Trace::read("t", &*form, None).unwrap();
-        assert_eq!(trace.allocations(), 1);
-        let remark = "device 1 of 2 has 2 segments, and device 0 has 1: `binpool import --device` takes another";
+        assert_eq!(trace.allocations(), 2);
+        let remark = "device 0 of 2 has 1000 B live at its peak, and device 1 has 500 B: \
+                      `--device` of `binpool view` and of `binpool import` takes another";
         assert!(
             trace.remarks().iter().any(|text| text == remark),
             "{:?}",
@@ -138,6 +139,33 @@ fn pickles_of_the_first_protocols_are_read() {
     assert_eq!(trace.to_string(), "a 139888158572544 8 0\n");
     for end in 3..one.len() {
         assert!(Trace::read("t", &one[..end], None).is_err());
+    }
+}
+
+/// What Python's `pickle.dumps(snapshot, protocol)` writes of a name of letters of one, two, three and four bytes, and a backslash.
+#[test]
+fn names_are_the_same_in_every_protocol_of_pickle() {
+    let zero = b"(dp0\nVdevice_traces\np1\n(lp2\n(lp3\n(dp4\nVaction\np5\nValloc\np6\nsVaddr\np7\nI1\nsVsize\np8\nI512\nsVframes\np9\n(lp10\n(dp11\
+                 \nVfilename\np12\nV/home/ada/mod\xe8le\\u2713\\U0001d6fc.py\np13\nsVline\np14\nI7\nsVname\np15\nV\xe9tape\\u005cu0041\np16\nsasaas\
+                 .";
+    // With their headers, the second and the third are the first, and the fifth is the fourth.
+    let one = b"}q\0X\r\0\0\0device_tracesq\x01]q\x02]q\x03}q\x04(X\x06\0\0\0actionq\x05X\x05\0\0\0allocq\x06X\x04\0\0\0addrq\x07K\x01X\
+                 \x04\0\0\0sizeq\x08M\0\x02X\x06\0\0\0framesq\t]q\n}q\x0b(X\x08\0\0\0filenameq\x0cX\x1b\0\0\0/home/ada/mod\xc3\xa8le\
+                 \xe2\x9c\x93\xf0\x9d\x9b\xbc.pyq\rX\x04\0\0\0lineq\x0eK\x07X\x04\0\0\0nameq\x0fX\x0c\0\0\0\xc3\xa9tape\\u0041q\x10uauaas.";
+    let four = b"\x95\x9a\0\0\0\0\0\0\0}\x94\x8c\rdevice_traces\x94]\x94]\x94}\x94(\x8c\x06action\x94\x8c\x05alloc\x94\x8c\x04addr\x94K\
+                 \x01\x8c\x04size\x94M\0\x02\x8c\x06frames\x94]\x94}\x94(\x8c\x08filename\x94\x8c\x1b/home/ada/mod\xc3\xa8le\
+                 \xe2\x9c\x93\xf0\x9d\x9b\xbc.py\x94\x8c\x04line\x94K\x07\x8c\x04name\x94\x8c\x0c\xc3\xa9tape\\u0041\x94uauaas.";
+    let header = |protocol| [0x80, protocol];
+    for pickle in [
+        zero.to_vec(),
+        one.to_vec(),
+        [&header(2), &one[..]].concat(),
+        [&header(3), &one[..]].concat(),
+        [&header(4), &four[..]].concat(),
+        [&header(5), &four[..]].concat(),
+    ] {
+        let trace = Trace::read("t", &*pickle, None).unwrap();
+        assert_eq!(trace.groups(), [r"ada/modèle✓𝛼.py:7 étape\u0041"]);
     }
 }
 

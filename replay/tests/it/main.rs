@@ -39,3 +39,4 @@ mod view_page;
 mod view_selection;
 mod view_stacks;
 mod view_waiting;
+mod view_widths;

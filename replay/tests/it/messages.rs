@@ -122,7 +122,6 @@ fn no_failure_is_told_with_the_names_of_types() {
         &["view", trace, "-o", trace],
         &["import", trace, "-o", &nowhere],
         &["import", trace, "-o", over_a_folder],
-        &["tune", trace, "--plot", &nowhere],
         &["man", "-o", trace],
         &["view", "-", "-"],
     ] {
@@ -177,7 +176,6 @@ fn no_command_writes_over_what_it_reads_whatever_that_is_called() {
             &["view", other, input, "-o", output],
             &["view", "--json", "--simulate", input, other, "-o", output],
             &["import", input, "-o", output],
-            &["tune", other, input, "--plot", output],
         ] {
             refused(&binpool(arguments), arguments);
         }
@@ -200,16 +198,10 @@ fn no_command_writes_over_what_it_reads_whatever_that_is_called() {
 fn a_profile_is_an_input_too_and_what_is_no_file_is_none() {
     let folder = tempfile::tempdir().unwrap();
     let profile = serde_json::to_string(&binpool_mock::DeviceProfile::pocl()).unwrap();
-    let names = names_of_one(folder.path(), "gpu.json", &profile);
+    let names = names_of_one(folder.path(), "gpu.html", &profile);
     for output in &names {
-        let ran = binpool(&[
-            "tune",
-            "--profile",
-            &names[0],
-            "eager_arrays.trace.gz",
-            "--plot",
-            output,
-        ]);
+        let trace = "eager_arrays.trace.gz";
+        let ran = binpool(&["view", "--profile", &names[0], trace, "-o", output]);
         assert_eq!(ran.status, 1, "{}", ran.errors);
         assert!(ran.errors.contains("which would be lost"), "{}", ran.errors);
         assert_eq!(fs::read_to_string(&names[0]).unwrap(), profile);

@@ -374,8 +374,7 @@ fn a_missing_layer_is_an_error_that_says_what_to_install() {
 fn a_wrong_command_line_runs_nothing() {
     let folder = folder();
     for wrong in [
-        &["echo", "ran"][..],
-        &["--limit", "1GiB", "--", "echo", "ran"],
+        &["--limit", "1GiB", "--", "echo", "ran"][..],
         &[
             "--record", "a.trace", "--limit", "1GiB", "--", "echo", "ran",
         ],
@@ -630,7 +629,9 @@ fn a_program_without_a_recording_is_explained_and_ends_as_it_does() {
         let ran = run(&folder, &words);
         assert_eq!((ran.status.code(), text(&ran.stdout)), (Some(4), "told\n"));
         let errors = text(&ran.stderr);
-        assert!(errors.starts_with("binpool: no recording: "), "{errors}");
+        let covered =
+            "binpool: no recording: binpool covers OpenCL and CUDA, not Vulkan, HIP or Level Zero";
+        assert!(errors.starts_with(covered), "{errors}");
         assert!(errors.contains("CUPTI"), "{errors}");
     }
     assert_eq!(names(&folder), [""; 0]);
@@ -652,7 +653,7 @@ fn a_program_without_a_pool_is_explained() {
 }
 
 #[test]
-fn the_report_says_what_allocated_what_is_left_and_what_a_pool_would_save() {
+fn the_report_says_what_allocated_and_what_is_left() {
     let folder = folder();
     let temporary = self::folder();
     let contents = folder_with(&[recording(NO_PROCESS, &raw_frames_of_a_function()).as_bytes()]);
@@ -694,8 +695,6 @@ fn the_report_says_what_allocated_what_is_left_and_what_a_pool_would_save() {
     row(&["me/train.py:12 in forward", "1", "16.0 GiB"]);
     row(&["clCreateBuffer", "3", "1.50 ms", "500.00 us"]);
     row(&["clReleaseMemObject", "2", "20.00 us", "10.00 us"]);
-    has("with a pool, the driver would be called ");
-    has(" instead of 5 to allocate and release");
     assert_eq!(names(&temporary), [""; 0]);
     assert_eq!(names(&folder), [""; 0]);
 }
@@ -767,4 +766,259 @@ fn long_tables_end_with_the_sum_of_the_others() {
         ["10 others", "55", "55 ns", "1 ns"],
         "{report}"
     );
+}
+
+#[test]
+fn the_report_is_printed_where_nothing_else_is_asked_for() {
+    let folder = folder();
+    let ran = record(&folder, &[], &[recording(NO_PROCESS, &[]).as_bytes()]);
+    let report = text(&ran.stderr);
+    assert!(report.contains("peak of live memory: 1.0 MiB"), "{report}");
+    assert_eq!(names(&folder), [""; 0]);
+    let ran = record(&folder, &["--record", "out.trace"], &[b"h version 3\n"]);
+    assert!(!text(&ran.stderr).contains("peak of live memory"));
+}
+
+#[test]
+fn a_file_that_is_no_command_is_named_as_it_can_be_started() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = folder();
+    let errors_of = |program: &str| {
+        let ran = run(&folder, &["--pool", program]);
+        text(&ran.stderr).to_owned()
+    };
+    let path = folder.path().join("plain.py");
+    fs::write(&path, "print(1)").unwrap();
+    for program in ["plain.py", "./plain.py"] {
+        let errors = errors_of(program);
+        let hint = format!("could not start {program}: did you mean `python {program}`?\n");
+        assert!(errors.contains(&hint), "{errors}");
+    }
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let errors = errors_of("plain.py");
+    assert!(errors.contains("did you mean `./plain.py`?"), "{errors}");
+    assert!(!errors_of("other.py").contains("did you mean"));
+}
+
+#[test]
+fn a_recording_that_could_not_be_made_leaves_no_file_and_no_other_reason() {
+    let folder = folder();
+    let script = r#": >"$BINPOOL_RECORD"; : >"${BINPOOL_RECORD%.trace}.child-1.trace"; exit 4"#;
+    for options in [&["--record", "out.trace"][..], &["--report"]] {
+        let ran = run(&folder, &[options, &["--", "sh", "-c", script]].concat());
+        // The program's process has said why.
+        assert_eq!((ran.status.code(), text(&ran.stderr)), (Some(4), ""));
+        assert_eq!(names(&folder), [""; 0]);
+    }
+}
+
+/// A program with a pool that leaves these figures, and `out.trace`, which is of process 12.
+fn over_a_pool(folder: &TempDir, options: &[&str], figures: &[(&str, [u64; 5])]) -> String {
+    let bytes: Vec<Vec<u8>> = figures
+        .iter()
+        .map(|(_, numbers)| numbers.iter().flat_map(|it| it.to_ne_bytes()).collect())
+        .collect();
+    let source = "h source a program on OpenCL\n";
+    let header = format!("{source}h pooled yes\nh limit 4194304\n");
+    let trace = recording(12, &[]).replace(source, &header);
+    let mut contents: Vec<&[u8]> = vec![trace.as_bytes()];
+    contents.extend(bytes.iter().map(Vec::as_slice));
+    let left = folder_with(&contents);
+    let script = format!(
+        r#"{POOLED}; cd "$1"; test -z "$BINPOOL_RECORD" || cp 0 "$BINPOOL_RECORD"; shift; number=1
+        for process; do cp $number "$BINPOOL_POOLED.$process"; number=$((number + 1)); done"#
+    );
+    let words = [options, &["--", "sh", "-c", &script, "sh"]].concat();
+    let mut command = command(folder, words);
+    command.arg(left.path());
+    let ran = command.args(figures.iter().map(|(process, _)| process));
+    text(&ran.output().unwrap().stderr).to_owned()
+}
+
+#[test]
+fn what_the_pool_did_is_said_at_the_end_for_each_process_that_asked_it() {
+    let folder = folder();
+    let some = [281, 271, 0, 9 << 20, 5 << 20];
+    let one = over_a_pool(
+        &folder,
+        &["--pool"],
+        &[("train-12", some), ("sh-1", [0; 5])],
+    );
+    let line = "binpool: the pool served 271 of 281 requests and reserved 9.0 MiB at most, 5.0 MiB of that free for reuse then\n";
+    assert_eq!(one, line);
+    let several = over_a_pool(
+        &folder,
+        &["--pool", "--limit", "4MiB"],
+        &[("train-12", some), ("a-b-13", [3, 1, 2, 64, 0])],
+    );
+    let expected = [
+        "binpool: the pool of a-b (process 13) served 1 of 3 requests and reserved 64 B at most, 0 B of that free for reuse then; \
+         the limit of 4.0 MiB refused 2",
+        "binpool: the pool of train (process 12) served 271 of 281 requests and reserved 9.0 MiB at most, 5.0 MiB of that free for reuse then",
+    ];
+    assert_eq!(several.lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn the_report_has_what_the_pool_did_and_that_the_limit_refused() {
+    let folder = folder();
+    let options = [
+        "--pool",
+        "--limit",
+        "4MiB",
+        "--report",
+        "--record",
+        "out.trace",
+    ];
+    let some = [281, 271, 1, 9 << 20, 5 << 20];
+    let errors = over_a_pool(&folder, &options, &[("train-12", some)]);
+    let row = "|      281 |                271 |                    1 |          9.0 MiB |             5.0 MiB |";
+    assert!(errors.contains(row), "{errors}");
+    let verdict = "; refused: 1, 1 of them because of the limit of 4.0 MiB\n";
+    assert!(errors.contains(verdict), "{errors}");
+    assert!(!errors.contains("with a pool"), "{errors}");
+}
+
+/// Runs `binpool view` on a recording of this text.
+fn view(recording: &str, arguments: &[&str]) -> (String, String) {
+    let folder = folder();
+    let path = folder.path().join("recorded.trace");
+    fs::write(&path, recording).unwrap();
+    let ran = Command::new(env!("CARGO_BIN_EXE_binpool"))
+        .current_dir(&folder)
+        .env_remove("COLUMNS")
+        .args(["view", "recorded.trace"])
+        .args(arguments)
+        .output()
+        .unwrap();
+    let errors = text(&ran.stderr).to_owned();
+    assert_eq!(ran.status.code(), Some(0), "{errors}");
+    (text(&ran.stdout).to_owned(), errors)
+}
+
+#[test]
+fn a_page_answers_about_the_device_that_the_program_ran_on() {
+    let on = |header: &str| recording(12, &[]).replace("p context", &format!("{header}p context"));
+    let about = |recording: &str, arguments: &[&str]| {
+        let (json, _) = view(recording, &[&["--json"], arguments].concat());
+        let numbers: serde_json::Value = serde_json::from_str(&json).unwrap();
+        (
+            numbers["device"].as_str().unwrap().to_owned(),
+            numbers["capacity_bytes"].as_u64().unwrap(),
+        )
+    };
+    let known = on("h device a device\nh capacity 8589934592\n");
+    assert_eq!(about(&known, &[]), ("a device".to_owned(), 8 << 30));
+    let (simulated, capacity) = about(&known, &["--capacity", "1GiB"]);
+    assert_eq!((&*simulated, capacity), ("NVIDIA H200 (mock)", 1 << 30));
+    // Memory of two devices is not that of the first.
+    let two = format!("{known}p context 0 7000000 2: another\n");
+    assert_eq!(about(&two, &[]).0, "NVIDIA H200 (mock)");
+    assert_eq!(about(&on(""), &[]).0, "NVIDIA H200 (mock)");
+}
+
+#[test]
+fn a_pool_is_advised_only_where_it_halves_the_requests_to_the_driver() {
+    let report = |recording: &str| view(recording, &["--report"]).0;
+    let once = "a 1 4096 0\na 2 4096 0\nf 1\na 3 4096 0\nf 2\n";
+    assert!(
+        report(once)
+            .contains("with a pool, the driver would be asked for memory 1 time instead of 3")
+    );
+    // Blocks that no segment has room for twice.
+    let large = "a 1 1073741824 0\na 2 1073741824 0\na 3 1073741824 0\nf 1\n";
+    assert!(!report(large).contains("with a pool"));
+}
+
+#[test]
+fn no_pool_is_advised_to_a_program_that_has_one() {
+    let requests = "a 1 4096 0\na 2 4096 0\nf 1\na 3 4096 0\nf 2\n";
+    let own = format!("h version 2\nh device pocl\nh allocator ImmediateAllocator\n{requests}");
+    let entry = |action: &str, address: u64| {
+        format!(
+            r#"{{"action": "{action}", "addr": {address}, "size": 4096, "stream": 0, "time_us": 1}}"#
+        )
+    };
+    let entries = [
+        entry("alloc", 1 << 20),
+        entry("alloc", 2 << 20),
+        entry("alloc", 3 << 20),
+    ];
+    let of_pytorch = format!(
+        r#"{{"device_traces": [[{}]], "segments": []}}"#,
+        entries.join(",")
+    );
+    let log = "Thread,Time,Action,Pointer,Size,Stream\n1,0:0:0.1,allocate,0x100,4096,0x0\n1,0:0:0.2,allocate,0x2000,4096,0x0\n";
+    let log = format!("{log}1,0:0:0.3,free,0x100,4096,0x0\n1,0:0:0.4,allocate,0x100,4096,0x0\n");
+    for recording in [own, of_pytorch, log] {
+        for scale in ["1", "2"] {
+            let (report, errors) = view(&recording, &["--report", "--scale", scale]);
+            assert!(report.contains("peak of live memory"), "{report}{errors}");
+            assert!(!report.contains("with a pool"), "{report}");
+        }
+        let folder = folder_with(&[recording.as_bytes()]);
+        let imported = Command::new(env!("CARGO_BIN_EXE_binpool"))
+            .current_dir(&folder)
+            .args(["import", "0"])
+            .output()
+            .unwrap();
+        let (report, errors) = view(text(&imported.stdout), &["--report"]);
+        assert!(report.contains("peak of live memory"), "{report}{errors}");
+        assert!(!report.contains("with a pool"), "{report}");
+    }
+}
+
+#[test]
+fn groups_of_a_recorded_program_are_named_beyond_packages() {
+    let frames = [
+        "/home/me/nets/layers.py:7 in dense",
+        "/home/me/train.py:12 in forward",
+    ]
+    .map(str::to_owned);
+    let folder = folder();
+    let raw = recording(NO_PROCESS, &frames);
+    record(&folder, &["--record", "out.trace"], &[raw.as_bytes()]);
+    let finished = fs::read_to_string(folder.path().join("out.trace")).unwrap();
+    // That of a program that runs has no callers in its groups yet.
+    for recording in [raw, finished] {
+        for (beyond, caller) in [
+            (&[][..], "nets/layers.py:7 in dense"),
+            (&["--beyond", "nets"], "me/train.py:12 in forward"),
+            (&["--beyond", "layers"], "me/train.py:12 in forward"),
+        ] {
+            let (report, errors) = view(&recording, &[&["--report"], beyond].concat());
+            let row = format!("| {caller} ");
+            assert!(report.contains(&row), "{report}");
+            assert_eq!(errors, "");
+        }
+        let (json, _) = view(&recording, &["--json", "--beyond", "nets"]);
+        assert!(
+            json.contains("me/train.py:12 in forward (buffer, context 1)"),
+            "{json}"
+        );
+        assert!(
+            !json.contains("nets/layers.py:7 in dense (buffer"),
+            "{json}"
+        );
+    }
+}
+
+#[test]
+fn an_option_of_another_command_is_answered_by_its_name_here() {
+    for (words, here) in [
+        (&["replay", "--limit=4GiB", "x"][..], "'--capacity'"),
+        (&["view", "--limit", "4GiB", "x"], "'--capacity'"),
+        (&["run", "--capacity", "4GiB", "true"], "'--limit'"),
+    ] {
+        let ran = Command::new(env!("CARGO_BIN_EXE_binpool"))
+            .args(words)
+            .output()
+            .unwrap();
+        let errors = text(&ran.stderr);
+        assert!(
+            errors.contains(&format!("a similar argument exists: {here}")),
+            "{errors}"
+        );
+    }
 }

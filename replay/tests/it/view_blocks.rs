@@ -201,6 +201,42 @@ fn a_click_on_a_block_pins_it_with_its_whole_name_as_text() {
     assert_eq!(there["mode"], json!([false, true]));
 }
 
+/// Colours of groups in this picture would be read as groups.
+#[test]
+fn segments_are_grey_and_the_legend_beside_them_has_no_groups() {
+    let (_, page, _) = page_of(&tagged(), &["--no-segments", "--leading-bits", "1"]);
+    for theme in ["light", "dark"] {
+        let there = page.run(
+            &format!("mode=segments&clock=events&theme={theme}"),
+            "const there = () => ({ colors: Object.keys(colors(chart())).map(color => color.split(',').map(Number)),
+               legend: all('.legend li').map(line => line.querySelector('.name').textContent), note: text('#blocks-note'),
+               hidden: one('#blocks-note').hidden });
+             const segments = there(); await key('b'); const groups = there(); return { segments, groups };",
+        );
+        // How far a pixel is from grey. The line of the pinned moment is on another canvas; soft edges of text are not exact.
+        let tints = |of: &Value| {
+            let colors = of["colors"].as_array().unwrap().iter();
+            let colors = colors.filter(|color| color[3] == 255);
+            let tint = |color: &Value| {
+                let parts: Vec<u64> = (0..3).map(|part| color[part].as_u64().unwrap()).collect();
+                parts.iter().max().unwrap() - parts.iter().min().unwrap()
+            };
+            colors.map(tint).max().unwrap()
+        };
+        let [segments, groups] = ["segments", "groups"].map(|mode| &there[mode]);
+        assert!(tints(segments) < 48, "{theme}: {}", tints(segments));
+        assert!(tints(groups) > 100, "{theme}: {}", tints(groups));
+        assert_eq!(segments["legend"], json!(["reserved", "in use"]));
+        assert_eq!(groups["legend"].as_array().unwrap().len(), 6);
+        let note = segments["note"].as_str().unwrap();
+        assert!(note.contains("greys without a meaning"), "{note}");
+        assert_eq!(
+            [&segments["hidden"], &groups["hidden"]],
+            [&json!(false), &json!(true)]
+        );
+    }
+}
+
 #[test]
 #[allow(
     clippy::cast_precision_loss,

@@ -373,7 +373,9 @@ fn a_picture_and_json_are_of_one_device_and_the_page_has_a_menu() {
     let (busiest, errors) = numbers(&[file]);
     assert_eq!(busiest["device"], "device 2");
     assert!(
-        errors.contains("device 2 of 0, 2, which has the most entries: `--device` selects another"),
+        errors.contains(
+            "device 2 of 0, 2, which has the most live bytes: `--device` selects another"
+        ),
         "{errors}"
     );
     let (first, errors) = numbers(&[file, "--device", "0"]);
@@ -423,7 +425,7 @@ fn a_picture_and_json_are_of_one_device_and_the_page_has_a_menu() {
 }
 
 #[test]
-fn the_numbers_are_of_the_device_with_most_entries_also_beside_a_page() {
+fn the_numbers_are_of_the_device_with_the_most_live_bytes_also_beside_a_page() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("three.json");
     let mut snapshot = two_devices();

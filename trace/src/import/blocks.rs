@@ -171,7 +171,7 @@ impl Blocks {
         source: Option<Source>,
     ) -> Option<Trace> {
         let mut trace = Trace::empty(name, counted);
-        trace.set_of_cuda();
+        trace.set_of_pool_on_cuda();
         let mut streams = HashMap::new();
         let mut asked = |block: &Block, time| {
             let next = u32::try_from(streams.len()).unwrap_or(u32::MAX);

@@ -36,7 +36,7 @@ const JSON_EXPANDS: u64 = 100;
 
 impl Trace {
     /// Reads a recording from a file: a trace, a memory snapshot of `PyTorch` (pickle or JSON, also of its segments alone; of its device with the
-    /// most entries) or a log of RMM (CSV, also within other output). The content says which. It is decompressed if it is compressed with gzip,
+    /// most live bytes) or a log of RMM (CSV, also within other output). The content says which. It is decompressed if it is compressed with gzip,
     /// and must be if its name ends in `.gz`.
     ///
     /// [`remarks`](Self::remarks) explains how a recording was interpreted. The trace's name is that of the file, as
@@ -51,7 +51,7 @@ impl Trace {
     }
 
     /// Reads a recording of any kind from `reader`, under the name `name`: of one device of a snapshot of several, by default the one with
-    /// most entries. Other recordings have one device, number 0.
+    /// the most live bytes. Other recordings have one device, number 0.
     ///
     /// # Errors
     ///
@@ -88,7 +88,8 @@ impl Trace {
             (Kind::Trace, _) => {
                 let has_packages = !content.packages().is_empty();
                 let mut trace = Self::parse(name, content)?;
-                if has_packages {
+                // Groups of `binpool run` are named anew, by their stacks.
+                if has_packages && !trace.is_of_program() {
                     let remark =
                         "its groups were named when it was recorded, so packages are not skipped";
                     trace.push_remark(remark.into());

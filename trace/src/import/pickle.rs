@@ -171,14 +171,14 @@ impl<R: BufRead> Machine<R> {
         Ok(())
     }
 
-    /// Reads the rest of a line.
+    /// Reads the rest of a line, whose bytes are letters of Latin 1.
     fn line(&mut self) -> Result<String, TraceError> {
         let mut line = Vec::new();
         let mut limited = (&mut self.reader).take(LONGEST_KEPT);
         let read = limited.read_until(b'\n', &mut line)?;
         self.read += read as u64;
         match line.pop() {
-            Some(b'\n') => Ok(String::from_utf8_lossy(&line).into_owned()),
+            Some(b'\n') => Ok(line.into_iter().map(char::from).collect()),
             _ => Err(self.error(TraceError::truncated())),
         }
     }

@@ -15,6 +15,8 @@ use std::{
     rc::Rc,
 };
 
+use binpool_allocators::words;
+
 use super::{
     blocks::{Block, Blocks, Moment},
     cpp::Function,
@@ -33,8 +35,8 @@ const OTHERS_NAMED: usize = 8;
 /// The group of blocks from before the recording whose stacks it does not have.
 const OLDER: &str = "(older than the recording)";
 
-/// The group of blocks with an empty stack.
-const WITHOUT_PYTHON: &str = "(a thread without Python, such as that of the backward pass)";
+/// The group of blocks with an empty stack: those of a thread without Python, such as that of the backward pass.
+const WITHOUT_PYTHON: &str = "(backward pass?)";
 
 /// The group of blocks without a stack.
 const WITHOUT_STACK: &str = "(recorded without call stacks)";
@@ -126,12 +128,17 @@ pub(crate) fn import_all(
         }
     }
     if all.is_empty() {
-        all.push((0, import(objects, name, None, beyond)?));
+        // With the error of the device of which most is known.
+        let devices = snapshot.devices();
+        let busiest = devices.iter().rev().max_by_key(|(_, amount)| *amount);
+        let busiest = busiest.map_or(0, |(device, _)| *device);
+        let trace = import_device(objects, name, &snapshot, busiest, beyond)?;
+        all.push((busiest, trace));
     }
     Ok(all)
 }
 
-/// Reads the trace of one device of a snapshot, by default the one of which most is known, which then remarks which others there are.
+/// Reads the trace of one device of a snapshot, by default the one with the most bytes live at once, which then remarks which others there are.
 pub(crate) fn import(
     objects: &Objects,
     name: &str,
@@ -139,32 +146,23 @@ pub(crate) fn import(
     beyond: &[String],
 ) -> Result<Trace, TraceError> {
     let snapshot = Snapshot::of(objects)?;
-    let amounts = snapshot.devices();
-    let busiest = amounts.iter().rev().max_by_key(|(_, amount)| *amount);
-    let (busiest, amount) = busiest.map_or((0, 0), |(device, amount)| (*device, *amount));
-    let chosen = device.unwrap_or(busiest);
-    let mut trace = import_device(objects, name, &snapshot, chosen, beyond)?;
-    if device.is_some() {
-        return Ok(trace);
+    if let Some(device) = device {
+        return import_device(objects, name, &snapshot, device, beyond);
     }
-    let mut others = amounts
-        .iter()
-        .filter(|(other, amount)| **other != chosen && **amount > 0)
-        .map(|(other, amount)| format!("device {other} has {amount}"));
-    let mut named: Vec<String> = others.by_ref().take(OTHERS_NAMED).collect();
+    let mut all = import_all(objects, name, beyond)?;
+    let live = |(_, trace): &(usize, Trace)| trace.peak_live_bytes();
+    let chosen = (0..all.len()).rev().max_by_key(|index| live(&all[*index]));
+    let (chosen, mut trace) = all.remove(chosen.unwrap_or(0));
+    let has = |of: &(usize, Trace)| format!("device {} has {}", of.0, words::bytes(live(of)));
+    let mut named: Vec<String> = all.iter().take(OTHERS_NAMED).map(has).collect();
     if !named.is_empty() {
-        let more = others.count();
-        if more > 0 {
-            named.push(format!("{more} more have some"));
+        if all.len() > OTHERS_NAMED {
+            named.push(format!("{} more have some", all.len() - OTHERS_NAMED));
         }
-        let unit = if snapshot.has_entries {
-            "entries"
-        } else {
-            "segments"
-        };
         trace.push_remark(format!(
-            "device {chosen} of {} has {amount} {unit}, and {}: `binpool import --device` takes another",
-            amounts.len(),
+            "device {chosen} of {} has {} live at its peak, and {}: `--device` of `binpool view` and of `binpool import` takes another",
+            snapshot.devices().len(),
+            words::bytes(trace.peak_live_bytes()),
             named.join(", ")
         ));
     }
@@ -640,12 +638,13 @@ mod tests {
             pickle.number(1).text("size").number(8)
         };
         let pickle = Pickle::new().steps(b"}(").text("device_traces");
-        let pickle = entry(pickle.steps(b"](]q\0(}(")).steps(b"ue");
-        let pickle = pickle.repeat(1000, |pickle, _| pickle.steps(b"h\0"));
+        let pickle = pickle
+            .steps(b"](")
+            .repeat(1001, |pickle, _| entry(pickle.steps(b"](}(")).steps(b"ue"));
         let (_, trace) = pickle.steps(b"eu.").import();
         let trace = trace.ok().unwrap();
         assert!(
-            trace.remarks()[1].contains("device 8 has 1, 992 more have some"),
+            trace.remarks()[1].contains("device 8 has 8 B, 992 more have some"),
             "{:?}",
             trace.remarks()
         );

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use super::runtime::{ContextRuntime, Kind, Period, Stream};
 use crate::{
     opencl::objects::Handle,
+    pool_figures::Counted,
     recording::report_once,
     whole_blocks::{Bound, whole_blocks},
 };
@@ -38,6 +39,7 @@ pub(crate) struct PooledBlock {
     handle: Handle,
     /// The queue whose earlier commands may still use the block, and since when they are there.
     allocated_for: Option<(Arc<Stream>, Arc<Period>)>,
+    _in_use: Counted,
 }
 
 /// A queue of the program.
@@ -92,6 +94,7 @@ impl ContextPool {
             block: Mutex::new(Some(block)),
             handle,
             allocated_for: queue.map(|queue| (Arc::clone(&queue.stream), queue.stream.period())),
+            _in_use: Counted::in_use(bytes),
         })
     }
 
@@ -220,7 +223,7 @@ impl ContextPools {
         if let Some(pool) = self.0.get(&kind) {
             return Some(Arc::clone(pool));
         }
-        // A pool is large until it is in its place, and the program's threads may have the smallest stacks that there are.
+        // A pool takes much of a stack until it is in its place, and the threads of programs may have as little as 16 KiB.
         let made = std::thread::scope(|scope| {
             let thread = std::thread::Builder::new();
             let made = thread.spawn_scoped(scope, || ContextPool::new(context, kind));

@@ -10,7 +10,8 @@ use std::{
 };
 
 use binpool::{
-    Align, DeviceLimits, Error, EventStatus, MemoryFlags, PoolError, QueueOrder, Result, Work,
+    Align, DeviceLimits, Error, EventStatus, MemoryFlags, OutOfMemory, PoolError, QueueOrder,
+    Result, Scope, Work,
     runtime::{Core, Objects, Part, Runtime},
 };
 use opencl_sys::{
@@ -23,6 +24,7 @@ use parking_lot::Mutex;
 use super::limit;
 use crate::{
     opencl::{driver::call, objects::Handle},
+    pool_figures::Counted,
     recording::{Lock, hold_over_fork, lock},
 };
 
@@ -60,6 +62,7 @@ pub(super) struct DriverBlock {
     bytes: usize,
     /// Set once it is the program's alone.
     is_given_away: AtomicBool,
+    _reserved: Counted,
 }
 
 /// The memory that pools have of drivers.
@@ -382,19 +385,14 @@ impl Runtime for ContextRuntime {
 
     fn allocate(&self, bytes: usize, _flags: MemoryFlags) -> Result<DriverBlock> {
         self.0.has_grown.store(true, Ordering::Relaxed);
-        let out_of_memory = || {
-            Error::device_out_of_memory(
-                bytes,
-                "the driver is out of memory, or the limit is reached",
-            )
-        };
         if !limit::take(bytes) {
-            return Err(out_of_memory());
+            let refusal = OutOfMemory::new(bytes, Scope::Limit);
+            return Err(refusal.with_available(limit::left()).into());
         }
         let handle = self.create(bytes).map_err(|status| {
             limit::release(bytes);
             if is_out_of_memory(status) {
-                return out_of_memory();
+                return Error::device_out_of_memory(bytes, "the driver is out of memory");
             }
             Error::backend("clCreateBuffer", Some(status), "the driver refuses it")
         })?;
@@ -405,6 +403,7 @@ impl Runtime for ContextRuntime {
             handle,
             bytes,
             is_given_away: AtomicBool::new(false),
+            _reserved: Counted::reserved(bytes),
         })
     }
 

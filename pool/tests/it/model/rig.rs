@@ -1334,9 +1334,13 @@ impl Rig {
         self.device.run();
         let violations = self.device.violations();
         let Self {
-            device, allocator, ..
+            device,
+            allocator,
+            budget,
+            ..
         } = self;
-        drop(allocator);
+        // A budget keeps the events of what is leaving.
+        drop((allocator, budget));
         let leaks = device.leaks();
         if leaks.is_empty() && violations.is_empty() {
             Ok(())

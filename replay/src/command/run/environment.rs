@@ -12,7 +12,10 @@ use std::{
 use binpool_trace::shown;
 use tempfile::TempDir;
 
-use super::options::Run;
+use super::{
+    options::Run,
+    pools::{Pools, SIGN},
+};
 use crate::command::output::remark;
 
 /// The shared object that is loaded into the program, beside this program.
@@ -38,12 +41,9 @@ pub(super) struct Environment {
     _recordings: Option<TempDir>,
     /// The folder with the names of CUDA's driver.
     driver: Option<TempDir>,
-    pool: Option<PoolFolder>,
+    /// The folder for the files of processes that have a pool.
+    pool: Option<TempDir>,
 }
-
-/// A folder in which a process that has a pool leaves a file.
-#[derive(Debug)]
-struct PoolFolder(TempDir);
 
 /// There is no shared object to load into the program.
 #[derive(Debug, thiserror::Error)]
@@ -65,14 +65,14 @@ struct NoFolder(#[source] io::Error);
 impl Environment {
     pub(super) fn new(options: &Run) -> Result<Self, Box<dyn std::error::Error>> {
         let layer = layer()?;
-        let recordings = (options.report && options.record.is_none())
+        let recordings = (options.reports() && options.record.is_none())
             .then(folder)
             .transpose()?;
         let in_folder = |folder: &TempDir| folder.path().join("recording.trace");
         let recording = options.record.clone();
         let recording = recording.or_else(|| recordings.as_ref().map(in_folder));
         let driver = in_front_of_driver(&layer)?;
-        let pool = options.pool.then(folder).transpose()?.map(PoolFolder);
+        let pool = options.pool.then(folder).transpose()?;
 
         // A variable that is not for this run may come from another one, which this command is part of.
         let flag = |is_set: bool| is_set.then(|| "1".into());
@@ -82,7 +82,10 @@ impl Environment {
             ("BINPOOL_RECORD", absolute.map(PathBuf::into_os_string)),
             ("BINPOOL_POOL", flag(options.pool)),
             ("BINPOOL_LIMIT", limit),
-            ("BINPOOL_POOLED", pool.as_ref().map(PoolFolder::sign)),
+            (
+                "BINPOOL_POOLED",
+                pool.as_ref().map(|folder| folder.path().join(SIGN).into()),
+            ),
             ("OPENCL_LAYERS", Some(with_layer(&layer))),
         ];
         if recording.is_some() {
@@ -116,18 +119,10 @@ impl Environment {
         }
     }
 
-    /// Removes what only a program that runs needs. Returns whether a process had a pool; `None` if none was asked for.
-    pub(super) fn end_pool(&mut self) -> Option<bool> {
+    /// Removes what only a program that runs needs. Returns what is known of pools; `None` if none was asked for.
+    pub(super) fn end_pool(&mut self) -> Option<Pools> {
         self.driver = None;
-        let pool = self.pool.take()?;
-        Some(Path::new(&pool.sign()).exists())
-    }
-}
-
-impl PoolFolder {
-    /// The path of the file that a process with a pool makes.
-    fn sign(&self) -> OsString {
-        self.0.path().join("pooled").into_os_string()
+        self.pool.take().map(|folder| Pools::in_folder(&folder))
     }
 }
 

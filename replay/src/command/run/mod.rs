@@ -4,10 +4,11 @@ mod environment;
 mod frames;
 mod named;
 mod options;
+mod pools;
 mod program;
 mod recordings;
 
-use std::{error::Error, ffi::OsStr, io::Write, process::ExitCode};
+use std::{error::Error, ffi::OsStr, fs, io::Write, path::PathBuf, process::ExitCode};
 
 use binpool_replay::report::memory_report;
 use binpool_trace::{Trace, shown};
@@ -15,6 +16,7 @@ use binpool_trace::{Trace, shown};
 use self::{
     environment::{Environment, POOLS_CUDA},
     frames::Symbols,
+    pools::Pools,
     program::{Ended, NotStarted},
     recordings::{Recorded, Recordings},
 };
@@ -43,31 +45,39 @@ fn watch(options: &Run) -> Result<Ended, Box<dyn Error>> {
     let started = program::start(&options.program, &environment)?;
     let recordings = recordings.map(Recordings::replace_older);
     let ended = started.wait()?;
-    let has_pool = environment.end_pool();
+    let pools = environment.end_pool();
     // Whatever fails from here on, the program has ended as it did.
     let mut lacking = Vec::new();
     if let Some(recordings) = recordings {
-        match tell(options, &recordings) {
-            Ok(0) => lacking.push("recording"),
-            Ok(_) => {}
+        match tell(options, &recordings, pools.as_ref()) {
+            Ok(false) => lacking.push("recording"),
+            Ok(true) => {}
             Err(error) => report(&*error),
         }
     }
-    if has_pool == Some(false) {
-        lacking.push("pool");
+    if let Some(pools) = &pools {
+        pools.tell(options.limit.map(|limit| limit.as_u64()));
+        if !pools.has_any {
+            lacking.push("pool");
+        }
     }
     if !lacking.is_empty() {
-        remark(&not_seen(&lacking.join(" and no "), has_pool.is_some()));
+        remark(&not_seen(&lacking.join(" and no "), pools.is_some()));
     }
     Ok(ended)
 }
 
-/// Finishes the recordings, lists them, and returns their number.
-fn tell(options: &Run, recordings: &Recordings) -> Result<usize, Box<dyn Error>> {
+/// Finishes the recordings, lists them, and returns whether there are any, or would be if they could have been made.
+fn tell(
+    options: &Run,
+    recordings: &Recordings,
+    pools: Option<&Pools>,
+) -> Result<bool, Box<dyn Error>> {
     let mut symbols = Symbols::default();
     let mut all = Vec::new();
-    for path in recordings.made()? {
-        match Recorded::finish(&path, &mut symbols) {
+    let made = recordings.made()?;
+    for path in &made {
+        match Recorded::finish(path, &mut symbols, pools) {
             Ok(recorded) => all.extend(recorded),
             Err(error) => report(&*error),
         }
@@ -77,7 +87,7 @@ fn tell(options: &Run, recordings: &Recordings) -> Result<usize, Box<dyn Error>>
             remark(&where_it_is(recorded));
         }
     }
-    if options.report {
+    if options.reports() {
         for recorded in &all {
             if recorded.allocations == 0 {
                 continue;
@@ -92,7 +102,16 @@ fn tell(options: &Run, recordings: &Recordings) -> Result<usize, Box<dyn Error>>
             }
         }
     }
-    Ok(all.len())
+    let could_not_be_made = remove_empty(&made);
+    Ok(could_not_be_made || !all.is_empty())
+}
+
+/// Removes the empty files of recordings that could not be made, such as on a full disk, which the program's process has said. Returns whether
+/// there were any.
+fn remove_empty(made: &[PathBuf]) -> bool {
+    let is_empty = |path: &&PathBuf| fs::metadata(path).is_ok_and(|file| file.len() == 0);
+    let empty = made.iter().filter(is_empty);
+    empty.map(fs::remove_file).count() > 0
 }
 
 /// Says why there is no recording or pool.
@@ -105,9 +124,9 @@ fn not_seen(what: &str, is_pooled: bool) -> String {
         true => "on this machine: it is pooled on x86_64 only",
     };
     format!(
-        "no {what}: neither the program nor one that it started called OpenCL or CUDA where binpool can see it. It cannot see programs \
-         whose OpenCL loader supports no layers or is linked into them, programs that start others without their environment \
-         variables, and programs on CUDA {on_cuda}"
+        "no {what}: binpool covers OpenCL and CUDA, not Vulkan, HIP or Level Zero, and neither the program nor one that it started called \
+         these where binpool can see it. It cannot see programs whose OpenCL loader supports no layers or is linked into them, programs that \
+         start others without their environment variables, and programs on CUDA {on_cuda}"
     )
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use bytesize::ByteSize;
 use clap::{
-    ArgGroup, Args,
+    Args,
     builder::{PathBufValueParser, TypedValueParser},
 };
 
@@ -16,21 +16,20 @@ use crate::command::values::size;
 /// Run an unchanged program, and record or pool the device memory that it allocates.
 ///
 /// The program, or a process that it starts, uses OpenCL or CUDA. Its input and output, its signals and its exit status are the same as
-/// without binpool. Give at least one of `--record`, `--pool` and `--report`.
+/// without binpool. Without `--record` and `--pool`, it prints the report.
 ///
 /// For OpenCL, binpool is a layer of the OpenCL loader; for CUDA, a library in front of the driver's. A program that bypasses this library
 /// is only recorded, through the driver's interface for tools (CUPTI). A recording has each allocation with its size, stream, time and call
 /// stack, and each release. If the program is killed, its recording remains. `binpool view` shows it, and `binpool replay` and `binpool
 /// tune` try pools on it.
 #[derive(Args, Debug)]
-#[command(group = ArgGroup::new("what").args(["record", "pool", "report"]).multiple(true).required(true))]
 #[command(after_help = "\
 Exit status: 0 when the program ended with 0, otherwise the program's own; if a signal ended the program, the same signal ends this command. \
 127 when the program was not found, 126 when it could not be started, 125 when binpool failed before that; 2 for a wrong command line.
 
 Examples:
   binpool run --record out.trace -- python train.py
-  binpool run --report -- darktable-cli photo.raw photo.jpg
+  binpool run darktable-cli photo.raw photo.jpg
   binpool run --pool --limit 4GiB -- python program.py")]
 pub(crate) struct Run {
     /// Write what the program allocates and releases to this file, replacing it. Each further process that uses a device gets a file next
@@ -44,12 +43,19 @@ pub(crate) struct Run {
     #[arg(long, value_name = "SIZE", value_parser = size, requires = "pool")]
     pub(crate) limit: Option<ByteSize>,
     /// Print a report to standard error after the program has ended: what allocated the memory at the peak, what was never released, the
-    /// time that the driver's calls took, and what a pool would save.
+    /// time that the driver's calls took, and what a pool would save, or did. The default without `--record` and `--pool`.
     #[arg(long)]
     pub(crate) report: bool,
     /// The program, and its arguments.
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub(crate) program: Vec<OsString>,
+}
+
+impl Run {
+    /// Returns whether the report is to be printed.
+    pub(super) fn reports(&self) -> bool {
+        self.report || self.record.is_none() && !self.pool
+    }
 }
 
 /// A parser of the name of a recording.

@@ -3,7 +3,8 @@
 use std::{
     ffi::OsString,
     fs, io,
-    os::unix::process::ExitStatusExt,
+    os::unix::{fs::PermissionsExt, process::ExitStatusExt},
+    path::Path,
     process::{Child, Command, ExitCode, ExitStatus},
     sync::{
         Arc,
@@ -31,9 +32,11 @@ const BY_SIGNAL: i32 = 128;
 
 /// The program could not be started.
 #[derive(Debug, thiserror::Error)]
-#[error("could not start {program}")]
+#[error("could not start {program}{hint}")]
 pub(super) struct NotStarted {
     program: String,
+    /// What may have been meant.
+    hint: String,
     source: io::Error,
 }
 
@@ -100,6 +103,7 @@ pub(super) fn start(
     let signals = SignalsInfo::<WithOrigin>::new(passed_on.chain([SIGCHLD]))?;
     let child = command.spawn().map_err(|source| NotStarted {
         program: shown(program.display()),
+        hint: hint(Path::new(program)).unwrap_or_default(),
         source,
     })?;
     Ok(Started {
@@ -107,6 +111,23 @@ pub(super) fn start(
         signals,
         has_ended,
     })
+}
+
+/// Returns what a user may have meant who names a file that is no command.
+fn hint(program: &Path) -> Option<String> {
+    let file = fs::metadata(program).ok().filter(fs::Metadata::is_file)?;
+    let name = shown(program.display());
+    let is_executable = file.permissions().mode() & 0o111 != 0;
+    let is_of_python = program
+        .extension()
+        .is_some_and(|extension| extension == "py");
+    match program.parent() {
+        Some(folder) if is_executable && folder == Path::new("") => {
+            Some(format!(": did you mean `./{name}`?"))
+        }
+        _ if is_of_python => Some(format!(": did you mean `python {name}`?")),
+        _ => None,
+    }
 }
 
 impl Started {

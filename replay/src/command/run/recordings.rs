@@ -13,7 +13,7 @@ use binpool_trace::{Line, TraceError, shown};
 
 use tempfile::TempPath;
 
-use super::{frames::Symbols, named::Named};
+use super::{frames::Symbols, named::Named, pools::Pools};
 use crate::command::whole_file::{NotWritten, write_with};
 
 /// The files of a recording that will be made.
@@ -156,6 +156,7 @@ impl Recorded {
     pub(super) fn finish(
         path: &Path,
         symbols: &mut Symbols,
+        pools: Option<&Pools>,
     ) -> Result<Option<Self>, Box<dyn Error>> {
         let not_read = |error| TraceError::from(error).in_file(shown(path.display()));
         let mut recorded = Self {
@@ -190,6 +191,9 @@ impl Recorded {
         if recorded.goes_on {
             *allocations = Named::new(symbols).copy(lines, &mut io::sink())?;
         } else {
+            if let Some(pools) = pools {
+                pools.push_header(&recorded.program, recorded.process, &mut header);
+            }
             write_with(path, |file| {
                 file.write_all(&header)?;
                 *allocations = Named::new(symbols).copy(lines, file)?;

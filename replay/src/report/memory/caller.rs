@@ -1,6 +1,6 @@
 //! Which frame of a call stack is the program's own.
 
-use binpool_trace::cut;
+use binpool_trace::{Trace, cut};
 
 /// The most characters of a caller. The reports of most programs are then as wide as a terminal.
 const LONGEST: usize = 64;
@@ -52,9 +52,53 @@ const TYPED: [&str; 3] = ["<stdin>", "<string>", "<ipython-input"];
 /// ```
 #[must_use]
 pub fn caller(frames: &[String]) -> String {
-    let own = frames.iter().find(|frame| is_own(frame));
+    caller_beyond(frames, &[])
+}
+
+/// As [`caller`], where these packages are not the program's own either.
+fn caller_beyond(frames: &[String], packages: &[String]) -> String {
+    let own = frames
+        .iter()
+        .find(|frame| is_own(frame) && !packages.iter().any(|package| is_in(frame, package)));
     let frame = own.or(frames.first());
     frame.map_or_else(|| "unknown".to_owned(), |frame| short(frame))
+}
+
+/// Returns the trace of a program that `binpool run` recorded with groups that are named beyond these packages: by the callers of what these
+/// allocate. Other traces stay as they are.
+///
+/// ```
+/// use binpool_replay::report::named_beyond;
+/// use binpool_trace::Trace;
+///
+/// let text = "h version 3\nh source a program on OpenCL\ng 0 nets/layers.py:7 in dense (buffer, context 1)\n\
+///             k 0 /home/me/nets/layers.py:7 in dense\nk 0 /home/me/train.py:3 in forward\na 1 64 0 0 0 0\n";
+/// let trace = Trace::parse("recorded", text.as_bytes())?;
+/// let trace = named_beyond(trace, &["nets".to_owned()]);
+/// assert_eq!(trace.group_of(0), Some("me/train.py:3 in forward (buffer, context 1)"));
+/// # Ok::<(), binpool_trace::TraceError>(())
+/// ```
+#[must_use]
+pub fn named_beyond(trace: Trace, packages: &[String]) -> Trace {
+    if packages.is_empty() || !trace.is_of_program() {
+        return trace;
+    }
+    trace.with_groups(|stack, group| {
+        let (_, kind) = parts_of_group(group);
+        format!("{} ({kind})", caller_beyond(stack, packages))
+    })
+}
+
+/// Returns the caller, if any, and the kind of a group `caller (buffer, context 1)` or `buffer, context 1`.
+pub(super) fn parts_of_group(group: &str) -> (Option<&str>, &str) {
+    let (kind, _) = group.rsplit_once(", context ").unwrap_or((group, ""));
+    match kind.rfind(" (") {
+        Some(end) => {
+            let kind = &group[end + 2..];
+            (Some(&group[..end]), kind.strip_suffix(')').unwrap_or(kind))
+        }
+        None => (None, group),
+    }
 }
 
 /// The parts of a frame: its file, and how the frame is written with another name of the file.
@@ -105,6 +149,16 @@ fn is_own(frame: &str) -> bool {
         || !begins(&SYSTEM, file)
             && !begins(&RUNTIMES, name)
             && !PACKAGES.iter().any(|package| file.contains(package))
+}
+
+/// Returns whether a frame is in a package: in a folder or a module of Python of this name, or in a namespace or crate.
+fn is_in(frame: &str, package: &str) -> bool {
+    let Some(Parts { before, file, .. }) = Parts::of(frame) else {
+        return false;
+    };
+    let is_it = |part: &str| part.strip_suffix(".py").unwrap_or(part) == package;
+    file.split('/').any(is_it)
+        || before.split("::").next() == Some(package) && before.contains("::")
 }
 
 /// Returns a frame with the last two parts of the path of its file.

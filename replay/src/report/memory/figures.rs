@@ -4,10 +4,7 @@ use std::{cmp::Reverse, collections::BTreeMap};
 
 use binpool_trace::{Event, PoolEvent, Trace, What, shown};
 
-use super::caller::caller;
-
-/// The source of the recording of a program by `binpool run` begins so.
-const OF_PROGRAM: &str = "a program on ";
+use super::caller::{caller, parts_of_group};
 
 /// The name of what the recording does not say.
 const UNKNOWN: &str = "unknown";
@@ -129,16 +126,17 @@ impl Figures {
         for block in &blocks {
             figures.all.add(&Blocks::of(*block));
         }
-        let source = trace.header_value("source");
-        let is_of_program = source.is_some_and(|source| source.starts_with(OF_PROGRAM));
-        // Groups of other recordings are the callers, or what the program says itself.
-        let has_callers = is_of_program || trace.groups().is_empty();
+        let is_of_program = trace.is_of_program();
         // Each stack is looked at once.
         let callers: Vec<String> = trace.stacks().iter().map(|it| caller(it)).collect();
         let name_of = |stack: Option<usize>, group: Option<&'t str>| {
-            let caller = stack.filter(|_| has_callers);
-            let caller = caller.and_then(|stack| callers.get(stack));
-            caller.map(String::as_str).or(group).unwrap_or(UNKNOWN)
+            // Groups of other recordings are the callers, or what the program says itself. Those of one that is not finished have no callers yet.
+            let named = group.and_then(|group| match parts_of_group(group) {
+                (named, _) if is_of_program => named,
+                _ => Some(group),
+            });
+            let caller = stack.and_then(|stack| callers.get(stack));
+            named.or(caller.map(String::as_str)).unwrap_or(UNKNOWN)
         };
         figures.callers = blocks_by(&blocks, |block| {
             name_of(trace.stack_of(block), trace.group_of(block))
@@ -249,10 +247,7 @@ fn rows_of<'n, T: Total, O: Ord>(
 
 /// Returns the kind of a group `buffer, context 1`, or `caller (buffer, context 1)`.
 fn kind_of(group: Option<&str>) -> &str {
-    let kind = group.and_then(|group| {
-        let (kind, _) = group.rsplit_once(", context ").or(Some((group, "")))?;
-        kind.rsplit(" (").next()
-    });
+    let kind = group.and_then(|group| parts_of_group(group).1.split(", context ").next());
     kind.unwrap_or(UNKNOWN)
 }
 

@@ -11,7 +11,7 @@ use binpool::{
 };
 use binpool_trace::{Trace, shown};
 
-pub use self::caller::caller;
+pub use self::caller::{caller, named_beyond};
 use self::figures::{Blocks, Calls, Figures, Refused, Rows, Sum, Total};
 use crate::{
     AllocatorChoice, Device, Profile, ReplaySettings,
@@ -23,8 +23,9 @@ use crate::{
 const MOST_ROWS: usize = 12;
 
 /// Returns a report on the memory of a recorded program: what allocated the memory that was live at the peak, what was
-/// never released, the calls of the driver, and what a pool would save, which a replay on the simulated device finds out. Of a program that ran over a
-/// pool, the report says in place of that why allocations did not come from it.
+/// never released, the calls of the driver, and what a pool would save, which a replay on the simulated device finds out. That is left out where it
+/// would save less than half of the requests to the driver, and where the program has a pool. Of one that `binpool run --pool` gave it, the report
+/// has figures, and says why allocations did not come from it.
 ///
 /// ```
 /// use binpool_replay::report::memory_report;
@@ -49,14 +50,17 @@ pub fn memory_report(trace: &Trace) -> String {
         kinds(&figures.kinds),
         refusals(&figures.refused),
         calls(&figures.calls, is_pooled),
+        pool(trace),
         passed(&figures.passed),
     ];
     for table in tables.into_iter().flatten() {
         let _ = write!(text, "\n\n{}", table.or_for_errors());
     }
-    // Another pool did it already where the recording says where blocks lay.
-    if !is_pooled && trace.header_value("blocks").is_none() {
-        let _ = write!(text, "\n\n{}", pooled(trace));
+    // A program that has a pool already gains nothing by another one.
+    if !trace.is_of_pool()
+        && let Some(forecast) = forecast(trace)
+    {
+        let _ = write!(text, "\n\n{forecast}");
     }
     text
 }
@@ -88,6 +92,14 @@ fn heading(trace: &Trace, figures: &Figures) -> String {
     let refused = trace.shortages().len();
     if refused > 0 {
         let _ = write!(text, "; refused: {refused}");
+    }
+    let by_limit = number_of(trace, "refused_by_limit").unwrap_or(0);
+    if let (1.., Some(limit)) = (by_limit, number_of(trace, "limit")) {
+        let _ = write!(
+            text,
+            ", {by_limit} of them because of the limit of {}",
+            bytes(limit)
+        );
     }
     text.push_str("\nnever released: ");
     match left.blocks {
@@ -163,6 +175,32 @@ fn calls(rows: &Rows<Calls>, is_pooled: bool) -> Option<MarkdownTable> {
     })
 }
 
+/// What the pool did that `binpool run` put under the program.
+fn pool(trace: &Trace) -> Option<MarkdownTable> {
+    let number = |key| number_of(trace, key);
+    let titles = [
+        "requests",
+        "served by the pool",
+        "refused by the limit",
+        "reserved at most",
+        "free for reuse then",
+    ];
+    let mut table = MarkdownTable::new(titles, 0..);
+    table.add_row([
+        number("requests")?.to_string(),
+        number("served")?.to_string(),
+        number("refused_by_limit")?.to_string(),
+        bytes(number("most_reserved")?),
+        bytes(number("held_then")?),
+    ]);
+    Some(table)
+}
+
+/// The number that a key of the header has.
+fn number_of(trace: &Trace, key: &str) -> Option<u64> {
+    trace.header_value(key)?.parse().ok()
+}
+
 fn passed(rows: &Rows<Sum>) -> Option<MarkdownTable> {
     let titles = ["not from the pool, since", "allocations", "bytes"];
     table(titles, rows, |row| {
@@ -197,8 +235,8 @@ fn table<T: Total, const TITLES: usize, const CELLS: usize>(
     Some(table)
 }
 
-/// What a pool would save.
-fn pooled(trace: &Trace) -> String {
+/// What a pool would save; `None` if it would save less than half of the requests to the driver, which is not worth one.
+fn forecast(trace: &Trace) -> Option<String> {
     let allocator = if trace.is_of_cuda() {
         AllocatorChoice::Pages
     } else {
@@ -214,20 +252,26 @@ fn pooled(trace: &Trace) -> String {
         Ok(measured) => measured.outcome,
         Err(failure) => {
             let cause = shown(&failure.source);
-            return format!("could not tell what a pool would save: {failure}: {cause}");
+            return Some(format!(
+                "could not tell what a pool would save: {failure}: {cause}"
+            ));
         }
     };
-    let without = (trace.allocations() + trace.frees()) as u64;
-    let with = outcome.device_allocations + outcome.device_releases + outcome.maps + outcome.unmaps;
+    // Releases are on neither side: some of the program's, and those of the pool's last memory, come after the recording.
+    let (with, without) = (
+        outcome.device_allocations + outcome.maps,
+        trace.allocations() as u64,
+    );
     let (reserved, live) = (outcome.peak_reserved_bytes, trace.peak_live_bytes());
-    format!(
-        "with a pool, the driver would be called {} instead of {} to allocate and release, and {} would be reserved, {:.2} times \
-         the most that was live (`binpool run --pool`)",
-        counted(with, "time"),
-        without,
-        bytes(reserved),
-        ratio(reserved, live),
-    )
+    (with <= without / 2).then(|| {
+        format!(
+            "with a pool, the driver would be asked for memory {} instead of {without}, and {} would be reserved, {:.2} times the most \
+             that was live (`binpool run --pool`)",
+            counted(with, "time"),
+            bytes(reserved),
+            ratio(reserved, live),
+        )
+    })
 }
 
 fn counted(count: u64, what: &str) -> String {

@@ -20,6 +20,9 @@ const FRAMES: &str = "<head><script>window.requestAnimationFrame = draw => setTi
 /// Virtual milliseconds that a page has: scripts that wait for nothing end at once.
 const BUDGET: &str = "--virtual-time-budget=60000";
 
+/// The least width of a window of Chromium.
+const LEAST_WIDTH: u32 = 500;
+
 /// A page in a folder of its own.
 pub(crate) struct Page {
     folder: TempDir,
@@ -45,14 +48,17 @@ impl Page {
         self.run_at(1400, hash, script)
     }
 
-    /// As `run`, in a window of this many pixels of width, which are at least 500.
+    /// As `run`, in a window of this many pixels of width.
     pub(crate) fn run_at(&self, width: u32, hash: &str, script: &str) -> Value {
         let test = format!(
             "<script type=\"module\">{DRIVER}\nawait report(async () => {{ {script} }});</script></body>"
         );
         assert_eq!(self.html.matches("</body>").count(), 1);
         let html = self.html.replace("</body>", &test);
-        let url = self.write(&html.replace("<head>", FRAMES), hash);
+        let mut url = self.write(&html.replace("<head>", FRAMES), hash);
+        if width < LEAST_WIDTH {
+            url = self.framed(width, &url);
+        }
         let size = format!("--window-size={width},1200");
         let output = browse(&[&size, "--dump-dom", &url]);
         let page = String::from_utf8(output).unwrap();
@@ -98,6 +104,17 @@ impl Page {
         browser.kill().unwrap();
         browser.wait().unwrap();
         value_of(&answer.unwrap())
+    }
+
+    /// Writes a page that has the one at `url` in a frame of this width, and its answer. Its address.
+    fn framed(&self, width: u32, url: &str) -> String {
+        let html = format!(
+            "<body><iframe src=\"{url}\" style=\"width: {width}px; height: 1200px; border: 0\"></iframe><script>
+             onmessage = ({{ data }}) => (document.documentElement.dataset.answer = data);</script></body>"
+        );
+        let path = self.folder.path().join("frame.html");
+        fs::write(&path, html).unwrap();
+        format!("file://{}", path.display())
     }
 
     fn write(&self, html: &str, hash: &str) -> String {

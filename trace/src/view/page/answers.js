@@ -25,7 +25,7 @@ function usedAnswer(program, pin) {
   const parts = [...stack].map((bytes, series) => [bytes, series]).filter(([bytes]) => bytes > 0)
     .map(([bytes, series]) => [bytes, series, program.shortName(series)]).sort(([one], [other]) => other - one);
   const top = parts.slice(0, 3).map(([bytes, series, name]) => element("li", {},
-    swatch(series), nameText(name, program.seriesName(series)),
+    swatch(series), nameText(name, titleOf(program.seriesName(series))),
     element("span", { class: "number" }, `${bytesText(bytes)} · ${percentText(bytes / peak.active_bytes)}`)));
   return answer("used", "What is using my memory?", "plain", bytesText(peak.active_bytes), "in use at the peak",
     shareBar(parts, peak.active_bytes),
@@ -75,7 +75,8 @@ function ranOutAnswer(program, pinShortage) {
     return answer("ran-out", "How close was I to running out?", "good", bytesText(peak.reserved_bytes), "reserved at most: memory did not run out", bar, most);
   }
   const smaller = smallerThan(peak.reserved_bytes);
-  return answer("ran-out", "How close was I to running out?", "good", bytesText(room), "to spare: memory did not run out", bar, most,
+  const where = happened ? "" : ` on a simulated ${program.numbers.device}`;
+  return answer("ran-out", "How close was I to running out?", "good", bytesText(room), `to spare${where}: memory did not run out`, bar, most,
     smaller && element("p", { class: "quiet" }, `To try a smaller ${limit === null ? "device" : "limit"}: `,
       element("code", {}, `binpool view --capacity ${smaller}`)));
 }
@@ -94,9 +95,9 @@ function leakedAnswer(program, pin) {
     failed ? "in use when memory ran out" : "still in use at the end",
     shareBar([[end.block_bytes, "live", "in use"], [end.held_bytes, "held", "held"]], Math.max(1, end.reserved_bytes)),
     element("ul", { class: "top" },
-      element("li", {}, swatch("live"), element("span", { class: "name" }, failed ? "in use: needed, or leaked" : "in use: leaked, or meant to stay"),
+      element("li", {}, swatch("live"), element("span", { class: "name wrapped" }, failed ? "in use: needed, or leaked" : "in use: leaked, or meant to stay"),
         element("span", { class: "number" }, counted(end.active_blocks, "block"))),
-      element("li", {}, swatch("held"), element("span", { class: "name" }, "held by the pool: cached, not leaked"),
+      element("li", {}, swatch("held"), element("span", { class: "name wrapped" }, "held by the pool: cached, not leaked"),
         element("span", { class: "number" }, bytesText(end.held_bytes)))),
     element("p", { class: "quiet" },
       "The pool uses held memory for later requests, and a trim returns it to the device. ",

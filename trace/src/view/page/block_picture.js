@@ -24,7 +24,8 @@ class BlockPicture {
     this.outline = [];
     const image = new ImageData(wide, tall);
     const pixels = new Uint32Array(image.data.buffer);
-    const inks = Array.from({ length: SERIES + 2 }, (_, series) => new BlockInk(series, series <= SERIES && faded(series)));
+    const colors = [...Array.from({ length: SERIES + 1 }, (_, series) => program.inkOf(series)), { color: ink("free-line"), pattern: "plain" }];
+    const inks = colors.map((color, series) => new BlockInk(color, series <= SERIES && faded(series)));
     const rest = inks[SERIES + 1];
     let count = 0;
     for (let column = 0; column < wide; column++) {
@@ -69,23 +70,26 @@ class BlockPicture {
   }
 }
 
-/** The segments of a program, to be drawn as blocks are: a colour each, and all reserved bytes below. */
+/** The segments of a program, to be drawn as blocks are, in greys that alternate. */
 class SegmentsAsBlocks {
   constructor(program) {
     this.asked = program.segmentBytes;
     this.from = program.segmentFrom;
     this.to = program.segmentTo;
     this.shown = program.reserved;
-    this.numberOf = Uint32Array.from(this.asked, (_, segment) => segment % SERIES);
-    this.seriesOf = Uint8Array.from({ length: SERIES }, (_, series) => series);
+    this.numberOf = Uint32Array.from(this.asked, (_, segment) => segment % 2);
+    this.seriesOf = Uint8Array.of(0, 1);
     this.inUse = new BlocksInUse(this, null);
+  }
+
+  inkOf(series) {
+    return { color: GREYS[theme()][series % 2], pattern: "plain" };
   }
 }
 
 /** The colours of the blocks of a series. Blocks that follow each other differ in their shade. */
 class BlockInk {
-  constructor(series, faded) {
-    const { color, pattern } = series > SERIES ? { color: ink("free-line"), pattern: "plain" } : colorOf(series);
+  constructor({ color, pattern }, faded) {
     const ground = channels(ink("panel"));
     const pixel = (color, shade) => packed(mixed(mixed(color, [0, 0, 0], shade), ground, faded ? 0.78 : 0));
     const line = channels(patternLine(color));

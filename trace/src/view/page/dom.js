@@ -12,8 +12,18 @@ function element(tag, attributes = {}, ...children) {
   return made;
 }
 
+/** What is meant by names that are not the program's own. */
+const MEANINGS = {
+  "(backward pass?)": "Requests of threads that do not run Python, such as those of PyTorch's backward pass. Frames of C++ were not recorded.",
+};
+
+/** A name in full, with its meaning where it has one of its own. */
+function titleOf(name) {
+  return MEANINGS[name] ? `${name}\n${MEANINGS[name]}` : name;
+}
+
 /** A name, and the whole of it as its title. Where there is little room, its folder is cut first, and its file and line last. */
-function nameText(name, title = name) {
+function nameText(name, title = titleOf(name)) {
   const [, before, folder, file, after] = name.match(/^(.* at )?(\S{2,}\/)(\S*)(.*)$/s) ?? [];
   if (folder === undefined) return element("span", { class: "name", title }, name);
   return element("span", { class: "name parted", title },

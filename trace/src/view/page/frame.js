@@ -56,6 +56,7 @@ const WORDS = [
   ["reserved", "All memory that the pool has from the device: the blocks in use, the bytes added by rounding up, and what is held."],
   ["leaked", "In use at the end, although the program does not need it. Weights and caches are in use at the end too: the table of " +
     "groups lists both."],
+  ...Object.entries(MEANINGS),
   ["fragmented", "Free memory in many pieces. A request fails if it fits into none of them, no matter how much is free in total."],
 ];
 

@@ -14,16 +14,16 @@ class Legend {
     this.element = element("div", { class: "aside" }, this.title, this.list);
   }
 
-  /** A line for each series that is not empty, the topmost first, as in the picture. */
-  build(program, isolated) {
-    const shown = program.series.map((_, series) => series);
-    if (program.others > 0) shown.push(SERIES);
+  /** A line for each series that is not empty, the topmost first, as in the picture; none where that shows no series. */
+  build(program, isolated, showsSeries) {
+    const shown = showsSeries ? program.series.map((_, series) => series) : [];
+    if (showsSeries && program.others > 0) shown.push(SERIES);
     this.values = [];
     const lines = shown.reverse().map(series => {
       const value = element("span", { class: "number" });
       this.values[series] = value;
       return element("li", {}, element("button", {
-        type: "button", title: `${program.seriesName(series)}\nClick: show only this; again: show all.`,
+        type: "button", title: `${titleOf(program.seriesName(series))}\nClick: show only this; again: show all.`,
         "aria-pressed": isolated === null ? null : String(isolated === series), onclick: () => this.isolate(series),
         onpointerenter: () => this.focus(series), onpointerleave: () => this.focus(null),
         onfocus: () => this.focus(series), onblur: () => this.focus(null),

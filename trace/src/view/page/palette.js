@@ -10,6 +10,8 @@ const HUES = {
   dark: ["#5b93c9", "#f0788a", "#73d2f0", "#3fa34d", "#c65aa0", "#d6c755"],
 };
 const OTHERS = { light: "#a7adb5", dark: "#7d8590" };
+/** For what needs to be told apart and has no meaning of its own. */
+const GREYS = { light: ["#8d99a8", "#b4bdc8"], dark: ["#697687", "#8a95a4"] };
 const PATTERNS = ["plain", "rising"];
 
 /** The number of series with a colour of their own. One more is grey, for all others. */

@@ -245,6 +245,11 @@ class Program {
     now[this.seriesOf[this.numberOf[block]]] += isFree ? -this.asked[block] : this.asked[block];
   }
 
+  /** The colour and the pattern of a series. */
+  inkOf(series) {
+    return colorOf(series);
+  }
+
   /** The bytes of each series at a moment. The next call may write over them. */
   stackAt(moment, now = this.scratch) {
     const mark = Math.floor(moment / STRIDE);

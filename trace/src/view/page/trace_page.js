@@ -195,15 +195,19 @@ function tracePage(about, program, state, place) {
     selectionPanel.fill(timeline.selection);
   };
   let usesAge = false;
+  /** The colours of groups mean nothing where segments are shown. */
+  const buildLegend = () => legend.build(program, isolated(), !timeline.showsSegments);
   const refilter = () => {
     filter();
-    legend.build(program, isolated());
+    buildLegend();
     showMoment();
     timeline.redraw();
   };
   const showNote = () => {
-    note.hidden = !timeline.showsBlocks;
-    note.textContent = "Each block in its group's colour, over its life. Blocks of less than half a pixel are one grey area on top: zoom in, or press r, to see more of them.";
+    note.hidden = !timeline.showsBlocks && !timeline.showsSegments;
+    note.textContent = timeline.showsBlocks
+      ? "Each block in its group's colour, over its life. Blocks of less than half a pixel are one grey area on top: zoom in, or press r, to see more of them."
+      : "Each segment over its life, in two greys without a meaning: a segment has blocks of any group. A click pins the block that it was taken for.";
   };
   const showMoment = () => {
     const at = program.at(timeline.moment);
@@ -236,7 +240,7 @@ function tracePage(about, program, state, place) {
     program.groupBy(by());
     bySwitch.show(by());
     filter();
-    legend.build(program, isolated());
+    buildLegend();
     showAnswers();
     showMoment();
     timeline.redraw();
@@ -255,7 +259,9 @@ function tracePage(about, program, state, place) {
   state.on("mode", () => {
     modeSwitch.show(mode());
     showNote();
+    buildLegend();
     timeline.redraw();
+    timeline.recross();
   });
   state.on("block", () => {
     showBlock();

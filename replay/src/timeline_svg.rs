@@ -4,6 +4,7 @@ use std::{io, ops::Range};
 
 use plotters::{
     coord::{
+        Shift,
         combinators::{BindKeyPoints, WithKeyPoints},
         types::{RangedCoordf64, RangedCoordu64},
     },
@@ -18,11 +19,7 @@ use binpool_trace::{
     view::{At, By, GroupRow, History, Numbers, SERIES, series},
 };
 
-use crate::plots::{
-    axis::label,
-    svg::{Area, Drawn, OTHER, WIDTH, centered, svg_of},
-};
-
+const WIDTH: u32 = 960;
 const HEIGHT: u32 = 440;
 /// The height of a line of names.
 const LINE: usize = 22;
@@ -40,9 +37,15 @@ const HUES: [RGBColor; 6] = [
     RGBColor(0xaa, 0x33, 0x77),
     RGBColor(0xcc, 0xbb, 0x44),
 ];
+/// The colour of axes and remarks.
+const OTHER: RGBColor = RGBColor(130, 130, 130);
+/// The colour of the series of all others.
 const OTHERS: RGBColor = RGBColor(0xa7, 0xad, 0xb5);
 const RESERVED: RGBColor = RGBColor(0x3b, 0x44, 0x50);
 const DANGER: RGBColor = RGBColor(0xb3, 0x26, 0x1e);
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn<T> = Result<T, DrawingAreaErrorKind<io::Error>>;
 
 /// A column of the plot.
 #[derive(Debug)]
@@ -76,7 +79,7 @@ pub fn timeline_svg(history: &History, by: By) -> io::Result<String> {
     let rows = numbers.by(by);
     let series = series(rows);
     let columns = timeline.stacks(by, &series);
-    svg_of(HEIGHT, |area| {
+    svg_of(|area| {
         draw_title(area, &numbers)?;
         draw_names(area, rows, &series)?;
         let mut plot = timeline.plot(area, &numbers)?;
@@ -355,6 +358,46 @@ fn seconds(ns: u64) -> f64 {
 #[expect(clippy::cast_precision_loss, reason = "a position in a picture")]
 fn fraction(columns: usize) -> f64 {
     columns as f64 / COLUMNS as f64
+}
+
+/// Draws an SVG picture on white. The viewer chooses the fonts.
+fn svg_of(draw: impl FnOnce(&Area<'_>) -> Drawn<()>) -> io::Result<String> {
+    let mut picture = String::new();
+    let area = SVGBackend::with_string(&mut picture, (WIDTH, HEIGHT)).into_drawing_area();
+    let drawn = area
+        .fill(&WHITE)
+        .and_then(|()| draw(&area))
+        .and_then(|()| area.present());
+    drop(area);
+    drawn.map_err(io::Error::other)?;
+    // XML cannot escape these characters, and the names of groups, files and devices may contain them.
+    Ok(picture.replace(|letter| !is_xml(letter), "\u{fffd}"))
+}
+
+/// Returns whether XML 1.0 allows this character.
+fn is_xml(letter: char) -> bool {
+    matches!(
+        letter,
+        '\t' | '\n' | '\r' | ' '..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..
+    )
+}
+
+/// Writes a line of text in the middle of `area`, `y` pixels from its top.
+fn centered(area: &Area<'_>, text: &str, size: i32, y: i32, color: RGBColor) -> Drawn<()> {
+    let middle = i32::try_from(WIDTH / 2).unwrap_or(0);
+    let position = Pos::new(HPos::Center, VPos::Top);
+    let style = TextStyle::from(("sans-serif", size)).color(&color);
+    area.draw(&Text::new(
+        text.to_owned(),
+        (middle, y),
+        style.pos(position),
+    ))
+}
+
+/// The label of a tick of the time: up to nine digits after the point, without zeros at the end.
+fn label(tick: f64) -> String {
+    let text = format!("{tick:.9}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 #[cfg(test)]
