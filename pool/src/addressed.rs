@@ -58,9 +58,38 @@ const ZEROS: u32 = 8;
 /// 2^64 by the golden ratio: a product with it differs in its upper bits where the factor differs in any.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-// A block that `with_block` shows has a second reference meanwhile.
-type Blocks<B> = HashMap<u64, Arc<PooledBuffer<B>>, BuildHasherDefault<AddressHasher>>;
-type Shard<B> = Mutex<Blocks<B>>;
+type Shard<B> = Mutex<HashMap<u64, Entry<B>, BuildHasherDefault<AddressHasher>>>;
+
+/// A block of one address.
+enum Entry<B: Backend> {
+    Own(PooledBuffer<B>),
+    /// Shared with the callers of [`AddressedPool::with_block`]. A block that was never shown needs no reference count.
+    Shared(Arc<PooledBuffer<B>>),
+}
+
+impl<B: Backend> Entry<B> {
+    fn block(&self) -> &PooledBuffer<B> {
+        match self {
+            Self::Own(block) => block,
+            Self::Shared(block) => block,
+        }
+    }
+
+    fn into_shared(self) -> Arc<PooledBuffer<B>> {
+        match self {
+            Self::Own(block) => Arc::new(block),
+            Self::Shared(block) => block,
+        }
+    }
+
+    /// Returns the block; an error while it is shown.
+    fn into_block(self) -> Result<PooledBuffer<B>, Self> {
+        match self {
+            Self::Own(block) => Ok(block),
+            Self::Shared(block) => Arc::try_unwrap(block).map_err(Self::Shared),
+        }
+    }
+}
 
 // No two of them in one line of the processor's cache, which threads would take from each other.
 #[repr(align(128))]
@@ -117,7 +146,7 @@ impl<B: Backend> AddressedPool<B> {
             return Ok(0);
         };
         let address = memory.device_address()?;
-        self.insert(address, Arc::new(block));
+        self.insert(address, Entry::Own(block));
         Ok(address)
     }
 
@@ -132,13 +161,16 @@ impl<B: Backend> AddressedPool<B> {
         if address == 0 {
             return Ok(());
         }
-        let block = self.shard_of(address).lock().remove(&address);
-        let block = block.ok_or(InvalidRequest::UnknownAddress { address })?;
-        if let Err(error) = block.record_use(queue) {
-            self.insert(address, block);
+        let entry = self.shard_of(address).lock().remove(&address);
+        let entry = entry.ok_or(InvalidRequest::UnknownAddress { address })?;
+        if let Err(error) = entry.block().record_use(queue) {
+            self.insert(address, entry);
             return Err(error);
         }
-        Arc::into_inner(block).map_or(Ok(()), PooledBuffer::release)
+        match entry {
+            Entry::Own(block) => block.release(),
+            Entry::Shared(block) => Arc::into_inner(block).map_or(Ok(()), PooledBuffer::release),
+        }
     }
 
     /// Records that commands on `queue` use a block: once it is freed, no other request gets it before they have ended. Address 0 does
@@ -152,10 +184,9 @@ impl<B: Backend> AddressedPool<B> {
             return Ok(());
         }
         let blocks = self.shard_of(address).lock();
-        let block = blocks.get(&address);
-        block
-            .ok_or(InvalidRequest::UnknownAddress { address })?
-            .record_use(queue)
+        let entry = blocks.get(&address);
+        let entry = entry.ok_or(InvalidRequest::UnknownAddress { address })?;
+        entry.block().record_use(queue)
     }
 
     /// Returns whether an allocated block starts at this address.
@@ -195,8 +226,11 @@ impl<B: Backend> AddressedPool<B> {
         address: u64,
         look: impl FnOnce(&PooledBuffer<B>) -> R,
     ) -> Option<R> {
-        let block = self.shard_of(address).lock().get(&address).cloned();
-        block.map(|block| look(&block))
+        let mut blocks = self.shard_of(address).lock();
+        let block = blocks.remove(&address)?.into_shared();
+        blocks.insert(address, Entry::Shared(Arc::clone(&block)));
+        drop(blocks);
+        Some(look(&block))
     }
 
     /// Removes a block and returns it; `None` if no block starts at this address, or while [`with_block`](Self::with_block) shows it. It is freed
@@ -216,13 +250,12 @@ impl<B: Backend> AddressedPool<B> {
     /// ```
     pub fn take(&self, address: u64) -> Option<PooledBuffer<B>> {
         let mut blocks = self.shard_of(address).lock();
-        let block = blocks.remove(&address)?;
-        let shown = |block| blocks.insert(address, block);
-        Arc::try_unwrap(block).map_err(shown).ok()
+        let block = blocks.remove(&address)?.into_block();
+        block.map_err(|shown| blocks.insert(address, shown)).ok()
     }
 
-    fn insert(&self, address: u64, block: Arc<PooledBuffer<B>>) {
-        let former = self.shard_of(address).lock().insert(address, block);
+    fn insert(&self, address: u64, entry: Entry<B>) {
+        let former = self.shard_of(address).lock().insert(address, entry);
         if former.is_some() {
             // Only a pool that hands out memory twice leads here. The former block is kept from others.
             tracing::error!(address, "an address was handed out twice");

@@ -19,7 +19,7 @@ use crate::{
     free::cached::Wanted,
     order::{fence::wait_for_event, queue_uses::QueueUses, timestamps::QueueKey},
     request::{HitKind, Request},
-    shared::{Block, BlockBox, HeldBlock, Shared},
+    shared::{Block, BlockBox, HeldBlock, Shared, State},
     track::pool_event::{PoolEvent, What},
 };
 
@@ -142,8 +142,12 @@ impl<B: Backend> Shared<B> {
             }
             result => (result?, size),
         };
-        let carved = self.state.lock().add_segment(memory, size, request);
-        drop(growth);
+        let carved = {
+            let mut state = self.state.lock();
+            let carved = state.add_segment(memory, size, request);
+            growth.end(&mut state);
+            carved
+        };
         let carved = carved.ok_or_else(|| OutOfMemory::new(request.bytes, Scope::Device))?;
         let hit = self.view(queue_key, request, carved, HitKind::Fresh)?;
         self.look_for_pressure(true);
@@ -171,8 +175,10 @@ impl<B: Backend> Shared<B> {
                     let done = plan.carry_out(&self.allocator);
                     has_grown |= done.created_bytes > 0;
                     let is_alias_refused = done.is_alias_refused;
-                    let carved = self.state.lock().finish_pages(done);
+                    let mut state = self.state.lock();
+                    let carved = state.finish_pages(done);
                     if !is_alias_refused {
+                        growth.end(&mut state);
                         break carved;
                     }
                     may_alias = false;
@@ -190,7 +196,6 @@ impl<B: Backend> Shared<B> {
                 }
             }
         }?;
-        drop(growth);
         let hit = self.view(queue_key, request, carved, HitKind::Fresh)?;
         self.look_for_pressure(has_grown);
         tracing::debug!(asked = request.asked, "mapped pages");
@@ -390,6 +395,16 @@ impl<B: Backend> Shared<B> {
 #[derive(Debug)]
 struct Growth<'a, B: Backend> {
     shared: &'a Shared<B>,
+}
+
+impl<B: Backend> Growth<'_, B> {
+    /// The segment has arrived.
+    fn end(self, state: &mut State<B>) {
+        if state.transit.arrive() {
+            self.shared.arrived.notify_all();
+        }
+        std::mem::forget(self);
+    }
 }
 
 impl<B: Backend> Drop for Growth<'_, B> {

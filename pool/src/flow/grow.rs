@@ -197,7 +197,12 @@ impl<B: Backend> Shared<B> {
     /// Releases the dropped blocks that grew and that no command and no view uses, or all of them once the last handle is gone. Returns the
     /// released bytes.
     pub(crate) fn release_dropped(&self) -> u64 {
-        let uses = self.state.lock().stamp_dropped();
+        let mut state = self.state.lock();
+        if state.dropped.is_empty() {
+            return 0;
+        }
+        let uses = state.stamp_dropped();
+        drop(state);
         self.check(&uses);
         let dropped = self.state.lock().take_dropped();
         let mut sum = 0;
