@@ -168,7 +168,7 @@ CASE(pages, TOGETHER, "addresses are reserved, pages mapped there, their handles
   down(rig);
 }
 
-CASE(functions_by_name, TOGETHER, "a function is asked for by its name, and called, and one that there is not") {
+CASE(functions_by_name, TOGETHER, "functions are asked for by name: one is called, and one does not exist") {
   struct rig rig = up();
   CUresult (*by_name)(CUdeviceptr *, size_t, CUstream) = NULL;
   void *none = NULL;

@@ -33,7 +33,7 @@ CASE(little_address_space, ALONE, "buffers of 64 MiB until the address space, wh
   }
   say("refused: %d, after some: %d\n", status, granted > 10);
 }
-CASE(few_files, ALONE, "no more files may be opened than there are") {
+CASE(few_files, ALONE, "the limit of open files is what is open already") {
   struct rig rig = up();
   must(!use_rig(rig, 100));
   int next = dup(0);
