@@ -21,7 +21,9 @@ enum how {
 };
 
 struct program {
-  const char *kind, *name, *what;
+  const char *kind;
+  int line;
+  const char *name, *what;
   enum how how;
   void (*run)(void);
 };
@@ -29,7 +31,7 @@ struct program {
 // Defines a case, and adds it to the list of the program.
 #define CASE(NAME, HOW, WHAT)                                                                                                    \
   static void NAME(void);                                                                                                        \
-  static const struct program program_##NAME = {__FILE__, #NAME, WHAT, HOW, NAME};                                               \
+  static const struct program program_##NAME = {__FILE__, __LINE__, #NAME, WHAT, HOW, NAME};                                               \
   __attribute__((section("programs"), used)) static const struct program *const entry_##NAME = &program_##NAME;                  \
   static void NAME(void)
 

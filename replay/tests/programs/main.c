@@ -12,7 +12,24 @@ _Thread_local FILE *transcript;
 _Thread_local bool is_shared;
 const char *own_path;
 
-enum { THREADS = 3, MOST = 5 };
+enum { THREADS = 3, MOST = 5, MOST_PROGRAMS = 500 };
+
+// The cases in the order of the files, whatever the linker makes of it: a seed decides the same everywhere.
+static const struct program *programs[MOST_PROGRAMS];
+static size_t count;
+
+static int by_place(const void *left, const void *right) {
+  const struct program *first = *(const struct program *const *)left, *second = *(const struct program *const *)right;
+  int files = strcmp(first->kind, second->kind);
+  return files ? files : first->line - second->line;
+}
+
+static void sort_programs(void) {
+  count = __stop_programs - __start_programs;
+  must(count <= MOST_PROGRAMS);
+  memcpy(programs, __start_programs, count * sizeof *programs);
+  qsort(programs, count, sizeof *programs, by_place);
+}
 
 void failed(const char *what, const char *file, int line) {
   say("failed: %s, %s:%d\n", what, file, line);
@@ -73,8 +90,6 @@ void nap(long microseconds) {
   while (nanosleep(&left, &left) && errno == EINTR) {}
 }
 
-static size_t count(void) { return __stop_programs - __start_programs; }
-
 static void run(const struct program *program) {
   say("== %s\n", program->name);
   fflush(transcript);
@@ -83,8 +98,8 @@ static void run(const struct program *program) {
 }
 
 static const struct program *find(const char *name) {
-  for (size_t i = 0; i < count(); i++)
-    if (!strcmp(__start_programs[i]->name, name)) return __start_programs[i];
+  for (size_t i = 0; i < count; i++)
+    if (!strcmp(programs[i]->name, name)) return programs[i];
   fprintf(stderr, "there is no case %s\n", name);
   exit(98);
 }
@@ -110,7 +125,7 @@ static void *run_part(void *place) {
 // One that goes with others, or one that does not.
 static const struct program *any(uint64_t *seed, enum how how) {
   const struct program *program;
-  do program = __start_programs[pick(seed, count())];
+  do program = programs[pick(seed, count)];
   while (program->how != how);
   return program;
 }
@@ -148,9 +163,10 @@ int main(int argc, char **argv) {
   // A case that hangs ends. So do the programs that it starts.
   alarm(30);
   own_path = realpath("/proc/self/exe", NULL);
+  sort_programs();
   if (argc == 2 && !strcmp(argv[1], "--list")) {
-    for (size_t i = 0; i < count(); i++) {
-      const struct program *program = __start_programs[i];
+    for (size_t i = 0; i < count; i++) {
+      const struct program *program = programs[i];
       const char *kind = strrchr(program->kind, '/');
       printf("%s\t%s\t%s\t%s\n", kind ? kind + 1 : program->kind, program->name, hows[program->how], program->what);
     }
