@@ -363,8 +363,11 @@ calls! {
     }
     fn cuMemGetAddressRange_v2(start: *mut u64, bytes: *mut usize, address: u64) {
         let (first, length) = enter("cuMemGetAddressRange")?.memory.lock().range(address)?;
-        put(start, first)?;
-        put(bytes, length)
+        // The program may ask for one of them.
+        if !start.is_null() {
+            put(start, first)?;
+        }
+        if bytes.is_null() { Ok(()) } else { put(bytes, length) }
     }
     fn cuPointerGetAttribute(value: *mut u64, attribute: i32, address: u64) {
         let (first, length) = enter("cuPointerGetAttribute")?.memory.lock().range(address)?;
@@ -486,6 +489,15 @@ calls! {
         stream.enqueue(move |device| run(device, |device| wait_for_word(device, address, value)))
     }
 
+    fn cuLaunchHostFunc(stream: usize, function: capture::Destroy, argument: *mut c_void) {
+        let stream = enter("cuLaunchHostFunc")?.stream(stream)?;
+        let argument = argument.expose_provenance();
+        stream.enqueue(move |_| {
+            // SAFETY: The program passes both for this call.
+            unsafe { function(std::ptr::with_exposed_provenance_mut(argument)) };
+        })
+    }
+
     fn cuStreamBeginCapture_v2(stream: usize, mode: u32) {
         let device = enter("cuStreamBeginCapture")?;
         device.stream(stream)?;
@@ -519,8 +531,7 @@ calls! {
         put(object, capture::make_object(pointer, destroy))
     }
     fn cuUserObjectRelease(object: usize, _references: u32) {
-        enter("cuUserObjectRelease")?;
-        capture::take_object(object).map(drop)
+        enter("cuUserObjectRelease").and_then(|_| capture::take_object(object)).map(drop)
     }
     fn cuGraphRetainUserObject(graph: usize, object: usize, references: u32, flags: u32) {
         let device = enter("cuGraphRetainUserObject")?;
@@ -620,14 +631,9 @@ calls! {
         put(bytes, PAGE)
     }
     fn cuMemAddressReserve(address: *mut u64, bytes: usize, _alignment: usize, _wanted: u64, _flags: u64) {
-        let device = enter_unless_captured("cuMemAddressReserve")?;
-        let reserved = device.memory.lock().reserve(bytes)?;
-        put(address, reserved)
+        put(address, enter_unless_captured("cuMemAddressReserve")?.memory.lock().reserve(bytes)?)
     }
-    fn cuMemAddressFree(address: u64, bytes: usize) {
-        let device = enter_unless_captured("cuMemAddressFree")?;
-        device.memory.lock().free_addresses(address, bytes)
-    }
+    fn cuMemAddressFree(address: u64, bytes: usize) { enter_unless_captured("cuMemAddressFree")?.memory.lock().free_addresses(address, bytes) }
     fn cuMemCreate(pages: *mut u64, bytes: usize, properties: *const [i32; 2], _flags: u64) {
         let device = enter("cuMemCreate")?;
         let capacity = device.capacity.load(Ordering::SeqCst);
@@ -637,9 +643,7 @@ calls! {
         put(pages, created)
     }
     fn cuMemRetainAllocationHandle(pages: *mut u64, address: u64) {
-        let device = enter_unless_captured("cuMemRetainAllocationHandle")?;
-        let retained = device.memory.lock().retain_pages(address)?;
-        put(pages, retained)
+        put(pages, enter_unless_captured("cuMemRetainAllocationHandle")?.memory.lock().retain_pages(address)?)
     }
     fn cuMemExportToShareableHandle(place: *mut i32, pages: u64, kind: i32, _flags: u64) {
         let device = enter_unless_captured("cuMemExportToShareableHandle")?;
@@ -661,18 +665,11 @@ calls! {
         let imported = device.memory.lock().import(File::from(file))?;
         put(pages, imported)
     }
-    fn cuMemRelease(pages: u64) {
-        let device = enter_unless_captured("cuMemRelease")?;
-        device.memory.lock().release_pages(pages)
-    }
+    fn cuMemRelease(pages: u64) { enter_unless_captured("cuMemRelease")?.memory.lock().release_pages(pages) }
     fn cuMemMap(address: u64, bytes: usize, _offset: usize, pages: u64, _flags: u64) {
-        let device = enter_unless_captured("cuMemMap")?;
-        device.memory.lock().map(address, bytes, pages)
+        enter_unless_captured("cuMemMap")?.memory.lock().map(address, bytes, pages)
     }
-    fn cuMemUnmap(address: u64, bytes: usize) {
-        let device = enter_unless_captured("cuMemUnmap")?;
-        device.memory.lock().unmap(address, bytes)
-    }
+    fn cuMemUnmap(address: u64, bytes: usize) { enter_unless_captured("cuMemUnmap")?.memory.lock().unmap(address, bytes) }
     fn cuMemSetAccess(address: u64, bytes: usize, access: *const Access, count: usize) {
         let device = enter_unless_captured("cuMemSetAccess")?;
         let devices = devices_of(access, count)?;

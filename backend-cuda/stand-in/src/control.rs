@@ -5,7 +5,7 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use crate::{Code, context::context, device::device};
+use crate::{Code, context::context, cupti, device::device};
 
 fn name(call: *const c_char) -> String {
     // SAFETY: The test passes a string that ends with a zero.
@@ -43,6 +43,9 @@ controls! {
     fn stand_in_calls(ordinal: i32, call: *const c_char) -> u64 {
         device(ordinal).map_or(0, |device| device.faults.lock().count(&name(call)))
     }
+
+    /// Returns whether a function was called, by its whole name.
+    fn stand_in_was_called(call: *const c_char) -> bool { cupti::was_called(&name(call)) }
 
     /// Returns the bytes that are allocated.
     fn stand_in_used(ordinal: i32) -> usize {

@@ -18,6 +18,14 @@ use crate::{Code, INVALID_VALUE, calls::NAMES, context::current};
 /// `CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`.
 const ANOTHER: c_int = 39;
 
+/// The names of the functions that were called, with whatever result.
+static CALLED: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+
+/// Returns whether a function was called, by its whole name.
+pub(crate) fn was_called(name: &str) -> bool {
+    CALLED.lock().contains(name)
+}
+
 type Callback = unsafe extern "C" fn(*mut c_void, c_int, u32, *const Call);
 
 /// `CUpti_CallbackData`.
@@ -53,6 +61,7 @@ pub(crate) fn around(
     function: impl FnOnce() -> Code,
 ) -> Code {
     static CALLS: AtomicU32 = AtomicU32::new(1);
+    CALLED.lock().insert(name);
     let callback = {
         let subscriber = SUBSCRIBER.lock();
         let is_enabled = subscriber.enabled.contains(name);

@@ -14,10 +14,10 @@ use smallvec::SmallVec;
 use super::{
     about,
     driver::call,
-    objects::{Block, Ended, FirstUse, Handle, Objects},
+    objects::{Block, Ended, FirstUses, Handle, Objects},
     pooled::{
-        ContextPool, ContextPools, Kind, PooledBlock, ProgramQueue, Stream,
-        forget_blocks_in_children, is_out_of_memory, is_pools, limit, status_of,
+        ContextPool, ContextPools, Kind, PooledBlock, ProgramQueue, forget_blocks_in_children,
+        is_out_of_memory, is_pools, limit, status_of,
     },
 };
 use crate::{
@@ -426,20 +426,12 @@ impl Layer {
 
     /// Notes that a command on `queue` uses memory, before it is enqueued.
     pub(super) fn uses(&self, queue: Handle, memory: &[Handle]) {
-        let state = self.state_with(queue);
-        let first = state.objects.use_memory(queue, memory);
-        if !first.is_empty() {
-            self.note_uses(state, queue, &first);
-        }
+        self.note_uses(queue, |objects| objects.use_memory(queue, memory));
     }
 
     /// Notes that a kernel uses its arguments, before it is enqueued on `queue`.
     pub(super) fn runs(&self, queue: Handle, kernel: Handle) {
-        let state = self.state_with(queue);
-        let first = state.objects.use_kernel(queue, kernel);
-        if !first.is_empty() {
-            self.note_uses(state, queue, &first);
-        }
+        self.note_uses(queue, |objects| objects.use_kernel(queue, kernel));
     }
 
     /// The state, which knows `queue`: a program may have a queue by a function of an extension, or by an event of it.
@@ -462,50 +454,46 @@ impl Layer {
 
     fn note_uses(
         &self,
-        mut state: MutexGuard<'_, State>,
         queue: Handle,
-        first: &[FirstUse<Arc<PooledBlock>>],
+        uses: impl FnOnce(&Objects<Arc<PooledBlock>>) -> FirstUses<Arc<PooledBlock>>,
     ) {
-        let State {
-            objects, queues, ..
-        } = &mut *state;
-        let (Some(known), Some(mut program_queue)) =
-            (objects.queues.get_mut(&queue), queues.get(&queue).cloned())
-        else {
+        let mut state = self.state_with(queue);
+        let first = uses(&state.objects);
+        let Some(known) = state.objects.queues.get_mut(&queue) else {
             return;
         };
-        let (number, references) = (known.number, known.references);
+        if first.is_empty() {
+            return;
+        }
+        let (number, context) = (known.number, known.context);
         let is_new = !std::mem::replace(&mut known.is_noted, true);
-        let context = objects.context(program_queue.context).number;
+        let context_number = state.objects.context(context).number;
+        let own = state.queues.get(&queue).cloned();
         drop(state);
+        let is_own = own.is_some();
+        // One that other objects keep may end at any time, so no pool may enqueue anything there later.
+        let program_queue = own.unwrap_or_else(|| ProgramQueue::new(queue, context));
         if is_new {
             let order = if program_queue.is_in_order {
                 "in order"
             } else {
                 "out of order"
             };
-            self.note(
-                "stream",
-                0,
-                &format!("{number}: {order}, context {context}"),
-            );
+            let text = format!("{number}: {order}, context {context_number}");
+            self.note("stream", 0, &text);
         }
-        if references == 0 {
-            // It may end at any time, so no pool may enqueue anything there later.
-            program_queue.stream = Stream::of(Some(queue));
-            for used in first {
+        for used in &first {
+            if !is_own {
                 self.give_away(
                     used.handle,
                     "memory used on a queue that only other objects keep",
                 );
             }
-        }
-        for used in first {
             if let Some(pooled) = &used.pooled {
                 pooled.use_on(&program_queue, used.is_first_queue);
             }
         }
-        if references == 0 {
+        if !is_own {
             self.close(&program_queue);
         }
         // Only now, so that another thread that uses the memory there, too, does not overtake what puts it in order.
@@ -588,14 +576,12 @@ impl Layer {
     /// Adds a queue that the program has `references` to.
     pub(super) fn add_queue(&self, queue: Handle, context: Handle, references: u32) {
         self.end_periods();
-        let program_queue = ProgramQueue {
-            stream: Stream::of(Some(queue)),
-            is_in_order: about::is_in_order(queue),
-            context,
-        };
+        let program_queue = ProgramQueue::new(queue, context);
         let mut state = lock(&self.state);
         state.objects.add_queue(queue, context, references);
-        state.queues.insert(queue, program_queue);
+        if references > 0 {
+            state.queues.insert(queue, program_queue);
+        }
     }
 
     pub(super) fn retain_queue(&self, queue: Handle) {
@@ -682,18 +668,12 @@ impl State {
     /// The queue whose earlier commands may still use what a context allocates now: that which all commands of the context come on, in order,
     /// if it has one, and no command waits for the host.
     fn only_queue(&self, context: Handle) -> Option<ProgramQueue> {
-        let known = self.objects.contexts.get(&context)?;
-        if known.queues != 1 || self.objects.unresolved_events > 0 || self.objects.may_wait_unseen {
+        if self.objects.unresolved_events > 0 || self.objects.may_wait_unseen {
             return None;
         }
-        let (handle, _) = self
-            .objects
-            .queues
-            .iter()
-            .find(|(_, queue)| queue.context == context && queue.references > 0)?;
-        self.queues
-            .get(handle)
-            .filter(|queue| queue.is_in_order)
-            .cloned()
+        let queues = self.queues.values();
+        let mut of_context = queues.filter(|queue| queue.context == context);
+        let only = of_context.next().filter(|queue| queue.is_in_order)?;
+        of_context.next().is_none().then(|| only.clone())
     }
 }

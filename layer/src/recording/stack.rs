@@ -47,7 +47,7 @@ struct Walked {
 }
 
 /// What a thread remembers of its stacks.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Remembered {
     stacks: Vec<Walked>,
     /// Which of a set is forgotten next.
@@ -58,7 +58,8 @@ struct Remembered {
 struct ThreadNumber(u32);
 
 thread_local! {
-    static REMEMBERED: RefCell<[Remembered; SETS]> = RefCell::new(std::array::from_fn(|_| Remembered::default()));
+    // A constant: what a function makes is on the stack first, and threads may have small ones.
+    static REMEMBERED: RefCell<[Remembered; SETS]> = const { RefCell::new([const { Remembered { stacks: Vec::new(), oldest: 0 } }; SETS]) };
     static THREAD: ThreadNumber = ThreadNumber::new();
     static OWN_STACK: Range<usize> = own_stack();
 }

@@ -35,7 +35,7 @@ struct Program {
 impl Program {
     fn new(kind: Kind, seed: u64) -> Self {
         let completion = [Completion::Manual, Completion::Seeded(seed)];
-        let completion = completion[usize::from(seed % 2 == 0)];
+        let completion = completion[usize::from(seed.is_multiple_of(2))];
         let builder = MockDevice::builder().virtual_memory(true);
         let device = builder.completion(completion).build();
         let backend = device.backend();

