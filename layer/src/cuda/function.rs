@@ -10,6 +10,8 @@ pub(super) const SUCCESS: c_int = 0;
 pub(super) const INVALID_VALUE: c_int = 1;
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 pub(super) const OUT_OF_MEMORY: c_int = 2;
+/// `CUDA_ERROR_NOT_FOUND`: what is answered where the driver lacks a function.
+pub(super) const NOT_FOUND: c_int = 500;
 
 /// A set of numbers by which the driver knows memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

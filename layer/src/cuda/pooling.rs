@@ -15,7 +15,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::{
     device_pools::DevicePools,
-    driver::Driver,
+    driver::{Driver, driver},
     function::{INVALID_VALUE, LEGACY, PER_THREAD, SUCCESS},
     passed::Passed,
     real::Real,
@@ -29,7 +29,7 @@ use crate::{
 /// The pools under the program.
 #[derive(Debug)]
 pub(super) struct Pooling {
-    driver: Driver,
+    pub(super) driver: &'static Driver,
     real: &'static Real,
     library: Mutex<Option<CudaLibrary>>,
     pub(super) passed: Passed,
@@ -88,10 +88,11 @@ pub(super) enum Served {
 impl Pooling {
     /// Returns `None` if the driver lacks what pools need.
     pub(super) fn new(real: &'static Real) -> Option<Self> {
-        let Some(driver) = Driver::find(real) else {
+        let driver = driver();
+        if !driver.is_complete() {
             report("the driver is older than version 11.7");
             return None;
-        };
+        }
         Some(Self {
             driver,
             real,
@@ -349,9 +350,9 @@ impl Pooling {
         if self.driver.current() != context {
             return None;
         }
-        let device = self.driver.device()?;
+        let device = usize::try_from(self.driver.device()?).ok()?;
         // To open the device would make a primary context.
-        if !self.driver.has_primary(device) {
+        if self.driver.has_primary(device) != Some(true) {
             return None;
         }
         let mut library = self.library.lock();

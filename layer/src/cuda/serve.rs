@@ -7,7 +7,6 @@ use super::{
     function::{Allocates, Effect, Function, OUT_OF_MEMORY, SUCCESS, Space, Way},
     inside,
     pooling::{Pooling, Served},
-    real::{current_context, has_primary},
     tracker::Tracker,
 };
 use crate::{pool_figures::count_request, recording::contained};
@@ -106,7 +105,7 @@ impl Pooling {
                 self.given_by_driver(handle);
             }
             if counts {
-                let context = own(current_context);
+                let context = own(|| self.driver.current());
                 self.passed.keep(allocates.space, handle, context, bytes);
             }
             if let Some(tracker) = tracker {
@@ -123,7 +122,7 @@ impl Pooling {
         let has_succeeded = code == SUCCESS;
         if has_succeeded && effect == Effect::ReleasesPrimary {
             let device = arguments.number(0);
-            if !own(|| has_primary(device)) {
+            if own(|| self.driver.has_primary(device)) == Some(false) {
                 taken = self.passed.take_primary(device);
             }
         }

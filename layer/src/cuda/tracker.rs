@@ -4,12 +4,12 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use super::{
     arguments::Arguments,
+    driver::driver,
     function::{Effect, Function, Space},
     live::{Live, Taken},
     numbers::Numbers,
-    real::current_device,
 };
-use crate::recording::{Group, Lock, Recording, hold_over_fork, lock, recording};
+use crate::recording::{Device, Group, Lock, Recording, hold_over_fork, lock, recording};
 
 /// Notes in the recording what the program does.
 #[derive(Debug)]
@@ -96,7 +96,10 @@ impl Tracker {
         }
         drop(state);
         // The driver is not asked while the state is locked: a fork takes the driver's own locks after that one.
-        let device = current_device();
+        let device = driver().about_device().unwrap_or_else(|| Device {
+            name: "a device".to_owned(),
+            bytes: 0,
+        });
         let mut state = lock(&self.state);
         let number = state.numbers.context(self.recording, context, device);
         (state, number)
