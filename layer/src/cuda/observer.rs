@@ -50,9 +50,7 @@ impl Begun {
                 kind: allocates.kind,
                 bytes: arguments.bytes(allocates.bytes, has_succeeded),
                 context,
-                stream: allocates
-                    .stream
-                    .map(|number| function.stream_of(arguments.word(number))),
+                stream: arguments.stream(function),
             };
             match code {
                 SUCCESS => {

@@ -36,7 +36,7 @@ pub(super) struct Pooling {
     /// The pools of each context; `None` if its memory does not come from pools.
     devices: RwLock<HashMap<usize, Option<Arc<DevicePools>>>>,
     /// The streams of the program that blocks were allocated for, without default streams.
-    streams: RwLock<BTreeMap<usize, Known>>,
+    streams: RwLock<HashMap<usize, Known>>,
     blocks: Mutex<Blocks>,
     /// How often the program retains each primary context.
     retained: Mutex<HashMap<usize, usize>>,
@@ -337,12 +337,8 @@ impl Pooling {
             return None;
         }
         let mut devices = self.devices.write();
-        if let Some(known) = devices.get(&context) {
-            return known.clone();
-        }
-        let made = self.open(context);
-        devices.insert(context, made.clone());
-        made
+        let opened = devices.entry(context).or_insert_with(|| self.open(context));
+        opened.clone()
     }
 
     /// Makes the pools of a context.
@@ -432,24 +428,19 @@ impl Pooling {
         for pools in &closed {
             self.driver.wait_for(pools.context);
         }
-        let blocks: Vec<_> = {
+        let blocks: BTreeMap<_, _> = {
             let live = &mut self.blocks.lock().live;
-            let of_device = live.iter().filter(|(_, held)| is_of(&held.device));
-            let addresses: Vec<usize> = of_device.map(|(address, _)| *address).collect();
-            addresses
-                .iter()
-                .filter_map(|address| live.remove(address))
-                .collect()
+            let all = std::mem::take(live).into_iter();
+            let (of_device, others) = all.partition(|(_, held)| is_of(&held.device));
+            *live = others;
+            of_device
         };
         drop(blocks);
-        let streams: Vec<_> = {
-            let mut streams = self.streams.write();
-            let of_device = streams.iter().filter(|(_, known)| is_of(&known.device));
-            let handles: Vec<usize> = of_device.map(|(handle, _)| *handle).collect();
-            let removed = handles.iter().filter_map(|handle| streams.remove(handle));
-            removed.collect()
-        };
+        let mut streams = self.streams.write();
+        let of_device = streams.extract_if(|_, known| is_of(&known.device));
+        let ended: Vec<_> = of_device.collect();
         drop(streams);
+        drop(ended);
         for pools in closed {
             pools.destroy_ended(|stream| self.driver.destroy(stream));
         }

@@ -30,24 +30,19 @@ impl Pooling {
                 self.serve_allocation(function, allocates, arguments, tracker, real)
             }
             Effect::Frees {
-                space,
+                space: Space::Memory,
                 block,
-                stream,
+                ..
             } => {
-                let block = arguments.word(block);
-                let stream = stream.map(|number| function.stream_of(arguments.word(number)));
-                let served = match space {
-                    Space::Memory => own(|| self.free(block, stream)),
-                    _ => None,
-                };
-                served.unwrap_or_else(|| self.counted(function.effect, arguments, real))
+                let freed = own(|| self.free(arguments.word(block), arguments.stream(function)));
+                freed.unwrap_or_else(|| self.counted(function.effect, arguments, real))
             }
             Effect::AsksForMemory
             | Effect::AsksForRange
             | Effect::AsksForAttribute
             | Effect::AsksForAttributes => self.answer(function.effect, arguments, real),
             effect => self.counted(effect, arguments, || {
-                self.notice(effect, function, arguments, &real)
+                self.notice(function, arguments, &real)
             }),
         }
     }
@@ -61,12 +56,9 @@ impl Pooling {
         real: impl Fn() -> c_int,
     ) -> c_int {
         let bytes = arguments.bytes(allocates.bytes, false);
-        let stream = allocates
-            .stream
-            .map(|number| function.stream_of(arguments.word(number)));
         let has_place = arguments.word(0) != 0 && bytes > 0;
         let served = own(|| {
-            Some(match (allocates.way, stream) {
+            Some(match (allocates.way, arguments.stream(function)) {
                 (Way::Plain, _) if has_place => self.allocate_plain(bytes),
                 (Way::Ordered, Some(stream)) if has_place => self.allocate_ordered(bytes, stream),
                 _ => Served::Passed(function.name),
@@ -175,14 +167,8 @@ impl Pooling {
     }
 
     /// Lets the driver do something that the pools have to know of.
-    fn notice(
-        &self,
-        effect: Effect,
-        function: &Function,
-        arguments: Arguments,
-        real: impl Fn() -> c_int,
-    ) -> c_int {
-        match effect {
+    fn notice(&self, function: &Function, arguments: Arguments, real: impl Fn() -> c_int) -> c_int {
+        match function.effect {
             Effect::DestroysStream => {
                 let lives_on = own(|| self.end_stream(arguments.word(0)));
                 return if lives_on { SUCCESS } else { real() };
@@ -211,7 +197,7 @@ impl Pooling {
         }
         let code = real();
         if code == SUCCESS {
-            match effect {
+            match function.effect {
                 Effect::RetainsPrimary => self.retain(arguments.number(1)),
                 Effect::BeginsCapture => self.begin_capture(),
                 Effect::SharesPool => {

@@ -25,7 +25,7 @@ struct State {
 }
 
 /// A block of the program.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Block {
     id: u64,
     stream: u32,
@@ -132,23 +132,16 @@ impl Tracker {
         taken: Taken<Block>,
         context: usize,
     ) {
-        let effect = function.effect;
-        let (ended, stream) = {
-            let stream = match effect {
-                Effect::Frees { stream, .. } => stream,
-                _ => None,
-            };
-            let (mut state, stream) = match stream {
-                Some(number) => {
-                    let (mut state, context) = self.with_context(context);
-                    let handle = function.stream_of(arguments.word(number));
-                    let stream = state.numbers.stream(self.recording, context, handle);
-                    (state, Some(stream))
-                }
-                None => (lock(&self.state), None),
-            };
-            (state.live.after(effect, arguments, taken), stream)
+        let (mut state, stream) = match arguments.stream(function) {
+            Some(handle) => {
+                let (mut state, context) = self.with_context(context);
+                let stream = state.numbers.stream(self.recording, context, handle);
+                (state, Some(stream))
+            }
+            None => (lock(&self.state), None),
         };
+        let ended = state.live.after(function.effect, arguments, taken);
+        drop(state);
         for block in ended {
             if let Some(stream) = stream
                 && stream != block.stream
