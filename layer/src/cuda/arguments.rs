@@ -1,6 +1,6 @@
 //! The arguments of a call: words, one for each of those that are read here. CUPTI has them in structs, a call in registers.
 
-use super::function::{Bytes, NODE, Place};
+use super::function::{Allocates, Bytes, Effect, Function, NODE, Place};
 
 /// The words of `CUDA_MEM_ALLOC_NODE_PARAMS` that have the bytes and the address.
 const NODE_BYTES: usize = 13;
@@ -36,6 +36,16 @@ impl Arguments {
     /// An argument that is an address.
     fn pointer(self, number: usize) -> *const usize {
         std::ptr::with_exposed_provenance(self.word(number))
+    }
+
+    /// The stream that a call allocates or frees on, if it names one.
+    pub(super) fn stream(self, function: &Function) -> Option<usize> {
+        let (Effect::Allocates(Allocates { stream, .. }) | Effect::Frees { stream, .. }) =
+            function.effect
+        else {
+            return None;
+        };
+        stream.map(|number| function.stream_of(self.word(number)))
     }
 
     /// What the call has written to where the first argument points.

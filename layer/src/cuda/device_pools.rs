@@ -1,7 +1,5 @@
 //! The pools of a device.
 
-use std::ffi::c_int;
-
 use binpool::{
     Backend, Budget, ImmediateAllocator, Memory, MemoryPool, PoolError, PoolOptions, PooledBuffer,
     Queue, QueueId, QueueOrder, VirtualMemoryAllocator,
@@ -62,7 +60,7 @@ impl DevicePools {
     /// The device lacks what a pool needs, or the driver fails.
     pub(super) fn open(
         library: &CudaLibrary,
-        device: c_int,
+        device: usize,
         context: usize,
         budget: &Budget,
     ) -> Result<Option<Self>, PoolError> {
@@ -78,7 +76,7 @@ impl DevicePools {
             .build(VirtualMemoryAllocator::new(&backend), &none)?;
         let plain = whole_blocks(options, UNIT).build(ImmediateAllocator::new(&backend)?, &none)?;
         Ok(Some(Self {
-            device: ordinal as usize,
+            device,
             context,
             ordered,
             plain,
@@ -173,7 +171,12 @@ impl DevicePools {
 
     /// Releases all that the pools keep, and returns the bytes.
     pub(super) fn release_kept(&self) -> u64 {
-        self.ordered.free_held() + self.plain.free_held()
+        let bytes = self.ordered.free_held() + self.plain.free_held();
+        if bytes > 0 {
+            // The limit counts whole blocks until the pool's own markers there have ended.
+            let _ = self.none.finish();
+        }
+        bytes
     }
 
     /// The bytes of blocks that the program has.

@@ -1,8 +1,15 @@
 //! The calls of the driver that the layer makes itself.
 
-use std::ffi::{CStr, c_int, c_uint, c_void};
+use std::{
+    ffi::{CStr, c_char, c_int, c_uint, c_void},
+    sync::OnceLock,
+};
 
-use super::real::Real;
+use super::{
+    function::{NOT_FOUND, SUCCESS},
+    real::{Real, real},
+};
+use crate::recording::Device;
 
 /// `CU_POINTER_ATTRIBUTE_MAPPING_SIZE`.
 const MAPPING_BYTES: c_int = 18;
@@ -29,33 +36,37 @@ pub(super) unsafe fn call(address: usize, words: Words) -> c_int {
 /// Defines the table of calls.
 macro_rules! calls {
     ($($name:ident: $symbol:literal ($($argument:ident: $type:ty),*);)*) => {
-        /// The calls of the driver's own library.
+        /// The calls of the driver's own library, as far as it has them.
         ///
         /// # Invariants
         ///
         /// I1: each function is that of its name, which has this type, in a library that stays loaded.
         #[derive(Debug)]
         pub(super) struct Driver {
-            $($name: unsafe extern "C" fn($($type),*) -> c_int,)*
+            $($name: Option<unsafe extern "C" fn($($type),*) -> c_int>,)*
         }
 
         impl Driver {
-            /// Finds the calls; `None` if the driver lacks one.
-            pub(super) fn find(real: &'static Real) -> Option<Self> {
-                let find = |name: &CStr| {
-                    real.address(name).map(std::ptr::with_exposed_provenance::<c_void>)
-                };
-                Some(Self {
-                    // SAFETY: the driver's function of this name has this type, and the library stays loaded (I1).
-                    $($name: unsafe { std::mem::transmute::<*const c_void, unsafe extern "C" fn($($type),*) -> c_int>(find($symbol)?) },)*
-                })
+            fn find(real: Option<&'static Real>) -> Self {
+                let find = |name: &CStr| real?.address(name).map(std::ptr::with_exposed_provenance::<c_void>);
+                Self {
+                    $($name: find($symbol).map(|function| {
+                        // SAFETY: the driver's function of this name has this type, and the library stays loaded (I1).
+                        unsafe { std::mem::transmute::<*const c_void, unsafe extern "C" fn($($type),*) -> c_int>(function) }
+                    }),)*
+                }
+            }
+
+            /// Returns whether the driver has all of them.
+            pub(super) fn is_complete(&self) -> bool {
+                $(self.$name.is_some())&&*
             }
 
             $(
                 /// Calls the driver. Pointers are places for its results.
                 fn $name(&self, $($argument: $type),*) -> c_int {
                     // SAFETY: it is the driver's (I1), and the callers below pass places for its results.
-                    unsafe { (self.$name)($($argument),*) }
+                    self.$name.map_or(NOT_FOUND, |function| unsafe { function($($argument),*) })
                 }
             )*
         }
@@ -68,6 +79,9 @@ calls! {
     context_pop: c"cuCtxPopCurrent_v2" (context: *mut usize);
     context_wait: c"cuCtxSynchronize" ();
     context_device: c"cuCtxGetDevice" (device: *mut c_int);
+    device_name: c"cuDeviceGetName" (text: *mut c_char, length: c_int, device: c_int);
+    device_bus: c"cuDeviceGetPCIBusId" (text: *mut c_char, length: c_int, device: c_int);
+    device_bytes: c"cuDeviceTotalMem_v2" (bytes: *mut usize, device: c_int);
     primary_state: c"cuDevicePrimaryCtxGetState" (device: c_int, flags: *mut c_uint, is_active: *mut c_int);
     stream_context: c"cuStreamGetCtx" (stream: usize, context: *mut usize);
     stream_captures: c"cuStreamIsCapturing" (stream: usize, status: *mut c_int);
@@ -77,26 +91,47 @@ calls! {
     set_access: c"cuMemSetAccess" (address: usize, bytes: usize, access: usize, count: usize);
 }
 
+/// Returns the calls of the driver.
+pub(super) fn driver() -> &'static Driver {
+    static DRIVER: OnceLock<Driver> = OnceLock::new();
+    DRIVER.get_or_init(|| Driver::find(real()))
+}
+
 impl Driver {
     /// The context that is current on this thread; 0 if there is none.
     pub(super) fn current(&self) -> usize {
+        // The place stays 0 after a failure.
         let mut context = 0;
-        match self.context_get(&raw mut context) {
-            0 => context,
-            _ => 0,
-        }
+        self.context_get(&raw mut context);
+        context
     }
 
-    /// The device of the current context.
+    /// The number of the current context's device.
     pub(super) fn device(&self) -> Option<c_int> {
         let mut device = 0;
-        (self.context_device(&raw mut device) == 0).then_some(device)
+        (self.context_device(&raw mut device) == SUCCESS).then_some(device)
     }
 
-    /// Returns whether a device has a primary context.
-    pub(super) fn has_primary(&self, device: c_int) -> bool {
+    /// The current context's device, by the name `NVIDIA H100 80GB HBM3, PCI 00000000:00:06.0`.
+    pub(super) fn about_device(&self) -> Option<Device> {
+        let device = self.device()?;
+        let name = text_of(|text, length| self.device_name(text, length, device))?;
+        let bus = text_of(|text, length| self.device_bus(text, length, device))?;
+        // The place stays 0 after a failure.
+        let mut bytes = 0;
+        self.device_bytes(&raw mut bytes, device);
+        Some(Device {
+            name: format!("{name}, PCI {bus}"),
+            bytes: bytes as u64,
+        })
+    }
+
+    /// Returns whether a device has a primary context, if the driver says so.
+    pub(super) fn has_primary(&self, device: usize) -> Option<bool> {
+        let device = c_int::try_from(device).ok()?;
         let (mut flags, mut is_active) = (0, 0);
-        self.primary_state(device, &raw mut flags, &raw mut is_active) == 0 && is_active != 0
+        let code = self.primary_state(device, &raw mut flags, &raw mut is_active);
+        (code == SUCCESS).then_some(is_active != 0)
     }
 
     /// The context of a stream that is not a default stream.
@@ -164,4 +199,12 @@ impl Driver {
     pub(super) fn destroy(&self, stream: usize) {
         self.stream_destroy(stream);
     }
+}
+
+/// Returns the text that `ask` writes, which gets a place for it and the most bytes of it.
+fn text_of(ask: impl FnOnce(*mut c_char, c_int) -> c_int) -> Option<String> {
+    let mut text = [0_u8; 256];
+    let code = ask(text.as_mut_ptr().cast(), 256);
+    let text = CStr::from_bytes_until_nul(&text).ok()?;
+    (code == SUCCESS).then(|| text.to_string_lossy().into_owned())
 }

@@ -12,9 +12,9 @@ use std::{
 
 use super::{
     arguments::Arguments,
-    driver::{Words, call},
+    driver::{Words, call, driver},
     fork,
-    function::{COUNT, Effect, Function, SUCCESS},
+    function::{COUNT, Effect, Function, NOT_FOUND, SUCCESS},
     inside,
     observer::Begun,
     pooling::Pooling,
@@ -25,8 +25,6 @@ use crate::{recording::contained, settings::settings};
 
 /// `CUDA_ERROR_NO_DEVICE`: what a program is told if there is no driver.
 const NO_DEVICE: c_int = 100;
-/// `CUDA_ERROR_NOT_FOUND`: what it is told where the driver lacks a function.
-const NOT_FOUND: c_int = 500;
 
 /// What is in front of the driver.
 #[derive(Debug)]
@@ -194,8 +192,7 @@ impl Front {
         if let (Some(tracker), Some(begun)) = (recorded, begun) {
             contained(|| {
                 inside::run(|| {
-                    let context = super::real::current_context();
-                    begun.after(tracker, function, arguments, context, code);
+                    begun.after(tracker, function, arguments, driver().current(), code);
                 });
             });
         }

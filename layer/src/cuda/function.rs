@@ -10,6 +10,8 @@ pub(super) const SUCCESS: c_int = 0;
 pub(super) const INVALID_VALUE: c_int = 1;
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 pub(super) const OUT_OF_MEMORY: c_int = 2;
+/// `CUDA_ERROR_NOT_FOUND`: what is answered where the driver lacks a function.
+pub(super) const NOT_FOUND: c_int = 500;
 
 /// A set of numbers by which the driver knows memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -165,40 +167,34 @@ const fn frees(space: Space, block: usize, stream: Option<usize>) -> Effect {
 /// The functions with an effect. Variants for the per-thread default stream (`_ptsz`) have that of the others.
 const EFFECTS: &[(&str, Effect)] = {
     use Effect as E;
+    const DEVICE: Allocates = memory("device", Way::Plain, None);
+    const PITCHED: Allocates = Allocates {
+        bytes: Bytes::Pitched,
+        ..passed("device")
+    };
+    const ASYNC: Allocates = memory("async pool", Way::Ordered, Some(2));
+    const FROM_POOL: Allocates = memory("async pool", Way::Passed, Some(3));
+    const GRAPH: Allocates = Allocates {
+        result: Place::Node,
+        bytes: Bytes::Node,
+        ..passed("graph")
+    };
+    const MAPPED: Allocates = Allocates {
+        space: Space::Pages,
+        ..passed("mapped")
+    };
     &[
-        (
-            "cuMemAlloc_v2",
-            E::Allocates(memory("device", Way::Plain, None)),
-        ),
-        (
-            "cuMemAllocPitch_v2",
-            E::Allocates(Allocates {
-                bytes: Bytes::Pitched,
-                ..passed("device")
-            }),
-        ),
+        ("cuMemAlloc_v2", E::Allocates(DEVICE)),
+        ("cuMemAllocPitch_v2", E::Allocates(PITCHED)),
         ("cuMemFree_v2", frees(Space::Memory, 0, None)),
         ("cuMemAllocManaged", E::Allocates(passed("managed"))),
         ("cuMemAllocHost_v2", E::Allocates(passed("pinned"))),
         ("cuMemHostAlloc", E::Allocates(passed("pinned"))),
         ("cuMemFreeHost", frees(Space::Memory, 0, None)),
-        (
-            "cuMemAllocAsync",
-            E::Allocates(memory("async pool", Way::Ordered, Some(2))),
-        ),
-        (
-            "cuMemAllocFromPoolAsync",
-            E::Allocates(memory("async pool", Way::Passed, Some(3))),
-        ),
+        ("cuMemAllocAsync", E::Allocates(ASYNC)),
+        ("cuMemAllocFromPoolAsync", E::Allocates(FROM_POOL)),
         ("cuMemFreeAsync", frees(Space::Memory, 0, Some(1))),
-        (
-            "cuGraphAddMemAllocNode",
-            E::Allocates(Allocates {
-                result: Place::Node,
-                bytes: Bytes::Node,
-                ..passed("graph")
-            }),
-        ),
+        ("cuGraphAddMemAllocNode", E::Allocates(GRAPH)),
         ("cuGraphAddMemFreeNode", frees(Space::Memory, NODE, None)),
         ("cuArrayCreate_v2", array(Space::Array, false)),
         ("cuArray3DCreate_v2", array(Space::Array, true)),
@@ -208,13 +204,7 @@ const EFFECTS: &[(&str, Effect)] = {
             "cuMipmappedArrayDestroy",
             frees(Space::MipmappedArray, 0, None),
         ),
-        (
-            "cuMemCreate",
-            E::Allocates(Allocates {
-                space: Space::Pages,
-                ..passed("mapped")
-            }),
-        ),
+        ("cuMemCreate", E::Allocates(MAPPED)),
         ("cuMemRelease", frees(Space::Pages, 0, None)),
         ("cuMemRetainAllocationHandle", E::RetainsPages),
         ("cuMemMap", E::MapsPages),

@@ -14,7 +14,7 @@ use super::{
 ///
 /// What a call frees is [taken](Self::take) before it: once it has returned, another thread may get the same address. It
 /// [ends](Self::after) once the call has succeeded.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Live<T> {
     blocks: HashMap<(Space, usize), InContext<T>>,
     pages: Pages<T>,
@@ -38,16 +38,6 @@ pub(super) enum Taken<T> {
     Handle(usize, u64),
     /// Places of pages.
     Places(Vec<(usize, u64)>),
-}
-
-impl<T> Default for Live<T> {
-    fn default() -> Self {
-        Self {
-            blocks: HashMap::new(),
-            pages: Pages::default(),
-            primaries: HashMap::new(),
-        }
-    }
 }
 
 impl<T> Live<T> {
@@ -152,8 +142,8 @@ impl<T> Live<T> {
             Taken::Nothing => {}
             Taken::Blocks(blocks) => {
                 let blocks = blocks.into_iter();
-                self.blocks
-                    .extend(blocks.map(|(space, handle, block)| ((space, handle), block)));
+                let by_handle = blocks.map(|(space, handle, block)| ((space, handle), block));
+                self.blocks.extend(by_handle);
             }
             Taken::Handle(handle, id) => self.pages.put_handle(handle, id),
             Taken::Places(places) => {

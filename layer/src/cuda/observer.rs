@@ -4,9 +4,9 @@ use std::{ffi::c_int, time::Instant};
 
 use super::{
     arguments::Arguments,
+    driver::driver,
     function::{Effect, Function, OUT_OF_MEMORY, SUCCESS},
     live::Taken,
-    real::has_primary,
     tracker::{Block, Request, Tracker},
 };
 
@@ -50,9 +50,7 @@ impl Begun {
                 kind: allocates.kind,
                 bytes: arguments.bytes(allocates.bytes, has_succeeded),
                 context,
-                stream: allocates
-                    .stream
-                    .map(|number| function.stream_of(arguments.word(number))),
+                stream: arguments.stream(function),
             };
             match code {
                 SUCCESS => {
@@ -74,7 +72,7 @@ impl Begun {
         match function.effect {
             Effect::DestroysContext => tracker.end_context(arguments.word(0)),
             Effect::ResetsPrimary => tracker.end_primary(arguments.number(0)),
-            Effect::ReleasesPrimary if !has_primary(arguments.number(0)) => {
+            Effect::ReleasesPrimary if driver().has_primary(arguments.number(0)) == Some(false) => {
                 taken = tracker.take_primary(arguments.number(0));
                 tracker.end_primary(arguments.number(0));
             }

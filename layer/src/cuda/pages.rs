@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 ///
 /// Handles and places are taken away before the call that ends them, and put back if that fails: once it has returned, another thread may get the
 /// same ones.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Pages<T> {
     by_handle: HashMap<usize, Handle>,
     mapped: BTreeMap<usize, u64>,
@@ -26,17 +26,6 @@ struct Uses<T> {
     what: T,
     handles: u32,
     maps: u32,
-}
-
-impl<T> Default for Pages<T> {
-    fn default() -> Self {
-        Self {
-            by_handle: HashMap::new(),
-            mapped: BTreeMap::new(),
-            uses: HashMap::new(),
-            next_id: 0,
-        }
-    }
 }
 
 impl<T> Pages<T> {
@@ -99,11 +88,8 @@ impl<T> Pages<T> {
     /// Takes away what is mapped there, and returns the places and their pages.
     pub(super) fn take_places(&mut self, address: usize, bytes: usize) -> Vec<(usize, u64)> {
         let range = address..address.saturating_add(bytes);
-        let places: Vec<_> = self
-            .mapped
-            .range(range)
-            .map(|(at, id)| (*at, *id))
-            .collect();
+        let mapped = self.mapped.range(range);
+        let places: Vec<_> = mapped.map(|(at, id)| (*at, *id)).collect();
         for (place, id) in &places {
             self.mapped.remove(place);
             if let Some(uses) = self.uses.get_mut(id) {

@@ -15,7 +15,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::{
     device_pools::DevicePools,
-    driver::Driver,
+    driver::{Driver, driver},
     function::{INVALID_VALUE, LEGACY, PER_THREAD, SUCCESS},
     passed::Passed,
     real::Real,
@@ -29,14 +29,14 @@ use crate::{
 /// The pools under the program.
 #[derive(Debug)]
 pub(super) struct Pooling {
-    driver: Driver,
+    pub(super) driver: &'static Driver,
     real: &'static Real,
     library: Mutex<Option<CudaLibrary>>,
     pub(super) passed: Passed,
     /// The pools of each context; `None` if its memory does not come from pools.
     devices: RwLock<HashMap<usize, Option<Arc<DevicePools>>>>,
     /// The streams of the program that blocks were allocated for, without default streams.
-    streams: RwLock<BTreeMap<usize, Known>>,
+    streams: RwLock<HashMap<usize, Known>>,
     blocks: Mutex<Blocks>,
     /// How often the program retains each primary context.
     retained: Mutex<HashMap<usize, usize>>,
@@ -88,10 +88,11 @@ pub(super) enum Served {
 impl Pooling {
     /// Returns `None` if the driver lacks what pools need.
     pub(super) fn new(real: &'static Real) -> Option<Self> {
-        let Some(driver) = Driver::find(real) else {
+        let driver = driver();
+        if !driver.is_complete() {
             report("the driver is older than version 11.7");
             return None;
-        };
+        }
         Some(Self {
             driver,
             real,
@@ -336,12 +337,8 @@ impl Pooling {
             return None;
         }
         let mut devices = self.devices.write();
-        if let Some(known) = devices.get(&context) {
-            return known.clone();
-        }
-        let made = self.open(context);
-        devices.insert(context, made.clone());
-        made
+        let opened = devices.entry(context).or_insert_with(|| self.open(context));
+        opened.clone()
     }
 
     /// Makes the pools of a context.
@@ -349,9 +346,9 @@ impl Pooling {
         if self.driver.current() != context {
             return None;
         }
-        let device = self.driver.device()?;
+        let device = usize::try_from(self.driver.device()?).ok()?;
         // To open the device would make a primary context.
-        if !self.driver.has_primary(device) {
+        if self.driver.has_primary(device) != Some(true) {
             return None;
         }
         let mut library = self.library.lock();
@@ -431,24 +428,19 @@ impl Pooling {
         for pools in &closed {
             self.driver.wait_for(pools.context);
         }
-        let blocks: Vec<_> = {
+        let blocks: BTreeMap<_, _> = {
             let live = &mut self.blocks.lock().live;
-            let of_device = live.iter().filter(|(_, held)| is_of(&held.device));
-            let addresses: Vec<usize> = of_device.map(|(address, _)| *address).collect();
-            addresses
-                .iter()
-                .filter_map(|address| live.remove(address))
-                .collect()
+            let all = std::mem::take(live).into_iter();
+            let (of_device, others) = all.partition(|(_, held)| is_of(&held.device));
+            *live = others;
+            of_device
         };
         drop(blocks);
-        let streams: Vec<_> = {
-            let mut streams = self.streams.write();
-            let of_device = streams.iter().filter(|(_, known)| is_of(&known.device));
-            let handles: Vec<usize> = of_device.map(|(handle, _)| *handle).collect();
-            let removed = handles.iter().filter_map(|handle| streams.remove(handle));
-            removed.collect()
-        };
+        let mut streams = self.streams.write();
+        let of_device = streams.extract_if(|_, known| is_of(&known.device));
+        let ended: Vec<_> = of_device.collect();
         drop(streams);
+        drop(ended);
         for pools in closed {
             pools.destroy_ended(|stream| self.driver.destroy(stream));
         }

@@ -7,7 +7,6 @@ use super::{
     function::{Allocates, Effect, Function, OUT_OF_MEMORY, SUCCESS, Space, Way},
     inside,
     pooling::{Pooling, Served},
-    real::{current_context, has_primary},
     tracker::Tracker,
 };
 use crate::{pool_figures::count_request, recording::contained};
@@ -31,24 +30,19 @@ impl Pooling {
                 self.serve_allocation(function, allocates, arguments, tracker, real)
             }
             Effect::Frees {
-                space,
+                space: Space::Memory,
                 block,
-                stream,
+                ..
             } => {
-                let block = arguments.word(block);
-                let stream = stream.map(|number| function.stream_of(arguments.word(number)));
-                let served = match space {
-                    Space::Memory => own(|| self.free(block, stream)),
-                    _ => None,
-                };
-                served.unwrap_or_else(|| self.counted(function.effect, arguments, real))
+                let freed = own(|| self.free(arguments.word(block), arguments.stream(function)));
+                freed.unwrap_or_else(|| self.counted(function.effect, arguments, real))
             }
             Effect::AsksForMemory
             | Effect::AsksForRange
             | Effect::AsksForAttribute
             | Effect::AsksForAttributes => self.answer(function.effect, arguments, real),
             effect => self.counted(effect, arguments, || {
-                self.notice(effect, function, arguments, &real)
+                self.notice(function, arguments, &real)
             }),
         }
     }
@@ -62,12 +56,9 @@ impl Pooling {
         real: impl Fn() -> c_int,
     ) -> c_int {
         let bytes = arguments.bytes(allocates.bytes, false);
-        let stream = allocates
-            .stream
-            .map(|number| function.stream_of(arguments.word(number)));
         let has_place = arguments.word(0) != 0 && bytes > 0;
         let served = own(|| {
-            Some(match (allocates.way, stream) {
+            Some(match (allocates.way, arguments.stream(function)) {
                 (Way::Plain, _) if has_place => self.allocate_plain(bytes),
                 (Way::Ordered, Some(stream)) if has_place => self.allocate_ordered(bytes, stream),
                 _ => Served::Passed(function.name),
@@ -106,7 +97,7 @@ impl Pooling {
                 self.given_by_driver(handle);
             }
             if counts {
-                let context = own(current_context);
+                let context = own(|| self.driver.current());
                 self.passed.keep(allocates.space, handle, context, bytes);
             }
             if let Some(tracker) = tracker {
@@ -123,7 +114,7 @@ impl Pooling {
         let has_succeeded = code == SUCCESS;
         if has_succeeded && effect == Effect::ReleasesPrimary {
             let device = arguments.number(0);
-            if !own(|| has_primary(device)) {
+            if own(|| self.driver.has_primary(device)) == Some(false) {
                 taken = self.passed.take_primary(device);
             }
         }
@@ -176,14 +167,8 @@ impl Pooling {
     }
 
     /// Lets the driver do something that the pools have to know of.
-    fn notice(
-        &self,
-        effect: Effect,
-        function: &Function,
-        arguments: Arguments,
-        real: impl Fn() -> c_int,
-    ) -> c_int {
-        match effect {
+    fn notice(&self, function: &Function, arguments: Arguments, real: impl Fn() -> c_int) -> c_int {
+        match function.effect {
             Effect::DestroysStream => {
                 let lives_on = own(|| self.end_stream(arguments.word(0)));
                 return if lives_on { SUCCESS } else { real() };
@@ -212,7 +197,7 @@ impl Pooling {
         }
         let code = real();
         if code == SUCCESS {
-            match effect {
+            match function.effect {
                 Effect::RetainsPrimary => self.retain(arguments.number(1)),
                 Effect::BeginsCapture => self.begin_capture(),
                 Effect::SharesPool => {

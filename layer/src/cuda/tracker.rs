@@ -4,12 +4,12 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use super::{
     arguments::Arguments,
+    driver::driver,
     function::{Effect, Function, Space},
     live::{Live, Taken},
     numbers::Numbers,
-    real::current_device,
 };
-use crate::recording::{Group, Lock, Recording, hold_over_fork, lock, recording};
+use crate::recording::{Device, Group, Lock, Recording, hold_over_fork, lock, recording};
 
 /// Notes in the recording what the program does.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ struct State {
 }
 
 /// A block of the program.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Block {
     id: u64,
     stream: u32,
@@ -96,7 +96,10 @@ impl Tracker {
         }
         drop(state);
         // The driver is not asked while the state is locked: a fork takes the driver's own locks after that one.
-        let device = current_device();
+        let device = driver().about_device().unwrap_or_else(|| Device {
+            name: "a device".to_owned(),
+            bytes: 0,
+        });
         let mut state = lock(&self.state);
         let number = state.numbers.context(self.recording, context, device);
         (state, number)
@@ -129,23 +132,16 @@ impl Tracker {
         taken: Taken<Block>,
         context: usize,
     ) {
-        let effect = function.effect;
-        let (ended, stream) = {
-            let stream = match effect {
-                Effect::Frees { stream, .. } => stream,
-                _ => None,
-            };
-            let (mut state, stream) = match stream {
-                Some(number) => {
-                    let (mut state, context) = self.with_context(context);
-                    let handle = function.stream_of(arguments.word(number));
-                    let stream = state.numbers.stream(self.recording, context, handle);
-                    (state, Some(stream))
-                }
-                None => (lock(&self.state), None),
-            };
-            (state.live.after(effect, arguments, taken), stream)
+        let (mut state, stream) = match arguments.stream(function) {
+            Some(handle) => {
+                let (mut state, context) = self.with_context(context);
+                let stream = state.numbers.stream(self.recording, context, handle);
+                (state, Some(stream))
+            }
+            None => (lock(&self.state), None),
         };
+        let ended = state.live.after(function.effect, arguments, taken);
+        drop(state);
         for block in ended {
             if let Some(stream) = stream
                 && stream != block.stream

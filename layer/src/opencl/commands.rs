@@ -1,13 +1,17 @@
 //! The functions that enqueue commands.
 
-use std::{ffi::c_void, ptr};
+use std::ffi::c_void;
 
 use opencl_sys::{
-    CL_SUCCESS, cl_bool, cl_command_queue, cl_event, cl_int, cl_kernel, cl_map_flags, cl_mem,
+    cl_bool, cl_command_queue, cl_event, cl_int, cl_kernel, cl_map_flags, cl_mem,
     cl_mem_migration_flags, cl_uint,
 };
 
-use super::{driver::call, layer::layer, objects::Handle};
+use super::{
+    driver::{call, functions},
+    layer::layer,
+    objects::Handle,
+};
 use crate::recording::contained;
 
 /// Enqueues a command after it is noted. What fails for lack of memory is tried again without what the pools keep.
@@ -81,140 +85,95 @@ unsafe fn note_list(queue: cl_command_queue, count: cl_uint, list: *const cl_mem
     // SAFETY: the caller's.
     let list = unsafe { std::slice::from_raw_parts(list, count as usize) };
     let handles: Vec<Handle> = list.iter().map(|memory| *memory as Handle).collect();
-    contained(|| layer().uses(queue as Handle, &handles));
-}
-
-pub(super) unsafe extern "C" fn clEnqueueMigrateMemObjects(
-    queue: cl_command_queue,
-    count: cl_uint,
-    list: *const cl_mem,
-    flags: cl_mem_migration_flags,
-    wait_count: cl_uint,
-    wait_list: *const cl_event,
-    event: *mut cl_event,
-) -> cl_int {
-    // SAFETY: the program's list.
-    unsafe { note_list(queue, count, list) };
-    call!(clEnqueueMigrateMemObjects(
-        queue, count, list, flags, wait_count, wait_list, event
-    ))
-}
-
-pub(super) unsafe extern "C" fn clEnqueueSVMMigrateMem(
-    queue: cl_command_queue,
-    count: cl_uint,
-    addresses: *mut *const c_void,
-    sizes: *const usize,
-    flags: cl_mem_migration_flags,
-    wait_count: cl_uint,
-    wait_list: *const cl_event,
-    event: *mut cl_event,
-) -> cl_int {
-    // SAFETY: the program's list, of addresses.
-    unsafe { note_list(queue, count, addresses.cast_const().cast()) };
-    call!(clEnqueueSVMMigrateMem(
-        queue,
-        count,
-        addresses.cast(),
-        sizes,
-        flags,
-        wait_count,
-        wait_list,
-        event
-    ))
+    layer().uses(queue as Handle, &handles);
 }
 
 type NativeFunction = unsafe extern "C" fn(*mut c_void);
 
-pub(super) unsafe extern "C" fn clEnqueueNativeKernel(
-    queue: cl_command_queue,
-    function: Option<NativeFunction>,
-    arguments: *mut c_void,
-    arguments_size: usize,
-    count: cl_uint,
-    list: *const cl_mem,
-    places: *mut *const c_void,
-    wait_count: cl_uint,
-    wait_list: *const cl_event,
-    event: *mut cl_event,
-) -> cl_int {
-    contained(|| layer().may_wait_unseen());
-    // SAFETY: the program's list.
-    unsafe { note_list(queue, count, list) };
-    call!(clEnqueueNativeKernel(
-        queue,
-        function,
-        arguments,
-        arguments_size,
-        count,
-        list,
-        places.cast(),
-        wait_count,
-        wait_list,
-        event,
-    ))
-}
+functions! {
+    clEnqueueMigrateMemObjects(
+        queue: cl_command_queue,
+        count: cl_uint,
+        list: *const cl_mem,
+        flags: cl_mem_migration_flags,
+        wait_count: cl_uint,
+        wait_list: *const cl_event,
+        event: *mut cl_event,
+    ) -> cl_int,
+        // SAFETY: the program's list.
+        before: unsafe { note_list(queue, count, list) };
 
-pub(super) unsafe extern "C" fn clEnqueueMapBuffer(
-    queue: cl_command_queue,
-    buffer: cl_mem,
-    is_blocking: cl_bool,
-    flags: cl_map_flags,
-    offset: usize,
-    size: usize,
-    wait_count: cl_uint,
-    wait_list: *const cl_event,
-    event: *mut cl_event,
-    errcode_ret: *mut cl_int,
-) -> *mut c_void {
-    contained(|| layer().uses(queue as Handle, &[buffer as Handle]));
-    let mapped = call!(clEnqueueMapBuffer(
-        queue, buffer, is_blocking, flags, offset, size, wait_count, wait_list, event, errcode_ret,
-    ) or ptr::null_mut());
-    if !mapped.is_null() {
-        contained(|| layer().mapped(buffer as Handle, true));
-    }
-    mapped
-}
+    clEnqueueSVMMigrateMem(
+        queue: cl_command_queue,
+        count: cl_uint,
+        addresses: *mut *const c_void,
+        sizes: *const usize,
+        flags: cl_mem_migration_flags,
+        wait_count: cl_uint,
+        wait_list: *const cl_event,
+        event: *mut cl_event,
+    ) -> cl_int,
+        // SAFETY: the program's list, of addresses.
+        before: unsafe { note_list(queue, count, addresses.cast_const().cast()) };
 
-pub(super) unsafe extern "C" fn clEnqueueMapImage(
-    queue: cl_command_queue,
-    image: cl_mem,
-    is_blocking: cl_bool,
-    flags: cl_map_flags,
-    origin: *const usize,
-    region: *const usize,
-    row_pitch: *mut usize,
-    slice_pitch: *mut usize,
-    wait_count: cl_uint,
-    wait_list: *const cl_event,
-    event: *mut cl_event,
-    errcode_ret: *mut cl_int,
-) -> *mut c_void {
-    contained(|| layer().uses(queue as Handle, &[image as Handle]));
-    let mapped = call!(clEnqueueMapImage(
-        queue, image, is_blocking, flags, origin, region, row_pitch, slice_pitch, wait_count, wait_list, event, errcode_ret,
-    ) or ptr::null_mut());
-    if !mapped.is_null() {
-        contained(|| layer().mapped(image as Handle, true));
-    }
-    mapped
-}
+    clEnqueueNativeKernel(
+        queue: cl_command_queue,
+        function: Option<NativeFunction>,
+        arguments: *mut c_void,
+        arguments_size: usize,
+        count: cl_uint,
+        list: *const cl_mem,
+        places: *mut *const c_void,
+        wait_count: cl_uint,
+        wait_list: *const cl_event,
+        event: *mut cl_event,
+    ) -> cl_int,
+        before: {
+            layer().may_wait_unseen();
+            // SAFETY: the program's list.
+            unsafe { note_list(queue, count, list) };
+        };
 
-pub(super) unsafe extern "C" fn clEnqueueUnmapMemObject(
-    queue: cl_command_queue,
-    memory: cl_mem,
-    mapped: *mut c_void,
-    wait_count: cl_uint,
-    wait_list: *const cl_event,
-    event: *mut cl_event,
-) -> cl_int {
-    contained(|| layer().uses(queue as Handle, &[memory as Handle]));
-    let status = call!(clEnqueueUnmapMemObject(
-        queue, memory, mapped, wait_count, wait_list, event
-    ));
-    if status == CL_SUCCESS {
-        contained(|| layer().mapped(memory as Handle, false));
-    }
-    status
+    clEnqueueMapBuffer(
+        queue: cl_command_queue,
+        buffer: cl_mem,
+        is_blocking: cl_bool,
+        flags: cl_map_flags,
+        offset: usize,
+        size: usize,
+        wait_count: cl_uint,
+        wait_list: *const cl_event,
+        event: *mut cl_event,
+        errcode_ret: *mut cl_int,
+    ) -> *mut c_void,
+        before: layer().uses(queue as Handle, &[buffer as Handle]),
+        after: layer().mapped(buffer as Handle, true);
+
+    clEnqueueMapImage(
+        queue: cl_command_queue,
+        image: cl_mem,
+        is_blocking: cl_bool,
+        flags: cl_map_flags,
+        origin: *const usize,
+        region: *const usize,
+        row_pitch: *mut usize,
+        slice_pitch: *mut usize,
+        wait_count: cl_uint,
+        wait_list: *const cl_event,
+        event: *mut cl_event,
+        errcode_ret: *mut cl_int,
+    ) -> *mut c_void,
+        before: layer().uses(queue as Handle, &[image as Handle]),
+        after: layer().mapped(image as Handle, true);
+
+    clEnqueueUnmapMemObject(
+        queue: cl_command_queue,
+        memory: cl_mem,
+        mapped: *mut c_void,
+        wait_count: cl_uint,
+        wait_list: *const cl_event,
+        event: *mut cl_event,
+    ) -> cl_int,
+        before: layer().uses(queue as Handle, &[memory as Handle]),
+        after: layer().mapped(memory as Handle, false);
 }

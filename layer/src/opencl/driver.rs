@@ -1,8 +1,8 @@
 //! The functions below the layer: those of the loader, or of the next layer.
 
-use std::sync::OnceLock;
+use std::{ptr, sync::OnceLock};
 
-use opencl_sys::cl_icd::cl_icd_dispatch;
+use opencl_sys::{CL_INVALID_OPERATION, CL_SUCCESS, cl_icd::cl_icd_dispatch, cl_int};
 
 static NEXT: OnceLock<cl_icd_dispatch> = OnceLock::new();
 
@@ -51,4 +51,48 @@ macro_rules! ask {
     };
 }
 
-pub(super) use {ask, call};
+/// What a function of the driver returns.
+pub(super) trait Answer {
+    /// Returned in the place of a function that the driver lacks.
+    const MISSING: Self;
+
+    fn has_succeeded(&self) -> bool;
+}
+
+impl Answer for cl_int {
+    const MISSING: Self = CL_INVALID_OPERATION;
+
+    fn has_succeeded(&self) -> bool {
+        *self == CL_SUCCESS
+    }
+}
+
+impl<T> Answer for *mut T {
+    const MISSING: Self = ptr::null_mut();
+
+    fn has_succeeded(&self) -> bool {
+        !self.is_null()
+    }
+}
+
+/// Defines functions of the layer by the names and arguments of those below, which each calls. The layer does what stands at `before` first, and what
+/// stands at `after` once the call has succeeded; a name there is that of the object that the call has made.
+macro_rules! functions {
+    ($(
+        $name:ident($($argument:ident: $type:ty),* $(,)?) -> $answer:ty
+        $(, before: $before:expr)? $(, after $($made:ident)?: $after:expr)?;
+    )*) => {$(
+        pub(super) unsafe extern "C" fn $name($($argument: $type),*) -> $answer {
+            use $crate::{opencl::driver::{Answer, call}, recording::contained};
+            $(contained(|| $before);)?
+            let answer = call!($name($($argument),*) or <$answer>::MISSING);
+            $(if answer.has_succeeded() {
+                $(let $made = answer;)?
+                contained(|| $after);
+            })?
+            answer
+        }
+    )*};
+}
+
+pub(super) use {ask, call, functions};

@@ -1,23 +1,31 @@
 //! The functions by which kernels get their arguments.
 
-use std::{ffi::c_void, ptr};
+use std::ffi::{c_char, c_void};
 
 use opencl_sys::{
     CL_KERNEL_EXEC_INFO_SVM_FINE_GRAIN_SYSTEM, CL_KERNEL_EXEC_INFO_SVM_PTRS, CL_SUCCESS, cl_int,
     cl_kernel, cl_kernel_exec_info, cl_program, cl_uint,
 };
 
-use super::{driver::call, layer::layer, objects::Handle};
+use super::{
+    driver::{call, functions},
+    layer::layer,
+    objects::Handle,
+};
 use crate::recording::contained;
 
-pub(super) unsafe extern "C" fn clCreateKernel(
-    program: cl_program,
-    name: *const std::ffi::c_char,
-    errcode_ret: *mut cl_int,
-) -> cl_kernel {
-    let kernel = call!(clCreateKernel(program, name, errcode_ret) or ptr::null_mut());
-    contained(|| layer().begin_kernel(kernel as Handle));
-    kernel
+functions! {
+    // An older kernel may have had its address.
+    clCreateKernel(program: cl_program, name: *const c_char, errcode_ret: *mut cl_int) -> cl_kernel,
+        after kernel: layer().begin_kernel(kernel as Handle);
+
+    clCloneKernel(kernel: cl_kernel, errcode_ret: *mut cl_int) -> cl_kernel,
+        after clone: layer().copy_kernel(kernel as Handle, clone as Handle);
+
+    clSetKernelArgSVMPointer(kernel: cl_kernel, index: cl_uint, address: *const c_void) -> cl_int, after: {
+        layer().points_to(&[address.addr()]);
+        layer().set_argument(kernel as Handle, index, Some(address.addr()));
+    };
 }
 
 pub(super) unsafe extern "C" fn clCreateKernelsInProgram(
@@ -48,17 +56,6 @@ pub(super) unsafe extern "C" fn clCreateKernelsInProgram(
     status
 }
 
-pub(super) unsafe extern "C" fn clCloneKernel(
-    kernel: cl_kernel,
-    errcode_ret: *mut cl_int,
-) -> cl_kernel {
-    let clone = call!(clCloneKernel(kernel, errcode_ret) or ptr::null_mut());
-    if !clone.is_null() {
-        contained(|| layer().copy_kernel(kernel as Handle, clone as Handle));
-    }
-    clone
-}
-
 pub(super) unsafe extern "C" fn clSetKernelArg(
     kernel: cl_kernel,
     index: cl_uint,
@@ -72,21 +69,6 @@ pub(super) unsafe extern "C" fn clSetKernelArg(
         // SAFETY: the program's value of this size.
         let memory = is_memory.then(|| unsafe { value.cast::<Handle>().read_unaligned() });
         contained(|| layer().set_argument(kernel as Handle, index, memory));
-    }
-    status
-}
-
-pub(super) unsafe extern "C" fn clSetKernelArgSVMPointer(
-    kernel: cl_kernel,
-    index: cl_uint,
-    address: *const c_void,
-) -> cl_int {
-    let status = call!(clSetKernelArgSVMPointer(kernel, index, address));
-    if status == CL_SUCCESS {
-        contained(|| {
-            layer().points_to(&[address.addr()]);
-            layer().set_argument(kernel as Handle, index, Some(address.addr()));
-        });
     }
     status
 }

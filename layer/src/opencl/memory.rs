@@ -13,7 +13,7 @@ use opencl_sys::{
 
 use super::{
     about,
-    driver::call,
+    driver::{call, functions},
     layer::{CountedBy, Source, layer},
     objects::Handle,
     pooled::{Kind, is_out_of_memory, limit},
@@ -289,18 +289,12 @@ pub(super) unsafe extern "C" fn clGetMemObjectInfo(
     status
 }
 
-pub(super) unsafe extern "C" fn clSetMemObjectDestructorCallback(
-    memory: cl_mem,
-    notify: Option<unsafe extern "C" fn(cl_mem, *mut c_void)>,
-    user_data: *mut c_void,
-) -> cl_int {
-    contained(|| {
-        layer().give_away(
-            memory as Handle,
-            "a buffer whose end is reported to the program",
-        );
-    });
-    call!(clSetMemObjectDestructorCallback(memory, notify, user_data))
+functions! {
+    clSetMemObjectDestructorCallback(
+        memory: cl_mem,
+        notify: Option<unsafe extern "C" fn(cl_mem, *mut c_void)>,
+        user_data: *mut c_void,
+    ) -> cl_int, before: layer().give_away(memory as Handle, "a buffer whose end is reported to the program");
 }
 
 pub(super) unsafe extern "C" fn clSVMAlloc(
