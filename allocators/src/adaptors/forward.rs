@@ -2,8 +2,8 @@
 
 /// Implements the methods of [`Allocator`](crate::Allocator) that an adaptor passes on unchanged to its field `inner: A`.
 ///
-/// That is everything but `allocate` and `release`, or the named groups: `device` (the backend; whether memory is
-/// deferred; how it is aligned; the largest block), `properties` (these, and how it is released), `views` (creating and releasing them, and what they are),
+/// That is everything but `allocate` and `release`, or the named groups: `properties` (the backend; whether memory is
+/// deferred; how it is released and aligned; the largest block), `views` (creating and releasing them, and what they are),
 /// `pages` (their size, and where they are mapped), `limits` (the capacity and what is available of it). An adaptor that left a
 /// method out would get the trait's default, which describes the backend instead of the inner allocator.
 ///
@@ -51,13 +51,6 @@ macro_rules! forward_to_inner {
         $crate::forward_to_inner!(limits);
     };
     (properties) => {
-        $crate::forward_to_inner!(device);
-
-        fn release_needs_events(&self) -> bool {
-            self.inner.release_needs_events()
-        }
-    };
-    (device) => {
         type Backend = A::Backend;
 
         fn backend(&self) -> &Self::Backend {
@@ -66,6 +59,10 @@ macro_rules! forward_to_inner {
 
         fn is_deferred(&self) -> bool {
             self.inner.is_deferred()
+        }
+
+        fn release_needs_events(&self) -> bool {
+            self.inner.release_needs_events()
         }
 
         fn alignment(&self) -> $crate::Align {

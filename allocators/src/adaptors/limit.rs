@@ -9,8 +9,8 @@ use crate::{
 /// [`OutOfMemory`](crate::Error::OutOfMemory) of [`Scope::Limit`](crate::Scope::Limit), without a call to the device.
 ///
 /// A block counts with its real size ([`Memory::bytes`]) from the call that allocates it until the call that releases
-/// it has returned, even with an error, and the events in that call have ended: until then the device has its memory. A block that is larger than requested and therefore exceeds the limit
-/// is released at once. Runtimes report more memory than they have (see [`DeviceLimits`](crate::DeviceLimits)), so a limit
+/// it has returned, even with an error, and the events of that call have ended: until then the device has its memory. A block that is
+/// larger than requested and therefore exceeds the limit is released at once. Runtimes report more memory than they have (see [`DeviceLimits`](crate::DeviceLimits)), so a limit
 /// also keeps a program within its device.
 ///
 /// A block that is dropped instead of [released](Allocator::release) is freed without the limit's
@@ -91,7 +91,7 @@ impl<A> Limit<A> {
 }
 
 impl<A: Allocator> Allocator for Limit<A> {
-    forward_to_inner!(device);
+    forward_to_inner!(properties);
     forward_to_inner!(views);
     forward_to_inner!(pages);
 
@@ -123,11 +123,6 @@ impl<A: Allocator> Allocator for Limit<A> {
             given_back.wait_until(move || after.iter().all(Event::has_ended));
         }
         Ok(())
-    }
-
-    /// Also true with a limit, since a block counts until commands no longer use it.
-    fn release_needs_events(&self) -> bool {
-        self.budget.max_bytes() < u64::MAX || self.inner.release_needs_events()
     }
 
     /// The limit, or the inner allocator's capacity if that is less. Other users of the [budget](Self::budget) share the

@@ -32,13 +32,18 @@ impl<B: Backend> Shared<B> {
                 self.scrub_before_release(queue, &memory, uses);
             });
         }
-        if !self.allocator.release_needs_events() {
+        let needs_events = self.allocator.release_needs_events();
+        // A limit counts memory until no command uses it.
+        let has_limit = self.budget.max_bytes() < u64::MAX;
+        if !needs_events && !has_limit {
             return guarded("Allocator::release", || {
                 self.allocator.release(memory, after)
             });
         }
         let (events, failure) = match self.events_after(uses, after) {
             Ok(events) => events,
+            // The runtime keeps the memory as long as it has to.
+            Err(error) if !needs_events => (SmallVec::from(after), Some(error)),
             Err(error) => {
                 self.state.lock().quarantine.keep(memory, uses, after);
                 return Err(error);

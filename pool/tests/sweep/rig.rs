@@ -68,7 +68,7 @@ impl Rig {
     ) {
         let heard = Arc::<AtomicU64>::default();
         let ears = Ears(Arc::clone(&heard));
-        let budget = tracing::subscriber::with_default(ears, || {
+        let left = tracing::subscriber::with_default(ears, || {
             let rig = Self::new(devices, setting, &heard);
             let Ok(mut rig) = rig else {
                 heard.fetch_add(1, Ordering::Relaxed);
@@ -79,15 +79,18 @@ impl Rig {
                 // The segment is its part's, and past the limit.
                 return None;
             }
+            let device = rig.device.clone();
             if ending == Ending::PoolGoesOn {
                 devices.repair();
-                Some(rig.end_soundly())
+                Some((device, rig.end_soundly()))
             } else {
-                Some(rig.budget.clone())
+                Some((device, rig.budget.clone()))
             }
         });
         devices.repair();
-        if let Some(budget) = budget {
+        if let Some((device, budget)) = left {
+            // Memory counts until no command uses it.
+            device.run();
             // A pool that is gone cannot try again later.
             let may_lose = ending == Ending::PoolIsDropped
                 && devices
@@ -226,6 +229,8 @@ impl Rig {
         }
         self.device.run();
         self.pool.free_held();
+        // What was released counts until no command uses it.
+        self.device.run();
         self.agrees_with(&[]);
         assert_eq!(self.budget.used_bytes(), self.pool.managed_bytes());
         for queue in [&self.home, &self.other, &self.unordered] {
