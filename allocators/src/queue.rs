@@ -15,8 +15,8 @@ use crate::{Event, QueueId, Result};
 /// // The status of the second of two fills while the first waits for the host.
 /// let second = |order| {
 ///     let queue = backend.create_queue(order)?;
-///     let gate = backend.create_user_event()?;
-///     backend.enqueue_fill(queue.after(&[gate]), &one, Region::first(64), &[1_u8])?;
+///     let gate = [backend.create_user_event()?];
+///     backend.enqueue_fill(queue.after(&gate), &one, Region::first(64), &[1_u8])?;
 ///     backend.enqueue_fill(&queue, &two, Region::first(64), &[2_u8])?.status()
 /// };
 /// assert_eq!(second(QueueOrder::InOrder)?, EventStatus::Pending);

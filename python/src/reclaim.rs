@@ -37,6 +37,7 @@ pub(crate) fn collector(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     py.import("binpool._garbage")?.getattr("collect")
 }
 
+// SAFETY: this is its declaration.
 unsafe extern "C-unwind" {
     /// As `PyO3` has it, but that Python may end the thread in it.
     fn PyObject_Call(
