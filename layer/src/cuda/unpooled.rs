@@ -12,7 +12,7 @@ use crate::pool_figures;
 
 /// What the program has beside the pools, and what the limit leaves to these.
 #[derive(Debug)]
-pub(super) struct Passed {
+pub(super) struct Unpooled {
     limit: Option<u64>,
     /// What all pools together may take: the limit without what is counted.
     budget: Budget,
@@ -27,7 +27,7 @@ struct Counted {
     bytes: u64,
 }
 
-impl Passed {
+impl Unpooled {
     pub(super) fn new(limit: Option<u64>) -> Self {
         Self {
             limit,
