@@ -21,7 +21,7 @@ unsafe extern "C-unwind" {
         argument: *mut c_void,
     ) -> c_int;
     fn pthread_join(thread: c_ulong, result: *mut *mut c_void) -> c_int;
-    fn pthread_self() -> c_ulong;
+    safe fn pthread_self() -> c_ulong;
     fn pthread_cancel(thread: c_ulong) -> c_int;
     fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
     /// Ends the thread by unwinding it.

@@ -121,11 +121,15 @@ impl Ran {
             .collect()
     }
 
-    /// What `binpool run` and the layer say on standard error, but for where recordings are.
+    /// What `binpool run` and the layer say on standard error, but for where recordings are, and what pools did.
     pub(crate) fn complaints(&self) -> Vec<&str> {
         let is_complaint = |line: &&str| {
-            let is_remark =
-                line.contains(": binpool view ") || line.contains("allocated nothing: ");
+            let remarks = [
+                ": binpool view ",
+                "allocated nothing: ",
+                " requests and reserved ",
+            ];
+            let is_remark = remarks.iter().any(|remark| line.contains(remark));
             (line.starts_with("binpool: ") && !is_remark) || line.contains("panicked at")
         };
         self.errors.lines().filter(is_complaint).collect()
