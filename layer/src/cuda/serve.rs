@@ -107,7 +107,7 @@ impl Pooling {
         code
     }
 
-    /// Lets the limit count what a call ends no more.
+    /// Makes a call, and subtracts what it has ended from what the limit counts.
     fn counted(&self, effect: Effect, arguments: Arguments, call: impl Fn() -> c_int) -> c_int {
         let mut taken = self.unpooled.take(effect, arguments);
         let code = call();

@@ -77,7 +77,7 @@ impl Unpooled {
         pool_figures::note_refusal(bytes, self.budget.available_bytes());
     }
 
-    /// Counts a request no more, which has failed.
+    /// Subtracts a request that has failed.
     pub(super) fn give_up(&self, bytes: usize) {
         if let Some(limit) = self.limit {
             let mut counted = self.counted.lock();
@@ -107,7 +107,7 @@ impl Unpooled {
         self.counted.lock().live.take_primary(device)
     }
 
-    /// Counts what a call has ended no more, if it has succeeded.
+    /// Subtracts what a call has ended, if it has succeeded.
     pub(super) fn after(
         &self,
         effect: Effect,

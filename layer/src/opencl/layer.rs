@@ -112,7 +112,7 @@ impl Layer {
         self.is_pooled.load(Ordering::Relaxed)
     }
 
-    /// Takes no more memory from pools: what the program does cannot be followed any more.
+    /// Stops taking memory from pools: what the program does can no longer be followed.
     pub(super) fn stop_pooling(&self, why: &str) {
         if self.is_pooled.swap(false, Ordering::Relaxed) {
             self.passed(0, why);

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::recording::{Call, contained};
 
-/// A function of the driver that has it first; another driver's is not recorded.
+/// A function, of the driver that the program has first found it in. Calls to another driver's are not recorded.
 struct Driver<F> {
     function: OnceLock<F>,
     call: Call,
@@ -32,7 +32,7 @@ impl<F: Copy> Driver<F> {
         }
     }
 
-    /// Calls the driver, which the program has looked the function up of.
+    /// Calls the function, which the program has looked up before.
     fn call<T>(&'static self, missing: T, call: impl FnOnce(F) -> T) -> T {
         match self.function.get() {
             Some(function) => self.call.time(|| call(*function)),
@@ -116,7 +116,7 @@ fn allocate(
     (address, status)
 }
 
-/// Functions in the place of those that allocate, some of which on a device.
+/// Functions in the place of those that allocate, for the host or on a device.
 macro_rules! allocates {
     ($($name:ident $driver:ident $kind:tt ($($device:ident: $type:ty)?);)*) => {$(
         unsafe extern "C" fn $name(

@@ -1,7 +1,7 @@
 //! The lines of a Python program that makes a request.
 //!
-//! They are [read](super::unlocked_python) where the version of Python is known. For other versions, the functions of the interpreter are looked up in the process.
-//! They are called on threads that hold its lock only: a thread that took the lock here could wait for one that waits for it.
+//! They are [read](super::unlocked_python) where the version of Python is known. For other versions, the functions of the interpreter are looked up
+//! in the process. They are called on threads that hold its lock only: a thread that took the lock here could wait for one that waits for it.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
