@@ -48,15 +48,10 @@ impl Arguments {
         stream.map(|number| function.stream_of(self.word(number)))
     }
 
-    /// What the call has written to where the first argument points.
-    pub(super) fn first_result(self) -> usize {
-        self.result(Place::First)
-    }
-
     /// The address or handle that the call has written, which has succeeded.
     pub(super) fn result(self, place: Place) -> usize {
         match place {
-            Place::First => word_at(self.pointer(0), 0),
+            Place::First => self.got(0),
             Place::Node => word_at(self.pointer(NODE), NODE_ADDRESS),
         }
     }

@@ -154,7 +154,7 @@ impl Cupti {
         unsafe { CStr::from_ptr(name) }.to_str().ok()
     }
 
-    /// Lets CUPTI call back around a function, unless it knows no more than its name.
+    /// Lets CUPTI call back around a function, if it knows more of it than the name.
     pub(super) fn enable(&self, subscriber: &Subscriber, number: u32) {
         // SAFETY: the subscriber is one of this library.
         unsafe { (self.enable)(1, subscriber.0, DRIVER, number) };

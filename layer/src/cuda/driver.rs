@@ -6,8 +6,8 @@ use std::{
 };
 
 use super::{
+    driver_library::{DriverLibrary, driver_library},
     function::{NOT_FOUND, SUCCESS},
-    real::{Real, real},
 };
 use crate::recording::Device;
 
@@ -47,8 +47,8 @@ macro_rules! calls {
         }
 
         impl Driver {
-            fn find(real: Option<&'static Real>) -> Self {
-                let find = |name: &CStr| real?.address(name).map(std::ptr::with_exposed_provenance::<c_void>);
+            fn find(library: Option<&'static DriverLibrary>) -> Self {
+                let find = |name: &CStr| library?.address(name).map(std::ptr::with_exposed_provenance::<c_void>);
                 Self {
                     $($name: find($symbol).map(|function| {
                         // SAFETY: the driver's function of this name has this type, and the library stays loaded (I1).
@@ -94,7 +94,7 @@ calls! {
 /// Returns the calls of the driver.
 pub(super) fn driver() -> &'static Driver {
     static DRIVER: OnceLock<Driver> = OnceLock::new();
-    DRIVER.get_or_init(|| Driver::find(real()))
+    DRIVER.get_or_init(|| Driver::find(driver_library()))
 }
 
 impl Driver {

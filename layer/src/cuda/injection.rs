@@ -9,10 +9,10 @@ use std::{
 use super::{
     arguments::Arguments,
     cupti::{CallbackData, Cupti, Refusal},
-    front,
     function::Function,
-    inside,
+    interposer,
     observer::Begun,
+    own_calls::{is_own, own},
     tracker::{Tracker, tracker},
 };
 use crate::recording::{contained, report_once};
@@ -45,7 +45,7 @@ extern "C" fn InitializeInjection() -> c_int {
 
 fn inject() {
     // The program calls the layer's own functions, which record.
-    if front::is_called() {
+    if interposer::is_called() {
         return;
     }
     let Some(tracker) = tracker() else {
@@ -105,7 +105,7 @@ unsafe extern "C" fn called(
     number: u32,
     call: *const CallbackData,
 ) {
-    if inside::is_set() {
+    if is_own() {
         return;
     }
     // SAFETY: CUPTI describes the call, as long as this function runs.
@@ -115,17 +115,14 @@ unsafe extern "C" fn called(
     let Some(Some(function)) = injection.functions.get(number as usize) else {
         return;
     };
-    contained(|| {
-        // What is asked of the driver from here is not the program's.
-        inside::run(|| {
-            // SAFETY: these are the arguments of the function.
-            let arguments = unsafe { Arguments::new(call.arguments) };
-            if call.site == 0 {
-                injection.before(function, call, arguments);
-            } else {
-                injection.after(function, call, arguments);
-            }
-        });
+    own(|| {
+        // SAFETY: these are the arguments of the function.
+        let arguments = unsafe { Arguments::new(call.arguments) };
+        if call.site == 0 {
+            injection.before(function, call, arguments);
+        } else {
+            injection.after(function, call, arguments);
+        }
     });
 }
 

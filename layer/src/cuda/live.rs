@@ -113,12 +113,10 @@ impl<T> Live<T> {
         taken: Taken<T>,
     ) -> SmallVec<[T; 1]> {
         match effect {
-            Effect::RetainsPages => self
-                .pages
-                .retain(arguments.word(1), arguments.first_result()),
+            Effect::RetainsPages => self.pages.retain(arguments.word(1), arguments.got(0)),
             Effect::MapsPages => self.pages.map(arguments.word(0), arguments.word(3)),
             Effect::RetainsPrimary => {
-                let (device, context) = (arguments.number(1), arguments.first_result());
+                let (device, context) = (arguments.number(1), arguments.got(0));
                 self.primaries.insert(device, context);
             }
             _ => {}

@@ -16,9 +16,9 @@ use parking_lot::{Mutex, RwLock};
 use super::{
     device_pools::DevicePools,
     driver::{Driver, driver},
+    driver_library::DriverLibrary,
     function::{INVALID_VALUE, LEGACY, PER_THREAD, SUCCESS},
-    passed::Passed,
-    real::Real,
+    unpooled::Unpooled,
 };
 use crate::{
     pool_figures::{Counted, note_refusal, report_of_limit, say_refusal, set_reserved},
@@ -30,9 +30,9 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Pooling {
     pub(super) driver: &'static Driver,
-    real: &'static Real,
+    driver_library: &'static DriverLibrary,
     library: Mutex<Option<CudaLibrary>>,
-    pub(super) passed: Passed,
+    pub(super) unpooled: Unpooled,
     /// The pools of each context; `None` if its memory does not come from pools.
     devices: RwLock<HashMap<usize, Option<Arc<DevicePools>>>>,
     /// The streams of the program that blocks were allocated for, without default streams.
@@ -87,7 +87,7 @@ pub(super) enum Served {
 
 impl Pooling {
     /// Returns `None` if the driver lacks what pools need.
-    pub(super) fn new(real: &'static Real) -> Option<Self> {
+    pub(super) fn new(driver_library: &'static DriverLibrary) -> Option<Self> {
         let driver = driver();
         if !driver.is_complete() {
             report("the driver is older than version 11.7");
@@ -95,9 +95,9 @@ impl Pooling {
         }
         Some(Self {
             driver,
-            real,
+            driver_library,
             library: Mutex::default(),
-            passed: Passed::new(settings().limit),
+            unpooled: Unpooled::new(settings().limit),
             devices: RwLock::default(),
             streams: RwLock::default(),
             blocks: Mutex::default(),
@@ -154,7 +154,7 @@ impl Pooling {
         device: Arc<DevicePools>,
         stream: Option<usize>,
     ) -> Served {
-        set_reserved(self.passed.budget().used_bytes());
+        set_reserved(self.unpooled.budget().used_bytes());
         match made {
             Ok((address, buffer)) => {
                 let held = Held {
@@ -171,7 +171,7 @@ impl Pooling {
                 Served::Block(address)
             }
             Err(error) if error.is_out_of_memory() => {
-                let available = self.passed.budget().available_bytes();
+                let available = self.unpooled.budget().available_bytes();
                 if let Some(report) = report_of_limit(error) {
                     say_refusal(&report);
                     note_refusal(report.requested_bytes, available);
@@ -234,7 +234,7 @@ impl Pooling {
             self.blocks.lock().freed.insert(address);
         }
         drop(held);
-        set_reserved(self.passed.budget().used_bytes());
+        set_reserved(self.unpooled.budget().used_bytes());
         Some(SUCCESS)
     }
 
@@ -250,12 +250,12 @@ impl Pooling {
         let device = self.device_of(self.driver.current());
         let kept = device.map_or(0, |device| device.kept_bytes());
         let free = free.saturating_add(kept).min(total);
-        let Some(limit) = self.passed.limit() else {
+        let Some(limit) = self.unpooled.limit() else {
             return (free, total);
         };
         let devices = self.devices.read();
         let pooled = devices.values().flatten().map(|device| device.used_bytes());
-        let used = pooled.sum::<usize>() + self.passed.bytes();
+        let used = pooled.sum::<usize>() + self.unpooled.bytes();
         (free.min(limit.saturating_sub(used)), total.min(limit))
     }
 
@@ -354,12 +354,12 @@ impl Pooling {
         let mut library = self.library.lock();
         if library.is_none() {
             // SAFETY: it is the driver's library, which is loaded.
-            match unsafe { CudaLibrary::open(&self.real.path) } {
+            match unsafe { CudaLibrary::open(&self.driver_library.path) } {
                 Ok(opened) => *library = Some(opened),
                 Err(error) => report(error),
             }
         }
-        match DevicePools::open(library.as_ref()?, device, context, self.passed.budget()) {
+        match DevicePools::open(library.as_ref()?, device, context, self.unpooled.budget()) {
             Ok(pools) => pools.map(Arc::new),
             Err(error) => {
                 report(error);

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use super::{
     arguments::Arguments,
     function::{Allocates, Effect, Function, OUT_OF_MEMORY, SUCCESS, Space, Way},
-    inside,
+    own_calls::own,
     pooling::{Pooling, Served},
     tracker::Tracker,
 };
@@ -77,10 +77,10 @@ impl Pooling {
         };
         // The host may have managed memory.
         let counts = !matches!(allocates.kind, "pinned" | "managed");
-        if counts && !self.passed.reserve(bytes) {
+        if counts && !self.unpooled.reserve(bytes) {
             own(|| self.release_kept());
-            if !self.passed.reserve(bytes) {
-                own(|| self.passed.note_refusal(bytes));
+            if !self.unpooled.reserve(bytes) {
+                own(|| self.unpooled.note_refusal(bytes));
                 return OUT_OF_MEMORY;
             }
         }
@@ -89,7 +89,7 @@ impl Pooling {
             code = real();
         }
         if counts && (code != SUCCESS || bytes == 0) {
-            self.passed.give_up(bytes);
+            self.unpooled.give_up(bytes);
         }
         if code == SUCCESS && bytes > 0 {
             let handle = arguments.result(allocates.result);
@@ -98,7 +98,7 @@ impl Pooling {
             }
             if counts {
                 let context = own(|| self.driver.current());
-                self.passed.keep(allocates.space, handle, context, bytes);
+                self.unpooled.keep(allocates.space, handle, context, bytes);
             }
             if let Some(tracker) = tracker {
                 contained(|| tracker.passed(bytes, why));
@@ -107,18 +107,18 @@ impl Pooling {
         code
     }
 
-    /// Lets the limit count what a call ends no more.
+    /// Makes a call, and subtracts what it has ended from what the limit counts.
     fn counted(&self, effect: Effect, arguments: Arguments, call: impl Fn() -> c_int) -> c_int {
-        let mut taken = self.passed.take(effect, arguments);
+        let mut taken = self.unpooled.take(effect, arguments);
         let code = call();
         let has_succeeded = code == SUCCESS;
         if has_succeeded && effect == Effect::ReleasesPrimary {
             let device = arguments.number(0);
             if own(|| self.driver.has_primary(device)) == Some(false) {
-                taken = self.passed.take_primary(device);
+                taken = self.unpooled.take_primary(device);
             }
         }
-        self.passed.after(effect, arguments, taken, has_succeeded);
+        self.unpooled.after(effect, arguments, taken, has_succeeded);
         code
     }
 
@@ -218,9 +218,4 @@ fn attribute_of((start, bytes): (usize, usize), attribute: usize) -> Option<usiz
         RANGE_BYTES => Some(bytes),
         _ => None,
     }
-}
-
-/// Runs code of the layer, whose calls of the driver are not the program's. A panic in it is a fault of the layer.
-fn own<T: Default>(code: impl FnOnce() -> T) -> T {
-    contained(|| inside::run(code))
 }

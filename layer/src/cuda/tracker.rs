@@ -6,8 +6,8 @@ use super::{
     arguments::Arguments,
     driver::driver,
     function::{Effect, Function, Space},
+    handle_numbers::Numbers,
     live::{Live, Taken},
-    numbers::Numbers,
 };
 use crate::recording::{Device, Group, Lock, Recording, hold_over_fork, lock, recording};
 

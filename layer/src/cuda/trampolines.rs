@@ -9,7 +9,7 @@ use std::{
     sync::atomic::{AtomicPtr, Ordering},
 };
 
-use super::front;
+use super::interposer;
 
 /// Where a function is.
 #[repr(C)]
@@ -33,7 +33,7 @@ impl Slot {
 /// Finds the function of a slot, for [`resolve_lazily`], which jumps to it.
 extern "C" fn resolve(slot: &Slot) -> *mut c_void {
     let name = CStr::from_bytes_with_nul(slot.name.as_bytes()).unwrap_or_default();
-    let target = front::function(name);
+    let target = interposer::function(name);
     slot.target.store(target, Ordering::Release);
     target
 }

@@ -20,51 +20,36 @@ const UNSEEN: [&str; 6] = [
     "clSetContentSizeBuffer",
 ];
 
-/// Notes that the program looks a function up.
+/// Looks a function up by `find` for the program. Returns the layer's in its place, if there is one.
 ///
 /// # Safety
 ///
 /// The name is null or a text that ends with a zero.
-unsafe fn note(name: *const c_char) {
+unsafe fn look_up(name: *const c_char, find: impl FnOnce() -> *mut c_void) -> *mut c_void {
     if name.is_null() {
-        return;
+        return find();
     }
     // SAFETY: the caller's.
-    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
-    if UNSEEN.iter().any(|unseen| name.starts_with(unseen)) {
-        contained(|| layer().stop_pooling(&format!("the program asks for {name}")));
+    let name = unsafe { CStr::from_ptr(name) };
+    let text = name.to_string_lossy();
+    if UNSEEN.iter().any(|unseen| text.starts_with(unseen)) {
+        contained(|| layer().stop_pooling(&format!("the program asks for {text}")));
     }
-}
-
-/// Returns the layer's function in the place of the driver's, if it has one.
-///
-/// # Safety
-///
-/// The name is null or a text that ends with a zero.
-unsafe fn own_or(name: *const c_char, function: *mut c_void) -> *mut c_void {
-    if name.is_null() {
-        return function;
-    }
-    // SAFETY: the caller's.
-    in_place_of(unsafe { CStr::from_ptr(name) }, function)
+    in_place_of(name, find())
 }
 
 pub(super) unsafe extern "C" fn clGetExtensionFunctionAddress(name: *const c_char) -> *mut c_void {
+    let find = || call!(clGetExtensionFunctionAddress(name) or ptr::null_mut());
     // SAFETY: the program's name.
-    unsafe { note(name) };
-    let function = call!(clGetExtensionFunctionAddress(name) or ptr::null_mut());
-    // SAFETY: the program's name.
-    unsafe { own_or(name, function) }
+    unsafe { look_up(name, find) }
 }
 
 pub(super) unsafe extern "C" fn clGetExtensionFunctionAddressForPlatform(
     platform: cl_platform_id,
     name: *const c_char,
 ) -> *mut c_void {
+    let find =
+        || call!(clGetExtensionFunctionAddressForPlatform(platform, name) or ptr::null_mut());
     // SAFETY: the program's name.
-    unsafe { note(name) };
-    let function =
-        call!(clGetExtensionFunctionAddressForPlatform(platform, name) or ptr::null_mut());
-    // SAFETY: the program's name.
-    unsafe { own_or(name, function) }
+    unsafe { look_up(name, find) }
 }

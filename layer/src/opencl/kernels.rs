@@ -17,14 +17,14 @@ use crate::recording::contained;
 functions! {
     // An older kernel may have had its address.
     clCreateKernel(program: cl_program, name: *const c_char, errcode_ret: *mut cl_int) -> cl_kernel,
-        after kernel: layer().begin_kernel(kernel as Handle);
+        after kernel: layer().change(|known| known.begin_kernel(kernel as Handle));
 
     clCloneKernel(kernel: cl_kernel, errcode_ret: *mut cl_int) -> cl_kernel,
-        after clone: layer().copy_kernel(kernel as Handle, clone as Handle);
+        after clone: layer().change(|known| known.copy_kernel(kernel as Handle, clone as Handle));
 
     clSetKernelArgSVMPointer(kernel: cl_kernel, index: cl_uint, address: *const c_void) -> cl_int, after: {
         layer().points_to(&[address.addr()]);
-        layer().set_argument(kernel as Handle, index, Some(address.addr()));
+        layer().change(|known| known.set_argument(kernel as Handle, index, Some(address.addr())));
     };
 }
 
@@ -50,7 +50,7 @@ pub(super) unsafe extern "C" fn clCreateKernelsInProgram(
         // SAFETY: the driver has written as many kernels, or fewer.
         let kernels = unsafe { std::slice::from_raw_parts(kernels, made.min(count) as usize) };
         for kernel in kernels {
-            contained(|| layer().begin_kernel(*kernel as Handle));
+            contained(|| layer().change(|known| known.begin_kernel(*kernel as Handle)));
         }
     }
     status
@@ -68,7 +68,9 @@ pub(super) unsafe extern "C" fn clSetKernelArg(
         let is_memory = size == size_of::<Handle>() && !value.is_null();
         // SAFETY: the program's value of this size.
         let memory = is_memory.then(|| unsafe { value.cast::<Handle>().read_unaligned() });
-        contained(|| layer().set_argument(kernel as Handle, index, memory));
+        contained(|| {
+            layer().change(|known| known.set_argument(kernel as Handle, index, memory));
+        });
     }
     status
 }
@@ -91,7 +93,7 @@ pub(super) unsafe extern "C" fn clSetKernelExecInfo(
         };
         contained(|| {
             layer().points_to(&addresses);
-            layer().set_indirect(kernel as Handle, addresses);
+            layer().change(|known| known.set_indirect(kernel as Handle, addresses));
         });
     } else if status == CL_SUCCESS && name == CL_KERNEL_EXEC_INFO_SVM_FINE_GRAIN_SYSTEM {
         contained(|| layer().may_wait_unseen());

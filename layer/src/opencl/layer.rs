@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use super::{
     about,
     driver::call,
-    objects::{Block, Ended, FirstUses, Handle, Objects},
+    objects::{Block, FirstUses, Handle, Memory, Objects},
     pooled::{
         ContextPool, ContextPools, Kind, PooledBlock, ProgramQueue, forget_blocks_in_children,
         is_out_of_memory, is_pools, limit, status_of,
@@ -59,31 +59,18 @@ pub(super) enum CountedBy {
 #[must_use]
 pub(super) struct Release {
     pub(super) counted_by: CountedBy,
-    /// Dropped after that call.
-    after: Vec<Returned>,
+    /// Memory of pools that the program no longer has. A pool gets it back, or the driver by its handle, if it ended by its last part.
+    returned: Vec<(Arc<PooledBlock>, Option<Handle>)>,
 }
 
 impl Release {
     /// Goes on after the driver's call.
     pub(super) fn finish(self) {
-        drop(self.after);
-    }
-}
-
-/// Memory that the program has no more.
-#[derive(Debug)]
-struct Returned {
-    /// For the pool, which may hand it out again.
-    pooled: Option<Arc<PooledBlock>>,
-    /// For the driver: memory of a pool that ended by its last part.
-    driver: Option<Handle>,
-}
-
-impl Drop for Returned {
-    fn drop(&mut self) {
-        drop(self.pooled.take());
-        if let Some(handle) = self.driver {
-            call!(clReleaseMemObject(handle as cl_mem));
+        for (pooled, handle) in self.returned {
+            drop(pooled);
+            if let Some(handle) = handle {
+                call!(clReleaseMemObject(handle as cl_mem));
+            }
         }
     }
 }
@@ -97,15 +84,6 @@ pub(super) enum Source {
     Failed(cl_int),
     /// The limit is reached.
     Refused,
-}
-
-/// Who counts references to memory that the program does not have, as far as the layer knows.
-fn counted_without_program(handle: Handle) -> CountedBy {
-    if is_pools(handle) {
-        CountedBy::Released
-    } else {
-        CountedBy::Driver
-    }
 }
 
 /// Returns the layer of this process.
@@ -134,7 +112,7 @@ impl Layer {
         self.is_pooled.load(Ordering::Relaxed)
     }
 
-    /// Takes no more memory from pools: what the program does cannot be followed any more.
+    /// Stops taking memory from pools: what the program does can no longer be followed.
     pub(super) fn stop_pooling(&self, why: &str) {
         if self.is_pooled.swap(false, Ordering::Relaxed) {
             self.passed(0, why);
@@ -151,15 +129,19 @@ impl Layer {
         }
     }
 
+    /// Changes what is known of the program's objects.
+    pub(super) fn change(&self, change: impl FnOnce(&mut Objects<Arc<PooledBlock>>)) {
+        change(&mut lock(&self.state).objects);
+    }
+
     // Memory.
 
     /// Finds memory of this kind for the program.
     pub(super) fn allocate(&self, context: Handle, kind: Kind, bytes: usize) -> Source {
-        if !self.is_pooled() || bytes == 0 {
-            return self.take(bytes);
-        }
-        let Some((pool, queue)) = self.pool_for(context, kind, bytes) else {
-            return self.take(bytes);
+        let can_pool = self.is_pooled() && bytes > 0;
+        let pool = can_pool.then(|| self.pool_for(context, kind, bytes));
+        let Some((pool, queue)) = pool.flatten() else {
+            return self.of_driver(bytes);
         };
         let allocated = pool.allocate(queue.as_ref(), bytes).or_else(|error| {
             // The other pools may have what this one lacks.
@@ -175,19 +157,25 @@ impl Layer {
                 || {
                     limit::say_refusal(error, &about::devices(context));
                     // The driver says in its own way what is wrong.
-                    self.take(bytes)
+                    self.of_driver(bytes)
                 },
                 Source::Failed,
             ),
         }
     }
 
-    /// Counts memory of the driver against the limit.
-    pub(super) fn take(&self, bytes: usize) -> Source {
-        if limit::take(bytes) || (self.release_kept() > 0 && limit::take(bytes)) {
-            return Source::Driver;
+    /// Leaves a request to the driver, within the limit.
+    fn of_driver(&self, bytes: usize) -> Source {
+        if self.take(bytes) {
+            Source::Driver
+        } else {
+            Source::Refused
         }
-        Source::Refused
+    }
+
+    /// Counts memory of the driver against the limit. Returns false, and counts nothing, if that would be above it.
+    pub(super) fn take(&self, bytes: usize) -> bool {
+        limit::take(bytes) || (self.release_kept() > 0 && limit::take(bytes))
     }
 
     fn pool_for(
@@ -233,10 +221,8 @@ impl Layer {
             self.note("part", bytes, kind);
             (None, 0)
         };
-        let mut state = lock(&self.state);
-        state
-            .objects
-            .add(handle, whole, Block::new(bytes, id, pooled));
+        let block = Block::new(bytes, id, pooled);
+        lock(&self.state).objects.add(handle, whole, block);
     }
 
     pub(super) fn created_svm(
@@ -248,10 +234,8 @@ impl Layer {
         pooled: Option<Arc<PooledBlock>>,
     ) {
         let id = self.note_block(context, kind, bytes, pooled.is_some());
-        let mut state = lock(&self.state);
-        state
-            .objects
-            .add_svm(address, Block::new(bytes, id, pooled));
+        let block = Block::new(bytes, id, pooled);
+        lock(&self.state).objects.add_svm(address, block);
     }
 
     /// Notes a request that failed for lack of memory.
@@ -273,6 +257,13 @@ impl Layer {
         pool_figures::count_request(is_pooled);
         let recording = self.recording?;
         Some(recording.allocated(self.group(context, kind), bytes, 0))
+    }
+
+    /// Notes that a block was freed.
+    fn note_end(&self, block: &Block<Arc<PooledBlock>>) {
+        if let (Some(recording), Some(id)) = (self.recording, block.id) {
+            recording.freed(id);
+        }
     }
 
     fn note(&self, what: &str, bytes: usize, text: &str) {
@@ -300,48 +291,32 @@ impl Layer {
     /// Notes that the program asks for a reference to memory.
     pub(super) fn retain(&self, handle: Handle) -> CountedBy {
         let mut state = lock(&self.state);
-        let Some(memory) = state.objects.memory_mut(handle) else {
-            return counted_without_program(handle);
-        };
-        let is_pools = memory.is_pools();
+        let counted_by = state.counted_by(handle);
         state.objects.retain(handle);
-        if is_pools {
-            CountedBy::Pool
-        } else {
-            CountedBy::Driver
-        }
+        counted_by
     }
 
     /// How many references to memory the driver counts besides those of the program.
     pub(super) fn pools_references(&self, handle: Handle) -> u32 {
-        let mut state = lock(&self.state);
-        let memory = state.objects.memory_mut(handle);
-        u32::from(memory.is_some_and(|memory| memory.is_pools()))
+        let counted_by = lock(&self.state).counted_by(handle);
+        u32::from(counted_by == CountedBy::Pool)
     }
 
     /// Notes that the program releases a reference.
     pub(super) fn release(&self, handle: Handle) -> Release {
         let mut state = lock(&self.state);
         let ended = state.objects.release(handle);
+        let mut release = Release {
+            counted_by: CountedBy::Driver,
+            returned: Vec::new(),
+        };
         if ended.is_empty() {
-            let counted_by = match state.objects.memory_mut(handle) {
-                // A part of it is there.
-                Some(memory) if memory.is_pools() => CountedBy::Pool,
-                Some(_) => CountedBy::Driver,
-                None => counted_without_program(handle),
-            };
-            return Release {
-                counted_by,
-                after: Vec::new(),
-            };
+            release.counted_by = state.counted_by(handle);
+            return release;
         }
         drop(state);
-        let mut counted_by = CountedBy::Driver;
-        let mut after = Vec::new();
-        for (ended_handle, Ended { block, maps }) in ended {
-            if let (Some(recording), Some(id)) = (self.recording, block.id) {
-                recording.freed(id);
-            }
+        for (ended_handle, Memory { block, maps, .. }) in ended {
+            self.note_end(&block);
             let is_own = ended_handle == handle;
             let Some(pooled) = block.pooled else {
                 limit::release(block.bytes);
@@ -350,18 +325,16 @@ impl Layer {
             let is_reused = maps == 0 && !block.is_left && self.is_pooled();
             if is_reused {
                 if is_own {
-                    counted_by = CountedBy::Pool;
+                    release.counted_by = CountedBy::Pool;
                 }
             } else {
                 pooled.give_away();
                 limit::release(block.bytes);
             }
-            after.push(Returned {
-                pooled: Some(pooled),
-                driver: (!is_reused && !is_own).then_some(ended_handle),
-            });
+            let drivers = (!is_reused && !is_own).then_some(ended_handle);
+            release.returned.push((pooled, drivers));
         }
-        Release { counted_by, after }
+        release
     }
 
     /// Leaves memory of a pool to the driver when it ends, since the program will be told then.
@@ -397,28 +370,22 @@ impl Layer {
         let Some(block) = block else {
             return is_pools(address);
         };
-        if let (Some(recording), Some(id)) = (self.recording, block.id) {
-            recording.freed(id);
+        self.note_end(&block);
+        if block.pooled.is_some() && may_reuse && self.is_pooled() {
+            return true;
         }
-        match block.pooled {
-            Some(_) if may_reuse && self.is_pooled() => true,
-            pooled => {
-                if let Some(pooled) = pooled {
-                    pooled.give_away();
-                }
-                limit::release(block.bytes);
-                false
-            }
+        if let Some(pooled) = block.pooled {
+            pooled.give_away();
         }
+        limit::release(block.bytes);
+        false
     }
 
     /// Releases all free memory of the pools. Returns how much that was.
     pub(super) fn release_kept(&self) -> u64 {
-        let pools: Vec<_> = lock(&self.state)
-            .pools
-            .values()
-            .flat_map(ContextPools::all)
-            .collect();
+        let state = lock(&self.state);
+        let pools: Vec<_> = state.pools.values().flat_map(ContextPools::all).collect();
+        drop(state);
         pools.iter().map(|pool| pool.release_kept()).sum()
     }
 
@@ -518,10 +485,6 @@ impl Layer {
 
     // Kernels.
 
-    pub(super) fn set_argument(&self, kernel: Handle, index: u32, value: Option<Handle>) {
-        lock(&self.state).objects.set_argument(kernel, index, value);
-    }
-
     /// Notes addresses that a kernel gets: at one of the host's own memory, it may wait for the host.
     pub(super) fn points_to(&self, addresses: &[usize]) {
         let state = lock(&self.state);
@@ -533,27 +496,7 @@ impl Layer {
         }
     }
 
-    pub(super) fn set_indirect(&self, kernel: Handle, addresses: Vec<usize>) {
-        lock(&self.state).objects.set_indirect(kernel, addresses);
-    }
-
-    pub(super) fn begin_kernel(&self, kernel: Handle) {
-        lock(&self.state).objects.begin_kernel(kernel);
-    }
-
-    pub(super) fn copy_kernel(&self, from: Handle, to: Handle) {
-        lock(&self.state).objects.copy_kernel(from, to);
-    }
-
     // Contexts and queues.
-
-    pub(super) fn add_context(&self, context: Handle) {
-        lock(&self.state).objects.add_context(context);
-    }
-
-    pub(super) fn retain_context(&self, context: Handle) {
-        lock(&self.state).objects.retain_context(context);
-    }
 
     pub(super) fn release_context(&self, context: Handle) {
         lock(&self.state).objects.release_context(context);
@@ -656,6 +599,15 @@ impl Layer {
 }
 
 impl State {
+    /// Returns who counts the references to memory, as far as the layer knows.
+    fn counted_by(&mut self, handle: Handle) -> CountedBy {
+        match self.objects.memory_mut(handle) {
+            Some(memory) if memory.is_pools() => CountedBy::Pool,
+            None if is_pools(handle) => CountedBy::Released,
+            _ => CountedBy::Driver,
+        }
+    }
+
     /// Forgets what the parent of this process had. Nothing of it is dropped: another thread may have had the locks of its pools.
     fn begin_in_child(&mut self) {
         let had_pools = !self.pools.is_empty();

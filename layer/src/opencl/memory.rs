@@ -6,15 +6,15 @@ use opencl_sys::{
     CL_INVALID_MEM_OBJECT, CL_MEM_ALLOC_HOST_PTR, CL_MEM_HOST_NO_ACCESS, CL_MEM_HOST_READ_ONLY,
     CL_MEM_HOST_WRITE_ONLY, CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE,
     CL_MEM_REFERENCE_COUNT, CL_MEM_SVM_ATOMICS, CL_MEM_SVM_FINE_GRAIN_BUFFER, CL_MEM_USE_HOST_PTR,
-    CL_MEM_WRITE_ONLY, CL_SUCCESS, cl_buffer_create_type, cl_command_queue, cl_context, cl_event,
-    cl_image_desc, cl_image_format, cl_int, cl_mem, cl_mem_flags, cl_mem_info, cl_mem_properties,
-    cl_pipe_properties, cl_svm_mem_flags, cl_uint,
+    CL_MEM_WRITE_ONLY, CL_OUT_OF_HOST_MEMORY, CL_SUCCESS, cl_buffer_create_type, cl_command_queue,
+    cl_context, cl_event, cl_image_desc, cl_image_format, cl_int, cl_mem, cl_mem_flags,
+    cl_mem_info, cl_mem_properties, cl_pipe_properties, cl_svm_mem_flags, cl_uint,
 };
 
 use super::{
     about,
     driver::{call, functions},
-    layer::{CountedBy, Source, layer},
+    layer::{CountedBy, Release, Source, layer},
     objects::Handle,
     pooled::{Kind, is_out_of_memory, limit},
 };
@@ -57,8 +57,7 @@ fn create(
     let context = context as Handle;
     let has_own = whole.is_none();
     let mut status = CL_SUCCESS;
-    let is_granted = !has_own
-        || bytes.is_none_or(|bytes| contained(|| !matches!(layer().take(bytes), Source::Refused)));
+    let is_granted = !has_own || bytes.is_none_or(|bytes| contained(|| layer().take(bytes)));
     let mut memory = ptr::null_mut();
     if is_granted {
         memory = create(&raw mut status);
@@ -82,7 +81,7 @@ fn create(
         let whole = whole.or_else(|| bytes.is_none().then(|| about::whole(memory)).flatten());
         let size = bytes.unwrap_or_else(|| about::bytes(memory));
         let is_new_size = bytes.is_none() && whole.is_none();
-        if is_new_size && matches!(layer.take(size), Source::Refused) {
+        if is_new_size && !layer.take(size) {
             layer.refused(context, kind, size);
             return CL_MEM_OBJECT_ALLOCATION_FAILURE;
         }
@@ -245,28 +244,26 @@ creates! {
     PIPE clCreatePipe(flags: cl_mem_flags, packet_size: cl_uint, max_packets: cl_uint, properties: *const cl_pipe_properties);
 }
 
-pub(super) unsafe extern "C" fn clRetainMemObject(memory: cl_mem) -> cl_int {
-    match contained(|| Some(layer().retain(memory as Handle))) {
+/// Answers for a reference that is retained or released: as the driver does by `call`, if it counts it.
+fn counted(counted_by: Option<CountedBy>, call: impl FnOnce() -> cl_int) -> cl_int {
+    match counted_by {
         Some(CountedBy::Pool) => CL_SUCCESS,
         Some(CountedBy::Released) => CL_INVALID_MEM_OBJECT,
-        Some(CountedBy::Driver) | None => call!(clRetainMemObject(memory)),
+        Some(CountedBy::Driver) | None => call(),
     }
+}
+
+pub(super) unsafe extern "C" fn clRetainMemObject(memory: cl_mem) -> cl_int {
+    let counted_by = contained(|| Some(layer().retain(memory as Handle)));
+    counted(counted_by, || call!(clRetainMemObject(memory)))
 }
 
 pub(super) unsafe extern "C" fn clReleaseMemObject(memory: cl_mem) -> cl_int {
     // Before the driver's call, after which another thread may be given an object of the same address.
     let release = contained(|| Some(layer().release(memory as Handle)));
     let counted_by = release.as_ref().map(|release| release.counted_by);
-    let status = match counted_by {
-        Some(CountedBy::Pool) => CL_SUCCESS,
-        Some(CountedBy::Released) => CL_INVALID_MEM_OBJECT,
-        Some(CountedBy::Driver) | None => call!(clReleaseMemObject(memory)),
-    };
-    contained(|| {
-        if let Some(release) = release {
-            release.finish();
-        }
-    });
+    let status = counted(counted_by, || call!(clReleaseMemObject(memory)));
+    contained(|| release.map(Release::finish));
     status
 }
 
@@ -297,6 +294,26 @@ functions! {
     ) -> cl_int, before: layer().give_away(memory as Handle, "a buffer whose end is reported to the program");
 }
 
+/// Notes the driver's answer to a request for shared virtual memory, which the limit counts: an address, or null with this status.
+pub(super) fn svm_of_driver(
+    address: *mut c_void,
+    context: Handle,
+    kind: &'static str,
+    bytes: usize,
+    status: cl_int,
+) {
+    contained(|| {
+        if !address.is_null() {
+            layer().created_svm(address.expose_provenance(), context, kind, bytes, None);
+            return;
+        }
+        limit::release(bytes);
+        if is_out_of_memory(status) {
+            layer().refused(context, kind, bytes);
+        }
+    });
+}
+
 pub(super) unsafe extern "C" fn clSVMAlloc(
     context: cl_context,
     flags: cl_svm_mem_flags,
@@ -323,20 +340,14 @@ pub(super) unsafe extern "C" fn clSVMAlloc(
         return ptr::with_exposed_provenance_mut(address);
     }
     let address = call!(clSVMAlloc(context, flags, size, alignment) or ptr::null_mut());
-    contained(|| {
-        if address.is_null() {
-            limit::release(size);
-            layer().refused(context as Handle, "SVM", size);
-        } else {
-            layer().created_svm(
-                address.expose_provenance(),
-                context as Handle,
-                "SVM",
-                size,
-                None,
-            );
-        }
-    });
+    // The driver gives no reason.
+    svm_of_driver(
+        address,
+        context as Handle,
+        "SVM",
+        size,
+        CL_OUT_OF_HOST_MEMORY,
+    );
     address
 }
 

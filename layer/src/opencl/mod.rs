@@ -168,7 +168,8 @@ fn with_layer(next: &cl_icd_dispatch) -> cl_icd_dispatch {
             clCreateKernel clCreateKernelsInProgram clCloneKernel clSetKernelArg clSetKernelArgSVMPointer clSetKernelExecInfo;
         queues:
             clCreateContext clCreateContextFromType clRetainContext clReleaseContext clGetContextInfo clCreateCommandQueue
-            clCreateCommandQueueWithProperties clSetCommandQueueProperty clRetainCommandQueue clReleaseCommandQueue clGetCommandQueueInfo clCreateUserEvent clSetUserEventStatus;
+            clCreateCommandQueueWithProperties clSetCommandQueueProperty clRetainCommandQueue clReleaseCommandQueue clGetCommandQueueInfo
+            clCreateUserEvent clSetUserEventStatus;
         extensions:
             clGetExtensionFunctionAddress clGetExtensionFunctionAddressForPlatform;
     }

@@ -21,7 +21,7 @@ functions! {
         notify: Option<Notify>,
         user_data: *mut c_void,
         errcode_ret: *mut cl_int,
-    ) -> cl_context, after context: layer().add_context(context as Handle);
+    ) -> cl_context, after context: layer().change(|known| known.add_context(context as Handle));
 
     clCreateContextFromType(
         properties: *const cl_context_properties,
@@ -29,9 +29,9 @@ functions! {
         notify: Option<Notify>,
         user_data: *mut c_void,
         errcode_ret: *mut cl_int,
-    ) -> cl_context, after context: layer().add_context(context as Handle);
+    ) -> cl_context, after context: layer().change(|known| known.add_context(context as Handle));
 
-    clRetainContext(context: cl_context) -> cl_int, after: layer().retain_context(context as Handle);
+    clRetainContext(context: cl_context) -> cl_int, after: layer().change(|known| known.retain_context(context as Handle));
 
     clReleaseContext(context: cl_context) -> cl_int, before: layer().release_context(context as Handle);
 

@@ -12,14 +12,13 @@ use opencl_sys::{
 };
 
 use super::{
-    layer::{Source, layer},
-    memory::with_status,
+    layer::layer,
+    memory::{svm_of_driver, with_status},
     objects::Handle,
-    pooled::{is_out_of_memory, limit},
 };
 use crate::recording::{Call, contained};
 
-/// A function of the driver that has it first; another driver's is not recorded.
+/// A function, of the driver that the program has first found it in. Calls to another driver's are not recorded.
 struct Driver<F> {
     function: OnceLock<F>,
     call: Call,
@@ -33,7 +32,7 @@ impl<F: Copy> Driver<F> {
         }
     }
 
-    /// Calls the driver, which the program has looked the function up of.
+    /// Calls the function, which the program has looked up before.
     fn call<T>(&'static self, missing: T, call: impl FnOnce(F) -> T) -> T {
         match self.function.get() {
             Some(function) => self.call.time(|| call(*function)),
@@ -104,53 +103,25 @@ fn allocate(
     if kind != DEVICE_MEMORY {
         contained(|| layer().may_wait_unseen());
     }
-    if contained(|| matches!(layer().take(bytes), Source::Refused)) {
+    if !contained(|| layer().take(bytes)) {
         contained(|| layer().refused(context, kind, bytes));
         return (ptr::null_mut(), CL_MEM_OBJECT_ALLOCATION_FAILURE);
     }
     let mut status = CL_SUCCESS;
     let address = create(&raw mut status);
-    contained(|| {
-        if address.is_null() {
-            limit::release(bytes);
-            if is_out_of_memory(status) {
-                layer().refused(context, kind, bytes);
-            }
-        } else {
-            layer().created_svm(address.expose_provenance(), context, kind, bytes, None);
-            layer().passed(bytes, kind);
-        }
-    });
+    svm_of_driver(address, context, kind, bytes, status);
+    if !address.is_null() {
+        contained(|| layer().passed(bytes, kind));
+    }
     (address, status)
 }
 
-/// In the place of `clHostMemAllocINTEL`.
-///
-/// # Safety
-///
-/// As for that.
-unsafe extern "C" fn allocate_host(
-    context: cl_context,
-    properties: *const u64,
-    size: usize,
-    alignment: cl_uint,
-    errcode_ret: *mut cl_int,
-) -> *mut c_void {
-    let made = allocate(context, "unified host memory", size, |status| {
-        HOST.call(ptr::null_mut(), |function| {
-            // SAFETY: the program's arguments.
-            unsafe { function(context, properties, size, alignment, status) }
-        })
-    });
-    // SAFETY: the program's place for a status.
-    unsafe { with_status(errcode_ret, made) }
-}
-
-macro_rules! allocates_on_device {
-    ($($name:ident $driver:ident $kind:tt)*) => {$(
+/// Functions in the place of those that allocate, for the host or on a device.
+macro_rules! allocates {
+    ($($name:ident $driver:ident $kind:tt ($($device:ident: $type:ty)?);)*) => {$(
         unsafe extern "C" fn $name(
             context: cl_context,
-            device: cl_device_id,
+            $($device: $type,)?
             properties: *const u64,
             size: usize,
             alignment: cl_uint,
@@ -159,7 +130,7 @@ macro_rules! allocates_on_device {
             let made = allocate(context, $kind, size, |status| {
                 $driver.call(ptr::null_mut(), |function| {
                     // SAFETY: the program's arguments.
-                    unsafe { function(context, device, properties, size, alignment, status) }
+                    unsafe { function(context, $($device,)? properties, size, alignment, status) }
                 })
             });
             // SAFETY: the program's place for a status.
@@ -168,9 +139,10 @@ macro_rules! allocates_on_device {
     )*};
 }
 
-allocates_on_device! {
-    allocate_device DEVICE DEVICE_MEMORY
-    allocate_shared SHARED "unified shared memory"
+allocates! {
+    allocate_host HOST "unified host memory" ();
+    allocate_device DEVICE DEVICE_MEMORY (device: cl_device_id);
+    allocate_shared SHARED "unified shared memory" (device: cl_device_id);
 }
 
 macro_rules! frees {
@@ -204,7 +176,10 @@ unsafe extern "C" fn set_argument(
         function(kernel, index, address)
     });
     if status == CL_SUCCESS {
-        contained(|| layer().set_argument(kernel as Handle, index, Some(address.addr())));
+        contained(|| {
+            layer()
+                .change(|known| known.set_argument(kernel as Handle, index, Some(address.addr())));
+        });
     }
     status
 }

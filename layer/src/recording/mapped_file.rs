@@ -8,7 +8,10 @@ use std::{
 };
 
 use memmap2::{Advice, MmapMut, MmapOptions};
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::{
+    fs::{FallocateFlags, fallocate},
+    process::{Resource, getrlimit},
+};
 
 /// The part of the file that is mapped first: a multiple of every page size. Each further part is twice as large as the one before.
 const FIRST_WINDOW: usize = 1 << 20;
@@ -72,35 +75,33 @@ impl MappedFile {
     /// # Errors
     ///
     /// The disk is full, for example. After [out of descriptors](is_temporary), another try may succeed; nothing of these bytes is written then.
-    pub(super) fn append(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+    pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         // Before anything is written, so that a line is whole or is not there.
         if self.map.is_none() {
             self.map = Some(map(&self.open()?, self.begin, self.size)?);
         }
+        let (now, later) = bytes.split_at(bytes.len().min(self.size - self.written));
         let mut next = None;
-        if bytes.len() > self.size - self.written {
+        if !later.is_empty() {
             let begin = self.begin + self.size;
             let size = (2 * self.size).min(LARGEST_WINDOW);
             let size = size.max(bytes.len().next_multiple_of(FIRST_WINDOW));
             next = Some((begin, size, map(&self.open()?, begin, size)?));
         }
-        while !bytes.is_empty() {
-            if self.written == self.size {
-                let Some((begin, size, map)) = next.take() else {
-                    break;
-                };
-                (self.begin, self.size, self.map, self.written) = (begin, size, Some(map), 0);
-            }
-            let Some(window) = &mut self.map else {
-                break;
-            };
-            let fits = bytes.len().min(self.size - self.written);
-            let (now, later) = bytes.split_at(fits);
-            window[self.written..][..fits].copy_from_slice(now);
-            self.written += fits;
-            bytes = later;
+        self.write(now);
+        if let Some((begin, size, map)) = next {
+            (self.begin, self.size, self.map, self.written) = (begin, size, Some(map), 0);
+            self.write(later);
         }
         Ok(())
+    }
+
+    /// Writes what the window has room for.
+    fn write(&mut self, bytes: &[u8]) {
+        if let Some(window) = &mut self.map {
+            window[self.written..][..bytes.len()].copy_from_slice(bytes);
+            self.written += bytes.len();
+        }
     }
 
     /// Cuts the zeros off that follow what is written. More can be appended.
@@ -128,7 +129,8 @@ impl MappedFile {
 /// Maps a part of the file, which becomes as large.
 pub(crate) fn map(file: &File, begin: usize, bytes: usize) -> io::Result<MmapMut> {
     let end = (begin + bytes) as u64;
-    if end > largest_file() {
+    let largest = getrlimit(Resource::Fsize).current;
+    if largest.is_some_and(|largest| end > largest) {
         // The system would end the program by a signal.
         return Err(io::Error::from(io::ErrorKind::FileTooLarge));
     }
@@ -159,17 +161,6 @@ pub(crate) fn map(file: &File, begin: usize, bytes: usize) -> io::Result<MmapMut
 /// Returns whether an error may be over by the next line: the program has as many open files as it may have.
 pub(super) fn is_temporary(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
-}
-
-/// The most bytes that a file of this process may have.
-fn largest_file() -> u64 {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: the place is a limit.
-    let read = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
-    if read == 0 { limit.rlim_cur } else { u64::MAX }
 }
 
 #[cfg(test)]

@@ -82,21 +82,16 @@ unsafe extern "C" fn add(
         b"" => std::env::current_exe().unwrap_or_default(),
         name => OsStr::from_bytes(name).into(),
     };
-    #[allow(clippy::cast_possible_truncation)] // Addresses of this process.
-    let (base, segments) = (
-        info.dlpi_addr as usize,
-        headers
-            .iter()
-            .filter(|header| header.p_type == libc::PT_LOAD)
-            .map(|header| {
-                let begin = (info.dlpi_addr + header.p_vaddr) as usize;
-                begin..begin + header.p_memsz as usize
-            }),
-    );
-    modules.extend(segments.map(|addresses| Module {
-        addresses,
-        base,
-        path: path.to_string_lossy().into_owned(),
+    #[allow(clippy::cast_possible_truncation)] // Of this process.
+    let address = |number: u64| number as usize;
+    let segments = headers.iter().filter(|it| it.p_type == libc::PT_LOAD);
+    modules.extend(segments.map(|segment| {
+        let begin = address(info.dlpi_addr + segment.p_vaddr);
+        Module {
+            addresses: begin..begin + address(segment.p_memsz),
+            base: address(info.dlpi_addr),
+            path: path.to_string_lossy().into_owned(),
+        }
     }));
     0
 }

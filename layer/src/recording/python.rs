@@ -1,7 +1,7 @@
 //! The lines of a Python program that makes a request.
 //!
-//! They are [read](super::unlocked_python) where the version of Python is known. For other versions, the functions of the interpreter are looked up in the process.
-//! They are called on threads that hold its lock only: a thread that took the lock here could wait for one that waits for it.
+//! They are [read](super::unlocked_python) where the version of Python is known. For other versions, the functions of the interpreter are looked up
+//! in the process. They are called on threads that hold its lock only: a thread that took the lock here could wait for one that waits for it.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
@@ -35,25 +35,47 @@ pub(super) fn look_again() {
     LOOKED.store(false, Ordering::Relaxed);
 }
 
-/// The functions of the interpreter that are called, since Python 3.9.
-struct Interpreter {
-    is_initialized: unsafe extern "C" fn() -> c_int,
-    /// The state of the thread that has the lock, or since Python 3.12 of this one if it has it.
-    holder: unsafe extern "C" fn() -> Object,
+/// Defines the table of functions. Of several names, the first one that is there counts.
+macro_rules! functions {
+    ($($(#[$about:meta])* $field:ident: $($name:literal)|+ ($($argument:ty),*) $(-> $answer:ty)?;)*) => {
+        /// The functions of the interpreter that are called, since Python 3.9.
+        struct Interpreter {
+            $($(#[$about])* $field: unsafe extern "C" fn($($argument),*) $(-> $answer)?,)*
+        }
+
+        impl Interpreter {
+            fn find() -> Option<Self> {
+                let process = Library::this();
+                $(
+                    let found = None;
+                    // SAFETY: the interpreter's function of each of these names has the field's type.
+                    $(let found = found.or_else(|| unsafe { process.get($name) }.ok());)+
+                    let $field = *found?;
+                )*
+                Some(Self { $($field),* })
+            }
+        }
+    };
+}
+
+functions! {
+    is_initialized: b"Py_IsInitialized" () -> c_int;
+    /// The state of the thread that has the lock, or since Python 3.12 of this one if it has it. The name has changed in Python 3.13.
+    holder: b"PyThreadState_GetUnchecked" | b"_PyThreadState_UncheckedGet" () -> Object;
     /// The state of this thread.
-    own_state: unsafe extern "C" fn() -> Object,
-    frame: unsafe extern "C" fn() -> Object,
-    back_of: unsafe extern "C" fn(Object) -> Object,
-    code_of: unsafe extern "C" fn(Object) -> Object,
-    line_of: unsafe extern "C" fn(Object) -> c_int,
+    own_state: b"PyGILState_GetThisThreadState" () -> Object;
+    frame: b"PyEval_GetFrame" () -> Object;
+    back_of: b"PyFrame_GetBack" (Object) -> Object;
+    code_of: b"PyFrame_GetCode" (Object) -> Object;
+    line_of: b"PyFrame_GetLineNumber" (Object) -> c_int;
     /// Faster than `line_of`, which reads the code's table of lines.
-    place_of: unsafe extern "C" fn(Object) -> c_int,
-    attribute: unsafe extern "C" fn(Object, *const c_char) -> Object,
-    text_of: unsafe extern "C" fn(Object) -> *const c_char,
-    add_reference: unsafe extern "C" fn(Object),
-    release: unsafe extern "C" fn(Object),
-    take_error: unsafe extern "C" fn(*mut Object, *mut Object, *mut Object),
-    put_error: unsafe extern "C" fn(Object, Object, Object),
+    place_of: b"PyFrame_GetLasti" | b"PyFrame_GetLineNumber" (Object) -> c_int;
+    attribute: b"PyObject_GetAttrString" (Object, *const c_char) -> Object;
+    text_of: b"PyUnicode_AsUTF8" (Object) -> *const c_char;
+    add_reference: b"Py_IncRef" (Object);
+    release: b"Py_DecRef" (Object);
+    take_error: b"PyErr_Fetch" (*mut Object, *mut Object, *mut Object);
+    put_error: b"PyErr_Restore" (Object, Object, Object);
 }
 
 impl Interpreter {
@@ -78,40 +100,6 @@ impl Interpreter {
         // SAFETY: as above.
         let own = unsafe { (interpreter.own_state)() };
         (!own.is_null() && own == holder).then_some(interpreter)
-    }
-
-    fn find() -> Option<Self> {
-        let process = Library::this();
-        macro_rules! function {
-            ($name:literal) => {
-                // SAFETY: the interpreter's function of this name has the field's type.
-                *unsafe { process.get($name) }.ok()?
-            };
-        }
-        let line_of = function!(b"PyFrame_GetLineNumber");
-        // SAFETY: the interpreter's function of this name has the field's type.
-        let place_of = unsafe { process.get(b"PyFrame_GetLasti") }.map_or(line_of, |found| *found);
-        // SAFETY: as above; the name has changed in Python 3.13.
-        let holder = unsafe { process.get(b"PyThreadState_GetUnchecked") };
-        // SAFETY: as above.
-        let holder = holder.or_else(|_| unsafe { process.get(b"_PyThreadState_UncheckedGet") });
-        let holder = *holder.ok()?;
-        Some(Self {
-            is_initialized: function!(b"Py_IsInitialized"),
-            holder,
-            own_state: function!(b"PyGILState_GetThisThreadState"),
-            frame: function!(b"PyEval_GetFrame"),
-            back_of: function!(b"PyFrame_GetBack"),
-            code_of: function!(b"PyFrame_GetCode"),
-            line_of,
-            place_of,
-            attribute: function!(b"PyObject_GetAttrString"),
-            text_of: function!(b"PyUnicode_AsUTF8"),
-            add_reference: function!(b"Py_IncRef"),
-            release: function!(b"Py_DecRef"),
-            take_error: function!(b"PyErr_Fetch"),
-            put_error: function!(b"PyErr_Restore"),
-        })
     }
 
     /// Calls `each` with the frames of this thread and their code, innermost first. This thread has the lock.

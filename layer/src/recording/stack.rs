@@ -148,17 +148,13 @@ fn native(sets: &mut [Remembered; SETS]) -> Arc<[usize]> {
 impl Walked {
     /// Returns whether this is the stack of this thread now, whose frame is at `lowest`.
     fn is_as_it_was(&self, lowest: usize) -> bool {
-        self.lowest == lowest
-            && !self.places.is_empty()
-            && self
-                .places
-                .iter()
-                .zip(&*self.addresses)
-                .all(|(place, address)| {
-                    // SAFETY: the place lies above a frame of this thread, in the stack that it runs on: it was there when that was walked from
-                    // the same frame, and each frame so far is where it was, so that the stack reaches to the next one at least.
-                    unsafe { read_word(*place) == *address }
-                })
+        let mut words = self.places.iter().zip(&*self.addresses);
+        let is_there = |(place, address): (&usize, &usize)| {
+            // SAFETY: the place lies above a frame of this thread, in the stack that it runs on: it was there when that was walked from
+            // the same frame, and each frame so far is where it was, so that the stack reaches to the next one at least.
+            unsafe { read_word(*place) == *address }
+        };
+        self.lowest == lowest && !self.places.is_empty() && words.all(is_there)
     }
 }
 

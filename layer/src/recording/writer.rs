@@ -37,7 +37,7 @@ pub(crate) struct Group {
 }
 
 /// A device, and the bytes of its memory; 0 if the driver does not say.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Device {
     pub(crate) name: String,
     pub(crate) bytes: u64,
@@ -250,9 +250,7 @@ impl Writer {
     fn write_header(&mut self, program: &str) {
         let settings = settings();
         let source = format!("a program on {}", self.source);
-        let device = self.device.take();
-        let name = device.as_ref().map_or("", |device| &*device.name);
-        let bytes = device.as_ref().map_or(0, |device| device.bytes);
+        let Device { name, bytes } = self.device.take().unwrap_or_default();
         let number =
             |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
         for (key, value) in [
@@ -261,7 +259,7 @@ impl Writer {
             ("program", program),
             ("process", &std::process::id().to_string()),
             ("source", &source),
-            ("device", name),
+            ("device", &name),
             ("capacity", &number(Some(bytes).filter(|bytes| *bytes > 0))),
             ("pooled", if settings.is_pooled { "yes" } else { "" }),
             ("limit", &number(settings.limit)),

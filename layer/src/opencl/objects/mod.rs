@@ -1,6 +1,6 @@
 //! What the program has: its memory, which kernels and queues use it, and when it ends.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, hash_map::Entry};
 
 use smallvec::SmallVec;
 
@@ -108,13 +108,6 @@ pub(super) struct ContextState {
     pub(super) is_noted: bool,
 }
 
-/// Memory whose last reference has ended.
-#[derive(Debug)]
-pub(super) struct Ended<B> {
-    pub(super) block: Block<B>,
-    pub(super) maps: u32,
-}
-
 /// What a command uses for the first time on its queue.
 pub(super) type FirstUses<B> = SmallVec<[FirstUse<B>; 4]>;
 
@@ -170,26 +163,22 @@ impl<B: Clone> Objects<B> {
     }
 
     /// Counts a reference of the program less. Returns the memory that has ended by it: this, and what it was the last part of, in this order.
-    pub(super) fn release(&mut self, handle: Handle) -> SmallVec<[(Handle, Ended<B>); 1]> {
+    pub(super) fn release(&mut self, handle: Handle) -> SmallVec<[(Handle, Memory<B>); 1]> {
         if let Some(memory) = self.memory.get_mut(&handle) {
             memory.references = memory.references.saturating_sub(1);
         }
         let mut ended = SmallVec::new();
         let mut next = Some(handle);
-        while let Some(handle) = next.take() {
-            let is_over = |memory: &Memory<B>| memory.references == 0 && memory.parts == 0;
-            if !self.memory.get(&handle).is_some_and(is_over) {
-                break;
-            }
-            let Some(memory) = self.memory.remove(&handle) else {
-                break;
-            };
+        while let Some(handle) = next
+            && let Entry::Occupied(memory) = self.memory.entry(handle)
+            && (memory.get().references, memory.get().parts) == (0, 0)
+        {
+            let memory = memory.remove();
             next = memory.whole;
             if let Some(whole) = next.and_then(|whole| self.memory.get_mut(&whole)) {
                 whole.parts = whole.parts.saturating_sub(1);
             }
-            let (block, maps) = (memory.block, memory.maps);
-            ended.push((handle, Ended { block, maps }));
+            ended.push((handle, memory));
         }
         ended
     }

@@ -63,7 +63,7 @@ impl ProgramQueue {
 impl ContextPool {
     pub(crate) fn new(context: Handle, kind: Kind) -> Result<Arc<Self>, PoolError> {
         let runtime = ContextRuntime::new(context, kind);
-        let none = core_queue(&runtime, &Stream::none(), true);
+        let none = core_queue(&runtime, &Stream::of(None), true);
         let pool =
             whole_blocks(PoolOptions::new(), 1).build(DeferredAllocator::new(&runtime), &none)?;
         Ok(Arc::new(Self {

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashSet,
-    fmt, ptr,
+    ptr,
     sync::{
         Arc, LazyLock, OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -41,9 +41,10 @@ pub(crate) enum Kind {
 }
 
 /// Memory of one kind in one context of the program. Clones are the same.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct ContextRuntime(Arc<Shared>);
 
+#[derive(Debug)]
 struct Shared {
     core: Arc<Core<ContextRuntime>>,
     context: Handle,
@@ -110,11 +111,7 @@ impl Drop for Event {
 }
 
 impl Stream {
-    /// No queue.
-    pub(super) fn none() -> Arc<Self> {
-        Self::of(None)
-    }
-
+    /// The stream of a queue, or of none.
     pub(crate) fn of(queue: Option<Handle>) -> Arc<Self> {
         Arc::new(Self {
             queue,
@@ -298,12 +295,6 @@ pub(crate) fn status_of(error: &PoolError) -> Option<cl_int> {
     }
 }
 
-impl fmt::Debug for ContextRuntime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ContextRuntime").field(&self.0.kind).finish()
-    }
-}
-
 impl DriverBlock {
     /// The buffer, or the address.
     pub(super) fn handle(&self) -> Handle {
@@ -408,7 +399,7 @@ impl Runtime for ContextRuntime {
     }
 
     fn create_stream(&self, _order: QueueOrder) -> Result<Arc<Stream>> {
-        Ok(Stream::none())
+        Ok(Stream::of(None))
     }
 
     // SAFETY: a contract of the trait. Markers and barriers use no memory.

@@ -13,12 +13,12 @@ use std::{
 use super::{
     arguments::Arguments,
     driver::{Words, call, driver},
+    driver_library::{DriverLibrary, driver_library},
     fork,
     function::{COUNT, Effect, Function, NOT_FOUND, SUCCESS},
-    inside,
     observer::Begun,
+    own_calls::{is_own, own},
     pooling::Pooling,
-    real::{Real, real},
     tracker::{Tracker, tracker},
 };
 use crate::{recording::contained, settings::settings};
@@ -26,10 +26,10 @@ use crate::{recording::contained, settings::settings};
 /// `CUDA_ERROR_NO_DEVICE`: what a program is told if there is no driver.
 const NO_DEVICE: c_int = 100;
 
-/// What is in front of the driver.
+/// What stands between the program and its driver.
 #[derive(Debug)]
-struct Front {
-    real: Option<&'static Real>,
+struct Interposer {
+    library: Option<&'static DriverLibrary>,
     tracker: Option<&'static Tracker>,
     pooling: Option<Pooling>,
     /// The functions that the layer has a part in, by their number in the table, with their variants for the per-thread default stream.
@@ -39,9 +39,9 @@ struct Front {
 }
 
 // SAFETY: the addresses are of functions.
-unsafe impl Send for Front {}
+unsafe impl Send for Interposer {}
 // SAFETY: as above.
-unsafe impl Sync for Front {}
+unsafe impl Sync for Interposer {}
 
 /// A function of the driver that the layer has a part in.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ struct Hooked {
     real: usize,
 }
 
-static FRONT: OnceLock<Front> = OnceLock::new();
+static INTERPOSER: OnceLock<Interposer> = OnceLock::new();
 static IS_CALLED: AtomicBool = AtomicBool::new(false);
 
 /// Returns whether the program calls the driver by this library, and the layer has a part in its calls.
@@ -61,13 +61,13 @@ pub(super) fn is_called() -> bool {
 
 /// Returns the function that calls of a name go to.
 pub(super) fn function(name: &CStr) -> *mut c_void {
-    let front = FRONT.get_or_init(Front::new);
-    let Some(real) = front.real else {
+    let interposer = INTERPOSER.get_or_init(Interposer::new);
+    let Some(library) = interposer.library else {
         return no_driver as *mut c_void;
     };
-    match real.address(name) {
+    match library.address(name) {
         None => lacking as *mut c_void,
-        Some(address) => front.own_or(address),
+        Some(address) => interposer.own_or(address),
     }
 }
 
@@ -92,11 +92,16 @@ unsafe extern "C" fn hook<const NUMBER: usize, const VARIANT: usize>(
     fifth: usize,
     sixth: usize,
 ) -> c_int {
-    let hooked = FRONT
-        .get()
-        .and_then(|front| Some((front, front.hooked.get(NUMBER)?[VARIANT].as_ref()?)));
+    let hooked = INTERPOSER.get().and_then(|interposer| {
+        Some((
+            interposer,
+            interposer.hooked.get(NUMBER)?[VARIANT].as_ref()?,
+        ))
+    });
     match hooked {
-        Some((front, hooked)) => front.call(hooked, [first, second, third, fourth, fifth, sixth]),
+        Some((interposer, hooked)) => {
+            interposer.call(hooked, [first, second, third, fourth, fifth, sixth])
+        }
         None => NOT_FOUND,
     }
 }
@@ -113,32 +118,32 @@ const HOOKS: [[Hook; 2]; COUNT] = hooks!(
     0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43 44
 );
 
-impl Front {
+impl Interposer {
     fn new() -> Self {
-        let mut front = Self {
-            real: real(),
+        let mut made = Self {
+            library: driver_library(),
             tracker: None,
             pooling: None,
             hooked: Vec::new(),
             in_place_of: HashMap::new(),
         };
-        let Some(real) = front.real else {
-            return front;
+        let Some(library) = made.library else {
+            return made;
         };
         contained(|| {
-            front.tracker = tracker();
+            made.tracker = tracker();
             if settings().begin_pool() {
-                front.pooling = Pooling::new(real);
+                made.pooling = Pooling::new(library);
             }
         });
-        if front.tracker.is_none() && front.pooling.is_none() {
-            return front;
+        if made.tracker.is_none() && made.pooling.is_none() {
+            return made;
         }
         IS_CALLED.store(true, Ordering::Relaxed);
-        let has_pools = front.pooling.is_some();
-        front.hooked.extend((0..COUNT).map(|number| {
+        let has_pools = made.pooling.is_some();
+        made.hooked.extend((0..COUNT).map(|number| {
             Function::names(number).map(|name| {
-                let real = real.address(&CString::new(name.clone()).ok()?)?;
+                let real = library.address(&CString::new(name.clone()).ok()?)?;
                 let function = Function::named(name.leak())?;
                 let has_part = has_pools
                     || function.is_recorded()
@@ -149,14 +154,14 @@ impl Front {
                 has_part.then_some(Hooked { function, real })
             })
         }));
-        for (hooked, hooks) in front.hooked.iter().zip(HOOKS) {
+        for (hooked, hooks) in made.hooked.iter().zip(HOOKS) {
             for (hooked, hook) in hooked.iter().zip(hooks) {
                 if let Some(hooked) = hooked {
-                    front.in_place_of.insert(hooked.real, hook as *mut c_void);
+                    made.in_place_of.insert(hooked.real, hook as *mut c_void);
                 }
             }
         }
-        front
+        made
     }
 
     /// Returns the layer's function in the place of the driver's at an address, or else the driver's.
@@ -171,15 +176,14 @@ impl Front {
         let function = &hooked.function;
         // SAFETY: the program calls this function with these arguments.
         let real = || unsafe { call(hooked.real, words) };
-        if inside::is_set() || fork::is_child() {
+        if is_own() || fork::is_child() {
             return real();
         }
         // SAFETY: as above; `words` lives as long as this call.
         let arguments = unsafe { Arguments::new(words.as_ptr()) };
         let recorded = self.tracker.filter(|_| function.is_recorded());
-        let begun = recorded.and_then(|tracker| {
-            contained(|| Some(inside::run(|| Begun::before(tracker, function, arguments))))
-        });
+        let begun =
+            recorded.and_then(|tracker| own(|| Some(Begun::before(tracker, function, arguments))));
         let code = match &self.pooling {
             Some(pooling) => pooling.serve(function, arguments, self.tracker, real),
             None => real(),
@@ -190,11 +194,7 @@ impl Front {
             _ => {}
         }
         if let (Some(tracker), Some(begun)) = (recorded, begun) {
-            contained(|| {
-                inside::run(|| {
-                    begun.after(tracker, function, arguments, driver().current(), code);
-                });
-            });
+            own(|| begun.after(tracker, function, arguments, driver().current(), code));
         }
         code
     }

@@ -21,7 +21,7 @@ impl Numbers {
         self.contexts.get(&context).copied()
     }
 
-    /// Returns the number of a context, which has this device if it is new.
+    /// Returns the number of a context. The recording is told of a new one, with this device.
     pub(super) fn context(&mut self, recording: &Recording, context: usize, device: Device) -> u32 {
         if let Some(known) = self.known_context(context) {
             return known;

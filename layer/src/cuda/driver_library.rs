@@ -12,26 +12,26 @@ use super::driver_places::driver_places;
 
 /// The driver's library.
 #[derive(Debug)]
-pub(super) struct Real {
+pub(super) struct DriverLibrary {
     library: Library,
     pub(super) path: PathBuf,
 }
 
 /// Returns the driver's library, which is loaded if it is not yet.
-pub(super) fn real() -> Option<&'static Real> {
-    static REAL: OnceLock<Option<Real>> = OnceLock::new();
-    REAL.get_or_init(|| driver_places().into_iter().find_map(Real::open))
-        .as_ref()
+pub(super) fn driver_library() -> Option<&'static DriverLibrary> {
+    static LIBRARY: OnceLock<Option<DriverLibrary>> = OnceLock::new();
+    let found = LIBRARY.get_or_init(|| driver_places().into_iter().find_map(DriverLibrary::open));
+    found.as_ref()
 }
 
-impl Real {
+impl DriverLibrary {
     fn open(path: PathBuf) -> Option<Self> {
         // SAFETY: a library of this name is the driver's, or what the variable names in its place.
         let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }.ok()?;
-        let real = Self { library, path };
+        let opened = Self { library, path };
         // This library, or another build of it.
-        let is_layer = real.address(c"clInitLayer").is_some();
-        (!is_layer).then_some(real)
+        let is_layer = opened.address(c"clInitLayer").is_some();
+        (!is_layer).then_some(opened)
     }
 
     /// Returns the address of a function; `None` if this driver does not have it.

@@ -12,7 +12,7 @@ use crate::pool_figures;
 
 /// What the program has beside the pools, and what the limit leaves to these.
 #[derive(Debug)]
-pub(super) struct Passed {
+pub(super) struct Unpooled {
     limit: Option<u64>,
     /// What all pools together may take: the limit without what is counted.
     budget: Budget,
@@ -27,7 +27,7 @@ struct Counted {
     bytes: u64,
 }
 
-impl Passed {
+impl Unpooled {
     pub(super) fn new(limit: Option<u64>) -> Self {
         Self {
             limit,
@@ -77,7 +77,7 @@ impl Passed {
         pool_figures::note_refusal(bytes, self.budget.available_bytes());
     }
 
-    /// Counts a request no more, which has failed.
+    /// Subtracts a request that has failed.
     pub(super) fn give_up(&self, bytes: usize) {
         if let Some(limit) = self.limit {
             let mut counted = self.counted.lock();
@@ -107,7 +107,7 @@ impl Passed {
         self.counted.lock().live.take_primary(device)
     }
 
-    /// Counts what a call has ended no more, if it has succeeded.
+    /// Subtracts what a call has ended, if it has succeeded.
     pub(super) fn after(
         &self,
         effect: Effect,
