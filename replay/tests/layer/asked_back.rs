@@ -49,7 +49,7 @@ macro_rules! ask {
     ($function:ident($object:expr, $name:expr)) => {{
         let mut found: *mut c_void = ptr::null_mut();
         let status = cl!($function(
-            $object as _,
+            $object as usize as _,
             $name,
             size_of::<usize>(),
             (&raw mut found).cast(),
@@ -218,7 +218,9 @@ fn a_context_that_an_object_alone_keeps_is_used_without_a_reference_and_ends_wit
                 let object = keeper.keep(rig, context);
                 let again = keeper.context(object);
                 let buffers: Vec<cl_mem> = (0..3).map(|_| buffer_in(again, 4096)).collect();
-                buffers.into_iter().for_each(|buffer| rig.release(buffer));
+                for buffer in buffers {
+                    rig.release(buffer);
+                }
                 if matches!(keeper, Keeper::Queue) {
                     use_context(rig, again, object as cl_command_queue);
                 }
