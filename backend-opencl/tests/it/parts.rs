@@ -413,7 +413,12 @@ fn an_image_over_a_part_is_the_parts_bytes() {
         assert_eq!(parts.bench.pixels(&image), part.bytes()[..256]);
         let seen = backend.create_buffer(64 * 16, ANY).unwrap();
         let launch = parts.look.launch(queue, &[64]).image(&image).memory(&seen);
-        launch.enqueue().unwrap();
+        if let Err(error) = launch.enqueue() {
+            // NVIDIA's runtime has no images over sub-buffers in kernels.
+            let is_refused = error.to_string().contains("CL_INVALID_KERNEL_ARGS");
+            assert!(is_refused && part.in_buffer() > 0, "{error}");
+            return;
+        }
         let seen = backend.map::<u32>(queue, &seen, ..).unwrap();
         let bytes = part.bytes()[..256].to_vec();
         let words: Vec<_> = bytes.into_iter().map(u32::from).collect();
