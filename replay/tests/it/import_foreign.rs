@@ -90,7 +90,7 @@ fn what_looks_like_a_trace_is_told_what_a_trace_is() {
         "a 0\n",
         "a 0 4096 0\nx 1\n",
         "# mine\nf 1 2 3\n",
-        "k x\n",
+        "h\n",
         "h version 4\n",
     ] {
         let message = message(content.as_bytes());
