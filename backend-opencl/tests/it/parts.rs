@@ -415,7 +415,7 @@ fn an_image_over_a_part_is_the_parts_bytes() {
         let launch = parts.look.launch(queue, &[64]).image(&image).memory(&seen);
         if let Err(error) = launch.enqueue() {
             // NVIDIA's runtime has no images over sub-buffers in kernels.
-            let is_refused = error.to_string().contains("CL_INVALID_KERNEL_ARGS");
+            let is_refused = error.to_string().contains("code -52"); // CL_INVALID_KERNEL_ARGS
             assert!(is_refused && part.in_buffer() > 0, "{error}");
             return;
         }
