@@ -1,6 +1,6 @@
 //! Bytes that several allocators share.
 
-use std::{fmt, sync::Arc};
+use std::{collections::VecDeque, fmt, sync::Arc};
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -72,7 +72,7 @@ struct State {
     max: u64,
     /// The bytes of the blocks that are allocated, or are leaving.
     used: u64,
-    leaving: Vec<Arc<Leaving>>,
+    leaving: VecDeque<Arc<Leaving>>,
     /// The bytes requested by calls that have not returned.
     promised: u64,
     peak: u64,
@@ -111,7 +111,7 @@ impl Budget {
             state: Arc::new(Mutex::new(State {
                 max: max_bytes,
                 used: 0,
-                leaving: Vec::new(),
+                leaving: VecDeque::new(),
                 promised: 0,
                 peak: 0,
                 soft_limits: Vec::new(),
@@ -209,19 +209,37 @@ impl Budget {
         Ok(Promise { budget, bytes })
     }
 
-    /// Counts the blocks that have left by now, and returns the state. The device is asked without a lock.
+    /// Counts all blocks that have left by now, and returns the state.
     fn settled(&self) -> MutexGuard<'_, State> {
-        let mut gone = self.state.lock().leaving.clone();
-        gone.retain(|it| contained("Event::status", || it.1()) == Some(true));
-        for it in gone {
-            let mut state = self.state.lock();
-            let is_it = |other: &mut Arc<Leaving>| Arc::ptr_eq(&it, other);
-            // None if another thread has counted it. Its events are dropped after the lock.
-            let counted = state.leaving.extract_if(.., is_it);
-            let bytes: u64 = counted.map(|it| it.0).sum();
-            state.used = state.used.saturating_sub(bytes);
-        }
+        self.settle(usize::MAX);
         self.state.lock()
+    }
+
+    /// Counts the blocks that have left by now, of this many that were not looked at for the longest time. The device is asked without a lock.
+    fn settle(&self, most: usize) {
+        let mut looked_at = {
+            let leaving = &mut self.state.lock().leaving;
+            let count = leaving.len().min(most);
+            leaving.rotate_left(count);
+            let last = leaving.iter().rev().take(count);
+            last.cloned().collect::<Vec<_>>()
+        };
+        looked_at.retain(|it| contained("Event::status", || it.1()) == Some(true));
+        for it in looked_at {
+            let mut state = self.state.lock();
+            // Another thread may have counted it.
+            let place = state
+                .leaving
+                .iter()
+                .rposition(|other| Arc::ptr_eq(&it, other));
+            // Its events are dropped after the lock, by the other clone of it.
+            if place
+                .and_then(|place| state.leaving.remove(place))
+                .is_some()
+            {
+                state.used = state.used.saturating_sub(it.0);
+            }
+        }
     }
 
     /// Returns a guard for a block of `bytes` bytes that is being released. Dropping the guard makes the bytes available.
@@ -299,10 +317,12 @@ pub(crate) struct Return<'b> {
 impl Return<'_> {
     /// Has the bytes count until `has_left` returns true, if the budget has a limit.
     pub(crate) fn wait_until(mut self, has_left: impl Fn() -> bool + Send + Sync + 'static) {
+        // Two for each that comes: those that have left do not gather, nor do their events.
+        self.budget.settle(2);
         let mut state = self.budget.state.lock();
         if state.max < u64::MAX {
             let leaving: Leaving = (std::mem::take(&mut self.bytes), Box::new(has_left));
-            state.leaving.push(Arc::new(leaving));
+            state.leaving.push_back(Arc::new(leaving));
         }
     }
 }

@@ -1,9 +1,12 @@
 //! `Limit` and the budget behind it.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    slice,
+};
 
 use binpool_allocators::{
-    Allocator, DeferredAllocator, Error, InvalidRequest, OutOfMemory, Scope,
+    Allocator, Backend, DeferredAllocator, Error, InvalidRequest, OutOfMemory, Outcome, Scope,
     adaptors::{Budget, Limit},
 };
 use binpool_mock::{CallKind, Fault, MockDevice, Persistence};
@@ -212,4 +215,31 @@ fn a_limit_that_is_lowered_in_the_middle_of_a_call_lets_it_pass() {
     let limit = Limit::shared(odd, &budget);
     assert!(limit.allocate(600).is_ok());
     assert_eq!((budget.used_bytes(), budget.available_bytes()), (600, 0));
+}
+
+#[test]
+fn events_of_released_blocks_do_not_gather_while_an_older_one_is_pending() {
+    let device = device();
+    let limit = Limit::new(immediate(&device), 1 << 20);
+    let release_after = || {
+        let event = limit.backend().create_user_event().unwrap();
+        let block = limit.allocate(256).unwrap();
+        limit.release(block, slice::from_ref(&event)).unwrap();
+        event
+    };
+    let end = |event| {
+        let ended = limit
+            .backend()
+            .resolve_user_event(&event, Outcome::Complete);
+        ended.unwrap();
+    };
+    let oldest = release_after();
+    for _ in 0..100 {
+        end(release_after());
+        assert!(device.live_events() <= 3, "{}", device.leaks());
+    }
+    assert_eq!(limit.budget().used_bytes(), 256);
+    end(oldest);
+    assert_eq!(limit.budget().used_bytes(), 0);
+    assert_eq!(device.live_events(), 0);
 }
