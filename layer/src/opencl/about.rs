@@ -3,10 +3,10 @@
 use std::ptr;
 
 use opencl_sys::{
-    CL_CONTEXT_DEVICES, CL_DEVICE_GLOBAL_MEM_SIZE, CL_DEVICE_NAME, CL_IMAGE_BUFFER,
-    CL_MEM_ASSOCIATED_MEMOBJECT, CL_MEM_SIZE, CL_QUEUE_CONTEXT,
-    CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, CL_QUEUE_PROPERTIES, CL_SUCCESS, cl_command_queue,
-    cl_context, cl_device_id, cl_mem,
+    CL_CONTEXT_DEVICES, CL_DEVICE_GLOBAL_MEM_SIZE, CL_DEVICE_NAME, CL_DEVICE_PARENT_DEVICE,
+    CL_DEVICE_REFERENCE_COUNT, CL_IMAGE_BUFFER, CL_MEM_ASSOCIATED_MEMOBJECT, CL_MEM_SIZE,
+    CL_QUEUE_CONTEXT, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, CL_QUEUE_PROPERTIES, CL_SUCCESS,
+    cl_command_queue, cl_context, cl_device_id, cl_mem,
 };
 
 use super::{driver::ask, objects::Handle};
@@ -59,6 +59,14 @@ fn name(device: cl_device_id) -> String {
     let text = String::from_utf8_lossy(&text);
     let name = text.split('\0').next().unwrap_or_default().trim();
     if name.is_empty() { "a device" } else { name }.to_owned()
+}
+
+/// Returns whether a device ends with the program's reference, since not even its contexts have one: a sub-device of PoCL before version 4 (its issue
+/// 1229).
+pub(super) fn is_programs_alone(device: cl_device_id) -> bool {
+    let parent = property!(clGetDeviceInfo(device, CL_DEVICE_PARENT_DEVICE), 0_usize);
+    let references = property!(clGetDeviceInfo(device, CL_DEVICE_REFERENCE_COUNT), 0_u32);
+    parent != 0 && references < 2
 }
 
 /// The bytes of a memory object.

@@ -185,9 +185,9 @@ impl Layer {
         bytes: usize,
     ) -> Option<(Arc<ContextPool>, Option<ProgramQueue>)> {
         let mut state = lock(&self.state);
-        if !state.objects.has_context(context) {
+        if let Some(why) = state.objects.unpooled(context) {
             drop(state);
-            self.passed(bytes, "a context that only other objects keep");
+            self.passed(bytes, why);
             return None;
         }
         let pool = state

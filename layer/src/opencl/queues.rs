@@ -9,7 +9,7 @@ use opencl_sys::{
     cl_uint,
 };
 
-use super::{driver::functions, layer::layer, objects::Handle};
+use super::{about, driver::functions, layer::layer, objects::Handle};
 
 type Notify = unsafe extern "C" fn(*const c_char, *const c_void, usize, *mut c_void);
 
@@ -21,7 +21,12 @@ functions! {
         notify: Option<Notify>,
         user_data: *mut c_void,
         errcode_ret: *mut cl_int,
-    ) -> cl_context, after context: layer().change(|known| known.add_context(context as Handle));
+    ) -> cl_context, after context: {
+        // SAFETY: the driver has read the same list.
+        let devices = unsafe { std::slice::from_raw_parts(devices, count as usize) };
+        let may_lose_devices = devices.iter().any(|device| about::is_programs_alone(*device));
+        layer().change(|known| known.add_context(context as Handle, may_lose_devices));
+    };
 
     clCreateContextFromType(
         properties: *const cl_context_properties,
@@ -29,7 +34,7 @@ functions! {
         notify: Option<Notify>,
         user_data: *mut c_void,
         errcode_ret: *mut cl_int,
-    ) -> cl_context, after context: layer().change(|known| known.add_context(context as Handle));
+    ) -> cl_context, after context: layer().change(|known| known.add_context(context as Handle, false));
 
     clRetainContext(context: cl_context) -> cl_int, after: layer().change(|known| known.retain_context(context as Handle));
 

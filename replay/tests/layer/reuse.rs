@@ -7,7 +7,7 @@ use opencl_sys::*;
 use crate::{
     cl::cl,
     rig::{Rig, say},
-    runs::rule,
+    runs::{Runs, rule, under},
 };
 
 #[test]
@@ -141,38 +141,69 @@ fn memory_of_one_context_is_not_given_to_another() {
     }
 }
 
+/// Fills and reads memory on two devices of one context in turns.
+fn use_on_both(rig: &mut Rig, devices: [cl_device_id; 2]) {
+    let context = rig.new_context(&devices);
+    let queues = devices.map(|device| rig.queue_in(context, device, 0));
+    for round in 0..20_u8 {
+        let buffer = filled(rig, context, queues[usize::from(round % 2)], round);
+        rig.finish(queues[usize::from(round % 2)]);
+        let reader = queues[usize::from((round / 2) % 2)];
+        say!(rig, "{:?}", rig.read(reader, buffer, 2));
+        rig.release(buffer);
+    }
+}
+
 #[test]
 fn memory_is_reused_on_all_devices_of_a_context() {
+    let variables = [("POCL_DEVICES", "pthread pthread")];
+    let runs = under(&variables, |rig| {
+        let mut devices = [rig.device; 2];
+        let place = devices.as_mut_ptr();
+        let all = CL_DEVICE_TYPE_ALL;
+        cl!(clGetDeviceIDs(rig.platform, all, 2, place, ptr::null_mut()));
+        use_on_both(rig, devices);
+    });
+    if let Some((recorded, pooled)) = runs {
+        assert_eq!(pooled.transcript, recorded.transcript);
+        assert!(pooled.calls("clCreateBuffer") <= 4);
+    }
+}
+
+#[test]
+fn memory_is_reused_on_sub_devices_if_the_driver_keeps_them_with_their_context() {
     let runs = rule(|rig| {
         let equally = [CL_DEVICE_PARTITION_EQUALLY, 1, 0];
-        let mut devices: [cl_device_id; 2] = [ptr::null_mut(); 2];
+        let mut devices: [cl_device_id; 1024] = [ptr::null_mut(); 1024];
         let mut count = 0;
         let status = cl!(clCreateSubDevices(
             rig.device,
             equally.as_ptr(),
-            2,
+            1024,
             devices.as_mut_ptr(),
             &raw mut count
         ));
         say!(rig, "{status} {count}");
-        if status != CL_SUCCESS {
-            return;
-        }
-        let context = rig.new_context(&devices);
-        let queues = devices.map(|device| rig.queue_in(context, device, 0));
-        for round in 0..20_u8 {
-            let buffer = filled(rig, context, queues[usize::from(round % 2)], round);
-            rig.finish(queues[usize::from(round % 2)]);
-            say!(
-                rig,
-                "{:?}",
-                rig.read(queues[usize::from((round / 2) % 2)], buffer, 2)
-            );
-            rig.release(buffer);
+        if status == CL_SUCCESS {
+            use_on_both(rig, [devices[0], devices[count as usize - 1]]);
+            let mut references: cl_uint = 0;
+            cl!(clGetDeviceInfo(
+                devices[0],
+                CL_DEVICE_REFERENCE_COUNT,
+                size_of_val(&references),
+                (&raw mut references).cast(),
+                ptr::null_mut()
+            ));
+            say!(rig, "kept: {}", references > 1);
         }
     });
-    if let Some(runs) = runs {
-        assert!(runs.pooled.calls("clCreateBuffer") <= 4);
+    if let Some(Runs { pooled, .. }) = runs {
+        if pooled.transcript.contains("kept: true") {
+            assert!(pooled.calls("clCreateBuffer") <= 4);
+        } else if pooled.transcript.contains("kept") {
+            let mut lines = pooled.lines();
+            assert!(lines.any(|line| line.ends_with("the driver does not keep")));
+        }
     }
 }
 

@@ -188,7 +188,8 @@ CASE(sub_devices, TOGETHER, "a context of sub-devices, whose memory comes and go
       for (int i = 0; i < 5; i++) say(" %d", use(context, queue, 4096, i));
       must(!clReleaseCommandQueue(queue) && !clReleaseContext(context));
     }
-    for (cl_uint i = 0; i < count; i++) must(!clReleaseDevice(parts[i]));
+    // The first one stays: PoCL before version 4 frees it at once, while another thread ends its last command (its issue 1229).
+    for (cl_uint i = 1; i < count; i++) must(!clReleaseDevice(parts[i]));
   }
   say("\n");
   down(rig);

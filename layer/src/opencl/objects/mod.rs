@@ -105,6 +105,8 @@ pub(super) struct ContextState {
     references: u32,
     /// Its queues that the program has references to.
     pub(super) queues: u32,
+    /// Set if the driver does not keep its devices while commands run.
+    may_lose_devices: bool,
     pub(super) is_noted: bool,
 }
 
@@ -310,9 +312,10 @@ impl<B: Clone> Objects<B> {
     }
 
     /// Adds a context that the program has created.
-    pub(super) fn add_context(&mut self, context: Handle) {
+    pub(super) fn add_context(&mut self, context: Handle, may_lose_devices: bool) {
         // An older one may have had its address.
         self.contexts.remove(&context);
+        self.context(context).may_lose_devices = may_lose_devices;
         self.retain_context(context);
     }
 
@@ -325,6 +328,7 @@ impl<B: Clone> Objects<B> {
                 number,
                 references: 0,
                 queues: 0,
+                may_lose_devices: false,
                 is_noted: false,
             }
         })
@@ -345,6 +349,16 @@ impl<B: Clone> Objects<B> {
     pub(super) fn has_context(&self, context: Handle) -> bool {
         let known = self.contexts.get(&context);
         known.is_some_and(|known| known.references > 0 || known.queues > 0)
+    }
+
+    /// Why no pool serves a context; `None` where pools do.
+    pub(super) fn unpooled(&self, context: Handle) -> Option<&'static str> {
+        if !self.has_context(context) {
+            return Some("a context that only other objects keep");
+        }
+        // The markers of a pool may run when the program has released everything.
+        let may_lose_devices = self.contexts[&context].may_lose_devices;
+        may_lose_devices.then_some("a context whose sub-devices the driver does not keep")
     }
 
     /// Adds a queue to which the program has `references`: one, or none.

@@ -21,7 +21,7 @@ fn block(id: u64) -> Block<&'static str> {
 /// Objects with a buffer, two parts of it, and shared virtual memory: blocks 1 and 2.
 fn objects() -> TestObjects {
     let mut objects = Objects::default();
-    objects.add_context(CONTEXT);
+    objects.add_context(CONTEXT, false);
     for queue in [QUEUE, OTHER_QUEUE] {
         objects.add_queue(queue, CONTEXT, 1);
     }
@@ -288,7 +288,7 @@ fn a_context_is_the_programs_as_long_as_it_has_references_to_it_or_to_a_queue_of
     assert_eq!(objects.context(CONTEXT).number, 1);
     objects.release_context(CONTEXT);
     assert!(!objects.has_context(CONTEXT));
-    objects.add_context(CONTEXT);
+    objects.add_context(CONTEXT, false);
     assert_eq!(objects.context(CONTEXT).number, 2);
 }
 
@@ -303,4 +303,15 @@ fn a_queue_without_a_reference_of_the_program_does_not_keep_its_context() {
     assert!(!objects.has_context(CONTEXT));
     objects.release_queue(QUEUE);
     assert_eq!(objects.context(CONTEXT).queues, 0);
+}
+
+#[test]
+fn pools_serve_the_contexts_that_the_program_has_and_that_keep_their_devices() {
+    let mut objects = objects();
+    assert_eq!(objects.unpooled(CONTEXT), None);
+    assert!(objects.unpooled(CONTEXT + 1).is_some());
+    objects.add_context(CONTEXT, true);
+    assert!(objects.unpooled(CONTEXT).is_some());
+    objects.add_context(CONTEXT, false);
+    assert_eq!(objects.unpooled(CONTEXT), None);
 }
