@@ -333,7 +333,8 @@ impl Pooling {
         if let Some(known) = self.devices.read().get(&context) {
             return known.clone();
         }
-        if context == 0 {
+        // Whether it is primary is known of a current one.
+        if context == 0 || self.driver.current() != context {
             return None;
         }
         let mut devices = self.devices.write();
@@ -343,9 +344,6 @@ impl Pooling {
 
     /// Makes the pools of a context.
     fn open(&self, context: usize) -> Option<Arc<DevicePools>> {
-        if self.driver.current() != context {
-            return None;
-        }
         let device = usize::try_from(self.driver.device()?).ok()?;
         // To open the device would make a primary context.
         if self.driver.has_primary(device) != Some(true) {
