@@ -205,12 +205,13 @@ impl Pooling {
         };
         let context = held.device.context;
         match stream {
-            // The default stream of another thread has the same handle.
-            Some(stream) if held.stream != Some(stream) || stream == PER_THREAD => {
+            // The default streams of other threads and contexts have the same handles.
+            Some(stream) if held.stream != Some(stream) || stream <= PER_THREAD => {
                 let known = self.queue_of(stream);
                 let recorded = known.map(|known| held.buffer.record_use(&known.queue));
                 if !matches!(recorded, Some(Ok(()))) {
-                    // A stream that the pool cannot ask.
+                    // A stream that the pool cannot ask, maybe of another context.
+                    let context = self.driver.context_of(stream).unwrap_or(context);
                     self.driver.wait_for(context);
                 }
             }
