@@ -54,3 +54,16 @@ impl Bound {
         (self.peak / 100 * self.percent).max(self.anyway)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_keeps_a_percentage_of_the_most_that_was_in_use_or_what_it_keeps_anyway() {
+        let mut bound = Bound::new(1000, 125);
+        assert_eq!(bound.most(700), 1000);
+        assert_eq!(bound.most(2000), 2500);
+        assert_eq!(bound.most(900), 2500);
+    }
+}

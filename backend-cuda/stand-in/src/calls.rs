@@ -161,6 +161,16 @@ fn text(text: *const c_char) -> Result<String, Code> {
     Ok(text.to_string_lossy().into_owned())
 }
 
+/// The answer of another call.
+fn answer(code: Code) -> Result<(), Code> {
+    if code == 0 { Ok(()) } else { Err(code) }
+}
+
+/// The stream that a handle means to the functions for which 0 is the default stream of the thread.
+fn of_thread(stream: usize) -> usize {
+    if stream == 0 { PER_THREAD } else { stream }
+}
+
 /// Returns once the word is at least `value`, counted round, or the device is lost.
 fn wait_for_word(device: &Device, address: u64, value: u32) -> Result<(), Code> {
     let word = host(device, address)?.cast();
@@ -225,7 +235,7 @@ macro_rules! calls {
 }
 
 calls! {
-    fn cuInit(_flags: u32) { Ok(()) }
+    fn cuInit(flags: u32) { if flags == 0 { Ok(()) } else { Err(INVALID_VALUE) } }
     fn cuDeviceGetCount(count: *mut i32) { put(count, 2) }
     fn cuDeviceGet(number: *mut i32, ordinal: i32) {
         context(ordinal)?;
@@ -241,6 +251,7 @@ calls! {
         put(value, i32::from(ATTRIBUTES.contains(&attribute)))
     }
     fn cuDevicePrimaryCtxRetain(place: *mut usize, number: i32) {
+        context(number)?.faults.lock().call("cuDevicePrimaryCtxRetain")?;
         context(number)?.retain();
         put(place, handle_of_context(number))
     }
@@ -253,6 +264,12 @@ calls! {
         device.faults.lock().call("cuDevicePrimaryCtxReset")?;
         device.memory.lock().reset();
         device.reset();
+        Ok(())
+    }
+    fn cuCtxDestroy_v2(context: usize) {
+        let device = context_of(context)?;
+        device.faults.lock().call("cuCtxDestroy")?;
+        device.memory.lock().reset();
         Ok(())
     }
     fn cuCtxGetCurrent(context: *mut usize) {
@@ -278,7 +295,9 @@ calls! {
         put(flags, 0)?;
         put(is_active, i32::from(context(number)?.is_active()))
     }
-    fn cuDeviceGetPCIBusId(text: *mut c_char, length: i32, _device: i32) { put_text(text, length, b"0000:00:00.0\0") }
+    fn cuDeviceGetPCIBusId(text: *mut c_char, length: i32, device: i32) {
+        put_text(text, length, format!("0000:00:{device:02x}.0\0").as_bytes())
+    }
     fn cuDeviceCanAccessPeer(can: *mut i32, number: i32, peer: i32) {
         context(number)?.faults.lock().call("cuDeviceCanAccessPeer")?;
         put(can, i32::from(context(number)?.can_use_memory_of(&*context(peer)?)))
@@ -311,6 +330,11 @@ calls! {
 
     fn cuMemAlloc_v2(address: *mut u64, bytes: usize) {
         put(address, enter_unless_captured("cuMemAlloc")?.allocate(bytes, Users::Peers)?)
+    }
+    fn cuMemAllocPitch_v2(address: *mut u64, pitch: *mut usize, width: usize, height: usize, _element: u32) {
+        let row = width.next_multiple_of(512);
+        put(pitch, row)?;
+        put(address, enter_unless_captured("cuMemAllocPitch")?.allocate(row * height, Users::Peers)?)
     }
     fn cuMemFree_v2(address: u64) {
         let device = enter_unless_captured("cuMemFree")?;
@@ -361,6 +385,9 @@ calls! {
         device.stream(stream)?;
         put(address, device.allocate(bytes, Users::Some(vec![device.ordinal]))?)
     }
+    fn cuMemAllocAsync_ptsz(address: *mut u64, bytes: usize, stream: usize) {
+        answer(cuMemAllocAsync(address, bytes, of_thread(stream)))
+    }
     fn cuMemGetAddressRange_v2(start: *mut u64, bytes: *mut usize, address: u64) {
         let (first, length) = enter("cuMemGetAddressRange")?.memory.lock().range(address)?;
         // The program may ask for one of them.
@@ -384,10 +411,7 @@ calls! {
             let attribute = unsafe { attribute.read() };
             // SAFETY: The program passes `count` places.
             let value = unsafe { value.read() };
-            match cuPointerGetAttribute(value, attribute, address) {
-                0 => {}
-                code => return Err(code),
-            }
+            answer(cuPointerGetAttribute(value, attribute, address))?;
         }
         Ok(())
     }
@@ -409,6 +433,8 @@ calls! {
         // At once, so that a command of another stream which still uses it is found out.
         device.memory.lock().free(address)
     }
+
+    fn cuMemFreeAsync_ptsz(address: u64, stream: usize) { answer(cuMemFreeAsync(address, of_thread(stream))) }
 
     fn cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: usize) {
         copy(&enter("cuMemcpyAsync")?, to, from, bytes, stream)
@@ -452,7 +478,12 @@ calls! {
     fn cuStreamCreate(stream: *mut usize, _flags: u32) {
         put(stream, enter("cuStreamCreate")?.create_stream())
     }
-    fn cuStreamDestroy_v2(stream: usize) { enter("cuStreamDestroy")?.streams.destroy(stream) }
+    fn cuStreamDestroy_v2(stream: usize) {
+        enter("cuStreamDestroy")?.streams.destroy(stream)?;
+        // A capture ends with its stream.
+        let _graph = capture::end(stream);
+        Ok(())
+    }
     fn cuStreamGetCtx(stream: usize, context: *mut usize) {
         let owner = match stream {
             // A default stream is that of the current context.

@@ -52,6 +52,13 @@ controls! {
         device(ordinal).map_or(0, |device| device.memory.lock().used())
     }
 
+    /// Lets a block get the address of the one before that was freed, if it has as many bytes.
+    fn stand_in_reuse_addresses(ordinal: i32) -> () {
+        if let Ok(device) = device(ordinal) {
+            device.memory.lock().reuse_addresses();
+        }
+    }
+
     /// Sets whether a device and others may use each other's memory.
     fn stand_in_can_peer(ordinal: i32, can: bool) -> () {
         if let Ok(device) = device(ordinal) {

@@ -75,6 +75,8 @@ pub(crate) struct Memory {
     ordinal: i32,
     /// The next addresses that nothing has had.
     next: u64,
+    /// The address of the last block that was freed, and its bytes, once a test wants it to be that of the next one.
+    last_freed: Option<(u64, usize)>,
     used: Arc<AtomicUsize>,
     most_used: usize,
     /// What is at which address.
@@ -100,6 +102,7 @@ impl Memory {
         Self {
             ordinal,
             next: first_of(ordinal),
+            last_freed: None,
             used: Arc::default(),
             most_used: 0,
             mapped: BTreeMap::new(),
@@ -160,13 +163,28 @@ impl Memory {
         users: Users,
     ) -> Result<u64, Code> {
         let bytes = Arc::new(self.take(length, capacity)?);
-        let address = self.fresh(length);
+        let address = match &mut self.last_freed {
+            Some((address, freed)) if *freed == length => {
+                *freed = 0;
+                *address
+            }
+            _ => self.fresh(length),
+        };
         self.mapped.insert(address, Mapped { bytes, users });
         Ok(address)
     }
 
     pub(crate) fn free(&mut self, address: u64) -> Result<(), Code> {
-        self.mapped.remove(&address).map(drop).ok_or(INVALID_VALUE)
+        let freed = self.mapped.remove(&address).ok_or(INVALID_VALUE)?;
+        if let Some(last) = &mut self.last_freed {
+            *last = (address, freed.bytes.length);
+        }
+        Ok(())
+    }
+
+    /// Gives the address of a block that is freed to the next one of its size from now on, as the driver does.
+    pub(crate) fn reuse_addresses(&mut self) {
+        self.last_freed = Some((0, 0));
     }
 
     /// Frees what is not of virtual memory.

@@ -171,6 +171,9 @@ mod tests {
             arguments(&[0, address_of(&flat)]).bytes(bytes, true),
             64 * 32 * 16
         );
+        let halves_of_two = [64, 32, (2_usize << 32) | 0x10];
+        let words = [0, address_of(&halves_of_two)];
+        assert_eq!(arguments(&words).bytes(bytes, true), 64 * 32 * 4);
         let deep = [8, 4, 2, (1_usize << 32) | 1];
         let bytes = Bytes::Array {
             has_depth: true,

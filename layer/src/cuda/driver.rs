@@ -85,7 +85,9 @@ calls! {
     primary_state: c"cuDevicePrimaryCtxGetState" (device: c_int, flags: *mut c_uint, is_active: *mut c_int);
     stream_context: c"cuStreamGetCtx" (stream: usize, context: *mut usize);
     stream_captures: c"cuStreamIsCapturing" (stream: usize, status: *mut c_int);
+    stream_end_capture: c"cuStreamEndCapture" (stream: usize, graph: *mut usize);
     stream_destroy: c"cuStreamDestroy_v2" (stream: usize);
+    graph_destroy: c"cuGraphDestroy" (graph: usize);
     pool_of_device: c"cuDeviceGetMemPool" (pool: *mut usize, device: c_int);
     address_attribute: c"cuPointerGetAttribute" (value: *mut usize, attribute: c_int, address: usize);
     set_access: c"cuMemSetAccess" (address: usize, bytes: usize, access: usize, count: usize);
@@ -144,6 +146,14 @@ impl Driver {
     pub(super) fn may_be_captured(&self, stream: usize) -> bool {
         let mut status = 0;
         self.stream_captures(stream, &raw mut status) != 0 || status != 0
+    }
+
+    /// Ends the capture of a stream, from whatever thread it began.
+    pub(super) fn abandon_capture(&self, stream: usize) {
+        let mut graph = 0;
+        if self.stream_end_capture(stream, &raw mut graph) == SUCCESS {
+            self.graph_destroy(graph);
+        }
     }
 
     /// Waits for all commands of a context.

@@ -205,12 +205,13 @@ impl Pooling {
         };
         let context = held.device.context;
         match stream {
-            // The default stream of another thread has the same handle.
-            Some(stream) if held.stream != Some(stream) || stream == PER_THREAD => {
+            // The default streams of other threads and contexts have the same handles.
+            Some(stream) if held.stream != Some(stream) || stream <= PER_THREAD => {
                 let known = self.queue_of(stream);
                 let recorded = known.map(|known| held.buffer.record_use(&known.queue));
                 if !matches!(recorded, Some(Ok(()))) {
-                    // A stream that the pool cannot ask.
+                    // A stream that the pool cannot ask, maybe of another context.
+                    let context = self.driver.context_of(stream).unwrap_or(context);
                     self.driver.wait_for(context);
                 }
             }
@@ -333,7 +334,8 @@ impl Pooling {
         if let Some(known) = self.devices.read().get(&context) {
             return known.clone();
         }
-        if context == 0 {
+        // Whether it is primary is known of a current one.
+        if context == 0 || self.driver.current() != context {
             return None;
         }
         let mut devices = self.devices.write();
@@ -343,9 +345,6 @@ impl Pooling {
 
     /// Makes the pools of a context.
     fn open(&self, context: usize) -> Option<Arc<DevicePools>> {
-        if self.driver.current() != context {
-            return None;
-        }
         let device = usize::try_from(self.driver.device()?).ok()?;
         // To open the device would make a primary context.
         if self.driver.has_primary(device) != Some(true) {

@@ -170,7 +170,13 @@ impl Pooling {
     fn notice(&self, function: &Function, arguments: Arguments, real: impl Fn() -> c_int) -> c_int {
         match function.effect {
             Effect::DestroysStream => {
-                let lives_on = own(|| self.end_stream(arguments.word(0)));
+                let stream = arguments.word(0);
+                // A capture ends with its stream, also where that lives on.
+                if own(|| self.is_captured(stream)) {
+                    own(|| self.driver.abandon_capture(stream));
+                    self.end_capture();
+                }
+                let lives_on = own(|| self.end_stream(stream));
                 return if lives_on { SUCCESS } else { real() };
             }
             Effect::EndsCapture => {

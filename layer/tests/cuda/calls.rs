@@ -19,11 +19,22 @@ unsafe extern "C" {
     pub(crate) fn cuDevicePrimaryCtxRelease_v2(device: c_int) -> c_int;
     pub(crate) fn cuDevicePrimaryCtxReset_v2(device: c_int) -> c_int;
     pub(crate) fn cuCtxSetCurrent(context: usize) -> c_int;
+    pub(crate) fn cuCtxGetCurrent(context: *mut usize) -> c_int;
+    pub(crate) fn cuCtxDestroy_v2(context: usize) -> c_int;
     pub(crate) fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> c_int;
+    pub(crate) fn cuMemAllocPitch_v2(
+        address: *mut u64,
+        pitch: *mut usize,
+        width: usize,
+        height: usize,
+        element: u32,
+    ) -> c_int;
     pub(crate) fn cuMemFree_v2(address: u64) -> c_int;
     pub(crate) fn cuMemAllocManaged(address: *mut u64, bytes: usize, flags: u32) -> c_int;
     pub(crate) fn cuMemAllocAsync(address: *mut u64, bytes: usize, stream: usize) -> c_int;
     pub(crate) fn cuMemFreeAsync(address: u64, stream: usize) -> c_int;
+    pub(crate) fn cuMemAllocAsync_ptsz(address: *mut u64, bytes: usize, stream: usize) -> c_int;
+    pub(crate) fn cuMemFreeAsync_ptsz(address: u64, stream: usize) -> c_int;
     pub(crate) fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> c_int;
     pub(crate) fn cuMemGetAddressRange_v2(
         start: *mut u64,
@@ -63,6 +74,7 @@ unsafe extern "C" {
         flags: u64,
     ) -> c_int;
     pub(crate) fn cuMemRelease(pages: u64) -> c_int;
+    pub(crate) fn cuMemRetainAllocationHandle(pages: *mut u64, address: u64) -> c_int;
     pub(crate) fn cuMemAddressReserve(
         address: *mut u64,
         bytes: usize,
@@ -105,13 +117,24 @@ unsafe extern "C" {
 
 /// Makes the primary context of device 0 current. The device has this much memory, in bytes.
 pub(crate) fn begin(capacity: usize) {
-    control::<extern "C" fn(c_int, usize)>("stand_in_capacity")(0, capacity);
+    begin_on(0, capacity);
+}
+
+/// Makes the primary context of a device current, and returns it. The device has this much memory, in bytes.
+pub(crate) fn begin_on(device: c_int, capacity: usize) -> usize {
+    control::<extern "C" fn(c_int, usize)>("stand_in_capacity")(device, capacity);
     let mut context = 0;
     unsafe {
         assert_eq!(cuInit(0), 0);
-        assert_eq!(cuDevicePrimaryCtxRetain(&raw mut context, 0), 0);
-        assert_eq!(cuCtxSetCurrent(context), 0);
+        assert_eq!(cuDevicePrimaryCtxRetain(&raw mut context, device), 0);
     }
+    make_current(context);
+    context
+}
+
+/// Makes a context current, or none for 0.
+pub(crate) fn make_current(context: usize) {
+    assert_eq!(unsafe { cuCtxSetCurrent(context) }, 0);
 }
 
 /// A function of the stand-in itself.
@@ -124,9 +147,14 @@ pub(crate) fn control<F: Copy>(name: &str) -> F {
 
 /// Lets the next call of the driver fail.
 pub(crate) fn fail_once(call: &str) {
+    fail(1, call);
+}
+
+/// Lets this many calls of the driver fail.
+pub(crate) fn fail(times: u64, call: &str) {
     type Fail = extern "C" fn(c_int, *const c_char, u64, u64, c_int);
     let call = CString::new(call).unwrap();
-    control::<Fail>("stand_in_fail")(0, call.as_ptr(), 0, 1, 999);
+    control::<Fail>("stand_in_fail")(0, call.as_ptr(), 0, times, 999);
 }
 
 /// Pages that are mapped, and have no handle any more.
@@ -146,13 +174,23 @@ pub(crate) fn map_pages(bytes: usize) -> Result<u64, c_int> {
 
 /// How often the driver itself was called.
 pub(crate) fn count(call: &str) -> u64 {
+    count_on(0, call)
+}
+
+/// How often the driver itself was called while a context of this device was current.
+pub(crate) fn count_on(device: c_int, call: &str) -> u64 {
     let call = CString::new(call).unwrap();
-    control::<extern "C" fn(c_int, *const c_char) -> u64>("stand_in_calls")(0, call.as_ptr())
+    control::<extern "C" fn(c_int, *const c_char) -> u64>("stand_in_calls")(device, call.as_ptr())
 }
 
 /// The bytes that the driver has given.
 pub(crate) fn used() -> usize {
-    control::<extern "C" fn(c_int) -> usize>("stand_in_used")(0)
+    used_on(0)
+}
+
+/// The bytes that the driver has given of a device.
+pub(crate) fn used_on(device: c_int) -> usize {
+    control::<extern "C" fn(c_int) -> usize>("stand_in_used")(device)
 }
 
 pub(crate) fn allocate(bytes: usize) -> Result<u64, c_int> {
@@ -235,6 +273,9 @@ impl Gate {
         Self(ptr::with_exposed_provenance_mut(word))
     }
 }
+
+// SAFETY: a gate is the address of a word that any thread may store to.
+unsafe impl Send for Gate {}
 
 impl Drop for Gate {
     fn drop(&mut self) {

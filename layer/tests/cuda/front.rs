@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     calls::{
-        MIB, allocate_on, begin, count, create_stream, cuGetProcAddress_v2, cuInit,
+        MIB, allocate_on, begin, control, count, create_stream, cuGetProcAddress_v2, cuInit,
         cuMipmappedArrayDestroy, free_on,
     },
     child::{in_child, is_child, stand_in_path},
@@ -113,5 +113,42 @@ fn the_driver_names_the_functions_of_the_layer() {
         );
         assert_eq!(count("cuMemAllocAsync"), 0);
         assert_eq!(find(c"cuNoSuch").0, 500);
+        // What the program has there stays, even if it is a function of the driver.
+        let drivers = control::<*const c_void>("cuMemAllocAsync");
+        let mut place = drivers;
+        let code = unsafe {
+            cuGetProcAddress_v2(
+                c"cuNoSuch".as_ptr(),
+                &raw mut place,
+                12000,
+                0,
+                ptr::null_mut(),
+            )
+        };
+        assert_eq!((code, place), (500, drivers));
+    });
+}
+
+#[test]
+fn the_driver_is_the_first_that_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("libcuda.so.1");
+    if !is_child() {
+        std::os::unix::fs::symlink(stand_in_path(), &path).unwrap();
+    }
+    let folders = format!("/no/such/folder:{}", folder.path().display());
+    let variables = [("BINPOOL_LIBCUDA", ""), ("LD_LIBRARY_PATH", &*folders)];
+    in_child(&variables, || {
+        let folders = std::env::var("LD_LIBRARY_PATH").unwrap();
+        let folder = folders.split(':').nth(1).unwrap();
+        let expected = Path::new(folder).join("libcuda.so.1");
+        assert_eq!(binpool_layer::cuda_driver(), Some(expected));
+    });
+}
+
+#[test]
+fn where_the_driver_is_not_there_none_is_named() {
+    in_child(&[("BINPOOL_LIBCUDA", "/no/such/libcuda.so.1")], || {
+        assert_eq!(binpool_layer::cuda_driver(), None);
     });
 }

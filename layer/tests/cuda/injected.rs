@@ -3,8 +3,8 @@
 use std::ffi::{c_int, c_void};
 
 use crate::{
-    calls::{InitializeInjection, MIB, control},
-    child::{complaints, stand_in_path},
+    calls::{InitializeInjection, MIB, allocate, begin, control, free},
+    child::{complaints, is_child, stand_in_path},
     recorded::{of, record},
 };
 
@@ -81,6 +81,48 @@ fn a_program_that_calls_the_driver_is_recorded_by_cupti() {
         calls.any(|line| line.starts_with("call 3 ") && line.contains(" cuMemAlloc_v2 ")),
         "{lines:#?}"
     );
+}
+
+#[test]
+fn a_program_that_calls_the_layer_is_not_recorded_by_cupti_too() {
+    let Some(lines) = record(&[("BINPOOL_CUPTI", stand_in_path())], || {
+        begin(64 * MIB);
+        assert_eq!(unsafe { InitializeInjection() }, 1);
+        free(allocate(1000).unwrap());
+    }) else {
+        return;
+    };
+    assert_eq!(
+        (of(&lines, "a").count(), of(&lines, "f").count()),
+        (1, 1),
+        "{lines:#?}"
+    );
+}
+
+#[test]
+fn cupti_is_found_beside_the_toolkit_and_where_the_program_has_loaded_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let beside = folder.path().join("extras/CUPTI/lib64");
+    let loaded = folder.path().join("libcupti.so.12");
+    if !is_child() {
+        std::fs::create_dir_all(&beside).unwrap();
+        for path in [&beside.join("libcupti.so"), &loaded] {
+            std::os::unix::fs::symlink(stand_in_path(), path).unwrap();
+        }
+    }
+    for variables in [
+        [("CUDA_HOME", folder.path().to_str().unwrap())],
+        [("BINPOOL_LIBCUDA", loaded.to_str().unwrap())],
+    ] {
+        let Some(lines) = record(&variables, || {
+            // The driver is loaded before it calls what it has loaded by itself.
+            let _driver = control::<*const c_void>("cuInit");
+            program();
+        }) else {
+            return;
+        };
+        assert_eq!(of(&lines, "a").count(), 4, "{variables:?}");
+    }
 }
 
 #[test]

@@ -14,9 +14,13 @@
 )]
 
 mod calls;
+mod captures;
 mod child;
+mod devices;
+mod failures;
 mod front;
 mod injected;
+mod kept;
 mod pooled;
 mod recorded;
 #[path = "../../../backend-cuda/tests/it/common/stand_in_build.rs"]

@@ -8,11 +8,12 @@ use crate::{
     calls::{
         Gate, MIB, OUT_OF_MEMORY, PER_THREAD, allocate, allocate_on, begin, control, count,
         create_stream, cuCtxEnablePeerAccess, cuCtxSetCurrent, cuDeviceGetMemPool,
-        cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxReset_v2, cuMemAllocFromPoolAsync,
-        cuMemAllocManaged, cuMemCreate, cuMemPoolCreate, cuMemPoolSetAccess, cuMemRelease,
-        cuMemUnmap, cuPointerGetAttribute, cuPointerGetAttributes, cuStreamBeginCapture_v2,
-        cuStreamEndCapture, destroy_stream, fill, free, free_on, map_pages, memory, range, read,
-        used, wait,
+        cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxReset_v2, cuMemAlloc_v2, cuMemAllocAsync,
+        cuMemAllocAsync_ptsz, cuMemAllocFromPoolAsync, cuMemAllocManaged, cuMemAllocPitch_v2,
+        cuMemCreate, cuMemFreeAsync_ptsz, cuMemHostAlloc, cuMemPoolCreate, cuMemPoolSetAccess,
+        cuMemRelease, cuMemUnmap, cuPointerGetAttribute, cuPointerGetAttributes,
+        cuStreamBeginCapture_v2, cuStreamEndCapture, destroy_stream, fill, free, free_on,
+        map_pages, memory, range, read, used, wait,
     },
     child::{in_child, limited, pooled},
 };
@@ -56,12 +57,9 @@ fn a_free_of_any_stream_waits_for_all_streams_as_the_driver_does() {
         let (stream, block) = (create_stream(), allocate(MIB).unwrap());
         let gate = Gate::before(stream);
         fill(stream, block, 7, MIB);
-        let opens = thread::spawn({
-            let gate = SendGate(gate);
-            move || {
-                thread::sleep(std::time::Duration::from_millis(20));
-                drop(gate);
-            }
+        let opens = thread::spawn(move || {
+            thread::sleep(std::time::Duration::from_millis(20));
+            drop(gate);
         });
         free(block);
         // Nothing else uses the block now.
@@ -73,11 +71,6 @@ fn a_free_of_any_stream_waits_for_all_streams_as_the_driver_does() {
         opens.join().unwrap();
     });
 }
-
-struct SendGate(#[expect(dead_code, reason = "it is dropped")] Gate);
-
-// SAFETY: a gate is the address of a word that any thread may store to.
-unsafe impl Send for SendGate {}
 
 #[test]
 fn a_block_that_is_freed_on_another_stream_waits_for_that() {
@@ -120,8 +113,13 @@ fn a_block_answers_as_one_of_its_own() {
     pooled(|| {
         begin(64 * MIB);
         let stream = create_stream();
+        // It is not the first of its pages.
+        let _first = allocate_on(stream, 1000);
         for block in [allocate_on(stream, 1000).unwrap(), allocate(1000).unwrap()] {
-            assert_eq!(range(block + 10), Ok((block, 1000)));
+            for inside in [0, 10, 999] {
+                assert_eq!(range(block + inside), Ok((block, 1000)));
+            }
+            assert_ne!(range(block + 1000), Ok((block, 1000)));
             let (mut start, mut bytes) = (0, 0);
             let code = unsafe { cuPointerGetAttribute(&raw mut start, 11, block + 10) };
             assert_eq!((code, start), (0, block));
@@ -140,7 +138,10 @@ fn a_block_answers_as_one_of_its_own() {
 fn nothing_and_what_is_not_there_are_answered_by_the_driver() {
     pooled(|| {
         begin(64 * MIB);
-        assert_eq!(allocate(0), Err(1));
+        assert_eq!((allocate(0), allocate_on(PER_THREAD, 0)), (Err(1), Err(1)));
+        let nowhere = ptr::null_mut();
+        assert_eq!(unsafe { cuMemAlloc_v2(nowhere, 1000) }, 1);
+        assert_eq!(unsafe { cuMemAllocAsync(nowhere, 1000, PER_THREAD) }, 1);
         assert_eq!(unsafe { crate::calls::cuMemFree_v2(12345) }, 1);
         let block = allocate(1000).unwrap();
         assert_eq!(unsafe { crate::calls::cuMemFree_v2(block + 8) }, 1);
@@ -182,6 +183,56 @@ fn memory_that_is_not_from_pools_counts_for_the_limit() {
         assert_eq!(allocate(20 * MIB), Err(OUT_OF_MEMORY));
         assert_eq!(unsafe { cuMemRelease(pages) }, 0);
         assert!(allocate(20 * MIB).is_ok());
+    });
+}
+
+#[test]
+fn memory_that_the_host_may_have_counts_for_no_limit() {
+    limited(|| {
+        begin(128 * MIB);
+        let (mut managed, mut pinned) = (0, 0);
+        unsafe {
+            assert_eq!(cuMemAllocManaged(&raw mut managed, 40 * MIB, 1), 0);
+            assert_eq!(cuMemHostAlloc(&raw mut pinned, 40 * MIB, 1), 0);
+        }
+        let blocks = [12, 20].map(|mib| allocate(mib * MIB).unwrap());
+        free(managed);
+        assert_eq!(allocate(20 * MIB), Err(OUT_OF_MEMORY));
+        blocks.into_iter().for_each(free);
+    });
+}
+
+#[test]
+fn memory_with_a_pitch_is_the_drivers_and_counts_for_the_limit() {
+    limited(|| {
+        begin(64 * MIB);
+        let (mut address, mut pitch) = (0, 0);
+        let code =
+            unsafe { cuMemAllocPitch_v2(&raw mut address, &raw mut pitch, 1 << 10, 20 << 10, 4) };
+        assert_eq!((code, count("cuMemAllocPitch")), (0, 1));
+        assert_eq!(memory().0, 12 * MIB);
+        assert_eq!(allocate(20 * MIB), Err(OUT_OF_MEMORY));
+        free(address);
+        assert_eq!((memory().0, count("cuMemFree")), (32 * MIB, 1));
+    });
+}
+
+#[test]
+fn an_address_that_the_driver_gives_again_is_freed_by_the_driver() {
+    pooled(|| {
+        begin(64 * MIB);
+        control::<extern "C" fn(i32)>("stand_in_reuse_addresses")(0);
+        let block = allocate(40 * MIB).unwrap();
+        free(block);
+        // What the pool keeps is released for it.
+        let other = allocate(30 * MIB).unwrap();
+        let mut again = 0;
+        assert_eq!(unsafe { cuMemAllocManaged(&raw mut again, 40 * MIB, 1) }, 2);
+        free(other);
+        assert_eq!(unsafe { cuMemAllocManaged(&raw mut again, 40 * MIB, 1) }, 0);
+        assert_eq!(again, block);
+        free(again);
+        assert_eq!(unsafe { crate::calls::cuMemFree_v2(again) }, 1);
     });
 }
 
@@ -307,6 +358,21 @@ fn default_streams_of_threads_are_streams_of_their_own() {
 }
 
 #[test]
+fn stream_0_of_a_function_for_threads_is_the_default_stream_of_the_thread() {
+    pooled(|| {
+        begin(64 * MIB);
+        let mut block = 0;
+        assert_eq!(unsafe { cuMemAllocAsync_ptsz(&raw mut block, MIB, 0) }, 0);
+        let gate = Gate::before(PER_THREAD);
+        assert_eq!(unsafe { cuMemFreeAsync_ptsz(block, 0) }, 0);
+        assert_ne!(allocate_on(0, MIB), Ok(block));
+        assert_eq!(allocate_on(PER_THREAD, MIB), Ok(block));
+        drop(gate);
+        assert_eq!((count("cuMemAllocAsync"), count("cuMemFreeAsync")), (0, 0));
+    });
+}
+
+#[test]
 fn kept_memory_counts_as_free() {
     pooled(|| {
         begin(64 * MIB);
@@ -335,6 +401,8 @@ fn kept_memory_is_released_for_memory_that_is_not_from_pools() {
             unsafe { cuMemAllocManaged(&raw mut address, 40 * MIB, 1) },
             OUT_OF_MEMORY
         );
+        // With nothing to release, it is not asked again.
+        assert_eq!(count("cuMemAllocManaged"), 3);
     });
 }
 
@@ -404,6 +472,8 @@ fn a_stream_that_was_destroyed_lives_until_no_pool_needs_it() {
             count("cuStreamDestroy") >= 20
         });
         assert!(is_done, "{}", count("cuStreamDestroy"));
+        // It is none any more: another may get its handle.
+        assert_eq!(allocate_on(stream, MIB), Err(400));
     });
 }
 
@@ -436,8 +506,9 @@ fn a_child_of_a_fork_is_refused_by_the_driver_and_ends_as_without_pools() {
         let child = unsafe { libc::fork() };
         if child == 0 {
             let code = unsafe { crate::calls::cuMemFree_v2(block) };
+            let is_the_drivers = code == 0 && count("cuMemFree") == 1;
             // SAFETY: it ends the child at once.
-            unsafe { libc::_exit(if code == 0 { 10 } else { 11 }) };
+            unsafe { libc::_exit(if is_the_drivers { 10 } else { 11 }) };
         }
         let mut status = 0;
         // SAFETY: `status` is a place for the answer.
@@ -454,6 +525,8 @@ fn a_child_of_a_process_that_has_not_initialized_the_driver_has_pools() {
     pooled(|| {
         // It asks the driver something, as a program that looks for its version does.
         let _lacking = unsafe { crate::calls::cuMipmappedArrayDestroy(1) };
+        // There are no such flags.
+        assert_eq!(unsafe { crate::calls::cuInit(1) }, 1);
         // SAFETY: no other thread of the process uses the driver or the layer.
         let child = unsafe { libc::fork() };
         if child == 0 {

@@ -57,6 +57,11 @@ pub(crate) fn recorded<F: FnOnce()>(program: F) -> Option<Ran> {
     run(&[], "out.trace", program)
 }
 
+/// Runs `program` as [`recorded`] does, without anything for the layer to do.
+pub(crate) fn bare<F: FnOnce()>(program: F) -> Option<Ran> {
+    run(&[("BINPOOL_RECORD", "")], "out.trace", program)
+}
+
 /// As [`recorded`], over a pool, too.
 pub(crate) fn pooled<F: FnOnce()>(program: F) -> Option<Ran> {
     run(&[("BINPOOL_POOL", "1")], "out.trace", program)

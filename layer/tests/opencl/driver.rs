@@ -9,17 +9,32 @@ use std::{
 use binpool_layer as _;
 use opencl_sys::{
     CL_DEVICE_GLOBAL_MEM_SIZE, CL_DEVICE_NAME, CL_INVALID_VALUE, CL_QUEUE_CONTEXT,
-    CL_QUEUE_PROPERTIES, CL_SUCCESS, cl_command_queue, cl_context, cl_device_id, cl_event,
-    cl_icd::cl_icd_dispatch, cl_int, cl_mem, cl_mem_flags, cl_uint,
+    CL_QUEUE_PROPERTIES, CL_QUEUE_REFERENCE_COUNT, CL_SUCCESS, cl_command_queue,
+    cl_command_queue_properties, cl_context, cl_device_id, cl_event, cl_icd::cl_icd_dispatch,
+    cl_int, cl_mem, cl_mem_flags, cl_uint,
 };
 
-const CONTEXT: usize = 8;
+pub(crate) const CONTEXT: usize = 8;
 const QUEUE: usize = 16;
-const DEVICE: usize = 24;
+pub(crate) const DEVICE: usize = 24;
 
 unsafe extern "C" {
     /// What the loader calls.
-    fn clInitLayer(
+    pub(crate) fn clGetLayerInfo(
+        name: cl_uint,
+        size: usize,
+        value: *mut c_void,
+        size_ret: *mut usize,
+    ) -> cl_int;
+    /// What newer loaders call.
+    pub(crate) fn clInitLayerWithProperties(
+        count: cl_uint,
+        target: *const c_void,
+        count_ret: *mut cl_uint,
+        layer_ret: *mut *const cl_icd_dispatch,
+        properties: *const c_void,
+    ) -> cl_int;
+    pub(crate) fn clInitLayer(
         count: cl_uint,
         target: *const c_void,
         count_ret: *mut cl_uint,
@@ -151,7 +166,8 @@ pub(crate) fn entries(functions: &cl_icd_dispatch) -> Vec<usize> {
 /// The driver as a program has it, with the layer in front.
 #[derive(Clone, Copy)]
 pub(crate) struct Device {
-    functions: &'static cl_icd_dispatch,
+    pub(crate) functions: &'static cl_icd_dispatch,
+    context: usize,
 }
 
 // SAFETY: nothing changes the table.
@@ -168,10 +184,19 @@ impl Device {
     pub(crate) fn of(table: &'static [usize]) -> Self {
         assert!(table.len() >= KNOWN);
         let functions: &cl_icd_dispatch = unsafe { &*table.as_ptr().cast() };
-        let retain = functions.clRetainContext.unwrap();
-        let status = unsafe { retain(ptr::without_provenance_mut(CONTEXT)) };
+        let device = Self {
+            functions,
+            context: CONTEXT,
+        };
+        device.in_context(CONTEXT)
+    }
+
+    /// The device as the program has it in a context, which it retains.
+    pub(crate) fn in_context(self, context: usize) -> Self {
+        let retain = self.functions.clRetainContext.unwrap();
+        let status = unsafe { retain(ptr::without_provenance_mut(context)) };
         assert_eq!(status, CL_SUCCESS);
-        Self { functions }
+        Self { context, ..self }
     }
 
     pub(crate) fn create(self, bytes: usize) -> usize {
@@ -181,7 +206,7 @@ impl Device {
     /// Creates a buffer with flags. The error is the status.
     pub(crate) fn try_create(self, flags: cl_mem_flags, bytes: usize) -> Result<usize, cl_int> {
         let mut status = -1;
-        let context = ptr::without_provenance_mut(CONTEXT);
+        let context = ptr::without_provenance_mut(self.context);
         let create = self.functions.clCreateBuffer.unwrap();
         let buffer = unsafe { create(context, flags, bytes, ptr::null_mut(), &raw mut status) };
         if status == CL_SUCCESS {
@@ -204,10 +229,20 @@ impl Device {
 
     /// A command on a buffer.
     pub(crate) fn fill(self, buffer: usize) {
+        self.fill_on(QUEUE, buffer);
+    }
+
+    /// A command on a buffer, on a queue.
+    pub(crate) fn fill_on(self, queue: usize, buffer: usize) {
+        assert_eq!(self.try_fill_on(queue, buffer), CL_SUCCESS);
+    }
+
+    /// As [`fill_on`](Self::fill_on). Returns the status.
+    pub(crate) fn try_fill_on(self, queue: usize, buffer: usize) -> cl_int {
         let fill = self.functions.clEnqueueFillBuffer.unwrap();
-        let status = unsafe {
+        unsafe {
             fill(
-                ptr::without_provenance_mut(QUEUE),
+                ptr::without_provenance_mut(queue),
                 ptr::without_provenance_mut(buffer),
                 ptr::null(),
                 0,
@@ -217,7 +252,73 @@ impl Device {
                 ptr::null(),
                 ptr::null_mut(),
             )
-        };
+        }
+    }
+
+    pub(crate) fn create_queue(self, properties: cl_command_queue_properties) -> usize {
+        let mut status = -1;
+        let create = self.functions.clCreateCommandQueue.unwrap();
+        let [context, device] = [self.context, DEVICE].map(ptr::without_provenance_mut);
+        let queue = unsafe { create(context, device.cast(), properties, &raw mut status) };
         assert_eq!(status, CL_SUCCESS);
+        queue.addr()
+    }
+
+    /// Retains a queue. Returns the status.
+    pub(crate) fn retain_queue(self, queue: usize) -> cl_int {
+        let retain = self.functions.clRetainCommandQueue.unwrap();
+        unsafe { retain(ptr::without_provenance_mut(queue)) }
+    }
+
+    pub(crate) fn release_queue(self, queue: usize) {
+        let release = self.functions.clReleaseCommandQueue.unwrap();
+        let status = unsafe { release(ptr::without_provenance_mut(queue)) };
+        assert_eq!(status, CL_SUCCESS);
+    }
+
+    pub(crate) fn queue_references(self, queue: usize) -> u32 {
+        let info = self.functions.clGetCommandQueueInfo.unwrap();
+        let mut references = 0_u32;
+        let place = (&raw mut references).cast();
+        let queue = ptr::without_provenance_mut(queue);
+        let status = unsafe { info(queue, CL_QUEUE_REFERENCE_COUNT, 4, place, ptr::null_mut()) };
+        assert_eq!(status, CL_SUCCESS);
+        references
+    }
+
+    pub(crate) fn release_context(self) {
+        let release = self.functions.clReleaseContext.unwrap();
+        let status = unsafe { release(ptr::without_provenance_mut(self.context)) };
+        assert_eq!(status, CL_SUCCESS);
+    }
+
+    pub(crate) fn create_user_event(self) -> usize {
+        let mut status = -1;
+        let create = self.functions.clCreateUserEvent.unwrap();
+        let event = unsafe { create(ptr::without_provenance_mut(self.context), &raw mut status) };
+        assert_eq!(status, CL_SUCCESS);
+        event.addr()
+    }
+
+    pub(crate) fn set_user_event(self, event: usize, to: cl_int) {
+        let set = self.functions.clSetUserEventStatus.unwrap();
+        let status = unsafe { set(ptr::without_provenance_mut(event), to) };
+        assert_eq!(status, CL_SUCCESS);
+    }
+
+    /// A part of a buffer.
+    pub(crate) fn create_part(self, buffer: usize) -> usize {
+        let create = self.functions.clCreateSubBuffer.unwrap();
+        let (buffer, mut status) = (ptr::without_provenance_mut(buffer), -1);
+        let part = unsafe { create(buffer, 0, 0, ptr::null(), &raw mut status) };
+        assert_eq!(status, CL_SUCCESS);
+        part.addr()
+    }
+
+    /// Lets the driver tell the program of the end of a buffer.
+    pub(crate) fn ask_for_the_end(self, buffer: usize) {
+        let set = self.functions.clSetMemObjectDestructorCallback.unwrap();
+        let buffer = ptr::without_provenance_mut(buffer);
+        assert_eq!(unsafe { set(buffer, None, ptr::null_mut()) }, CL_SUCCESS);
     }
 }

@@ -12,12 +12,20 @@ mod child;
 mod driver;
 mod files;
 mod forks;
+mod given_away;
+mod kept;
+mod kernels;
+mod lack_of_memory;
 mod loaders;
+mod orders;
 mod pool_figures;
+mod queue_driver;
 mod recording;
 #[cfg(target_arch = "x86_64")]
 mod stacks;
 #[path = "../../../backend-cuda/tests/it/common/stand_in_build.rs"]
 mod stand_in_build;
 mod standard_error;
+mod sub_devices;
 mod threads;
+mod unified;

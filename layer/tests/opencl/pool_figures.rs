@@ -1,7 +1,9 @@
 //! What is known of the device and of the pools after the program.
 
 use binpool_layer::PoolFigures;
-use opencl_sys::{CL_MEM_COPY_HOST_PTR, CL_MEM_OBJECT_ALLOCATION_FAILURE};
+use opencl_sys::{
+    CL_MEM_COPY_HOST_PTR, CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_MEM_READ_ONLY, CL_MEM_USE_HOST_PTR,
+};
 
 use crate::{
     child::{fork, limited, pooled, recorded},
@@ -70,6 +72,40 @@ fn figures_of_the_pool_are_there_after_any_end_of_the_program() {
 }
 
 #[test]
+fn what_one_kind_of_memory_keeps_is_released_for_another_that_a_pool_serves_then() {
+    let ran = limited("5000", || {
+        let device = Device::load();
+        device.release(device.try_create(CL_MEM_READ_ONLY, 3000).unwrap());
+        device.touch(4000);
+        device.touch(5000);
+    });
+    if let Some(ran) = ran {
+        assert_eq!(ran.errors, "");
+        let [figures] = <[_; 1]>::try_from(ran.figures()).unwrap();
+        assert_eq!((figures.requests, figures.served), (3, 3));
+    }
+}
+
+#[test]
+fn the_child_of_a_process_that_has_no_pool_yet_has_its_own() {
+    let ran = limited("10000", || {
+        let device = Device::load();
+        let status = fork(
+            || unsafe { libc::fork() },
+            || {
+                device.in_context(800).touch(1000);
+                unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+            },
+        );
+        assert_eq!(status, libc::SIGKILL);
+    });
+    if let Some(ran) = ran {
+        let [figures] = <[_; 1]>::try_from(ran.figures()).unwrap();
+        assert_eq!((figures.requests, figures.served), (1, 1));
+    }
+}
+
+#[test]
 fn figures_of_the_pool_outlive_a_process_that_is_killed() {
     let ran = limited("10000", || {
         // The layer has no pools for contexts of the parent.
@@ -128,5 +164,22 @@ fn the_first_refusal_of_the_limit_is_explained_where_no_pool_was_asked() {
     if let Some(ran) = ran {
         let expected = "binpool: out of memory: could not allocate 2.0 KiB: 1000 B of the limit of 1000 B are left\n";
         assert_eq!(ran.errors, expected);
+    }
+}
+
+#[test]
+fn memory_on_that_of_the_host_is_a_group_of_its_own() {
+    let ran = recorded(|| {
+        let device = Device::load();
+        device.touch(1);
+        device.release(device.try_create(CL_MEM_USE_HOST_PTR, 1).unwrap());
+    });
+    if let Some(ran) = ran {
+        let recording = ran.recording();
+        let groups = recording
+            .of("g ")
+            .map(|line| line.split_once(' ').unwrap().1);
+        let kinds: Vec<&str> = groups.map(|name| name.split(',').next().unwrap()).collect();
+        assert_eq!(kinds, ["buffer", "buffer on host memory"]);
     }
 }

@@ -28,6 +28,7 @@ mod maps;
 mod ordering;
 mod parts;
 mod processes;
+mod python;
 mod random;
 mod references;
 mod reuse;
