@@ -218,6 +218,24 @@ fn a_part_of_a_command_is_used_as_its_access_says() {
 }
 
 #[test]
+fn a_command_uses_all_its_parts_of_one_block_though_one_lies_around_another() {
+    for is_around_first in [false, true] {
+        let (device, [one, two], memory) = ordered_rig();
+        let inside = memory.part(LOW, Access::Read).unwrap();
+        let parts = [inside, memory.part_of_kernel().unwrap()];
+        let mut parts = parts.each_ref();
+        if is_around_first {
+            parts.reverse();
+        }
+        let launched = launch(&device, &one, &parts).unwrap();
+        for region in [LOW, HIGH] {
+            read(&device, &two, &memory, region);
+            assert_after(&device, &[&launched]);
+        }
+    }
+}
+
+#[test]
 fn a_copy_comes_after_what_conflicts_on_either_side() {
     // Either block may be the one with the lower address.
     let (device, [one, two], memory) = ordered_rig();
