@@ -138,6 +138,41 @@ fn a_command_comes_after_all_that_it_conflicts_with_of_another_queue() {
 }
 
 #[test]
+fn each_transfer_conflicts_as_it_reads_or_writes() {
+    type Transfer = fn(&Scripted, &StreamQueue, &Memory, &Memory) -> Mark;
+    let transfers: [(&str, bool, Transfer); 5] = [
+        ("a fill", true, |device, queue, memory, _| {
+            fill(device, queue, memory, LOW)
+        }),
+        ("a write", true, |device, queue, memory, _| {
+            let written = device.enqueue_write(queue, memory, 0, [1; 128].into());
+            written.unwrap().mark().clone()
+        }),
+        ("a read", false, |device, queue, memory, _| {
+            read(device, queue, memory, LOW)
+        }),
+        ("a copy from it", false, copy),
+        ("a copy to it", true, |device, queue, memory, other| {
+            let copied = device.enqueue_copy(queue, other, LOW, memory, 0);
+            copied.unwrap().mark().clone()
+        }),
+    ];
+    for (name, writes, transfer) in transfers {
+        let (device, [one, two], memory) = ordered_rig();
+        let earlier = transfer(&device, &one, &memory, &buffer(&device));
+        read(&device, &two, &memory, LOW);
+        assert_eq!(device.last().after.len(), usize::from(writes), "{name}");
+        fill(&device, &two, &memory, LOW);
+        assert_after(&device, &[&earlier]);
+        // The other way around.
+        let (device, [one, two], memory) = ordered_rig();
+        read(&device, &one, &memory, LOW);
+        transfer(&device, &two, &memory, &buffer(&device));
+        assert_eq!(device.last().after.len(), usize::from(writes), "{name}");
+    }
+}
+
+#[test]
 fn a_command_of_one_queue_does_not_stand_for_that_of_another() {
     let (device, [one, two], memory) = rig();
     let [first, second] = [&one, &two].map(|queue| fill(&device, queue, &memory, LOW));

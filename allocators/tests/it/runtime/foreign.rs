@@ -193,18 +193,20 @@ fn memory_is_released_after_events_of_its_family() {
 
 #[test]
 fn a_release_that_is_refused_frees_the_memory_after_its_commands() {
+    for is_foreign_first in [false, true] {
+        let [here, there] = [(); 2].map(|()| Side::new(None));
+        let used = fill(&here.device, &here.queue, &here.memory, LOW);
+        let mut events = [here.event, there.event];
+        if is_foreign_first {
+            events.reverse();
+        }
+        let refused = here.device.release(here.memory, &events);
+        assert_eq!(refusal(refused), foreign(ObjectKind::Event));
+        assert_eq!(here.device.blocks(), 1);
+        used.set(EventStatus::Complete);
+        assert_eq!(here.device.blocks(), 0, "the events do not count");
+    }
     let [here, there] = [(); 2].map(|()| Side::new(None));
-    let used = fill(&here.device, &here.queue, &here.memory, LOW);
-    let events = [here.event.clone(), there.event.clone()];
-    let refused = here.device.release(here.memory, &events);
-    assert_eq!(refusal(refused), foreign(ObjectKind::Event));
-    assert_eq!(here.device.blocks(), 1);
-    used.set(EventStatus::Complete);
-    assert_eq!(
-        here.device.blocks(),
-        0,
-        "the events of a refused release do not count"
-    );
     let used = fill(&there.device, &there.queue, &there.memory, LOW);
     let refused = here.device.release(there.memory, from_ref(&here.event));
     assert_eq!(refusal(refused), foreign(ObjectKind::Memory));

@@ -2,10 +2,7 @@
 
 use std::{
     slice::from_ref,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
 };
 
 use binpool_allocators::{
@@ -15,21 +12,11 @@ use binpool_allocators::{
 use tracing_subscriber::filter::LevelFilter;
 
 use super::{
-    ALL, HIGH, LOW, Memory, buffer, copy,
+    ALL, HIGH, LOW, Memory, ORDERS, buffer, copy,
     device::{Call, Mark, Scripted},
     fill, in_order, launch, launch_on, pages, read, rig, view,
 };
 use crate::log::logged;
-
-/// All orders in which three commands may end.
-const ORDERS: [[usize; 3]; 6] = [
-    [0, 1, 2],
-    [0, 2, 1],
-    [1, 0, 2],
-    [1, 2, 0],
-    [2, 0, 1],
-    [2, 1, 0],
-];
 
 /// Checks that a block lives until all of these have ended.
 #[track_caller]
@@ -539,28 +526,22 @@ fn a_block_is_allocated_as_the_program_asks() {
     );
 }
 
-/// Counts as long as it lives.
-struct Counted(Arc<AtomicUsize>);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
 #[test]
 fn memory_and_queues_keep_their_backend() {
     let (device, [one, two], memory) = rig();
-    let ends = Arc::new(AtomicUsize::new(0));
-    let counted = Counted(Arc::clone(&ends));
-    let last = fill(&device, &one, &memory, ALL);
-    // It is dropped with the core.
-    device.core().keep_until(counted, vec![last.clone()]);
-    last.end_if_waited_for();
+    // The device has one of these, as has each of its blocks.
+    let count = device.count();
+    fill(&device, &one, &memory, ALL).set(EventStatus::Complete);
     drop((device, one));
-    assert_eq!(ends.load(Ordering::Relaxed), 0);
+    assert_eq!(Arc::strong_count(&count), 3);
     drop(two);
-    assert_eq!(ends.load(Ordering::Relaxed), 0);
+    assert_eq!(Arc::strong_count(&count), 3);
     drop(memory);
-    assert_eq!(ends.load(Ordering::Relaxed), 1);
+    assert_eq!(Arc::strong_count(&count), 1);
+    let (device, [one, _], _) = rig();
+    let count = device.count();
+    drop(device);
+    assert_eq!(Arc::strong_count(&count), 2);
+    drop(one);
+    assert_eq!(Arc::strong_count(&count), 1);
 }

@@ -7,7 +7,7 @@ use binpool_allocators::{
 };
 
 use super::{
-    LOW, Memory, assert_after, buffer,
+    LOW, Memory, ORDERS, assert_after, buffer,
     device::{Call, Mark, PAGE, Scripted},
     fill, in_order, launch, launch_on, map_first, of_pages, pages, read, refusal, reservation,
     view,
@@ -132,25 +132,25 @@ fn pages_that_no_command_uses_go_with_their_reservation() {
 
 #[test]
 fn pages_outlive_their_reservation_until_the_commands_on_it_have_ended() {
-    let device = Scripted::new();
-    let queues = [(); 3].map(|()| in_order(&device));
-    let (reservation, page) = (reservation(&device), pages(&device, 1));
-    map(&device, &reservation, 0, &page);
-    let marks = queues
-        .each_ref()
-        .map(|queue| fill(&device, queue, &reservation, of_pages(0, 1)));
-    drop(reservation);
-    assert_eq!(device.blocks(), 2);
-    // The program may map the pages elsewhere, and drop them.
-    let other = super::reservation(&device);
-    map(&device, &other, 5, &page);
-    drop(page);
-    drop(other);
-    for mark in marks.iter().rev() {
+    for order in ORDERS {
+        let device = Scripted::new();
+        let queues = [(); 3].map(|()| in_order(&device));
+        let (reservation, page) = (reservation(&device), pages(&device, 1));
+        map(&device, &reservation, 0, &page);
+        let fill = |queue| fill(&device, queue, &reservation, of_pages(0, 1));
+        let marks = queues.each_ref().map(fill);
+        drop(reservation);
         assert_eq!(device.blocks(), 2);
-        mark.set(EventStatus::Complete);
+        // The program may map the pages elsewhere, and drop them.
+        let other = super::reservation(&device);
+        map(&device, &other, 5, &page);
+        drop((page, other));
+        for index in order {
+            assert_eq!(device.blocks(), 2, "{order:?}: {index} is pending");
+            marks[index].set(EventStatus::Complete);
+        }
+        assert_eq!(device.blocks(), 0);
     }
-    assert_eq!(device.blocks(), 0);
 }
 
 #[test]

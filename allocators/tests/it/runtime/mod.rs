@@ -127,3 +127,13 @@ fn hash(of: &impl Hash) -> u64 {
 const LOW: Region = Region::new(0, 128);
 const HIGH: Region = Region::new(128, 128);
 const ALL: Region = Region::first(256);
+
+/// All orders in which three commands may end.
+const ORDERS: [[usize; 3]; 6] = [
+    [0, 1, 2],
+    [0, 2, 1],
+    [1, 0, 2],
+    [1, 2, 0],
+    [2, 0, 1],
+    [2, 1, 0],
+];

@@ -346,7 +346,7 @@ fn pages_have_no_address_and_take_no_command() {
     let reservation = reservation(&device);
     assert_eq!(reservation.kind(), MemoryKind::Buffer);
     reservation.device_address().unwrap();
-    // Nor has a buffer of a runtime whose memory has none.
+    // Nor does a buffer where memory is without addresses.
     let block = device.block(64, MemoryFlags::empty(), None);
     // SAFETY: the block is of this device, and of this size.
     let memory = unsafe { adopt_block(&device, block, 64, MemoryFlags::empty()) };

@@ -5,7 +5,7 @@ use binpool_allocators::{
 };
 
 use super::{
-    Memory,
+    Memory, ORDERS,
     device::{Call, PAGE, Scripted, Told},
     fill, in_order, map_first, of_pages, pages, refusal, reservation, view,
 };
@@ -93,14 +93,14 @@ fn an_unmap_that_begins_or_ends_beside_what_is_mapped_is_refused() {
 #[test]
 fn pages_are_unmapped_once_all_commands_that_use_them_have_ended() {
     // Whichever of the pieces a command uses.
-    for page in 0..4 {
+    for (page, order) in (0..4).flat_map(|page| ORDERS.map(|order| (page, order))) {
         let (device, reservation) = mapped();
-        let queues = [(); 2].map(|()| in_order(&device));
+        let queues = [(); 3].map(|()| in_order(&device));
         let marks = queues.map(|queue| fill(&device, &queue, &reservation, of_pages(page, 1)));
-        for mark in marks.iter().rev() {
+        for index in order {
             assert_in_use(&device, &reservation, 0, 4);
             assert_usable(&reservation);
-            mark.set(EventStatus::Failed);
+            marks[index].set(EventStatus::Failed);
         }
         unmap(&device, &reservation, 0, 4).unwrap();
         assert_eq!(device.blocks(), 1);
