@@ -2,7 +2,7 @@
 
 use binpool_allocators::{
     Backend, Error, Event, EventStatus, InvalidRequest, Memory, MemoryFlags, ObjectKind, Outcome,
-    Queue, QueueOrder, Region,
+    PendingRead, Queue, QueueOrder, Region,
 };
 
 use crate::Fixture;
@@ -85,8 +85,42 @@ impl<B: Backend> Bench<B> {
             .expect("a fill within bounds")
     }
 
+    /// Enqueues a copy of all of `from` to this offset of `to`.
+    pub(crate) fn copy(
+        &self,
+        queue: &B::Queue,
+        from: &B::Memory,
+        (to, offset): (&B::Memory, usize),
+        wait_for: &[B::Event],
+    ) -> B::Event {
+        let on = queue.after(wait_for);
+        let copied = self.backend.enqueue_copy(on, from, .., to, offset);
+        copied.expect("a copy within bounds")
+    }
+
+    /// Enqueues a read of all of `memory`.
+    pub(crate) fn read_later(
+        &self,
+        queue: &B::Queue,
+        memory: &B::Memory,
+        wait_for: &[B::Event],
+    ) -> PendingRead<B::Event> {
+        let read = self.backend.enqueue_read(queue.after(wait_for), memory, ..);
+        read.expect("a read within bounds")
+    }
+
     pub(crate) fn marker(&self) -> B::Event {
-        self.backend.enqueue_marker(&self.queue).expect("a marker")
+        self.marker_on(&self.queue, &[])
+    }
+
+    pub(crate) fn marker_on(&self, queue: &B::Queue, wait_for: &[B::Event]) -> B::Event {
+        let marker = self.backend.enqueue_marker(queue.after(wait_for));
+        marker.expect("a marker")
+    }
+
+    pub(crate) fn barrier_on(&self, queue: &B::Queue, wait_for: &[B::Event]) -> B::Event {
+        let barrier = self.backend.enqueue_barrier(queue.after(wait_for));
+        barrier.expect("a barrier")
     }
 
     /// Makes a user event, if the backend has user events.

@@ -185,10 +185,7 @@ pub fn a_barrier_holds_back_for_all_of_its_wait_list_though_one_has_failed<F: Fi
         let other = bench.another_queue();
         let (gate, failing) = (bench.gate(), bench.gate());
         let a = bench.fill(&other, &bench.filled(SIZE, 1), 2, from_ref(&gate));
-        let barrier = bench
-            .backend
-            .enqueue_barrier(queue.after(&[a.clone(), failing.clone()]))
-            .unwrap();
+        let barrier = bench.barrier_on(&queue, &[a.clone(), failing.clone()]);
         bench.fail(&failing);
         let after = bench.fill(&queue, &bench.filled(SIZE, 1), 3, &[]);
         queue.flush().unwrap();

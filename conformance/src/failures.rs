@@ -29,21 +29,11 @@ pub fn a_failure_passes_on_along_wait_lists<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let queues = [(); 4].map(|()| bench.another_queue());
     let (buffer, other) = (bench.filled(SIZE, 1), bench.filled(SIZE, 1));
-    let all = Region::first(SIZE);
     let gate = bench.gate();
     let fill = bench.fill(&queues[0], &buffer, 2, from_ref(&gate));
-    let copy = bench
-        .backend
-        .enqueue_copy(queues[1].after(from_ref(&fill)), &buffer, all, &other, 0)
-        .unwrap();
-    let marker = bench
-        .backend
-        .enqueue_marker(queues[2].after(from_ref(&copy)))
-        .unwrap();
-    let read = bench
-        .backend
-        .enqueue_read(queues[3].after(from_ref(&marker)), &other, all)
-        .unwrap();
+    let copy = bench.copy(&queues[1], &buffer, (&other, 0), from_ref(&fill));
+    let marker = bench.marker_on(&queues[2], from_ref(&copy));
+    let read = bench.read_later(&queues[3], &other, from_ref(&marker));
     bench.fail(&gate);
     failed(read.wait());
     for event in [marker, copy, fill] {

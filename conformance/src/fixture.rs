@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use binpool_allocators::{Allocator, Backend};
+use binpool_allocators::{Allocator, Backend, On};
 
 /// A way to make the backend under test.
 pub trait Fixture {
@@ -37,7 +37,57 @@ pub trait Fixture {
     fn enforced_capacity(&self) -> Option<u64> {
         None
     }
+
+    /// Enqueues a kernel that adds each 32-bit float of `operand` to the one at the same place in `sum`, and returns its event. `None`, the
+    /// default, if the backend launches no kernels, and then nothing is checked about them.
+    ///
+    /// ```
+    /// # use binpool_allocators::On;
+    /// # use binpool_conformance::Fixture;
+    /// # use binpool_mock::{MockBackend, MockDevice, MockEvent, MockMemory, MockQueue};
+    /// struct Mine;
+    ///
+    /// impl Fixture for Mine {
+    ///     type Backend = MockBackend;
+    ///
+    ///     fn backend(&self) -> MockBackend {
+    ///         MockDevice::new().backend()
+    ///     }
+    ///
+    ///     fn launch_add(
+    ///         &self,
+    ///         backend: &MockBackend,
+    ///         on: On<'_, MockQueue, MockEvent>,
+    ///         sum: &MockMemory,
+    ///         operand: &MockMemory,
+    ///     ) -> Option<MockEvent> {
+    ///         let add = |operands: &[&[u8]], sums: &mut [&mut [u8]]| {
+    ///             for (sum, operand) in sums[0].chunks_mut(4).zip(operands[0].chunks(4)) {
+    ///                 let [left, right] = [&*sum, operand].map(|bytes| f32::from_ne_bytes(bytes.try_into().unwrap()));
+    ///                 sum.copy_from_slice(&(left + right).to_ne_bytes());
+    ///             }
+    ///         };
+    ///         Some(backend.launch(on, "add", &[operand], &[sum], add).unwrap())
+    ///     }
+    /// }
+    /// ```
+    fn launch_add(
+        &self,
+        _backend: &Self::Backend,
+        _on: OnFixture<'_, Self>,
+        _sum: &<Self::Backend as Backend>::Memory,
+        _operand: &<Self::Backend as Backend>::Memory,
+    ) -> Option<<Self::Backend as Backend>::Event> {
+        None
+    }
 }
+
+/// A queue of a fixture's backend, and events.
+type OnFixture<'a, F> = On<
+    'a,
+    <<F as Fixture>::Backend as Backend>::Queue,
+    <<F as Fixture>::Backend as Backend>::Event,
+>;
 
 /// A way to make the allocator under test: a closure, or a type that also knows the device's capacity.
 pub trait AllocatorFixture {

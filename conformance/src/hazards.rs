@@ -2,7 +2,7 @@
 
 use std::{slice::from_ref, thread};
 
-use binpool_allocators::{Backend, Event, Queue, Region};
+use binpool_allocators::{Backend, Event, Region};
 
 use crate::{
     Fixture,
@@ -12,22 +12,10 @@ use crate::{
 const SIZE: usize = 4096;
 
 /// A queue whose commands come after a gate.
-fn gated_queue<B: Backend>(bench: &Bench<B>) -> (B::Queue, B::Event) {
+pub(crate) fn gated_queue<B: Backend>(bench: &Bench<B>) -> (B::Queue, B::Event) {
     let (queue, gate) = (bench.another_queue(), bench.gate());
-    let barrier = bench.backend.enqueue_barrier(queue.after(from_ref(&gate)));
-    barrier.expect("a barrier");
+    drop(bench.barrier_on(&queue, from_ref(&gate)));
     (queue, gate)
-}
-
-fn copy<B: Backend>(
-    bench: &Bench<B>,
-    queue: &B::Queue,
-    from: &B::Memory,
-    to: &B::Memory,
-) -> B::Event {
-    let all = Region::first(SIZE);
-    let copied = bench.backend.enqueue_copy(queue, from, all, to, 0);
-    copied.expect("a copy within bounds")
 }
 
 /// A read sees what a write on another queue has written before.
@@ -36,7 +24,7 @@ pub fn a_read_comes_after_a_write_on_another_queue<F: Fixture>(fixture: &F) {
     let (slow, gate) = gated_queue(&bench);
     let (memory, seen) = (bench.filled(SIZE, 1), bench.buffer(SIZE));
     drop(bench.fill(&slow, &memory, 2, &[]));
-    let copied = copy(&bench, &bench.queue, &memory, &seen);
+    let copied = bench.copy(&bench.queue, &memory, (&seen, 0), &[]);
     assert_stays_pending(&copied);
     bench.open(&gate);
     assert_eq!(bench.read(&seen), [2; SIZE]);
@@ -47,7 +35,7 @@ pub fn a_write_comes_after_reads_and_writes_on_other_queues<F: Fixture>(fixture:
     let bench = Bench::new(fixture);
     let (slow, gate) = gated_queue(&bench);
     let (memory, seen) = (bench.filled(SIZE, 1), bench.buffer(SIZE));
-    drop(copy(&bench, &slow, &memory, &seen));
+    drop(bench.copy(&slow, &memory, (&seen, 0), &[]));
     let written = bench.fill(&bench.queue, &memory, 2, &[]);
     assert_stays_pending(&written);
     let (other, other_gate) = gated_queue(&bench);
@@ -69,10 +57,7 @@ pub fn a_write_comes_after_all_of_many_reads<F: Fixture>(fixture: &F) {
         let (memory, copies) = (bench.filled(SIZE, 1), bench.buffer(MANY * SIZE));
         let slow: Vec<_> = (0..MANY).map(|_| gated_queue(&bench)).collect();
         for (index, (queue, _)) in slow.iter().enumerate() {
-            let all = Region::first(SIZE);
-            let to = index * SIZE;
-            let copied = bench.backend.enqueue_copy(queue, &memory, all, &copies, to);
-            drop(copied.unwrap());
+            drop(bench.copy(queue, &memory, (&copies, index * SIZE), &[]));
         }
         let written = bench.fill(&bench.another_queue(), &memory, 2, &[]);
         for (_, (_, gate)) in slow.iter().enumerate().filter(|(index, _)| *index != held) {
@@ -90,7 +75,7 @@ pub fn reads_of_two_queues_do_not_wait_for_each_other<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let (slow, gate) = gated_queue(&bench);
     let (memory, other) = (bench.filled(SIZE, 1), bench.buffer(SIZE));
-    let held = copy(&bench, &slow, &memory, &other);
+    let held = bench.copy(&slow, &memory, (&other, 0), &[]);
     assert_eq!(bench.read(&memory), [1; SIZE]);
     assert_stays_pending(&held);
     bench.open(&gate);
@@ -134,11 +119,8 @@ pub fn commands_of_an_out_of_order_queue_come_one_after_another_too<F: Fixture>(
     let (memory, copies) = (bench.buffer(SIZE), bench.buffer(usize::from(STEPS) * SIZE));
     for byte in 0..STEPS {
         drop(bench.fill(&queue, &memory, byte, &[]));
-        let (all, to) = (Region::first(SIZE), usize::from(byte) * SIZE);
-        let copied = bench
-            .backend
-            .enqueue_copy(&queue, &memory, all, &copies, to);
-        drop(copied.unwrap());
+        let to = usize::from(byte) * SIZE;
+        drop(bench.copy(&queue, &memory, (&copies, to), &[]));
     }
     let copies = bench.read(&copies);
     for (byte, copy) in (0..STEPS).zip(copies.chunks(SIZE)) {
@@ -159,7 +141,7 @@ pub fn threads_with_queues_of_their_own_share_a_buffer<F: Fixture>(fixture: &F) 
                 let seen = bench.buffer(SIZE);
                 for _ in 0..50 {
                     drop(bench.fill(&queue, memory, byte, &[]));
-                    drop(copy(bench, &queue, memory, &seen));
+                    drop(bench.copy(&queue, memory, (&seen, 0), &[]));
                     let seen = bench.read(&seen);
                     assert!(seen.iter().all(|other| *other == seen[0]), "torn: {seen:?}");
                 }

@@ -64,6 +64,7 @@ pub mod failure_order;
 pub mod failures;
 pub mod foreign;
 pub mod hazards;
+pub mod kernels;
 pub mod lifetimes;
 pub mod ordering;
 pub mod queues;
@@ -235,6 +236,8 @@ suite! {
     lifetimes::a_pending_read_may_be_forgotten,
     lifetimes::written_data_is_kept_until_it_is_written,
     lifetimes::queues_and_events_may_be_dropped_early,
+    kernels::a_kernel_waits_for_its_wait_list,
+    kernels::memory_may_be_dropped_while_a_kernel_uses_it,
     shortage::memory_that_a_command_uses_is_not_free,
     shortage::memory_is_not_free_before_the_events_of_its_release,
 }
@@ -281,6 +284,8 @@ suite! {
     hazards::views_that_overlap_are_seen_to_be_the_same_bytes,
     hazards::commands_of_an_out_of_order_queue_come_one_after_another_too,
     hazards::threads_with_queues_of_their_own_share_a_buffer,
+    kernels::commands_come_after_a_kernel_on_another_queue,
+    kernels::a_kernel_comes_after_commands_on_other_queues,
 }
 
 suite! {

@@ -16,11 +16,7 @@ pub fn memory_may_be_dropped_while_a_command_uses_it<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let (source, target) = (bench.filled(SIZE, 3), bench.filled(SIZE, 1));
     let gate = bench.gate();
-    let all = Region::first(SIZE);
-    let copy = bench
-        .backend
-        .enqueue_copy(bench.queue.after(from_ref(&gate)), &source, all, &target, 0)
-        .unwrap();
+    let copy = bench.copy(&bench.queue, &source, (&target, 0), from_ref(&gate));
     drop(source);
     let other = bench.another_queue();
     let newcomer = bench.buffer(SIZE);
@@ -36,11 +32,7 @@ pub fn memory_is_released_after_its_events<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let (source, target) = (bench.filled(SIZE, 3), bench.buffer(SIZE));
     let gate = bench.gate();
-    let all = Region::first(SIZE);
-    let copy = bench
-        .backend
-        .enqueue_copy(bench.queue.after(from_ref(&gate)), &source, all, &target, 0)
-        .unwrap();
+    let copy = bench.copy(&bench.queue, &source, (&target, 0), from_ref(&gate));
     bench.backend.release(source, from_ref(&copy)).unwrap();
     bench.open(&gate);
     copy.wait().unwrap();
@@ -54,11 +46,7 @@ pub fn a_region_may_be_dropped_while_a_command_uses_it<F: Fixture>(fixture: &F) 
     let (block, target) = (bench.filled(2 * SIZE, 3), bench.filled(SIZE, 1));
     let region = bench.region(&block, Region::new(SIZE, SIZE));
     let gate = bench.gate();
-    let all = Region::first(SIZE);
-    let copy = bench
-        .backend
-        .enqueue_copy(bench.queue.after(from_ref(&gate)), &region, all, &target, 0)
-        .unwrap();
+    let copy = bench.copy(&bench.queue, &region, (&target, 0), from_ref(&gate));
     drop((block, region));
     let (other, newcomer) = (bench.another_queue(), bench.buffer(2 * SIZE));
     bench.fill(&other, &newcomer, 9, &[]).wait().unwrap();
@@ -73,14 +61,7 @@ pub fn a_pending_read_may_be_dropped_early<F: Fixture>(fixture: &F) {
     let buffer = bench.filled(SIZE, 4);
     for _ in 0..10 {
         let gate = bench.gate();
-        let read = bench
-            .backend
-            .enqueue_read(
-                bench.queue.after(from_ref(&gate)),
-                &buffer,
-                Region::first(SIZE),
-            )
-            .unwrap();
+        let read = bench.read_later(&bench.queue, &buffer, from_ref(&gate));
         let event = read.event().clone();
         drop(read);
         bench.open(&gate);
@@ -95,14 +76,7 @@ pub fn a_pending_read_may_be_forgotten<F: Fixture>(fixture: &F) {
     let buffer = bench.filled(1024, 4);
     let gate = bench.gate();
     // A backend cannot tell a forgotten read from one that is held, and this check must leave nothing behind.
-    let _forgotten = bench
-        .backend
-        .enqueue_read(
-            bench.queue.after(from_ref(&gate)),
-            &buffer,
-            Region::first(1024),
-        )
-        .unwrap();
+    let _forgotten = bench.read_later(&bench.queue, &buffer, from_ref(&gate));
     drop(buffer);
     bench.open(&gate);
     bench.queue.finish().unwrap();
@@ -113,15 +87,8 @@ pub fn written_data_is_kept_until_it_is_written<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let buffer = bench.buffer(SIZE);
     let gate = bench.gate();
-    let written = bench
-        .backend
-        .enqueue_write(
-            bench.queue.after(from_ref(&gate)),
-            &buffer,
-            0,
-            numbered(SIZE).into(),
-        )
-        .unwrap();
+    let (on, data) = (bench.queue.after(from_ref(&gate)), numbered(SIZE).into());
+    let written = bench.backend.enqueue_write(on, &buffer, 0, data).unwrap();
     // The host's allocator is likely to hand out the freed data here.
     let spoiler = vec![255_u8; SIZE];
     bench.open(&gate);

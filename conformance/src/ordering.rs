@@ -24,11 +24,7 @@ pub fn an_in_order_queue_keeps_its_order<F: Fixture>(fixture: &F) {
     drop(bench.fill(&queue, &buffer, 255, from_ref(&gate)));
     for step in 0..STEPS {
         drop(bench.fill(&queue, &buffer, byte(step), &[]));
-        let all = Region::first(SIZE);
-        let copy = bench
-            .backend
-            .enqueue_copy(&queue, &buffer, all, &copies, step * SIZE);
-        drop(copy.unwrap());
+        drop(bench.copy(&queue, &buffer, (&copies, step * SIZE), &[]));
     }
     bench.open(&gate);
     queue.finish().unwrap();
@@ -142,10 +138,7 @@ pub fn a_marker_waits_for_everything_before<F: Fixture>(fixture: &F) {
 pub fn a_marker_waits_for_its_wait_list<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let gate = bench.gate();
-    let marker = bench
-        .backend
-        .enqueue_marker(bench.queue.after(from_ref(&gate)))
-        .unwrap();
+    let marker = bench.marker_on(&bench.queue, from_ref(&gate));
     bench.queue.flush().unwrap();
     assert_stays_pending(&marker);
     bench.open(&gate);
@@ -188,9 +181,7 @@ pub fn every_kind_of_command_waits_for_its_wait_list<F: Fixture>(fixture: &F) {
     // A queue for each, so that none waits for another.
     let queues = [(); 7].map(|()| bench.another_queue());
     let data = vec![2; SIZE].into();
-    let bytes = backend
-        .enqueue_read(queues[0].after(wait_for), read, all)
-        .unwrap();
+    let bytes = bench.read_later(&queues[0], read, wait_for);
     let mut events = vec![
         backend.enqueue_write(queues[1].after(wait_for), written, 0, data),
         backend.enqueue_copy(queues[2].after(wait_for), read, all, copied, 0),
@@ -265,8 +256,7 @@ pub fn a_barrier_waits_for_its_wait_list<F: Fixture>(fixture: &F) {
     for queue in queues.into_iter().flatten() {
         let buffer = bench.filled(SIZE, 1);
         let gate = bench.gate();
-        let barrier = bench.backend.enqueue_barrier(queue.after(from_ref(&gate)));
-        let barrier = barrier.unwrap();
+        let barrier = bench.barrier_on(&queue, from_ref(&gate));
         let after = bench.fill(&queue, &buffer, 2, &[]);
         queue.flush().unwrap();
         assert_stays_pending(&after);
@@ -286,8 +276,7 @@ pub fn a_barrier_comes_after_the_one_before<F: Fixture>(fixture: &F) {
         let (gate, open) = (bench.gate(), bench.gate());
         bench.open(&open);
         for event in [&gate, &open] {
-            let barrier = bench.backend.enqueue_barrier(queue.after(from_ref(event)));
-            drop(barrier.unwrap());
+            drop(bench.barrier_on(&queue, from_ref(event)));
         }
         let after = bench.fill(&queue, &buffer, 2, &[]);
         queue.flush().unwrap();
@@ -309,12 +298,7 @@ pub fn a_chain_of_wait_lists_is_followed_in_order<F: Fixture>(fixture: &F) {
     let mut last = gate.clone();
     for step in 0..STEPS {
         let fill = bench.fill(&queue, &buffer, byte(step), from_ref(&last));
-        let all = Region::first(SIZE);
-        let copy =
-            bench
-                .backend
-                .enqueue_copy(queue.after(&[fill]), &buffer, all, &copies, step * SIZE);
-        last = copy.unwrap();
+        last = bench.copy(&queue, &buffer, (&copies, step * SIZE), &[fill]);
     }
     bench.open(&gate);
     last.wait().unwrap();

@@ -4,7 +4,7 @@ use std::{error::Error as _, slice::from_ref};
 
 use binpool_allocators::{
     Allocator, Backend, DeferredAllocator, Error, Event, ImmediateAllocator, Memory, MemoryFlags,
-    Region,
+    Queue, Region,
 };
 
 use crate::{
@@ -140,24 +140,31 @@ pub fn a_command_without_room_for_its_memory_says_so<F: Fixture>(fixture: &F) {
     }
 }
 
-/// The memory is not free before the command has ended, even if it is dropped earlier.
+/// The memory is not free before all commands that use it have ended, in whatever order, even if it is dropped earlier.
 pub fn memory_that_a_command_uses_is_not_free<F: Fixture>(fixture: &F) {
     let Some(half) = half(fixture) else { return };
     let bench = Bench::new(fixture);
-    let other = bench.another_queue();
+    let queues = [bench.another_queue(), bench.another_queue()];
     let allocator = ImmediateAllocator::new(&bench.backend).unwrap();
     let _first = allocator.allocate(half).unwrap();
-    let second = allocator.allocate(half).unwrap();
-    let gate = bench.gate();
-    let fill = bench.fill(&other, &second, 1, from_ref(&gate));
-    drop(second);
-    is_out_of_device_memory(&allocator.allocate(half).unwrap_err(), half);
-    bench.open(&gate);
-    fill.wait().unwrap();
-    assert!(
-        eventually(|| has_room(&allocator, half)),
-        "memory must be free once the last command that uses it has ended"
-    );
+    for order in [[0, 1], [1, 0]] {
+        let second = allocator.allocate(half).unwrap();
+        let gates = [bench.gate(), bench.gate()];
+        let reads = [0, 1].map(|index| {
+            let on = queues[index].after(from_ref(&gates[index]));
+            bench.backend.enqueue_read(on, &second, ..64).unwrap()
+        });
+        drop(second);
+        for index in order {
+            is_out_of_device_memory(&allocator.allocate(half).unwrap_err(), half);
+            bench.open(&gates[index]);
+            reads[index].event().wait().unwrap();
+        }
+        assert!(
+            eventually(|| has_room(&allocator, half)),
+            "memory must be free once the last command that uses it has ended"
+        );
+    }
 }
 
 /// The memory is not free before the events of its release have ended, whatever their commands are.
@@ -166,17 +173,19 @@ pub fn memory_is_not_free_before_the_events_of_its_release<F: Fixture>(fixture: 
     let bench = Bench::new(fixture);
     let allocator = ImmediateAllocator::new(&bench.backend).unwrap();
     let _first = allocator.allocate(half).unwrap();
-    let second = allocator.allocate(half).unwrap();
-    let gates = [bench.gate(), bench.gate()];
-    allocator.release(second, &gates).unwrap();
-    for gate in &gates {
-        is_out_of_device_memory(&allocator.allocate(half).unwrap_err(), half);
-        bench.open(gate);
+    for order in [[0, 1], [1, 0]] {
+        let second = allocator.allocate(half).unwrap();
+        let gates = [bench.gate(), bench.gate()];
+        allocator.release(second, &gates).unwrap();
+        for index in order {
+            is_out_of_device_memory(&allocator.allocate(half).unwrap_err(), half);
+            bench.open(&gates[index]);
+        }
+        assert!(
+            eventually(|| has_room(&allocator, half)),
+            "memory must be free once the events of its release have ended"
+        );
     }
-    assert!(
-        eventually(|| has_room(&allocator, half)),
-        "memory must be free once the events of its release have ended"
-    );
 }
 
 /// The room is not free before the last region is gone. A region itself takes no room.

@@ -69,11 +69,7 @@ where
         bench.write(&block, &numbered(SIZE));
         let target = bench.buffer(SIZE);
         let gate = bench.gate();
-        let all = Region::first(SIZE);
-        let copy = bench
-            .backend
-            .enqueue_copy(bench.queue.after(from_ref(&gate)), &block, all, &target, 0)
-            .unwrap();
+        let copy = bench.copy(&bench.queue, &block, (&target, 0), from_ref(&gate));
         let taken = addresses(&bench.backend, &block);
         drop(block);
         assert_not_handed_out(&bench.backend, &taken);
@@ -143,13 +139,15 @@ where
     F::Backend: SvmBackend,
 {
     let bench = Bench::new(fixture);
-    for block in blocks(&bench.backend, SIZE) {
-        let taken = addresses(&bench.backend, &block);
-        let gates = [bench.gate(), bench.gate()];
-        bench.backend.release(block, &gates).unwrap();
-        for gate in &gates {
-            assert_not_handed_out(&bench.backend, &taken);
-            bench.open(gate);
+    for order in [[0, 1], [1, 0]] {
+        for block in blocks(&bench.backend, SIZE) {
+            let taken = addresses(&bench.backend, &block);
+            let gates = [bench.gate(), bench.gate()];
+            bench.backend.release(block, &gates).unwrap();
+            for index in order {
+                assert_not_handed_out(&bench.backend, &taken);
+                bench.open(&gates[index]);
+            }
         }
     }
 }
@@ -166,10 +164,7 @@ where
             let queue = bench.another_queue();
             let (gate, failing) = (bench.gate(), bench.gate());
             let fill = bench.fill(&queue, &block, 5, from_ref(&gate));
-            let failed = bench
-                .backend
-                .enqueue_marker(queue.after(from_ref(&failing)))
-                .unwrap();
+            let failed = bench.marker_on(&queue, from_ref(&failing));
             bench.fail(&failing);
             drop(bench.fill(&queue, &block, 6, &[]));
             let taken = addresses(&bench.backend, &block);
@@ -203,10 +198,7 @@ where
             .unwrap();
         let (gate, failing) = (bench.gate(), bench.gate());
         let fill = bench.fill(&queue, &bench.buffer(SIZE), 5, from_ref(&gate));
-        let failed = bench
-            .backend
-            .enqueue_marker(queue.after(from_ref(&failing)));
-        drop(failed.unwrap());
+        drop(bench.marker_on(&queue, from_ref(&failing)));
         bench.fail(&failing);
         let taken = addresses(&bench.backend, &block);
         bench.backend.release(block, &[]).unwrap();

@@ -78,7 +78,8 @@ impl<R: Objects> Uses<R> {
             let replaced =
                 known.find(|old| old.queue == new.queue && old.number.is_some() && new.covers(old));
             if let Some(old) = replaced {
-                if old.number < new.number {
+                // Its own number is that of another part of the same command.
+                if old.number <= new.number {
                     *old = new;
                 }
                 return;

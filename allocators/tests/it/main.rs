@@ -8,5 +8,6 @@
 )]
 
 mod adaptors;
+mod log;
 mod runtime;
 mod vocabulary;

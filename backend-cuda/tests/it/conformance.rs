@@ -1,11 +1,13 @@
 //! The backend keeps every promise of the traits, but for user events that fail, which CUDA does not have.
 
-use binpool_allocators::{ImmediateAllocator, runtime::Runtime};
+use binpool_allocators::{ImmediateAllocator, Memory as _, On, runtime::Runtime};
 use binpool_conformance::{
     AllocatorFixture, Fixture, allocator_conformance, backend_conformance, hazard_conformance,
     pending_conformance, virtual_memory_conformance,
 };
-use binpool_cuda::{CudaBackend, DriverPoolAllocator};
+use binpool_cuda::{
+    Argument, CudaBackend, CudaEvent, CudaMemory, CudaModule, CudaQueue, DriverPoolAllocator, Grid,
+};
 
 use crate::{common::Device, elsewhere::Elsewhere};
 
@@ -23,6 +25,45 @@ impl Fixture for Cuda {
     fn enforced_capacity(&self) -> Option<u64> {
         Some(CAPACITY as u64)
     }
+
+    fn launch_add(
+        &self,
+        backend: &CudaBackend,
+        on: OnCuda<'_>,
+        sum: &CudaMemory,
+        operand: &CudaMemory,
+    ) -> Option<CudaEvent> {
+        Some(launch_add(backend, on, sum, operand))
+    }
+}
+
+type OnCuda<'a> = On<'a, CudaQueue, CudaEvent>;
+
+fn launch_add(
+    backend: &CudaBackend,
+    on: OnCuda<'_>,
+    sum: &CudaMemory,
+    operand: &CudaMemory,
+) -> CudaEvent {
+    let text = ".version 6.4\n.visible .entry add_to(";
+    let module = CudaModule::load_ptx(backend, text).unwrap();
+    let kernel = module.kernel("add_to").unwrap();
+    let count = u32::try_from(sum.bytes() / 4).unwrap();
+    let arguments = [
+        Argument::Memory(sum),
+        Argument::Memory(operand),
+        Argument::U64(count.into()),
+    ];
+    // SAFETY: These are the parameters of the kernel.
+    unsafe {
+        kernel.launch(
+            on.queue,
+            Grid::of_threads(count, 128),
+            &arguments,
+            on.wait_for,
+        )
+    }
+    .unwrap()
 }
 
 mod backend {
@@ -43,6 +84,16 @@ impl Fixture for Ordered {
         let backend = Device::new(CAPACITY).backend();
         backend.core().order_conflicts();
         backend
+    }
+
+    fn launch_add(
+        &self,
+        backend: &CudaBackend,
+        on: OnCuda<'_>,
+        sum: &CudaMemory,
+        operand: &CudaMemory,
+    ) -> Option<CudaEvent> {
+        Some(launch_add(backend, on, sum, operand))
     }
 }
 

@@ -1,14 +1,17 @@
 //! The mock keeps every promise of the traits, in each way of completing commands.
 
 use binpool_allocators::{
-    DeferredAllocator, FailureOrder, ImmediateAllocator, SvmAllocator, SvmGrain,
+    DeferredAllocator, FailureOrder, ImmediateAllocator, On, SvmAllocator, SvmGrain,
 };
 use binpool_conformance::{
     AllocatorFixture, Fixture, allocator_conformance, backend_checks, backend_conformance,
     failure_checks, failure_conformance, pending_checks, pending_conformance, run_all, svm_checks,
     svm_conformance, virtual_memory_checks, virtual_memory_conformance,
 };
-use binpool_mock::{Completion, Failures, HostWait, MockBackend, MockDevice, MockDeviceBuilder};
+use binpool_mock::{
+    Completion, Failures, HostWait, MockBackend, MockDevice, MockDeviceBuilder, MockEvent,
+    MockMemory, MockQueue,
+};
 
 const CAPACITY: u64 = 1 << 24;
 
@@ -32,6 +35,23 @@ impl Fixture for Mock {
 
     fn enforced_capacity(&self) -> Option<u64> {
         Some(CAPACITY)
+    }
+
+    fn launch_add(
+        &self,
+        backend: &MockBackend,
+        on: On<'_, MockQueue, MockEvent>,
+        sum: &MockMemory,
+        operand: &MockMemory,
+    ) -> Option<MockEvent> {
+        let add = |operands: &[&[u8]], sums: &mut [&mut [u8]]| {
+            for (sum, operand) in sums[0].chunks_mut(4).zip(operands[0].chunks(4)) {
+                let [left, right] =
+                    [&*sum, operand].map(|bytes| f32::from_ne_bytes(bytes.try_into().unwrap()));
+                sum.copy_from_slice(&(left + right).to_ne_bytes());
+            }
+        };
+        Some(backend.launch(on, "add", &[operand], &[sum], add).unwrap())
     }
 }
 

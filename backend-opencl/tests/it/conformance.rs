@@ -1,11 +1,15 @@
 //! OpenCL keeps every promise of the traits.
 
-use binpool_allocators::{DeferredAllocator, ImmediateAllocator, SvmAllocator, SvmGrain};
+use binpool_allocators::{
+    DeferredAllocator, ImmediateAllocator, Memory as _, On, SvmAllocator, SvmGrain,
+};
 use binpool_conformance::{
     AllocatorFixture, Fixture, allocator_conformance, backend_conformance, failure_conformance,
     hazard_conformance, pending_conformance, svm_conformance,
 };
-use binpool_opencl::OpenClBackend;
+use binpool_opencl::{
+    Argument, ClEvent, ClMemory, ClProgram, ClQueue, Extent, OpenClBackend, Parameter,
+};
 
 /// The device under test. No runtime keeps to its own capacity, so none is enforced.
 struct OpenCl;
@@ -15,6 +19,29 @@ impl Fixture for OpenCl {
 
     fn backend(&self) -> OpenClBackend {
         crate::common::open()
+    }
+
+    fn launch_add(
+        &self,
+        backend: &OpenClBackend,
+        on: On<'_, ClQueue, ClEvent>,
+        sum: &ClMemory,
+        operand: &ClMemory,
+    ) -> Option<ClEvent> {
+        let source = "kernel void add(global float *sum, global const float *operand) {
+            sum[get_global_id(0)] += operand[get_global_id(0)];
+        }";
+        let program = ClProgram::build(backend, source, "").unwrap();
+        let words = Extent::PerItem(1);
+        let parameters = [
+            Parameter::in_out::<f32>(words),
+            Parameter::input::<f32>(words),
+        ];
+        // SAFETY: each work item touches the float of its id in both.
+        let kernel = unsafe { program.kernel("add", &parameters) }.unwrap();
+        let launch = kernel.launch(on, &[sum.bytes() / 4]);
+        let arguments = [Argument::Memory(sum), Argument::Memory(operand)];
+        Some(launch.arguments(arguments).enqueue().unwrap())
     }
 }
 

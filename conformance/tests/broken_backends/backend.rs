@@ -126,6 +126,13 @@ impl Broken {
                 let _leaked = memory.into_handle();
                 Ok(())
             }
+            Defect::TheLastEventOfAReleaseCounts => {
+                let last = after.last().map(std::slice::from_ref).unwrap_or_default();
+                self.mock.release(memory, last)
+            }
+            Defect::TheFirstEventOfAReleaseCounts => {
+                self.mock.release(memory, &after[..after.len().min(1)])
+            }
             Defect::ReleaseIgnoresItsEvents => self.mock.release(memory, &[]),
             Defect::SvmIsFreedAtOnce if is_svm && !is_region => {
                 let address = self.mock.svm_address(&memory);

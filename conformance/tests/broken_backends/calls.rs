@@ -261,6 +261,31 @@ impl Broken {
         self.event(event, region.bytes)
     }
 
+    /// Launches a kernel that adds floats to others.
+    pub(crate) fn add(
+        &self,
+        queue: &BrokenQueue,
+        sum: &BrokenMemory,
+        operand: &BrokenMemory,
+        wait_for: &[BrokenEvent],
+    ) -> Result<BrokenEvent> {
+        let mut wait_for = self.events(wait_for);
+        if self.has(Defect::KernelsIgnoreTheirWaitList) {
+            wait_for.clear();
+        }
+        let add = |operands: &[&[u8]], sums: &mut [&mut [u8]]| {
+            for (sum, operand) in sums[0].chunks_mut(4).zip(operands[0].chunks(4)) {
+                let [left, right] =
+                    [&*sum, operand].map(|bytes| f32::from_ne_bytes(bytes.try_into().unwrap()));
+                sum.copy_from_slice(&(left + right).to_ne_bytes());
+            }
+        };
+        let on = self.queue(queue).after(&wait_for);
+        let (sum, operand) = (self.memory(sum), self.memory(operand));
+        let added = self.mock.launch(on, "add", &[operand], &[sum], add)?;
+        Ok(BrokenEvent::new(added, self))
+    }
+
     fn marker(&self, queue: &BrokenQueue, wait_for: &[BrokenEvent]) -> Result<BrokenEvent> {
         let event = self
             .mock

@@ -59,6 +59,7 @@ defects! {
     OutOfOrderQueuesAreInOrder => a_queue_knows_its_order,
     WaitListsAreIgnored => a_gated_command_waits_for_its_gate,
     OneEventOfAWaitListCounts => a_command_waits_for_all_of_its_wait_list,
+    KernelsIgnoreTheirWaitList => a_kernel_waits_for_its_wait_list,
     BlockingIgnoresItsWaitList => blocking_transfers_heed_their_wait_list,
     NoBytesAreDoneAtOnce => every_kind_of_command_waits_for_its_wait_list,
     MarkersWaitForNothing => a_marker_waits_for_everything_before,
@@ -102,6 +103,8 @@ defects! {
     ShortageHasNoSource => memory_that_a_command_uses_is_not_free,
     ShortageIsHidden => a_deferred_allocator_tells_of_shortage_in_the_end,
     ReleaseLeaks => freed_memory_can_be_had_again,
+    TheLastEventOfAReleaseCounts => memory_is_not_free_before_the_events_of_its_release,
+    TheFirstEventOfAReleaseCounts => svm_is_not_freed_before_the_events_of_its_release,
     ReleaseIgnoresItsEvents => memory_is_not_free_before_the_events_of_its_release,
     // Threads.
     EventsAreWaitedForOnce => threads_wait_for_one_event,

@@ -18,7 +18,7 @@ mod virtual_memory;
 
 use std::{collections::BTreeSet, fmt::Debug};
 
-use binpool_allocators::{FailureOrder, SvmSupport};
+use binpool_allocators::{FailureOrder, On, SvmSupport};
 use binpool_conformance::{
     Check, Fixture, backend_checks, failure_checks, pending_checks, run_all, svm_checks,
     virtual_memory_checks,
@@ -27,6 +27,7 @@ use binpool_mock::{Completion, Failures, MockDevice};
 
 use backend::Broken;
 use defect::Defect;
+use objects::{BrokenEvent, BrokenMemory, BrokenQueue};
 
 const CAPACITY: u64 = 1 << 24;
 
@@ -61,6 +62,17 @@ impl Fixture for Defect {
 
     fn enforced_capacity(&self) -> Option<u64> {
         Some(CAPACITY)
+    }
+
+    fn launch_add(
+        &self,
+        backend: &Broken,
+        on: On<'_, BrokenQueue, BrokenEvent>,
+        sum: &BrokenMemory,
+        operand: &BrokenMemory,
+    ) -> Option<BrokenEvent> {
+        let On { queue, wait_for } = on;
+        Some(backend.add(queue, sum, operand, wait_for).unwrap())
     }
 }
 

@@ -11,7 +11,10 @@ use binpool_allocators::{
 };
 use binpool_mock::{CallKind, Fault, MockDevice, Persistence};
 
-use crate::adaptors::{deferred, device, immediate, log::logged, odd::Odd};
+use crate::{
+    adaptors::{deferred, device, immediate, odd::Odd},
+    log::logged,
+};
 
 fn refusal<T>(result: Result<T, Error>) -> OutOfMemory {
     match result {

@@ -7,7 +7,6 @@ mod failing;
 mod fallback;
 mod limit;
 mod locks;
-mod log;
 mod odd;
 mod soft_limits;
 mod statistics;

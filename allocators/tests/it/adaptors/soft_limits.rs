@@ -14,7 +14,10 @@ use binpool_allocators::{
 };
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::adaptors::{deferred, device, immediate, log::logged};
+use crate::{
+    adaptors::{deferred, device, immediate},
+    log::logged,
+};
 
 type Seen = Arc<Mutex<Vec<BudgetUse>>>;
 

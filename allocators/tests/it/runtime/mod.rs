@@ -1,24 +1,74 @@
 //! What the core does for every runtime.
 
+mod conflicts;
+mod defaults;
 mod device;
+mod ends;
+mod events;
+mod failures;
+mod foreign;
+mod lifetimes;
+mod mapping;
+mod queues;
+mod requests;
+mod unmapping;
 
-use std::slice::from_ref;
-
-use binpool_allocators::{
-    Backend, Error, EventStatus, InvalidRequest, MemoryFlags, Outcome, Queue, QueueOrder, Region,
-    runtime::{CoreMemory, CoreQueue, Runtime},
+use std::{
+    fmt::Debug,
+    hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash},
 };
 
-use device::{Mark, Scripted};
+use binpool_allocators::{
+    Backend, Error, InvalidRequest, MemoryFlags, QueueOrder, Region, Result, VirtualMemory, Work,
+    runtime::{CoreMemory, CoreQueue, Part, Runtime, enqueue},
+};
+
+use device::{Mark, PAGE, Scripted};
 
 type Memory = CoreMemory<Scripted>;
 type StreamQueue = CoreQueue<Scripted>;
 
 fn rig() -> (Scripted, [StreamQueue; 2], Memory) {
     let device = Scripted::new();
-    let queues = [(); 2].map(|()| device.create_queue(QueueOrder::InOrder).unwrap());
-    let memory = device.create_buffer(256, MemoryFlags::empty()).unwrap();
+    let queues = [(); 2].map(|()| in_order(&device));
+    let memory = buffer(&device);
     (device, queues, memory)
+}
+
+fn in_order(device: &Scripted) -> StreamQueue {
+    device.create_queue(QueueOrder::InOrder).unwrap()
+}
+
+fn buffer(device: &Scripted) -> Memory {
+    device.create_buffer(256, MemoryFlags::empty()).unwrap()
+}
+
+fn view(device: &Scripted, memory: &Memory, region: Region) -> Memory {
+    device.create_sub_region(memory, region).unwrap()
+}
+
+/// A reservation of six pages.
+fn reservation(device: &Scripted) -> Memory {
+    VirtualMemory::reserve(device, 6 * PAGE).unwrap()
+}
+
+fn pages(device: &Scripted, count: usize) -> Memory {
+    VirtualMemory::create_pages(device, count * PAGE).unwrap()
+}
+
+/// Maps fresh pages, which the reservation alone keeps, to the first pages of a reservation.
+fn map_first(device: &Scripted, reservation: &Memory, counts: &[usize]) {
+    let mut at = 0;
+    for count in counts {
+        let pages = pages(device, *count);
+        VirtualMemory::map(device, reservation, at * PAGE, &pages).unwrap();
+        at += count;
+    }
+}
+
+/// The region of pages of a reservation.
+const fn of_pages(first: usize, count: usize) -> Region {
+    Region::new(first * PAGE, count * PAGE)
 }
 
 fn fill(device: &Scripted, queue: &StreamQueue, memory: &Memory, region: Region) -> Mark {
@@ -31,7 +81,29 @@ fn read(device: &Scripted, queue: &StreamQueue, memory: &Memory, region: Region)
     read.event().mark().clone()
 }
 
+fn copy(device: &Scripted, queue: &StreamQueue, from: &Memory, to: &Memory) -> Mark {
+    let copied = device.enqueue_copy(queue, from, LOW, to, HIGH.offset);
+    copied.unwrap().mark().clone()
+}
+
+/// A kernel.
+fn launch(device: &Scripted, queue: &StreamQueue, parts: &[&Part<'_, Scripted>]) -> Result<Mark> {
+    let launch = |stream: &_, after: &[Mark]| {
+        // SAFETY: a marker has no parts, and the core has checked the rest.
+        unsafe { Runtime::submit(device, stream, after, Work::Marker) }
+    };
+    // SAFETY: it returns the mark of its command, which uses no memory.
+    let launched = unsafe { enqueue(device, queue, parts, &[], launch) }?;
+    Ok(launched.mark().clone())
+}
+
+/// A kernel on all of this memory.
+fn launch_on(device: &Scripted, queue: &StreamQueue, memory: &Memory) -> Mark {
+    launch(device, queue, &[&memory.part_of_kernel().unwrap()]).unwrap()
+}
+
 /// Checks that the last command comes after these, and after no others.
+#[track_caller]
 fn assert_after(device: &Scripted, marks: &[&Mark]) {
     let after = device.last().after;
     let is_there = |mark: &&&Mark| after.iter().any(|other| other.is(mark));
@@ -39,212 +111,29 @@ fn assert_after(device: &Scripted, marks: &[&Mark]) {
     assert_eq!((found, after.len()), (marks.len(), marks.len()));
 }
 
+/// Returns why a request was refused.
+#[track_caller]
+fn refusal<T: Debug>(result: Result<T>) -> InvalidRequest {
+    match result {
+        Err(Error::InvalidRequest(refusal)) => refusal,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn hash(of: &impl Hash) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(of)
+}
+
 const LOW: Region = Region::new(0, 128);
 const HIGH: Region = Region::new(128, 128);
+const ALL: Region = Region::first(256);
 
-#[test]
-fn the_program_orders_its_commands_unless_it_asks_the_core_to() {
-    let (device, [one, two], memory) = rig();
-    fill(&device, &one, &memory, LOW);
-    fill(&device, &two, &memory, LOW);
-    assert_after(&device, &[]);
-}
-
-#[test]
-fn conflicting_commands_of_different_queues_are_put_in_order() {
-    let (device, [one, two], memory) = rig();
-    device.core().order_conflicts();
-    let low = fill(&device, &one, &memory, LOW);
-    let high = fill(&device, &one, &memory, HIGH);
-    assert_after(&device, &[]); // Its queue is in order.
-    let reading = read(&device, &two, &memory, Region::new(0, 16));
-    assert_after(&device, &[&low]);
-    // Reads do not conflict; a write does, with what is there and no more.
-    read(&device, &one, &memory, Region::new(0, 16));
-    assert_after(&device, &[]);
-    fill(&device, &one, &memory, Region::new(0, 32));
-    assert_after(&device, &[&reading]);
-    read(&device, &two, &memory, HIGH);
-    assert_after(&device, &[&high]);
-}
-
-#[test]
-fn views_of_a_block_conflict_by_the_bytes_of_the_block() {
-    let (device, [one, two], memory) = rig();
-    device.core().order_conflicts();
-    let view = device.create_sub_region(&memory, HIGH).unwrap();
-    let written = fill(&device, &one, &view, Region::first(128));
-    read(&device, &two, &memory, LOW);
-    assert_after(&device, &[]);
-    read(&device, &two, &memory, HIGH);
-    assert_after(&device, &[&written]);
-}
-
-#[test]
-fn a_copy_comes_after_what_conflicts_on_either_side() {
-    let (device, [one, two], memory) = rig();
-    let other = device.create_buffer(256, MemoryFlags::empty()).unwrap();
-    device.core().order_conflicts();
-    let source = fill(&device, &one, &memory, LOW);
-    let target = read(&device, &one, &other, HIGH);
-    let copied = device
-        .enqueue_copy(&two, &memory, LOW, &other, 128)
-        .unwrap();
-    assert_after(&device, &[&source, &target]);
-    // A copy inside a block locks it once.
-    device.enqueue_copy(&one, &other, HIGH, &other, 0).unwrap();
-    assert_after(&device, &[copied.mark()]);
-}
-
-#[test]
-fn a_command_that_has_ended_is_not_waited_for() {
-    let (device, [one, two], memory) = rig();
-    device.core().order_conflicts();
-    for status in [EventStatus::Complete, EventStatus::Failed] {
-        fill(&device, &one, &memory, LOW).set(status);
-        fill(&device, &two, &memory, LOW).set(status);
-        assert_after(&device, &[]);
-    }
-}
-
-#[test]
-fn commands_of_an_out_of_order_queue_conflict_with_each_other() {
-    let (device, _, memory) = rig();
-    let queue = device.create_queue(QueueOrder::OutOfOrder).unwrap();
-    device.core().order_conflicts();
-    let first = fill(&device, &queue, &memory, LOW);
-    let second = fill(&device, &queue, &memory, LOW);
-    assert_after(&device, &[&first]);
-    read(&device, &queue, &memory, LOW);
-    assert_after(&device, &[&first, &second]);
-}
-
-#[test]
-fn what_was_enqueued_before_the_core_put_commands_in_order_counts() {
-    let (device, [one, two], memory) = rig();
-    fill(&device, &one, &memory, LOW);
-    let last = read(&device, &one, &memory, HIGH);
-    device.core().order_conflicts();
-    read(&device, &two, &memory, LOW);
-    assert_after(&device, &[&last]); // The queue's last command is all that is known of it.
-}
-
-#[test]
-fn a_transfer_that_waits_is_in_order_too() {
-    let (device, [one, two], memory) = rig();
-    device.core().order_conflicts();
-    let written = fill(&device, &one, &memory, LOW);
-    // The mark of the write itself is pending, so that the test does not wait.
-    let write = device.enqueue_write(&two, &memory, 0, [1; 16].into());
-    write.unwrap();
-    assert_after(&device, &[&written]);
-}
-
-#[test]
-fn memory_lives_until_the_last_command_of_each_queue_has_ended() {
-    let (device, [one, two], memory) = rig();
-    let first = fill(&device, &one, &memory, LOW);
-    let [last, other] = [&one, &two].map(|queue| fill(&device, queue, &memory, LOW));
-    drop(memory);
-    assert_eq!(device.blocks(), 1);
-    last.set(EventStatus::Complete);
-    assert_eq!(device.blocks(), 1);
-    other.set(EventStatus::Failed); // It touches no memory any more.
-    assert_eq!(device.blocks(), 0);
-    // The first came before the last on its queue, and was not asked.
-    assert_eq!(first.get(), EventStatus::Pending);
-}
-
-#[test]
-fn all_commands_of_an_out_of_order_queue_have_to_end() {
-    let (device, _, memory) = rig();
-    let queue = device.create_queue(QueueOrder::OutOfOrder).unwrap();
-    let commands = [(); 40].map(|()| fill(&device, &queue, &memory, LOW));
-    drop(memory);
-    for command in &commands {
-        assert_eq!(device.blocks(), 1);
-        command.set(EventStatus::Complete);
-    }
-    assert_eq!(device.blocks(), 0);
-}
-
-#[test]
-fn a_view_keeps_its_block_and_its_commands_count() {
-    let (device, [one, _], memory) = rig();
-    let view = device.create_sub_region(&memory, HIGH).unwrap();
-    let used = fill(&device, &one, &view, Region::first(16));
-    device.release(memory, &[]).unwrap();
-    assert_eq!(device.blocks(), 1);
-    drop(view);
-    assert_eq!(device.blocks(), 1);
-    used.set(EventStatus::Complete);
-    assert_eq!(device.blocks(), 0);
-}
-
-#[test]
-fn memory_is_released_after_the_events_that_the_program_names() {
-    let (device, [one, _], memory) = rig();
-    let marker = device.enqueue_marker(&one).unwrap();
-    device.release(memory, from_ref(&marker)).unwrap();
-    assert_eq!(device.blocks(), 1);
-    marker.mark().set(EventStatus::Complete);
-    assert_eq!(device.blocks(), 0);
-}
-
-#[test]
-fn what_a_failed_call_may_have_enqueued_keeps_its_memory() {
-    let (device, [one, two], memory) = rig();
-    device.fail_next();
-    let failed = device.enqueue_fill(&one, &memory, LOW, &[1_u8]);
-    assert!(matches!(failed, Err(Error::Backend(_))));
-    let rest = device.last().mark;
-    device.core().order_conflicts();
-    let read = read(&device, &two, &memory, HIGH);
-    assert_after(&device, &[&rest]); // It may be anywhere in the block.
-    read.set(EventStatus::Complete);
-    drop(memory);
-    assert_eq!(device.blocks(), 1);
-    rest.set(EventStatus::Complete);
-    assert_eq!(device.blocks(), 0);
-}
-
-#[test]
-fn a_user_event_that_is_dropped_fails_what_waits_for_it() {
-    let (device, [one, _], _) = rig();
-    let gate = device.create_user_event().unwrap();
-    let mark = gate.mark().clone();
-    device.enqueue_marker(one.after(from_ref(&gate))).unwrap();
-    let copy = gate.clone();
-    drop(gate);
-    assert_eq!(mark.get(), EventStatus::Pending);
-    drop(copy);
-    assert_eq!(mark.get(), EventStatus::Failed);
-}
-
-#[test]
-fn a_user_event_is_resolved_once_and_no_other_event_is() {
-    let (device, [one, _], _) = rig();
-    let gate = device.create_user_event().unwrap();
-    device.resolve_user_event(&gate, Outcome::Complete).unwrap();
-    let again = device.resolve_user_event(&gate, Outcome::Failed);
-    assert_eq!(gate.mark().get(), EventStatus::Complete);
-    let marker = device.enqueue_marker(&one).unwrap();
-    let not_one = device.resolve_user_event(&marker, Outcome::Complete);
-    for (refused, why) in [
-        (again, InvalidRequest::AlreadyResolved),
-        (not_one, InvalidRequest::NotAUserEvent),
-    ] {
-        assert!(matches!(refused, Err(Error::InvalidRequest(refusal)) if refusal == why));
-    }
-}
-
-#[test]
-fn a_backend_ends_with_its_last_object_and_frees_everything() {
-    let (device, [one, _], memory) = rig();
-    let used = fill(&device, &one, &memory, LOW);
-    let blocks = device.clone();
-    drop((device, one, memory));
-    assert_eq!(blocks.blocks(), 1);
-    used.set(EventStatus::Complete);
-    assert_eq!(blocks.blocks(), 0);
-}
+/// All orders in which three commands may end.
+const ORDERS: [[usize; 3]; 6] = [
+    [0, 1, 2],
+    [0, 2, 1],
+    [1, 0, 2],
+    [1, 2, 0],
+    [2, 0, 1],
+    [2, 1, 0],
+];
