@@ -43,6 +43,12 @@ impl VulkanDevice {
         Ok(devices.collect())
     }
 
+    #[cfg(test)]
+    pub(crate) fn of(instance: Instance, facts: Facts) -> Self {
+        let instance = Arc::new(instance);
+        Self { instance, facts }
+    }
+
     /// The name, for display.
     #[must_use]
     pub fn name(&self) -> &str {

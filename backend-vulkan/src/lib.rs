@@ -28,6 +28,8 @@ mod queue;
 mod runtime;
 mod staging;
 mod sys;
+#[cfg(test)]
+mod tests;
 
 pub use backend::{VulkanBackend, VulkanEvent, VulkanMemory, VulkanQueue};
 pub use device::VulkanDevice;
@@ -36,6 +38,9 @@ pub use mark::VulkanMark;
 pub use own_submit::OwnSubmit;
 pub use queue::QueueStream;
 pub use sys::{VulkanBlock, VulkanError};
+
+#[cfg(test)]
+extern crate self as binpool_vulkan;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

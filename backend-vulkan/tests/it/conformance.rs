@@ -45,6 +45,27 @@ mod hazards {
     hazard_conformance!(Ordered);
 }
 
+/// The same, and the queues are of two families of the device, which run their commands in any order.
+struct OnSeveralQueues;
+
+impl Fixture for OnSeveralQueues {
+    type Backend = VulkanBackend;
+
+    fn backend(&self) -> VulkanBackend {
+        let backend = common::queues::parts(&[0, 1, 0], 7).backend();
+        backend.core().order_conflicts();
+        backend
+    }
+}
+
+mod several_queues {
+    use super::*;
+
+    backend_conformance!(OnSeveralQueues);
+    hazard_conformance!(OnSeveralQueues);
+    pending_conformance!(OnSeveralQueues);
+}
+
 struct Immediate;
 
 impl AllocatorFixture for Immediate {

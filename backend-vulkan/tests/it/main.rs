@@ -9,12 +9,16 @@
 
 mod common;
 
+mod commands;
 mod conformance;
+mod device;
 mod failures;
 mod families;
 mod guide;
+mod kernels;
 mod lifetimes;
 mod loading;
 mod own_submits;
 mod pool;
 mod random_programs;
+mod synchronization;

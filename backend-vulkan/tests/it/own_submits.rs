@@ -228,6 +228,39 @@ fn a_submit_of_the_programs_own_is_a_command_like_any_other() {
     assert_goes_on(&backend, &first, &to);
 }
 
+/// One that is submitted has not ended: it may run on another queue of the device.
+#[test]
+fn a_submit_waits_for_what_runs_on_another_queue_and_not_for_what_has_ended() {
+    let backend = common::backend();
+    let [first, second, third] = [(); 3].map(|()| queue(&backend));
+    let memory = filled(&backend, &third, 1);
+    let ended = backend.enqueue_fill(&third, &memory, .., &[2_u8]).unwrap();
+    ended.wait().unwrap();
+    let gate = Gate::new(&backend);
+    let own = |queue: &VulkanQueue, wait_for: &[VulkanEvent]| {
+        let mut waits = Vec::new();
+        let call = |own: &OwnSubmit| {
+            let values = own.wait_values.iter().copied();
+            waits.extend(own.wait_semaphores.iter().copied().zip(values));
+            submit_after(own, &gate)
+        };
+        // SAFETY: It waits and signals as it is told to, and uses no memory.
+        let event = unsafe { backend.enqueue_own(queue, &[], wait_for, call) };
+        (event.unwrap(), waits)
+    };
+    let number = |event: &VulkanEvent| (event.mark().semaphore(), event.mark().value());
+    let (held, waits) = own(&first, &[]);
+    assert_eq!(waits, []);
+    let (next, waits) = own(&second, &[ended, held.clone()]);
+    assert_eq!(waits, [number(&held)]);
+    // Not by the order of the queue of Vulkan, which submits do not end by.
+    let (last, waits) = own(&second, from_ref(&next));
+    assert_eq!(waits, [number(&next)]);
+    gate.open();
+    last.wait().unwrap();
+    assert!(held.has_ended() && next.has_ended());
+}
+
 /// The validation layer checks whether the commands still use what is freed.
 #[test]
 fn its_memory_and_its_queue_may_be_dropped_while_it_runs() {

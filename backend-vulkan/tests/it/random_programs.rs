@@ -175,16 +175,26 @@ fn queue(backend: &VulkanBackend) -> VulkanQueue {
     backend.create_queue(QueueOrder::InOrder).unwrap()
 }
 
-#[test]
-fn random_programs_have_the_results_of_a_model() {
+fn run(backend: &VulkanBackend) {
     let programs = env::var("BINPOOL_RANDOM_PROGRAMS").map_or(20, |number| number.parse().unwrap());
-    let backend = common::backend();
-    binpool_allocators::runtime::Runtime::core(&backend).order_conflicts();
+    binpool_allocators::runtime::Runtime::core(backend).order_conflicts();
     for seed in 0..programs {
-        let mut program = Program::new(&backend, seed);
+        let mut program = Program::new(backend, seed);
         for _ in 0..120 {
             program.step();
         }
         program.end();
+    }
+}
+
+#[test]
+fn random_programs_have_the_results_of_a_model() {
+    run(&common::backend());
+}
+
+#[test]
+fn random_programs_on_queues_that_run_in_any_order_have_the_results_of_a_model() {
+    for families in [&[0, 0, 0][..], &[0, 1, 1, 0]] {
+        run(&common::queues::parts(families, 1).backend());
     }
 }

@@ -136,7 +136,7 @@ impl Allocator {
             types: types.collect(),
             live: AllLive::new(),
             memory,
-            granularity: properties.limits.buffer_image_granularity,
+            granularity: properties.limits.buffer_image_granularity.max(1),
             settings: desc.debug_settings,
         };
         if allocator.settings.log_memory_information {
@@ -372,14 +372,13 @@ impl fmt::Debug for Allocator {
 
 /// A part of a pool's memory.
 fn part(pools: &Pools, desc: &AllocationCreateDesc<'_>, granularity: u64) -> Result<(Place, Held)> {
-    let needs = desc.requirements;
-    let alignment = if desc.linear {
-        needs.alignment
-    } else {
-        needs.alignment.max(granularity)
-    };
+    let mut needs = desc.requirements;
+    if !desc.linear {
+        needs.alignment = needs.alignment.max(granularity);
+        needs.size = needs.size.next_multiple_of(granularity);
+    }
     let bytes = usize::try_from(needs.size).map_err(|_| AllocationError::OutOfMemory)?;
-    let alignment = usize::try_from(alignment).map_err(|_| AllocationError::OutOfMemory)?;
+    let alignment = usize::try_from(needs.alignment).map_err(|_| AllocationError::OutOfMemory)?;
     let (block, place) = pools.allocate(bytes, alignment)?;
     Ok((place, Held::Part(block)))
 }

@@ -14,7 +14,8 @@ use super::{
 /// The alignments of the pools. Those of buffers are 256 at most on most devices, those of images a page of 4 or 64 KiB.
 ///
 /// Sizes of parts are multiples of them, too. So a part shares no page of `bufferImageGranularity` with another one if its pool's alignment is
-/// as large: images are asked for with that as their alignment, and buffers lie beside images only where theirs is as large.
+/// as large: images are asked for with that as their alignment, and buffers lie beside images only where theirs is as large. Of larger pages, images
+/// ask for whole ones.
 const ALIGNMENTS: [usize; 3] = [1 << 8, 1 << 12, 1 << 16];
 
 /// The bytes that the cache of each thread may keep. More makes nothing faster here, and with the default of 8 MiB 16 threads take more memory than with

@@ -1,5 +1,7 @@
 //! Requests that are wrong or cannot be served, and allocations that are not freed.
 
+use std::thread;
+
 use ash::vk;
 use binpool_conformance::sweep::{FaultInjector, FaultPoint};
 use binpool_gpu_allocator::{
@@ -119,13 +121,37 @@ fn memory_that_no_allocation_uses_any_more_goes_back() {
     allocator.free(once.unwrap()).unwrap();
     let small = part(4096, 16, MemoryLocation::GpuOnly);
     let kept = allocator.allocate(&small).unwrap();
-    assert!(allocator.capacity() >= 256 << 20);
-    for _ in 0..30_000 {
-        let next = allocator.allocate(&small).unwrap();
-        allocator.free(next).unwrap();
-    }
+    let repeat = |count| {
+        for _ in 0..count {
+            let next = allocator.allocate(&small).unwrap();
+            allocator.free(next).unwrap();
+        }
+    };
+    repeat(5000);
+    assert!(allocator.capacity() >= 256 << 20, "it may be used again");
+    repeat(25_000);
     assert!(allocator.capacity() < 256 << 20, "{allocator:?}");
     allocator.free(kept).unwrap();
+}
+
+/// A sweep comes after 10 000 of one thread.
+#[test]
+fn few_allocations_of_each_of_many_threads_release_nothing() {
+    let parts = common::parts();
+    let allocator = allocator(&parts);
+    let once = allocator.allocate(&part(256 << 20, 16, MemoryLocation::GpuOnly));
+    allocator.free(once.unwrap()).unwrap();
+    let small = part(4096, 16, MemoryLocation::GpuOnly);
+    for _ in 0..16 {
+        let repeat = || {
+            for _ in 0..1400 {
+                let next = allocator.allocate(&small).unwrap();
+                allocator.free(next).unwrap();
+            }
+        };
+        thread::scope(|scope| scope.spawn(repeat).join()).unwrap();
+    }
+    assert!(allocator.capacity() >= 256 << 20);
 }
 
 #[test]
@@ -156,13 +182,20 @@ fn a_failure_to_map_says_so_and_leaves_nothing() {
     let faults = Faulty::alone();
     let allocator = allocator(faults.parts());
     let before = faults.live();
-    faults.fail_next("map_memory");
-    let refused = allocator.allocate(&part(1000, 16, MemoryLocation::CpuToGpu));
-    assert!(
-        matches!(refused, Err(AllocationError::FailedToMap(_))),
-        "{refused:?}"
-    );
-    assert_eq!(faults.live(), before);
+    for scheme in [
+        AllocationScheme::GpuAllocatorManaged,
+        AllocationScheme::DedicatedBuffer(vk::Buffer::null()),
+    ] {
+        faults.fail_next("map_memory");
+        let mut desc = part(1000, 16, MemoryLocation::CpuToGpu);
+        desc.allocation_scheme = scheme;
+        let refused = allocator.allocate(&desc);
+        assert!(
+            matches!(refused, Err(AllocationError::FailedToMap(_))),
+            "{refused:?}"
+        );
+        assert_eq!(faults.live(), before);
+    }
 }
 
 #[test]

@@ -53,6 +53,25 @@ impl Scene<'_> {
     }
 
     fn image(&self) -> (vk::Image, Allocation) {
+        let image = self.unbound_image();
+        // SAFETY: The image lives.
+        let needs = unsafe { self.parts.device.get_image_memory_requirements(image) };
+        let allocation = self.allocate(needs, MemoryLocation::GpuOnly, false);
+        self.bind(image, &allocation);
+        (image, allocation)
+    }
+
+    fn bind(&self, image: vk::Image, to: &Allocation) {
+        // SAFETY: The memory is free, and of the image's kind.
+        unsafe {
+            self.parts
+                .device
+                .bind_image_memory(image, to.memory(), to.offset())
+        }
+        .unwrap();
+    }
+
+    fn unbound_image(&self) -> vk::Image {
         let device = &self.parts.device;
         let info = vk::ImageCreateInfo::default()
             .image_type(vk::ImageType::TYPE_2D)
@@ -63,39 +82,32 @@ impl Scene<'_> {
             .samples(vk::SampleCountFlags::TYPE_1)
             .usage(vk::ImageUsageFlags::TRANSFER_SRC | vk::ImageUsageFlags::TRANSFER_DST);
         // SAFETY: The device lives.
-        let image = unsafe { device.create_image(&info, None) }.unwrap();
-        // SAFETY: The image lives.
-        let needs = unsafe { device.get_image_memory_requirements(image) };
-        let allocation = self.allocate(needs, MemoryLocation::GpuOnly, false);
-        // SAFETY: The memory is free, and of the image's kind.
-        unsafe { device.bind_image_memory(image, allocation.memory(), allocation.offset()) }
-            .unwrap();
-        (image, allocation)
+        unsafe { device.create_image(&info, None) }.unwrap()
     }
+}
 
-    /// Runs what `record` records.
-    fn run(&self, record: impl FnOnce(&ash::Device, vk::CommandBuffer)) {
-        let device = &self.parts.device;
-        let (family, queue) = self.parts.queues[0];
-        let info = vk::CommandPoolCreateInfo::default().queue_family_index(family);
-        // SAFETY: The device lives, and everything here until the queue has come to its end.
-        unsafe {
-            let pool = device.create_command_pool(&info, None).unwrap();
-            let info = vk::CommandBufferAllocateInfo::default()
-                .command_pool(pool)
-                .command_buffer_count(1);
-            let commands = device.allocate_command_buffers(&info).unwrap();
-            let begin = vk::CommandBufferBeginInfo::default();
-            device.begin_command_buffer(commands[0], &begin).unwrap();
-            record(device, commands[0]);
-            device.end_command_buffer(commands[0]).unwrap();
-            let submit = vk::SubmitInfo::default().command_buffers(&commands);
-            device
-                .queue_submit(queue, &[submit], vk::Fence::null())
-                .unwrap();
-            device.queue_wait_idle(queue).unwrap();
-            device.destroy_command_pool(pool, None);
-        }
+/// Runs what `record` records.
+pub(crate) fn run(parts: &Parts, record: impl FnOnce(&ash::Device, vk::CommandBuffer)) {
+    let device = &parts.device;
+    let (family, queue) = parts.queues[0];
+    let info = vk::CommandPoolCreateInfo::default().queue_family_index(family);
+    // SAFETY: The device lives, and everything here until the queue has come to its end.
+    unsafe {
+        let pool = device.create_command_pool(&info, None).unwrap();
+        let info = vk::CommandBufferAllocateInfo::default()
+            .command_pool(pool)
+            .command_buffer_count(1);
+        let commands = device.allocate_command_buffers(&info).unwrap();
+        let begin = vk::CommandBufferBeginInfo::default();
+        device.begin_command_buffer(commands[0], &begin).unwrap();
+        record(device, commands[0]);
+        device.end_command_buffer(commands[0]).unwrap();
+        let submit = vk::SubmitInfo::default().command_buffers(&commands);
+        device
+            .queue_submit(queue, &[submit], vk::Fence::null())
+            .unwrap();
+        device.queue_wait_idle(queue).unwrap();
+        device.destroy_command_pool(pool, None);
     }
 }
 
@@ -165,7 +177,7 @@ fn images_and_buffers_in_between_keep_their_bytes() {
     for (index, (_, (_, upload), ..)) in (1_u8..).zip(&mut all) {
         upload.mapped_slice_mut().unwrap()[..BYTES].fill(index);
     }
-    scene.run(|device, commands| {
+    run(&parts, |device, commands| {
         use vk::ImageLayout as Layout;
         for ((image, _), (upload, _), (middle, _), _) in &all {
             into_layout(
@@ -237,4 +249,32 @@ fn images_and_buffers_in_between_keep_their_bytes() {
         scene.allocator.free(image.1).unwrap();
     }
     assert!(scene.allocator.generate_report().allocations.is_empty());
+}
+
+/// The validation layer checks whether memory of its own is bound to what it is for.
+#[test]
+fn an_image_may_have_memory_of_its_own() {
+    let parts = common::parts();
+    let scene = Scene {
+        parts: &parts,
+        allocator: allocator(&parts),
+    };
+    let image = scene.unbound_image();
+    // SAFETY: The image lives.
+    let requirements = unsafe { parts.device.get_image_memory_requirements(image) };
+    let desc = AllocationCreateDesc {
+        name: "an image",
+        requirements,
+        location: MemoryLocation::GpuOnly,
+        linear: false,
+        allocation_scheme: AllocationScheme::DedicatedImage(image),
+    };
+    let own = scene.allocator.allocate(&desc).unwrap();
+    assert!(own.is_dedicated() && own.offset() == 0);
+    assert_eq!(scene.allocator.capacity(), requirements.size);
+    scene.bind(image, &own);
+    // SAFETY: No command uses it.
+    unsafe { parts.device.destroy_image(image, None) };
+    scene.allocator.free(own).unwrap();
+    assert_eq!(scene.allocator.capacity(), 0);
 }

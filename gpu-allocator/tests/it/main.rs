@@ -14,9 +14,12 @@
 #[path = "../../../backend-vulkan/tests/it/common/mod.rs"]
 mod common;
 
+mod bytes;
 mod failures;
 mod images;
 mod random;
+mod reports;
+mod types;
 
 use ash::vk;
 use binpool_gpu_allocator::{
@@ -26,15 +29,20 @@ use binpool_gpu_allocator::{
 use common::Parts;
 
 fn allocator(parts: &Parts) -> Allocator {
-    Allocator::new(&AllocatorCreateDesc {
-        instance: common::instance().clone(),
+    allocator_with(parts, |_| {})
+}
+
+fn allocator_with(parts: &Parts, change: impl FnOnce(&mut AllocatorCreateDesc)) -> Allocator {
+    let mut desc = AllocatorCreateDesc {
+        instance: parts.instance.clone(),
         device: parts.device.clone(),
         physical_device: parts.physical,
         debug_settings: binpool_gpu_allocator::AllocatorDebugSettings::default(),
         buffer_device_address: true,
         allocation_sizes: binpool_gpu_allocator::AllocationSizes::default(),
-    })
-    .unwrap()
+    };
+    change(&mut desc);
+    Allocator::new(&desc).unwrap()
 }
 
 /// What is asked for a part of this size.

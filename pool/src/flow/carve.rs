@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use binpool_allocators::{
-    Allocator, Backend, Error, OutOfMemory, Scope,
+    Allocator, Backend, Error, InvalidRequest, OutOfMemory, Scope,
     contained::{contained, guarded},
 };
 use binpool_segments::{Mapping, Place, RangeKey};
@@ -212,7 +212,9 @@ impl<B: Backend> Shared<B> {
         let page = self.allocator.page_bytes().unwrap_or(1).max(1);
         loop {
             match guarded("Allocator::reserve", || self.allocator.reserve(bytes)) {
-                Err(error) if error.is_out_of_memory() && bytes / 4 > request.max(page) => {
+                Err(
+                    Error::OutOfMemory(_) | Error::InvalidRequest(InvalidRequest::TooLarge { .. }),
+                ) if bytes / 4 > request.max(page) => {
                     bytes = (bytes / 2).next_multiple_of(page);
                 }
                 reserved => return Ok((reserved?, bytes)),

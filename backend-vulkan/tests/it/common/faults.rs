@@ -4,7 +4,7 @@ use std::{
     ffi::c_void,
     sync::{
         OnceLock,
-        atomic::{AtomicI64, Ordering},
+        atomic::{AtomicI64, AtomicU32, Ordering},
     },
 };
 
@@ -22,6 +22,8 @@ struct Calls {
     point: Option<FaultPoint>,
     /// Only this function fails, where that is set.
     only: Option<&'static str>,
+    /// With this result, where that is set.
+    result: Option<vk::Result>,
     /// No call fails once fewer objects than this live.
     while_live: i64,
     first_failed: Option<&'static str>,
@@ -33,12 +35,15 @@ static CALLS: Mutex<Calls> = Mutex::new(Calls {
     made: 0,
     point: None,
     only: None,
+    result: None,
     while_live: 0,
     first_failed: None,
     counted: None,
 });
 static LIVE: AtomicI64 = AtomicI64::new(0);
+static FREED_COMMAND_BUFFERS: AtomicU32 = AtomicU32::new(0);
 static REAL: OnceLock<ash::DeviceFnV1_0> = OnceLock::new();
+static REAL_12: OnceLock<ash::DeviceFnV1_2> = OnceLock::new();
 
 /// Counts a call, and returns its error where it is to fail.
 fn fault(call: &'static str) -> Option<vk::Result> {
@@ -53,11 +58,11 @@ fn fault(call: &'static str) -> Option<vk::Result> {
         return None;
     }
     calls.first_failed.get_or_insert(call);
-    Some(if point.is_out_of_memory {
+    Some(calls.result.unwrap_or(if point.is_out_of_memory {
         vk::Result::ERROR_OUT_OF_DEVICE_MEMORY
     } else {
         vk::Result::ERROR_UNKNOWN
-    })
+    }))
 }
 
 fn real() -> &'static ash::DeviceFnV1_0 {
@@ -100,6 +105,35 @@ failing! {
     begin_command_buffer(buffer: vk::CommandBuffer, info: *const vk::CommandBufferBeginInfo<'_>) + 0;
     end_command_buffer(buffer: vk::CommandBuffer) + 0;
     queue_submit(queue: vk::Queue, count: u32, submits: *const vk::SubmitInfo<'_>, fence: vk::Fence) + 0;
+    create_pipeline_layout(device: vk::Device, info: *const vk::PipelineLayoutCreateInfo<'_>, callbacks: Callbacks<'_>, layout: *mut vk::PipelineLayout) + 1;
+    create_shader_module(device: vk::Device, info: *const vk::ShaderModuleCreateInfo<'_>, callbacks: Callbacks<'_>, module: *mut vk::ShaderModule) + 1;
+    create_compute_pipelines(device: vk::Device, cache: vk::PipelineCache, count: u32, infos: *const vk::ComputePipelineCreateInfo<'_>, callbacks: Callbacks<'_>, pipelines: *mut vk::Pipeline) + 1;
+}
+
+/// Those of version 1.2, which fail only by their name: they are repeated, so that a failure once may be told to none.
+macro_rules! failing_by_name {
+    ($($name:ident($($argument:ident: $kind:ty),*);)*) => {
+        $(
+            unsafe extern "system" fn $name($($argument: $kind),*) -> vk::Result {
+                let is_named = CALLS.lock().only == Some(stringify!($name));
+                if let Some(error) = is_named.then(|| fault(stringify!($name))).flatten() {
+                    return error;
+                }
+                // SAFETY: The caller's promises are those of the function itself.
+                unsafe { (REAL_12.get().unwrap().$name)($($argument),*) }
+            }
+        )*
+
+        fn fail_all_by_name(functions: &mut ash::DeviceFnV1_2) {
+            $(functions.$name = $name;)*
+        }
+    };
+}
+
+failing_by_name! {
+    get_semaphore_counter_value(device: vk::Device, semaphore: vk::Semaphore, value: *mut u64);
+    wait_semaphores(device: vk::Device, info: *const vk::SemaphoreWaitInfo<'_>, timeout: u64);
+    signal_semaphore(device: vk::Device, info: *const vk::SemaphoreSignalInfo<'_>);
 }
 
 macro_rules! counted {
@@ -126,6 +160,20 @@ counted! {
     destroy_buffer(vk::Buffer);
     destroy_semaphore(vk::Semaphore);
     destroy_command_pool(vk::CommandPool);
+    destroy_pipeline(vk::Pipeline);
+    destroy_pipeline_layout(vk::PipelineLayout);
+    destroy_shader_module(vk::ShaderModule);
+}
+
+unsafe extern "system" fn free_command_buffers(
+    device: vk::Device,
+    pool: vk::CommandPool,
+    count: u32,
+    buffers: *const vk::CommandBuffer,
+) {
+    FREED_COMMAND_BUFFERS.fetch_add(count, Ordering::Relaxed);
+    // SAFETY: The caller's promises are those of the function itself.
+    unsafe { (real().free_command_buffers)(device, pool, count, buffers) };
 }
 
 /// Backends whose calls fail. One test at a time has them.
@@ -140,7 +188,9 @@ impl Faulty {
     /// The faults of this process, for one test.
     pub(crate) fn alone() -> MutexGuard<'static, Self> {
         static ALONE: Mutex<Faulty> = Mutex::new(Faulty);
-        ALONE.lock()
+        let alone = ALONE.lock();
+        *CALLS.lock() = Calls::default();
+        alone
     }
 
     /// The injector of a run, without a fault yet.
@@ -178,6 +228,22 @@ impl Faulty {
         };
     }
 
+    /// Lets the next call of one function fail with this result.
+    pub(crate) fn fail_next_with(self, call: &'static str, result: vk::Result) {
+        self.fail_next(call);
+        CALLS.lock().result = Some(result);
+    }
+
+    /// Returns how many calls of one function `work` makes.
+    pub(crate) fn calls_of(self, call: &'static str, work: impl FnOnce()) -> u64 {
+        *CALLS.lock() = Calls {
+            only: Some(call),
+            ..Calls::default()
+        };
+        work();
+        std::mem::take(&mut *CALLS.lock()).made
+    }
+
     /// Lets memory of each kind run out until an object is freed.
     pub(crate) fn run_out_until_freed(self) {
         *CALLS.lock() = Calls {
@@ -192,6 +258,10 @@ impl Faulty {
         };
     }
 
+    pub(crate) fn freed_command_buffers(self) -> u32 {
+        FREED_COMMAND_BUFFERS.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn live(self) -> i64 {
         LIVE.load(Ordering::Relaxed)
     }
@@ -201,11 +271,14 @@ fn with_faults(device: &ash::Device) -> ash::Device {
     let mut functions = REAL.get_or_init(|| device.fp_v1_0().clone()).clone();
     fail_all(&mut functions);
     count_all(&mut functions);
+    functions.free_command_buffers = free_command_buffers;
+    let mut functions_12 = REAL_12.get_or_init(|| device.fp_v1_2().clone()).clone();
+    fail_all_by_name(&mut functions_12);
     ash::Device::from_parts_1_3(
         device.handle(),
         functions,
         device.fp_v1_1().clone(),
-        device.fp_v1_2().clone(),
+        functions_12,
         device.fp_v1_3().clone(),
     )
 }

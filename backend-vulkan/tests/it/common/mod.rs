@@ -1,6 +1,8 @@
 //! Devices under the validation layer of Khronos, which says what is against the specification. Such a message ends the tests.
 
 pub(crate) mod faults;
+pub(crate) mod other;
+pub(crate) mod queues;
 
 use std::{
     cell::Cell,
@@ -78,6 +80,7 @@ pub(crate) fn instance() -> &'static ash::Instance {
 
 /// A device of the program's own, with two queues where there are two. It is never destroyed.
 pub(crate) struct Parts {
+    pub(crate) instance: ash::Instance,
     pub(crate) physical: vk::PhysicalDevice,
     pub(crate) device: ash::Device,
     pub(crate) queues: Vec<(u32, vk::Queue)>,
@@ -116,6 +119,7 @@ pub(crate) fn parts() -> Parts {
         })
         .collect();
     Parts {
+        instance: instance.clone(),
         physical,
         device,
         queues,
@@ -124,7 +128,7 @@ pub(crate) fn parts() -> Parts {
 
 impl Parts {
     pub(crate) fn backend(&self) -> VulkanBackend {
-        let (instance, device) = (instance().clone(), self.device.clone());
+        let (instance, device) = (self.instance.clone(), self.device.clone());
         // SAFETY: The handles belong together, and are never destroyed; nothing else submits on the queues.
         unsafe { VulkanBackend::from_raw(instance, self.physical, device, &self.queues) }.unwrap()
     }
