@@ -1,13 +1,28 @@
 //! The backend keeps every promise of the traits, but for user events that fail, which Vulkan does not have.
 
-use binpool_allocators::{ImmediateAllocator, runtime::Runtime};
+use binpool_allocators::{ImmediateAllocator, On, runtime::Runtime};
 use binpool_conformance::{
     AllocatorFixture, Fixture, allocator_conformance, backend_conformance, hazard_conformance,
     pending_conformance,
 };
-use binpool_vulkan::VulkanBackend;
+use binpool_vulkan::{VulkanBackend, VulkanEvent, VulkanMemory, VulkanQueue};
 
-use crate::common;
+use crate::{common, kernels};
+
+/// The kernel of a fixture.
+macro_rules! launches_kernels {
+    () => {
+        fn launch_add(
+            &self,
+            backend: &VulkanBackend,
+            on: On<'_, VulkanQueue, VulkanEvent>,
+            sum: &VulkanMemory,
+            operand: &VulkanMemory,
+        ) -> Option<VulkanEvent> {
+            Some(kernels::add(backend, on, sum, operand))
+        }
+    };
+}
 
 struct Vulkan;
 
@@ -17,6 +32,8 @@ impl Fixture for Vulkan {
     fn backend(&self) -> VulkanBackend {
         common::backend()
     }
+
+    launches_kernels!();
 }
 
 mod backend {
@@ -37,6 +54,8 @@ impl Fixture for Ordered {
         backend.core().order_conflicts();
         backend
     }
+
+    launches_kernels!();
 }
 
 mod hazards {
@@ -56,6 +75,8 @@ impl Fixture for OnSeveralQueues {
         backend.core().order_conflicts();
         backend
     }
+
+    launches_kernels!();
 }
 
 mod several_queues {

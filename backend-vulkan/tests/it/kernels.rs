@@ -3,7 +3,8 @@
 use std::slice::from_ref;
 
 use binpool_allocators::{
-    Backend, Error, Event, EventStatus, InvalidRequest, MemoryFlags, Outcome, Queue, QueueOrder,
+    Backend, Error, Event, EventStatus, InvalidRequest, Memory, MemoryFlags, On, Outcome, Queue,
+    QueueOrder,
 };
 use binpool_vulkan::{
     Argument, VulkanBackend, VulkanEvent, VulkanKernel, VulkanMemory, VulkanQueue,
@@ -61,6 +62,22 @@ impl Bench {
     }
 }
 
+/// Adds the elements of `operand` to those of `sum`.
+pub(crate) fn add(
+    backend: &VulkanBackend,
+    on: On<'_, VulkanQueue, VulkanEvent>,
+    sum: &VulkanMemory,
+    operand: &VulkanMemory,
+) -> VulkanEvent {
+    launch(
+        on.queue,
+        &kernel(backend, 0),
+        [sum, operand, sum],
+        on.wait_for,
+    )
+    .unwrap()
+}
+
 /// Launches a kernel over all elements of three blocks.
 fn launch(
     queue: &VulkanQueue,
@@ -69,6 +86,7 @@ fn launch(
     wait_for: &[VulkanEvent],
 ) -> Result<VulkanEvent, Error> {
     let start = Argument::U64(0);
+    let count = left.bytes() / 4;
     let arguments = [
         Argument::Memory(left),
         start,
@@ -76,10 +94,10 @@ fn launch(
         start,
         Argument::Memory(result),
         start,
-        Argument::U64(COUNT as u64),
+        Argument::U64(count as u64),
     ];
     // SAFETY: These are its arguments, and all blocks have as many elements.
-    unsafe { kernel.launch(queue, groups(COUNT), &arguments, wait_for) }
+    unsafe { kernel.launch(queue, groups(count), &arguments, wait_for) }
 }
 
 fn groups(count: usize) -> [u32; 3] {
