@@ -81,14 +81,12 @@ pub(crate) fn by() -> impl TypedValueParser<Value = By> {
     })
 }
 
-/// A parser of the name of a page or a picture: one with another ending would get something that its name does not say.
+/// A parser of the name of a page: one with another ending would get something that its name does not say.
 pub(crate) fn page_name() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| {
         match path.extension().map(OsStr::to_string_lossy).as_deref() {
-            None | Some("html" | "htm" | "svg") => Ok(path),
-            Some(_) => {
-                Err("expected a name that ends in .html, for a page, or in .svg, for a picture")
-            }
+            None | Some("html" | "htm") => Ok(path),
+            Some(_) => Err("expected a name that ends in .html"),
         }
     })
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use binpool::words;
-use binpool_replay::{report::memory_report, timeline_svg};
+use binpool_replay::report::memory_report;
 use binpool_trace::{
     Content, Snapshot, TraceError, shown,
     view::{Comparison, Origin, SnapshotNumbers, page_of},
@@ -94,9 +94,6 @@ fn write_comparison(
     let Some(path) = options.page() else {
         return Ok(());
     };
-    if is_svg(&path) {
-        return Err("a comparison is a page: use a name that ends in .html".into());
-    }
     write_page(options, &path, &page()?)
 }
 
@@ -139,8 +136,7 @@ fn is_snapshot(content: &[u8]) -> bool {
 
 fn view_trace(options: &View, content: Content<'_>) -> Result<(), Box<dyn Error>> {
     let page = options.page();
-    let is_picture = page.as_deref().is_none_or(is_svg);
-    let histories = histories_of(options, &options.file, is_picture, content)?;
+    let histories = histories_of(options, &options.file, page.is_none(), content)?;
     let Histories { all, busiest, by } = histories;
     let by = options.by.unwrap_or(by);
     let (_, history) = &all[busiest];
@@ -164,13 +160,8 @@ fn view_trace(options: &View, content: Content<'_>) -> Result<(), Box<dyn Error>
     let Some(path) = page else {
         return Ok(());
     };
-    let picture = if is_picture {
-        timeline_svg(history, by)?
-    } else {
-        let named: Vec<_> = all.iter().map(|(name, of)| (name.as_str(), of)).collect();
-        page_of(&named, by)?
-    };
-    write_page(options, &path, &picture)
+    let named: Vec<_> = all.iter().map(|(name, of)| (name.as_str(), of)).collect();
+    write_page(options, &path, &page_of(&named, by)?)
 }
 
 fn view_snapshot(options: &View, snapshot: &Snapshot) -> Result<(), Box<dyn Error>> {
@@ -181,13 +172,6 @@ fn view_snapshot(options: &View, snapshot: &Snapshot) -> Result<(), Box<dyn Erro
     let Some(path) = options.page() else {
         return Ok(());
     };
-    if is_svg(&path) {
-        return Err(
-            "a snapshot is one moment, without memory over time to draw as SVG: \
-             use a name that ends in .html"
-                .into(),
-        );
-    }
     write_page(options, &path, &numbers.page(snapshot)?)
 }
 
@@ -215,8 +199,4 @@ fn write_page(options: &View, path: &Path, page: &str) -> Result<(), Box<dyn Err
         remark(&format!("wrote {name} ({bytes}): open it in a browser"));
     }
     Ok(())
-}
-
-fn is_svg(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "svg")
 }

@@ -36,7 +36,6 @@ Examples:
   binpool view --capacity 4GiB replay/traces/resnet50_train.trace.gz -o why.html
   binpool view snapshot.json -o now.html
   binpool view before.trace after.trace -o what_has_changed.html
-  binpool view replay/traces/gpt2_varlen_train.trace.gz -o timeline.svg
   binpool view --report replay/snapshots/tiny_gpt_train.pickle.gz
   binpool view --json replay/traces/eager_arrays.trace.gz | jq .peak_active")]
 pub(crate) struct View {
@@ -46,8 +45,7 @@ pub(crate) struct View {
     /// A later file of the same kind, to show what is new, gone or has another size in it.
     #[arg(value_name = "AFTER")]
     pub(crate) after: Option<PathBuf>,
-    /// The file of the page. With a name that ends in `.svg`, only memory over time, as a picture. Default: the file's name with `.html`,
-    /// or `comparison.html` for two files, in this folder; with `--json`, no page.
+    /// The file of the page. Default: the file's name with `.html`, or `comparison.html` for two files, in this folder; with `--json`, no page.
     #[arg(long, short, value_name = "PAGE.html", value_parser = page_name())]
     pub(crate) output: Option<PathBuf>,
     /// Open the page in a browser.
@@ -70,7 +68,7 @@ pub(crate) struct View {
     /// recording of `binpool run`. Repeat it for several packages.
     #[arg(long, value_name = "PACKAGE", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) beyond: Vec<String>,
-    /// Which device of another tool's snapshot with several. Default: all, in a menu; for a picture or JSON, the one with the most live bytes.
+    /// Which device of another tool's snapshot with several. Default: all, in a menu; for JSON, the one with the most live bytes.
     #[arg(long, value_name = "N")]
     pub(crate) device: Option<usize>,
     /// The device whose limits the simulated device has: h200, pocl, none (the H200's limits, no costs), or a file that

@@ -9,12 +9,10 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use binpool::PoolOptions;
 use binpool_mock::DeviceProfile;
-use binpool_replay::{Profile, ProfileError, simulate, timeline_svg};
-use binpool_trace::{Trace, TraceError, TraceErrorKind, view::By};
+use binpool_replay::{Profile, ProfileError};
+use binpool_trace::{Trace, TraceError, TraceErrorKind};
 use flate2::{Compression, write::GzEncoder};
-use proptest::prelude::*;
 use serde_json::Value;
 
 use crate::common::binpool;
@@ -180,7 +178,6 @@ fn a_full_disk_leaves_the_file_of_before_and_nothing_beside_it() {
     let trace = trace.to_str().unwrap();
     for (arguments, name) in [
         (&["view", trace, "-o"][..], "page.html"),
-        (&["view", trace, "-o"], "page.svg"),
         (&["import", trace, "-o"], "out.trace"),
         (&["import", trace, "-o"], "out.trace.gz"),
     ] {
@@ -371,58 +368,5 @@ fn a_profile_of_an_impossible_device_is_refused_and_its_name_is_shown() {
         assert!(open(field, (1_u64 << 60).into()).is_ok());
         let error = open(field, u64::MAX.into()).unwrap_err();
         assert!(matches!(error, ProfileError::TooLarge { .. }), "{error}");
-    }
-}
-
-/// What is in the file as a name comes out of it as XML.
-fn assert_xml(picture: &str) {
-    if let Err(error) = roxmltree::Document::parse(picture) {
-        panic!("{error}: {picture:?}");
-    }
-    let is_xml = |letter| {
-        matches!(
-            letter,
-            '\t' | '\n' | '\r' | ' '..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..
-        )
-    };
-    assert!(picture.chars().all(is_xml), "{picture:?}");
-}
-
-/// Names with many of the characters that XML lacks, or that mean something in it.
-fn odd_name() -> impl Strategy<Value = String> {
-    let special =
-        "\0\u{1}\u{8}\u{b}\u{c}\u{1b}\u{1f}\u{7f}\u{9b}\u{fffe}\u{ffff}\u{1fffe}<&>\"']]-->";
-    let special: Vec<char> = special.chars().collect();
-    let letter = prop_oneof![prop::sample::select(special), any::<char>()];
-    let letters = prop::collection::vec(letter, 0..12);
-    letters.prop_map(|letters| letters.into_iter().filter(|it| *it != '\n').collect())
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-    #[test]
-    fn any_names_make_a_picture_that_is_xml(group in odd_name(), name in odd_name()) {
-        // The last allocation fails, which is drawn, too.
-        let text = format!("g 0 {group}x\na 0 4096 0 0 0\na 1 {} 0\n", usize::MAX);
-        let trace = Trace::parse(&*name, text.as_bytes()).unwrap();
-        let options = PoolOptions::new();
-        let history = simulate(&trace, &Profile::H200, None, &options, &|_| {}).unwrap();
-        prop_assert!(history.out_of_memory.is_some());
-        assert_xml(&timeline_svg(&history, By::Group).unwrap());
-    }
-}
-
-#[test]
-fn every_character_that_xml_lacks_is_replaced() {
-    let lacking: String = ('\0'..=' ').chain(['\u{fffe}', '\u{ffff}']).collect();
-    let lacking = lacking.replace(['\t', '\n', '\r', ' '], "");
-    for letter in lacking.chars() {
-        let text = format!("g 0 <{letter}&\na 0 4096 0 0 0\n");
-        let trace = Trace::parse(letter.to_string(), text.as_bytes()).unwrap();
-        let options = PoolOptions::new();
-        let history = simulate(&trace, &Profile::H200, None, &options, &|_| {}).unwrap();
-        let picture = timeline_svg(&history, By::Group).unwrap();
-        assert_xml(&picture);
-        assert!(picture.contains("&lt;\u{fffd}&amp;"), "{letter:?}");
     }
 }

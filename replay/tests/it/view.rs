@@ -6,10 +6,9 @@ use binpool::{
     Backend, ImmediateAllocator, MemoryPool, PoolOptions, QueueOrder, Tag, WatchOptions,
 };
 use binpool_mock::MockDevice;
-use binpool_replay::{Profile, simulate, timeline_svg};
-use binpool_trace::{Trace, view::By};
+use binpool_replay::{Profile, simulate};
+use binpool_trace::Trace;
 use flate2::{Compression, write::GzEncoder};
-use roxmltree::Document;
 use serde_json::{Value, json};
 
 use crate::common::{binpool, binpool_with, trace};
@@ -445,140 +444,11 @@ fn what_cannot_be_read_or_written_is_named() {
         &["eager_arrays.trace.gz", "-o", nowhere.to_str().unwrap()],
         "cannot be written",
     );
-    let (_f, path) = file("snapshot.json", snapshot().to_string().as_bytes());
-    fails(&[&path, "-o", "now.svg"], "a snapshot is one moment");
-    let ran = binpool(&["view", "eager_arrays.trace.gz", "-o", "page.pdf"]);
-    assert_eq!(ran.status, 2);
-    assert!(ran.errors.contains("ends in .html"), "{}", ran.errors);
-}
-
-#[test]
-fn memory_over_time_is_drawn_as_svg() {
-    let text = "g 1 <weights> & \"more\"\ng 2 scratch\na 0 1048576 0 1000 1\na 1 2097152 0 2000 2\nf 1 3000\no 9 0 3500\na 2 1048576 0 4000 2\n";
-    let trace = Trace::parse("over/time.trace", text.as_bytes()).unwrap();
-    let options = PoolOptions::new().segments(true);
-    let draw = |capacity| {
-        let history = simulate(&trace, &Profile::H200, capacity, &options, &|_| {}).unwrap();
-        timeline_svg(&history, By::Group).unwrap()
-    };
-    let texts = |picture: &str| -> Vec<String> {
-        let document = Document::parse(picture).unwrap();
-        let texts = document
-            .descendants()
-            .filter(|node| node.has_tag_name("text"));
-        texts
-            .map(|node| node.text().unwrap().trim().to_owned())
-            .collect()
-    };
-    let points = |picture: &str| -> Vec<Vec<(f64, f64)>> {
-        let document = Document::parse(picture).unwrap();
-        let shapes = document
-            .descendants()
-            .filter(|node| node.has_tag_name("polygon"));
-        let pair = |pair: &str| {
-            let (x, y) = pair.split_once(',').unwrap();
-            (x.parse().unwrap(), y.parse().unwrap())
-        };
-        shapes
-            .map(|node| {
-                node.attribute("points")
-                    .unwrap()
-                    .split_whitespace()
-                    .map(pair)
-                    .collect()
-            })
-            .collect()
-    };
-    let whole = draw(None);
-    let names = texts(&whole);
-    for expected in [
-        "time.trace",
-        "scratch",
-        "2.0 MiB",
-        "<weights> & \"mo…",
-        "1.0 MiB",
-        "seconds",
-        "1 MiB",
-        "2 MiB",
-    ] {
-        assert!(
-            names.iter().any(|name| name == expected),
-            "{expected}: {names:?}"
-        );
+    for name in ["page.pdf", "page.svg"] {
+        let ran = binpool(&["view", "eager_arrays.trace.gz", "-o", name]);
+        assert_eq!(ran.status, 2);
+        assert!(ran.errors.contains("ends in .html"), "{}", ran.errors);
     }
-    assert!(
-        names
-            .iter()
-            .any(|name| name.contains("in use: up to 3.0 MiB at event 2")),
-        "{names:?}"
-    );
-    // The last layer drawn is the lowest: the largest group, `scratch`, which has two, none, and then one MiB.
-    let shapes = points(&whole);
-    let scratch = shapes.last().unwrap();
-    let height = |x: f64| {
-        let at = scratch.iter().rfind(|point| point.0 <= x).unwrap();
-        388.0 - at.1
-    };
-    let top = |x: f64| {
-        let total = &shapes[0];
-        388.0 - total.iter().rfind(|point| point.0 <= x).unwrap().1
-    };
-    assert!(height(200.0).abs() < f64::EPSILON, "{scratch:?}");
-    assert!(
-        (height(400.0) / top(200.0) - 2.0).abs() < 0.02,
-        "{scratch:?}"
-    );
-    assert!((top(400.0) / top(200.0) - 3.0).abs() < 0.03);
-    assert!(height(600.0).abs() < f64::EPSILON, "{scratch:?}");
-    let short = draw(Some(2 << 20));
-    let names = texts(&short);
-    assert!(
-        names.iter().any(|name| name == "capacity 2.0 MiB"),
-        "{names:?}"
-    );
-    assert!(
-        names
-            .iter()
-            .any(|name| name.starts_with("out of memory for 2.0 MiB: ")),
-        "{names:?}"
-    );
-}
-
-#[test]
-fn the_capacity_is_in_the_picture_where_memory_ran_out_however_little_was_reserved() {
-    let text = "a 0 1048576 0\na 1 104857600 0\n";
-    let trace = Trace::parse("t", text.as_bytes()).unwrap();
-    let options = PoolOptions::new().segments(true);
-    let history = simulate(&trace, &Profile::H200, Some(64 << 20), &options, &|_| {}).unwrap();
-    assert!(history.numbers().peak_reserved.reserved_bytes < 32 << 20);
-    let picture = timeline_svg(&history, By::Group).unwrap();
-    let document = Document::parse(&picture).unwrap();
-    let name = document.descendants().find(|node| {
-        node.text()
-            .is_some_and(|text| text.trim() == "capacity 64.0 MiB")
-    });
-    // On the line, which is a bit below the top of the plot, at 60.
-    let y: f64 = name.unwrap().attribute("y").unwrap().parse().unwrap();
-    assert!((60.0..90.0).contains(&y), "{y}");
-}
-
-#[test]
-fn the_picture_of_the_documentation_is_what_the_command_draws() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("timeline.svg");
-    let ran = binpool(&[
-        "view",
-        "gpt2_varlen_train.trace.gz",
-        "-o",
-        path.to_str().unwrap(),
-    ]);
-    assert_eq!((ran.status, &*ran.output), (0, ""), "{}", ran.errors);
-    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/timeline.svg");
-    let same = fs::read(path).unwrap() == fs::read(kept).unwrap();
-    assert!(
-        same,
-        "docs/timeline.svg is another: `scripts/pictures` draws it anew"
-    );
 }
 
 #[test]

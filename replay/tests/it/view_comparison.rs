@@ -310,9 +310,6 @@ fn the_command_compares_two_files_of_one_kind() {
         "{}",
         ran.errors
     );
-    let svg = path("compared.svg");
-    let ran = binpool(&["view", &path("now.json"), &path("later.json"), "-o", &svg]);
-    assert!(ran.errors.contains("ends in .html"), "{}", ran.errors);
 }
 
 #[test]

@@ -1,11 +1,8 @@
 //! Requests that failed when a program was recorded stand at their own times, which are those of no event.
 
-use std::fs;
-
-use roxmltree::Document;
 use serde_json::{Value, json};
 
-use crate::{common::binpool, view_page::page_of};
+use crate::view_page::page_of;
 
 /// A failure half a second after the event before it, a trim after that, and a failure a second after the last event.
 const RECORDED: &str = "\
@@ -164,31 +161,6 @@ fn a_key_leads_to_a_failure_that_is_out_of_sight() {
         let [from, to] = [0, 1].map(|end| there[seen][1][end].as_f64().unwrap());
         assert!(from <= *time && *time <= to, "{there}");
     }
-}
-
-#[test]
-fn the_picture_marks_failures_at_their_own_times() {
-    let folder = tempfile::tempdir().unwrap();
-    let [file, picture] = ["program.trace", "picture.svg"].map(|name| folder.path().join(name));
-    fs::write(&file, RECORDED).unwrap();
-    let ran = binpool(&[
-        "view",
-        file.to_str().unwrap(),
-        "-o",
-        picture.to_str().unwrap(),
-    ]);
-    assert_eq!(ran.status, 0, "{}", ran.errors);
-    let text = fs::read_to_string(picture).unwrap();
-    let document = Document::parse(&text).unwrap();
-    let lines = document.descendants().filter(|node| {
-        node.has_tag_name("polyline") && node.attribute("stroke") == Some("#B3261E")
-    });
-    let x = |points: &str| -> f64 { points.split([' ', ',']).next().unwrap().parse().unwrap() };
-    let marks: Vec<f64> = lines
-        .map(|line| x(line.attribute("points").unwrap()))
-        .collect();
-    // The plot is 660 wide, and 84 from the left.
-    assert_eq!(marks, [84.0 + 165.0, 84.0 + 660.0]);
 }
 
 /// Script that returns the answer to why memory ran out, as figure and words.
