@@ -392,6 +392,22 @@ mod tests {
         assert!(!is_kept(LONGEST_KEPT + 1));
     }
 
+    #[test]
+    fn a_text_of_protocol_0_has_the_letters_that_its_escapes_name() {
+        for (written, text) in [
+            (r"caf\xe9", "café"),
+            (r"\u65e5 and \U0001d6fc.", "日 and 𝛼."),
+            (r"C:\\new\\\\x41", r"C:\new\\x41"),
+            (r"\\", r"\"),
+            (r"\n", "n"),
+            (r"\x4", "x4"),
+            (r"\ud800", "\u{fffd}"),
+            ("", ""),
+        ] {
+            assert_eq!(unescaped(written), text, "{written}");
+        }
+    }
+
     /// The number that a file of one long number has: its bytes, the lowest first, with the sign in the highest bit.
     fn long(bytes: &[u8]) -> Option<i64> {
         let length = u8::try_from(bytes.len()).unwrap();

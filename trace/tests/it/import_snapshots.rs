@@ -1,14 +1,10 @@
 //! Snapshots of PyTorch, and of tools that write them for its viewer, in the forms in which they are met.
 
-use std::fs;
-
 use binpool_trace::{
     Content, Trace,
     view::{History, Origin},
 };
 use serde_json::{Value, json};
-
-use crate::common::binpool;
 
 const OLDER: &str = "(older than the recording)";
 const WITHOUT_PYTHON: &str = "(backward pass?)";
@@ -98,22 +94,6 @@ fn a_list_of_segments_is_what_is_live() {
     }
     let empty = Trace::read("t", &b"[]"[..], None).unwrap_err().to_string();
     assert!(empty.contains("torch.cuda.memory_snapshot()"), "{empty}");
-}
-
-#[test]
-fn a_list_of_segments_is_drawn() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("segments.json");
-    fs::write(
-        &path,
-        json!([segment(0, 1 << 40, &["active_allocated"])]).to_string(),
-    )
-    .unwrap();
-    let ran = binpool(&["view", "--json", path.to_str().unwrap()]);
-    assert_eq!(ran.status, 0, "{}", ran.errors);
-    let numbers: Value = serde_json::from_str(&ran.output).unwrap();
-    assert_eq!(numbers["origin"], "happened");
-    assert_eq!(numbers["at_end"]["active_bytes"], 500);
 }
 
 #[test]
@@ -413,74 +393,4 @@ fn stacks_with_cpp_are_named_after_what_tells_what_the_program_did() {
         vec!["KthvalueBackward0"],
     ];
     assert_eq!(trace.stacks(), stacks);
-}
-
-#[test]
-fn view_and_import_look_beyond_packages() {
-    let frames = [
-        frame(
-            "/env/lib/python3.12/site-packages/einops/einops.py",
-            302,
-            "reduce",
-        ),
-        frame(
-            "/env/lib/python3.12/site-packages/einops/einops.py",
-            500,
-            "rearrange",
-        ),
-        frame(
-            "/env/lib/python3.12/site-packages/torch/nn/modules/module.py",
-            1,
-            "_call_impl",
-        ),
-        frame(
-            "/env/lib/python3.12/site-packages/vit/layers.py",
-            7,
-            "forward",
-        ),
-        frame("/home/ada/train.py", 30, "<module>"),
-    ];
-    let base = 1_u64 << 40;
-    let entries = [
-        json!({"action": "segment_alloc", "addr": base, "size": 2 << 20, "stream": 0}),
-        alloc(base, &json!({"frames": frames})),
-    ];
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("snapshot.json");
-    fs::write(
-        &path,
-        json!({"device_traces": [entries], "segments": []}).to_string(),
-    )
-    .unwrap();
-    let path = path.to_str().unwrap();
-    for (beyond, group) in [
-        (&[][..], "einops/einops.py:302 reduce"),
-        (&["--beyond", "einops"], "vit/layers.py:7 forward"),
-        (
-            &["--beyond", "einops", "--beyond", "vit"],
-            "ada/train.py:30 <module>",
-        ),
-        (&["--beyond", "einops.einops"], "vit/layers.py:7 forward"),
-        (&["--beyond", "einop"], "einops/einops.py:302 reduce"),
-    ] {
-        let ran = binpool(&[&["view", "--json", path], beyond].concat());
-        assert_eq!(ran.status, 0, "{}", ran.errors);
-        let numbers: Value = serde_json::from_str(&ran.output).unwrap();
-        assert_eq!(numbers["groups"][0]["name"], group, "{beyond:?}");
-        let ran = binpool(&[&["import", path], beyond].concat());
-        assert!(
-            ran.output.contains(&format!("g 0 {group}\n")),
-            "{}",
-            ran.output
-        );
-    }
-    assert_eq!(binpool(&["view", path, "--beyond", ""]).status, 2);
-    let trace = folder.path().join("own.trace");
-    fs::write(&trace, "g 0 weights\na 0 1 0 0 0\n").unwrap();
-    let ran = binpool(&["import", trace.to_str().unwrap(), "--beyond", "einops"]);
-    assert!(
-        ran.errors.contains("named when it was recorded"),
-        "{}",
-        ran.errors
-    );
 }

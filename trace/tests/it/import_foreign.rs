@@ -1,11 +1,9 @@
 //! Files that are no recordings: the message says what they are, and what to record instead.
 
-use std::{fs, io::Write as _};
+use std::io::Write as _;
 
 use binpool_trace::Trace;
 use flate2::{Compression, write::GzEncoder};
-
-use crate::common::binpool;
 
 /// The message about a file with this content.
 fn message(content: &[u8]) -> String {
@@ -97,37 +95,6 @@ fn what_looks_like_a_trace_is_told_what_a_trace_is() {
         assert!(
             message.starts_with("t, line ") && !message.contains("this is"),
             "{message}"
-        );
-    }
-}
-
-#[test]
-fn every_command_says_the_same_of_a_file_that_is_no_recording() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("report.sqlite");
-    fs::write(&path, b"SQLite format 3\0").unwrap();
-    let path = path.to_str().unwrap();
-    for command in ["view", "import", "replay", "tune"] {
-        let ran = binpool(&[command, path]);
-        assert_eq!(ran.status, 1, "{command}");
-        assert!(
-            ran.errors.contains("this is an SQLite database"),
-            "{}",
-            ran.errors
-        );
-        assert!(
-            ran.errors.contains("`binpool record` says how"),
-            "{}",
-            ran.errors
-        );
-    }
-    let folder = folder.path().to_str().unwrap();
-    for command in ["view", "import", "replay", "tune"] {
-        let ran = binpool(&[command, folder]);
-        assert!(
-            ran.errors.to_lowercase().contains("is a directory"),
-            "{}",
-            ran.errors
         );
     }
 }

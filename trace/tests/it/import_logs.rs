@@ -1,11 +1,9 @@
 //! Logs of RMM as they are met: cut, joined, without a header, within other output, from other versions, in other encodings.
 
-use std::{fs, io::Write as _};
+use std::io::Write as _;
 
 use binpool_trace::Trace;
 use flate2::{Compression, write::GzEncoder};
-
-use crate::common::binpool;
 
 const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream\n";
 
@@ -218,18 +216,4 @@ fn a_log_without_a_line_that_can_be_read_names_the_first() {
     let error = error.unwrap_err();
     assert_eq!(error.place(), "line 3");
     assert!(error.message().starts_with("expected Time to be "));
-}
-
-#[test]
-fn the_command_says_what_it_left_out() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("stderr.log");
-    fs::write(&path, format!("starting\n{LINES}1,14:21:33.0,all")).unwrap();
-    let ran = binpool(&["import", path.to_str().unwrap()]);
-    // RMM's log is of its pool.
-    let expected = format!("h version 2\nh pooled yes\n{PROGRAM}");
-    assert_eq!((ran.status, ran.output), (0, expected));
-    for remark in ["1 line without an event of RMM", "the last line is cut"] {
-        assert!(ran.errors.contains(remark), "{}", ran.errors);
-    }
 }
