@@ -83,6 +83,19 @@ fn what_is_no_recording_is_called_what_it_is() {
 }
 
 #[test]
+fn a_file_is_wrong_as_a_whole_if_it_is_known_by_its_bytes_and_from_its_first_line_on_if_it_is_text()
+{
+    for (content, place) in [
+        (&b"v 10500 3\nx /usr/bin/python3\n"[..], "the whole file"),
+        (b"\x01\x02\0\x03", "the whole file"),
+        (b"import torch\n", "line 1"),
+    ] {
+        let error = Trace::read("t", content, None).unwrap_err();
+        assert_eq!(error.place(), place);
+    }
+}
+
+#[test]
 fn what_looks_like_a_trace_is_told_what_a_trace_is() {
     for content in [
         "a 0\n",

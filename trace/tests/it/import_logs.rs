@@ -147,6 +147,22 @@ fn logs_one_after_the_other_are_runs_whose_memory_ends_with_them() {
 }
 
 #[test]
+fn a_log_whose_only_line_is_cut_names_that_line() {
+    let error = Trace::read("t", format!("{HEADER}1,14:21:19.99").as_bytes(), None);
+    let error = error.unwrap_err();
+    assert_eq!(error.place(), "line 2");
+    assert!(error.message().starts_with("expected 6 columns"), "{error}");
+}
+
+#[test]
+fn a_line_of_a_log_that_is_too_long_is_not_skipped_as_other_output_is() {
+    let long = "x".repeat(300_000);
+    let error = Trace::read("t", format!("{HEADER}{long}\n{LINES}").as_bytes(), None);
+    assert_eq!(error.unwrap_err().place(), "line 2");
+    assert_eq!(read(format!("{long}\n{LINES}")).to_string(), PROGRAM);
+}
+
+#[test]
 fn the_header_names_the_columns_whatever_their_order() {
     let lines = |header: &str, change: fn(&[&str]) -> String| {
         let lines = LINES
