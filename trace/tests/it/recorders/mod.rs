@@ -17,6 +17,8 @@ pub(crate) use told::{Lives, Told};
 pub(crate) struct Tells {
     /// The place of each block, what the allocator had from the device, and which blocks wait for other streams.
     pub(crate) places: bool,
+    /// Whether the places are exact: it says when blocks were free, and whether segments grow.
+    pub(crate) is_exact: bool,
     /// A free ends a block when all streams are done with it, instead of when the program frees it.
     pub(crate) completions: bool,
     /// The blocks that are live at the end, also those from before the recording.

@@ -171,8 +171,12 @@ impl Recorder for PyTorch {
         let is_completed = |(_, what): &(u64, What)| matches!(what, What::Freed(_));
         let has_entries = history.recorded().iter().any(|(_, what)| is_entry(what));
         let completions = history.recorded().iter().any(is_completed);
+        // Only such entries say it.
+        let is_taken = |(_, what): &(u64, What)| matches!(what, What::Taken(..));
+        let grows = history.recorded().iter().any(is_taken);
         Tells {
             places: true,
+            is_exact: completions && (!history.is_expandable || grows),
             completions,
             ends: true,
             entries: has_entries,

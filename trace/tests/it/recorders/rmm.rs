@@ -23,6 +23,7 @@ impl Recorder for Rmm {
     fn tells(&self, _: &History) -> Tells {
         Tells {
             places: false,
+            is_exact: true,
             completions: false,
             ends: false,
             entries: true,

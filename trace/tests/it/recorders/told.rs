@@ -163,7 +163,7 @@ impl Told {
         assert_eq!(self.notes, other.notes);
     }
 
-    /// The same without where blocks lie, which is not known exactly of a recording that does not say when they were free.
+    /// The same without where blocks lie, which is not known exactly of every recording.
     pub(crate) fn without_places(mut self) -> Self {
         self.capacity = None;
         for moment in &mut self.moments {
@@ -235,13 +235,16 @@ impl Tells {
         matches!(entries.next(), Some(What::Freed(own)) if *own == number)
     }
 
-    /// The time of the first entry that says something by itself.
+    /// The time of the first entry, or note after one, that says something by itself.
     fn begins(self, history: &History) -> Option<u64> {
-        let says = |(_, what): &&(u64, What)| match what {
+        let (starts, _) = self.entries(history).next()?;
+        let says = |(time, what): &&(u64, What)| match what {
             What::Requested(number) if self.completions => !self.is_free_at_once(history, *number),
-            _ => true,
+            What::Noted(Note::Begin | Note::End) => self.places && time >= starts,
+            what => self.is_entry(what),
         };
-        self.entries(history).find(says).map(|(time, _)| *time)
+        let mut recorded = history.recorded().iter();
+        recorded.find(says).map(|(time, _)| *time)
     }
 }
 
