@@ -127,6 +127,33 @@ fn a_free_block_up_to_half_as_large_again_is_taken_before_any_goes_back() {
     assert_eq!(rig.pool.managed_bytes(), (14 * MIB + 5 * eighth) as u64);
 }
 
+/// The bytes that a pool manages after each of these blocks, in MiB. It may manage 141 % of its peak.
+fn managed_after(mib: &[usize]) -> Vec<u64> {
+    let options = bins(exactly(141)).leading_bits(8);
+    let rig = Rig::with_options(MockDevice::builder(), options);
+    let managed = mib.iter().map(|mib| {
+        drop(rig.pool.allocate(mib * MIB).unwrap());
+        rig.pool.managed_bytes() / MIB as u64
+    });
+    managed.collect()
+}
+
+#[test]
+fn a_request_that_fits_under_the_high_water_asks_for_nothing_again() {
+    // That of 60 MiB releases the first one. 50 and 31 fit, so with the last one 19 MiB of these 100 are asked for again.
+    let managed = managed_after(&[100, 60, 50, 31, 19]);
+    assert_eq!(managed, [100, 60, 110, 141, 129]);
+}
+
+#[test]
+fn much_larger_blocks_serve_once_more_than_the_peak_was_asked_for_again() {
+    // 85 MiB go back for 90, and 90 for 100. With that of 90, both were asked for again.
+    let managed = managed_after(&[85, 90, 100, 90, 40, 14]);
+    assert_eq!(managed, [85, 90, 100, 100, 140, 140]);
+    let managed = managed_after(&[85, 90, 100, 40, 14]);
+    assert_eq!(managed, [85, 90, 100, 140, 114]);
+}
+
 #[test]
 fn where_no_free_block_is_enough_the_largest_go_until_they_are() {
     let rig = Rig::with_options(MockDevice::builder(), bins(exactly(100)));

@@ -319,6 +319,15 @@ mod tests {
     }
 
     #[test]
+    fn a_stack_ends_with_the_outermost_frame_of_the_program() {
+        let stack = [NATIVE, SCRIPT, TORCH, SCRIPT, TORCH];
+        let own = "<module> at train.py:30";
+        let inner = "forward at modules/linear.py:125";
+        assert_eq!(texts(&stack), [own, inner, own]);
+        assert_eq!(texts(&[NATIVE, TORCH, TORCH]), [inner, inner]);
+    }
+
+    #[test]
     fn a_package_can_be_looked_beyond() {
         let einops: Call = (
             "/env/lib/python3.12/site-packages/einops/einops.py",
@@ -398,6 +407,13 @@ mod tests {
         assert_eq!(owner("/home/ada/Lib/train.py"), Owner::Program);
         assert_eq!(owner("/home/torch/train.py"), Owner::Program);
         assert_eq!(owner("<unknown>"), Owner::Native);
+        // C of the interpreter, of the program, and Python beside the interpreter.
+        assert_eq!(
+            owner("/usr/src/python-3.12/Objects/call.c"),
+            Owner::Machinery
+        );
+        assert_eq!(owner("/home/ada/kernels/scale.c"), Owner::Native);
+        assert_eq!(owner("/opt/python-3.12/own/train.py"), Owner::Program);
     }
 
     #[test]

@@ -378,7 +378,8 @@ fn unescaped(text: &str) -> String {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failing test panics")]
 mod tests {
-    use super::*;
+    use super::{super::objects::Node, *};
+    use crate::TraceErrorKind;
 
     #[test]
     fn a_text_that_no_recording_needs_is_not_kept() {
@@ -390,6 +391,62 @@ mod tests {
         };
         assert!(is_kept(LONGEST_KEPT));
         assert!(!is_kept(LONGEST_KEPT + 1));
+    }
+
+    /// The number that a pickle of these steps has; `None` if it has anything else.
+    fn number(steps: &[u8]) -> Option<i64> {
+        let objects = read(&*[b"\x80\x04", steps].concat()).ok().unwrap();
+        objects.root().unwrap().as_integer()
+    }
+
+    #[test]
+    fn steps_that_drop_or_repeat_what_is_on_the_stack_leave_the_rest() {
+        assert_eq!(number(b"K\x07K\x080."), Some(7));
+        assert_eq!(number(b"K\x07(K\x01K\x021."), Some(7));
+        for bytes in [&b"C\x03abc"[..], b"B\x03\0\0\0abc"] {
+            assert_eq!(number(&[b"K\x07", bytes, b"0."].concat()), Some(7));
+            assert_eq!(number(&[bytes, b"."].concat()), None);
+        }
+        let objects = read(&b"\x80\x04](K\x052e."[..]).ok().unwrap();
+        let list = objects.root().unwrap().as_list().unwrap();
+        let numbers: Vec<Option<i64>> = list.iter().map(Node::as_integer).collect();
+        assert_eq!(numbers, [Some(5), Some(5)]);
+        // A fraction, a boolean and a number of protocol 0.
+        assert_eq!(number(b"F7\n."), None);
+        assert_eq!(number(b"I01\n."), None);
+        assert_eq!(number(b"I7\n."), Some(7));
+    }
+
+    #[test]
+    fn a_pickle_that_ends_within_a_value_ends_there() {
+        for (file, end) in [
+            (&b"\x80\x04X\x05\0\0\0abcd"[..], 11),
+            (b"\x80\x04\x8a\x03ab", 6),
+            (b"\x80\x04C\x03ab", 6),
+            (b"\x80\x04J\0\0", 3),
+            (b"\x80\x04I12", 5),
+        ] {
+            let error = read(file).err().unwrap();
+            assert_eq!(error.kind(), TraceErrorKind::Malformed, "{file:?}");
+            assert!(error.message().contains("ends here"), "{}", error.message());
+            assert_eq!(error.place(), format!("byte {end}"), "{file:?}");
+        }
+    }
+
+    #[test]
+    fn a_text_of_protocol_0_has_the_letters_that_its_escapes_name() {
+        for (written, text) in [
+            (r"caf\xe9", "café"),
+            (r"\u65e5 and \U0001d6fc.", "日 and 𝛼."),
+            (r"C:\\new\\\\x41", r"C:\new\\x41"),
+            (r"\\", r"\"),
+            (r"\n", "n"),
+            (r"\x4", "x4"),
+            (r"\ud800", "\u{fffd}"),
+            ("", ""),
+        ] {
+            assert_eq!(unescaped(written), text, "{written}");
+        }
     }
 
     /// The number that a file of one long number has: its bytes, the lowest first, with the sign in the highest bit.

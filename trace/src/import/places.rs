@@ -333,3 +333,173 @@ impl Places {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failing test panics")]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// What was there before these changes, if the segments at the end are these.
+    fn before(segments: &[(u64, u64)], changes: &[Change]) -> Result<Vec<(u64, u64)>, Unplaced> {
+        let told = Told {
+            segments: Some(segments.to_vec()),
+            ..Told::default()
+        };
+        Places::new(told).before(changes.iter().copied())
+    }
+
+    #[test]
+    fn what_a_segment_has_at_its_end_and_did_not_take_was_there_before() {
+        use Change::{GivenBack, Taken};
+        let segment = [(100, 100)];
+        assert_eq!(before(&segment, &[]), Ok(vec![(100, 100)]));
+        assert_eq!(
+            before(&segment, &[Taken(120, 30)]),
+            Ok(vec![(100, 20), (150, 50)])
+        );
+        assert_eq!(before(&segment, &[Taken(120, 80)]), Ok(vec![(100, 20)]));
+        assert_eq!(
+            before(&segment, &[Taken(100, 60), Taken(160, 40)]),
+            Ok(vec![])
+        );
+        // Beyond its end, and into each other.
+        assert_eq!(before(&segment, &[Taken(120, 81)]), Err(Unplaced::End(100)));
+        assert_eq!(
+            before(&segment, &[Taken(100, 60), Taken(120, 20)]),
+            Err(Unplaced::End(100))
+        );
+        assert_eq!(before(&segment, &[Taken(300, 10)]), Err(Unplaced::End(300)));
+        // Given back without having been taken, and with another size.
+        assert_eq!(
+            before(&segment, &[GivenBack(7, 9)]),
+            Ok(vec![(7, 9), (100, 100)])
+        );
+        assert_eq!(
+            before(&segment, &[Taken(7, 9), GivenBack(7, 8)]),
+            Err(Unplaced::GivenBack(7))
+        );
+    }
+
+    #[test]
+    fn memory_that_is_taken_is_apart_from_all_other() {
+        let mut places = Places::default();
+        assert!(places.take(4096, 4096).is_ok());
+        for (address, bytes) in [
+            (4096, 4096),
+            (4096, 1),
+            (6000, 100),
+            (8191, 1),
+            (4000, 97),
+            (0, 9000),
+            (8192, 0),
+        ] {
+            let taken = places.take(address, bytes);
+            assert_eq!(
+                taken.unwrap_err(),
+                Unplaced::Memories(address),
+                "{address} {bytes}"
+            );
+        }
+        assert!(places.take(8192, 100).is_ok() && places.take(4000, 96).is_ok());
+    }
+
+    #[test]
+    fn memory_goes_back_as_it_was_taken_and_without_blocks() {
+        let mut places = Places::default();
+        places.take(4096, 4096).unwrap();
+        places.place(4096, 512, false, false).unwrap();
+        for (address, bytes) in [(4096, 4096), (8192, 4096)] {
+            let error = places.give_back(address, bytes).unwrap_err();
+            assert_eq!(error, Unplaced::GivenBack(address));
+        }
+        places.free(4096).unwrap();
+        assert_eq!(
+            places.give_back(4096, 512).unwrap_err(),
+            Unplaced::GivenBack(4096)
+        );
+        assert_eq!(
+            places.give_back(4096, 4096).unwrap(),
+            PoolEvent::GivenBack { memory: 4096 }
+        );
+        assert_eq!(places.report(1, None).released_bytes, 4096);
+    }
+
+    /// The bytes of the largest free range of a memory of 8 units after each of these steps: an allocation at a unit, or a free.
+    fn largest(steps: &[(bool, u64)]) -> Vec<u64> {
+        let mut places = Places::default();
+        places.take(1 << 20, 8 * ROUNDED_TO).unwrap();
+        let after = steps.iter().map(|(is_free, unit)| {
+            let address = (1 << 20) + unit * ROUNDED_TO;
+            if *is_free {
+                places.free(address).unwrap();
+            } else {
+                places.place(address, 1, false, false).unwrap();
+            }
+            places.report(1, None).largest_held_bytes / ROUNDED_TO
+        });
+        after.collect()
+    }
+
+    #[test]
+    fn the_largest_free_range_is_between_the_blocks() {
+        let blocks = |units: [u64; 8]| units.map(|unit| (false, unit)).to_vec();
+        assert_eq!(
+            largest(&blocks([3, 0, 2, 1, 7, 5, 4, 6])),
+            [4, 4, 4, 4, 3, 1, 1, 0]
+        );
+        let mut steps = blocks([0, 1, 2, 3, 4, 5, 6, 7]);
+        steps.extend([1, 3, 2, 7, 6, 0, 5, 4].map(|unit| (true, unit)));
+        assert_eq!(largest(&steps)[8..], [1, 1, 3, 3, 3, 4, 4, 8]);
+        steps.extend(blocks([2, 1, 0, 7, 6, 5, 4, 3]));
+        assert_eq!(largest(&steps)[16..], [5, 5, 5, 4, 3, 2, 1, 0]);
+    }
+
+    /// The bytes of a block of so many bytes in a memory of so many.
+    fn taken(requested: u64, room: u64, told: Told) -> u64 {
+        let mut places = Places::new(told);
+        places.take(0, room).unwrap();
+        match places.place(0, requested, false, false) {
+            Ok(Some(PoolEvent::Placed { bytes, .. })) => bytes,
+            other => unreachable!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_rest_of_a_free_block_is_split_off_unless_it_is_small() {
+        let plain = Told::default;
+        assert_eq!(taken(0, 2 * MIB, plain()), 512);
+        assert_eq!(taken(513, 2 * MIB, plain()), 1024);
+        assert_eq!(taken(MIB, 2 * MIB, plain()), MIB);
+        assert_eq!(taken(MIB + 1, 2 * MIB, plain()), 2 * MIB);
+        assert_eq!(taken(2 * MIB, 3 * MIB, plain()), 3 * MIB);
+        assert_eq!(taken(2 * MIB, 3 * MIB + 512, plain()), 2 * MIB);
+        let never = || Told {
+            never_split: Some(2 * MIB),
+            ..Told::default()
+        };
+        assert_eq!(taken(2 * MIB - 512, 8 * MIB, never()), 2 * MIB - 512);
+        assert_eq!(taken(2 * MIB, 8 * MIB, never()), 8 * MIB);
+        let expandable = Told {
+            expandable: true,
+            ..never()
+        };
+        assert_eq!(taken(2 * MIB, 2 * MIB + 512, expandable), 2 * MIB);
+    }
+
+    #[test]
+    fn a_block_lies_in_a_memory_and_on_no_other_block() {
+        let mut places = Places::default();
+        places.take(4096, 4096).unwrap();
+        let mut place = |address, bytes| places.place(address, bytes, false, false).map(drop);
+        assert_eq!(place(8192, 1), Err(Unplaced::NoMemory(8192)));
+        assert_eq!(place(4095, 1), Err(Unplaced::NoMemory(4095)));
+        assert_eq!(place(4096, 4097), Err(Unplaced::Across(4096)));
+        assert_eq!(place(4608, 1024), Ok(()));
+        assert_eq!(place(4608, 1), Err(Unplaced::Overlap(4608)));
+        assert_eq!(place(5120, 1), Err(Unplaced::Overlap(5120)));
+        assert_eq!(place(4096, 513), Err(Unplaced::Across(4096)));
+        assert_eq!((place(4096, 512), place(5632, 1)), (Ok(()), Ok(())));
+    }
+}

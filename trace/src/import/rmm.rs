@@ -398,6 +398,22 @@ mod tests {
     }
 
     #[test]
+    fn another_log_goes_on_after_the_one_before_unless_its_times_do() {
+        let mut clock = Clock::default();
+        assert_eq!(clock.read(100), 100);
+        clock.start_again();
+        assert_eq!((clock.read(100), clock.read(150)), (100, 150));
+        clock.start_again();
+        // They begin at 0 again.
+        assert_eq!(
+            (clock.read(40), clock.read(50), clock.read(45)),
+            (190, 200, 195)
+        );
+        clock.start_again();
+        assert_eq!((clock.read(60), clock.read(DAY)), (210, DAY + 150));
+    }
+
+    #[test]
     fn pointers_are_read_as_they_are_printed() {
         assert_eq!(parse_pointer("0x30a000000"), Some(0x3_0a00_0000));
         assert_eq!(parse_pointer("0"), Some(0));

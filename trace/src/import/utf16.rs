@@ -96,6 +96,17 @@ mod tests {
     }
 
     #[test]
+    fn a_read_of_nothing_loses_nothing() {
+        let mut decoded = Utf16::new(&b"a\0b\0c\0"[..], false);
+        let mut first = [0];
+        assert_eq!(decoded.read(&mut first).unwrap(), 1);
+        assert_eq!(decoded.read(&mut []).unwrap(), 0);
+        let mut rest = String::new();
+        decoded.read_to_string(&mut rest).unwrap();
+        assert_eq!((first, &*rest), ([b'a'], "bc"));
+    }
+
+    #[test]
     fn half_a_character_at_the_end_is_left_out_or_replaced() {
         let read = |bytes: &[u8]| {
             let mut read = String::new();

@@ -2,6 +2,13 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a failing test panics")]
 
+mod content;
+mod import;
+mod import_foreign;
+mod import_logs;
+mod import_snapshots;
+mod imported;
 mod layer_recordings;
 mod lines;
+mod recorders;
 mod trace;

@@ -1,11 +1,9 @@
 //! Logs of RMM as they are met: cut, joined, without a header, within other output, from other versions, in other encodings.
 
-use std::{fs, io::Write as _};
+use std::io::Write as _;
 
 use binpool_trace::Trace;
 use flate2::{Compression, write::GzEncoder};
-
-use crate::common::binpool;
 
 const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream\n";
 
@@ -149,6 +147,22 @@ fn logs_one_after_the_other_are_runs_whose_memory_ends_with_them() {
 }
 
 #[test]
+fn a_log_whose_only_line_is_cut_names_that_line() {
+    let error = Trace::read("t", format!("{HEADER}1,14:21:19.99").as_bytes(), None);
+    let error = error.unwrap_err();
+    assert_eq!(error.place(), "line 2");
+    assert!(error.message().starts_with("expected 6 columns"), "{error}");
+}
+
+#[test]
+fn a_line_of_a_log_that_is_too_long_is_not_skipped_as_other_output_is() {
+    let long = "x".repeat(300_000);
+    let error = Trace::read("t", format!("{HEADER}{long}\n{LINES}").as_bytes(), None);
+    assert_eq!(error.unwrap_err().place(), "line 2");
+    assert_eq!(read(format!("{long}\n{LINES}")).to_string(), PROGRAM);
+}
+
+#[test]
 fn the_header_names_the_columns_whatever_their_order() {
     let lines = |header: &str, change: fn(&[&str]) -> String| {
         let lines = LINES
@@ -218,18 +232,4 @@ fn a_log_without_a_line_that_can_be_read_names_the_first() {
     let error = error.unwrap_err();
     assert_eq!(error.place(), "line 3");
     assert!(error.message().starts_with("expected Time to be "));
-}
-
-#[test]
-fn the_command_says_what_it_left_out() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("stderr.log");
-    fs::write(&path, format!("starting\n{LINES}1,14:21:33.0,all")).unwrap();
-    let ran = binpool(&["import", path.to_str().unwrap()]);
-    // RMM's log is of its pool.
-    let expected = format!("h version 2\nh pooled yes\n{PROGRAM}");
-    assert_eq!((ran.status, ran.output), (0, expected));
-    for remark in ["1 line without an event of RMM", "the last line is cut"] {
-        assert!(ran.errors.contains(remark), "{}", ran.errors);
-    }
 }

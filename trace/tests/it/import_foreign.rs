@@ -1,11 +1,9 @@
 //! Files that are no recordings: the message says what they are, and what to record instead.
 
-use std::{fs, io::Write as _};
+use std::io::Write as _;
 
 use binpool_trace::Trace;
 use flate2::{Compression, write::GzEncoder};
-
-use crate::common::binpool;
 
 /// The message about a file with this content.
 fn message(content: &[u8]) -> String {
@@ -85,6 +83,19 @@ fn what_is_no_recording_is_called_what_it_is() {
 }
 
 #[test]
+fn a_file_is_wrong_as_a_whole_if_it_is_known_by_its_bytes_and_from_its_first_line_on_if_it_is_text()
+{
+    for (content, place) in [
+        (&b"v 10500 3\nx /usr/bin/python3\n"[..], "the whole file"),
+        (b"\x01\x02\0\x03", "the whole file"),
+        (b"import torch\n", "line 1"),
+    ] {
+        let error = Trace::read("t", content, None).unwrap_err();
+        assert_eq!(error.place(), place);
+    }
+}
+
+#[test]
 fn what_looks_like_a_trace_is_told_what_a_trace_is() {
     for content in [
         "a 0\n",
@@ -97,37 +108,6 @@ fn what_looks_like_a_trace_is_told_what_a_trace_is() {
         assert!(
             message.starts_with("t, line ") && !message.contains("this is"),
             "{message}"
-        );
-    }
-}
-
-#[test]
-fn every_command_says_the_same_of_a_file_that_is_no_recording() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("report.sqlite");
-    fs::write(&path, b"SQLite format 3\0").unwrap();
-    let path = path.to_str().unwrap();
-    for command in ["view", "import", "replay", "tune"] {
-        let ran = binpool(&[command, path]);
-        assert_eq!(ran.status, 1, "{command}");
-        assert!(
-            ran.errors.contains("this is an SQLite database"),
-            "{}",
-            ran.errors
-        );
-        assert!(
-            ran.errors.contains("`binpool record` says how"),
-            "{}",
-            ran.errors
-        );
-    }
-    let folder = folder.path().to_str().unwrap();
-    for command in ["view", "import", "replay", "tune"] {
-        let ran = binpool(&[command, folder]);
-        assert!(
-            ran.errors.to_lowercase().contains("is a directory"),
-            "{}",
-            ran.errors
         );
     }
 }

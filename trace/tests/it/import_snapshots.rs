@@ -1,14 +1,10 @@
 //! Snapshots of PyTorch, and of tools that write them for its viewer, in the forms in which they are met.
 
-use std::fs;
-
 use binpool_trace::{
-    Content, Trace,
+    Content, Trace, TraceErrorKind,
     view::{History, Origin},
 };
 use serde_json::{Value, json};
-
-use crate::common::binpool;
 
 const OLDER: &str = "(older than the recording)";
 const WITHOUT_PYTHON: &str = "(backward pass?)";
@@ -98,22 +94,6 @@ fn a_list_of_segments_is_what_is_live() {
     }
     let empty = Trace::read("t", &b"[]"[..], None).unwrap_err().to_string();
     assert!(empty.contains("torch.cuda.memory_snapshot()"), "{empty}");
-}
-
-#[test]
-fn a_list_of_segments_is_drawn() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("segments.json");
-    fs::write(
-        &path,
-        json!([segment(0, 1 << 40, &["active_allocated"])]).to_string(),
-    )
-    .unwrap();
-    let ran = binpool(&["view", "--json", path.to_str().unwrap()]);
-    assert_eq!(ran.status, 0, "{}", ran.errors);
-    let numbers: Value = serde_json::from_str(&ran.output).unwrap();
-    assert_eq!(numbers["origin"], "happened");
-    assert_eq!(numbers["at_end"]["active_bytes"], 500);
 }
 
 #[test]
@@ -415,72 +395,113 @@ fn stacks_with_cpp_are_named_after_what_tells_what_the_program_did() {
     assert_eq!(trace.stacks(), stacks);
 }
 
+/// The devices of a snapshot, or the place of what is wrong with it.
+fn devices(traces: &Value, segments: &[Value]) -> Result<Vec<usize>, String> {
+    let text = json!({"device_traces": traces, "segments": segments}).to_string();
+    let content = Content::new(text.as_bytes()).unwrap();
+    match Trace::read_devices("t", content) {
+        Ok(traces) => Ok(traces.iter().map(|(device, _)| *device).collect()),
+        Err(error) => Err(error.place().to_owned()),
+    }
+}
+
 #[test]
-fn view_and_import_look_beyond_packages() {
-    let frames = [
-        frame(
-            "/env/lib/python3.12/site-packages/einops/einops.py",
-            302,
-            "reduce",
-        ),
-        frame(
-            "/env/lib/python3.12/site-packages/einops/einops.py",
-            500,
-            "rearrange",
-        ),
-        frame(
-            "/env/lib/python3.12/site-packages/torch/nn/modules/module.py",
-            1,
-            "_call_impl",
-        ),
-        frame(
-            "/env/lib/python3.12/site-packages/vit/layers.py",
-            7,
-            "forward",
-        ),
-        frame("/home/ada/train.py", 30, "<module>"),
-    ];
+fn devices_are_those_with_entries_that_allocate_or_with_segments_where_none_has_entries() {
+    let live = [0, 1].map(|device| segment(device, 1 << 40, &["active_allocated"]));
+    let snapshot = json!({"action": "snapshot", "addr": 0, "size": 0});
+    let entry = alloc(1 << 40, &json!({}));
+    assert_eq!(devices(&json!([[], []]), &live), Ok(vec![0, 1]));
+    assert_eq!(devices(&json!([[entry]]), &live), Ok(vec![0]));
+    assert_eq!(devices(&json!([[snapshot], [entry]]), &[]), Ok(vec![1]));
+    // A device that is wrong is not left out.
+    let wrong = json!({"action": "alloc"});
+    assert_eq!(
+        devices(&json!([[entry], [wrong]]), &[]),
+        Err("entry 1 of device 1".into())
+    );
+    // Where none allocates, the one of which most is known says so.
+    assert_eq!(
+        devices(&json!([[snapshot], [snapshot, snapshot], []]), &[]),
+        Err("device 1".into())
+    );
+}
+
+#[test]
+fn the_first_eight_other_devices_are_named() {
+    let remark = |devices: u64| {
+        let traces: Vec<Value> = (0..devices)
+            .map(|device| json!([alloc(device << 20, &json!({}))]))
+            .collect();
+        let trace = read(&json!({"device_traces": traces}));
+        trace.remarks().last().unwrap().clone()
+    };
+    assert!(remark(9).contains("device 8 has 512 B: "), "{}", remark(9));
+    assert!(
+        remark(10).contains("device 8 has 512 B, 1 more have some: "),
+        "{}",
+        remark(10)
+    );
+}
+
+#[test]
+fn a_list_is_one_of_segments_if_each_has_an_address_and_blocks() {
+    let whole = segment(0, 1 << 40, &["active_allocated"]);
+    for key in ["address", "blocks"] {
+        let mut part = whole.clone();
+        part.as_object_mut().unwrap().remove(key);
+        let error = Trace::read("t", json!([part]).to_string().as_bytes(), None).unwrap_err();
+        assert_eq!(error.kind(), TraceErrorKind::Foreign, "{error}");
+    }
+}
+
+#[test]
+fn a_note_comes_after_the_entries_of_its_time() {
+    let entry = |time: u64| alloc((1 << 40) + time * 512, &json!({"time_us": time}));
+    let taken =
+        json!({"action": "segment_alloc", "addr": 1_u64 << 40, "size": 2 << 20, "time_us": 0});
+    let note = json!({"stage": "START", "name": "step", "device": 0, "time_us": 2});
+    let trace = read(
+        &json!({"device_traces": [[taken, entry(1), entry(2), entry(3)]], "external_annotations": [note]}),
+    );
+    let lines = trace.to_string();
+    let letters: Vec<&str> = lines
+        .lines()
+        .filter_map(|line| line.get(..1))
+        .filter(|letter| "ap".contains(letter))
+        .collect();
+    assert_eq!(letters, ["a", "a", "p", "a"], "{lines}");
+}
+
+/// The free of the block that is listed was recorded, and the allocation of a later one at its address was not.
+#[test]
+fn a_block_that_was_freed_does_not_take_what_is_listed_at_its_address() {
     let base = 1_u64 << 40;
     let entries = [
         json!({"action": "segment_alloc", "addr": base, "size": 2 << 20, "stream": 0}),
-        alloc(base, &json!({"frames": frames})),
+        alloc(base, &json!({})),
+        json!({"action": "free_completed", "addr": base, "size": 512, "stream": 0}),
     ];
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("snapshot.json");
-    fs::write(
-        &path,
-        json!({"device_traces": [entries], "segments": []}).to_string(),
-    )
-    .unwrap();
-    let path = path.to_str().unwrap();
-    for (beyond, group) in [
-        (&[][..], "einops/einops.py:302 reduce"),
-        (&["--beyond", "einops"], "vit/layers.py:7 forward"),
-        (
-            &["--beyond", "einops", "--beyond", "vit"],
-            "ada/train.py:30 <module>",
-        ),
-        (&["--beyond", "einops.einops"], "vit/layers.py:7 forward"),
-        (&["--beyond", "einop"], "einops/einops.py:302 reduce"),
-    ] {
-        let ran = binpool(&[&["view", "--json", path], beyond].concat());
-        assert_eq!(ran.status, 0, "{}", ran.errors);
-        let numbers: Value = serde_json::from_str(&ran.output).unwrap();
-        assert_eq!(numbers["groups"][0]["name"], group, "{beyond:?}");
-        let ran = binpool(&[&["import", path], beyond].concat());
-        assert!(
-            ran.output.contains(&format!("g 0 {group}\n")),
-            "{}",
-            ran.output
-        );
-    }
-    assert_eq!(binpool(&["view", path, "--beyond", ""]).status, 2);
-    let trace = folder.path().join("own.trace");
-    fs::write(&trace, "g 0 weights\na 0 1 0 0 0\n").unwrap();
-    let ran = binpool(&["import", trace.to_str().unwrap(), "--beyond", "einops"]);
+    let block =
+        json!({"address": base, "size": 4096, "requested_size": 4000, "state": "active_allocated"});
+    let segment = json!({"address": base, "total_size": 2 << 20, "stream": 0, "blocks": [block]});
+    let trace = read(&json!({"device_traces": [entries], "segments": [segment]}));
+    let placed = format!("b {} {base} 0 512", base >> 8);
     assert!(
-        ran.errors.contains("named when it was recorded"),
-        "{}",
-        ran.errors
+        trace.to_string().lines().any(|line| line == placed),
+        "{trace}"
     );
+}
+
+#[test]
+fn packages_are_looked_beyond_where_groups_are_not_named_yet() {
+    for (source, is_named) in [
+        ("", true),
+        ("h version 3\nh source a program on OpenCL\n", false),
+    ] {
+        let text = format!("{source}g 0 weights\na 0 1 0 0 0\n");
+        let content = Content::new(text.as_bytes()).unwrap();
+        let trace = Trace::read_content("t", content.beyond(["einops"]), None).unwrap();
+        let says = |remark: &String| remark.contains("named when it was recorded");
+        assert_eq!(trace.remarks().iter().any(says), is_named);
+    }
 }
