@@ -456,7 +456,7 @@ mod tests {
         assert_eq!(largest(&steps)[16..], [5, 5, 5, 4, 3, 2, 1, 0]);
     }
 
-    /// The bytes of a block of so many bytes in a memory of so many.
+    /// The bytes of a block for this request, in memory with this room.
     fn taken(requested: u64, room: u64, told: Told) -> u64 {
         let mut places = Places::new(told);
         places.take(0, room).unwrap();

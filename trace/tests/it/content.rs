@@ -35,7 +35,7 @@ fn compressed(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// How many bytes of a compressed file can be read that may expand so many times, and whether that is all of them.
+/// Returns how many bytes of a compressed file can be read that may expand to `times` its size, and whether that is all of them.
 fn expanded(file: &[u8], times: u64) -> (usize, bool) {
     let mut content = Content::new(file).unwrap().expanding_at_most(times);
     let mut read = Vec::new();

@@ -351,7 +351,7 @@ impl<B: Clone> Objects<B> {
         known.is_some_and(|known| known.references > 0 || known.queues > 0)
     }
 
-    /// Why no pool serves a context; `None` where pools do.
+    /// Why no pool serves a context; `None` if pools do.
     pub(super) fn unpooled(&self, context: Handle) -> Option<&'static str> {
         if !self.has_context(context) {
             return Some("a context that only other objects keep");

@@ -89,7 +89,7 @@ pub(crate) struct Segment {
 /// All that happened on a device, and what it has at the end.
 #[derive(Clone, Debug)]
 pub(crate) struct History {
-    /// Blocks of so many bytes are not split.
+    /// Blocks of this many bytes or more are not split.
     pub(crate) never_split: Option<u64>,
     /// Whether segments grow.
     pub(crate) is_expandable: bool,
