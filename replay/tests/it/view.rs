@@ -452,6 +452,16 @@ fn what_cannot_be_read_or_written_is_named() {
 }
 
 #[test]
+fn the_report_is_of_the_first_moment_at_which_the_most_bytes_are_live() {
+    let text =
+        "a 1 1000 0 0\nf 1 1000000000\na 2 1000 0 5000000000\na 3 0 0 6000000000\nf 2 7000000000\n";
+    let (_folder, path) = file("twice.trace", text.as_bytes());
+    let ran = binpool(&["view", "--report", &path]);
+    let peak = "peak of live memory: 1000 B in 1 block, 0 ns after the recording began";
+    assert!(ran.output.contains(peak), "{}{}", ran.output, ran.errors);
+}
+
+#[test]
 fn a_page_is_named_after_its_file_unless_a_name_is_given() {
     let folder = tempfile::tempdir().unwrap();
     let path = trace("eager_arrays.trace.gz");

@@ -414,6 +414,15 @@ mod tests {
     }
 
     #[test]
+    fn another_log_whose_hour_is_earlier_begins_after_the_one_before_and_no_day_later() {
+        let (mut clock, hour) = (Clock::default(), DAY / 24);
+        assert_eq!(clock.read(23 * hour), 23 * hour);
+        clock.start_again();
+        let times = (clock.read(hour), clock.read(2 * hour));
+        assert_eq!(times, (24 * hour, 25 * hour));
+    }
+
+    #[test]
     fn pointers_are_read_as_they_are_printed() {
         assert_eq!(parse_pointer("0x30a000000"), Some(0x3_0a00_0000));
         assert_eq!(parse_pointer("0"), Some(0));

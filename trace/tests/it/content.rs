@@ -120,3 +120,13 @@ fn only_a_dictionary_in_braces_is_an_object_of_json() {
         );
     }
 }
+
+#[test]
+fn a_file_of_several_compressed_parts_has_the_content_of_all() {
+    let parts = [HEADER, LINE, LINE].map(|part| compressed(part.as_bytes()));
+    let mut read = String::new();
+    let file = parts.concat();
+    let mut content = Content::new(&file[..]).unwrap();
+    content.read_to_string(&mut read).unwrap();
+    assert_eq!(read, [HEADER, LINE, LINE].concat());
+}

@@ -405,3 +405,20 @@ fn a_view_of_a_reservation_is_mapped_and_unmapped_by_its_own_places() {
     assert_eq!(device.last().told, Told::Unmap(of_pages(3, 1)));
     map_first(&device, &reservation, &[1]);
 }
+
+#[test]
+fn pages_are_mapped_at_whole_pages_of_the_reservation_wherever_a_view_of_it_begins() {
+    let device = Scripted::new();
+    let reservation = reservation(&device);
+    let page = pages(&device, 1);
+    let (offset, alignment) = (16, Align::new(PAGE).unwrap());
+    let within = view(&device, &reservation, Region::new(offset, 3 * PAGE));
+    let misaligned = InvalidRequest::Misaligned { offset, alignment };
+    let refused = VirtualMemory::map(&device, &within, 0, &page);
+    assert_eq!(refusal(refused), misaligned);
+    VirtualMemory::map(&device, &within, PAGE - offset, &page).unwrap();
+    assert_eq!(device.last().told, Told::Map(of_pages(1, 1)));
+    let mapped = Region::new(PAGE - offset, PAGE);
+    VirtualMemory::unmap(&device, &within, mapped).unwrap();
+    assert_eq!(device.last().told, Told::Unmap(of_pages(1, 1)));
+}
