@@ -15,6 +15,7 @@ mod device;
 mod failures;
 mod families;
 mod guide;
+mod held_back;
 mod kernels;
 mod lifetimes;
 mod loading;
