@@ -29,3 +29,4 @@ mod standard_error;
 mod sub_devices;
 mod threads;
 mod unified;
+mod uses;
