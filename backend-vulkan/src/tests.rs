@@ -11,3 +11,8 @@ mod driver;
 mod open;
 #[path = "../tests/opened/pages.rs"]
 mod pages;
+
+#[test]
+fn no_call_is_against_the_specification() {
+    common::again_one_by_one("no_call_is_against_the_specification", &[]);
+}

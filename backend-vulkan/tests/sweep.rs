@@ -113,3 +113,8 @@ fn every_pool() {
     println!("{report}");
     report.assert_no_findings();
 }
+
+#[test]
+fn no_call_is_against_the_specification() {
+    common::again_one_by_one("no_call_is_against_the_specification", &[]);
+}

@@ -1,10 +1,6 @@
-//! All tests once more under synchronization validation, which says what commands read or write without a barrier in between. The layer of Debian 12
-//! crashes in that with several threads, so one test runs after the other, in a process of its own.
+//! All tests once more under the validation layer with synchronization validation, which says what commands read or write without a barrier in between.
 
-use std::{
-    env,
-    process::{Command, Stdio},
-};
+use std::env;
 
 use ash::vk;
 use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -16,20 +12,10 @@ const SYNCHRONIZATION: &str = "VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALI
 
 #[test]
 fn no_command_needs_a_barrier_that_it_lacks() {
-    let mut tests = Command::new(env::current_exe().unwrap());
-    tests
-        .args([
-            "--test-threads=1",
-            "--skip",
-            "no_command_needs_a_barrier_that_it_lacks",
-        ])
-        .env(ENABLES, SYNCHRONIZATION)
-        .stdin(Stdio::null());
-    let output = tests.output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}\n{errors}");
-    assert!(text.contains("test result: ok"), "{text}");
+    common::again_one_by_one(
+        "no_command_needs_a_barrier_that_it_lacks",
+        &[(ENABLES, SYNCHRONIZATION)],
+    );
 }
 
 /// Two copies to the same bytes.

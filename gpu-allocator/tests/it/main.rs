@@ -59,3 +59,8 @@ fn part(size: u64, alignment: u64, location: MemoryLocation) -> AllocationCreate
         allocation_scheme: AllocationScheme::GpuAllocatorManaged,
     }
 }
+
+#[test]
+fn no_call_is_against_the_specification() {
+    common::again_one_by_one("no_call_is_against_the_specification", &[]);
+}

@@ -1,4 +1,7 @@
 //! Devices under the validation layer of Khronos, which says what is against the specification. Such a message ends the tests.
+//!
+//! The layer of Debian 12 crashes where one thread makes a device while others use theirs, so it is there only where one test runs after the other, as
+//! [`again_one_by_one`] has them do.
 
 pub(crate) mod faults;
 pub(crate) mod other;
@@ -6,8 +9,9 @@ pub(crate) mod queues;
 
 use std::{
     cell::Cell,
+    env,
     ffi::{CStr, c_void},
-    process,
+    process::{self, Command, Stdio},
     sync::OnceLock,
 };
 
@@ -45,6 +49,27 @@ pub(crate) fn messages(work: impl FnOnce()) -> usize {
     WANTED.take().unwrap_or(0)
 }
 
+const ONE_BY_ONE: &str = "--test-threads=1";
+
+/// Returns whether one test runs after the other, under the validation layer.
+pub(crate) fn is_validated() -> bool {
+    env::args().any(|argument| argument == ONE_BY_ONE)
+}
+
+/// Runs all tests of this program but `caller` in a process of their own, one after the other, and so under the validation layer.
+pub(crate) fn again_one_by_one(caller: &str, variables: &[(&str, &str)]) {
+    let mut tests = Command::new(env::current_exe().unwrap());
+    tests
+        .args([ONE_BY_ONE, "--skip", caller])
+        .envs(variables.iter().copied())
+        .stdin(Stdio::null());
+    let output = tests.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}\n{errors}");
+    assert!(text.contains("test result: ok"), "{text}");
+}
+
 /// The instance of all tests, which is never destroyed.
 pub(crate) fn instance() -> &'static ash::Instance {
     static INSTANCE: OnceLock<ash::Instance> = OnceLock::new();
@@ -52,6 +77,7 @@ pub(crate) fn instance() -> &'static ash::Instance {
         // SAFETY: Loading it does no harm, and it is never unloaded.
         let entry = unsafe { ash::Entry::load() }.expect("scripts/vulkan installs it");
         let layers = [c"VK_LAYER_KHRONOS_validation".as_ptr()];
+        let layers = &layers[..usize::from(is_validated())];
         let extensions = [ext::debug_utils::NAME.as_ptr()];
         let application = vk::ApplicationInfo::default().api_version(vk::API_VERSION_1_3);
         let mut messenger = vk::DebugUtilsMessengerCreateInfoEXT::default()
@@ -63,7 +89,7 @@ pub(crate) fn instance() -> &'static ash::Instance {
             .pfn_user_callback(Some(complain));
         let info = vk::InstanceCreateInfo::default()
             .application_info(&application)
-            .enabled_layer_names(&layers)
+            .enabled_layer_names(layers)
             .enabled_extension_names(&extensions)
             .push_next(&mut messenger);
         // SAFETY: The structs live during the call.
