@@ -141,13 +141,7 @@ impl Bench {
         functions.cmd_update_buffer = update;
         functions.cmd_copy_buffer = copy;
         functions.end_command_buffer = end;
-        parts.device = ash::Device::from_parts_1_3(
-            device.handle(),
-            functions,
-            device.fp_v1_1().clone(),
-            device.fp_v1_2().clone(),
-            device.fp_v1_3().clone(),
-        );
+        parts.device = common::with_functions(device, functions);
         let backend = parts.backend();
         let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
         let memory = backend.create_buffer(BYTES, MemoryFlags::empty()).unwrap();

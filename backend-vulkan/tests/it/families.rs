@@ -66,13 +66,7 @@ fn backend_of(families: &[u32]) -> VulkanBackend {
     let mut functions = real.clone();
     functions.create_buffer = create_buffer;
     functions.create_command_pool = create_command_pool;
-    parts.device = ash::Device::from_parts_1_3(
-        parts.device.handle(),
-        functions,
-        parts.device.fp_v1_1().clone(),
-        parts.device.fp_v1_2().clone(),
-        parts.device.fp_v1_3().clone(),
-    );
+    parts.device = common::with_functions(&parts.device, functions);
     let (_, queue) = parts.queues[0];
     parts.queues = families.iter().map(|family| (*family, queue)).collect();
     parts.backend()

@@ -61,13 +61,7 @@ fn backend() -> VulkanBackend {
     let mut functions = REAL.get_or_init(|| device.fp_v1_0().clone()).clone();
     functions.end_command_buffer = end_command_buffer;
     functions.queue_submit = queue_submit;
-    parts.device = ash::Device::from_parts_1_3(
-        device.handle(),
-        functions,
-        device.fp_v1_1().clone(),
-        device.fp_v1_2().clone(),
-        device.fp_v1_3().clone(),
-    );
+    parts.device = common::with_functions(device, functions);
     parts.backend()
 }
 

@@ -152,6 +152,17 @@ pub(crate) fn parts() -> Parts {
     }
 }
 
+/// The same device, whose functions of version 1.0 are these.
+pub(crate) fn with_functions(device: &ash::Device, functions: ash::DeviceFnV1_0) -> ash::Device {
+    ash::Device::from_parts_1_3(
+        device.handle(),
+        functions,
+        device.fp_v1_1().clone(),
+        device.fp_v1_2().clone(),
+        device.fp_v1_3().clone(),
+    )
+}
+
 impl Parts {
     pub(crate) fn backend(&self) -> VulkanBackend {
         let (instance, device) = (self.instance.clone(), self.device.clone());

@@ -151,13 +151,7 @@ fn over(device: &ash::Device) -> ash::Device {
     functions.allocate_memory = allocate_memory;
     functions.free_memory = free_memory;
     functions.get_buffer_memory_requirements = get_requirements;
-    ash::Device::from_parts_1_3(
-        device.handle(),
-        functions,
-        device.fp_v1_1().clone(),
-        device.fp_v1_2().clone(),
-        device.fp_v1_3().clone(),
-    )
+    super::with_functions(device, functions)
 }
 
 /// Calls `look` with each struct of a chain.
