@@ -32,7 +32,9 @@ fn is_live(lines: &[&[u8]], id: u64) -> bool {
     let mut live = BTreeSet::new();
     for line in lines {
         let text = str::from_utf8(line).expect("a right line is text");
-        let mut words = text.split_ascii_whitespace();
+        let mut words = text
+            .split(|letter: char| letter == ' ' || letter.is_control())
+            .filter(|word| !word.is_empty());
         let (Some(kind), Some(Ok(id))) = (words.next(), words.next().map(str::parse::<u64>)) else {
             continue;
         };

@@ -5,20 +5,19 @@ use crate::{TraceError, name::cut};
 /// The most characters of a name or another text that are written, so that no line is too long to be read.
 const LONGEST_TEXT: usize = 4096;
 
-/// The words of a line that are not read yet.
+/// The words of a line that are not read yet. Spaces and control characters separate them: written text has a space for each of these.
 pub(crate) struct Words<'t>(&'t str);
 
 impl<'t> Words<'t> {
     pub(crate) fn of(line: &'t str) -> Self {
-        Self(line.trim_ascii())
+        Self(line.trim_matches(is_separator))
     }
 
     /// Returns the next word, and goes on after it.
     pub(crate) fn next(&mut self) -> Option<&'t str> {
-        let mut bytes = self.0.bytes();
-        let end = bytes.position(|byte| byte.is_ascii_whitespace());
-        let (word, rest) = self.0.split_at(end.unwrap_or(self.0.len()));
-        self.0 = rest.trim_ascii_start();
+        let end = self.0.find(is_separator).unwrap_or(self.0.len());
+        let (word, rest) = self.0.split_at(end);
+        self.0 = rest.trim_start_matches(is_separator);
         (!word.is_empty()).then_some(word)
     }
 
@@ -47,6 +46,10 @@ impl<'t> Words<'t> {
         }
         Err(form())
     }
+}
+
+fn is_separator(letter: char) -> bool {
+    letter == ' ' || letter.is_control()
 }
 
 /// The line is of no known form.

@@ -192,6 +192,16 @@ M 11 0 4096 13
 ";
 
 #[test]
+fn control_characters_separate_words_and_end_no_text() {
+    let with_controls = "h version 2\nh\0program \u{85}a\u{7f}b\x0b\na\x0b0 100\t0 1 \0\ng 0 \u{85}x\0\0y\0\np begin 7 1 \0\0\np miss 8 2 \0\0 too\u{9f}long \0\n";
+    let written = parse(with_controls).unwrap().to_string();
+    assert_eq!(parse(&written).unwrap().to_string(), written);
+    assert!(written.contains("p miss 8 2 too long\n"), "{written}");
+    assert!(written.contains("p begin 7 1\n"), "{written}");
+    assert!(written.contains("h program a b\n"), "{written}");
+}
+
+#[test]
 fn what_the_pool_did_is_read_and_written_again() {
     let trace = parse(RECORDED).unwrap();
     assert_eq!(trace.to_string(), RECORDED);
