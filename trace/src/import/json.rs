@@ -53,8 +53,8 @@ impl<'de> Visitor<'de> for Value<'_> {
         f.write_str("a value")
     }
 
-    fn visit_bool<E: Error>(self, _: bool) -> Result<Id, E> {
-        Ok(self.0.add(Object::Other))
+    fn visit_bool<E: Error>(self, is: bool) -> Result<Id, E> {
+        Ok(self.0.add(Object::Integer(is.into())))
     }
 
     fn visit_unit<E: Error>(self) -> Result<Id, E> {

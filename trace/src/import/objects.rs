@@ -15,12 +15,13 @@ pub(crate) struct Id(u32);
 /// One object.
 #[derive(Debug)]
 pub(crate) enum Object {
+    /// Booleans are 0 and 1, as in Python.
     Integer(i64),
     Text(Box<str>),
     List(Vec<Id>),
     /// Keys and values: in the order in which they were added, and in a complete document by key, each key once.
     Dict(Vec<(Id, Id)>),
-    /// `None`, booleans, fractions, tuples, and anything else that no recording needs.
+    /// `None`, fractions, tuples, and anything else that no recording needs.
     Other,
 }
 

@@ -62,8 +62,10 @@ impl<R: BufRead> Machine<R> {
                 self.stack.push(top);
             }
             b'(' => self.marks.push(self.stack.len()),
-            // NONE, NEWTRUE, NEWFALSE, EMPTY_TUPLE.
-            b'N' | 0x88 | 0x89 | b')' => self.push(Object::Other),
+            // NEWTRUE, NEWFALSE.
+            0x88 | 0x89 => self.push(Object::Integer((opcode == 0x88).into())),
+            // NONE, EMPTY_TUPLE.
+            b'N' | b')' => self.push(Object::Other),
             b'G' => {
                 self.bytes::<8>()?;
                 self.push(Object::Other);
@@ -162,9 +164,7 @@ impl<R: BufRead> Machine<R> {
             }
             b'F' => self.push(Object::Other),
             _ => {
-                let digits = line.trim_end().trim_end_matches('L');
-                let is_boolean = ["00", "01"].contains(&digits);
-                let number = digits.parse().ok().filter(|_| !is_boolean);
+                let number = line.trim_end().trim_end_matches('L').parse();
                 self.push(number.map_or(Object::Other, Object::Integer));
             }
         }
@@ -411,9 +411,16 @@ mod tests {
         let list = objects.root().unwrap().as_list().unwrap();
         let numbers: Vec<Option<i64>> = list.iter().map(Node::as_integer).collect();
         assert_eq!(numbers, [Some(5), Some(5)]);
-        // A fraction, a boolean and a number of protocol 0.
+        for (boolean, is) in [
+            (&b"\x88."[..], 1),
+            (b"\x89.", 0),
+            (b"I01\n.", 1),
+            (b"I00\n.", 0),
+        ] {
+            assert_eq!(number(boolean), Some(is));
+        }
+        // A fraction and a number of protocol 0.
         assert_eq!(number(b"F7\n."), None);
-        assert_eq!(number(b"I01\n."), None);
         assert_eq!(number(b"I7\n."), Some(7));
     }
 

@@ -358,6 +358,7 @@ impl<'o> Import<'o> {
         lists_seen: &mut HashSet<Id>,
         are_completed: bool,
     ) -> Result<(u64, u64), TraceError> {
+        self.told.expandable |= segment.integer("is_expandable") == Some(1);
         let start = number(segment, "address")?;
         let mut next = start;
         let blocks = segment.field("blocks");

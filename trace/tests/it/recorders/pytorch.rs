@@ -171,9 +171,9 @@ impl Recorder for PyTorch {
         let is_completed = |(_, what): &(u64, What)| matches!(what, What::Freed(_));
         let has_entries = history.recorded().iter().any(|(_, what)| is_entry(what));
         let completions = history.recorded().iter().any(is_completed);
-        // Only such entries say it.
+        // Such entries say it, and the segments at the end.
         let is_taken = |(_, what): &(u64, What)| matches!(what, What::Taken(..));
-        let grows = history.recorded().iter().any(is_taken);
+        let grows = history.recorded().iter().any(is_taken) || !history.segments.is_empty();
         Tells {
             places: true,
             is_exact: completions && (!history.is_expandable || grows),
