@@ -8,6 +8,7 @@ use opencl_sys::{
 use crate::{
     child::{fork, limited, pooled, recorded},
     driver::Device,
+    queue_driver::{self, set_most_buffers},
 };
 
 #[test]
@@ -164,6 +165,20 @@ fn the_first_refusal_of_the_limit_is_explained_where_no_pool_was_asked() {
     if let Some(ran) = ran {
         let expected = "binpool: out of memory: could not allocate 2.0 KiB: 1000 B of the limit of 1000 B are left\n";
         assert_eq!(ran.errors, expected);
+    }
+}
+
+#[test]
+fn what_the_driver_refuses_is_no_refusal_of_the_limit_though_it_leaves_no_more() {
+    let ran = limited("1000", || {
+        let device = queue_driver::load();
+        set_most_buffers(0);
+        let refused = device.try_create(CL_MEM_COPY_HOST_PTR, 1000);
+        assert_eq!(refused, Err(CL_MEM_OBJECT_ALLOCATION_FAILURE));
+    });
+    if let Some(ran) = ran {
+        assert_eq!(ran.errors, "");
+        assert_eq!(ran.figures()[0].refused_by_limit, 0);
     }
 }
 

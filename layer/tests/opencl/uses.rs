@@ -7,10 +7,15 @@ use std::{
 };
 
 use opencl_sys::{
-    CL_SUCCESS, cl_context, cl_icd::cl_icd_dispatch, cl_svm_mem_flags, cl_uint, cl_ulong,
+    CL_MEM_READ_WRITE, CL_MEM_SVM_FINE_GRAIN_BUFFER, CL_SUCCESS, cl_context,
+    cl_icd::cl_icd_dispatch, cl_svm_mem_flags, cl_uint, cl_ulong,
 };
 
-use crate::{child::recorded, driver::Device, queue_driver::load_with};
+use crate::{
+    child::{pooled, recorded},
+    driver::Device,
+    queue_driver::load_with,
+};
 
 /// A command.
 struct Command {
@@ -215,6 +220,28 @@ fn load() -> Device {
 fn create_svm(device: Device, bytes: usize) -> usize {
     let allocate = device.functions.clSVMAlloc.unwrap();
     unsafe { allocate(ptr::null_mut(), 0, bytes, 0) }.addr()
+}
+
+#[test]
+fn memory_that_the_host_writes_meanwhile_ends_the_use_of_memory_before_its_commands_have_ended() {
+    const FINE: cl_svm_mem_flags = CL_MEM_SVM_FINE_GRAIN_BUFFER;
+    pooled(|| {
+        let device = load();
+        let queue = device.create_queue(0);
+        let allocate = device.functions.clSVMAlloc.unwrap();
+        let is_used_again_at_once = || {
+            let block = device.create(100);
+            device.fill_on(queue, block);
+            device.release(block);
+            let next = device.create(100);
+            device.release(next);
+            next == block
+        };
+        unsafe { allocate(ptr::null_mut(), CL_MEM_READ_WRITE, 4096, 0) };
+        assert!(is_used_again_at_once());
+        unsafe { allocate(ptr::null_mut(), CL_MEM_READ_WRITE | FINE, 8192, 0) };
+        assert!(!is_used_again_at_once());
+    });
 }
 
 #[test]
