@@ -1,6 +1,9 @@
 //! Which pages are mapped where in a reservation.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use parking_lot::Mutex;
 
@@ -15,25 +18,38 @@ use crate::{Error, InvalidRequest, Region, Result};
 /// # Invariants
 ///
 /// - M1: entries do not overlap.
-/// - M2: an entry is there before its pages are mapped, and until they are unmapped. While it is `is_changing`, no command begins to use it.
-/// - M3: an entry whose `enqueuing` is not 0 stays, and so do those whose commands have not ended.
+/// - M2: an entry is there before its pages are mapped, and until they are unmapped. Only while they are mapped, a transfer begins to use it. A
+///   kernel does so also while they are unmapped: if that fails, it uses them.
+/// - M3: a mapped entry whose `enqueuing` is not 0 stays, and so do those whose commands have not ended.
 pub(super) struct Mapped<R: Objects, P> {
     entries: Mutex<BTreeMap<usize, Entry<R, P>>>,
+    /// How many entries there were so far.
+    count: AtomicU64,
 }
 
 struct Entry<R: Objects, P> {
+    /// Tells it from others at its offset.
+    number: u64,
     pages: P,
     bytes: usize,
-    is_changing: bool,
+    state: State,
     /// How many commands are being enqueued that use these pages.
     enqueuing: usize,
     uses: Uses<R>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    BeingMapped,
+    Mapped,
+    BeingUnmapped,
 }
 
 impl<R: Objects, P> Default for Mapped<R, P> {
     fn default() -> Self {
         Self {
             entries: Mutex::default(),
+            count: AtomicU64::new(0),
         }
     }
 }
@@ -53,9 +69,10 @@ impl<R: Objects, P> Mapped<R, P> {
                 return Err(InvalidRequest::AlreadyMapped { offset, bytes }.into());
             }
             let entry = Entry {
+                number: self.count.fetch_add(1, Ordering::Relaxed),
                 pages,
                 bytes,
-                is_changing: true,
+                state: State::BeingMapped,
                 enqueuing: 0,
                 uses: Uses::default(),
             };
@@ -66,7 +83,7 @@ impl<R: Objects, P> Mapped<R, P> {
         if result.is_err() {
             entries.remove(&offset);
         } else if let Some(entry) = entries.get_mut(&offset) {
-            entry.is_changing = false;
+            entry.state = State::Mapped;
         }
         result
     }
@@ -94,7 +111,7 @@ impl<R: Objects, P> Mapped<R, P> {
             if result.is_ok() {
                 gone.extend(entries.remove(&offset));
             } else if let Some(entry) = entries.get_mut(&offset) {
-                entry.is_changing = false;
+                entry.state = State::Mapped;
             }
         }
         drop(entries);
@@ -110,7 +127,7 @@ impl<R: Objects, P> Mapped<R, P> {
         let end = region.offset + region.bytes;
         let (mut at, mut offsets) = (region.offset, Vec::new());
         for (offset, entry) in entries.range(region.offset..end) {
-            if *offset != at || entry.is_changing {
+            if *offset != at || entry.state != State::Mapped {
                 break;
             }
             offsets.push(*offset);
@@ -125,7 +142,7 @@ impl<R: Objects, P> Mapped<R, P> {
         }
         let mut uses = Uses::default();
         for (_, entry) in entries.range_mut(region.offset..end) {
-            entry.is_changing = true;
+            entry.state = State::BeingUnmapped;
             uses.add(&entry.uses);
         }
         Ok((offsets, uses))
@@ -139,7 +156,7 @@ impl<R: Objects, P> Mapped<R, P> {
         let (mut at, mut offsets) = (region.offset, Vec::new());
         while at < end {
             let entry = entries.range(..=at).next_back();
-            let entry = entry.filter(|(_, entry)| !entry.is_changing);
+            let entry = entry.filter(|(_, entry)| entry.state == State::Mapped);
             match entry.map(|(start, entry)| (*start, start + entry.bytes)) {
                 Some((start, next)) if next > at => {
                     offsets.push(start);
@@ -157,8 +174,8 @@ impl<R: Objects, P> Mapped<R, P> {
         let end = region.offset.saturating_add(region.bytes);
         let before = entries.range(..end).rev();
         let inside = before.take_while(|(start, entry)| *start + entry.bytes > region.offset);
-        let stay = inside.filter(|(_, entry)| !entry.is_changing);
-        let offsets = stay.map(|(start, _)| *start).collect();
+        let mapped = inside.filter(|(_, entry)| entry.state != State::BeingMapped);
+        let offsets = mapped.map(|(start, _)| *start).collect();
         self.in_use(&mut entries, offsets)
     }
 
@@ -167,14 +184,14 @@ impl<R: Objects, P> Mapped<R, P> {
         entries: &mut BTreeMap<usize, Entry<R, P>>,
         offsets: Vec<usize>,
     ) -> InUse<'_, R, P> {
-        for offset in &offsets {
-            if let Some(entry) = entries.get_mut(offset) {
-                entry.enqueuing += 1;
-            }
-        }
+        let begin = |offset| {
+            let entry = entries.get_mut(&offset)?;
+            entry.enqueuing += 1;
+            Some((offset, entry.number))
+        };
         InUse {
             mapped: self,
-            offsets,
+            entries: offsets.into_iter().filter_map(begin).collect(),
         }
     }
 }
@@ -183,7 +200,8 @@ impl<R: Objects, P> Mapped<R, P> {
 /// that were noted.
 pub(super) struct InUse<'a, R: Objects, P> {
     mapped: &'a Mapped<R, P>,
-    offsets: Vec<usize>,
+    /// Their offsets and numbers.
+    entries: Vec<(usize, u64)>,
 }
 
 impl<R: Objects, P> InUse<'_, R, P> {
@@ -197,9 +215,10 @@ impl<R: Objects, P> InUse<'_, R, P> {
 
     fn each(&self, mut visit: impl FnMut(&mut Entry<R, P>)) {
         let mut entries = self.mapped.entries.lock();
-        for offset in &self.offsets {
-            // It stays while it is counted (M3).
-            if let Some(entry) = entries.get_mut(offset) {
+        for (offset, number) in &self.entries {
+            // It stays while it is counted (M3), but for one that a kernel began to use while it was unmapped.
+            let entry = entries.get_mut(offset);
+            if let Some(entry) = entry.filter(|entry| entry.number == *number) {
                 visit(entry);
             }
         }

@@ -7,7 +7,7 @@ use binpool_allocators::{
 use super::{
     Memory, ORDERS,
     device::{Call, PAGE, Scripted, Told},
-    fill, in_order, map_first, of_pages, pages, refusal, reservation, view,
+    fill, in_order, launch, map_first, of_pages, pages, refusal, reservation, view,
 };
 
 /// A reservation with pages 0, 1 to 2, and 3.
@@ -203,6 +203,36 @@ fn pages_that_are_being_unmapped_are_used_by_no_thread() {
             let is_mapped = reservation.part(of_pages(page, 1), Access::Read).is_ok();
             assert_eq!(is_mapped, fails || page == 0, "page {page}");
         }
+    }
+}
+
+#[test]
+fn a_kernel_that_is_launched_while_an_unmapping_fails_uses_the_pages_that_stay() {
+    for is_mapped_again in [false, true] {
+        let (device, reservation) = mapped();
+        let (clone, same) = (device.clone(), view(&device, &reservation, of_pages(0, 6)));
+        let queue = in_order(&device);
+        device.at(Call::Unmap, move || {
+            // As another thread could meanwhile.
+            launch(&clone, &queue, &[&same.part_of_kernel()?])?;
+            if is_mapped_again {
+                return Ok(());
+            }
+            Err(Error::unsupported("unmapping"))
+        });
+        assert_eq!(
+            unmap(&device, &reservation, 1, 2).is_err(),
+            !is_mapped_again
+        );
+        assert!(device.has_acted());
+        if is_mapped_again {
+            // It is the program's to know that the kernel does not touch these.
+            VirtualMemory::map(&device, &reservation, PAGE, &pages(&device, 2)).unwrap();
+            unmap(&device, &reservation, 1, 2).unwrap();
+        } else {
+            assert_in_use(&device, &reservation, 1, 2);
+        }
+        assert_in_use(&device, &reservation, 0, 1);
     }
 }
 
