@@ -23,6 +23,33 @@ fn a_recording_of_more_than_three_mib_is_whole() {
 }
 
 #[test]
+fn a_recording_as_large_as_a_file_may_be_ends_and_says_so() {
+    const MOST: u64 = 3 << 20;
+    let ran = recorded(|| {
+        let limit = libc::rlimit {
+            rlim_cur: MOST,
+            rlim_max: MOST,
+        };
+        assert_eq!(
+            unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) },
+            0
+        );
+        write_much(Device::load(), 80_000);
+    });
+    if let Some(ran) = ran {
+        let said: Vec<&str> = ran.errors.lines().collect();
+        assert!(
+            said.len() == 1 && said[0].contains("the program goes on without it"),
+            "{said:?}"
+        );
+        let text = ran.file("out.trace");
+        let lines = text.trim_end_matches('\0');
+        assert!(lines.len() as u64 > MOST - 100, "{}", lines.len());
+        assert!(lines.ends_with('\n'), "the last line is whole");
+    }
+}
+
+#[test]
 fn a_program_with_as_many_open_files_as_it_may_have_is_recorded_on_later() {
     let ran = recorded(|| {
         let device = Device::load();

@@ -1,5 +1,7 @@
 //! What is known of the device and of the pools after the program.
 
+use std::path::Path;
+
 use binpool_layer::PoolFigures;
 use opencl_sys::{
     CL_MEM_COPY_HOST_PTR, CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_MEM_READ_ONLY, CL_MEM_USE_HOST_PTR,
@@ -23,6 +25,22 @@ fn a_recording_names_the_device_and_its_memory() {
             of("p context ")[0].rsplit(": ").next(),
             Some("a device of tests")
         );
+        // What was not called is not listed.
+        let calls = of("p call ");
+        assert!(!calls.is_empty() && calls.iter().all(|call| !call.starts_with("0 ")));
+        // Each frame is in a file.
+        let frames = of("k ");
+        let file = |frame: &str| {
+            frame
+                .split_once(' ')?
+                .1
+                .rsplit_once("+0x")
+                .map(|it| it.0.to_owned())
+        };
+        let files: Vec<_> = frames.iter().map(|frame| file(frame)).collect();
+        let exists =
+            |file: &Option<String>| file.as_ref().is_some_and(|file| Path::new(file).exists());
+        assert!(!files.is_empty() && files.iter().all(exists), "{frames:?}");
     }
 }
 
