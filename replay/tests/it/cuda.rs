@@ -119,6 +119,19 @@ fn commands_on_each_block_find_their_numbers_with_every_allocator() {
 }
 
 #[test]
+fn commands_on_more_blocks_than_a_part_of_their_log_has_find_their_numbers() {
+    const BLOCKS: usize = (16 << 10) + 100;
+    let trace: String = (0..BLOCKS)
+        .map(|block| format!("a {block} 4096 0\nf {block}\n"))
+        .collect();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("many.trace");
+    fs::write(&file, trace).unwrap();
+    let object = replay(file.to_str().unwrap(), &["--kernels"]);
+    assert_eq!(object["allocations"], BLOCKS);
+}
+
+#[test]
 fn a_device_may_be_behind_with_every_allocator() {
     for more in [
         &["--kernels"][..],

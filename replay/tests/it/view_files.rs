@@ -100,7 +100,11 @@ fn drop_files(files: &[(&str, &[u8])]) -> String {
         "const files = new DataTransfer(); {}
          document.dispatchEvent(new DragEvent('drop', {{ dataTransfer: files, bubbles: true, cancelable: true }}));
          const before = one('main');
-         for (let tries = 0; tries < 500 && one('main') === before && one('#dropped').hidden; tries++) {{ await sleep(20); }} await settle();",
+         for (let tries = 0; tries < 500 && one('main') === before && one('#dropped').hidden; tries++) {{
+             // The page reads them meanwhile, however busy the machine is.
+             for (const file of files.files) await file.arrayBuffer();
+             await sleep(20);
+         }} await settle();",
         adds.collect::<String>()
     )
 }
