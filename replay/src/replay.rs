@@ -681,6 +681,13 @@ mod tests {
 
     type Plain = Unpooled<DeferredAllocator<MockBackend>>;
 
+    #[test]
+    fn up_to_1024_streams_have_a_queue_each() {
+        let backend = MockDevice::new().backend();
+        assert_eq!(queues_of(1024, &backend).unwrap().len(), 1024);
+        assert!(queues_of(1025, &backend).is_err());
+    }
+
     /// A source that counts one block too many.
     struct Miscounting(Plain);
 
@@ -750,11 +757,15 @@ mod tests {
 
     /// Notes the numbers of the blocks that it is called for.
     #[derive(Clone, Default)]
-    struct Numbers(Arc<Mutex<Vec<u32>>>);
+    struct Numbers {
+        seen: Arc<Mutex<Vec<u32>>>,
+        /// How many blocks of each queue it says are overwritten.
+        overwritten: u32,
+    }
 
     impl Commands<MockBackend> for Numbers {
         fn begin(&self, block: &InUse<'_, MockBackend>) -> Result<(), Error> {
-            self.0.lock().push(block.number);
+            self.seen.lock().push(block.number);
             Ok(())
         }
 
@@ -768,15 +779,13 @@ mod tests {
             _: &<MockBackend as Backend>::Queue,
             _: usize,
         ) -> Result<u32, Error> {
-            Ok(0)
+            Ok(self.overwritten)
         }
     }
 
-    /// Otherwise kernels would not see that a block was handed out twice.
-    #[test]
-    fn every_block_of_a_replay_has_a_number_of_its_own() {
+    /// The failure of a replay with these commands, if it fails.
+    fn replay_of_numbers(numbers: &Numbers) -> Option<Failure> {
         let trace = Trace::parse("t", &b"a 0 100 0\na 1 100 0\nf 0\na 2 9 0\n"[..]).unwrap();
-        let numbers = Numbers::default();
         let commands = |_| {
             let commands: Box<dyn Commands<MockBackend>> = Box::new(numbers.clone());
             Ok(commands)
@@ -788,16 +797,32 @@ mod tests {
         };
         let allocator = DeferredAllocator::new(&MockDevice::new().backend());
         let gauges = DeviceGauges::default();
-        replay_with(
-            &trace,
-            allocator,
-            &settings,
-            Some(&commands),
-            gauges,
-            &|_| {},
-        )
-        .unwrap();
-        let mut seen = numbers.0.lock().clone();
+        let commands = Some(&commands as _);
+        replay_with(&trace, allocator, &settings, commands, gauges, &|_| {}).err()
+    }
+
+    #[test]
+    fn a_replay_in_which_blocks_are_overwritten_fails() {
+        let numbers = Numbers {
+            overwritten: 2,
+            ..Numbers::default()
+        };
+        // Of each of three copies, which have a queue each.
+        let failure = replay_of_numbers(&numbers).unwrap();
+        assert!(
+            failure
+                .source
+                .to_string()
+                .starts_with("6 blocks were overwritten")
+        );
+    }
+
+    /// Otherwise kernels would not see that a block was handed out twice.
+    #[test]
+    fn every_block_of_a_replay_has_a_number_of_its_own() {
+        let numbers = Numbers::default();
+        assert!(replay_of_numbers(&numbers).is_none());
+        let mut seen = numbers.seen.lock().clone();
         seen.sort_unstable();
         seen.dedup();
         let what = "three copies of three blocks, and of the one that is freed another time";

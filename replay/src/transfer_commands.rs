@@ -105,10 +105,52 @@ impl<B: Backend> Commands<B> for TransferCommands<B> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failing test panics")]
 mod tests {
+    use binpool::QueueOrder;
+    use binpool_mock::MockDevice;
+
     use super::*;
 
-    /// What the commands find on a device, the tests of the command show.
+    #[test]
+    fn a_block_that_was_overwritten_at_either_end_is_found_and_one_without_a_word_is_not_looked_at()
+    {
+        let backend = MockDevice::new().backend();
+        let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+        let commands = TransferCommands::new(2);
+        // Where a block of 22 bytes is overwritten, and whether that is at an end of its whole words.
+        for (number, (bytes, at, is_end)) in (100..).zip([
+            (22, 0, true),
+            (22, 4, false),
+            (22, 12, false),
+            (22, 16, true),
+            (22, 20, false),
+            (4, 0, true),
+        ]) {
+            let memory = backend.create_buffer(bytes, MemoryFlags::empty()).unwrap();
+            let block = InUse {
+                backend: &backend,
+                queue: &queue,
+                queue_number: 1,
+                memory: &memory,
+                number,
+            };
+            let wrong = || commands.wrong_blocks(&backend, &queue, 1).unwrap();
+            let before = wrong();
+            commands.begin(&block).unwrap();
+            backend.write(&queue, &memory, at, &[1_u8, 1]).unwrap();
+            commands.end(&block).unwrap();
+            assert_eq!(
+                wrong() - before,
+                u32::from(is_end),
+                "{bytes} bytes, at {at}"
+            );
+        }
+        let none = backend.create_buffer(3, MemoryFlags::empty()).unwrap();
+        assert!(ends(&none).is_none());
+        assert_eq!(commands.wrong_blocks(&backend, &queue, 0).unwrap(), 0);
+    }
+
     #[test]
     fn a_block_with_another_number_at_either_end_is_counted() {
         let found = |words: &[u32]| -> Vec<u8> {

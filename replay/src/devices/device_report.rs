@@ -356,3 +356,46 @@ fn points_table(
 fn micros_text(micros: f64) -> String {
     format!("{micros:.2}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_broken_where_it_no_longer_fits_beside_its_title() {
+        let word = "x".repeat(VALUE / 2);
+        assert_eq!(wrapped(""), [""]);
+        assert_eq!(
+            wrapped(&format!("{word}  {word}")),
+            [format!("{word} {word}")]
+        );
+        assert_eq!(
+            wrapped(&format!("{word} y{word} z")),
+            [word.clone(), format!("y{word} z")]
+        );
+        assert_eq!(wrapped(&"y".repeat(VALUE + 1)), ["y".repeat(VALUE + 1)]);
+    }
+
+    #[test]
+    fn costs_that_were_measured_at_some_sizes_stand_in_the_rows_of_these() {
+        let (all, some) = (
+            CostTable::new(&[(1, 0.5), (2, 1.5), (4, 3.0)]),
+            CostTable::new(&[(2, 7.0)]),
+        );
+        let none = CostTable::new(&[]);
+        let text = points_table(
+            "bytes",
+            &[("one", &some), ("two", &all), ("three", &none)],
+            |size| size.to_string(),
+        );
+        let rows: Vec<Vec<&str>> = text
+            .lines()
+            .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+            .collect();
+        assert_eq!(rows[0], ["bytes", "one", "two"]);
+        assert_eq!(
+            rows[2..],
+            [["1", "", "0.50"], ["2", "7.00", "1.50"], ["4", "", "3.00"]]
+        );
+    }
+}
