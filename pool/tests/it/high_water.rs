@@ -2,9 +2,9 @@
 
 use std::{sync::Barrier, thread};
 
+use binpool::segments::Regret;
 use binpool::{PoolOptions, Retain};
 use binpool_mock::{Completion, MockDevice};
-use binpool_segments::Regret;
 use proptest::prelude::*;
 
 use crate::common::{Block, MIB, Rig, class_size, every_call_fails_once};
