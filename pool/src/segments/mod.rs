@@ -33,11 +33,13 @@ use space::{Idle, SegmentKey};
 
 pub use arenas::Arenas;
 pub use growth_policy::GrowthPolicy;
+#[cfg(any(fuzzing, test, feature = "internals", feature = "snapshot"))]
+pub use handed_out::RangeState;
 pub use handed_out::{Carved, Leaving, Place, RangeKey, Ready, SegmentState};
+#[cfg(any(fuzzing, feature = "internals"))]
+pub use mapping::Plan;
 pub use mapping::{Done, Mapping, PageRequest};
 pub use regret::Regret;
-#[cfg(any(fuzzing, test, feature = "internals"))]
-pub use {handed_out::RangeState, mapping::Plan};
 
 use binpool_allocators::Region;
 
