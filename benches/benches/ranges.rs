@@ -20,8 +20,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use binpool::segments::{Carved, RangeKey, Segments};
 use binpool_benches::{Mixed, Subject};
-use binpool_segments::{Carved, RangeKey, Segments};
 use binpool_trace::{Event, Trace};
 use criterion::{
     BenchmarkGroup, Criterion, criterion_group, criterion_main, measurement::WallTime,
@@ -84,7 +84,7 @@ impl Ranges for BestFit {
 
     fn new() -> Self {
         let mut segments = Segments::new(|(), ()| Some(()));
-        let first = segments.add((), bytes(UNITS), UNIT).unwrap();
+        let first = segments.add(0, (), bytes(UNITS), UNIT).unwrap();
         segments.give(first.range, (), None);
         Self(segments)
     }
@@ -125,13 +125,13 @@ impl Ranges for Growing {
 
     fn take(&mut self, units: u32) -> Taken {
         let bytes = bytes(units);
-        let carved = self.segments.take(bytes, |()| true).unwrap_or_else(|| {
+        let carved = self.segments.take(0, bytes, |()| true).unwrap_or_else(|| {
             let (in_use, allocations) = (self.in_use, self.allocations);
             let capacity = u64::from(UNITS) * UNIT as u64;
             let (size, _) = self
                 .segments
-                .grow(bytes, in_use, UNIT, allocations, capacity);
-            self.segments.add((), size, bytes).unwrap()
+                .grow(0, bytes, in_use, UNIT, allocations, capacity);
+            self.segments.add(0, (), size, bytes).unwrap()
         });
         self.allocations += 1;
         self.in_use += bytes as u64;

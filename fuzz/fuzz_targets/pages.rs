@@ -2,7 +2,7 @@
 //! whatever fails, and no bytes are lost.
 #![no_main]
 
-#[path = "../../segments/tests/it/pages/world.rs"]
+#[path = "../../pool/tests/segments/pages/world.rs"]
 mod world;
 
 use arbitrary::Arbitrary;

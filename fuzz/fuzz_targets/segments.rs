@@ -4,7 +4,7 @@
 
 use arbitrary::Arbitrary;
 use binpool::Region;
-use binpool_segments::{Carved, Leaving, RangeKey, Segments};
+use binpool::segments::{Carved, Leaving, RangeKey, Segments};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]
@@ -158,7 +158,7 @@ impl Checked {
         let carved = if anywhere {
             self.segments.take_anywhere(bytes, &usable)
         } else {
-            self.segments.take(bytes, &usable)
+            self.segments.take(0, bytes, &usable)
         };
         let best = self.runs().filter(|run| *run >= bytes).min();
         assert!(
@@ -193,7 +193,7 @@ impl Checked {
         let (alignment, capacity) = (self.alignment, self.capacity);
         let (size, leaving) =
             self.segments
-                .grow(bytes, in_use, alignment, self.allocations, capacity);
+                .grow(0, bytes, in_use, alignment, self.allocations, capacity);
         assert!(
             size >= bytes && size.is_multiple_of(alignment),
             "a segment of {size} bytes"
@@ -213,7 +213,7 @@ impl Checked {
             };
             let carved = self
                 .segments
-                .add(root, size, bytes)
+                .add(0, root, size, bytes)
                 .expect("it is free as a whole");
             let piece = self.settle_in(carved, bytes);
             assert_eq!((piece.segment, piece.region.offset), (segment, 0));

@@ -16,12 +16,12 @@ use std::{
 };
 
 use binpool_allocators::{Backend, QueueId};
-use binpool_segments::{Leaving, Place, RangeKey};
 use parking_lot::Mutex;
 
 use crate::{
     order::queue_uses::{QueueUses, together},
     order::timestamps::QueueKey,
+    segments::{Leaving, Place, RangeKey},
     track::allocation_record::AllocationRecord,
 };
 

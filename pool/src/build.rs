@@ -6,7 +6,6 @@ use binpool_allocators::{
     Allocator, Backend, Error, Queue, QueueOf,
     adaptors::{Budget, Limit},
 };
-use binpool_segments::{Segments, spin_lock::Lock};
 use crossbeam_utils::CachePadded;
 use parking_lot::Condvar;
 
@@ -15,10 +14,11 @@ use crate::{
     central::homes::ARENAS,
     classes::Classes,
     hooks::Hooks,
-    lock::per_thread::PoolId,
+    lock::{per_thread::PoolId, spin_lock::Lock},
     options::{ChosenClasses, ChosenLimit},
     order::{clock::Clock, queue_uses::join},
     scrubber::Scrubber,
+    segments::Segments,
     shared::{Shared, State},
     track::watch::TrackingFlag,
 };

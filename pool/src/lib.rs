@@ -131,6 +131,11 @@ mod retain;
 mod reuse_policy;
 mod scrub_policy;
 mod scrubber;
+#[cfg(any(fuzzing, feature = "internals"))]
+#[doc(hidden)]
+pub mod segments;
+#[cfg(not(any(fuzzing, feature = "internals")))]
+mod segments;
 mod shared;
 mod size_classes;
 mod slice;
@@ -148,7 +153,6 @@ pub use binpool_allocators::{
     adaptors::{Budget, BudgetUse},
     *,
 };
-pub use binpool_segments::GrowthPolicy;
 #[cfg(feature = "snapshot")]
 pub use binpool_trace::{
     BlockState, SnapshotBlock, SnapshotSegment, SnapshotSettings, SnapshotShortage,
@@ -173,6 +177,7 @@ pub use report::{OutOfMemoryReport, Verdict};
 pub use retain::Retain;
 pub use reuse_policy::ReusePolicy;
 pub use scrub_policy::ScrubPolicy;
+pub use segments::GrowthPolicy;
 pub use size_classes::{LeadingBits, SizeClasses};
 pub use slice::{KeepsBlock, PooledSlice};
 pub use statistics::PoolStatistics;

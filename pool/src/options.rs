@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use binpool_allocators::adaptors::Budget;
-use binpool_segments::GrowthPolicy;
 
-use crate::{Retain, ReusePolicy, ScrubPolicy, SizeClasses};
+use crate::{Retain, ReusePolicy, ScrubPolicy, SizeClasses, segments::GrowthPolicy};
 
 /// Settings of a [`MemoryPool`](crate::MemoryPool).
 ///

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::{fmt, sync::Arc};
 
 use binpool_allocators::{Align, Allocator, Backend, FailureOrder, QueueId, adaptors::Budget};
-use binpool_segments::{GrowthPolicy, spin_lock::Lock};
 use crossbeam_utils::CachePadded;
 use parking_lot::Condvar;
 
@@ -14,9 +13,10 @@ use crate::{
     classes::Classes,
     free,
     hooks::Hooks,
-    lock::{biased::Own, per_thread::PoolId},
+    lock::{biased::Own, per_thread::PoolId, spin_lock::Lock},
     order::clock::Clock,
     scrubber::Scrubber,
+    segments::GrowthPolicy,
     track::watch::TrackingFlag,
 };
 

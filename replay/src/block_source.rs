@@ -108,3 +108,24 @@ impl<A: Allocator> Source for Unpooled<A> {
         None
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failing test panics")]
+mod tests {
+    use binpool::{DeferredAllocator, QueueOrder};
+    use binpool_mock::MockDevice;
+
+    use super::*;
+
+    #[test]
+    fn a_pool_says_how_many_of_its_blocks_are_in_use() {
+        let backend = MockDevice::new().backend();
+        let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+        let pool = MemoryPool::new(DeferredAllocator::new(&backend), &queue).unwrap();
+        let block = Source::allocate(&pool, &queue, 100).unwrap();
+        assert_eq!(Source::active_blocks(&pool), Some(1));
+        Source::free(&pool, block).unwrap();
+        assert_eq!(Source::active_blocks(&pool), Some(0));
+        assert_eq!(Source::peak_live_bytes(&pool), Some(100));
+    }
+}

@@ -9,7 +9,6 @@ use std::{
 };
 
 use binpool_allocators::{FailureOrder, Queue, QueueOrder, Region};
-use binpool_segments::{RangeKey, RangeState, Segments};
 
 use crate::{
     central::{State, ranges::RangeFilter},
@@ -21,6 +20,7 @@ use crate::{
     },
     paper::{Paper, PaperEvent, PaperMemory, PaperQueue},
     request::Request,
+    segments::{RangeKey, RangeState, Segments},
 };
 
 /// What the segment is counted in.
@@ -365,7 +365,7 @@ impl<'a> Real<'a> {
     fn new(setting: Setting, queues: &'a Queues) -> Self {
         let mut segments = Segments::new(join);
         let memory = PaperMemory(Region::first(UNITS * UNIT));
-        let carved = segments.add(memory, UNITS * UNIT, UNIT).unwrap();
+        let carved = segments.add(0, memory, UNITS * UNIT, UNIT).unwrap();
         segments.give(carved.range, QueueUses::new(), None);
         drop(carved.segment);
         let clock = Arc::<Clock>::default();

@@ -18,7 +18,6 @@ pub(crate) mod watch;
 use std::{collections::BTreeMap, sync::Arc};
 
 use binpool_allocators::{Backend, FailureOrder, MemoryId};
-use binpool_segments::{Regret, Segments};
 
 use crate::{
     PoolStatistics, Retain,
@@ -37,6 +36,7 @@ use crate::{
     },
     request::Request,
     retain::SweepClock,
+    segments::{Regret, Segments},
     track::watch::Watch,
 };
 

@@ -1,7 +1,6 @@
 //! Ranges of segments, under the pool's lock.
 
 use binpool_allocators::{Backend, Error, Memory, MemoryId, Region};
-use binpool_segments::{Done, Mapping, PageRequest, Place, RangeKey};
 
 use crate::{
     block::{Block, Released},
@@ -10,11 +9,12 @@ use crate::{
     order::timestamps::QueueKey,
     rare::{Rare, reached},
     request::Request,
+    segments::{Done, Mapping, PageRequest, Place, RangeKey},
     track::pool_event::{PoolEvent, What, mapped, unmapped},
 };
 
 /// A range that was taken for a block.
-pub(crate) type Carved<B> = binpool_segments::Carved<<B as Backend>::Memory, QueueUses>;
+pub(crate) type Carved<B> = crate::segments::Carved<<B as Backend>::Memory, QueueUses>;
 
 /// Which ranges of segments may be taken for a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,10 +42,10 @@ impl<B: Backend, O> State<B, O> {
         let is_free = |uses: &QueueUses| uses.iter().all(|use_| queues.is_before(*use_, queue_key));
         let carved = match filter {
             RangeFilter::Free => segments
-                .take_near(request.home, request.bytes, is_free)
+                .take(request.home, request.bytes, is_free)
                 .or_else(|| segments.take_run(request.home, request.bytes, is_free)),
             RangeFilter::FreeAnywhere => segments.take_anywhere(request.bytes, is_free),
-            RangeFilter::Any => segments.take_near(request.home, request.bytes, |_| true),
+            RangeFilter::Any => segments.take(request.home, request.bytes, |_| true),
         }?;
         // The excess comes back in a moment, so a request that finds the device full can wait for it.
         self.transit.depart(usize::from(carved.has_excess));
@@ -98,7 +98,7 @@ impl<B: Backend, O> State<B, O> {
         }
         let (size, evicted) =
             self.segments
-                .grow_near(home, bytes, in_use, alignment, allocations, capacity);
+                .grow(home, bytes, in_use, alignment, allocations, capacity);
         let evicted: Vec<_> = evicted.into_iter().map(Released::from).collect();
         self.count_released(&evicted);
         (size, evicted)
@@ -247,8 +247,7 @@ impl<B: Backend, O> State<B, O> {
         self.note_miss(request);
         self.manage(memory.id(), size);
         self.changes += 1;
-        self.segments
-            .add_near(request.home, memory, size, request.bytes)
+        self.segments.add(request.home, memory, size, request.bytes)
     }
 
     /// Records a request for which the pool has no free memory, and why.

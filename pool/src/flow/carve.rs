@@ -6,7 +6,6 @@ use binpool_allocators::{
     Allocator, Backend, Error, InvalidRequest, OutOfMemory, Scope,
     contained::{contained, guarded},
 };
-use binpool_segments::{Mapping, Place, RangeKey};
 
 use crate::{
     block::Lease,
@@ -19,6 +18,7 @@ use crate::{
     free::cached::Wanted,
     order::{fence::wait_for_event, queue_uses::QueueUses, timestamps::QueueKey},
     request::{HitKind, Request},
+    segments::{Mapping, Place, RangeKey},
     shared::{Block, BlockBox, HeldBlock, Shared, State},
     track::pool_event::{PoolEvent, What},
 };

@@ -1,7 +1,6 @@
 //! The leases that blocks leave when they go back to their segments, for the next blocks.
 
 use binpool_allocators::Backend;
-use binpool_segments::{Arenas, Ready};
 
 use crate::{
     block::Shell,
@@ -9,6 +8,7 @@ use crate::{
         queue_uses::QueueUses,
         timestamps::{QueueKey, Timestamp},
     },
+    segments::{Arenas, Ready},
 };
 
 /// The most spare leases of a queue: enough for the blocks that a backward pass frees in a row, since a block without room for its lease

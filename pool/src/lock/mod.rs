@@ -3,4 +3,5 @@
 pub(crate) mod barrier;
 pub(crate) mod biased;
 pub(crate) mod per_thread;
+pub(crate) mod spin_lock;
 pub(crate) mod transit;

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use binpool_segments::RangeKey;
-
 use crate::{
+    segments::RangeKey,
     sync::{AtomicU64, Ordering},
     track::caller::Caller,
 };

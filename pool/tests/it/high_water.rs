@@ -4,7 +4,6 @@ use std::{sync::Barrier, thread};
 
 use binpool::{PoolOptions, Retain};
 use binpool_mock::{Completion, MockDevice};
-use binpool_segments::Regret;
 use proptest::prelude::*;
 
 use crate::common::{Block, MIB, Rig, class_size, every_call_fails_once};
@@ -44,7 +43,8 @@ proptest! {
     ) {
         let rig = Rig::with_options(MockDevice::builder(), bins(Retain::new().percent_of_peak(percent).at_least(least)));
         let mut live: Vec<(Block, u64)> = Vec::new();
-        let (mut peak, mut regret) = (0, Regret::default());
+        // Bytes that were released, and those of them that were asked for again.
+        let (mut peak, mut gone, mut repeated) = (0, 0_u64, 0);
         for step in steps {
             match step {
                 Step::Allocate(bytes) => {
@@ -61,12 +61,13 @@ proptest! {
                     let above = before.managed_bytes + class as u64 > (asked * u64::from(percent) / 100).max(least);
                     let is_own = is_hit && block_bytes == class;
                     if above && !is_own {
-                        regret.asked(class as u64);
+                        let again = gone.min(class as u64);
+                        (gone, repeated) = (gone - again, repeated + again);
                         // Once as much was asked for again as was in use at the peak, larger ones serve.
-                        let repeats = regret.bytes() >= peak;
+                        let repeats = repeated >= peak;
                         let most = if repeats { most_repeated } else { most_class };
                         prop_assert!(block_bytes <= most);
-                        regret.went_back(before.managed_bytes + u64::from(!is_hit) * block_bytes as u64 - after.managed_bytes);
+                        gone += before.managed_bytes + u64::from(!is_hit) * block_bytes as u64 - after.managed_bytes;
                     } else {
                         prop_assert_eq!(block_bytes, class);
                     }

@@ -367,4 +367,15 @@ fn a_hyphen_is_standard_input() {
         assert_eq!(ran.status, 0, "{arguments:?}: {}", ran.errors);
         assert!(ran.output.len() > 100, "{arguments:?}: {}", ran.output);
     }
+    // One of two files.
+    let file = trace("eager_arrays.trace.gz");
+    let file = file.to_str().unwrap();
+    let page = tempfile::NamedTempFile::new().unwrap();
+    let page = page.path().to_str().unwrap();
+    for files in [["-", file], [file, "-"]] {
+        let ran = binpool_with(&[&["view", "-o", page], &files[..]].concat(), |command| {
+            command.stdin(stdin());
+        });
+        assert_eq!(ran.status, 0, "{files:?}: {}", ran.errors);
+    }
 }

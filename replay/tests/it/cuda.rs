@@ -121,9 +121,8 @@ fn commands_on_each_block_find_their_numbers_with_every_allocator() {
 #[test]
 fn commands_on_more_blocks_than_a_part_of_their_log_has_find_their_numbers() {
     const BLOCKS: usize = (16 << 10) + 100;
-    let trace: String = (0..BLOCKS)
-        .map(|block| format!("a {block} 4096 0\nf {block}\n"))
-        .collect();
+    let lines = (0..BLOCKS).flat_map(|block| [format!("a {block} 4096 0"), format!("f {block}")]);
+    let trace = lines.collect::<Vec<_>>().join("\n");
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("many.trace");
     fs::write(&file, trace).unwrap();

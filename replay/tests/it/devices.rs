@@ -48,7 +48,19 @@ fn every_device_is_listed_with_what_it_can_do_and_what_suits_a_pool() {
         assert_eq!(object["index"], place);
         assert!(object["capacity_bytes"].as_u64().unwrap() > 0);
         assert!(object["svm"]["coarse"].is_boolean());
-        assert!(object["limitations"].is_array());
+        let limitations = object["limitations"].as_array().unwrap();
+        for (field, named) in [
+            ("doubles", "no double precision"),
+            ("images", "no images"),
+            ("out_of_order_queues", "no out-of-order queues"),
+        ] {
+            let begins = |it: &Value| it.as_str().unwrap().starts_with(named);
+            let is_named = limitations.iter().any(begins);
+            assert_eq!(object[field], !is_named, "{field}");
+        }
+        let has_svm = ["coarse", "fine", "system"].map(|kind| object["svm"][kind] == true);
+        let begins = |it: &Value| it.as_str().unwrap().starts_with("no shared virtual memory");
+        assert_eq!(has_svm.contains(&true), !limitations.iter().any(begins));
         assert!(object.get("profile").is_none());
         let name = object["name"].as_str().unwrap();
         assert!(ran.output.contains(&format!("[{place}] {name} (")));

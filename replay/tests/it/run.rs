@@ -352,6 +352,14 @@ fn a_library_that_cuda_cannot_load_beside_the_layer_is_named() {
         .output()
         .unwrap();
     assert!(text(&ran.stderr).contains("CUDA does not load /other.so"));
+    let layer = Path::new(env!("CARGO_BIN_EXE_binpool")).with_file_name("binpool-layer");
+    for none_or_the_same in [Path::new(""), &layer] {
+        let ran = command(&folder, ["--report", "--", "true"])
+            .env("CUDA_INJECTION64_PATH", none_or_the_same)
+            .output()
+            .unwrap();
+        assert!(!text(&ran.stderr).contains("CUDA does not load"));
+    }
 }
 
 #[test]

@@ -6,7 +6,6 @@ use std::{
 };
 
 use binpool_allocators::{Backend, Memory, Queue};
-use binpool_segments::{RangeKey, RangeState, SegmentState};
 use binpool_trace::{
     BlockState, SnapshotBlock, SnapshotSegment, SnapshotSettings, SnapshotShortage,
 };
@@ -15,6 +14,7 @@ use crate::{
     MemoryPool, OutOfMemoryReport,
     inspect::snapshot::Snapshot,
     order::{queue_uses::QueueUses, timestamps::QueueUse},
+    segments::{RangeKey, RangeState, SegmentState},
     shared::{Bins, Block, HeldBlock, Shared, State},
     track::{
         allocation_record::{AllocationRecord, Ownership},

@@ -3,7 +3,7 @@
 mod rules;
 
 use super::{placement::Placement, regret::Regret};
-use crate::GrowthPolicy;
+use crate::segments::GrowthPolicy;
 use rules::Rules;
 
 /// The least size of a segment in bytes; only a few small blocks get less.

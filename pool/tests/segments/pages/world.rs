@@ -5,11 +5,11 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use binpool::segments::{Carved, Mapping, PageRequest, RangeKey, RangeState, Segments};
 use binpool_allocators::{
     Allocator, Backend, Error, Memory, MemoryFlags, MemoryId, Region, Result,
 };
 use binpool_mock::{MockBackend, MockDevice, MockEvent, MockMemory};
-use binpool_segments::{Carved, Mapping, PageRequest, RangeKey, RangeState, Segments};
 
 pub(crate) const PAGE: usize = 2 << 20;
 
@@ -222,7 +222,7 @@ impl World {
     /// Takes a block for a queue, from what is mapped or by mapping pages. Returns whether that succeeded.
     pub(crate) fn take(&mut self, home: usize, bytes: usize, queue: Queue) -> bool {
         let usable = |uses: &Queue| *uses == 0 || *uses == queue;
-        if let Some(carved) = self.segments.take_near(home, bytes, usable) {
+        if let Some(carved) = self.segments.take(home, bytes, usable) {
             self.keep(&carved, queue);
             return true;
         }

@@ -19,7 +19,6 @@ const ADDRESSES_PER_BYTE: u64 = 4;
 
 /// What to do for a request that finds no free range in the mapped pages.
 ///
-#[doc = include_str!("mapping.md")]
 #[derive(Debug)]
 pub enum Mapping<M, U> {
     /// Reserve this many bytes of addresses, [add](Segments::add_reservation) them, and ask again.
@@ -37,7 +36,6 @@ pub enum Mapping<M, U> {
 
 /// A request that finds no free range in the mapped pages.
 ///
-#[doc = include_str!("mapping.md")]
 #[derive(Clone, Copy, Debug)]
 pub struct PageRequest {
     /// The number of the arena.
@@ -52,7 +50,6 @@ pub struct PageRequest {
 
 /// The pages that are mapped for a block. [Carry it out](Self::carry_out), then [record](Segments::finish) the result.
 ///
-#[doc = include_str!("mapping.md")]
 #[derive(Debug)]
 pub struct Plan<M, U> {
     incomplete: Incomplete<M, U>,
@@ -81,7 +78,6 @@ struct Former<M, U> {
 
 /// The result of a [`Plan`]: which pages are mapped where.
 ///
-#[doc = include_str!("mapping.md")]
 #[derive(Debug)]
 pub struct Done<M, U> {
     incomplete: Incomplete<M, U>,
@@ -351,7 +347,6 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// uses are `over` may move. With `after`, uses that come after all that are `usable`, pages of such ranges may move too: they are
     /// mapped a second time, and unmapped where they were [once their uses are over](Self::take_stale).
     ///
-    #[doc = include_str!("mapping.md")]
     pub fn plan(
         &mut self,
         request: PageRequest,
@@ -469,44 +464,6 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
 
     /// Takes out the places whose uses `are_over` and whose pages are mapped elsewhere, too. [Unmap](Place::unmap) and
     /// [forget](Self::forget) them; if unmapping fails, [keep](Self::keep_stale) them.
-    ///
-    /// ```
-    /// # use binpool_allocators::{Allocator, VirtualMemory, VirtualMemoryAllocator};
-    /// # use binpool_segments::{Mapping, PageRequest, Segments};
-    /// # use binpool_mock::{MockDevice, MockMemory};
-    /// # let backend = MockDevice::builder().virtual_memory(true).build().backend();
-    /// # let allocator = VirtualMemoryAllocator::new(&backend);
-    /// # let page_bytes = backend.page_bytes();
-    /// // A range remembers the number of the last command that uses it. Only this queue asks, so it may have all of them.
-    /// let segments: Segments<MockMemory, u32> = Segments::new(|one, two| Some(*one.max(two)));
-    /// let mut segments = segments.with_pages(page_bytes);
-    /// # let allocate = |segments: &mut Segments<MockMemory, u32>, pages: usize, ended: u32, after: u32| loop {
-    /// #     let request = PageRequest { home: 0, bytes: pages * page_bytes, in_use: 0, capacity: 1 << 30 };
-    /// #     match segments.plan(request, |_| true, |last| *last <= ended, Some(after)) {
-    /// #         Mapping::Reserve { bytes, is_small } => {
-    /// #             assert!(segments.add_reservation(0, allocator.reserve(bytes).unwrap(), bytes, is_small).is_none());
-    /// #         }
-    /// #         Mapping::Map(plan) => break segments.finish(plan.carry_out(&allocator)).unwrap(),
-    /// #         Mapping::NoAddresses => unreachable!(),
-    /// #     }
-    /// # };
-    /// let blocks = [0; 3].map(|_| allocate(&mut segments, 1, 0, 0));
-    /// segments.give(blocks[0].range, 1, None); // Command 1 uses it, and command 2 the other.
-    /// segments.give(blocks[2].range, 2, None);
-    /// // Two free pages that are no neighbours become one block, while command 1 and 2 are pending.
-    /// let block = allocate(&mut segments, 2, 0, 2);
-    /// assert_eq!((segments.bytes(), block.uses), (3 * page_bytes as u64, 2));
-    /// assert_eq!(segments.take_stale(|last| *last <= 0).len(), 0);
-    /// let stale = segments.take_stale(|last| *last <= 2); // Both have ended.
-    /// assert_eq!(stale.len(), 1);
-    /// for place in stale {
-    ///     match place.unmap(&allocator) {
-    ///         Ok(()) => segments.forget(&place),
-    ///         Err(_) => segments.keep_stale(place),
-    ///     }
-    /// }
-    /// # Ok::<(), binpool_allocators::Error>(())
-    /// ```
     pub fn take_stale(&mut self, are_over: impl Fn(&U) -> bool) -> Vec<Place<M>> {
         let over = self.stale.extract_if(.., |stale| are_over(&stale.uses));
         over.map(|stale| stale.place).collect()
@@ -662,33 +619,6 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     }
 
     /// Takes back pages that were to leave or to move but could not be unmapped: they are free where they are.
-    ///
-    /// ```
-    /// # use binpool_allocators::{Allocator, VirtualMemory, VirtualMemoryAllocator};
-    /// # use binpool_segments::{Mapping, PageRequest, Segments};
-    /// # use binpool_mock::{CallKind, Fault, MockDevice, Persistence};
-    /// # let device = MockDevice::builder().virtual_memory(true).build();
-    /// # let allocator = VirtualMemoryAllocator::new(&device.backend());
-    /// # let page_bytes = device.backend().page_bytes();
-    /// let mut segments = Segments::new(|(), ()| Some(())).with_pages(page_bytes);
-    /// # let request = PageRequest { home: 0, bytes: page_bytes, in_use: 0, capacity: 1 << 30 };
-    /// # segments.plan(request, |()| true, |()| true, None);
-    /// # let addresses = allocator.reserve(16 * page_bytes)?;
-    /// # segments.add_reservation(0, addresses, 16 * page_bytes, false);
-    /// # let Mapping::Map(plan) = segments.plan(request, |()| true, |()| true, None) else { unreachable!() };
-    /// # let done = plan.carry_out(&allocator);
-    /// # let carved = segments.finish(done)?;
-    /// # segments.give(carved.range, (), None);
-    /// # device.fail_nth(CallKind::Unmap, 1, Fault::Backend(-5), Persistence::Once);
-    /// for pages in segments.release(u64::MAX, |()| true) {
-    ///     let Some(place) = pages.place else { continue };
-    ///     if place.unmap(&allocator).is_err() {
-    ///         segments.keep(&place, pages.memory);
-    ///     }
-    /// }
-    /// assert_eq!(segments.free_bytes(), page_bytes as u64); // The next release tries again.
-    /// # Ok::<(), binpool_allocators::Error>(())
-    /// ```
     pub fn keep(&mut self, place: &Place<M>, memory: M) {
         self.keep_used(place, memory, U::default());
     }

@@ -1,10 +1,13 @@
-//! Segments, which are large pieces of device memory, and the ranges of them that blocks are carved from: the bookkeeping of a pool. Array crates do
-//! not need this crate, only `binpool`.
+//! Segments, which are large pieces of device memory, and the ranges of them that blocks are carved from: the bookkeeping of a pool.
 //!
 //! Nothing here calls the device. The types that are handed out say which calls have to follow, and in which order:
 //! [`Carved`] and [`Leaving`].
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(any(fuzzing, feature = "internals")),
+    allow(unreachable_pub, reason = "benchmarks and fuzzing look inside")
+)]
 
 mod arena;
 mod arenas;
@@ -17,7 +20,6 @@ mod pages;
 mod placement;
 mod regret;
 mod space;
-pub mod spin_lock;
 mod views;
 
 use std::{collections::HashSet, fmt, sync::Arc};
@@ -31,10 +33,12 @@ use space::{Idle, SegmentKey};
 
 pub use arenas::Arenas;
 pub use growth_policy::GrowthPolicy;
-pub use handed_out::{
-    Carved, Leaving, Place, RangeKey, RangeState, Ready, SegmentState, release_views,
-};
-pub use mapping::{Done, Mapping, PageRequest, Plan};
+#[cfg(any(fuzzing, test, feature = "internals", feature = "snapshot"))]
+pub use handed_out::RangeState;
+pub use handed_out::{Carved, Leaving, Place, RangeKey, Ready, SegmentState};
+#[cfg(any(fuzzing, feature = "internals"))]
+pub use mapping::Plan;
+pub use mapping::{Done, Mapping, PageRequest};
 pub use regret::Regret;
 
 use binpool_allocators::Region;
@@ -60,39 +64,6 @@ const FREE_PARTS_TO_TAKE: u64 = 4;
 ///   little more than the high water, the block has to be half of it;
 /// - the view of a block that is given back is cached in the free range, and serves the next block of exactly its size, unless
 ///   a much smaller range fits. A view that overlaps a block which is handed out is released first.
-///
-/// ```
-/// use binpool_segments::Segments;
-///
-/// // Strings stand for memory here, and free ranges remember nothing.
-/// let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
-/// assert!(segments.take(4096, |()| true).is_none());
-/// let (size, leaving) = segments.grow(4096, 0, 512, 0, 1 << 30);
-/// assert!(leaving.is_empty());
-/// let carved = segments.add("segment", size, 4096).unwrap();
-/// assert_eq!(carved.region.bytes, 4096);
-/// segments.give(carved.range, (), Some("view"));
-/// let again = segments.take(4096, |()| true).unwrap();
-/// assert_eq!((again.region, again.view), (carved.region, Some("view")));
-/// ```
-///
-/// The figures can be read:
-///
-/// ```
-/// # use binpool_segments::Segments;
-/// # let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
-/// let carved = segments.add("one", 4096, 1024).unwrap();
-/// let other = segments.add("two", 8192, 8192).unwrap();
-/// assert_eq!((segments.bytes(), segments.free_bytes()), (12288, 3072));
-/// assert_eq!((segments.largest_free(), segments.idle_bytes()), (3072, 0));
-/// segments.give(other.range, (), None);
-/// assert_eq!((segments.largest_free(), segments.idle_bytes()), (8192, 8192));
-/// assert_eq!(segments.high_water(), 0); // No request has asked how the segments should grow.
-/// // The bytes of free blocks that may be cached outside of the segments.
-/// assert_eq!(segments.cacheable_bytes(), 2 << 20);
-/// // The most bytes of a small block of the first arena.
-/// assert_eq!(segments.small_bytes(0), 8 << 10);
-/// ```
 #[derive(Debug)]
 pub struct Segments<M, U> {
     arenas: Arenas<M, U>,
@@ -144,17 +115,6 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     ///
     /// Each request names a home: the arena that is searched first, and that gets the new segments. So threads with different homes seldom
     /// meet. All arenas grow by the same rules, and together have as much memory as one would.
-    ///
-    /// ```
-    /// use binpool_segments::Segments;
-    ///
-    /// let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(())).with_arenas(8);
-    /// let first = segments.add_near(3, "segment", 4096, 1024).unwrap();
-    /// // Another arena is searched, too, where it has much that is free.
-    /// let second = segments.take_near(5, 1024, |()| true).unwrap();
-    /// assert_eq!(second.region.offset, 1024);
-    /// # segments.give(first.range, (), None);
-    /// ```
     #[must_use]
     pub fn with_arenas(mut self, arenas: usize) -> Self {
         self.arenas = Arenas::new(arenas, self.join, self.arenas.caches_views());
@@ -165,36 +125,12 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     }
 
     /// The arenas, for threads that take and give ranges without this value. They are empty once this value is dropped.
-    ///
-    /// ```
-    /// use binpool_segments::Segments;
-    ///
-    /// let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
-    /// let range = segments.add("segment", 4096, 1024).unwrap().range;
-    /// let arenas = segments.arenas();
-    /// arenas.give(range, (), None);
-    /// assert_eq!(segments.free_bytes(), 4096);
-    /// drop(segments);
-    /// assert!(arenas.take(0, 1024, |()| true).is_none());
-    /// ```
     #[must_use]
     pub fn arenas(&self) -> Arenas<M, U> {
         self.arenas.clone()
     }
 
     /// Sets what to save when the segments grow. Call it before the first segment is added.
-    ///
-    /// ```
-    /// use binpool_segments::{GrowthPolicy, Segments};
-    ///
-    /// let size_of_next = |policy| {
-    ///     let segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
-    ///     // After 100 MiB in use.
-    ///     segments.with_growth(policy).grow(2 << 20, 100 << 20, 256, 0, 1 << 40).0
-    /// };
-    /// assert_eq!(size_of_next(GrowthPolicy::FewestCalls), 6 << 20); // Three blocks.
-    /// assert_eq!(size_of_next(GrowthPolicy::Dense), 2 << 20); // One.
-    /// ```
     #[must_use]
     pub fn with_growth(mut self, policy: GrowthPolicy) -> Self {
         self.growth = Growth::new(policy);
@@ -223,17 +159,6 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     }
 
     /// Drops the view of a range when that is given back, for views that [are only addresses](binpool_allocators::Allocator::views_are_addresses).
-    ///
-    /// ```
-    /// use binpool_segments::Segments;
-    ///
-    /// let segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
-    /// let mut segments = segments.without_cached_views();
-    /// let carved = segments.add("segment", 4096, 1024).unwrap();
-    /// segments.give(carved.range, (), Some("an address"));
-    /// let part = segments.take(256, |()| true).unwrap();
-    /// assert!(part.overlapping.is_empty() && !part.has_excess);
-    /// ```
     #[must_use]
     pub fn without_cached_views(mut self) -> Self {
         self.arenas = Arenas::new(self.arenas.len(), self.join, false);
@@ -255,18 +180,6 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     }
 
     /// Sets whether all memory stays where it is: if so, no segment is released, and no pages move.
-    ///
-    /// ```
-    /// use binpool_segments::Segments;
-    ///
-    /// let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
-    /// let range = segments.add("segment", 4096, 4096).unwrap().range;
-    /// segments.give(range, (), None);
-    /// segments.keep_addresses(true);
-    /// assert!(segments.release(u64::MAX, |()| true).is_empty());
-    /// segments.keep_addresses(false);
-    /// assert_eq!(segments.release(u64::MAX, |()| true).len(), 1);
-    /// ```
     pub fn keep_addresses(&mut self, is_kept: bool) {
         self.is_kept = is_kept;
     }
@@ -312,24 +225,6 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
 
     /// Calls `visit` with the uses of each free range, and its size in bytes, except for addresses at which pages that have moved are still
     /// mapped.
-    ///
-    /// ```
-    /// use binpool_segments::Segments;
-    ///
-    /// // A range remembers how many commands may still use it.
-    /// let mut segments: Segments<&str, u32> = Segments::new(|one, two| Some(one + two));
-    /// let uses = |segments: &Segments<&str, u32>| {
-    ///     let mut uses = Vec::new();
-    ///     segments.each_use(|commands, bytes| uses.push((*commands, bytes)));
-    ///     uses
-    /// };
-    /// let carved = segments.add("segment", 4096, 1024).unwrap();
-    /// let other = segments.take(3072, |commands| *commands == 0).unwrap();
-    /// segments.give(carved.range, 5, None);
-    /// assert_eq!(uses(&segments), [(5, 1024)]);
-    /// segments.give(other.range, 2, None); // The two neighbours are joined.
-    /// assert_eq!(uses(&segments), [(7, 4096)]);
-    /// ```
     pub fn each_use(&self, mut visit: impl FnMut(&U, usize)) {
         for arena in self.arenas.each() {
             arena.uses().for_each(|(uses, bytes)| visit(uses, bytes));
@@ -355,14 +250,9 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         self.growth_of(home).small_bytes()
     }
 
-    /// Takes a range of `bytes` bytes whose uses are `usable`, from any arena.
-    pub fn take(&mut self, bytes: usize, usable: impl Fn(&U) -> bool) -> Option<Carved<M, U>> {
-        self.take_near(0, bytes, usable)
-    }
-
-    /// Takes a range as [`take`](Self::take) does, from the arena `home` if that has one. Returns `None` also if that arena should
-    /// [grow](Self::grow_near) instead: as long as segments have not reached a limit, and less than a quarter of them is free.
-    pub fn take_near(
+    /// Takes a range of `bytes` bytes whose uses are `usable`, from the arena `home` if that has one. Returns `None` also if that arena should
+    /// [grow](Self::grow) instead: as long as segments have not reached a limit, and less than a quarter of them is free.
+    pub fn take(
         &mut self,
         home: usize,
         bytes: usize,
@@ -383,20 +273,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     }
 
     /// Takes `bytes` bytes from neighbouring free ranges of pages that are separate only because their uses differ, each with uses that are
-    /// `usable`: from the arena `home` or from another one, as [`take_near`](Self::take_near) does. The uses in the result are those of the
+    /// `usable`: from the arena `home` or from another one, as [`take`](Self::take) does. The uses in the result are those of the
     /// last range: this is for requests that need not wait for any use.
-    ///
-    /// ```
-    /// use binpool_segments::{Mapping, PageRequest, Segments};
-    ///
-    /// // The number of the queue that used the range last, or 0. Ranges of different queues stay apart.
-    /// let segments: Segments<&str, u32> = Segments::new(|one, two| (one == two).then_some(*one));
-    /// let mut segments = segments.with_pages(4096);
-    /// // Without pages there is nothing to take.
-    /// assert!(segments.take_run(0, 8192, |_| true).is_none());
-    /// let request = PageRequest { home: 0, bytes: 8192, in_use: 0, capacity: 1 << 20 };
-    /// assert!(matches!(segments.plan(request, |_| true, |_| true, None), Mapping::Reserve { .. }));
-    /// ```
     pub fn take_run(
         &mut self,
         home: usize,
@@ -417,18 +295,6 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     }
 
     /// Restricts which free neighbours are joined to one range from now on. `join` returns their combined uses, as in [`new`](Self::new).
-    ///
-    /// ```
-    /// use binpool_segments::Segments;
-    ///
-    /// let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
-    /// segments.set_join(|(), ()| None);
-    /// let lower = segments.add("segment", 4096, 2048).unwrap();
-    /// let upper = segments.take(2048, |()| true).unwrap();
-    /// segments.give(lower.range, (), None);
-    /// segments.give(upper.range, (), None);
-    /// assert_eq!(segments.largest_free(), 2048);
-    /// ```
     pub fn set_join(&mut self, join: fn(&U, &U) -> Option<U>) {
         self.join = join;
         self.arenas
@@ -446,17 +312,6 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     }
 
     /// Takes a range as [`take`](Self::take) does, but regardless of the rules that keep ranges for other blocks.
-    ///
-    /// ```
-    /// use binpool_segments::Segments;
-    ///
-    /// # let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
-    /// let large = segments.add("large", 64 << 20, 64 << 20).unwrap();
-    /// segments.give(large.range, (), None);
-    /// // Kept whole for a large block, as long as another segment can be allocated.
-    /// assert!(segments.take(1 << 20, |()| true).is_none());
-    /// assert!(segments.take_anywhere(1 << 20, |()| true).is_some());
-    /// ```
     pub fn take_anywhere(
         &mut self,
         bytes: usize,
@@ -466,13 +321,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         arenas.find_map(|mut arena| arena.take_anywhere(bytes, &usable))
     }
 
-    /// Adds a segment of `size` bytes, and takes the first `bytes` of it.
-    pub fn add(&mut self, memory: M, size: usize, bytes: usize) -> Option<Carved<M, U>> {
-        self.add_near(0, memory, size, bytes)
-    }
-
     /// Adds a segment to the arena `home`, and takes the first `bytes` of its `size` bytes.
-    pub fn add_near(
+    pub fn add(
         &mut self,
         home: usize,
         memory: M,
@@ -488,35 +338,12 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     }
 
     /// The segment that a taken range belongs to, and the position of the range in it.
-    ///
-    /// ```
-    /// use binpool_allocators::Region;
-    /// use binpool_segments::Segments;
-    ///
-    /// # let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
-    /// let first = segments.add("segment", 4096, 1024).unwrap();
-    /// let second = segments.take(512, |()| true).unwrap();
-    /// let (segment, region) = segments.place_of(second.range).unwrap();
-    /// assert_eq!((*segment, region), ("segment", Region::new(1024, 512)));
-    /// # segments.give(first.range, (), None);
-    /// ```
     #[must_use]
     pub fn place_of(&self, range: RangeKey) -> Option<(Arc<M>, Region)> {
         self.arenas.of(range).place_of(range)
     }
 
     /// Calls `visit` with the state of each segment.
-    ///
-    /// ```
-    /// use binpool_segments::Segments;
-    ///
-    /// let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(())).with_arenas(2);
-    /// segments.add_near(0, "zero", 4096, 1024).unwrap();
-    /// segments.add_near(1, "one", 4096, 4096).unwrap();
-    /// let mut ranges = Vec::new();
-    /// segments.each(|segment| ranges.push((*segment.memory, segment.ranges.len())));
-    /// assert_eq!(ranges, [("zero", 2), ("one", 1)]);
-    /// ```
     pub fn each(&self, mut visit: impl FnMut(SegmentState<'_, M, U>)) {
         for arena in self.arenas.each() {
             arena.segments().for_each(&mut visit);
@@ -526,7 +353,6 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// Calls `visit` for the pages that are mapped, with their reservation and where they are in it. Pages are mapped and unmapped as a
     /// whole.
     ///
-    #[doc = include_str!("mapping.md")]
     pub fn each_pages(&self, mut visit: impl FnMut(&M, Region)) {
         for arena in self.arenas.each() {
             arena
@@ -536,42 +362,11 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     }
 
     /// Frees the part of a range after its first `bytes` bytes; commands of `uses` may still use that part.
-    ///
-    /// ```
-    /// use binpool_segments::Segments;
-    ///
-    /// # let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
-    /// let carved = segments.add("segment", 4096, 1024).unwrap();
-    /// segments.give(carved.range, (), Some("view of 1024 bytes"));
-    /// let part = segments.take(256, |()| true).unwrap();
-    /// assert_eq!(part.overlapping, ["view of 1024 bytes"]);
-    /// assert_eq!(segments.free_bytes(), 3072); // The rest of that view is not free before the view is gone.
-    /// segments.shrink(part.range, part.region.bytes, part.uses);
-    /// assert_eq!(segments.free_bytes(), 4096 - 256);
-    /// ```
     pub fn shrink(&mut self, range: RangeKey, bytes: usize, uses: U) {
         self.arenas.of(range).shrink(range, bytes, uses);
     }
 
     /// Returns whether the view of a range may be passed when the range is given back. Otherwise it must be dropped before.
-    ///
-    /// ```
-    /// use binpool_segments::{RangeKey, Segments};
-    ///
-    /// fn give_back(segments: &mut Segments<&str, ()>, range: RangeKey, view: &'static str) {
-    ///     let view = segments.may_keep_view(range).then_some(view);
-    ///     segments.give(range, (), view); // A view that may not be cached has been dropped here.
-    /// }
-    ///
-    /// # let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
-    /// let mut ranges = vec![segments.add("segment", 100 * 256, 256).unwrap().range];
-    /// ranges.extend((1..100).map(|_| segments.take(256, |()| true).unwrap().range));
-    /// assert!(!segments.may_keep_view(ranges[0])); // Drivers are slow where a segment has many views.
-    /// for range in ranges {
-    ///     give_back(&mut segments, range, "view");
-    /// }
-    /// assert_eq!(segments.release(u64::MAX, |()| true)[0].views.len(), 64);
-    /// ```
     #[must_use]
     pub fn may_keep_view(&self, range: RangeKey) -> bool {
         self.arenas.may_keep_view(range)
@@ -583,50 +378,16 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     }
 
     /// Forgets the uses that `are_over`, and joins free neighbours that these kept apart.
-    ///
-    /// ```
-    /// use binpool_segments::Segments;
-    ///
-    /// // The number of the queue that used the range last, or 0. Ranges of different queues stay apart.
-    /// let mut segments: Segments<&str, u32> = Segments::new(|one, two| (one == two).then_some(*one));
-    /// let lower = segments.add("segment", 4096, 2048).unwrap();
-    /// let upper = segments.take(2048, |queue| *queue == 0).unwrap();
-    /// segments.give(lower.range, 1, None);
-    /// segments.give(upper.range, 2, None);
-    /// assert_eq!(segments.largest_free(), 2048);
-    /// segments.settle(|queue| [1, 2].contains(queue)); // Both are known to have finished.
-    /// assert_eq!(segments.largest_free(), 4096);
-    /// ```
     pub fn settle(&mut self, are_over: impl Fn(&U) -> bool) {
         self.arenas
             .each()
             .for_each(|mut arena| arena.settle(&are_over));
     }
 
-    /// Returns the size of the segment to request for a block of `bytes` bytes, and the segments to release before. The user
-    /// has `in_use` bytes after this many `allocations`, and memory is limited to `capacity` bytes.
+    /// Returns the size of the segment to request for a block of `bytes` bytes, and the segments to release before. The user has `in_use`
+    /// bytes after this many `allocations`, and memory is limited to `capacity` bytes. The block is one of a thread whose arena is `home`: the
+    /// segment is as large as the arena's part of all segments asks for.
     pub fn grow(
-        &mut self,
-        bytes: usize,
-        in_use: u64,
-        alignment: usize,
-        allocations: u64,
-        capacity: u64,
-    ) -> (usize, Vec<Leaving<M, U>>) {
-        self.grow_near(0, bytes, in_use, alignment, allocations, capacity)
-    }
-
-    /// The same for a block of a thread whose arena is `home`: the segment is as large as the arena's part of all segments asks for.
-    ///
-    /// ```
-    /// use binpool_segments::Segments;
-    ///
-    /// let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(())).with_arenas(2);
-    /// segments.add_near(0, "large", 1 << 30, 1 << 30).unwrap();
-    /// let mut size = |home| segments.grow_near(home, 1 << 20, 1 << 30, 256, 0, 1 << 40).0;
-    /// assert!(size(0) > size(1));
-    /// ```
-    pub fn grow_near(
         &mut self,
         home: usize,
         bytes: usize,
@@ -663,28 +424,6 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
 
     /// Records that `free` bytes of the device are free: if others leave little more than the program has in use, the segments keep no
     /// memory for repeated requests, as with a `capacity` that is only a little larger.
-    ///
-    /// ```
-    /// use binpool_segments::Segments;
-    ///
-    /// // Segments of 64, 96 and 160 MiB in turn, one at a time.
-    /// let asked_for = |free: u64| {
-    ///     let mut segments: Segments<(), ()> = Segments::new(|(), ()| Some(()));
-    ///     let mut asked = 0;
-    ///     for mib in [64, 96, 160].repeat(20) {
-    ///         segments.note_free(free - segments.bytes());
-    ///         let carved = segments.take(mib << 20, |()| true).unwrap_or_else(|| {
-    ///             asked += 1;
-    ///             let (bytes, _leaving) = segments.grow(mib << 20, 0, 256, 0, 1 << 40);
-    ///             segments.add((), bytes, mib << 20).unwrap()
-    ///         });
-    ///         segments.give(carved.range, (), None);
-    ///     }
-    ///     asked
-    /// };
-    /// assert!(asked_for(1 << 40) < 10);
-    /// assert!(asked_for(180 << 20) > 30);
-    /// ```
     pub fn note_free(&mut self, free: u64) {
         let room = self.bytes().saturating_add(free);
         self.growth.set_room(room);
@@ -692,43 +431,11 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
 
     /// Records that a request [grows](Self::grow) the segments by `bytes` bytes although that much is free, because commands still use it:
     /// memory that is requested repeatedly for this reason may stay, too.
-    ///
-    /// ```
-    /// use binpool_segments::Segments;
-    ///
-    /// // The number of the queue that may still use a range. Two blocks of 64 MiB, one after the other, each on a queue of its own.
-    /// let mut segments: Segments<u32, u32> = Segments::new(|one, two| (one == two).then_some(*one));
-    /// let mut made = 0;
-    /// for request in 0..1000 {
-    ///     let queue = 1 + request % 2;
-    ///     let range = segments.take(64 << 20, |used| *used == queue).unwrap_or_else(|| {
-    ///         made += 1;
-    ///         if segments.free_bytes() > 0 {
-    ///             segments.grow_despite_held_back(64 << 20);
-    ///         }
-    ///         let (bytes, _leaving) = segments.grow(64 << 20, 0, 256, 0, 1 << 40);
-    ///         segments.add(made, bytes, 64 << 20).unwrap()
-    ///     });
-    ///     segments.give(range.range, queue, None);
-    /// }
-    /// assert!(made < 100, "{made} segments"); // In the end both stay.
-    /// ```
     pub fn grow_despite_held_back(&mut self, bytes: usize) {
         self.growth.asked_for_what_is_held_back(bytes as u64);
     }
 
     /// Records that no memory was left for a segment of `size` bytes.
-    ///
-    /// ```
-    /// use binpool_segments::Segments;
-    ///
-    /// # let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
-    /// let (size, _) = segments.grow(1 << 20, 0, 256, 0, 1 << 30);
-    /// assert_eq!(size, 2 << 20); // With room for further blocks.
-    /// segments.refuse(size);
-    /// let (size, _) = segments.grow(1 << 20, 0, 256, 1, 1 << 30);
-    /// assert_eq!(size, 1 << 20); // Exactly what is needed.
-    /// ```
     pub fn refuse(&mut self, size: usize) {
         self.growth.refuse(self.bytes() + size as u64);
     }
@@ -754,20 +461,6 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
 
     /// Removes idle segments all of whose uses are `wanted`, largest first, until they have `enough` bytes
     /// together.
-    ///
-    /// ```
-    /// use binpool_segments::Segments;
-    ///
-    /// // Free ranges remember the queue that used them.
-    /// let mut segments: Segments<&str, u32> = Segments::new(|one, two| (one == two).then_some(*one));
-    /// let added = [("one", 1000), ("two", 2000), ("three", 3000)]
-    ///     .map(|(memory, bytes)| segments.add(memory, bytes, bytes).unwrap());
-    /// for (carved, queue) in added.into_iter().zip([1, 1, 2]) {
-    ///     segments.give(carved.range, queue, None);
-    /// }
-    /// let leaving = segments.release(500, |queue| *queue == 1); // Queue 2 has not finished.
-    /// assert_eq!(leaving.iter().map(|leaving| leaving.memory).collect::<Vec<_>>(), ["two"]);
-    /// ```
     pub fn release(&mut self, enough: u64, wanted: impl Fn(&U) -> bool) -> Vec<Leaving<M, U>> {
         let mut leaving = self.take_idle(enough, |space, idle| {
             space.uses_of(idle.segment).all(&wanted)
@@ -780,19 +473,6 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
 
     /// Removes the segments that have been idle since the last call of this, and all of whose uses are `wanted`. Pages are removed that
     /// were free then and are free now. If nothing that was evicted has been requested again since then, half of the regret is forgotten.
-    ///
-    /// ```
-    /// use binpool_segments::Segments;
-    ///
-    /// # let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
-    /// let range = segments.add("segment", 4096, 4096).unwrap().range;
-    /// segments.give(range, (), None);
-    /// assert!(segments.sweep(|()| true).is_empty()); // Idle only since the last sweep.
-    /// let range = segments.take(4096, |()| true).unwrap().range;
-    /// segments.give(range, (), None);
-    /// assert!(segments.sweep(|()| true).is_empty()); // It was used meanwhile.
-    /// assert_eq!(segments.sweep(|()| true)[0].memory, "segment");
-    /// ```
     pub fn sweep(&mut self, wanted: impl Fn(&U) -> bool) -> Vec<Leaving<M, U>> {
         self.growth.sweep();
         let now = self.arenas.all().map(|mut arena| arena.sweep()).max();

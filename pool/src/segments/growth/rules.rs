@@ -1,6 +1,6 @@
 //! The numbers in which the policies of growth differ.
 
-use crate::GrowthPolicy;
+use crate::segments::GrowthPolicy;
 
 /// The numbers of a policy. They were found by trying several hundred on copies of recorded programs.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 use super::{Range, RangeNumber, SegmentKey, Space};
 use binpool_allocators::Region;
 
-use crate::views::Chain;
+use crate::segments::views::Chain;
 
 /// A range that was taken for a block, a part of which has to be mapped first.
 #[derive(Debug)]

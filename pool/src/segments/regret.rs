@@ -7,21 +7,6 @@
 /// A pool that gives memory back cannot know whether the program is about to ask for it again. It keeps as much memory as giving memory
 /// back has already cost, like a skier who rents until the rents add up to the price of a pair of skis (Karlin, Manasse, Rudolph, Sleator:
 /// *Competitive snoopy caching*, 1988).
-///
-/// ```
-/// use binpool_segments::Regret;
-///
-/// let mut regret = Regret::default();
-/// regret.asked(100);
-/// assert_eq!(regret.bytes(), 0); // Nothing went back.
-/// regret.went_back(100);
-/// regret.asked(70);
-/// regret.asked(70);
-/// assert_eq!(regret.bytes(), 100); // No more than went back.
-/// regret.sweep();
-/// regret.sweep(); // Nothing was asked for since the last one.
-/// assert_eq!(regret.bytes(), 50);
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Regret {
     /// The bytes that were released and not requested again.

@@ -31,13 +31,6 @@ impl GrowthPolicy {
     pub const ALL: [Self; 3] = [Self::FewestCalls, Self::Balanced, Self::Dense];
 
     /// The policy as one word, as in recordings.
-    ///
-    /// ```
-    /// use binpool_segments::GrowthPolicy;
-    ///
-    /// let names = GrowthPolicy::ALL.map(GrowthPolicy::name);
-    /// assert_eq!(names, ["fewest_calls", "balanced", "dense"]);
-    /// ```
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -3,7 +3,7 @@
 use binpool_allocators::Region;
 
 use super::{Carved, Leaving, RangeKey, RangeState, Segments};
-use crate::{
+use crate::segments::{
     GrowthPolicy,
     arena::{Arena, Pages},
 };
@@ -19,6 +19,11 @@ const PLENTY: u64 = 1 << 40;
 
 type Queue = u8;
 
+/// Returns whether a view of the block exists, and no other overlaps it.
+fn is_ready(carved: &Carved<&str, Queue>) -> bool {
+    carved.view.is_some() && carved.overlapping.is_empty() && !carved.has_excess
+}
+
 /// Neighbours that different queues used stay apart. The policy is the one that has every rule.
 fn segments() -> Segments<&'static str, Queue> {
     let join = |one: &Queue, two: &Queue| (one == two).then_some(*one);
@@ -29,14 +34,14 @@ fn segments() -> Segments<&'static str, Queue> {
 fn after(in_use_mib: usize) -> Segments<&'static str, Queue> {
     let mut segments = segments();
     let in_use = (in_use_mib * MIB - 1) as u64;
-    assert!(segments.grow(1, in_use, 1, 0, PLENTY).1.is_empty());
+    assert!(segments.grow(0, 1, in_use, 1, 0, PLENTY).1.is_empty());
     segments
 }
 
 impl Segments<&'static str, Queue> {
     /// Adds a segment of `bytes` bytes that is taken as a whole.
     fn add_whole(&mut self, memory: &'static str, bytes: usize) -> Carved<&'static str, Queue> {
-        self.add(memory, bytes, bytes).unwrap()
+        self.add(0, memory, bytes, bytes).unwrap()
     }
 
     fn add_idle(&mut self, memory: &'static str, bytes: usize) {
@@ -46,7 +51,7 @@ impl Segments<&'static str, Queue> {
 
     /// The size to request for a block of `bytes` bytes, and the segments to release before, in order.
     fn growth(&mut self, bytes: usize, alignment: usize) -> (usize, Vec<&'static str>) {
-        let (size, leaving) = self.grow(bytes, 0, alignment, 0, PLENTY);
+        let (size, leaving) = self.grow(0, bytes, 0, alignment, 0, PLENTY);
         (size, names(&leaving))
     }
 }
@@ -61,7 +66,7 @@ fn the_figures_of_free_bytes_are_reported() {
     assert_eq!(segments.largest_free(), 0);
     assert_eq!(segments.high_water(), 1024 * MIB as u64);
     assert_eq!(segments.cacheable_bytes(), 4 * MIB as u64);
-    let carved = segments.add("one", 1000, 300).unwrap();
+    let carved = segments.add(0, "one", 1000, 300).unwrap();
     segments.add_whole("two", 500);
     assert_eq!((segments.bytes(), segments.free_bytes()), (1500, 700));
     assert_eq!((segments.largest_free(), segments.idle_bytes()), (700, 0));
@@ -76,8 +81,8 @@ fn the_figures_of_free_bytes_are_reported() {
 fn a_taken_range_has_a_place_in_its_segment() {
     let mut segments = segments();
     segments.add_whole("one", 1000);
-    segments.add("two", 1000, 300).unwrap();
-    let range = segments.take(200, |_| true).unwrap().range;
+    segments.add(0, "two", 1000, 300).unwrap();
+    let range = segments.take(0, 200, |_| true).unwrap().range;
     let place = segments.place_of(range);
     let place = place.map(|(segment, region)| (*segment, region));
     assert_eq!(place, Some(("two", Region::new(300, 200))));
@@ -86,25 +91,25 @@ fn a_taken_range_has_a_place_in_its_segment() {
 #[test]
 fn a_range_is_ready_if_it_has_its_view_and_no_other() {
     let mut segments = segments();
-    let carved = segments.add("one", 1000, 400).unwrap();
-    assert!(!carved.is_ready(), "no view");
+    let carved = segments.add(0, "one", 1000, 400).unwrap();
+    assert!(!is_ready(&carved), "no view");
     segments.give(carved.range, 0, Some("400 bytes"));
-    let again = segments.take(400, |_| true).unwrap();
-    assert!(again.is_ready());
+    let again = segments.take(0, 400, |_| true).unwrap();
+    assert!(is_ready(&again));
     segments.give(again.range, 0, again.view);
-    let part = segments.take(100, |_| true).unwrap();
+    let part = segments.take(0, 100, |_| true).unwrap();
     assert_eq!(
         (part.overlapping.as_slice(), part.has_excess),
         (&["400 bytes"][..], true)
     );
-    assert!(!part.is_ready(), "a view that has to go");
+    assert!(!is_ready(&part), "a view that has to go");
 }
 
 #[test]
 fn uses_keep_neighbours_apart_until_they_are_over() {
     let mut segments = segments();
-    let first = segments.add("one", 200, 100).unwrap();
-    let second = segments.take(100, |_| true).unwrap();
+    let first = segments.add(0, "one", 200, 100).unwrap();
+    let second = segments.take(0, 100, |_| true).unwrap();
     segments.give(first.range, 1, None);
     segments.give(second.range, 2, None);
     assert!(segments.take_anywhere(200, |_| true).is_none());
@@ -115,11 +120,11 @@ fn uses_keep_neighbours_apart_until_they_are_over() {
 #[test]
 fn a_view_may_be_cached_where_a_segment_has_few() {
     let mut segments = segments();
-    let first = segments.add("one", 1000, 10).unwrap();
+    let first = segments.add(0, "one", 1000, 10).unwrap();
     let few = if cfg!(any(shuttle, miri)) { 1 } else { 64 };
     for taken in 1..100 {
         assert_eq!(segments.may_keep_view(first.range), taken <= few, "{taken}");
-        segments.take(10, |_| true).unwrap();
+        segments.take(0, 10, |_| true).unwrap();
     }
 }
 
@@ -163,7 +168,7 @@ fn a_segment_is_no_larger_than_what_the_device_has_left() {
         segments.add_whole("in use", 8 * MIB);
         let capacity = (8 * MIB + bytes) as u64;
         let in_use = 20 * MIB as u64;
-        segments.grow(MIB, in_use, alignment, 0, capacity).0
+        segments.grow(0, MIB, in_use, alignment, 0, capacity).0
     };
     assert_eq!(left(4 * MIB, 256), 2 * MIB);
     assert_eq!(left(MIB + 1000, 1), MIB + 1000);
@@ -220,10 +225,10 @@ impl Program {
         let before = self.asked;
         for mib in sizes {
             let bytes = mib * MIB;
-            let carved = self.segments.take(bytes, |_| true).unwrap_or_else(|| {
+            let carved = self.segments.take(0, bytes, |_| true).unwrap_or_else(|| {
                 self.asked += 1;
                 let (size, _) = self.segments.growth(bytes, 1);
-                self.segments.add("segment", size, bytes).unwrap()
+                self.segments.add(0, "segment", size, bytes).unwrap()
             });
             self.segments.give(carved.range, 0, None);
         }
@@ -312,7 +317,7 @@ fn after_sweeps_without_regret_segments_are_as_before() {
 fn neighbours_stay_apart_from_when_it_is_said() {
     let mut segments = segments().with_arenas(2);
     let halves = |segments: &mut Segments<&'static str, Queue>, home, queues: [Queue; 2]| {
-        let first = segments.add_near(home, "one", 4000, 2000).unwrap();
+        let first = segments.add(home, "one", 4000, 2000).unwrap();
         let second = segments.take_anywhere(2000, |_| true).unwrap();
         segments.give(first.range, queues[0], None);
         segments.give(second.range, queues[1], None);
@@ -335,20 +340,20 @@ fn neighbours_stay_apart_from_when_it_is_said() {
 #[test]
 fn an_arena_grows_where_little_of_the_others_is_free_and_takes_from_them_where_much_is() {
     let mut segments = after(100).with_arenas(2);
-    let first = segments.add_near(0, "zero", 100 * MIB, 80 * MIB).unwrap();
+    let first = segments.add(0, "zero", 100 * MIB, 80 * MIB).unwrap();
     // Together they may have 120 MiB before one takes from the other.
-    assert!(segments.take_near(1, 10 * MIB, |_| true).is_none());
+    assert!(segments.take(1, 10 * MIB, |_| true).is_none());
     let arenas = segments.arenas();
     assert!(arenas.take(1, 10 * MIB, |_| true).is_none());
-    assert!(segments.take_near(0, 10 * MIB, |_| true).is_some());
+    assert!(segments.take(0, 10 * MIB, |_| true).is_some());
     segments.give(first.range, 0, None);
-    let taken = segments.take_near(1, 40 * MIB, |_| true).unwrap();
+    let taken = segments.take(1, 40 * MIB, |_| true).unwrap();
     assert_eq!(*taken.segment, "zero");
     // The same for a thread that has only the arenas.
     assert!(arenas.take(1, 10 * MIB, |_| true).is_some());
-    let own = segments.add_near(1, "one", 20 * MIB, 20 * MIB).unwrap();
+    let own = segments.add(1, "one", 20 * MIB, 20 * MIB).unwrap();
     assert_eq!(*own.segment, "one");
-    let most = segments.take_near(1, 20 * MIB, |_| true).unwrap();
+    let most = segments.take(1, 20 * MIB, |_| true).unwrap();
     assert_eq!(*most.segment, "zero", "the limit is reached");
 }
 
@@ -357,9 +362,9 @@ fn an_arena_takes_from_others_once_all_have_reached_their_limit() {
     // Together they may have 120 MiB, and less than a quarter of them is free.
     for (own, takes) in [(20 * MIB - 1, false), (20 * MIB, true)] {
         let mut segments = after(100).with_arenas(2);
-        segments.add_near(0, "zero", 100 * MIB, 90 * MIB).unwrap();
-        segments.add_near(1, "one", own, own).unwrap();
-        let taken = segments.take_near(1, 10 * MIB, |_| true);
+        segments.add(0, "zero", 100 * MIB, 90 * MIB).unwrap();
+        segments.add(1, "one", own, own).unwrap();
+        let taken = segments.take(1, 10 * MIB, |_| true);
         assert_eq!(taken.is_some(), takes, "{own} bytes of its own");
     }
 }
@@ -368,9 +373,9 @@ fn an_arena_takes_from_others_once_all_have_reached_their_limit() {
 fn an_arena_that_may_grow_is_searched_itself() {
     for home in [0, 2] {
         let mut segments = after(100).with_arenas(2);
-        segments.add_near(0, "zero", 90 * MIB, 80 * MIB).unwrap();
-        segments.add_near(1, "one", 20 * MIB, 20 * MIB).unwrap();
-        let taken = segments.take_near(home, 10 * MIB, |_| true);
+        segments.add(0, "zero", 90 * MIB, 80 * MIB).unwrap();
+        segments.add(1, "one", 20 * MIB, 20 * MIB).unwrap();
+        let taken = segments.take(home, 10 * MIB, |_| true);
         assert_eq!(taken.map(|taken| *taken.segment), Some("zero"));
     }
 }
@@ -378,8 +383,8 @@ fn an_arena_that_may_grow_is_searched_itself() {
 #[test]
 fn homes_beyond_the_last_arena_go_round() {
     let mut segments = segments().with_arenas(2);
-    segments.add_near(2, "zero", 3000, 1000).unwrap();
-    segments.add_near(3, "one", 3000, 1000).unwrap();
+    segments.add(2, "zero", 3000, 1000).unwrap();
+    segments.add(3, "one", 3000, 1000).unwrap();
     let arenas = segments.arenas();
     let found = [0, 1, 2, 3].map(|home| *arenas.take(home, 1000, |_| true).unwrap().segment);
     assert_eq!(found, ["zero", "one", "zero", "one"]);
@@ -388,7 +393,7 @@ fn homes_beyond_the_last_arena_go_round() {
 #[test]
 fn threads_find_nothing_once_the_segments_are_dropped() {
     let mut segments = segments();
-    segments.add("one", 3000, 1000).unwrap();
+    segments.add(0, "one", 3000, 1000).unwrap();
     let arenas = segments.arenas();
     assert!(arenas.take(0, 1000, |_| true).is_some());
     drop(segments);
@@ -398,8 +403,8 @@ fn threads_find_nothing_once_the_segments_are_dropped() {
 #[test]
 fn an_arena_grows_like_a_program_of_its_part_of_the_segments() {
     let mut segments = after(1000).with_arenas(3);
-    segments.add_near(0, "zero", 750 * MIB, 750 * MIB).unwrap();
-    segments.add_near(1, "one", 250 * MIB, 250 * MIB).unwrap();
+    segments.add(0, "zero", 750 * MIB, 750 * MIB).unwrap();
+    segments.add(1, "one", 250 * MIB, 250 * MIB).unwrap();
     let small = [0, 1, 2].map(|home| segments.small_bytes(home));
     assert_eq!(small, [152 * KIB, 56 * KIB, 8 * KIB]);
     let programs = [after(750), after(250), self::segments()];
@@ -412,7 +417,7 @@ fn the_segments_of_all_arenas_count_and_go_together() {
     let mut segments = after(1).with_arenas(2);
     let [one, two] = [0, 1].map(|home| {
         let name = ["zero", "one"][home];
-        segments.add_near(home, name, 10 * MIB, MIB).unwrap().range
+        segments.add(home, name, 10 * MIB, MIB).unwrap().range
     });
     assert_eq!(segments.bytes(), 20 * MIB as u64);
     assert_eq!(segments.free_bytes(), 18 * MIB as u64);
