@@ -566,9 +566,5 @@ struct IdleSegment {
     arena: usize,
 }
 
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct ReadmeExamples;
-
 #[cfg(test)]
 mod tests;
