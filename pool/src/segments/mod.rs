@@ -57,9 +57,10 @@ const FREE_PARTS_TO_TAKE: u64 = 4;
 /// - the size of a segment is a multiple of its first block's, up to 1/20 of the most that the program has had in use (the high water); for
 ///   a block of more than a quarter of that, it is the block's own size;
 /// - before the segments grow past 1.03 times the high water (or past the high water and 2 MiB, if that is more), idle segments are
-///   evicted, the smallest one that is enough first; - memory that was evicted and is requested again is *regretted*: the segments may then
-///   have that many bytes more, up to 1.15 times the high water. A [`sweep`](Self::sweep) after which nothing was regretted halves that; -
-///   a large idle segment is not broken up for a block of less than 3/5 of it, and small blocks have segments of their own. After as much
+///   evicted, the smallest one that is enough first;
+/// - memory that was evicted and is requested again is *regretted*: the segments may then have that many bytes more, up to 1.15 times the
+///   high water. A [`sweep`](Self::sweep) after which nothing was regretted halves that;
+/// - a large idle segment is not broken up for a block of less than 3/5 of it, and small blocks have segments of their own. After as much
 ///   was regretted as the high water, a block of 1/5 of it is enough, and after 4 times the high water any block is. If the capacity is
 ///   little more than the high water, the block has to be half of it;
 /// - the view of a block that is given back is cached in the free range, and serves the next block of exactly its size, unless
