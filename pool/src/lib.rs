@@ -131,10 +131,10 @@ mod retain;
 mod reuse_policy;
 mod scrub_policy;
 mod scrubber;
-#[cfg(any(fuzzing, feature = "internals"))]
+#[cfg(any(feature = "internals", fuzzing))]
 #[doc(hidden)]
 pub mod segments;
-#[cfg(not(any(fuzzing, feature = "internals")))]
+#[cfg(not(any(feature = "internals", fuzzing)))]
 mod segments;
 mod shared;
 mod size_classes;

@@ -5,7 +5,7 @@
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
-    not(any(fuzzing, feature = "internals")),
+    not(any(feature = "internals", fuzzing)),
     allow(unreachable_pub, reason = "benchmarks and fuzzing look inside")
 )]
 
@@ -33,10 +33,10 @@ use space::{Idle, SegmentKey};
 
 pub use arenas::Arenas;
 pub use growth_policy::GrowthPolicy;
-#[cfg(any(fuzzing, test, feature = "internals", feature = "snapshot"))]
+#[cfg(any(feature = "internals", feature = "snapshot", fuzzing, test))]
 pub use handed_out::RangeState;
 pub use handed_out::{Carved, Leaving, Place, RangeKey, Ready, SegmentState};
-#[cfg(any(fuzzing, feature = "internals"))]
+#[cfg(any(feature = "internals", fuzzing))]
 pub use mapping::Plan;
 pub use mapping::{Done, Mapping, PageRequest};
 pub use regret::Regret;
