@@ -131,10 +131,10 @@ mod retain;
 mod reuse_policy;
 mod scrub_policy;
 mod scrubber;
-#[cfg(any(feature = "internals", fuzzing))]
+#[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod segments;
-#[cfg(not(any(feature = "internals", fuzzing)))]
+#[cfg(not(feature = "internals"))]
 mod segments;
 mod shared;
 mod size_classes;

@@ -11,6 +11,16 @@ fn write_much(device: Device, count: usize) {
     }
 }
 
+/// Sets the most of a resource that this process may have.
+fn limit(resource: libc::__rlimit_resource_t, most: libc::rlim_t) {
+    let limit = libc::rlimit {
+        rlim_cur: most,
+        rlim_max: most,
+    };
+    let set = unsafe { libc::setrlimit(resource, &raw const limit) };
+    assert_eq!(set, 0);
+}
+
 #[test]
 fn a_recording_of_more_than_three_mib_is_whole() {
     let ran = recorded(|| write_much(Device::load(), 70_000));
@@ -26,14 +36,7 @@ fn a_recording_of_more_than_three_mib_is_whole() {
 fn a_recording_as_large_as_a_file_may_be_ends_and_says_so() {
     const MOST: u64 = 3 << 20;
     let ran = recorded(|| {
-        let limit = libc::rlimit {
-            rlim_cur: MOST,
-            rlim_max: MOST,
-        };
-        assert_eq!(
-            unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) },
-            0
-        );
+        limit(libc::RLIMIT_FSIZE, MOST);
         write_much(Device::load(), 80_000);
     });
     if let Some(ran) = ran {
@@ -54,14 +57,7 @@ fn a_program_with_as_many_open_files_as_it_may_have_is_recorded_on_later() {
     let ran = recorded(|| {
         let device = Device::load();
         device.touch(1);
-        let limit = libc::rlimit {
-            rlim_cur: 64,
-            rlim_max: 64,
-        };
-        assert_eq!(
-            unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) },
-            0
-        );
+        limit(libc::RLIMIT_NOFILE, 64);
         let files: Vec<File> = std::iter::repeat_with(|| File::open("/dev/null"))
             .map_while(Result::ok)
             .collect();

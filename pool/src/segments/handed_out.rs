@@ -124,7 +124,7 @@ pub struct SegmentState<'a, M, U> {
 /// The state of a range: free or taken.
 #[derive(Debug)]
 #[cfg_attr(
-    not(any(feature = "internals", feature = "snapshot", fuzzing, test)),
+    not(any(feature = "internals", feature = "snapshot", test)),
     expect(dead_code, reason = "tests look closer than the pool")
 )]
 pub enum RangeState<'a, U> {

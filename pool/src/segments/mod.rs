@@ -5,7 +5,7 @@
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
-    not(any(feature = "internals", fuzzing)),
+    not(feature = "internals"),
     allow(unreachable_pub, reason = "benchmarks and fuzzing look inside")
 )]
 
@@ -33,10 +33,10 @@ use space::{Idle, SegmentKey};
 
 pub use arenas::Arenas;
 pub use growth_policy::GrowthPolicy;
-#[cfg(any(feature = "internals", feature = "snapshot", fuzzing, test))]
+#[cfg(any(feature = "internals", feature = "snapshot", test))]
 pub use handed_out::RangeState;
 pub use handed_out::{Carved, Leaving, Place, RangeKey, Ready, SegmentState};
-#[cfg(any(feature = "internals", fuzzing))]
+#[cfg(feature = "internals")]
 pub use mapping::Plan;
 pub use mapping::{Done, Mapping, PageRequest};
 pub use regret::Regret;
