@@ -32,7 +32,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     // The pool keeps its hooks. A hook that kept the pool, or blocks of it, would keep both forever.
     let (cached, weak): (_, WeakPool<_>) = (Arc::downgrade(&cache), pool.downgrade());
     pool.add_reclaim_hook(move |shortage| {
-        let Some(cached) = cached.upgrade() else { return };
+        let Some(cached) = cached.upgrade() else {
+            return false;
+        };
         // Dropped after the lock, since a block that goes back calls the pool.
         let dropped = std::mem::take(&mut *cached.lock()).len();
         let active = weak.upgrade().map_or(0, |pool| pool.active_bytes());
@@ -40,6 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             "hook: {} bytes are missing; {dropped} cached blocks dropped, {active} bytes are left in use",
             shortage.bytes
         );
+        dropped > 0
     });
     let activations = pool.allocate(14 * MIB)?;
     println!("14 MiB, because the hook dropped the cache");

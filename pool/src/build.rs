@@ -11,7 +11,7 @@ use parking_lot::Condvar;
 
 use crate::{
     LeadingBits, MemoryPool, PoolError, PoolOptions, ScrubPolicy,
-    central::homes::ARENAS,
+    central::{homes::ARENAS, rules::Rules},
     classes::Classes,
     hooks::Hooks,
     lock::{per_thread::PoolId, spin_lock::Lock},
@@ -94,6 +94,13 @@ impl PoolOptions {
         let segments = Segments::new(join)
             .with_arenas(self.arenas.unwrap_or(ARENAS).clamp(1, ARENAS))
             .with_growth(self.growth);
+        let rules = Rules {
+            crosses: self.policy.crosses(),
+            wait: self.policy.waits(failures),
+            retain: self.retain,
+            alignment: alignment.bytes(),
+            default_queue: queue.id(),
+        };
         let state = State::new(
             queue,
             failures,
@@ -104,7 +111,7 @@ impl PoolOptions {
                 None if allocator.views_are_addresses() => segments.without_cached_views(),
                 None => segments,
             },
-            self.retain,
+            rules,
         );
         let shared = Shared {
             id: PoolId::fresh(),

@@ -1,6 +1,6 @@
 //! Reclaim hooks: functions of the program that free memory.
 
-use std::{fmt, sync::Arc};
+use std::{cmp::Reverse, fmt, sync::Arc};
 
 use binpool_allocators::contained::contained;
 use parking_lot::Mutex;
@@ -29,6 +29,7 @@ use crate::sync::{ThreadId, current};
 ///     {
 ///         freed += block.size();
 ///     }
+///     freed > 0 // It may be called again if the request still fails.
 /// });
 /// let large = pool.allocate(32 << 20)?;
 /// assert_eq!(cache.lock().unwrap().len(), 2); // It freed no more than was missing.
@@ -49,7 +50,10 @@ pub struct Shortage {
 /// # let backend = MockDevice::new().backend();
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
-/// let hook = pool.add_reclaim_hook(|shortage| eprintln!("{} bytes are missing", shortage.bytes));
+/// let hook = pool.add_reclaim_hook(|shortage| {
+///     eprintln!("{} bytes are missing", shortage.bytes);
+///     false // It freed nothing.
+/// });
 /// assert!(pool.remove_reclaim_hook(hook));
 /// assert!(!pool.remove_reclaim_hook(hook));
 /// # Ok::<(), binpool::PoolError>(())
@@ -60,7 +64,10 @@ pub struct HookId {
     age: u64,
 }
 
-type Hook = Arc<dyn Fn(&Shortage) + Send + Sync>;
+type Hook = Arc<dyn Fn(&Shortage) -> bool + Send + Sync>;
+
+/// The most calls of one hook for one request, so that a request ends beside a hook that always says that it freed something.
+const MOST_CALLS: u32 = 100;
 
 #[derive(Default)]
 struct Registered {
@@ -98,42 +105,59 @@ impl Hooks {
         found
     }
 
-    /// Returns the present hooks, for this thread to call; `None` if it is calling them already.
-    pub(crate) fn begin_round(&self) -> Option<Round<'_>> {
-        let mut registered = self.registered.lock();
-        // Without hooks, no request comes here again, and the caller may be a thread in C whose thread-locals are gone, and with them its id.
-        let caller = (!registered.hooks.is_empty()).then(|| current().id());
-        if let Some(caller) = caller {
-            if registered.callers.contains(&caller) {
-                return None;
-            }
-            registered.callers.push(caller);
-        }
-        let hooks = registered.hooks.iter();
-        let mut hooks: Vec<(u64, Hook)> = hooks
-            .map(|(_, (age, hook))| (*age, Arc::clone(hook)))
-            .collect();
-        hooks.sort_by_key(|(age, _)| *age);
-        Some(Round {
+    /// Returns the present hooks, for this thread to call: none if it is calling them already.
+    pub(crate) fn begin_round(&self) -> Round<'_> {
+        let mut round = Round {
             of: self,
-            caller,
-            hooks,
-        })
+            caller: None,
+            hooks: Vec::new(),
+            calls: 0,
+        };
+        let mut registered = self.registered.lock();
+        // Without hooks, the caller may be a thread in C whose thread-locals are gone, and with them its id.
+        let caller = (!registered.hooks.is_empty()).then(|| current().id());
+        if caller.is_some_and(|caller| !registered.callers.contains(&caller)) {
+            round.caller = caller;
+            registered.callers.extend(caller);
+            let hooks = registered.hooks.iter();
+            round
+                .hooks
+                .extend(hooks.map(|(_, (age, hook))| (*age, Arc::clone(hook))));
+            round.hooks.sort_by_key(|(age, _)| Reverse(*age));
+        }
+        drop(registered);
+        round
     }
 }
 
 /// One round of calls of a pool's hooks by one thread.
 pub(crate) struct Round<'a> {
     of: &'a Hooks,
-    /// None if there are no hooks.
+    /// `None` if there is nothing to call.
     caller: Option<ThreadId>,
+    /// Those that are left to call, with their ages: the oldest is the last.
     hooks: Vec<(u64, Hook)>,
+    /// How often the present one was called.
+    calls: u32,
 }
 
 impl Round<'_> {
-    /// The hooks, oldest first, to be called without a lock.
-    pub(crate) fn hooks(&self) -> impl Iterator<Item = &Hook> {
-        self.hooks.iter().map(|(_, hook)| hook)
+    pub(crate) fn has_next(&self) -> bool {
+        !self.hooks.is_empty()
+    }
+
+    /// Calls the present hook, and goes on to the next unless it says that it freed something. A panic in it is caught and logged.
+    pub(crate) fn call_next(&mut self, shortage: Shortage) {
+        let Some((_, hook)) = self.hooks.last() else {
+            return;
+        };
+        let what = format_args!("a reclaim hook for {} bytes", shortage.bytes);
+        let has_freed = contained(what, || hook(&shortage)) == Some(true);
+        self.calls += 1;
+        if !has_freed || self.calls == MOST_CALLS {
+            self.hooks.pop();
+            self.calls = 0;
+        }
     }
 }
 
@@ -152,12 +176,4 @@ impl fmt::Debug for Hooks {
             .field("count", &self.registered.lock().hooks.len())
             .finish()
     }
-}
-
-/// Calls a hook. A panic in it is caught and logged.
-pub(crate) fn call(hook: &Hook, shortage: Shortage) {
-    contained(
-        format_args!("a reclaim hook for {} bytes", shortage.bytes),
-        || hook(&shortage),
-    );
 }

@@ -478,6 +478,9 @@ impl<B: Backend> MemoryPool<B> {
     /// device is full and the pool has nothing left to release. Hooks run in the order in which they were added, until
     /// the request succeeds, on the thread that made it, without a lock of the pool.
     ///
+    /// A hook says whether it freed anything. If it did, and the request still fails, because the hook frees little by little or other threads
+    /// were quicker, it is called again, up to 100 times for one request; then the next hook is called.
+    ///
     /// A hook may use the pool. If a request inside a hook does not fit, it fails without another call of this pool's
     /// hooks. A hook that keeps a handle keeps the pool alive until it is [removed](Self::remove_reclaim_hook); one
     /// that keeps a [`WeakPool`](crate::WeakPool) does not. A panic in a hook is contained.
@@ -492,12 +495,15 @@ impl<B: Backend> MemoryPool<B> {
     /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
     /// let cache = Arc::new(Mutex::new(vec![pool.allocate(1 << 20)?]));
     /// let to_clear = Arc::clone(&cache);
-    /// pool.add_reclaim_hook(move |_| to_clear.lock().unwrap().clear());
+    /// pool.add_reclaim_hook(move |_| !std::mem::take(&mut *to_clear.lock().unwrap()).is_empty());
     /// // The device is full of cached blocks. The hook drops them, and the request is served.
     /// assert!(pool.allocate(1 << 20).is_ok());
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
-    pub fn add_reclaim_hook(&self, hook: impl Fn(&Shortage) + Send + Sync + 'static) -> HookId {
+    pub fn add_reclaim_hook(
+        &self,
+        hook: impl Fn(&Shortage) -> bool + Send + Sync + 'static,
+    ) -> HookId {
         self.handle.shared.hooks.add(Arc::new(hook))
     }
 
@@ -511,9 +517,7 @@ impl<B: Backend> MemoryPool<B> {
     /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
     /// let weak = pool.downgrade();
     /// let handle = pool.clone();
-    /// let hook = pool.add_reclaim_hook(move |_| {
-    ///     handle.free_held();
-    /// });
+    /// let hook = pool.add_reclaim_hook(move |_| handle.free_held() > 0);
     /// drop(pool);
     /// // The hook keeps the pool alive. Its removal drops the hook, and the pool with it.
     /// if let Some(pool) = weak.upgrade() {

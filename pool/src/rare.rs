@@ -45,12 +45,12 @@ pub enum Rare {
     LargerBlock,
     /// On a full device, a larger block served after a wait.
     LargerAfterWait,
-    /// Free memory was released to make room.
+    /// Free memory was released on a full device.
     RoomMade,
-    /// A hook made room.
-    RoomByHook,
-    /// A wait for a queue made room.
-    RoomByWaiting,
+    /// A hook was called on a full device.
+    HookCalled,
+    /// A request waited for a queue on a full device.
+    QueueWaitedFor,
     /// A wait for a queue failed on a full device.
     WaitFailed,
 }

@@ -18,6 +18,8 @@ pub(crate) struct Request {
     /// The requested bytes.
     pub(crate) asked: usize,
     pub(crate) bin: usize,
+    /// The slot of the bin in a thread cache.
+    pub(crate) slot: usize,
     /// The size of the block: that of its class, or the requested one if the class is too large for the device.
     pub(crate) bytes: usize,
     /// The arena of the thread that asks.

@@ -36,7 +36,6 @@ pub(crate) type ThreadCache<B> = free::thread_cache::ThreadCache<B, Share<B>>;
 /// The cache of the running thread, which that thread alone enters without a lock.
 pub(crate) type OwnCache<'a, B> = Own<'a, ThreadCache<B>>;
 pub(crate) type Quarantined<B> = free::quarantine::Quarantined<B, Share<B>>;
-pub(crate) type QueueState<B> = central::queue_state::QueueState<B, Share<B>>;
 pub(crate) type QueueStates<B> = central::queue_states::QueueStates<B, Share<B>>;
 pub(crate) type State<B> = central::State<B, Share<B>>;
 pub(crate) type Viewed<B> = free::cached::Viewed<B, Share<B>>;

@@ -14,7 +14,7 @@ pub(crate) struct HookId(pub(crate) binpool::HookId);
 /// Returns a function as a hook. What it raises goes to `sys.unraisablehook`: the request goes on.
 pub(crate) fn hook(
     function: Bound<'_, PyAny>,
-) -> PyResult<impl Fn(&Shortage) + Send + Sync + use<>> {
+) -> PyResult<impl Fn(&Shortage) -> bool + Send + Sync + use<>> {
     if !function.is_callable() {
         let text = format!("hook: a function of a number of bytes is needed, not {function:?}");
         return Err(PyTypeError::new_err(text));
@@ -22,12 +22,15 @@ pub(crate) fn hook(
     let function = function.unbind();
     Ok(move |shortage: &Shortage| {
         // `None` once Python has ended.
-        Python::try_attach(|py| {
+        let has_freed = Python::try_attach(|py| {
             let function = function.bind(py);
-            if let Err(error) = call(function, shortage.bytes) {
+            let answer = call(function, shortage.bytes);
+            answer.unwrap_or_else(|error| {
                 error.write_unraisable(py, Some(function));
-            }
+                false
+            })
         });
+        has_freed == Some(true)
     })
 }
 
@@ -58,16 +61,17 @@ impl Drop for NoWayOut {
     }
 }
 
-/// Calls a function for a request that finds no memory.
+/// Calls a function for a request that finds no memory. Returns whether its answer is a true value: that it freed something.
 ///
 /// Up to Python 3.13, the interpreter ends daemon threads when it ends itself, by an unwinding that functions of Rust further out do not let through. Such a
 /// thread stays here, as later versions have it.
-pub(crate) fn call(function: &Bound<'_, PyAny>, bytes: usize) -> PyResult<()> {
+pub(crate) fn call(function: &Bound<'_, PyAny>, bytes: usize) -> PyResult<bool> {
     let arguments = (bytes,).into_pyobject(function.py())?;
     let no_way_out = NoWayOut;
     // SAFETY: Both are objects that live, the second is a tuple, and this thread has Python's lock.
     let returned = unsafe { PyObject_Call(function.as_ptr(), arguments.as_ptr(), ptr::null_mut()) };
     mem::forget(no_way_out);
     // SAFETY: It is a new reference, or null with an exception.
-    unsafe { Bound::from_owned_ptr_or_err(function.py(), returned) }.map(drop)
+    let answer = unsafe { Bound::from_owned_ptr_or_err(function.py(), returned) }?;
+    answer.is_truthy()
 }

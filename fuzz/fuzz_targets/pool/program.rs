@@ -509,13 +509,11 @@ impl Program {
             let cache = Arc::clone(&self.cache);
             self.pool(pool).add_reclaim_hook(move |_| {
                 let cached = std::mem::take(&mut *cache.lock().expect("no thread has panicked"));
-                drop(cached);
+                !cached.is_empty()
             })
         } else {
             let other = self.pool(!pool).clone();
-            self.pool(pool).add_reclaim_hook(move |_| {
-                other.free_held();
-            })
+            self.pool(pool).add_reclaim_hook(move |_| other.free_held() > 0)
         };
         self.hooks.push((pool.into(), id));
     }

@@ -27,7 +27,7 @@ impl<B: Backend, O> State<B, O> {
         }
         let cached = self.segments.cacheable_bytes();
         let threads = self.threads.len().max(1) as u64;
-        let least = self.bytes_per_thread;
+        let least = self.rules.retain.bytes_per_thread();
         let within = |bytes: u64| usize::try_from(bytes.max(least)).unwrap_or(usize::MAX);
         Allowance {
             bytes: within(cached / CACHE_DIVISOR / threads),
@@ -57,7 +57,9 @@ impl<B: Backend, O> State<B, O> {
             cached
         } else {
             let least = self
-                .bytes_per_thread
+                .rules
+                .retain
+                .bytes_per_thread()
                 .saturating_mul(self.threads.len() as u64);
             (cached / CACHE_DIVISOR).max(least)
         }

@@ -28,6 +28,13 @@ pub(crate) enum DrainFrom {
     All,
 }
 
+/// Which caches had blocks to take out.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Drained {
+    pub(crate) threads_had_blocks: bool,
+    pub(crate) depot_had_blocks: bool,
+}
+
 impl<B: Backend, O> State<B, O> {
     /// Returns which caches to drain before a request goes to the device: those of all threads, unless requests took blocks from
     /// other threads too often.

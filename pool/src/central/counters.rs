@@ -21,6 +21,7 @@ impl<B: Backend, O> State<B, O> {
     /// Counts a block as active.
     pub(crate) fn activate(&mut self, asked: usize, block: &Block<B>, kind: HitKind) {
         if kind == HitKind::Fresh && block.range.is_none() {
+            self.note_miss(block.bytes);
             self.manage(block.memory.id(), block.bytes);
         }
         self.count_active(asked, block.bytes, kind);
@@ -128,7 +129,9 @@ impl<B: Backend, O> State<B, O> {
         let counters = &mut self.counters;
         counters.managed_bytes += bytes as u64;
         counters.peak_managed_bytes = counters.peak_managed_bytes.max(counters.managed_bytes);
-        if counters.managed_bytes > self.release_threshold && !self.is_above_threshold {
+        if counters.managed_bytes > self.rules.retain.release_threshold()
+            && !self.is_above_threshold
+        {
             self.is_above_threshold = true;
             self.close_caches();
         }
@@ -141,7 +144,9 @@ impl<B: Backend, O> State<B, O> {
             self.note(|| PoolEvent::GivenBack { memory });
         }
         self.counters.managed_bytes -= block_bytes as u64;
-        if self.is_above_threshold && self.counters.managed_bytes <= self.release_threshold {
+        if self.is_above_threshold
+            && self.counters.managed_bytes <= self.rules.retain.release_threshold()
+        {
             self.is_above_threshold = false;
             self.threads.open();
         }

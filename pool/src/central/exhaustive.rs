@@ -11,7 +11,8 @@ use std::{
 use binpool_allocators::{FailureOrder, Queue, QueueOrder, Region};
 
 use crate::{
-    central::{State, ranges::RangeFilter},
+    Retain,
+    central::{State, ranges::RangeFilter, rules::Rules},
     order::{
         clock::Clock,
         fence::{Fence, NewFence},
@@ -379,7 +380,13 @@ impl<'a> Real<'a> {
                 clock,
                 true,
                 segments,
-                crate::Retain::new(),
+                Rules {
+                    crosses: true,
+                    wait: None,
+                    retain: Retain::new(),
+                    alignment: UNIT,
+                    default_queue: default.id(),
+                },
             ),
             live: Vec::new(),
             fences: Vec::new(),
@@ -439,6 +446,7 @@ impl<'a> Real<'a> {
         let request = Request {
             asked: bytes,
             bin: 0,
+            slot: 0,
             bytes,
             home: 0,
         };

@@ -14,6 +14,11 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
+    pub(crate) const NONE: Self = Self {
+        capacity: u64::MAX,
+        available: u64::MAX,
+    };
+
     /// The error of a request that the limits rule out, so that the allocator need not be asked.
     pub(crate) fn refusal(self, bytes: usize) -> Error {
         OutOfMemory::new(bytes, Scope::Limit)
@@ -27,11 +32,8 @@ impl Limits {
 const GROWTHS_A_LOOK: u64 = 32;
 
 impl<B: Backend, O> State<B, O> {
-    /// Counts a request that took a segment or mapped pages. Returns whether it is time to ask the device how much is free.
-    pub(crate) fn note_growth(&mut self, has_grown: bool) -> bool {
-        if has_grown {
-            self.looked = 0;
-        }
+    /// Counts a request for a segment or pages. Returns whether it is time to ask the device how much is free.
+    pub(crate) fn is_look_for_pressure_due(&mut self) -> bool {
         self.growths += 1;
         self.growths.is_power_of_two() || self.growths.is_multiple_of(GROWTHS_A_LOOK)
     }
@@ -58,19 +60,9 @@ mod tests {
     fn the_device_is_asked_at_each_doubling_and_at_every_32nd_request() {
         let mock = MockPool::of_segments();
         let mut state = mock.shared.state.lock();
-        let asked: Vec<_> = (1..=128).filter(|_| state.note_growth(false)).collect();
+        let asked: Vec<_> = (1..=128)
+            .filter(|_| state.is_look_for_pressure_due())
+            .collect();
         assert_eq!(asked, [1, 2, 4, 8, 16, 32, 64, 96, 128]);
-    }
-
-    #[test]
-    fn a_pool_that_has_grown_looks_for_free_ranges_again() {
-        let mock = MockPool::of_segments();
-        let mut state = mock.shared.state.lock();
-        state.count_looks(3);
-        state.count_looks(2);
-        state.note_growth(false);
-        assert_eq!(state.looked, 5);
-        state.note_growth(true);
-        assert_eq!(state.looked, 0);
     }
 }

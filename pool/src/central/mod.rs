@@ -2,16 +2,17 @@
 
 pub(crate) mod allowance;
 pub(crate) mod caches;
-pub(crate) mod carving;
 pub(crate) mod counters;
 pub(crate) mod find;
 pub(crate) mod homes;
 pub(crate) mod keep;
+pub(crate) mod ladder;
 pub(crate) mod limits;
 pub(crate) mod queue_state;
 pub(crate) mod queue_states;
 pub(crate) mod ranges;
 pub(crate) mod release;
+pub(crate) mod rules;
 pub(crate) mod viewed;
 pub(crate) mod watch;
 
@@ -20,9 +21,9 @@ use std::{collections::BTreeMap, sync::Arc};
 use binpool_allocators::{Backend, FailureOrder, MemoryId};
 
 use crate::{
-    PoolStatistics, Retain,
+    PoolStatistics,
     block::Block,
-    central::{homes::Homes, queue_states::QueueStates},
+    central::{homes::Homes, queue_states::QueueStates, rules::Rules},
     free::{
         bins::Bins, cached::Viewed, depot::Depot, fills::Fills, quarantine::Quarantine,
         thread_cache::ThreadCache,
@@ -81,8 +82,7 @@ pub(crate) struct State<B: Backend, O> {
     pub(crate) pending: Bins<B, O>,
     /// Set if blocks are carved from segments; otherwise the allocator allocates each block on its own.
     pub(crate) carves: bool,
-    /// The least that each thread cache may keep, in bytes. The bins may keep at least as much for each thread.
-    pub(crate) bytes_per_thread: u64,
+    pub(crate) rules: Rules,
     /// The segments that blocks are carved from. There are none in a pool that does not carve.
     pub(crate) segments: Segments<B::Memory, QueueUses>,
     asking: AskingQueues,
@@ -104,9 +104,7 @@ pub(crate) struct State<B: Backend, O> {
     pub(crate) transit: Transit,
     /// Decides when a sweep is due; `None` if free memory is kept without limit.
     pub(crate) sweep_clock: Option<SweepClock>,
-    /// Above this many managed bytes, free memory is released as soon as no command uses it.
-    release_threshold: u64,
-    /// Set while the pool manages more than that, and so keeps the thread caches closed.
+    /// Set while the pool manages more than its [release threshold](crate::Retain::release_threshold), and so keeps the thread caches closed.
     is_above_threshold: bool,
     pub(crate) counters: PoolStatistics,
     /// How often requests have looked at commands since the pool last grew.
@@ -141,7 +139,7 @@ impl<B: Backend, O> State<B, O> {
         clock: Arc<Clock>,
         carves: bool,
         segments: Segments<B::Memory, QueueUses>,
-        retain: Retain,
+        rules: Rules,
     ) -> Self {
         let mut queues = QueueStates::new(failures, clock);
         queues.find_or_add(default_queue);
@@ -154,7 +152,7 @@ impl<B: Backend, O> State<B, O> {
             idle: Bins::default(),
             pending: Bins::default(),
             carves,
-            bytes_per_thread: retain.bytes_per_thread(),
+            rules,
             segments,
             asking: AskingQueues::None,
             regret: Regret::default(),
@@ -164,8 +162,7 @@ impl<B: Backend, O> State<B, O> {
             viewed: Some(Vec::new()),
             holding: true,
             kept_by: 0,
-            sweep_clock: retain.sweep_clock(),
-            release_threshold: retain.release_threshold(),
+            sweep_clock: rules.retain.sweep_clock(),
             is_above_threshold: false,
             counters: PoolStatistics::default(),
             looked: 0,
@@ -264,6 +261,8 @@ impl<B: Backend, O> State<B, O> {
 
 #[cfg(test)]
 mod clock_model;
+#[cfg(test)]
+mod every_way_up;
 #[cfg(test)]
 mod exhaustive;
 #[cfg(test)]

@@ -196,17 +196,17 @@ mod tests {
             fence::Fence,
             timestamps::{QueueKey, Timestamp},
         },
-        shared::QueueState,
+        shared::Share,
     };
 
-    fn new_state(mock: &MockPool) -> QueueState<MockBackend> {
+    fn new_state(mock: &MockPool) -> QueueState<MockBackend, Share<MockBackend>> {
         QueueState::new(&mock.queue, true, Timestamp::at(1))
     }
 
     /// Adds a fence of this moment. Returns the moment of the fence that is returned, if there is one.
     fn add_fence(
         mock: &MockPool,
-        queue_state: &mut QueueState<MockBackend>,
+        queue_state: &mut QueueState<MockBackend, Share<MockBackend>>,
         moment: u64,
     ) -> Option<Timestamp> {
         let returned = queue_state.add_fence(Fence {
@@ -217,7 +217,7 @@ mod tests {
         returned.map(|fence| fence.timestamp)
     }
 
-    fn fences(queue_state: &QueueState<MockBackend>) -> Vec<Timestamp> {
+    fn fences(queue_state: &QueueState<MockBackend, Share<MockBackend>>) -> Vec<Timestamp> {
         queue_state
             .fences
             .iter()

@@ -85,7 +85,6 @@ impl<B: Backend, O> State<B, O> {
         &mut self,
         queue_key: QueueKey,
         request: Request,
-        alignment: usize,
         capacity: u64,
     ) -> (usize, Vec<Released<B>>) {
         let allocations = self.counters.hits + self.counters.misses;
@@ -96,12 +95,13 @@ impl<B: Backend, O> State<B, O> {
         if is_held_back {
             self.segments.grow_despite_held_back(bytes);
         }
-        let (size, evicted) =
+        let alignment = self.rules.alignment;
+        let (bytes, evicted) =
             self.segments
                 .grow(home, bytes, in_use, alignment, allocations, capacity);
-        let evicted: Vec<_> = evicted.into_iter().map(Released::from).collect();
-        self.count_released(&evicted);
-        (size, evicted)
+        let leaving: Vec<_> = evicted.into_iter().map(Released::from).collect();
+        self.count_released(&leaving);
+        (bytes, leaving)
     }
 
     /// Returns what a request does that finds no range in mapped pages. Pages may move once their commands are known to have ended; with
@@ -190,6 +190,9 @@ impl<B: Backend, O> State<B, O> {
         self.count_managed(usize::try_from(created).unwrap_or(usize::MAX));
         let carved = self.segments.finish(done);
         self.note_spare_pages();
+        if created > 0 {
+            self.looked = 0;
+        }
         let carved = carved?;
         self.changes += 1;
         Ok(carved)
@@ -244,18 +247,19 @@ impl<B: Backend, O> State<B, O> {
         size: usize,
         request: Request,
     ) -> Option<Carved<B>> {
-        self.note_miss(request);
+        self.note_miss(request.bytes);
         self.manage(memory.id(), size);
         self.changes += 1;
+        self.looked = 0;
         self.segments.add(request.home, memory, size, request.bytes)
     }
 
     /// Records a request for which the pool has no free memory, and why.
-    pub(crate) fn note_miss(&mut self, request: Request) {
+    pub(crate) fn note_miss(&mut self, bytes: usize) {
         if !self.is_recorded() {
             return;
         }
-        let bytes = request.bytes as u64;
+        let bytes = bytes as u64;
         let reason = self.reason_of_a_miss(bytes);
         self.note(|| PoolEvent::did(What::Miss, bytes, reason));
     }
@@ -330,6 +334,7 @@ mod tests {
         let request = |bytes| Request {
             asked: bytes,
             bin: mock.shared.classes.bin_number(bytes),
+            slot: 0,
             bytes,
             home: 0,
         };
@@ -341,8 +346,8 @@ mod tests {
         state.in_use = 1 << 30;
         for (hits, misses, blocks) in [(0, 0, 2), (200, 200, 1), (400, 0, 1), (0, 400, 1)] {
             (state.counters.hits, state.counters.misses) = (hits, misses);
-            let (size, _) = state.grow(key, request(BYTES), 256, 1 << 32);
-            assert_eq!(size, blocks * BYTES, "{hits} {misses}");
+            let (bytes, _) = state.grow(key, request(BYTES), 1 << 32);
+            assert_eq!(bytes, blocks * BYTES, "{hits} {misses}");
         }
     }
 
@@ -357,6 +362,7 @@ mod tests {
         let request = Request {
             asked: bytes,
             bin,
+            slot: 0,
             bytes,
             home: 0,
         };

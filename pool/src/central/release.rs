@@ -5,7 +5,6 @@ use std::mem;
 use binpool_allocators::{Backend, Memory, MemoryId, Queue};
 
 use crate::{
-    Retain,
     block::{HeldBlock, Released},
     central::{State, counters::unsigned, queue_states::QueueStates},
     free::bins::Bins,
@@ -93,11 +92,11 @@ impl<B: Backend, O> State<B, O> {
     }
 
     /// The bytes by which a new block for this request would take the pool above its high water.
-    pub(crate) fn excess_above(&self, retain: Retain, request: Request) -> u64 {
+    pub(crate) fn excess_above(&self, request: Request) -> u64 {
         let in_use = unsigned(self.in_use).saturating_add(request.bytes as u64);
         let peak = unsigned(self.peak_in_use).max(in_use);
         let managed = self.managed_bytes().saturating_add(request.bytes as u64);
-        managed.saturating_sub(retain.most_in_bins(peak))
+        managed.saturating_sub(self.rules.retain.most_in_bins(peak))
     }
 
     /// Records that a request asks for memory that bins may have released. Returns whether the requests for released memory add up to the

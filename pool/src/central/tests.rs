@@ -16,6 +16,7 @@ fn request(bytes: usize) -> Request {
     Request {
         asked: bytes,
         bin: 0,
+        slot: 0,
         bytes,
         home: 0,
     }

@@ -2,19 +2,21 @@
 
 use std::{panic::Location, sync::Arc};
 
-use binpool_allocators::{Backend, Queue};
+use binpool_allocators::{Allocator, Backend, Queue};
 use binpool_trace::ShortageReport;
 
 use crate::{
     PoolError, PooledBuffer,
-    central::caches::DrainFrom,
-    flow::{hit_block::HitBlock, reuse::Lookup, thread_cache::Found},
+    central::{
+        ladder::{Ask, Step},
+        limits::Limits,
+    },
+    flow::{make::Entered, thread_cache::Found},
     free::thread_cache::Looked,
     lock::{biased::Inside, per_thread as threads},
-    order::{queue_uses::QueueUses, timestamps::QueueKey},
     request::{HitKind, Request, Size, to_carve},
     retain::SweepClock,
-    shared::{BlockBox, OwnCache, Shared, State, ThreadCache},
+    shared::{OwnCache, Shared, State, ThreadCache},
     track::caller::Caller,
 };
 
@@ -202,7 +204,7 @@ impl<B: Backend> Shared<B> {
             self.state.lock().counters.out_of_memory += 1;
             return Err(self.never_fits(bytes));
         };
-        let mut block = self.allocate(queue, size, request)?;
+        let mut block = self.allocate_shared(queue, size, request)?;
         tracing::trace!(asked = bytes, bytes = block.class_size(), "allocated");
         if self.scrubber.is_on_hand_out() {
             block.scrub_for(queue)?;
@@ -266,14 +268,15 @@ impl<B: Backend> Shared<B> {
             asked,
             bin,
             bytes,
+            slot: size.slot,
             home: 0,
         }))
     }
 }
 
 impl<B: Backend> Shared<B> {
-    /// Returns a block that does not come from this thread's cache.
-    pub(crate) fn allocate(
+    /// Returns a block that does not come from this thread's cache: one that is free, or the result of a [climb](Self::climb).
+    fn allocate_shared(
         self: &Arc<Self>,
         queue: &B::Queue,
         size: Size,
@@ -301,31 +304,68 @@ impl<B: Backend> Shared<B> {
             .sweep_clock
             .as_mut()
             .is_some_and(SweepClock::allocation);
-        let is_fence_due = self.policy.crosses() && state.is_fence_due(queue_key, request);
-        let lookup = self.find_free(&mut state, queue_key, request);
-        if let Lookup::Block(block, kind) = &lookup {
+        let crosses = self.policy.crosses();
+        let is_fence_due = crosses && state.is_fence_due(queue_key, request);
+        let free = state.free(queue_key, request, |state, from, wanted| {
+            self.drain_caches_of(state, from, wanted)
+        });
+        if let Some(Step::Block(block, kind)) = &free {
             state.activate(request.asked, block, *kind);
             self.prefill(&mut state, queue_key, request);
         }
         drop(state);
         let entered = Entered::new(self, queue_key);
         if have_doubled {
-            self.retire_idle_queues(!self.policy.crosses());
+            self.retire_idle_queues(!crosses);
         }
         if is_fence_due {
             self.add_fence_to(queue_key);
         }
-        let is_found = !matches!(lookup, Lookup::Nothing { .. });
-        if is_sweep_due && !is_found {
+        let is_miss = free.is_none();
+        if is_sweep_due && is_miss {
             self.sweep();
         }
-        let block = self.complete(queue_key, request, lookup)?;
+        let block = match free {
+            Some(Step::Block(block, _)) => Some(block),
+            Some(Step::Range(carved)) => {
+                let hit = self.view(queue_key, request, carved, HitKind::Carved)?;
+                hit.hand_out(request.asked)
+            }
+            _ => {
+                let hit = self.climb(Ask::for_block(queue_key, request))?;
+                hit.hand_out(request.asked)
+            }
+        };
         let block_and_queue = block.map(|block| (block, entered.keep()));
         let buffer = PooledBuffer::new(self, queue, request.asked, block_and_queue);
-        if is_sweep_due && is_found {
+        if is_sweep_due && !is_miss {
             self.sweep();
         }
         Ok(buffer)
+    }
+
+    /// Returns how much the limits leave at this moment.
+    pub(super) fn limits(&self) -> Limits {
+        Limits {
+            capacity: self.allocator.capacity_bytes(),
+            available: self.allocator.available_bytes(),
+        }
+    }
+
+    /// Returns whether a block of `bytes` bytes is free, or the allocator would have room for one after a release of
+    /// all free memory.
+    pub(crate) fn would_fit(&self, bytes: usize) -> bool {
+        self.flush();
+        let limits = self.limits();
+        let state = self.state.lock();
+        if state.largest_held_bytes() >= bytes {
+            return true;
+        }
+        let used = state
+            .managed_bytes()
+            .saturating_sub(state.releasable_bytes());
+        let room = limits.capacity.saturating_sub(used);
+        bytes as u64 <= room && !state.is_ruled_out(bytes, limits)
     }
 
     /// Adapts a request to this thread's arena. A small block is carved with `widened` bytes, which [`widened`](Self::widened) returns.
@@ -349,100 +389,6 @@ impl<B: Backend> Shared<B> {
         }
         let slot_size = self.classes.slot_size(bin);
         self.alignment.round_up(slot_size).unwrap_or(slot_size)
-    }
-
-    /// Turns the result of the lookup into a block, and counts it as active.
-    fn complete(
-        &self,
-        queue_key: QueueKey,
-        request: Request,
-        lookup: Lookup<B>,
-    ) -> Result<Option<BlockBox<B>>, PoolError> {
-        let hit = match lookup {
-            // It was counted when it was found.
-            Lookup::Block(block, _) => return Ok(Some(block)),
-            Lookup::Range(carved) => self.view(queue_key, request, carved, HitKind::Carved)?,
-            Lookup::Nothing {
-                drain_from,
-                in_the_way,
-                has_idle_queues,
-            } => {
-                let hit = self.allocate_slowly(
-                    queue_key,
-                    request,
-                    drain_from,
-                    &in_the_way,
-                    has_idle_queues,
-                );
-                hit.inspect_err(|error| {
-                    if error.is_out_of_memory() {
-                        self.state.lock().counters.out_of_memory += 1;
-                    }
-                })?
-            }
-        };
-        let block = hit.hand_out().map(|(block, kind)| {
-            let mut state = self.state.lock();
-            if kind == HitKind::Fresh && block.range.is_none() {
-                state.note_miss(request);
-            }
-            state.activate(request.asked, &block, kind);
-            block
-        });
-        Ok(block)
-    }
-
-    /// Looks for a block that the policy lets the queue have, then asks the device, then goes up the out-of-memory
-    /// ladder.
-    fn allocate_slowly(
-        &self,
-        queue_key: QueueKey,
-        request: Request,
-        drain_from: DrainFrom,
-        in_the_way: &QueueUses,
-        has_idle_queues: bool,
-    ) -> Result<HitBlock<'_, B>, PoolError> {
-        if let Some(found) = self.reuse(queue_key, request, in_the_way) {
-            return Ok(found);
-        }
-        if has_idle_queues {
-            self.retire_idle_queues(!self.policy.crosses());
-            let retired = self.state.lock().pop(queue_key, request);
-            if let Some(block) = retired {
-                return Ok(HitBlock::new(self, queue_key, block, HitKind::Ended));
-            }
-        }
-        match self.allocate_fresh(queue_key, request, drain_from) {
-            Ok(found) => Ok(found),
-            Err(error) if error.is_out_of_memory() => self.reclaim(queue_key, request, error),
-            Err(error) => Err(error.into()),
-        }
-    }
-}
-
-/// Keeps the state of the request's queue in the pool while the request runs. [Leaves](crate::central::State::leave) the queue again if the
-/// request fails or panics.
-pub(super) struct Entered<'a, B: Backend> {
-    shared: &'a Shared<B>,
-    queue_key: QueueKey,
-}
-
-impl<'a, B: Backend> Entered<'a, B> {
-    pub(super) fn new(shared: &'a Shared<B>, queue_key: QueueKey) -> Self {
-        Self { shared, queue_key }
-    }
-
-    /// Leaves the entry to the block that is handed out, and returns its key.
-    pub(super) fn keep(self) -> QueueKey {
-        let queue_key = self.queue_key;
-        std::mem::forget(self);
-        queue_key
-    }
-}
-
-impl<B: Backend> Drop for Entered<'_, B> {
-    fn drop(&mut self) {
-        self.shared.state.lock().leave(Some(self.queue_key));
     }
 }
 

@@ -1,4 +1,6 @@
-//! Releasing memory to the allocator.
+//! Releases memory to the allocator: how, and when.
+
+use std::{iter, mem::forget};
 
 use binpool_allocators::{
     Allocator, Backend, Error, Event,
@@ -8,9 +10,10 @@ use smallvec::SmallVec;
 
 use crate::{
     block::Released,
+    growing::{Dropped, Growing},
     order::{fence::Fences, queue_uses::QueueUses},
     scrubber::Scrubber,
-    shared::{Quarantined, Shared},
+    shared::{BlockBox, Quarantined, Shared},
     track::pool_event::{PoolEvent, What},
 };
 
@@ -200,6 +203,125 @@ impl<B: Backend> Shared<B> {
                         self.return_to_segment(held);
                     }
                 }
+            }
+        }
+    }
+
+    /// Releases free memory until the pool manages at most `most` bytes: first what no command uses, largest first,
+    /// then, if needed, all that is free. Returns the released bytes.
+    pub(crate) fn trim_to(&self, most: u64) -> u64 {
+        let mut released = self.trim_unused_to(most);
+        if self.excess(most) > 0 {
+            released += self.release_all();
+        }
+        self.note(|| PoolEvent::did(What::Trim, released, format_args!("to {most} bytes")));
+        released
+    }
+
+    /// Releases free memory that no command uses, largest first, until the pool manages at most `most` bytes. Returns
+    /// the released bytes.
+    pub(crate) fn trim_unused_to(&self, most: u64) -> u64 {
+        if self.excess(most) == 0 {
+            return 0;
+        }
+        self.flush();
+        self.catch_up();
+        let dropped = self.release_dropped();
+        let released = {
+            let mut state = self.state.lock();
+            let excess = state.managed_bytes().saturating_sub(most);
+            state.release_largest(excess)
+        };
+        dropped + self.release_each(released)
+    }
+
+    fn excess(&self, most: u64) -> u64 {
+        self.state.lock().managed_bytes().saturating_sub(most)
+    }
+
+    /// Releases memory that has been free since the last sweep and that no command uses. Returns the released bytes.
+    pub(crate) fn sweep(&self) -> u64 {
+        self.flush();
+        self.catch_up();
+        let dropped = self.release_dropped();
+        let released = self.state.lock().take_idle();
+        let bytes = dropped + self.release_each(released);
+        if bytes > 0 {
+            self.note(|| PoolEvent::did(What::Sweep, bytes, ""));
+            tracing::debug!(bytes, "released idle memory");
+        }
+        bytes
+    }
+
+    /// Frees a block that grows. It keeps its pages until no command uses them, since a limit counts them until then.
+    pub(crate) fn free_growing(&self, mut block: BlockBox<B>, growing: Growing<B>, size: usize) {
+        if growing.was_viewed {
+            self.record_every_queue(&block.lease);
+        }
+        let (queue_key, others) = (block.lease.key, block.lease.take_others());
+        let mut state = self.lock_and_sync();
+        let uses = state.take_back(&block, size, &others);
+        state.dropped.push(Dropped {
+            memory: block.into_memory(),
+            growing,
+            uses,
+        });
+        drop(state);
+        self.release_dropped();
+        self.state.lock().leave(queue_key);
+    }
+
+    /// Releases the dropped blocks that grew and that no command and no view uses, or all of them once the last handle is gone. Returns the
+    /// released bytes.
+    pub(crate) fn release_dropped(&self) -> u64 {
+        let mut state = self.state.lock();
+        if state.dropped.is_empty() {
+            return 0;
+        }
+        let uses = state.stamp_dropped();
+        drop(state);
+        self.check(&uses);
+        let dropped = self.state.lock().take_dropped();
+        let mut sum = 0;
+        for dropped in dropped {
+            let bytes = dropped.bytes();
+            sum += bytes;
+            contained("giving a block back", || {
+                if let Err(error) = self.release_grown(dropped) {
+                    tracing::error!(%error, bytes, "a block that had grown could not be released cleanly");
+                }
+            });
+            self.arrive();
+        }
+        sum
+    }
+
+    fn release_grown(&self, dropped: Dropped<B>) -> Result<(), Error> {
+        let Dropped {
+            memory,
+            growing,
+            uses,
+        } = dropped;
+        drop(memory);
+        let (reservation, pieces) = (growing.reservation, growing.pieces.into_iter());
+        match self.events_after(&uses, &[]) {
+            Ok((events, _)) => {
+                // Not part of what the allocator counts. It goes first, since that unmaps the pages.
+                let addresses = guarded("Backend::release", || {
+                    self.backend.release(reservation, &events)
+                });
+                let pages = pieces.map(|piece| {
+                    guarded("Allocator::release", || {
+                        self.allocator.release(piece.pages, &events)
+                    })
+                });
+                iter::once(addresses).chain(pages).fold(Ok(()), Result::and)
+            }
+            Err(error) => {
+                // Commands that no backend knows of may use these addresses at any time, so they are never unmapped.
+                forget(reservation);
+                let pages = pieces.map(|piece| self.release(piece.pages, &uses, &[]));
+                pages.fold(Err(error), Result::and)
             }
         }
     }

@@ -125,7 +125,7 @@ impl<B: Backend> PooledBuffer<B> {
 
 impl<B: Backend> Shared<B> {
     /// Returns memory from the allocator, filled with zeros where the pool scrubs on free.
-    pub(crate) fn allocate_clean(&self, bytes: usize) -> Result<B::Memory, Error> {
+    pub(crate) fn zeroed_if_scrubbed(&self, bytes: usize) -> Result<B::Memory, Error> {
         let memory = self.allocator.allocate(bytes)?;
         if let Scrubber::OnFree { queue } = &self.scrubber
             && let Err(error) = guarded("scrubbing memory", || self.fill_now(queue, &memory))

@@ -120,6 +120,7 @@ fn a_hook_whose_own_request_does_not_fit_is_not_called_for_it() {
         let refused = weak.upgrade().unwrap().allocate(MIB);
         let is_refused = refused.is_err_and(|error| error.is_out_of_memory());
         count.fetch_add(u32::from(is_refused), Ordering::Relaxed);
+        false
     });
     let all = rig.pool.allocate(MIB).unwrap();
     for round in 1..3 {
@@ -141,6 +142,7 @@ fn hooks_of_two_pools_that_ask_each_other_come_to_an_end() {
         rig.pool.add_reclaim_hook(move |_| {
             let is_refused = other.upgrade().unwrap().allocate(MIB).is_err();
             count.fetch_add(u32::from(is_refused), Ordering::Relaxed);
+            false
         });
     }
     let all = rigs.each_ref().map(|rig| rig.pool.allocate(MIB).unwrap());

@@ -85,7 +85,7 @@ fn a_hook_that_frees_memory_outside_the_pool_helps_a_pool_that_holds_nothing() {
     rig.backend.commit(&rig.queue, &outside).unwrap();
     let outside = Mutex::new(Some(outside));
     rig.pool
-        .add_reclaim_hook(move |_| drop(outside.lock().take()));
+        .add_reclaim_hook(move |_| outside.lock().take().is_some());
     assert_eq!(rig.pool.allocate(MIB).unwrap().size(), MIB);
 }
 
@@ -100,6 +100,7 @@ fn a_hook_may_drop_pooled_blocks_and_use_the_pool() {
         cache.lock().clear();
         drop(pool.allocate(SMALLEST).unwrap());
         assert!(pool.statistics().held_blocks > 0);
+        false
     });
     assert!(rig.pool.allocate(MIB / 2).is_ok());
     // The hook holds the pool, which holds the hook.
@@ -113,7 +114,10 @@ fn hooks_are_called_in_order_until_one_helps() {
     let called = Arc::new(Mutex::new(Vec::new()));
     let note = |number| {
         let called = Arc::clone(&called);
-        move |_: &binpool::Shortage| called.lock().push(number)
+        move |_: &binpool::Shortage| {
+            called.lock().push(number);
+            false
+        }
     };
     let removed = rig.pool.add_reclaim_hook(note(0));
     rig.pool.add_reclaim_hook(note(1));
@@ -122,10 +126,47 @@ fn hooks_are_called_in_order_until_one_helps() {
     rig.pool.add_reclaim_hook(note(2));
     let cache = Mutex::new(Some(rig.pool.allocate(MIB).unwrap()));
     rig.pool
-        .add_reclaim_hook(move |_| drop(cache.lock().take()));
+        .add_reclaim_hook(move |_| cache.lock().take().is_some());
     rig.pool.add_reclaim_hook(note(3));
     assert!(rig.pool.allocate(MIB).is_ok());
     assert_eq!(*called.lock(), [1, 2]);
+}
+
+#[test]
+fn a_hook_is_called_again_while_it_says_that_it_freed_something() {
+    let rig = Rig::with_capacity(MIB);
+    let cache: Vec<_> = (0..4)
+        .map(|_| rig.pool.allocate(MIB / 4).unwrap())
+        .collect();
+    let (cache, calls) = (Mutex::new(cache), Arc::new(AtomicUsize::new(0)));
+    let count = Arc::clone(&calls);
+    rig.pool.add_reclaim_hook(move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+        cache.lock().pop().is_some()
+    });
+    let half = rig.pool.allocate(MIB / 2).unwrap();
+    assert_eq!(calls.load(Ordering::Relaxed), 2, "no more than it needs");
+    // Two blocks are left, and then nothing.
+    assert!(rig.pool.allocate(MIB).is_err());
+    assert_eq!(calls.load(Ordering::Relaxed), 5);
+    drop(half);
+}
+
+#[test]
+fn a_hook_that_always_says_that_it_freed_something_ends_too() {
+    let rig = Rig::with_capacity(MIB);
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counts = [Arc::clone(&calls), Arc::clone(&calls)];
+    for count in counts {
+        rig.pool.add_reclaim_hook(move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+            true
+        });
+    }
+    let full = rig.pool.allocate(MIB).unwrap();
+    assert!(rig.pool.allocate(MIB).unwrap_err().is_out_of_memory());
+    assert_eq!(calls.load(Ordering::Relaxed), 200);
+    drop(full);
 }
 
 #[test]
@@ -137,6 +178,7 @@ fn a_hook_that_panics_does_no_harm() {
         .add_reclaim_hook(|_| panic!("this hook always panics"));
     rig.pool.add_reclaim_hook(move |_| {
         count.fetch_add(1, Ordering::Relaxed);
+        false
     });
     let full = rig.pool.allocate(MIB).unwrap();
     assert!(rig.pool.allocate(MIB).unwrap_err().is_out_of_memory());
@@ -304,6 +346,7 @@ fn giving_back_what_is_enough_comes_before_hooks_and_before_all_the_rest() {
     let count = Arc::clone(&asked);
     rig.pool.add_reclaim_hook(move |_| {
         count.fetch_add(1, Ordering::Relaxed);
+        false
     });
     drop([(); 2].map(|()| rig.pool.allocate(4096).unwrap()));
     // Takes note that nothing uses the two.

@@ -239,6 +239,7 @@ impl Rig {
             // Not dropped under the lock, which a panic would poison.
             let cached: Vec<Block> = std::mem::take(&mut *to_clear.lock().unwrap());
             drop(cached);
+            false
         });
         let ask = |queue, units| {
             attempt(|| self.pool.allocate_on(queue, units * self.unit).ok()).flatten()
@@ -449,6 +450,7 @@ fn a_release_of_a_pools_last_block_returns_though_a_hook_panics_when_it_is_dropp
         let fuse = Fuse;
         pool.add_reclaim_hook(move |_| {
             let _kept = &fuse;
+            false
         });
         let block = pool.allocate(bytes).unwrap();
         drop(pool);

@@ -593,7 +593,7 @@ fn what_the_pool_did_is_in_the_recording() {
             .reuse(ReusePolicy::WaitOnHost);
         let (pool, _) = pool_of(&device, options);
         let other = pool.backend().create_queue(QueueOrder::InOrder).unwrap();
-        pool.add_reclaim_hook(|_| {});
+        pool.add_reclaim_hook(|_| false);
         let text = Text::default();
         let recording = pool.record(text.clone()).unwrap();
         let first = pool.allocate(16 << 20).unwrap();

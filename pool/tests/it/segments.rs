@@ -417,8 +417,10 @@ fn a_segment_of_just_the_block_is_asked_for_where_a_usual_one_is_refused() {
     let rig = Rig::with_options(MockDevice::builder(), PoolOptions::new().segments(true));
     let shortages = Arc::new(Mutex::new(0));
     let count = Arc::clone(&shortages);
-    rig.pool
-        .add_reclaim_hook(move |_| *count.lock().unwrap() += 1);
+    rig.pool.add_reclaim_hook(move |_| {
+        *count.lock().unwrap() += 1;
+        false
+    });
     rig.device
         .fail_nth(CallKind::Commit, 1, Fault::OutOfMemory, Persistence::Once);
     let block = rig.pool.allocate(MIB / 2).unwrap();

@@ -158,6 +158,7 @@ fn what_a_thread_drops_during_a_shortage_is_found() {
             if let Some(block) = block.lock().unwrap().take() {
                 drop_on(&worker, block);
             }
+            false
         });
         // Its own queue may have it, although no thread can wait for what it does there.
         assert_eq!(rig.pool.allocate(4096).unwrap().memory_id(), memory);

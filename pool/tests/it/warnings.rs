@@ -42,7 +42,7 @@ fn running_out_is_warned_of_and_misses_are_told() {
     });
     assert!(
         text.contains("miss")
-            && text.contains("WARN reclaim{bytes=1024}: binpool::flow::reclaim: out of memory"),
+            && text.contains("WARN reclaim{bytes=1024}: binpool::flow::climb: out of memory"),
         "{text:?}"
     );
 }

@@ -124,14 +124,12 @@ impl Rig {
             pool.add_reclaim_hook(move |_| {
                 called.fetch_add(1, Ordering::Relaxed);
                 let cached = std::mem::take(&mut *cache.lock().unwrap());
-                drop(cached);
+                !cached.is_empty()
             });
             // No pool keeps itself alive, by whatever way round.
             for other in &self.pools[place + 1..] {
                 let other = other.clone();
-                pool.add_reclaim_hook(move |_| {
-                    other.free_held();
-                });
+                pool.add_reclaim_hook(move |_| other.free_held() > 0);
             }
         }
     }

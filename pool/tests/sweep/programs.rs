@@ -48,6 +48,7 @@ pub(crate) fn memory_runs_out(rig: &mut Rig) {
         if let Some(cache) = to_clear.upgrade() {
             cache.lock().unwrap().clear();
         }
+        false
     });
     for _ in 0..4 {
         drop(rig.block(&home, CAPACITY / 8));

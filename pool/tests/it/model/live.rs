@@ -94,7 +94,7 @@ impl Cache {
     }
 
     /// Drops the oldest blocks, at most this many.
-    pub(crate) fn drop_oldest(&self, most: usize) {
+    pub(crate) fn drop_oldest(&self, most: usize) -> usize {
         let dropped: Vec<_> = {
             let mut content = self.0.lock().unwrap();
             let count = content.blocks.len().min(most);
@@ -104,7 +104,7 @@ impl Cache {
             }
             dropped
         };
-        drop(dropped);
+        dropped.len()
     }
 
     pub(crate) fn take_dropped(&self) -> Vec<(Name, Tenure)> {

@@ -1266,14 +1266,17 @@ impl Rig {
         let Some(pool) = &self.pool else { return };
         let cache = self.cache.clone();
         let id = match hook {
-            Hook::DropsCache => pool.add_reclaim_hook(move |_| cache.drop_oldest(usize::MAX)),
+            Hook::DropsCache => pool.add_reclaim_hook(move |_| {
+                cache.drop_oldest(usize::MAX);
+                false
+            }),
             Hook::UsesPool => {
                 // It keeps the pool, until it is taken away.
                 let handle = pool.clone();
                 pool.add_reclaim_hook(move |shortage| {
                     let told = handle.statistics();
                     assert!(shortage.bytes > 0 && told.held_bytes <= told.managed_bytes);
-                    cache.drop_oldest(1);
+                    cache.drop_oldest(1) > 0
                 })
             }
             Hook::Panics => {

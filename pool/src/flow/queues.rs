@@ -1,15 +1,20 @@
-//! How a pool learns that commands have ended: from markers, made when it has to know.
+//! How a pool learns that commands on queues have ended, from markers that are made when it has to know; how it waits for them, and drops
+//! queues that are no longer used.
 
-use binpool_allocators::{Backend, Error, Event, EventStatus, FailureOrder, Queue};
+use binpool_allocators::{
+    Backend, Error, Event, EventStatus, FailureOrder, Queue, contained::guarded,
+};
 use smallvec::SmallVec;
 
 use crate::{
-    central::carving::LOOKS,
+    central::ladder::LOOKS,
     order::{
         fence::{Fence, Fences, NewFence, wait_for_status},
+        queue_uses::QueueUses,
         timestamps::{QueueKey, QueueUse, Timestamp},
     },
     rare::{Rare, reached},
+    request::HitKind,
     shared::{QueueStates, Shared},
     sync::{spin_loop, yield_now},
     track::pool_event::{PoolEvent, What},
@@ -239,6 +244,85 @@ impl<B: Backend> Shared<B> {
             self.note_ended(at);
         }
         Ok(())
+    }
+
+    /// Makes the queue (for [`HitKind::DeviceWait`]) or the host wait for the commands of these uses.
+    pub(crate) fn wait_behind(
+        &self,
+        queue_key: QueueKey,
+        uses: &QueueUses,
+        kind: HitKind,
+    ) -> Result<(), Error> {
+        guarded("a wait", || {
+            if kind == HitKind::DeviceWait {
+                self.insert_wait(queue_key, uses)
+            } else {
+                uses.iter().try_for_each(|use_| self.wait_for(*use_))
+            }
+        })
+    }
+
+    /// Makes the queue wait, on the device, for the commands of these uses.
+    fn insert_wait(&self, queue_key: QueueKey, uses: &QueueUses) -> Result<(), Error> {
+        let fences = self.fences_before(uses, queue_key)?;
+        if fences.is_empty() {
+            return Ok(());
+        }
+        let events: SmallVec<[B::Event; 2]> =
+            fences.iter().map(|fence| fence.event.clone()).collect();
+        let queue = self
+            .state
+            .lock()
+            .queues
+            .get(queue_key)
+            .map(|queue_state| queue_state.queue.clone());
+        if let Some(queue) = queue {
+            self.backend.enqueue_barrier(queue.after(&events))?;
+        }
+        if let Some(queue_state) = self.state.lock().queues.get_mut(queue_key) {
+            for fence in &fences {
+                queue_state.put_behind(fence.at());
+            }
+        }
+        Ok(())
+    }
+
+    /// Retires idle queues whose commands have ended: their blocks become idle, and the pool drops the queues. With
+    /// `retired_only`, only queues that the program retired.
+    pub(crate) fn retire_idle_queues(&self, retired_only: bool) {
+        let state = self.state.lock();
+        let rules = state.rules;
+        let may_go = |queue_state: &_| rules.may_retire(queue_state, !retired_only);
+        let queues = state.queues.iter();
+        let idle = queues.filter(|(_, queue_state)| may_go(queue_state));
+        let not_ended = idle.filter_map(|(key, queue_state)| queue_state.not_ended(key));
+        let not_ended: QueueUses = not_ended.collect();
+        drop(state);
+        self.check(&not_ended);
+        let mut state = self.state.lock();
+        let idle = state.take_queues(|it| may_go(it) && it.has_caught_up());
+        drop(state);
+        if !idle.is_empty() {
+            reached(Rare::QueuesRetired);
+            tracing::debug!(queues = idle.len(), "released idle queues");
+        }
+        drop(idle);
+    }
+
+    /// Retires a queue that the program is done with.
+    pub(crate) fn retire_queue(&self, queue: &B::Queue) {
+        let mut state = self.state.lock();
+        if let Some(key) = state.queues.find(queue.id())
+            && let Some(queue_state) = state.queues.get_mut(key)
+            && !queue_state.is_retired
+        {
+            queue_state.is_retired = true;
+            // The caches stay closed until the queue state is gone or used again: a hit would not notice that the queue
+            // is used again.
+            self.close(&mut state);
+        }
+        drop(state);
+        self.retire_idle_queues(true);
     }
 
     /// Waits until everything that was enqueued on `queue` has ended, and everything on other queues that comes before it.

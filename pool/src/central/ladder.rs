@@ -1,0 +1,736 @@
+//! The ladder: what a request that the cache of its thread cannot serve tries, in order, until it has memory.
+//!
+//! [`State::next_step`] decides under the pool's lock what comes next, and calls nothing: no device, no allocator, no hook.
+//! [`climb`](crate::shared::Shared::climb) carries that out without the lock, and asks again. Each step is taken only if those before it found
+//! nothing.
+//!
+//! 1. Memory that the queue may have at once: a block of the class, or a range of a segment ([`State::free`]).
+//! 2. A block of the class after a look whether its commands have ended, or after a wait for them if the policy waits.
+//! 3. A block of a queue that the program is done with.
+//! 4. In a pool of bins above its high water: a larger block, or else free blocks are released.
+//! 5. In a pool of segments or pages: a range after cached blocks went back to their segments, after looks at commands, after a wait.
+//! 6. New memory: a block of its own, a segment, or pages.
+//!
+//! If the allocator refuses that, the device is full. The thread caches stay closed from here on, and each of the following is
+//! followed by one [round](Rung::Gather): everything that is free is gathered, a held block or range is taken if it is large enough and not
+//! much too large, free memory goes back to the allocator, and the allocator is asked again.
+//!
+//! 7. Nothing else at first: the round takes a larger block after a wait, too, if the policy waits, and releases just enough.
+//! 8. The same, with all free memory released.
+//! 9. The program's hooks, one after the other. One that says that it freed something is called again.
+//! 10. A wait for each queue whose commands hold memory back; after the last one, a wait for memory that other threads have in transit. Again,
+//!     as long as any thread frees or releases something.
+//!
+//! At last the request is refused, with a report. Nothing is released for a request that the limits rule out whatever is released.
+//!
+//! A pool of bins is the case without ranges. Pages for a block that [grows](crate::GrowableBuffer) start at step 6, and no held block can
+//! serve them.
+
+use std::slice;
+
+use binpool_allocators::{Backend, Error};
+
+use crate::{
+    block::{BlockBox, HeldBlock, Released},
+    central::{
+        State,
+        caches::{DrainFrom, Drained},
+        find::is_own,
+        limits::Limits,
+        ranges::{Carved, RangeFilter},
+        rules::Rules,
+    },
+    free::cached::Wanted,
+    order::{
+        queue_uses::QueueUses,
+        timestamps::{QueueKey, QueueUse},
+    },
+    rare::{Rare, reached},
+    request::{HitKind, Request},
+};
+
+/// If a new block would exceed the high water, a request gets a free block that is up to this percentage larger. In recorded programs that
+/// saves a tenth to a half of the calls to the device, and larger blocks than these save few more.
+const MOST_LARGER_PERCENT: usize = 50;
+
+/// The same limit after the program has requested again as many released bytes as it had in use at its peak. Without a limit, small
+/// requests would take the large blocks, and pools of the recorded programs would reserve twice what is live.
+const MOST_LARGER_PERCENT_REPEATED: usize = 200;
+
+/// The largest held block that may serve a request when the device is full, in multiples of the request. A larger one is released instead,
+/// to make room for blocks of the right size: otherwise one recorded program had half of its memory in blocks a hundred times too large.
+const MAX_SIZE_RATIO: usize = 2;
+
+/// What fresh memory costs, counted in looks at the commands that hold memory back: a look takes half a microsecond to one, fresh memory
+/// 100 us and more (on an H100). Few under `shuttle` and Miri, whose programs are short.
+pub(crate) const LOOKS: u32 = if cfg!(any(shuttle, miri)) { 2 } else { 128 };
+
+/// That price doubles for each of these parts of the high water by which the pool exceeds it, because fresh memory stays.
+const EXCESS_PARTS: u64 = 16;
+
+/// The most doublings of the price.
+const MOST_DOUBLINGS: u64 = 12;
+
+/// The most looks of one request. They take one to two milliseconds on an otherwise idle processor.
+const MOST_LOOKS: u32 = 16 * LOOKS;
+
+/// The most times that a request waits for all queues while other threads allocate and free. Each time one of them has made progress.
+const MOST_PASSES: u32 = 100;
+
+/// What is tried next. In the order of the ladder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rung {
+    Look,
+    Ended,
+    Retire,
+    Retired,
+    HighWater,
+    Larger,
+    Excess,
+    Retry,
+    Return,
+    Returned,
+    LookAtRanges,
+    EndedRange,
+    WaitForRange,
+    New,
+    /// The allocator has refused for the first time.
+    Full,
+    ReleaseAll,
+    Hook,
+    Hooked,
+    Queues,
+    Queue,
+    Transit,
+    /// The start of a round.
+    Gather,
+    Held,
+    HeldLarger,
+    Release,
+}
+
+/// A request on the ladder.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    pub(crate) queue_key: QueueKey,
+    pub(crate) request: Request,
+    /// As they were before the lock was taken for the next step. Read for steps that [need](Self::needs_limits) them.
+    pub(crate) limits: Limits,
+    /// What became of the last step: whether commands ended during the looks, or are worth another look; whether dropped blocks were released;
+    /// whether there was a hook to call.
+    pub(crate) answer: bool,
+    /// The last bin whose blocks may serve the request.
+    pub(crate) last_bin: usize,
+    /// The allocator's last refusal.
+    pub(crate) refusal: Option<Error>,
+    pub(crate) released_bytes: u64,
+    /// Set if a queue that holds memory back could not be waited for.
+    pub(crate) wait_failed: bool,
+    rung: Rung,
+    /// Set if the request is for pages of a block that grows.
+    is_for_pages: bool,
+    looks_left: u32,
+    /// Set while it is no use to ask the allocator again unless something is released.
+    is_unchanged: bool,
+    /// How much a round releases at least, in bytes, if that much is free.
+    enough: u64,
+    /// Where the ladder goes on after a round.
+    after_round: Rung,
+    /// The first bin whose blocks were not waited for yet.
+    next_bin: usize,
+    /// The queues that hold memory back, to be waited for, and how many of them have been.
+    holding_back: QueueUses,
+    waited: usize,
+    /// The pool's count of changes at the start of the last round, with those that this request has made since.
+    changes: u64,
+    passes: u32,
+}
+
+impl Ask {
+    /// A request that found nothing [free](State::free).
+    pub(crate) const fn for_block(queue_key: QueueKey, request: Request) -> Self {
+        Self {
+            queue_key,
+            request,
+            limits: Limits::NONE,
+            answer: false,
+            last_bin: 0,
+            refusal: None,
+            released_bytes: 0,
+            wait_failed: false,
+            rung: Rung::Look,
+            is_for_pages: false,
+            looks_left: MOST_LOOKS,
+            is_unchanged: false,
+            enough: 0,
+            after_round: Rung::Full,
+            next_bin: 0,
+            holding_back: QueueUses::new(),
+            waited: 0,
+            changes: 0,
+            passes: 0,
+        }
+    }
+
+    /// A request for pages of a block that grows.
+    pub(crate) fn for_pages(queue_key: QueueKey, request: Request) -> Self {
+        Self {
+            rung: Rung::New,
+            is_for_pages: true,
+            ..Self::for_block(queue_key, request)
+        }
+    }
+
+    /// Returns whether the next step may depend on the limits. A pool of bins that has room does not ask for them.
+    pub(crate) fn needs_limits(&self, carves: bool) -> bool {
+        carves || self.rung > Rung::HighWater
+    }
+
+    /// Goes on at `next` after this step.
+    fn on<S>(&mut self, next: Rung, step: Option<S>) -> Option<S> {
+        self.rung = next;
+        step
+    }
+
+    /// Begins a round after this step. It releases `enough` bytes, and goes on at `after` if it finds nothing. With `is_unchanged`, the allocator is
+    /// asked only if that releases anything.
+    fn begin_round<S>(
+        &mut self,
+        enough: u64,
+        after: Rung,
+        is_unchanged: bool,
+        step: Option<S>,
+    ) -> Option<S> {
+        self.enough = enough;
+        self.after_round = after;
+        self.is_unchanged = is_unchanged;
+        self.on(Rung::Gather, step)
+    }
+}
+
+/// Something that [`climb`](crate::shared::Shared::climb) does for a request without the lock.
+#[derive(Debug)]
+pub(crate) enum Step<B: Backend, O> {
+    /// The request has this block.
+    Block(BlockBox<B, O>, HitKind),
+    /// The request has this range.
+    Range(Carved<B>),
+    /// The request has this block once its commands have ended, or the queue waits for them.
+    WaitForBlock(HeldBlock<B, O>, HitKind),
+    /// The same for a range.
+    WaitForRange(Carved<B>, HitKind),
+    /// Looks whether the commands of these uses have ended: once, or as often as this until some have.
+    Look(QueueUses, Option<u32>),
+    /// Drops idle queues.
+    RetireQueues,
+    /// Tries quarantined and unscrubbed memory again.
+    Retry,
+    /// Puts these blocks back into their segments.
+    Return(Vec<HeldBlock<B, O>>),
+    /// Takes the blocks out of all caches. Blocks of at most this many bytes may serve the request.
+    Flush(usize),
+    /// The same, and looks which commands have ended and which views and dropped blocks are gone.
+    Gather(usize),
+    /// Releases this to the allocator.
+    Release(Vec<Released<B>>),
+    /// Asks the allocator, and the device how much of it is free if it `asks_free`.
+    New { new: New<B>, asks_free: bool },
+    /// Closes the thread caches until the request has ended.
+    CloseCaches,
+    /// Calls the next hook.
+    Hook,
+    /// Waits for a queue that holds memory back.
+    WaitForQueue(QueueUse),
+    /// Waits for memory that other threads have in transit.
+    WaitForTransit,
+    /// Fails, with a report.
+    Refuse,
+}
+
+/// What the allocator is asked for.
+#[derive(Debug)]
+pub(crate) enum New<B: Backend> {
+    /// A block of its own, or pages for one that grows.
+    Block,
+    /// A segment of this many bytes, after `leaving` is released. In transit from now on.
+    Segment {
+        bytes: usize,
+        leaving: Vec<Released<B>>,
+    },
+    /// Pages at addresses that the pool has reserved. In transit from now on.
+    Pages,
+}
+
+impl<B: Backend, O> State<B, O> {
+    /// Step 1: takes memory that the queue may have at once. `drain` takes blocks out of the thread caches: in a pool of bins, those of other
+    /// threads serve a request, too.
+    pub(crate) fn free(
+        &mut self,
+        queue_key: QueueKey,
+        request: Request,
+        drain: impl FnOnce(&mut Self, DrainFrom, Wanted) -> Drained,
+    ) -> Option<Step<B, O>> {
+        if let Some(block) = self.pop(queue_key, request) {
+            return Some(Step::Block(block, HitKind::Ready));
+        }
+        if self.carves {
+            if let Some(carved) = self.take_range(queue_key, request, RangeFilter::Free) {
+                return Some(Step::Range(carved));
+            }
+        } else {
+            let from = self.caches_to_drain();
+            let drained = drain(self, from, Wanted::Slot(request.slot));
+            if drained.threads_had_blocks && from == DrainFrom::All {
+                reached(Rare::Stolen);
+                self.steals += 1;
+            }
+            if (drained.threads_had_blocks || drained.depot_had_blocks)
+                && let Some(block) = self.pop(queue_key, request)
+            {
+                return Some(Step::Block(block, HitKind::Ready));
+            }
+        }
+        let block = self.pop_ready(queue_key, request, self.rules.crosses)?;
+        Some(Step::Block(block, HitKind::Ended))
+    }
+
+    /// Returns the next step of a request that has not found anything yet.
+    pub(crate) fn next_step(
+        &mut self,
+        ask: &mut Ask,
+        mut drain: impl FnMut(&mut Self, DrainFrom, Wanted) -> Drained,
+    ) -> Step<B, O> {
+        loop {
+            if let Some(step) = self.try_rung(ask, &mut drain) {
+                return step;
+            }
+        }
+    }
+
+    /// Returns what the request's present rung finds to do, if anything, and goes on to the next.
+    fn try_rung(
+        &mut self,
+        ask: &mut Ask,
+        drain: &mut impl FnMut(&mut Self, DrainFrom, Wanted) -> Drained,
+    ) -> Option<Step<B, O>> {
+        let Ask {
+            queue_key, request, ..
+        } = *ask;
+        let crosses = self.rules.crosses;
+        match ask.rung {
+            // 2. Blocks of the class that commands keep from the queue.
+            Rung::Look => {
+                let uses = self.in_the_way(queue_key, request, crosses);
+                if uses.is_empty() {
+                    return ask.on(Rung::Retire, None);
+                }
+                ask.on(Rung::Ended, Some(Step::Look(uses, None)))
+            }
+            Rung::Ended => {
+                let ended = self.pop_ready(queue_key, request, crosses);
+                let ended = ended.map(|block| Step::Block(block, HitKind::Ended));
+                let step = ended.or_else(|| self.oldest_after_a_wait(queue_key, request));
+                ask.on(Rung::Retire, step)
+            }
+            // 3. Queues that no thread uses any more leave their blocks to all others.
+            Rung::Retire => {
+                let mut queues = self.queues.iter();
+                if queues.any(|(_, queue)| self.rules.may_retire(queue, crosses)) {
+                    return ask.on(Rung::Retired, Some(Step::RetireQueues));
+                }
+                ask.on(self.after_blocks(), None)
+            }
+            Rung::Retired => {
+                let block = self.pop(queue_key, request);
+                let step = block.map(|block| Step::Block(block, HitKind::Ended));
+                ask.on(self.after_blocks(), step)
+            }
+            // 4. A pool of bins keeps to its high water.
+            Rung::HighWater if self.excess_above(request) == 0 => ask.on(Rung::New, None),
+            Rung::HighWater => ask.on(Rung::Larger, Some(self.flush_for_larger(request))),
+            Rung::Larger => {
+                let larger = self.pop_up_to(ask.last_bin, queue_key, request, crosses);
+                if larger.is_some() {
+                    reached(Rare::LargerBlock);
+                }
+                if larger.is_none() && self.is_ruled_out(request.bytes, ask.limits) {
+                    return ask.on(Rung::New, None);
+                }
+                let larger = larger.map(|(block, kind)| Step::Block(block, kind));
+                ask.on(Rung::Excess, larger.or(Some(Step::Gather(request.bytes))))
+            }
+            Rung::Excess => {
+                let released = self.release_tightly(self.excess_above(request));
+                self.regret_what_went(&released);
+                ask.on(Rung::New, release(released))
+            }
+            // 5. Segments: free neighbours become one range again, and commands end.
+            Rung::Retry => {
+                let has_any = !self.quarantine.is_empty() || self.has_unscrubbed();
+                ask.on(Rung::Return, has_any.then_some(Step::Retry))
+            }
+            Rung::Return => {
+                let has_drained = self.drain_for_range(request, drain);
+                let cached = self.take_cached();
+                if cached.is_empty() && !has_drained {
+                    return ask.on(Rung::LookAtRanges, None);
+                }
+                ask.on(
+                    Rung::Returned,
+                    (!cached.is_empty()).then_some(Step::Return(cached)),
+                )
+            }
+            Rung::Returned => {
+                let carved = self.take_range(queue_key, request, RangeFilter::Free);
+                ask.on(Rung::LookAtRanges, carved.map(Step::Range))
+            }
+            Rung::LookAtRanges => {
+                ask.answer = false;
+                if !self.segments.has_pages() && self.segments.free_bytes() == 0 {
+                    // Nothing is held back that a look or a wait could free.
+                    return ask.on(Rung::New, None);
+                }
+                let uses = self.ranges_in_the_way(queue_key);
+                let look = (!uses.is_empty()).then_some(Step::Look(uses, None));
+                ask.on(Rung::EndedRange, look)
+            }
+            Rung::EndedRange => {
+                self.settle();
+                let carved = self.take_range(queue_key, request, RangeFilter::Free);
+                match carved.map(Step::Range).or_else(|| self.look_again(ask)) {
+                    None => ask.on(Rung::WaitForRange, None),
+                    step => ask.on(Rung::EndedRange, step),
+                }
+            }
+            Rung::WaitForRange => {
+                let waited = self.rules.wait.and_then(|kind| {
+                    let carved = self.take_range(queue_key, request, RangeFilter::Any)?;
+                    Some(Step::WaitForRange(carved, kind))
+                });
+                ask.on(Rung::New, waited)
+            }
+            // 6. The allocator.
+            Rung::New => {
+                let step = self.new_memory(ask);
+                ask.on(ask.after_round, step)
+            }
+            _ => self.try_rung_when_full(ask),
+        }
+    }
+
+    /// The rest of [`try_rung`](Self::try_rung), after the allocator has refused.
+    #[cold]
+    fn try_rung_when_full(&mut self, ask: &mut Ask) -> Option<Step<B, O>> {
+        let request = ask.request;
+        match ask.rung {
+            // 7. The device is full.
+            Rung::Full if self.is_beyond_all(ask) => ask.on(Rung::Full, Some(Step::Refuse)),
+            Rung::Full => {
+                // Memory that was released before may be free now, because its commands have ended in the meantime.
+                let is_unchanged = ask.is_for_pages || self.holding_back().is_empty();
+                let enough = request.bytes as u64;
+                let step = Some(Step::CloseCaches);
+                ask.begin_round(enough, Rung::ReleaseAll, is_unchanged, step)
+            }
+            // 8. All free memory is released.
+            Rung::ReleaseAll => {
+                let is_unchanged = ask.is_unchanged;
+                ask.begin_round(u64::MAX, Rung::Hook, is_unchanged, None)
+            }
+            // 9. Hooks, as long as there is one to call.
+            Rung::Hook => ask.on(Rung::Hooked, Some(Step::Hook)),
+            Rung::Hooked if std::mem::take(&mut ask.answer) => {
+                ask.begin_round(u64::MAX, Rung::Hook, false, None)
+            }
+            Rung::Hooked => ask.on(Rung::Queues, None),
+            // 10. Queues that hold memory back, one after the other, and other threads.
+            Rung::Queues => {
+                ask.holding_back = self.holding_back();
+                ask.waited = 0;
+                ask.passes += 1;
+                if ask.holding_back.is_empty() {
+                    return ask.begin_round(u64::MAX, Rung::Transit, false, None);
+                }
+                ask.on(Rung::Queue, None)
+            }
+            Rung::Queue => match ask.holding_back.get(ask.waited).copied() {
+                None => ask.on(Rung::Transit, None),
+                Some(use_) => {
+                    ask.waited += 1;
+                    let step = Some(Step::WaitForQueue(use_));
+                    ask.begin_round(u64::MAX, Rung::Queue, false, step)
+                }
+            },
+            Rung::Transit if self.transit.is_worth_a_wait() => {
+                ask.on(Rung::Transit, Some(Step::WaitForTransit))
+            }
+            Rung::Transit if self.may_go_on(ask) => ask.on(Rung::Queues, None),
+            // The round.
+            Rung::Gather => {
+                ask.changes = self.changes;
+                ask.on(Rung::Held, Some(self.gather(ask)))
+            }
+            Rung::Held => {
+                ask.is_unchanged &= !std::mem::take(&mut ask.answer);
+                ask.next_bin = request.bin;
+                ask.on(Rung::HeldLarger, self.held(ask))
+            }
+            Rung::HeldLarger => match self.larger_after_a_wait(ask) {
+                None => ask.on(Rung::Release, None),
+                step => ask.on(Rung::HeldLarger, step),
+            },
+            Rung::Release => {
+                let released = self.release_for(ask);
+                let is_unchanged = ask.is_unchanged && released.is_empty();
+                let next = if is_unchanged {
+                    ask.after_round
+                } else {
+                    Rung::New
+                };
+                ask.on(next, release(released))
+            }
+            _ => ask.on(Rung::Transit, Some(Step::Refuse)),
+        }
+    }
+
+    /// Where the ladder goes on after the blocks of the class.
+    const fn after_blocks(&self) -> Rung {
+        if self.carves {
+            Rung::Retry
+        } else {
+            Rung::HighWater
+        }
+    }
+
+    /// Takes the block of exactly this bin with the oldest uses, if the policy waits for it.
+    fn oldest_after_a_wait(&mut self, queue_key: QueueKey, request: Request) -> Option<Step<B, O>> {
+        let kind = self.rules.wait?;
+        let held = self.take_oldest(queue_key, request)?;
+        Some(Step::WaitForBlock(held, kind))
+    }
+
+    /// Has cached blocks go to the bins, so that one that is larger may serve a request for which the pool would exceed its high water.
+    fn flush_for_larger(&mut self, request: Request) -> Step<B, O> {
+        let percent = if self.regrets(request) {
+            MOST_LARGER_PERCENT_REPEATED
+        } else {
+            MOST_LARGER_PERCENT
+        };
+        let larger = (request.bytes / 100).saturating_mul(percent);
+        Step::Flush(request.bytes.saturating_add(larger))
+    }
+
+    /// Takes blocks out of thread caches, so that their ranges may become one that is large enough. Returns whether there were any.
+    ///
+    /// Small blocks stay. Their ranges serve small requests only, and refilling the caches costs more than the few bytes of one more segment
+    /// for these.
+    fn drain_for_range(
+        &mut self,
+        request: Request,
+        drain: &mut impl FnMut(&mut Self, DrainFrom, Wanted) -> Drained,
+    ) -> bool {
+        let small_bytes = self.segments.small_bytes(request.home);
+        if request.bytes <= small_bytes {
+            return false;
+        }
+        let from = self.caches_to_drain();
+        let has_drained = drain(self, from, Wanted::LargerThan(small_bytes)).threads_had_blocks;
+        self.steals += u64::from(has_drained && from == DrainFrom::All);
+        has_drained
+    }
+
+    /// Decides what to ask the allocator for. There is nothing to ask for if the limits rule the request out.
+    fn new_memory(&mut self, ask: &mut Ask) -> Option<Step<B, O>> {
+        let Ask {
+            queue_key,
+            request,
+            limits,
+            ..
+        } = *ask;
+        if !self.carves || ask.is_for_pages {
+            let (new, asks_free) = (New::Block, false);
+            return Some(Step::New { new, asks_free });
+        }
+        if self.is_ruled_out(request.bytes, limits) {
+            ask.refusal = Some(limits.refusal(request.bytes));
+            return None;
+        }
+        self.transit.depart(1);
+        let asks_free = self.is_look_for_pressure_due();
+        let new = if self.segments.has_pages() {
+            self.note_miss(request.bytes);
+            New::Pages
+        } else {
+            let (bytes, leaving) = self.grow(queue_key, request, limits.capacity);
+            New::Segment { bytes, leaving }
+        };
+        Some(Step::New { new, asks_free })
+    }
+
+    /// Returns whether the request is for more than the limit. A pool above its limit, because that was lowered, may have a free block all the
+    /// same.
+    fn is_beyond_all(&self, ask: &Ask) -> bool {
+        let bytes = ask.request.bytes as u64;
+        bytes > ask.limits.capacity && bytes > self.managed_bytes()
+    }
+
+    /// Returns whether it is worth to wait for all queues again: other threads have made progress since the last round, or what this request
+    /// has released still waits for a queue.
+    fn may_go_on(&self, ask: &Ask) -> bool {
+        let may_wait = !ask.wait_failed && !self.holding_back().is_empty();
+        ask.passes < MOST_PASSES && (self.changes != ask.changes || may_wait)
+    }
+
+    /// Has everything that is free gathered. No block is too large for a request that is ruled out, since a release would not make room
+    /// for it.
+    fn gather(&self, ask: &Ask) -> Step<B, O> {
+        let bytes = ask.request.bytes;
+        let is_ruled_out = self.is_ruled_out(bytes, ask.limits);
+        let ratio = if is_ruled_out {
+            usize::MAX
+        } else {
+            MAX_SIZE_RATIO
+        };
+        Step::Gather(bytes.saturating_mul(ratio))
+    }
+
+    /// Takes the smallest held block that is large enough, or a range, that the queue may have at once.
+    fn held(&mut self, ask: &Ask) -> Option<Step<B, O>> {
+        if ask.is_for_pages {
+            return None;
+        }
+        let block = self.pop_up_to(ask.last_bin, ask.queue_key, ask.request, true);
+        let block = block.map(|(block, kind)| Step::Block(block, kind));
+        block.or_else(|| {
+            let carved = self.take_range(ask.queue_key, ask.request, RangeFilter::FreeAnywhere);
+            carved.map(Step::Range)
+        })
+    }
+
+    /// Takes a held block of the next bin that has one, in the first round, if the policy waits for it.
+    fn larger_after_a_wait(&mut self, ask: &mut Ask) -> Option<Step<B, O>> {
+        if ask.is_for_pages || ask.after_round != Rung::ReleaseAll {
+            return None;
+        }
+        let from = Request {
+            bin: ask.next_bin,
+            ..ask.request
+        };
+        self.larger_bins(from, ask.last_bin)
+            .into_iter()
+            .find_map(|request| {
+                ask.next_bin = request.bin + 1;
+                reached(Rare::LargerAfterWait);
+                self.oldest_after_a_wait(ask.queue_key, request)
+            })
+    }
+
+    /// Takes out free memory to be released, the largest first, until it is enough for this round; none for a request that is ruled out.
+    fn release_for(&mut self, ask: &mut Ask) -> Vec<Released<B>> {
+        if self.is_ruled_out(ask.request.bytes, ask.limits) {
+            return Vec::new();
+        }
+        let released = self.release_largest(ask.enough);
+        ask.changes += released.len() as u64;
+        if !released.is_empty() {
+            reached(Rare::RoomMade);
+        }
+        released
+    }
+
+    /// Returns a further look at the commands that hold ranges back, while the policy does not wait for them, as long as the last look was worth
+    /// its time and all looks since the pool last grew have cost less than new memory.
+    fn look_again(&self, ask: &Ask) -> Option<Step<B, O>> {
+        let Rules { crosses, wait, .. } = self.rules;
+        let bytes = ask.request.bytes as u64;
+        if !ask.answer
+            || !crosses
+            || wait.is_some()
+            || self.held_back_bytes(Some(ask.queue_key)) < bytes
+        {
+            return None;
+        }
+        let uses = self.ranges_in_the_way(ask.queue_key);
+        let most = self.most_looks(ask.request).min(ask.looks_left);
+        // Ranges that the queue may have as they are need no further look.
+        let is_before = |use_: &QueueUse| self.queues.is_before(*use_, ask.queue_key);
+        let is_any = most > 0 && !uses.iter().all(is_before);
+        is_any.then_some(Step::Look(uses, Some(most)))
+    }
+
+    /// The number of further looks that a request may take at the commands that hold memory back, before it asks for fresh memory: until
+    /// all looks since the pool last grew have cost as much as that memory.
+    fn most_looks(&self, request: Request) -> u32 {
+        let in_use = self.bytes_in_use().saturating_add(request.bytes as u64);
+        let high_water = self.segments.high_water().max(in_use);
+        let excess = self.segments.bytes().saturating_sub(high_water);
+        let doublings = excess.saturating_mul(EXCESS_PARTS) / high_water.max(1);
+        let price = LOOKS << doublings.min(MOST_DOUBLINGS);
+        price.saturating_sub(self.looked)
+    }
+
+    /// Counts looks that a request took. `has_ended` says whether commands ended during them.
+    pub(crate) fn count_looks(&mut self, ask: &mut Ask, looks: u32, has_ended: bool) {
+        self.looked = self.looked.saturating_add(looks);
+        ask.looks_left -= looks;
+        ask.answer = has_ended;
+    }
+
+    /// The uses that hold memory back and that the policy lets a request look at, the latest of each queue.
+    fn ranges_in_the_way(&self, queue_key: QueueKey) -> QueueUses {
+        let held_back = self.holding_back();
+        let allowed = held_back.iter().filter(|use_| {
+            self.rules.crosses || is_own(&self.queues, slice::from_ref(*use_), queue_key)
+        });
+        allowed.copied().collect()
+    }
+}
+
+/// The step that releases this, if there is any.
+fn release<B: Backend, O>(released: Vec<Released<B>>) -> Option<Step<B, O>> {
+    (!released.is_empty()).then_some(Step::Release(released))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{PoolOptions, ReusePolicy, mock_pool::MockPool};
+
+    const BYTES: usize = 40 << 20;
+
+    #[test]
+    fn a_request_that_waits_for_a_range_looks_once_whether_its_commands_have_ended() {
+        let options = PoolOptions::new().segments(true);
+        let mock = MockPool::new(options.reuse(ReusePolicy::WaitOnHost));
+        let other = mock.another_queue();
+        let block = mock.pool.allocate_on(&other, BYTES).unwrap();
+        block.enqueue_fill(&other, .., &[7_u8]).unwrap();
+        drop(block);
+        let block = mock.pool.allocate(BYTES).unwrap();
+        assert_eq!(mock.pool.statistics().host_wait_hits, 1);
+        assert_eq!(mock.shared.state.lock().looked, 0, "it did not look again");
+        drop(block);
+    }
+
+    #[test]
+    fn looks_have_their_price_again_once_the_pool_has_grown() {
+        for mock in [MockPool::of_segments(), MockPool::of_pages()] {
+            mock.shared.state.lock().looked = 3;
+            let block = mock.pool.allocate(BYTES).unwrap();
+            assert_eq!(mock.shared.state.lock().looked, 0);
+            drop(block);
+        }
+    }
+
+    #[test]
+    fn a_limit_that_rules_a_request_out_refuses_it_before_segments_are_released() {
+        let mock = MockPool::new(PoolOptions::new().segments(true).limit(BYTES as u64));
+        let half = mock.pool.allocate(BYTES / 2).unwrap();
+        drop(mock.pool.allocate(BYTES / 4).unwrap());
+        let managed = mock.pool.managed_bytes();
+        mock.pool.allocate(BYTES).unwrap_err();
+        assert_eq!(mock.pool.managed_bytes(), managed);
+        assert_eq!(mock.pool.statistics().released_blocks, 0);
+        drop(half);
+        drop(mock.pool.allocate(BYTES).unwrap());
+    }
+}
