@@ -19,9 +19,9 @@ use binpool_allocators::{Backend, QueueId};
 use parking_lot::Mutex;
 
 use crate::{
-    order::queue_uses::{QueueUses, together},
+    order::queue_uses::QueueUses,
     order::timestamps::QueueKey,
-    segments::{Leaving, Place, RangeKey},
+    segments::{Leaving, RangeKey},
     track::allocation_record::AllocationRecord,
 };
 
@@ -241,17 +241,8 @@ impl<B: Backend, O> HeldBlock<B, O> {
     }
 }
 
-/// A free block or a segment that is to be released.
-#[derive(Debug)]
-pub(crate) struct Released<B: Backend> {
-    /// Views of a segment, which are dropped before it.
-    pub(crate) views: Vec<B::Memory>,
-    pub(crate) memory: B::Memory,
-    pub(crate) bytes: usize,
-    pub(crate) uses: QueueUses,
-    /// Where pages are mapped. They are unmapped first.
-    pub(crate) place: Option<Place<B::Memory>>,
-}
+/// A free block, a segment or pages to be released.
+pub(crate) type Released<B> = Leaving<<B as Backend>::Memory, QueueUses>;
 
 impl<B: Backend, O> From<HeldBlock<B, O>> for Released<B> {
     fn from(HeldBlock { block, uses, .. }: HeldBlock<B, O>) -> Self {
@@ -259,29 +250,8 @@ impl<B: Backend, O> From<HeldBlock<B, O>> for Released<B> {
             views: Vec::new(),
             bytes: block.bytes,
             memory: block.into_memory(),
-            uses,
+            uses: vec![uses],
             place: None,
-        }
-    }
-}
-
-impl<B: Backend> From<Leaving<B::Memory, QueueUses>> for Released<B> {
-    fn from(leaving: Leaving<B::Memory, QueueUses>) -> Self {
-        let Leaving {
-            views,
-            memory,
-            bytes,
-            uses,
-            place,
-        } = leaving;
-        Self {
-            views,
-            memory,
-            bytes,
-            uses: uses
-                .iter()
-                .fold(QueueUses::new(), |all, uses| together(&all, uses)),
-            place,
         }
     }
 }

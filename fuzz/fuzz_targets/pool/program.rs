@@ -513,7 +513,8 @@ impl Program {
             })
         } else {
             let other = self.pool(!pool).clone();
-            self.pool(pool).add_reclaim_hook(move |_| other.free_held() > 0)
+            self.pool(pool)
+                .add_reclaim_hook(move |_| other.free_held() > 0)
         };
         self.hooks.push((pool.into(), id));
     }

@@ -40,14 +40,16 @@ impl<B: Backend, O> State<B, O> {
 
     /// Returns whether these limits rule out a new block of `bytes` bytes even after all free memory is released.
     pub(crate) fn is_ruled_out(&self, bytes: usize, limits: Limits) -> bool {
+        let bytes = bytes as u64;
+        if bytes <= limits.available.min(limits.capacity) {
+            return false;
+        }
         // A block may lie on free parts of pages that do not leave the pool.
-        let has_pages = self.segments.has_pages();
-        let free = if has_pages {
+        let free = if self.segments.has_pages() {
             self.held_bytes()
         } else {
             self.releasable_bytes()
         };
-        let bytes = bytes as u64;
         bytes > limits.capacity || bytes > limits.available.saturating_add(free)
     }
 }

@@ -35,7 +35,7 @@ impl<B: Backend, O> State<B, O> {
         request: Request,
         filter: RangeFilter,
     ) -> Option<Carved<B>> {
-        if !self.carves {
+        if self.segments.bytes() == 0 {
             return None;
         }
         let (queues, segments) = (&self.queues, &mut self.segments);
@@ -96,10 +96,9 @@ impl<B: Backend, O> State<B, O> {
             self.segments.grow_despite_held_back(bytes);
         }
         let alignment = self.rules.alignment;
-        let (bytes, evicted) =
+        let (bytes, leaving) =
             self.segments
                 .grow(home, bytes, in_use, alignment, allocations, capacity);
-        let leaving: Vec<_> = evicted.into_iter().map(Released::from).collect();
         self.count_released(&leaving);
         (bytes, leaving)
     }

@@ -48,7 +48,7 @@ impl<B: Backend, O> State<B, O> {
         let released: Vec<_> = self
             .take_bins(|_| true)
             .into_iter()
-            .map(Released::from)
+            .map(HeldBlock::into)
             .collect();
         self.count_released(&released);
         released
@@ -118,14 +118,13 @@ impl<B: Backend, O> State<B, O> {
         self.regret.sweep();
         let sweeps = self.sweeps;
         self.sweeps = sweeps.wrapping_add(1);
-        let released: Vec<_> = if self.carves {
+        let released = if self.carves {
             let queues = &self.queues;
-            let released = self.segments.sweep(|uses| queues.are_over(uses));
-            released.into_iter().map(Released::from).collect()
+            self.segments.sweep(|uses| queues.are_over(uses))
         } else {
             let is_kept = self.kept_by > 0;
             let released = self.idle.take_all(|held| !is_kept && held.since != sweeps);
-            released.into_iter().map(Released::from).collect()
+            released.into_iter().map(HeldBlock::into).collect()
         };
         self.count_released(&released);
         released
@@ -134,13 +133,18 @@ impl<B: Backend, O> State<B, O> {
     pub(crate) fn count_released(&mut self, released: &[Released<B>]) {
         self.counters.released_blocks += released.len() as u64;
         for it in released {
-            self.begin_release(it.memory.id(), it.bytes, &it.uses);
+            self.begin_release(it.memory.id(), it.bytes, it.uses.iter().flatten());
         }
         self.note_spare_pages();
     }
 
     /// Counts a block as no longer managed, and as in transit to the allocator, which frees it only after these uses.
-    pub(crate) fn begin_release(&mut self, memory: MemoryId, block_bytes: usize, uses: &QueueUses) {
+    pub(crate) fn begin_release<'a>(
+        &mut self,
+        memory: MemoryId,
+        block_bytes: usize,
+        uses: impl IntoIterator<Item = &'a QueueUse>,
+    ) {
         self.forget(memory, block_bytes);
         self.transit.depart(1);
         for use_ in uses {
@@ -226,7 +230,6 @@ impl<B: Backend, O> State<B, O> {
     ) -> Vec<Released<B>> {
         let queues = &self.queues;
         let released = self.segments.release(enough, |uses| wanted(queues, uses));
-        let released: Vec<_> = released.into_iter().map(Released::from).collect();
         self.count_released(&released);
         released
     }

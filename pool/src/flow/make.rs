@@ -191,6 +191,9 @@ impl<B: Backend> Shared<B> {
     /// Unmaps pages at the addresses from which they have moved, once the commands that used them there have ended. If that fails, a later
     /// call tries again.
     pub(crate) fn unmap_stale(&self) {
+        if self.allocator.page_bytes().is_none() {
+            return;
+        }
         let stale = self.state.lock().take_stale();
         for place in stale {
             let unmapped = place.unmap(&self.allocator);

@@ -11,8 +11,12 @@ use smallvec::SmallVec;
 use crate::{
     block::Released,
     growing::{Dropped, Growing},
-    order::{fence::Fences, queue_uses::QueueUses},
+    order::{
+        fence::Fences,
+        queue_uses::{QueueUses, together},
+    },
     scrubber::Scrubber,
+    segments::Leaving,
     shared::{BlockBox, Quarantined, Shared},
     track::pool_event::{PoolEvent, What},
 };
@@ -99,7 +103,7 @@ impl<B: Backend> Shared<B> {
 
     /// Returns whether the memory has left the pool.
     fn release_one(&self, released: Released<B>) -> bool {
-        let Released {
+        let Leaving {
             views,
             mut memory,
             bytes,
@@ -113,6 +117,9 @@ impl<B: Backend> Shared<B> {
                 None => return false,
             }
         }
+        let uses = uses
+            .iter()
+            .fold(QueueUses::new(), |all, uses| together(&all, uses));
         if let Err(error) = self.release(memory, &uses, &[]) {
             tracing::error!(%error, bytes, "a held block could not be released cleanly");
         }
