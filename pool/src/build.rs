@@ -16,7 +16,7 @@ use crate::{
     hooks::Hooks,
     lock::{per_thread::PoolId, spin_lock::Lock},
     options::{ChosenClasses, ChosenLimit},
-    order::{clock::Clock, queue_uses::join},
+    order::{queue_uses::join, timestamps::Clock},
     scrubber::Scrubber,
     segments::Segments,
     shared::{Shared, State},

@@ -14,7 +14,7 @@ use crate::{
     free,
     hooks::Hooks,
     lock::{biased::Own, per_thread::PoolId, spin_lock::Lock},
-    order::clock::Clock,
+    order::timestamps::Clock,
     scrubber::Scrubber,
     segments::GrowthPolicy,
     track::watch::TrackingFlag,
@@ -30,7 +30,7 @@ pub(crate) type LeasedBlock<B> = block::LeasedBlock<B, Share<B>>;
 pub(crate) type Depot<B> = free::depot::Depot<B, Share<B>>;
 pub(crate) type HeldBlock<B> = block::HeldBlock<B, Share<B>>;
 pub(crate) type Bins<B> = free::bins::Bins<B, Share<B>>;
-pub(crate) type Cached<B> = free::cached::Cached<B, Share<B>>;
+pub(crate) type Cached<B> = block::Cached<B, Share<B>>;
 pub(crate) type CarvedHere<B> = free::spare_leases::CarvedHere<B, Share<B>>;
 pub(crate) type ThreadCache<B> = free::thread_cache::ThreadCache<B, Share<B>>;
 /// The cache of the running thread, which that thread alone enters without a lock.
@@ -38,7 +38,7 @@ pub(crate) type OwnCache<'a, B> = Own<'a, ThreadCache<B>>;
 pub(crate) type Quarantined<B> = free::quarantine::Quarantined<B, Share<B>>;
 pub(crate) type QueueStates<B> = central::queue_states::QueueStates<B, Share<B>>;
 pub(crate) type State<B> = central::State<B, Share<B>>;
-pub(crate) type Viewed<B> = free::cached::Viewed<B, Share<B>>;
+pub(crate) type Viewed<B> = block::Viewed<B, Share<B>>;
 
 /// The data that the handles of a pool and its blocks share.
 ///

@@ -1,5 +1,5 @@
 //! Atomics, threads and channels: those of the standard library; in tests of schedules those of `loom`, which tries all schedules
-//! of the [biased lock](crate::lock::biased) and the [clock](crate::order::clock), or of `shuttle`, which tries many schedules of
+//! of the [biased lock](crate::lock::biased) and the [clock](crate::order::timestamps), or of `shuttle`, which tries many schedules of
 //! whole pools.
 
 #[cfg(loom)]

@@ -124,7 +124,8 @@ class Pool:
     def trim(self, bytes: int = 0) -> int:
         """Release free memory until the pool has at most ``bytes`` bytes of the device; return the bytes released."""
     def add_reclaim_hook(self, hook: Callable[[int], object]) -> HookId:
-        """Add a function that frees memory when a request of this many bytes finds none; it is called before the request fails."""
+        """Add a function that frees memory when a request of this many bytes finds none; it is called before the request fails, and again
+        while it returns a true value: that it freed something."""
     def remove_reclaim_hook(self, id: HookId) -> bool:
         """Remove what :meth:`add_reclaim_hook` has added; return whether it was there."""
     def watch(self) -> None:

@@ -57,7 +57,7 @@ impl Pool {
 
     /// Adds a function that frees memory when the device is full, or the limit is reached, and the pool has nothing left to release: it is called with the bytes
     /// of the request, on the thread of the request, before that fails. Functions are called in the order in which they were added, until the request
-    /// succeeds. Each may use the pool. What one raises goes to `sys.unraisablehook`. One that refers to the pool keeps it until it is removed.
+    /// succeeds; one that returns a true value has freed something, and is called again. Each may use the pool. What one raises goes to `sys.unraisablehook`. One that refers to the pool keeps it until it is removed.
     fn add_reclaim_hook(&self, hook: Bound<'_, PyAny>) -> PyResult<HookId> {
         let hook = reclaim::hook(hook)?;
         let id = of_backend!(&self.any, pool => pool.add_reclaim_hook(hook));

@@ -57,6 +57,19 @@ def test_a_hook_frees_what_the_program_can_do_without(pool):
     del block
 
 
+def test_a_hook_is_called_again_while_it_frees_something(pool):
+    cache, asked = [pool(LIMIT // 4) for _ in range(4)], []
+
+    def shrink(bytes):
+        asked.append(bytes)
+        return bool(cache) and cache.pop() is not None
+
+    pool.add_reclaim_hook(shrink)
+    block = pool(LIMIT // 2)
+    assert len(asked) == 2 and len(cache) == 2
+    del block
+
+
 def test_what_a_hook_raises_is_reported_and_the_next_is_called(pool, monkeypatch):
     reported = []
     monkeypatch.setattr(sys, "unraisablehook", lambda it: reported.append((type(it.exc_value), it.object)))

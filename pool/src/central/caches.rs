@@ -3,12 +3,9 @@
 use binpool_allocators::{Backend, Queue};
 
 use crate::{
-    block::{HeldBlock, Lease},
+    block::{Cached, HeldBlock, Lease, Wanted},
     central::State,
-    free::{
-        cached::{Cached, Wanted},
-        thread_cache::{Activity, ThreadCache},
-    },
+    free::thread_cache::{Activity, ThreadCache},
     order::timestamps::{QueueKey, last_of},
     request::Request,
 };

@@ -23,10 +23,9 @@ use stateright::{Checker, Model, Property};
 use crate::{
     central::queue_states::QueueStates,
     order::{
-        clock::Clock,
         fence::{Fence, NewFence},
         queue_uses::QueueUses,
-        timestamps::{QueueKey, QueueUse, Timestamp},
+        timestamps::{Clock, QueueKey, QueueUse, Timestamp},
     },
     paper::{Paper, PaperEvent, PaperQueue},
 };

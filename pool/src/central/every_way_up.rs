@@ -15,14 +15,12 @@ use crate::{
         State,
         caches::Drained,
         ladder::{Ask, New, Step},
-        limits::Limits,
         ranges::RangeFilter,
-        rules::Rules,
+        rules::{Limits, Rules},
     },
     order::{
-        clock::Clock,
         queue_uses::{QueueUses, join},
-        timestamps::{QueueKey, QueueUse},
+        timestamps::{Clock, QueueKey, QueueUse},
     },
     paper::{Paper, PaperMemory, PaperQueue},
     request::{HitKind, Request},
@@ -295,7 +293,6 @@ impl World {
                         rules.may_retire(queue, rules.crosses) && queue.has_caught_up()
                     }));
                 }
-                Step::Flush(most) => ask.last_bin = last_bin(most),
                 Step::Gather(most) => {
                     self.state.settle();
                     ask.answer = false;
@@ -364,7 +361,6 @@ impl World {
         let says = &self.steps;
         match name {
             "look" | "retire" => assert!(!is_full && !before("new"), "{says:?}"),
-            "flush" => assert!(self.kind == Kind::Bins && !before("new"), "{says:?}"),
             "wait" => assert!(
                 self.rules.wait.is_some() && count("gather") <= 2 && !before("hook"),
                 "{says:?}"
@@ -463,7 +459,6 @@ fn name(step: &Step<Paper, ()>) -> &'static str {
         Step::RetireQueues => "retire",
         Step::Retry => "retry",
         Step::Return(_) => "return",
-        Step::Flush(_) => "flush",
         Step::Gather(_) => "gather",
         Step::Release(_) => "release",
         Step::New { .. } => "new",
@@ -491,7 +486,7 @@ fn every_way_ends_and_leaves_nothing_untried() {
         }
     }
     let never = ["retry", "return", "transit"];
-    assert_eq!(seen.len(), 16 - never.len(), "{seen:?}");
+    assert_eq!(seen.len(), 15 - never.len(), "{seen:?}");
     assert!(ends.iter().all(|(_, ways)| *ways > 100), "{ways}: {ends:?}");
     println!("{ways} ways: {ends:?}");
 }

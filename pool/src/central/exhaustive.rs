@@ -14,10 +14,9 @@ use crate::{
     Retain,
     central::{State, ranges::RangeFilter, rules::Rules},
     order::{
-        clock::Clock,
         fence::{Fence, NewFence},
         queue_uses::{QueueUses, join},
-        timestamps::{QueueKey, QueueUse},
+        timestamps::{Clock, QueueKey, QueueUse},
     },
     paper::{Paper, PaperEvent, PaperMemory, PaperQueue},
     request::Request,

@@ -1,11 +1,26 @@
-//! Where a free block lies until its next user gets it.
+//! Where a freed block goes, until its next user gets it. The first of these that takes it:
+//!
+//! 1. The pool keeps it as active while [views](crate::PooledBuffer#views) of it are left.
+//! 2. The cache of the thread that frees it, without the pool's lock, if only the block's own in-order queue used it. A full cache makes room: a
+//!    batch of small blocks goes to the depot, and a large block back into its segment.
+//! 3. The allocator, at once, if the pool [keeps nothing](crate::MemoryPool::stop_holding). A range goes back to its segment, which is
+//!    released once all of it is free.
+//! 4. `unscrubbed`, if it has to be filled with zeros and that failed.
+//! 5. A bin ([`hold`](State::hold)): the free list of its queue, `pending` if several queues used it, or `idle` if no command uses it. With
+//!    segments, only as long as the bins have room.
+//! 6. Its segment, as a free range. If the segment keeps no view of it, its view is released first.
+//!
+//! A block that [grew](crate::GrowableBuffer) keeps its pages, in `dropped`, until no command uses them.
+//!
+//! A free block goes on from there when it is released (`central/release.rs`), or to the quarantine if the device neither frees it nor lets the pool wait
+//! for its commands.
 
-use binpool_allocators::Backend;
+use binpool_allocators::{Backend, Memory};
 
 use crate::{
-    block::HeldBlock,
+    block::{Cached, HeldBlock, Viewed},
     central::{State, queue_state::QueueState},
-    free::{bins::Bins, cached::Cached},
+    free::bins::Bins,
     order::queue_uses::QueueUses,
     order::timestamps::{QueueUse, last_of},
 };
@@ -194,5 +209,28 @@ impl<B: Backend, O> State<B, O> {
             uses: QueueUses::new(),
             ..held
         });
+    }
+
+    /// Returns whether there are freed blocks of which the program had views, some of which may be gone by now.
+    pub(crate) fn has_viewed(&self) -> bool {
+        self.viewed
+            .as_ref()
+            .is_some_and(|viewed| !viewed.is_empty())
+    }
+
+    /// The number of freed blocks with views, and their bytes.
+    pub(crate) fn count_viewed(&self) -> (u64, u64) {
+        let viewed = self.viewed.iter().flatten();
+        viewed.fold((0, 0), |(blocks, bytes), viewed| {
+            (blocks + 1, bytes + viewed.block.bytes as u64)
+        })
+    }
+
+    /// Takes out the blocks whose views are gone.
+    pub(crate) fn take_unviewed(&mut self) -> Vec<Viewed<B, O>> {
+        let viewed = self.viewed.iter_mut();
+        viewed
+            .flat_map(|viewed| viewed.extract_if(.., |viewed| !viewed.block.memory.has_views()))
+            .collect()
     }
 }

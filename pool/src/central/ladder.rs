@@ -1,46 +1,47 @@
 //! The ladder: what a request that the cache of its thread cannot serve tries, in order, until it has memory.
 //!
 //! [`State::next_step`] decides under the pool's lock what comes next, and calls nothing: no device, no allocator, no hook.
-//! [`climb`](crate::shared::Shared::climb) carries that out without the lock, and asks again. Each step is taken only if those before it found
+//! [`climb`](crate::shared::Shared::climb) carries that out without the lock, and asks again. A step is taken only if all earlier ones found
 //! nothing.
 //!
 //! 1. Memory that the queue may have at once: a block of the class, or a range of a segment ([`State::free`]).
-//! 2. A block of the class after a look whether its commands have ended, or after a wait for them if the policy waits.
+//! 2. A block of the class that commands keep from the queue: after a check whether they have ended, or a wait for them if the policy waits.
 //! 3. A block of a queue that the program is done with.
-//! 4. In a pool of bins above its high water: a larger block, or else free blocks are released.
-//! 5. In a pool of segments or pages: a range after cached blocks went back to their segments, after looks at commands, after a wait.
+//! 4. In a pool of bins above its high water: a larger block. If there is none, free blocks are released.
+//! 5. In a pool of segments or pages: quarantined and unscrubbed memory is tried again. Then a range is taken once cached blocks are back in
+//!    their segments; or once commands have been checked, again and again while that is cheaper than new memory; or after a wait.
 //! 6. New memory: a block of its own, a segment, or pages.
 //!
-//! If the allocator refuses that, the device is full. The thread caches stay closed from here on, and each of the following is
-//! followed by one [round](Rung::Gather): everything that is free is gathered, a held block or range is taken if it is large enough and not
-//! much too large, free memory goes back to the allocator, and the allocator is asked again.
+//! If the allocator refuses, the device is full. The thread caches stay closed from here on. Each of the following steps is followed by one
+//! [round](Rung::Gather): all free memory is gathered; a held block is taken if it is large enough and not much too large, or a range; free
+//! memory goes back to the allocator; and the allocator is asked again.
 //!
-//! 7. Nothing else at first: the round takes a larger block after a wait, too, if the policy waits, and releases just enough.
+//! 7. Just the round. It releases only what is needed, and may take a larger block after a wait if the policy waits. Unless it releases something,
+//!    or has to wait for commands, it does not ask the allocator again.
 //! 8. The same, with all free memory released.
-//! 9. The program's hooks, one after the other. One that says that it freed something is called again.
-//! 10. A wait for each queue whose commands hold memory back; after the last one, a wait for memory that other threads have in transit. Again,
-//!     as long as any thread frees or releases something.
+//! 9. The program's hooks, one after the other. A hook that freed something is called again.
+//! 10. A wait for each queue whose commands hold memory back, then for memory that other threads have in transit. This is repeated while other
+//!     threads make progress, at most 100 times.
 //!
-//! At last the request is refused, with a report. Nothing is released for a request that the limits rule out whatever is released.
+//! Finally the request is refused, with a report. Nothing is released for a request that could not fit even if everything were released.
 //!
-//! A pool of bins is the case without ranges. Pages for a block that [grows](crate::GrowableBuffer) start at step 6, and no held block can
-//! serve them.
+//! A pool of bins has no ranges, and skips the steps for them. Pages for a block that [grows](crate::GrowableBuffer) start at step 6, and no held
+//! block can serve them.
 
 use std::slice;
 
 use binpool_allocators::{Backend, Error};
 
 use crate::{
+    block::Wanted,
     block::{BlockBox, HeldBlock, Released},
     central::{
         State,
         caches::{DrainFrom, Drained},
         find::is_own,
-        limits::Limits,
         ranges::{Carved, RangeFilter},
-        rules::Rules,
+        rules::{Limits, Rules},
     },
-    free::cached::Wanted,
     order::{
         queue_uses::QueueUses,
         timestamps::{QueueKey, QueueUse},
@@ -65,7 +66,7 @@ const MAX_SIZE_RATIO: usize = 2;
 /// 100 us and more (on an H100). Few under `shuttle` and Miri, whose programs are short.
 pub(crate) const LOOKS: u32 = if cfg!(any(shuttle, miri)) { 2 } else { 128 };
 
-/// That price doubles for each of these parts of the high water by which the pool exceeds it, because fresh memory stays.
+/// That price doubles for every part of this size of the high water by which the pool exceeds it, because fresh memory stays.
 const EXCESS_PARTS: u64 = 16;
 
 /// The most doublings of the price.
@@ -74,31 +75,30 @@ const MOST_DOUBLINGS: u64 = 12;
 /// The most looks of one request. They take one to two milliseconds on an otherwise idle processor.
 const MOST_LOOKS: u32 = 16 * LOOKS;
 
-/// The most times that a request waits for all queues while other threads allocate and free. Each time one of them has made progress.
+/// The most times that a request waits for all queues again, while other threads allocate and free.
 const MOST_PASSES: u32 = 100;
 
 /// What is tried next. In the order of the ladder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rung {
     Look,
-    Ended,
+    AfterLook,
     Retire,
-    Retired,
+    AfterRetire,
     HighWater,
     Larger,
-    Excess,
     Retry,
     Return,
-    Returned,
+    AfterReturn,
     LookAtRanges,
-    EndedRange,
+    AfterLookAtRanges,
     WaitForRange,
     New,
     /// The allocator has refused for the first time.
     Full,
     ReleaseAll,
     Hook,
-    Hooked,
+    AfterHook,
     Queues,
     Queue,
     Transit,
@@ -116,8 +116,8 @@ pub(crate) struct Ask {
     pub(crate) request: Request,
     /// As they were before the lock was taken for the next step. Read for steps that [need](Self::needs_limits) them.
     pub(crate) limits: Limits,
-    /// What became of the last step: whether commands ended during the looks, or are worth another look; whether dropped blocks were released;
-    /// whether there was a hook to call.
+    /// Whether the last step did something: a check found commands that had ended, or was the first one; dropped blocks were released; a hook
+    /// was called.
     pub(crate) answer: bool,
     /// The last bin whose blocks may serve the request.
     pub(crate) last_bin: usize,
@@ -130,8 +130,8 @@ pub(crate) struct Ask {
     /// Set if the request is for pages of a block that grows.
     is_for_pages: bool,
     looks_left: u32,
-    /// Set while it is no use to ask the allocator again unless something is released.
-    is_unchanged: bool,
+    /// Set while there is no use in asking the allocator again unless something is released.
+    asks_only_after_release: bool,
     /// How much a round releases at least, in bytes, if that much is free.
     enough: u64,
     /// Where the ladder goes on after a round.
@@ -141,7 +141,7 @@ pub(crate) struct Ask {
     /// The queues that hold memory back, to be waited for, and how many of them have been.
     holding_back: QueueUses,
     waited: usize,
-    /// The pool's count of changes at the start of the last round, with those that this request has made since.
+    /// The pool's count of changes at the start of the last round, plus this request's own changes since.
     changes: u64,
     passes: u32,
 }
@@ -161,7 +161,7 @@ impl Ask {
             rung: Rung::Look,
             is_for_pages: false,
             looks_left: MOST_LOOKS,
-            is_unchanged: false,
+            asks_only_after_release: false,
             enough: 0,
             after_round: Rung::Full,
             next_bin: 0,
@@ -187,24 +187,24 @@ impl Ask {
     }
 
     /// Goes on at `next` after this step.
-    fn on<S>(&mut self, next: Rung, step: Option<S>) -> Option<S> {
+    fn go_to<S>(&mut self, next: Rung, step: Option<S>) -> Option<S> {
         self.rung = next;
         step
     }
 
-    /// Begins a round after this step. It releases `enough` bytes, and goes on at `after` if it finds nothing. With `is_unchanged`, the allocator is
+    /// Begins a round after this step. It releases `enough` bytes, and goes on at `after` if it finds nothing. With `asks_only_after_release`, the allocator is
     /// asked only if that releases anything.
     fn begin_round<S>(
         &mut self,
         enough: u64,
         after: Rung,
-        is_unchanged: bool,
+        asks_only_after_release: bool,
         step: Option<S>,
     ) -> Option<S> {
         self.enough = enough;
         self.after_round = after;
-        self.is_unchanged = is_unchanged;
-        self.on(Rung::Gather, step)
+        self.asks_only_after_release = asks_only_after_release;
+        self.go_to(Rung::Gather, step)
     }
 }
 
@@ -219,7 +219,7 @@ pub(crate) enum Step<B: Backend, O> {
     WaitForBlock(HeldBlock<B, O>, HitKind),
     /// The same for a range.
     WaitForRange(Carved<B>, HitKind),
-    /// Looks whether the commands of these uses have ended: once, or as often as this until some have.
+    /// Checks whether the commands of these uses have ended: once, or as often as this until some have.
     Look(QueueUses, Option<u32>),
     /// Drops idle queues.
     RetireQueues,
@@ -227,9 +227,8 @@ pub(crate) enum Step<B: Backend, O> {
     Retry,
     /// Puts these blocks back into their segments.
     Return(Vec<HeldBlock<B, O>>),
-    /// Takes the blocks out of all caches. Blocks of at most this many bytes may serve the request.
-    Flush(usize),
-    /// The same, and looks which commands have ended and which views and dropped blocks are gone.
+    /// Gathers all free memory: takes the blocks out of all caches, and checks which commands have ended and which views and dropped blocks are
+    /// gone. Blocks of at most this many bytes may serve the request.
     Gather(usize),
     /// Releases this to the allocator.
     Release(Vec<Released<B>>),
@@ -322,84 +321,80 @@ impl<B: Backend, O> State<B, O> {
             Rung::Look => {
                 let uses = self.in_the_way(queue_key, request, crosses);
                 if uses.is_empty() {
-                    return ask.on(Rung::Retire, None);
+                    return ask.go_to(Rung::Retire, None);
                 }
-                ask.on(Rung::Ended, Some(Step::Look(uses, None)))
+                ask.go_to(Rung::AfterLook, Some(Step::Look(uses, None)))
             }
-            Rung::Ended => {
+            Rung::AfterLook => {
                 let ended = self.pop_ready(queue_key, request, crosses);
                 let ended = ended.map(|block| Step::Block(block, HitKind::Ended));
                 let step = ended.or_else(|| self.oldest_after_a_wait(queue_key, request));
-                ask.on(Rung::Retire, step)
+                ask.go_to(Rung::Retire, step)
             }
             // 3. Queues that no thread uses any more leave their blocks to all others.
             Rung::Retire => {
                 let mut queues = self.queues.iter();
                 if queues.any(|(_, queue)| self.rules.may_retire(queue, crosses)) {
-                    return ask.on(Rung::Retired, Some(Step::RetireQueues));
+                    return ask.go_to(Rung::AfterRetire, Some(Step::RetireQueues));
                 }
-                ask.on(self.after_blocks(), None)
+                ask.go_to(self.after_blocks(), None)
             }
-            Rung::Retired => {
+            Rung::AfterRetire => {
                 let block = self.pop(queue_key, request);
                 let step = block.map(|block| Step::Block(block, HitKind::Ended));
-                ask.on(self.after_blocks(), step)
+                ask.go_to(self.after_blocks(), step)
             }
             // 4. A pool of bins keeps to its high water.
-            Rung::HighWater if self.excess_above(request) == 0 => ask.on(Rung::New, None),
-            Rung::HighWater => ask.on(Rung::Larger, Some(self.flush_for_larger(request))),
+            Rung::HighWater if self.excess_above(request) == 0 => ask.go_to(Rung::New, None),
+            Rung::HighWater => {
+                let most = self.most_larger(request);
+                ask.go_to(Rung::Larger, Some(Step::Gather(most)))
+            }
             Rung::Larger => {
                 let larger = self.pop_up_to(ask.last_bin, queue_key, request, crosses);
-                if larger.is_some() {
+                let step = larger.map(|(block, kind)| {
                     reached(Rare::LargerBlock);
-                }
-                if larger.is_none() && self.is_ruled_out(request.bytes, ask.limits) {
-                    return ask.on(Rung::New, None);
-                }
-                let larger = larger.map(|(block, kind)| Step::Block(block, kind));
-                ask.on(Rung::Excess, larger.or(Some(Step::Gather(request.bytes))))
-            }
-            Rung::Excess => {
-                let released = self.release_tightly(self.excess_above(request));
-                self.regret_what_went(&released);
-                ask.on(Rung::New, release(released))
+                    Step::Block(block, kind)
+                });
+                let step = step.or_else(|| self.release_excess(ask));
+                ask.go_to(Rung::New, step)
             }
             // 5. Segments: free neighbours become one range again, and commands end.
             Rung::Retry => {
                 let has_any = !self.quarantine.is_empty() || self.has_unscrubbed();
-                ask.on(Rung::Return, has_any.then_some(Step::Retry))
+                ask.go_to(Rung::Return, has_any.then_some(Step::Retry))
             }
             Rung::Return => {
                 let has_drained = self.drain_for_range(request, drain);
                 let cached = self.take_cached();
                 if cached.is_empty() && !has_drained {
-                    return ask.on(Rung::LookAtRanges, None);
+                    return ask.go_to(Rung::LookAtRanges, None);
                 }
-                ask.on(
-                    Rung::Returned,
+                ask.go_to(
+                    Rung::AfterReturn,
                     (!cached.is_empty()).then_some(Step::Return(cached)),
                 )
             }
-            Rung::Returned => {
+            Rung::AfterReturn => {
                 let carved = self.take_range(queue_key, request, RangeFilter::Free);
-                ask.on(Rung::LookAtRanges, carved.map(Step::Range))
+                ask.go_to(Rung::LookAtRanges, carved.map(Step::Range))
             }
             Rung::LookAtRanges => {
                 ask.answer = false;
                 if !self.segments.has_pages() && self.segments.free_bytes() == 0 {
                     // Nothing is held back that a look or a wait could free.
-                    return ask.on(Rung::New, None);
+                    return ask.go_to(Rung::New, None);
                 }
                 let uses = self.ranges_in_the_way(queue_key);
                 let look = (!uses.is_empty()).then_some(Step::Look(uses, None));
-                ask.on(Rung::EndedRange, look)
+                ask.go_to(Rung::AfterLookAtRanges, look)
             }
-            Rung::EndedRange => {
+            Rung::AfterLookAtRanges => {
                 self.settle();
                 let carved = self.take_range(queue_key, request, RangeFilter::Free);
                 match carved.map(Step::Range).or_else(|| self.look_again(ask)) {
-                    None => ask.on(Rung::WaitForRange, None),
-                    step => ask.on(Rung::EndedRange, step),
+                    None => ask.go_to(Rung::WaitForRange, None),
+                    step => ask.go_to(Rung::AfterLookAtRanges, step),
                 }
             }
             Rung::WaitForRange => {
@@ -407,12 +402,12 @@ impl<B: Backend, O> State<B, O> {
                     let carved = self.take_range(queue_key, request, RangeFilter::Any)?;
                     Some(Step::WaitForRange(carved, kind))
                 });
-                ask.on(Rung::New, waited)
+                ask.go_to(Rung::New, waited)
             }
             // 6. The allocator.
             Rung::New => {
                 let step = self.new_memory(ask);
-                ask.on(ask.after_round, step)
+                ask.go_to(ask.after_round, step)
             }
             _ => self.try_rung_when_full(ask),
         }
@@ -424,25 +419,25 @@ impl<B: Backend, O> State<B, O> {
         let request = ask.request;
         match ask.rung {
             // 7. The device is full.
-            Rung::Full if self.is_beyond_all(ask) => ask.on(Rung::Full, Some(Step::Refuse)),
+            Rung::Full if self.is_beyond_all(ask) => ask.go_to(Rung::Full, Some(Step::Refuse)),
             Rung::Full => {
                 // Memory that was released before may be free now, because its commands have ended in the meantime.
-                let is_unchanged = ask.is_for_pages || self.holding_back().is_empty();
+                let asks_only_after_release = ask.is_for_pages || self.holding_back().is_empty();
                 let enough = request.bytes as u64;
                 let step = Some(Step::CloseCaches);
-                ask.begin_round(enough, Rung::ReleaseAll, is_unchanged, step)
+                ask.begin_round(enough, Rung::ReleaseAll, asks_only_after_release, step)
             }
             // 8. All free memory is released.
             Rung::ReleaseAll => {
-                let is_unchanged = ask.is_unchanged;
-                ask.begin_round(u64::MAX, Rung::Hook, is_unchanged, None)
+                let asks_only_after_release = ask.asks_only_after_release;
+                ask.begin_round(u64::MAX, Rung::Hook, asks_only_after_release, None)
             }
             // 9. Hooks, as long as there is one to call.
-            Rung::Hook => ask.on(Rung::Hooked, Some(Step::Hook)),
-            Rung::Hooked if std::mem::take(&mut ask.answer) => {
+            Rung::Hook => ask.go_to(Rung::AfterHook, Some(Step::Hook)),
+            Rung::AfterHook if std::mem::take(&mut ask.answer) => {
                 ask.begin_round(u64::MAX, Rung::Hook, false, None)
             }
-            Rung::Hooked => ask.on(Rung::Queues, None),
+            Rung::AfterHook => ask.go_to(Rung::Queues, None),
             // 10. Queues that hold memory back, one after the other, and other threads.
             Rung::Queues => {
                 ask.holding_back = self.holding_back();
@@ -451,10 +446,10 @@ impl<B: Backend, O> State<B, O> {
                 if ask.holding_back.is_empty() {
                     return ask.begin_round(u64::MAX, Rung::Transit, false, None);
                 }
-                ask.on(Rung::Queue, None)
+                ask.go_to(Rung::Queue, None)
             }
             Rung::Queue => match ask.holding_back.get(ask.waited).copied() {
-                None => ask.on(Rung::Transit, None),
+                None => ask.go_to(Rung::Transit, None),
                 Some(use_) => {
                     ask.waited += 1;
                     let step = Some(Step::WaitForQueue(use_));
@@ -462,34 +457,35 @@ impl<B: Backend, O> State<B, O> {
                 }
             },
             Rung::Transit if self.transit.is_worth_a_wait() => {
-                ask.on(Rung::Transit, Some(Step::WaitForTransit))
+                ask.go_to(Rung::Transit, Some(Step::WaitForTransit))
             }
-            Rung::Transit if self.may_go_on(ask) => ask.on(Rung::Queues, None),
+            Rung::Transit if self.may_go_on(ask) => ask.go_to(Rung::Queues, None),
             // The round.
             Rung::Gather => {
                 ask.changes = self.changes;
-                ask.on(Rung::Held, Some(self.gather(ask)))
+                ask.go_to(Rung::Held, Some(self.gather(ask)))
             }
             Rung::Held => {
-                ask.is_unchanged &= !std::mem::take(&mut ask.answer);
+                ask.asks_only_after_release &= !std::mem::take(&mut ask.answer);
                 ask.next_bin = request.bin;
-                ask.on(Rung::HeldLarger, self.held(ask))
+                ask.go_to(Rung::HeldLarger, self.held(ask))
             }
             Rung::HeldLarger => match self.larger_after_a_wait(ask) {
-                None => ask.on(Rung::Release, None),
-                step => ask.on(Rung::HeldLarger, step),
+                None => ask.go_to(Rung::Release, None),
+                step => ask.go_to(Rung::HeldLarger, step),
             },
             Rung::Release => {
                 let released = self.release_for(ask);
-                let is_unchanged = ask.is_unchanged && released.is_empty();
-                let next = if is_unchanged {
+                let asks_only_after_release = ask.asks_only_after_release && released.is_empty();
+                let next = if asks_only_after_release {
                     ask.after_round
                 } else {
                     Rung::New
                 };
-                ask.on(next, release(released))
+                ask.go_to(next, release(released))
             }
-            _ => ask.on(Rung::Transit, Some(Step::Refuse)),
+            // Only `Transit` is left.
+            _ => ask.go_to(Rung::Transit, Some(Step::Refuse)),
         }
     }
 
@@ -509,15 +505,25 @@ impl<B: Backend, O> State<B, O> {
         Some(Step::WaitForBlock(held, kind))
     }
 
-    /// Has cached blocks go to the bins, so that one that is larger may serve a request for which the pool would exceed its high water.
-    fn flush_for_larger(&mut self, request: Request) -> Step<B, O> {
+    /// Returns the most bytes of a larger block for a request for which the pool would exceed its high water.
+    fn most_larger(&mut self, request: Request) -> usize {
         let percent = if self.regrets(request) {
             MOST_LARGER_PERCENT_REPEATED
         } else {
             MOST_LARGER_PERCENT
         };
         let larger = (request.bytes / 100).saturating_mul(percent);
-        Step::Flush(request.bytes.saturating_add(larger))
+        request.bytes.saturating_add(larger)
+    }
+
+    /// Takes out free blocks to be released, until a new block for the request fits under the high water.
+    fn release_excess(&mut self, ask: &Ask) -> Option<Step<B, O>> {
+        if self.is_ruled_out(ask.request.bytes, ask.limits) {
+            return None;
+        }
+        let released = self.release_tightly(self.excess_above(ask.request));
+        self.regret_what_went(&released);
+        release(released)
     }
 
     /// Takes blocks out of thread caches, so that their ranges may become one that is large enough. Returns whether there were any.
@@ -539,7 +545,7 @@ impl<B: Backend, O> State<B, O> {
         has_drained
     }
 
-    /// Decides what to ask the allocator for. There is nothing to ask for if the limits rule the request out.
+    /// Decides what to ask the allocator for. A pool of segments does not ask if the limits rule the request out.
     fn new_memory(&mut self, ask: &mut Ask) -> Option<Step<B, O>> {
         let Ask {
             queue_key,
@@ -574,14 +580,14 @@ impl<B: Backend, O> State<B, O> {
         bytes > ask.limits.capacity && bytes > self.managed_bytes()
     }
 
-    /// Returns whether it is worth to wait for all queues again: other threads have made progress since the last round, or what this request
+    /// Returns whether it is worth waiting for all queues again: other threads have made progress since the last round, or what this request
     /// has released still waits for a queue.
     fn may_go_on(&self, ask: &Ask) -> bool {
         let may_wait = !ask.wait_failed && !self.holding_back().is_empty();
         ask.passes < MOST_PASSES && (self.changes != ask.changes || may_wait)
     }
 
-    /// Has everything that is free gathered. No block is too large for a request that is ruled out, since a release would not make room
+    /// Asks for all free memory to be gathered. No block is too large for a request that is ruled out, since a release would not make room
     /// for it.
     fn gather(&self, ask: &Ask) -> Step<B, O> {
         let bytes = ask.request.bytes;
@@ -620,9 +626,9 @@ impl<B: Backend, O> State<B, O> {
             .into_iter()
             .find_map(|request| {
                 ask.next_bin = request.bin + 1;
-                reached(Rare::LargerAfterWait);
                 self.oldest_after_a_wait(ask.queue_key, request)
             })
+            .inspect(|_| reached(Rare::LargerAfterWait))
     }
 
     /// Takes out free memory to be released, the largest first, until it is enough for this round; none for a request that is ruled out.
@@ -638,8 +644,8 @@ impl<B: Backend, O> State<B, O> {
         released
     }
 
-    /// Returns a further look at the commands that hold ranges back, while the policy does not wait for them, as long as the last look was worth
-    /// its time and all looks since the pool last grew have cost less than new memory.
+    /// Returns a further check of the commands that hold ranges back. A policy that waits needs none. Otherwise a request checks again as long as
+    /// the last check found commands that had ended, and all checks since the pool last grew have cost less than new memory.
     fn look_again(&self, ask: &Ask) -> Option<Step<B, O>> {
         let Rules { crosses, wait, .. } = self.rules;
         let bytes = ask.request.bytes as u64;

@@ -7,13 +7,11 @@ pub(crate) mod find;
 pub(crate) mod homes;
 pub(crate) mod keep;
 pub(crate) mod ladder;
-pub(crate) mod limits;
 pub(crate) mod queue_state;
 pub(crate) mod queue_states;
 pub(crate) mod ranges;
 pub(crate) mod release;
 pub(crate) mod rules;
-pub(crate) mod viewed;
 pub(crate) mod watch;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -22,18 +20,16 @@ use binpool_allocators::{Backend, FailureOrder, MemoryId};
 
 use crate::{
     PoolStatistics,
-    block::Block,
+    block::{Block, Viewed},
     central::{homes::Homes, queue_states::QueueStates, rules::Rules},
     free::{
-        bins::Bins, cached::Viewed, depot::Depot, fills::Fills, quarantine::Quarantine,
-        thread_cache::ThreadCache,
+        bins::Bins, depot::Depot, fills::Fills, quarantine::Quarantine, thread_cache::ThreadCache,
     },
     growing::Dropped,
     lock::{biased::BiasedLocks, transit::Transit},
     order::{
-        clock::Clock,
         queue_uses::{QueueUses, join_of_one_kind},
-        timestamps::QueueKey,
+        timestamps::{Clock, QueueKey},
     },
     request::Request,
     retain::SweepClock,

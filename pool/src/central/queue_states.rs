@@ -8,9 +8,8 @@ use slab::Slab;
 use crate::{
     central::queue_state::QueueState,
     order::{
-        clock::Clock,
         fence::{Fence, NewFence, is_ordered},
-        timestamps::{QueueKey, QueueUse, Timestamp},
+        timestamps::{Clock, QueueKey, QueueUse, Timestamp},
     },
 };
 

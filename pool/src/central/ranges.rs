@@ -4,7 +4,7 @@ use binpool_allocators::{Backend, Error, Memory, MemoryId, Region};
 
 use crate::{
     block::{Block, Released},
-    central::{State, counters::unsigned},
+    central::{State, counters::unsigned, rules::Limits},
     order::queue_uses::QueueUses,
     order::timestamps::QueueKey,
     rare::{Rare, reached},
@@ -26,6 +26,10 @@ pub(crate) enum RangeFilter {
     /// All ranges, even those that commands still use.
     Any,
 }
+
+/// The device is asked how much is free after this number of requests that found no free range, and before that each time their number has
+/// doubled.
+const GROWTHS_A_LOOK: u64 = 32;
 
 impl<B: Backend, O> State<B, O> {
     /// Takes a range of a segment for a block.
@@ -78,6 +82,27 @@ impl<B: Backend, O> State<B, O> {
     pub(crate) fn shrink_range(&mut self, range: RangeKey, bytes: usize, uses: QueueUses) -> bool {
         self.segments.shrink(range, bytes, uses);
         self.arrive()
+    }
+
+    /// Counts a request for a segment or pages. Returns whether it is time to ask the device how much is free.
+    pub(crate) fn is_look_for_pressure_due(&mut self) -> bool {
+        self.growths += 1;
+        self.growths.is_power_of_two() || self.growths.is_multiple_of(GROWTHS_A_LOOK)
+    }
+
+    /// Returns whether these limits rule out a new block of `bytes` bytes even after all free memory is released.
+    pub(crate) fn is_ruled_out(&self, bytes: usize, limits: Limits) -> bool {
+        let bytes = bytes as u64;
+        if bytes <= limits.available.min(limits.capacity) {
+            return false;
+        }
+        // A block may lie on free parts of pages that do not leave the pool.
+        let free = if self.segments.has_pages() {
+            self.held_bytes()
+        } else {
+            self.releasable_bytes()
+        };
+        bytes > limits.capacity || bytes > limits.available.saturating_add(free)
     }
 
     /// Returns the size of the segment to ask the allocator for, and the segments to evict first.
@@ -380,5 +405,15 @@ mod tests {
         let before = state.changes;
         assert!(state.add_segment(memory, bytes, request).is_some());
         assert_eq!(state.changes, before + 1);
+    }
+
+    #[test]
+    fn the_device_is_asked_at_each_doubling_and_at_every_32nd_request() {
+        let mock = MockPool::of_segments();
+        let mut state = mock.shared.state.lock();
+        let asked: Vec<_> = (1..=128)
+            .filter(|_| state.is_look_for_pressure_due())
+            .collect();
+        assert_eq!(asked, [1, 2, 4, 8, 16, 32, 64, 96, 128]);
     }
 }

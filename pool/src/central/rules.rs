@@ -1,6 +1,6 @@
-//! The settings of a pool that decide what a request tries.
+//! What decides what a request tries: the settings of a pool, and the limits of its allocator.
 
-use binpool_allocators::{Backend, Queue, QueueId};
+use binpool_allocators::{Backend, Error, OutOfMemory, Queue, QueueId, Scope};
 
 use crate::{Retain, central::queue_state::QueueState, request::HitKind};
 
@@ -22,5 +22,28 @@ impl Rules {
     /// that the program retired.
     pub(crate) fn may_retire<B: Backend, O>(self, queue: &QueueState<B, O>, crosses: bool) -> bool {
         queue.active == 0 && queue.queue.id() != self.default_queue && (crosses || queue.is_retired)
+    }
+}
+
+/// The limits of the pool's allocator, read before the pool's lock is taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// The most bytes that the allocator gives in total.
+    pub(crate) capacity: u64,
+    /// The most bytes that it gives now.
+    pub(crate) available: u64,
+}
+
+impl Limits {
+    pub(crate) const NONE: Self = Self {
+        capacity: u64::MAX,
+        available: u64::MAX,
+    };
+
+    /// The error of a request that the limits rule out, so that the allocator need not be asked.
+    pub(crate) fn refusal(self, bytes: usize) -> Error {
+        OutOfMemory::new(bytes, Scope::Limit)
+            .with_available(self.available)
+            .into()
     }
 }

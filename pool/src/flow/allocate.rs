@@ -9,7 +9,7 @@ use crate::{
     PoolError, PooledBuffer,
     central::{
         ladder::{Ask, Step},
-        limits::Limits,
+        rules::Limits,
     },
     flow::{make::Entered, thread_cache::Found},
     free::thread_cache::Looked,

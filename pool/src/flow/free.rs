@@ -9,8 +9,8 @@ use parking_lot::MutexGuard;
 use crate::{
     PooledBuffer,
     block::Lease,
+    block::Wanted,
     central::caches::DrainFrom,
-    free::cached::Wanted,
     order::{
         fence::{is_ordered, wait_for_event},
         queue_uses::QueueUses,

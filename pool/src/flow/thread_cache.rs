@@ -11,11 +11,11 @@ use parking_lot::MutexGuard;
 
 use crate::{
     PoolStatistics,
+    block::Wanted,
     block::{Lease, Shell},
     buffer::free_uncached,
     central::caches::{DrainFrom, Drained},
     flow::make::{Entered, TakenRange},
-    free::cached::Wanted,
     free::spare_leases::SpareLease,
     free::thread_cache::Looked,
     lock::{
@@ -558,8 +558,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        PoolOptions, PooledBuffer, WatchOptions, central::caches::DrainFrom, classes::tests::Many,
-        free::cached::Wanted, mock_pool::MockPool,
+        PoolOptions, PooledBuffer, WatchOptions, block::Wanted, central::caches::DrainFrom,
+        classes::tests::Many, mock_pool::MockPool,
     };
 
     fn hold(mock: &MockPool, blocks: usize) {

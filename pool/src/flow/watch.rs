@@ -5,7 +5,7 @@ use std::sync::Arc;
 use binpool_allocators::{Backend, QueueId};
 
 use crate::{
-    free::cached::Wanted,
+    block::Wanted,
     lock::per_thread as threads,
     shared::{Block, LeasedBlock, OwnCache, Shared, ThreadCache},
     track::{

@@ -7,7 +7,7 @@ use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 
 use crate::{
-    free::cached::{Cached, Wanted, bytes_of},
+    block::{Cached, Wanted, bytes_of},
     rare::{Rare, reached},
     sync::{AtomicU64, Ordering},
 };

@@ -1,7 +1,6 @@
 //! Where free memory lies: bins, the depot, thread caches, the quarantine.
 
 pub(crate) mod bins;
-pub(crate) mod cached;
 pub(crate) mod depot;
 pub(crate) mod fills;
 pub(crate) mod quarantine;

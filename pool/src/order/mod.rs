@@ -1,6 +1,5 @@
 //! The order of uses: timestamps, the clock, fences.
 
-pub(crate) mod clock;
 pub(crate) mod fence;
 pub(crate) mod queue_uses;
 pub(crate) mod timestamps;

@@ -4,11 +4,8 @@ use binpool_allocators::{Backend, QueueId};
 
 use super::{MAX_BLOCKS_PER_SLOT, MAX_UNREPORTED_BYTES, ThreadCache, find};
 use crate::{
-    block::{LeasedBlock, Shell},
-    free::{
-        cached::Cached,
-        spare_leases::{CarvedHere, MAX_SPARE_LEASES, SpareLease, SpareLeases},
-    },
+    block::{Cached, LeasedBlock, Shell},
+    free::spare_leases::{CarvedHere, MAX_SPARE_LEASES, SpareLease, SpareLeases},
     order::{
         queue_uses::QueueUses,
         timestamps::{QueueKey, QueueUse},

@@ -5,9 +5,8 @@ mod carving;
 use binpool_allocators::{Backend, QueueId};
 
 use crate::{
-    block::{Block, LeasedBlock},
+    block::{Block, Cached, LeasedBlock, Wanted, bytes_of},
     free::{
-        cached::{Cached, Wanted, bytes_of},
         depot::Depot,
         spare_leases::{PoolArenas, SpareLeases},
     },

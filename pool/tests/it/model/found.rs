@@ -296,3 +296,29 @@ fn what_waits_for_a_failed_command_does_not_count_in_a_trim() {
     ];
     run(setting, &operations);
 }
+
+#[test]
+fn memory_whose_release_ends_during_the_question_is_room_or_not() {
+    let setting = Setting {
+        source: Svm,
+        segments: true,
+        reuse: Opportunistic,
+        threshold: None,
+        completion: Seeded(55774),
+        failures: Failures {
+            order: Kept,
+            spread: false,
+        },
+        watched: false,
+    };
+    let operations = [
+        StopHolding,
+        Allocate(Bytes(1), Queue(1), Thread(0)),
+        Allocate(Bytes(8193), Queue(0), Thread(0)),
+        Allocate(Bytes(16000), Queue(0), Thread(0)),
+        Allocate(Bytes(1), Queue(0), Thread(0)),
+        Drop(Block(1), Thread(0)),
+        WouldFit(Bytes(19967)),
+    ];
+    run(setting, &operations);
+}

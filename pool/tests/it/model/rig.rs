@@ -1248,15 +1248,21 @@ impl Rig {
         let Some(pool) = &self.pool else {
             return Ok(());
         };
+        let known = || {
+            self.ledger(|ledger| {
+                let capacity = isize::try_from(self.allocator.capacity_bytes()).unwrap();
+                let available = isize::try_from(self.allocator.available_bytes()).unwrap();
+                let room = (capacity - ledger.bytes().cast_signed()).min(available);
+                self.reference.would_fit(bytes.0, room, ledger)
+            })
+        };
+        let before = known();
         let told = pool.would_fit(bytes.0);
-        let known = self.ledger(|ledger| {
-            let capacity = isize::try_from(self.allocator.capacity_bytes()).unwrap();
-            let available = isize::try_from(self.allocator.available_bytes()).unwrap();
-            let room = (capacity - ledger.bytes().cast_signed()).min(available);
-            self.reference.would_fit(bytes.0, room, ledger)
-        });
+        // Commands that end meanwhile make room.
+        let after = known();
         // What waits in vain to go back is not in the pool any more, and no room for other blocks either.
-        if known.is_some_and(|known| known != told) && !self.may_wait_in_vain() {
+        let is_wrong = before == after && after.is_some_and(|known| known != told);
+        if is_wrong && !self.may_wait_in_vain() {
             return Err(format!("would_fit says {told}"));
         }
         Ok(())
