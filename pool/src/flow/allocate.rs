@@ -3,7 +3,6 @@
 use std::{panic::Location, sync::Arc};
 
 use binpool_allocators::{Allocator, Backend, Queue};
-use binpool_trace::ShortageReport;
 
 use crate::{
     PoolError, PooledBuffer,
@@ -63,9 +62,10 @@ impl<B: Backend> Shared<B> {
         let Some(caller) = self.tracking.caller(Location::caller()) else {
             return self.allocate_beyond(queue, bytes);
         };
-        match self.take_youngest_tracked(queue.id(), bytes, caller) {
+        let cached = self.take_youngest_tracked(queue.id(), bytes, caller);
+        match cached.or_else(|| self.take_cached_tracked(queue.id(), bytes, caller)) {
             Some(block) => Ok(PooledBuffer::of_leased(block, bytes)),
-            None => self.allocate_tracked(queue, bytes, caller),
+            None => self.serve(queue, bytes, Some(caller)),
         }
     }
 
@@ -128,20 +128,6 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Returns a tracked block from this thread's cache, or else from [`serve`](Self::serve).
-    #[inline(never)]
-    fn allocate_tracked(
-        self: &Arc<Self>,
-        queue: &B::Queue,
-        bytes: usize,
-        caller: Caller,
-    ) -> Result<PooledBuffer<B>, PoolError> {
-        match self.take_cached_tracked(queue.id(), bytes, caller) {
-            Some(cached) => Ok(PooledBuffer::of_leased(cached, bytes)),
-            None => self.serve(queue, bytes, Some(caller)),
-        }
-    }
-
     /// Returns a block for a request that this thread's cache cannot serve. Tracks the block if there is a `caller`.
     #[cold]
     #[inline(never)]
@@ -151,10 +137,10 @@ impl<B: Backend> Shared<B> {
         bytes: usize,
         caller: Option<Caller>,
     ) -> Result<PooledBuffer<B>, PoolError> {
-        let result = match caller {
-            None => self.serve_untracked(queue, bytes),
-            Some(caller) => self.serve_tracked(queue, bytes, caller),
-        };
+        let mut result = self.find(queue, bytes);
+        if let Some(caller) = caller {
+            self.record_result(&mut result, queue.id(), bytes, caller);
+        }
         #[cfg(feature = "snapshot")]
         if let Err(PoolError::OutOfMemory(report)) = &result {
             self.write_shortage(report, caller);
@@ -162,35 +148,8 @@ impl<B: Backend> Shared<B> {
         result
     }
 
-    fn serve_tracked(
-        self: &Arc<Self>,
-        queue: &B::Queue,
-        bytes: usize,
-        caller: Caller,
-    ) -> Result<PooledBuffer<B>, PoolError> {
-        let mut result = self.serve_untracked(queue, bytes);
-        match &mut result {
-            Ok(buffer) => {
-                if let Some(block) = buffer.block_mut() {
-                    self.record_allocation(block, bytes, caller);
-                }
-            }
-            Err(PoolError::OutOfMemory(report)) => {
-                let report = ShortageReport::from(&**report);
-                let is_behind = match &mut self.state.lock().watch.event_buffer {
-                    None => false,
-                    Some(event_buffer) => event_buffer.refuse(bytes, report, queue.id(), caller),
-                };
-                if is_behind {
-                    self.wait_for_recorder();
-                }
-            }
-            Err(_) => {}
-        }
-        result
-    }
-
-    fn serve_untracked(
+    /// Returns a block that is ready for its user: of the right size, and scrubbed if the pool scrubs.
+    fn find(
         self: &Arc<Self>,
         queue: &B::Queue,
         bytes: usize,
@@ -204,7 +163,7 @@ impl<B: Backend> Shared<B> {
             self.state.lock().counters.out_of_memory += 1;
             return Err(self.never_fits(bytes));
         };
-        let mut block = self.allocate_shared(queue, size, request)?;
+        let mut block = self.find_unscrubbed(queue, size, request)?;
         tracing::trace!(asked = bytes, bytes = block.class_size(), "allocated");
         if self.scrubber.is_on_hand_out() {
             block.scrub_for(queue)?;
@@ -276,7 +235,7 @@ impl<B: Backend> Shared<B> {
 
 impl<B: Backend> Shared<B> {
     /// Returns a block that does not come from this thread's cache: one that is free, or the result of a [climb](Self::climb).
-    fn allocate_shared(
+    fn find_unscrubbed(
         self: &Arc<Self>,
         queue: &B::Queue,
         size: Size,

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use binpool_allocators::{Backend, QueueId};
+use binpool_trace::ShortageReport;
 
 use crate::{
+    PoolError, PooledBuffer,
     block::Wanted,
     lock::per_thread as threads,
     shared::{Block, LeasedBlock, OwnCache, Shared, ThreadCache},
@@ -100,6 +102,34 @@ impl<B: Backend> Shared<B> {
         }
     }
 
+    /// Tracks the block that a request got, or records why it got none.
+    pub(crate) fn record_result(
+        &self,
+        result: &mut Result<PooledBuffer<B>, PoolError>,
+        queue: QueueId,
+        asked: usize,
+        caller: Caller,
+    ) {
+        match result {
+            Ok(buffer) => {
+                if let Some(block) = buffer.block_mut() {
+                    self.record_allocation(block, asked, caller);
+                }
+            }
+            Err(PoolError::OutOfMemory(report)) => {
+                let report = ShortageReport::from(&**report);
+                let is_behind = match &mut self.state.lock().watch.event_buffer {
+                    None => false,
+                    Some(event_buffer) => event_buffer.refuse(asked, report, queue, caller),
+                };
+                if is_behind {
+                    self.wait_for_recorder();
+                }
+            }
+            Err(_) => {}
+        }
+    }
+
     /// Helps the writer of the recording, or waits for it.
     #[cold]
     pub(crate) fn wait_for_recorder(&self) {
@@ -131,6 +161,7 @@ impl<B: Backend> Shared<B> {
     }
 
     /// Returns a block from this thread's cache, and tracks it.
+    #[inline(never)]
     pub(crate) fn take_cached_tracked(
         &self,
         queue: QueueId,

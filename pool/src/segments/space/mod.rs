@@ -288,14 +288,14 @@ impl<V, U: Clone + Default> Space<V, U> {
         if segment.taken > 0 {
             return None;
         }
-        let ranges: Vec<usize> = self.ranges_of(key).map(|(range, _)| range).collect();
+        let mut next = Some(segment.first);
         let (mut all_uses, mut all_views) = (Vec::new(), Vec::new());
-        for range in ranges {
+        while let Some(range) = next {
             if let Some(Free { uses, views }) = self.set_taken(range) {
                 all_uses.push(uses);
                 all_views.extend(self.cached.discard(views));
             }
-            self.ranges.remove(range);
+            next = self.ranges.remove(range).after;
         }
         self.segments.remove(key);
         Some((all_uses, all_views))
