@@ -377,6 +377,13 @@ impl World {
             "release" => assert!(before("gather"), "{says:?}"),
             "hook" => {
                 assert!(count("gather") >= 2 && !before("queue"), "{says:?}");
+                // A block that is large enough is waited for by itself, rather than by a wait for all of its queue.
+                if self.rules.wait.is_some() && !self.wait_failed {
+                    for bin in 0..2 {
+                        let held = self.state.take_oldest(self.own, Request { bin, ..REQUEST });
+                        assert!(held.is_none(), "{says:?}");
+                    }
+                }
                 // What was released before may be free by now.
                 let asks = self.was_held_back && self.kind == Kind::Bins;
                 assert!(!asks || count("new") >= 3, "{says:?}");
