@@ -33,8 +33,7 @@ use std::slice;
 use binpool_allocators::{Backend, Error};
 
 use crate::{
-    block::Wanted,
-    block::{BlockBox, HeldBlock, Released},
+    block::{BlockBox, HeldBlock, Released, Wanted},
     central::{
         State,
         caches::{DrainFrom, Drained},
@@ -320,6 +319,7 @@ impl<B: Backend, O> State<B, O> {
             // 2. Blocks of the class that commands keep from the queue.
             Rung::Look => {
                 let uses = self.in_the_way(queue_key, request, crosses);
+                // Without any, there is no block to wait for either.
                 if uses.is_empty() {
                     return ask.go_to(Rung::Retire, None);
                 }

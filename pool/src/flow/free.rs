@@ -8,8 +8,7 @@ use parking_lot::MutexGuard;
 
 use crate::{
     PooledBuffer,
-    block::Lease,
-    block::Wanted,
+    block::{Lease, Wanted},
     central::caches::DrainFrom,
     order::{
         fence::{is_ordered, wait_for_event},

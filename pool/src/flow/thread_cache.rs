@@ -11,8 +11,7 @@ use parking_lot::MutexGuard;
 
 use crate::{
     PoolStatistics,
-    block::Wanted,
-    block::{Lease, Shell},
+    block::{Lease, Shell, Wanted},
     buffer::free_uncached,
     central::caches::{DrainFrom, Drained},
     flow::make::{Entered, TakenRange},
