@@ -8,20 +8,26 @@
 //!
 //! The exit status is 1 where a figure is above the recorded one, and 2 where there is nothing to compare.
 
+mod one_range;
 mod programs;
 mod sheet;
 
 use std::{env, error::Error, process::ExitCode};
 
-use programs::measured;
-use sheet::{COLD, Sheet, WARM};
+use programs::{judged, measured};
+use sheet::{COLD, JUDGED, Sheet, WARM};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    let checked = match arguments.as_slice() {
-        [record, cold, warm, traces @ ..] if record == "--record" => run(cold, warm, traces, true),
-        [cold, warm, traces @ ..] => run(cold, warm, traces, false),
-        _ => Err("name the two files of recorded figures, and traces".into()),
+    let (records, arguments) = match arguments.as_slice() {
+        [record, rest @ ..] if record == "--record" => (true, rest),
+        all => (false, all),
+    };
+    let checked = match arguments {
+        [cold, warm, judged, traces @ ..] => run([cold, warm, judged], traces, records),
+        _ => Err(
+            "name the three files of recorded figures, traces, and after `--judges` more".into(),
+        ),
     };
     match checked {
         Ok(true) => ExitCode::SUCCESS,
@@ -34,11 +40,17 @@ fn main() -> ExitCode {
 }
 
 /// Records the figures of these traces, or compares them with the recorded ones. Returns whether none is above.
-fn run(cold: &str, warm: &str, traces: &[String], records: bool) -> Result<bool, Box<dyn Error>> {
-    let figures = measured(traces)?;
-    let sheets: [(&Sheet, &str, _); 2] = [(&COLD, cold, figures.cold), (&WARM, warm, figures.warm)];
+fn run(files: [&String; 3], traces: &[String], records: bool) -> Result<bool, Box<dyn Error>> {
+    let mut parts = traces.splitn(2, |word| word == "--judges");
+    let figures = measured(parts.next().unwrap_or_default())?;
+    let judged = judged(parts.next().unwrap_or_default())?;
+    let sheets: [(&Sheet, _); 3] = [
+        (&COLD, figures.cold),
+        (&WARM, figures.warm),
+        (&JUDGED, judged),
+    ];
     let mut is_good = true;
-    for (sheet, file, figures) in sheets {
+    for ((sheet, figures), file) in sheets.into_iter().zip(files) {
         if records {
             sheet.record(file, &figures)?;
         } else {

@@ -2,6 +2,7 @@
 
 use std::{
     error::Error,
+    iter,
     num::NonZero,
     path::Path,
     sync::atomic::{AtomicUsize, Ordering},
@@ -13,13 +14,22 @@ use binpool_conformance::Random;
 use binpool_replay::{AllocatorChoice, Device, Failure, Profile, ReplaySettings, Warm};
 use binpool_trace::{Trace, TraceError};
 
-use crate::sheet::Figures;
+use crate::{
+    one_range::{self, Fit},
+    sheet::Figures,
+};
 
 /// The copies of each program, each with a seed of its own.
 const COPIES: u64 = 8;
 
+/// The same of the programs by which rules are judged, of which there are more.
+const JUDGED_COPIES: u64 = 2;
+
 /// How many times in a row a program is replayed.
 const ROUNDS: usize = 6;
+
+/// The same for programs by which rules are judged: what creeps from round to round shows.
+const JUDGED_ROUNDS: usize = 60;
 
 /// What pools carve blocks from.
 const SOURCES: [(&str, AllocatorChoice); 2] = [
@@ -45,24 +55,73 @@ struct Taken {
     warm_calls: f64,
 }
 
-/// Returns the figures of the programs in these files, by as many threads as there are cores.
+/// Returns the figures of the programs in these files.
 pub(crate) fn measured(files: &[String]) -> Result<Measured, Box<dyn Error>> {
-    let programs = files.iter().map(|file| Program::open(file));
-    let programs: Vec<Program> = programs.collect::<Result<_, _>>()?;
+    let programs = opened(files, COPIES)?;
     let jobs: Vec<_> = programs
         .iter()
         .flat_map(|program| settings().map(move |(policy, source)| (program, policy, source)))
         .collect();
+    let results = each(&jobs, |(program, policy, (source, allocator))| {
+        let name = format!("{policy:?}/{source}/{}", program.name);
+        Ok((name, program.taken(*policy, *allocator, ROUNDS)?))
+    })?;
+    let mut measured = Measured::default();
+    for (name, taken) in results {
+        let cold = of_all(&taken, |taken| taken.cold_reserved);
+        measured.cold.insert(name.clone(), cold.to_vec());
+        measured.warm.insert(name, warm(&taken));
+    }
+    Ok(measured)
+}
+
+/// Returns the figures of the default pool on the programs in these files, after many rounds, and those of the simplest rules.
+pub(crate) fn judged(files: &[String]) -> Result<Figures, Box<dyn Error>> {
+    let programs = opened(files, JUDGED_COPIES)?;
+    let rules = [
+        ("segments", Rule::Pool(AllocatorChoice::Immediate)),
+        ("pages", Rule::Pool(AllocatorChoice::Pages)),
+        ("best-fit", Rule::OneRange(Fit::Best)),
+        ("first-fit", Rule::OneRange(Fit::First)),
+    ];
+    let jobs: Vec<_> = programs
+        .iter()
+        .flat_map(|program| rules.iter().map(move |rule| (program, rule)))
+        .collect();
+    let results = each(&jobs, |(program, (name, rule))| {
+        let name = format!("{name}/{}", program.name);
+        let taken = match *rule {
+            Rule::Pool(allocator) => {
+                program.taken(GrowthPolicy::default(), allocator, JUDGED_ROUNDS)?
+            }
+            Rule::OneRange(fit) => program.by_simple_rule(fit),
+        };
+        Ok((name, warm(&taken)))
+    })?;
+    Ok(results.into_iter().collect())
+}
+
+/// What places the blocks of a program.
+#[derive(Clone, Copy)]
+enum Rule {
+    Pool(AllocatorChoice),
+    OneRange(Fit),
+}
+
+fn opened(files: &[String], copies: u64) -> Result<Vec<Program>, TraceError> {
+    let opened = files.iter().map(|file| Program::open(file, copies));
+    opened.collect()
+}
+
+/// Returns the results of all jobs, done by as many threads as there are cores.
+fn each<J: Sync, R: Send>(
+    jobs: &[J],
+    run: impl Fn(&J) -> Result<R, Failure> + Sync,
+) -> Result<Vec<R>, Failure> {
     let next = AtomicUsize::new(0);
     let work = || {
-        let mut done = Vec::new();
-        while let Some((program, policy, (source, allocator))) =
-            jobs.get(next.fetch_add(1, Ordering::Relaxed))
-        {
-            let name = format!("{policy:?}/{source}/{}", program.name);
-            done.push((name, program.taken(*policy, *allocator)?));
-        }
-        Ok(done)
+        let jobs = iter::from_fn(|| jobs.get(next.fetch_add(1, Ordering::Relaxed)));
+        jobs.map(&run).collect::<Result<Vec<_>, _>>()
     };
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let results: Vec<Result<Vec<_>, Failure>> = thread::scope(|scope| {
@@ -72,20 +131,14 @@ pub(crate) fn measured(files: &[String]) -> Result<Measured, Box<dyn Error>> {
             .map(|result| result.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect()
     });
-    let mut measured = Measured::default();
-    for result in results {
-        for (name, taken) in result? {
-            let of = |figure: fn(&Taken) -> f64| of_all(&taken, figure);
-            let cold = of(|taken| taken.cold_reserved);
-            let warm = [
-                of(|taken| taken.warm_calls),
-                of(|taken| taken.warm_reserved),
-            ];
-            measured.cold.insert(name.clone(), cold.to_vec());
-            measured.warm.insert(name, warm.concat());
-        }
-    }
-    Ok(measured)
+    let results: Vec<_> = results.into_iter().collect::<Result<_, _>>()?;
+    Ok(results.into_iter().flatten().collect())
+}
+
+/// The calls of a warm round and what is reserved then, each of the program, the mean of its copies and the worst of them.
+fn warm(taken: &[Taken]) -> Vec<f64> {
+    let figures: [fn(&Taken) -> f64; 2] = [|taken| taken.warm_calls, |taken| taken.warm_reserved];
+    figures.map(|figure| of_all(taken, figure)).concat()
 }
 
 /// Returns a figure of the program itself, which is the first, and the mean and the worst of its copies.
@@ -111,9 +164,9 @@ struct Program {
 }
 
 impl Program {
-    fn open(file: &str) -> Result<Self, TraceError> {
+    fn open(file: &str, copies: u64) -> Result<Self, TraceError> {
         let itself = Trace::open(Path::new(file))?;
-        let copies = (0..COPIES).map(|seed| changed(itself.clone(), seed));
+        let copies = (0..copies).map(|seed| changed(itself.clone(), seed));
         let copies: Vec<_> = copies.collect();
         let name = Path::new(file).file_name().unwrap_or_default();
         Ok(Self {
@@ -127,10 +180,24 @@ impl Program {
         &self,
         policy: GrowthPolicy,
         allocator: AllocatorChoice,
+        rounds: usize,
     ) -> Result<Vec<Taken>, Failure> {
         let traces = self.traces.iter();
         traces
-            .map(|trace| taken(trace, policy, allocator))
+            .map(|trace| taken(trace, policy, allocator, rounds))
+            .collect()
+    }
+
+    /// What they take by one of the simplest rules, which never calls the device again.
+    fn by_simple_rule(&self, fit: Fit) -> Vec<Taken> {
+        let traces = self.traces.iter();
+        let reserved = traces.map(|trace| one_range::reserved(trace, fit, ROUNDS));
+        reserved
+            .map(|reserved| Taken {
+                cold_reserved: reserved,
+                warm_reserved: reserved,
+                warm_calls: 0.0,
+            })
             .collect()
     }
 }
@@ -150,11 +217,12 @@ fn taken(
     trace: &Trace,
     policy: GrowthPolicy,
     allocator: AllocatorChoice,
+    rounds: usize,
 ) -> Result<Taken, Failure> {
     let settings = ReplaySettings {
         allocator,
         pool: Some(PoolOptions::new().growth(policy)),
-        rounds: ROUNDS,
+        rounds,
         ..ReplaySettings::default()
     };
     let measured = Device::Mock(Profile::H200).replay(trace, &settings, &|_| {})?;
