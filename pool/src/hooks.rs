@@ -1,10 +1,9 @@
 //! Reclaim hooks: functions of the program that free memory.
 
-use std::{cmp::Reverse, fmt, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use binpool_allocators::contained::contained;
 use parking_lot::Mutex;
-use slab::Slab;
 
 use crate::sync::{ThreadId, current};
 
@@ -59,10 +58,7 @@ pub struct Shortage {
 /// # Ok::<(), binpool::PoolError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct HookId {
-    key: usize,
-    age: u64,
-}
+pub struct HookId(u64);
 
 type Hook = Arc<dyn Fn(&Shortage) -> bool + Send + Sync>;
 
@@ -71,9 +67,9 @@ const MOST_CALLS: u32 = 100;
 
 #[derive(Default)]
 struct Registered {
-    hooks: Slab<(u64, Hook)>,
-    /// Grows with each hook: gives the order of calls, and tells a hook from a later one with the same key.
-    next_age: u64,
+    /// By their numbers, which grow: the oldest comes first.
+    hooks: BTreeMap<u64, Hook>,
+    next: u64,
     /// The threads that are calling the hooks.
     callers: Vec<ThreadId>,
 }
@@ -87,46 +83,33 @@ pub(crate) struct Hooks {
 impl Hooks {
     pub(crate) fn add(&self, hook: Hook) -> HookId {
         let mut registered = self.registered.lock();
-        let age = registered.next_age;
-        registered.next_age += 1;
-        HookId {
-            key: registered.hooks.insert((age, hook)),
-            age,
-        }
+        let number = registered.next;
+        registered.next += 1;
+        registered.hooks.insert(number, hook);
+        HookId(number)
     }
 
     /// Removes a hook. Returns whether it was there.
     pub(crate) fn remove(&self, id: HookId) -> bool {
-        let mut registered = self.registered.lock();
-        let found = matches!(registered.hooks.get(id.key), Some((age, _)) if *age == id.age);
         // Dropped after the lock, because a hook may own blocks of this pool.
-        let _removed = found.then(|| registered.hooks.remove(id.key));
-        drop(registered);
-        found
+        let removed = self.registered.lock().hooks.remove(&id.0);
+        removed.is_some()
     }
 
     /// Returns the present hooks, for this thread to call: none if it is calling them already.
     pub(crate) fn begin_round(&self) -> Round<'_> {
-        let mut round = Round {
-            of: self,
-            caller: None,
-            hooks: Vec::new(),
-            calls: 0,
-        };
         let mut registered = self.registered.lock();
         // Without hooks, the caller may be a thread in C whose thread-locals are gone, and with them its id.
         let caller = (!registered.hooks.is_empty()).then(|| current().id());
-        if caller.is_some_and(|caller| !registered.callers.contains(&caller)) {
-            round.caller = caller;
-            registered.callers.extend(caller);
-            let hooks = registered.hooks.iter();
-            round
-                .hooks
-                .extend(hooks.map(|(_, (age, hook))| (*age, Arc::clone(hook))));
-            round.hooks.sort_by_key(|(age, _)| Reverse(*age));
+        let caller = caller.filter(|caller| !registered.callers.contains(caller));
+        registered.callers.extend(caller);
+        let hooks = registered.hooks.values().rev().cloned();
+        Round {
+            of: self,
+            caller,
+            hooks: caller.map_or_else(Vec::new, |_| hooks.collect()),
+            calls: 0,
         }
-        drop(registered);
-        round
     }
 }
 
@@ -135,8 +118,8 @@ pub(crate) struct Round<'a> {
     of: &'a Hooks,
     /// `None` if there is nothing to call.
     caller: Option<ThreadId>,
-    /// Those that are left to call, with their ages: the oldest is the last.
-    hooks: Vec<(u64, Hook)>,
+    /// Those that are left to call: the oldest is the last.
+    hooks: Vec<Hook>,
     /// How often the present one was called.
     calls: u32,
 }
@@ -148,7 +131,7 @@ impl Round<'_> {
 
     /// Calls the present hook, and goes on to the next unless it says that it freed something. A panic in it is caught and logged.
     pub(crate) fn call_next(&mut self, shortage: Shortage) {
-        let Some((_, hook)) = self.hooks.last() else {
+        let Some(hook) = self.hooks.last() else {
             return;
         };
         let what = format_args!("a reclaim hook for {} bytes", shortage.bytes);
@@ -167,13 +150,5 @@ impl Drop for Round<'_> {
         registered
             .callers
             .retain(|caller| Some(*caller) != self.caller);
-    }
-}
-
-impl fmt::Debug for Hooks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hooks")
-            .field("count", &self.registered.lock().hooks.len())
-            .finish()
     }
 }

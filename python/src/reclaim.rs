@@ -25,10 +25,7 @@ pub(crate) fn hook(
         let has_freed = Python::try_attach(|py| {
             let function = function.bind(py);
             let answer = call(function, shortage.bytes);
-            answer.unwrap_or_else(|error| {
-                error.write_unraisable(py, Some(function));
-                false
-            })
+            answer.map_err(|error| error.write_unraisable(py, Some(function))) == Ok(true)
         });
         has_freed == Some(true)
     })

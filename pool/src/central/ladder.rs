@@ -137,9 +137,8 @@ pub(crate) struct Ask {
     after_round: Rung,
     /// The first bin whose blocks were not waited for yet.
     next_bin: usize,
-    /// The queues that hold memory back, to be waited for, and how many of them have been.
-    holding_back: QueueUses,
-    waited: usize,
+    /// The queues that hold memory back and are yet to be waited for.
+    holding_back: Vec<QueueUse>,
     /// The pool's count of changes at the start of the last round, plus this request's own changes since.
     changes: u64,
     passes: u32,
@@ -147,11 +146,11 @@ pub(crate) struct Ask {
 
 impl Ask {
     /// A request that found nothing [free](State::free).
-    pub(crate) const fn for_block(queue_key: QueueKey, request: Request) -> Self {
+    pub(crate) fn for_block(queue_key: QueueKey, request: Request) -> Self {
         Self {
             queue_key,
             request,
-            limits: Limits::NONE,
+            limits: Limits::default(),
             answer: false,
             last_bin: 0,
             refusal: None,
@@ -164,8 +163,7 @@ impl Ask {
             enough: 0,
             after_round: Rung::Full,
             next_bin: 0,
-            holding_back: QueueUses::new(),
-            waited: 0,
+            holding_back: Vec::new(),
             changes: 0,
             passes: 0,
         }
@@ -440,18 +438,16 @@ impl<B: Backend, O> State<B, O> {
             Rung::AfterHook => ask.go_to(Rung::Queues, None),
             // 10. Queues that hold memory back, one after the other, and other threads.
             Rung::Queues => {
-                ask.holding_back = self.holding_back();
-                ask.waited = 0;
+                ask.holding_back = self.holding_back().iter().rev().copied().collect();
                 ask.passes += 1;
                 if ask.holding_back.is_empty() {
                     return ask.begin_round(u64::MAX, Rung::Transit, false, None);
                 }
                 ask.go_to(Rung::Queue, None)
             }
-            Rung::Queue => match ask.holding_back.get(ask.waited).copied() {
+            Rung::Queue => match ask.holding_back.pop() {
                 None => ask.go_to(Rung::Transit, None),
                 Some(use_) => {
-                    ask.waited += 1;
                     let step = Some(Step::WaitForQueue(use_));
                     ask.begin_round(u64::MAX, Rung::Queue, false, step)
                 }

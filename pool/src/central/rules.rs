@@ -26,7 +26,7 @@ impl Rules {
 }
 
 /// The limits of the pool's allocator, read before the pool's lock is taken.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Limits {
     /// The most bytes that the allocator gives in total.
     pub(crate) capacity: u64,
@@ -35,11 +35,6 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    pub(crate) const NONE: Self = Self {
-        capacity: u64::MAX,
-        available: u64::MAX,
-    };
-
     /// The error of a request that the limits rule out, so that the allocator need not be asked.
     pub(crate) fn refusal(self, bytes: usize) -> Error {
         OutOfMemory::new(bytes, Scope::Limit)

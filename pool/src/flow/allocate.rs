@@ -286,14 +286,12 @@ impl<B: Backend> Shared<B> {
         }
         let block = match free {
             Some(Step::Block(block, _)) => Some(block),
-            Some(Step::Range(carved)) => {
-                let hit = self.view(queue_key, request, carved, HitKind::Carved)?;
-                hit.hand_out(request.asked)
-            }
-            _ => {
-                let hit = self.climb(Ask::for_block(queue_key, request))?;
-                hit.hand_out(request.asked)
-            }
+            Some(Step::Range(carved)) => self
+                .view(queue_key, request, carved, HitKind::Carved)?
+                .hand_out(request.asked),
+            _ => self
+                .climb(Ask::for_block(queue_key, request))?
+                .hand_out(request.asked),
         };
         let block_and_queue = block.map(|block| (block, entered.keep()));
         let buffer = PooledBuffer::new(self, queue, request.asked, block_and_queue);

@@ -49,7 +49,7 @@ impl<B: Backend> Shared<B> {
                         break HitBlock::new(self, queue_key, held.block, kind);
                     };
                     self.state.lock().put_back(held);
-                    warn_of_wait(&error);
+                    tracing::warn!(%error, "could not wait for free memory; it stays in the pool");
                 }
                 Step::WaitForRange(mut carved, kind) => {
                     let Err(error) = self.wait_behind(queue_key, &carved.uses, kind) else {
@@ -59,7 +59,7 @@ impl<B: Backend> Shared<B> {
                     if self.state.lock().put_range_back(carved) {
                         self.arrived.notify_all();
                     }
-                    warn_of_wait(&error);
+                    tracing::warn!(%error, "could not wait for free memory; it stays in the pool");
                 }
                 Step::Look(uses, None) => {
                     self.check(&uses);
@@ -237,8 +237,4 @@ impl<B: Backend> Shared<B> {
             source: None,
         }
     }
-}
-
-fn warn_of_wait(error: &Error) {
-    tracing::warn!(%error, "could not wait for free memory; it stays in the pool");
 }

@@ -51,7 +51,11 @@ impl<B: Backend> Shared<B> {
             tracing::debug!(asked = request.asked, bytes = request.bytes, "miss");
             return Ok(hit);
         }
-        let mut growth = Growth::begun(self);
+        // The ladder has sent it on its way, under the lock.
+        let mut growth = Growth {
+            shared: self,
+            free: None,
+        };
         let (carved, bytes, what) = match new {
             New::Segment { bytes, leaving } => {
                 self.release_each(leaving);
@@ -63,11 +67,13 @@ impl<B: Backend> Shared<B> {
                 (carved, None, "mapped pages")
             }
         };
-        let hit = self.view(queue_key, request, carved, HitKind::Fresh)?;
+        let mut hit = self.view(queue_key, request, carved, HitKind::Fresh)?;
         if asks_free {
-            growth.ask_free();
+            // That bounds how much the pool keeps for later requests.
+            let free = contained("Backend::free_bytes", || self.backend.free_bytes());
+            growth.free = free.flatten();
         }
-        let hit = hit.with_growth(growth);
+        hit.growth = Some(growth);
         tracing::debug!(asked = request.asked, bytes, "{what}");
         Ok(hit)
     }
@@ -257,18 +263,7 @@ pub(super) struct Growth<'a, B: Backend> {
     free: Option<u64>,
 }
 
-impl<'a, B: Backend> Growth<'a, B> {
-    /// The caller has sent it on its way, under the lock.
-    pub(super) fn begun(shared: &'a Shared<B>) -> Self {
-        Self { shared, free: None }
-    }
-
-    /// Asks the device how much of it is free: that bounds how much the pool keeps for later requests.
-    pub(super) fn ask_free(&mut self) {
-        let free = || self.shared.backend.free_bytes();
-        self.free = contained("Backend::free_bytes", free).flatten();
-    }
-
+impl<B: Backend> Growth<'_, B> {
     /// The segment, or the pages, have arrived.
     fn end(self, state: &mut State<B>) {
         if let Some(free) = self.free {
@@ -283,6 +278,7 @@ impl<'a, B: Backend> Growth<'a, B> {
 
 impl<B: Backend> Drop for Growth<'_, B> {
     fn drop(&mut self) {
+        // Nothing has changed for other requests.
         if self.shared.state.lock().transit.arrive() {
             self.shared.arrived.notify_all();
         }
@@ -316,11 +312,6 @@ impl<'a, B: Backend> HitBlock<'a, B> {
             block: Some(block),
             growth: None,
         }
-    }
-
-    pub(super) fn with_growth(mut self, growth: Growth<'a, B>) -> Self {
-        self.growth = Some(growth);
-        self
     }
 
     /// Returns the block, which counts as active from now on, after a request of `asked` bytes.

@@ -2,7 +2,6 @@
 
 use std::{
     error::Error,
-    iter,
     num::NonZero,
     path::Path,
     sync::atomic::{AtomicUsize, Ordering},
@@ -14,10 +13,7 @@ use binpool_conformance::Random;
 use binpool_replay::{AllocatorChoice, Device, Failure, Profile, ReplaySettings, Warm};
 use binpool_trace::{Trace, TraceError};
 
-use crate::{
-    one_range::{self, Fit},
-    sheet::Figures,
-};
+use crate::{one_range, sheet::Figures};
 
 /// The copies of each program, each with a seed of its own.
 const COPIES: u64 = 8;
@@ -55,73 +51,57 @@ struct Taken {
     warm_calls: f64,
 }
 
-/// Returns the figures of the programs in these files.
+/// What places the blocks of programs: a name, and the policy and the source of a pool, or best fit in one range.
+type Rule = (String, Option<(GrowthPolicy, AllocatorChoice)>);
+
+/// Returns the figures of the programs in these files, with each policy.
 pub(crate) fn measured(files: &[String]) -> Result<Measured, Box<dyn Error>> {
-    let programs = opened(files, COPIES)?;
-    let jobs: Vec<_> = programs
-        .iter()
-        .flat_map(|program| settings().map(move |(policy, source)| (program, policy, source)))
-        .collect();
-    let results = each(&jobs, |(program, policy, (source, allocator))| {
-        let name = format!("{policy:?}/{source}/{}", program.name);
-        Ok((name, program.taken(*policy, *allocator, ROUNDS)?))
-    })?;
-    let mut measured = Measured::default();
-    for (name, taken) in results {
-        let cold = of_all(&taken, |taken| taken.cold_reserved);
-        measured.cold.insert(name.clone(), cold.to_vec());
-        measured.warm.insert(name, warm(&taken));
-    }
-    Ok(measured)
+    let policies = GrowthPolicy::ALL.into_iter();
+    let rules = policies.flat_map(|policy| {
+        SOURCES.map(|(source, allocator)| {
+            let name = format!("{policy:?}/{source}");
+            (name, Some((policy, allocator)))
+        })
+    });
+    figures(files, COPIES, ROUNDS, &rules.collect::<Vec<_>>())
 }
 
-/// Returns the figures of the default pool on the programs in these files, after many rounds, and those of the simplest rules.
+/// Returns the figures of the default pool on the programs in these files, after many rounds, and those of the simplest rule.
 pub(crate) fn judged(files: &[String]) -> Result<Figures, Box<dyn Error>> {
-    let programs = opened(files, JUDGED_COPIES)?;
-    let rules = [
-        ("segments", Rule::Pool(AllocatorChoice::Immediate)),
-        ("pages", Rule::Pool(AllocatorChoice::Pages)),
-        ("best-fit", Rule::OneRange(Fit::Best)),
-        ("first-fit", Rule::OneRange(Fit::First)),
-    ];
+    let pools = SOURCES.map(|(source, allocator)| {
+        let pool = (GrowthPolicy::default(), allocator);
+        (source.to_owned(), Some(pool))
+    });
+    let rules = [&pools[..], &[("best-fit".to_owned(), None)]].concat();
+    Ok(figures(files, JUDGED_COPIES, JUDGED_ROUNDS, &rules)?.warm)
+}
+
+/// Returns what each rule takes for each program and copies of it, by as many threads as there are cores.
+fn figures(
+    files: &[String],
+    copies: u64,
+    rounds: usize,
+    rules: &[Rule],
+) -> Result<Measured, Box<dyn Error>> {
+    let programs = files.iter().map(|file| Program::open(file, copies));
+    let programs: Vec<Program> = programs.collect::<Result<_, _>>()?;
     let jobs: Vec<_> = programs
         .iter()
         .flat_map(|program| rules.iter().map(move |rule| (program, rule)))
         .collect();
-    let results = each(&jobs, |(program, (name, rule))| {
-        let name = format!("{name}/{}", program.name);
-        let taken = match *rule {
-            Rule::Pool(allocator) => {
-                program.taken(GrowthPolicy::default(), allocator, JUDGED_ROUNDS)?
-            }
-            Rule::OneRange(fit) => program.by_simple_rule(fit),
-        };
-        Ok((name, warm(&taken)))
-    })?;
-    Ok(results.into_iter().collect())
-}
-
-/// What places the blocks of a program.
-#[derive(Clone, Copy)]
-enum Rule {
-    Pool(AllocatorChoice),
-    OneRange(Fit),
-}
-
-fn opened(files: &[String], copies: u64) -> Result<Vec<Program>, TraceError> {
-    let opened = files.iter().map(|file| Program::open(file, copies));
-    opened.collect()
-}
-
-/// Returns the results of all jobs, done by as many threads as there are cores.
-fn each<J: Sync, R: Send>(
-    jobs: &[J],
-    run: impl Fn(&J) -> Result<R, Failure> + Sync,
-) -> Result<Vec<R>, Failure> {
     let next = AtomicUsize::new(0);
     let work = || {
-        let jobs = iter::from_fn(|| jobs.get(next.fetch_add(1, Ordering::Relaxed)));
-        jobs.map(&run).collect::<Result<Vec<_>, _>>()
+        let mut done = Vec::new();
+        while let Some((program, (rule, pool))) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let traces = program.traces.iter();
+            let taken = traces.map(|trace| match pool {
+                Some((policy, allocator)) => taken(trace, *policy, *allocator, rounds),
+                None => Ok(by_best_fit(trace)),
+            });
+            let taken: Vec<Taken> = taken.collect::<Result<_, _>>()?;
+            done.push((format!("{rule}/{}", program.name), taken));
+        }
+        Ok(done)
     };
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let results: Vec<Result<Vec<_>, Failure>> = thread::scope(|scope| {
@@ -131,14 +111,20 @@ fn each<J: Sync, R: Send>(
             .map(|result| result.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect()
     });
-    let results: Vec<_> = results.into_iter().collect::<Result<_, _>>()?;
-    Ok(results.into_iter().flatten().collect())
-}
-
-/// The calls of a warm round and what is reserved then, each of the program, the mean of its copies and the worst of them.
-fn warm(taken: &[Taken]) -> Vec<f64> {
-    let figures: [fn(&Taken) -> f64; 2] = [|taken| taken.warm_calls, |taken| taken.warm_reserved];
-    figures.map(|figure| of_all(taken, figure)).concat()
+    let mut measured = Measured::default();
+    for result in results {
+        for (name, taken) in result? {
+            let of = |figure: fn(&Taken) -> f64| of_all(&taken, figure);
+            let cold = of(|taken| taken.cold_reserved);
+            let warm = [
+                of(|taken| taken.warm_calls),
+                of(|taken| taken.warm_reserved),
+            ];
+            measured.cold.insert(name.clone(), cold.to_vec());
+            measured.warm.insert(name, warm.concat());
+        }
+    }
+    Ok(measured)
 }
 
 /// Returns a figure of the program itself, which is the first, and the mean and the worst of its copies.
@@ -149,11 +135,6 @@ fn of_all(taken: &[Taken], figure: fn(&Taken) -> f64) -> [f64; 3] {
     let copies: Vec<f64> = figures.collect();
     let mean = copies.iter().sum::<f64>() / copies.len() as f64;
     [own, mean, copies.iter().copied().fold(0.0, f64::max)]
-}
-
-fn settings() -> impl Iterator<Item = (GrowthPolicy, (&'static str, AllocatorChoice))> {
-    let policies = GrowthPolicy::ALL.into_iter();
-    policies.flat_map(|policy| SOURCES.map(|source| (policy, source)))
 }
 
 /// A recorded program, and copies of it with other sizes.
@@ -173,32 +154,6 @@ impl Program {
             name: name.to_string_lossy().replace(".trace.gz", ""),
             traces: [vec![itself], copies].concat(),
         })
-    }
-
-    /// What a pool takes for the program itself and for each copy.
-    fn taken(
-        &self,
-        policy: GrowthPolicy,
-        allocator: AllocatorChoice,
-        rounds: usize,
-    ) -> Result<Vec<Taken>, Failure> {
-        let traces = self.traces.iter();
-        traces
-            .map(|trace| taken(trace, policy, allocator, rounds))
-            .collect()
-    }
-
-    /// What they take by one of the simplest rules, which never calls the device again.
-    fn by_simple_rule(&self, fit: Fit) -> Vec<Taken> {
-        let traces = self.traces.iter();
-        let reserved = traces.map(|trace| one_range::reserved(trace, fit, ROUNDS));
-        reserved
-            .map(|reserved| Taken {
-                cold_reserved: reserved,
-                warm_reserved: reserved,
-                warm_calls: 0.0,
-            })
-            .collect()
     }
 }
 
@@ -247,4 +202,14 @@ fn taken(
         warm_reserved,
         warm_calls,
     })
+}
+
+/// What best fit in one range takes, which never calls the device again.
+fn by_best_fit(trace: &Trace) -> Taken {
+    let reserved = one_range::reserved(trace, ROUNDS);
+    Taken {
+        cold_reserved: reserved,
+        warm_reserved: reserved,
+        warm_calls: 0.0,
+    }
 }

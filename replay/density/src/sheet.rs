@@ -45,8 +45,8 @@ pub(crate) const WARM: Sheet = Sheet {
 /// Programs that no rule was tuned on.
 pub(crate) const JUDGED: Sheet = Sheet {
     head: "\
-# What the default pool takes for programs on which no rule was tuned, and what the simplest rules take: best fit and first fit in one range of
-# addresses that never shrinks. Of 60 rounds in one pool (6 for these two), on the mock device, those from the third on: the calls of a round
+# What the default pool takes for programs on which no rule was tuned, and what the simplest rule takes: best fit in one range of addresses
+# that never shrinks. Of 60 rounds in one pool (6 for that rule), on the mock device, those from the third on: the calls of a round
 # that take segments from the device, or with pages of virtual memory map some; then the memory that is reserved at most over what is live at
 # most. Each on a program itself, and the mean and the worst of 2 copies with other sizes. Written by `scripts/density --record`.
 
