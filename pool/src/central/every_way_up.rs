@@ -14,7 +14,7 @@ use crate::{
     central::{
         State,
         caches::Drained,
-        ladder::{Ask, New, Step},
+        ladder::{Ask, Free, New, Step},
         ranges::RangeFilter,
         rules::{Limits, Rules},
     },
@@ -238,10 +238,12 @@ impl World {
             return Some(Ask::for_pages(self.own, REQUEST));
         }
         let none = |_: &mut _, _, _| Drained::default();
-        let Some(step) = self.state.free(self.own, REQUEST, none) else {
-            return Some(Ask::for_block(self.own, REQUEST));
+        let bytes = match self.state.free(self.own, REQUEST, none) {
+            None => return Some(Ask::for_block(self.own, REQUEST)),
+            Some(Free::Block(block, _)) => block.bytes,
+            Some(Free::Range(carved)) => carved.region.bytes,
         };
-        self.check_found(&step);
+        assert!((BYTES..=SIZES[2]).contains(&bytes));
         None
     }
 
@@ -272,7 +274,7 @@ impl World {
                         return End::Held;
                     }
                     self.wait_failed = true;
-                    self.state.put_range_back(carved);
+                    self.state.put_range_back(*carved);
                 }
                 Step::Look(uses, most) => {
                     let has_ended = answers.is();

@@ -205,17 +205,24 @@ impl Ask {
     }
 }
 
+/// What a request finds that may have it at once.
+#[derive(Debug)]
+pub(crate) enum Free<B: Backend, O> {
+    Block(BlockBox<B, O>, HitKind),
+    Range(Carved<B>),
+}
+
 /// Something that [`climb`](crate::shared::Shared::climb) does for a request without the lock.
 #[derive(Debug)]
 pub(crate) enum Step<B: Backend, O> {
     /// The request has this block.
     Block(BlockBox<B, O>, HitKind),
-    /// The request has this range.
-    Range(Carved<B>),
+    /// The request has this range. In a box, as a step would be three times as large otherwise, and some threads have small stacks.
+    Range(Box<Carved<B>>),
     /// The request has this block once its commands have ended, or the queue waits for them.
     WaitForBlock(HeldBlock<B, O>, HitKind),
     /// The same for a range.
-    WaitForRange(Carved<B>, HitKind),
+    WaitForRange(Box<Carved<B>>, HitKind),
     /// Checks whether the commands of these uses have ended: once, or as often as this until some have.
     Look(QueueUses, Option<u32>),
     /// Drops idle queues.
@@ -265,13 +272,13 @@ impl<B: Backend, O> State<B, O> {
         queue_key: QueueKey,
         request: Request,
         drain: impl FnOnce(&mut Self, DrainFrom, Wanted) -> Drained,
-    ) -> Option<Step<B, O>> {
+    ) -> Option<Free<B, O>> {
         if let Some(block) = self.pop(queue_key, request) {
-            return Some(Step::Block(block, HitKind::Ready));
+            return Some(Free::Block(block, HitKind::Ready));
         }
         if self.carves {
             if let Some(carved) = self.take_range(queue_key, request, RangeFilter::Free) {
-                return Some(Step::Range(carved));
+                return Some(Free::Range(carved));
             }
         } else {
             let from = self.caches_to_drain();
@@ -283,11 +290,11 @@ impl<B: Backend, O> State<B, O> {
             if (drained.threads_had_blocks || drained.depot_had_blocks)
                 && let Some(block) = self.pop(queue_key, request)
             {
-                return Some(Step::Block(block, HitKind::Ready));
+                return Some(Free::Block(block, HitKind::Ready));
             }
         }
         let block = self.pop_ready(queue_key, request, self.rules.crosses)?;
-        Some(Step::Block(block, HitKind::Ended))
+        Some(Free::Block(block, HitKind::Ended))
     }
 
     /// Returns the next step of a request that has not found anything yet.
@@ -375,7 +382,7 @@ impl<B: Backend, O> State<B, O> {
             }
             Rung::AfterReturn => {
                 let carved = self.take_range(queue_key, request, RangeFilter::Free);
-                ask.go_to(Rung::LookAtRanges, carved.map(Step::Range))
+                ask.go_to(Rung::LookAtRanges, carved.map(range))
             }
             Rung::LookAtRanges => {
                 ask.answer = false;
@@ -390,7 +397,7 @@ impl<B: Backend, O> State<B, O> {
             Rung::AfterLookAtRanges => {
                 self.settle();
                 let carved = self.take_range(queue_key, request, RangeFilter::Free);
-                match carved.map(Step::Range).or_else(|| self.look_again(ask)) {
+                match carved.map(range).or_else(|| self.look_again(ask)) {
                     None => ask.go_to(Rung::WaitForRange, None),
                     step => ask.go_to(Rung::AfterLookAtRanges, step),
                 }
@@ -398,7 +405,7 @@ impl<B: Backend, O> State<B, O> {
             Rung::WaitForRange => {
                 let waited = self.rules.wait.and_then(|kind| {
                     let carved = self.take_range(queue_key, request, RangeFilter::Any)?;
-                    Some(Step::WaitForRange(carved, kind))
+                    Some(Step::WaitForRange(Box::new(carved), kind))
                 });
                 ask.go_to(Rung::New, waited)
             }
@@ -605,7 +612,7 @@ impl<B: Backend, O> State<B, O> {
         let block = block.map(|(block, kind)| Step::Block(block, kind));
         block.or_else(|| {
             let carved = self.take_range(ask.queue_key, ask.request, RangeFilter::FreeAnywhere);
-            carved.map(Step::Range)
+            carved.map(range)
         })
     }
 
@@ -686,6 +693,11 @@ impl<B: Backend, O> State<B, O> {
         });
         allowed.copied().collect()
     }
+}
+
+/// The step of a request that has this range.
+fn range<B: Backend, O>(carved: Carved<B>) -> Step<B, O> {
+    Step::Range(Box::new(carved))
 }
 
 /// The step that releases this, if there is any.

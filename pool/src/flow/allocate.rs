@@ -7,7 +7,7 @@ use binpool_allocators::{Allocator, Backend, Queue};
 use crate::{
     PoolError, PooledBuffer,
     central::{
-        ladder::{Ask, Step},
+        ladder::{Ask, Free},
         rules::Limits,
     },
     flow::{make::Entered, thread_cache::Found},
@@ -268,7 +268,7 @@ impl<B: Backend> Shared<B> {
         let free = state.free(queue_key, request, |state, from, wanted| {
             self.drain_caches_of(state, from, wanted)
         });
-        if let Some(Step::Block(block, kind)) = &free {
+        if let Some(Free::Block(block, kind)) = &free {
             state.activate(request.asked, block, *kind);
             self.prefill(&mut state, queue_key, request);
         }
@@ -285,8 +285,8 @@ impl<B: Backend> Shared<B> {
             self.sweep();
         }
         let block = match free {
-            Some(Step::Block(block, _)) => Some(block),
-            Some(Step::Range(carved)) => self
+            Some(Free::Block(block, _)) => Some(block),
+            Some(Free::Range(carved)) => self
                 .view(queue_key, request, carved, HitKind::Carved)?
                 .hand_out(request.asked),
             _ => self

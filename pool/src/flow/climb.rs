@@ -1,7 +1,7 @@
 //! Carries out the [ladder](crate::central::ladder) of a request, without the pool's lock.
 
 use binpool_allocators::{Allocator, Backend, Error, Scope};
-use tracing::field;
+use tracing::{field, span::EnteredSpan};
 
 use crate::{
     OutOfMemoryReport, PoolError, Verdict,
@@ -42,24 +42,24 @@ impl<B: Backend> Shared<B> {
             match step {
                 Step::Block(block, kind) => break HitBlock::new(self, queue_key, block, kind),
                 Step::Range(carved) => {
-                    break self.view(queue_key, request, carved, HitKind::Carved)?;
+                    break self.view(queue_key, request, *carved, HitKind::Carved)?;
                 }
                 Step::WaitForBlock(held, kind) => {
                     let Err(error) = self.wait_behind(queue_key, &held.uses, kind) else {
                         break HitBlock::new(self, queue_key, held.block, kind);
                     };
                     self.state.lock().put_back(held);
-                    tracing::warn!(%error, "could not wait for free memory; it stays in the pool");
+                    warn_of_wait(&error);
                 }
                 Step::WaitForRange(mut carved, kind) => {
                     let Err(error) = self.wait_behind(queue_key, &carved.uses, kind) else {
-                        break self.view(queue_key, request, carved, kind)?;
+                        break self.view(queue_key, request, *carved, kind)?;
                     };
                     self.release_views(std::mem::take(&mut carved.overlapping));
-                    if self.state.lock().put_range_back(carved) {
+                    if self.state.lock().put_range_back(*carved) {
                         self.arrived.notify_all();
                     }
-                    tracing::warn!(%error, "could not wait for free memory; it stays in the pool");
+                    warn_of_wait(&error);
                 }
                 Step::Look(uses, None) => {
                     self.check(&uses);
@@ -83,7 +83,7 @@ impl<B: Backend> Shared<B> {
                     let bytes = self.release_each(released);
                     ask.released_bytes += bytes;
                     if ask.refusal.is_none() {
-                        tracing::debug!(bytes, "released memory above the high water mark");
+                        tell_of_release(bytes);
                     }
                 }
                 Step::New { new, asks_free } => match self.make(&ask, new, asks_free) {
@@ -91,10 +91,7 @@ impl<B: Backend> Shared<B> {
                     made => break made?,
                 },
                 Step::CloseCaches => {
-                    let bytes = request.bytes;
-                    span = Some(tracing::debug_span!("reclaim", bytes).entered());
-                    let refusal = ask.refusal.as_ref().map(field::display);
-                    tracing::debug!(bytes, refusal, "reclaiming");
+                    span = Some(reclaiming(&ask));
                     closed = Some(self.drain_and_close_caches());
                 }
                 Step::Hook => {
@@ -237,4 +234,22 @@ impl<B: Backend> Shared<B> {
             source: None,
         }
     }
+}
+
+// Events are made in functions of their own: each takes some hundred bytes of the stack, and a climb is as deep as a request gets.
+
+fn warn_of_wait(error: &Error) {
+    tracing::warn!(%error, "could not wait for free memory; it stays in the pool");
+}
+
+fn tell_of_release(bytes: u64) {
+    tracing::debug!(bytes, "released memory above the high water mark");
+}
+
+fn reclaiming(ask: &Ask) -> EnteredSpan {
+    let bytes = ask.request.bytes;
+    let span = tracing::debug_span!("reclaim", bytes).entered();
+    let refusal = ask.refusal.as_ref().map(field::display);
+    tracing::debug!(bytes, refusal, "reclaiming");
+    span
 }

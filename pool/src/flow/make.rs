@@ -32,55 +32,64 @@ impl<B: Backend> Shared<B> {
             queue_key, request, ..
         } = *ask;
         if matches!(new, New::Block) {
-            // The classes may be the program's own and may panic, so they are called before there is memory to lose.
-            let above = self.classes.below(request.bin, self.alignment);
-            let memory = guarded("Allocator::allocate", || {
-                self.zeroed_if_scrubbed(request.bytes)
-            })?;
-            let block = BlockBox::new(Block {
-                memory,
-                bin: request.bin,
-                bytes: request.bytes,
-                above,
-                slot: request.slot,
-                range: None,
-                record: None,
-                lease: Lease::default(),
-            });
-            let hit = HitBlock::new(self, queue_key, block, HitKind::Fresh);
-            tracing::debug!(asked = request.asked, bytes = request.bytes, "miss");
-            return Ok(hit);
+            return self.whole_block(queue_key, request);
         }
         // The ladder has sent it on its way, under the lock.
         let mut growth = Growth {
             shared: self,
             free: None,
         };
-        let (carved, bytes, what) = match new {
+        let (mut hit, bytes, what) = match new {
             New::Segment { bytes, leaving } => {
                 self.release_each(leaving);
-                let (carved, bytes) = self.segment(request, bytes)?;
-                (carved, Some(bytes), "new segment")
+                let (hit, bytes) = self.segment(queue_key, request, bytes)?;
+                (hit, Some(bytes), "new segment")
             }
             New::Block | New::Pages => {
-                let carved = self.map_pages(queue_key, request, ask.limits.capacity)?;
-                (carved, None, "mapped pages")
+                let hit = self.map_pages(queue_key, request, ask.limits.capacity)?;
+                (hit, None, "mapped pages")
             }
         };
-        let mut hit = self.view(queue_key, request, carved, HitKind::Fresh)?;
         if asks_free {
             // That bounds how much the pool keeps for later requests.
             let free = contained("Backend::free_bytes", || self.backend.free_bytes());
             growth.free = free.flatten();
         }
         hit.growth = Some(growth);
-        tracing::debug!(asked = request.asked, bytes, "{what}");
+        tell_of_growth(request.asked, bytes, what);
         Ok(hit)
     }
 
-    /// Returns the first range of a new segment of `bytes` bytes, and its size. If the device lacks that many, the segment has only the bytes
-    /// of the request.
-    fn segment(&self, request: Request, bytes: usize) -> Result<(Carved<B>, usize), Error> {
+    /// Returns a block that is all of its memory.
+    fn whole_block(&self, queue_key: QueueKey, request: Request) -> Result<HitBlock<'_, B>, Error> {
+        // The classes may be the program's own and may panic, so they are called before there is memory to lose.
+        let above = self.classes.below(request.bin, self.alignment);
+        let memory = guarded("Allocator::allocate", || {
+            self.zeroed_if_scrubbed(request.bytes)
+        })?;
+        let block = BlockBox::new(Block {
+            memory,
+            bin: request.bin,
+            bytes: request.bytes,
+            above,
+            slot: request.slot,
+            range: None,
+            record: None,
+            lease: Lease::default(),
+        });
+        let hit = HitBlock::new(self, queue_key, block, HitKind::Fresh);
+        tell_of_growth(request.asked, Some(request.bytes), "miss");
+        Ok(hit)
+    }
+
+    /// Returns the first block of a new segment of `bytes` bytes, and the segment's size. If the device lacks that many, the segment has only the
+    /// bytes of the request.
+    fn segment(
+        &self,
+        queue_key: QueueKey,
+        request: Request,
+        bytes: usize,
+    ) -> Result<(HitBlock<'_, B>, usize), Error> {
         let largest = self.allocator.largest_block();
         let mut bytes = bytes.min(largest).max(request.bytes);
         let memory = loop {
@@ -97,16 +106,17 @@ impl<B: Backend> Shared<B> {
         };
         let carved = self.state.lock().add_segment(memory, bytes, request);
         let carved = carved.ok_or_else(|| OutOfMemory::new(request.bytes, Scope::Device))?;
-        Ok((carved, bytes))
+        let hit = self.view(queue_key, request, carved, HitKind::Fresh)?;
+        Ok((hit, bytes))
     }
 
-    /// Returns a range for which pages were mapped.
+    /// Returns a block for which pages were mapped.
     fn map_pages(
         &self,
         queue_key: QueueKey,
         request: Request,
         capacity: u64,
-    ) -> Result<Carved<B>, Error> {
+    ) -> Result<HitBlock<'_, B>, Error> {
         self.unmap_stale();
         self.release_dropped();
         let mut may_alias = true;
@@ -121,7 +131,7 @@ impl<B: Backend> Shared<B> {
                     let is_alias_refused = done.is_alias_refused;
                     let carved = self.state.lock().finish_pages(done);
                     if !is_alias_refused {
-                        return carved;
+                        return self.view(queue_key, request, carved?, HitKind::Fresh);
                     }
                     may_alias = false;
                 }
@@ -226,6 +236,11 @@ impl<B: Backend> Shared<B> {
         }
         Some(memory)
     }
+}
+
+// In a function of its own, since an event takes some hundred bytes of the stack.
+fn tell_of_growth(asked: usize, bytes: Option<usize>, what: &str) {
+    tracing::debug!(asked, bytes, "{what}");
 }
 
 /// Keeps the state of the request's queue in the pool while the request runs. [Leaves](State::leave) the queue again if the request fails or
