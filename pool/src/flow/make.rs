@@ -14,7 +14,7 @@ use crate::{
         ladder::{Ask, New},
         ranges::Carved,
     },
-    order::timestamps::QueueKey,
+    order::{queue_uses::QueueUses, timestamps::QueueKey},
     request::{HitKind, Request},
     segments::{Mapping, Place, RangeKey},
     shared::{Block, BlockBox, HeldBlock, Shared, State},
@@ -78,7 +78,9 @@ impl<B: Backend> Shared<B> {
             lease: Lease::default(),
         });
         let hit = HitBlock::new(self, queue_key, block, HitKind::Fresh);
-        tell_of_growth(request.asked, Some(request.bytes), "miss");
+        if !self.carves {
+            tell_of_growth(request.asked, Some(request.bytes), "miss");
+        }
         Ok(hit)
     }
 
@@ -352,6 +354,15 @@ impl<B: Backend> Drop for HitBlock<'_, B> {
             return;
         };
         let shared = self.shared;
+        if shared.carves && block.range.is_none() {
+            // Pages for a block that grows, which the pool has not counted.
+            contained("giving memory back", || {
+                if let Err(error) = shared.release(block.into_memory(), &QueueUses::new(), &[]) {
+                    tracing::error!(%error, "pages could not be released cleanly");
+                }
+            });
+            return;
+        }
         let mut state = shared.state.lock();
         if self.kind == HitKind::Fresh && block.range.is_none() {
             state.manage(block.memory.id(), block.bytes);
@@ -412,5 +423,31 @@ impl<B: Backend> Drop for TakenRange<'_, B> {
             shared.arrived.notify_all();
         }
         shared.release_unless_holding();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{central::ladder::Ask, mock_pool::MockPool, request::Request};
+
+    #[test]
+    fn pages_that_no_block_gets_go_back_to_the_allocator() {
+        let mock = MockPool::of_pages();
+        let (asked, bytes) = (1000, 2 << 20);
+        let request = Request {
+            asked,
+            bin: 0,
+            slot: 0,
+            bytes,
+            home: 0,
+        };
+        let ask = Ask::for_pages(mock.default_key(), request);
+        let pages = mock.shared.climb(ask).unwrap();
+        assert_eq!(mock.device.statistics().created_bytes, bytes as u64);
+        drop(pages);
+        assert_eq!(mock.device.statistics().created_bytes, 0);
+        assert_eq!(mock.pool.managed_bytes(), 0);
+        mock.shared.flush();
+        assert_eq!(mock.shared.state.lock().transit.count(), 0);
     }
 }
