@@ -15,7 +15,6 @@ use crate::{
     order::{queue_uses::QueueUses, timestamps::QueueKey},
     request::{HitKind, Request},
     shared::{Block, BlockBox, Shared},
-    track::caller::Caller,
 };
 
 /// A block that grows and shrinks at its end, such as the key-value cache of a language model, or an array to which others are appended.
@@ -160,7 +159,11 @@ impl<B: Backend> GrowableBuffer<B> {
         let Some(memory) = self.buffer.memory() else {
             return Ok(());
         };
-        self.buffer.shared().scrub_part(&self.queue, memory, region)
+        let shared = self.buffer.shared();
+        let filled = shared
+            .backend
+            .enqueue_fill(&self.queue, memory, region, &[0_u8])?;
+        shared.put_before_later(&self.queue, filled)
     }
 
     #[track_caller]
@@ -177,7 +180,12 @@ impl<B: Backend> GrowableBuffer<B> {
                 result => result?,
             };
             if before > 0 {
-                self.buffer.copy_to_larger(&self.queue, &larger)?;
+                // After everything that was enqueued on the block's queues, and before all later commands of its own.
+                self.buffer.order_before(&self.queue)?;
+                let copied = self.buffer.enqueue_copy_to(&self.queue, &larger)?;
+                // Queues that the program has wait for the copy may wait for its queue.
+                self.queue.flush()?;
+                shared.put_before_later(&self.queue, copied)?;
             }
             self.buffer = larger;
         }
@@ -222,7 +230,16 @@ impl<B: Backend> GrowableBuffer<B> {
         if let Some(caller) = shared.tracking.caller(Location::caller())
             && let Some(block) = self.buffer.block_mut()
         {
-            shared.track_growth(block, size, caller);
+            // A block of another size, as far as the pool's records go.
+            let mut state = shared.state.lock();
+            state.record_free(block);
+            let former = block.record.take();
+            let is_behind = size > 0 && state.record_allocation(block, size, caller);
+            drop(state);
+            drop(former);
+            if is_behind {
+                shared.wait_for_recorder();
+            }
         }
     }
 }
@@ -271,7 +288,7 @@ impl<B: Backend> fmt::Debug for GrowableBuffer<B> {
 
 impl<B: Backend> Shared<B> {
     /// Reserves addresses for a block that grows to `most_bytes`, for `queue`, in pages of `page_bytes`.
-    pub(crate) fn reserve(
+    fn reserve(
         self: &Arc<Self>,
         queue: &B::Queue,
         most_bytes: usize,
@@ -309,7 +326,7 @@ impl<B: Backend> Shared<B> {
     }
 
     /// Maps the pages that a block of `size` bytes lacks. Returns the end of its last page.
-    pub(crate) fn map_more(
+    fn map_more(
         &self,
         block: &mut Block<B>,
         growing: &mut Growing<B>,
@@ -371,7 +388,7 @@ impl<B: Backend> Shared<B> {
 
     /// Unmaps the pages after the first `size` bytes, last page first, as far as their commands have ended. All of them stay if a view of
     /// the block is left or the pool [keeps addresses](crate::KeptAddresses).
-    pub(crate) fn unmap_spare(
+    fn unmap_spare(
         &self,
         block: &mut Block<B>,
         growing: &mut Growing<B>,
@@ -421,41 +438,5 @@ impl<B: Backend> Shared<B> {
             released.transpose()?;
         }
         Ok(())
-    }
-
-    /// Updates the size that the pool has on record for a block that grows.
-    pub(crate) fn track_growth(&self, block: &mut Block<B>, size: usize, caller: Caller) {
-        let mut state = self.state.lock();
-        state.record_free(block);
-        let former = block.record.take();
-        let is_behind = size > 0 && state.record_allocation(block, size, caller);
-        drop(state);
-        drop(former);
-        if is_behind {
-            self.wait_for_recorder();
-        }
-    }
-
-    /// Fills a part of a block with zeros, before all later commands of its queue.
-    pub(crate) fn scrub_part(
-        &self,
-        queue: &B::Queue,
-        memory: &B::Memory,
-        region: Region,
-    ) -> Result<(), Error> {
-        let filled = self.backend.enqueue_fill(queue, memory, region, &[0_u8])?;
-        self.put_before_later(queue, filled)
-    }
-}
-
-impl<B: Backend> PooledBuffer<B> {
-    /// Enqueues a copy of this block to the start of `larger`, after everything that was enqueued on the block's queues, and before all later
-    /// commands of `queue`.
-    pub(crate) fn copy_to_larger(&self, queue: &B::Queue, larger: &Self) -> Result<(), Error> {
-        self.order_before(queue)?;
-        let copied = self.enqueue_copy_to(queue, larger)?;
-        // Queues that the program has wait for the copy may wait for its queue.
-        queue.flush()?;
-        self.shared().put_before_later(queue, copied)
     }
 }

@@ -125,15 +125,13 @@ pub(crate) struct Round<'a> {
 }
 
 impl Round<'_> {
-    pub(crate) fn has_next(&self) -> bool {
-        !self.hooks.is_empty()
-    }
-
-    /// Calls the present hook, and goes on to the next unless it says that it freed something. A panic in it is caught and logged.
-    pub(crate) fn call_next(&mut self, shortage: Shortage) {
+    /// Calls `before` and then the present hook, and goes on to the next hook unless this one says that it freed something. A panic in it is caught
+    /// and logged. Returns whether there was one left.
+    pub(crate) fn call_next(&mut self, shortage: Shortage, before: impl FnOnce()) -> bool {
         let Some(hook) = self.hooks.last() else {
-            return;
+            return false;
         };
+        before();
         let what = format_args!("a reclaim hook for {} bytes", shortage.bytes);
         let has_freed = contained(what, || hook(&shortage)) == Some(true);
         self.calls += 1;
@@ -141,6 +139,7 @@ impl Round<'_> {
             self.hooks.pop();
             self.calls = 0;
         }
+        true
     }
 }
 

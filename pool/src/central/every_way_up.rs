@@ -292,7 +292,7 @@ impl World {
                         self.end(&uses);
                     }
                     drop(self.state.take_queues(|queue| {
-                        rules.may_retire(queue, rules.crosses) && queue.has_caught_up()
+                        rules.may_retire(queue, !rules.crosses) && queue.has_caught_up()
                     }));
                 }
                 Step::Gather(most) => {

@@ -189,8 +189,8 @@ impl Ask {
         step
     }
 
-    /// Begins a round after this step. It releases `enough` bytes, and goes on at `after` if it finds nothing. With `asks_only_after_release`, the allocator is
-    /// asked only if that releases anything.
+    /// Begins a round after this step. It releases `enough` bytes, and goes on at `after` if it finds nothing. With `asks_only_after_release`, the
+    /// allocator is asked only if that releases anything.
     fn begin_round<S>(
         &mut self,
         enough: u64,
@@ -339,17 +339,18 @@ impl<B: Backend, O> State<B, O> {
             // 3. Queues that no thread uses any more leave their blocks to all others.
             Rung::Retire => {
                 let mut queues = self.queues.iter();
-                if queues.any(|(_, queue)| self.rules.may_retire(queue, crosses)) {
+                if queues.any(|(_, queue)| self.rules.may_retire(queue, !crosses)) {
                     return ask.go_to(Rung::AfterRetire, Some(Step::RetireQueues));
                 }
-                ask.go_to(self.after_blocks(), None)
+                ask.go_to(Rung::HighWater, None)
             }
             Rung::AfterRetire => {
                 let block = self.pop(queue_key, request);
                 let step = block.map(|block| Step::Block(block, HitKind::Ended));
-                ask.go_to(self.after_blocks(), step)
+                ask.go_to(Rung::HighWater, step)
             }
             // 4. A pool of bins keeps to its high water.
+            Rung::HighWater if self.carves => ask.go_to(Rung::Retry, None),
             Rung::HighWater if self.excess_above(request) == 0 => ask.go_to(Rung::New, None),
             Rung::HighWater => {
                 let most = self.most_larger(request);
@@ -382,7 +383,7 @@ impl<B: Backend, O> State<B, O> {
             }
             Rung::AfterReturn => {
                 let carved = self.take_range(queue_key, request, RangeFilter::Free);
-                ask.go_to(Rung::LookAtRanges, carved.map(range))
+                ask.go_to(Rung::LookAtRanges, carved.map(Box::new).map(Step::Range))
             }
             Rung::LookAtRanges => {
                 ask.answer = false;
@@ -397,7 +398,11 @@ impl<B: Backend, O> State<B, O> {
             Rung::AfterLookAtRanges => {
                 self.settle();
                 let carved = self.take_range(queue_key, request, RangeFilter::Free);
-                match carved.map(range).or_else(|| self.look_again(ask)) {
+                match carved
+                    .map(Box::new)
+                    .map(Step::Range)
+                    .or_else(|| self.look_again(ask))
+                {
                     None => ask.go_to(Rung::WaitForRange, None),
                     step => ask.go_to(Rung::AfterLookAtRanges, step),
                 }
@@ -434,8 +439,7 @@ impl<B: Backend, O> State<B, O> {
             }
             // 8. All free memory is released.
             Rung::ReleaseAll => {
-                let asks_only_after_release = ask.asks_only_after_release;
-                ask.begin_round(u64::MAX, Rung::Hook, asks_only_after_release, None)
+                ask.begin_round(u64::MAX, Rung::Hook, ask.asks_only_after_release, None)
             }
             // 9. Hooks, as long as there is one to call.
             Rung::Hook => ask.go_to(Rung::AfterHook, Some(Step::Hook)),
@@ -479,25 +483,13 @@ impl<B: Backend, O> State<B, O> {
             },
             Rung::Release => {
                 let released = self.release_for(ask);
-                let asks_only_after_release = ask.asks_only_after_release && released.is_empty();
-                let next = if asks_only_after_release {
-                    ask.after_round
-                } else {
-                    Rung::New
-                };
-                ask.go_to(next, release(released))
+                if ask.asks_only_after_release && released.is_empty() {
+                    return ask.go_to(ask.after_round, None);
+                }
+                ask.go_to(Rung::New, release(released))
             }
             // Only `Transit` is left.
             _ => ask.go_to(Rung::Transit, Some(Step::Refuse)),
-        }
-    }
-
-    /// Where the ladder goes on after the blocks of the class.
-    const fn after_blocks(&self) -> Rung {
-        if self.carves {
-            Rung::Retry
-        } else {
-            Rung::HighWater
         }
     }
 
@@ -594,13 +586,10 @@ impl<B: Backend, O> State<B, O> {
     /// for it.
     fn gather(&self, ask: &Ask) -> Step<B, O> {
         let bytes = ask.request.bytes;
-        let is_ruled_out = self.is_ruled_out(bytes, ask.limits);
-        let ratio = if is_ruled_out {
-            usize::MAX
-        } else {
-            MAX_SIZE_RATIO
-        };
-        Step::Gather(bytes.saturating_mul(ratio))
+        if self.is_ruled_out(bytes, ask.limits) {
+            return Step::Gather(usize::MAX);
+        }
+        Step::Gather(bytes.saturating_mul(MAX_SIZE_RATIO))
     }
 
     /// Takes the smallest held block that is large enough, or a range, that the queue may have at once.
@@ -612,7 +601,7 @@ impl<B: Backend, O> State<B, O> {
         let block = block.map(|(block, kind)| Step::Block(block, kind));
         block.or_else(|| {
             let carved = self.take_range(ask.queue_key, ask.request, RangeFilter::FreeAnywhere);
-            carved.map(range)
+            carved.map(Box::new).map(Step::Range)
         })
     }
 
@@ -693,11 +682,6 @@ impl<B: Backend, O> State<B, O> {
         });
         allowed.copied().collect()
     }
-}
-
-/// The step of a request that has this range.
-fn range<B: Backend, O>(carved: Carved<B>) -> Step<B, O> {
-    Step::Range(Box::new(carved))
 }
 
 /// The step that releases this, if there is any.

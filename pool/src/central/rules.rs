@@ -18,10 +18,14 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// Returns whether a queue has no active block and may be retired: any queue but the default one where memory crosses, or else only those
-    /// that the program retired.
-    pub(crate) fn may_retire<B: Backend, O>(self, queue: &QueueState<B, O>, crosses: bool) -> bool {
-        queue.active == 0 && queue.queue.id() != self.default_queue && (crosses || queue.is_retired)
+    /// Returns whether a queue has no active block and may be retired: any queue but the default one, or, with `retired_only`, only those that
+    /// the program retired.
+    pub(crate) fn may_retire<B: Backend, O>(
+        self,
+        it: &QueueState<B, O>,
+        retired_only: bool,
+    ) -> bool {
+        it.active == 0 && it.queue.id() != self.default_queue && (it.is_retired || !retired_only)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{
     OutOfMemoryReport, PoolError, Verdict,
     central::ladder::{Ask, Step},
     flow::make::HitBlock,
-    hooks::{Round, Shortage},
+    hooks::Shortage,
     order::timestamps::{QueueKey, QueueUse},
     rare::{Rare, reached},
     request::{HitKind, Request},
@@ -97,7 +97,11 @@ impl<B: Backend> Shared<B> {
                 Step::Hook => {
                     // A request made inside a hook does not call the hooks of this pool, or they would call each other without end.
                     let round = hooks.get_or_insert_with(|| self.hooks.begin_round());
-                    ask.answer = self.call_hook(round, request.bytes);
+                    let bytes = request.bytes;
+                    ask.answer = round.call_next(Shortage { bytes }, || {
+                        self.note(|| PoolEvent::did(What::Hook, bytes as u64, ""));
+                        reached(Rare::HookCalled);
+                    });
                     if !ask.answer {
                         hooks = None;
                     }
@@ -130,24 +134,11 @@ impl<B: Backend> Shared<B> {
         ask.answer = dropped > 0;
     }
 
-    /// Calls the next hook. Returns whether there was one.
-    fn call_hook(&self, round: &mut Round<'_>, bytes: usize) -> bool {
-        let has_next = round.has_next();
-        if has_next {
-            self.note(|| PoolEvent::did(What::Hook, bytes as u64, ""));
-            reached(Rare::HookCalled);
-            round.call_next(Shortage { bytes });
-        }
-        has_next
-    }
-
     /// Waits for a queue that holds memory back. Returns whether that succeeded; if not, commands before the failed wait may have ended
     /// meanwhile.
     fn waits_for_queue(&self, use_: QueueUse) -> bool {
-        tracing::debug!(
-            queue_key = use_.key.get(),
-            "waiting for a queue that holds memory back"
-        );
+        let queue_key = use_.key.get();
+        tracing::debug!(queue_key, "waiting for a queue that holds memory back");
         reached(Rare::QueueWaitedFor);
         let waited = self.wait_for(use_);
         if let Err(error) = &waited {
@@ -249,7 +240,10 @@ fn tell_of_release(bytes: u64) {
 fn reclaiming(ask: &Ask) -> EnteredSpan {
     let bytes = ask.request.bytes;
     let span = tracing::debug_span!("reclaim", bytes).entered();
-    let refusal = ask.refusal.as_ref().map(field::display);
-    tracing::debug!(bytes, refusal, "reclaiming");
+    tracing::debug!(
+        bytes,
+        refusal = ask.refusal.as_ref().map(field::display),
+        "reclaiming"
+    );
     span
 }

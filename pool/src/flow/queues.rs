@@ -292,7 +292,7 @@ impl<B: Backend> Shared<B> {
     pub(crate) fn retire_idle_queues(&self, retired_only: bool) {
         let state = self.state.lock();
         let rules = state.rules;
-        let may_go = |queue_state: &_| rules.may_retire(queue_state, !retired_only);
+        let may_go = |queue_state: &_| rules.may_retire(queue_state, retired_only);
         let queues = state.queues.iter();
         let idle = queues.filter(|(_, queue_state)| may_go(queue_state));
         let not_ended = idle.filter_map(|(key, queue_state)| queue_state.not_ended(key));

@@ -19,15 +19,10 @@ use sheet::{COLD, JUDGED, Sheet, WARM};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    let (records, arguments) = match arguments.as_slice() {
-        [record, rest @ ..] if record == "--record" => (true, rest),
-        all => (false, all),
-    };
-    let checked = match arguments {
+    let records = arguments.first().is_some_and(|it| it == "--record");
+    let checked = match &arguments[usize::from(records)..] {
         [cold, warm, judged, traces @ ..] => run([cold, warm, judged], traces, records),
-        _ => Err(
-            "name the three files of recorded figures, traces, and after `--judges` more".into(),
-        ),
+        _ => Err("name three files of figures, traces, and more after `--judges`".into()),
     };
     match checked {
         Ok(true) => ExitCode::SUCCESS,

@@ -57,11 +57,7 @@ fn take(free: &mut BTreeMap<usize, usize>, length: usize, reserved: usize) -> us
 
 fn give(free: &mut BTreeMap<usize, usize>, (mut offset, mut length): (usize, usize)) {
     length += free.remove(&(offset + length)).unwrap_or(0);
-    let before = free
-        .range(..offset)
-        .next_back()
-        .map(|range| (*range.0, *range.1));
-    if let Some((start, bytes)) = before
+    if let Some((&start, &bytes)) = free.range(..offset).next_back()
         && start + bytes == offset
     {
         offset = start;

@@ -58,10 +58,8 @@ type Rule = (String, Option<(GrowthPolicy, AllocatorChoice)>);
 pub(crate) fn measured(files: &[String]) -> Result<Measured, Box<dyn Error>> {
     let policies = GrowthPolicy::ALL.into_iter();
     let rules = policies.flat_map(|policy| {
-        SOURCES.map(|(source, allocator)| {
-            let name = format!("{policy:?}/{source}");
-            (name, Some((policy, allocator)))
-        })
+        SOURCES
+            .map(|(source, allocator)| (format!("{policy:?}/{source}"), Some((policy, allocator))))
     });
     figures(files, COPIES, ROUNDS, &rules.collect::<Vec<_>>())
 }
@@ -69,8 +67,10 @@ pub(crate) fn measured(files: &[String]) -> Result<Measured, Box<dyn Error>> {
 /// Returns the figures of the default pool on the programs in these files, after many rounds, and those of the simplest rule.
 pub(crate) fn judged(files: &[String]) -> Result<Figures, Box<dyn Error>> {
     let pools = SOURCES.map(|(source, allocator)| {
-        let pool = (GrowthPolicy::default(), allocator);
-        (source.to_owned(), Some(pool))
+        (
+            source.to_owned(),
+            Some((GrowthPolicy::default(), allocator)),
+        )
     });
     let rules = [&pools[..], &[("best-fit".to_owned(), None)]].concat();
     Ok(figures(files, JUDGED_COPIES, JUDGED_ROUNDS, &rules)?.warm)
