@@ -295,6 +295,7 @@ impl World {
                         rules.may_retire(queue, !rules.crosses) && queue.has_caught_up()
                     }));
                 }
+                Step::Flush(most) => ask.last_bin = last_bin(most),
                 Step::Gather(most) => {
                     self.state.settle();
                     ask.answer = false;
@@ -363,6 +364,7 @@ impl World {
         let says = &self.steps;
         match name {
             "look" | "retire" => assert!(!is_full && !before("new"), "{says:?}"),
+            "flush" => assert!(self.kind == Kind::Bins && !before("new"), "{says:?}"),
             "wait" => assert!(
                 self.rules.wait.is_some() && count("gather") <= 2 && !before("hook"),
                 "{says:?}"
@@ -468,6 +470,7 @@ fn name(step: &Step<Paper, ()>) -> &'static str {
         Step::RetireQueues => "retire",
         Step::Retry => "retry",
         Step::Return(_) => "return",
+        Step::Flush(_) => "flush",
         Step::Gather(_) => "gather",
         Step::Release(_) => "release",
         Step::New { .. } => "new",
@@ -496,7 +499,7 @@ fn every_way_ends_and_leaves_nothing_untried() {
         }
     }
     let never = ["retry", "return", "transit"];
-    assert_eq!(seen.len(), 15 - never.len(), "{seen:?}");
+    assert_eq!(seen.len(), 16 - never.len(), "{seen:?}");
     assert!(ends.iter().all(|(_, ways)| *ways > 100), "{ways}: {ends:?}");
     println!("{ways} ways: {ends:?}");
 }

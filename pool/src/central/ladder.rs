@@ -86,6 +86,7 @@ enum Rung {
     AfterRetire,
     HighWater,
     Larger,
+    Excess,
     Retry,
     Return,
     AfterReturn,
@@ -231,6 +232,8 @@ pub(crate) enum Step<B: Backend, O> {
     Retry,
     /// Puts these blocks back into their segments.
     Return(Vec<HeldBlock<B, O>>),
+    /// Takes the blocks out of all caches. Blocks of at most this many bytes may serve the request.
+    Flush(usize),
     /// Gathers all free memory: takes the blocks out of all caches, and checks which commands have ended and which views and dropped blocks are
     /// gone. Blocks of at most this many bytes may serve the request.
     Gather(usize),
@@ -354,7 +357,7 @@ impl<B: Backend, O> State<B, O> {
             Rung::HighWater if self.excess_above(request) == 0 => ask.go_to(Rung::New, None),
             Rung::HighWater => {
                 let most = self.most_larger(request);
-                ask.go_to(Rung::Larger, Some(Step::Gather(most)))
+                ask.go_to(Rung::Larger, Some(Step::Flush(most)))
             }
             Rung::Larger => {
                 let larger = self.pop_up_to(ask.last_bin, queue_key, request, crosses);
@@ -362,8 +365,15 @@ impl<B: Backend, O> State<B, O> {
                     reached(Rare::LargerBlock);
                     Step::Block(block, kind)
                 });
-                let step = step.or_else(|| self.release_excess(ask));
-                ask.go_to(Rung::New, step)
+                if step.is_none() && self.is_ruled_out(request.bytes, ask.limits) {
+                    return ask.go_to(Rung::New, None);
+                }
+                ask.go_to(Rung::Excess, step.or(Some(Step::Gather(request.bytes))))
+            }
+            Rung::Excess => {
+                let released = self.release_tightly(self.excess_above(request));
+                self.regret_what_went(&released);
+                ask.go_to(Rung::New, release(released))
             }
             // 5. Segments: free neighbours become one range again, and commands end.
             Rung::Retry => {
@@ -509,16 +519,6 @@ impl<B: Backend, O> State<B, O> {
         };
         let larger = (request.bytes / 100).saturating_mul(percent);
         request.bytes.saturating_add(larger)
-    }
-
-    /// Takes out free blocks to be released, until a new block for the request fits under the high water.
-    fn release_excess(&mut self, ask: &Ask) -> Option<Step<B, O>> {
-        if self.is_ruled_out(ask.request.bytes, ask.limits) {
-            return None;
-        }
-        let released = self.release_tightly(self.excess_above(ask.request));
-        self.regret_what_went(&released);
-        release(released)
     }
 
     /// Takes blocks out of thread caches, so that their ranges may become one that is large enough. Returns whether there were any.

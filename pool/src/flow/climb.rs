@@ -75,6 +75,10 @@ impl<B: Backend> Shared<B> {
                     self.scrub_again();
                 }
                 Step::Return(cached) => self.return_to_segments(cached),
+                Step::Flush(most) => {
+                    self.flush();
+                    ask.last_bin = self.classes.bin_number(most);
+                }
                 Step::Gather(most) => {
                     self.gather(&mut ask);
                     ask.last_bin = self.classes.bin_number(most);
