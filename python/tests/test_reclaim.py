@@ -66,7 +66,8 @@ def test_a_hook_is_called_again_while_it_frees_something(pool):
 
     pool.add_reclaim_hook(shrink)
     block = pool(LIMIT // 2)
-    assert len(asked) == 2 and len(cache) == 2
+    # Two are enough once the commands that used them have ended; until then it is called for more.
+    assert len(asked) >= 2 and len(cache) == max(4 - len(asked), 0)
     del block
 
 
