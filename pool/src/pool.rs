@@ -303,7 +303,7 @@ impl<B: Backend> MemoryPool<B> {
     ///
     /// pool.resume_holding();
     /// drop(pool.allocate(64 << 20)?);
-    /// assert_eq!(pool.held_blocks(), 1);
+    /// assert_eq!(pool.managed_bytes(), 64 << 20);
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
     pub fn stop_holding(&self) -> u64 {

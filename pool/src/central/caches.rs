@@ -235,8 +235,8 @@ mod tests {
 
     #[test]
     fn requests_that_take_blocks_of_other_threads_are_counted() {
-        // More than half of a usual segment, so that the block gets a segment of its own.
-        const WHOLE_SEGMENT: usize = 32 << 20;
+        // More than a usual segment, so that the block gets one of its own, and no more than a thread may cache.
+        const WHOLE_SEGMENT: usize = 8 << 20;
         for mock in [MockPool::of_blocks(), MockPool::of_segments()] {
             let steals = || mock.shared.state.lock().steals;
             thread::scope(|scope| {

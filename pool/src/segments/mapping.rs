@@ -367,11 +367,6 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             .reach(in_use.saturating_add(bytes as u64), capacity);
         self.tell_arenas();
         let is_small = self.growth_of(home).is_small(bytes);
-        let chunk = if is_small {
-            page_bytes
-        } else {
-            self.growth.chunk(page_bytes)
-        };
         let mut own = self.arenas.to_add(home);
         if !own.has_reservation(is_small) {
             let addresses = capacity.saturating_mul(ADDRESSES_PER_BYTE);
@@ -380,17 +375,16 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             let bytes = bytes.max(1).next_multiple_of(page_bytes);
             return Mapping::Reserve { bytes, is_small };
         }
-        let taken = own.take_incomplete(bytes, is_small, page_bytes, chunk, &usable);
+        let taken = own.take_incomplete(bytes, is_small, page_bytes, &usable);
         drop(own);
         let Some(mut incomplete) = taken else {
             return Mapping::NoAddresses;
         };
         let mut rest = incomplete.missing.bytes;
-        self.growth.asked_for_pages(rest as u64);
         let new_pages = if is_small {
             page_bytes
         } else {
-            self.growth.new_pages(rest, chunk)
+            self.growth.new_pages(page_bytes)
         };
         let spare: Vec<_> = self
             .spare
@@ -400,10 +394,14 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
                 fits
             })
             .collect();
-        let room = self.growth.most_mapped().min(capacity);
         let used: u64 = spare.iter().map(|pages| pages.bytes as u64).sum();
         // The spare ones are no longer among the pages of this value.
-        let may_create = room.saturating_sub(self.bytes() + used);
+        let mapped = self.bytes() + used;
+        let free = self.free_pages(&|_| true);
+        let free: u64 = free.iter().map(|pages| pages.bytes as u64).sum();
+        self.growth.reach_pages(mapped - free + rest as u64);
+        let room = self.growth.most_mapped().min(capacity);
+        let may_create = room.saturating_sub(mapped);
         let mut moved = self.take_pages_to_move(&mut rest, may_create, over, false);
         if let Some(after) = after.filter(|_| self.may_alias(capacity)) {
             let aliased = self.take_pages_to_move(&mut rest, may_create, usable, true);
@@ -412,11 +410,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             }
             moved.extend(aliased);
         }
-        let gone = moved
-            .iter()
-            .map(|it| it.from.place.region.bytes as u64)
-            .sum();
-        self.growth.went_back(gone);
+        let moving = moved.iter().map(|it| it.from.place.region.bytes as u64);
+        self.growth.moves(moving.sum());
         Mapping::Map(Plan {
             incomplete,
             new_pages,
@@ -475,8 +470,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         self.stale.push(Stale { place, uses });
     }
 
-    /// The pages that lie in free ranges whose uses are `over`. The largest come first, since fewer calls move them; of equal ones those in
-    /// small ranges, since large ranges serve more requests where they are.
+    /// The pages that lie in free ranges whose uses are `over`: those that have been free longest first, since a program that repeats its work
+    /// needs them last.
     pub(super) fn free_pages(&self, over: &impl Fn(&U) -> bool) -> Vec<FreePages> {
         let page_bytes = self.page_bytes.unwrap_or(1);
         let mut free: Vec<_> = self

@@ -12,8 +12,8 @@ use binpool_allocators::Region;
 /// Pages of a free range.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FreePages {
-    /// The size of the free range.
-    pub(super) range_bytes: usize,
+    /// When the free range last became free or grew, by the count of its arena.
+    since: u64,
     pub(super) arena: usize,
     pub(super) is_small: bool,
     pub(super) offset: usize,
@@ -29,9 +29,10 @@ impl FreePages {
         (self.arena, self.is_small, self.offset)
     }
 
-    /// Sorts the largest first; of equal ones those in small ranges. Compiled once for all kinds of memory.
+    /// Sorts those first that have been free longest; of equal ones the largest, since fewer calls move them. Compiled once for all kinds of
+    /// memory.
     pub(super) fn sort(all: &mut [Self]) {
-        all.sort_unstable_by_key(|free| (Reverse(free.bytes), free.range_bytes, free.key()));
+        all.sort_unstable_by_key(|free| (free.since, Reverse(free.bytes), free.key()));
     }
 }
 
@@ -76,14 +77,11 @@ impl<M, U: Clone + Default> Arena<M, U> {
         bytes: usize,
         is_small: bool,
         page: usize,
-        chunk: usize,
         usable: impl Fn(&U) -> bool,
     ) -> Option<Incomplete<M, U>> {
         let segment = self.reservations[usize::from(is_small)].as_ref()?.segment;
         let reservation = self.root(segment)?;
-        let taken = self
-            .space
-            .take_incomplete(segment, bytes, page, chunk, usable)?;
+        let taken = self.space.take_incomplete(segment, bytes, page, usable)?;
         Some(Incomplete {
             range: self.key_of(taken.range),
             bytes,
@@ -132,12 +130,12 @@ impl<M, U: Clone + Default> Arena<M, U> {
             let free = self
                 .space
                 .free_ranges_of(reservation.segment, page_bytes, over);
-            for (range, region) in free {
+            for (range, region, since) in free {
                 let end = region.offset + region.bytes;
                 let inside = reservation.pages.range(region.offset..end);
                 let inside = inside.filter(|(offset, pages)| *offset + pages.bytes <= end);
                 found.extend(inside.map(|(offset, pages)| FreePages {
-                    range_bytes: region.bytes,
+                    since,
                     arena: self.number as usize,
                     is_small,
                     offset: *offset,

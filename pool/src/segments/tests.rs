@@ -453,7 +453,7 @@ fn with_blocks_of<const N: usize>(
     let mut arena = Arena::new(0, |one, two| (one == two).then_some(*one));
     arena.add_reservation("addresses", 100 * PAGE, false);
     let blocks = pages.map(|pages| {
-        let taken = arena.take_incomplete(pages * PAGE, false, PAGE, PAGE, |_| true);
+        let taken = arena.take_incomplete(pages * PAGE, false, PAGE, |_| true);
         taken.unwrap().range
     });
     (arena, blocks)

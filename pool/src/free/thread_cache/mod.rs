@@ -260,7 +260,8 @@ impl<B: Backend, O> ThreadCache<B, O> {
         }
     }
 
-    /// Caches a block that was requested with `requested` bytes and freed at the moment `since`, if the youngest was taken.
+    /// Caches a block that was requested with `requested` bytes and freed at the moment `since`, if the youngest was taken and it is not larger
+    /// than all that the cache may keep: a large range is better in its segment, where it is joined to its neighbours.
     #[inline]
     pub(crate) fn push_youngest(
         &mut self,
@@ -268,7 +269,7 @@ impl<B: Backend, O> ThreadCache<B, O> {
         since: Timestamp,
         requested: usize,
     ) -> Result<(), LeasedBlock<B, O>> {
-        if self.youngest.is_some() {
+        if self.youngest.is_some() || block.bytes > self.allowance.bytes {
             return Err(block);
         }
         self.youngest = Some(block);
@@ -283,7 +284,8 @@ impl<B: Backend, O> ThreadCache<B, O> {
         self.below_peak += requested;
     }
 
-    /// Caches a block that was requested with `requested` bytes and freed at the moment `since`. Returns it if there is no room.
+    /// Caches a block that was requested with `requested` bytes and freed at the moment `since`, or returns it to its arena if it is larger
+    /// than all that the cache may keep. Hands it back if neither is possible.
     #[inline]
     pub(crate) fn push(
         &mut self,
@@ -291,6 +293,13 @@ impl<B: Backend, O> ThreadCache<B, O> {
         since: Timestamp,
         requested: usize,
     ) -> Result<(), LeasedBlock<B, O>> {
+        if block.bytes > self.allowance.bytes {
+            let large = Cached { block, since };
+            self.return_one(large).map_err(|large| large.block)?;
+            self.returns += 1;
+            self.below_peak += requested;
+            return Ok(());
+        }
         self.replace_youngest(block)?;
         self.count_return(since, requested);
         Ok(())
@@ -310,25 +319,24 @@ impl<B: Backend, O> ThreadCache<B, O> {
         match self.add_older(former) {
             Ok(()) => Ok(()),
             Err(NoRoom::InSlot(former)) => self.keep_youngest(former),
-            Err(NoRoom::ForBytes(former)) => self.return_youngest(former),
+            Err(NoRoom::ForBytes(former)) => {
+                let returned = self.return_one(former);
+                returned.or_else(|former| self.keep_youngest(former))
+            }
         }
     }
 
-    /// Returns the block that was the youngest to its arena. Out of line, since most blocks have room.
+    /// Returns a block to its arena, if there is one. Out of line, since most blocks are cached.
     #[inline(never)]
-    fn return_youngest(&mut self, former: Cached<B, O>) -> Result<(), LeasedBlock<B, O>> {
+    fn return_one(&mut self, cached: Cached<B, O>) -> Result<(), Cached<B, O>> {
         if self.active_bytes() < -MAX_UNREPORTED_BYTES {
             // Who finds no room here locks the pool, which counts what this thread has done.
-            return self.keep_youngest(former);
+            return Err(cached);
         }
-        let bytes = former.bytes();
-        match self.return_to_arena(former) {
-            Ok(()) => {
-                self.count_out(bytes);
-                Ok(())
-            }
-            Err(former) => self.keep_youngest(former),
-        }
+        let bytes = cached.bytes();
+        self.return_to_arena(cached)?;
+        self.count_out(bytes);
+        Ok(())
     }
 
     /// Makes a block the youngest again. Returns the one that took its place.

@@ -60,7 +60,7 @@ fn a_slot_is_limited_and_the_youngest_block_comes_on_top() {
 }
 
 #[test]
-fn all_blocks_but_the_youngest_stay_within_the_allowance() {
+fn no_block_is_larger_than_the_allowance_and_all_but_the_youngest_stay_within_it() {
     let mock = MockPool::of_blocks();
     let mut cache = with_room_for(3 * KIB);
     assert!(push(&mut cache, mock.cached_block_for(&mock.queue, KIB)));
@@ -68,16 +68,17 @@ fn all_blocks_but_the_youngest_stay_within_the_allowance() {
         &mut cache,
         mock.cached_block_for(&mock.queue, 2 * KIB)
     ));
+    assert_eq!(push_many(&mock, &mut cache, 1, 4 * KIB), 0);
     assert!(push(
         &mut cache,
-        mock.cached_block_for(&mock.queue, 9 * KIB)
+        mock.cached_block_for(&mock.queue, 3 * KIB)
     ));
-    // The block of 9 KiB would have to go to its slot.
+    // The block of 3 KiB would have to go to its slot.
     assert_eq!(push_many(&mock, &mut cache, 1, 256), 0);
-    assert_eq!(cache.bytes(), 12 * KIB);
+    assert_eq!(cache.bytes(), 6 * KIB);
     // Each block that leaves makes room.
     assert_eq!(pop(&mock, &mut cache, &mock.queue, 2 * KIB), Some(2 * KIB));
-    assert!(cache.pop_youngest(mock.queue.id(), 9 * KIB).is_some());
+    assert!(cache.pop_youngest(mock.queue.id(), 3 * KIB).is_some());
     assert_eq!(push_many(&mock, &mut cache, 9, KIB), 3);
     cache.take(Wanted::All, drop);
     assert_eq!((cache.blocks(), cache.bytes()), (0, 0));
@@ -199,7 +200,7 @@ fn the_youngest_block_is_for_the_sizes_of_its_class_alone() {
         (bytes, true),
         (bytes + 1, false),
     ] {
-        let mut cache = with_room_for(0);
+        let mut cache = with_room_for(bytes);
         push_many(&mock, &mut cache, 1, 3 * KIB);
         let found = cache.pop_youngest(mock.queue.id(), requested);
         assert_eq!(found.is_some(), is_for, "{requested}");

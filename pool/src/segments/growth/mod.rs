@@ -46,8 +46,21 @@ const _: () = assert!(2 * LEAST_OWN <= LEAST_SEGMENT);
 /// The number of segments that may be made, or may replace others, before their number counts.
 const UNCOUNTED_SEGMENTS: u64 = 64;
 
+/// New pages have at most one part in this of the high water. Smaller ones fit more holes, and take more calls.
+const PAGE_PARTS: u64 = 128;
+
+/// Pages that are mapped while others are free may exceed the high water of pages in use by one part in this of it: with none, a program whose
+/// pages are all in use moves some whenever its blocks lie a little differently.
+const PAGE_SLACK_PARTS: u64 = 50;
+
+/// The same once pages have moved: one part in this of what has moved, so that moves end where a program repeats its work.
+const MOVED_PARTS: u64 = 32;
+
+/// The most of that: one part in this of the high water of pages in use.
+const MOST_PAGE_SLACK_PARTS: u64 = 20;
+
 /// The most bytes of new pages. Up to here a call for pages costs the same whatever their size.
-const MOST_CHUNK: usize = 128 << 20;
+const MOST_PAGES: usize = 128 << 20;
 
 /// Memory is tight if the high water is more than this part of the capacity.
 const TIGHT: (u64, u64) = (5, 6);
@@ -60,6 +73,8 @@ pub(super) struct Growth {
     made: u64,
     /// The high water: the most bytes that were in use at once, in whole blocks.
     high_water: u64,
+    /// The same of pages with anything in use, as seen at requests for more of them.
+    pages_high_water: u64,
     /// How often segments were released to make room for another one.
     replacements: u64,
     /// The size that all segments together would have had when one was last refused.
@@ -73,6 +88,8 @@ pub(super) struct Growth {
     regret: Regret,
     /// What was requested while commands held back as much free memory.
     held_back: Regret,
+    /// What has moved to other places.
+    moved: Regret,
 }
 
 impl Growth {
@@ -89,6 +106,16 @@ impl Growth {
         self.high_water = self.high_water.max(in_use);
         let capacity = self.room.map_or(capacity, |room| capacity.min(room));
         self.is_tight = capacity / TIGHT.1 < self.high_water / TIGHT.0;
+    }
+
+    /// Records that pages of `bytes` bytes move.
+    pub(super) fn moves(&mut self, bytes: u64) {
+        self.moved.add(bytes);
+    }
+
+    /// Records that pages of `bytes` bytes have anything in use.
+    pub(super) fn reach_pages(&mut self, bytes: u64) {
+        self.pages_high_water = self.pages_high_water.max(bytes);
     }
 
     /// Returns the rules for an arena that has `bytes` of the `all` bytes of segments: those of a program with the same fraction of the
@@ -182,11 +209,6 @@ impl Growth {
         self.high_water
     }
 
-    /// Records that `bytes` bytes were released or moved because of these rules.
-    pub(super) fn went_back(&mut self, bytes: u64) {
-        self.regret.went_back(bytes);
-    }
-
     /// Records that the device is asked for a segment of `bytes` bytes. A request that raised the high water would have needed it anyway.
     pub(super) fn asked_for_a_segment(&mut self, bytes: u64) {
         if !self.is_rising {
@@ -199,15 +221,11 @@ impl Growth {
         self.held_back.add(bytes);
     }
 
-    /// Records that pages of `bytes` bytes have to be mapped.
-    pub(super) fn asked_for_pages(&mut self, bytes: u64) {
-        self.regret.asked(bytes);
-    }
-
     /// Forgets a part of the regret, unless some was added since the last sweep.
     pub(super) fn sweep(&mut self) {
         self.regret.sweep();
         self.held_back.sweep();
+        self.moved.sweep();
     }
 
     /// The most bytes of free blocks that may be cached outside of their segments.
@@ -224,26 +242,17 @@ impl Growth {
 
     /// The most bytes of pages that are mapped while some of them are free and can be moved.
     pub(super) fn most_mapped(&self) -> u64 {
-        let slack = self.high_water / self.rules().slack_parts;
-        let parts = if self.has_regretted(self.rules().repeated_with_pages) {
-            1
-        } else {
-            2
-        };
-        self.high_water
-            .saturating_add(slack.max(self.allowance() / parts))
+        let most = self.pages_high_water;
+        let for_moves = self.moved.bytes() / MOVED_PARTS;
+        let slack = for_moves.clamp(most / PAGE_SLACK_PARTS, most / MOST_PAGE_SLACK_PARTS);
+        most.saturating_add(slack)
     }
 
-    /// The unit of what is mapped for a block that is not small, instead of just a page of `page` bytes: a power of two.
-    pub(super) fn chunk(&self, page: usize) -> usize {
-        let part = self.high_water / self.rules().chunk_parts;
-        page_size(usize::try_from(part).unwrap_or(usize::MAX), page)
-    }
-
-    /// The most bytes of each of the new pages where `missing` bytes are mapped, a power of two of at least `least` bytes. A large
-    /// block gets larger pages: a call to map them costs as much for small ones.
-    pub(super) fn new_pages(&self, missing: usize, least: usize) -> usize {
-        page_size(missing / self.rules().block_parts, least)
+    /// The most bytes of each of the new pages for a block that is not small: a power of two, and at least `page` bytes.
+    pub(super) fn new_pages(&self, page: usize) -> usize {
+        let part = usize::try_from(self.high_water / PAGE_PARTS).unwrap_or(usize::MAX);
+        let size = part.checked_ilog2().map_or(page, |bits| 1 << bits);
+        size.clamp(page, MOST_PAGES.max(page))
     }
 
     /// The most bytes that segments may have together if each arena grows before it takes from another one.
@@ -328,12 +337,6 @@ impl Growth {
             .unwrap_or(part)
             .max(LEAST_SEGMENT)
     }
-}
-
-/// The power of two below `bytes`, within the sizes that pages may have.
-fn page_size(bytes: usize, least: usize) -> usize {
-    let size = bytes.checked_ilog2().map_or(least, |bits| 1 << bits);
-    size.clamp(least, MOST_CHUNK.max(least))
 }
 
 #[cfg(test)]

@@ -30,16 +30,9 @@ pub(super) struct Rules {
     pub(super) least_piece: (usize, usize),
     /// A segment is large if it has more than one part in this of a usual one.
     pub(super) whole_parts: usize,
-    /// New pages of virtual memory are one part in this of the high water.
-    pub(super) chunk_parts: u64,
-    /// New pages for a large block are one part in this of what is mapped for it, if that is more.
-    pub(super) block_parts: usize,
     /// The most that memory may pass the high water by because it was asked for again after it had gone back, in percent of that. With 0,
     /// idle segments are kept whole, too, however often they replace one another.
     pub(super) regret_percent: u64,
-    /// Until this many times the high water was regretted, pages are mapped for half of what is allowed for regret: they move for less than a
-    /// segment costs.
-    pub(super) repeated_with_pages: u64,
 }
 
 impl Rules {
@@ -57,10 +50,7 @@ impl Rules {
                 rounds_down: false,
                 least_piece: (3, 8),
                 whole_parts: 1,
-                chunk_parts: 64,
-                block_parts: 4,
                 regret_percent: 50,
-                repeated_with_pages: 0,
             },
             GrowthPolicy::Balanced => Self {
                 slack_parts: 33,
@@ -74,10 +64,7 @@ impl Rules {
                 rounds_down: false,
                 least_piece: (3, 5),
                 whole_parts: 1,
-                chunk_parts: 64,
-                block_parts: 4,
                 regret_percent: 15,
-                repeated_with_pages: 2,
             },
             GrowthPolicy::Dense => Self {
                 slack_parts: 100,
@@ -91,10 +78,7 @@ impl Rules {
                 rounds_down: true,
                 least_piece: (9, 10),
                 whole_parts: 2,
-                chunk_parts: 512,
-                block_parts: 32,
                 regret_percent: 0,
-                repeated_with_pages: 0,
             },
         }
     }

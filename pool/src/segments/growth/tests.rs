@@ -231,31 +231,28 @@ fn segments_have_little_more_than_the_high_water() {
 }
 
 #[test]
-fn pages_are_a_power_of_two_below_a_part_of_the_high_water_or_of_what_is_mapped() {
-    // In MiB: one part in 64 or 512 of the high water, at least a page of 2 MiB, and at most 128 MiB.
-    for (policy, in_use, chunk) in [
-        (GrowthPolicy::Balanced, 0, 2),
-        (GrowthPolicy::Balanced, 255, 2),
-        (GrowthPolicy::Balanced, 1000, 8),
-        (GrowthPolicy::Balanced, 1024, 16),
-        (GrowthPolicy::Balanced, 16 << 10, 128),
-        (GrowthPolicy::Dense, 4096, 8),
+fn pages_are_a_power_of_two_below_a_part_of_the_high_water() {
+    // In MiB: one part in 128 of the high water, at least a page of 2 MiB, and at most 128 MiB.
+    for (in_use, pages) in [
+        (0, 2),
+        (511, 2),
+        (512, 4),
+        (2047, 8),
+        (2048, 16),
+        (64 << 10, 128),
     ] {
-        let found = of(policy, in_use).chunk(2 * MIB);
-        assert_eq!(found, chunk * MIB, "{policy:?}, {in_use} MiB");
+        let found = after(in_use).new_pages(2 * MIB);
+        assert_eq!(found, pages * MIB, "{in_use} MiB");
     }
-    // One part in 4 or 32 of what is mapped for a block.
-    for (policy, missing, pages) in [
-        (GrowthPolicy::Balanced, 2, 2),
-        (GrowthPolicy::Balanced, 63, 8),
-        (GrowthPolicy::Balanced, 64, 16),
-        (GrowthPolicy::Balanced, 1024, 128),
-        (GrowthPolicy::Dense, 64, 2),
-        (GrowthPolicy::Dense, 256, 8),
-    ] {
-        let found = of(policy, 100).new_pages(missing * MIB, 2 * MIB);
-        assert_eq!(found, pages * MIB, "{policy:?}, {missing} MiB");
-    }
+}
+
+#[test]
+fn mapped_pages_exceed_the_high_water_of_pages_in_use_by_a_fiftieth() {
+    let mut growth = after(1000);
+    assert_eq!(growth.most_mapped(), 0);
+    growth.reach_pages(bytes(2000));
+    growth.reach_pages(bytes(1000));
+    assert_eq!(growth.most_mapped(), bytes(2040));
 }
 
 #[test]
@@ -278,7 +275,8 @@ fn segments_stay_below_what_was_refused_until_they_have_reached_it() {
 fn regretted(policy: GrowthPolicy, in_use_mib: usize, again: u64) -> Growth {
     let mut growth = of(policy, in_use_mib);
     growth.replace(again);
-    growth.asked_for_pages(again);
+    growth.reach(0, u64::MAX);
+    growth.asked_for_a_segment(again);
     growth
 }
 
@@ -332,43 +330,33 @@ fn before_anything_was_in_use_nothing_is_broken_up_for_regret() {
     let placement = growth.placement();
     assert_eq!(placement, of(GrowthPolicy::Balanced, 0).placement());
     assert_eq!(growth.most(), bytes(2));
-    assert_eq!(growth.most_mapped(), 0);
 }
 
 #[test]
 fn memory_may_pass_the_high_water_by_what_was_regretted_up_to_a_part_of_it() {
     // MiB beyond a high water of 3300 MiB: 3 % and 15 %, 5 % and 50 %, or always 1 %.
     let cases = [
-        (GrowthPolicy::Balanced, 0, 100, 100),
-        (GrowthPolicy::Balanced, 100, 100, 100),
-        (GrowthPolicy::Balanced, 101, 101, 100),
-        (GrowthPolicy::Balanced, 202, 202, 101),
-        (GrowthPolicy::Balanced, 495, 495, 247),
-        (GrowthPolicy::Balanced, 496, 495, 247),
-        (GrowthPolicy::Balanced, 2 * 3300 - 1, 495, 247),
-        // With pages, half until twice the high water was regretted.
-        (GrowthPolicy::Balanced, 2 * 3300, 495, 495),
-        (GrowthPolicy::Balanced, 100 * 3300, 495, 495),
-        (GrowthPolicy::FewestCalls, 0, 165, 165),
-        (GrowthPolicy::FewestCalls, 166, 166, 166),
-        (GrowthPolicy::FewestCalls, 1650, 1650, 1650),
-        (GrowthPolicy::FewestCalls, 1651, 1650, 1650),
-        (GrowthPolicy::Dense, 0, 33, 33),
-        (GrowthPolicy::Dense, 100, 33, 33),
-        (GrowthPolicy::Dense, 100 * 3300, 33, 33),
+        (GrowthPolicy::Balanced, 0, 100),
+        (GrowthPolicy::Balanced, 100, 100),
+        (GrowthPolicy::Balanced, 101, 101),
+        (GrowthPolicy::Balanced, 495, 495),
+        (GrowthPolicy::Balanced, 496, 495),
+        (GrowthPolicy::Balanced, 100 * 3300, 495),
+        (GrowthPolicy::FewestCalls, 0, 165),
+        (GrowthPolicy::FewestCalls, 166, 166),
+        (GrowthPolicy::FewestCalls, 1650, 1650),
+        (GrowthPolicy::FewestCalls, 1651, 1650),
+        (GrowthPolicy::Dense, 0, 33),
+        (GrowthPolicy::Dense, 100, 33),
+        (GrowthPolicy::Dense, 100 * 3300, 33),
     ];
     let beyond = |most: u64| (most - bytes(3300)) / bytes(1);
-    for (policy, again, segments, pages) in cases {
+    for (policy, again, expected) in cases {
         let growth = regretted(policy, 3300, bytes(again));
-        let found = (beyond(growth.most()), beyond(growth.most_mapped()));
-        assert_eq!(found, (segments, pages), "{policy:?}, {again} MiB");
+        assert_eq!(beyond(growth.most()), expected, "{policy:?}, {again} MiB");
         // Where memory is tight, no more than without regret.
         let tight = regretted_when_tight(policy, 3300, bytes(again));
-        let plain = of(policy, 3300);
-        assert_eq!(
-            (tight.most(), tight.most_mapped()),
-            (plain.most(), plain.most_mapped())
-        );
+        assert_eq!(tight.most(), of(policy, 3300).most());
     }
 }
 
@@ -407,7 +395,7 @@ fn what_commands_hold_back_again_and_again_may_stay_too() {
 fn a_segment_for_a_block_that_raises_the_high_water_is_not_regretted() {
     let regret = |in_use| {
         let mut growth = after(1000);
-        growth.went_back(bytes(100));
+        growth.replace(bytes(100));
         growth.reach(in_use, u64::MAX);
         growth.asked_for_a_segment(bytes(100));
         growth.most() - growth.high_water()
@@ -449,9 +437,8 @@ fn sweeps_without_regret_bring_the_rules_back() {
         assert_eq!(growth.placement(), plain.placement());
         (0..64).for_each(|_| growth.sweep());
         assert_eq!(growth.most(), plain.most());
-        assert_eq!(growth.most_mapped(), plain.most_mapped());
         // It counts anew from there.
-        growth.asked_for_pages(bytes(96));
+        growth.asked_for_a_segment(bytes(96));
         assert_eq!(growth.most(), plain.most(), "nothing went back");
     }
 }

@@ -1,5 +1,7 @@
 //! Ranges of a reservation that nothing is mapped to: holes.
 
+use std::iter;
+
 use super::{Range, RangeNumber, SegmentKey, Space};
 use binpool_allocators::Region;
 
@@ -21,9 +23,11 @@ pub(crate) struct Incomplete<U> {
 #[derive(Clone, Copy)]
 struct Choice {
     hole: usize,
-    offset: usize,
     /// The bytes to be mapped.
     missing: usize,
+    /// The bytes around it that no block has.
+    room: usize,
+    offset: usize,
     takes_before: bool,
     takes_after: bool,
 }
@@ -35,14 +39,12 @@ impl<V, U: Clone + Default> Space<V, U> {
     }
 
     /// Takes a range of at least `bytes` bytes of a reservation: of a hole, with the free neighbours of the hole whose uses are
-    /// `usable`. It is the range of which the least has to be mapped. That is a multiple of `chunk`, or of `page` where a hole has
-    /// no more.
+    /// `usable`. It is the range of which the least has to be mapped: a multiple of `page`.
     pub(crate) fn take_incomplete(
         &mut self,
         reservation: SegmentKey,
         bytes: usize,
         page: usize,
-        chunk: usize,
         usable: impl Fn(&U) -> bool,
     ) -> Option<Incomplete<U>> {
         let free_bytes = |key: Option<usize>| {
@@ -61,6 +63,7 @@ impl<V, U: Clone + Default> Space<V, U> {
                 bytes: room,
             } = range.region;
             let (before, after) = (free_bytes(range.before), free_bytes(range.after));
+            let all = self.room_around(hole);
             for (before, after) in [(before, None), (None, after), (None, None), (before, after)] {
                 let missing = if let (Some(before), Some(after)) = (before, after) {
                     // The two can become one range only together with the whole hole between them.
@@ -69,25 +72,39 @@ impl<V, U: Clone + Default> Space<V, U> {
                 } else {
                     let mapped = before.or(after).unwrap_or(0);
                     let needed = bytes.saturating_sub(mapped).max(1);
-                    let rounded = [chunk, page].map(|step| needed.checked_next_multiple_of(step));
-                    let mut rounded = rounded.into_iter().flatten();
-                    rounded.find(|missing| *missing <= room)
+                    let rounded = needed.checked_next_multiple_of(page);
+                    rounded.filter(|missing| *missing <= room)
                 };
-                // Of two equal holes the first in the reservation.
+                // Best fit among equal ones, so that blocks do not wander through the addresses.
                 if let Some(missing) = missing
-                    && best.is_none_or(|best| (missing, offset) < (best.missing, best.offset))
+                    && best.is_none_or(|best| {
+                        (missing, all, offset) < (best.missing, best.room, best.offset)
+                    })
                 {
                     best = Some(Choice {
                         hole,
-                        offset,
                         missing,
+                        room: all,
+                        offset,
                         takes_before: before.is_some(),
                         takes_after: after.is_some(),
                     });
                 }
             }
         }
-        Some(self.take_choice(best?))
+        Some(self.take_choice(best?, bytes))
+    }
+
+    /// The bytes of a hole with the free ranges and holes next to it, up to the next taken range on either side.
+    fn room_around(&self, hole: RangeNumber) -> usize {
+        let is_open = |key: &RangeNumber| {
+            let range = &self.ranges[*key];
+            range.is_hole || range.free.is_some()
+        };
+        let before = iter::successors(self.ranges[hole].before, |key| self.ranges[*key].before);
+        let after = iter::successors(Some(hole), |key| self.ranges[*key].after);
+        let both = before.take_while(is_open).chain(after.take_while(is_open));
+        both.map(|key| self.ranges[key].region.bytes).sum()
     }
 
     /// Returns whether the uses of the free ranges around a hole can be joined.
@@ -99,7 +116,7 @@ impl<V, U: Clone + Default> Space<V, U> {
         }
     }
 
-    fn take_choice(&mut self, choice: Choice) -> Incomplete<U> {
+    fn take_choice(&mut self, choice: Choice, bytes: usize) -> Incomplete<U> {
         let Choice {
             hole,
             missing,
@@ -123,7 +140,15 @@ impl<V, U: Clone + Default> Space<V, U> {
         let mut uses = None;
         let Range { before, after, .. } = self.ranges[key];
         if takes_after && let Some(after) = after {
+            let mapped = if takes_before { before } else { None };
+            let mapped = mapped.map_or(0, |before| self.ranges[before].region.bytes);
+            let needed = bytes.saturating_sub(mapped + missing.bytes);
+            let all = self.ranges[after].region.bytes;
             uses = self.set_taken(after).map(|free| free.uses);
+            if (1..all).contains(&needed) {
+                let rest = self.split(after, needed);
+                self.set_free(rest, uses.clone().unwrap_or_default(), Chain::default());
+            }
             self.absorb(key, after);
         }
         if takes_before && let Some(before) = before {
@@ -183,7 +208,7 @@ impl<V, U: Clone + Default> Space<V, U> {
             return None;
         }
         // The parts lie after the first one, which has kept the key.
-        let mut parts = std::iter::successors(Some(first), |key| self.ranges[*key].after);
+        let mut parts = iter::successors(Some(first), |key| self.ranges[*key].after);
         let key = parts.find(|key| {
             let Region { offset, bytes } = self.ranges[*key].region;
             offset + bytes > region.offset
@@ -221,20 +246,21 @@ impl<V, U: Clone + Default> Space<V, U> {
         self.set_hole(key);
     }
 
-    /// The free ranges of a reservation that have at least `least` bytes, and whose uses are `over`.
+    /// The free ranges of a reservation that have at least `least` bytes, and whose uses are `over`; with when each last became free or
+    /// grew.
     pub(crate) fn free_ranges_of(
         &self,
         reservation: SegmentKey,
         least: usize,
         over: impl Fn(&U) -> bool,
-    ) -> impl Iterator<Item = (RangeNumber, Region)> {
+    ) -> impl Iterator<Item = (RangeNumber, Region, u64)> {
         let is_small = self.segments[reservation].is_small;
         let free = self.free[usize::from(is_small)].at_least(least);
         free.filter_map(move |(_, key)| {
             let range = &self.ranges[key];
             let free = range.free.as_ref()?;
             let is_one = range.segment == reservation && over(&free.uses);
-            is_one.then_some((key, range.region))
+            is_one.then_some((key, range.region, range.since))
         })
     }
 

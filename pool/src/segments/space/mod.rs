@@ -86,6 +86,8 @@ struct Range<U> {
     before: Option<usize>,
     after: Option<usize>,
     free: Option<Free<U>>,
+    /// The number of ranges that had become free when it last did, or grew.
+    since: u64,
 }
 
 #[derive(Debug)]
@@ -155,6 +157,8 @@ pub(super) struct Space<V, U> {
     /// Returns the combined uses of two free neighbours; `None` if they must stay apart.
     join: fn(&U, &U) -> Option<U>,
     free_bytes: u64,
+    /// How many ranges have become free.
+    freed: u64,
     /// How often [`sweep`](Self::sweep) was called.
     sweeps: u64,
 }
@@ -169,6 +173,7 @@ impl<V, U> Space<V, U> {
             holes: BTreeSet::new(),
             join,
             free_bytes: 0,
+            freed: 0,
             sweeps: 0,
         }
     }
@@ -220,6 +225,7 @@ impl<V, U: Clone + Default> Space<V, U> {
             before: None,
             after: None,
             free: None,
+            since: self.freed,
         });
         if is_reservation {
             self.holes.insert((segment, first));
@@ -566,6 +572,7 @@ impl<V, U: Clone + Default> Space<V, U> {
             before,
             after: Some(key),
             free: None,
+            since: 0,
         });
         let range = &mut self.ranges[key];
         range.region = Region::new(region.offset + bytes, rest);
@@ -691,6 +698,7 @@ impl<V, U: Clone + Default> Space<V, U> {
             is_small,
             region,
             after,
+            since,
             ..
         } = *range;
         range.region.bytes = bytes;
@@ -703,6 +711,7 @@ impl<V, U: Clone + Default> Space<V, U> {
             before: Some(key),
             after,
             free: None,
+            since,
         });
         self.ranges[key].after = Some(rest);
         if let Some(after) = after {
@@ -714,6 +723,7 @@ impl<V, U: Clone + Default> Space<V, U> {
     /// Makes a taken range free, and joins it with its free neighbours where S3 requires it.
     fn release(&mut self, mut key: usize, mut uses: U, mut views: Chain) {
         let join = self.join;
+        self.freed += 1;
         let Range { before, after, .. } = self.ranges[key];
         if views.is_empty() {
             if let Some(before) = before
@@ -726,6 +736,7 @@ impl<V, U: Clone + Default> Space<V, U> {
             {
                 return;
             }
+            self.ranges[key].since = self.freed;
             return self.set_free(key, uses, views);
         }
         if let Some(before) = before
@@ -745,6 +756,7 @@ impl<V, U: Clone + Default> Space<V, U> {
             uses = free.uses;
             self.absorb(key, after);
         }
+        self.ranges[key].since = self.freed;
         self.set_free(key, uses, views);
     }
 
@@ -763,6 +775,7 @@ impl<V, U: Clone + Default> Space<V, U> {
             return false;
         };
         free.uses = joined;
+        range.since = self.freed;
         self.absorb(key, next);
         let range = &self.ranges[key];
         let is_small = range.is_small;
@@ -809,6 +822,7 @@ impl<V, U: Clone + Default> Space<V, U> {
         let range = &mut self.ranges[key];
         range.before = before;
         range.region = Region::new(last_region.offset, last_region.bytes + range.region.bytes);
+        range.since = self.freed;
         let bytes = range.region.bytes;
         match before {
             Some(before) => self.ranges[before].after = Some(key),

@@ -443,7 +443,7 @@ fn holes_are_known_wherever_ranges_are_cut_and_joined() {
     let mut space = space();
     let reservation = space.add_reservation(100 * PAGE, false);
     let take = |space: &mut Space<View, Queue>, pages| {
-        let taken = space.take_incomplete(reservation, pages * PAGE, PAGE, PAGE, |_| true);
+        let taken = space.take_incomplete(reservation, pages * PAGE, PAGE, |_| true);
         taken.unwrap()
     };
     let first = take(&mut space, 10);
@@ -464,7 +464,7 @@ fn holes_are_known_wherever_ranges_are_cut_and_joined() {
         (3, 3 * PAGE as u64)
     );
     let free = space.free_ranges_of(reservation, PAGE, |_| true).next();
-    let (range, region) = free.unwrap();
+    let (range, region, _) = free.unwrap();
     let mapped = space.take_region(reservation, range, region, |_| true);
     check(&space, &live(3), &[]);
     space.make_hole(mapped.unwrap().0);
@@ -484,7 +484,7 @@ fn with_pages<const N: usize>(
     let mut space = space();
     let reservation = space.add_reservation(100 * PAGE, false);
     let ranges = pages.map(|pages| {
-        let taken = space.take_incomplete(reservation, pages * PAGE, PAGE, PAGE, |_| true);
+        let taken = space.take_incomplete(reservation, pages * PAGE, PAGE, |_| true);
         taken.unwrap().range
     });
     (space, reservation, ranges)
@@ -500,7 +500,7 @@ fn the_free_ranges_of_a_reservation_are_its_own() {
     space.add(8 * PAGE, false);
     let free = |space: &Space<View, Queue>, over: bool| {
         let ranges = space.free_ranges_of(reservation, PAGE, |_| over);
-        ranges.map(|(_, region)| region).collect::<Vec<_>>()
+        ranges.map(|(_, region, _)| region).collect::<Vec<_>>()
     };
     assert_eq!(free(&space, true), []);
     space.give(second, 3, None);
@@ -514,7 +514,7 @@ fn of_all_holes_the_one_is_taken_in_which_the_least_has_to_be_mapped() {
     space.make_hole(first);
     space.give(last, 0, None);
     // The first hole has room for both pages, and before the second one there is a free page.
-    let taken = space.take_incomplete(reservation, 2 * PAGE, PAGE, PAGE, |_| true);
+    let taken = space.take_incomplete(reservation, 2 * PAGE, PAGE, |_| true);
     let taken = taken.unwrap();
     assert_eq!((taken.region, taken.missing), (pages(4, 2), pages(5, 1)));
 }
@@ -529,7 +529,7 @@ fn a_hole_is_filled_between_free_ranges_whose_uses_can_be_joined() {
         space.make_hole(hole);
         space.give(before, queues[0], None);
         space.give(after, queues[1], None);
-        let taken = space.take_incomplete(reservation, 6 * PAGE, PAGE, PAGE, |_| true);
+        let taken = space.take_incomplete(reservation, 6 * PAGE, PAGE, |_| true);
         let taken = taken.unwrap();
         let found = (taken.region, taken.missing, taken.uses);
         assert_eq!(found, (region, missing, uses), "queues {queues:?}");
@@ -629,7 +629,7 @@ proptest! {
             match step {
                 PageStep::Map(of, pages) => {
                     let bytes = pages * PAGE;
-                    let mapped = space.take_incomplete(reservations[of], bytes, PAGE, PAGE, |_| false);
+                    let mapped = space.take_incomplete(reservations[of], bytes, PAGE, |_| false);
                     let Some(mapped) = mapped else { continue };
                     prop_assert_eq!((mapped.region.bytes, mapped.missing), (bytes, mapped.region));
                     table[of][mapped.region.offset..][..bytes].fill(Byte::Taken);
