@@ -514,6 +514,23 @@ fn each_pages_visits_what_is_mapped_with_its_place() {
 }
 
 #[test]
+fn the_pages_that_have_been_free_longest_come_first_and_of_these_the_largest() {
+    let segments = segments().with_pages(PAGE);
+    let (mut arena, [recent, _, oldest, _]) = with_blocks_of([2, 1, 3, 1]);
+    for (offset, pages) in [(0, 2), (3, 1), (4, 2)] {
+        let bytes = pages * PAGE;
+        let memory = "pages";
+        arena.add_pages(false, offset * PAGE, Pages { bytes, memory });
+    }
+    arena.give(oldest, 0, None);
+    arena.give(recent, 0, None);
+    *segments.arenas.to_add(0) = arena;
+    let free = segments.free_pages(&|_| true);
+    let offsets: Vec<_> = free.iter().map(|free| free.offset / PAGE).collect();
+    assert_eq!(offsets, [4, 3, 0]);
+}
+
+#[test]
 fn free_pages_are_taken_from_where_they_are_mapped() {
     let (mut arena, [_, block]) = with_blocks_of([1, 2]);
     arena.add_pages(false, PAGE, TWO_PAGES);

@@ -46,9 +46,6 @@ const _: () = assert!(2 * LEAST_OWN <= LEAST_SEGMENT);
 /// The number of segments that may be made, or may replace others, before their number counts.
 const UNCOUNTED_SEGMENTS: u64 = 64;
 
-/// New pages have at most one part in this of the high water. Smaller ones fit more holes, and take more calls.
-const PAGE_PARTS: u64 = 128;
-
 /// Pages that are mapped while others are free may exceed the high water of pages in use by one part in this of it: with none, a program whose
 /// pages are all in use moves some whenever its blocks lie a little differently.
 const PAGE_SLACK_PARTS: u64 = 50;
@@ -243,14 +240,18 @@ impl Growth {
     /// The most bytes of pages that are mapped while some of them are free and can be moved.
     pub(super) fn most_mapped(&self) -> u64 {
         let most = self.pages_high_water;
-        let for_moves = self.moved.bytes() / MOVED_PARTS;
+        let for_moves = if self.regret_percent() == 0 {
+            0
+        } else {
+            self.moved.bytes() / MOVED_PARTS
+        };
         let slack = for_moves.clamp(most / PAGE_SLACK_PARTS, most / MOST_PAGE_SLACK_PARTS);
         most.saturating_add(slack)
     }
 
     /// The most bytes of each of the new pages for a block that is not small: a power of two, and at least `page` bytes.
     pub(super) fn new_pages(&self, page: usize) -> usize {
-        let part = usize::try_from(self.high_water / PAGE_PARTS).unwrap_or(usize::MAX);
+        let part = usize::try_from(self.high_water / self.rules().page_parts).unwrap_or(usize::MAX);
         let size = part.checked_ilog2().map_or(page, |bits| 1 << bits);
         size.clamp(page, MOST_PAGES.max(page))
     }

@@ -30,8 +30,10 @@ pub(super) struct Rules {
     pub(super) least_piece: (usize, usize),
     /// A segment is large if it has more than one part in this of a usual one.
     pub(super) whole_parts: usize,
+    /// New pages have at most one part in this of the high water. Smaller ones fit more holes, and take more calls.
+    pub(super) page_parts: u64,
     /// The most that memory may pass the high water by because it was asked for again after it had gone back, in percent of that. With 0,
-    /// idle segments are kept whole, too, however often they replace one another.
+    /// idle segments are kept whole, too, however often they replace one another, and none is kept for pages that move.
     pub(super) regret_percent: u64,
 }
 
@@ -50,6 +52,7 @@ impl Rules {
                 rounds_down: false,
                 least_piece: (3, 8),
                 whole_parts: 1,
+                page_parts: 128,
                 regret_percent: 50,
             },
             GrowthPolicy::Balanced => Self {
@@ -64,6 +67,7 @@ impl Rules {
                 rounds_down: false,
                 least_piece: (3, 5),
                 whole_parts: 1,
+                page_parts: 128,
                 regret_percent: 15,
             },
             GrowthPolicy::Dense => Self {
@@ -78,6 +82,7 @@ impl Rules {
                 rounds_down: true,
                 least_piece: (9, 10),
                 whole_parts: 2,
+                page_parts: 512,
                 regret_percent: 0,
             },
         }

@@ -232,27 +232,44 @@ fn segments_have_little_more_than_the_high_water() {
 
 #[test]
 fn pages_are_a_power_of_two_below_a_part_of_the_high_water() {
-    // In MiB: one part in 128 of the high water, at least a page of 2 MiB, and at most 128 MiB.
-    for (in_use, pages) in [
-        (0, 2),
-        (511, 2),
-        (512, 4),
-        (2047, 8),
-        (2048, 16),
-        (64 << 10, 128),
+    // In MiB: one part in 128 of the high water, or in 512, at least a page of 2 MiB, and at most 128 MiB.
+    for (policy, in_use, pages) in [
+        (GrowthPolicy::Balanced, 0, 2),
+        (GrowthPolicy::Balanced, 511, 2),
+        (GrowthPolicy::Balanced, 512, 4),
+        (GrowthPolicy::Balanced, 2047, 8),
+        (GrowthPolicy::Balanced, 2048, 16),
+        (GrowthPolicy::Balanced, 64 << 10, 128),
+        (GrowthPolicy::Dense, 2048, 4),
     ] {
-        let found = after(in_use).new_pages(2 * MIB);
-        assert_eq!(found, pages * MIB, "{in_use} MiB");
+        let found = of(policy, in_use).new_pages(2 * MIB);
+        assert_eq!(found, pages * MIB, "{policy:?}, {in_use} MiB");
     }
 }
 
 #[test]
-fn mapped_pages_exceed_the_high_water_of_pages_in_use_by_a_fiftieth() {
-    let mut growth = after(1000);
-    assert_eq!(growth.most_mapped(), 0);
-    growth.reach_pages(bytes(2000));
-    growth.reach_pages(bytes(1000));
-    assert_eq!(growth.most_mapped(), bytes(2040));
+fn mapped_pages_exceed_the_high_water_of_pages_in_use_by_a_part_of_what_has_moved() {
+    // MiB beyond a high water of 2000: a fiftieth, and one part in 32 of what has moved, up to a twentieth.
+    for (policy, moved, beyond) in [
+        (GrowthPolicy::Balanced, 0, 40),
+        (GrowthPolicy::Balanced, 32 * 40, 40),
+        (GrowthPolicy::Balanced, 32 * 70, 70),
+        (GrowthPolicy::Balanced, 32 * 101, 100),
+        (GrowthPolicy::Dense, 32 * 70, 40),
+    ] {
+        let mut growth = of(policy, 1000);
+        assert_eq!(growth.most_mapped(), 0);
+        growth.reach_pages(bytes(2000));
+        growth.reach_pages(bytes(1000));
+        growth.moves(bytes(moved));
+        assert_eq!(growth.most_mapped(), bytes(2000 + beyond), "{policy:?}");
+        let mut tight = growth;
+        tight.reach(0, bytes(1000));
+        assert_eq!(tight.most_mapped(), bytes(2040));
+        // It is forgotten like all that was regretted.
+        (0..64).for_each(|_| growth.sweep());
+        assert_eq!(growth.most_mapped(), bytes(2040));
+    }
 }
 
 #[test]

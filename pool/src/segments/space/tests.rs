@@ -520,6 +520,61 @@ fn of_all_holes_the_one_is_taken_in_which_the_least_has_to_be_mapped() {
 }
 
 #[test]
+fn of_equal_holes_the_one_is_taken_with_the_least_room_around_it() {
+    let (mut space, reservation, [_, wide, free, _, narrow, _]) = with_pages([1, 3, 2, 1, 3, 1]);
+    space.make_hole(wide);
+    space.give(free, 0, None);
+    space.make_hole(narrow);
+    let taken = space.take_incomplete(reservation, 3 * PAGE, PAGE, |_| false);
+    assert_eq!(taken.unwrap().region, pages(7, 3));
+}
+
+#[test]
+fn of_a_free_range_after_a_hole_only_what_is_needed_is_taken() {
+    let (mut space, reservation, [before, hole, after, _]) = with_pages([4, 2, 3, 1]);
+    space.make_hole(hole);
+    space.give(before, 0, None);
+    space.give(after, 1, None);
+    // The least is missing between both neighbours, which are more than enough together.
+    let taken = space.take_incomplete(reservation, 8 * PAGE, PAGE, |_| true);
+    let taken = taken.unwrap();
+    let found = (taken.region, taken.missing, taken.uses);
+    assert_eq!(found, (pages(0, 8), pages(4, 2), 1));
+    let free = space.free_ranges_of(reservation, PAGE, |used| *used == 1);
+    assert_eq!(
+        free.map(|(_, region, _)| region).collect::<Vec<_>>(),
+        [pages(8, 1)]
+    );
+}
+
+#[test]
+fn a_free_range_is_as_old_as_the_last_part_of_it_that_became_free() {
+    let (mut space, reservation, [first, between, second, third]) = with_pages([2, 1, 2, 2]);
+    let since = |space: &Space<View, Queue>| {
+        let free = space.free_ranges_of(reservation, PAGE, |_| true);
+        let mut free: Vec<_> = free.map(|(_, region, since)| (since, region)).collect();
+        free.sort_unstable_by_key(|(since, _)| *since);
+        free.into_iter()
+            .map(|(_, region)| region)
+            .collect::<Vec<_>>()
+    };
+    space.give(second, 0, None);
+    space.give(first, 0, None);
+    assert_eq!(since(&space), [pages(3, 2), pages(0, 2)]);
+    space.give(third, 0, None);
+    assert_eq!(since(&space), [pages(0, 2), pages(3, 4)]);
+    let taken = space.take(PAGE, Some(false), false, |_, _| true).unwrap();
+    assert_eq!(taken.region, pages(0, 1));
+    assert_eq!(
+        since(&space),
+        [pages(1, 1), pages(3, 4)],
+        "the rest is as old as before"
+    );
+    space.give(between, 0, None);
+    assert_eq!(since(&space), [pages(1, 6)]);
+}
+
+#[test]
 fn a_hole_is_filled_between_free_ranges_whose_uses_can_be_joined() {
     for (queues, region, missing, uses) in [
         ([1, 0], pages(0, 6), pages(2, 2), 1),
