@@ -260,8 +260,7 @@ impl<B: Backend, O> ThreadCache<B, O> {
         }
     }
 
-    /// Caches a block that was requested with `requested` bytes and freed at the moment `since`, if the youngest was taken and it is not larger
-    /// than all that the cache may keep: a large range is better in its segment, where it is joined to its neighbours.
+    /// Caches a block that was requested with `requested` bytes and freed at the moment `since`, if the youngest was taken.
     #[inline]
     pub(crate) fn push_youngest(
         &mut self,
@@ -269,7 +268,7 @@ impl<B: Backend, O> ThreadCache<B, O> {
         since: Timestamp,
         requested: usize,
     ) -> Result<(), LeasedBlock<B, O>> {
-        if self.youngest.is_some() || block.bytes > self.allowance.bytes {
+        if self.youngest.is_some() {
             return Err(block);
         }
         self.youngest = Some(block);
@@ -284,8 +283,8 @@ impl<B: Backend, O> ThreadCache<B, O> {
         self.below_peak += requested;
     }
 
-    /// Caches a block that was requested with `requested` bytes and freed at the moment `since`, or returns it to its arena if it is larger
-    /// than all that the cache may keep. Hands it back if neither is possible.
+    /// Caches a block that was requested with `requested` bytes and freed at the moment `since`. One that is larger than all that the cache
+    /// may keep goes to its arena, where it is joined to its neighbours. Hands the block back if neither is possible.
     #[inline]
     pub(crate) fn push(
         &mut self,
