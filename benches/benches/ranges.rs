@@ -107,7 +107,6 @@ impl Ranges for BestFit {
 struct Growing {
     segments: Segments<(), ()>,
     in_use: u64,
-    allocations: u64,
 }
 
 impl Ranges for Growing {
@@ -119,21 +118,17 @@ impl Ranges for Growing {
         Self {
             segments: Segments::new(|(), ()| Some(())),
             in_use: 0,
-            allocations: 0,
         }
     }
 
     fn take(&mut self, units: u32) -> Taken {
         let bytes = bytes(units);
         let carved = self.segments.take(0, bytes, |()| true).unwrap_or_else(|| {
-            let (in_use, allocations) = (self.in_use, self.allocations);
+            let in_use = self.in_use;
             let capacity = u64::from(UNITS) * UNIT as u64;
-            let (size, _) = self
-                .segments
-                .grow(0, bytes, in_use, UNIT, allocations, capacity);
+            let (size, _) = self.segments.grow(0, bytes, in_use, UNIT, capacity);
             self.segments.add(0, (), size, bytes).unwrap()
         });
-        self.allocations += 1;
         self.in_use += bytes as u64;
         carved.into()
     }

@@ -93,7 +93,6 @@ struct Checked {
     kept: Vec<Piece>,
     /// The queues that ranges were used on since they had all caught up. With one of them, all free neighbours are one.
     used: [bool; 3],
-    allocations: u64,
 }
 
 impl Checked {
@@ -108,7 +107,6 @@ impl Checked {
             live: Vec::new(),
             kept: Vec::new(),
             used: [false; 3],
-            allocations: 0,
         }
     }
 
@@ -153,7 +151,6 @@ impl Checked {
     }
 
     fn take(&mut self, bytes: usize, wanted: Option<u8>, anywhere: bool, may_grow: bool) {
-        self.allocations += 1;
         let usable = may_have(wanted);
         let carved = if anywhere {
             self.segments.take_anywhere(bytes, &usable)
@@ -193,7 +190,7 @@ impl Checked {
         let (alignment, capacity) = (self.alignment, self.capacity);
         let (size, leaving) =
             self.segments
-                .grow(0, bytes, in_use, alignment, self.allocations, capacity);
+                .grow(0, bytes, in_use, alignment, capacity);
         assert!(
             size >= bytes && size.is_multiple_of(alignment),
             "a segment of {size} bytes"

@@ -83,7 +83,7 @@ mod tests {
         let one = 4096;
         state
             .segments
-            .grow(0, one, bytes - one as u64, 256, 0, u64::MAX);
+            .grow(0, one, bytes - one as u64, 256, u64::MAX);
     }
 
     #[test]

@@ -360,20 +360,12 @@ impl<B: Backend, O> State<B, O> {
                 ask.go_to(Rung::Larger, Some(Step::Flush(most)))
             }
             Rung::Larger => {
-                let larger = self.pop_up_to(ask.last_bin, queue_key, request, crosses);
-                let step = larger.map(|(block, kind)| {
-                    reached(Rare::LargerBlock);
-                    Step::Block(block, kind)
-                });
-                if step.is_none() && self.is_ruled_out(request.bytes, ask.limits) {
-                    return ask.go_to(Rung::New, None);
-                }
-                ask.go_to(Rung::Excess, step.or(Some(Step::Gather(request.bytes))))
+                let step = self.larger_or_gather(ask);
+                ask.go_to(Rung::Excess, step)
             }
             Rung::Excess => {
-                let released = self.release_tightly(self.excess_above(request));
-                self.regret_what_went(&released);
-                ask.go_to(Rung::New, release(released))
+                let step = self.release_excess(ask);
+                ask.go_to(Rung::New, step)
             }
             // 5. Segments: free neighbours become one range again, and commands end.
             Rung::Retry => {
@@ -519,6 +511,28 @@ impl<B: Backend, O> State<B, O> {
         };
         let larger = (request.bytes / 100).saturating_mul(percent);
         request.bytes.saturating_add(larger)
+    }
+
+    /// Takes a larger block, or gathers all free memory, unless a release would not make room for the request.
+    fn larger_or_gather(&mut self, ask: &Ask) -> Option<Step<B, O>> {
+        let (bytes, crosses) = (ask.request.bytes, self.rules.crosses);
+        if let Some((block, kind)) =
+            self.pop_up_to(ask.last_bin, ask.queue_key, ask.request, crosses)
+        {
+            reached(Rare::LargerBlock);
+            return Some(Step::Block(block, kind));
+        }
+        (!self.is_ruled_out(bytes, ask.limits)).then_some(Step::Gather(bytes))
+    }
+
+    /// Takes out free blocks to be released, until a new block for the request fits under the high water.
+    fn release_excess(&mut self, ask: &Ask) -> Option<Step<B, O>> {
+        if self.is_ruled_out(ask.request.bytes, ask.limits) {
+            return None;
+        }
+        let released = self.release_tightly(self.excess_above(ask.request));
+        self.regret_what_went(&released);
+        release(released)
     }
 
     /// Takes blocks out of thread caches, so that their ranges may become one that is large enough. Returns whether there were any.

@@ -112,7 +112,6 @@ impl<B: Backend, O> State<B, O> {
         request: Request,
         capacity: u64,
     ) -> (usize, Vec<Released<B>>) {
-        let allocations = self.counters.hits + self.counters.misses;
         let in_use = self.bytes_in_use();
         let is_held_back = self.have_several_queues_asked()
             && self.held_back_bytes(Some(queue_key)) >= request.bytes as u64;
@@ -121,9 +120,7 @@ impl<B: Backend, O> State<B, O> {
             self.segments.grow_despite_held_back(bytes);
         }
         let alignment = self.rules.alignment;
-        let (bytes, leaving) =
-            self.segments
-                .grow(home, bytes, in_use, alignment, allocations, capacity);
+        let (bytes, leaving) = self.segments.grow(home, bytes, in_use, alignment, capacity);
         self.count_released(&leaving);
         (bytes, leaving)
     }
@@ -317,9 +314,7 @@ impl<B: Backend, O> State<B, O> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        GrowthPolicy, PoolOptions, mock_pool::MockPool, request::Request, shared::HeldBlock,
-    };
+    use crate::{mock_pool::MockPool, request::Request, shared::HeldBlock};
 
     #[test]
     fn a_miss_has_the_first_reason_of_too_few_bytes_pieces_and_commands() {
@@ -346,33 +341,6 @@ mod tests {
             state.reason_of_a_miss(4096),
             "commands may still use the free memory: 5376 free, 4096 in one piece, 256 pending"
         );
-    }
-
-    #[test]
-    fn more_segments_may_be_of_one_block_the_more_often_blocks_are_used_again() {
-        // More than a quarter of a usual segment and less than half, in a program that has had a GiB.
-        const BYTES: usize = 20 << 20;
-        let options = PoolOptions::new().segments(true);
-        let mock = MockPool::new(options.growth(GrowthPolicy::Balanced));
-        let key = mock.default_key();
-        let request = |bytes| Request {
-            asked: bytes,
-            bin: mock.shared.classes.bin_number(bytes),
-            slot: 0,
-            bytes,
-            home: 0,
-        };
-        let mut state = mock.shared.state.lock();
-        for _ in 0..65 {
-            let memory = mock.shared.allocator.allocate(4096).unwrap();
-            assert!(state.add_segment(memory, 4096, request(4096)).is_some());
-        }
-        state.in_use = 1 << 30;
-        for (hits, misses, blocks) in [(0, 0, 2), (200, 200, 1), (400, 0, 1), (0, 400, 1)] {
-            (state.counters.hits, state.counters.misses) = (hits, misses);
-            let (bytes, _) = state.grow(key, request(BYTES), 1 << 32);
-            assert_eq!(bytes, blocks * BYTES, "{hits} {misses}");
-        }
     }
 
     #[test]

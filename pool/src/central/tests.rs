@@ -113,7 +113,7 @@ fn a_block_of_a_segment_with_many_views_gives_up_its_view_first() {
         let mut state = mock.shared.state.lock();
         state
             .segments
-            .grow(0, 4096, 1280 * MIB as u64, 256, 0, 4096 * MIB as u64);
+            .grow(0, 4096, 1280 * MIB as u64, 256, 4096 * MIB as u64);
     }
     let mut blocks: Vec<_> = (0..100).map(|_| mock.unused(MIB / 2)).collect();
     let last = blocks.pop().unwrap();

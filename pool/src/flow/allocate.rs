@@ -365,7 +365,7 @@ mod tests {
             .state
             .lock()
             .segments
-            .grow(0, 4096, 1280 << 20, 256, 0, 4096 << 20);
+            .grow(0, 4096, 1280 << 20, 256, 4096 << 20);
         let widened = class_size(one);
         assert!(widened > larger);
         assert_eq!(class_size(larger), widened);

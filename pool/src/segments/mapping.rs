@@ -397,9 +397,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         let used: u64 = spare.iter().map(|pages| pages.bytes as u64).sum();
         // The spare ones are no longer among the pages of this value.
         let mapped = self.bytes() + used;
-        let free = self.free_pages(&|_| true);
-        let free: u64 = free.iter().map(|pages| pages.bytes as u64).sum();
-        self.growth.reach_pages(mapped - free + rest as u64);
+        self.growth
+            .reach_pages(mapped - self.free_page_bytes() + rest as u64);
         let room = self.growth.most_mapped().min(capacity);
         let may_create = room.saturating_sub(mapped);
         let mut moved = self.take_pages_to_move(&mut rest, may_create, over, false);
@@ -481,6 +480,12 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             .collect();
         FreePages::sort(&mut free);
         free
+    }
+
+    /// The bytes of the pages that are free as a whole.
+    pub(super) fn free_page_bytes(&self) -> u64 {
+        let free = self.free_pages(&|_| true);
+        free.iter().map(|pages| pages.bytes as u64).sum()
     }
 
     /// Takes free pages. Returns where they are mapped, and the uses of their range.

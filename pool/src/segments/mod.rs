@@ -212,9 +212,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         if !self.has_pages() {
             return idle;
         }
-        let pages = self.free_pages(&|_| true);
-        let pages: u64 = pages.iter().map(|pages| pages.bytes as u64).sum();
-        idle + pages + self.spare_bytes()
+        idle + self.free_page_bytes() + self.spare_bytes()
     }
 
     /// The size of the largest free range, in bytes.
@@ -386,7 +384,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     }
 
     /// Returns the size of the segment to request for a block of `bytes` bytes, and the segments to release before. The user has `in_use`
-    /// bytes after this many `allocations`, and memory is limited to `capacity` bytes. The block is one of a thread whose arena is `home`: the
+    /// bytes, and memory is limited to `capacity` bytes. The block is one of a thread whose arena is `home`: the
     /// segment is as large as the arena's part of all segments asks for.
     pub fn grow(
         &mut self,
@@ -394,14 +392,13 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         bytes: usize,
         in_use: u64,
         alignment: usize,
-        allocations: u64,
         capacity: u64,
     ) -> (usize, Vec<Leaving<M, U>>) {
         let in_use = in_use.saturating_add(bytes as u64);
         self.growth.reach(in_use, capacity);
         self.tell_arenas();
         let growth = self.growth_of(home);
-        let size = growth.segment_for(bytes, allocations);
+        let size = growth.segment_for(bytes);
         self.growth.asked_for_a_segment(size as u64);
         let most = if self.arena_grows(home) {
             self.growth.most_of_arenas()

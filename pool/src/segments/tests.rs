@@ -34,7 +34,7 @@ fn segments() -> Segments<&'static str, Queue> {
 fn after(in_use_mib: usize) -> Segments<&'static str, Queue> {
     let mut segments = segments();
     let in_use = (in_use_mib * MIB - 1) as u64;
-    assert!(segments.grow(0, 1, in_use, 1, 0, PLENTY).1.is_empty());
+    assert!(segments.grow(0, 1, in_use, 1, PLENTY).1.is_empty());
     segments
 }
 
@@ -51,7 +51,7 @@ impl Segments<&'static str, Queue> {
 
     /// The size to request for a block of `bytes` bytes, and the segments to release before, in order.
     fn growth(&mut self, bytes: usize, alignment: usize) -> (usize, Vec<&'static str>) {
-        let (size, leaving) = self.grow(0, bytes, 0, alignment, 0, PLENTY);
+        let (size, leaving) = self.grow(0, bytes, 0, alignment, PLENTY);
         (size, names(&leaving))
     }
 }
@@ -168,7 +168,7 @@ fn a_segment_is_no_larger_than_what_the_device_has_left() {
         segments.add_whole("in use", 8 * MIB);
         let capacity = (8 * MIB + bytes) as u64;
         let in_use = 20 * MIB as u64;
-        segments.grow(0, MIB, in_use, alignment, 0, capacity).0
+        segments.grow(0, MIB, in_use, alignment, capacity).0
     };
     assert_eq!(left(4 * MIB, 256), 2 * MIB);
     assert_eq!(left(MIB + 1000, 1), MIB + 1000);

@@ -318,10 +318,7 @@ impl<B: Backend, O> ThreadCache<B, O> {
         match self.add_older(former) {
             Ok(()) => Ok(()),
             Err(NoRoom::InSlot(former)) => self.keep_youngest(former),
-            Err(NoRoom::ForBytes(former)) => {
-                let returned = self.return_one(former);
-                returned.or_else(|former| self.keep_youngest(former))
-            }
+            Err(NoRoom::ForBytes(it)) => self.return_one(it).or_else(|it| self.keep_youngest(it)),
         }
     }
 

@@ -43,9 +43,6 @@ const LEAST_OWN: usize = 1 << 20;
 // A segment has room for two of them.
 const _: () = assert!(2 * LEAST_OWN <= LEAST_SEGMENT);
 
-/// The number of segments that may be made, or may replace others, before their number counts.
-const UNCOUNTED_SEGMENTS: u64 = 64;
-
 /// Pages that are mapped while others are free may exceed the high water of pages in use by one part in this of it: with none, a program whose
 /// pages are all in use moves some whenever its blocks lie a little differently.
 const PAGE_SLACK_PARTS: u64 = 50;
@@ -53,8 +50,8 @@ const PAGE_SLACK_PARTS: u64 = 50;
 /// The same once pages have moved: one part in this of what has moved, so that moves end where a program repeats its work.
 const MOVED_PARTS: u64 = 32;
 
-/// The most of that: one part in this of the high water of pages in use.
-const MOST_PAGE_SLACK_PARTS: u64 = 20;
+/// The most of that, in percent of the high water of pages in use.
+const MOST_PAGE_SLACK_PERCENT: u64 = 5;
 
 /// The most bytes of new pages. Up to here a call for pages costs the same whatever their size.
 const MOST_PAGES: usize = 128 << 20;
@@ -66,14 +63,10 @@ const TIGHT: (u64, u64) = (5, 6);
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Growth {
     policy: GrowthPolicy,
-    /// How many segments were made.
-    made: u64,
     /// The high water: the most bytes that were in use at once, in whole blocks.
     high_water: u64,
     /// The same of pages with anything in use, as seen at requests for more of them.
     pages_high_water: u64,
-    /// How often segments were released to make room for another one.
-    replacements: u64,
     /// The size that all segments together would have had when one was last refused.
     refused: Option<u64>,
     /// How much the device had for these segments, by its own figure of free memory.
@@ -187,8 +180,7 @@ impl Growth {
         if percent == 0 {
             return 0;
         }
-        let regret = self.regret.bytes();
-        let at_once = regret.min(self.high_water / 100 * percent);
+        let at_once = self.regret.bytes().min(self.high_water / 100 * percent);
         let held_back = self
             .held_back
             .bytes()
@@ -240,12 +232,9 @@ impl Growth {
     /// The most bytes of pages that are mapped while some of them are free and can be moved.
     pub(super) fn most_mapped(&self) -> u64 {
         let most = self.pages_high_water;
-        let for_moves = if self.regret_percent() == 0 {
-            0
-        } else {
-            self.moved.bytes() / MOVED_PARTS
-        };
-        let slack = for_moves.clamp(most / PAGE_SLACK_PARTS, most / MOST_PAGE_SLACK_PARTS);
+        let at_most = most / 100 * self.regret_percent().min(MOST_PAGE_SLACK_PERCENT);
+        let for_moves = (self.moved.bytes() / MOVED_PARTS).min(at_most);
+        let slack = for_moves.max(most / PAGE_SLACK_PARTS);
         most.saturating_add(slack)
     }
 
@@ -274,13 +263,12 @@ impl Growth {
 
     /// Records that a segment was made, with which all have `bytes` bytes.
     pub(super) fn accept(&mut self, bytes: u64) {
-        self.made += 1;
         self.refused = self.refused.filter(|refused| bytes < *refused);
     }
 
-    /// Returns the size of the segment for a block of `bytes` bytes after this many allocations: the block's own size, if that is a large
+    /// Returns the size of the segment for a block of `bytes` bytes: the block's own size, if that is a large
     /// part of the usual one, or a whole number of such blocks, so that no end of the segment is left over.
-    pub(super) fn segment_for(&self, bytes: usize, allocations: u64) -> usize {
+    pub(super) fn segment_for(&self, bytes: usize) -> usize {
         let general = self.general_size();
         let usual = if self.is_small(bytes) {
             general / SMALL_SEGMENT_PARTS
@@ -288,14 +276,7 @@ impl Growth {
             general
         };
         let rules = self.rules();
-        let few = UNCOUNTED_SEGMENTS + allocations / rules.requests_per_own;
-        let counted = if rules.counts_replacements {
-            self.replacements
-        } else {
-            self.made
-        };
-        let own_parts = if counted <= few { rules.own_parts } else { 2 };
-        let most_shared = (usual / own_parts).max(LEAST_OWN);
+        let most_shared = (usual / rules.own_parts).max(LEAST_OWN);
         if bytes > most_shared {
             return bytes;
         }
@@ -307,18 +288,12 @@ impl Growth {
     /// of such blocks.
     pub(super) fn least_segment_for(&self, bytes: usize, usual: usize) -> usize {
         let least = usize::try_from(self.high_water / LEAST_PARTS).unwrap_or(usize::MAX);
-        let rounded_up = if self.rules().rounds_down {
-            0
-        } else {
-            bytes / 2
-        };
-        let blocks = least.saturating_add(rounded_up) / bytes.max(1);
+        let blocks = least.saturating_add(bytes / 2) / bytes.max(1);
         usual.min(bytes.saturating_mul(blocks)).max(bytes)
     }
 
     /// Records that segments of `bytes` bytes were released to make room for another one.
     pub(super) fn replace(&mut self, bytes: u64) {
-        self.replacements += 1;
         self.regret.went_back(bytes);
     }
 

@@ -19,13 +19,6 @@ pub(super) struct Rules {
     pub(super) cached_parts: u64,
     /// A block of more than one part in this of a usual segment has a segment of its own.
     pub(super) own_parts: usize,
-    /// The same, once segments have been made by more than one request in this: then half of a usual segment counts.
-    pub(super) requests_per_own: u64,
-    /// Whether segments count for that only where others were released to make room for them: a program needs some to grow.
-    pub(super) counts_replacements: bool,
-    /// Whether a segment has at most [`LEAST_PARTS`](super::LEAST_PARTS) of the high water where there is little room, and not the next
-    /// number of blocks, which may be more.
-    pub(super) rounds_down: bool,
     /// A large segment that is free as a whole is broken up only for a block of at least this part of it.
     pub(super) least_piece: (usize, usize),
     /// A segment is large if it has more than one part in this of a usual one.
@@ -47,9 +40,6 @@ impl Rules {
                 most_blocks: 128,
                 cached_parts: 256,
                 own_parts: 2,
-                requests_per_own: u64::MAX,
-                counts_replacements: false,
-                rounds_down: false,
                 least_piece: (3, 8),
                 whole_parts: 1,
                 page_parts: 128,
@@ -62,9 +52,6 @@ impl Rules {
                 most_blocks: 128,
                 cached_parts: 256,
                 own_parts: 4,
-                requests_per_own: 400,
-                counts_replacements: false,
-                rounds_down: false,
                 least_piece: (3, 5),
                 whole_parts: 1,
                 page_parts: 128,
@@ -77,9 +64,6 @@ impl Rules {
                 most_blocks: 16,
                 cached_parts: 1024,
                 own_parts: 20,
-                requests_per_own: 20,
-                counts_replacements: true,
-                rounds_down: true,
                 least_piece: (9, 10),
                 whole_parts: 2,
                 page_parts: 512,

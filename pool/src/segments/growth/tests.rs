@@ -92,7 +92,7 @@ fn a_segment_holds_many_small_blocks_or_some_others_or_one_that_is_large() {
         (of(GrowthPolicy::Dense, 600), 1536 * KIB + 1, 1536 * KIB + 1),
     ];
     for (growth, block, segment) in cases {
-        assert_eq!(growth.segment_for(block, 0), segment, "{block}, {growth:?}");
+        assert_eq!(growth.segment_for(block), segment, "{block}, {growth:?}");
     }
     let dense = of(GrowthPolicy::Dense, 100);
     for (growth, most) in [
@@ -105,43 +105,8 @@ fn a_segment_holds_many_small_blocks_or_some_others_or_one_that_is_large() {
 }
 
 #[test]
-fn few_requests_make_a_segment_of_less_than_half_the_usual_for_one_block() {
-    // Of the segments, 64 do not count.
-    for (made, requests, is_own) in [
-        (64, 0, true),
-        (65, 399, false),
-        (65, 400, true),
-        (66, 400, false),
-    ] {
-        let mut growth = after(100);
-        (0..made).for_each(|_| growth.accept(0));
-        let own = growth.segment_for(2 * MIB, requests) == 2 * MIB;
-        assert_eq!(own, is_own, "{made} segments, {requests} requests");
-        assert_eq!(growth.segment_for(3 * MIB + 1, requests), 3 * MIB + 1);
-    }
-}
-
-#[test]
-fn with_the_densest_policy_only_segments_that_replaced_others_count() {
-    for (replacements, requests, is_own) in [
-        (64, 0, true),
-        (65, 19, false),
-        (65, 20, true),
-        (66, 20, false),
-    ] {
-        let mut growth = of(GrowthPolicy::Dense, 100);
-        (0..1000).for_each(|_| growth.accept(0));
-        for _ in 0..replacements {
-            growth.replace(0);
-        }
-        let own = growth.segment_for(2 * MIB, requests) == 2 * MIB;
-        assert_eq!(own, is_own, "{replacements} of {requests} requests");
-    }
-}
-
-#[test]
 fn where_there_is_little_room_a_segment_is_smaller_but_holds_whole_blocks() {
-    // About one part in 32 of the high water: 3.125 MiB, or at most that with the densest policy.
+    // About one part in 32 of the high water: 3.125 MiB.
     let cases = [
         (1, 128, 16),
         (KIB, 128 * KIB, 16 * KIB),
@@ -160,7 +125,7 @@ fn where_there_is_little_room_a_segment_is_smaller_but_holds_whole_blocks() {
             (GrowthPolicy::Dense, dense),
         ] {
             let growth = of(policy, 100);
-            let usual = growth.segment_for(block, 0);
+            let usual = growth.segment_for(block);
             let found = growth.least_segment_for(block, usual);
             assert_eq!(found, least, "{block}, {growth:?}");
         }

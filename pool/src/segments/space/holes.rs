@@ -140,8 +140,8 @@ impl<V, U: Clone + Default> Space<V, U> {
         let mut uses = None;
         let Range { before, after, .. } = self.ranges[key];
         if takes_after && let Some(after) = after {
-            let mapped = if takes_before { before } else { None };
-            let mapped = mapped.map_or(0, |before| self.ranges[before].region.bytes);
+            let first = before.filter(|_| takes_before);
+            let mapped = first.map_or(0, |before| self.ranges[before].region.bytes);
             let needed = bytes.saturating_sub(mapped + missing.bytes);
             let all = self.ranges[after].region.bytes;
             uses = self.set_taken(after).map(|free| free.uses);
