@@ -7,6 +7,9 @@
 /// segments serve more sizes. So a program that repeats its work soon finds nearly everything in the pool. [`Dense`](Self::Dense) does not
 /// learn: it gives memory back no matter how often that memory is requested again.
 ///
+/// In a pool of pages the first two are the same: free pages move, and memory that many moves would have saved is bought instead. `Dense` has
+/// smaller pages and buys none.
+///
 /// `scripts/density` records what each policy reserves and how often it calls the device, in the first round of a program
 /// (`density.txt`) and in later ones (`warm.txt`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -21,8 +24,8 @@ pub enum GrowthPolicy {
     #[default]
     Balanced,
     /// Least memory: 1.01 times the high water while some segments are idle, even in a program that repeats its work. A block of more than
-    /// 1/20 of a usual segment, and more than 1 MiB, has a segment of its own, unless more than one request in 20 made one. For programs
-    /// that need nearly all of the device, and can afford the calls.
+    /// 1/20 of a usual segment, and more than 1 MiB, has a segment of its own. For programs that need nearly all of the device, and can
+    /// afford the calls.
     Dense,
 }
 
