@@ -96,7 +96,10 @@ fn rounds_ask_the_device_for_what_the_trace_asks_that_has_them_written_out() {
             } = replayed(&trace, &with(3));
             let expected = replayed(&whole, &with(1));
             assert_eq!(figures(&outcome), figures(&expected.outcome), "{name}");
-            assert_eq!(device_time, expected.device_time);
+            // A look at the figures between rounds moves the moment at which the thread tells the pool what it has freed, and so, at times, which page a
+            // block gets.
+            let apart = device_time.abs_diff(expected.device_time);
+            assert!(apart < expected.device_time / 1000, "{name}: {apart:?}");
 
             let rounds = &outcome.rounds;
             assert_eq!(rounds.len(), 3);
