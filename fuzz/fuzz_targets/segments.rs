@@ -188,9 +188,7 @@ impl Checked {
             .map(|(_, piece)| piece.region.bytes as u64)
             .sum();
         let (alignment, capacity) = (self.alignment, self.capacity);
-        let (size, leaving) =
-            self.segments
-                .grow(0, bytes, in_use, alignment, capacity);
+        let (size, leaving) = self.segments.grow(0, bytes, in_use, alignment, capacity);
         assert!(
             size >= bytes && size.is_multiple_of(alignment),
             "a segment of {size} bytes"

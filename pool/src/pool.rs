@@ -302,8 +302,8 @@ impl<B: Backend> MemoryPool<B> {
     /// assert_eq!(pool.managed_bytes(), 0);
     ///
     /// pool.resume_holding();
-    /// drop(pool.allocate(64 << 20)?);
-    /// assert_eq!(pool.managed_bytes(), 64 << 20);
+    /// drop(pool.allocate(4 << 20)?);
+    /// assert_eq!(pool.held_blocks(), 1);
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
     pub fn stop_holding(&self) -> u64 {
