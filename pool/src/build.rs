@@ -91,9 +91,12 @@ impl PoolOptions {
         // These settings need to see each block at once, so such pools have no thread caches.
         let failures = allocator.backend().limits().failure_order;
         let has_thread_caches = !self.retain.counts_requests() && self.scrub == ScrubPolicy::Never;
-        let segments = Segments::new(join)
+        let mut segments = Segments::new(join)
             .with_arenas(self.arenas.unwrap_or(ARENAS).clamp(1, ARENAS))
             .with_growth(self.growth);
+        if self.retain.release_threshold() < u64::MAX {
+            segments = segments.with_whole_segments();
+        }
         let rules = Rules {
             crosses: self.policy.crosses(),
             wait: self.policy.waits(failures),

@@ -98,7 +98,8 @@ mod tests {
             (2, 64, 256, 128),
             (3, 42, 170, 128),
             (16, 8, 32, 128),
-            (64, 8, 8, 512),
+            (64, 2, 8, 128),
+            (256, 1, 2, 256),
         ];
         let mut keys = Vec::new();
         for (threads, each, with_small, bins) in rows {
@@ -123,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_program_says_how_much_each_thread_may_keep_at_least() {
-        let retain = Retain::new().per_thread(MIB as u64);
+        let retain = Retain::new().per_thread(8 * MIB as u64);
         let mock = MockPool::new(PoolOptions::new().retain(retain));
         let mut state = mock.shared.state.lock();
         let mut keys = Vec::new();
@@ -132,8 +133,8 @@ mod tests {
             keys.push(state.threads.add(cache));
         }
         let allowance = state.allowance(0);
-        assert_eq!([allowance.bytes, allowance.bytes_for_small], [MIB; 2]);
-        assert_eq!(state.most_in_bins(), 64 * MIB as u64);
+        assert_eq!([allowance.bytes, allowance.bytes_for_small], [8 * MIB; 2]);
+        assert_eq!(state.most_in_bins(), 8 * 64 * MIB as u64);
     }
 
     #[test]
@@ -148,7 +149,8 @@ mod tests {
 
     #[test]
     fn bins_and_depot_share_one_limit() {
-        let mock = MockPool::of_segments();
+        let retain = Retain::new().per_thread(8 << 20);
+        let mock = MockPool::new(PoolOptions::new().retain(retain));
         let [one, two, three] = [(); 3].map(|()| mock.cached(3 * MIB));
         let queue = mock.shared.default_queue_id;
         let mut state = mock.shared.state.lock();

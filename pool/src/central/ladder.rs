@@ -557,10 +557,7 @@ impl<B: Backend, O> State<B, O> {
     /// Decides what to ask the allocator for. A pool of segments does not ask if the limits rule the request out.
     fn new_memory(&mut self, ask: &mut Ask) -> Option<Step<B, O>> {
         let Ask {
-            queue_key,
-            request,
-            limits,
-            ..
+            request, limits, ..
         } = *ask;
         if !self.carves || ask.is_for_pages {
             let (new, asks_free) = (New::Block, false);
@@ -576,7 +573,7 @@ impl<B: Backend, O> State<B, O> {
             self.note_miss(request.bytes);
             New::Pages
         } else {
-            let (bytes, leaving) = self.grow(queue_key, request, limits.capacity);
+            let (bytes, leaving) = self.grow(request, limits.capacity);
             New::Segment { bytes, leaving }
         };
         Some(Step::New { new, asks_free })

@@ -106,19 +106,9 @@ impl<B: Backend, O> State<B, O> {
     }
 
     /// Returns the size of the segment to ask the allocator for, and the segments to evict first.
-    pub(crate) fn grow(
-        &mut self,
-        queue_key: QueueKey,
-        request: Request,
-        capacity: u64,
-    ) -> (usize, Vec<Released<B>>) {
+    pub(crate) fn grow(&mut self, request: Request, capacity: u64) -> (usize, Vec<Released<B>>) {
         let in_use = self.bytes_in_use();
-        let is_held_back = self.have_several_queues_asked()
-            && self.held_back_bytes(Some(queue_key)) >= request.bytes as u64;
         let Request { home, bytes, .. } = request;
-        if is_held_back {
-            self.segments.grow_despite_held_back(bytes);
-        }
         let alignment = self.rules.alignment;
         let (bytes, leaving) = self.segments.grow(home, bytes, in_use, alignment, capacity);
         self.count_released(&leaving);

@@ -51,20 +51,16 @@ const FREE_PARTS_TO_TAKE: u64 = 4;
 /// A free range remembers its uses `U`. The owner of the segments defines their meaning, and uses them to decide which request may have the
 /// range.
 ///
-/// Ranges are chosen by best fit, with these rules, which were found by simulation on recorded programs. [`GrowthPolicy`] changes
-/// their numbers; these are the default ones:
+/// Ranges are chosen by best fit, with these rules, of which `docs/design/growth.md` says what each earns:
 ///
-/// - the size of a segment is a multiple of its first block's, up to 1/20 of the most that the program has had in use (the high water); for
-///   a block of more than a quarter of that, it is the block's own size;
-/// - before the segments grow past 1.03 times the high water (or past the high water and 2 MiB, if that is more), idle segments are
+/// - the size of a segment is a multiple of its first block's, up to 1/20 of the most that the program has had in use (the high water); a larger
+///   block has a segment of its own;
+/// - before the segments grow past 1.1 times the high water (or past the high water and 2 MiB, if that is more), idle segments are
 ///   evicted, the smallest one that is enough first;
-/// - memory that was evicted and is requested again is *regretted*: the segments may then have that many bytes more, up to 1.15 times the
-///   high water. A [`sweep`](Self::sweep) after which nothing was regretted halves that;
-/// - a large idle segment is not broken up for a block of less than 3/5 of it, and small blocks have segments of their own. After as much
-///   was regretted as the high water, a block of 1/5 of it is enough, and after 4 times the high water any block is. If the capacity is
-///   little more than the high water, the block has to be half of it;
-/// - the view of a block that is given back is cached in the free range, and serves the next block of exactly its size, unless
-///   a much smaller range fits. A view that overlaps a block which is handed out is released first.
+/// - small blocks have segments of their own;
+/// - where the high water is more than half of the capacity, segments keep to 1.02 times the high water, and a large idle segment is not split
+///   for a block of less than 9/10 of it. [`GrowthPolicy::Dense`] does so everywhere;
+/// - the view of a block that is given back is cached in the free range, and serves the next block of exactly its place and size.
 #[derive(Debug)]
 pub struct Segments<M, U> {
     arenas: Arenas<M, U>,
@@ -135,6 +131,14 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     #[must_use]
     pub fn with_growth(mut self, policy: GrowthPolicy) -> Self {
         self.growth = Growth::new(policy);
+        self
+    }
+
+    /// Keeps large idle segments whole, as [`GrowthPolicy::Dense`] does, so that they can be released soon. Call it before the first segment is
+    /// added.
+    #[must_use]
+    pub fn with_whole_segments(mut self) -> Self {
+        self.growth.keep_whole();
         self
     }
 
@@ -306,7 +310,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     fn arena_grows(&self, home: usize) -> bool {
         let own = self.bytes[home % self.bytes.len()];
         own < self.bytes()
-            && self.bytes() < self.growth.most_of_arenas()
+            && self.bytes() < self.growth.most()
             && self.free_bytes() < self.bytes() / FREE_PARTS_TO_TAKE
     }
 
@@ -399,38 +403,17 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         self.tell_arenas();
         let growth = self.growth_of(home);
         let size = growth.segment_for(bytes);
-        self.growth.asked_for_a_segment(size as u64);
-        let most = if self.arena_grows(home) {
-            self.growth.most_of_arenas()
-        } else {
-            self.growth.most()
-        };
-        let leaving = self.make_room(size as u64, most);
-        if !leaving.is_empty() {
-            let bytes = leaving.iter().map(|gone| gone.bytes as u64).sum();
-            self.growth.replace(bytes);
-        }
-        let size = if self.bytes() + size as u64 > most {
-            growth.least_segment_for(bytes, size)
-        } else {
-            size
-        };
+        let leaving = self.make_room(size as u64, self.growth.most());
         // The device would refuse a segment beyond the capacity.
         let room = usize::try_from(capacity.saturating_sub(self.bytes())).unwrap_or(usize::MAX);
         (size.min(room - room % alignment).max(bytes), leaving)
     }
 
-    /// Records that `free` bytes of the device are free: if others leave little more than the program has in use, the segments keep no
-    /// memory for repeated requests, as with a `capacity` that is only a little larger.
+    /// Records that `free` bytes of the device are free: if others leave less than the program has had in use, memory is tight, as with
+    /// such a `capacity`.
     pub fn note_free(&mut self, free: u64) {
         let room = self.bytes().saturating_add(free);
         self.growth.set_room(room);
-    }
-
-    /// Records that a request [grows](Self::grow) the segments by `bytes` bytes although that much is free, because commands still use it:
-    /// memory that is requested repeatedly for this reason may stay, too.
-    pub fn grow_despite_held_back(&mut self, bytes: usize) {
-        self.growth.asked_for_what_is_held_back(bytes as u64);
     }
 
     /// Records that no memory was left for a segment of `size` bytes.
@@ -470,7 +453,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     }
 
     /// Removes the segments that have been idle since the last call of this, and all of whose uses are `wanted`. Pages are removed that
-    /// were free then and are free now. If nothing that was evicted has been requested again since then, half of the regret is forgotten.
+    /// were free then and are free now.
     pub fn sweep(&mut self, wanted: impl Fn(&U) -> bool) -> Vec<Leaving<M, U>> {
         self.growth.sweep();
         let now = self.arenas.all().map(|mut arena| arena.sweep()).max();

@@ -42,15 +42,6 @@ impl Regret {
         self.bytes
     }
 
-    /// Returns the same with other numbers of bytes.
-    pub(super) fn map(self, part: impl Fn(u64) -> u64) -> Self {
-        Self {
-            gone: part(self.gone),
-            bytes: part(self.bytes),
-            ..self
-        }
-    }
-
     /// Forgets half of it, unless something was requested again since the last call.
     pub fn sweep(&mut self) {
         if !std::mem::take(&mut self.is_recent) {

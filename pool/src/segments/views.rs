@@ -2,7 +2,6 @@
 
 use slab::Slab;
 
-use super::by_size::BySize;
 use binpool_allocators::Region;
 
 /// A cached view of a part of a free range.
@@ -10,8 +9,6 @@ use binpool_allocators::Region;
 struct CachedView<V> {
     view: V,
     region: Region,
-    /// The key of the free range that it is in.
-    range: usize,
     /// The next view of the same range.
     next: Option<usize>,
 }
@@ -30,68 +27,38 @@ impl Chain {
 ///
 /// # Invariants
 ///
-/// - V1: a view is in one chain, that of the range which it names.
+/// - V1: a view is in one chain.
 /// - V2: the views of a chain do not overlap, and lie in order.
-/// - V3: `by_size` has the size and the key of each view, and nothing else.
 #[derive(Debug)]
 pub(super) struct Views<V> {
     cached: Slab<CachedView<V>>,
-    by_size: BySize,
 }
 
 impl<V> Views<V> {
     pub(super) fn new() -> Self {
         Self {
             cached: Slab::new(),
-            by_size: BySize::default(),
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.cached.is_empty()
-    }
-
     /// Caches the view of a range that has no other.
-    pub(super) fn cache(&mut self, view: V, region: Region, range: usize) -> Chain {
+    pub(super) fn cache(&mut self, view: V, region: Region) -> Chain {
         let key = self.cached.insert(CachedView {
             view,
             region,
-            range,
             next: None,
         });
-        self.by_size.insert(region.bytes, key);
         Chain(Some((key, key)))
     }
 
-    /// The keys of the views of exactly `bytes` bytes, in order.
-    pub(super) fn of_size(&self, bytes: usize) -> impl Iterator<Item = usize> {
-        self.by_size.of_size(bytes)
-    }
-
-    /// The region of a view, and the free range that it is a part of.
-    pub(super) fn region_of(&self, key: usize) -> (Region, usize) {
-        let cached = &self.cached[key];
-        (cached.region, cached.range)
-    }
-
-    /// The offset of the first byte that the views of a chain show.
-    pub(super) fn start(&self, Chain(ends): Chain) -> Option<usize> {
-        ends.map(|(first, _)| self.cached[first].region.offset)
+    /// The region that the first view of a chain shows.
+    pub(super) fn first(&self, Chain(ends): Chain) -> Option<Region> {
+        ends.map(|(first, _)| self.cached[first].region)
     }
 
     /// The offset one past the last byte that the views of a chain show.
     pub(super) fn end(&self, Chain(ends): Chain) -> Option<usize> {
         ends.and_then(|(_, last)| self.cached[last].region.end())
-    }
-
-    /// Moves the views of a chain to another range.
-    pub(super) fn move_to(&mut self, Chain(ends): Chain, range: usize) {
-        let mut next = ends.map(|(first, _)| first);
-        while let Some(key) = next {
-            let cached = &mut self.cached[key];
-            cached.range = range;
-            next = cached.next;
-        }
     }
 
     /// Joins two chains, of which the second lies after the first.
@@ -125,20 +92,19 @@ impl<V> Views<V> {
         (Chain(before), Chain(next.map(|start| (start, last))))
     }
 
-    /// Removes the first view of a chain. Returns it, and the rest of the chain.
-    pub(super) fn pop(&mut self, Chain(ends): Chain) -> (Option<V>, Chain) {
+    /// Removes the first view of a chain. Returns its region and the view, and the rest of the chain.
+    pub(super) fn pop(&mut self, Chain(ends): Chain) -> (Option<(Region, V)>, Chain) {
         let Some((first, last)) = ends else {
             return (None, Chain(None));
         };
-        let CachedView { view, next, .. } = self.cached.remove(first);
-        self.by_size.remove(first);
-        (Some(view), Chain(next.map(|next| (next, last))))
+        let CachedView { view, region, next } = self.cached.remove(first);
+        (Some((region, view)), Chain(next.map(|next| (next, last))))
     }
 
     /// Removes the views of a chain and returns them in order.
     pub(super) fn discard(&mut self, mut chain: Chain) -> Vec<V> {
         let mut views = Vec::new();
-        while let (Some(view), rest) = self.pop(chain) {
+        while let (Some((_, view)), rest) = self.pop(chain) {
             views.push(view);
             chain = rest;
         }

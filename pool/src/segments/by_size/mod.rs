@@ -160,14 +160,6 @@ impl BySize {
         of_own.find(|(size, key)| *size >= bytes && suits(*key))
     }
 
-    /// The keys of exactly `bytes` bytes among the first ones of their bin.
-    pub(super) fn of_size(&self, bytes: usize) -> impl Iterator<Item = usize> {
-        self.of_bin(bin_of(bytes))
-            .take(MOST_STEPS)
-            .filter(move |(size, _)| *size == bytes)
-            .map(|(_, key)| key)
-    }
-
     /// All sizes and keys, those of smaller bins first.
     pub(super) fn iter(&self) -> impl Iterator<Item = (usize, usize)> {
         self.bins_from(0)

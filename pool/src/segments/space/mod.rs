@@ -55,12 +55,11 @@ impl<V, U> From<Taken<V, U>> for TakenReady<V> {
     }
 }
 
-/// Which bytes a request takes.
-enum Choice {
-    /// The first bytes of a free range.
-    StartOf(RangeNumber),
-    /// The bytes of a cached view.
-    View(usize),
+/// The first bytes of a free range, which a request takes.
+struct Choice {
+    range: RangeNumber,
+    /// Set if a cached view shows exactly these bytes.
+    has_view: bool,
 }
 
 /// A segment without a taken range.
@@ -127,12 +126,6 @@ pub(super) struct Location {
 /// programs are short.
 const MOST_VIEWS: usize = if cfg!(any(shuttle, miri)) { 1 } else { 64 };
 
-/// The most cached views of the right size that are tried.
-const MOST_VIEWS_TRIED: usize = 32;
-
-/// A cached view is used if its free range has at most this many times the bytes of the smallest range that fits.
-const LOOSEST_VIEW_FIT: usize = 2;
-
 /// The free and taken ranges of segments. Everything here is numbers, and views that are only stored.
 ///
 /// Taking and giving back cost a few calls of an index by size, and a few changes of the list of neighbours. They
@@ -143,7 +136,7 @@ const LOOSEST_VIEW_FIT: usize = 2;
 /// - S1: the ranges of a segment cover it without a gap, and `before` and `after` link them in order.
 /// - S2: `free` has the size and the key of each free range, those of segments for small blocks apart, and nothing else.
 /// - S3: two free neighbours stay apart only if `join` returns `None` for them.
-/// - S4: a cached view lies in the free range that it names, and is in the chain of that range.
+/// - S4: a cached view lies in the free range whose chain it is in.
 /// - S5: `holes` has the holes, each after the key of its segment, and nothing else.
 #[derive(Debug)]
 pub(super) struct Space<V, U> {
@@ -309,9 +302,8 @@ impl<V, U: Clone + Default> Space<V, U> {
 
     /// Takes `bytes` bytes of the smallest free range that is large enough and that `usable` accepts by its uses and location.
     ///
-    /// They are the first bytes of that range, unless a view of exactly this many bytes is cached in a range that is hardly
-    /// larger. `is_small` restricts the search to segments for small blocks, or to the other segments. Returns `None` also if
-    /// cached views overlap these bytes, unless they `may_overlap`.
+    /// They are the first bytes of that range. `is_small` restricts the search to segments for small blocks, or to the other segments. Returns
+    /// `None` also if cached views of other regions overlap these bytes, unless they `may_overlap`.
     pub(super) fn take(
         &mut self,
         bytes: usize,
@@ -319,9 +311,11 @@ impl<V, U: Clone + Default> Space<V, U> {
         may_overlap: bool,
         usable: impl Fn(&U, Location) -> bool,
     ) -> Option<Taken<V, U>> {
-        match self.choose(bytes, is_small, may_overlap, usable)? {
-            Choice::StartOf(range) => self.seize(range, bytes),
-            Choice::View(view) => self.seize_view(view),
+        let Choice { range, has_view } = self.choose(bytes, is_small, may_overlap, usable)?;
+        if has_view {
+            self.seize_view(range)
+        } else {
+            self.seize(range, bytes)
         }
     }
 
@@ -333,10 +327,11 @@ impl<V, U: Clone + Default> Space<V, U> {
         is_small: bool,
         usable: impl Fn(&U, Location) -> bool,
     ) -> Option<TakenReady<V>> {
-        let range = match self.choose(bytes, Some(is_small), false, usable)? {
-            Choice::StartOf(range) => self.cut(range, bytes),
-            Choice::View(view) => return self.seize_view(view).map(TakenReady::from),
-        };
+        let Choice { range, has_view } = self.choose(bytes, Some(is_small), false, usable)?;
+        if has_view {
+            return self.seize_view(range).map(TakenReady::from);
+        }
+        let range = self.cut(range, bytes);
         let Range {
             segment, region, ..
         } = self.ranges[range];
@@ -382,52 +377,13 @@ impl<V, U: Clone + Default> Space<V, U> {
                 (one, two) => one.or(two),
             },
         };
-        let (size, best) = fit?;
-        if self.cached.is_empty() {
-            return Some(Choice::StartOf(best));
-        }
-        let mut most = size.saturating_mul(LOOSEST_VIEW_FIT);
-        let mut tightest = None;
-        for view in self.cached.of_size(bytes).take(MOST_VIEWS_TRIED) {
-            let (cached, range) = self.cached.region_of(view);
-            let Range {
-                region,
-                is_small: is_of_small,
-                ..
-            } = self.ranges[range];
-            if region.bytes > most || is_small.is_some_and(|is_small| is_small != is_of_small) {
-                continue;
-            }
-            // A view at an end of the range leaves one free range, not two.
-            let is_inside = cached.offset != region.offset
-                && cached.offset + bytes != region.offset + region.bytes;
-            let rank = (region.bytes, is_inside);
-            if tightest.is_none_or(|(tightest, _)| rank < tightest) && suits(range) {
-                tightest = Some((rank, view));
-                most = region.bytes;
-                if most == size && !is_inside {
-                    // No later range that fits is smaller.
-                    break;
-                }
-            }
-        }
-        match tightest {
-            Some((_, view)) => Some(Choice::View(view)),
-            None if may_overlap || !self.has_view_before(best, bytes) => {
-                Some(Choice::StartOf(best))
-            }
-            None => None,
-        }
-    }
-
-    /// Returns whether a cached view overlaps the first `bytes` bytes of a range.
-    fn has_view_before(&self, key: RangeNumber, bytes: usize) -> bool {
-        let range = &self.ranges[key];
-        let first = range
-            .free
-            .as_ref()
-            .and_then(|free| self.cached.start(free.views));
-        first.is_some_and(|start| start < range.region.offset + bytes)
+        let (_, range) = fit?;
+        let first = self.ranges[range].free.as_ref();
+        let first = first.and_then(|free| self.cached.first(free.views));
+        let taken = Region::new(self.ranges[range].region.offset, bytes);
+        let has_view = first == Some(taken);
+        let is_clear = has_view || first.is_none_or(|view| view.offset >= taken.offset + bytes);
+        (is_clear || may_overlap).then_some(Choice { range, has_view })
     }
 
     /// Takes the first `bytes` bytes of neighbouring free ranges of a reservation that are all `usable`, from the smallest such run. The
@@ -501,27 +457,16 @@ impl<V, U: Clone + Default> Space<V, U> {
         self.seize(self.segments[segment].first, bytes)
     }
 
-    /// Takes the part of a free range that a cached view shows.
-    fn seize_view(&mut self, view: usize) -> Option<Taken<V, U>> {
-        let (cached, range) = self.cached.region_of(view);
+    /// Takes the first part of a free range, which a cached view shows.
+    fn seize_view(&mut self, range: usize) -> Option<Taken<V, U>> {
         let Free { uses, views } = self.set_taken(range)?;
-        let (before, views) = self.cached.split(views, cached.offset);
         let (view, after) = self.cached.pop(views);
-        let region = self.ranges[range].region;
-        let lead = cached.offset - region.offset;
-        let taken = if lead > 0 {
-            let taken = self.split(range, lead);
-            self.set_free(range, uses.clone(), before);
-            taken
-        } else {
-            range
-        };
-        if region.bytes > lead + cached.bytes {
-            let rest = self.split(taken, cached.bytes);
-            self.cached.move_to(after, rest);
+        let (bytes, view) = view.map(|(region, view)| (region.bytes, view))?;
+        if self.ranges[range].region.bytes > bytes {
+            let rest = self.split(range, bytes);
             self.set_free(rest, uses.clone(), after);
         }
-        Some(self.hand_out(taken, cached.bytes, uses, view, Vec::new()))
+        Some(self.hand_out(range, bytes, uses, Some(view), Vec::new()))
     }
 
     /// Takes the first `bytes` bytes of a free range, which is large enough, and all cached views that overlap them.
@@ -540,7 +485,6 @@ impl<V, U: Clone + Default> Space<V, U> {
         let overlapping = self.cached.discard(inside);
         if region.bytes > needed {
             let rest = self.split(range, needed);
-            self.cached.move_to(after, rest);
             self.set_free(rest, uses.clone(), after);
         }
         Some(self.hand_out(range, bytes, uses, None, overlapping))
@@ -642,7 +586,7 @@ impl<V, U: Clone + Default> Space<V, U> {
         home.taken -= 1;
         home.idle_since = self.sweeps;
         home.cached += usize::from(view.is_some());
-        let views = view.map(|view| self.cached.cache(view, region, key));
+        let views = view.map(|view| self.cached.cache(view, region));
         self.release(key, uses, views.unwrap_or_default());
     }
 
@@ -742,7 +686,6 @@ impl<V, U: Clone + Default> Space<V, U> {
         if let Some(before) = before
             && let Some(free) = self.take_to_join(before, |one| join(one, &uses))
         {
-            self.cached.move_to(views, before);
             views = self.cached.join(free.views, views);
             uses = free.uses;
             self.absorb(before, key);
@@ -751,7 +694,6 @@ impl<V, U: Clone + Default> Space<V, U> {
         if let Some(after) = after
             && let Some(free) = self.take_to_join(after, |two| join(&uses, two))
         {
-            self.cached.move_to(free.views, key);
             views = self.cached.join(views, free.views);
             uses = free.uses;
             self.absorb(key, after);
@@ -789,7 +731,6 @@ impl<V, U: Clone + Default> Space<V, U> {
                 .set_taken(after)
                 .map_or_else(Chain::default, |free| free.views);
             self.free_bytes += bytes;
-            self.cached.move_to(views, key);
             if let Some(free) = &mut self.ranges[key].free {
                 free.uses = joined;
                 free.views = self.cached.join(free.views, views);

@@ -158,19 +158,19 @@ fn a_segment_is_idle_though_different_queues_used_its_ranges() {
 }
 
 #[test]
-fn a_cached_view_serves_the_next_block_of_its_size() {
+fn a_cached_view_serves_the_next_block_of_its_place_and_size() {
     let mut space = with_segments([1000]);
     let [one, two, three] = [100, 200, 100].map(|bytes| take(&mut space, bytes));
     for taken in [&one, &two] {
         space.give(taken.range, 0, Some(view(taken)));
     }
     // The free range before the third block is one of 300 bytes, with both views in it.
-    let again = take(&mut space, 200);
-    assert_eq!((again.region, again.view), (two.region, Some(view(&two))));
-    assert_eq!(space.free_bytes(), 1000 - 300);
+    let again = take(&mut space, 100);
+    assert_eq!((again.region, again.view), (one.region, Some(view(&one))));
+    check(&space, &[view(&one), view(&three)], &[view(&two)]);
     space.give(again.range, 0, None);
     space.give(three.range, 0, None);
-    assert_eq!(space.remove(0), Some((vec![0], vec![view(&one)])));
+    assert_eq!(space.remove(0), Some((vec![0], vec![view(&two)])));
 }
 
 #[test]
@@ -218,83 +218,22 @@ fn a_range_that_has_no_more_than_it_keeps_stays_as_it_is() {
 }
 
 #[test]
-fn a_view_in_a_much_larger_range_is_left_alone() {
-    let mut space = with_segments([1000, 120]);
-    let [one, two] = [100, 700].map(|bytes| {
-        space
-            .take(bytes, None, true, |_, location| {
-                location.taken > 0 || location.whole == Some(1000)
-            })
-            .unwrap()
-    });
-    space.give(one.range, 0, Some(view(&one)));
-    space.give(two.range, 0, None);
-    let tight = take(&mut space, 100);
-    assert_eq!((tight.segment, tight.view), (1, None));
-}
-
-/// A free segment for each pair of its size and the offset of a cached view of 100 bytes.
-fn with_views_at(places: &[(usize, usize)]) -> Space<View, Queue> {
-    let mut space = space();
-    let mut taken = Vec::new();
-    for (bytes, offset) in places {
-        space.add(*bytes, false);
-        // Everything before and after the view is taken and given back, too.
-        for bytes in [*offset, 100, bytes - offset - 100] {
-            if bytes > 0 {
-                taken.push((take(&mut space, bytes), bytes == 100));
-            }
+fn a_view_elsewhere_than_at_the_start_of_the_smallest_range_is_left_alone() {
+    // In a larger segment, and at the end of the same one.
+    for (segments, shown) in [([1000, 120], 1000), ([1000, 1100], 900)] {
+        let mut space = with_segments(segments);
+        let one = space.take(shown, None, true, |_, at| {
+            at.whole.is_none_or(|whole| whole == 1000)
+        });
+        let one = one.unwrap();
+        let rest = (shown < 1000).then(|| take(&mut space, 100));
+        let kept = rest.as_ref().unwrap_or(&one);
+        space.give(kept.range, 0, Some(view(kept)));
+        if rest.is_some() {
+            space.give(one.range, 0, None);
         }
-    }
-    for (taken, keep) in taken {
-        space.give(taken.range, 0, keep.then(|| view(&taken)));
-    }
-    space
-}
-
-#[test]
-fn of_cached_views_the_one_in_the_smallest_range_serves_and_at_an_end_of_it() {
-    let cases: [(&[(usize, usize)], _); 10] = [
-        // At the end, at the start, and between two parts that would stay apart.
-        (&[(1000, 300), (1000, 900)], 1),
-        (&[(1000, 300), (1000, 0)], 1),
-        // Of equal ones the one that came back last.
-        (&[(1000, 900), (1000, 0)], 1),
-        (&[(1000, 0), (1000, 900)], 1),
-        (&[(1000, 300), (1000, 400)], 1),
-        (&[(1000, 300), (1000, 400), (1000, 900)], 2),
-        // A smaller range takes precedence over a better position.
-        (&[(1000, 0), (900, 300)], 1),
-        (&[(1000, 0), (1100, 0), (900, 300)], 2),
-        (&[(1000, 0), (950, 0), (900, 0)], 2),
-        (&[(900, 300), (1000, 0)], 0),
-    ];
-    for (places, expected) in cases {
-        let mut space = with_views_at(places);
-        let taken = take(&mut space, 100);
-        let region = Region::new(places[expected].1, 100);
-        assert_eq!(
-            (taken.segment, taken.region),
-            (expected, region),
-            "{places:?}"
-        );
-        assert_eq!(taken.view, Some((expected, region)), "{places:?}");
-        let views = (0..).zip(places.iter().map(|(_, offset)| Region::new(*offset, 100)));
-        let cached: Vec<View> = views.filter(|(segment, _)| *segment != expected).collect();
-        check(&space, &[(expected, region)], &cached);
-    }
-}
-
-#[test]
-fn a_cached_view_serves_from_a_range_of_at_most_twice_the_smallest_that_fits() {
-    for (bytes, serves) in [(300, true), (301, false)] {
-        let mut space = with_views_at(&[(bytes, 100)]);
-        space.add(150, false);
-        assert_eq!(
-            take(&mut space, 100).view.is_some(),
-            serves,
-            "{bytes} bytes"
-        );
+        let tight = take(&mut space, 100);
+        assert_eq!((tight.region.offset, tight.view), (0, None));
     }
 }
 
