@@ -152,8 +152,8 @@ impl PoolOptions {
     /// Sets what [segments](Self::segments) and pages save as they grow: calls to the device, or memory. `binpool tune` tries each on a
     /// recorded program.
     ///
-    /// The default is [`Balanced`](GrowthPolicy::Balanced). It keeps little more than the peak in use, and up to 15 % more once memory that
-    /// it released is requested again, so that a program that repeats its work soon makes few calls or none. Pools of bins ignore this.
+    /// The default is [`Balanced`](GrowthPolicy::Balanced). It keeps at most a tenth more than the peak in use, so that a program that repeats
+    /// its work soon makes few calls or none. Pools of bins ignore this.
     ///
     /// ```
     /// use binpool::{Backend, GrowthPolicy, ImmediateAllocator, PoolOptions, QueueOrder};
@@ -164,10 +164,11 @@ impl PoolOptions {
     /// let pool = PoolOptions::new()
     ///     .growth(GrowthPolicy::Dense)
     ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
-    /// let blocks = [100 << 20, 1_200_000].map(|bytes| pool.allocate(bytes).unwrap());
-    /// // The second one has a segment of its own, too, not the first part of a larger one.
-    /// let bytes: usize = blocks.iter().map(|block| block.class_size()).sum();
-    /// assert_eq!(pool.statistics().managed_bytes, bytes as u64);
+    /// for mebibytes in [100, 60] {
+    ///     drop(pool.allocate(mebibytes << 20)?);
+    /// }
+    /// // The idle segment of 100 MiB was not split for the second block, and went back for it.
+    /// assert_eq!(pool.managed_bytes(), 60 << 20);
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
     #[must_use]
@@ -200,8 +201,8 @@ impl PoolOptions {
     /// blocks.drain(..8);
     /// let before = pool.managed_bytes();
     /// thread::scope(|scope| {
-    ///     let other = scope.spawn(|| pool.allocate(4 << 20).map(|block| block.size()));
-    ///     assert_eq!(other.join().unwrap().unwrap(), 4 << 20);
+    ///     let other = scope.spawn(|| pool.allocate(1 << 20).map(|block| block.size()));
+    ///     assert_eq!(other.join().unwrap().unwrap(), 1 << 20);
     /// });
     /// assert_eq!(pool.managed_bytes(), before); // It reused what this thread had freed.
     /// # Ok::<(), binpool::PoolError>(())

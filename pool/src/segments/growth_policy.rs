@@ -2,10 +2,8 @@
 
 /// What segments save when they grow: calls to the device, or memory.
 ///
-/// Segments as large as their blocks save memory, and so does releasing idle segments sooner; both cost calls. The first two policies
-/// learn: memory that was released to the device and requested again is kept, up to a part of the peak in use (the *high water*), and idle
-/// segments serve more sizes. So a program that repeats its work soon finds nearly everything in the pool. [`Dense`](Self::Dense) does not
-/// learn: it gives memory back no matter how often that memory is requested again.
+/// A policy says by how much segments may exceed the peak in use (the *high water*) while some of them are idle. Before a new one would
+/// take the pool beyond that, idle ones are released. Within it, calls end once a program has repeated its work.
 ///
 /// In a pool of pages the first two are the same: free pages move, and memory that many moves would have saved is bought instead. `Dense` has
 /// smaller pages and buys none.
@@ -15,17 +13,14 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GrowthPolicy {
-    /// Fewest calls to the device: segments are reused for blocks of other sizes. While some are idle, all together may have 1.05 times the
-    /// high water, and up to 1.5 times after that much was requested again. For devices with costly allocations, and programs that leave
-    /// much memory free.
+    /// Fewest calls to the device: 1.5 times the high water. For devices with costly allocations, and programs that leave much memory free.
     FewestCalls,
-    /// Little memory for few calls: 1.03 times the high water while some segments are idle, and up to 1.15 times after that much was
-    /// requested again. If queues keep memory from each other, up to the high water more, after many calls.
+    /// Little memory for few calls: 1.1 times the high water. Where the high water is more than half of what the device, a
+    /// [limit](crate::PoolOptions::limit) or other programs leave, segments are `Dense`.
     #[default]
     Balanced,
-    /// Least memory: 1.01 times the high water while some segments are idle, even in a program that repeats its work. A block of more than
-    /// 1/20 of a usual segment, and more than 1 MiB, has a segment of its own. For programs that need nearly all of the device, and can
-    /// afford the calls.
+    /// Least memory: 1.01 times the high water. A block of more than 1/20 of a usual segment, and more than 1 MiB, has a segment of its own, and a
+    /// large idle segment is not split for a much smaller block, so that both can go back. For programs that need nearly all of the device, and can afford calls in every round.
     Dense,
 }
 

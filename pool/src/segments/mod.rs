@@ -58,7 +58,7 @@ const FREE_PARTS_TO_TAKE: u64 = 4;
 /// - before the segments grow past 1.1 times the high water (or past the high water and 2 MiB, if that is more), idle segments are
 ///   evicted, the smallest one that is enough first;
 /// - small blocks have segments of their own;
-/// - where the high water is more than half of the capacity, segments keep to 1.02 times the high water, and a large idle segment is not split
+/// - where the high water is more than half of the capacity, segments keep to 1.01 times the high water, larger blocks have segments of their own, and a large idle segment is not split
 ///   for a block of less than 9/10 of it. [`GrowthPolicy::Dense`] does so everywhere;
 /// - the view of a block that is given back is cached in the free range, and serves the next block of exactly its place and size.
 #[derive(Debug)]
@@ -310,7 +310,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     fn arena_grows(&self, home: usize) -> bool {
         let own = self.bytes[home % self.bytes.len()];
         own < self.bytes()
-            && self.bytes() < self.growth.most()
+            && self.bytes() < self.growth.most_of_arenas()
             && self.free_bytes() < self.bytes() / FREE_PARTS_TO_TAKE
     }
 

@@ -8,7 +8,7 @@ use std::{
 
 use binpool::{
     Backend, DeferredAllocator, ImmediateAllocator, MemoryId, MemoryPool, PoolOptions, Queue,
-    QueueOrder, ReusePolicy, SizeClasses, SvmAllocator, SvmGrain, WatchOptions,
+    QueueOrder, Retain, ReusePolicy, SizeClasses, SvmAllocator, SvmGrain, WatchOptions,
 };
 use binpool_mock::{CallKind, Completion, Fault, MockDevice, MockQueue, Persistence};
 
@@ -341,19 +341,21 @@ fn with_one_arena_what_one_thread_freed_serves_another_before_the_pool_grows() {
         let mut blocks: Vec<_> = (0..100).map(|_| rig.pool.allocate(MIB).unwrap()).collect();
         blocks.drain(..10);
         let before = rig.pool.managed_bytes();
-        let other = allocate(&Worker::new(), &rig.pool, &rig.queue, 8 * MIB);
+        let worker = Worker::new();
+        let other = [(); 8].map(|()| allocate(&worker, &rig.pool, &rig.queue, MIB));
         let grown = rig.pool.managed_bytes() - before;
         drop((blocks, other));
         grown
     });
     // With an arena of its own, the other thread takes new memory while little is free.
-    assert!(one == 0 && sixteen >= 8 * MIB as u64, "{one}, {sixteen}");
+    assert!(one == 0 && sixteen > 0, "{one}, {sixteen}");
 }
 
 #[test]
 fn there_is_room_for_more_than_a_cache_holds() {
     const BLOCKS: usize = 200;
     for options in [bins_alone(), PoolOptions::new().segments(true)] {
+        let options = options.retain(Retain::new().per_thread(8 << 20));
         let rig = Rig::with_options(MockDevice::builder(), options);
         let worker = Worker::new();
         keep(&worker, &rig.pool, BLOCKS, 1000);

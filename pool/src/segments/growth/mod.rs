@@ -24,9 +24,20 @@ const fn slack_percent(policy: GrowthPolicy) -> u64 {
     match policy {
         GrowthPolicy::FewestCalls => 50,
         GrowthPolicy::Balanced => 10,
-        GrowthPolicy::Dense => 2,
+        GrowthPolicy::Dense => 1,
     }
 }
+
+/// With the densest policy, a block of more than one part in this of a usual segment has a segment of its own, which can go back as soon as the
+/// block is free.
+const DENSE_OWN_PARTS: usize = 20;
+
+/// A block of up to this many bytes has no segment of its own: a program that has just begun would otherwise get each of its blocks from
+/// the device.
+const LEAST_OWN: usize = 1 << 20;
+
+// A segment has room for two of them.
+const _: () = assert!(2 * LEAST_OWN <= LEAST_SEGMENT);
 
 /// New pages have at most one part in this of the high water. Smaller ones fit more holes, and take more calls.
 const fn page_parts(policy: GrowthPolicy) -> u64 {
@@ -166,13 +177,23 @@ impl Growth {
         part.max(LEAST_SEGMENT as u64)
     }
 
-    /// The most bytes that segments may have together while some of them are idle: little more than the high water, and less than what was
-    /// refused.
+    /// The most bytes that segments may have together while some of them are idle: little more than the high water.
     pub(super) fn most(&self) -> u64 {
-        let slack = self.high_water / 100 * slack_percent(self.policy());
-        let most = self
-            .high_water
-            .saturating_add(slack.max(LEAST_SEGMENT as u64));
+        self.above_high_water(self.slack().max(LEAST_SEGMENT as u64))
+    }
+
+    /// The most bytes that segments may have together if each arena grows before it takes from another one.
+    pub(super) fn most_of_arenas(&self) -> u64 {
+        self.above_high_water(self.slack())
+    }
+
+    fn slack(&self) -> u64 {
+        self.high_water / 100 * slack_percent(self.policy())
+    }
+
+    /// The high water plus `slack` bytes, but less than what was refused.
+    fn above_high_water(&self, slack: u64) -> u64 {
+        let most = self.high_water.saturating_add(slack);
         self.refused.map_or(most, |refused| most.min(refused - 1))
     }
 
@@ -216,6 +237,10 @@ impl Growth {
         } else {
             general
         };
+        let is_dense = matches!(self.policy(), GrowthPolicy::Dense);
+        if is_dense && bytes > (usual / DENSE_OWN_PARTS).max(LEAST_OWN) {
+            return bytes;
+        }
         let blocks = usual / bytes.max(1);
         bytes.saturating_mul(blocks.max(1))
     }
