@@ -27,7 +27,7 @@ impl<B: Backend, O> State<B, O> {
         }
         let cached = self.segments.cacheable_bytes();
         let threads = self.threads.len().max(1) as u64;
-        let least = self.rules.retain.bytes_per_thread();
+        let least = self.least_per_thread();
         let within = |bytes: u64| usize::try_from(bytes.max(least)).unwrap_or(usize::MAX);
         Allowance {
             bytes: within(cached / CACHE_DIVISOR / threads),
@@ -35,6 +35,11 @@ impl<B: Backend, O> State<B, O> {
             small_bytes: self.segments.small_bytes(home),
             bytes_in_depot: self.most_in_bins().saturating_sub(self.bytes_in_bins()),
         }
+    }
+
+    fn least_per_thread(&self) -> u64 {
+        let high_water = self.segments.high_water();
+        self.rules.retain.bytes_per_thread(high_water)
     }
 
     /// Returns whether the bins have room for one more block of `bytes` bytes.
@@ -56,12 +61,8 @@ impl<B: Backend, O> State<B, O> {
         if self.threads.len() == 0 {
             cached
         } else {
-            let least = self
-                .rules
-                .retain
-                .bytes_per_thread()
-                .saturating_mul(self.threads.len() as u64);
-            (cached / CACHE_DIVISOR).max(least)
+            let least = self.least_per_thread();
+            (cached / CACHE_DIVISOR).max(least.saturating_mul(self.threads.len() as u64))
         }
     }
 }
@@ -138,6 +139,16 @@ mod tests {
     }
 
     #[test]
+    fn a_pool_that_has_had_little_in_use_may_keep_more_for_each_thread() {
+        let mock = MockPool::of_segments();
+        let mut state = mock.shared.state.lock();
+        for (in_use, each) in [(1, 8), (56, 8), (60, 4), (63, 1), (64, 1), (1024, 2)] {
+            reach(&mut state, in_use << 20);
+            assert_eq!(state.allowance(0).bytes / MIB, each, "{in_use} MiB in use");
+        }
+    }
+
+    #[test]
     fn without_segments_blocks_are_cached_without_a_limit() {
         let mock = MockPool::of_blocks();
         let state = mock.shared.state.lock();
@@ -149,8 +160,7 @@ mod tests {
 
     #[test]
     fn bins_and_depot_share_one_limit() {
-        let retain = Retain::new().per_thread(8 << 20);
-        let mock = MockPool::new(PoolOptions::new().retain(retain));
+        let mock = MockPool::of_segments();
         let [one, two, three] = [(); 3].map(|()| mock.cached(3 * MIB));
         let queue = mock.shared.default_queue_id;
         let mut state = mock.shared.state.lock();

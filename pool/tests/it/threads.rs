@@ -8,7 +8,7 @@ use std::{
 
 use binpool::{
     Backend, DeferredAllocator, ImmediateAllocator, MemoryId, MemoryPool, PoolOptions, Queue,
-    QueueOrder, Retain, ReusePolicy, SizeClasses, SvmAllocator, SvmGrain, WatchOptions,
+    QueueOrder, ReusePolicy, SizeClasses, SvmAllocator, SvmGrain, WatchOptions,
 };
 use binpool_mock::{CallKind, Completion, Fault, MockDevice, MockQueue, Persistence};
 
@@ -355,7 +355,6 @@ fn with_one_arena_what_one_thread_freed_serves_another_before_the_pool_grows() {
 fn there_is_room_for_more_than_a_cache_holds() {
     const BLOCKS: usize = 200;
     for options in [bins_alone(), PoolOptions::new().segments(true)] {
-        let options = options.retain(Retain::new().per_thread(8 << 20));
         let rig = Rig::with_options(MockDevice::builder(), options);
         let worker = Worker::new();
         keep(&worker, &rig.pool, BLOCKS, 1000);

@@ -350,7 +350,7 @@ fn a_pinned_block_has_all_streams_that_it_was_used_on() {
 #[test]
 fn the_list_has_every_event_and_follows_the_pinned_moment() {
     let text = tagged().replacen("a 10 ", "o 999999999 1 10500000 1\na 10 ", 1);
-    let (history, page, numbers) = page_of(&text, &["--capacity", "256MiB"]);
+    let (history, page, numbers) = page_of(&text, &["--capacity", "2GiB"]);
     let events = history.last_moment();
     let there = page.run(
         "at=100",

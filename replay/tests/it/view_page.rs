@@ -1598,7 +1598,7 @@ fn a_smaller_device_to_try_is_smaller_than_what_was_reserved() {
     for (bytes, expected) in [
         (200_u64 << 20, Some("128MiB")),
         (3 << 30, Some("2GiB")),
-        (64, Some("32KiB")),
+        (64, Some("64KiB")),
     ] {
         let (_, page, numbers) = page_of(&format!("a 0 {bytes} 0\nf 0\n"), &[]);
         let there = page.run("", "return text('#ran-out code');");
