@@ -2,6 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+/// Up to this many bytes in use, what threads cache costs little, and speeds up programs whose caches would otherwise have room for few blocks.
+const LITTLE: u64 = 64 << 20;
+
 /// How much free memory a pool keeps, and for how long.
 ///
 /// By default a pool keeps what its [growth policy](crate::GrowthPolicy) says, or in bins [a percentage](Self::percent_of_peak), until the program
@@ -233,9 +236,6 @@ impl Retain {
         })
     }
 }
-
-/// Up to this many bytes in use, what threads cache costs little, and speeds up programs whose caches would otherwise have room for few blocks.
-const LITTLE: u64 = 64 << 20;
 
 impl Default for Retain {
     fn default() -> Self {

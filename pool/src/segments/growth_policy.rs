@@ -19,8 +19,9 @@ pub enum GrowthPolicy {
     /// [limit](crate::PoolOptions::limit) or other programs leave, segments are `Dense`.
     #[default]
     Balanced,
-    /// Least memory: 1.01 times the high water. A block of more than 1/20 of a usual segment, and more than 1 MiB, has a segment of its own, and a
-    /// large idle segment is not split for a much smaller block, so that both can go back. For programs that need nearly all of the device, and can afford calls in every round.
+    /// Least memory: 1.01 times the high water. A block of more than 1/20 of a usual segment, and more than 1 MiB, has a segment of its own, and
+    /// a large idle segment is not split for a much smaller block, so that both can go back. For programs that need nearly all of the
+    /// device, and can afford calls in every round.
     Dense,
 }
 

@@ -58,8 +58,9 @@ const FREE_PARTS_TO_TAKE: u64 = 4;
 /// - before the segments grow past 1.1 times the high water (or past the high water and 2 MiB, if that is more), idle segments are
 ///   evicted, the smallest one that is enough first;
 /// - small blocks have segments of their own;
-/// - where the high water is more than half of the capacity, segments keep to 1.01 times the high water, larger blocks have segments of their own, and a large idle segment is not split
-///   for a block of less than 9/10 of it. [`GrowthPolicy::Dense`] does so everywhere;
+/// - where the high water is more than half of the capacity, segments keep to 1.01 times the high water, blocks of more than 1 MiB mostly have
+///   segments of their own, and a large idle segment is not split for a block of less than 9/10 of it. [`GrowthPolicy::Dense`] does so
+///   everywhere;
 /// - the view of a block that is given back is cached in the free range, and serves the next block of exactly its place and size.
 #[derive(Debug)]
 pub struct Segments<M, U> {
@@ -409,8 +410,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         (size.min(room - room % alignment).max(bytes), leaving)
     }
 
-    /// Records that `free` bytes of the device are free: if others leave less than the program has had in use, memory is tight, as with
-    /// such a `capacity`.
+    /// Records that `free` bytes of the device are free: if others leave less than twice what the program has had in use, memory is
+    /// tight, as with such a `capacity`.
     pub fn note_free(&mut self, free: u64) {
         let room = self.bytes().saturating_add(free);
         self.growth.set_room(room);

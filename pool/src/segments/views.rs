@@ -92,19 +92,19 @@ impl<V> Views<V> {
         (Chain(before), Chain(next.map(|start| (start, last))))
     }
 
-    /// Removes the first view of a chain. Returns its region and the view, and the rest of the chain.
-    pub(super) fn pop(&mut self, Chain(ends): Chain) -> (Option<(Region, V)>, Chain) {
+    /// Removes the first view of a chain. Returns it, and the rest of the chain.
+    fn pop(&mut self, Chain(ends): Chain) -> (Option<V>, Chain) {
         let Some((first, last)) = ends else {
             return (None, Chain(None));
         };
-        let CachedView { view, region, next } = self.cached.remove(first);
-        (Some((region, view)), Chain(next.map(|next| (next, last))))
+        let CachedView { view, next, .. } = self.cached.remove(first);
+        (Some(view), Chain(next.map(|next| (next, last))))
     }
 
     /// Removes the views of a chain and returns them in order.
     pub(super) fn discard(&mut self, mut chain: Chain) -> Vec<V> {
         let mut views = Vec::new();
-        while let (Some((_, view)), rest) = self.pop(chain) {
+        while let (Some(view), rest) = self.pop(chain) {
             views.push(view);
             chain = rest;
         }

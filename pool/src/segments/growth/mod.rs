@@ -135,8 +135,7 @@ impl Growth {
 
     /// Returns which free ranges may serve which blocks at the moment.
     pub(super) fn placement(&self) -> Placement {
-        let keeps_whole = self.keeps_whole || matches!(self.policy(), GrowthPolicy::Dense);
-        let large = if keeps_whole {
+        let large = if self.keeps_whole || self.policy() == GrowthPolicy::Dense {
             self.general_size() / 2
         } else {
             usize::MAX
@@ -148,7 +147,7 @@ impl Growth {
     }
 
     /// The policy for segments: the densest where memory is tight.
-    const fn policy(&self) -> GrowthPolicy {
+    fn policy(&self) -> GrowthPolicy {
         if self.is_tight {
             GrowthPolicy::Dense
         } else {
@@ -237,7 +236,7 @@ impl Growth {
         } else {
             general
         };
-        let is_dense = matches!(self.policy(), GrowthPolicy::Dense);
+        let is_dense = self.policy() == GrowthPolicy::Dense;
         if is_dense && bytes > (usual / DENSE_OWN_PARTS).max(LEAST_OWN) {
             return bytes;
         }

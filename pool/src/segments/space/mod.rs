@@ -311,12 +311,8 @@ impl<V, U: Clone + Default> Space<V, U> {
         may_overlap: bool,
         usable: impl Fn(&U, Location) -> bool,
     ) -> Option<Taken<V, U>> {
-        let Choice { range, has_view } = self.choose(bytes, is_small, may_overlap, usable)?;
-        if has_view {
-            self.seize_view(range)
-        } else {
-            self.seize(range, bytes)
-        }
+        let Choice { range, .. } = self.choose(bytes, is_small, may_overlap, usable)?;
+        self.seize(range, bytes)
     }
 
     /// Takes `bytes` bytes as [`take`](Self::take) does, from a segment for small blocks or from another one, unless cached views overlap
@@ -329,7 +325,7 @@ impl<V, U: Clone + Default> Space<V, U> {
     ) -> Option<TakenReady<V>> {
         let Choice { range, has_view } = self.choose(bytes, Some(is_small), false, usable)?;
         if has_view {
-            return self.seize_view(range).map(TakenReady::from);
+            return self.seize(range, bytes).map(TakenReady::from);
         }
         let range = self.cut(range, bytes);
         let Range {
@@ -457,19 +453,8 @@ impl<V, U: Clone + Default> Space<V, U> {
         self.seize(self.segments[segment].first, bytes)
     }
 
-    /// Takes the first part of a free range, which a cached view shows.
-    fn seize_view(&mut self, range: usize) -> Option<Taken<V, U>> {
-        let Free { uses, views } = self.set_taken(range)?;
-        let (view, after) = self.cached.pop(views);
-        let (bytes, view) = view.map(|(region, view)| (region.bytes, view))?;
-        if self.ranges[range].region.bytes > bytes {
-            let rest = self.split(range, bytes);
-            self.set_free(rest, uses.clone(), after);
-        }
-        Some(self.hand_out(range, bytes, uses, Some(view), Vec::new()))
-    }
-
-    /// Takes the first `bytes` bytes of a free range, which is large enough, and all cached views that overlap them.
+    /// Takes the first `bytes` bytes of a free range, which is large enough, with the cached view of exactly these, or with all that overlap
+    /// them.
     fn seize(&mut self, range: usize, bytes: usize) -> Option<Taken<V, U>> {
         let free = self.ranges[range].free.as_ref()?;
         if free.views.is_empty() {
@@ -482,12 +467,14 @@ impl<V, U: Clone + Default> Space<V, U> {
         let (inside, after) = self.cached.split(views, region.offset + bytes);
         let end = self.cached.end(inside);
         let needed = end.map_or(bytes, |end| bytes.max(end - region.offset));
-        let overlapping = self.cached.discard(inside);
+        let shows_all = self.cached.first(inside) == Some(Region::new(region.offset, bytes));
+        let mut overlapping = self.cached.discard(inside);
+        let view = if shows_all { overlapping.pop() } else { None };
         if region.bytes > needed {
             let rest = self.split(range, needed);
             self.set_free(rest, uses.clone(), after);
         }
-        Some(self.hand_out(range, bytes, uses, None, overlapping))
+        Some(self.hand_out(range, bytes, uses, view, overlapping))
     }
 
     /// Splits the first `bytes` bytes, which no cached view overlaps, off a free range, as a taken range, and returns that. The rest keeps
