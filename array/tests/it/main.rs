@@ -9,10 +9,9 @@
 
 mod arithmetic;
 mod common;
-mod cuda;
+mod devices;
 mod maps;
 mod programs;
 mod reductions;
 mod slices;
 mod stress;
-mod vulkan;

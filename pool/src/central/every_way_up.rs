@@ -139,6 +139,7 @@ impl World {
             limits: Limits {
                 capacity,
                 available,
+                largest: usize::MAX,
             },
             state,
             own,

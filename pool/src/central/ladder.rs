@@ -8,8 +8,9 @@
 //! 2. A block of the class that commands keep from the queue: after a check whether they have ended, or a wait for them if the policy waits.
 //! 3. A block of a queue that the program is done with.
 //! 4. In a pool of bins above its high water: a larger block. If there is none, free blocks are released.
-//! 5. In a pool of segments or pages: quarantined and unscrubbed memory is tried again. Then a range is taken once cached blocks are back in
-//!    their segments; or once commands have been checked, again and again while that is cheaper than new memory; or after a wait.
+//! 5. In a pool of segments or pages: quarantined and unscrubbed memory is tried again, and cached blocks go back to their segments. At a low
+//!    point of the program, one segment may then take the place of idle ones. Otherwise a range is taken: at once; or once commands have been
+//!    checked, again and again while that is cheaper than new memory; or after a wait.
 //! 6. New memory: a block of its own, a segment, or pages.
 //!
 //! If the allocator refuses, the device is full. The thread caches stay closed from here on. Each of the following steps is followed by one
@@ -375,15 +376,16 @@ impl<B: Backend, O> State<B, O> {
             Rung::Return => {
                 let has_drained = self.drain_for_range(request, drain);
                 let cached = self.take_cached();
-                if cached.is_empty() && !has_drained {
+                if cached.is_empty() && !has_drained && !self.is_at_low_point(request) {
                     return ask.go_to(Rung::LookAtRanges, None);
                 }
-                ask.go_to(
-                    Rung::AfterReturn,
-                    (!cached.is_empty()).then_some(Step::Return(cached)),
-                )
+                let step = (!cached.is_empty()).then_some(Step::Return(cached));
+                ask.go_to(Rung::AfterReturn, step)
             }
             Rung::AfterReturn => {
+                if let Some(step) = self.join_idle(ask) {
+                    return ask.go_to(ask.after_round, Some(step));
+                }
                 let carved = self.take_range(queue_key, request, RangeFilter::Free);
                 ask.go_to(Rung::LookAtRanges, carved.map(Box::new).map(Step::Range))
             }
@@ -576,6 +578,25 @@ impl<B: Backend, O> State<B, O> {
             let (bytes, leaving) = self.grow(request, limits.capacity);
             New::Segment { bytes, leaving }
         };
+        Some(Step::New { new, asks_free })
+    }
+
+    fn is_at_low_point(&self, Request { home, bytes, .. }: Request) -> bool {
+        self.segments.is_at_low_point(home, bytes)
+    }
+
+    /// At a low point of the program, asks for one segment in the place of idle ones, if that saves memory.
+    fn join_idle(&mut self, ask: &Ask) -> Option<Step<B, O>> {
+        if !self.is_at_low_point(ask.request) {
+            return None;
+        }
+        let Request { home, bytes, .. } = ask.request;
+        let (alignment, largest) = (self.rules.alignment, ask.limits.largest);
+        let (bytes, leaving) = self.segments.join_idle(home, bytes, alignment, largest)?;
+        self.count_released(&leaving);
+        self.transit.depart(1);
+        let new = New::Segment { bytes, leaving };
+        let asks_free = false;
         Some(Step::New { new, asks_free })
     }
 

@@ -10,6 +10,7 @@ pub(crate) mod ladder;
 pub(crate) mod queue_state;
 pub(crate) mod queue_states;
 pub(crate) mod ranges;
+mod regret;
 pub(crate) mod release;
 pub(crate) mod rules;
 pub(crate) mod watch;
@@ -21,7 +22,7 @@ use binpool_allocators::{Backend, FailureOrder, MemoryId};
 use crate::{
     PoolStatistics,
     block::{Block, Viewed},
-    central::{homes::Homes, queue_states::QueueStates, rules::Rules},
+    central::{homes::Homes, queue_states::QueueStates, regret::Regret, rules::Rules},
     free::{
         bins::Bins, depot::Depot, fills::Fills, quarantine::Quarantine, thread_cache::ThreadCache,
     },
@@ -33,7 +34,7 @@ use crate::{
     },
     request::Request,
     retain::SweepClock,
-    segments::{Regret, Segments},
+    segments::Segments,
     track::watch::Watch,
 };
 

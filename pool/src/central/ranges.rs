@@ -304,7 +304,9 @@ impl<B: Backend, O> State<B, O> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{mock_pool::MockPool, request::Request, shared::HeldBlock};
+    use crate::{
+        GrowthPolicy, PoolOptions, mock_pool::MockPool, request::Request, shared::HeldBlock,
+    };
 
     #[test]
     fn a_miss_has_the_first_reason_of_too_few_bytes_pieces_and_commands() {
@@ -335,7 +337,9 @@ mod tests {
 
     #[test]
     fn a_range_that_is_put_back_counts_as_a_change_and_can_be_taken_again() {
-        let mock = MockPool::of_segments();
+        // A pool of this policy looks for no low point, at which the range would be kept from the request.
+        let options = PoolOptions::new().segments(true);
+        let mock = MockPool::new(options.growth(GrowthPolicy::Dense));
         let queue_key = mock.default_key();
         let bytes = 32 << 20;
         drop(mock.pool.allocate(bytes).unwrap());

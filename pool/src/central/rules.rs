@@ -36,6 +36,8 @@ pub(crate) struct Limits {
     pub(crate) capacity: u64,
     /// The most bytes that it gives now.
     pub(crate) available: u64,
+    /// The largest block that it gives.
+    pub(crate) largest: usize,
 }
 
 impl Limits {

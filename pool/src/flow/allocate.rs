@@ -306,6 +306,7 @@ impl<B: Backend> Shared<B> {
         Limits {
             capacity: self.allocator.capacity_bytes(),
             available: self.allocator.available_bytes(),
+            largest: self.allocator.largest_block(),
         }
     }
 

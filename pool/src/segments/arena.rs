@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     handed_out::{Carved, RangeKey, RangeState, Ready, SegmentState},
+    low_points::LowPoints,
     placement::Placement,
     space::{Idle, RangeNumber, SegmentKey, Space, Taken},
 };
@@ -34,6 +35,7 @@ pub(super) struct Arena<M, U> {
     /// For other blocks and for small ones, if pages are mapped to them.
     pub(super) reservations: [Option<Reservation<M>>; 2],
     pub(super) placement: Placement,
+    pub(super) low_points: LowPoints,
 }
 
 impl<M, U> Arena<M, U> {
@@ -44,6 +46,7 @@ impl<M, U> Arena<M, U> {
             roots: Vec::new(),
             reservations: [None, None],
             placement: Placement::default(),
+            low_points: LowPoints::default(),
         }
     }
 }
@@ -124,6 +127,7 @@ impl<M, U: Clone + Default> Arena<M, U> {
         let may_lie = self.placement.range_filter(bytes);
         let suits = |uses: &U, location| may_lie(location) && usable(uses);
         let taken = self.space.take(bytes, is_small, true, suits)?;
+        self.note_taken(taken.range, bytes);
         self.carved(taken)
     }
 
@@ -148,6 +152,7 @@ impl<M, U: Clone + Default> Arena<M, U> {
         let may_lie = self.placement.range_filter(bytes);
         let suits = |uses: &U, location| may_lie(location) && usable(uses);
         let taken = self.space.take_ready(bytes, is_small, suits)?;
+        self.note_taken(taken.range, bytes);
         let root = self.roots.get(taken.segment)?.as_ref()?;
         Some(Ready {
             range: self.key_of(taken.range),
@@ -165,6 +170,7 @@ impl<M, U: Clone + Default> Arena<M, U> {
     ) -> Option<Carved<M, U>> {
         let suits = |uses: &U, _| usable(uses);
         let taken = self.space.take(bytes, None, true, suits)?;
+        self.note_taken(taken.range, bytes);
         self.carved(taken)
     }
 
@@ -179,6 +185,7 @@ impl<M, U: Clone + Default> Arena<M, U> {
         let key = self.space.add(size, is_small);
         self.set_root(key, memory);
         let taken = self.space.take_first(key, bytes)?;
+        self.note_taken(taken.range, bytes);
         self.carved(taken)
     }
 
@@ -229,7 +236,40 @@ impl<M, U: Clone + Default> Arena<M, U> {
 
     /// Gives a range back, which commands of `uses` may still use, with a view to be cached.
     pub(super) fn give(&mut self, range: RangeKey, uses: U, view: Option<M>) {
-        self.space.give(range.number(), uses, view);
+        let number = range.number();
+        let is_noted = self.is_noted(number);
+        self.space.give(number, uses, view);
+        if is_noted {
+            self.low_points.gave(number, self.space.taken_bytes());
+        }
+    }
+
+    /// Returns whether the low points are told of this range.
+    fn is_noted(&self, range: RangeNumber) -> bool {
+        self.low_points.is_watching() && !self.space.is_small(range)
+    }
+
+    /// Tells the low points of a range that was taken.
+    fn note_taken(&mut self, range: RangeNumber, bytes: usize) {
+        if self.is_noted(range) {
+            let taken = self.space.taken_bytes();
+            self.low_points.took(range, bytes, taken);
+        }
+    }
+
+    /// Returns whether a request for `bytes` bytes should first look whether [one segment](Self::join_idle) would be enough.
+    pub(super) fn is_at_low_point(&self, bytes: usize) -> bool {
+        self.low_points.is_due() && !self.placement.is_small(bytes)
+    }
+
+    /// At a low point, returns the bytes of a segment in the place of all idle ones, and these, if that saves enough.
+    pub(super) fn join_idle(&mut self) -> Option<(u64, Vec<Idle>)> {
+        let idle: Vec<_> = self.idle().filter(|idle| !idle.is_small).collect();
+        let idle_bytes = idle.iter().map(|idle| idle.bytes as u64).sum();
+        let taken = self.space.taken_bytes();
+        let free = self.space.free_between_taken();
+        let region = self.low_points.region(idle_bytes, taken, free)?;
+        Some((region, idle))
     }
 
     /// Removes an idle segment. Returns the commands that may still use it, its cached views, and its memory.

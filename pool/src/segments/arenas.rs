@@ -135,10 +135,14 @@ impl<M, U: Clone + Default> Arenas<M, U> {
     /// Numbers beyond the last arena go round.
     pub fn take(&self, home: usize, bytes: usize, usable: impl Fn(&U) -> bool) -> Option<Ready<M>> {
         let home = self.number_of(home);
-        if self.0.all[home].bins.load(Ordering::Relaxed) > bin_of(bytes)
-            && let Some(ready) = self.numbered(home).take_ready(bytes, &usable)
-        {
-            return Some(ready);
+        if self.0.all[home].bins.load(Ordering::Relaxed) > bin_of(bytes) {
+            let mut arena = self.numbered(home);
+            if arena.is_at_low_point(bytes) {
+                return None;
+            }
+            if let Some(ready) = arena.take_ready(bytes, &usable) {
+                return Some(ready);
+            }
         }
         self.take_from_others(home, bytes, usable)
     }

@@ -5,16 +5,13 @@
 /// A policy says by how much segments may exceed the peak in use (the *high water*) while some of them are idle. Before a new one would
 /// take the pool beyond that, idle ones are released. Within it, calls end once a program has repeated its work.
 ///
-/// In a pool of pages the first two are the same: free pages move, and memory that many moves would have saved is bought instead. `Dense` has
-/// smaller pages and buys none.
+/// In a pool of pages, `Dense` has smaller pages, and keeps none to save moves.
 ///
 /// `scripts/density` records what each policy reserves and how often it calls the device, in the first round of a program
 /// (`density.txt`) and in later ones (`warm.txt`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GrowthPolicy {
-    /// Fewest calls to the device: 1.5 times the high water. For devices with costly allocations, and programs that leave much memory free.
-    FewestCalls,
     /// Little memory for few calls: 1.1 times the high water. Where the high water is more than half of what the device, a
     /// [limit](crate::PoolOptions::limit) or other programs leave, segments are `Dense`.
     #[default]
@@ -27,13 +24,12 @@ pub enum GrowthPolicy {
 
 impl GrowthPolicy {
     /// Every policy, from the fewest calls to the least memory.
-    pub const ALL: [Self; 3] = [Self::FewestCalls, Self::Balanced, Self::Dense];
+    pub const ALL: [Self; 2] = [Self::Balanced, Self::Dense];
 
     /// The policy as one word, as in recordings.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::FewestCalls => "fewest_calls",
             Self::Balanced => "balanced",
             Self::Dense => "dense",
         }

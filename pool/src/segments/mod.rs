@@ -15,10 +15,10 @@ mod by_size;
 mod growth;
 mod growth_policy;
 mod handed_out;
+mod low_points;
 mod mapping;
 mod pages;
 mod placement;
-mod regret;
 mod space;
 mod views;
 
@@ -39,7 +39,6 @@ pub use handed_out::{Carved, Leaving, Place, RangeKey, Ready, SegmentState};
 #[cfg(feature = "internals")]
 pub use mapping::Plan;
 pub use mapping::{Done, Mapping, PageRequest};
-pub use regret::Regret;
 
 use binpool_allocators::Region;
 
@@ -84,6 +83,9 @@ pub struct Segments<M, U> {
     page_bytes: Option<usize>,
     /// Set while nothing may leave or move.
     is_kept: bool,
+    /// How many segments are still to be made in the place of idle ones, and of how many bytes each.
+    parts: u64,
+    part_bytes: usize,
     /// Returns the combined uses of two free neighbours.
     join: fn(&U, &U) -> Option<U>,
 }
@@ -105,6 +107,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             free_at_sweep: HashSet::new(),
             page_bytes: None,
             is_kept: false,
+            parts: 0,
+            part_bytes: 0,
             join,
         }
     }
@@ -264,6 +268,10 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     ) -> Option<Carved<M, U>> {
         let take = |mut arena: Locked<'_, M, U>| arena.take(bytes, &usable);
         let own = 1 << (home % self.bytes.len());
+        let mut of_home = self.arenas.with(home, bytes, own);
+        if of_home.any(|arena| arena.is_at_low_point(bytes)) {
+            return None;
+        }
         let found = self.arenas.with(home, bytes, own).find_map(take);
         found.or_else(|| {
             let grows = self.arena_grows(home);
@@ -335,7 +343,14 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     ) -> Option<Carved<M, U>> {
         let is_small = self.growth_of(home).is_small(bytes);
         self.count(home % self.bytes.len(), size);
-        let carved = self.arenas.to_add(home).add(memory, size, bytes, is_small);
+        let mut arena = self.arenas.to_add(home);
+        if self.parts > 0 {
+            self.parts -= 1;
+        } else if !is_small && self.growth.joins_idle() {
+            arena.low_points.grew();
+        }
+        let carved = arena.add(memory, size, bytes, is_small);
+        drop(arena);
         self.growth.accept(self.bytes());
         self.tell_arenas();
         carved
@@ -403,7 +418,11 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         self.growth.reach(in_use, capacity);
         self.tell_arenas();
         let growth = self.growth_of(home);
-        let size = growth.segment_for(bytes);
+        let size = if self.parts > 0 && !growth.is_small(bytes) {
+            self.part_bytes.max(bytes)
+        } else {
+            growth.segment_for(bytes)
+        };
         let leaving = self.make_room(size as u64, self.growth.most());
         // The device would refuse a segment beyond the capacity.
         let room = usize::try_from(capacity.saturating_sub(self.bytes())).unwrap_or(usize::MAX);
@@ -417,8 +436,50 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         self.growth.set_room(room);
     }
 
+    /// Returns whether the arena `home` is at a low point of the program: then [`join_idle`](Self::join_idle) may save memory, and requests for
+    /// blocks that are not small find nothing in that arena before.
+    #[must_use]
+    pub fn is_at_low_point(&self, home: usize, bytes: usize) -> bool {
+        let arena = self.arenas.numbered(home % self.bytes.len());
+        arena.is_at_low_point(bytes)
+    }
+
+    /// If a segment in the place of all idle ones of the arena `home` saves memory, returns its size, and the idle ones. It has room for
+    /// `bytes` bytes. Where the allocator's `largest` block is smaller, there are several such segments: the next ones
+    /// [grow](Self::grow).
+    pub fn join_idle(
+        &mut self,
+        home: usize,
+        bytes: usize,
+        alignment: usize,
+        largest: usize,
+    ) -> Option<(usize, Vec<Leaving<M, U>>)> {
+        let number = home % self.bytes.len();
+        let may_join = self.growth.joins_idle() && !self.is_kept;
+        let mut arena = self.arenas.numbered(number);
+        if !may_join {
+            arena.low_points.pass();
+            return None;
+        }
+        let (region, idle) = arena.join_idle()?;
+        drop(arena);
+        self.parts = region.div_ceil(largest.max(1) as u64);
+        let part = usize::try_from(region.div_ceil(self.parts)).unwrap_or(largest);
+        self.part_bytes = part.next_multiple_of(alignment).max(bytes);
+        let leaving = idle.into_iter().filter_map(|idle| {
+            self.remove(IdleSegment {
+                bytes: idle.bytes,
+                key: idle.segment,
+                arena: number,
+            })
+        });
+        let leaving = leaving.collect();
+        Some((self.part_bytes, leaving))
+    }
+
     /// Records that no memory was left for a segment of `size` bytes.
     pub fn refuse(&mut self, size: usize) {
+        self.parts = 0;
         self.growth.refuse(self.bytes() + size as u64);
     }
 

@@ -217,15 +217,25 @@ impl Program {
     fn pass(&mut self, sizes: impl IntoIterator<Item = usize>) -> usize {
         let before = self.asked;
         for mib in sizes {
-            let bytes = mib * MIB;
-            let carved = self.segments.take(0, bytes, |_| true).unwrap_or_else(|| {
-                self.asked += 1;
-                let (size, _) = self.segments.growth(bytes, 1);
-                self.segments.add(0, "segment", size, bytes).unwrap()
-            });
+            let carved = self.carve(mib * MIB);
             self.segments.give(carved.range, 0, None);
         }
         self.asked - before
+    }
+
+    fn carve(&mut self, bytes: usize) -> Carved<&'static str, Queue> {
+        let segments = &mut self.segments;
+        let is_low = segments.is_at_low_point(0, bytes);
+        let joined = is_low.then(|| segments.join_idle(0, bytes, 1, usize::MAX));
+        if joined.as_ref().is_none_or(Option::is_none)
+            && let Some(carved) = segments.take(0, bytes, |_| true)
+        {
+            return carved;
+        }
+        let joined = joined.flatten().map(|(size, _)| size);
+        let size = joined.unwrap_or_else(|| segments.growth(bytes, 1).0);
+        self.asked += 1;
+        segments.add(0, "segment", size, bytes).unwrap()
     }
 
     fn mib(&self) -> u64 {
@@ -236,25 +246,85 @@ impl Program {
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes, for numbers alone")]
 fn sizes_that_rise_again_and_again_replace_segments_twice_only() {
-    for policy in [GrowthPolicy::FewestCalls, GrowthPolicy::Balanced] {
-        let mut three = Program::new(policy);
-        let asked: Vec<_> = (0..20).map(|_| three.pass([64, 96, 160])).collect();
-        assert!(
-            asked[0] > 0 && asked[2..].iter().all(|asked| *asked == 0),
-            "{asked:?}"
-        );
-        let mut many = Program::new(policy);
-        let asked: Vec<_> = (0..20).map(|_| many.pass(1..=100)).collect();
-        assert!(
-            asked[0] > 0 && asked[2..].iter().all(|asked| *asked == 0),
-            "{asked:?}"
-        );
-    }
+    let mut three = Program::new(GrowthPolicy::Balanced);
+    let asked: Vec<_> = (0..20).map(|_| three.pass([64, 96, 160])).collect();
+    assert!(
+        asked[0] > 0 && asked[2..].iter().all(|asked| *asked == 0),
+        "{asked:?}"
+    );
+    let mut many = Program::new(GrowthPolicy::Balanced);
+    let asked: Vec<_> = (0..20).map(|_| many.pass(1..=100)).collect();
+    assert!(
+        asked[0] > 0 && asked[2..].iter().all(|asked| *asked == 0),
+        "{asked:?}"
+    );
     // The densest policy has little more than is in use, however often that costs a call.
     let mut dense = Program::new(GrowthPolicy::Dense);
     for _ in 0..20 {
         assert!(dense.pass([64, 96, 160]) >= 2);
         assert!(dense.mib() <= 162, "{} MiB", dense.mib());
+    }
+}
+
+/// Segments with two idle ones of 60 MiB, at a low point of a program that has had two blocks of 50 MiB at once.
+fn at_a_low_point() -> Segments<&'static str, Queue> {
+    let mut segments = segments();
+    segments.add_idle("one", 60 * MIB);
+    segments.add_idle("two", 60 * MIB);
+    while !segments.is_at_low_point(0, 20 * MIB) {
+        let blocks = [(); 2].map(|()| segments.take(0, 50 * MIB, |_| true).unwrap());
+        for block in blocks {
+            segments.give(block.range, 0, None);
+        }
+    }
+    segments
+}
+
+#[test]
+fn at_a_low_point_one_segment_takes_the_place_of_idle_ones_that_have_more() {
+    let mut segments = at_a_low_point();
+    // What is small does not wait for it.
+    assert!(!segments.is_at_low_point(0, 1));
+    assert!(segments.take(0, 20 * MIB, |_| true).is_none());
+    assert!(segments.arenas().take(0, 20 * MIB, |_| true).is_none());
+    let (bytes, leaving) = segments.join_idle(0, 20 * MIB, 1, usize::MAX).unwrap();
+    assert_eq!((bytes, names(&leaving)), (100 * MIB, vec!["one", "two"]));
+    segments.add(0, "joined", bytes, 20 * MIB).unwrap();
+    assert!(segments.take(0, 80 * MIB, |_| true).is_some());
+    // A block that is larger than all before has room in it.
+    let (bytes, _) = at_a_low_point()
+        .join_idle(0, 110 * MIB, 1, usize::MAX)
+        .unwrap();
+    assert_eq!(bytes, 110 * MIB);
+}
+
+#[test]
+fn where_the_largest_segment_is_smaller_several_take_the_place_of_idle_ones() {
+    for (refused_at, sizes) in [(3, [34, 34, 34, 6]), (1, [34, 6, 6, 6])] {
+        let mut segments = at_a_low_point();
+        let (mut size, _) = segments.join_idle(0, MIB, MIB, 40 * MIB).unwrap();
+        for (made, expected) in sizes.into_iter().enumerate() {
+            assert_eq!(size, expected * MIB, "after {made} segments");
+            segments.add(0, "part", size, MIB).unwrap();
+            if made + 1 == refused_at {
+                segments.refuse(1 << 40);
+            }
+            size = segments.grow(0, MIB, 100 * MIB as u64, 1, PLENTY).0;
+        }
+    }
+}
+
+#[test]
+fn idle_segments_stay_where_memory_is_tight_or_has_to_stay() {
+    let mut kept = at_a_low_point();
+    kept.keep_addresses(true);
+    let mut tight = at_a_low_point();
+    tight.grow(0, MIB, 100 * MIB as u64, 1, 100 * MIB as u64);
+    for mut segments in [kept, tight] {
+        let before = segments.bytes();
+        assert!(segments.join_idle(0, MIB, 1, usize::MAX).is_none());
+        assert_eq!(segments.bytes(), before);
+        assert!(segments.take(0, 55 * MIB, |_| true).is_some());
     }
 }
 

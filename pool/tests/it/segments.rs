@@ -7,8 +7,8 @@ use std::{
 };
 
 use binpool::{
-    Align, Allocator, Backend, Error, EventOf, GrowthPolicy, ImmediateAllocator, MemoryOf,
-    PoolOptions, PooledBuffer, Queue, QueueOrder, ReusePolicy, SvmAllocator, SvmGrain,
+    Align, Allocator, Backend, Error, EventOf, ImmediateAllocator, MemoryOf, PoolOptions,
+    PooledBuffer, Queue, QueueOrder, ReusePolicy, SvmAllocator, SvmGrain,
 };
 use binpool_conformance::Random;
 use binpool_mock::{CallKind, Completion, Fault, HostWait, MockBackend, MockDevice, Persistence};
@@ -374,9 +374,7 @@ fn a_range_that_cannot_be_waited_for_stays_in_the_pool() {
     let builder = MockDevice::builder()
         .capacity_bytes(GIB)
         .completion(Completion::Manual);
-    let options = options()
-        .growth(GrowthPolicy::FewestCalls)
-        .reuse(ReusePolicy::InsertWait);
+    let options = options().reuse(ReusePolicy::InsertWait);
     let rig = Rig::with_options(builder, options);
     let other = rig.another_queue(QueueOrder::InOrder);
     // So that there is room for another segment before the idle one would go.

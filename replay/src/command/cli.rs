@@ -466,8 +466,6 @@ pub(crate) enum DeviceBackend {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Growth {
-    /// Fewest calls to the device.
-    FewestCalls,
     /// Little memory for few calls.
     #[default]
     Balanced,
@@ -478,7 +476,6 @@ pub(crate) enum Growth {
 impl From<Growth> for GrowthPolicy {
     fn from(growth: Growth) -> Self {
         match growth {
-            Growth::FewestCalls => Self::FewestCalls,
             Growth::Balanced => Self::Balanced,
             Growth::Dense => Self::Dense,
         }

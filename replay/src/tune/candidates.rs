@@ -81,7 +81,6 @@ pub fn candidates() -> Vec<Candidate> {
         pool!("segments 6", .segments(true).leading_bits(6)),
         pool!("segments 7", .segments(true).leading_bits(7)),
         pool!("segments 8", .segments(true).leading_bits(8)),
-        pool!("growth fewest-calls", .growth(GrowthPolicy::FewestCalls)),
         pool!("growth dense", .growth(GrowthPolicy::Dense)),
     ]
 }
@@ -91,13 +90,12 @@ pub fn candidates() -> Vec<Candidate> {
 ///
 /// ```
 /// let names = binpool_replay::tune::page_candidates().map(|candidate| candidate.name);
-/// assert_eq!(names, ["pages", "pages fewest-calls", "pages dense"]);
+/// assert_eq!(names, ["pages", "pages dense"]);
 /// ```
 #[must_use]
-pub fn page_candidates() -> [Candidate; 3] {
+pub fn page_candidates() -> [Candidate; 2] {
     let candidates = [
         pool!("pages",),
-        pool!("pages fewest-calls", .growth(GrowthPolicy::FewestCalls)),
         pool!("pages dense", .growth(GrowthPolicy::Dense)),
     ];
     candidates.map(|candidate| Candidate {

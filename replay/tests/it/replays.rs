@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, fs, path::Path, time::Duration};
 
-use binpool::{GrowthPolicy, PoolOptions};
+use binpool::PoolOptions;
 use binpool_mock::DeviceProfile;
 use binpool_replay::{
     AllocatorChoice, AtEnd, Device, Measured, Outcome, Profile, ReplaySettings, Touch,
@@ -248,7 +248,6 @@ fn the_pool_saves_device_time() {
         let options = PoolOptions::new();
         let times = [
             (options.clone(), 8),
-            (options.clone().growth(GrowthPolicy::FewestCalls), 25),
             // These give back what is above their high water.
             (options.segments(false), 4),
         ];

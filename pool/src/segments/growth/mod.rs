@@ -1,6 +1,6 @@
 //! The rules of growth: the size of the next segment, and which segments are released before it is made.
 
-use super::{placement::Placement, regret::Regret};
+use super::placement::Placement;
 use crate::segments::GrowthPolicy;
 
 /// The least size of a segment in bytes; only a few small blocks get less.
@@ -22,7 +22,6 @@ const CACHED_PARTS: u64 = 256;
 /// While some of them are idle, segments may exceed the high water by this percentage of it.
 const fn slack_percent(policy: GrowthPolicy) -> u64 {
     match policy {
-        GrowthPolicy::FewestCalls => 50,
         GrowthPolicy::Balanced => 10,
         GrowthPolicy::Dense => 1,
     }
@@ -42,7 +41,7 @@ const _: () = assert!(2 * LEAST_OWN <= LEAST_SEGMENT);
 /// New pages have at most one part in this of the high water. Smaller ones fit more holes, and take more calls.
 const fn page_parts(policy: GrowthPolicy) -> u64 {
     match policy {
-        GrowthPolicy::FewestCalls | GrowthPolicy::Balanced => 128,
+        GrowthPolicy::Balanced => 128,
         GrowthPolicy::Dense => 512,
     }
 }
@@ -76,8 +75,8 @@ pub(super) struct Growth {
     is_tight: bool,
     /// Set if large idle segments stay whole, since memory goes back as soon as it is free.
     keeps_whole: bool,
-    /// What has moved to other places.
-    moved: Regret,
+    /// The bytes of pages that have moved. Each sweep halves them.
+    moved: u64,
 }
 
 impl Growth {
@@ -102,7 +101,7 @@ impl Growth {
 
     /// Records that pages of `bytes` bytes move.
     pub(super) fn moves(&mut self, bytes: u64) {
-        self.moved.add(bytes);
+        self.moved = self.moved.saturating_add(bytes);
     }
 
     /// Records that pages of `bytes` bytes have anything in use.
@@ -146,6 +145,11 @@ impl Growth {
         }
     }
 
+    /// Returns whether one segment may take the place of idle ones: not if they go back soon anyway.
+    pub(super) fn joins_idle(&self) -> bool {
+        !self.keeps_whole && self.policy() != GrowthPolicy::Dense
+    }
+
     /// The policy for segments: the densest where memory is tight.
     fn policy(&self) -> GrowthPolicy {
         if self.is_tight {
@@ -165,9 +169,9 @@ impl Growth {
         self.high_water
     }
 
-    /// Forgets a part of what has moved, unless something moved since the last sweep.
+    /// Forgets half of what has moved.
     pub(super) fn sweep(&mut self) {
-        self.moved.sweep();
+        self.moved /= 2;
     }
 
     /// The most bytes of free blocks that may be cached outside of their segments.
@@ -200,9 +204,9 @@ impl Growth {
     pub(super) fn most_mapped(&self) -> u64 {
         let most = self.pages_high_water;
         let for_moves = match self.policy {
-            GrowthPolicy::FewestCalls | GrowthPolicy::Balanced => {
+            GrowthPolicy::Balanced => {
                 let at_most = most / 100 * MOST_PAGE_SLACK_PERCENT;
-                (self.moved.bytes() / MOVED_PARTS).min(at_most)
+                (self.moved / MOVED_PARTS).min(at_most)
             }
             GrowthPolicy::Dense => 0,
         };

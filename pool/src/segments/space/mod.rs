@@ -66,6 +66,8 @@ struct Choice {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Idle {
     pub(super) segment: SegmentKey,
+    /// Whether it is for small blocks.
+    pub(super) is_small: bool,
     pub(super) bytes: usize,
     /// The number of the sweep period in which it became idle.
     pub(super) since: u64,
@@ -150,6 +152,8 @@ pub(super) struct Space<V, U> {
     /// Returns the combined uses of two free neighbours; `None` if they must stay apart.
     join: fn(&U, &U) -> Option<U>,
     free_bytes: u64,
+    /// The bytes of all segments but reservations.
+    segment_bytes: u64,
     /// How many ranges have become free.
     freed: u64,
     /// How often [`sweep`](Self::sweep) was called.
@@ -166,6 +170,7 @@ impl<V, U> Space<V, U> {
             holes: BTreeSet::new(),
             join,
             free_bytes: 0,
+            segment_bytes: 0,
             freed: 0,
             sweeps: 0,
         }
@@ -175,6 +180,23 @@ impl<V, U> Space<V, U> {
 impl<V, U: Clone + Default> Space<V, U> {
     pub(super) fn free_bytes(&self) -> u64 {
         self.free_bytes
+    }
+
+    /// The bytes of the taken ranges, without those of reservations.
+    pub(super) fn taken_bytes(&self) -> u64 {
+        self.segment_bytes.saturating_sub(self.free_bytes)
+    }
+
+    /// Returns whether a range lies in a segment for small blocks.
+    pub(super) fn is_small(&self, key: RangeNumber) -> bool {
+        self.ranges[key].is_small
+    }
+
+    /// The sizes of the free ranges between taken ones, in segments for other than small blocks.
+    pub(super) fn free_between_taken(&self) -> impl Iterator<Item = usize> {
+        let free = self.free[0].iter();
+        let stay = free.filter(|(_, key)| self.segments[self.ranges[*key].segment].taken > 0);
+        stay.map(|(bytes, _)| bytes)
     }
 
     /// The size of the largest free range.
@@ -201,6 +223,7 @@ impl<V, U: Clone + Default> Space<V, U> {
     /// Adds a segment for small blocks or for other blocks, all of it free.
     pub(super) fn add(&mut self, bytes: usize, is_small: bool) -> SegmentKey {
         let segment = self.add_one_range(bytes, is_small, false);
+        self.segment_bytes += bytes as u64;
         let first = self.segments[segment].first;
         self.set_free(first, U::default(), Chain::default());
         segment
@@ -242,6 +265,7 @@ impl<V, U: Clone + Default> Space<V, U> {
             .filter(|(_, segment)| segment.taken == 0 && !segment.is_reservation);
         idle.map(|(key, segment)| Idle {
             segment: key,
+            is_small: segment.is_small,
             bytes: segment.bytes,
             since: segment.idle_since,
         })
@@ -296,7 +320,7 @@ impl<V, U: Clone + Default> Space<V, U> {
             }
             next = self.ranges.remove(range).after;
         }
-        self.segments.remove(key);
+        self.segment_bytes -= self.segments.remove(key).bytes as u64;
         Some((all_uses, all_views))
     }
 

@@ -2,19 +2,25 @@
 
 use crate::model::{run, words::*};
 
+/// What most of them have.
+const USUAL: Setting = Setting {
+    source: Immediate,
+    segments: false,
+    reuse: SameQueue,
+    threshold: None,
+    completion: AtOnce,
+    failures: Failures {
+        order: Kept,
+        spread: false,
+    },
+    watched: false,
+};
+
 #[test]
 fn a_block_that_cannot_be_waited_for_stays_what_it_was() {
     let setting = Setting {
-        source: Immediate,
-        segments: false,
         reuse: WaitOnHost,
-        threshold: None,
-        completion: AtOnce,
-        failures: Failures {
-            order: Kept,
-            spread: false,
-        },
-        watched: false,
+        ..USUAL
     };
     let operations = [
         Gate,
@@ -32,14 +38,8 @@ fn a_pool_that_holds_nothing_keeps_no_segment_where_a_view_fails() {
     let setting = Setting {
         source: Svm,
         segments: true,
-        reuse: SameQueue,
-        threshold: None,
         completion: Manual,
-        failures: Failures {
-            order: Kept,
-            spread: false,
-        },
-        watched: false,
+        ..USUAL
     };
     let operations = [
         StopHolding,
@@ -52,16 +52,8 @@ fn a_pool_that_holds_nothing_keeps_no_segment_where_a_view_fails() {
 #[test]
 fn a_block_whose_view_fails_is_in_no_peak() {
     let setting = Setting {
-        source: Immediate,
         segments: true,
-        reuse: SameQueue,
-        threshold: None,
-        completion: AtOnce,
-        failures: Failures {
-            order: Kept,
-            spread: false,
-        },
-        watched: false,
+        ..USUAL
     };
     let operations = [
         Fail(CreateSubRegion, 3, OutOfMemory),
@@ -76,15 +68,8 @@ fn a_block_whose_view_fails_is_in_no_peak() {
 fn what_ended_before_a_command_that_never_ends_serves_a_request() {
     let setting = Setting {
         source: Svm,
-        segments: false,
-        reuse: SameQueue,
-        threshold: None,
         completion: Manual,
-        failures: Failures {
-            order: Kept,
-            spread: false,
-        },
-        watched: false,
+        ..USUAL
     };
     let operations = [
         StopHolding,
@@ -103,18 +88,7 @@ fn what_ended_before_a_command_that_never_ends_serves_a_request() {
 
 #[test]
 fn blocks_of_a_queue_that_was_let_go_of_are_nobodys() {
-    let setting = Setting {
-        source: Immediate,
-        segments: false,
-        reuse: SameQueue,
-        threshold: None,
-        completion: AtOnce,
-        failures: Failures {
-            order: Kept,
-            spread: false,
-        },
-        watched: false,
-    };
+    let setting = USUAL;
     let operations = [
         Allocate(Bytes(16000), Queue(1), Thread(0)),
         Write(Block(0), Queue(3), Ordered),
@@ -130,15 +104,11 @@ fn blocks_of_a_queue_that_was_let_go_of_are_nobodys() {
 fn memory_that_goes_back_while_would_fit_is_asked_counts_once() {
     let setting = Setting {
         source: Svm,
-        segments: false,
-        reuse: SameQueue,
-        threshold: None,
-        completion: AtOnce,
         failures: Failures {
             order: Lost,
             spread: false,
         },
-        watched: false,
+        ..USUAL
     };
     let operations = [
         Gate,
@@ -160,15 +130,7 @@ fn memory_that_goes_back_while_would_fit_is_asked_counts_once() {
 fn a_block_that_could_not_be_released_serves_no_request_until_it_can() {
     let setting = Setting {
         source: Svm,
-        segments: false,
-        reuse: SameQueue,
-        threshold: None,
-        completion: AtOnce,
-        failures: Failures {
-            order: Kept,
-            spread: false,
-        },
-        watched: false,
+        ..USUAL
     };
     let operations = [
         Allocate(Bytes(1), Queue(0), Thread(0)),
@@ -185,18 +147,7 @@ fn a_block_that_could_not_be_released_serves_no_request_until_it_can() {
 
 #[test]
 fn free_memory_above_a_lowered_limit_makes_no_room() {
-    let setting = Setting {
-        source: Immediate,
-        segments: false,
-        reuse: SameQueue,
-        threshold: None,
-        completion: AtOnce,
-        failures: Failures {
-            order: Kept,
-            spread: false,
-        },
-        watched: false,
-    };
+    let setting = USUAL;
     let operations = [
         Allocate(Bytes(4096), Queue(0), Thread(0)),
         Allocate(Bytes(1000), Queue(0), Thread(0)),
@@ -212,15 +163,11 @@ fn free_memory_above_a_lowered_limit_makes_no_room() {
 fn a_block_that_waits_for_a_failed_command_serves_no_request_above_the_limit() {
     let setting = Setting {
         source: Svm,
-        segments: false,
-        reuse: SameQueue,
-        threshold: None,
-        completion: AtOnce,
         failures: Failures {
             order: Lost,
             spread: false,
         },
-        watched: false,
+        ..USUAL
     };
     let operations = [
         Allocate(Bytes(4096), Queue(0), Thread(0)),
@@ -239,15 +186,11 @@ fn a_block_that_waits_for_a_failed_command_serves_no_request_above_the_limit() {
 fn trimming_also_frees_what_waited_for_a_failed_command() {
     let setting = Setting {
         source: Svm,
-        segments: false,
-        reuse: SameQueue,
-        threshold: None,
-        completion: AtOnce,
         failures: Failures {
             order: Lost,
             spread: false,
         },
-        watched: false,
+        ..USUAL
     };
     let operations = [
         Allocate(Bytes(256), Queue(0), Thread(0)),
@@ -273,14 +216,11 @@ fn what_waits_for_a_failed_command_does_not_count_in_a_trim() {
     let setting = Setting {
         source: Svm,
         segments: true,
-        reuse: SameQueue,
-        threshold: None,
-        completion: AtOnce,
         failures: Failures {
             order: Lost,
             spread: false,
         },
-        watched: false,
+        ..USUAL
     };
     let operations = [
         Allocate(Bytes(4096), Queue(0), Thread(0)),
@@ -303,13 +243,8 @@ fn memory_whose_release_ends_during_the_question_is_room_or_not() {
         source: Svm,
         segments: true,
         reuse: Opportunistic,
-        threshold: None,
         completion: Seeded(55774),
-        failures: Failures {
-            order: Kept,
-            spread: false,
-        },
-        watched: false,
+        ..USUAL
     };
     let operations = [
         StopHolding,

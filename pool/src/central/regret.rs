@@ -1,4 +1,4 @@
-//! Memory that was released to the device and requested again.
+//! Memory that bins released to the device, and that was requested again.
 //!
 //! What follows from it, and why, is in docs/design/growth.md.
 
@@ -8,7 +8,7 @@
 /// back has already cost, like a skier who rents until the rents add up to the price of a pair of skis (Karlin, Manasse, Rudolph, Sleator:
 /// *Competitive snoopy caching*, 1988).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Regret {
+pub(super) struct Regret {
     /// The bytes that were released and not requested again.
     gone: u64,
     /// The bytes that were requested again.
@@ -18,32 +18,26 @@ pub struct Regret {
 }
 
 impl Regret {
-    /// Records that `bytes` bytes were released or moved because of the rules.
-    pub fn went_back(&mut self, bytes: u64) {
+    /// Records that `bytes` bytes were released to keep to the high water.
+    pub(super) fn went_back(&mut self, bytes: u64) {
         self.gone = self.gone.saturating_add(bytes);
     }
 
     /// Records that `bytes` bytes are requested from the device.
-    pub fn asked(&mut self, bytes: u64) {
+    pub(super) fn asked(&mut self, bytes: u64) {
         let again = bytes.min(self.gone);
         self.gone -= again;
-        self.add(again);
-    }
-
-    /// Adds `bytes` bytes, whether they were released or not.
-    pub(super) fn add(&mut self, bytes: u64) {
-        self.bytes = self.bytes.saturating_add(bytes);
-        self.is_recent |= bytes > 0;
+        self.bytes = self.bytes.saturating_add(again);
+        self.is_recent |= again > 0;
     }
 
     /// The bytes that were requested again.
-    #[must_use]
-    pub const fn bytes(&self) -> u64 {
+    pub(super) const fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// Forgets half of it, unless something was requested again since the last call.
-    pub fn sweep(&mut self) {
+    pub(super) fn sweep(&mut self) {
         if !std::mem::take(&mut self.is_recent) {
             self.gone /= 2;
             self.bytes /= 2;
