@@ -1,6 +1,10 @@
 //! The trait of backends: the interface of a device runtime, and what its commands take as memory.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+    time::{Duration, Instant},
+};
 
 use bytemuck::{AnyBitPattern, NoUninit};
 
@@ -158,6 +162,24 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     /// ```
     fn free_bytes(&self) -> Option<u64> {
         None
+    }
+
+    /// The time on a clock that only goes forward, from any moment on. By default it is the host's; a simulated device has one of its own.
+    ///
+    /// ```
+    /// use binpool_allocators::Backend;
+    /// use binpool_mock::MockDevice;
+    /// use std::time::Duration;
+    ///
+    /// let device = MockDevice::new();
+    /// let backend = device.backend();
+    /// let before = backend.now();
+    /// device.pass(Duration::from_secs(1));
+    /// assert_eq!(backend.now() - before, Duration::from_secs(1));
+    /// ```
+    fn now(&self) -> Duration {
+        static START: OnceLock<Instant> = OnceLock::new();
+        START.get_or_init(Instant::now).elapsed()
     }
 
     /// Makes a queue.

@@ -1,6 +1,6 @@
 //! The mock device as a backend.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use binpool_allocators::{
     AsMemory, Backend, DeviceLimits, Error, InvalidRequest, Memory, MemoryFlags, MemoryId,
@@ -205,6 +205,10 @@ impl Backend for MockBackend {
 
     fn free_bytes(&self) -> Option<u64> {
         Some(self.shared.with(|state| state.free_bytes()))
+    }
+
+    fn now(&self) -> Duration {
+        self.shared.with(|state| state.now())
     }
 
     fn create_queue(&self, order: QueueOrder) -> Result<MockQueue> {

@@ -49,6 +49,8 @@ pub struct Statistics {
     pub maps: u64,
     /// Calls that unmapped pages.
     pub unmaps: u64,
+    /// The time that pages took to move to other addresses, in nanoseconds.
+    pub move_nanoseconds: u64,
 }
 
 /// Copies these fields.
@@ -65,5 +67,5 @@ macro_rules! copied {
 copied! {
     active_blocks, active_bytes, peak_active_bytes, held_blocks, held_bytes, pending_blocks, pending_bytes, managed_bytes,
     peak_managed_bytes, hits, carved_hits, ended_hits, device_wait_hits, host_wait_hits, misses, empty_allocations, out_of_memory,
-    released_blocks, maps, unmaps
+    released_blocks, maps, unmaps, move_nanoseconds
 }

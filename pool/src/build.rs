@@ -103,6 +103,7 @@ impl PoolOptions {
             retain: self.retain,
             alignment: alignment.bytes(),
             default_queue: queue.id(),
+            move_percent: self.move_percent,
         };
         let state = State::new(
             queue,

@@ -23,12 +23,13 @@ use crate::{Retain, ReusePolicy, ScrubPolicy, SizeClasses, segments::GrowthPolic
 /// assert_eq!(pool.allocate(9000)?.class_size(), 9216);
 /// # Ok::<(), binpool::PoolError>(())
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct PoolOptions {
     pub(crate) classes: Option<ChosenClasses>,
     pub(crate) policy: ReusePolicy,
     pub(crate) bins_only: bool,
     pub(crate) growth: GrowthPolicy,
+    pub(crate) move_percent: u32,
     /// `None` for the largest number.
     pub(crate) arenas: Option<usize>,
     pub(crate) limit: ChosenLimit,
@@ -54,6 +55,24 @@ pub(crate) enum ChosenLimit {
 impl Default for ChosenLimit {
     fn default() -> Self {
         Self::Bytes(u64::MAX)
+    }
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        Self {
+            classes: None,
+            policy: ReusePolicy::default(),
+            bins_only: false,
+            growth: GrowthPolicy::default(),
+            move_percent: 1,
+            arenas: None,
+            limit: ChosenLimit::default(),
+            retain: Retain::default(),
+            scrub: ScrubPolicy::default(),
+            #[cfg(feature = "snapshot")]
+            snapshots: None,
+        }
     }
 }
 
@@ -289,6 +308,31 @@ impl PoolOptions {
     #[must_use]
     pub fn retain(mut self, retain: Retain) -> Self {
         self.retain = retain;
+        self
+    }
+
+    /// Sets how much time pages may take to move to other addresses, in percent of the time that passes on the
+    /// [clock](binpool_allocators::Backend::now) of the backend: 1 by default. Once they have taken as much, requests get new pages instead, as
+    /// long as the device has some. A pool of pages ([`VirtualMemoryAllocator`](crate::VirtualMemoryAllocator)) moves those that are free to
+    /// where a block needs them. It begins as if it were 10 seconds old. [`PoolStatistics`](crate::PoolStatistics::move_nanoseconds) has the time.
+    ///
+    /// ```
+    /// use binpool::{Backend, PoolOptions, QueueOrder, VirtualMemoryAllocator};
+    /// # use binpool_mock::MockDevice;
+    ///
+    /// # let backend = MockDevice::builder().virtual_memory(true).build().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// // For a service that answers within a millisecond, and has memory to spare.
+    /// let pool = PoolOptions::new()
+    ///     .move_budget(0)
+    ///     .build(VirtualMemoryAllocator::new(&backend)?, &queue)?;
+    /// let [first, second] = [(); 2].map(|()| pool.allocate(64 << 20));
+    /// drop((first?, second?));
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    #[must_use]
+    pub fn move_budget(mut self, percent: u32) -> Self {
+        self.move_percent = percent;
         self
     }
 

@@ -114,6 +114,8 @@ pub struct PoolStatistics {
     pub maps: u64,
     /// Calls that unmapped pages.
     pub unmaps: u64,
+    /// The time that pages took to move to other addresses, in nanoseconds. A [budget](crate::PoolOptions::move_budget) bounds it.
+    pub move_nanoseconds: u64,
 }
 
 impl PoolStatistics {

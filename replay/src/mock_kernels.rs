@@ -10,6 +10,7 @@ use std::{
 
 use binpool::Error;
 use binpool_mock::{MockBackend, MockDevice, MockQueue};
+use binpool_trace::Trace;
 
 use crate::{
     behind::LastUse,
@@ -18,6 +19,16 @@ use crate::{
 
 /// What a program takes on the host for an operation, such as to launch a kernel from Python.
 const OPERATION: Duration = Duration::from_micros(10);
+
+/// The time at which the program had done so many events, in all rounds of a trace: as it was recorded, or by what operations take.
+pub(crate) fn time_of(trace: &Trace, events: usize) -> Duration {
+    let of_round = trace.events().len().max(1);
+    let (round, event) = (events / of_round, events % of_round);
+    match trace.time_of(event).zip(trace.time_of(of_round - 1)) {
+        Some((now, whole @ 1..)) => Duration::from_nanos(whole * round as u64 + now),
+        _ => OPERATION * u32::try_from(events).unwrap_or(u32::MAX),
+    }
+}
 
 /// Last uses on a mock device, which itself is behind.
 pub(crate) struct MockUse(pub(crate) MockDevice);

@@ -1,6 +1,6 @@
 //! The device that a trace is replayed on, and the kind of its memory.
 
-use std::{sync::Arc, time::Duration};
+use std::{cell::Cell, sync::Arc, time::Duration};
 
 use binpool::{
     Allocator, Backend, DeferredAllocator, DeviceLimits, Error, ImmediateAllocator, SvmAllocator,
@@ -16,7 +16,7 @@ use crate::{
     capacity_search::smallest_capacity,
     cuda_use::CudaUse,
     devices::{open_cuda, open_vulkan},
-    mock_kernels::{MockKernels, MockUse},
+    mock_kernels::{MockKernels, MockUse, time_of},
     opencl_kernels::OpenClKernels,
     opencl_use::OpenClUse,
     replay::{NewCommands, Run, replay_with},
@@ -173,12 +173,21 @@ impl Device {
                 let before = device.device_time();
                 let clock = || device.device_time();
                 let waited = || device.statistics().waited;
+                let passed = Cell::new(Duration::ZERO);
+                let progress = |events| {
+                    // A device that is behind has a clock that each operation moves.
+                    if settings.behind.is_none() {
+                        let now = time_of(trace, events);
+                        device.pass(now.saturating_sub(passed.replace(now)));
+                    }
+                    progress(events);
+                };
                 let on = On {
                     backend: &backend,
                     trace,
                     // The device itself has the capacity.
                     settings: &limited(None),
-                    progress,
+                    progress: &progress,
                     kernels: &|queues| Ok(Box::new(MockKernels::new(queues))),
                     last_use: &|| Ok(Box::new(MockUse(device.clone()))),
                     device: DeviceGauges {

@@ -126,6 +126,7 @@ impl World {
             retain: Retain::new().percent_of_peak(100).at_least(0),
             alignment: BYTES,
             default_queue: default.id(),
+            move_percent: 1,
         };
         let (capacity, available) = [(1 << 20, 1 << 20), (1 << 20, 0), (10, 0)][answers.choose(3)];
         let (clock, segments) = (Arc::<Clock>::default(), Segments::new(join));

@@ -385,6 +385,7 @@ impl<'a> Real<'a> {
                     retain: Retain::new(),
                     alignment: UNIT,
                     default_queue: default.id(),
+                    move_percent: 1,
                 },
             ),
             live: Vec::new(),

@@ -7,6 +7,7 @@ pub(crate) mod find;
 pub(crate) mod homes;
 pub(crate) mod keep;
 pub(crate) mod ladder;
+mod move_budget;
 pub(crate) mod queue_state;
 pub(crate) mod queue_states;
 pub(crate) mod ranges;
@@ -22,7 +23,10 @@ use binpool_allocators::{Backend, FailureOrder, MemoryId};
 use crate::{
     PoolStatistics,
     block::{Block, Viewed},
-    central::{homes::Homes, queue_states::QueueStates, regret::Regret, rules::Rules},
+    central::{
+        homes::Homes, move_budget::MoveBudget, queue_states::QueueStates, regret::Regret,
+        rules::Rules,
+    },
     free::{
         bins::Bins, depot::Depot, fills::Fills, quarantine::Quarantine, thread_cache::ThreadCache,
     },
@@ -82,6 +86,8 @@ pub(crate) struct State<B: Backend, O> {
     pub(crate) rules: Rules,
     /// The segments that blocks are carved from. There are none in a pool that does not carve.
     pub(crate) segments: Segments<B::Memory, QueueUses>,
+    /// The time that moves of pages may take.
+    moves: MoveBudget,
     asking: AskingQueues,
     /// What bins released to keep to the high water, and what was requested again.
     regret: Regret,
@@ -151,6 +157,7 @@ impl<B: Backend, O> State<B, O> {
             carves,
             rules,
             segments,
+            moves: MoveBudget::default(),
             asking: AskingQueues::None,
             regret: Regret::default(),
             unscrubbed: Some(Bins::default()),

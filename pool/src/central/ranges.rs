@@ -1,5 +1,7 @@
 //! Ranges of segments, under the pool's lock.
 
+use std::time::Duration;
+
 use binpool_allocators::{Backend, Error, Memory, MemoryId, Region};
 
 use crate::{
@@ -123,8 +125,10 @@ impl<B: Backend, O> State<B, O> {
         request: Request,
         capacity: u64,
         may_alias: bool,
+        now: Duration,
     ) -> Mapping<B::Memory, QueueUses> {
         let in_use = self.bytes_in_use();
+        let slack = self.moves.slack(self.rules.move_percent, now);
         let after = may_alias.then(|| QueueUses::One(self.queues.stamp(queue_key)));
         let queues = &self.queues;
         let request = PageRequest {
@@ -132,6 +136,7 @@ impl<B: Backend, O> State<B, O> {
             bytes: request.bytes,
             in_use,
             capacity,
+            slack,
         };
         self.segments.plan(
             request,
@@ -139,6 +144,12 @@ impl<B: Backend, O> State<B, O> {
             |uses| queues.are_over(uses),
             after,
         )
+    }
+
+    /// Counts the time that pages took to move.
+    pub(crate) fn spend_on_moves(&mut self, time: Duration) {
+        let nanoseconds = self.moves.spend(time).as_nanos();
+        self.counters.move_nanoseconds = u64::try_from(nanoseconds).unwrap_or(u64::MAX);
     }
 
     /// Takes out the old addresses of pages that have moved, where those are still mapped and the commands there have ended.

@@ -15,6 +15,8 @@ pub(crate) struct Rules {
     /// What segments are rounded up to, in bytes.
     pub(crate) alignment: usize,
     pub(crate) default_queue: QueueId,
+    /// The most time that moves of pages may take, in percent.
+    pub(crate) move_percent: u32,
 }
 
 impl Rules {

@@ -1,7 +1,7 @@
 //! Makes blocks, in new memory (a block of its own, a segment, or pages) or in a range that was taken. Each value here that is dropped on the way,
 //! because the request fails or panics, undoes what it stands for.
 
-use std::cell::Cell;
+use std::{cell::Cell, time::Duration};
 
 use binpool_allocators::{
     Allocator, Backend, Error, InvalidRequest, Memory, OutOfMemory, Scope,
@@ -123,15 +123,22 @@ impl<B: Backend> Shared<B> {
         self.release_dropped();
         let mut may_alias = true;
         loop {
+            let now = self.now();
             let mapping = {
                 let mut state = self.state.lock();
-                state.plan_pages(queue_key, request, capacity, may_alias)
+                state.plan_pages(queue_key, request, capacity, may_alias, now)
             };
             match mapping {
                 Mapping::Map(plan) => {
+                    let moves = plan.moves();
                     let done = plan.carry_out(&self.allocator);
                     let is_alias_refused = done.is_alias_refused;
-                    let carved = self.state.lock().finish_pages(done);
+                    let taken = moves.then(|| self.now().saturating_sub(now));
+                    let carved = {
+                        let mut state = self.state.lock();
+                        state.spend_on_moves(taken.unwrap_or_default());
+                        state.finish_pages(done)
+                    };
                     if !is_alias_refused {
                         return self.view(queue_key, request, carved?, HitKind::Fresh);
                     }
@@ -150,6 +157,11 @@ impl<B: Backend> Shared<B> {
                 }
             }
         }
+    }
+
+    /// The time on the clock of the host.
+    fn now(&self) -> Duration {
+        contained("Backend::now", || self.backend.now()).unwrap_or_default()
     }
 
     /// Reserves addresses. If that fails, tries half as many, and half again, as long as they are more than twice the request. Vulkan
@@ -214,8 +226,13 @@ impl<B: Backend> Shared<B> {
         }
         let stale = self.state.lock().take_stale();
         for place in stale {
+            let began = self.now();
             let unmapped = place.unmap(&self.allocator);
-            self.state.lock().end_stale(place, unmapped.is_ok());
+            let taken = self.now().saturating_sub(began);
+            let mut state = self.state.lock();
+            state.spend_on_moves(taken);
+            state.end_stale(place, unmapped.is_ok());
+            drop(state);
             if let Err(error) = unmapped {
                 // A subscriber that panics must not lose the rest.
                 contained("a log event", || {

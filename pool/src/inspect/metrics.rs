@@ -65,6 +65,7 @@ figures! {
         released_blocks, "Blocks, segments or pages released to the allocator.";
         maps, "Calls that mapped pages.";
         unmaps, "Calls that unmapped pages.";
+        move_nanoseconds, "Time that pages took to move, in nanoseconds.";
     }
 }
 

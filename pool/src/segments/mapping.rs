@@ -46,6 +46,8 @@ pub struct PageRequest {
     pub in_use: u64,
     /// The most bytes that the allocator can have allocated.
     pub capacity: u64,
+    /// How many more pages there may be than were in use at once, in thousandths of those.
+    pub slack: u64,
 }
 
 /// The pages that are mapped for a block. [Carry it out](Self::carry_out), then [record](Segments::finish) the result.
@@ -110,6 +112,11 @@ struct Mapped<M, U> {
 }
 
 impl<M, U> Plan<M, U> {
+    /// Returns whether pages move.
+    pub fn moves(&self) -> bool {
+        !self.moved.is_empty()
+    }
+
     /// Creates the missing pages, unmaps those that move if no command uses them, and maps both and the spare ones. If a call fails,
     /// everything is mapped as it was before, as far as the device permits. Pages that cannot be mapped again, and those that were created
     /// before a map failed, are kept for the next plan; pages that cannot be unmapped are free where they are.
@@ -359,6 +366,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             bytes,
             in_use,
             capacity,
+            slack,
         } = request;
         let Some(page_bytes) = self.page_bytes else {
             return Mapping::NoAddresses;
@@ -399,9 +407,9 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         let mapped = self.bytes() + used;
         self.growth
             .reach_pages(mapped - self.free_page_bytes() + rest as u64);
-        let room = self.growth.most_mapped().min(capacity);
+        let room = self.growth.most_mapped(slack).min(capacity);
         let may_create = room.saturating_sub(mapped);
-        let mut moved = self.take_pages_to_move(&mut rest, may_create, over, false);
+        let mut moved = self.take_pages_to_move(&mut rest, may_create, &over, false);
         if let Some(after) = after.filter(|_| self.may_alias(capacity)) {
             let aliased = self.take_pages_to_move(&mut rest, may_create, usable, true);
             if !aliased.is_empty() {
@@ -409,8 +417,6 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             }
             moved.extend(aliased);
         }
-        let moving = moved.iter().map(|it| it.from.place.region.bytes as u64);
-        self.growth.moves(moving.sum());
         Mapping::Map(Plan {
             incomplete,
             new_pages,

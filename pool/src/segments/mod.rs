@@ -517,7 +517,6 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// Removes the segments that have been idle since the last call of this, and all of whose uses are `wanted`. Pages are removed that
     /// were free then and are free now.
     pub fn sweep(&mut self, wanted: impl Fn(&U) -> bool) -> Vec<Leaving<M, U>> {
-        self.growth.sweep();
         let now = self.arenas.all().map(|mut arena| arena.sweep()).max();
         let mut leaving = self.take_idle(u64::MAX, |arena, idle| {
             Some(idle.since) < now && arena.uses_of(idle.segment).all(&wanted)

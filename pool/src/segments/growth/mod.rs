@@ -46,16 +46,6 @@ const fn page_parts(policy: GrowthPolicy) -> u64 {
     }
 }
 
-/// Pages that are mapped while others are free may exceed the high water of pages in use by one part in this of it: with none, a program whose
-/// pages are all in use moves some whenever its blocks lie a little differently.
-const PAGE_SLACK_PARTS: u64 = 50;
-
-/// The same once pages have moved: one part in this of what has moved, so that moves end where a program repeats its work.
-const MOVED_PARTS: u64 = 32;
-
-/// The most of that, in percent of the high water of pages in use.
-const MOST_PAGE_SLACK_PERCENT: u64 = 5;
-
 /// The most bytes of new pages. Up to here a call for pages costs the same whatever their size.
 const MOST_PAGES: usize = 128 << 20;
 
@@ -75,8 +65,6 @@ pub(super) struct Growth {
     is_tight: bool,
     /// Set if large idle segments stay whole, since memory goes back as soon as it is free.
     keeps_whole: bool,
-    /// The bytes of pages that have moved. Each sweep halves them.
-    moved: u64,
 }
 
 impl Growth {
@@ -97,11 +85,6 @@ impl Growth {
         self.high_water = self.high_water.max(in_use);
         let capacity = self.room.map_or(capacity, |room| capacity.min(room));
         self.is_tight = capacity / 2 < self.high_water;
-    }
-
-    /// Records that pages of `bytes` bytes move.
-    pub(super) fn moves(&mut self, bytes: u64) {
-        self.moved = self.moved.saturating_add(bytes);
     }
 
     /// Records that pages of `bytes` bytes have anything in use.
@@ -169,11 +152,6 @@ impl Growth {
         self.high_water
     }
 
-    /// Forgets half of what has moved.
-    pub(super) fn sweep(&mut self) {
-        self.moved /= 2;
-    }
-
     /// The most bytes of free blocks that may be cached outside of their segments.
     pub(super) fn cacheable_bytes(&self) -> u64 {
         let part = self.high_water / CACHED_PARTS;
@@ -200,18 +178,10 @@ impl Growth {
         self.refused.map_or(most, |refused| most.min(refused - 1))
     }
 
-    /// The most bytes of pages that are mapped while some of them are free and can be moved.
-    pub(super) fn most_mapped(&self) -> u64 {
+    /// The most bytes of pages that are mapped while some of them are free and can be moved: `slack` thousandths more than were in use at once.
+    pub(super) fn most_mapped(&self, slack: u64) -> u64 {
         let most = self.pages_high_water;
-        let for_moves = match self.policy {
-            GrowthPolicy::Balanced => {
-                let at_most = most / 100 * MOST_PAGE_SLACK_PERCENT;
-                (self.moved / MOVED_PARTS).min(at_most)
-            }
-            GrowthPolicy::Dense => 0,
-        };
-        let slack = for_moves.max(most / PAGE_SLACK_PARTS);
-        most.saturating_add(slack)
+        most.saturating_add((most / 1000).saturating_mul(slack))
     }
 
     /// The most bytes of each of the new pages for a block that is not small: a power of two, and at least `page` bytes.

@@ -236,6 +236,7 @@ impl World {
             bytes,
             in_use,
             capacity: self.allocator.capacity,
+            slack: [0, 20, u64::MAX][bytes % 3],
         };
         let mut after = Some(queue);
         loop {
