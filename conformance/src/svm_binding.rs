@@ -16,10 +16,7 @@ use crate::{
 const SIZE: usize = 4096;
 
 /// The queue is that of its allocation, that of its last binding, or none.
-pub fn a_block_is_bound_to_one_queue_at_a_time<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn a_block_is_bound_to_one_queue_at_a_time<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let bench = Bench::new(fixture);
     let (backend, other) = (&bench.backend, bench.another_queue());
     for grain in grains(backend) {
@@ -37,10 +34,7 @@ where
 }
 
 /// A block and its regions have one binding.
-pub fn a_region_is_bound_where_its_block_is<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn a_region_is_bound_where_its_block_is<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let bench = Bench::new(fixture);
     for block in blocks(&bench.backend, SIZE) {
         let region = bench.region(&block, Region::first(SIZE / 2));
@@ -51,10 +45,7 @@ where
 }
 
 /// Commands of the old queue come before later ones of the new queue.
-pub fn binding_puts_the_new_queue_behind_the_old_one<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn binding_puts_the_new_queue_behind_the_old_one<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let bench = Bench::new(fixture);
     for grain in grains(&bench.backend) {
         let (old, new) = (bench.another_queue(), bench.another_queue());
@@ -75,10 +66,7 @@ where
 }
 
 /// The block is freed after commands on that queue that were given the bare address.
-pub fn a_bound_block_is_freed_behind_its_last_queue<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn a_bound_block_is_freed_behind_its_last_queue<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let bench = Bench::new(fixture);
     for block in blocks(&bench.backend, SIZE) {
         let queue = bench.another_queue();
@@ -96,10 +84,7 @@ where
 }
 
 /// Refused are an out-of-order queue, which cannot order a free; foreign objects; a buffer.
-pub fn what_cannot_be_bound_is_refused<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn what_cannot_be_bound_is_refused<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let (bench, foreign) = (Bench::new(fixture), Bench::new(fixture));
     let backend = &bench.backend;
     if !grains(backend).is_empty() {
@@ -127,10 +112,7 @@ where
 }
 
 /// Nothing of that queue is pending afterwards.
-pub fn unbinding_waits_for_the_queue<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn unbinding_waits_for_the_queue<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let bench = Bench::new(fixture);
     for block in blocks(&bench.backend, SIZE) {
         let queue = bench.another_queue();
@@ -144,10 +126,7 @@ where
 }
 
 /// It also waits for everything that was enqueued on its queue, in order or not.
-pub fn an_enqueued_release_waits_for_its_wait_list<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn an_enqueued_release_waits_for_its_wait_list<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let bench = Bench::new(fixture);
     let queues = [Some(bench.another_queue()), bench.out_of_order_queue()];
     for queue in queues.iter().flatten() {
@@ -172,10 +151,7 @@ where
 }
 
 /// Where the block is bound to none, the caller must name a queue.
-pub fn a_release_without_a_queue_is_on_the_bound_one<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn a_release_without_a_queue_is_on_the_bound_one<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let bench = Bench::new(fixture);
     for grain in grains(&bench.backend) {
         let allocate = |queue| {

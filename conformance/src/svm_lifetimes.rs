@@ -37,10 +37,7 @@ pub(super) fn assert_not_handed_out<B: SvmBackend>(backend: &B, taken: &Range<us
 }
 
 /// Blocks of every grain, several at once.
-pub fn live_blocks_of_svm_do_not_overlap<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn live_blocks_of_svm_do_not_overlap<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let backend = fixture.backend();
     let mut live = Vec::new();
     for bytes in (1..60).map(|step| step * 97) {
@@ -60,10 +57,7 @@ where
 }
 
 /// The backend frees it after the command.
-pub fn svm_may_be_dropped_while_a_command_uses_it<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn svm_may_be_dropped_while_a_command_uses_it<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let bench = Bench::new(fixture);
     for block in blocks(&bench.backend, SIZE) {
         bench.write(&block, &numbered(SIZE));
@@ -80,10 +74,7 @@ where
 }
 
 /// It is also freed after commands on the queue that use other memory.
-pub fn svm_bound_to_a_queue_is_freed_behind_it<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn svm_bound_to_a_queue_is_freed_behind_it<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let bench = Bench::new(fixture);
     for grain in grains(&bench.backend) {
         let queue = bench.another_queue();
@@ -104,10 +95,7 @@ where
 }
 
 /// The commands are on queues of both orders.
-pub fn svm_of_several_queues_is_freed_behind_all<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn svm_of_several_queues_is_freed_behind_all<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let bench = Bench::new(fixture);
     let others = [Some(bench.another_queue()), bench.out_of_order_queue()];
     for grain in grains(&bench.backend) {
@@ -134,10 +122,9 @@ where
 }
 
 /// The events may be those of any command.
-pub fn svm_is_not_freed_before_the_events_of_its_release<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn svm_is_not_freed_before_the_events_of_its_release<F: Fixture<Backend: SvmBackend>>(
+    fixture: &F,
+) {
     let bench = Bench::new(fixture);
     for order in [[0, 1], [1, 0]] {
         for block in blocks(&bench.backend, SIZE) {
@@ -154,10 +141,9 @@ where
 
 /// If a later command on its queue fails, the command still counts, whether the block is dropped or
 /// released after the failed event.
-pub fn svm_is_not_freed_under_a_command_before_a_failure<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn svm_is_not_freed_under_a_command_before_a_failure<F: Fixture<Backend: SvmBackend>>(
+    fixture: &F,
+) {
     let bench = Bench::new(fixture);
     for released in [false, true] {
         for block in blocks(&bench.backend, SIZE) {
@@ -182,10 +168,11 @@ where
 }
 
 /// It is freed after everything on its queue, even if the last command there failed.
-pub fn svm_bound_to_a_queue_is_freed_behind_it_though_a_command_failed<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn svm_bound_to_a_queue_is_freed_behind_it_though_a_command_failed<
+    F: Fixture<Backend: SvmBackend>,
+>(
+    fixture: &F,
+) {
     let bench = Bench::new(fixture);
     if !bench.backend.limits().failure_order.keeps_places() {
         return;
@@ -210,10 +197,9 @@ where
 }
 
 /// Views are counted as for a buffer.
-pub fn svm_has_views_until_the_last_region_of_it_is_gone<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn svm_has_views_until_the_last_region_of_it_is_gone<F: Fixture<Backend: SvmBackend>>(
+    fixture: &F,
+) {
     let bench = Bench::new(fixture);
     for block in blocks(&bench.backend, SIZE) {
         has_views_until_the_last_region_is_gone(&bench, &block);
@@ -221,10 +207,7 @@ where
 }
 
 /// A region may be dropped last, and its commands count as the block's.
-pub fn a_region_of_svm_holds_its_block<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn a_region_of_svm_holds_its_block<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let bench = Bench::new(fixture);
     let start = bench.backend.limits().alignment.bytes();
     for block in blocks(&bench.backend, start + SIZE) {

@@ -77,10 +77,9 @@ fn refusal<T: Debug>(result: Result<T>) -> InvalidRequest {
 }
 
 /// The bytes of pages move with them, and neighbours are one block of memory.
-pub fn pages_keep_their_contents_wherever_they_are_mapped<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn pages_keep_their_contents_wherever_they_are_mapped<F: Fixture<Backend: VirtualMemory>>(
+    fixture: &F,
+) {
     let mapped = Mapped::new(fixture);
     let page = mapped.page;
     let other = mapped.bench.backend.reserve(8 * page).unwrap();
@@ -98,10 +97,7 @@ where
 }
 
 /// Sizes are rounded up to whole pages; a reservation is memory as any, and pages are of their own kind.
-pub fn reservations_and_pages_are_whole_pages<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn reservations_and_pages_are_whole_pages<F: Fixture<Backend: VirtualMemory>>(fixture: &F) {
     let mapped = Mapped::new(fixture);
     let (backend, page) = (&mapped.bench.backend, mapped.page);
     assert!(page.is_power_of_two());
@@ -113,10 +109,7 @@ where
 }
 
 /// No bytes, and more than there can be.
-pub fn impossible_sizes_of_pages_are_refused<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn impossible_sizes_of_pages_are_refused<F: Fixture<Backend: VirtualMemory>>(fixture: &F) {
     let backend = fixture.backend();
     assert_eq!(refusal(backend.reserve(0)), InvalidRequest::ZeroSize);
     assert_eq!(refusal(backend.create_pages(0)), InvalidRequest::ZeroSize);
@@ -134,10 +127,7 @@ where
 }
 
 /// Where something is mapped, nothing else is mapped.
-pub fn a_map_over_other_pages_is_refused<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn a_map_over_other_pages_is_refused<F: Fixture<Backend: VirtualMemory>>(fixture: &F) {
     let mapped = Mapped::new(fixture);
     let [two, other] = [(); 2].map(|()| mapped.pages(2));
     mapped.map(2, &two).unwrap();
@@ -154,10 +144,9 @@ where
 }
 
 /// The place of pages is a multiple of a page, within the reservation.
-pub fn a_map_off_a_page_or_beyond_the_end_is_refused<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn a_map_off_a_page_or_beyond_the_end_is_refused<F: Fixture<Backend: VirtualMemory>>(
+    fixture: &F,
+) {
     let mapped = Mapped::new(fixture);
     let (backend, pages) = (&mapped.bench.backend, mapped.pages(2));
     let off = refusal(backend.map(&mapped.reservation, mapped.page / 2, &pages));
@@ -174,10 +163,7 @@ where
 
 /// What is written through one address is read through the others, and pages stay at those that are not unmapped. Where the backend maps pages
 /// at one place at a time, it says so, and nothing has changed.
-pub fn pages_at_two_addresses_are_the_same_bytes<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn pages_at_two_addresses_are_the_same_bytes<F: Fixture<Backend: VirtualMemory>>(fixture: &F) {
     let mapped = Mapped::new(fixture);
     let Mapped {
         bench,
@@ -227,10 +213,7 @@ where
 
 /// They are mapped at another address while a command uses them, later commands use them there, and then the first address is unmapped. Not
 /// where the backend maps pages at one place at a time.
-pub fn pages_move_while_a_command_uses_them<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn pages_move_while_a_command_uses_them<F: Fixture<Backend: VirtualMemory>>(fixture: &F) {
     let mapped = Mapped::new(fixture);
     let Mapped {
         bench,
@@ -271,10 +254,9 @@ where
 }
 
 /// An unmap is of whole pages that are there. One that is refused changes nothing.
-pub fn an_unmap_that_cuts_pages_or_finds_none_is_refused<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn an_unmap_that_cuts_pages_or_finds_none_is_refused<F: Fixture<Backend: VirtualMemory>>(
+    fixture: &F,
+) {
     let mapped = Mapped::new(fixture);
     let (backend, page) = (&mapped.bench.backend, mapped.page);
     let pages = mapped.pages(2);
@@ -297,10 +279,7 @@ where
 }
 
 /// Commands and views are of what is mapped, not of the pages themselves.
-pub fn pages_have_no_addresses_of_their_own<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn pages_have_no_addresses_of_their_own<F: Fixture<Backend: VirtualMemory>>(fixture: &F) {
     let mapped = Mapped::new(fixture);
     let Bench { backend, queue } = &mapped.bench;
     let pages = mapped.pages(1);
@@ -316,10 +295,9 @@ where
 }
 
 /// Neither is any other memory mapped, nor anything mapped to it.
-pub fn only_pages_are_mapped_and_only_to_reservations<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn only_pages_are_mapped_and_only_to_reservations<F: Fixture<Backend: VirtualMemory>>(
+    fixture: &F,
+) {
     let mapped = Mapped::new(fixture);
     let (backend, page) = (&mapped.bench.backend, mapped.page);
     let pages = mapped.pages(1);
@@ -331,10 +309,7 @@ where
 }
 
 /// The end of the reservation unmaps them, and they can be mapped elsewhere.
-pub fn pages_outlive_their_reservation<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn pages_outlive_their_reservation<F: Fixture<Backend: VirtualMemory>>(fixture: &F) {
     let mapped = Mapped::new(fixture);
     let (backend, page) = (&mapped.bench.backend, mapped.page);
     let pages = mapped.pages(1);
@@ -347,10 +322,7 @@ where
 }
 
 /// Dropping pages frees them once they are unmapped, and not before.
-pub fn mapped_pages_may_be_dropped<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn mapped_pages_may_be_dropped<F: Fixture<Backend: VirtualMemory>>(fixture: &F) {
     let mapped = Mapped::new(fixture);
     mapped.map(2, &mapped.pages(1)).unwrap();
     let at = 2 * mapped.page + 3;
@@ -363,10 +335,9 @@ where
 }
 
 /// A view has the addresses of its part, and keeps the reservation with what is mapped.
-pub fn a_view_of_a_reservation_is_a_window_that_keeps_it<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn a_view_of_a_reservation_is_a_window_that_keeps_it<F: Fixture<Backend: VirtualMemory>>(
+    fixture: &F,
+) {
     let mapped = Mapped::new(fixture);
     let (backend, page) = (&mapped.bench.backend, mapped.page);
     let reservation = backend.reserve(4 * page).unwrap();
@@ -382,10 +353,7 @@ where
 }
 
 /// Pages and reservations of another backend.
-pub fn foreign_pages_and_reservations_are_refused<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn foreign_pages_and_reservations_are_refused<F: Fixture<Backend: VirtualMemory>>(fixture: &F) {
     let (mapped, other) = (Mapped::new(fixture), Mapped::new(fixture));
     let (pages, foreign) = (mapped.pages(1), other.pages(1));
     let kind = ObjectKind::Memory;
@@ -399,10 +367,7 @@ where
 }
 
 /// Addresses take nothing of the device, pages do until they are gone.
-pub fn only_pages_take_of_the_device<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn only_pages_take_of_the_device<F: Fixture<Backend: VirtualMemory>>(fixture: &F) {
     let Some(capacity) = fixture.enforced_capacity() else {
         return;
     };
@@ -436,10 +401,7 @@ where
 }
 
 /// Each thread maps and unmaps a part of one reservation.
-pub fn threads_share_a_reservation<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn threads_share_a_reservation<F: Fixture<Backend: VirtualMemory>>(fixture: &F) {
     const ROUNDS: usize = 20;
 
     let mapped = Mapped::new(fixture);
@@ -459,10 +421,9 @@ where
 }
 
 /// What is mapped when the reservation is dropped stays mapped until the commands that were enqueued before have ended.
-pub fn a_reservation_may_be_dropped_while_a_command_uses_it<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn a_reservation_may_be_dropped_while_a_command_uses_it<F: Fixture<Backend: VirtualMemory>>(
+    fixture: &F,
+) {
     let mapped = Mapped::new(fixture);
     let Mapped {
         bench,
@@ -490,10 +451,7 @@ where
 
 /// Commands that have not ended keep the pages that they use where these are, and no others: not the same pages at another address either. A
 /// refused unmap changes nothing.
-pub fn pages_that_a_command_uses_are_not_unmapped<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn pages_that_a_command_uses_are_not_unmapped<F: Fixture<Backend: VirtualMemory>>(fixture: &F) {
     let mapped = Mapped::new(fixture);
     let Mapped { bench, page, .. } = &mapped;
     let pages = mapped.pages(1);
