@@ -13,8 +13,7 @@ pub fn a_failed_gate_fails_what_waits_for_it<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let other = bench.another_queue();
     let buffer = bench.filled(SIZE, 1);
-    let gate = bench.gate();
-    let fill = bench.fill(&other, &buffer, 2, from_ref(&gate));
+    let (gate, fill) = bench.gated_fill(&other, &buffer, 2);
     bench.fail(&gate);
     failed(fill.wait());
     assert_eq!(fill.status().unwrap(), EventStatus::Failed);
@@ -29,8 +28,7 @@ pub fn a_failure_passes_on_along_wait_lists<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let queues = [(); 4].map(|()| bench.another_queue());
     let (buffer, other) = (bench.filled(SIZE, 1), bench.filled(SIZE, 1));
-    let gate = bench.gate();
-    let fill = bench.fill(&queues[0], &buffer, 2, from_ref(&gate));
+    let (gate, fill) = bench.gated_fill(&queues[0], &buffer, 2);
     let copy = bench.copy(&queues[1], &buffer, (&other, 0), from_ref(&fill));
     let marker = bench.marker_on(&queues[2], from_ref(&copy));
     let read = bench.read_later(&queues[3], &other, from_ref(&marker));
@@ -103,8 +101,7 @@ pub fn a_queue_finishes_though_commands_failed<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let queue = bench.another_queue();
     let buffer = bench.filled(SIZE, 1);
-    let gate = bench.gate();
-    let fill = bench.fill(&queue, &buffer, 2, from_ref(&gate));
+    let (gate, fill) = bench.gated_fill(&queue, &buffer, 2);
     bench.fail(&gate);
     queue.finish().expect("the queue itself is fine");
     assert!(fill.status().unwrap().has_ended());
@@ -117,8 +114,7 @@ pub fn other_commands_are_none_the_worse_for_a_failure<F: Fixture>(fixture: &F) 
     let bench = Bench::new(fixture);
     let (failing, other) = (bench.another_queue(), bench.another_queue());
     let (buffer, untouched) = (bench.filled(SIZE, 1), bench.filled(SIZE, 1));
-    let gate = bench.gate();
-    let fill = bench.fill(&failing, &buffer, 2, from_ref(&gate));
+    let (gate, fill) = bench.gated_fill(&failing, &buffer, 2);
     let unrelated = bench.fill(&other, &untouched, 3, &[]);
     bench.fail(&gate);
     failed(fill.wait());

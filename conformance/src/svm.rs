@@ -8,7 +8,8 @@ use binpool_allocators::{
 use crate::{
     Fixture,
     bench::{
-        Bench, numbered, out_of_memory, refusal, refused_as_foreign, refused_as_out_of_bounds,
+        Bench, is_foreign, is_out_of_bounds, numbered, out_of_memory, refusal, refused_as_foreign,
+        refused_as_out_of_bounds, transfers_refused,
     },
     parts::every_part,
 };
@@ -26,6 +27,16 @@ pub(super) fn grains(backend: &impl Backend) -> Vec<SvmGrain> {
 pub(super) fn blocks<B: SvmBackend>(backend: &B, bytes: usize) -> Vec<B::Memory> {
     let allocate = |grain| backend.allocate_svm(bytes, None, grain, None).unwrap();
     grains(backend).into_iter().map(allocate).collect()
+}
+
+/// A block of each grain that the device has, each bound to a queue of its own.
+pub(super) fn bound_blocks<B: SvmBackend>(bench: &Bench<B>) -> Vec<(B::Queue, B::Memory)> {
+    let allocate = |grain| {
+        let queue = bench.another_queue();
+        let block = bench.backend.allocate_svm(SIZE, None, grain, Some(&queue));
+        (queue, block.unwrap())
+    };
+    grains(&bench.backend).into_iter().map(allocate).collect()
 }
 
 /// The error is `Unsupported`, never a block of another grain.
@@ -185,12 +196,11 @@ pub fn flags_of_svm_are_those_of_kernels<F: Fixture<Backend: SvmBackend>>(fixtur
 pub fn svm_out_of_bounds_is_refused<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let bench = Bench::new(fixture);
     let (backend, queue) = (&bench.backend, &bench.queue);
+    let other = bench.buffer(SIZE);
     for block in blocks(backend, SIZE) {
         for offset in [SIZE - 3, SIZE + 1, usize::MAX] {
             let region = Region::new(offset, 4);
-            refused_as_out_of_bounds(backend.write(queue, &block, offset, &[9_u8; 4]));
-            refused_as_out_of_bounds(backend.read(queue, &block, offset, &mut [9_u8; 4]));
-            refused_as_out_of_bounds(backend.enqueue_fill(queue, &block, region, &[9_u8]));
+            transfers_refused(backend, queue, (&block, region), &other, is_out_of_bounds);
             refused_as_out_of_bounds(backend.create_sub_region(&block, region));
         }
     }
@@ -213,11 +223,7 @@ pub fn foreign_svm_is_refused<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let (own, part) = (bench.filled(64, 1), Region::first(64));
     let kind = ObjectKind::Memory;
     for block in blocks(&other.backend, SIZE) {
-        refused_as_foreign(kind, backend.write(queue, &block, 0, &[1_u8]));
-        refused_as_foreign(kind, backend.read(queue, &block, 0, &mut [1_u8]));
-        refused_as_foreign(kind, backend.enqueue_fill(queue, &block, part, &[1_u8]));
-        refused_as_foreign(kind, backend.enqueue_copy(queue, &block, part, &own, 0));
-        refused_as_foreign(kind, backend.enqueue_copy(queue, &own, part, &block, 0));
+        transfers_refused(backend, queue, (&block, part), &own, is_foreign(kind));
         refused_as_foreign(kind, backend.create_sub_region(&block, Region::first(1)));
         refused_as_foreign(kind, backend.commit(queue, &block));
         refused_as_foreign(kind, backend.release(block, &[]));
