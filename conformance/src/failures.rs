@@ -2,7 +2,7 @@
 
 use std::{fmt::Debug, slice::from_ref};
 
-use binpool_allocators::{Backend, Event, EventStatus, Queue, Region, Result};
+use binpool_allocators::{Backend, Event, EventStatus, Queue, Result};
 
 use crate::{Fixture, bench::Bench};
 
@@ -49,12 +49,8 @@ pub fn a_command_that_waits_for_what_has_failed_fails<F: Fixture>(fixture: &F) {
     let gate = bench.gate();
     bench.fail(&gate);
     let queue = bench.another_queue();
-    let fill = bench.backend.enqueue_fill(
-        queue.after(from_ref(&gate)),
-        &buffer,
-        Region::first(SIZE),
-        &[2_u8],
-    );
+    let on = queue.after(from_ref(&gate));
+    let fill = bench.backend.enqueue_fill(on, &buffer, .., &[2_u8]);
     // The runtime may return the error from the call.
     failed(fill.and_then(|fill| fill.wait()));
     assert_eq!(bench.read(&buffer), [1; SIZE]);
@@ -66,18 +62,11 @@ pub fn blocking_transfers_fail_with_what_they_wait_for<F: Fixture>(fixture: &F) 
     let buffer = bench.filled(SIZE, 1);
     let gate = bench.gate();
     bench.fail(&gate);
-    let (queue, gate) = (bench.another_queue(), from_ref(&gate));
-    failed(
-        bench
-            .backend
-            .write(queue.after(gate), &buffer, 0, &[2_u8; SIZE]),
-    );
-    let queue = bench.another_queue();
-    failed(
-        bench
-            .backend
-            .read(queue.after(gate), &buffer, 0, &mut [0_u8; SIZE]),
-    );
+    let (backend, gate) = (&bench.backend, from_ref(&gate));
+    let queues = [(); 2].map(|()| bench.another_queue());
+    let [write_on, read_on] = queues.each_ref().map(|queue| queue.after(gate));
+    failed(backend.write(write_on, &buffer, 0, &[2_u8; SIZE]));
+    failed(backend.read(read_on, &buffer, 0, &mut [0_u8; SIZE]));
     assert_eq!(bench.read(&buffer), [1; SIZE]);
 }
 
@@ -86,12 +75,8 @@ pub fn a_command_over_no_bytes_fails_with_what_it_waits_for<F: Fixture>(fixture:
     let bench = Bench::new(fixture);
     let (buffer, queue) = (bench.filled(SIZE, 1), bench.another_queue());
     let gate = bench.gate();
-    let fill = bench.backend.enqueue_fill(
-        queue.after(from_ref(&gate)),
-        &buffer,
-        Region::first(0),
-        &[2_u8],
-    );
+    let on = queue.after(from_ref(&gate));
+    let fill = bench.backend.enqueue_fill(on, &buffer, ..0, &[2_u8]);
     bench.fail(&gate);
     failed(fill.and_then(|fill| fill.wait()));
 }

@@ -1,6 +1,6 @@
 //! Checks of virtual memory.
 
-use std::fmt::Debug;
+use std::slice::from_ref;
 
 use binpool_allocators::{
     Backend, Error, Event, InvalidRequest, Memory, MemoryFlags, MemoryKind, ObjectKind, Queue,
@@ -9,7 +9,7 @@ use binpool_allocators::{
 
 use crate::{
     Fixture,
-    bench::{Bench, refused_as_foreign},
+    bench::{Bench, refusal, refused_as_foreign, refused_as_out_of_bounds},
     sweep::on_threads,
 };
 
@@ -69,13 +69,6 @@ impl<B: VirtualMemory> Mapped<B> {
     }
 }
 
-fn refusal<T: Debug>(result: Result<T>) -> InvalidRequest {
-    match result {
-        Err(Error::InvalidRequest(refusal)) => refusal,
-        other => panic!("an invalid request must be refused as one, not {other:?}"),
-    }
-}
-
 /// The bytes of pages move with them, and neighbours are one block of memory.
 pub fn pages_keep_their_contents_wherever_they_are_mapped<F: Fixture<Backend: VirtualMemory>>(
     fixture: &F,
@@ -129,17 +122,16 @@ pub fn impossible_sizes_of_pages_are_refused<F: Fixture<Backend: VirtualMemory>>
 /// Where something is mapped, nothing else is mapped.
 pub fn a_map_over_other_pages_is_refused<F: Fixture<Backend: VirtualMemory>>(fixture: &F) {
     let mapped = Mapped::new(fixture);
+    let (page, reservation) = (mapped.page, &mapped.reservation);
     let [two, other] = [(); 2].map(|()| mapped.pages(2));
     mapped.map(2, &two).unwrap();
-    mapped
-        .write(&mapped.reservation, 3 * mapped.page, 7)
-        .unwrap();
+    mapped.write(reservation, 3 * page, 7).unwrap();
     for at in [1, 2, 3] {
-        let (offset, bytes) = (at * mapped.page, other.bytes());
+        let (offset, bytes) = (at * page, other.bytes());
         let expected = InvalidRequest::AlreadyMapped { offset, bytes };
         assert_eq!(refusal(mapped.map(at, &other)), expected);
     }
-    assert_eq!(mapped.read(&mapped.reservation, 3 * mapped.page), 7);
+    assert_eq!(mapped.read(reservation, 3 * page), 7);
     mapped.map(4, &other).unwrap();
 }
 
@@ -152,11 +144,7 @@ pub fn a_map_off_a_page_or_beyond_the_end_is_refused<F: Fixture<Backend: Virtual
     let off = refusal(backend.map(&mapped.reservation, mapped.page / 2, &pages));
     assert!(matches!(off, InvalidRequest::Misaligned { .. }), "{off:?}");
     for at in [7, 8] {
-        let beyond = refusal(mapped.map(at, &pages));
-        assert!(
-            matches!(beyond, InvalidRequest::OutOfBounds { .. }),
-            "{beyond:?}"
-        );
+        refused_as_out_of_bounds(mapped.map(at, &pages));
     }
     mapped.map(6, &pages).unwrap();
 }
@@ -165,11 +153,7 @@ pub fn a_map_off_a_page_or_beyond_the_end_is_refused<F: Fixture<Backend: Virtual
 /// at one place at a time, it says so, and nothing has changed.
 pub fn pages_at_two_addresses_are_the_same_bytes<F: Fixture<Backend: VirtualMemory>>(fixture: &F) {
     let mapped = Mapped::new(fixture);
-    let Mapped {
-        bench,
-        page,
-        reservation,
-    } = &mapped;
+    let (bench, page, reservation) = (&mapped.bench, mapped.page, &mapped.reservation);
     let pages = mapped.pages(2);
     let [first, second] = [0, 4].map(|at| (at + 1) * page + 9);
     mapped.map(0, &pages).unwrap();
@@ -215,22 +199,18 @@ pub fn pages_at_two_addresses_are_the_same_bytes<F: Fixture<Backend: VirtualMemo
 /// where the backend maps pages at one place at a time.
 pub fn pages_move_while_a_command_uses_them<F: Fixture<Backend: VirtualMemory>>(fixture: &F) {
     let mapped = Mapped::new(fixture);
-    let Mapped {
-        bench,
-        page,
-        reservation,
-    } = &mapped;
+    let (bench, page, reservation) = (&mapped.bench, mapped.page, &mapped.reservation);
     let Bench { backend, queue } = bench;
     let pages = mapped.pages(1);
     mapped.map(0, &pages).unwrap();
-    let copies = [(); 2].map(|()| bench.filled(*page, 1));
-    let [first, second] = [0, 4 * page].map(|at| Region::new(at, *page));
+    let copies = [(); 2].map(|()| bench.filled(page, 1));
+    let [first, second] = [0, 4 * page].map(|at| Region::new(at, page));
     let gate = bench.gate();
     let fill = |region, byte: u8, wait_for: &[_]| {
         let fill = backend.enqueue_fill(queue.after(wait_for), reservation, region, &[byte]);
         fill.unwrap()
     };
-    fill(first, 7, std::slice::from_ref(&gate));
+    fill(first, 7, from_ref(&gate));
     if mapped.map_again(4, &pages) {
         let copied = backend.enqueue_copy(queue, reservation, second, &copies[0], 0);
         copied.unwrap();
@@ -241,8 +221,8 @@ pub fn pages_move_while_a_command_uses_them<F: Fixture<Backend: VirtualMemory>>(
             backend.enqueue_copy(other.after(&[filled]), reservation, first, &copies[1], 0);
         bench.open(&gate);
         copied.unwrap().wait().unwrap();
-        assert_eq!(bench.read(&copies[0]), vec![7; *page]);
-        assert_eq!(bench.read(&copies[1]), vec![8; *page]);
+        assert_eq!(bench.read(&copies[0]), vec![7; page]);
+        assert_eq!(bench.read(&copies[1]), vec![8; page]);
         mapped.unmap(0, 1).unwrap();
         assert_eq!(mapped.read(reservation, second.offset), 8);
         mapped.unmap(4, 1).unwrap();
@@ -425,24 +405,16 @@ pub fn a_reservation_may_be_dropped_while_a_command_uses_it<F: Fixture<Backend: 
     fixture: &F,
 ) {
     let mapped = Mapped::new(fixture);
-    let Mapped {
-        bench,
-        page,
-        reservation,
-    } = mapped;
-    let pages = bench.backend.create_pages(page).unwrap();
-    bench.backend.map(&reservation, 0, &pages).unwrap();
+    let (bench, page, reservation) = (mapped.bench, mapped.page, mapped.reservation);
+    let Bench { backend, queue } = &bench;
+    let pages = backend.create_pages(page).unwrap();
+    backend.map(&reservation, 0, &pages).unwrap();
     let copy = bench.filled(page, 1);
     let gate = bench.gate();
-    let wait_for = std::slice::from_ref(&gate);
-    let all = Region::first(page);
-    let fill = bench
-        .backend
-        .enqueue_fill(bench.queue.after(wait_for), &reservation, all, &[7_u8]);
+    let on = queue.after(from_ref(&gate));
+    let fill = backend.enqueue_fill(on, &reservation, ..page, &[7_u8]);
     fill.unwrap();
-    let copied = bench
-        .backend
-        .enqueue_copy(&bench.queue, &reservation, all, &copy, 0);
+    let copied = backend.enqueue_copy(queue, &reservation, ..page, &copy, 0);
     copied.unwrap();
     drop(reservation);
     bench.open(&gate);
@@ -453,7 +425,8 @@ pub fn a_reservation_may_be_dropped_while_a_command_uses_it<F: Fixture<Backend: 
 /// refused unmap changes nothing.
 pub fn pages_that_a_command_uses_are_not_unmapped<F: Fixture<Backend: VirtualMemory>>(fixture: &F) {
     let mapped = Mapped::new(fixture);
-    let Mapped { bench, page, .. } = &mapped;
+    let (bench, page, reservation) = (&mapped.bench, mapped.page, &mapped.reservation);
+    let Bench { backend, queue } = bench;
     let pages = mapped.pages(1);
     mapped.map(0, &pages).unwrap();
     for at in 1..5 {
@@ -461,21 +434,14 @@ pub fn pages_that_a_command_uses_are_not_unmapped<F: Fixture<Backend: VirtualMem
     }
     // Pages 0 to 2 are filled through a view, and page 3 is copied.
     let part = Region::new(page / 2, 4 * page);
-    let view = bench.region(&mapped.reservation, part);
-    let copy = bench.buffer(*page);
+    let view = bench.region(reservation, part);
+    let copy = bench.buffer(page);
     let gate = bench.gate();
-    let filled = Region::new(page - 1, page + 2);
-    let fill = bench.backend.enqueue_fill(
-        bench.queue.after(std::slice::from_ref(&gate)),
-        &view,
-        Region::new(filled.offset - part.offset, filled.bytes),
-        &[7_u8],
-    );
+    let filled = Region::new(page - 1 - part.offset, page + 2);
+    let fill = backend.enqueue_fill(queue.after(from_ref(&gate)), &view, filled, &[7_u8]);
     fill.unwrap();
-    let third = Region::new(3 * page, *page);
-    let copied = bench
-        .backend
-        .enqueue_copy(&bench.queue, &mapped.reservation, third, &copy, 0);
+    let third = Region::new(3 * page, page);
+    let copied = backend.enqueue_copy(queue, reservation, third, &copy, 0);
     copied.unwrap();
     let is_at_two = mapped.map_again(5, &pages);
     for (at, count) in [(0, 1), (1, 1), (2, 1), (3, 1), (0, 5)] {
@@ -490,6 +456,6 @@ pub fn pages_that_a_command_uses_are_not_unmapped<F: Fixture<Backend: VirtualMem
         mapped.unmap(5, 1).unwrap();
     }
     bench.open(&gate);
-    assert_eq!(mapped.read(&mapped.reservation, 2 * page), 7);
+    assert_eq!(mapped.read(reservation, 2 * page), 7);
     mapped.unmap(0, 4).unwrap();
 }
