@@ -93,7 +93,7 @@ impl<B: Backend> Bench<B> {
             .expect("a fill within bounds")
     }
 
-    /// Enqueues a fill of all of `memory` behind a gate, and returns the gate and the fill's event.
+    /// Enqueues a fill of all of `memory` that waits for a gate, and returns the gate and the fill's event.
     pub(crate) fn gated_fill(
         &self,
         queue: &B::Queue,

@@ -54,7 +54,7 @@ fn order<B: Backend>(bench: &Bench<B>) -> FailureOrder {
     bench.backend.limits().failure_order
 }
 
-/// Runs a check on a queue of each order, where the device keeps the places of commands behind a failure.
+/// Runs a check on a queue of each order, where the device keeps the places of commands that fail.
 fn where_places_are_kept<B: Backend>(
     fixture: &impl Fixture<Backend = B>,
     check: impl Fn(&Bench<B>, &B::Queue),
