@@ -1,8 +1,10 @@
 //! Helpers of the checks.
 
+use std::slice::from_ref;
+
 use binpool_allocators::{
-    Backend, Error, Event, EventStatus, InvalidRequest, Memory, MemoryFlags, ObjectKind, Outcome,
-    PendingRead, Queue, QueueOrder, Region,
+    AsMemory, Backend, Error, Event, EventStatus, InvalidRequest, Memory, MemoryFlags, ObjectKind,
+    On, Outcome, PendingRead, Queue, QueueOrder, Region,
 };
 
 use crate::Fixture;
@@ -41,6 +43,12 @@ impl<B: Backend> Bench<B> {
             "a device without out-of-order queues must say `Unsupported`, not {queue:?}"
         );
         None
+    }
+
+    /// A queue of each order that the device has.
+    pub(crate) fn queues_of_both_orders(&self) -> impl Iterator<Item = B::Queue> {
+        let queues = [Some(self.another_queue()), self.out_of_order_queue()];
+        queues.into_iter().flatten()
     }
 
     pub(crate) fn buffer(&self, bytes: usize) -> B::Memory {
@@ -83,6 +91,18 @@ impl<B: Backend> Bench<B> {
         self.backend
             .enqueue_fill(queue.after(wait_for), memory, all, &[byte])
             .expect("a fill within bounds")
+    }
+
+    /// Enqueues a fill of all of `memory` that waits for a gate, and returns the gate and the fill's event.
+    pub(crate) fn gated_fill(
+        &self,
+        queue: &B::Queue,
+        memory: &B::Memory,
+        byte: u8,
+    ) -> (B::Event, B::Event) {
+        let gate = self.gate();
+        let filled = self.fill(queue, memory, byte, from_ref(&gate));
+        (gate, filled)
     }
 
     /// Enqueues a copy of all of `from` to this offset of `to`.
@@ -142,6 +162,14 @@ impl<B: Backend> Bench<B> {
             .expect("a gate opens once");
     }
 
+    /// Checks that a command has not ended, and that it completes once `gate` is open.
+    #[track_caller]
+    pub(crate) fn completes_once_open(&self, gate: &B::Event, event: &B::Event) {
+        assert_stays_pending(event);
+        self.open(gate);
+        event.wait().unwrap();
+    }
+
     /// Makes everything that waits for `gate` fail.
     pub(crate) fn fail(&self, gate: &B::Event) {
         self.backend
@@ -199,6 +227,44 @@ pub(crate) fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> InvalidRe
     }
 }
 
+/// Checks that every transfer of `region` of `memory` is refused, for the reason for which `is_expected` returns true. Copies go
+/// from and to the start of `other`.
+#[track_caller]
+pub(crate) fn transfers_refused<'q, B: Backend>(
+    backend: &B,
+    on: impl Into<On<'q, B::Queue, B::Event>>,
+    (memory, region): (&dyn AsMemory<B>, Region),
+    other: &dyn AsMemory<B>,
+    is_expected: impl Fn(&InvalidRequest) -> bool,
+) {
+    let (on, Region { offset, bytes }) = (on.into(), region);
+    let mut data = vec![9_u8; bytes];
+    let written = backend.write(on, memory, offset, &data);
+    let read = backend.read(on, memory, offset, &mut data);
+    let write = backend.enqueue_write(on, memory, offset, data.into());
+    let fill = backend.enqueue_fill(on, memory, region, &[9_u8]);
+    let from_it = backend.enqueue_copy(on, memory, region, other, 0);
+    let to_it = backend.enqueue_copy(on, other, Region::first(bytes), memory, offset);
+    let results = [
+        ("write", written),
+        ("read", read),
+        ("enqueue_write", write.map(drop)),
+        (
+            "enqueue_read",
+            backend.enqueue_read(on, memory, region).map(drop),
+        ),
+        ("enqueue_fill", fill.map(drop)),
+        ("enqueue_copy from it", from_it.map(drop)),
+        ("enqueue_copy to it", to_it.map(drop)),
+    ];
+    for (call, result) in results {
+        match result {
+            Err(Error::InvalidRequest(refusal)) if is_expected(&refusal) => {}
+            other => panic!("{call} was not refused as expected: {other:?}"),
+        }
+    }
+}
+
 /// Checks that the call was refused because an object of this kind belongs to another backend.
 #[track_caller]
 pub(crate) fn refused_as_foreign<T: std::fmt::Debug>(kind: ObjectKind, result: Result<T, Error>) {
@@ -210,7 +276,17 @@ pub(crate) fn refused_as_foreign<T: std::fmt::Debug>(kind: ObjectKind, result: R
 pub(crate) fn refused_as_out_of_bounds<T: std::fmt::Debug>(result: Result<T, Error>) {
     let refusal = refusal(result);
     assert!(
-        matches!(refusal, InvalidRequest::OutOfBounds { .. }),
+        is_out_of_bounds(&refusal),
         "expected `OutOfBounds`, got {refusal:?}"
     );
+}
+
+/// Whether the reason is that an object of this kind belongs to another backend.
+pub(crate) fn is_foreign(kind: ObjectKind) -> impl Fn(&InvalidRequest) -> bool {
+    move |refusal| *refusal == InvalidRequest::ForeignObject { kind }
+}
+
+/// Whether the reason is that a region leaves its block.
+pub(crate) const fn is_out_of_bounds(refusal: &InvalidRequest) -> bool {
+    matches!(refusal, InvalidRequest::OutOfBounds { .. })
 }

@@ -26,9 +26,8 @@ struct Failing<B: Backend> {
 
 impl<B: Backend> Failing<B> {
     fn on(bench: &Bench<B>, queue: &B::Queue) -> Self {
-        let (gate, bad_gate) = (bench.gate(), bench.gate());
-        let a = bench.fill(queue, &bench.filled(SIZE, 1), 2, from_ref(&gate));
-        let f = bench.fill(queue, &bench.filled(SIZE, 1), 2, from_ref(&bad_gate));
+        let (gate, a) = bench.gated_fill(queue, &bench.filled(SIZE, 1), 2);
+        let (bad_gate, f) = bench.gated_fill(queue, &bench.filled(SIZE, 1), 2);
         Self {
             gate,
             a,
@@ -53,6 +52,27 @@ impl<B: Backend> Failing<B> {
 
 fn order<B: Backend>(bench: &Bench<B>) -> FailureOrder {
     bench.backend.limits().failure_order
+}
+
+/// Runs a check on a queue of each order, where the device keeps the places of commands that fail.
+fn where_places_are_kept<B: Backend>(
+    fixture: &impl Fixture<Backend = B>,
+    check: impl Fn(&Bench<B>, &B::Queue),
+) {
+    let bench = Bench::new(fixture);
+    if order(&bench).keeps_places() {
+        for queue in bench.queues_of_both_orders() {
+            check(&bench, &queue);
+        }
+    }
+}
+
+/// Checks that what is enqueued on `queue` now stays pending.
+#[track_caller]
+fn holds_back<B: Backend>(bench: &Bench<B>, queue: &B::Queue) {
+    let after = bench.fill(queue, &bench.filled(SIZE, 1), 3, &[]);
+    queue.flush().unwrap();
+    assert_stays_pending(&after);
 }
 
 /// Checks that a command does not complete, however often its status is read. It may fail.
@@ -127,48 +147,36 @@ pub fn an_in_order_queue_keeps_its_order_behind_a_failure<F: Fixture>(fixture: &
 
 /// Neither a command nor a marker completes while a command before it is pending, even if one between them fails.
 pub fn what_was_enqueued_before_the_failure_does_not_complete_early<F: Fixture>(fixture: &F) {
-    let bench = Bench::new(fixture);
-    if !order(&bench).keeps_places() {
-        return;
-    }
-    let queues = [Some(bench.another_queue()), bench.out_of_order_queue()];
-    for queue in queues.into_iter().flatten() {
-        let failing = Failing::on(&bench, &queue);
-        let marker = bench.backend.enqueue_marker(&queue).unwrap();
-        let barrier = bench.backend.enqueue_barrier(&queue).unwrap();
-        let fill = bench.fill(&queue, &bench.filled(SIZE, 1), 3, &[]);
+    where_places_are_kept(fixture, |bench, queue| {
+        let failing = Failing::on(bench, queue);
+        let marker = bench.backend.enqueue_marker(queue).unwrap();
+        let barrier = bench.backend.enqueue_barrier(queue).unwrap();
+        let fill = bench.fill(queue, &bench.filled(SIZE, 1), 3, &[]);
         queue.flush().unwrap();
-        failing.fail(&bench);
+        failing.fail(bench);
         for event in [&marker, &barrier, &fill] {
             never_completes(event);
         }
-        failing.end(&bench, &queue);
-    }
+        failing.end(bench, queue);
+    });
 }
 
 /// This holds on queues of both orders, for a barrier that is enqueued before the failure or after it.
 pub fn a_barrier_behind_a_failure_holds_back_what_comes_after<F: Fixture>(fixture: &F) {
-    let bench = Bench::new(fixture);
-    if !order(&bench).keeps_places() {
-        return;
-    }
     for enqueued_before in [true, false] {
-        let queues = [Some(bench.another_queue()), bench.out_of_order_queue()];
-        for queue in queues.into_iter().flatten() {
-            let failing = Failing::on(&bench, &queue);
-            let barrier = || drop(bench.backend.enqueue_barrier(&queue).unwrap());
+        where_places_are_kept(fixture, |bench, queue| {
+            let failing = Failing::on(bench, queue);
+            let barrier = || drop(bench.backend.enqueue_barrier(queue).unwrap());
             if enqueued_before {
                 barrier();
-                failing.fail(&bench);
+                failing.fail(bench);
             } else {
-                failing.fail(&bench);
+                failing.fail(bench);
                 barrier();
             }
-            let after = bench.fill(&queue, &bench.filled(SIZE, 1), 3, &[]);
-            queue.flush().unwrap();
-            assert_stays_pending(&after);
-            failing.end(&bench, &queue);
-        }
+            holds_back(bench, queue);
+            failing.end(bench, queue);
+        });
     }
 }
 
@@ -176,91 +184,71 @@ pub fn a_barrier_behind_a_failure_holds_back_what_comes_after<F: Fixture>(fixtur
 pub fn a_barrier_holds_back_for_all_of_its_wait_list_though_one_has_failed<F: Fixture>(
     fixture: &F,
 ) {
-    let bench = Bench::new(fixture);
-    if !order(&bench).keeps_places() {
-        return;
-    }
-    let queues = [Some(bench.another_queue()), bench.out_of_order_queue()];
-    for queue in queues.into_iter().flatten() {
+    where_places_are_kept(fixture, |bench, queue| {
         let other = bench.another_queue();
-        let (gate, failing) = (bench.gate(), bench.gate());
-        let a = bench.fill(&other, &bench.filled(SIZE, 1), 2, from_ref(&gate));
-        let barrier = bench.barrier_on(&queue, &[a.clone(), failing.clone()]);
+        let (gate, a) = bench.gated_fill(&other, &bench.filled(SIZE, 1), 2);
+        let failing = bench.gate();
+        let barrier = bench.barrier_on(queue, &[a.clone(), failing.clone()]);
         bench.fail(&failing);
-        let after = bench.fill(&queue, &bench.filled(SIZE, 1), 3, &[]);
-        queue.flush().unwrap();
-        assert_stays_pending(&after);
+        holds_back(bench, queue);
         bench.open(&gate);
         a.wait().unwrap();
         queue.finish().unwrap();
         assert_eq!(barrier.status().unwrap(), EventStatus::Failed);
-    }
+    });
 }
 
 /// Commands after a barrier also come after everything that the events of its wait list come after, through other
 /// queues as well, whether such an event fails before the barrier is enqueued or later.
 pub fn a_barrier_holds_back_for_what_its_failed_event_was_to_come_after<F: Fixture>(fixture: &F) {
-    let bench = Bench::new(fixture);
-    if !order(&bench).keeps_places() {
-        return;
-    }
     for enqueued_before in [true, false] {
-        let queues = [Some(bench.another_queue()), bench.out_of_order_queue()];
-        for queue in queues.into_iter().flatten() {
+        where_places_are_kept(fixture, |bench, queue| {
             let other = bench.another_queue();
-            let failing = Failing::on(&bench, &other);
+            let failing = Failing::on(bench, &other);
             if !enqueued_before {
-                failing.fail(&bench);
+                failing.fail(bench);
             }
             let barrier = bench
                 .backend
                 .enqueue_barrier(queue.after(from_ref(&failing.f)));
             if enqueued_before {
                 barrier.expect("a barrier");
-                failing.fail(&bench);
+                failing.fail(bench);
             } else if barrier.is_err() {
                 // The call itself may return the error, and has no effect then.
-                failing.end(&bench, &other);
-                continue;
+                failing.end(bench, &other);
+                return;
             }
-            let after = bench.fill(&queue, &bench.filled(SIZE, 1), 3, &[]);
-            queue.flush().unwrap();
-            assert_stays_pending(&after);
-            failing.end(&bench, &other);
+            holds_back(bench, queue);
+            failing.end(bench, &other);
             queue.finish().unwrap();
-        }
+        });
     }
 }
 
 /// A marker that completes proves the end of what a failed marker before it comes after, on another queue.
 pub fn a_marker_comes_after_what_a_failed_one_was_to_come_after<F: Fixture>(fixture: &F) {
-    let bench = Bench::new(fixture);
-    if !order(&bench).keeps_places() {
-        return;
-    }
-    let queues = [Some(bench.another_queue()), bench.out_of_order_queue()];
-    for queue in queues.into_iter().flatten() {
+    where_places_are_kept(fixture, |bench, queue| {
         let other = bench.another_queue();
-        let (gate, bad_gate) = (bench.gate(), bench.gate());
-        let a = bench.fill(&other, &bench.filled(SIZE, 1), 2, from_ref(&gate));
+        let (gate, a) = bench.gated_fill(&other, &bench.filled(SIZE, 1), 2);
+        let bad_gate = bench.gate();
         let both = [a.clone(), bad_gate.clone()];
         let failed = bench.backend.enqueue_marker(queue.after(&both)).unwrap();
         bench.fail(&bad_gate);
-        let marker = bench.backend.enqueue_marker(&queue).unwrap();
+        let marker = bench.backend.enqueue_marker(queue).unwrap();
         queue.flush().unwrap();
         never_completes(&marker);
         bench.open(&gate);
         a.wait().unwrap();
         queue.finish().unwrap();
         assert_eq!(failed.status().unwrap(), EventStatus::Failed);
-    }
+    });
 }
 
 /// `finish` returns once everything that was enqueued has ended, whatever has failed.
 pub fn finish_waits_for_all_whatever_failed<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
-    let queues = [Some(bench.another_queue()), bench.out_of_order_queue()];
-    for queue in queues.into_iter().flatten() {
+    for queue in bench.queues_of_both_orders() {
         let failing = Failing::on(&bench, &queue);
         failing.fail(&bench);
         let mut behind = vec![bench.backend.enqueue_marker(&queue).unwrap()];

@@ -2,7 +2,7 @@
 
 use std::{fmt::Debug, slice::from_ref};
 
-use binpool_allocators::{Backend, Event, EventStatus, Queue, Region, Result};
+use binpool_allocators::{Backend, Event, EventStatus, Queue, Result};
 
 use crate::{Fixture, bench::Bench};
 
@@ -13,8 +13,7 @@ pub fn a_failed_gate_fails_what_waits_for_it<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let other = bench.another_queue();
     let buffer = bench.filled(SIZE, 1);
-    let gate = bench.gate();
-    let fill = bench.fill(&other, &buffer, 2, from_ref(&gate));
+    let (gate, fill) = bench.gated_fill(&other, &buffer, 2);
     bench.fail(&gate);
     failed(fill.wait());
     assert_eq!(fill.status().unwrap(), EventStatus::Failed);
@@ -29,8 +28,7 @@ pub fn a_failure_passes_on_along_wait_lists<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let queues = [(); 4].map(|()| bench.another_queue());
     let (buffer, other) = (bench.filled(SIZE, 1), bench.filled(SIZE, 1));
-    let gate = bench.gate();
-    let fill = bench.fill(&queues[0], &buffer, 2, from_ref(&gate));
+    let (gate, fill) = bench.gated_fill(&queues[0], &buffer, 2);
     let copy = bench.copy(&queues[1], &buffer, (&other, 0), from_ref(&fill));
     let marker = bench.marker_on(&queues[2], from_ref(&copy));
     let read = bench.read_later(&queues[3], &other, from_ref(&marker));
@@ -51,12 +49,8 @@ pub fn a_command_that_waits_for_what_has_failed_fails<F: Fixture>(fixture: &F) {
     let gate = bench.gate();
     bench.fail(&gate);
     let queue = bench.another_queue();
-    let fill = bench.backend.enqueue_fill(
-        queue.after(from_ref(&gate)),
-        &buffer,
-        Region::first(SIZE),
-        &[2_u8],
-    );
+    let on = queue.after(from_ref(&gate));
+    let fill = bench.backend.enqueue_fill(on, &buffer, .., &[2_u8]);
     // The runtime may return the error from the call.
     failed(fill.and_then(|fill| fill.wait()));
     assert_eq!(bench.read(&buffer), [1; SIZE]);
@@ -68,18 +62,11 @@ pub fn blocking_transfers_fail_with_what_they_wait_for<F: Fixture>(fixture: &F) 
     let buffer = bench.filled(SIZE, 1);
     let gate = bench.gate();
     bench.fail(&gate);
-    let (queue, gate) = (bench.another_queue(), from_ref(&gate));
-    failed(
-        bench
-            .backend
-            .write(queue.after(gate), &buffer, 0, &[2_u8; SIZE]),
-    );
-    let queue = bench.another_queue();
-    failed(
-        bench
-            .backend
-            .read(queue.after(gate), &buffer, 0, &mut [0_u8; SIZE]),
-    );
+    let (backend, gate) = (&bench.backend, from_ref(&gate));
+    let queues = [(); 2].map(|()| bench.another_queue());
+    let [write_on, read_on] = queues.each_ref().map(|queue| queue.after(gate));
+    failed(backend.write(write_on, &buffer, 0, &[2_u8; SIZE]));
+    failed(backend.read(read_on, &buffer, 0, &mut [0_u8; SIZE]));
     assert_eq!(bench.read(&buffer), [1; SIZE]);
 }
 
@@ -88,12 +75,8 @@ pub fn a_command_over_no_bytes_fails_with_what_it_waits_for<F: Fixture>(fixture:
     let bench = Bench::new(fixture);
     let (buffer, queue) = (bench.filled(SIZE, 1), bench.another_queue());
     let gate = bench.gate();
-    let fill = bench.backend.enqueue_fill(
-        queue.after(from_ref(&gate)),
-        &buffer,
-        Region::first(0),
-        &[2_u8],
-    );
+    let on = queue.after(from_ref(&gate));
+    let fill = bench.backend.enqueue_fill(on, &buffer, ..0, &[2_u8]);
     bench.fail(&gate);
     failed(fill.and_then(|fill| fill.wait()));
 }
@@ -103,8 +86,7 @@ pub fn a_queue_finishes_though_commands_failed<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let queue = bench.another_queue();
     let buffer = bench.filled(SIZE, 1);
-    let gate = bench.gate();
-    let fill = bench.fill(&queue, &buffer, 2, from_ref(&gate));
+    let (gate, fill) = bench.gated_fill(&queue, &buffer, 2);
     bench.fail(&gate);
     queue.finish().expect("the queue itself is fine");
     assert!(fill.status().unwrap().has_ended());
@@ -117,8 +99,7 @@ pub fn other_commands_are_none_the_worse_for_a_failure<F: Fixture>(fixture: &F) 
     let bench = Bench::new(fixture);
     let (failing, other) = (bench.another_queue(), bench.another_queue());
     let (buffer, untouched) = (bench.filled(SIZE, 1), bench.filled(SIZE, 1));
-    let gate = bench.gate();
-    let fill = bench.fill(&failing, &buffer, 2, from_ref(&gate));
+    let (gate, fill) = bench.gated_fill(&failing, &buffer, 2);
     let unrelated = bench.fill(&other, &untouched, 3, &[]);
     bench.fail(&gate);
     failed(fill.wait());

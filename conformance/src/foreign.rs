@@ -6,7 +6,7 @@ use binpool_allocators::{Backend, Event, ObjectKind, Outcome, Queue, Region};
 
 use crate::{
     Fixture,
-    bench::{Bench, refused_as_foreign},
+    bench::{Bench, is_foreign, refused_as_foreign, transfers_refused},
 };
 
 /// A queue of another backend.
@@ -19,15 +19,7 @@ pub fn a_foreign_queue_is_refused<F: Fixture>(fixture: &F) {
     refused_as_foreign(kind, backend.check_queue(queue));
     refused_as_foreign(kind, backend.check_use(queue));
     refused_as_foreign(kind, backend.commit(queue, &buffer));
-    refused_as_foreign(kind, backend.write(queue, &buffer, 0, &[9_u8; 64]));
-    refused_as_foreign(kind, backend.read(queue, &buffer, 0, &mut [9_u8; 64]));
-    refused_as_foreign(
-        kind,
-        backend.enqueue_write(queue, &buffer, 0, vec![9; 64].into()),
-    );
-    refused_as_foreign(kind, backend.enqueue_read(queue, &buffer, all));
-    refused_as_foreign(kind, backend.enqueue_copy(queue, &buffer, all, &target, 0));
-    refused_as_foreign(kind, backend.enqueue_fill(queue, &buffer, all, &[9_u8]));
+    transfers_refused(backend, queue, (&buffer, all), &target, is_foreign(kind));
     refused_as_foreign(kind, backend.enqueue_marker(queue));
     refused_as_foreign(kind, backend.enqueue_barrier(queue));
     queue.finish().unwrap();
@@ -44,16 +36,7 @@ pub fn foreign_memory_is_refused<F: Fixture>(fixture: &F) {
     let all = Region::first(64);
     refused_as_foreign(kind, backend.create_sub_region(&foreign, all));
     refused_as_foreign(kind, backend.commit(queue, &foreign));
-    refused_as_foreign(kind, backend.write(queue, &foreign, 0, &[9_u8; 64]));
-    refused_as_foreign(kind, backend.read(queue, &foreign, 0, &mut [9_u8; 64]));
-    refused_as_foreign(
-        kind,
-        backend.enqueue_write(queue, &foreign, 0, vec![9; 64].into()),
-    );
-    refused_as_foreign(kind, backend.enqueue_read(queue, &foreign, all));
-    refused_as_foreign(kind, backend.enqueue_copy(queue, &foreign, all, &own, 0));
-    refused_as_foreign(kind, backend.enqueue_copy(queue, &own, all, &foreign, 0));
-    refused_as_foreign(kind, backend.enqueue_fill(queue, &foreign, all, &[9_u8]));
+    transfers_refused(backend, queue, (&foreign, all), &own, is_foreign(kind));
     queue.finish().unwrap();
     assert_eq!(bench.read(&own), [1; 64]);
     assert_eq!(other.read(&foreign), [2; 64]);
@@ -67,33 +50,10 @@ pub fn a_foreign_event_is_refused<F: Fixture>(fixture: &F) {
     let (buffer, target) = (bench.filled(64, 1), bench.filled(64, 2));
     let all = Region::first(64);
     let event = other.marker();
-    let events = from_ref(&event);
-    refused_as_foreign(
-        kind,
-        backend.write(queue.after(events), &buffer, 0, &[9_u8; 64]),
-    );
-    refused_as_foreign(
-        kind,
-        backend.read(queue.after(events), &buffer, 0, &mut [9_u8; 64]),
-    );
-    refused_as_foreign(
-        kind,
-        backend.enqueue_write(queue.after(events), &buffer, 0, vec![9; 64].into()),
-    );
-    refused_as_foreign(
-        kind,
-        backend.enqueue_read(queue.after(events), &buffer, all),
-    );
-    refused_as_foreign(
-        kind,
-        backend.enqueue_copy(queue.after(events), &buffer, all, &target, 0),
-    );
-    refused_as_foreign(
-        kind,
-        backend.enqueue_fill(queue.after(events), &buffer, all, &[9_u8]),
-    );
-    refused_as_foreign(kind, backend.enqueue_marker(queue.after(events)));
-    refused_as_foreign(kind, backend.enqueue_barrier(queue.after(events)));
+    let on = queue.after(from_ref(&event));
+    transfers_refused(backend, on, (&buffer, all), &target, is_foreign(kind));
+    refused_as_foreign(kind, backend.enqueue_marker(on));
+    refused_as_foreign(kind, backend.enqueue_barrier(on));
     queue.finish().unwrap();
     assert_eq!(bench.read(&buffer), [1; 64]);
     assert_eq!(bench.read(&target), [2; 64]);

@@ -1,12 +1,13 @@
 //! Checks of backends that put conflicting commands in order: what uses the same bytes, whatever queue it is on, without any wait list.
 
-use std::{slice::from_ref, thread};
+use std::slice::from_ref;
 
 use binpool_allocators::{Backend, Event, Region};
 
 use crate::{
     Fixture,
     bench::{Bench, assert_stays_pending},
+    sweep::on_threads,
 };
 
 const SIZE: usize = 4096;
@@ -77,9 +78,7 @@ pub fn reads_of_two_queues_do_not_wait_for_each_other<F: Fixture>(fixture: &F) {
     let (memory, other) = (bench.filled(SIZE, 1), bench.buffer(SIZE));
     let held = bench.copy(&slow, &memory, (&other, 0), &[]);
     assert_eq!(bench.read(&memory), [1; SIZE]);
-    assert_stays_pending(&held);
-    bench.open(&gate);
-    held.wait().unwrap();
+    bench.completes_once_open(&gate, &held);
 }
 
 /// Commands on different bytes of one block do not conflict.
@@ -133,19 +132,14 @@ pub fn threads_with_queues_of_their_own_share_a_buffer<F: Fixture>(fixture: &F) 
     const THREADS: u8 = 4;
     let bench = Bench::new(fixture);
     let memory = bench.filled(SIZE, 0);
-    thread::scope(|scope| {
-        for byte in 1..=THREADS {
-            let (bench, memory) = (&bench, &memory);
-            scope.spawn(move || {
-                let queue = bench.another_queue();
-                let seen = bench.buffer(SIZE);
-                for _ in 0..50 {
-                    drop(bench.fill(&queue, memory, byte, &[]));
-                    drop(bench.copy(&queue, memory, (&seen, 0), &[]));
-                    let seen = bench.read(&seen);
-                    assert!(seen.iter().all(|other| *other == seen[0]), "torn: {seen:?}");
-                }
-            });
+    on_threads(1..=THREADS, |byte| {
+        let queue = bench.another_queue();
+        let seen = bench.buffer(SIZE);
+        for _ in 0..50 {
+            drop(bench.fill(&queue, &memory, byte, &[]));
+            drop(bench.copy(&queue, &memory, (&seen, 0), &[]));
+            let seen = bench.read(&seen);
+            assert!(seen.iter().all(|other| *other == seen[0]), "torn: {seen:?}");
         }
     });
     assert!((1..=THREADS).contains(&bench.read(&memory)[0]));

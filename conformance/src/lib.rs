@@ -102,16 +102,14 @@ macro_rules! suite {
     (
         $dollar:tt
         $(#[$list_doc:meta])*
-        fn $list:ident<$fixture:ident: $bound:path $(where $backend:ty: $also:path)?>;
+        fn $list:ident<$fixture:ident: $bound:path>;
         $(#[$macro_doc:meta])*
         macro $name:ident;
         $($module:ident::$check:ident,)*
     ) => {
         $(#[$list_doc])*
         #[must_use]
-        pub fn $list<$fixture: $bound>() -> Vec<Check<$fixture>>
-        $(where $backend: $also)?
-        {
+        pub fn $list<$fixture: $bound>() -> Vec<Check<$fixture>> {
             vec![$(Check { name: stringify!($check), run: $module::$check::<$fixture> },)*]
         }
 
@@ -291,7 +289,7 @@ suite! {
 suite! {
     $
     /// The promises of [`SvmBackend`]. Some checks need user events, and some that they can fail.
-    fn svm_checks<F: Fixture where F::Backend: SvmBackend>;
+    fn svm_checks<F: Fixture<Backend: SvmBackend>>;
     /// Expands to a `#[test]` for each promise of `SvmBackend`, given a `Fixture`.
     macro svm_conformance;
     svm::a_grain_that_is_not_there_is_unsupported,
@@ -330,7 +328,7 @@ suite! {
 suite! {
     $
     /// The promises of [`VirtualMemory`]. Three checks need user events.
-    fn virtual_memory_checks<F: Fixture where F::Backend: VirtualMemory>;
+    fn virtual_memory_checks<F: Fixture<Backend: VirtualMemory>>;
     /// Expands to a `#[test]` for each promise of `VirtualMemory`, given a `Fixture`.
     macro virtual_memory_conformance;
     virtual_memory::pages_keep_their_contents_wherever_they_are_mapped,

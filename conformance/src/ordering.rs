@@ -20,8 +20,7 @@ pub fn an_in_order_queue_keeps_its_order<F: Fixture>(fixture: &F) {
     let queue = bench.another_queue();
     let (buffer, copies) = (bench.buffer(SIZE), bench.buffer(STEPS * SIZE));
     // All commands wait for one event, so that none runs before all are enqueued.
-    let gate = bench.gate();
-    drop(bench.fill(&queue, &buffer, 255, from_ref(&gate)));
+    let (gate, _) = bench.gated_fill(&queue, &buffer, 255);
     for step in 0..STEPS {
         drop(bench.fill(&queue, &buffer, byte(step), &[]));
         drop(bench.copy(&queue, &buffer, (&copies, step * SIZE), &[]));
@@ -48,12 +47,9 @@ pub fn a_gated_command_waits_for_its_gate<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let other = bench.another_queue();
     let buffer = bench.filled(SIZE, 1);
-    let gate = bench.gate();
-    let fill = bench.fill(&other, &buffer, 2, from_ref(&gate));
+    let (gate, fill) = bench.gated_fill(&other, &buffer, 2);
     other.flush().unwrap();
-    assert_stays_pending(&fill);
-    bench.open(&gate);
-    fill.wait().unwrap();
+    bench.completes_once_open(&gate, &fill);
     assert_eq!(fill.status().unwrap(), EventStatus::Complete);
     assert_eq!(bench.read(&buffer), [2; SIZE]);
 }
@@ -64,8 +60,7 @@ pub fn a_gate_orders_commands_of_two_queues<F: Fixture>(fixture: &F) {
     let other = bench.another_queue();
     for _ in 0..10 {
         let buffer = bench.filled(SIZE, 1);
-        let gate = bench.gate();
-        let first = bench.fill(&bench.queue, &buffer, 2, from_ref(&gate));
+        let (gate, first) = bench.gated_fill(&bench.queue, &buffer, 2);
         let second = bench.fill(&other, &buffer, 3, from_ref(&first));
         bench.open(&gate);
         second.wait().unwrap();
@@ -82,8 +77,7 @@ pub fn a_wait_list_orders_commands_of_an_out_of_order_queue<F: Fixture>(fixture:
     };
     for _ in 0..10 {
         let (buffer, free) = (bench.filled(SIZE, 1), bench.buffer(SIZE));
-        let gate = bench.gate();
-        let first = bench.fill(&queue, &buffer, 2, from_ref(&gate));
+        let (gate, first) = bench.gated_fill(&queue, &buffer, 2);
         let unrelated = bench.fill(&queue, &free, 9, &[]);
         let second = bench.fill(&queue, &buffer, 3, &[first.clone(), unrelated]);
         bench.open(&gate);
@@ -96,18 +90,14 @@ pub fn a_wait_list_orders_commands_of_an_out_of_order_queue<F: Fixture>(fixture:
 /// Commands after a barrier wait for it, on an out-of-order queue as well.
 pub fn a_barrier_holds_back_what_comes_after<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
-    let queues = [Some(bench.another_queue()), bench.out_of_order_queue()];
-    for queue in queues.into_iter().flatten() {
+    for queue in bench.queues_of_both_orders() {
         // Two blocks, since a backend may order commands on the same bytes by itself.
         let (buffer, other) = (bench.filled(SIZE, 1), bench.filled(SIZE, 1));
-        let gate = bench.gate();
-        let before = bench.fill(&queue, &buffer, 2, from_ref(&gate));
+        let (gate, before) = bench.gated_fill(&queue, &buffer, 2);
         let barrier = bench.backend.enqueue_barrier(&queue).unwrap();
         let after = bench.fill(&queue, &other, 3, &[]);
         queue.flush().unwrap();
-        assert_stays_pending(&after);
-        bench.open(&gate);
-        after.wait().unwrap();
+        bench.completes_once_open(&gate, &after);
         for event in [before, barrier] {
             assert_eq!(event.status().unwrap(), EventStatus::Complete);
         }
@@ -119,16 +109,12 @@ pub fn a_barrier_holds_back_what_comes_after<F: Fixture>(fixture: &F) {
 /// A marker without a wait list waits for everything before it.
 pub fn a_marker_waits_for_everything_before<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
-    let queues = [Some(bench.another_queue()), bench.out_of_order_queue()];
-    for queue in queues.into_iter().flatten() {
+    for queue in bench.queues_of_both_orders() {
         let buffer = bench.filled(SIZE, 1);
-        let gate = bench.gate();
-        let fill = bench.fill(&queue, &buffer, 2, from_ref(&gate));
+        let (gate, fill) = bench.gated_fill(&queue, &buffer, 2);
         let marker = bench.backend.enqueue_marker(&queue).unwrap();
         queue.flush().unwrap();
-        assert_stays_pending(&marker);
-        bench.open(&gate);
-        marker.wait().unwrap();
+        bench.completes_once_open(&gate, &marker);
         assert_eq!(fill.status().unwrap(), EventStatus::Complete);
         assert_eq!(bench.read(&buffer), [2; SIZE]);
     }
@@ -140,9 +126,7 @@ pub fn a_marker_waits_for_its_wait_list<F: Fixture>(fixture: &F) {
     let gate = bench.gate();
     let marker = bench.marker_on(&bench.queue, from_ref(&gate));
     bench.queue.flush().unwrap();
-    assert_stays_pending(&marker);
-    bench.open(&gate);
-    marker.wait().unwrap();
+    bench.completes_once_open(&gate, &marker);
     assert_eq!(marker.status().unwrap(), EventStatus::Complete);
 }
 
@@ -218,9 +202,7 @@ pub fn a_command_waits_for_all_of_its_wait_list<F: Fixture>(fixture: &F) {
         for (_, gate) in gates.iter().enumerate().filter(|(index, _)| *index != last) {
             bench.open(gate);
         }
-        assert_stays_pending(&fill);
-        bench.open(&gates[last]);
-        fill.wait().unwrap();
+        bench.completes_once_open(&gates[last], &fill);
         assert_eq!(bench.read(&buffer), [2; SIZE]);
     }
 }
@@ -230,8 +212,7 @@ pub fn an_in_order_queue_holds_everything_behind_a_gate<F: Fixture>(fixture: &F)
     let bench = Bench::new(fixture);
     let queue = bench.another_queue();
     let (first, second) = (bench.filled(SIZE, 1), bench.filled(SIZE, 1));
-    let gate = bench.gate();
-    let gated = bench.fill(&queue, &first, 2, from_ref(&gate));
+    let (gate, gated) = bench.gated_fill(&queue, &first, 2);
     let unrelated = bench.fill(&queue, &second, 2, &[]);
     let empty = bench
         .backend
@@ -252,16 +233,13 @@ pub fn an_in_order_queue_holds_everything_behind_a_gate<F: Fixture>(fixture: &F)
 /// A barrier with a wait list holds back later commands until its events have ended.
 pub fn a_barrier_waits_for_its_wait_list<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
-    let queues = [Some(bench.another_queue()), bench.out_of_order_queue()];
-    for queue in queues.into_iter().flatten() {
+    for queue in bench.queues_of_both_orders() {
         let buffer = bench.filled(SIZE, 1);
         let gate = bench.gate();
         let barrier = bench.barrier_on(&queue, from_ref(&gate));
         let after = bench.fill(&queue, &buffer, 2, &[]);
         queue.flush().unwrap();
-        assert_stays_pending(&after);
-        bench.open(&gate);
-        after.wait().unwrap();
+        bench.completes_once_open(&gate, &after);
         assert_eq!(barrier.status().unwrap(), EventStatus::Complete);
         assert_eq!(bench.read(&buffer), [2; SIZE]);
     }
@@ -270,8 +248,7 @@ pub fn a_barrier_waits_for_its_wait_list<F: Fixture>(fixture: &F) {
 /// Commands after two barriers come after both, though the second one has less to wait for.
 pub fn a_barrier_comes_after_the_one_before<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
-    let queues = [Some(bench.another_queue()), bench.out_of_order_queue()];
-    for queue in queues.into_iter().flatten() {
+    for queue in bench.queues_of_both_orders() {
         let buffer = bench.filled(SIZE, 1);
         let (gate, open) = (bench.gate(), bench.gate());
         bench.open(&open);
@@ -280,9 +257,7 @@ pub fn a_barrier_comes_after_the_one_before<F: Fixture>(fixture: &F) {
         }
         let after = bench.fill(&queue, &buffer, 2, &[]);
         queue.flush().unwrap();
-        assert_stays_pending(&after);
-        bench.open(&gate);
-        after.wait().unwrap();
+        bench.completes_once_open(&gate, &after);
         assert_eq!(bench.read(&buffer), [2; SIZE]);
     }
 }

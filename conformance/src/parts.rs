@@ -2,7 +2,7 @@
 
 use binpool_allocators::{AsMemory, Backend, Event, InvalidRequest, MemoryFlags, Region};
 
-use crate::bench::{numbered, refusal, refused_as_out_of_bounds};
+use crate::bench::{is_out_of_bounds, numbered, refusal, transfers_refused};
 
 /// The bytes `region` of some memory, without a memory object of its own.
 ///
@@ -97,13 +97,7 @@ pub fn transfers_keep_to<B: Backend>(
     };
     assert_eq!(refusal(mismatch), named, "the offset is that in the part");
     let end = Region::new(size - 1, 2);
-    refused_as_out_of_bounds(backend.write(queue, part, size - 1, &[9_u8; 2]));
-    refused_as_out_of_bounds(backend.read(queue, part, size - 1, &mut [9_u8; 2]));
-    refused_as_out_of_bounds(backend.enqueue_write(queue, part, size - 1, [9; 2].into()));
-    refused_as_out_of_bounds(backend.enqueue_read(queue, part, end));
-    refused_as_out_of_bounds(backend.enqueue_fill(queue, part, end, &[9_u8]));
-    refused_as_out_of_bounds(backend.enqueue_copy(queue, part, end, &other, 0));
-    refused_as_out_of_bounds(backend.enqueue_copy(queue, &other, 0..2, part, size - 1));
+    transfers_refused(backend, queue, (part, end), &other, is_out_of_bounds);
 }
 
 /// Checks [`transfers_keep_to`] for parts, views, parts of views and parts of parts of `block`, which has 1600 bytes and three alignments more.

@@ -67,8 +67,7 @@ pub fn an_idle_queue_finishes_and_flushes<F: Fixture>(fixture: &F) {
 /// `finish` waits for every command.
 pub fn a_finished_queue_has_nothing_pending<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
-    let queues = [Some(bench.another_queue()), bench.out_of_order_queue()];
-    for queue in queues.into_iter().flatten() {
+    for queue in bench.queues_of_both_orders() {
         let buffers: Vec<_> = (0..8).map(|_| bench.buffer(65_536)).collect();
         let fill = |buffer| bench.fill(&queue, buffer, 5, &[]);
         let events: Vec<_> = buffers.iter().map(fill).collect();

@@ -1,13 +1,12 @@
 //! Checks of regions.
 
-use std::thread;
-
 use binpool_allocators::{Backend, Event, InvalidRequest, Memory, Region};
 
 use crate::{
     Fixture,
     bench::{Bench, numbered, refusal, refused_as_out_of_bounds},
     parts::every_part,
+    sweep::on_threads,
 };
 
 /// Data that is written through a region is in the block, and the other way round.
@@ -126,9 +125,7 @@ pub(super) fn has_views_until_the_last_region_is_gone<B: Backend>(
         block.has_views(),
         "a region of a region that is gone is left"
     );
-    thread::scope(|scope| {
-        scope.spawn(move || drop(inner));
-    });
+    on_threads([inner], drop);
     assert!(!block.has_views(), "all regions are gone");
     let again = bench.region(block, Region::first(100));
     assert!(block.has_views(), "there is a region again");

@@ -8,7 +8,8 @@ use binpool_allocators::{
 use crate::{
     Fixture,
     bench::{
-        Bench, numbered, out_of_memory, refusal, refused_as_foreign, refused_as_out_of_bounds,
+        Bench, is_foreign, is_out_of_bounds, numbered, out_of_memory, refusal, refused_as_foreign,
+        refused_as_out_of_bounds, transfers_refused,
     },
     parts::every_part,
 };
@@ -28,11 +29,18 @@ pub(super) fn blocks<B: SvmBackend>(backend: &B, bytes: usize) -> Vec<B::Memory>
     grains(backend).into_iter().map(allocate).collect()
 }
 
+/// A block of each grain that the device has, each bound to a queue of its own.
+pub(super) fn bound_blocks<B: SvmBackend>(bench: &Bench<B>) -> Vec<(B::Queue, B::Memory)> {
+    let allocate = |grain| {
+        let queue = bench.another_queue();
+        let block = bench.backend.allocate_svm(SIZE, None, grain, Some(&queue));
+        (queue, block.unwrap())
+    };
+    grains(&bench.backend).into_iter().map(allocate).collect()
+}
+
 /// The error is `Unsupported`, never a block of another grain.
-pub fn a_grain_that_is_not_there_is_unsupported<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn a_grain_that_is_not_there_is_unsupported<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let backend = fixture.backend();
     for grain in [SvmGrain::Coarse, SvmGrain::Fine, SvmGrain::FineAtomics] {
         let block = backend.allocate_svm(SIZE, None, grain, None);
@@ -45,10 +53,7 @@ where
 }
 
 /// The address has every requested alignment up to the largest, and the device's own where none is requested.
-pub fn a_block_has_an_aligned_address<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn a_block_has_an_aligned_address<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let backend = fixture.backend();
     let limits = backend.limits();
     for grain in grains(&backend) {
@@ -77,19 +82,13 @@ where
 }
 
 /// The address is `None`.
-pub fn a_buffer_has_no_address<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn a_buffer_has_no_address<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let bench = Bench::new(fixture);
     assert_eq!(bench.backend.svm_address(&bench.buffer(64)), None);
 }
 
 /// The error is `AlignmentTooLarge`.
-pub fn an_alignment_that_is_too_large_is_refused<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn an_alignment_that_is_too_large_is_refused<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let backend = fixture.backend();
     let largest = backend.limits().largest_svm_alignment;
     // There is no larger power of two to request.
@@ -104,10 +103,7 @@ where
 }
 
 /// The errors are `ZeroSize` and `TooLarge`.
-pub fn sizes_are_checked<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn sizes_are_checked<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let backend = fixture.backend();
     let largest = backend.limits().largest_block_bytes;
     for grain in grains(&backend) {
@@ -122,10 +118,7 @@ where
 }
 
 /// The error is `OutOfOrderQueue`.
-pub fn an_out_of_order_queue_is_refused<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn an_out_of_order_queue_is_refused<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let bench = Bench::new(fixture);
     let Some(queue) = bench.out_of_order_queue() else {
         return;
@@ -137,10 +130,7 @@ where
 }
 
 /// Copies in every direction.
-pub fn bytes_move_between_svm_and_buffers<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn bytes_move_between_svm_and_buffers<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let bench = Bench::new(fixture);
     let mut memories = blocks(&bench.backend, SIZE);
     memories.push(bench.buffer(SIZE));
@@ -162,10 +152,7 @@ where
 }
 
 /// The address of a region is that of the block plus the offset, and the region keeps the block alive.
-pub fn a_region_of_svm_lies_at_its_offset<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn a_region_of_svm_lies_at_its_offset<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let bench = Bench::new(fixture);
     let start = bench.backend.limits().alignment.bytes();
     for block in blocks(&bench.backend, 4 * start) {
@@ -180,10 +167,7 @@ where
 }
 
 /// Offsets of transfers count from the start of the part that they are given, as in buffers.
-pub fn transfers_keep_to_their_part_of_svm<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn transfers_keep_to_their_part_of_svm<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let bench = Bench::new(fixture);
     let step = bench.backend.limits().alignment.bytes();
     for block in blocks(&bench.backend, 3 * step + 1600) {
@@ -192,10 +176,7 @@ where
 }
 
 /// The errors are `ContradictoryFlags`, and `Unsupported` for flags about the host.
-pub fn flags_of_svm_are_those_of_kernels<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn flags_of_svm_are_those_of_kernels<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let backend = fixture.backend();
     for grain in grains(&backend) {
         let allocate = |flags| backend.allocate_svm_with_flags(SIZE, None, grain, None, flags);
@@ -212,28 +193,21 @@ where
 }
 
 /// The error is `OutOfBounds`, as for buffers.
-pub fn svm_out_of_bounds_is_refused<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn svm_out_of_bounds_is_refused<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let bench = Bench::new(fixture);
     let (backend, queue) = (&bench.backend, &bench.queue);
+    let other = bench.buffer(SIZE);
     for block in blocks(backend, SIZE) {
         for offset in [SIZE - 3, SIZE + 1, usize::MAX] {
             let region = Region::new(offset, 4);
-            refused_as_out_of_bounds(backend.write(queue, &block, offset, &[9_u8; 4]));
-            refused_as_out_of_bounds(backend.read(queue, &block, offset, &mut [9_u8; 4]));
-            refused_as_out_of_bounds(backend.enqueue_fill(queue, &block, region, &[9_u8]));
+            transfers_refused(backend, queue, (&block, region), &other, is_out_of_bounds);
             refused_as_out_of_bounds(backend.create_sub_region(&block, region));
         }
     }
 }
 
 /// SVM is always committed.
-pub fn svm_needs_no_commit<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn svm_needs_no_commit<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let bench = Bench::new(fixture);
     for block in blocks(&bench.backend, SIZE) {
         bench.write(&block, &[7; SIZE]);
@@ -243,20 +217,13 @@ where
 }
 
 /// The error is `ForeignObject`, from each call that takes memory or a queue.
-pub fn foreign_svm_is_refused<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn foreign_svm_is_refused<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let (bench, other) = (Bench::new(fixture), Bench::new(fixture));
     let (backend, queue) = (&bench.backend, &bench.queue);
     let (own, part) = (bench.filled(64, 1), Region::first(64));
     let kind = ObjectKind::Memory;
     for block in blocks(&other.backend, SIZE) {
-        refused_as_foreign(kind, backend.write(queue, &block, 0, &[1_u8]));
-        refused_as_foreign(kind, backend.read(queue, &block, 0, &mut [1_u8]));
-        refused_as_foreign(kind, backend.enqueue_fill(queue, &block, part, &[1_u8]));
-        refused_as_foreign(kind, backend.enqueue_copy(queue, &block, part, &own, 0));
-        refused_as_foreign(kind, backend.enqueue_copy(queue, &own, part, &block, 0));
+        transfers_refused(backend, queue, (&block, part), &own, is_foreign(kind));
         refused_as_foreign(kind, backend.create_sub_region(&block, Region::first(1)));
         refused_as_foreign(kind, backend.commit(queue, &block));
         refused_as_foreign(kind, backend.release(block, &[]));
@@ -269,10 +236,7 @@ where
 }
 
 /// The result is an error, not a null pointer, where the device enforces its capacity.
-pub fn svm_runs_out_with_an_error<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn svm_runs_out_with_an_error<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let Some(capacity) = fixture.enforced_capacity() else {
         return;
     };

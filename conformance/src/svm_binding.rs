@@ -9,17 +9,14 @@ use binpool_allocators::{
 use crate::{
     Fixture,
     bench::{Bench, refusal, refused_as_foreign},
-    svm::{blocks, grains},
-    svm_lifetimes::{addresses, assert_not_handed_out},
+    svm::{blocks, bound_blocks, grains},
+    svm_lifetimes::{addresses, assert_not_handed_out, freed_behind},
 };
 
 const SIZE: usize = 4096;
 
 /// The queue is that of its allocation, that of its last binding, or none.
-pub fn a_block_is_bound_to_one_queue_at_a_time<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn a_block_is_bound_to_one_queue_at_a_time<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let bench = Bench::new(fixture);
     let (backend, other) = (&bench.backend, bench.another_queue());
     for grain in grains(backend) {
@@ -37,10 +34,7 @@ where
 }
 
 /// A block and its regions have one binding.
-pub fn a_region_is_bound_where_its_block_is<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn a_region_is_bound_where_its_block_is<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let bench = Bench::new(fixture);
     for block in blocks(&bench.backend, SIZE) {
         let region = bench.region(&block, Region::first(SIZE / 2));
@@ -51,55 +45,34 @@ where
 }
 
 /// Commands of the old queue come before later ones of the new queue.
-pub fn binding_puts_the_new_queue_behind_the_old_one<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn binding_puts_the_new_queue_behind_the_old_one<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let bench = Bench::new(fixture);
-    for grain in grains(&bench.backend) {
-        let (old, new) = (bench.another_queue(), bench.another_queue());
-        let block = bench
-            .backend
-            .allocate_svm(SIZE, None, grain, Some(&old))
-            .unwrap();
-        let gate = bench.gate();
-        bench.fill(&old, &block, 1, from_ref(&gate));
+    for (old, block) in bound_blocks(&bench) {
+        let new = bench.another_queue();
+        let (gate, _) = bench.gated_fill(&old, &block, 1);
         bench.backend.bind_to_queue(&block, &new).unwrap();
         let filled = bench.fill(&new, &block, 2, &[]);
         new.flush().unwrap();
-        assert_eq!(filled.status().unwrap(), EventStatus::Pending);
-        bench.open(&gate);
-        filled.wait().unwrap();
+        bench.completes_once_open(&gate, &filled);
         assert_eq!(bench.read(&block), [2; SIZE]);
     }
 }
 
 /// The block is freed after commands on that queue that were given the bare address.
-pub fn a_bound_block_is_freed_behind_its_last_queue<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn a_bound_block_is_freed_behind_its_last_queue<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let bench = Bench::new(fixture);
     for block in blocks(&bench.backend, SIZE) {
         let queue = bench.another_queue();
         bench.backend.bind_to_queue(&block, &queue).unwrap();
-        let gate = bench.gate();
         let buffer = bench.buffer(SIZE);
-        let fill = bench.fill(&queue, &buffer, 5, from_ref(&gate));
-        let taken = addresses(&bench.backend, &block);
-        drop(block);
-        assert_not_handed_out(&bench.backend, &taken);
-        bench.open(&gate);
-        fill.wait().unwrap();
+        let fill = bench.gated_fill(&queue, &buffer, 5);
+        freed_behind(&bench, block, drop, &[fill]);
         queue.finish().unwrap();
     }
 }
 
 /// Refused are an out-of-order queue, which cannot order a free; foreign objects; a buffer.
-pub fn what_cannot_be_bound_is_refused<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn what_cannot_be_bound_is_refused<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let (bench, foreign) = (Bench::new(fixture), Bench::new(fixture));
     let backend = &bench.backend;
     if !grains(backend).is_empty() {
@@ -127,10 +100,7 @@ where
 }
 
 /// Nothing of that queue is pending afterwards.
-pub fn unbinding_waits_for_the_queue<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn unbinding_waits_for_the_queue<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let bench = Bench::new(fixture);
     for block in blocks(&bench.backend, SIZE) {
         let queue = bench.another_queue();
@@ -144,21 +114,16 @@ where
 }
 
 /// It also waits for everything that was enqueued on its queue, in order or not.
-pub fn an_enqueued_release_waits_for_its_wait_list<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn an_enqueued_release_waits_for_its_wait_list<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let bench = Bench::new(fixture);
-    let queues = [Some(bench.another_queue()), bench.out_of_order_queue()];
-    for queue in queues.iter().flatten() {
+    for queue in bench.queues_of_both_orders() {
         for block in blocks(&bench.backend, SIZE) {
-            let (gate, own_gate) = (bench.gate(), bench.gate());
-            let buffer = bench.buffer(SIZE);
-            let fill = bench.fill(queue, &buffer, 5, from_ref(&own_gate));
+            let (gate, buffer) = (bench.gate(), bench.buffer(SIZE));
+            let (own_gate, fill) = bench.gated_fill(&queue, &buffer, 5);
             let taken = addresses(&bench.backend, &block);
             let freed = bench
                 .backend
-                .enqueue_release(block, Some(queue), from_ref(&gate))
+                .enqueue_release(block, Some(&queue), from_ref(&gate))
                 .unwrap();
             for gate in [gate, own_gate] {
                 assert_not_handed_out(&bench.backend, &taken);
@@ -172,28 +137,17 @@ where
 }
 
 /// Where the block is bound to none, the caller must name a queue.
-pub fn a_release_without_a_queue_is_on_the_bound_one<F: Fixture>(fixture: &F)
-where
-    F::Backend: SvmBackend,
-{
+pub fn a_release_without_a_queue_is_on_the_bound_one<F: Fixture<Backend: SvmBackend>>(fixture: &F) {
     let bench = Bench::new(fixture);
-    for grain in grains(&bench.backend) {
-        let allocate = |queue| {
-            bench
-                .backend
-                .allocate_svm(SIZE, None, grain, queue)
-                .unwrap()
-        };
-        let queue = bench.another_queue();
-        let gate = bench.gate();
-        let block = allocate(Some(&queue));
-        let fill = bench.fill(&queue, &block, 1, from_ref(&gate));
-        let freed = bench.backend.enqueue_release(block, None, &[]).unwrap();
-        assert_eq!(freed.status().unwrap(), EventStatus::Pending);
-        bench.open(&gate);
-        freed.wait().unwrap();
+    let backend = &bench.backend;
+    for (queue, block) in bound_blocks(&bench) {
+        let (gate, fill) = bench.gated_fill(&queue, &block, 1);
+        let freed = backend.enqueue_release(block, None, &[]).unwrap();
+        bench.completes_once_open(&gate, &freed);
         assert_eq!(fill.status().unwrap(), EventStatus::Complete);
-        let refused = bench.backend.enqueue_release(allocate(None), None, &[]);
+    }
+    for block in blocks(backend, SIZE) {
+        let refused = backend.enqueue_release(block, None, &[]);
         assert_eq!(refusal(refused), InvalidRequest::NoQueue);
     }
 }

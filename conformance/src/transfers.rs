@@ -6,7 +6,9 @@ use binpool_allocators::{Backend, Event, InvalidRequest, Queue, Region, Sink, Sp
 
 use crate::{
     Fixture,
-    bench::{Bench, numbered, refusal, refused_as_out_of_bounds},
+    bench::{
+        Bench, is_out_of_bounds, numbered, refusal, refused_as_out_of_bounds, transfers_refused,
+    },
 };
 
 const SIZE: usize = 1024;
@@ -116,15 +118,7 @@ pub fn transfers_out_of_bounds_are_refused_and_do_nothing<F: Fixture>(fixture: &
     let (backend, queue) = (&bench.backend, &bench.queue);
     for offset in [SIZE - 3, SIZE, SIZE + 1, usize::MAX - 3, usize::MAX] {
         let region = Region::new(offset, 4);
-        refused_as_out_of_bounds(backend.write(queue, &buffer, offset, &[9_u8; 4]));
-        refused_as_out_of_bounds(backend.read(queue, &buffer, offset, &mut [9_u8; 4]));
-        let data = vec![9; 4].into();
-        refused_as_out_of_bounds(backend.enqueue_write(queue, &buffer, offset, data));
-        refused_as_out_of_bounds(backend.enqueue_read(queue, &buffer, region));
-        refused_as_out_of_bounds(backend.enqueue_fill(queue, &buffer, region, &[9_u8]));
-        let first = Region::first(4);
-        refused_as_out_of_bounds(backend.enqueue_copy(queue, &other, region, &buffer, 0));
-        refused_as_out_of_bounds(backend.enqueue_copy(queue, &other, first, &buffer, offset));
+        transfers_refused(backend, queue, (&buffer, region), &other, is_out_of_bounds);
         let data = Work::Write(span(&buffer, region), vec![9; 4].into());
         refused_as_out_of_bounds(backend.submit(queue.into(), data));
         refused_by_the_backend(&bench, &buffer, &other, region);

@@ -1,6 +1,6 @@
 //! Checks of virtual memory.
 
-use std::fmt::Debug;
+use std::slice::from_ref;
 
 use binpool_allocators::{
     Backend, Error, Event, InvalidRequest, Memory, MemoryFlags, MemoryKind, ObjectKind, Queue,
@@ -9,7 +9,7 @@ use binpool_allocators::{
 
 use crate::{
     Fixture,
-    bench::{Bench, refused_as_foreign},
+    bench::{Bench, refusal, refused_as_foreign, refused_as_out_of_bounds},
     sweep::on_threads,
 };
 
@@ -69,18 +69,10 @@ impl<B: VirtualMemory> Mapped<B> {
     }
 }
 
-fn refusal<T: Debug>(result: Result<T>) -> InvalidRequest {
-    match result {
-        Err(Error::InvalidRequest(refusal)) => refusal,
-        other => panic!("an invalid request must be refused as one, not {other:?}"),
-    }
-}
-
 /// The bytes of pages move with them, and neighbours are one block of memory.
-pub fn pages_keep_their_contents_wherever_they_are_mapped<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn pages_keep_their_contents_wherever_they_are_mapped<F: Fixture<Backend: VirtualMemory>>(
+    fixture: &F,
+) {
     let mapped = Mapped::new(fixture);
     let page = mapped.page;
     let other = mapped.bench.backend.reserve(8 * page).unwrap();
@@ -98,10 +90,7 @@ where
 }
 
 /// Sizes are rounded up to whole pages; a reservation is memory as any, and pages are of their own kind.
-pub fn reservations_and_pages_are_whole_pages<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn reservations_and_pages_are_whole_pages<F: Fixture<Backend: VirtualMemory>>(fixture: &F) {
     let mapped = Mapped::new(fixture);
     let (backend, page) = (&mapped.bench.backend, mapped.page);
     assert!(page.is_power_of_two());
@@ -113,10 +102,7 @@ where
 }
 
 /// No bytes, and more than there can be.
-pub fn impossible_sizes_of_pages_are_refused<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn impossible_sizes_of_pages_are_refused<F: Fixture<Backend: VirtualMemory>>(fixture: &F) {
     let backend = fixture.backend();
     assert_eq!(refusal(backend.reserve(0)), InvalidRequest::ZeroSize);
     assert_eq!(refusal(backend.create_pages(0)), InvalidRequest::ZeroSize);
@@ -134,56 +120,40 @@ where
 }
 
 /// Where something is mapped, nothing else is mapped.
-pub fn a_map_over_other_pages_is_refused<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn a_map_over_other_pages_is_refused<F: Fixture<Backend: VirtualMemory>>(fixture: &F) {
     let mapped = Mapped::new(fixture);
+    let (page, reservation) = (mapped.page, &mapped.reservation);
     let [two, other] = [(); 2].map(|()| mapped.pages(2));
     mapped.map(2, &two).unwrap();
-    mapped
-        .write(&mapped.reservation, 3 * mapped.page, 7)
-        .unwrap();
+    mapped.write(reservation, 3 * page, 7).unwrap();
     for at in [1, 2, 3] {
-        let (offset, bytes) = (at * mapped.page, other.bytes());
+        let (offset, bytes) = (at * page, other.bytes());
         let expected = InvalidRequest::AlreadyMapped { offset, bytes };
         assert_eq!(refusal(mapped.map(at, &other)), expected);
     }
-    assert_eq!(mapped.read(&mapped.reservation, 3 * mapped.page), 7);
+    assert_eq!(mapped.read(reservation, 3 * page), 7);
     mapped.map(4, &other).unwrap();
 }
 
 /// The place of pages is a multiple of a page, within the reservation.
-pub fn a_map_off_a_page_or_beyond_the_end_is_refused<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn a_map_off_a_page_or_beyond_the_end_is_refused<F: Fixture<Backend: VirtualMemory>>(
+    fixture: &F,
+) {
     let mapped = Mapped::new(fixture);
     let (backend, pages) = (&mapped.bench.backend, mapped.pages(2));
     let off = refusal(backend.map(&mapped.reservation, mapped.page / 2, &pages));
     assert!(matches!(off, InvalidRequest::Misaligned { .. }), "{off:?}");
     for at in [7, 8] {
-        let beyond = refusal(mapped.map(at, &pages));
-        assert!(
-            matches!(beyond, InvalidRequest::OutOfBounds { .. }),
-            "{beyond:?}"
-        );
+        refused_as_out_of_bounds(mapped.map(at, &pages));
     }
     mapped.map(6, &pages).unwrap();
 }
 
 /// What is written through one address is read through the others, and pages stay at those that are not unmapped. Where the backend maps pages
 /// at one place at a time, it says so, and nothing has changed.
-pub fn pages_at_two_addresses_are_the_same_bytes<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn pages_at_two_addresses_are_the_same_bytes<F: Fixture<Backend: VirtualMemory>>(fixture: &F) {
     let mapped = Mapped::new(fixture);
-    let Mapped {
-        bench,
-        page,
-        reservation,
-    } = &mapped;
+    let (bench, page, reservation) = (&mapped.bench, mapped.page, &mapped.reservation);
     let pages = mapped.pages(2);
     let [first, second] = [0, 4].map(|at| (at + 1) * page + 9);
     mapped.map(0, &pages).unwrap();
@@ -227,27 +197,20 @@ where
 
 /// They are mapped at another address while a command uses them, later commands use them there, and then the first address is unmapped. Not
 /// where the backend maps pages at one place at a time.
-pub fn pages_move_while_a_command_uses_them<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn pages_move_while_a_command_uses_them<F: Fixture<Backend: VirtualMemory>>(fixture: &F) {
     let mapped = Mapped::new(fixture);
-    let Mapped {
-        bench,
-        page,
-        reservation,
-    } = &mapped;
+    let (bench, page, reservation) = (&mapped.bench, mapped.page, &mapped.reservation);
     let Bench { backend, queue } = bench;
     let pages = mapped.pages(1);
     mapped.map(0, &pages).unwrap();
-    let copies = [(); 2].map(|()| bench.filled(*page, 1));
-    let [first, second] = [0, 4 * page].map(|at| Region::new(at, *page));
+    let copies = [(); 2].map(|()| bench.filled(page, 1));
+    let [first, second] = [0, 4 * page].map(|at| Region::new(at, page));
     let gate = bench.gate();
     let fill = |region, byte: u8, wait_for: &[_]| {
         let fill = backend.enqueue_fill(queue.after(wait_for), reservation, region, &[byte]);
         fill.unwrap()
     };
-    fill(first, 7, std::slice::from_ref(&gate));
+    fill(first, 7, from_ref(&gate));
     if mapped.map_again(4, &pages) {
         let copied = backend.enqueue_copy(queue, reservation, second, &copies[0], 0);
         copied.unwrap();
@@ -258,8 +221,8 @@ where
             backend.enqueue_copy(other.after(&[filled]), reservation, first, &copies[1], 0);
         bench.open(&gate);
         copied.unwrap().wait().unwrap();
-        assert_eq!(bench.read(&copies[0]), vec![7; *page]);
-        assert_eq!(bench.read(&copies[1]), vec![8; *page]);
+        assert_eq!(bench.read(&copies[0]), vec![7; page]);
+        assert_eq!(bench.read(&copies[1]), vec![8; page]);
         mapped.unmap(0, 1).unwrap();
         assert_eq!(mapped.read(reservation, second.offset), 8);
         mapped.unmap(4, 1).unwrap();
@@ -271,10 +234,9 @@ where
 }
 
 /// An unmap is of whole pages that are there. One that is refused changes nothing.
-pub fn an_unmap_that_cuts_pages_or_finds_none_is_refused<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn an_unmap_that_cuts_pages_or_finds_none_is_refused<F: Fixture<Backend: VirtualMemory>>(
+    fixture: &F,
+) {
     let mapped = Mapped::new(fixture);
     let (backend, page) = (&mapped.bench.backend, mapped.page);
     let pages = mapped.pages(2);
@@ -297,10 +259,7 @@ where
 }
 
 /// Commands and views are of what is mapped, not of the pages themselves.
-pub fn pages_have_no_addresses_of_their_own<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn pages_have_no_addresses_of_their_own<F: Fixture<Backend: VirtualMemory>>(fixture: &F) {
     let mapped = Mapped::new(fixture);
     let Bench { backend, queue } = &mapped.bench;
     let pages = mapped.pages(1);
@@ -316,10 +275,9 @@ where
 }
 
 /// Neither is any other memory mapped, nor anything mapped to it.
-pub fn only_pages_are_mapped_and_only_to_reservations<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn only_pages_are_mapped_and_only_to_reservations<F: Fixture<Backend: VirtualMemory>>(
+    fixture: &F,
+) {
     let mapped = Mapped::new(fixture);
     let (backend, page) = (&mapped.bench.backend, mapped.page);
     let pages = mapped.pages(1);
@@ -331,10 +289,7 @@ where
 }
 
 /// The end of the reservation unmaps them, and they can be mapped elsewhere.
-pub fn pages_outlive_their_reservation<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn pages_outlive_their_reservation<F: Fixture<Backend: VirtualMemory>>(fixture: &F) {
     let mapped = Mapped::new(fixture);
     let (backend, page) = (&mapped.bench.backend, mapped.page);
     let pages = mapped.pages(1);
@@ -347,10 +302,7 @@ where
 }
 
 /// Dropping pages frees them once they are unmapped, and not before.
-pub fn mapped_pages_may_be_dropped<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn mapped_pages_may_be_dropped<F: Fixture<Backend: VirtualMemory>>(fixture: &F) {
     let mapped = Mapped::new(fixture);
     mapped.map(2, &mapped.pages(1)).unwrap();
     let at = 2 * mapped.page + 3;
@@ -363,10 +315,9 @@ where
 }
 
 /// A view has the addresses of its part, and keeps the reservation with what is mapped.
-pub fn a_view_of_a_reservation_is_a_window_that_keeps_it<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn a_view_of_a_reservation_is_a_window_that_keeps_it<F: Fixture<Backend: VirtualMemory>>(
+    fixture: &F,
+) {
     let mapped = Mapped::new(fixture);
     let (backend, page) = (&mapped.bench.backend, mapped.page);
     let reservation = backend.reserve(4 * page).unwrap();
@@ -382,10 +333,7 @@ where
 }
 
 /// Pages and reservations of another backend.
-pub fn foreign_pages_and_reservations_are_refused<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn foreign_pages_and_reservations_are_refused<F: Fixture<Backend: VirtualMemory>>(fixture: &F) {
     let (mapped, other) = (Mapped::new(fixture), Mapped::new(fixture));
     let (pages, foreign) = (mapped.pages(1), other.pages(1));
     let kind = ObjectKind::Memory;
@@ -399,10 +347,7 @@ where
 }
 
 /// Addresses take nothing of the device, pages do until they are gone.
-pub fn only_pages_take_of_the_device<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn only_pages_take_of_the_device<F: Fixture<Backend: VirtualMemory>>(fixture: &F) {
     let Some(capacity) = fixture.enforced_capacity() else {
         return;
     };
@@ -436,10 +381,7 @@ where
 }
 
 /// Each thread maps and unmaps a part of one reservation.
-pub fn threads_share_a_reservation<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn threads_share_a_reservation<F: Fixture<Backend: VirtualMemory>>(fixture: &F) {
     const ROUNDS: usize = 20;
 
     let mapped = Mapped::new(fixture);
@@ -459,29 +401,20 @@ where
 }
 
 /// What is mapped when the reservation is dropped stays mapped until the commands that were enqueued before have ended.
-pub fn a_reservation_may_be_dropped_while_a_command_uses_it<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn a_reservation_may_be_dropped_while_a_command_uses_it<F: Fixture<Backend: VirtualMemory>>(
+    fixture: &F,
+) {
     let mapped = Mapped::new(fixture);
-    let Mapped {
-        bench,
-        page,
-        reservation,
-    } = mapped;
-    let pages = bench.backend.create_pages(page).unwrap();
-    bench.backend.map(&reservation, 0, &pages).unwrap();
+    let (bench, page, reservation) = (mapped.bench, mapped.page, mapped.reservation);
+    let Bench { backend, queue } = &bench;
+    let pages = backend.create_pages(page).unwrap();
+    backend.map(&reservation, 0, &pages).unwrap();
     let copy = bench.filled(page, 1);
     let gate = bench.gate();
-    let wait_for = std::slice::from_ref(&gate);
-    let all = Region::first(page);
-    let fill = bench
-        .backend
-        .enqueue_fill(bench.queue.after(wait_for), &reservation, all, &[7_u8]);
+    let on = queue.after(from_ref(&gate));
+    let fill = backend.enqueue_fill(on, &reservation, ..page, &[7_u8]);
     fill.unwrap();
-    let copied = bench
-        .backend
-        .enqueue_copy(&bench.queue, &reservation, all, &copy, 0);
+    let copied = backend.enqueue_copy(queue, &reservation, ..page, &copy, 0);
     copied.unwrap();
     drop(reservation);
     bench.open(&gate);
@@ -490,12 +423,10 @@ where
 
 /// Commands that have not ended keep the pages that they use where these are, and no others: not the same pages at another address either. A
 /// refused unmap changes nothing.
-pub fn pages_that_a_command_uses_are_not_unmapped<F>(fixture: &F)
-where
-    F: Fixture<Backend: VirtualMemory>,
-{
+pub fn pages_that_a_command_uses_are_not_unmapped<F: Fixture<Backend: VirtualMemory>>(fixture: &F) {
     let mapped = Mapped::new(fixture);
-    let Mapped { bench, page, .. } = &mapped;
+    let (bench, page, reservation) = (&mapped.bench, mapped.page, &mapped.reservation);
+    let Bench { backend, queue } = bench;
     let pages = mapped.pages(1);
     mapped.map(0, &pages).unwrap();
     for at in 1..5 {
@@ -503,21 +434,14 @@ where
     }
     // Pages 0 to 2 are filled through a view, and page 3 is copied.
     let part = Region::new(page / 2, 4 * page);
-    let view = bench.region(&mapped.reservation, part);
-    let copy = bench.buffer(*page);
+    let view = bench.region(reservation, part);
+    let copy = bench.buffer(page);
     let gate = bench.gate();
-    let filled = Region::new(page - 1, page + 2);
-    let fill = bench.backend.enqueue_fill(
-        bench.queue.after(std::slice::from_ref(&gate)),
-        &view,
-        Region::new(filled.offset - part.offset, filled.bytes),
-        &[7_u8],
-    );
+    let filled = Region::new(page - 1 - part.offset, page + 2);
+    let fill = backend.enqueue_fill(queue.after(from_ref(&gate)), &view, filled, &[7_u8]);
     fill.unwrap();
-    let third = Region::new(3 * page, *page);
-    let copied = bench
-        .backend
-        .enqueue_copy(&bench.queue, &mapped.reservation, third, &copy, 0);
+    let third = Region::new(3 * page, page);
+    let copied = backend.enqueue_copy(queue, reservation, third, &copy, 0);
     copied.unwrap();
     let is_at_two = mapped.map_again(5, &pages);
     for (at, count) in [(0, 1), (1, 1), (2, 1), (3, 1), (0, 5)] {
@@ -532,6 +456,6 @@ where
         mapped.unmap(5, 1).unwrap();
     }
     bench.open(&gate);
-    assert_eq!(mapped.read(&mapped.reservation, 2 * page), 7);
+    assert_eq!(mapped.read(reservation, 2 * page), 7);
     mapped.unmap(0, 4).unwrap();
 }

@@ -58,6 +58,18 @@ fn allocate_and_release<A: binpool::Allocator>(allocator: &A) -> bool {
     }
 }
 
+/// Each of three threads gets a block twice.
+fn three_threads_are_served<A: binpool::Allocator + Clone + 'static>(allocator: &A) {
+    let threads = [(); 3].map(|()| {
+        let allocator = allocator.clone();
+        thread::spawn(move || {
+            assert!(allocate_and_release(&allocator));
+            assert!(allocate_and_release(&allocator));
+        })
+    });
+    join(threads);
+}
+
 /// The budget never lets more through than it has, and at the end all of it is back.
 fn a_budget_for_two() {
     let (device, inner) = allocator();
@@ -87,14 +99,7 @@ fn a_budget_that_is_just_enough() {
         *counted.lock().unwrap() += 1;
     });
     let limit = Limit::shared(inner, &budget);
-    let others = [(); 3].map(|()| {
-        let limit = limit.clone();
-        thread::spawn(move || {
-            assert!(allocate_and_release(&limit));
-            assert!(allocate_and_release(&limit));
-        })
-    });
-    join(others);
+    three_threads_are_served(&limit);
     assert_eq!(budget.used_bytes(), 0);
     let has_crossed = budget.peak_bytes() > 2 * BYTES as u64;
     assert_eq!(*crossings.lock().unwrap() > 0, has_crossed);
@@ -125,14 +130,7 @@ fn a_second_allocator_for_three() {
         .each_ref()
         .map(|it| Limit::shared(inner.clone(), it));
     let both = Fallback::new(first, second);
-    let others = [(); 3].map(|()| {
-        let both = both.clone();
-        thread::spawn(move || {
-            assert!(allocate_and_release(&both));
-            assert!(allocate_and_release(&both));
-        })
-    });
-    join(others);
+    three_threads_are_served(&both);
     assert_eq!(budgets.map(|it| it.used_bytes()), [0, 0]);
     has_nothing_left(&device);
 }

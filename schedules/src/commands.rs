@@ -100,6 +100,13 @@ impl Runtime {
         thread::spawn(move || run(host))
     }
 
+    /// Has threads do the same with a queue each, and checks what must hold at the end.
+    fn run(self, threads: usize, run: impl Fn(Host) + Clone + Send + 'static) {
+        let hosts = (0..threads).map(|number| self.spawn(number, true, run.clone()));
+        join(hosts.collect::<Vec<_>>());
+        self.end();
+    }
+
     fn end(self) {
         self.device.finish();
         join(self.running);
@@ -160,43 +167,30 @@ impl Host {
 
 /// Each of three queues writes and reads the same bytes.
 fn of_three_queues() {
-    let runtime = Runtime::new(false);
-    let hosts = [0, 1, 2].map(|number| {
-        runtime.spawn(number, true, |host| {
-            host.submit(&[touch(0, 0, 8, Write)]);
-            host.submit(&[touch(0, 0, 8, Read)]);
-        })
+    Runtime::new(false).run(3, |host| {
+        host.submit(&[touch(0, 0, 8, Write)]);
+        host.submit(&[touch(0, 0, 8, Read)]);
     });
-    join(hosts);
-    runtime.end();
 }
 
 /// Bytes that overlap in part.
 fn of_many_bytes() {
-    let runtime = Runtime::new(false);
-    let hosts = [0, 1, 2].map(|number| {
-        runtime.spawn(number, true, move |host| {
-            let first = 4 * number;
-            host.submit(&[touch(0, first, first + 8, Write)]);
-            host.submit(&[touch(0, 2, 14, if number == 1 { Write } else { Read })]);
-        })
+    Runtime::new(false).run(3, |host| {
+        let number = host.thread;
+        let first = 4 * number;
+        host.submit(&[touch(0, first, first + 8, Write)]);
+        host.submit(&[touch(0, 2, 14, if number == 1 { Write } else { Read })]);
     });
-    join(hosts);
-    runtime.end();
 }
 
 /// Two objects in either order.
 fn of_two_objects() {
-    let runtime = Runtime::new(false);
-    let hosts = [0, 1].map(|number| {
-        runtime.spawn(number, true, move |host| {
-            let other = 1 - number;
-            host.submit(&[touch(number, 0, 8, Read), touch(other, 0, 8, Write)]);
-            host.submit(&[touch(other, 0, 8, Write), touch(number, 4, 12, Write)]);
-        })
+    Runtime::new(false).run(2, |host| {
+        let number = host.thread;
+        let other = 1 - number;
+        host.submit(&[touch(number, 0, 8, Read), touch(other, 0, 8, Write)]);
+        host.submit(&[touch(other, 0, 8, Write), touch(number, 4, 12, Write)]);
     });
-    join(hosts);
-    runtime.end();
 }
 
 fn of_unordered_queues() {
@@ -214,18 +208,14 @@ fn of_unordered_queues() {
 
 /// What waits for a failed command fails before other commands that it waits for have ended; who comes later heeds those.
 fn failing(is_fragile: bool) {
-    let runtime = Runtime::new(is_fragile);
-    let hosts = [0, 1, 2].map(|number| {
-        runtime.spawn(number, true, move |host| {
-            let both = [touch(0, 0, 8, Write), touch(1, 0, 8, Write)];
-            let own = touch(number % 2, 0, 8, Write);
-            host.try_submit(&[own], number == 0);
-            host.try_submit(&both, false);
-            host.try_submit(&[touch(1, 0, 8, Read)], false);
-        })
+    Runtime::new(is_fragile).run(3, |host| {
+        let number = host.thread;
+        let both = [touch(0, 0, 8, Write), touch(1, 0, 8, Write)];
+        let own = touch(number % 2, 0, 8, Write);
+        host.try_submit(&[own], number == 0);
+        host.try_submit(&both, false);
+        host.try_submit(&[touch(1, 0, 8, Read)], false);
     });
-    join(hosts);
-    runtime.end();
 }
 
 fn that_fail() {
@@ -252,16 +242,11 @@ fn that_are_not_flushed() {
 
 /// A command after one that is never enqueued gets on, and comes after what that came after.
 fn that_are_given_up() {
-    let runtime = Runtime::new(false);
-    let hosts = [0, 1].map(|number| {
-        runtime.spawn(number, true, |host| {
-            host.submit(&[touch(0, 0, 8, Write)]);
-            host.give_up(&[touch(0, 0, 8, Write)]);
-            host.submit(&[touch(0, 0, 8, Write)]);
-        })
+    Runtime::new(false).run(2, |host| {
+        host.submit(&[touch(0, 0, 8, Write)]);
+        host.give_up(&[touch(0, 0, 8, Write)]);
+        host.submit(&[touch(0, 0, 8, Write)]);
     });
-    join(hosts);
-    runtime.end();
 }
 
 /// The host maps bytes that commands use: these are refused meanwhile, and those that were there are waited for.
@@ -300,15 +285,10 @@ fn beside_maps() {
 
 /// The host waits until no command uses an object any more, and is right.
 fn that_are_waited_for() {
-    let runtime = Runtime::new(false);
-    let hosts = [0, 1].map(|number| {
-        runtime.spawn(number, true, move |host| {
-            let event = host.submit(&[touch(0, 0, 8, Write)]);
-            host.submit(&[touch(1, 0, 8, Read)]);
-            host.logs[0].wait_until_unused().unwrap();
-            assert_eq!(crate::sys::look(&event).unwrap(), Progress::Complete);
-        })
+    Runtime::new(false).run(2, |host| {
+        let event = host.submit(&[touch(0, 0, 8, Write)]);
+        host.submit(&[touch(1, 0, 8, Read)]);
+        host.logs[0].wait_until_unused().unwrap();
+        assert_eq!(crate::sys::look(&event).unwrap(), Progress::Complete);
     });
-    join(hosts);
-    runtime.end();
 }

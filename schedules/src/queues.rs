@@ -195,18 +195,16 @@ fn scrub() {
         .segments(false)
         .scrub(ScrubPolicy::OnFree);
     let world = World::new(2, options);
-    let users = [(); 2].map(|()| {
-        world.spawn(|world| {
-            for _ in 0..2 {
-                let block = world.pool.allocate(BYTES).unwrap();
-                let mut first = [1_u8];
-                if world.pool.statistics().hits > 2 {
-                    block.read(&world.queue, 0, &mut first).unwrap();
-                    assert_eq!(first, [0]);
-                }
-                block.write(&world.queue, 0, &[7_u8]).unwrap();
+    let users = world.spawn_two(|world| {
+        for _ in 0..2 {
+            let block = world.pool.allocate(BYTES).unwrap();
+            let mut first = [1_u8];
+            if world.pool.statistics().hits > 2 {
+                block.read(&world.queue, 0, &mut first).unwrap();
+                assert_eq!(first, [0]);
             }
-        })
+            block.write(&world.queue, 0, &[7_u8]).unwrap();
+        }
     });
     join(users);
     let block = world.pool.allocate(BYTES).unwrap();

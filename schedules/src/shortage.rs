@@ -42,12 +42,10 @@ pub(crate) const PROGRAMS: &[Program] = &[
 
 /// Each of two threads has one block at a time, and there is room for two.
 fn one_at_a_time(world: World, sizes: [usize; 3]) {
-    let others = [(); 2].map(|()| {
-        world.spawn(move |world| {
-            for bytes in sizes {
-                world.try_allocate(bytes).unwrap().check();
-            }
-        })
+    let others = world.spawn_two(move |world| {
+        for bytes in sizes {
+            world.try_allocate(bytes).unwrap().check();
+        }
     });
     join(others);
     world.end(6);
@@ -80,12 +78,10 @@ fn of_segments_while_others_trim() {
 
 /// What others give back behind the back of a thread that needs it is waited for.
 fn trimmed_meanwhile(world: World, other_bytes: usize) {
-    let users = [(); 2].map(|()| {
-        world.spawn(move |world| {
-            world.allocate_and_drop();
-            world.try_allocate(other_bytes).unwrap().check();
-            world.allocate_and_drop();
-        })
+    let users = world.spawn_two(move |world| {
+        world.allocate_and_drop();
+        world.try_allocate(other_bytes).unwrap().check();
+        world.allocate_and_drop();
     });
     let trimming = world.spawn(|world| {
         world.pool.trim_to(0);
@@ -103,20 +99,18 @@ fn trimmed_meanwhile(world: World, other_bytes: usize) {
 fn while_nothing_is_held() {
     let world = World::of_bins(1);
     world.pool.stop_holding();
-    let users = [(); 2].map(|()| {
-        world.spawn(|world| {
-            let tries = [(); 3].map(|()| match world.try_allocate(BYTES) {
-                Ok(block) => {
-                    block.check();
-                    1
-                }
-                Err(error) => {
-                    assert!(error.is_out_of_memory(), "{error}");
-                    0
-                }
-            });
-            tries.iter().sum::<u64>()
-        })
+    let users = world.spawn_two(|world| {
+        let tries = [(); 3].map(|()| match world.try_allocate(BYTES) {
+            Ok(block) => {
+                block.check();
+                1
+            }
+            Err(error) => {
+                assert!(error.is_out_of_memory(), "{error}");
+                0
+            }
+        });
+        tries.iter().sum::<u64>()
     });
     let got = join(users).into_iter().sum();
     world.end(got);
@@ -180,11 +174,9 @@ fn that_a_hook_ends() {
         let one = dropping.lock().pop();
         one.into_iter().map(Marked::check).count() > 0
     });
-    let users = [(); 2].map(|()| {
-        world.spawn(|world| {
-            world.allocate_and_drop();
-            world.allocate_and_drop();
-        })
+    let users = world.spawn_two(|world| {
+        world.allocate_and_drop();
+        world.allocate_and_drop();
     });
     join(users);
     cache.lock().drain(..).for_each(Marked::check);
@@ -234,17 +226,15 @@ fn each_others_hooks() {
 fn that_is_real() {
     let world = World::of_bins(2);
     let kept = world.allocate();
-    let users = [(); 2].map(|()| {
-        world.spawn(|world| match world.try_allocate(BYTES) {
-            Ok(block) => {
-                block.check();
-                1
-            }
-            Err(error) => {
-                assert!(matches!(error, PoolError::OutOfMemory(_)), "{error}");
-                0
-            }
-        })
+    let users = world.spawn_two(|world| match world.try_allocate(BYTES) {
+        Ok(block) => {
+            block.check();
+            1
+        }
+        Err(error) => {
+            assert!(matches!(error, PoolError::OutOfMemory(_)), "{error}");
+            0
+        }
     });
     let got: u64 = join(users).into_iter().sum();
     assert!(got >= 1, "one of them could always have the second block");

@@ -59,13 +59,11 @@ fn of_segments() {
 }
 
 fn come_and_go(world: World) {
-    let others = [(); 2].map(|()| {
-        world.spawn(|world| {
-            let kept = world.allocate();
-            world.allocate_and_drop();
-            kept.check();
-            world.allocate_and_drop();
-        })
+    let others = world.spawn_two(|world| {
+        let kept = world.allocate();
+        world.allocate_and_drop();
+        kept.check();
+        world.allocate_and_drop();
     });
     let statistics = world.pool.statistics();
     assert!(statistics.held_bytes <= statistics.managed_bytes);
@@ -100,13 +98,10 @@ fn world_of_large(blocks: usize) -> World {
 /// Two threads carve from arenas of their own, and return to them. A third one looks at the counters, and at every block.
 fn beside_each_other() {
     let world = world_of_large(64);
-    let others = [(); 2].map(|()| {
-        world.spawn(|world| {
-            let blocks =
-                [LARGE, LARGE + BYTES, LARGE].map(|bytes| world.try_allocate(bytes).unwrap());
-            blocks.into_iter().for_each(Marked::check);
-            world.try_allocate(LARGE).unwrap().check();
-        })
+    let others = world.spawn_two(|world| {
+        let blocks = [LARGE, LARGE + BYTES, LARGE].map(|bytes| world.try_allocate(bytes).unwrap());
+        blocks.into_iter().for_each(Marked::check);
+        world.try_allocate(LARGE).unwrap().check();
     });
     let statistics = world.pool.statistics();
     assert!(statistics.held_bytes <= statistics.managed_bytes);
@@ -134,13 +129,11 @@ fn blocks_that_go_home() {
 /// A device with room for what the threads need together: each finds in the other's arena what that has returned.
 fn taken_from() {
     let world = world_of_large(4);
-    let others = [(); 2].map(|()| {
-        world.spawn(|world| {
-            for _ in 0..2 {
-                let blocks = [(); 2].map(|()| world.try_allocate(LARGE).unwrap());
-                blocks.into_iter().for_each(Marked::check);
-            }
-        })
+    let others = world.spawn_two(|world| {
+        for _ in 0..2 {
+            let blocks = [(); 2].map(|()| world.try_allocate(LARGE).unwrap());
+            blocks.into_iter().for_each(Marked::check);
+        }
     });
     join(others);
     let all = [(); 4].map(|()| world.try_allocate(LARGE).unwrap());
@@ -155,11 +148,9 @@ fn arenas_of_threads_that_end() {
         let blocks = [(); 3].map(|()| world.try_allocate(LARGE).unwrap());
         blocks.into_iter().for_each(Marked::check);
     });
-    let others = [(); 2].map(|()| {
-        world.spawn(|world| {
-            let blocks = [(); 2].map(|()| world.try_allocate(LARGE).unwrap());
-            blocks.into_iter().for_each(Marked::check);
-        })
+    let others = world.spawn_two(|world| {
+        let blocks = [(); 2].map(|()| world.try_allocate(LARGE).unwrap());
+        blocks.into_iter().for_each(Marked::check);
     });
     join([ending]);
     let after = world.spawn(|world| world.try_allocate(LARGE).unwrap().check());
@@ -223,7 +214,7 @@ fn overflow() {
 /// Threads end with cached blocks; those that come after them find these.
 fn threads_that_end() {
     let world = World::of_bins(4);
-    let first = [(); 2].map(|()| world.spawn(World::allocate_and_drop));
+    let first = world.spawn_two(World::allocate_and_drop);
     let between = world.spawn(|world| {
         let kept = world.allocate();
         world.allocate_and_drop();
@@ -297,11 +288,9 @@ fn of_two_pools() {
 /// One thread has the pool hold nothing, and hold again, while two come and go.
 fn stop_holding() {
     let world = World::of_bins(64);
-    let others = [(); 2].map(|()| {
-        world.spawn(|world| {
-            world.allocate_and_drop();
-            world.allocate_and_drop();
-        })
+    let others = world.spawn_two(|world| {
+        world.allocate_and_drop();
+        world.allocate_and_drop();
     });
     world.pool.stop_holding();
     assert!(!world.pool.is_holding());
@@ -321,12 +310,10 @@ fn stop_holding() {
 /// More threads than blocks, so that each takes what the others have cached.
 fn take_from_each_other() {
     let world = World::of_bins(2);
-    let others = [(); 2].map(|()| {
-        world.spawn(|world| {
-            for _ in 0..3 {
-                world.allocate_and_drop();
-            }
-        })
+    let others = world.spawn_two(|world| {
+        for _ in 0..3 {
+            world.allocate_and_drop();
+        }
     });
     join(others);
     let both = [world.allocate(), world.allocate()];
@@ -342,15 +329,13 @@ library::thread_local! {
 /// Blocks that go with their thread, before what the thread has cached does, and after.
 fn blocks_in_thread_locals() {
     let world = World::of_bins(64);
-    let others = [(); 2].map(|()| {
-        world.spawn(|world| {
-            EARLY.with(|_| ());
-            let blocks = [world.allocate(), world.allocate()];
-            world.allocate_and_drop();
-            let [early, late] = blocks;
-            EARLY.with(|it| *it.borrow_mut() = Some(early));
-            LATE.with(|it| *it.borrow_mut() = Some(late));
-        })
+    let others = world.spawn_two(|world| {
+        EARLY.with(|_| ());
+        let blocks = [world.allocate(), world.allocate()];
+        world.allocate_and_drop();
+        let [early, late] = blocks;
+        EARLY.with(|it| *it.borrow_mut() = Some(early));
+        LATE.with(|it| *it.borrow_mut() = Some(late));
     });
     let _counters = world.pool.statistics();
     join(others);
@@ -362,12 +347,10 @@ fn blocks_in_thread_locals() {
 /// Blocks leave the pool for good while others come and go.
 fn detach() {
     let world = World::of_bins(64);
-    let others = [(); 2].map(|()| {
-        world.spawn(|world| {
-            world.allocate_and_drop();
-            let memory = world.pool.allocate(1000).unwrap().detach();
-            drop(memory);
-        })
+    let others = world.spawn_two(|world| {
+        world.allocate_and_drop();
+        let memory = world.pool.allocate(1000).unwrap().detach();
+        drop(memory);
     });
     world.pool.free_held();
     join(others);
@@ -403,12 +386,10 @@ fn above_a_threshold() {
             .segments(false)
             .retain(Retain::new().at_most(1024)),
     );
-    let others = [(); 2].map(|()| {
-        world.spawn(|world| {
-            let one = world.allocate();
-            world.allocate_and_drop();
-            one.check();
-        })
+    let others = world.spawn_two(|world| {
+        let one = world.allocate();
+        world.allocate_and_drop();
+        one.check();
     });
     world.allocate_and_drop();
     join(others);

@@ -53,7 +53,7 @@ fn keep_and_drop(world: &World) {
 
 fn begins_beside_threads() {
     let world = World::of_bins(64);
-    let others = [(); 2].map(|()| world.spawn(keep_and_drop));
+    let others = world.spawn_two(keep_and_drop);
     world.pool.watch(WatchOptions::new());
     let live = world.pool.live_blocks();
     let known: u64 = live.groups.iter().map(|group| group.blocks).sum();
@@ -66,7 +66,7 @@ fn begins_beside_threads() {
 fn ends_beside_threads() {
     let world = World::of_bins(64);
     world.pool.watch(WatchOptions::new());
-    let others = [(); 2].map(|()| world.spawn(keep_and_drop));
+    let others = world.spawn_two(keep_and_drop);
     world.pool.stop_watching();
     world.pool.watch(WatchOptions::new());
     join(others);
@@ -130,7 +130,7 @@ fn record_beside_threads() {
     let world = World::of_bins(64);
     let text = Text::default();
     let recording = world.pool.record(text.clone()).unwrap();
-    let others = [(); 2].map(|()| world.spawn(keep_and_drop));
+    let others = world.spawn_two(keep_and_drop);
     world.allocate_and_drop();
     let summary = recording.finish().unwrap();
     join(others);
@@ -245,9 +245,8 @@ fn record_to_a_writer_that_fails() {
     // The header, and under `shuttle`, where a chunk has two events, some of the lines.
     let writes = if cfg!(shuttle) { 2 } else { 1 };
     let recording = world.pool.record(Full(writes)).unwrap();
-    let others = [(); 2].map(|()| {
-        world.spawn(|world| (0..12).for_each(|_| drop(world.pool.allocate(BYTES).unwrap())))
-    });
+    let others =
+        world.spawn_two(|world| (0..12).for_each(|_| drop(world.pool.allocate(BYTES).unwrap())));
     join(others);
     let error = recording.finish().unwrap_err();
     assert_eq!(error.to_string(), "the disk is full");

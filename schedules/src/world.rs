@@ -106,6 +106,14 @@ impl World {
         thread::spawn(move || run(&world))
     }
 
+    /// Has two threads do the same with this world.
+    pub(crate) fn spawn_two<R: Send + 'static>(
+        &self,
+        run: impl Fn(&Self) -> R + Clone + Send + 'static,
+    ) -> [JoinHandle<R>; 2] {
+        [(); 2].map(|()| self.spawn(run.clone()))
+    }
+
     /// What must hold when no block is in use any more and `allocations` blocks were.
     pub(crate) fn check_counters(&self, allocations: u64) {
         let statistics = self.pool.statistics();
