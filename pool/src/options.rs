@@ -311,10 +311,11 @@ impl PoolOptions {
         self
     }
 
-    /// Sets how much time pages may take to move to other addresses, in percent of the time that passes on the
-    /// [clock](binpool_allocators::Backend::now) of the backend: 1 by default. Once they have taken as much, requests get new pages instead, as
-    /// long as the device has some. A pool of pages ([`VirtualMemoryAllocator`](crate::VirtualMemoryAllocator)) moves those that are free to
-    /// where a block needs them. It begins as if it were 10 seconds old. [`PoolStatistics`](crate::PoolStatistics::move_nanoseconds) has the time.
+    /// Sets how much time pages should take to move, in percent of the time that passes on the [clock](binpool_allocators::Backend::now) of the
+    /// backend: 1 by default. A pool of pages ([`VirtualMemoryAllocator`](crate::VirtualMemoryAllocator)) moves those that are free to where a
+    /// block needs them. If moves take just this time, the pool takes up to 2 % more pages than were in use at once, so that fewer have to move;
+    /// if they take twice as much, 4 %; and so on. With 0, pages move only if the device has no others. The first 10 seconds count twice.
+    /// [`PoolStatistics`](crate::PoolStatistics::move_nanoseconds) has the time that moves took.
     ///
     /// ```
     /// use binpool::{Backend, PoolOptions, QueueOrder, VirtualMemoryAllocator};
@@ -325,9 +326,11 @@ impl PoolOptions {
     /// // For a service that answers within a millisecond, and has memory to spare.
     /// let pool = PoolOptions::new()
     ///     .move_budget(0)
-    ///     .build(VirtualMemoryAllocator::new(&backend)?, &queue)?;
-    /// let [first, second] = [(); 2].map(|()| pool.allocate(64 << 20));
-    /// drop((first?, second?));
+    ///     .build(VirtualMemoryAllocator::new(&backend), &queue)?;
+    /// for mib in [64, 48, 80] {
+    ///     drop(pool.allocate(mib << 20)?);
+    /// }
+    /// assert_eq!(pool.statistics().move_nanoseconds, 0);
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
     #[must_use]

@@ -1,5 +1,7 @@
 //! The source of a replay's blocks: a pool, or the allocator itself.
 
+use std::time::Duration;
+
 use binpool::{Allocator, Backend, Error, MemoryOf, MemoryPool, PoolError, PooledBuffer, QueueOf};
 
 type Queue<S> = <<S as Source>::Backend as Backend>::Queue;
@@ -27,6 +29,11 @@ pub(crate) trait Source {
 
     /// Returns the most bytes that were live at once, as requested; `None` if this source keeps no count.
     fn peak_live_bytes(&self) -> Option<u64>;
+
+    /// Returns the time that pages took to move.
+    fn move_time(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Releases all free memory.
     fn trim(&self) {}
@@ -62,6 +69,10 @@ impl<B: Backend> Source for MemoryPool<B> {
 
     fn peak_live_bytes(&self) -> Option<u64> {
         Some(self.statistics().peak_active_bytes)
+    }
+
+    fn move_time(&self) -> Duration {
+        Duration::from_nanos(self.statistics().move_nanoseconds)
     }
 
     fn trim(&self) {

@@ -63,6 +63,10 @@ pub struct Outcome {
     pub unmaps: u64,
     /// The part of [`allocator_time`](Self::allocator_time) that mapping and unmapping took.
     pub remap_time: Duration,
+    /// The part of that in which free pages moved to where a block needed them.
+    pub move_time: Duration,
+    /// The time that passed on the clock of the device: with the mock, what was recorded, or 10 us an event, and what its calls cost.
+    pub passed_time: Duration,
     /// What was taken from the device at the trace's end; `None` if that is not counted.
     pub at_end: Option<AtEnd>,
     /// The figures of each round; empty if the trace is replayed once.
@@ -308,6 +312,7 @@ impl<'a, B: Backend> Run<'a, B> {
         S: Source<Backend = B> + Sync,
         S::Block: Send,
     {
+        let began = source.backend().now();
         let Played {
             left,
             host_time,
@@ -315,6 +320,7 @@ impl<'a, B: Backend> Run<'a, B> {
             rounds,
             pending,
         } = self.play_all(source, gauges, progress)?;
+        let passed_time = source.backend().now().saturating_sub(began);
         let hits = source.hits();
         let device = (gauges.reading)();
         source.trim();
@@ -374,6 +380,8 @@ impl<'a, B: Backend> Run<'a, B> {
             maps: device.maps,
             unmaps: device.unmaps,
             remap_time: device.map_time,
+            move_time: source.move_time(),
+            passed_time,
             at_end: Some(at_end),
             rounds,
             pending,

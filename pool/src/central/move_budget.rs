@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The time of a pool begins this long before it first maps pages: those that move in its first second save the most.
+/// The time of a pool begins this long before it first maps pages, since a program takes as long to load its libraries and to find the device.
 const HEAD_START: Duration = Duration::from_secs(10);
 
 /// A pool whose moves take just their budget has so much more pages than were in use at once, in thousandths; one whose moves take twice as
@@ -47,7 +47,7 @@ mod tests {
         assert_eq!(budget.slack(1, at(1000)), 0);
         let tenth = Duration::from_millis(100);
         assert_eq!(budget.spend(tenth), tenth);
-        // A percent of the head start, of twice that time, of ten times that.
+        // A percent is 100 ms of the head start, then 200 ms, then 1 s.
         let slack = [1000, 1010, 1090].map(|now| budget.slack(1, at(now)));
         assert_eq!(slack, [20, 10, 2]);
         assert_eq!(budget.slack(10, at(1000)), 2);

@@ -1,10 +1,12 @@
 //! The report on replays, as a table and as JSON.
 
+use std::time::Duration;
+
 use binpool::words::bytes;
 use serde_json::{Value, json};
 
 use crate::{
-    AllocatorChoice, AtEnd, Touch,
+    AllocatorChoice, AtEnd, Outcome, Touch,
     figures::{extend, micros, ratio, unusual},
     report::{
         markdown_table::MarkdownTable,
@@ -21,6 +23,12 @@ use crate::{
 pub fn json(header: &Header, rows: &[Row]) -> serde_json::Result<String> {
     let objects: Vec<Value> = rows.iter().map(|row| object(header, row)).collect();
     serde_json::to_string_pretty(&objects)
+}
+
+/// The part of the time in which pages moved, in percent.
+fn move_percent(outcome: &Outcome) -> f64 {
+    let passed = outcome.passed_time.max(Duration::from_nanos(1));
+    outcome.move_time.as_secs_f64() / passed.as_secs_f64() * 100.0
 }
 
 /// One object of the JSON report.
@@ -54,6 +62,8 @@ fn object(header: &Header, row: &Row) -> Value {
             "maps": outcome.maps,
             "unmaps": outcome.unmaps,
             "remap_time_us": micros(outcome.remap_time),
+            "move_time_us": micros(outcome.move_time),
+            "move_percent": move_percent(outcome),
         }));
     }
     if let Some(at_end) = outcome.at_end {
@@ -134,6 +144,10 @@ pub fn table(header: &Header, rows: &[Row]) -> String {
     .map(String::from)
     .into();
     titles.push(format!("device time, {measured}"));
+    let has_pages = settings.allocator == AllocatorChoice::Pages;
+    if has_pages {
+        titles.push("pages moved for".to_owned());
+    }
     if with_need {
         titles.extend(["need".to_owned(), "need / live".to_owned()]);
     }
@@ -155,6 +169,10 @@ pub fn table(header: &Header, rows: &[Row]) -> String {
             format!("{:.0}", row.ns_per_pair),
             format!("{:.2} ms", row.device_time_us / 1000.0),
         ];
+        if has_pages {
+            let (ms, percent) = (micros(outcome.move_time) / 1000.0, move_percent(outcome));
+            cells.push(format!("{ms:.1} ms, {percent:.1} %"));
+        }
         if let Some(need) = row.need_bytes {
             cells.push(bytes(need));
             cells.push(format!("{:.2}", ratio(need, row.peak_live_bytes)));

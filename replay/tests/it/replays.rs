@@ -65,6 +65,8 @@ fn outcome() -> Outcome {
         maps: 0,
         unmaps: 0,
         remap_time: Duration::ZERO,
+        move_time: Duration::ZERO,
+        passed_time: Duration::ZERO,
         at_end: None,
         rounds: Vec::new(),
         pending: None,
@@ -166,6 +168,8 @@ fn each_figure_of_the_report_stands_under_its_name() {
     row.outcome.maps = 3;
     row.outcome.unmaps = 2;
     row.outcome.remap_time = Duration::from_nanos(2500);
+    row.outcome.move_time = Duration::from_nanos(500);
+    row.outcome.passed_time = Duration::from_micros(25);
     row.outcome.at_end = Some(AtEnd {
         live_bytes: 10,
         reserved_bytes: 30,
@@ -173,7 +177,7 @@ fn each_figure_of_the_report_stands_under_its_name() {
     });
     let report: Value = serde_json::from_str(&json(&of_pages, &[row]).unwrap()).unwrap();
     let more = json!({
-        "maps": 3, "unmaps": 2, "remap_time_us": 2.5,
+        "maps": 3, "unmaps": 2, "remap_time_us": 2.5, "move_time_us": 0.5, "move_percent": 2.0,
         "at_end": { "live_bytes": 10, "reserved_bytes": 30, "trimmed_bytes": 20 },
     });
     for (name, figure) in more.as_object().unwrap() {

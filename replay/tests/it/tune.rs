@@ -234,6 +234,8 @@ fn trial_of(candidates: u64) -> Trial {
                 maps: 0,
                 unmaps: 0,
                 remap_time: Duration::ZERO,
+                move_time: Duration::ZERO,
+                passed_time: Duration::ZERO,
                 at_end: None,
                 rounds: Vec::new(),
                 pending: None,
