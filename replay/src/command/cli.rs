@@ -430,7 +430,7 @@ pub(crate) struct Tune {
     #[arg(long, value_name = "RATIO", default_value_t = 1.25, value_parser = ratio)]
     pub(crate) reserve: f64,
     /// How many times in a row the trace is replayed. Fewer than 3 rounds are judged as a whole.
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = at_least_one)]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = at_least_one)]
     pub(crate) rounds: usize,
     /// Divide every size by this.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]

@@ -79,7 +79,7 @@ fn the_figures_are_those_of_a_replay_with_the_settings_of_the_name() {
                 other => panic!("{other:?}: say here how `binpool replay` is told of it"),
             };
             let replayed =
-                json(&[&["replay", "--rounds", "4"], common, &settings, &[path]].concat());
+                json(&[&["replay", "--rounds", "16"], common, &settings, &[path]].concat());
             let replayed = &replayed[0];
             for figure in [
                 "peak_reserved_bytes",
