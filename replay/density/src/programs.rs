@@ -24,7 +24,7 @@ const JUDGED_COPIES: u64 = 2;
 /// How many times in a row a program is replayed.
 const ROUNDS: usize = 6;
 
-/// The same for programs by which rules are judged: what creeps from round to round shows.
+/// The same for programs by which rules are judged, by the second half: what creeps from round to round shows.
 const JUDGED_ROUNDS: usize = 60;
 
 /// What pools carve blocks from.
@@ -38,6 +38,8 @@ const SOURCES: [(&str, AllocatorChoice); 2] = [
 pub(crate) struct Measured {
     pub(crate) cold: Figures,
     pub(crate) warm: Figures,
+    /// Warm, and the most of any round.
+    judged: Figures,
 }
 
 /// What a pool takes for one program.
@@ -45,8 +47,10 @@ pub(crate) struct Measured {
 struct Taken {
     /// In the first round, the most that is reserved over the most that is live.
     cold_reserved: f64,
-    /// The same from the third round on.
+    /// The same from the third round on, or in the second half of many.
     warm_reserved: f64,
+    /// The same in any round.
+    most_reserved: f64,
     /// The calls of one of these rounds that take memory from the device, or with pages map some.
     warm_calls: f64,
 }
@@ -73,7 +77,7 @@ pub(crate) fn judged(files: &[String]) -> Result<Figures, Box<dyn Error>> {
         )
     });
     let rules = [&pools[..], &[("best-fit".to_owned(), None)]].concat();
-    Ok(figures(files, JUDGED_COPIES, JUDGED_ROUNDS, &rules)?.warm)
+    Ok(figures(files, JUDGED_COPIES, JUDGED_ROUNDS, &rules)?.judged)
 }
 
 /// Returns what each rule takes for each program and copies of it, by as many threads as there are cores.
@@ -120,8 +124,11 @@ fn figures(
                 of(|taken| taken.warm_calls),
                 of(|taken| taken.warm_reserved),
             ];
+            let most = of(|taken| taken.most_reserved);
+            let judged = [&warm[..], &[most]].concat();
             measured.cold.insert(name.clone(), cold.to_vec());
-            measured.warm.insert(name, warm.concat());
+            measured.warm.insert(name.clone(), warm.concat());
+            measured.judged.insert(name, judged.concat());
         }
     }
     Ok(measured)
@@ -186,7 +193,13 @@ fn taken(
         reserved.map_or(f64::NAN, |reserved| reserved as f64 / live as f64)
     };
     let nothing = (f64::NAN, f64::NAN);
-    let (warm_reserved, warm_calls) = Warm::of(rounds).map_or(nothing, |warm| {
+    // Warm are those from the third on of these.
+    let skipped = if rounds.len() < JUDGED_ROUNDS {
+        0
+    } else {
+        JUDGED_ROUNDS / 2 - 2
+    };
+    let (warm_reserved, warm_calls) = Warm::of(&rounds[skipped..]).map_or(nothing, |warm| {
         let sum = &warm.sum;
         let calls = match allocator {
             AllocatorChoice::Pages => sum.maps,
@@ -200,6 +213,10 @@ fn taken(
             over_live(round.peak_reserved_bytes, round.peak_live_bytes)
         }),
         warm_reserved,
+        most_reserved: over_live(
+            Some(measured.outcome.peak_reserved_bytes),
+            measured.outcome.peak_live_bytes,
+        ),
         warm_calls,
     })
 }
@@ -210,6 +227,7 @@ fn by_best_fit(trace: &Trace) -> Taken {
     Taken {
         cold_reserved: reserved,
         warm_reserved: reserved,
+        most_reserved: reserved,
         warm_calls: 0.0,
     }
 }
