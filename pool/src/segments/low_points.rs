@@ -4,8 +4,6 @@
 //! once the program has repeated its work. So an arena that has grown logs which ranges it takes and gives back, until it is at rest.
 //! `docs/design/growth.md` has what it earns.
 
-use std::collections::HashMap;
-
 use super::space::{RangeNumber, Space};
 
 /// The most events of a log, which has 1 MiB then. A program that has not repeated its work by then is left alone until it grows again.
@@ -31,6 +29,9 @@ pub(super) struct LowPoints {
     log: Vec<Event>,
     /// Set from when the arena has grown until its log is full.
     is_watching: bool,
+    /// The bytes of the arena when it last grew, and when its log was last full. What one segment could save then was not worth it.
+    bytes: u64,
+    bytes_at_rest: u64,
     /// Set at a low point, until a request has looked what one segment would save.
     is_due: bool,
     /// The most bytes that were taken at once.
@@ -59,10 +60,11 @@ impl LowPoints {
         self.is_due
     }
 
-    /// Records that the arena has grown because nothing fitted.
-    pub(super) fn grew(&mut self) {
-        if !self.is_watching {
-            self.log.clear();
+    /// Records that the arena has grown to `bytes` bytes because nothing fitted.
+    pub(super) fn grew(&mut self, bytes: u64) {
+        self.bytes = bytes;
+        if !self.is_watching && bytes < self.bytes_at_rest.saturating_add(self.least_gain()) {
+            return;
         }
         (self.is_watching, self.is_due) = (true, false);
         (self.visits, self.next_look) = (0, 0);
@@ -114,6 +116,7 @@ impl LowPoints {
 
     fn stop(&mut self) {
         (self.is_watching, self.is_due) = (false, false);
+        self.bytes_at_rest = self.bytes;
         self.log = Vec::new();
     }
 
@@ -131,7 +134,7 @@ impl LowPoints {
         free: impl IntoIterator<Item = usize>,
     ) -> Option<u64> {
         self.is_due = false;
-        let gain = self.peak / 100 * LEAST_GAIN_PERCENT * (self.joined + 1);
+        let gain = self.least_gain();
         if idle < gain {
             // Only lower points count from now on.
             self.lowest = taken.saturating_sub(1);
@@ -147,34 +150,39 @@ impl LowPoints {
         Some(region)
     }
 
+    fn least_gain(&self) -> u64 {
+        self.peak / 100 * LEAST_GAIN_PERCENT * (self.joined + 1)
+    }
+
     /// Returns what the blocks of the log would have needed in one range, placed by best fit there and in these `free` ranges. Blocks that are
     /// taken now stay where they are.
     fn needed(&self, free: impl IntoIterator<Item = usize>) -> u64 {
-        let numbered = self.log.iter().enumerate();
-        let last: HashMap<_, _> = numbered
-            .map(|(number, event)| (event.range, number))
-            .collect();
+        let ranges = self.log.iter().map(|event| event.range as usize + 1).max();
+        let mut last = vec![0; ranges.unwrap_or(0)];
+        for (number, event) in self.log.iter().enumerate() {
+            last[event.range as usize] = number;
+        }
         // The same bookkeeping, without memory.
         let mut space = Space::<(), ()>::new(|(), ()| Some(()));
         for bytes in free {
             space.add(bytes, false);
         }
         let region = space.add(usize::MAX / 2, false);
-        let mut places = HashMap::new();
+        let mut places = vec![None; last.len()];
         let mut top = 0;
         for (number, &Event { range, bytes }) in self.log.iter().enumerate() {
             if bytes == 0 {
                 // A block that was taken before the log began has no place.
-                if let Some(place) = places.remove(&range) {
+                if let Some(place) = places[range as usize].take() {
                     space.give(place, (), None);
                 }
-            } else if last[&range] != number
+            } else if last[range as usize] != number
                 && let Some(taken) = space.take(bytes, None, true, |(), _| true)
             {
                 if taken.segment == region {
                     top = top.max(taken.region.offset + bytes);
                 }
-                places.insert(range, taken.range);
+                places[range as usize] = Some(taken.range);
             }
         }
         top as u64
@@ -190,7 +198,7 @@ mod tests {
     /// A program that has three blocks of these MiB at once, twice, after its arena has grown.
     fn repeats(blocks: [usize; 3]) -> LowPoints {
         let mut low_points = LowPoints::default();
-        low_points.grew();
+        low_points.grew(bytes(100));
         round(&mut low_points, blocks);
         round(&mut low_points, blocks);
         low_points
@@ -219,7 +227,7 @@ mod tests {
         assert!(!low_points.is_due());
         round(&mut low_points, [10, 20, 70]);
         assert!(low_points.is_due());
-        low_points.grew();
+        low_points.grew(bytes(100));
         assert!(!low_points.is_due(), "what fitted before may not now");
     }
 
@@ -248,7 +256,7 @@ mod tests {
     #[test]
     fn blocks_that_are_taken_at_the_low_point_need_no_room() {
         let mut low_points = LowPoints::default();
-        low_points.grew();
+        low_points.grew(bytes(100));
         low_points.took(7, 50 * MIB, bytes(50));
         for _ in 0..3 {
             low_points.took(1, 50 * MIB, bytes(100));
@@ -264,7 +272,7 @@ mod tests {
     #[test]
     fn where_too_little_is_idle_only_lower_points_count() {
         let mut low_points = LowPoints::default();
-        low_points.grew();
+        low_points.grew(bytes(100));
         let mut fall_to = |low: usize| {
             low_points.took(1, 90 * MIB, bytes(100));
             low_points.gave(1, bytes(low));
@@ -284,22 +292,26 @@ mod tests {
         let mut low_points = repeats([10, 20, 70]);
         round(&mut low_points, [10, 20, 70]);
         assert_eq!(low_points.region(bytes(101), 0, []), None);
-        round(&mut low_points, [10, 20, 70]);
-        assert!(!low_points.is_due());
-        round(&mut low_points, [10, 20, 70]);
-        assert!(low_points.is_due());
+        let due = [(); 2].map(|()| {
+            round(&mut low_points, [10, 20, 70]);
+            low_points.is_due()
+        });
+        assert_eq!(due, [false, true]);
     }
 
     #[test]
     fn a_program_that_does_not_repeat_its_work_is_left_alone() {
         let mut low_points = LowPoints::default();
-        low_points.grew();
+        low_points.grew(bytes(100));
         for range in 0..=MOST_EVENTS {
             low_points.took(range, MIB, bytes(range + 1));
         }
         assert!(!low_points.is_watching());
         assert_eq!(low_points.log.capacity(), 0);
-        low_points.grew();
-        assert!(low_points.is_watching());
+        // Until it has grown by what one segment would have to save: 3 % of 64 GiB.
+        for (mib, is_watching) in [(100, false), (2000, false), (2100, true)] {
+            low_points.grew(bytes(mib));
+            assert_eq!(low_points.is_watching(), is_watching, "{mib} MiB");
+        }
     }
 }

@@ -347,7 +347,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         if self.parts > 0 {
             self.parts -= 1;
         } else if !is_small && self.growth.joins_idle() {
-            arena.low_points.grew();
+            arena.low_points.grew(self.bytes[home % self.bytes.len()]);
         }
         let carved = arena.add(memory, size, bytes, is_small);
         drop(arena);
