@@ -152,6 +152,8 @@ typedef struct {
   uint64_t maps;
   // Calls that unmapped pages.
   uint64_t unmaps;
+  // The time that pages took to move to other addresses, in nanoseconds.
+  uint64_t move_nanoseconds;
 } binpool_statistics;
 
 // The counts of a recording.

@@ -18,7 +18,7 @@ use crate::{
     options::{ChosenClasses, ChosenLimit},
     order::{queue_uses::join, timestamps::Clock},
     scrubber::Scrubber,
-    segments::Segments,
+    segments::{GrowthPolicy, Segments},
     shared::{Shared, State},
     track::watch::TrackingFlag,
 };
@@ -91,19 +91,23 @@ impl PoolOptions {
         // These settings need to see each block at once, so such pools have no thread caches.
         let failures = allocator.backend().limits().failure_order;
         let has_thread_caches = !self.retain.counts_requests() && self.scrub == ScrubPolicy::Never;
-        let mut segments = Segments::new(join)
+        // What goes back as soon as it is free lies in segments that can go.
+        let goes_back = self.retain.release_threshold() < u64::MAX;
+        let growth = if goes_back {
+            GrowthPolicy::Dense
+        } else {
+            self.growth
+        };
+        let segments = Segments::new(join)
             .with_arenas(self.arenas.unwrap_or(ARENAS).clamp(1, ARENAS))
-            .with_growth(self.growth);
-        if self.retain.release_threshold() < u64::MAX {
-            segments = segments.with_whole_segments();
-        }
+            .with_growth(growth);
         let rules = Rules {
             crosses: self.policy.crosses(),
             wait: self.policy.waits(failures),
             retain: self.retain,
             alignment: alignment.bytes(),
             default_queue: queue.id(),
-            move_percent: self.move_percent,
+            move_percent: self.move_percent.unwrap_or(1),
         };
         let state = State::new(
             queue,
@@ -128,7 +132,7 @@ impl PoolOptions {
             classes,
             policy: self.policy,
             carves,
-            growth: self.growth,
+            growth,
             retain: self.retain,
             scrubber,
             hooks: Hooks::default(),

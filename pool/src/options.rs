@@ -23,13 +23,14 @@ use crate::{Retain, ReusePolicy, ScrubPolicy, SizeClasses, segments::GrowthPolic
 /// assert_eq!(pool.allocate(9000)?.class_size(), 9216);
 /// # Ok::<(), binpool::PoolError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct PoolOptions {
     pub(crate) classes: Option<ChosenClasses>,
     pub(crate) policy: ReusePolicy,
     pub(crate) bins_only: bool,
     pub(crate) growth: GrowthPolicy,
-    pub(crate) move_percent: u32,
+    /// `None` for 1.
+    pub(crate) move_percent: Option<u32>,
     /// `None` for the largest number.
     pub(crate) arenas: Option<usize>,
     pub(crate) limit: ChosenLimit,
@@ -55,24 +56,6 @@ pub(crate) enum ChosenLimit {
 impl Default for ChosenLimit {
     fn default() -> Self {
         Self::Bytes(u64::MAX)
-    }
-}
-
-impl Default for PoolOptions {
-    fn default() -> Self {
-        Self {
-            classes: None,
-            policy: ReusePolicy::default(),
-            bins_only: false,
-            growth: GrowthPolicy::default(),
-            move_percent: 1,
-            arenas: None,
-            limit: ChosenLimit::default(),
-            retain: Retain::default(),
-            scrub: ScrubPolicy::default(),
-            #[cfg(feature = "snapshot")]
-            snapshots: None,
-        }
     }
 }
 
@@ -335,7 +318,7 @@ impl PoolOptions {
     /// ```
     #[must_use]
     pub fn move_budget(mut self, percent: u32) -> Self {
-        self.move_percent = percent;
+        self.move_percent = Some(percent);
         self
     }
 

@@ -63,7 +63,8 @@ impl Retain {
 
     /// Releases free memory while the pool manages more than `bytes` bytes, in use or free.
     ///
-    /// The pool checks when a block is freed. While it manages more, it has no thread caches, so a hit takes a short lock. Like
+    /// The pool checks when a block is freed. While it manages more, it has no thread caches, so a hit takes a short lock. It grows as with
+    /// [`GrowthPolicy::Dense`](crate::GrowthPolicy::Dense), so that whole segments can go. Like
     /// `cudaMemPoolAttrReleaseThreshold`.
     #[must_use]
     pub const fn at_most(mut self, bytes: u64) -> Self {

@@ -6,14 +6,11 @@
 
 #![expect(unsafe_code, reason = "Python calls a finalizer by a pointer")]
 
-use std::{
-    collections::HashMap,
-    hash::{BuildHasherDefault, Hasher},
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
 use binpool::PooledBuffer;
 use binpool_opencl::{ClQueue, OpenClBackend};
+use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 use pyo3::{ffi, intern, prelude::*, sync::PyOnceLock};
 
@@ -58,33 +55,9 @@ impl Entry {
 }
 
 /// What lies below each buffer, by the address of the buffer.
-static TABLE: WithPython<Table> = WithPython::new(Table::with_hasher(Addresses::new()));
+static TABLE: WithPython<Table> = WithPython::new(Table::with_hasher(FixedState::with_seed(0)));
 
-type Table = HashMap<usize, Entry, Addresses>;
-
-type Addresses = BuildHasherDefault<AddressHasher>;
-
-/// Spreads the addresses of objects, whose lowest bits are zeros.
-#[derive(Default)]
-struct AddressHasher(u64);
-
-impl Hasher for AddressHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_usize(usize::from(*byte));
-        }
-    }
-
-    fn write_usize(&mut self, address: usize) {
-        let mixed = (self.0 ^ address as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        // A table looks at the lowest and the highest bits.
-        self.0 = mixed ^ (mixed >> 32);
-    }
-}
+type Table = HashMap<usize, Entry, FixedState>;
 
 /// The attribute that keeps what lies below a buffer once Python has called its finalizer.
 #[pyclass(frozen, module = "binpool")]

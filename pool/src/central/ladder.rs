@@ -376,7 +376,8 @@ impl<B: Backend, O> State<B, O> {
             Rung::Return => {
                 let has_drained = self.drain_for_range(request, drain);
                 let cached = self.take_cached();
-                if cached.is_empty() && !has_drained && !self.is_at_low_point(request) {
+                let is_low = self.segments.is_at_low_point(request.home, request.bytes);
+                if cached.is_empty() && !has_drained && !is_low {
                     return ask.go_to(Rung::LookAtRanges, None);
                 }
                 let step = (!cached.is_empty()).then_some(Step::Return(cached));
@@ -581,15 +582,8 @@ impl<B: Backend, O> State<B, O> {
         Some(Step::New { new, asks_free })
     }
 
-    fn is_at_low_point(&self, Request { home, bytes, .. }: Request) -> bool {
-        self.segments.is_at_low_point(home, bytes)
-    }
-
     /// At a low point of the program, asks for one segment in the place of idle ones, if that saves memory.
     fn join_idle(&mut self, ask: &Ask) -> Option<Step<B, O>> {
-        if !self.is_at_low_point(ask.request) {
-            return None;
-        }
         let Request { home, bytes, .. } = ask.request;
         let (alignment, largest) = (self.rules.alignment, ask.limits.largest);
         let (bytes, leaving) = self.segments.join_idle(home, bytes, alignment, largest)?;

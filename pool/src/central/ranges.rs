@@ -147,7 +147,7 @@ impl<B: Backend, O> State<B, O> {
     }
 
     /// Counts the time that pages took to move.
-    pub(crate) fn spend_on_moves(&mut self, time: Duration) {
+    fn spend_on_moves(&mut self, time: Duration) {
         let nanoseconds = self.moves.spend(time).as_nanos();
         self.counters.move_nanoseconds = u64::try_from(nanoseconds).unwrap_or(u64::MAX);
     }
@@ -158,8 +158,14 @@ impl<B: Backend, O> State<B, O> {
         self.segments.take_stale(|uses| queues.are_over(uses))
     }
 
-    /// Records whether pages were unmapped at their old addresses.
-    pub(crate) fn end_stale(&mut self, place: Place<B::Memory>, is_unmapped: bool) {
+    /// Records whether pages were unmapped at their old addresses, and the time that took.
+    pub(crate) fn end_stale(
+        &mut self,
+        place: Place<B::Memory>,
+        is_unmapped: bool,
+        moved_for: Duration,
+    ) {
+        self.spend_on_moves(moved_for);
         if is_unmapped {
             reached(Rare::StaleUnmapped);
             self.counters.unmaps += 1;
@@ -182,7 +188,7 @@ impl<B: Backend, O> State<B, O> {
             .add_reservation(request.home, memory, bytes, is_small)
     }
 
-    /// Records the result of a plan, and counts it.
+    /// Records the result of a plan, and counts it, and the time that it took if pages moved.
     ///
     /// # Errors
     ///
@@ -190,7 +196,9 @@ impl<B: Backend, O> State<B, O> {
     pub(crate) fn finish_pages(
         &mut self,
         done: Done<B::Memory, QueueUses>,
+        moved_for: Option<Duration>,
     ) -> Result<Carved<B>, Error> {
+        self.spend_on_moves(moved_for.unwrap_or_default());
         self.counters.maps += done.maps;
         self.counters.unmaps += done.unmaps;
         let created = done.created_bytes;

@@ -133,12 +133,8 @@ impl<B: Backend> Shared<B> {
                     let moves = plan.moves();
                     let done = plan.carry_out(&self.allocator);
                     let is_alias_refused = done.is_alias_refused;
-                    let taken = moves.then(|| self.now().saturating_sub(now));
-                    let carved = {
-                        let mut state = self.state.lock();
-                        state.spend_on_moves(taken.unwrap_or_default());
-                        state.finish_pages(done)
-                    };
+                    let moved_for = moves.then(|| self.now().saturating_sub(now));
+                    let carved = self.state.lock().finish_pages(done, moved_for);
                     if !is_alias_refused {
                         return self.view(queue_key, request, carved?, HitKind::Fresh);
                     }
@@ -228,11 +224,9 @@ impl<B: Backend> Shared<B> {
         for place in stale {
             let began = self.now();
             let unmapped = place.unmap(&self.allocator);
-            let taken = self.now().saturating_sub(began);
-            let mut state = self.state.lock();
-            state.spend_on_moves(taken);
-            state.end_stale(place, unmapped.is_ok());
-            drop(state);
+            let moved_for = self.now().saturating_sub(began);
+            let is_unmapped = unmapped.is_ok();
+            self.state.lock().end_stale(place, is_unmapped, moved_for);
             if let Err(error) = unmapped {
                 // A subscriber that panics must not lose the rest.
                 contained("a log event", || {

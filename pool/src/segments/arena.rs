@@ -263,7 +263,7 @@ impl<M, U: Clone + Default> Arena<M, U> {
     }
 
     /// At a low point, returns the bytes of a segment in the place of all idle ones, and these, if that saves enough.
-    pub(super) fn join_idle(&mut self) -> Option<(u64, Vec<Idle>)> {
+    pub(super) fn join_idle(&mut self) -> Option<(usize, Vec<Idle>)> {
         let idle: Vec<_> = self.idle().filter(|idle| !idle.is_small).collect();
         let idle_bytes = idle.iter().map(|idle| idle.bytes as u64).sum();
         let taken = self.space.taken_bytes();

@@ -132,7 +132,7 @@ impl LowPoints {
         idle: u64,
         taken: u64,
         free: impl IntoIterator<Item = usize>,
-    ) -> Option<u64> {
+    ) -> Option<usize> {
         self.is_due = false;
         let gain = self.least_gain();
         if idle < gain {
@@ -143,7 +143,7 @@ impl LowPoints {
         // The first low points are often not the lowest.
         self.next_look = self.log.len() / 2 * 3;
         let region = self.needed(free);
-        if region == 0 || region.saturating_add(gain) > idle {
+        if region == 0 || gain.saturating_add(region as u64) > idle {
             return None;
         }
         self.joined += 1;
@@ -156,7 +156,7 @@ impl LowPoints {
 
     /// Returns what the blocks of the log would have needed in one range, placed by best fit there and in these `free` ranges. Blocks that are
     /// taken now stay where they are.
-    fn needed(&self, free: impl IntoIterator<Item = usize>) -> u64 {
+    fn needed(&self, free: impl IntoIterator<Item = usize>) -> usize {
         let ranges = self.log.iter().map(|event| event.range as usize + 1).max();
         let mut last = vec![0; ranges.unwrap_or(0)];
         for (number, event) in self.log.iter().enumerate() {
@@ -185,7 +185,7 @@ impl LowPoints {
                 places[range as usize] = Some(taken.range);
             }
         }
-        top as u64
+        top
     }
 }
 
@@ -242,13 +242,13 @@ mod tests {
     fn one_segment_has_exactly_what_best_fit_needs() {
         let mut low_points = repeats([10, 20, 70]);
         round(&mut low_points, [10, 20, 70]);
-        assert_eq!(low_points.region(bytes(103), 0, []), Some(bytes(100)));
+        assert_eq!(low_points.region(bytes(103), 0, []), Some(100 * MIB));
         // The second one has to save twice as much.
         assert_eq!(low_points.region(bytes(105), 0, []), None);
-        assert_eq!(low_points.region(bytes(106), 0, []), Some(bytes(100)));
+        assert_eq!(low_points.region(bytes(106), 0, []), Some(100 * MIB));
         // What fits into free ranges elsewhere needs no room in it.
         let free = [10 * MIB, 20 * MIB];
-        assert_eq!(low_points.region(bytes(1000), 0, free), Some(bytes(70)));
+        assert_eq!(low_points.region(bytes(1000), 0, free), Some(70 * MIB));
         let free = [10 * MIB, 90 * MIB];
         assert_eq!(low_points.region(bytes(1000), 0, free), None, "all fits");
     }
@@ -266,7 +266,7 @@ mod tests {
         low_points.gave(9, bytes(40));
         assert!(low_points.is_due());
         let region = low_points.region(bytes(60), bytes(50), []);
-        assert_eq!(region, Some(bytes(50)));
+        assert_eq!(region, Some(50 * MIB));
     }
 
     #[test]

@@ -27,6 +27,7 @@ use std::{collections::HashSet, fmt, sync::Arc};
 use arena::{Arena, Pages};
 use arenas::Locked;
 use growth::Growth;
+use low_points::LowPoints;
 use pages::{PagesKey, Stale};
 use placement::Placement;
 use space::{Idle, SegmentKey};
@@ -83,9 +84,8 @@ pub struct Segments<M, U> {
     page_bytes: Option<usize>,
     /// Set while nothing may leave or move.
     is_kept: bool,
-    /// How many segments are still to be made in the place of idle ones, and of how many bytes each.
-    parts: u64,
-    part_bytes: usize,
+    /// The sizes of the segments that are still to be made in the place of idle ones.
+    parts: Vec<usize>,
     /// Returns the combined uses of two free neighbours.
     join: fn(&U, &U) -> Option<U>,
 }
@@ -107,8 +107,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             free_at_sweep: HashSet::new(),
             page_bytes: None,
             is_kept: false,
-            parts: 0,
-            part_bytes: 0,
+            parts: Vec::new(),
             join,
         }
     }
@@ -136,14 +135,6 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     #[must_use]
     pub fn with_growth(mut self, policy: GrowthPolicy) -> Self {
         self.growth = Growth::new(policy);
-        self
-    }
-
-    /// Keeps large idle segments whole, as [`GrowthPolicy::Dense`] does, so that they can be released soon. Call it before the first segment is
-    /// added.
-    #[must_use]
-    pub fn with_whole_segments(mut self) -> Self {
-        self.growth.keep_whole();
         self
     }
 
@@ -319,7 +310,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     fn arena_grows(&self, home: usize) -> bool {
         let own = self.bytes[home % self.bytes.len()];
         own < self.bytes()
-            && self.bytes() < self.growth.most_of_arenas()
+            && self.bytes() < self.growth.most()
             && self.free_bytes() < self.bytes() / FREE_PARTS_TO_TAKE
     }
 
@@ -344,9 +335,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         let is_small = self.growth_of(home).is_small(bytes);
         self.count(home % self.bytes.len(), size);
         let mut arena = self.arenas.to_add(home);
-        if self.parts > 0 {
-            self.parts -= 1;
-        } else if !is_small && self.growth.joins_idle() {
+        if !is_small && self.parts.pop().is_none() && self.growth.joins_idle() {
             arena.low_points.grew(self.bytes[home % self.bytes.len()]);
         }
         let carved = arena.add(memory, size, bytes, is_small);
@@ -418,11 +407,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         self.growth.reach(in_use, capacity);
         self.tell_arenas();
         let growth = self.growth_of(home);
-        let size = if self.parts > 0 && !growth.is_small(bytes) {
-            self.part_bytes.max(bytes)
-        } else {
-            growth.segment_for(bytes)
-        };
+        let part = self.parts.last().filter(|_| !growth.is_small(bytes));
+        let size = part.map_or_else(|| growth.segment_for(bytes), |part| bytes.max(*part));
         let leaving = self.make_room(size as u64, self.growth.most());
         // The device would refuse a segment beyond the capacity.
         let room = usize::try_from(capacity.saturating_sub(self.bytes())).unwrap_or(usize::MAX);
@@ -457,15 +443,18 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         let number = home % self.bytes.len();
         let may_join = self.growth.joins_idle() && !self.is_kept;
         let mut arena = self.arenas.numbered(number);
+        if !arena.is_at_low_point(bytes) {
+            return None;
+        }
         if !may_join {
             arena.low_points.pass();
             return None;
         }
         let (region, idle) = arena.join_idle()?;
         drop(arena);
-        self.parts = region.div_ceil(largest.max(1) as u64);
-        let part = usize::try_from(region.div_ceil(self.parts)).unwrap_or(largest);
-        self.part_bytes = part.next_multiple_of(alignment).max(bytes);
+        let parts = region.div_ceil(largest.max(1));
+        let part = region.div_ceil(parts).next_multiple_of(alignment);
+        self.parts = vec![part; parts];
         let leaving = idle.into_iter().filter_map(|idle| {
             self.remove(IdleSegment {
                 bytes: idle.bytes,
@@ -473,13 +462,12 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
                 arena: number,
             })
         });
-        let leaving = leaving.collect();
-        Some((self.part_bytes, leaving))
+        Some((part.max(bytes), leaving.collect()))
     }
 
     /// Records that no memory was left for a segment of `size` bytes.
     pub fn refuse(&mut self, size: usize) {
-        self.parts = 0;
+        self.parts.clear();
         self.growth.refuse(self.bytes() + size as u64);
     }
 
@@ -548,6 +536,10 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             if let Some(gone) = self.remove(segment) {
                 released += gone.bytes as u64;
                 leaving.push(gone);
+                if self.bytes[segment.arena] == 0 {
+                    // Nor does it keep its log.
+                    self.arenas.numbered(segment.arena).low_points = LowPoints::default();
+                }
             }
         }
         leaving

@@ -315,6 +315,13 @@ fn where_the_largest_segment_is_smaller_several_take_the_place_of_idle_ones() {
 }
 
 #[test]
+fn an_arena_without_segments_forgets_its_low_points() {
+    let mut segments = at_a_low_point();
+    assert_eq!(segments.release(u64::MAX, |_| true).len(), 2);
+    assert!(!segments.is_at_low_point(0, 20 * MIB));
+}
+
+#[test]
 fn idle_segments_stay_where_memory_is_tight_or_has_to_stay() {
     let mut kept = at_a_low_point();
     kept.keep_addresses(true);

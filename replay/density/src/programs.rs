@@ -194,11 +194,7 @@ fn taken(
     };
     let nothing = (f64::NAN, f64::NAN);
     // Warm are those from the third on of these.
-    let skipped = if rounds.len() < JUDGED_ROUNDS {
-        0
-    } else {
-        JUDGED_ROUNDS / 2 - 2
-    };
+    let skipped = rounds.len() / JUDGED_ROUNDS * (JUDGED_ROUNDS / 2 - 2);
     let (warm_reserved, warm_calls) = Warm::of(&rounds[skipped..]).map_or(nothing, |warm| {
         let sum = &warm.sum;
         let calls = match allocator {

@@ -113,14 +113,10 @@ const FOREIGN: &[Foreign] = &[
         ],
     ),
     Foreign(
-        "the figures of torch.cuda.memory_stats()",
-        SNAPSHOT,
-        &[Key("allocated_bytes.all.current")],
-    ),
-    Foreign(
-        "text about PyTorch's memory",
+        "the figures of torch.cuda.memory_stats(), or text about PyTorch's memory",
         SNAPSHOT,
         &[
+            Key("allocated_bytes.all.current"),
             Word("CUDA out of memory"),
             Word("PyTorch CUDA memory summary"),
         ],
@@ -136,19 +132,12 @@ const FOREIGN: &[Foreign] = &[
         &[Word("RMM LOG BEGIN"), Word("][Upstream ")],
     ),
     Foreign(
-        "a file of memray, of the host's memory",
-        RECORD,
-        &[At(0, b"memray\0")],
-    ),
-    Foreign(
-        "a file of heaptrack, of the host's memory",
-        RECORD,
-        &[At(0, b"v 10"), Word("# heaptrack")],
-    ),
-    Foreign(
-        "a file of valgrind, of the host's memory",
+        "a file of memray, heaptrack or valgrind, of the host's memory",
         RECORD,
         &[
+            At(0, b"memray\0"),
+            At(0, b"v 10"),
+            Word("# heaptrack"),
             At(0, b"desc: "),
             Word("==Memcheck"),
             Word(" Memcheck, a memory"),
@@ -210,7 +199,7 @@ const FOREIGN: &[Foreign] = &[
         ],
     ),
     Foreign(
-        "a file of weights or arrays",
+        "weights or arrays, a picture, a document or a program",
         RECORD,
         &[
             At(8, b"{\""),
@@ -218,24 +207,15 @@ const FOREIGN: &[Foreign] = &[
             At(0, b"GGUF"),
             At(0, b"\x93NUMPY"),
             Key("__metadata__"),
-        ],
-    ),
-    Foreign(
-        "a picture or a document",
-        "give the recording that it was made from",
-        &[
             At(0, b"\x89PNG"),
             At(0, b"\xff\xd8\xff"),
             At(0, b"GIF8"),
             At(0, b"%PDF"),
             Word("<svg"),
             Word("<?xml"),
+            At(0, b"\x7fELF"),
+            At(0, b"MZ\x90\0"),
         ],
-    ),
-    Foreign(
-        "a program",
-        RECORD,
-        &[At(0, b"\x7fELF"), At(0, b"MZ\x90\0")],
     ),
     Foreign(
         "a pickle of an unknown protocol",

@@ -63,8 +63,6 @@ pub(super) struct Growth {
     room: Option<u64>,
     /// Set if the high water is more than half of the capacity.
     is_tight: bool,
-    /// Set if large idle segments stay whole, since memory goes back as soon as it is free.
-    keeps_whole: bool,
 }
 
 impl Growth {
@@ -73,11 +71,6 @@ impl Growth {
             policy,
             ..Self::default()
         }
-    }
-
-    /// Keeps large idle segments whole.
-    pub(super) fn keep_whole(&mut self) {
-        self.keeps_whole = true;
     }
 
     /// Records that `in_use` bytes are in use, with a capacity of `capacity` bytes.
@@ -117,7 +110,7 @@ impl Growth {
 
     /// Returns which free ranges may serve which blocks at the moment.
     pub(super) fn placement(&self) -> Placement {
-        let large = if self.keeps_whole || self.policy() == GrowthPolicy::Dense {
+        let large = if self.policy() == GrowthPolicy::Dense {
             self.general_size() / 2
         } else {
             usize::MAX
@@ -130,7 +123,7 @@ impl Growth {
 
     /// Returns whether one segment may take the place of idle ones: not if they go back soon anyway.
     pub(super) fn joins_idle(&self) -> bool {
-        !self.keeps_whole && self.policy() != GrowthPolicy::Dense
+        self.policy() != GrowthPolicy::Dense
     }
 
     /// The policy for segments: the densest where memory is tight.
@@ -158,23 +151,13 @@ impl Growth {
         part.max(LEAST_SEGMENT as u64)
     }
 
-    /// The most bytes that segments may have together while some of them are idle: little more than the high water.
+    /// The most bytes that segments may have together while some of them are idle: little more than the high water, and less than what was
+    /// refused.
     pub(super) fn most(&self) -> u64 {
-        self.above_high_water(self.slack().max(LEAST_SEGMENT as u64))
-    }
-
-    /// The most bytes that segments may have together if each arena grows before it takes from another one.
-    pub(super) fn most_of_arenas(&self) -> u64 {
-        self.above_high_water(self.slack())
-    }
-
-    fn slack(&self) -> u64 {
-        self.high_water / 100 * slack_percent(self.policy())
-    }
-
-    /// The high water plus `slack` bytes, but less than what was refused.
-    fn above_high_water(&self, slack: u64) -> u64 {
-        let most = self.high_water.saturating_add(slack);
+        let slack = self.high_water / 100 * slack_percent(self.policy());
+        let most = self
+            .high_water
+            .saturating_add(slack.max(LEAST_SEGMENT as u64));
         self.refused.map_or(most, |refused| most.min(refused - 1))
     }
 
