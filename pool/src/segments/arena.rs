@@ -257,7 +257,7 @@ impl<M, U: Clone + Default> Arena<M, U> {
         }
     }
 
-    /// Returns whether a request for `bytes` bytes should first look whether [one segment](Self::join_idle) would be enough.
+    /// Returns whether a request for `bytes` bytes should first check whether [one segment](Self::join_idle) would save memory.
     pub(super) fn is_at_low_point(&self, bytes: usize) -> bool {
         self.low_points.is_due() && !self.placement.is_small(bytes)
     }

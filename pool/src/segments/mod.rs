@@ -26,7 +26,7 @@ use std::{collections::HashSet, fmt, sync::Arc};
 
 use arena::{Arena, Pages};
 use arenas::Locked;
-use growth::Growth;
+use growth::{Growth, LEAST_SEGMENT};
 use low_points::LowPoints;
 use pages::{PagesKey, Stale};
 use placement::Placement;
@@ -310,7 +310,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     fn arena_grows(&self, home: usize) -> bool {
         let own = self.bytes[home % self.bytes.len()];
         own < self.bytes()
-            && self.bytes() < self.growth.most()
+            && self.bytes() < self.growth.most(0)
             && self.free_bytes() < self.bytes() / FREE_PARTS_TO_TAKE
     }
 
@@ -409,7 +409,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         let growth = self.growth_of(home);
         let part = self.parts.last().filter(|_| !growth.is_small(bytes));
         let size = part.map_or_else(|| growth.segment_for(bytes), |part| bytes.max(*part));
-        let leaving = self.make_room(size as u64, self.growth.most());
+        let leaving = self.make_room(size as u64, self.growth.most(LEAST_SEGMENT));
         // The device would refuse a segment beyond the capacity.
         let room = usize::try_from(capacity.saturating_sub(self.bytes())).unwrap_or(usize::MAX);
         (size.min(room - room % alignment).max(bytes), leaving)

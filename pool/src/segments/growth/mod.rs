@@ -4,7 +4,7 @@ use super::placement::Placement;
 use crate::segments::GrowthPolicy;
 
 /// The least size of a segment in bytes; only a few small blocks get less.
-const LEAST_SEGMENT: usize = 2 << 20;
+pub(super) const LEAST_SEGMENT: usize = 2 << 20;
 
 /// A segment has one part in this of the high water.
 const PARTS: u64 = 20;
@@ -151,13 +151,11 @@ impl Growth {
         part.max(LEAST_SEGMENT as u64)
     }
 
-    /// The most bytes that segments may have together while some of them are idle: little more than the high water, and less than what was
-    /// refused.
-    pub(super) fn most(&self) -> u64 {
+    /// The most bytes that segments may have together while some of them are idle: at least `least` more than the high water, and less than
+    /// what was refused.
+    pub(super) fn most(&self, least: usize) -> u64 {
         let slack = self.high_water / 100 * slack_percent(self.policy());
-        let most = self
-            .high_water
-            .saturating_add(slack.max(LEAST_SEGMENT as u64));
+        let most = self.high_water.saturating_add(slack.max(least as u64));
         self.refused.map_or(most, |refused| most.min(refused - 1))
     }
 
