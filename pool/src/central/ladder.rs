@@ -585,7 +585,10 @@ impl<B: Backend, O> State<B, O> {
     /// At a low point of the program, asks for one segment in the place of idle ones, if that saves memory.
     fn join_idle(&mut self, ask: &Ask) -> Option<Step<B, O>> {
         let Request { home, bytes, .. } = ask.request;
-        let (alignment, largest) = (self.rules.alignment, ask.limits.largest);
+        // A pool above a limit that was lowered gets no segment for those that leave.
+        let may_ask = ask.limits.available > 0;
+        let largest = if may_ask { ask.limits.largest } else { 0 };
+        let alignment = self.rules.alignment;
         let (bytes, leaving) = self.segments.join_idle(home, bytes, alignment, largest)?;
         self.count_released(&leaving);
         self.transit.depart(1);

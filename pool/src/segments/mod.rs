@@ -432,7 +432,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
 
     /// If a segment in the place of all idle ones of the arena `home` saves memory, returns its size, and the idle ones. It has room for
     /// `bytes` bytes. Where the allocator's `largest` block is smaller, there are several such segments: the next ones
-    /// [grow](Self::grow).
+    /// [grow](Self::grow). 0 stands for an allocator that gives none now.
     pub fn join_idle(
         &mut self,
         home: usize,
@@ -441,7 +441,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         largest: usize,
     ) -> Option<(usize, Vec<Leaving<M, U>>)> {
         let number = home % self.bytes.len();
-        let may_join = self.growth.joins_idle() && !self.is_kept;
+        let may_join = self.growth.joins_idle() && !self.is_kept && largest > 0;
         let mut arena = self.arenas.numbered(number);
         if !arena.is_at_low_point(bytes) {
             return None;
@@ -452,7 +452,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         }
         let (region, idle) = arena.join_idle()?;
         drop(arena);
-        let parts = region.div_ceil(largest.max(1));
+        let parts = region.div_ceil(largest);
         let part = region.div_ceil(parts).next_multiple_of(alignment);
         self.parts = vec![part; parts];
         let leaving = idle.into_iter().filter_map(|idle| {

@@ -13,7 +13,7 @@ use binpool::{
     Backend, Budget, ImmediateAllocator, MemoryPool, PoolOptions, Queue, QueueOrder, Retain,
     Verdict, adaptors::Statistics,
 };
-use binpool_mock::{CallKind, Completion, MockBackend, MockDevice};
+use binpool_mock::{CallKind, Completion, Fault, MockBackend, MockDevice, Persistence};
 use parking_lot::Mutex;
 
 use crate::common::{MIB, Rig};
@@ -425,4 +425,51 @@ fn a_pool_above_its_lowered_limit_waits_for_a_free_block_that_is_all_it_has() {
     let block = rig.pool.allocate(8 * MIB).unwrap();
     assert_eq!(rig.pool.managed_bytes(), 8 << 20);
     drop(block);
+}
+
+/// A pool with idle segments of 130 MiB, at a low point of a program that needs 110.
+fn at_a_low_point() -> Rig {
+    let rig = Rig::with_options(MockDevice::builder(), PoolOptions::new().segments(true));
+    drop(rig.pool.allocate(70 * MIB).unwrap());
+    for _ in 0..3 {
+        drop([50, 60].map(|mib| rig.pool.allocate(mib * MIB).unwrap()));
+    }
+    assert_eq!(rig.pool.managed_bytes(), 130 * MIB as u64);
+    rig
+}
+
+#[test]
+fn at_a_low_point_one_segment_takes_the_place_of_idle_ones_that_have_more() {
+    let rig = at_a_low_point();
+    let block = rig.pool.allocate(20 * MIB).unwrap();
+    assert_eq!(rig.pool.managed_bytes(), 110 * MIB as u64);
+    let rest = rig.pool.allocate(90 * MIB).unwrap();
+    assert_eq!(rig.pool.managed_bytes(), 110 * MIB as u64);
+    drop((block, rest));
+}
+
+#[test]
+fn a_pool_above_its_lowered_limit_keeps_the_segments_that_it_has_at_a_low_point() {
+    let rig = at_a_low_point();
+    rig.pool.set_limit(0);
+    drop(rig.pool.allocate(20 * MIB).unwrap());
+    assert_eq!(rig.pool.managed_bytes(), 130 * MIB as u64);
+}
+
+#[test]
+fn at_a_low_point_nothing_is_lost_where_the_device_refuses_the_segment() {
+    let rig = at_a_low_point();
+    rig.device.fail_nth(
+        CallKind::CreateBuffer,
+        1,
+        Fault::OutOfMemory,
+        Persistence::Once,
+    );
+    drop(rig.pool.allocate(20 * MIB).unwrap());
+    drop([50, 60].map(|mib| rig.pool.allocate(mib * MIB).unwrap()));
+    assert!(
+        rig.pool.managed_bytes() <= 130 * MIB as u64,
+        "{:?}",
+        rig.pool
+    );
 }
