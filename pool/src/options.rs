@@ -297,7 +297,7 @@ impl PoolOptions {
     /// Sets how much time pages should take to move, in percent of the time that passes on the [clock](binpool_allocators::Backend::now) of the
     /// backend: 1 by default. A pool of pages ([`VirtualMemoryAllocator`](crate::VirtualMemoryAllocator)) moves those that are free to where a
     /// block needs them. If moves take just this time, the pool takes up to 2 % more pages than were in use at once, so that fewer have to move;
-    /// if they take twice as much, 4 %; and so on. With 0, pages move only if the device has no others. The first 10 seconds count twice.
+    /// if they take twice as much, 4 %; and so on. With 0, pages move only if the device has no others. A pool begins as if it were 10 seconds old.
     /// [`PoolStatistics`](crate::PoolStatistics::move_nanoseconds) has the time that moves took.
     ///
     /// ```

@@ -1,4 +1,4 @@
-//! How much time pages may take to move, and how many more a pool has the more they take.
+//! How much time pages may take to move. The more they take, the more pages a pool keeps.
 
 use std::time::Duration;
 

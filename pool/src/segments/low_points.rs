@@ -2,14 +2,16 @@
 //!
 //! Best fit needs less in one range than in many, since each end of a range is a place that no block fits into. How much less is known only
 //! once the program has repeated its work. So an arena that has grown logs which ranges it takes and gives back, until it is at rest.
-//! `docs/design/growth.md` has what it earns.
+//! `docs/design/growth.md` says what that earns.
 
 use super::space::{RangeNumber, Space};
 
-/// The most events of a log, which has 1 MiB then. A program that has not repeated its work by then is left alone until it grows again.
+/// The most events of a log, which has 1 MiB then. An arena whose program has not repeated its work by then is at rest until it has grown by as much
+/// as one segment would have to save.
 const MOST_EVENTS: usize = 1 << 16;
 
-/// The least that one segment has to save, in percent of the peak: this for the first one, twice as much for the second, and so on. So they end.
+/// The least that one segment has to save, in percent of the peak: this for the first one, twice as much for the second, and so on, so that this
+/// ends.
 const LEAST_GAIN_PERCENT: u64 = 3;
 
 /// How often a program has to come near its peak without growing before its low points count.
@@ -29,10 +31,11 @@ pub(super) struct LowPoints {
     log: Vec<Event>,
     /// Set from when the arena has grown until its log is full.
     is_watching: bool,
-    /// The bytes of the arena when it last grew, and when its log was last full. What one segment could save then was not worth it.
+    /// The bytes of the arena when it last grew.
     bytes: u64,
+    /// The same when its log was last full.
     bytes_at_rest: u64,
-    /// Set at a low point, until a request has looked what one segment would save.
+    /// Set at a low point, until a request has checked what one segment would save.
     is_due: bool,
     /// The most bytes that were taken at once.
     peak: u64,
@@ -40,8 +43,9 @@ pub(super) struct LowPoints {
     is_high: bool,
     /// How often that began since the arena last grew or the peak rose.
     visits: u32,
-    /// The fewest bytes that were taken between two of these visits, and since the last one.
+    /// The fewest bytes that were taken between two of these visits.
     lowest: u64,
+    /// The fewest since the last visit.
     low: u64,
     /// The length of the log from which on a low point counts.
     next_look: usize,
@@ -50,12 +54,12 @@ pub(super) struct LowPoints {
 }
 
 impl LowPoints {
-    /// Returns whether takes and gives are to be told.
+    /// Returns whether it logs what is taken and given back.
     pub(super) const fn is_watching(&self) -> bool {
         self.is_watching
     }
 
-    /// Returns whether the next request should look [what one segment would save](Self::region).
+    /// Returns whether the next request should check [what one segment would save](Self::region).
     pub(super) const fn is_due(&self) -> bool {
         self.is_due
     }
