@@ -262,9 +262,10 @@ impl<M, U: Clone + Default> Arena<M, U> {
         self.low_points.is_due() && !self.placement.is_small(bytes)
     }
 
-    /// At a low point, returns the bytes of a segment in the place of all idle ones, and these, if that saves enough.
-    pub(super) fn join_idle(&mut self) -> Option<(usize, Vec<Idle>)> {
-        let idle: Vec<_> = self.idle().filter(|idle| !idle.is_small).collect();
+    /// At a low point, returns the bytes of a segment in the place of all idle ones, and these, if they `may_leave` and that saves enough.
+    pub(super) fn join_idle(&mut self, may_leave: bool) -> Option<(usize, Vec<Idle>)> {
+        let idle = self.idle().filter(|idle| may_leave && !idle.is_small);
+        let idle: Vec<_> = idle.collect();
         let idle_bytes = idle.iter().map(|idle| idle.bytes as u64).sum();
         let taken = self.space.taken_bytes();
         let free = self.space.free_between_taken();

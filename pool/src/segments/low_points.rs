@@ -10,6 +10,9 @@ use super::space::{RangeNumber, Space};
 /// as one segment would have to save.
 const MOST_EVENTS: usize = 1 << 16;
 
+/// The events of a log that has a page of memory.
+const PAGE_EVENTS: usize = 256;
+
 /// The least that one segment has to save, in percent of the peak: this for the first one, twice as much for the second, and so on, so that this
 /// ends.
 const LEAST_GAIN_PERCENT: u64 = 3;
@@ -124,9 +127,13 @@ impl LowPoints {
         self.log = Vec::new();
     }
 
-    /// Passes this low point over.
-    pub(super) fn pass(&mut self) {
-        self.is_due = false;
+    /// Forgets the program, since the arena has no segment left. A small log keeps its memory: a program that asks for one block again and again
+    /// would allocate it each time.
+    pub(super) fn forget(&mut self) {
+        self.log.clear();
+        self.log.shrink_to(PAGE_EVENTS);
+        (self.is_watching, self.is_due) = (false, false);
+        (self.bytes_at_rest, self.peak) = (0, 0);
     }
 
     /// Returns the bytes of a segment in the place of idle ones, which have `idle` bytes, if that saves enough. Of the arena, `taken` bytes are

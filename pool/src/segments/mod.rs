@@ -27,7 +27,6 @@ use std::{collections::HashSet, fmt, sync::Arc};
 use arena::{Arena, Pages};
 use arenas::Locked;
 use growth::{Growth, LEAST_SEGMENT};
-use low_points::LowPoints;
 use pages::{PagesKey, Stale};
 use placement::Placement;
 use space::{Idle, SegmentKey};
@@ -441,16 +440,12 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         largest: usize,
     ) -> Option<(usize, Vec<Leaving<M, U>>)> {
         let number = home % self.bytes.len();
-        let may_join = self.growth.joins_idle() && !self.is_kept && largest > 0;
+        let may_leave = self.growth.joins_idle() && !self.is_kept && largest > 0;
         let mut arena = self.arenas.numbered(number);
         if !arena.is_at_low_point(bytes) {
             return None;
         }
-        if !may_join {
-            arena.low_points.pass();
-            return None;
-        }
-        let (region, idle) = arena.join_idle()?;
+        let (region, idle) = arena.join_idle(may_leave)?;
         drop(arena);
         let parts = region.div_ceil(largest);
         let part = region.div_ceil(parts).next_multiple_of(alignment);
@@ -537,8 +532,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
                 released += gone.bytes as u64;
                 leaving.push(gone);
                 if self.bytes[segment.arena] == 0 {
-                    // Nor does it keep its log.
-                    self.arenas.numbered(segment.arena).low_points = LowPoints::default();
+                    self.arenas.numbered(segment.arena).low_points.forget();
                 }
             }
         }

@@ -113,7 +113,7 @@ const FOREIGN: &[Foreign] = &[
         ],
     ),
     Foreign(
-        "the figures of torch.cuda.memory_stats(), or text about PyTorch's memory",
+        "torch.cuda.memory_stats() or text about PyTorch's memory",
         SNAPSHOT,
         &[
             Key("allocated_bytes.all.current"),
