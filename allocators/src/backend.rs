@@ -1,6 +1,10 @@
 //! The trait of backends: the interface of a device runtime, and what its commands take as memory.
 
-use std::{fmt, sync::Arc, sync::OnceLock, time::Duration, time::Instant};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+    time::{Duration, Instant},
+};
 
 use bytemuck::{AnyBitPattern, NoUninit};
 

@@ -252,8 +252,7 @@ impl<M, U: Clone + Default> Arena<M, U> {
     /// Tells the low points of a range that was taken.
     fn note_taken(&mut self, range: RangeNumber, bytes: usize) {
         if self.is_noted(range) {
-            let taken = self.space.taken_bytes();
-            self.low_points.took(range, bytes, taken);
+            self.low_points.took(range, bytes, self.space.taken_bytes());
         }
     }
 

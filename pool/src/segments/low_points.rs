@@ -115,16 +115,12 @@ impl LowPoints {
 
     fn record(&mut self, range: RangeNumber, bytes: usize) {
         if self.log.len() >= MOST_EVENTS {
-            self.stop();
+            (self.is_watching, self.is_due) = (false, false);
+            self.bytes_at_rest = self.bytes;
+            self.log = Vec::new();
         } else if let Ok(range) = u32::try_from(range) {
             self.log.push(Event { range, bytes });
         }
-    }
-
-    fn stop(&mut self) {
-        (self.is_watching, self.is_due) = (false, false);
-        self.bytes_at_rest = self.bytes;
-        self.log = Vec::new();
     }
 
     /// Forgets the program, since the arena has no segment left. A small log keeps its memory: a program that asks for one block again and again

@@ -50,13 +50,14 @@ const FREE_PARTS_TO_TAKE: u64 = 4;
 /// A free range remembers its uses `U`. The owner of the segments defines their meaning, and uses them to decide which request may have the
 /// range.
 ///
-/// Ranges are chosen by best fit, with these rules, of which `docs/design/growth.md` says what each earns:
+/// Ranges are chosen by best fit, with these rules. `docs/design/growth.md` says what each earns:
 ///
 /// - the size of a segment is a multiple of its first block's, up to 1/20 of the most that the program has had in use (the high water); a larger
 ///   block has a segment of its own;
 /// - before the segments grow past 1.1 times the high water (or past the high water and 2 MiB, if that is more), idle segments are
 ///   evicted, the smallest one that is enough first;
 /// - small blocks have segments of their own;
+/// - at a low point of the program, one segment takes the place of idle ones, if it saves memory;
 /// - where the high water is more than half of the capacity, segments keep to 1.01 times the high water, blocks of more than 1 MiB mostly have
 ///   segments of their own, and a large idle segment is not split for a block of less than 9/10 of it. [`GrowthPolicy::Dense`] does so
 ///   everywhere;

@@ -1079,10 +1079,11 @@ fn a_click_enlarges_a_segment_and_all_blocks_can_be_listed() {
         title.starts_with("segment ") && title.contains("in use"),
         "{title}"
     );
-    assert!(
-        there["tip"].as_str().unwrap().contains(", at byte "),
-        "{there}"
-    );
+    // The block under the fifth pixel of more than 600 begins in the first hundredth of the segment.
+    let tip = there["tip"].as_str().unwrap();
+    let (_, place) = tip.rsplit_once("at byte ").unwrap();
+    let place: u64 = place.replace(',', "").parse().unwrap();
+    assert!(place < 645 << 10, "{there}");
     assert!(there["colors"].as_u64().unwrap() >= 2);
     let number: usize = title["segment ".len()..title.find(':').unwrap()]
         .parse()
