@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Runs a program of PyTorch over one allocator, and prints its losses, times and memory as JSON:
 
-    torch_training.py {transformer,convolution,generation,graph,streams,pairs} {native,expandable,binpool} [--steps N] [--ahead]
+    torch_training.py PROGRAM {native,expandable,binpool} [--steps N] [--ahead]
 
 `transformer` trains one on batches of as many tokens as fit, of varying lengths; `convolution` trains a residual network on images of
-varying sizes; `generation` decodes with a cache of keys and values that is concatenated at each step; `graph` trains on graphs of
-varying sizes; `streams` multiplies matrices of varying sizes on four streams; `pairs` times an allocation and its free. With `--ahead`
-the host does not wait for the device between steps. Seeds are fixed and algorithms deterministic, so that the losses of a program are
+varying sizes; `generation` decodes with a cache of keys and values that is concatenated at each step; `serving` does that for twelve
+sequences, each of which begins anew once it is long enough; `graph` trains on graphs of varying sizes; `streams` multiplies matrices of
+varying sizes on four streams. Of fixed shapes are `vision` (a vision transformer), `resnet` (ResNet-50 with automatic mixed precision and
+autotuned convolutions), `gpt` (with dropout, checkpoints, and gradients of two steps added up) and `denoiser` (a U-Net).
+`pairs` times an allocation and its free. With `--ahead` the host does not wait for the device between steps. Seeds are fixed and algorithms deterministic, so that the losses of a program are
 the same over every allocator. A process runs one program over one allocator, so that nothing is shared.
 """
 
@@ -19,12 +21,13 @@ import statistics
 import time
 
 SEED = 20261125
+PROGRAMS = "transformer convolution generation serving graph streams vision resnet gpt denoiser pairs".split()
 GIB = 1 << 30
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("program", choices=["transformer", "convolution", "generation", "graph", "streams", "pairs"])
+    parser.add_argument("program", choices=PROGRAMS)
     parser.add_argument("allocator", choices=["native", "expandable", "binpool"])
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--ahead", action="store_true")
@@ -39,6 +42,7 @@ if OPTIONS.allocator == "expandable":
 import torch  # noqa: E402 (the variables come first)
 from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from pairs import median_ns  # noqa: E402
 
@@ -184,6 +188,34 @@ def generation(choose):
     return step
 
 
+def serving(choose):
+    """Yields a step that makes 8 tokens for each of twelve sequences, which end at 600 to 2600 tokens."""
+    layers = nn.ModuleList(Attention(2048, 16) for _ in range(8)).cuda().to(torch.bfloat16)
+    sequences = []
+
+    def begin():
+        length = choose.randint(200, 1800)
+        return [[] for _ in layers], torch.randn(1, length, 2048, device="cuda", dtype=torch.bfloat16), length + choose.randint(400, 800)
+
+    def pass_on(x, caches):
+        for layer, cache in zip(layers, caches, strict=True):
+            x = x + layer(x, cache)
+        return x[:, -1:] / x[:, -1:].std()
+
+    @torch.no_grad()
+    def step():
+        sequences.extend(begin() for _ in range(12 - len(sequences)))
+        total = torch.zeros((), device="cuda")
+        for _ in range(8):
+            for index, (caches, x, most) in enumerate(sequences):
+                x = pass_on(x, caches)
+                total += x.float().square().mean()
+                sequences[index] = (caches, x, most) if caches[0][0].shape[2] < most else begin()
+        return total
+
+    return step
+
+
 class Neighbours(nn.Module):
     """Each node's features and the mean of its neighbours'."""
 
@@ -238,6 +270,135 @@ def streams(choose):
         return torch.stack(sums).sum() if not OPTIONS.ahead else sums
 
     return step
+
+
+def trained(model, optimizer, loss_of, scaler=None):
+    """A training step of a model whose shapes are the same in each."""
+
+    def step():
+        with torch.autocast("cuda", torch.bfloat16 if scaler is None else torch.float16):
+            loss = loss_of(model)
+        if scaler is None:
+            loss.backward()
+            optimizer.step()
+        else:
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        optimizer.zero_grad(set_to_none=True)
+        return loss
+
+    return step
+
+
+def labelled(count, side):
+    """Images, and the loss of a model that tells a thousand kinds of them apart."""
+
+    def loss_of(model):
+        images = torch.randn(count, 3, side, side, device="cuda").to(memory_format=torch.channels_last)
+        return functional.cross_entropy(model(images), torch.randint(1000, (count,), device="cuda"))
+
+    return loss_of
+
+
+class Vision(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cut = nn.Conv2d(3, 768, 16, 16)
+        self.places = nn.Parameter(torch.zeros(196, 768))
+        self.layers = nn.Sequential(*(Layer(768, 12) for _ in range(12)), nn.LayerNorm(768))
+        self.head = nn.Linear(768, 1000)
+
+    def forward(self, images):
+        x = self.cut(images).flatten(2).transpose(1, 2) + self.places
+        return self.head(self.layers(x).mean(1))
+
+
+def vision(_):
+    """Yields a training step of a vision transformer on 64 images."""
+    model = Vision().cuda()
+    return trained(model, torch.optim.AdamW(model.parameters(), lr=1e-4), labelled(64, 224))
+
+
+def resnet(_):
+    """Yields a training step of ResNet-50 on 64 images, with scaled gradients and autotuned convolutions."""
+    torch.backends.cudnn.benchmark = True
+    model = residual_network().cuda().to(memory_format=torch.channels_last)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    return trained(model, optimizer, labelled(64, 224), torch.amp.GradScaler())
+
+
+class Checkpointed(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x, _):
+        return functional.dropout(checkpoint(self.inner, x, use_reentrant=False), 0.1)
+
+
+def gpt(_):
+    """Yields a training step on two times 8 sequences of 1024 tokens, with dropout and checkpoints."""
+    model = Transformer(32000, 768, 12, 12)
+    model.layers = nn.ModuleList(Checkpointed(layer) for layer in model.layers)
+    model.cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+
+    def step():
+        for _ in range(2):
+            tokens = torch.randint(32000, (8, 1025), device="cuda")
+            with torch.autocast("cuda", torch.bfloat16):
+                loss = functional.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten()) / 2
+            loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss
+
+    return step
+
+
+class Smooth(nn.Module):
+    def __init__(self, given, made):
+        super().__init__()
+        self.path = nn.Sequential(
+            nn.GroupNorm(8, given), nn.SiLU(), nn.Conv2d(given, made, 3, 1, 1),
+            nn.GroupNorm(8, made), nn.SiLU(), nn.Conv2d(made, made, 3, 1, 1),
+        )
+        self.short = nn.Identity() if given == made else nn.Conv2d(given, made, 1)
+
+    def forward(self, x):
+        return self.path(x) + self.short(x)
+
+
+class Denoiser(nn.Module):
+    def __init__(self, widths=(96, 192, 384)):
+        super().__init__()
+        self.enter, self.leave = nn.Conv2d(3, widths[0], 3, 1, 1), nn.Conv2d(widths[0], 3, 3, 1, 1)
+        outer = [widths[0], *widths[:-1]]
+        self.down = nn.ModuleList(Smooth(*pair) for pair in zip(outer, widths, strict=True))
+        self.middle = Layer(widths[-1], 8)
+        self.up = nn.ModuleList(Smooth(2 * wide, narrow) for narrow, wide in reversed([*zip(outer, widths, strict=True)]))
+
+    def forward(self, x):
+        x, kept = self.enter(x), []
+        for block in self.down:
+            kept.append(block(x))
+            x = functional.avg_pool2d(kept[-1], 2)
+        x = self.middle(x.flatten(2).transpose(1, 2)).transpose(1, 2).reshape(x.shape)
+        for block in self.up:
+            x = block(torch.cat([functional.interpolate(x, scale_factor=2.0), kept.pop()], 1))
+        return self.leave(x)
+
+
+def denoiser(_):
+    """Yields a training step that removes noise from 64 images."""
+    model = Denoiser().cuda()
+
+    def loss_of(model):
+        images, noise = torch.randn(2, 64, 3, 64, 64, device="cuda")
+        return functional.mse_loss(model(images + noise), noise)
+
+    return trained(model, torch.optim.AdamW(model.parameters(), lr=1e-4), loss_of)
 
 
 def used_bytes():
@@ -316,6 +477,5 @@ if __name__ == "__main__":
     if OPTIONS.program == "pairs":
         said |= pairs()
     else:
-        programs = {"transformer": transformer, "convolution": convolution, "generation": generation, "graph": graph, "streams": streams}
-        said |= run(programs[OPTIONS.program], OPTIONS.steps) | memory()
+        said |= run(globals()[OPTIONS.program], OPTIONS.steps) | memory()
     print(json.dumps(said))

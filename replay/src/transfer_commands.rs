@@ -8,13 +8,15 @@ use parking_lot::Mutex;
 use crate::touch::{Commands, InUse};
 
 const WORD: usize = size_of::<u32>();
-/// What is copied of a block: its first and its last word.
-const ENDS: usize = 2 * WORD;
+/// The words of a block that are looked at: the first, the last, and two between, which often are in other pages.
+const LOOKS: usize = 4;
+/// What is copied of a block.
+const COPIED: usize = LOOKS * WORD;
 /// The blocks of a part of a log.
 const BLOCKS: usize = 1 << 14;
 
-/// Fills write the number of a block into its first and its last word, and copies note both in a log before the block is freed, which is
-/// looked through at the end.
+/// Fills write the number of a block into all of it, and copies note four of its words in a log before the block is freed, which is looked
+/// through at the end.
 pub(crate) struct TransferCommands<B: Backend>(Vec<Mutex<Log<B>>>);
 
 /// What blocks of one queue had in the end.
@@ -37,18 +39,21 @@ impl<B: Backend> TransferCommands<B> {
     }
 }
 
-/// The first and the last word of a block; `None` for a block without words.
-fn ends(memory: &impl Memory) -> Option<[Region; 2]> {
+/// The words of a block that are looked at; `None` for a block without words.
+fn looks(memory: &impl Memory) -> Option<[Region; LOOKS]> {
     let last = (memory.bytes() / WORD).checked_sub(1)?;
-    Some([0, last].map(|word| Region::new(word * WORD, WORD)))
+    let word = |look| last / (LOOKS - 1) * look + last % (LOOKS - 1) * look / (LOOKS - 1);
+    Some(std::array::from_fn(|look| {
+        Region::new(word(look) * WORD, WORD)
+    }))
 }
 
-/// Returns how many blocks had other ends than their numbers.
+/// Returns how many blocks had other words than their numbers.
 fn wrong_numbers(found: &[u8], numbers: &[u32]) -> u32 {
     let mut wrong = 0;
-    for (ends, number) in found.chunks_exact(ENDS).zip(numbers) {
+    for (words, number) in found.chunks_exact(COPIED).zip(numbers) {
         let number = number.to_ne_bytes();
-        let is_right = ends.chunks_exact(WORD).all(|word| word == number);
+        let is_right = words.chunks_exact(WORD).all(|word| word == number);
         wrong += u32::from(!is_right);
     }
     wrong
@@ -58,31 +63,32 @@ impl<B: Backend> Commands<B> for TransferCommands<B> {
     fn begin(&self, block: &InUse<'_, B>) -> Result<(), Error> {
         let InUse { queue, memory, .. } = *block;
         let number = block.number.to_ne_bytes();
-        for end in ends(memory).into_iter().flatten() {
-            block.backend.enqueue_fill(queue, memory, end, &number)?;
+        let words = Region::new(0, memory.bytes() / WORD * WORD);
+        if words.bytes > 0 {
+            block.backend.enqueue_fill(queue, memory, words, &number)?;
         }
         Ok(())
     }
 
     fn end(&self, block: &InUse<'_, B>) -> Result<(), Error> {
         let InUse { queue, memory, .. } = *block;
-        let Some(ends) = ends(memory) else {
+        let Some(looks) = looks(memory) else {
             return Ok(());
         };
         let mut log = self.0[block.queue_number].lock();
-        let place = log.numbers.len() % BLOCKS * ENDS;
+        let place = log.numbers.len() % BLOCKS * COPIED;
         if place == 0 {
             let flags = MemoryFlags::empty();
-            let part = block.backend.create_buffer(BLOCKS * ENDS, flags)?;
+            let part = block.backend.create_buffer(BLOCKS * COPIED, flags)?;
             log.parts.push(part);
         }
         log.numbers.push(block.number);
         let Some(part) = log.parts.last() else {
             return Ok(());
         };
-        for (end, to) in ends.into_iter().zip([place, place + WORD]) {
+        for (look, to) in looks.into_iter().zip((place..).step_by(WORD)) {
             let backend = block.backend;
-            backend.enqueue_copy(queue, memory, end, part, to)?;
+            backend.enqueue_copy(queue, memory, look, part, to)?;
         }
         Ok(())
     }
@@ -95,7 +101,7 @@ impl<B: Backend> Commands<B> for TransferCommands<B> {
     ) -> Result<u32, Error> {
         let log = self.0[queue_number].lock();
         let mut wrong = 0;
-        let mut found = vec![0_u8; BLOCKS * ENDS];
+        let mut found = vec![0_u8; BLOCKS * COPIED];
         for (part, numbers) in log.parts.iter().zip(log.numbers.chunks(BLOCKS)) {
             backend.read(queue, part, 0, &mut found)?;
             wrong += wrong_numbers(&found, numbers);
@@ -113,15 +119,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_that_was_overwritten_at_either_end_is_found_and_one_without_a_word_is_not_looked_at()
-    {
+    fn a_block_that_was_overwritten_where_it_is_looked_at_is_found_and_one_without_a_word_is_not_looked_at()
+     {
         let backend = MockDevice::new().backend();
         let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
         let commands = TransferCommands::new(2);
-        // Where a block of 22 bytes is overwritten, and whether that is at an end of its whole words.
-        for (number, (bytes, at, is_end)) in (100..).zip([
+        // Where a block of five words is overwritten, or one of one, and whether that is looked at.
+        for (number, (bytes, at, is_looked_at)) in (100..).zip([
             (22, 0, true),
-            (22, 4, false),
+            (22, 4, true),
+            (22, 8, true),
             (22, 12, false),
             (22, 16, true),
             (22, 20, false),
@@ -142,25 +149,27 @@ mod tests {
             commands.end(&block).unwrap();
             assert_eq!(
                 wrong() - before,
-                u32::from(is_end),
+                u32::from(is_looked_at),
                 "{bytes} bytes, at {at}"
             );
         }
         let none = backend.create_buffer(3, MemoryFlags::empty()).unwrap();
-        assert!(ends(&none).is_none());
+        assert!(looks(&none).is_none());
         assert_eq!(commands.wrong_blocks(&backend, &queue, 0).unwrap(), 0);
     }
 
     #[test]
-    fn a_block_with_another_number_at_either_end_is_counted() {
+    fn a_block_with_another_number_anywhere_is_counted() {
         let found = |words: &[u32]| -> Vec<u8> {
             let bytes = words.iter().flat_map(|word| word.to_ne_bytes());
             bytes.collect()
         };
-        assert_eq!(wrong_numbers(&found(&[7, 7, 8, 8, 0, 0]), &[7, 8]), 0);
-        assert_eq!(
-            wrong_numbers(&found(&[7, 7, 8, 9, 9, 9, 3, 9]), &[7, 8, 9, 9]),
-            2
-        );
+        let right = [7, 7, 7, 7, 8, 8, 8, 8];
+        assert_eq!(wrong_numbers(&found(&right), &[7, 8]), 0);
+        for wrong in 0..right.len() {
+            let mut words = right;
+            words[wrong] = 9;
+            assert_eq!(wrong_numbers(&found(&words), &[7, 8]), 1, "{wrong}");
+        }
     }
 }

@@ -350,8 +350,8 @@ pub(crate) struct Replay {
     /// use `--scale` if that is too much.
     #[arg(help_heading = "Replay", long)]
     pub(crate) touch: bool,
-    /// Run kernels on each block: one writes a number, and another checks it before the block is freed. On CUDA, fill its first and last
-    /// word, and copy both; the copies are checked at the end.
+    /// Run kernels on each block: one writes a number, and another checks it before the block is freed. On CUDA, fill the block, and copy
+    /// four of its words; the copies are checked at the end.
     #[arg(help_heading = "Replay", long, conflicts_with = "touch")]
     pub(crate) kernels: bool,
     /// Replay on this many threads over one pool: the streams of the trace are distributed over them, or, with fewer streams than threads,
