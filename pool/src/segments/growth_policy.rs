@@ -5,7 +5,7 @@
 /// A policy says by how much segments may exceed the peak in use (the *high water*) while some of them are idle. Before a new one would
 /// take the pool beyond that, idle ones are released. Within it, calls end once a program has repeated its work.
 ///
-/// In a pool of pages, `Dense` has smaller pages, and keeps none to save moves.
+/// In a pool of pages a policy changes nothing.
 ///
 /// `scripts/density` records what each policy reserves and how often it calls the device, in the first round of a program
 /// (`density.txt`) and in later ones (`warm.txt`).

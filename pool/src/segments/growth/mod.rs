@@ -31,23 +31,12 @@ const fn slack_percent(policy: GrowthPolicy) -> u64 {
 /// block is free.
 const DENSE_OWN_PARTS: usize = 20;
 
-/// A block of up to this many bytes has no segment of its own: a program that has just begun would otherwise get each of its blocks from
-/// the device.
-const LEAST_OWN: usize = 1 << 20;
-
-// A segment has room for two of them.
-const _: () = assert!(2 * LEAST_OWN <= LEAST_SEGMENT);
+/// A block of up to this many bytes has no segment of its own: a small program, or one that has just begun, would otherwise get each of its
+/// blocks from the device.
+const LEAST_OWN: usize = LEAST_SEGMENT / 2;
 
 /// New pages have at most one part in this of the high water. Smaller ones fit more holes, and take more calls.
-const fn page_parts(policy: GrowthPolicy) -> u64 {
-    match policy {
-        GrowthPolicy::Balanced => 128,
-        GrowthPolicy::Dense => 512,
-    }
-}
-
-/// The most bytes of new pages. Up to here a call for pages costs the same whatever their size.
-const MOST_PAGES: usize = 128 << 20;
+const PAGE_PARTS: u64 = 128;
 
 /// The rules of growth, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -167,9 +156,9 @@ impl Growth {
 
     /// The most bytes of each of the new pages for a block that is not small: a power of two, and at least `page` bytes.
     pub(super) fn new_pages(&self, page: usize) -> usize {
-        let part = usize::try_from(self.high_water / page_parts(self.policy)).unwrap_or(usize::MAX);
-        let size = part.checked_ilog2().map_or(page, |bits| 1 << bits);
-        size.clamp(page, MOST_PAGES.max(page))
+        let part = usize::try_from(self.high_water / PAGE_PARTS).unwrap_or(usize::MAX);
+        part.checked_ilog2()
+            .map_or(page, |bits| page.max(1 << bits))
     }
 
     /// Records that a segment was refused with which all segments would have had `bytes` bytes.
