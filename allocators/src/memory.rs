@@ -1,4 +1,4 @@
-//! Blocks of memory.
+//! The memory of a device as a trait: what every backend's blocks can tell and do.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Arrays.
+//! Arrays on a device, and the arithmetic on them.
 
 use std::{
     fmt,

@@ -1,4 +1,4 @@
-//! Maps by copies.
+//! Maps for backends without maps: a copy on the host, which is written back.
 
 use std::{
     fmt,

@@ -1,4 +1,4 @@
-//! The backend.
+//! A CUDA device as a `Backend`: what it needs of the driver for memory, commands and pages.
 
 #![expect(unsafe_code, reason = "streams and blocks that the core did not make")]
 

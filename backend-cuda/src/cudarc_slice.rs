@@ -92,7 +92,7 @@ impl<T> PooledCudaSlice<T> {
         let memory = block.memory_on(queue);
         let address = memory.map_or(Ok(0), Memory::device_address)?;
         let context = stream.context();
-        // What went wrong before, of which the next call would panic.
+        // An earlier error, which would make the next call panic.
         context
             .check_err()
             .map_err(|error| failed("an earlier call of cudarc", error))?;

@@ -1,4 +1,4 @@
-//! Devices.
+//! The CUDA devices of this machine, and how one is opened.
 
 #![expect(unsafe_code, reason = "streams that this crate did not make")]
 

@@ -1,4 +1,4 @@
-//! What graphs keep.
+//! What a captured graph keeps alive until it is destroyed.
 
 use binpool_allocators::{Error, Result};
 

@@ -1,4 +1,4 @@
-//! Which thread calls.
+//! A number for the calling thread, which stays valid while thread-locals are dropped.
 
 use std::{
     cell::Cell,

@@ -1,4 +1,4 @@
-//! Injected faults.
+//! Faults that a test injects: which call fails, when, and with which error.
 
 use binpool_allocators::{Error, OutOfMemory, Scope};
 use fastrand::Rng;

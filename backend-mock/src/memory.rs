@@ -104,7 +104,7 @@ impl MockMemory {
         }
     }
 
-    /// Shares the binding of `parent`, of which this is a view.
+    /// Shares the binding of `parent`, whose view this is.
     pub(crate) fn into_view_of(mut self, parent: &Self) -> Self {
         self.views = ViewCount::of_view(parent.views.count_view());
         self

@@ -39,20 +39,20 @@ struct Run {
 }
 
 impl SweptDevices {
-    /// Devices from `builder`, of which the first one fails.
+    /// Devices from `builder`; the first one fails.
     #[must_use]
     pub fn new(builder: MockDeviceBuilder) -> Self {
         Self::with_another_failing(builder, 0)
     }
 
-    /// Devices from `builder`, of which the one after `others` other devices fails.
+    /// Devices from `builder`; the one after `others` other devices fails.
     ///
     /// ```
     /// use binpool_allocators::{Allocator, ImmediateAllocator};
     /// use binpool_conformance::sweep::{Ends, sweep};
     /// use binpool_mock::{MockDevice, SweptDevices};
     ///
-    /// // A program with two devices, of which the second fails. The first still works.
+    /// // A program with two devices. The second fails; the first still works.
     /// let fresh = || SweptDevices::with_another_failing(MockDevice::builder(), 1);
     /// let report = sweep("two devices", Ends::Always, fresh, |devices| {
     ///     let [first, second] = [devices.device(), devices.device()].map(|device| {

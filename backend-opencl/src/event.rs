@@ -1,4 +1,4 @@
-//! Events.
+//! OpenCL events: the state of a command, and what is kept until it has ended.
 
 use std::{
     ffi::c_void,

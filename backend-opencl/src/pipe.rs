@@ -89,7 +89,7 @@ impl ClPipe {
 
     /// Returns a pipe of the program's own, by its bare handle (`from_int_ptr`).
     ///
-    /// With `retain`, the program keeps its own reference. Without, this value takes that over, even if the call fails.
+    /// With `retain`, the program keeps its own reference. Without it, this value takes over the program's reference, even if the call fails.
     ///
     /// ```no_run
     /// # use binpool_opencl::{ClPipe, OpenClBackend};

@@ -1,4 +1,4 @@
-//! Queues of commands.
+//! A queue of OpenCL commands as a value that clones share.
 
 use std::{
     ffi::c_void,

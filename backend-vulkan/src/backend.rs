@@ -1,4 +1,4 @@
-//! The backend.
+//! A Vulkan device as a `Backend`: its memory, commands and sparse pages.
 
 use std::sync::{Arc, atomic::AtomicUsize};
 

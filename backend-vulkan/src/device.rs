@@ -1,4 +1,4 @@
-//! Devices.
+//! The Vulkan devices of this machine, and how one is opened.
 
 use std::sync::Arc;
 

@@ -19,7 +19,7 @@ pub trait Heap {
     /// The heap's own type.
     type Allocator: GlobalAlloc;
 
-    /// The heap, of which there is one in a process.
+    /// The heap of the process.
     const ALLOCATOR: Self::Allocator;
 }
 

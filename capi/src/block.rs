@@ -1,4 +1,4 @@
-//! Blocks, by handle.
+//! The functions of C for a block, which is a handle there.
 
 #![expect(unsafe_code, reason = "handles and queues of the program are pointers")]
 

@@ -1,4 +1,4 @@
-//! Pools, by handle.
+//! The functions of C for a pool, which is a handle there.
 
 #![expect(unsafe_code, reason = "handles and queues of the program are pointers")]
 

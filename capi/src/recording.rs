@@ -1,4 +1,4 @@
-//! Recordings, by handle.
+//! The functions of C for a recording, which is a handle there.
 
 #![expect(unsafe_code, reason = "handles are pointers")]
 

@@ -1,8 +1,8 @@
 //! The end of threads: of those that are cancelled, and of those whose first call comes late.
 //!
 //! A destructor of thread-specific data (`pthread_key_create`) may be where a thread first calls this library. Rust registers the destructors of
-//! its thread-locals then, and glibc runs them no more. So the library has a key of its own, whose destructor comes after: what the thread has of
-//! the pools goes back, and its message goes.
+//! its thread-locals then, too late for glibc to run it. So the library has a key of its own, whose destructor comes later: it returns what the
+//! thread has of the pools, and drops its message.
 
 #![cfg_attr(
     target_os = "linux",

@@ -1,4 +1,4 @@
-//! Checks of allocators.
+//! What every allocator promises for an allocation and its release.
 
 use std::{slice::from_ref, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Checks of commits.
+//! What every backend promises for memory that is committed.
 
 use binpool_allocators::{Backend, Region};
 

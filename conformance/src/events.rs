@@ -1,4 +1,4 @@
-//! Checks of events.
+//! What every backend promises for events.
 
 use std::collections::HashSet;
 

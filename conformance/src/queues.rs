@@ -1,4 +1,4 @@
-//! Checks of queues.
+//! What every backend promises for queues.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! Seeded random numbers.
+//! Random numbers that are the same for a seed.
 
 /// Seeded random numbers, by splitmix64: a random program that has failed is repeated by its seed, on any platform.
 ///

@@ -1,4 +1,4 @@
-//! Checks of regions.
+//! What every backend promises for regions of a block.
 
 use binpool_allocators::{Backend, Event, InvalidRequest, Memory, Region};
 

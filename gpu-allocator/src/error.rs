@@ -1,4 +1,4 @@
-//! Errors.
+//! The errors of an allocation, as in the crate `gpu-allocator`.
 
 /// The result of a call of this crate.
 ///

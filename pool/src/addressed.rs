@@ -298,7 +298,7 @@ impl Hasher for AddressHasher {
     }
 
     fn write_u64(&mut self, address: u64) {
-        // The lowest bits choose the place, and the upper ones the shard: those between differ within a shard.
+        // The lowest bits choose the place, the highest ones the shard, and keys of one shard differ in those between.
         self.0 = spread(address ^ self.0).rotate_left(20);
     }
 }

@@ -136,7 +136,7 @@ impl<B: Backend, O> LeasedBlock<B, O> {
 
     /// Takes the block from its user, with its reference to the pool.
     pub(crate) fn split(mut self) -> (O, BlockBox<B, O>) {
-        // SAFETY: by the invariant there is one, and this value is no more.
+        // SAFETY: by the invariant there is one, and this value is gone.
         let share = unsafe { self.0.share.take().unwrap_unchecked() };
         (share, BlockBox(self.0))
     }
@@ -154,7 +154,7 @@ impl<B: Backend, O> LeasedBlock<B, O> {
 
     /// # Safety
     ///
-    /// The address is from [`into_raw`](Self::into_raw), and is used no more.
+    /// The address is from [`into_raw`](Self::into_raw), and is not used again.
     #[inline]
     pub(crate) unsafe fn from_raw(body: NonNull<Body<B, O>>) -> Self {
         // SAFETY: as the caller promises.

@@ -96,7 +96,7 @@ impl<B: Backend> PackedContent<B> {
 
     pub(crate) fn into_content(self) -> Content<B> {
         match self.kind() {
-            // SAFETY: the address is from `into_raw`, by the invariant, and `self` is no more.
+            // SAFETY: the address is from `into_raw`, by the invariant, and `self` is gone.
             BLOCK => Content::Block(unsafe { LeasedBlock::from_raw(self.word.cast()) }),
             // SAFETY: as above.
             EMPTY => Content::Empty(unsafe { Box::from_raw(self.address()) }),
@@ -132,7 +132,7 @@ impl<B: Backend> PackedContent<B> {
         &self,
         may_leave: impl FnOnce(&Block<B>) -> bool,
     ) -> Option<LeasedBlock<B>> {
-        // SAFETY: as in `into_content`; the caller uses `self` no more.
+        // SAFETY: as in `into_content`; the caller does not use `self` again.
         may_leave(self.block()?).then(|| unsafe { LeasedBlock::from_raw(self.word.cast()) })
     }
 
@@ -183,7 +183,7 @@ impl<B: Backend> PackedContent<B> {
         // SAFETY: the word is written below, where the copy is used.
         let block = unsafe { self.take_if(|_| true) }?;
         let (share, block) = block.split();
-        // SAFETY: it replaces a word that is used no more.
+        // SAFETY: it replaces a word that is not used again.
         unsafe { ptr::write(self, Self::new(Content::GivenBack(share))) };
         Some(block)
     }
@@ -193,7 +193,7 @@ impl<B: Backend> PackedContent<B> {
         let share = self.share();
         // SAFETY: the word is written below, where the copy is used.
         let block = unsafe { self.take_if(|_| true) }?;
-        // SAFETY: it replaces a word that is used no more.
+        // SAFETY: it replaces a word that is not used again.
         unsafe { ptr::write(self, Self::new(Content::GivenBack(share))) };
         Some(block)
     }

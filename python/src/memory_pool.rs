@@ -1,4 +1,4 @@
-//! Pools of buffers.
+//! `MemoryPool` of the Python package: a pool of PyOpenCL's buffers.
 
 use binpool::ImmediateAllocator;
 use pyo3::{exceptions::PyValueError, prelude::*};

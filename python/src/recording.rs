@@ -1,4 +1,4 @@
-//! Recordings of pools.
+//! `Recording` of the Python package.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The command `binpool`.
+//! The command `binpool`: reads its options, and prints what went wrong.
 
 #![forbid(unsafe_code)]
 

@@ -20,7 +20,7 @@ use crate::{
 /// What a program takes on the host for an operation, such as to launch a kernel from Python.
 const OPERATION: Duration = Duration::from_micros(10);
 
-/// The time at which the program had done so many events, in all rounds of a trace: as it was recorded, or by what operations take.
+/// The time at which the program had done this many events, in all rounds of a trace: as it was recorded, or by what operations take.
 pub(crate) fn time_of(trace: &Trace, events: usize) -> Duration {
     let of_round = trace.events().len().max(1);
     let (round, event) = (events / of_round, events % of_round);

@@ -105,7 +105,7 @@ impl Profile {
         is_built_in && (trace.is_of_cuda() || trace.largest_block_bytes() > largest)
     }
 
-    /// Returns the time of so many calls that map pages and that unmap some. It does not depend on their size up to 128 MiB, and pools
+    /// Returns the time of these numbers of calls that map and unmap pages. It does not depend on their size up to 128 MiB, and pools
     /// take no larger ones.
     pub(crate) fn remap_time(&self, maps: u64, unmaps: u64) -> Duration {
         let costs = self.device().costs;

@@ -268,7 +268,7 @@ fn outlive_the_pool() {
     assert_eq!(device.violations(), []);
 }
 
-/// Two threads use two pools each, one of which goes meanwhile.
+/// Two threads use two pools each, and one of the pools goes meanwhile.
 fn of_two_pools() {
     let (one, other) = (World::of_bins(64), World::of_bins(64));
     let threads = [(); 2].map(|()| {

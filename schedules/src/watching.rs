@@ -223,7 +223,7 @@ fn record_to_a_slow_writer() {
     world.end(2 * BLOCKS as u64);
 }
 
-/// A disk with room for so many writes.
+/// A disk with room for this many writes.
 struct Full(usize);
 
 impl Write for Full {

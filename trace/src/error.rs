@@ -1,4 +1,4 @@
-//! Errors of recordings.
+//! What may be wrong with a recording, and where in the file.
 
 use std::{error::Error, fmt, io};
 

@@ -1,4 +1,4 @@
-//! Events.
+//! The events of backends over `Runtime`: of a command, or ended by the program.
 
 use std::{
     fmt,

@@ -1,4 +1,4 @@
-//! Queues.
+//! The queues of backends over `Runtime`: how many commands each has, and which have ended.
 
 use std::{
     any::Any,

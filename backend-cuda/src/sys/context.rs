@@ -145,7 +145,7 @@ impl Context {
         self.is_lost.load(Ordering::Relaxed)
     }
 
-    /// Waits for all commands of the context, of which no stream is captured.
+    /// Waits for all commands of the context. None of its streams may be captured.
     pub(crate) fn synchronize(&self) -> CudaResult<()> {
         // SAFETY: It takes no pointers.
         self.call(|driver| unsafe { driver.context_wait() })

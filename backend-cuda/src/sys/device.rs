@@ -1,4 +1,4 @@
-//! Questions about devices.
+//! What the driver says of a device.
 
 use std::{ffi::CStr, sync::Arc};
 

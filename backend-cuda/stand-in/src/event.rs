@@ -1,4 +1,4 @@
-//! Events.
+//! CUDA events: what was recorded, and whether it has ended.
 
 use std::{collections::HashSet, time::Duration};
 

@@ -16,7 +16,7 @@ use crate::{Code, ILLEGAL_ADDRESS, INVALID_VALUE, OPERATING_SYSTEM, OUT_OF_MEMOR
 
 /// Addresses of devices begin here, where the host has no memory.
 const FIRST: u64 = 1 << 60;
-/// Each device has so many bits of addresses.
+/// The bits of an address of a device.
 const ADDRESSES: u32 = 44;
 pub(crate) const PAGE: usize = 2 << 20;
 

@@ -1,4 +1,4 @@
-//! Releasing memory.
+//! How the mock frees a released block once its commands have ended, and reports uses of freed memory.
 
 use binpool_allocators::{MemoryId, MemoryKind, Result};
 use smallvec::SmallVec;

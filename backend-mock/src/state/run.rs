@@ -1,4 +1,4 @@
-//! Running commands.
+//! How the mock runs a command. Kernels run without the lock of the device.
 
 use std::{
     any::Any,

@@ -1,4 +1,4 @@
-//! Enqueueing commands.
+//! How a command is enqueued on the mock.
 //!
 //! Everything that a command touches and waits for is fixed here: its queue
 //! and number, its whole wait list (including ended events), and the byte ranges that it reads and writes.

@@ -1,4 +1,4 @@
-//! Images.
+//! An OpenCL image as an owned value, over memory of its own or of a block.
 
 use std::{ffi::c_void, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Fills of images.
+//! Commands that fill an image with a colour.
 
 use binpool_allocators::{Event, On, Queue, Result, runtime::Access};
 

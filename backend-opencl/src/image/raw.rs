@@ -27,7 +27,7 @@ use crate::{
 impl OpenClBackend {
     /// Returns an image of the program's own, by its bare handle (`from_int_ptr`).
     ///
-    /// With `retain`, the program keeps its own reference. Without, this value takes that over, even if the call fails.
+    /// With `retain`, the program keeps its own reference. Without it, this value takes over the program's reference, even if the call fails.
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags};

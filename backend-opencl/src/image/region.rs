@@ -1,4 +1,4 @@
-//! Boxes of pixels.
+//! A box of pixels in an image, and whether it lies inside.
 
 use std::fmt;
 

@@ -266,7 +266,7 @@ impl ClSampler {
 
     /// Returns a sampler of the program's own, by its bare handle (`from_int_ptr`).
     ///
-    /// With `retain`, the program keeps its own reference. Without, this value takes that over, even if the call fails.
+    /// With `retain`, the program keeps its own reference. Without it, this value takes over the program's reference, even if the call fails.
     ///
     /// ```
     /// use cl3::memory::{CL_ADDRESS_CLAMP, CL_FILTER_NEAREST};

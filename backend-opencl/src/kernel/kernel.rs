@@ -1,4 +1,4 @@
-//! Kernels.
+//! A kernel of a program, and what is known of its parameters.
 
 use std::{ffi::CString, sync::Arc};
 

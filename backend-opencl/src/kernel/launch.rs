@@ -1,4 +1,4 @@
-//! Launches of kernels.
+//! The launch of a kernel: its arguments, work sizes and waits.
 
 use binpool_allocators::{AsMemory, MemoryFlags, On};
 use bytemuck::Pod;

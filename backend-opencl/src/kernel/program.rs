@@ -1,4 +1,4 @@
-//! Programs.
+//! Programs in OpenCL C, built at run time.
 
 use std::{ffi::CString, sync::Arc};
 

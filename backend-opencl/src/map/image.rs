@@ -1,4 +1,4 @@
-//! Maps of images.
+//! Maps of images to the host's memory, row by row.
 
 use std::fmt;
 

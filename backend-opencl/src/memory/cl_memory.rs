@@ -1,4 +1,4 @@
-//! Blocks of memory.
+//! A block of OpenCL memory, or a region of one, as an owned value.
 
 use std::{ffi::c_void, ops::RangeBounds, ptr::NonNull, sync::Arc};
 

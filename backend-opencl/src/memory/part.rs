@@ -1,4 +1,4 @@
-//! Parts of buffers.
+//! A sub-buffer, which stands for a part of a buffer.
 
 use std::{
     ops::Deref,

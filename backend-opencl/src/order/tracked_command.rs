@@ -340,7 +340,7 @@ impl TrackedCommand {
         matches!(self.standing(), Ok(Standing::Failed | Standing::Over))
     }
 
-    /// Returns what a command that is enqueued now has to wait for to come after this one, which is enqueued or given up. Flushes this
+    /// Returns what a command has to wait for that is enqueued now and must come after this one. This one is enqueued, or was given up. Flushes this
     /// command if it has to be waited for.
     ///
     /// If `queue` is the in-order queue of this command, the queue's order puts this one first, unless it has failed early.

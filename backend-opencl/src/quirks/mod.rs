@@ -47,7 +47,7 @@ pub(crate) struct Quirks {
     waits_for_one_event: bool,
     /// `PoCL` and Intel's runtime keep the memory of a map that failed until it is unmapped.
     pub(crate) failed_maps_keep_memory: bool,
-    /// Intel's runtime never destroys an object of which a map is enqueued while the ends of two others are pending.
+    /// Intel's runtime never destroys an object if one of its maps is enqueued while the ends of two others are pending.
     pub(crate) maps_behind_ends_keep_memory: bool,
     /// NVIDIA's driver crashes where a migration cannot begin at once: memory stays where it is.
     pub(crate) migration_crashes: bool,

@@ -1,4 +1,4 @@
-//! Shared virtual memory.
+//! How the backend allocates shared virtual memory.
 
 use std::{ptr::NonNull, sync::Arc};
 

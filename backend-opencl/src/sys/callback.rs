@@ -1,4 +1,4 @@
-//! Callbacks of events.
+//! A closure that the runtime calls once an event has ended.
 //!
 //! A callback runs on a thread of the runtime, or at once on the caller where the command has ended already. It takes no
 //! lock of this crate and makes no call that waits.

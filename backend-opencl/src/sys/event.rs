@@ -1,4 +1,4 @@
-//! Events.
+//! Calls of OpenCL that make events, query them and wait for them.
 
 use cl3::{error_codes::CL_INVALID_VALUE, info_type::InfoType};
 

@@ -1,4 +1,4 @@
-//! Images.
+//! Calls of OpenCL that make images and describe them.
 
 use std::ptr;
 

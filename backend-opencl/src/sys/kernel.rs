@@ -1,4 +1,4 @@
-//! Kernels.
+//! Calls of OpenCL that make kernels, describe their parameters and set their arguments.
 
 use std::{ffi::CStr, ptr};
 

@@ -1,4 +1,4 @@
-//! Programs.
+//! Calls of OpenCL that build programs.
 
 use std::{ffi::CStr, ptr};
 

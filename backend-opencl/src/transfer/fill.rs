@@ -1,4 +1,4 @@
-//! Fills.
+//! Commands that fill memory with a pattern.
 
 use binpool_allocators::Align;
 use cl3::memory::CL_MEM_READ_ONLY;

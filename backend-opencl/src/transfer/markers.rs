@@ -1,4 +1,4 @@
-//! Markers and barriers.
+//! Markers and barriers, which only order other commands.
 
 use binpool_allocators::{On, Queue, QueueOrder, Result};
 

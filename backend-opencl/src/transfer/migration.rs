@@ -1,4 +1,4 @@
-//! Migrations.
+//! Commands that move memory to a device before it is used.
 
 use binpool_allocators::{AsMemory, Event, Memory, On, Region, Result, runtime::Access};
 use bitflags::bitflags;

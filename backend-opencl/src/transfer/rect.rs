@@ -1,4 +1,4 @@
-//! Transfers of rectangles.
+//! Copies of rectangles and boxes between buffers and the host.
 
 use binpool_allocators::{
     AsMemory, Error, InvalidRequest, Memory, On, Region, Result, runtime::Access,

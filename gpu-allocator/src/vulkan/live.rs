@@ -1,4 +1,4 @@
-//! What is allocated.
+//! What this interface has allocated and not yet freed.
 
 use std::{
     backtrace::Backtrace,

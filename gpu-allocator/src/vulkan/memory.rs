@@ -94,7 +94,7 @@ impl DeviceMemory {
     }
 
     fn free_raw(&self, memory: vk::DeviceMemory) {
-        // SAFETY: It was allocated here, and is freed once: it is in `blocks` no more. What is mapped is unmapped by this.
+        // SAFETY: It was allocated here, and is freed once: it is no longer in `blocks`. What is mapped is unmapped by this.
         unsafe { self.device.free_memory(memory, None) };
     }
 }

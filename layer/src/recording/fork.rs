@@ -1,4 +1,4 @@
-//! Processes that fork.
+//! What a process that forks must not leave locked in its child.
 
 use std::{
     cell::RefCell,

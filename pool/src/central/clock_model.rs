@@ -73,7 +73,7 @@ struct ModelFence {
     freed: Option<u8>,
 }
 
-/// The block, of which there is one.
+/// The only block.
 #[derive(Clone, Debug)]
 enum Block {
     /// Leased for a queue, and used on this and others.

@@ -625,7 +625,7 @@ impl Explorer {
         }
     }
 
-    /// Runs the program, of which all calls but the last one have been checked.
+    /// Runs the program. All its calls but the last one have been checked.
     fn run(&mut self, mut table: Table, free: &[FreeRange]) -> (Table, Vec<FreeRange>) {
         self.programs += 1;
         let run = || {

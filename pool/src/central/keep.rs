@@ -211,7 +211,7 @@ impl<B: Backend, O> State<B, O> {
         });
     }
 
-    /// Returns whether there are freed blocks of which the program had views, some of which may be gone by now.
+    /// Returns whether there are freed blocks whose views the program had, and may have dropped by now.
     pub(crate) fn has_viewed(&self) -> bool {
         self.viewed
             .as_ref()

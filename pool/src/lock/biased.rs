@@ -251,7 +251,7 @@ impl<T> Inside<'_, T> {
 impl<T> Drop for Inside<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        // Releases what the owner did to the value to a visitor that waits.
+        // `Release`: a waiting visitor then sees what the owner did to the value.
         self.0.lock().busy.store(IDLE, Ordering::Release);
     }
 }

@@ -22,7 +22,7 @@ use crate::lock::spin_lock::{Lock, LockGuard};
 /// The most arenas, one for each bit of [`Shared::occupied`].
 const MOST_ARENAS: usize = 64;
 
-/// The arenas of [`Segments`](super::Segments), for threads that take and give ranges without these.
+/// The arenas of [`Segments`](super::Segments), for threads that take and return ranges without the lock of the segments.
 ///
 /// Each arena has segments of its own, and a lock. So threads with different arenas do not wait for each other, and the
 /// bookkeeping of an arena stays in the cache of one processor. The arenas of jemalloc are the same idea ("A Scalable Concurrent

@@ -61,7 +61,7 @@ impl<V> Views<V> {
         ends.and_then(|(_, last)| self.cached[last].region.end())
     }
 
-    /// Joins two chains, of which the second lies after the first.
+    /// Joins two chains; the second lies after the first.
     pub(super) fn join(&mut self, Chain(one): Chain, Chain(two): Chain) -> Chain {
         match (one, two) {
             (Some((first, end)), Some((start, last))) => {

@@ -18,7 +18,7 @@ use crate::{one_range, sheet::Figures};
 /// The copies of each program, each with a seed of its own.
 const COPIES: u64 = 8;
 
-/// The same of the programs by which rules are judged, of which there are more.
+/// The same of the programs by which rules are judged. There are more of these.
 const JUDGED_COPIES: u64 = 2;
 
 /// How many times in a row a program is replayed.

@@ -1,4 +1,4 @@
-//! `binpool devices`.
+//! `binpool devices`: the devices of this machine, and what their calls cost.
 
 use std::{
     error::Error,

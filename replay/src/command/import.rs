@@ -1,4 +1,4 @@
-//! `binpool import`.
+//! `binpool import`: makes traces of other tools' recordings.
 
 use std::{
     error::Error,

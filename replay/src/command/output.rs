@@ -43,7 +43,7 @@ pub(crate) fn print_report(text: &str) -> io::Result<()> {
     print(&coloured(text))
 }
 
-/// Prints an error and its causes, down to the report of a pool that ran out of memory, of which it prints the first line.
+/// Prints an error and its causes, down to the first line of the report of a pool that ran out of memory.
 pub(crate) fn report(error: &dyn Error) {
     report_short_of(error, None);
 }

@@ -1,4 +1,4 @@
-//! Progress bars.
+//! A progress bar on the terminal.
 
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 

@@ -1,4 +1,4 @@
-//! `binpool replay`.
+//! `binpool replay`: replays traces through a pool.
 
 use std::error::Error;
 

@@ -1,4 +1,4 @@
-//! `binpool tune`.
+//! `binpool tune`: compares the settings of a pool on a trace.
 
 use std::error::Error;
 

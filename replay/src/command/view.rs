@@ -1,4 +1,4 @@
-//! `binpool view`.
+//! `binpool view`: draws a recording as a page.
 
 use std::{
     error::Error,

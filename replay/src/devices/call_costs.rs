@@ -160,7 +160,7 @@ impl<'a, B: Backend> Bench<'a, B> {
         sizes.iter().copied().filter(has_room).collect()
     }
 
-    /// The tables of the results of `measure` by size, up to the first size that there is no memory for.
+    /// The results of `measure` by size, up to the first size for which memory is missing.
     fn tables<const N: usize>(
         &self,
         sizes: &[usize],

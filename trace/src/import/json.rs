@@ -1,4 +1,4 @@
-//! JSON documents.
+//! Reads JSON documents of other tools.
 
 use std::{
     fmt,

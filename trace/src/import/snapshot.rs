@@ -128,7 +128,7 @@ pub(crate) fn import_all(
         }
     }
     if all.is_empty() {
-        // With the error of the device of which most is known.
+        // With the error of the device that most is known about.
         let devices = snapshot.devices();
         let busiest = devices.iter().rev().max_by_key(|(_, amount)| *amount);
         let busiest = busiest.map_or(0, |(device, _)| *device);

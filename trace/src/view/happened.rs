@@ -176,7 +176,7 @@ impl Known {
                 self.add(*memory, *bytes, moment);
             }
             PoolEvent::GivenBack { memory } => {
-                // Memory from before the recording, of which it knows nothing, may leave, too.
+                // Memory from before the recording, which does not know it, may leave, too.
                 let index = self.by_memory.remove(memory);
                 let segment = index.and_then(|index| self.segments.get_mut(index));
                 let bytes = segment.map_or(0, |segment| {

@@ -94,7 +94,7 @@ pub(crate) struct ThreadCache<B: Backend, O> {
     below_peak: usize,
     /// The thread's number, by which it chooses a shelf of the [depot](crate::free::depot), and an arena.
     pub(crate) number: usize,
-    /// The arenas of the pool's segments, of which the one with the thread's number is its own; `None` without segments.
+    /// The arenas of the pool's segments; the one with the thread's number is its own. `None` without segments.
     arenas: Option<PoolArenas<B>>,
     /// Where allocations and frees are recorded; `None` while the pool is not tracked.
     pub(crate) event_buffer: Option<Box<EventBuffer>>,

@@ -1,4 +1,4 @@
-//! `binpool run`.
+//! `binpool run`: runs a program with the layer, which records or pools its memory.
 
 mod environment;
 mod frames;
