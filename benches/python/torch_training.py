@@ -103,23 +103,40 @@ class Transformer(nn.Module):
         return self.head(self.last(x))
 
 
-def transformer(choose):
-    """Yields a training step of batches of at most 8192 tokens, in lengths of 64 to 1024."""
-    model = Transformer(16000, 768, 12, 12).cuda()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+def trained(model, optimizer, loss_of, scaler=None, parts=1):
+    """A training step of a model. Its gradients are the mean of those of several parts; a scaler is for float16, and bfloat16 needs none."""
 
     def step():
-        length = choose.randint(64, 1024)
-        tokens = torch.tensor([[choose.randrange(16000) for _ in range(length)]]).repeat(8192 // length, 1).cuda()
-        with torch.autocast("cuda", torch.bfloat16):
-            found = model(tokens[:, :-1])
-            loss = functional.cross_entropy(found.flatten(0, 1), tokens[:, 1:].flatten())
-        loss.backward()
-        optimizer.step()
+        for _ in range(parts):
+            with torch.autocast("cuda", torch.bfloat16 if scaler is None else torch.float16):
+                loss = loss_of(model) / parts
+            (loss if scaler is None else scaler.scale(loss)).backward()
+        if scaler is None:
+            optimizer.step()
+        else:
+            scaler.step(optimizer)
+            scaler.update()
         optimizer.zero_grad(set_to_none=True)
         return loss
 
     return step
+
+
+def next_word(model, tokens):
+    """The loss of a model that tells the next word of each sequence."""
+    return functional.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+
+
+def transformer(choose):
+    """Yields a training step of batches of at most 8192 tokens, in lengths of 64 to 1024."""
+    model = Transformer(16000, 768, 12, 12).cuda()
+
+    def loss_of(model):
+        length = choose.randint(64, 1024)
+        tokens = torch.tensor([[choose.randrange(16000) for _ in range(length)]]).repeat(8192 // length, 1).cuda()
+        return next_word(model, tokens)
+
+    return trained(model, torch.optim.AdamW(model.parameters(), lr=1e-4), loss_of)
 
 
 class Bottleneck(nn.Module):
@@ -151,20 +168,14 @@ def residual_network():
 def convolution(choose):
     """Yields a training step of 16 to 64 images of 128 to 320 points a side."""
     model = residual_network().cuda().to(memory_format=torch.channels_last)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 
-    def step():
+    def loss_of(model):
         count, side = choose.randint(16, 64), 16 * choose.randint(8, 20)
         images = torch.randn(count, 3, side, side, device="cuda").to(memory_format=torch.channels_last)
         labels = torch.tensor([choose.randrange(1000) for _ in range(count)]).cuda()
-        with torch.autocast("cuda", torch.bfloat16):
-            loss = functional.cross_entropy(model(images), labels)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        return loss
+        return functional.cross_entropy(model(images), labels)
 
-    return step
+    return trained(model, torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9), loss_of)
 
 
 def generation(choose):
@@ -272,25 +283,6 @@ def streams(choose):
     return step
 
 
-def trained(model, optimizer, loss_of, scaler=None):
-    """A training step of a model whose shapes are the same in each."""
-
-    def step():
-        with torch.autocast("cuda", torch.bfloat16 if scaler is None else torch.float16):
-            loss = loss_of(model)
-        if scaler is None:
-            loss.backward()
-            optimizer.step()
-        else:
-            scaler.scale(loss).backward()
-            scaler.step(optimizer)
-            scaler.update()
-        optimizer.zero_grad(set_to_none=True)
-        return loss
-
-    return step
-
-
 def labelled(count, side):
     """Images, and the loss of a model that tells a thousand kinds of them apart."""
 
@@ -342,19 +334,11 @@ def gpt(_):
     model = Transformer(32000, 768, 12, 12)
     model.layers = nn.ModuleList(Checkpointed(layer) for layer in model.layers)
     model.cuda()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
 
-    def step():
-        for _ in range(2):
-            tokens = torch.randint(32000, (8, 1025), device="cuda")
-            with torch.autocast("cuda", torch.bfloat16):
-                loss = functional.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten()) / 2
-            loss.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        return loss
+    def loss_of(model):
+        return next_word(model, torch.randint(32000, (8, 1025), device="cuda"))
 
-    return step
+    return trained(model, torch.optim.AdamW(model.parameters(), lr=1e-4), loss_of, parts=2)
 
 
 class Smooth(nn.Module):
