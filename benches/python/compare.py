@@ -18,7 +18,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 TORCH = (
     "torch_training.py",
-    "transformer convolution generation serving graph streams vision resnet gpt denoiser pairs".split(),
+    ["transformer", "convolution", "generation", "serving", "graph", "streams", "vision", "resnet", "gpt", "denoiser", "pairs"],
     ["native", "expandable", "binpool"],
 )
 CUPY = ("cupy_program.py", ["wave", "gradients", "pairs"], ["cupy", "binpool"])

@@ -8,8 +8,9 @@ varying sizes; `generation` decodes with a cache of keys and values that is conc
 sequences, each of which begins anew once it is long enough; `graph` trains on graphs of varying sizes; `streams` multiplies matrices of
 varying sizes on four streams. Of fixed shapes are `vision` (a vision transformer), `resnet` (ResNet-50 with automatic mixed precision and
 autotuned convolutions), `gpt` (with dropout, checkpoints, and gradients of two steps added up) and `denoiser` (a U-Net).
-`pairs` times an allocation and its free. With `--ahead` the host does not wait for the device between steps. Seeds are fixed and algorithms deterministic, so that the losses of a program are
-the same over every allocator. A process runs one program over one allocator, so that nothing is shared.
+`pairs` times an allocation and its free. With `--ahead` the host does not wait for the device between steps. Seeds are fixed and algorithms
+deterministic, so that the losses of a program are the same over every allocator. A process runs one program over one allocator, so that
+nothing is shared.
 """
 
 import argparse
@@ -21,7 +22,7 @@ import statistics
 import time
 
 SEED = 20261125
-PROGRAMS = "transformer convolution generation serving graph streams vision resnet gpt denoiser pairs".split()
+PROGRAMS = ["transformer", "convolution", "generation", "serving", "graph", "streams", "vision", "resnet", "gpt", "denoiser", "pairs"]
 GIB = 1 << 30
 
 
@@ -104,7 +105,7 @@ class Transformer(nn.Module):
 
 
 def trained(model, optimizer, loss_of, scaler=None, parts=1):
-    """A training step of a model. Its gradients are the mean of those of several parts; a scaler is for float16, and bfloat16 needs none."""
+    """A training step of a model. Its gradients are the mean of those of several parts; only float16 needs a scaler."""
 
     def step():
         for _ in range(parts):
