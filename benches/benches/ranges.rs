@@ -1,7 +1,7 @@
 //! Which bytes of one large range each block gets: what that costs, and how densely it packs, beside other crates that do
 //! just this.
 //!
-//! The programs are the recorded ones of `replay/traces` and the mixed workload, the same for each subject, in units of 512
+//! The programs are the recorded ones of `tools/traces` and the mixed workload, the same for each subject, in units of 512
 //! bytes, which is what blocks start on on an H200. Before anything is timed, a table tells how many bytes each needs, from
 //! the first to the last that it ever uses, over the most that the program has live. The last column is not a fixed range, but
 //! segments that come and go by the rules of growth: the most bytes that they have together.
@@ -227,7 +227,7 @@ impl Program {
     }
 
     fn all() -> Vec<Self> {
-        let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../replay/traces");
+        let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tools/traces");
         let mut files: Vec<_> = traces
             .read_dir()
             .unwrap()

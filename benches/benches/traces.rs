@@ -29,7 +29,7 @@ const TRACES: [&str; 5] = [
 const ROUNDS: usize = 12;
 
 fn benchmarks(criterion: &mut Criterion) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../replay/traces");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tools/traces");
     let mut group = criterion.benchmark_group("events of a trace");
     group.sample_size(10);
     for name in TRACES {

@@ -1,28 +1,28 @@
-//! The programs of [`schedules`](../../schedules) on threads of the system, each once. Under Miri each seed is another schedule
+//! The programs of [`schedules`](../../checks/schedules) on threads of the system, each once. Under Miri each seed is another schedule
 //! (`scripts/miri`).
 //!
 //! Arguments are parts of the names of those to run.
 
 #![allow(clippy::unwrap_used, reason = "a program that fails panics")]
 
-#[path = "../../schedules/src/adaptors.rs"]
+#[path = "../../checks/schedules/src/adaptors.rs"]
 mod adaptors;
-#[path = "../../schedules/src/device.rs"]
+#[path = "../../checks/schedules/src/device.rs"]
 mod device;
-#[path = "../../schedules/src/pages.rs"]
+#[path = "../../checks/schedules/src/pages.rs"]
 mod pages;
-#[path = "../../schedules/src/queues.rs"]
+#[path = "../../checks/schedules/src/queues.rs"]
 mod queues;
-#[path = "../../schedules/src/shortage.rs"]
+#[path = "../../checks/schedules/src/shortage.rs"]
 mod shortage;
-#[path = "../../schedules/src/thread_caches.rs"]
+#[path = "../../checks/schedules/src/thread_caches.rs"]
 mod thread_caches;
-#[path = "../../schedules/src/watching.rs"]
+#[path = "../../checks/schedules/src/watching.rs"]
 mod watching;
-#[path = "../../schedules/src/world.rs"]
+#[path = "../../checks/schedules/src/world.rs"]
 mod world;
 
-/// What takes the place of `schedules/src/program.rs`, which has shuttle pick the schedules.
+/// What takes the place of `checks/schedules/src/program.rs`, which has shuttle pick the schedules.
 mod program {
     pub(crate) use std as library;
 

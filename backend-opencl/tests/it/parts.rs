@@ -1,6 +1,6 @@
 //! Parts of memory in every call of this backend that takes memory: offsets count from the part, and what lies beside it stays as it is.
 //!
-//! `conformance/tests/parts.rs` lists these calls, and fails for one that it does not know.
+//! `checks/conformance/tests/parts.rs` lists these calls, and fails for one that it does not know.
 
 use std::cell::RefCell;
 

@@ -18,7 +18,7 @@ const GROUP: usize = 128;
 
 /// Loads the kernel for an operation: 0 adds, 1 subtracts, 2 multiplies.
 pub(crate) fn load(backend: &VulkanBackend, operation: u32) -> Result<VulkanKernel, Error> {
-    let bytes = include_bytes!("../../../array/src/element_wise.spv");
+    let bytes = include_bytes!("../../../checks/array/src/element_wise.spv");
     let (words, _) = bytes.as_chunks();
     let words: Vec<_> = words.iter().map(|word| u32::from_le_bytes(*word)).collect();
     // SAFETY: It is a module for Vulkan 1.2 that needs 64-bit integers, which the device has.
