@@ -22,7 +22,7 @@ use std::{
 
 use binpool::segments::{Carved, RangeKey, Segments};
 use binpool_benches::{Mixed, Subject};
-use binpool_trace::{Event, Trace};
+use binpool_recordings::{Event, Trace};
 use criterion::{
     BenchmarkGroup, Criterion, criterion_group, criterion_main, measurement::WallTime,
 };

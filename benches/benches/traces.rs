@@ -13,8 +13,8 @@ use std::path::Path;
 
 use binpool::{ImmediateAllocator, PoolOptions, Retain};
 use binpool_benches::NullBackend;
+use binpool_recordings::Trace;
 use binpool_replay::{ReplaySettings, replay};
-use binpool_trace::Trace;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
 const TRACES: [&str; 5] = [

@@ -2,7 +2,7 @@
 //! its place, in little memory; and a trace that was imported is one that can be written and read again.
 #![no_main]
 
-use binpool_trace::Trace;
+use binpool_recordings::Trace;
 use libfuzzer_sys::fuzz_target;
 
 const NAME: &str = "fuzz";

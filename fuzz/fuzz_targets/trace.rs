@@ -7,7 +7,8 @@ use std::{
     io::Read,
 };
 
-use binpool_trace::{Event, Trace, TraceError, TraceErrorKind};
+use binpool_recordings::{Event, Trace};
+use binpool_trace::{TraceError, TraceErrorKind};
 use flate2::{
     Compression,
     read::{GzEncoder, MultiGzDecoder},

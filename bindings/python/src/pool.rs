@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use binpool::{WatchOptions, words};
 use binpool_capi::{AnyPool, NewFile, of_backend};
-use binpool_trace::{Snapshot, view::SnapshotNumbers};
+use binpool_recordings::view::SnapshotNumbers;
+use binpool_trace::Snapshot;
 use pyo3::{exceptions::PyValueError, prelude::*};
 
 use crate::{

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use binpool_trace::{
+use binpool_recordings::{
     Content, Trace,
     view::{By, History, page_of},
 };

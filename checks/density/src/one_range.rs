@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use binpool_trace::{Event, Trace};
+use binpool_recordings::{Event, Trace};
 
 /// What sizes are rounded up to, in bytes, as in PyTorch's allocator.
 const GRAIN: usize = 512;

@@ -10,8 +10,9 @@ use std::{
 
 use binpool::{GrowthPolicy, PoolOptions};
 use binpool_conformance::Random;
+use binpool_recordings::Trace;
 use binpool_replay::{AllocatorChoice, Device, Failure, Profile, ReplaySettings, Warm};
-use binpool_trace::{Trace, TraceError};
+use binpool_trace::TraceError;
 
 use crate::{one_range, sheet::Figures};
 

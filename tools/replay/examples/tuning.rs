@@ -7,11 +7,11 @@
 
 use std::{env, error::Error, fmt::Write, path::Path};
 
+use binpool_recordings::Trace;
 use binpool_replay::{
     Device, Profile, ReplaySettings,
     tune::{Comparison, candidates, tune},
 };
-use binpool_trace::Trace;
 
 /// How much the pool may reserve, as a multiple of what the program has in use at most.
 const RESERVE: f64 = 1.15;

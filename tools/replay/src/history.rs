@@ -7,7 +7,7 @@ use crate::{
     replay::{STRIDE, queues_of, queues_of_blocks},
     segment_record::SegmentRecord,
 };
-use binpool_trace::{
+use binpool_recordings::{
     Event, Trace,
     view::{FailedRequest, History, Life, Lives},
 };
@@ -18,7 +18,7 @@ use binpool_trace::{
 ///
 /// ```
 /// use binpool::PoolOptions;
-/// use binpool_trace::{Trace};
+/// use binpool_recordings::Trace;
 /// use binpool_replay::{Profile, simulate};
 ///
 /// let trace = Trace::parse("leaky", &b"a 0 4096 0\na 1 100 0\nf 0\n"[..])?;
@@ -126,7 +126,7 @@ pub fn simulate(
 mod tests {
     use binpool::PoolOptions;
 
-    use binpool_trace::Trace;
+    use binpool_recordings::Trace;
 
     use super::simulate;
     use crate::Profile;

@@ -10,7 +10,7 @@ use std::{
 
 use binpool::Error;
 use binpool_mock::{MockBackend, MockDevice, MockQueue};
-use binpool_trace::Trace;
+use binpool_recordings::Trace;
 
 use crate::{
     behind::LastUse,

@@ -5,7 +5,8 @@ use std::{fs, io, path::Path, str::FromStr, sync::Arc, time::Duration};
 use binpool_mock::{Completion, CostModel, CostTable, DeviceProfile, MockDevice};
 
 use crate::figures::ratio;
-use binpool_trace::{Trace, shown};
+use binpool_recordings::Trace;
+use binpool_trace::shown;
 
 /// The device whose limits and costs the mock device has.
 ///

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use binpool_trace::{Event, Trace};
+use binpool_recordings::{Event, Trace};
 
 /// An allocation or a free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

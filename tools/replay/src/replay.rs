@@ -28,7 +28,7 @@ use crate::{
     touch::{Commands, Fill, InUse, Touch},
     watermark::Watermark,
 };
-use binpool_trace::{Event, Trace};
+use binpool_recordings::{Event, Trace};
 
 /// The result of a replay, by all threads together.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -27,7 +27,7 @@ use crate::{
     watermark::Watermark,
 };
 use binpool::words::bytes;
-use binpool_trace::Trace;
+use binpool_recordings::Trace;
 
 /// The device that a trace is replayed on.
 #[derive(Clone, Debug)]

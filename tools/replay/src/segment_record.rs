@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use binpool::{Allocator, Error, EventOf, Memory, MemoryId, MemoryOf, forward_to_inner};
-use binpool_trace::view::Segment;
+use binpool_recordings::view::Segment;
 use parking_lot::Mutex;
 
 /// Records the memory that an allocator gives and takes back, with the event of the trace at which it does. Clones share the

@@ -14,7 +14,7 @@ use crate::{
     replay::Run,
     rounds::{DeviceGauges, Gauges},
 };
-use binpool_trace::Trace;
+use binpool_recordings::Trace;
 
 /// Replays a trace with a pool of the driver that keeps what is free: each block is allocated and freed on its own stream, without a wait.
 pub(crate) fn replay_in_stream_order(

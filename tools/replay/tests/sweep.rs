@@ -15,8 +15,8 @@ use std::{
 use binpool::{Backend, Budget, ImmediateAllocator, PoolOptions, PooledBuffer, QueueOrder, Region};
 use binpool_conformance::sweep::{EXTENT, Ends, FaultInjector, SweepReport, sweep};
 use binpool_mock::{MockBackend, MockDevice, SweptDevices};
+use binpool_recordings::{Event, Trace};
 use binpool_replay::{ReplaySettings, Touch, replay};
-use binpool_trace::{Event, Trace};
 
 type Block = PooledBuffer<MockBackend>;
 

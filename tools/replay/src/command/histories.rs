@@ -2,11 +2,12 @@
 
 use std::{error::Error, path::Path};
 
-use binpool_replay::{Failure, Profile, report::named_beyond, simulate};
-use binpool_trace::{
-    Content, PoolEvent, PoolStep, Trace, TraceError,
+use binpool_recordings::{
+    Content, PoolStep, Trace,
     view::{By, History},
 };
+use binpool_replay::{Failure, Profile, report::named_beyond, simulate};
+use binpool_trace::{PoolEvent, TraceError};
 
 use crate::command::{
     output::{name_of, print_remarks, remark},

@@ -6,8 +6,9 @@ use std::{
     path::Path,
 };
 
+use binpool_recordings::Trace;
 use binpool_replay::report::{import_json, import_summary};
-use binpool_trace::{Trace, shown};
+use binpool_trace::shown;
 use flate2::{Compression, write::GzEncoder};
 
 use crate::command::{

@@ -15,8 +15,9 @@ use std::{
 
 use anstyle::{AnsiColor, Style};
 use binpool::PoolError;
+use binpool_recordings::{Content, Trace};
 use binpool_replay::report::named_beyond;
-use binpool_trace::{Content, Trace, TraceError, shown};
+use binpool_trace::{TraceError, shown};
 use clap::error::{ContextKind, ContextValue};
 
 use crate::command::progress_bar::bar;

@@ -3,11 +3,11 @@
 use std::error::Error;
 
 use binpool_opencl::DeviceSelector;
+use binpool_recordings::Trace;
 use binpool_replay::{
     AllocatorChoice, Device, Failure, Measured, ReplaySettings,
     report::{Header, Row, behind_table, end_table, json, rounds_tables, table},
 };
-use binpool_trace::Trace;
 
 use crate::command::{
     cli::{BackendChoice, Replay},

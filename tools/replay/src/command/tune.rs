@@ -2,11 +2,11 @@
 
 use std::error::Error;
 
+use binpool_recordings::Trace;
 use binpool_replay::{
     Device, ReplaySettings,
     tune::{Candidate, Trial, TuneReport, candidates, page_candidates, tune},
 };
-use binpool_trace::Trace;
 
 use crate::command::{
     cli::Tune,

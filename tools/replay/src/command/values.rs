@@ -3,8 +3,8 @@
 use std::{ffi::OsStr, path::PathBuf, time::Duration};
 
 use binpool::{LeadingBits, Retain};
+use binpool_recordings::view::By;
 use binpool_replay::AllocatorChoice;
-use binpool_trace::view::By;
 use bytesize::ByteSize;
 use clap::{
     ValueEnum,

@@ -8,11 +8,12 @@ use std::{
 };
 
 use binpool::words;
-use binpool_replay::report::memory_report;
-use binpool_trace::{
-    Content, Snapshot, TraceError, shown,
+use binpool_recordings::{
+    Content,
     view::{Comparison, Origin, SnapshotNumbers, page_of},
 };
+use binpool_replay::report::memory_report;
+use binpool_trace::{Snapshot, TraceError, shown};
 
 use crate::command::{
     histories::{Histories, histories_of},

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use binpool::PoolOptions;
+use binpool_recordings::view::By;
 use binpool_replay::Profile;
-use binpool_trace::view::By;
 use bytesize::ByteSize;
 use clap::{Args, builder::NonEmptyStringValueParser};
 

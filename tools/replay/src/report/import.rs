@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use binpool::words::bytes;
-use binpool_trace::Trace;
+use binpool_recordings::Trace;
 
 /// Returns the figures of a trace as a JSON object.
 ///

@@ -8,7 +8,7 @@ mod trade_off;
 
 use std::{num::NonZero, sync::OnceLock, thread, time::Duration};
 
-use binpool_trace::Trace;
+use binpool_recordings::Trace;
 pub use candidates::{Candidate, candidates, page_candidates};
 use parking_lot::Mutex;
 pub use report::TuneReport;
@@ -53,7 +53,7 @@ pub struct Comparison {
 /// Running out of memory is a result, not an error. On the mock, all results but the host's times are repeatable.
 ///
 /// ```
-/// use binpool_trace::{Trace};
+/// use binpool_recordings::Trace;
 /// use binpool_replay::{Device, Profile, ReplaySettings, tune::{Comparison, candidates, tune}};
 ///
 /// let trace = Trace::parse("t", &b"a 0 5000 0\nf 0\na 1 4500 0\nf 1\n"[..]).unwrap();

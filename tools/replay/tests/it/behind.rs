@@ -3,8 +3,8 @@
 use std::{path::Path, time::Duration};
 
 use binpool::{PoolOptions, ReusePolicy};
+use binpool_recordings::Trace;
 use binpool_replay::{AllocatorChoice, Device, Measured, Profile, ReplaySettings, Touch};
-use binpool_trace::Trace;
 use serde_json::Value;
 
 use crate::common::binpool;

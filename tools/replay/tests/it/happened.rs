@@ -12,7 +12,7 @@ use binpool::{
     VirtualMemoryAllocator, WatchOptions,
 };
 use binpool_mock::{CallKind, Completion, Fault, MockDevice, Persistence};
-use binpool_trace::{
+use binpool_recordings::{
     Trace,
     view::{By, History, Origin},
 };

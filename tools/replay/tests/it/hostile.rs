@@ -10,8 +10,9 @@ use std::{
 };
 
 use binpool_mock::DeviceProfile;
+use binpool_recordings::Trace;
 use binpool_replay::{Profile, ProfileError};
-use binpool_trace::{Trace, TraceError, TraceErrorKind};
+use binpool_trace::{TraceError, TraceErrorKind};
 use flate2::{Compression, write::GzEncoder};
 use serde_json::Value;
 

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use binpool_trace::Trace;
+use binpool_recordings::Trace;
 use flate2::read::MultiGzDecoder;
 use serde_json::{Value, json};
 

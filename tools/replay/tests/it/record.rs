@@ -4,7 +4,7 @@ use std::{env, error::Error, process::Command};
 
 use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
 use binpool_mock::{MockBackend, MockDevice};
-use binpool_trace::Trace;
+use binpool_recordings::Trace;
 
 use crate::common::binpool;
 

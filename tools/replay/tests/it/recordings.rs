@@ -7,8 +7,8 @@ use std::{
 
 use binpool::{Backend, ImmediateAllocator, MemoryPool, PoolOptions, QueueOrder};
 use binpool_mock::MockDevice;
+use binpool_recordings::Trace;
 use binpool_replay::{AllocatorChoice, Device, Profile, ReplaySettings, Touch};
-use binpool_trace::Trace;
 
 /// A file as the test sees it.
 #[derive(Clone, Default)]

@@ -4,11 +4,11 @@ use std::{fmt::Write as _, fs, path::Path, time::Duration};
 
 use binpool::PoolOptions;
 use binpool_mock::DeviceProfile;
+use binpool_recordings::Trace;
 use binpool_replay::{
     AllocatorChoice, AtEnd, Device, Measured, Outcome, Profile, ReplaySettings, Touch,
     report::{Header, Row, json, table},
 };
-use binpool_trace::Trace;
 use serde_json::{Value, json};
 
 use crate::common::binpool;

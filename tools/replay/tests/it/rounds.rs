@@ -7,11 +7,11 @@ use std::{
 };
 
 use binpool::PoolOptions;
+use binpool_recordings::{Event, Trace};
 use binpool_replay::{
     AllocatorChoice, Device, Measured, Outcome, Profile, ReplaySettings, Round, Touch,
     report::{Header, Row, json, rounds_tables},
 };
-use binpool_trace::{Event, Trace};
 use serde_json::{Value, json};
 
 use crate::common::binpool;

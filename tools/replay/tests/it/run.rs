@@ -10,7 +10,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use binpool_trace::Trace;
+use binpool_recordings::Trace;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 

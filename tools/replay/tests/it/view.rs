@@ -6,8 +6,8 @@ use binpool::{
     Backend, ImmediateAllocator, MemoryPool, PoolOptions, QueueOrder, Tag, WatchOptions,
 };
 use binpool_mock::MockDevice;
+use binpool_recordings::Trace;
 use binpool_replay::{Profile, simulate};
-use binpool_trace::Trace;
 use flate2::{Compression, write::GzEncoder};
 use serde_json::{Value, json};
 

@@ -3,11 +3,11 @@
 use std::{collections::BTreeMap, fmt::Write};
 
 use binpool::PoolOptions;
-use binpool_replay::{Profile, simulate};
-use binpool_trace::{
+use binpool_recordings::{
     Trace,
     view::{By, History, Life, page_of as page_of_histories},
 };
+use binpool_replay::{Profile, simulate};
 use serde_json::{Value, json};
 
 use crate::{

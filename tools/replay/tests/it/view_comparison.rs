@@ -3,11 +3,12 @@
 use std::{fmt::Write, fs};
 
 use binpool::PoolOptions;
-use binpool_replay::{Profile, simulate};
-use binpool_trace::{
-    Snapshot, Trace,
+use binpool_recordings::{
+    Trace,
     view::{By, Change, ChangeTable, Comparison, History},
 };
+use binpool_replay::{Profile, simulate};
+use binpool_trace::Snapshot;
 use serde_json::{Value, json};
 
 use crate::{

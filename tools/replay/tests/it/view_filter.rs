@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use binpool_trace::{
+use binpool_recordings::{
     Trace,
     view::{Life, SERIES},
 };

@@ -2,7 +2,7 @@
 
 use std::{fs, io::Read, path::Path};
 
-use binpool_trace::{
+use binpool_recordings::{
     Content, Trace,
     view::{History, Origin},
 };

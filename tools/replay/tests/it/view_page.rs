@@ -3,8 +3,8 @@
 use std::{cmp::Reverse, collections::BTreeMap, fmt::Write, fs, path::Path};
 
 use binpool::PoolOptions;
+use binpool_recordings::{Trace, view::History};
 use binpool_replay::{Profile, simulate};
-use binpool_trace::{Trace, view::History};
 use serde_json::{Value, json};
 
 use crate::{browser::Page, common::binpool};

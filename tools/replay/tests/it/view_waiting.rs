@@ -1,6 +1,6 @@
 //! Blocks that a program has freed while another stream uses them, as PyTorch's `record_stream` leaves them.
 
-use binpool_trace::{
+use binpool_recordings::{
     Trace,
     view::{By, History},
 };

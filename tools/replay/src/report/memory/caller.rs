@@ -1,6 +1,7 @@
 //! Which frame of a call stack is the program's own.
 
-use binpool_trace::{Trace, cut};
+use binpool_recordings::Trace;
+use binpool_trace::cut;
 
 /// The most characters of a caller. The reports of most programs are then as wide as a terminal.
 const LONGEST: usize = 64;
@@ -69,7 +70,7 @@ fn caller_beyond(frames: &[String], packages: &[String]) -> String {
 ///
 /// ```
 /// use binpool_replay::report::named_beyond;
-/// use binpool_trace::Trace;
+/// use binpool_recordings::Trace;
 ///
 /// let text = "h version 3\nh source a program on OpenCL\ng 0 nets/layers.py:7 in dense (buffer, context 1)\n\
 ///             k 0 /home/me/nets/layers.py:7 in dense\nk 0 /home/me/train.py:3 in forward\na 1 64 0 0 0 0\n";

@@ -2,7 +2,8 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use binpool_trace::{Event, PoolEvent, Trace, What, shown};
+use binpool_recordings::{Event, Trace};
+use binpool_trace::{PoolEvent, What, shown};
 
 use super::caller::{caller, parts_of_group};
 

@@ -9,7 +9,8 @@ use binpool::{
     PoolOptions,
     words::{blocks, bytes},
 };
-use binpool_trace::{Trace, shown};
+use binpool_recordings::Trace;
+use binpool_trace::shown;
 
 pub use self::caller::{caller, named_beyond};
 use self::figures::{Blocks, Calls, Figures, Refused, Rows, Sum, Total};
@@ -29,7 +30,7 @@ const MOST_ROWS: usize = 12;
 ///
 /// ```
 /// use binpool_replay::report::memory_report;
-/// use binpool_trace::Trace;
+/// use binpool_recordings::Trace;
 ///
 /// let text = "h version 3\nh program train\nh process 12\nh source a program on OpenCL\ng 1 buffer, context 1\n\
 ///             k 1 clCreateBuffer in /usr/lib/libOpenCL.so.1\nk 1 /home/me/train.py:7 in forward\n\
