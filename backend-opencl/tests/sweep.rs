@@ -26,9 +26,11 @@ use std::{
 };
 
 use binpool::{
-    Allocator, Backend, Budget, DeferredAllocator, Error, ImmediateAllocator, Memory, MemoryKind,
-    PoolOptions, PooledBuffer, Queue, QueueOrder, Region, SvmAllocator, SvmGrain, forward_to_inner,
+    Allocator, Backend, Budget, DeferredAllocator, Error, ImmediateAllocator, Memory, PoolOptions,
+    PooledBuffer, Queue, QueueOrder, Region, SvmAllocator, SvmGrain,
 };
+use binpool_allocators::MemoryKind;
+use binpool_allocators::forward_to_inner;
 use binpool_conformance::Failing;
 use binpool_conformance::{
     AllocatorFixture, allocator_checks,

@@ -19,9 +19,10 @@ use std::{
 };
 
 use binpool::{
-    Allocator, Backend, ImmediateAllocator, MemoryPool, PoolError, QueueOf, QueueOrder,
-    SvmAllocator, SvmBackend, SvmGrain, VirtualMemoryAllocator, words::bytes,
+    Allocator, Backend, ImmediateAllocator, MemoryPool, PoolError, QueueOrder, SvmAllocator,
+    SvmBackend, SvmGrain, VirtualMemoryAllocator,
 };
+use binpool_allocators::{QueueOf, words::bytes};
 use binpool_cuda::{CudaBackend, CudaDevice, DriverPoolAllocator};
 use binpool_opencl::{DeviceSelector, OpenClBackend};
 use clap::{Parser, ValueEnum};

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use binpool::{
-    Align, AsMemory, Backend, DeviceLimits, Event, EventId, EventStatus, Memory, MemoryFlags,
-    MemoryId, MemoryKind, On, Outcome, Queue, QueueId, QueueOrder, Region, Result, Span, Work,
+    AsMemory, Backend, Event, EventStatus, Memory, MemoryFlags, MemoryId, Outcome, Queue, QueueId,
+    QueueOrder, Region, Result,
 };
+use binpool_allocators::{Align, DeviceLimits, EventId, MemoryKind, On, Span, Work};
 
 /// 1 TiB, so that no request runs out.
 const CAPACITY: usize = 1 << 40;

@@ -5,9 +5,8 @@
 use std::sync::OnceLock;
 
 use arbitrary::Arbitrary;
-use binpool::{
-    Align, Backend, DeferredAllocator, LeadingBits, PoolError, PoolOptions, QueueOrder, SizeClasses,
-};
+use binpool::{Backend, DeferredAllocator, LeadingBits, PoolError, PoolOptions, QueueOrder, SizeClasses};
+use binpool_allocators::Align;
 use binpool_mock::{MockBackend, MockDevice, MockQueue};
 use libfuzzer_sys::fuzz_target;
 

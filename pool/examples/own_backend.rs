@@ -9,8 +9,11 @@
 use std::{error::Error as StdError, sync::Arc, thread};
 
 use binpool::{
-    Align, Backend, DeviceLimits, Error, EventStatus, FailureOrder, ImmediateAllocator,
-    MemoryFlags, MemoryPool, Outcome, QueueOrder, Region, Result, Work,
+    Backend, Error, EventStatus, ImmediateAllocator, MemoryFlags, MemoryPool, Outcome, QueueOrder,
+    Region, Result,
+};
+use binpool_allocators::{
+    Align, DeviceLimits, FailureOrder, Work,
     runtime::{Core, Objects, Part, Runtime},
 };
 use parking_lot::{Condvar, Mutex};

@@ -9,10 +9,11 @@
 use std::error::Error;
 
 use binpool::{
-    Backend, Budget, ImmediateAllocator, Memory, MemoryKind, PoolError, PoolOptions, QueueOrder,
-    SvmAllocator, SvmGrain, Verdict,
+    Backend, Budget, ImmediateAllocator, Memory, PoolError, PoolOptions, QueueOrder, SvmAllocator,
+    SvmGrain, Verdict,
     adaptors::{Fallback, Limit, Statistics},
 };
+use binpool_allocators::MemoryKind;
 use binpool_mock::MockDevice;
 use tracing_subscriber::EnvFilter;
 

@@ -6,7 +6,8 @@
 
 use std::error::Error;
 
-use binpool::{Align, Backend, MemoryPool, Queue, QueueOrder, SvmAllocator, SvmGrain};
+use binpool::{Backend, MemoryPool, Queue, QueueOrder, SvmAllocator, SvmGrain};
+use binpool_allocators::Align;
 use binpool_mock::{CallKind, MockDevice};
 
 const BYTES: usize = 4096;

@@ -25,9 +25,22 @@
 //!
 //! # Start here
 //!
-//! [`ImmediateAllocator`] turns a backend into an allocator, [`MemoryPool`] is a pool over that, and [`PooledBuffer`] is a block.
-//! [`PooledSlice`] is a block, or a part of one, as elements of a type. The [prelude] has the traits for their methods and those of backends. The other types are settings ([`PoolOptions`]), errors
-//! ([`PoolError`], [`OutOfMemoryReport`]), and what you need to write an [`Allocator`] or a [`Backend`].
+//! An array crate needs nine methods:
+//!
+//! | method | what it does |
+//! |---|---|
+//! | [`MemoryPool::new`] | makes a pool over an allocator such as [`ImmediateAllocator`]; [`PoolOptions::build`] does so with settings |
+//! | [`MemoryPool::allocate`] | returns a block of so many bytes, a [`PooledBuffer`], for the pool's own queue |
+//! | [`MemoryPool::allocate_on`] | the same for another queue |
+//! | [`MemoryPool::allocate_of`] | returns room for elements of a type, a [`PooledSlice`] |
+//! | [`PooledBuffer::write`], [`read`](PooledBuffer::read) | move bytes to the device and back |
+//! | [`PooledBuffer::memory_on`] | returns the memory for a kernel on a queue, and remembers the use |
+//! | [`PooledBuffer::order_before`] | makes a queue wait for what uses the block |
+//! | [`MemoryPool::free_held`] | releases what the pool keeps |
+//! | [`MemoryPool::statistics`] | says what is in use, kept and reused |
+//!
+//! A block returns to the pool when it is dropped. The [prelude] has the traits for the methods of blocks, queues and events. A program that writes
+//! its own [`Allocator`] or [`Backend`] depends on the crate `binpool-allocators`, too.
 //!
 //! The [guide] has chapters: [a first array crate](guide::first_array_crate), [choosing an allocator](guide::allocators),
 //! [several queues](guide::queues), [several devices](guide::several_devices), [running out of memory](guide::shortage),
@@ -150,8 +163,10 @@ mod weak;
 
 pub use addressed::AddressedPool;
 pub use binpool_allocators::{
-    adaptors::{Budget, BudgetUse},
-    *,
+    Allocator, AsMemory, Backend, DeferredAllocator, Error, Event, EventStatus, ImmediateAllocator,
+    InvalidRequest, Memory, MemoryFlags, MemoryId, Outcome, PendingRead, Queue, QueueId,
+    QueueOrder, Region, Result, SvmAllocator, SvmBackend, SvmGrain, VirtualMemoryAllocator,
+    adaptors::{self, Budget},
 };
 #[cfg(feature = "snapshot")]
 pub use binpool_trace::{

@@ -221,7 +221,7 @@ impl PoolOptions {
     ///
     /// [`MemoryPool::set_limit`](crate::MemoryPool::set_limit) changes it while the pool is in use. Memory that was [detached](crate::PooledBuffer::detach) counts
     /// until it is released by the pool's allocator. Runtimes report more memory than they have (see
-    /// [`DeviceLimits`](crate::DeviceLimits)), so a limit also keeps a program within its device.
+    /// [`DeviceLimits`](binpool_allocators::DeviceLimits)), so a limit also keeps a program within its device.
     ///
     /// ```
     /// use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder, Verdict};

@@ -96,7 +96,7 @@ pub struct PoolStatistics {
     /// Hits for which the pool made the queue wait on the device ([`InsertWait`](crate::ReusePolicy::InsertWait)).
     pub device_wait_hits: u64,
     /// Hits for which the host waited ([`WaitOnHost`](crate::ReusePolicy::WaitOnHost)). On a device that
-    /// [loses](crate::FailureOrder::Lost) the order of commands, it also waits under
+    /// [loses](binpool_allocators::FailureOrder::Lost) the order of commands, it also waits under
     /// [`InsertWait`](crate::ReusePolicy::InsertWait).
     pub host_wait_hits: u64,
     /// Hits with blocks carved from a segment that the pool already had

@@ -4,7 +4,8 @@
 
 use std::{ffi::c_void, ptr};
 
-use binpool::{Backend, Memory, MemoryKind, PooledBuffer, Queue};
+use binpool::{Backend, Memory, PooledBuffer, Queue};
+use binpool_allocators::MemoryKind;
 use binpool_cuda::CudaBackend;
 use binpool_opencl::{ClMemory, OpenClBackend};
 

@@ -10,7 +10,7 @@ use std::{
     ptr::NonNull,
 };
 
-use binpool::contained::discard;
+use binpool_allocators::contained::discard;
 
 use crate::{
     last_error,

@@ -39,7 +39,7 @@ mod linux {
         sync::OnceLock,
     };
 
-    use binpool::contained::contained;
+    use binpool_allocators::contained::contained;
 
     use crate::last_error;
 

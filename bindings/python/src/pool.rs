@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use binpool::{WatchOptions, words};
+use binpool::WatchOptions;
+use binpool_allocators::words;
 use binpool_capi::{AnyPool, NewFile, of_backend};
 use binpool_recordings::view::SnapshotNumbers;
 use binpool_trace::Snapshot;

@@ -1,6 +1,7 @@
 //! Allocators that arrays call.
 
-use binpool::{Memory, MemoryKind, MemoryPool, PooledBuffer, Tag};
+use binpool::{Memory, MemoryPool, PooledBuffer, Tag};
+use binpool_allocators::MemoryKind;
 use binpool_opencl::{ClQueue, OpenClBackend};
 use pyo3::{exceptions::PyValueError, prelude::*};
 

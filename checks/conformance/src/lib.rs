@@ -56,27 +56,9 @@
     reason = "a check fails by panicking"
 )]
 
-pub mod allocation;
-pub mod buffers;
-pub mod commits;
-pub mod events;
-pub mod failure_order;
-pub mod failures;
-pub mod foreign;
-pub mod hazards;
-pub mod kernels;
-pub mod lifetimes;
-pub mod ordering;
-pub mod queues;
-pub mod regions;
-pub mod shortage;
-pub mod svm;
-pub mod svm_binding;
-pub mod svm_lifetimes;
+#[doc(hidden)]
+pub mod checks;
 pub mod sweep;
-pub mod threads;
-pub mod transfers;
-pub mod virtual_memory;
 
 mod allocator_fault;
 mod bench;
@@ -110,7 +92,7 @@ macro_rules! suite {
         $(#[$list_doc])*
         #[must_use]
         pub fn $list<$fixture: $bound>() -> Vec<Check<$fixture>> {
-            vec![$(Check { name: stringify!($check), run: $module::$check::<$fixture> },)*]
+            vec![$(Check { name: stringify!($check), run: checks::$module::$check::<$fixture> },)*]
         }
 
         $(#[$macro_doc])*
@@ -120,7 +102,7 @@ macro_rules! suite {
                 $(
                     #[test]
                     fn $check() {
-                        $crate::$module::$check(&$dollar fixture);
+                        $crate::checks::$module::$check(&$dollar fixture);
                     }
                 )*
             };

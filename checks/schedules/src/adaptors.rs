@@ -3,9 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use binpool::{
-    MemoryPool, PoolOptions, QueueOrder, Scope,
+    MemoryPool, PoolOptions, QueueOrder,
     adaptors::{Budget, Fallback, Limit, Statistics},
 };
+use binpool_allocators::Scope;
 use binpool_conformance::{AllocatorCall, AllocatorFault, Failing, FaultTrigger};
 use binpool_mock::MockDevice;
 

@@ -2,9 +2,8 @@
 
 use std::slice::from_ref;
 
-use binpool::{
-    Backend, FailureOrder, Outcome, PoolOptions, Queue, QueueOrder, ReusePolicy, ScrubPolicy,
-};
+use binpool::{Backend, Outcome, PoolOptions, Queue, QueueOrder, ReusePolicy, ScrubPolicy};
+use binpool_allocators::FailureOrder;
 use binpool_mock::{Completion, Failures, HostWait, MockDevice, MockQueue};
 
 use crate::{

@@ -3,9 +3,8 @@
 
 use std::slice::from_ref;
 
-use binpool::{
-    Backend, FailureOrder, Outcome, PoolOptions, Queue, QueueOrder, Region, ReusePolicy,
-};
+use binpool::{Backend, Outcome, PoolOptions, Queue, QueueOrder, Region, ReusePolicy};
+use binpool_allocators::FailureOrder;
 use binpool_mock::{Completion, Failures, MockDevice, MockEvent, MockQueue};
 
 use crate::common::{Block, Rig};

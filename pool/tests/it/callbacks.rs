@@ -11,9 +11,10 @@ use std::{
 };
 
 use binpool::{
-    Allocator, Backend, Error, EventOf, ImmediateAllocator, MemoryOf, MemoryPool, PoolOptions,
-    PoolRecording, QueueOrder, Sweeper,
+    Allocator, Backend, Error, ImmediateAllocator, MemoryPool, PoolOptions, PoolRecording,
+    QueueOrder, Sweeper,
 };
+use binpool_allocators::{EventOf, MemoryOf};
 use binpool_mock::{MockBackend, MockDevice};
 
 use crate::common::{MIB, Pool, Rig};

@@ -5,9 +5,9 @@ use std::{mem::forget, slice::from_ref, thread};
 use binpool::{
     Allocator, AsMemory, Backend, Budget, Error, GrowableBuffer, ImmediateAllocator,
     InvalidRequest, Memory, MemoryId, MemoryPool, Outcome, PoolError, PoolOptions, PooledBuffer,
-    Queue, QueueOrder, Region, ScrubPolicy, Verdict, VirtualMemory, VirtualMemoryAllocator,
-    WatchOptions,
+    Queue, QueueOrder, Region, ScrubPolicy, Verdict, VirtualMemoryAllocator, WatchOptions,
 };
+use binpool_allocators::VirtualMemory;
 use binpool_allocators::forward_to_inner;
 use binpool_conformance::Random;
 use binpool_mock::{

@@ -9,9 +9,8 @@ use std::{
     time::Duration,
 };
 
-use binpool::{
-    Allocator, Backend, Error, ImmediateAllocator, MemoryOf, MemoryPool, PoolOptions, QueueOrder,
-};
+use binpool::{Allocator, Backend, Error, ImmediateAllocator, MemoryPool, PoolOptions, QueueOrder};
+use binpool_allocators::MemoryOf;
 use binpool_mock::{MockBackend, MockDevice, MockEvent};
 
 /// All memory of the device, and one block.

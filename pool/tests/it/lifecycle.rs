@@ -3,9 +3,10 @@
 use std::thread;
 
 use binpool::{
-    Align, Allocator, Backend, DeferredAllocator, ImmediateAllocator, Memory, MemoryPool,
-    PoolError, PoolOptions, QueueOrder, ReusePolicy, SizeClasses, WatchOptions,
+    Allocator, Backend, DeferredAllocator, ImmediateAllocator, Memory, MemoryPool, PoolError,
+    PoolOptions, QueueOrder, ReusePolicy, SizeClasses, WatchOptions,
 };
+use binpool_allocators::Align;
 use binpool_mock::{CallKind, Completion, MockBackend, MockDevice};
 
 use crate::common::{MIB, Rig, SMALLEST};

@@ -11,10 +11,10 @@ use std::{
 };
 
 use binpool::{
-    Allocator, Backend, Budget, Error, EventOf, ImmediateAllocator, LeadingBits, MemoryOf,
-    MemoryPool, PoolOptions, PooledBuffer, QueueOrder, Region, ReusePolicy, ScrubPolicy,
-    SizeClasses,
+    Allocator, Backend, Budget, Error, ImmediateAllocator, LeadingBits, MemoryPool, PoolOptions,
+    PooledBuffer, QueueOrder, Region, ReusePolicy, ScrubPolicy, SizeClasses,
 };
+use binpool_allocators::{EventOf, MemoryOf};
 use binpool_mock::{MockBackend, MockDevice, MockQueue};
 use tracing::{Event, Level, Subscriber, span};
 use tracing_subscriber::{

@@ -2,9 +2,8 @@
 //! like: no race is reported, every block has the bytes of a model in which commands run one after the other, nothing
 //! waits forever, and memory finds its way back. The same where commands fail, in every way in which devices let them.
 
-use binpool::{
-    Backend, Error, FailureOrder, Outcome, PoolError, PoolOptions, Queue, QueueOrder, ReusePolicy,
-};
+use binpool::{Backend, Error, Outcome, PoolError, PoolOptions, Queue, QueueOrder, ReusePolicy};
+use binpool_allocators::FailureOrder;
 use binpool_mock::{Completion, Failures, MockDevice, MockEvent, MockQueue};
 use proptest::{prelude::*, sample::Index};
 

@@ -5,9 +5,10 @@
 use std::slice::from_ref;
 
 use binpool::{
-    Allocator, Backend, FailureOrder, Memory, Outcome, PendingRead, PoolError, PooledBuffer, Queue,
-    QueueOrder, Region, ReusePolicy, ScrubPolicy,
+    Allocator, Backend, Memory, Outcome, PendingRead, PoolError, PooledBuffer, Queue, QueueOrder,
+    Region, ReusePolicy, ScrubPolicy,
 };
+use binpool_allocators::FailureOrder;
 use binpool_mock::{
     CallKind, Completion, Failures, Fault, MockBackend, MockDevice, MockEvent, MockMemory,
     MockQueue, Persistence,

@@ -7,9 +7,10 @@ use std::{
 };
 
 use binpool::{
-    Align, Allocator, Backend, Error, EventOf, ImmediateAllocator, MemoryOf, PoolOptions,
-    PooledBuffer, Queue, QueueOrder, ReusePolicy, SvmAllocator, SvmGrain,
+    Allocator, Backend, Error, ImmediateAllocator, PoolOptions, PooledBuffer, Queue, QueueOrder,
+    ReusePolicy, SvmAllocator, SvmGrain,
 };
+use binpool_allocators::{Align, EventOf, MemoryOf};
 use binpool_conformance::Random;
 use binpool_mock::{CallKind, Completion, Fault, HostWait, MockBackend, MockDevice, Persistence};
 

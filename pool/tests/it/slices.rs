@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use binpool::{
-    Align, AsMemory, Backend, DeferredAllocator, Error, InvalidRequest, Memory, MemoryFlags,
-    MemoryId, MemoryPool, PoolOptions, PooledBuffer, PooledSlice, Queue, QueueOrder, Region,
-    Verdict,
+    AsMemory, Backend, DeferredAllocator, Error, InvalidRequest, Memory, MemoryFlags, MemoryId,
+    MemoryPool, PoolOptions, PooledBuffer, PooledSlice, Queue, QueueOrder, Region, Verdict,
 };
+use binpool_allocators::Align;
 use binpool_conformance::{part_of, transfers_keep_to};
 use binpool_mock::{Completion, MockBackend, MockDevice, MockQueue};
 

@@ -9,7 +9,8 @@ use std::{
     sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering},
 };
 
-use binpool::{Error, OutOfMemoryReport, PoolError, Scope, words};
+use binpool::{Error, OutOfMemoryReport, PoolError};
+use binpool_allocators::{Scope, words};
 
 use crate::{
     recording::{ProcessMark, map, numbered, program_name, say},

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use binpool::{Allocator, Backend, Error, MemoryOf, MemoryPool, PoolError, PooledBuffer, QueueOf};
+use binpool::{Allocator, Backend, Error, MemoryPool, PoolError, PooledBuffer};
+use binpool_allocators::{MemoryOf, QueueOf};
 
 type Queue<S> = <<S as Source>::Backend as Backend>::Queue;
 type Memory<S> = <<S as Source>::Backend as Backend>::Memory;

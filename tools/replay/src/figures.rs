@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use binpool::words::bytes;
+use binpool_allocators::words::bytes;
 
 #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
 pub(crate) fn ratio(part: u64, whole: u64) -> f64 {

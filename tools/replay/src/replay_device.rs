@@ -3,9 +3,10 @@
 use std::{cell::Cell, sync::Arc, time::Duration};
 
 use binpool::{
-    Allocator, Backend, DeferredAllocator, DeviceLimits, Error, ImmediateAllocator, SvmAllocator,
-    SvmBackend, SvmGrain, VirtualMemory, VirtualMemoryAllocator,
+    Allocator, Backend, DeferredAllocator, Error, ImmediateAllocator, SvmAllocator, SvmBackend,
+    SvmGrain, VirtualMemoryAllocator,
 };
+use binpool_allocators::{DeviceLimits, VirtualMemory};
 use binpool_cuda::{CudaBackend, DriverPoolAllocator};
 use binpool_opencl::{DeviceSelector, OpenClBackend, OpenClError};
 use binpool_vulkan::VulkanBackend;
@@ -26,7 +27,7 @@ use crate::{
     transfer_commands::TransferCommands,
     watermark::Watermark,
 };
-use binpool::words::bytes;
+use binpool_allocators::words::bytes;
 use binpool_recordings::Trace;
 
 /// The device that a trace is replayed on.

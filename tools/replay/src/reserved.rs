@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use binpool::{Allocator, EventOf, Memory, MemoryOf, Result, forward_to_inner};
+use binpool::{Allocator, Memory, Result};
+use binpool_allocators::forward_to_inner;
+use binpool_allocators::{EventOf, MemoryOf};
 
 use crate::watermark::Watermark;
 

@@ -2,7 +2,9 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use binpool::{Allocator, Error, EventOf, Memory, MemoryId, MemoryOf, forward_to_inner};
+use binpool::{Allocator, Error, Memory, MemoryId};
+use binpool_allocators::forward_to_inner;
+use binpool_allocators::{EventOf, MemoryOf};
 use binpool_recordings::view::Segment;
 use parking_lot::Mutex;
 

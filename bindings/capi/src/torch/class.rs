@@ -11,7 +11,7 @@ use std::{
     ptr,
 };
 
-use binpool::contained::contained;
+use binpool_allocators::contained::contained;
 
 pub use super::pages::PagesWatcher;
 use super::{

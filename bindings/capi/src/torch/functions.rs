@@ -10,7 +10,7 @@ use std::{
     ptr,
 };
 
-use binpool::contained::contained;
+use binpool_allocators::contained::contained;
 
 use super::{
     exception, names,

@@ -9,7 +9,9 @@ use std::{
     },
 };
 
-use binpool::{Allocator, Error, EventOf, Memory, MemoryOf, Region, forward_to_inner};
+use binpool::{Allocator, Error, Memory, Region};
+use binpool_allocators::forward_to_inner;
+use binpool_allocators::{EventOf, MemoryOf};
 use parking_lot::{Mutex, MutexGuard};
 
 /// What is told of pages: the device, the address, the bytes, and whether they were mapped (1) or unmapped (0).

@@ -12,7 +12,8 @@ use std::{
     slice,
 };
 
-use binpool::{Memory, contained::contained};
+use binpool::Memory;
+use binpool_allocators::contained::contained;
 use binpool_cuda::{CudaMemory, ExportedMemory};
 use parking_lot::Mutex;
 

@@ -37,9 +37,12 @@ impl Panic {
     /// Returns whether a check, or the fixture in this file, itself unwrapped an error with this mark. A panic in code that it
     /// called does not count.
     pub(super) fn is_an_end(&self, fixture: &str, mark: &str) -> bool {
-        let checks = Path::new(file!()).parent().and_then(Path::parent);
-        let is_a_checks = Path::new(&self.file).parent() == checks;
-        (is_a_checks || self.file == fixture) && self.message.contains(mark)
+        let source = Path::new(file!()).parent().and_then(Path::parent);
+        let folder = Path::new(&self.file).parent();
+        let is_a_check = folder == source
+            || folder.and_then(Path::parent) == source
+                && folder.is_some_and(|it| it.ends_with("checks"));
+        (is_a_check || self.file == fixture) && self.message.contains(mark)
     }
 }
 

@@ -3,9 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use binpool::{
-    Align, Allocator, Backend, Error, Event, ImmediateAllocator, Memory, MemoryOf, MemoryPool,
-    Outcome, PoolOptions, PooledBuffer, QueueOrder, ScrubPolicy, SvmAllocator, SvmGrain,
+    Allocator, Backend, Error, Event, ImmediateAllocator, Memory, MemoryPool, Outcome, PoolOptions,
+    PooledBuffer, QueueOrder, ScrubPolicy, SvmAllocator, SvmGrain,
 };
+use binpool_allocators::{Align, MemoryOf};
 use binpool_mock::{Completion, MockBackend, MockDevice, MockDeviceBuilder, MockEvent, MockQueue};
 
 pub(crate) const SCRUBBING: [ScrubPolicy; 2] = [ScrubPolicy::OnFree, ScrubPolicy::OnHandOut];

@@ -6,7 +6,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use binpool::{Align, Allocator, Error, Memory, MemoryId, MemoryOf, Region};
+use binpool::{Allocator, Error, Memory, MemoryId, Region};
+use binpool_allocators::{Align, MemoryOf};
 use binpool_mock::{MockBackend, MockEvent};
 
 /// Where some bytes lie: in which block of the allocator's, and where there.

@@ -4,11 +4,12 @@
 use std::{collections::BTreeSet, mem::take, sync::Arc};
 
 use binpool::{
-    Allocator, Backend, DeferredAllocator, Error, FailureOrder, HookId, ImmediateAllocator,
-    InvalidRequest, Memory, MemoryPool, Outcome, PoolError, PoolOptions, PooledBuffer, Queue as _,
-    QueueId, QueueOrder, Region, Retain, SvmAllocator, SvmBackend, SvmGrain, WatchOptions,
+    Allocator, Backend, DeferredAllocator, Error, HookId, ImmediateAllocator, InvalidRequest,
+    Memory, MemoryPool, Outcome, PoolError, PoolOptions, PooledBuffer, Queue as _, QueueId,
+    QueueOrder, Region, Retain, SvmAllocator, SvmBackend, SvmGrain, WatchOptions,
     adaptors::{Budget, Limit},
 };
+use binpool_allocators::FailureOrder;
 use binpool_mock::{
     CallKind, Completion, Failures, Fault, Holder, LiveMemory, MockBackend, MockDevice, MockEvent,
     MockQueue, Persistence,

@@ -6,7 +6,8 @@
     reason = "programs name operations, not their types, and no program names all"
 )]
 
-pub(crate) use binpool::{FailureOrder::*, ReusePolicy::*};
+pub(crate) use binpool::ReusePolicy::*;
+pub(crate) use binpool_allocators::FailureOrder::*;
 pub(crate) use binpool_mock::{
     CallKind::{
         AllocateSvm, Barrier, Commit, CreateBuffer, CreateSubRegion, Finish, Flush, Marker, Release,

@@ -42,7 +42,7 @@ impl Trace {
     /// and must be if its name ends in `.gz`.
     ///
     /// [`remarks`](Self::remarks) explains how a recording was interpreted. The trace's name is that of the file, as
-    /// [`shown`](crate::shown) writes it.
+    /// [`shown`](binpool_trace::shown) writes it.
     ///
     /// # Errors
     ///

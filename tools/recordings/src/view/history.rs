@@ -71,7 +71,7 @@ pub struct EventRow {
     pub moment: usize,
     /// Its time, in nanoseconds; `None` in a trace without times.
     pub time_ns: Option<u64>,
-    /// What it did: `taken` and `given back` for memory of the allocator, or a word of [`What`](crate::What).
+    /// What it did: `taken` and `given back` for memory of the allocator, or a word of [`What`](binpool_trace::What).
     pub what: String,
     /// The bytes that it was about.
     pub bytes: u64,

@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use binpool::words;
+use binpool_allocators::words;
 use binpool_recordings::{
     Content,
     view::{Comparison, Origin, SnapshotNumbers, page_of},

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use binpool::{
     Backend, Event, MemoryFlags, Outcome, Queue, QueueOrder, Region, Result, SvmBackend, SvmGrain,
-    VirtualMemory,
 };
+use binpool_allocators::VirtualMemory;
 use binpool_mock::{CostModel, CostTable, DeviceProfile};
 
 /// The sizes of the measured blocks, in bytes, as far as the device has them.

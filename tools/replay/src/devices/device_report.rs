@@ -9,7 +9,7 @@ use binpool_vulkan::VulkanDevice;
 use serde_json::{Value, json};
 
 use crate::{figures::ratio, report::markdown_table::MarkdownTable};
-use binpool::words::bytes;
+use binpool_allocators::words::bytes;
 
 /// The characters of a row's title, and of its value.
 const TITLE: usize = 24;

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use binpool::words::bytes;
+use binpool_allocators::words::bytes;
 use binpool_recordings::Trace;
 
 /// Returns the figures of a trace as a JSON object.

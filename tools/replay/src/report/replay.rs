@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use binpool::words::bytes;
+use binpool_allocators::words::bytes;
 use serde_json::{Value, json};
 
 use crate::{

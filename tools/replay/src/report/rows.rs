@@ -1,6 +1,6 @@
 //! The rows of a report on replays.
 
-use binpool::words::bytes;
+use binpool_allocators::words::bytes;
 use serde_json::{Value, json};
 
 use crate::{

@@ -7,7 +7,7 @@ use crate::{
     rounds::FIRST_WARM,
     tune::{Candidate, Comparison, Trial, TuneReport},
 };
-use binpool::words::bytes;
+use binpool_allocators::words::bytes;
 
 /// The columns that a narrow terminal can do without.
 const DISPENSABLE: &[&str] = &[

@@ -52,7 +52,7 @@ fn a_replay_on_cuda_has_the_figures_of_one_on_a_mock_device_with_the_same_limits
     let mut profile = DeviceProfile::h200();
     profile.limits.capacity_bytes = 1 << 30;
     profile.limits.largest_block_bytes = 1 << 30;
-    profile.limits.alignment = binpool::Align::new(256).unwrap();
+    profile.limits.alignment = binpool_allocators::Align::new(256).unwrap();
     profile.limits.buffer_views_are_addresses = true;
     fs::write(&file, serde_json::to_string(&profile).unwrap()).unwrap();
     for more in [

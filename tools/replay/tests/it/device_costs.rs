@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, time::Duration};
 
-use binpool::{Align, DeviceLimits, SvmSupport};
+use binpool_allocators::{Align, DeviceLimits, SvmSupport};
 use binpool_mock::{CostModel, CostTable, DeviceProfile, MockDevice};
 use binpool_replay::devices::{COST_STEPS, CostEffort, device_costs, device_costs_with_pages};
 

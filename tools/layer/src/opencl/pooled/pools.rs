@@ -4,8 +4,8 @@ use std::{collections::HashMap, sync::Arc};
 
 use binpool::{
     DeferredAllocator, Error, MemoryPool, PoolError, PoolOptions, PooledBuffer, QueueOrder,
-    runtime::{CoreQueue, adopt_queue},
 };
+use binpool_allocators::runtime::{CoreQueue, adopt_queue};
 use parking_lot::Mutex;
 
 use super::runtime::{ContextRuntime, Kind, Period, Stream};

@@ -9,9 +9,9 @@ use std::{
     },
 };
 
-use binpool::{
-    Align, DeviceLimits, Error, EventStatus, MemoryFlags, OutOfMemory, PoolError, QueueOrder,
-    Result, Scope, Work,
+use binpool::{Error, EventStatus, MemoryFlags, PoolError, QueueOrder, Result};
+use binpool_allocators::{
+    Align, DeviceLimits, OutOfMemory, Scope, Work,
     runtime::{Core, Objects, Part, Runtime},
 };
 use opencl_sys::{

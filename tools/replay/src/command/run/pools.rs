@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use binpool::words::bytes;
+use binpool_allocators::words::bytes;
 use binpool_layer::PoolFigures;
 use binpool_trace::{Line, shown};
 

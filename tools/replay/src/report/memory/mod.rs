@@ -5,10 +5,8 @@ mod figures;
 
 use std::{cmp::Reverse, fmt::Write, iter};
 
-use binpool::{
-    PoolOptions,
-    words::{blocks, bytes},
-};
+use binpool::PoolOptions;
+use binpool_allocators::words::{blocks, bytes};
 use binpool_recordings::Trace;
 use binpool_trace::shown;
 

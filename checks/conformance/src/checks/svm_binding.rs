@@ -9,8 +9,8 @@ use binpool_allocators::{
 use crate::{
     Fixture,
     bench::{Bench, refusal, refused_as_foreign},
-    svm::{blocks, bound_blocks, grains},
-    svm_lifetimes::{addresses, assert_not_handed_out, freed_behind},
+    checks::svm::{blocks, bound_blocks, grains},
+    checks::svm_lifetimes::{addresses, assert_not_handed_out, freed_behind},
 };
 
 const SIZE: usize = 4096;

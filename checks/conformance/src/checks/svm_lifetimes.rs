@@ -7,8 +7,8 @@ use binpool_allocators::{Backend, Event, Memory, Queue, Region, SvmBackend};
 use crate::{
     Fixture,
     bench::{Bench, numbered},
-    regions::has_views_until_the_last_region_is_gone,
-    svm::{blocks, bound_blocks},
+    checks::regions::has_views_until_the_last_region_is_gone,
+    checks::svm::{blocks, bound_blocks},
 };
 
 const SIZE: usize = 4096;

@@ -7,7 +7,7 @@ use binpool_allocators::{Backend, Event, On, Queue};
 use crate::{
     Fixture,
     bench::{Bench, assert_stays_pending},
-    hazards::gated_queue,
+    checks::hazards::gated_queue,
 };
 
 const SIZE: usize = 4096;
