@@ -118,6 +118,53 @@ pub struct PoolStatistics {
     pub move_nanoseconds: u64,
 }
 
+/// Gives a macro each field of [`PoolStatistics`], with a text for metrics: the one list from which metrics, C and Python take them. A field that is
+/// missing here is an error of the compiler.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! for_each_counter {
+    ($macro:ident) => {
+        $macro! {
+            gauges: {
+                active_blocks: Count, "Blocks in use by the program.";
+                active_bytes: Bytes, "Bytes in use by the program, as requested.";
+                peak_active_bytes: Bytes, "Peak of the active bytes.";
+                viewed_blocks: Count, "Blocks that the program has released but still has views of.";
+                viewed_bytes: Bytes, "Bytes that the program has released but still has views of.";
+                held_blocks: Count, "Free blocks in the pool: cached, not leaked.";
+                held_bytes: Bytes, "Free bytes in the pool: cached, not leaked.";
+                pending_blocks: Count, "The held blocks that commands may still use.";
+                pending_bytes: Bytes, "The part of the held bytes that commands may still use.";
+                managed_bytes: Bytes, "Bytes that the pool has from its allocator.";
+                peak_managed_bytes: Bytes, "Peak of the managed bytes.";
+            }
+            counters: {
+                hits, "Allocations served from the pool's memory.";
+                ended_hits, "Hits across queues with blocks whose commands had ended.";
+                device_wait_hits, "Hits for which a queue was made to wait on the device.";
+                host_wait_hits, "Hits for which the host waited.";
+                carved_hits, "Hits with blocks carved from a segment.";
+                misses, "Allocations that went to the allocator.";
+                empty_allocations, "Allocations of 0 bytes.";
+                out_of_memory, "Allocations that failed for lack of memory.";
+                released_blocks, "Blocks, segments or pages released to the allocator.";
+                maps, "Calls that mapped pages.";
+                unmaps, "Calls that unmapped pages.";
+                move_nanoseconds, "Time that pages took to move, in nanoseconds.";
+            }
+        }
+    };
+}
+
+/// Fails to compile for a field that is not in the list.
+macro_rules! complete {
+    (gauges: { $($gauge:ident: $unit:ident, $gauge_text:literal;)* } counters: { $($counter:ident, $counter_text:literal;)* }) => {
+        const _: fn(PoolStatistics) = |PoolStatistics { $($gauge: _,)* $($counter: _),* }| ();
+    };
+}
+
+for_each_counter!(complete);
+
 impl PoolStatistics {
     /// The share of all allocations that were hits, from 0 to 1; 0 before the first allocation.
     ///

@@ -154,6 +154,10 @@ typedef struct {
   uint64_t unmaps;
   // The time that pages took to move to other addresses, in nanoseconds.
   uint64_t move_nanoseconds;
+  // Active blocks that were released while views of them are in use.
+  uint64_t viewed_blocks;
+  // The sizes of the viewed blocks, in whole blocks.
+  uint64_t viewed_bytes;
 } binpool_statistics;
 
 // The counts of a recording.

@@ -51,21 +51,21 @@ pub struct Statistics {
     pub unmaps: u64,
     /// The time that pages took to move to other addresses, in nanoseconds.
     pub move_nanoseconds: u64,
+    /// Active blocks that were released while views of them are in use.
+    pub viewed_blocks: u64,
+    /// The sizes of the viewed blocks, in whole blocks.
+    pub viewed_bytes: u64,
 }
 
-/// Copies these fields.
+/// Copies the pool's fields.
 macro_rules! copied {
-    ($($field:ident),*) => {
+    (gauges: { $($gauge:ident: $unit:ident, $gauge_text:literal;)* } counters: { $($counter:ident, $counter_text:literal;)* }) => {
         impl From<PoolStatistics> for Statistics {
             fn from(now: PoolStatistics) -> Self {
-                Self { $($field: now.$field),* }
+                Self { $($gauge: now.$gauge,)* $($counter: now.$counter),* }
             }
         }
     };
 }
 
-copied! {
-    active_blocks, active_bytes, peak_active_bytes, held_blocks, held_bytes, pending_blocks, pending_bytes, managed_bytes,
-    peak_managed_bytes, hits, carved_hits, ended_hits, device_wait_hits, host_wait_hits, misses, empty_allocations, out_of_memory,
-    released_blocks, maps, unmaps, move_nanoseconds
-}
+binpool::for_each_counter!(copied);

@@ -78,6 +78,7 @@ class Statistics:
     """The blocks and segments released to the device."""
     maps: int
     unmaps: int
+    move_nanoseconds: int
     hit_rate: float
     """The share of all requests that were hits, from 0 to 1."""
 

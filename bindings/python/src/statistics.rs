@@ -11,14 +11,19 @@ use crate::call_site::tag_and_line;
 #[pyclass(frozen, module = "binpool", name = "Statistics")]
 pub(crate) struct Statistics(pub(crate) PoolStatistics);
 
-/// Makes an attribute of each of these fields.
+/// Makes an attribute of each of the pool's fields.
 macro_rules! attributes {
-    ($($field:ident),*) => {
+    (gauges: { $($gauge:ident: $unit:ident, $gauge_text:literal;)* } counters: { $($counter:ident, $counter_text:literal;)* }) => {
         #[pymethods]
         impl Statistics {
             $(#[getter]
-            fn $field(&self) -> u64 {
-                self.0.$field
+            fn $gauge(&self) -> u64 {
+                self.0.$gauge
+            })*
+
+            $(#[getter]
+            fn $counter(&self) -> u64 {
+                self.0.$counter
             })*
 
             /// The part of all requests that needed no memory of the device, from 0 to 1.
@@ -39,11 +44,7 @@ macro_rules! attributes {
     };
 }
 
-attributes! {
-    active_blocks, active_bytes, peak_active_bytes, viewed_blocks, viewed_bytes, held_blocks, held_bytes, pending_blocks,
-    pending_bytes, managed_bytes, peak_managed_bytes, hits, ended_hits, device_wait_hits, host_wait_hits, carved_hits, misses,
-    empty_allocations, out_of_memory, released_blocks, maps, unmaps
-}
+binpool::for_each_counter!(attributes);
 
 /// Blocks in use that one line of the program has requested, under one tag.
 #[pyclass(frozen, module = "binpool", get_all)]

@@ -15,16 +15,15 @@ struct Figure {
     value: u64,
 }
 
-/// Makes `gauges` and `counters`, which together have each field of [`PoolStatistics`]: one that is missing here is an error of the compiler.
+/// Makes `gauges` and `counters`, which together have each field of [`PoolStatistics`].
 macro_rules! figures {
     (gauges: { $($gauge:ident: $unit:ident, $gauge_text:literal;)* } counters: { $($counter:ident, $counter_text:literal;)* }) => {
         fn gauges(statistics: &PoolStatistics) -> impl Iterator<Item = Figure> {
-            let PoolStatistics { $($gauge,)* $($counter: _),* } = *statistics;
             [$(Figure {
                 name: concat!("binpool_", stringify!($gauge)),
                 unit: Unit::$unit,
                 description: $gauge_text,
-                value: $gauge,
+                value: statistics.$gauge,
             }),*].into_iter()
         }
 
@@ -39,35 +38,7 @@ macro_rules! figures {
     };
 }
 
-figures! {
-    gauges: {
-        active_blocks: Count, "Blocks in use by the program.";
-        active_bytes: Bytes, "Bytes in use by the program, as requested.";
-        peak_active_bytes: Bytes, "Peak of the active bytes.";
-        viewed_blocks: Count, "Blocks that the program has released but still has views of.";
-        viewed_bytes: Bytes, "Bytes that the program has released but still has views of.";
-        held_blocks: Count, "Free blocks in the pool: cached, not leaked.";
-        held_bytes: Bytes, "Free bytes in the pool: cached, not leaked.";
-        pending_blocks: Count, "The held blocks that commands may still use.";
-        pending_bytes: Bytes, "The part of the held bytes that commands may still use.";
-        managed_bytes: Bytes, "Bytes that the pool has from its allocator.";
-        peak_managed_bytes: Bytes, "Peak of the managed bytes.";
-    }
-    counters: {
-        hits, "Allocations served from the pool's memory.";
-        ended_hits, "Hits across queues with blocks whose commands had ended.";
-        device_wait_hits, "Hits for which a queue was made to wait on the device.";
-        host_wait_hits, "Hits for which the host waited.";
-        carved_hits, "Hits with blocks carved from a segment.";
-        misses, "Allocations that went to the allocator.";
-        empty_allocations, "Allocations of 0 bytes.";
-        out_of_memory, "Allocations that failed for lack of memory.";
-        released_blocks, "Blocks, segments or pages released to the allocator.";
-        maps, "Calls that mapped pages.";
-        unmaps, "Calls that unmapped pages.";
-        move_nanoseconds, "Time that pages took to move, in nanoseconds.";
-    }
-}
+crate::for_each_counter!(figures);
 
 /// # Metrics
 impl<B: Backend> MemoryPool<B> {
