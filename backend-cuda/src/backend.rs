@@ -5,7 +5,7 @@
 use std::{ffi::c_void, sync::Arc};
 
 use binpool_allocators::{
-    Error, MemoryFlags, QueueOrder, Result, Scope,
+    Error, MemoryFlags, QueueOrder, Result, Scope, debug_by,
     runtime::{Core, CoreEvent, CoreMemory, CoreQueue, adopt_block, adopt_queue},
 };
 use parking_lot::Mutex;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use binpool_allocators::debug_by;
+
 use crate::sys::{Address, Allocation, Context, Pages, Reservation, Stream};
 
 /// Memory from the driver.

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use binpool::{MemoryPool, PoolError};
-use binpool_allocators::{Error, InvalidRequest, ObjectKind, Result};
+use binpool_allocators::{Error, InvalidRequest, ObjectKind, Result, debug_by};
 use cudarc::driver::{CudaStream, DeviceRepr, HostSlice, ValidAsZeroBits};
 
 use crate::{

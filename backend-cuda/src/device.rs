@@ -4,7 +4,9 @@
 
 use std::{ffi::c_void, sync::Arc};
 
-use binpool_allocators::{Align, DeviceLimits, Error, FailureOrder, Result, runtime::Core};
+use binpool_allocators::{
+    Align, DeviceLimits, Error, FailureOrder, Result, debug_by, runtime::Core,
+};
 use parking_lot::Mutex;
 
 use crate::{

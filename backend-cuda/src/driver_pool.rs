@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use binpool_allocators::{Allocator, Error, Result, Scope};
+use binpool_allocators::{Allocator, Error, Result, Scope, debug_by};
 
 use crate::{
     backend::{CudaBackend, CudaEvent, CudaMemory, CudaQueue},

@@ -7,10 +7,13 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::{Memory, Result, runtime::enqueue};
+use binpool_allocators::{
+    Result, debug_by,
+    runtime::{Argument, enqueue},
+};
 
 use crate::{
-    backend::{CudaBackend, CudaEvent, CudaMemory, CudaQueue},
+    backend::{CudaBackend, CudaEvent, CudaQueue},
     mark::{CudaMark, Kind},
     queue::QueueStream,
     sys::{Handle, Module},
@@ -45,44 +48,6 @@ impl Grid {
             threads: [block, 1, 1],
             shared_bytes: 0,
         }
-    }
-}
-
-/// An argument of a kernel.
-///
-/// ```no_run
-/// # use binpool_allocators::{Backend, MemoryFlags};
-/// # use binpool_cuda::CudaBackend;
-/// use binpool_cuda::Argument;
-///
-/// # let block = CudaBackend::open(0)?.create_buffer(4000, MemoryFlags::empty())?;
-/// // void scale(float *numbers, unsigned count, float factor)
-/// let arguments = [Argument::Memory(&block), Argument::U32(1000), Argument::F32(0.5)];
-/// # Ok::<(), binpool_allocators::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub enum Argument<'a> {
-    /// The address of the first byte, for a pointer.
-    Memory(&'a CudaMemory),
-    /// A number of 32 bits.
-    U32(u32),
-    /// A number of 64 bits.
-    U64(u64),
-    /// A floating-point number of 32 bits.
-    F32(f32),
-}
-
-impl Argument<'_> {
-    /// The bytes of the parameter, the first ones of these.
-    fn bytes(self) -> Result<[u8; 8]> {
-        let short = |[a, b, c, d]: [u8; 4]| [a, b, c, d, 0, 0, 0, 0];
-        Ok(match self {
-            Self::Memory(memory) => memory.device_address()?.to_ne_bytes(),
-            Self::U32(number) => short(number.to_ne_bytes()),
-            Self::U64(number) => number.to_ne_bytes(),
-            Self::F32(number) => short(number.to_ne_bytes()),
-        })
     }
 }
 
@@ -143,18 +108,14 @@ impl CudaKernel {
         &self,
         queue: &CudaQueue,
         grid: Grid,
-        arguments: &[Argument<'_>],
+        arguments: &[Argument<'_, CudaBackend>],
         wait_for: &[CudaEvent],
     ) -> Result<CudaEvent> {
         let backend = &self.loaded.backend;
         backend.check_own_queue(queue)?;
-        let bytes = arguments.iter().map(|argument| argument.bytes());
+        let bytes = arguments.iter().map(|argument| Ok(argument.bytes()?.0));
         let bytes = bytes.collect::<Result<Vec<_>>>()?;
-        let parts = arguments.iter().filter_map(|argument| match argument {
-            Argument::Memory(memory) => Some(memory.part_of_kernel()),
-            _ => None,
-        });
-        let parts = parts.collect::<Result<Vec<_>>>()?;
+        let parts = Argument::parts(arguments)?;
         let parts: Vec<_> = parts.iter().collect();
         let shape = [grid.blocks, grid.threads];
         let submit = |stream: &QueueStream, after: &[CudaMark]| {

@@ -62,20 +62,6 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
-/// Implements `Debug`, with the fields that say something to a program.
-macro_rules! debug_by {
-    ($name:ident $(, |$this:ident| $($field:ident: $value:expr),+)?) => {
-        impl std::fmt::Debug for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                $(let $this = self;)?
-                f.debug_struct(stringify!($name))
-                    $($(.field(stringify!($field), &$value))+)?
-                    .finish_non_exhaustive()
-            }
-        }
-    };
-}
-
 mod backend;
 mod block;
 #[cfg(feature = "cudarc")]
@@ -98,6 +84,7 @@ mod sys;
 mod thread_number;
 
 pub use backend::{CudaBackend, CudaEvent, CudaMemory, CudaQueue, DeviceMemory};
+pub use binpool_allocators::runtime::Argument;
 pub use block::CudaBlock;
 #[cfg(feature = "cudarc")]
 pub use cudarc_slice::PooledCudaSlice;
@@ -107,7 +94,7 @@ pub use device::CudaDevice;
 pub use driver_pool::{DriverPoolAllocator, DriverPoolPeaks};
 #[cfg(unix)]
 pub use exported::ExportedMemory;
-pub use kernel::{Argument, CudaKernel, Grid};
+pub use kernel::{CudaKernel, Grid};
 pub use library::CudaLibrary;
 pub use mark::CudaMark;
 pub use module::CudaModule;

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, OnceLock, Weak},
 };
 
-use binpool_allocators::Result;
+use binpool_allocators::{Result, debug_by};
 use parking_lot::Mutex;
 
 use crate::{backend::Shared, sys::Driver};

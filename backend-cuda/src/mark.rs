@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::{Error, EventStatus, Result};
+use binpool_allocators::{Error, EventStatus, Result, debug_by};
 
 use crate::sys::{Context, Gate, Handle, Mark, Stream};
 

@@ -2,7 +2,7 @@
 
 use std::{ffi::CString, sync::Arc};
 
-use binpool_allocators::{Error, Result};
+use binpool_allocators::{Error, Result, debug_by};
 
 use crate::{
     backend::CudaBackend,

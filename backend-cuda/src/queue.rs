@@ -2,7 +2,7 @@
 
 use std::{ffi::c_void, sync::Arc};
 
-use binpool_allocators::{Error, Result};
+use binpool_allocators::{Error, Result, debug_by};
 use parking_lot::Mutex;
 
 use crate::{

@@ -4,7 +4,7 @@ use std::sync::{Arc, atomic::AtomicUsize};
 
 use ash::vk;
 use binpool_allocators::{
-    Align, DeviceLimits, FailureOrder, Result,
+    Align, DeviceLimits, FailureOrder, Result, debug_by,
     runtime::{Core, CoreEvent, CoreMemory, CoreQueue},
 };
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::{Error, Result};
+use binpool_allocators::{Error, Result, debug_by};
 
 use crate::{
     backend::VulkanBackend,

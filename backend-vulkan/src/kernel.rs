@@ -7,58 +7,17 @@
 
 use std::{ffi::CString, sync::Arc};
 
-use binpool_allocators::{Error, Memory as _, Result, runtime::enqueue};
+use binpool_allocators::{
+    Error, Result, debug_by,
+    runtime::{Argument, enqueue},
+};
 
 use crate::{
-    backend::{VulkanBackend, VulkanEvent, VulkanMemory, VulkanQueue},
+    backend::{VulkanBackend, VulkanEvent, VulkanQueue},
     mark::VulkanMark,
     queue::{On, QueueStream},
     sys::Pipeline,
 };
-
-/// An argument of a kernel.
-///
-/// ```no_run
-/// # use binpool_allocators::{Backend, MemoryFlags};
-/// # use binpool_vulkan::VulkanBackend;
-/// use binpool_vulkan::Argument;
-///
-/// # let block = VulkanBackend::open(0)?.create_buffer(4000, MemoryFlags::empty())?;
-/// // layout(push_constant) uniform Arguments { uint64_t numbers; uint count; float factor; };
-/// let arguments = [Argument::Memory(&block), Argument::U32(1000), Argument::F32(0.5)];
-/// # Ok::<(), binpool_allocators::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub enum Argument<'a> {
-    /// The address of the first byte, for a `uint64_t` or a `buffer_reference`.
-    Memory(&'a VulkanMemory),
-    /// A number of 32 bits.
-    U32(u32),
-    /// A number of 64 bits.
-    U64(u64),
-    /// A floating-point number of 32 bits.
-    F32(f32),
-}
-
-impl Argument<'_> {
-    /// Adds the argument to a block of push constants, in GLSL's layout `std430`.
-    fn put(self, bytes: &mut Vec<u8>) -> Result<()> {
-        match self {
-            Self::Memory(memory) => Self::U64(memory.device_address()?).put(bytes),
-            Self::U32(number) => {
-                bytes.extend(number.to_ne_bytes());
-                Ok(())
-            }
-            Self::U64(number) => {
-                bytes.resize(bytes.len().next_multiple_of(8), 0);
-                bytes.extend(number.to_ne_bytes());
-                Ok(())
-            }
-            Self::F32(number) => Self::U32(number.to_bits()).put(bytes),
-        }
-    }
-}
 
 /// A compute shader. Clones are the same kernel; any thread may use them.
 ///
@@ -127,30 +86,29 @@ impl VulkanKernel {
         &self,
         queue: &VulkanQueue,
         groups: [u32; 3],
-        arguments: &[Argument<'_>],
+        arguments: &[Argument<'_, VulkanBackend>],
         wait_for: &[VulkanEvent],
     ) -> Result<VulkanEvent> {
         let Self { backend, pipeline } = self;
-        let mut bytes = Vec::new();
-        arguments
-            .iter()
-            .try_for_each(|argument| argument.put(&mut bytes))?;
-        if bytes.len() > pipeline.most_bytes() {
+        // A block of push constants, in GLSL's layout `std430`.
+        let mut block = Vec::new();
+        for argument in arguments {
+            let (bytes, length) = argument.bytes()?;
+            block.resize(block.len().next_multiple_of(length), 0);
+            block.extend(&bytes[..length]);
+        }
+        if block.len() > pipeline.most_bytes() {
             return Err(Error::unsupported(format!(
                 "{} bytes of arguments: this device takes {}; pass a block that holds them",
-                bytes.len(),
+                block.len(),
                 pipeline.most_bytes()
             )));
         }
-        let parts = arguments.iter().filter_map(|argument| match argument {
-            Argument::Memory(memory) => Some(memory.part_of_kernel()),
-            _ => None,
-        });
-        let parts = parts.collect::<Result<Vec<_>>>()?;
+        let parts = Argument::parts(arguments)?;
         let parts: Vec<_> = parts.iter().collect();
         let submit = |stream: &QueueStream, after: &[VulkanMark]| {
             backend.enqueue_with(On { stream, after }, Arc::clone(pipeline), |commands| {
-                pipeline.record(commands, groups, &bytes);
+                pipeline.record(commands, groups, &block);
             })
         };
         // SAFETY: a kernel touches the bytes of its memory arguments only, as the caller promises; `enqueue_with` returns its mark.

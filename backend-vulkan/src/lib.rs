@@ -5,20 +5,6 @@
 
 #![deny(unsafe_code)]
 
-/// Implements `Debug`, with the fields that say something to a program.
-macro_rules! debug_by {
-    ($name:ident $(, |$this:ident| $($field:ident: $value:expr),+)?) => {
-        impl std::fmt::Debug for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                $(let $this = self;)?
-                f.debug_struct(stringify!($name))
-                    $($(.field(stringify!($field), &$value))+)?
-                    .finish_non_exhaustive()
-            }
-        }
-    };
-}
-
 mod backend;
 mod device;
 mod kernel;
@@ -32,8 +18,9 @@ mod sys;
 mod tests;
 
 pub use backend::{VulkanBackend, VulkanEvent, VulkanMemory, VulkanQueue};
+pub use binpool_allocators::runtime::Argument;
 pub use device::VulkanDevice;
-pub use kernel::{Argument, VulkanKernel};
+pub use kernel::VulkanKernel;
 pub use mark::VulkanMark;
 pub use own_submit::OwnSubmit;
 pub use queue::QueueStream;

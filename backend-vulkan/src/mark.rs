@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ash::vk;
-use binpool_allocators::{Error, EventStatus, Outcome, Result};
+use binpool_allocators::{Error, EventStatus, Outcome, Result, debug_by};
 
 use crate::sys::{Device, HeldBack, Timeline, Wait};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ash::vk;
-use binpool_allocators::{Result, runtime::Core};
+use binpool_allocators::{Result, debug_by, runtime::Core};
 use parking_lot::MutexGuard;
 
 use crate::{

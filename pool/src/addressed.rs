@@ -1,14 +1,9 @@
 //! `malloc` and `free`: blocks identified by their addresses.
 
-use std::{
-    array,
-    collections::HashMap,
-    fmt,
-    hash::{BuildHasherDefault, Hasher},
-    sync::Arc,
-};
+use std::{array, collections::HashMap, fmt, hash::BuildHasher, sync::Arc};
 
 use binpool_allocators::{Backend, InvalidRequest, Memory, Result};
+use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 
 use crate::{MemoryPool, PoolError, PooledBuffer};
@@ -52,13 +47,10 @@ pub struct AddressedPool<B: Backend> {
 /// The number of maps, so that threads seldom meet.
 const SHARDS: usize = 64;
 
-/// Addresses end in this many zeros: blocks usually lie on multiples of 256 bytes.
-const ZEROS: u32 = 8;
+/// Addresses are the pool's own, so that no one can choose them to collide.
+const HASHER: FixedState = FixedState::with_seed(0);
 
-/// 2^64 by the golden ratio: a product with it differs in its upper bits where the factor differs in any.
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-
-type Shard<B> = Mutex<HashMap<u64, Entry<B>, BuildHasherDefault<AddressHasher>>>;
+type Shard<B> = Mutex<HashMap<u64, Entry<B>, FixedState>>;
 
 /// A block of one address.
 enum Entry<B: Backend> {
@@ -264,9 +256,10 @@ impl<B: Backend> AddressedPool<B> {
     }
 
     fn shard_of(&self, address: u64) -> &Shard<B> {
-        let upper = spread(address) >> (u64::BITS - SHARDS.trailing_zeros());
+        // A map takes the lowest and the highest bits.
+        let middle = HASHER.hash_one(address) >> 32;
         // Below `SHARDS`, whatever the address.
-        &self.blocks[usize::try_from(upper).unwrap_or(0) % SHARDS].0
+        &self.blocks[usize::try_from(middle).unwrap_or(0) % SHARDS].0
     }
 }
 
@@ -275,30 +268,5 @@ impl<B: Backend> fmt::Debug for AddressedPool<B> {
         f.debug_struct("AddressedPool")
             .field("pool", &self.pool)
             .finish_non_exhaustive()
-    }
-}
-
-fn spread(address: u64) -> u64 {
-    (address >> ZEROS).wrapping_mul(SPREAD)
-}
-
-/// Hashes addresses of blocks.
-#[derive(Default)]
-struct AddressHasher(u64);
-
-impl Hasher for AddressHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte) << ZEROS);
-        }
-    }
-
-    fn write_u64(&mut self, address: u64) {
-        // The lowest bits choose the place, the highest ones the shard, and keys of one shard differ in those between.
-        self.0 = spread(address ^ self.0).rotate_left(20);
     }
 }

@@ -164,6 +164,8 @@ macro_rules! complete {
 }
 
 for_each_counter!(complete);
+#[cfg(feature = "metrics")]
+pub(crate) use for_each_counter;
 
 impl PoolStatistics {
     /// The share of all allocations that were hits, from 0 to 1; 0 before the first allocation.

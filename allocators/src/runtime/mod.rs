@@ -18,6 +18,7 @@
 //! core       what all clones of a backend share
 //! mapped     which pages are mapped where in a reservation
 //! memory     blocks, views, parts
+//! argument   arguments of kernels
 //! traits     Runtime: what a backend writes
 //! queue, event
 //! enqueue    a command on its way
@@ -25,6 +26,7 @@
 //! pages      runtimes with virtual memory
 //! ```
 
+mod argument;
 mod backend;
 mod core;
 mod deferred;
@@ -39,6 +41,7 @@ mod traits;
 mod uses;
 
 pub use self::{
+    argument::Argument,
     backend::adopt_block,
     core::Core,
     enqueue::enqueue,
@@ -50,3 +53,19 @@ pub use self::{
     traits::Runtime,
     uses::Access,
 };
+
+/// Implements `Debug` for a type of a backend, with the fields that say something to a program.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! debug_by {
+    ($name:ident $(, |$this:ident| $($field:ident: $value:expr),+)?) => {
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                $(let $this = self;)?
+                f.debug_struct(stringify!($name))
+                    $($(.field(stringify!($field), &$value))+)?
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}

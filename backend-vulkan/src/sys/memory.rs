@@ -3,7 +3,7 @@
 use std::{ptr::NonNull, sync::Arc};
 
 use ash::vk;
-use binpool_allocators::Region;
+use binpool_allocators::{Region, debug_by};
 
 use super::{Device, Named as _, VulkanError};
 

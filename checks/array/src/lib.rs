@@ -59,6 +59,8 @@
 #![deny(unsafe_code)]
 
 mod array;
+#[cfg(any(feature = "cuda", feature = "vulkan"))]
+mod by_address;
 mod context;
 mod copied_map;
 #[cfg(feature = "cuda")]

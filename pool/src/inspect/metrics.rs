@@ -5,7 +5,7 @@ use std::sync::Once;
 use binpool_allocators::Backend;
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 
-use crate::{MemoryPool, PoolStatistics};
+use crate::{MemoryPool, PoolStatistics, statistics::for_each_counter};
 
 /// A gauge, or a counter that only grows.
 struct Figure {
@@ -38,7 +38,7 @@ macro_rules! figures {
     };
 }
 
-crate::for_each_counter!(figures);
+for_each_counter!(figures);
 
 /// # Metrics
 impl<B: Backend> MemoryPool<B> {

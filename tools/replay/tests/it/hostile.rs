@@ -268,7 +268,7 @@ fn a_full_standard_error_changes_no_exit_status() {
         (&["replay", "no such file"][..], 1),
         (&["--color", "always", "replay", "no such file"], 1),
         (&["replay", "--capacity", "1KiB", &trace], 1),
-        (&["import", "../tests/imports/rmm.csv", "-o", out], 0),
+        (&["import", "../replay/tests/imports/rmm.csv", "-o", out], 0),
         (&["--verbose", "replay", &trace], 0),
         (&["replay"], 2),
         (&["no such command"], 2),

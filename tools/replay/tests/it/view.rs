@@ -409,7 +409,7 @@ fn a_compressed_trace_needs_no_name_that_says_so() {
 #[test]
 fn recordings_of_other_tools_are_viewed_too_json_among_them() {
     for recording in ["snapshot.json", "snapshot4.pickle", "rmm.csv"] {
-        let numbers = numbers(&[&format!("../tests/imports/{recording}")]);
+        let numbers = numbers(&[&format!("../replay/tests/imports/{recording}")]);
         assert!(numbers["blocks"].as_u64().unwrap() > 0, "{recording}");
     }
 }
