@@ -114,7 +114,7 @@ fn every_check_where_commands_run_late() {
     );
 }
 
-/// The checks with objects of another backend, of which that one fails.
+/// The checks with objects of another backend, where the calls of that other one fail.
 #[test]
 fn every_check_with_the_other_device_failing() {
     let fresh = || SweptDevices::with_another_failing(builder(), 1);

@@ -1,4 +1,4 @@
-//! How many events a second are recorded of a program that does nothing but hot pairs, on so many threads that share a pool. An event is
+//! How many events a second are recorded of a program that does nothing but hot pairs, on some threads that share a pool. An event is
 //! an allocation or a free, and a recording counts once its last line is written.
 //!
 //! ```text
@@ -62,7 +62,7 @@ impl Write for Counting {
     }
 }
 
-/// Does pairs on a pool until the time is over, or so many, and returns how many.
+/// Does pairs on a pool until the time is over or the number is reached, and returns how many.
 fn pairs(
     pool: &MemoryPool<NullBackend>,
     start: Instant,

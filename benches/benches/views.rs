@@ -154,7 +154,7 @@ fn shown(times: &Histogram<u64>) -> String {
     format!("{:.1} / {:.1}", at(0.5), at(0.99))
 }
 
-/// The times of making parts of one buffer, of the first launch on each, and of the second, with so many others that have been
+/// The times of making parts of one buffer, of the first launch on each, and of the second, while this many others have been
 /// used before.
 fn fresh_parts(device: &Device, siblings: usize, way: Way) -> Times<3> {
     let step = device.step();

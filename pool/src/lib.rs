@@ -30,7 +30,7 @@
 //! | method | what it does |
 //! |---|---|
 //! | [`MemoryPool::new`] | makes a pool over an allocator such as [`ImmediateAllocator`]; [`PoolOptions::build`] does so with settings |
-//! | [`MemoryPool::allocate`] | returns a block of so many bytes, a [`PooledBuffer`], for the pool's own queue |
+//! | [`MemoryPool::allocate`] | returns a block of at least this many bytes, a [`PooledBuffer`], for the pool's own queue |
 //! | [`MemoryPool::allocate_on`] | the same for another queue |
 //! | [`MemoryPool::allocate_of`] | returns room for elements of a type, a [`PooledSlice`] |
 //! | [`PooledBuffer::write`], [`read`](PooledBuffer::read) | move bytes to the device and back |

@@ -179,8 +179,8 @@ pub(crate) fn between_addresses(
     wrong
 }
 
-/// Hands words over `count` times on one stream, between addresses of which the oldest is unmapped again and again, and the pages are mapped
-/// at it anew. Returns how many words were wrong.
+/// Hands words over `count` times on one stream. Each time, the oldest address is unmapped, and the pages are mapped there
+/// anew. Returns how many words were wrong.
 pub(crate) fn at_new_addresses(backend: &CudaBackend, words: usize, count: usize) -> u64 {
     let mut pages = HandOvers::new(backend, words);
     let queue = backend.create_queue(QueueOrder::InOrder).unwrap();

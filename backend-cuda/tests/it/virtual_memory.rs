@@ -412,7 +412,7 @@ impl AtTwo {
             .unwrap()
     }
 
-    /// The word of which the pages are full, through one of the addresses.
+    /// The word that fills the pages, read at one of the addresses.
     fn word(&self, place: usize) -> [u8; 4] {
         let part = self.places[place];
         let read = self

@@ -271,7 +271,7 @@ impl Rig {
             .unwrap()
     }
 
-    /// The byte of which a page is full.
+    /// The byte that fills a page.
     fn byte(&self, (reservation, page): Place) -> u8 {
         let mut bytes = vec![0_u8; PAGE];
         let memory = &self.reservations[reservation];

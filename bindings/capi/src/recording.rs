@@ -54,7 +54,7 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// Opens the file, which is made where there is none.
+    /// Opens the file, or makes it.
     ///
     /// # Errors
     ///

@@ -64,7 +64,7 @@ pub(crate) fn choose_whole_allocations(are_chosen: bool) {
     WHOLE_ALLOCATIONS.store(are_chosen, Ordering::Relaxed);
 }
 
-/// Returns the pool that CuPy's blocks of a device are from at present, which is made where there is none.
+/// Returns the pool that CuPy's blocks of a device are from at present, which is made on first use.
 pub(crate) fn pool_of(device: i32) -> Result<MemoryPool<CudaBackend>, Failure> {
     let shared = torch::pool_of(device)?;
     if !WHOLE_ALLOCATIONS.load(Ordering::Relaxed) {

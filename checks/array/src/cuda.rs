@@ -33,7 +33,7 @@ fn source() -> String {
     for reduction in Reduction::ALL {
         let (nothing, combine) = match reduction {
             Reduction::Sum => ("0f00000000", "add.rn.f32"),
-            // Not a number, of which the other operand is the smaller and the larger.
+            // Not a number: the minimum and the maximum with it are the other operand.
             Reduction::Minimum => ("0f7FFFFFFF", "min.f32"),
             Reduction::Maximum => ("0f7FFFFFFF", "max.f32"),
         };

@@ -35,7 +35,7 @@ pub(crate) struct Program {
     pub(crate) name: &'static str,
     /// The one that starts the others among them.
     pub(crate) threads: usize,
-    /// Whether it waits in no loop, so that all its schedules can be gone through, or those that there is time for.
+    /// Whether it has no waiting loop, so that its schedules can be listed, all or as many as time allows.
     pub(crate) can_be_listed: bool,
     /// Panics where a rule is broken.
     pub(crate) run: fn(),

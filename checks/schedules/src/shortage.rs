@@ -183,7 +183,7 @@ fn that_a_hook_ends() {
     world.end(6);
 }
 
-/// Two pools on one device, each of which has the other one give back what it holds.
+/// Two pools on one device, whose hooks release what the other one holds.
 fn each_others_hooks() {
     let one = World::of_bins(2);
     let allocator = one.pool.allocator().clone();

@@ -19,7 +19,7 @@ use crate::{
 
 type Pool = MemoryPool<MockBackend>;
 
-/// One in so many steps that could be done on another thread are.
+/// Of the steps that could be done on another thread, one in this many is.
 const ON_THREADS: u8 = 16;
 
 /// The most blocks of one size that are asked for at once.
@@ -102,7 +102,7 @@ fn order(out_of_order: bool) -> QueueOrder {
     }
 }
 
-/// Does something on a thread of its own, which ends, for one in so many.
+/// Does something on a thread of its own, which ends, once in [`ON_THREADS`] times.
 fn maybe_elsewhere<R: Send + 'static>(which: u8, what: impl FnOnce() -> R + Send + 'static) -> R {
     if which.is_multiple_of(ON_THREADS) {
         thread::spawn(what)

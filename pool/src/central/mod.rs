@@ -98,7 +98,7 @@ pub(crate) struct State<B: Backend, O> {
     pub(crate) fills: Fills<B::Event>,
     /// Memory that could not be released yet.
     pub(crate) quarantine: Quarantine<B, O>,
-    /// Freed blocks of which the program still has views; `None` once the last handle is gone, after which no other user can get them.
+    /// Freed blocks that the program still has views of; `None` once the last handle is gone, since no one can get them then.
     pub(crate) viewed: Option<Vec<Viewed<B, O>>>,
     /// Set while freed blocks are cached. Permanently unset once the last handle of the pool is gone.
     pub(crate) holding: bool,

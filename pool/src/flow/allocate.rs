@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_small_block_is_carved_with_the_largest_class_of_its_slot() {
-        // There are so many classes that these two share a slot.
+        // With this many classes, these two share a slot.
         let (one, larger) = (65 << 10, 66 << 10);
         let mock = MockPool::new(PoolOptions::new().segments(true).leading_bits(10));
         let class_size = |bytes| mock.pool.class_size(bytes).unwrap();

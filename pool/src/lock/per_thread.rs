@@ -22,7 +22,7 @@ use crate::{
     sync::thread_local,
 };
 
-/// Identifies a pool of which each thread has a value of type `T`. No number is used twice in a process.
+/// Identifies a pool that keeps a value of type `T` for each thread. No number is used twice in a process.
 #[derive(Debug)]
 pub(crate) struct PoolId<T> {
     number: u64,

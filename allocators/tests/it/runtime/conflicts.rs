@@ -339,7 +339,7 @@ fn a_command_that_has_ended_is_not_waited_for() {
         fill(&device, &two, &memory, LOW).set(status);
         assert_after(&device, &[]);
     }
-    // One of which the runtime cannot tell is.
+    // A command whose progress the runtime cannot tell is.
     let lost = fill(&device, &one, &memory, LOW);
     lost.lose();
     fill(&device, &two, &memory, LOW);

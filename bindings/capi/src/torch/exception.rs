@@ -14,7 +14,7 @@ use crate::status::{Failure, Status};
 #[cfg(target_os = "linux")]
 use linux::make;
 
-/// Throws the exception of a failure; returns where there is none, after the failure was logged.
+/// Logs a failure, and throws it as an exception if the process has one to throw; returns otherwise.
 ///
 /// # Safety
 ///

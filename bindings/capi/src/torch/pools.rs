@@ -56,7 +56,7 @@ thread_local! {
 }
 
 impl Place {
-    /// Calls `work` with the place of a stream of a device, whose pool is made where there is none.
+    /// Calls `work` with the place of a stream of a device, and makes its pool on first use.
     #[inline]
     pub(super) fn with<R>(
         device: i32,
@@ -94,7 +94,7 @@ impl Place {
 }
 
 impl DevicePool {
-    /// Returns the pool of a device, which is made where there is none.
+    /// Returns the pool of a device, which is made on first use.
     pub(super) fn of(device: i32) -> Result<&'static Self, Failure> {
         // Held while a pool is made, so that a device has one.
         let mut pools = POOLS.lock();
@@ -165,7 +165,7 @@ pub(super) fn all() -> Vec<(i32, &'static DevicePool)> {
         .collect()
 }
 
-/// Returns the pool that the functions for PyTorch have for a device, by its number; it is made where there is none.
+/// Returns the pool that the functions for PyTorch have for a device, by its number; it is made on first use.
 ///
 /// # Errors
 ///

@@ -99,7 +99,7 @@ fn pools_over_cuda_refuse_with_a_message_on_the_thread_that_called() {
 #[test]
 fn hostile_calls_have_the_answers_that_the_header_promises_and_leave_nothing() {
     let program = compile("cc", "tests/programs/hostile.c", false);
-    // What threads leave whose first call is in a destructor of thread-specific data is not looked for: glibc runs no more of those of Rust.
+    // Leaks are not looked for: glibc no longer runs the destructors of Rust in a thread whose first call comes from such a destructor.
     let options = "detect_leaks=0:allocator_may_return_null=1";
     for (mut command, kind) in [
         (Command::new(&program), "opencl"),

@@ -261,7 +261,7 @@ impl Allocator {
     /// # Errors
     ///
     /// [`Internal`](AllocationError::Internal) for an allocation of another allocator.
-    #[expect(clippy::needless_pass_by_value, reason = "it is no more")]
+    #[expect(clippy::needless_pass_by_value, reason = "it ends here")]
     pub fn free(&self, allocation: Allocation) -> Result<()> {
         if allocation.is_null() {
             return Ok(());

@@ -25,7 +25,7 @@ pub(crate) fn setting(name: &str, default: u64) -> u64 {
     setting.map_or(default, |number| number.parse().expect("a number"))
 }
 
-/// One of these, of which there is at least one.
+/// One of these; there is at least one.
 fn pick<'a, T>(random: &mut Random, among: &'a [T]) -> &'a T {
     &among[random.below(among.len())]
 }

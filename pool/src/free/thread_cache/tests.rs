@@ -228,7 +228,7 @@ fn blocks_go_to_their_arena_where_the_depot_has_no_room() {
 
 #[test]
 fn a_block_serves_a_smaller_class_only_if_it_is_small() {
-    // There are so many classes that these two share a slot.
+    // With this many classes, these two share a slot.
     const SMALL: usize = 65 * KIB;
     const LARGE: usize = 66 * KIB;
     let mock = MockPool::new(PoolOptions::new().segments(false).leading_bits(10));
