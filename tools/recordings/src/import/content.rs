@@ -9,10 +9,10 @@ use std::{
     rc::Rc,
 };
 
+use binpool_trace::{TraceError, shown};
 use flate2::bufread::MultiGzDecoder;
 
 use super::utf16::Utf16;
-use binpool_trace::{TraceError, shown};
 
 /// The first bytes of every compressed file.
 const GZIP: [u8; 2] = [0x1f, 0x8b];

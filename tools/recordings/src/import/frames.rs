@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 
+use binpool_trace::cut;
+
 use super::{
     cpp::Function,
     owner::{Owner, owner},
 };
-use binpool_trace::cut;
 
 /// The most characters of a file and of a function in a group's name. With the line, the name is within the limit.
 const LONGEST_PART: usize = 240;

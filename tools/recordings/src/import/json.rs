@@ -5,10 +5,10 @@ use std::{
     io::{self, BufRead},
 };
 
+use binpool_trace::TraceError;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 use super::objects::{Id, Object, Objects};
-use binpool_trace::TraceError;
 
 use crate::error;
 

@@ -1,9 +1,9 @@
 //! What a file is, by its first bytes or by the keys of its document.
 
 use Sign::{At, Key, Word};
+use binpool_trace::{Line, TraceError, TraceErrorKind, cut};
 
 use super::objects::Objects;
-use binpool_trace::{Line, TraceError, TraceErrorKind, cut};
 
 use crate::error;
 

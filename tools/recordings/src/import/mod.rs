@@ -24,8 +24,9 @@ use std::{
     path::Path,
 };
 
-use self::{content::Content, kinds::Kind, objects::Objects};
 use binpool_trace::{TraceError, TraceErrorKind, shown};
+
+use self::{content::Content, kinds::Kind, objects::Objects};
 
 use crate::{Trace, error};
 

@@ -2,11 +2,12 @@
 
 use std::rc::Rc;
 
+use binpool_trace::cut;
+
 use super::{
     blocks::Moment,
     objects::{List, Node, Objects},
 };
-use binpool_trace::cut;
 
 /// The most characters of a note that count. A small file may name one long note many times.
 const LONGEST_NOTE: usize = 120;

@@ -11,8 +11,9 @@ use std::{
     io::{self, BufRead, Read},
 };
 
-use super::objects::{Id, Object, Objects};
 use binpool_trace::TraceError;
+
+use super::objects::{Id, Object, Objects};
 
 use crate::error;
 

@@ -2,8 +2,9 @@
 
 use std::mem;
 
-use super::places::{Change, Places, Told, Unplaced, number_of};
 use binpool_trace::{PoolEvent, ShortageReport, What};
+
+use super::places::{Change, Places, Told, Unplaced, number_of};
 
 use crate::Trace;
 

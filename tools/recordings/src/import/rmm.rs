@@ -10,11 +10,12 @@
 
 use std::io::{self, BufRead};
 
+use binpool_trace::{TraceError, cut};
+
 use super::{
     blocks::{Block, Blocks, Moment},
     kinds,
 };
-use binpool_trace::{TraceError, cut};
 
 use crate::{Trace, error, text_lines::TextLine, text_lines::TextLines, text_lines::too_long};
 

@@ -16,6 +16,7 @@ use std::{
 };
 
 use binpool_allocators::words;
+use binpool_trace::{TraceError, TraceErrorKind, cut};
 
 use super::{
     blocks::{Block, Blocks, Moment},
@@ -27,7 +28,6 @@ use super::{
     places::{Change, Told},
     placing::Source,
 };
-use binpool_trace::{TraceError, TraceErrorKind, cut};
 
 use crate::{Trace, error, trace::SNAPSHOT_OF_PYTORCH};
 
