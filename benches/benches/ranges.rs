@@ -20,9 +20,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use binpool::segments::{Carved, RangeKey, Segments};
 use binpool_benches::{Mixed, Subject};
 use binpool_recordings::{Event, Trace};
+use binpool_segments::{Carved, RangeKey, Segments};
 use criterion::{
     BenchmarkGroup, Criterion, criterion_group, criterion_main, measurement::WallTime,
 };

@@ -2,7 +2,7 @@
 //! whatever fails, and no bytes are lost.
 #![no_main]
 
-#[path = "../../pool/tests/segments/pages/world.rs"]
+#[path = "../../pool/segments/tests/segments/pages/world.rs"]
 mod world;
 
 use arbitrary::Arbitrary;

@@ -4,7 +4,7 @@
 
 use arbitrary::Arbitrary;
 use binpool::Region;
-use binpool::segments::{Carved, Leaving, RangeKey, Segments};
+use binpool_segments::{Carved, Leaving, RangeKey, Segments};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]

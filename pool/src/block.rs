@@ -21,9 +21,9 @@ use parking_lot::Mutex;
 use crate::{
     order::queue_uses::QueueUses,
     order::timestamps::{QueueKey, Timestamp},
-    segments::{Leaving, RangeKey},
     track::allocation_record::AllocationRecord,
 };
+use binpool_segments::{Leaving, RangeKey};
 
 /// A block of device memory.
 ///

@@ -14,14 +14,14 @@ use crate::{
     central::{homes::ARENAS, rules::Rules},
     classes::Classes,
     hooks::Hooks,
-    lock::{per_thread::PoolId, spin_lock::Lock},
     options::{ChosenClasses, ChosenLimit},
     order::{queue_uses::join, timestamps::Clock},
     scrubber::Scrubber,
-    segments::{GrowthPolicy, Segments},
     shared::{Shared, State},
     track::watch::TrackingFlag,
 };
+use binpool_lock::{per_thread::PoolId, spin_lock::Lock};
+use binpool_segments::{GrowthPolicy, Segments};
 
 /// The leading bits for pools with segments: a free range serves any class, so fine classes cost no hits and waste
 /// less.

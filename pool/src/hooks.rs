@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use binpool_allocators::contained::contained;
 use parking_lot::Mutex;
 
-use crate::sync::{ThreadId, current};
+use binpool_lock::sync::{ThreadId, current};
 
 /// The shortage of memory that a reclaim hook is called for.
 ///

@@ -124,7 +124,6 @@ mod hooks;
 mod inspect;
 mod kept_addresses;
 mod live_group;
-mod lock;
 #[cfg(test)]
 mod mock_pool;
 mod options;
@@ -144,18 +143,12 @@ mod retain;
 mod reuse_policy;
 mod scrub_policy;
 mod scrubber;
-#[cfg(feature = "internals")]
-#[doc(hidden)]
-pub mod segments;
-#[cfg(not(feature = "internals"))]
-mod segments;
 mod shared;
 mod size_classes;
 mod slice;
 mod statistics;
 mod svm;
 mod sweeper;
-mod sync;
 mod track;
 mod transfers;
 mod view;
@@ -168,6 +161,8 @@ pub use binpool_allocators::{
     QueueOrder, Region, Result, SvmAllocator, SvmBackend, SvmGrain, VirtualMemoryAllocator,
     adaptors::{self, Budget},
 };
+pub use binpool_lock::per_thread::leave_pools;
+pub use binpool_segments::GrowthPolicy;
 #[cfg(feature = "snapshot")]
 pub use binpool_trace::{
     BlockState, SnapshotBlock, SnapshotSegment, SnapshotSettings, SnapshotShortage,
@@ -184,7 +179,7 @@ pub use inspect::record::PoolRecording;
 pub use inspect::snapshot::Snapshot;
 pub use kept_addresses::KeptAddresses;
 pub use live_group::LiveGroup;
-pub use lock::per_thread::leave_pools;
+
 pub use options::PoolOptions;
 pub use place::Place;
 pub use pool::MemoryPool;
@@ -192,7 +187,7 @@ pub use report::{OutOfMemoryReport, Verdict};
 pub use retain::Retain;
 pub use reuse_policy::ReusePolicy;
 pub use scrub_policy::ScrubPolicy;
-pub use segments::GrowthPolicy;
+
 pub use size_classes::{LeadingBits, SizeClasses};
 pub use slice::{KeepsBlock, PooledSlice};
 pub use statistics::PoolStatistics;

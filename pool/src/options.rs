@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use binpool_allocators::adaptors::Budget;
 
-use crate::{Retain, ReusePolicy, ScrubPolicy, SizeClasses, segments::GrowthPolicy};
+use crate::{Retain, ReusePolicy, ScrubPolicy, SizeClasses};
+use binpool_segments::GrowthPolicy;
 
 /// Settings of a [`MemoryPool`](crate::MemoryPool).
 ///

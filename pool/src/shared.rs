@@ -9,16 +9,11 @@ use crossbeam_utils::CachePadded;
 use parking_lot::Condvar;
 
 use crate::{
-    Retain, ReusePolicy, block, central,
-    classes::Classes,
-    free,
-    hooks::Hooks,
-    lock::{biased::Own, per_thread::PoolId, spin_lock::Lock},
-    order::timestamps::Clock,
-    scrubber::Scrubber,
-    segments::GrowthPolicy,
-    track::watch::TrackingFlag,
+    Retain, ReusePolicy, block, central, classes::Classes, free, hooks::Hooks,
+    order::timestamps::Clock, scrubber::Scrubber, track::watch::TrackingFlag,
 };
+use binpool_lock::{biased::Own, per_thread::PoolId, spin_lock::Lock};
+use binpool_segments::GrowthPolicy;
 
 /// The reference to the pool that each active and each cached block has.
 pub(crate) type Share<B> = Arc<Shared<B>>;

@@ -4,10 +4,8 @@ use std::{io, process, sync::Arc, time::Duration};
 
 use binpool_allocators::{Backend, contained::contained};
 
-use crate::{
-    shared::Shared,
-    sync::{Builder, JoinHandle, Sender, channel, is_open_after, join},
-};
+use crate::shared::Shared;
+use binpool_lock::sync::{Builder, JoinHandle, Sender, channel, is_open_after, join};
 
 /// A thread that [sweeps](crate::MemoryPool::sweep) a pool at regular intervals. It ends when the pool is gone or when
 /// this is dropped. The drop waits for a running sweep, unless it happens on that thread, for example in a

@@ -24,7 +24,7 @@ pub trait Launch: fmt::Debug + Send + Sync {
     /// Its device.
     type Backend: Runtime;
 
-    /// Enqueues the kernel in this many groups, or as many as the device has.
+    /// Enqueues the kernel in this many groups, or up to the most that the device has.
     ///
     /// # Safety
     ///

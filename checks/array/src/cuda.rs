@@ -86,6 +86,7 @@ pub fn open_cuda(ordinal: u32) -> Result<(CudaBackend, CudaKernels), Error> {
 impl Launch for CudaKernel {
     type Backend = CudaBackend;
 
+    // SAFETY: a contract of the trait: the arguments are the kernel's parameters, and it is in order with others.
     unsafe fn launch(
         &self,
         queue: &CudaQueue,

@@ -59,6 +59,7 @@ pub fn open_vulkan(number: usize) -> Result<(VulkanBackend, VulkanKernels), Erro
 impl Launch for VulkanKernel {
     type Backend = VulkanBackend;
 
+    // SAFETY: a contract of the trait: the arguments are the kernel's parameters, and it is in order with others.
     unsafe fn launch(
         &self,
         queue: &VulkanQueue,

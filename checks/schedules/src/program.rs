@@ -35,7 +35,7 @@ pub(crate) struct Program {
     pub(crate) name: &'static str,
     /// The one that starts the others among them.
     pub(crate) threads: usize,
-    /// Whether it has no waiting loop, so that its schedules can be listed, all or as many as time allows.
+    /// Whether it has no waiting loop, so that its schedules can be listed, up to the time limit.
     pub(crate) can_be_listed: bool,
     /// Panics where a rule is broken.
     pub(crate) run: fn(),

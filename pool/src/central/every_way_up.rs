@@ -24,8 +24,8 @@ use crate::{
     },
     paper::{Paper, PaperMemory, PaperQueue},
     request::{HitKind, Request},
-    segments::Segments,
 };
+use binpool_segments::Segments;
 
 /// What the request asks for, in bytes.
 const BYTES: usize = 1024;

@@ -20,8 +20,8 @@ use crate::{
     },
     paper::{Paper, PaperEvent, PaperMemory, PaperQueue},
     request::Request,
-    segments::{RangeKey, RangeState, Segments},
 };
+use binpool_segments::{RangeKey, RangeState, Segments};
 
 /// What the segment is counted in.
 const UNIT: usize = 256;

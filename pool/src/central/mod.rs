@@ -31,16 +31,16 @@ use crate::{
         bins::Bins, depot::Depot, fills::Fills, quarantine::Quarantine, thread_cache::ThreadCache,
     },
     growing::Dropped,
-    lock::{biased::BiasedLocks, transit::Transit},
     order::{
         queue_uses::{QueueUses, join_of_one_kind},
         timestamps::{Clock, QueueKey},
     },
     request::Request,
     retain::SweepClock,
-    segments::Segments,
     track::watch::Watch,
 };
+use binpool_lock::{biased::BiasedLocks, transit::Transit};
+use binpool_segments::Segments;
 
 /// A queue gets a fence each time requests for it have taken one part in this of the bytes of the segments.
 const FENCE_PARTS: u64 = 16;

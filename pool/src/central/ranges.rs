@@ -11,12 +11,12 @@ use crate::{
     order::timestamps::QueueKey,
     rare::{Rare, reached},
     request::Request,
-    segments::{Done, Mapping, PageRequest, Place, RangeKey},
     track::pool_event::{PoolEvent, What, mapped, unmapped},
 };
+use binpool_segments::{Done, Mapping, PageRequest, Place, RangeKey};
 
 /// A range that was taken for a block.
-pub(crate) type Carved<B> = crate::segments::Carved<<B as Backend>::Memory, QueueUses>;
+pub(crate) type Carved<B> = binpool_segments::Carved<<B as Backend>::Memory, QueueUses>;
 
 /// Which ranges of segments may be taken for a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,12 +12,12 @@ use crate::{
     },
     flow::{make::Entered, thread_cache::Found},
     free::thread_cache::Looked,
-    lock::{biased::Inside, per_thread as threads},
     request::{HitKind, Request, Size, to_carve},
     retain::SweepClock,
     shared::{OwnCache, Shared, State, ThreadCache},
     track::caller::Caller,
 };
+use binpool_lock::{biased::Inside, per_thread as threads};
 
 impl<B: Backend> Shared<B> {
     /// Returns a block for a request that does not fit this thread's youngest block. Out of line and cold, because inlined it would make

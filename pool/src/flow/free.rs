@@ -90,7 +90,7 @@ impl<B: Backend> Shared<B> {
         result
     }
 
-    /// Notes that a block that was in [transit](crate::lock::transit) has arrived at the allocator.
+    /// Notes that a block that was in [transit](binpool_lock::transit) has arrived at the allocator.
     pub(crate) fn arrive(&self) {
         if self.state.lock().arrive() {
             self.arrived.notify_all();

@@ -16,9 +16,9 @@ use crate::{
     },
     order::{queue_uses::QueueUses, timestamps::QueueKey},
     request::{HitKind, Request},
-    segments::{Mapping, Place, RangeKey},
     shared::{Block, BlockBox, HeldBlock, Shared, State},
 };
+use binpool_segments::{Mapping, Place, RangeKey};
 
 impl<B: Backend> Shared<B> {
     /// Returns a block in new memory.

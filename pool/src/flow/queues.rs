@@ -16,9 +16,9 @@ use crate::{
     rare::{Rare, reached},
     request::HitKind,
     shared::{QueueStates, Shared},
-    sync::{spin_loop, yield_now},
     track::pool_event::{PoolEvent, What},
 };
+use binpool_lock::sync::{spin_loop, yield_now};
 
 /// The most markers that a wait for a queue enqueues. A marker fails if it was pending when another command failed, and then the next one
 /// does not.

@@ -16,10 +16,10 @@ use crate::{
         queue_uses::{QueueUses, together},
     },
     scrubber::Scrubber,
-    segments::Leaving,
     shared::{BlockBox, Quarantined, Shared},
     track::pool_event::{PoolEvent, What},
 };
+use binpool_segments::Leaving;
 
 impl<B: Backend> Shared<B> {
     /// Releases memory to the allocator, which frees it after the commands of these uses and the events in `after`.

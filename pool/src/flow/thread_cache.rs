@@ -1,6 +1,6 @@
 //! How blocks get into the cache of a thread, from there to their users, and back to the pool.
 //!
-//! Each thread has a [`ThreadCache`] behind a [biased lock](crate::lock::biased), whose gate it passes without waiting.
+//! Each thread has a [`ThreadCache`] behind a [biased lock](binpool_lock::biased), whose gate it passes without waiting.
 //! Under the pool's lock all gates can be closed. Their owners notice that and take the pool's lock meanwhile. So code
 //! that looks at the whole pool (a shortage, a trim, the statistics) sees it as if there were no caches.
 
@@ -17,16 +17,16 @@ use crate::{
     flow::make::{Entered, TakenRange},
     free::spare_leases::SpareLease,
     free::thread_cache::Looked,
-    lock::{
-        biased::{Inside, Owner},
-        per_thread as threads,
-        per_thread::PerThread,
-    },
     order::timestamps::{QueueKey, Timestamp},
     request::{HitKind, Request, Size, to_carve},
     shared::{
         Block, Cached, CarvedHere, HeldBlock, LeasedBlock, OwnCache, Shared, State, ThreadCache,
     },
+};
+use binpool_lock::{
+    biased::{Inside, Owner},
+    per_thread as threads,
+    per_thread::PerThread,
 };
 
 /// The most blocks of a bin that a thread moves into its cache, besides the one that it asked for.
@@ -383,7 +383,7 @@ impl<B: Backend> Shared<B> {
     }
 
     /// Brings the cache of this thread up to date, after other threads closed the caches and left this one out because it [could not be
-    /// seen](crate::lock::biased::BiasedLocks::admit).
+    /// seen](binpool_lock::biased::BiasedLocks::admit).
     #[cold]
     fn catch_up_on_this_thread(&self) {
         let mut state = self.state.lock();

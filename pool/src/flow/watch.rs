@@ -8,7 +8,6 @@ use binpool_trace::ShortageReport;
 use crate::{
     PoolError, PooledBuffer,
     block::Wanted,
-    lock::per_thread as threads,
     shared::{Block, LeasedBlock, OwnCache, Shared, ThreadCache},
     track::{
         caller::Caller,
@@ -18,6 +17,7 @@ use crate::{
         watch::{TrackingFlag, Watch},
     },
 };
+use binpool_lock::per_thread as threads;
 
 impl<B: Backend> Shared<B> {
     /// Changes what is tracked. All threads change at the same moment.

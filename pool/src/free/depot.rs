@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use crate::{
     block::{Cached, Wanted, bytes_of},
     rare::{Rare, reached},
-    sync::{AtomicU64, Ordering},
 };
+use binpool_lock::sync::{AtomicU64, Ordering};
 
 /// The number of shelves. Fewer under `shuttle` and Miri, whose programs have few threads.
 const SHELVES: usize = if cfg!(any(shuttle, miri)) { 2 } else { 8 };

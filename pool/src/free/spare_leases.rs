@@ -8,8 +8,8 @@ use crate::{
         queue_uses::QueueUses,
         timestamps::{QueueKey, Timestamp},
     },
-    segments::{Arenas, Ready},
 };
+use binpool_segments::{Arenas, Ready};
 
 /// The most spare leases of a queue: enough for the blocks that a backward pass frees in a row, since a block without room for its lease
 /// takes the pool's lock when it is freed. Each takes some 200 bytes of host memory. Fewer under `shuttle` and Miri, whose programs are

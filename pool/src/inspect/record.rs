@@ -15,9 +15,9 @@ use binpool_trace::{TraceError, TraceErrorKind};
 use crate::{
     MemoryPool, RecordingSummary,
     shared::Shared,
-    sync::{Builder, JoinHandle, join},
     track::{recorder::Recorder, ticks::Ticks, trace_writer::TraceWriter},
 };
+use binpool_lock::sync::{Builder, JoinHandle, join};
 
 /// The version of the recordings that this crate writes.
 const VERSION: u32 = 2;

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use crate::sync::{AtomicU64, Ordering};
+use binpool_lock::sync::{AtomicU64, Ordering};
 
 /// A moment of a pool's [`Clock`](Clock).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

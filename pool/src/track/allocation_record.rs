@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::{
-    segments::RangeKey,
-    sync::{AtomicU64, Ordering},
-    track::caller::Caller,
-};
+use crate::track::caller::Caller;
+use binpool_lock::sync::{AtomicU64, Ordering};
+use binpool_segments::RangeKey;
 
 /// What is known of a block while a user has it.
 ///
-/// Written where the block is handed out or freed, inside the thread's own [gate](crate::lock::biased) or under the pool's lock. Read under
+/// Written where the block is handed out or freed, inside the thread's own [gate](binpool_lock::biased) or under the pool's lock. Read under
 /// that lock with all gates closed. So a read and a write never run at the same time, and relaxed atomics suffice.
 ///
 /// On a cache line of its own, since the next record may be another thread's. The fields that each hit writes share one line.

@@ -4,9 +4,9 @@ use std::{cell::Cell, panic::Location, ptr};
 
 use crate::{
     Tag,
-    sync::thread_local,
     track::names::{Name, number_of},
 };
+use binpool_lock::sync::thread_local;
 
 /// The caller of a request: the numbers of its tag and call site, 0 for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

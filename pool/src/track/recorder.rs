@@ -4,16 +4,14 @@ use std::{cell::Cell, collections::VecDeque, io, process, sync::Arc, time::Durat
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::{
-    lock::transit,
-    sync::{AtomicU64, Ordering, thread_local},
-    track::{
-        batch::{Batch, WindowLines},
-        recording_summary::RecordingSummary,
-        trace_event::{Chunk, EVENTS_PER_CHUNK},
-        trace_writer::TraceWriter,
-    },
+use crate::track::{
+    batch::{Batch, WindowLines},
+    recording_summary::RecordingSummary,
+    trace_event::{Chunk, EVENTS_PER_CHUNK},
+    trace_writer::TraceWriter,
 };
+use binpool_lock::sync::{AtomicU64, Ordering, thread_local};
+use binpool_lock::transit;
 
 thread_local! {
     /// True on a thread that writes a recording.

@@ -2,7 +2,8 @@
 
 use std::{cell::Cell, fmt, marker::PhantomData};
 
-use crate::{sync::thread_local, track::names};
+use crate::track::names;
+use binpool_lock::sync::thread_local;
 
 /// The number for no tag.
 const NONE: u32 = 0;

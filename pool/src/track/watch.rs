@@ -4,15 +4,13 @@ use std::{panic::Location, sync::Arc};
 
 use parking_lot::Mutex;
 
-use crate::{
-    sync::{AtomicU8, Ordering},
-    track::{
-        allocation_record::AllocationTable,
-        caller::Caller,
-        event_buffer::EventBuffer,
-        recorder::{self, Recorder},
-    },
+use crate::track::{
+    allocation_record::AllocationTable,
+    caller::Caller,
+    event_buffer::EventBuffer,
+    recorder::{self, Recorder},
 };
+use binpool_lock::sync::{AtomicU8, Ordering};
 
 /// How a watching pool records the place of each request. It always records the queue, the time and the
 /// [`Tag`](crate::Tag).

@@ -14,7 +14,6 @@ use crate::{
     MemoryPool, OutOfMemoryReport,
     inspect::snapshot::Snapshot,
     order::{queue_uses::QueueUses, timestamps::QueueUse},
-    segments::{RangeKey, RangeState, SegmentState},
     shared::{Bins, Block, HeldBlock, Shared, State},
     track::{
         allocation_record::{AllocationRecord, Ownership},
@@ -23,6 +22,7 @@ use crate::{
         ticks::Ticks,
     },
 };
+use binpool_segments::{RangeKey, RangeState, SegmentState};
 
 /// # Snapshots
 impl<B: Backend> MemoryPool<B> {

@@ -18,13 +18,13 @@ use std::{
 use binpool_allocators::contained::contained;
 
 use crate::{
-    lock::biased::{Own, Owner},
+    biased::{Own, Owner},
     sync::thread_local,
 };
 
 /// Identifies a pool that keeps a value of type `T` for each thread. No number is used twice in a process.
 #[derive(Debug)]
-pub(crate) struct PoolId<T> {
+pub struct PoolId<T> {
     number: u64,
     value: PhantomData<fn() -> T>,
 }
@@ -38,7 +38,8 @@ impl<T> Clone for PoolId<T> {
 impl<T> Copy for PoolId<T> {}
 
 impl<T> PoolId<T> {
-    pub(crate) fn fresh() -> Self {
+    /// Returns a number that no pool had before.
+    pub fn fresh() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(NO_POOL + 1);
         Self {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
@@ -48,7 +49,7 @@ impl<T> PoolId<T> {
 }
 
 /// A pool of which each thread has a value.
-pub(crate) trait PerThread<T> {
+pub trait PerThread<T> {
     /// Takes back the value of a thread that ends.
     fn end_thread(&self, owner: Owner<T>);
 }
@@ -128,7 +129,7 @@ thread_local! {
 
 /// Calls `visit` with this thread's value of the pool. Returns `None` if the thread has no value yet, and while the thread ends.
 #[inline]
-pub(crate) fn with_own<T, R>(pool: PoolId<T>, visit: impl FnOnce(Own<'_, T>) -> R) -> Option<R> {
+pub fn with_own<T, R>(pool: PoolId<T>, visit: impl FnOnce(Own<'_, T>) -> R) -> Option<R> {
     if !is_latest(pool) && !find(pool) {
         return None;
     }
@@ -137,7 +138,7 @@ pub(crate) fn with_own<T, R>(pool: PoolId<T>, visit: impl FnOnce(Own<'_, T>) -> 
 
 /// Returns whether this thread's value of the pool is the one that it looked up last.
 #[inline]
-pub(crate) fn is_latest<T>(pool: PoolId<T>) -> bool {
+pub fn is_latest<T>(pool: PoolId<T>) -> bool {
     Latest::here().pool == pool.number
 }
 
@@ -148,7 +149,7 @@ pub(crate) fn is_latest<T>(pool: PoolId<T>) -> bool {
     reason = "a call would cost more than what it does"
 )]
 #[inline(always)]
-pub(crate) fn with_latest<T, R, C>(
+pub fn with_latest<T, R, C>(
     pool: PoolId<T>,
     argument: C,
     visit: impl FnOnce(Own<'_, T>, C) -> R,
@@ -165,7 +166,7 @@ pub(crate) fn with_latest<T, R, C>(
     reason = "a call would cost more than what it does"
 )]
 #[inline(always)]
-pub(crate) fn with_latest_or<T, R, C>(
+pub fn with_latest_or<T, R, C>(
     pool: PoolId<T>,
     argument: C,
     otherwise: impl FnOnce(C) -> R,
@@ -202,7 +203,7 @@ fn find<T>(pool: PoolId<T>) -> bool {
 
 /// Gives this thread a value of the pool, which `join` makes. Returns `false` if the thread is about to end and gets none.
 #[cold]
-pub(crate) fn join<T: 'static, P: PerThread<T> + 'static>(
+pub fn join<T: 'static, P: PerThread<T> + 'static>(
     id: PoolId<T>,
     pool: Weak<P>,
     join: impl FnOnce() -> Owner<T>,
@@ -255,7 +256,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::lock::biased::BiasedLocks;
+    use crate::biased::BiasedLocks;
 
     struct Pool(PoolId<u32>);
 

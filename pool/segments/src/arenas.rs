@@ -17,7 +17,7 @@ use super::{
     by_size::bin_of,
     handed_out::{RangeKey, Ready},
 };
-use crate::lock::spin_lock::{Lock, LockGuard};
+use binpool_lock::spin_lock::{Lock, LockGuard};
 
 /// The most arenas, one for each bit of [`Shared::occupied`].
 const MOST_ARENAS: usize = 64;

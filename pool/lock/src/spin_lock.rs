@@ -1,6 +1,6 @@
 //! A mutex whose waiting threads spin before they sleep.
 //!
-//! For pools and their [arenas](crate::segments::Arenas), which hold a lock for a few hundred nanoseconds.
+//! For pools and their arenas, which hold a lock for a few hundred nanoseconds.
 
 use std::hint::spin_loop;
 
@@ -13,21 +13,21 @@ use parking_lot::{Mutex, MutexGuard};
 const LOOKS_BEFORE_SLEEP: u32 = if cfg!(any(shuttle, miri)) { 1 } else { 256 };
 
 /// The guard of a [`Lock`].
-pub(crate) type LockGuard<'a, T> = MutexGuard<'a, T>;
+pub type LockGuard<'a, T> = MutexGuard<'a, T>;
 
 /// A mutex whose waiting threads spin for a few microseconds before they sleep.
 #[derive(Debug)]
-pub(crate) struct Lock<T>(Mutex<T>);
+pub struct Lock<T>(Mutex<T>);
 
 impl<T> Lock<T> {
     /// Creates a lock that guards `value`.
-    pub(crate) fn new(value: T) -> Self {
+    pub fn new(value: T) -> Self {
         Self(Mutex::new(value))
     }
 
     /// Waits until no other thread has the lock, and takes it.
     #[inline]
-    pub(crate) fn lock(&self) -> LockGuard<'_, T> {
+    pub fn lock(&self) -> LockGuard<'_, T> {
         self.0.try_lock().unwrap_or_else(|| self.lock_slowly())
     }
 

@@ -14,19 +14,19 @@ thread_local! {
 ///
 /// A request that finds the device full waits for them. Whatever departs on a thread arrives on the same thread.
 #[derive(Debug, Default)]
-pub(crate) struct Transit {
+pub struct Transit {
     count: usize,
 }
 
 impl Transit {
     /// Counts `count` blocks or segments that this thread sends on their way.
-    pub(crate) fn depart(&mut self, count: usize) {
+    pub fn depart(&mut self, count: usize) {
         self.count += count;
         change_own(|own| own + count);
     }
 
     /// Counts one arrival on this thread. Returns whether nothing is left in transit.
-    pub(crate) fn arrive(&mut self) -> bool {
+    pub fn arrive(&mut self) -> bool {
         self.count -= 1;
         change_own(|own| own - 1);
         self.count == 0
@@ -34,19 +34,19 @@ impl Transit {
 
     /// Returns whether a request of this thread should wait for memory that other threads have in transit. A thread that [has something in
     /// transit itself](is_any_of_this_thread) must not.
-    pub(crate) fn is_worth_a_wait(&self) -> bool {
+    pub fn is_worth_a_wait(&self) -> bool {
         self.count > 0 && !is_any_of_this_thread()
     }
 
-    #[cfg(test)]
-    pub(crate) fn count(&self) -> usize {
+    /// Returns how many are in transit.
+    pub fn count(&self) -> usize {
         self.count
     }
 }
 
 /// Returns whether this thread has something in transit, in any pool. That is so if the allocator or a subscriber of `tracing`
 /// calls the pool back. Such a thread must wait for no transit: it would wait for itself, or two such threads for each other.
-pub(crate) fn is_any_of_this_thread() -> bool {
+pub fn is_any_of_this_thread() -> bool {
     OWN.try_with(Cell::get).unwrap_or(0) > 0
 }
 

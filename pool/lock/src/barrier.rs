@@ -7,7 +7,7 @@ use crate::sync::{Ordering, fence};
 ///
 /// Such pairs are known as asymmetric fences (C++ proposal P1202, and `folly`).
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Barrier {
+pub enum Barrier {
     /// The heavy side makes a system call that runs a barrier on all threads of the process (Linux, `membarrier(2)`). The light
     /// side only keeps the compiler from reordering, which costs nothing.
     Kernel,
@@ -20,7 +20,7 @@ pub(crate) enum Barrier {
 
 impl Barrier {
     /// Returns the cheapest pair that this machine supports.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         if kernel::is_ready() {
             Self::Kernel
         } else {
@@ -29,14 +29,14 @@ impl Barrier {
     }
 
     /// Returns whether the light side has to run a fence.
-    pub(crate) fn needs_fences(self) -> bool {
+    pub fn needs_fences(self) -> bool {
         matches!(self, Self::Fences)
     }
 
     /// The barrier of the rare side. Returns whether it was also a barrier for threads whose light side runs no fence: not if the kernel
     /// refuses its barrier, which it may do once the program has entered a sandbox.
     #[must_use]
-    pub(crate) fn heavy(self) -> bool {
+    pub fn heavy(self) -> bool {
         let is_for_all = match self {
             Self::Kernel => kernel::barrier(),
             Self::Fences => false,
@@ -50,7 +50,7 @@ impl Barrier {
 
 /// The barrier of the frequent side.
 #[inline]
-pub(crate) fn light(needs_fence: bool) {
+pub fn light(needs_fence: bool) {
     if needs_fence {
         fence(Ordering::SeqCst);
     } else {

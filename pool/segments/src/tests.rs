@@ -3,7 +3,7 @@
 use binpool_allocators::Region;
 
 use super::{Carved, Leaving, RangeKey, RangeState, Segments};
-use crate::segments::{
+use crate::{
     GrowthPolicy,
     arena::{Arena, Pages},
 };

@@ -123,10 +123,6 @@ pub struct SegmentState<'a, M, U> {
 
 /// The state of a range: free or taken.
 #[derive(Debug)]
-#[cfg_attr(
-    not(any(feature = "internals", feature = "snapshot", test)),
-    expect(dead_code, reason = "tests look closer than the pool")
-)]
 pub enum RangeState<'a, U> {
     /// The range is free, and has these uses.
     Free(&'a U),

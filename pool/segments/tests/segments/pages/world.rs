@@ -5,11 +5,11 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use binpool::segments::{Carved, Mapping, PageRequest, RangeKey, RangeState, Segments};
 use binpool_allocators::{
     Allocator, Backend, Error, Memory, MemoryFlags, MemoryId, Region, Result,
 };
 use binpool_mock::{MockBackend, MockDevice, MockEvent, MockMemory};
+use binpool_segments::{Carved, Mapping, PageRequest, RangeKey, RangeState, Segments};
 
 pub(crate) const PAGE: usize = 2 << 20;
 

@@ -5,7 +5,7 @@ use std::iter;
 use super::{Range, RangeNumber, SegmentKey, Space};
 use binpool_allocators::Region;
 
-use crate::segments::views::Chain;
+use crate::views::Chain;
 
 /// A range that was taken for a block, a part of which has to be mapped first.
 #[derive(Debug)]

@@ -4,10 +4,6 @@
 //! [`Carved`] and [`Leaving`].
 
 #![forbid(unsafe_code)]
-#![cfg_attr(
-    not(feature = "internals"),
-    allow(unreachable_pub, reason = "benchmarks and fuzzing look inside")
-)]
 
 mod arena;
 mod arenas;
@@ -33,12 +29,8 @@ use space::{Idle, SegmentKey};
 
 pub use arenas::Arenas;
 pub use growth_policy::GrowthPolicy;
-#[cfg(any(feature = "internals", feature = "snapshot", test))]
-pub use handed_out::RangeState;
-pub use handed_out::{Carved, Leaving, Place, RangeKey, Ready, SegmentState};
-#[cfg(feature = "internals")]
-pub use mapping::Plan;
-pub use mapping::{Done, Mapping, PageRequest};
+pub use handed_out::{Carved, Leaving, Place, RangeKey, RangeState, Ready, SegmentState};
+pub use mapping::{Done, Mapping, PageRequest, Plan};
 
 use binpool_allocators::Region;
 

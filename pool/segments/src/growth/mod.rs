@@ -1,7 +1,7 @@
 //! The rules of growth: the size of the next segment, and which segments are released before it is made.
 
 use super::placement::Placement;
-use crate::segments::GrowthPolicy;
+use crate::GrowthPolicy;
 
 /// The least size of a segment in bytes; only a few small blocks get less.
 pub(super) const LEAST_SEGMENT: usize = 2 << 20;

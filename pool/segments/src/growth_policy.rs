@@ -13,7 +13,7 @@
 #[non_exhaustive]
 pub enum GrowthPolicy {
     /// Little memory for few calls: 1.1 times the high water. Where the high water is more than half of what the device, a
-    /// [limit](crate::PoolOptions::limit) or other programs leave, segments are `Dense`.
+    /// limit or other programs leave, segments are `Dense`.
     #[default]
     Balanced,
     /// Least memory: 1.01 times the high water. A block of more than 1/20 of a usual segment, and more than 1 MiB, has a segment of its own, and

@@ -1,8 +1,8 @@
 //! The rules of growth as tables of numbers.
 
 use super::{Growth, LEAST_SEGMENT};
-use crate::segments::GrowthPolicy;
-use crate::segments::{placement::MOST_TAKEN, space::Location};
+use crate::GrowthPolicy;
+use crate::{placement::MOST_TAKEN, space::Location};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;

@@ -41,7 +41,7 @@ use std::{
 };
 
 use crate::{
-    lock::barrier::{Barrier, light},
+    barrier::{Barrier, light},
     sync::{Arc, AtomicU8, Ordering, UnsafeCell, spin_loop, yield_now},
 };
 
@@ -95,7 +95,7 @@ struct BiasedLock<T> {
 unsafe impl<T: Send> Sync for BiasedLock<T> {}
 
 /// The owner's handle of its lock, and the only one. It stays on the thread that it was made for.
-pub(crate) struct Owner<T> {
+pub struct Owner<T> {
     lock: Arc<BiasedLock<T>>,
     /// Makes the handle neither `Send` nor `Sync`.
     stays: PhantomData<*const T>,
@@ -105,7 +105,8 @@ pub(crate) struct Owner<T> {
 ///
 /// The lock is behind a pointer, here and in [`Inside`], because a reference that is an argument counts as in use until the function returns:
 /// what frees a block may run the program's code last, which may end the thread's membership of the pool, and the lock with it.
-pub(crate) struct Own<'a, T> {
+#[derive(Debug)]
+pub struct Own<'a, T> {
     lock: NonNull<BiasedLock<T>>,
     lives: PhantomData<&'a Owner<T>>,
 }
@@ -128,7 +129,7 @@ impl<T> Owner<T> {
     }
 
     /// The address of the lock, for [`Own::at`].
-    pub(crate) fn address(&self) -> *const () {
+    pub fn address(&self) -> *const () {
         ptr::from_ref(&*self.lock).cast()
     }
 }
@@ -141,7 +142,7 @@ impl<'a, T> Own<'a, T> {
     /// The [address](Owner::address) is that of an `Owner<T>` of this thread, which is not dropped while the result or an [`Inside`] of it is
     /// used.
     #[inline]
-    pub(crate) unsafe fn at(address: *const ()) -> Self {
+    pub unsafe fn at(address: *const ()) -> Self {
         Self {
             // SAFETY: the address is that of a lock.
             lock: unsafe { NonNull::new_unchecked(address.cast_mut().cast()) },
@@ -157,20 +158,20 @@ impl<'a, T> Own<'a, T> {
     /// Calls `action` with the value, without waiting for any thread. Returns `None`, without a call, while the gate is closed, and
     /// inside of another `action`.
     #[inline]
-    pub(crate) fn enter<R>(self, action: impl FnOnce(&mut T) -> R) -> Option<R> {
+    pub fn enter<R>(self, action: impl FnOnce(&mut T) -> R) -> Option<R> {
         Some(self.go_in()?.with(action))
     }
 
     /// Enters, until the result is dropped. Returns `None` if [`enter`](Self::enter) does.
     #[inline]
-    pub(crate) fn go_in(self) -> Option<Inside<'a, T>> {
+    pub fn go_in(self) -> Option<Inside<'a, T>> {
         self.go_in_if(TRACKED)
     }
 
     /// Enters as [`go_in`](Self::go_in) does, but returns `None` also while the locks are
     /// [tracked](BiasedLocks::set_tracked): what is done here is not recorded.
     #[inline]
-    pub(crate) fn go_in_untracked(self) -> Option<Inside<'a, T>> {
+    pub fn go_in_untracked(self) -> Option<Inside<'a, T>> {
         self.go_in_if(OPEN)
     }
 
@@ -181,7 +182,7 @@ impl<'a, T> Own<'a, T> {
         reason = "a call would cost more than what it does"
     )]
     #[inline(always)]
-    pub(crate) fn go_in_at_once(self) -> Option<Inside<'a, T>> {
+    pub fn go_in_at_once(self) -> Option<Inside<'a, T>> {
         let lock = self.lock();
         // Relaxed is enough, since only this thread writes it (B1).
         let was_busy = lock.busy.load(Ordering::Relaxed);
@@ -228,12 +229,13 @@ impl<T> BiasedLock<T> {
 }
 
 /// The owner inside its lock, until this is dropped, also by a panic.
-pub(crate) struct Inside<'a, T>(Own<'a, T>);
+#[derive(Debug)]
+pub struct Inside<'a, T>(Own<'a, T>);
 
 impl<T> Inside<'_, T> {
     /// Calls `action` with the value.
     #[inline]
-    pub(crate) fn with<R>(&mut self, action: impl FnOnce(&mut T) -> R) -> R {
+    pub fn with<R>(&mut self, action: impl FnOnce(&mut T) -> R) -> R {
         let value = &self.0.lock().value;
         value.with_mut(|value| {
             // SAFETY: No other reference to the value exists. Another `Inside` does not: `busy` was unset before this one was made, only
@@ -264,7 +266,7 @@ impl<T> fmt::Debug for Owner<T> {
 
 /// The locks of all owners. A thread with `&mut BiasedLocks` can close all gates and then visit each value.
 #[derive(Debug)]
-pub(crate) struct BiasedLocks<T> {
+pub struct BiasedLocks<T> {
     all: Vec<Entry<T>>,
     /// The calls of [`close`](Self::close) that no [`open`](Self::open) has undone yet.
     closings: usize,
@@ -305,17 +307,18 @@ impl<T> BiasedLocks<T> {
         }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// Returns the number of owners.
+    pub fn len(&self) -> usize {
         self.all.len()
     }
 
     /// Returns whether the gates are closed.
-    pub(crate) fn is_closed(&self) -> bool {
+    pub fn is_closed(&self) -> bool {
         self.closings > 0
     }
 
     /// Adds a lock that this thread owns. Its gate is closed if the others are.
-    pub(crate) fn add(&mut self, value: T) -> Owner<T> {
+    pub fn add(&mut self, value: T) -> Owner<T> {
         let is_closed = self.is_closed();
         let gate = if is_closed { CLOSED } else { self.open_state };
         let lock = Arc::new(BiasedLock {
@@ -337,7 +340,7 @@ impl<T> BiasedLocks<T> {
     }
 
     /// Removes a lock, and returns its value.
-    pub(crate) fn remove(&mut self, owner: Owner<T>) -> Option<T> {
+    pub fn remove(&mut self, owner: Owner<T>) -> Option<T> {
         let index = self
             .all
             .iter()
@@ -349,7 +352,7 @@ impl<T> BiasedLocks<T> {
 
     /// Closes all gates, and waits for the owners that are inside. If this thread is an owner, it passes `own`, for which it does
     /// not wait: it would wait for itself.
-    pub(crate) fn close(&mut self, own: Option<Own<'_, T>>) {
+    pub fn close(&mut self, own: Option<Own<'_, T>>) {
         self.closings += 1;
         if self.closings > 1 {
             return;
@@ -384,7 +387,7 @@ impl<T> BiasedLocks<T> {
     /// Returns `false` if the owner was not locked out for that reason.
     ///
     /// If the gates are closed just now, this one opens with them.
-    pub(crate) fn admit(&mut self, owner: Own<'_, T>) -> bool {
+    pub fn admit(&mut self, owner: Own<'_, T>) -> bool {
         let needs_fences = self.barrier.needs_fences();
         let (is_closed, open_state) = (self.is_closed(), self.open_state);
         let mut all = self.all.iter_mut();
@@ -404,7 +407,7 @@ impl<T> BiasedLocks<T> {
     }
 
     /// Calls `visit` with each value whose gate is closed and whose owner is outside.
-    pub(crate) fn each(&mut self, mut visit: impl FnMut(&mut T)) {
+    pub fn each(&mut self, mut visit: impl FnMut(&mut T)) {
         for Entry { lock, .. } in self.all.iter().filter(|it| it.owner_is_out) {
             // SAFETY: No other reference to the value exists. The owner holds no reference: it was outside after the gate had been closed
             // (B4, kept by `close`, `add` and `admit`), and it can enter again only once the gate is opened. `open` and
@@ -416,12 +419,12 @@ impl<T> BiasedLocks<T> {
 
     /// Sets whether the gates keep out [`Own::go_in_untracked`] from the next [`open`](Self::open) on. Must be called while the
     /// gates are closed.
-    pub(crate) fn set_tracked(&mut self, is_tracked: bool) {
+    pub fn set_tracked(&mut self, is_tracked: bool) {
         self.open_state = if is_tracked { TRACKED } else { OPEN };
     }
 
     /// Undoes one [`close`](Self::close). The last one opens the gates.
-    pub(crate) fn open(&mut self) {
+    pub fn open(&mut self) {
         self.closings = self.closings.saturating_sub(1);
         if self.closings > 0 {
             return;
