@@ -123,8 +123,6 @@ pub use failures::Failures;
 pub use fault::{Fault, Persistence};
 pub use leak::{Holder, LeakReport, LiveMemory};
 pub use memory::{MockHandle, MockMemory};
-#[cfg(feature = "serde")]
-pub use profile::ProfileDocumentError;
 pub use profile::{CostModel, CostTable, DeviceProfile};
 pub use queue::MockQueue;
 pub use race::{Race, Touch};

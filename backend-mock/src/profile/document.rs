@@ -11,57 +11,6 @@ const FORMAT: &str = "binpool device profile";
 /// The version that is written, and the only one that is read.
 const VERSION: u32 = 2;
 
-/// Why a document is not a valid profile.
-///
-/// ```
-/// use binpool_mock::DeviceProfile;
-///
-/// let mut document = serde_json::to_value(DeviceProfile::h200())?;
-/// let again: DeviceProfile = serde_json::from_value(document.clone())?;
-/// assert_eq!(again, DeviceProfile::h200());
-///
-/// // Errors of `serde` have these as their text.
-/// document["limits"]["alignment"] = 24.into();
-/// let error = serde_json::from_value::<DeviceProfile>(document).unwrap_err();
-/// let expected = "expected alignment to be a power of two, found 24";
-/// assert_eq!(error.to_string(), expected);
-/// # Ok::<(), serde_json::Error>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ProfileDocumentError {
-    /// It is another kind of document.
-    #[error("expected the format {FORMAT:?}, found {format:?}")]
-    Format {
-        /// The format that it names.
-        format: String,
-    },
-    /// It is of another version.
-    #[error(
-        "expected version {VERSION}, found {version}: measure the device again, with this version of binpool"
-    )]
-    Version {
-        /// Its version.
-        version: u32,
-    },
-    /// An alignment is not a power of two.
-    #[error("expected {field} to be a power of two, found {value}")]
-    Alignment {
-        /// The field.
-        field: &'static str,
-        /// Its value in bytes.
-        value: usize,
-    },
-    /// A cost is negative or not a number.
-    #[error("expected {field} to be 0 or more; it is {value}")]
-    Cost {
-        /// The field.
-        field: &'static str,
-        /// Its value.
-        value: f64,
-    },
-}
-
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Document {
@@ -124,9 +73,10 @@ impl From<DeviceProfile> for Document {
 }
 
 impl TryFrom<Document> for DeviceProfile {
-    type Error = ProfileDocumentError;
+    /// What is wrong, which is the text of the error of `serde`.
+    type Error = String;
 
-    fn try_from(document: Document) -> Result<Self, ProfileDocumentError> {
+    fn try_from(document: Document) -> Result<Self, String> {
         let Document {
             format,
             version,
@@ -134,13 +84,16 @@ impl TryFrom<Document> for DeviceProfile {
             costs,
         } = document;
         if format != FORMAT {
-            return Err(ProfileDocumentError::Format { format });
+            return Err(format!("expected the format {FORMAT:?}, found {format:?}"));
         }
         if version != VERSION {
-            return Err(ProfileDocumentError::Version { version });
+            return Err(format!(
+                "expected version {VERSION}, found {version}: measure the device again, with this version of binpool"
+            ));
         }
-        let align = |field, value| {
-            Align::new(value).ok_or(ProfileDocumentError::Alignment { field, value })
+        let align = |field: &str, value| {
+            let wrong = || format!("expected {field} to be a power of two, found {value}");
+            Align::new(value).ok_or_else(wrong)
         };
         let mut limits = DeviceLimits::new(
             own.device_name,
@@ -166,7 +119,7 @@ impl TryFrom<Document> for DeviceProfile {
         ];
         for (field, value) in single {
             if !(value >= 0.0 && value.is_finite()) {
-                return Err(ProfileDocumentError::Cost { field, value });
+                return Err(format!("expected {field} to be 0 or more; it is {value}"));
             }
         }
         Ok(Self { limits, costs })

@@ -7,8 +7,6 @@ mod document;
 use binpool_allocators::{Align, DeviceLimits, FailureOrder, SvmSupport};
 
 pub use cost::{CostModel, CostTable};
-#[cfg(feature = "serde")]
-pub use document::ProfileDocumentError;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
