@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::{Align, Backend, Error, On, Region, Result};
+use crate::{Align, Backend, Error, Region, Result};
 
 /// The memory that an allocator hands out.
 pub type MemoryOf<A> = <<A as Allocator>::Backend as Backend>::Memory;
@@ -10,8 +10,6 @@ pub type MemoryOf<A> = <<A as Allocator>::Backend as Backend>::Memory;
 pub type QueueOf<A> = <<A as Allocator>::Backend as Backend>::Queue;
 /// The events of an allocator's backend.
 pub type EventOf<A> = <<A as Allocator>::Backend as Backend>::Event;
-/// The queue that a command of an allocator's backend runs on, and the events that it waits for.
-pub type OnOf<'a, A> = On<'a, QueueOf<A>, EventOf<A>>;
 
 /// A way of getting memory from a backend: deferred, immediate, SVM, or an adaptor around one of them.
 ///

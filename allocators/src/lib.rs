@@ -44,6 +44,7 @@ mod align;
 mod allocator;
 mod backend;
 mod checks;
+#[doc(hidden)]
 pub mod contained;
 mod deferred;
 mod error;
@@ -68,11 +69,12 @@ mod svm_grain;
 mod view_count;
 mod virtual_memory;
 mod virtual_memory_allocator;
+#[doc(hidden)]
 pub mod words;
 mod work;
 
 pub use align::Align;
-pub use allocator::{Allocator, EventOf, MemoryOf, OnOf, QueueOf};
+pub use allocator::{Allocator, EventOf, MemoryOf, QueueOf};
 pub use backend::{AsMemory, Backend, bytes_on};
 pub use deferred::DeferredAllocator;
 pub use error::{

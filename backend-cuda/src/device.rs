@@ -198,6 +198,7 @@ impl CudaBackend {
     /// # Errors
     ///
     /// Those of [`CudaDevice::backend`], and of [`from_raw_queue`](Self::from_raw_queue).
+    #[doc(hidden)]
     pub unsafe fn from_raw_queue_of(
         library: &CudaLibrary,
         stream: *mut c_void,
