@@ -20,7 +20,7 @@ pub enum Barrier {
 
 impl Barrier {
     /// Returns the cheapest pair that this machine supports.
-    pub fn new() -> Self {
+    pub fn of_this_process() -> Self {
         if kernel::is_ready() {
             Self::Kernel
         } else {

@@ -293,7 +293,7 @@ impl<T> Entry<T> {
 
 impl<T> Default for BiasedLocks<T> {
     fn default() -> Self {
-        Self::with(Barrier::new())
+        Self::with(Barrier::of_this_process())
     }
 }
 
@@ -308,7 +308,7 @@ impl<T> BiasedLocks<T> {
     }
 
     /// Returns the number of owners.
-    pub fn len(&self) -> usize {
+    pub fn owners(&self) -> usize {
         self.all.len()
     }
 
@@ -601,7 +601,7 @@ mod schedules {
             pool.lock().unwrap().drain_caches(None);
             owner.join().unwrap();
             let pool = pool.lock().unwrap();
-            assert_eq!((pool.sum, pool.locks.len()), (1, 0));
+            assert_eq!((pool.sum, pool.locks.owners()), (1, 0));
         });
     }
 
@@ -852,9 +852,9 @@ mod tests {
     fn removed_locks_are_not_counted() {
         let mut locks = BiasedLocks::default();
         let mut owners: Vec<_> = (0..3).map(|value| locks.add(value)).collect();
-        assert_eq!(locks.len(), 3);
+        assert_eq!(locks.owners(), 3);
         assert_eq!(locks.remove(owners.remove(1)), Some(1));
-        assert_eq!(locks.len(), 2);
+        assert_eq!(locks.owners(), 2);
     }
 
     #[test]

@@ -26,7 +26,7 @@ impl<B: Backend, O> State<B, O> {
             };
         }
         let cached = self.segments.cacheable_bytes();
-        let threads = self.threads.len().max(1) as u64;
+        let threads = self.threads.owners().max(1) as u64;
         let least = self.least_per_thread();
         let within = |bytes: u64| usize::try_from(bytes.max(least)).unwrap_or(usize::MAX);
         Allowance {
@@ -58,11 +58,11 @@ impl<B: Backend, O> State<B, O> {
             return u64::MAX;
         }
         let cached = self.segments.cacheable_bytes();
-        if self.threads.len() == 0 {
+        if self.threads.owners() == 0 {
             cached
         } else {
             let least = self.least_per_thread();
-            (cached / CACHE_DIVISOR).max(least.saturating_mul(self.threads.len() as u64))
+            (cached / CACHE_DIVISOR).max(least.saturating_mul(self.threads.owners() as u64))
         }
     }
 }
@@ -165,7 +165,7 @@ mod tests {
         let queue = mock.shared.default_queue_id;
         let mut state = mock.shared.state.lock();
         // With one thread, they have room for 8 MiB.
-        assert_eq!(state.threads.len(), 1);
+        assert_eq!(state.threads.owners(), 1);
         assert_eq!(state.allowance(0).bytes_in_depot, 8 << 20);
         assert!(state.has_room_in_bins(8 * MIB) && !state.has_room_in_bins(8 * MIB + 1));
         state.depot.leave(0, queue, 0, vec![one]);

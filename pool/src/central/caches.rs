@@ -40,7 +40,7 @@ impl<B: Backend, O> State<B, O> {
     /// this: then each thread has its own.
     pub(crate) fn caches_to_drain(&self) -> DrainFrom {
         let requests = self.counters.hits + self.counters.misses;
-        if self.threads.len() <= 1
+        if self.threads.owners() <= 1
             || self.steals <= UNLIMITED_STEALS + requests / REQUESTS_PER_STEAL
         {
             DrainFrom::All
@@ -228,7 +228,7 @@ mod tests {
         let mut state = mock.shared.state.lock();
         state.steals = u64::MAX;
         assert_eq!(
-            (state.threads.len(), state.caches_to_drain()),
+            (state.threads.owners(), state.caches_to_drain()),
             (1, DrainFrom::All)
         );
     }

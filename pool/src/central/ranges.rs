@@ -263,7 +263,7 @@ impl<B: Backend, O> State<B, O> {
     /// The bytes that the program has in use, in whole blocks. With several threads, their cached blocks count as well, because threads
     /// count hits on their own and report to the pool now and then.
     pub(super) fn bytes_in_use(&self) -> u64 {
-        if !self.carves || self.threads.len() <= 1 {
+        if !self.carves || self.threads.owners() <= 1 {
             return unsigned(self.in_use);
         }
         let taken = self.segments.bytes() - self.segments.free_bytes();
