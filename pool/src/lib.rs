@@ -26,7 +26,7 @@
 //! # Start here
 //!
 //! [`ImmediateAllocator`] turns a backend into an allocator, [`MemoryPool`] is a pool over that, and [`PooledBuffer`] is a block.
-//! [`PooledSlice`] is a block, or a part of one, as elements of a type. The [prelude] has the traits for their methods and those of backends. The other types are settings ([`PoolOptions`]), errors
+//! A [`Slice`] is a block, or a part of one, as elements of a type. The [prelude] has the traits for their methods and those of backends. The other types are settings ([`PoolOptions`]), errors
 //! ([`PoolError`], [`OutOfMemoryReport`]), and what you need to write an [`Allocator`] or a [`Backend`].
 //!
 //! The [guide] has chapters: [a first array crate](guide::first_array_crate), [choosing an allocator](guide::allocators),
@@ -179,7 +179,6 @@ pub use reuse_policy::ReusePolicy;
 pub use scrub_policy::ScrubPolicy;
 pub use segments::GrowthPolicy;
 pub use size_classes::{LeadingBits, SizeClasses};
-pub use slice::{KeepsBlock, PooledSlice};
 pub use statistics::PoolStatistics;
 pub use sweeper::Sweeper;
 pub use track::recording_summary::RecordingSummary;

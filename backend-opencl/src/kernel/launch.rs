@@ -354,7 +354,8 @@ impl<'a> Launch<'a> {
     /// # ];
     /// // SAFETY: it follows addresses of words in blocks that the launch names, and no others.
     /// let follow = unsafe { program.kernel("follow", &parameters) }?;
-    /// let seven = backend.svm_empty::<u32>(1, &SvmOptions::coarse())?.fill_all(&queue, 7)?;
+    /// let seven = backend.svm_empty::<u32>(1, &SvmOptions::coarse())?;
+    /// seven.write(&queue, 0, &[7])?;
     /// let address = seven.address()?.addr().get() as u64;
     /// let addresses = backend.create_buffer_from(&[address; 2], MemoryFlags::empty())?;
     /// let words = backend.create_buffer(8, MemoryFlags::empty())?;

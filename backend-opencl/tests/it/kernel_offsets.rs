@@ -1,6 +1,6 @@
 //! Kernels that take a whole buffer and an offset: they touch their part and nothing beside it, wherever it starts.
 
-use binpool::{ImmediateAllocator, PoolOptions, PooledBuffer, PooledSlice};
+use binpool::{ImmediateAllocator, PoolOptions, PooledBuffer, Slice};
 use binpool_allocators::{AsMemory, Backend, Event, EventStatus, Memory, Queue};
 use binpool_opencl::{
     ClKernel, ClMemory, ClProgram, ClQueue, Extent, OpenClBackend, OpenClError, Parameter,
@@ -143,7 +143,7 @@ fn a_part_of_a_pooled_block_may_start_at_any_element() {
         for each in [&before, &block, &after] {
             each.write(queue, 0, &bytes_from(0, 3 * WORDS)).unwrap();
         }
-        let words = PooledSlice::<u32, _>::new(&block).unwrap();
+        let words = Slice::<u32, _>::new(&block).unwrap();
         let part = words.slice(7..7 + WORDS).unwrap();
         kernels.add(&after, &part).unwrap();
         let read = |block: &PooledBuffer<_>| {

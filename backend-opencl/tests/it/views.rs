@@ -5,10 +5,10 @@ use std::thread;
 use binpool::{
     Allocator, ImmediateAllocator, MemoryPool, PoolOptions, PooledBuffer, SvmAllocator, SvmGrain,
 };
-use binpool_allocators::{Backend, Memory, MemoryFlags, Region};
+use binpool_allocators::{Backend, Memory, MemoryFlags, Region, Slice};
 use binpool_opencl::{
-    ChannelOrder, ChannelType, ClImage, ClMemory, ClQueue, Elements, HostPitches, ImageFormat,
-    ImagePart, ImageRegion, ImageShape, OpenClBackend, OpenClError, SvmPointer,
+    ChannelOrder, ChannelType, ClImage, ClMemory, ClQueue, HostPitches, ImageFormat, ImagePart,
+    ImageRegion, ImageShape, OpenClBackend, OpenClError, SvmPointer,
 };
 
 use crate::common::{Bench, contents};
@@ -88,7 +88,7 @@ fn regions_outlive_blocks(bench: &Bench, pool: &MemoryPool<OpenClBackend>) {
 
     let block = filled(bench, pool, 7);
     let slice = memory(&block, &bench.queue).slice(..256).unwrap();
-    let elements = Elements::<u8, _>::new(&bench.backend, slice).unwrap();
+    let elements = Slice::<u8, _>::new((&bench.backend, slice)).unwrap();
     outlives_its_block(bench, pool, block, elements, |elements| {
         elements.read_to_vec(&bench.queue).unwrap()
     });
