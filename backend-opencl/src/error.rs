@@ -86,6 +86,7 @@ pub enum OpenClError {
         problem: String,
     },
     /// An image or a sampler cannot be made or used like this on any device.
+    #[cfg(feature = "images")]
     #[error("{0}")]
     Image(String),
     /// A command failed, or the device lacks a feature ([`Unsupported`](binpool_allocators::Error::Unsupported)).
@@ -119,6 +120,7 @@ impl From<OpenClError> for Error {
             OpenClError::Build { .. } | OpenClError::Kernel { .. } => {
                 "building or launching a kernel"
             }
+            #[cfg(feature = "images")]
             OpenClError::Image(_) => "using an image or a sampler",
             _ => "opening a device",
         };

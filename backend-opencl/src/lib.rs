@@ -106,7 +106,8 @@
 //!
 //! # Features
 //!
-//! - `ndarray`: maps as shaped views, and images from arrays.
+//! - `images`: images, samplers and pipes.
+//! - `ndarray`: maps as shaped views and, with `images`, images from arrays.
 //!
 //! Both are off by default. Element types are always those of `bytemuck`.
 //!
@@ -122,6 +123,8 @@
 // Says of each item on docs.rs which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
+// The pages are written for all features.
+#![cfg_attr(not(feature = "images"), allow(rustdoc::broken_intra_doc_links))]
 
 mod after_use;
 mod backend;
@@ -132,6 +135,7 @@ mod device;
 mod error;
 mod event;
 mod identity;
+#[cfg(feature = "images")]
 mod image;
 #[allow(unsafe_code)]
 mod interop;
@@ -141,6 +145,7 @@ mod map;
 mod memory;
 mod opencl3_objects;
 mod order;
+#[cfg(feature = "images")]
 mod pipe;
 mod queue;
 mod quirks;
@@ -160,8 +165,9 @@ pub use device::{
 };
 pub use error::{AvailableDevices, OpenClError, Refused};
 pub use event::{ClEvent, ClOn};
-#[cfg(feature = "ndarray")]
+#[cfg(all(feature = "images", feature = "ndarray"))]
 pub use image::ChannelValue;
+#[cfg(feature = "images")]
 pub use image::{
     Addressing, ChannelOrder, ChannelType, ClImage, ClSampler, Filter, HostPitches, ImageColor,
     ImageFormat, ImageKind, ImagePart, ImageRegion, ImageShape, SamplerProperties,
@@ -170,9 +176,12 @@ pub use kernel::{
     Argument, ClKernel, ClProgram, Extent, Launch, LocalMemory, Parameter, ParameterAccess,
     ParameterKind,
 };
-pub use map::{HostMap, ImageMap, ImageMapMut, Map, MapMode, MapMut, PendingMap, Reads, Writes};
+pub use map::{HostMap, Map, MapMode, MapMut, PendingMap, Reads, Writes};
+#[cfg(feature = "images")]
+pub use map::{ImageMap, ImageMapMut};
 pub use memory::{ClMemory, HostMemory, MemoryInfo, MemoryKey};
 pub use opencl3;
+#[cfg(feature = "images")]
 pub use pipe::ClPipe;
 pub use queue::ClQueue;
 pub use raw_memory::{LentMemory, RawMemory};

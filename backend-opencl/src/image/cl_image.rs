@@ -12,6 +12,7 @@ use super::{
     layout::overflow,
     region::ImageRegion,
     shape::{ImageKind, ImageShape},
+    view::View,
 };
 use crate::{
     backend::OpenClBackend,
@@ -19,7 +20,7 @@ use crate::{
     error::OpenClError,
     identity::{debug_by, same_by},
     kept_memory::LetGo,
-    memory::{MemoryKey, info::MemoryInfo, part::View, root::Root},
+    memory::{MemoryKey, info::MemoryInfo, root::Root},
     order::{access_log::AccessLog, memory_use::MemoryUse},
     sys::{self, DeviceBytes, MapShape, MemHandle, transfer::DevicePixels},
 };

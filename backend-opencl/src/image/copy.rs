@@ -94,17 +94,23 @@ impl OpenClBackend {
         let (from, to) = ends;
         let event = self.submit(queue, purpose, &uses, wait_for, |wait| {
             let handle = queue.handle();
-            match sys::enqueue_copy_pixels(handle, from, to, bytes, wait) {
+            match sys::image::enqueue_copy_pixels(handle, from, to, bytes, wait) {
                 // They do not overlap. Intel's runtime takes all layers of an array for the same one.
                 Err(error) if error.code == CL_MEM_COPY_OVERLAP => enqueue_through_buffer(
                     queue,
                     bytes,
                     wait,
                     |between, wait| {
-                        sys::enqueue_copy_pixels(handle, from, bytes_of(between), bytes, wait)
+                        sys::image::enqueue_copy_pixels(
+                            handle,
+                            from,
+                            bytes_of(between),
+                            bytes,
+                            wait,
+                        )
                     },
                     |between, wait| {
-                        sys::enqueue_copy_pixels(handle, bytes_of(between), to, bytes, wait)
+                        sys::image::enqueue_copy_pixels(handle, bytes_of(between), to, bytes, wait)
                     },
                 ),
                 copied => copied,
@@ -240,7 +246,7 @@ impl OpenClBackend {
             Access::Read => (linear, pixels),
         };
         let event = self.submit(queue, purpose, &uses, wait_for, |wait| {
-            sys::enqueue_copy_pixels(queue.handle(), from, to, bytes.bytes, wait)
+            sys::image::enqueue_copy_pixels(queue.handle(), from, to, bytes.bytes, wait)
         })?;
         Ok(event)
     }

@@ -12,16 +12,17 @@ use super::{
     format::ImageFormat,
     layout::{HostPitches, check_pitch, overflow},
     shape::{ImageKind, ImageShape},
+    view::View,
 };
 use crate::{
     backend::OpenClBackend,
     device::image_limits::ImageLimits,
     error::OpenClError,
     kept_memory,
-    memory::{flags::to_cl, part::View},
+    memory::flags::to_cl,
     order::access_log::AccessLog,
     queue::ClQueue,
-    sys::{self, MemHandle, Purpose, image::Source, transfer::HostLayout},
+    sys::{self, MemHandle, Purpose, image::Source, pixels::HostLayout},
 };
 
 /// The creation of images.

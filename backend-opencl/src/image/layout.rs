@@ -3,7 +3,7 @@
 use binpool_allocators::InvalidRequest;
 
 use super::shape::{ImageKind, ImageShape};
-use crate::{error::OpenClError, sys::transfer::HostLayout};
+use crate::{error::OpenClError, sys::pixels::HostLayout};
 
 /// The distances of rows and of slices in the host's memory, in bytes (`pitches` of `PyOpenCL`).
 ///

@@ -24,6 +24,7 @@ mod shape;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod view;
 
 #[cfg(feature = "ndarray")]
 pub use array::ChannelValue;

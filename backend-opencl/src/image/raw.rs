@@ -14,12 +14,13 @@ use super::{
     format::ImageFormat,
     layout::HostPitches,
     shape::{ImageKind, ImageShape},
+    view::View,
 };
 use crate::{
     backend::OpenClBackend,
     context::Context,
     error::OpenClError,
-    memory::{flags::from_cl, part::View, root::Root},
+    memory::{flags::from_cl, root::Root},
     order::access_log::AccessLog,
     sys::{self, ClError, MemHandle},
 };

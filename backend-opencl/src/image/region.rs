@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::shape::ImageShape;
-use crate::{error::OpenClError, sys::transfer::PixelBox};
+use crate::{error::OpenClError, sys::pixels::PixelBox};
 
 /// A box of pixels inside an image: where it starts, and how large it is.
 ///

@@ -9,6 +9,10 @@ mod declaration;
 )]
 mod kernel;
 mod launch;
+#[cfg(feature = "images")]
+mod object_types;
+#[cfg(feature = "images")]
+mod objects;
 mod parameter;
 mod program;
 mod taken;

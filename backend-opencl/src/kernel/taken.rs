@@ -1,6 +1,6 @@
 //! What the kernel takes for each parameter of a launch, which is checked against the declarations here.
 
-use binpool_allocators::{AsMemory, InvalidRequest, ObjectKind, Region, runtime::Access};
+use binpool_allocators::{AsMemory, Region, runtime::Access};
 use smallvec::SmallVec;
 
 use super::{
@@ -10,7 +10,7 @@ use super::{
     work_size::WorkSize,
 };
 use crate::{
-    backend::OpenClBackend, context::Context, error::OpenClError, memory::cl_memory::ClMemory,
+    backend::OpenClBackend, error::OpenClError, memory::cl_memory::ClMemory,
     order::memory_use::MemoryUse, sys::kernel::ArgumentValue,
 };
 
@@ -124,30 +124,9 @@ impl Launch<'_> {
                 check(size, Some(needed.unwrap_or(1).max(1)))?;
                 Ok(Taken::Value(ArgumentValue::Local(size), None))
             }
-            (ParameterRole::Image { kind, access }, Argument::Image(image)) => {
-                let given = image.shape().kind();
-                if given != kind {
-                    return Err(
-                        self.refused(index, format!("is a {kind}, but a {given} was given"))
-                    );
-                }
-                self.check_flags(Some(index), access, image.flags())?;
-                let value = ArgumentValue::Memory(image.handle());
-                self.object(value, image.context(), Some(image.used(access.into())))
-            }
-            (ParameterRole::Sampler, Argument::Sampler(sampler)) => {
-                let value = ArgumentValue::Sampler(sampler.handle());
-                self.object(value, sampler.context(), None)
-            }
-            (ParameterRole::Pipe { packet, .. }, Argument::Pipe(pipe)) => {
-                let given = usize::try_from(pipe.packet_bytes()?).unwrap_or(usize::MAX);
-                if given != packet {
-                    let problem = format!("takes packets of {packet} bytes, but was given {given}");
-                    return Err(self.refused(index, problem));
-                }
-                // A kernel that reads packets takes them out, which is a write.
-                let value = ArgumentValue::Memory(pipe.handle());
-                self.object(value, pipe.context(), Some(pipe.used(Access::Write)))
+            #[cfg(feature = "images")]
+            (role, argument) if parameter.kind() == argument.kind() => {
+                self.taken_object(index, role, argument)
             }
             _ => {
                 let (expected, given) = (parameter.kind(), argument.kind());
@@ -219,20 +198,6 @@ impl Launch<'_> {
             return Err(self.refused(index, problem));
         }
         Ok(Some(memory.view(region)?))
-    }
-
-    /// Returns an image, a sampler or a pipe.
-    fn object<'s>(
-        &self,
-        value: ArgumentValue<'s>,
-        context: &Context,
-        used: Option<MemoryUse<'s>>,
-    ) -> Result<Taken<'s>, OpenClError> {
-        if context.is_same(self.queue.context()) {
-            return Ok(Taken::Value(value, used));
-        }
-        let kind = ObjectKind::Memory;
-        Err(InvalidRequest::ForeignObject { kind }.into())
     }
 
     fn check_local_memory(&self, taken: &[Taken<'_>]) -> Result<(), OpenClError> {

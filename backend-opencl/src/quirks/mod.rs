@@ -66,9 +66,10 @@ pub(crate) struct Quirks {
     /// Intel's runtime must not find out by itself that a queue is idle ([`dropped_queues`]).
     pub(crate) keeps_dropped_queues: bool,
     /// NVIDIA's driver enqueues no fill of a 3D image before the commands ahead of it have ended.
+    #[cfg(feature = "images")]
     pub(crate) fills_of_volumes_block: bool,
     /// NVIDIA's driver crashes after kernels have used views that share bytes, and hangs or crashes where a command has the last
-    /// reference to a view ([`View`](crate::memory::part::View)).
+    /// reference to a view ([`Part`](crate::memory::part::Part)).
     pub(crate) used_views_are_fragile: bool,
     /// NVIDIA's `clFinish` returns before all commands have ended, if one of them has failed. They end in their order.
     pub(crate) finish_returns_early: bool,
@@ -97,6 +98,7 @@ impl Quirks {
             events_keep_memory: is_intel,
             out_of_order_queues_crash: is_intel,
             keeps_dropped_queues: is_intel,
+            #[cfg(feature = "images")]
             fills_of_volumes_block: is_nvidia,
             used_views_are_fragile: is_nvidia,
             finish_returns_early: is_nvidia,
