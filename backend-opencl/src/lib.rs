@@ -170,7 +170,7 @@ pub use image::ChannelValue;
 #[cfg(feature = "images")]
 pub use image::{
     Addressing, ChannelOrder, ChannelType, ClImage, ClSampler, Filter, HostPitches, ImageColor,
-    ImageFormat, ImageKind, ImagePart, ImageRegion, ImageShape, SamplerProperties,
+    ImageFormat, ImageKind, ImagePart, ImageProblem, ImageRegion, ImageShape, SamplerProperties,
 };
 pub use kernel::{
     Argument, ClKernel, ClProgram, Extent, Launch, LocalMemory, Parameter, ParameterAccess,

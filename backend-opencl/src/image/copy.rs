@@ -3,7 +3,7 @@
 use binpool_allocators::{AsMemory, InvalidRequest, On, Region, Result, runtime::Access};
 use cl3::error_codes::CL_MEM_COPY_OVERLAP;
 
-use super::{cl_image::ClImage, region::ImageRegion, shape::ImageKind};
+use super::{cl_image::ClImage, problem::ImageProblem, region::ImageRegion, shape::ImageKind};
 use crate::{
     backend::OpenClBackend,
     error::OpenClError,
@@ -67,18 +67,16 @@ impl OpenClBackend {
         self.check_image(queue, source, from)?;
         self.check_image(queue, destination, into)?;
         if source.format() != destination.format() {
-            return Err(OpenClError::Image(format!(
-                "a copy from pixels of {} to pixels of {}: copies cannot change the format, use a kernel",
-                source.format(),
-                destination.format()
-            )));
+            return Err(ImageProblem::FormatsDiffer {
+                from: source.format(),
+                to: destination.format(),
+            }
+            .into());
         }
         let uses = [source.used(Access::Read), destination.used(Access::Write)];
         if source == destination {
             if from.overlaps(into) {
-                return Err(OpenClError::Image(format!(
-                    "a copy of {from} to {to:?} of the same image: the two regions overlap"
-                )));
+                return Err(ImageProblem::Overlap { from, to }.into());
             }
         } else {
             check_apart(&uses)?;
@@ -88,7 +86,7 @@ impl OpenClBackend {
         if arrays[0] != arrays[1] || within_layers {
             self.check_layer_copies()?;
         }
-        let bytes = source.region_bytes(from)?;
+        let bytes = source.region_bytes(from);
         let purpose = Purpose::Memory(bytes);
         let ends = (source.device_pixels(from), destination.device_pixels(into));
         let (from, to) = ends;
@@ -232,7 +230,7 @@ impl OpenClBackend {
         if image.shape().kind() == ImageKind::D1Array {
             self.check_layer_copies()?;
         }
-        let bytes = Region::new(offset, image.region_bytes(region)?);
+        let bytes = Region::new(offset, image.region_bytes(region));
         // There are bytes to copy, so the memory is not the block of 0 bytes.
         let found = self.bytes_on(queue, memory, bytes)?;
         let (memory, bytes) = found.ok_or(InvalidRequest::ZeroSize)?;

@@ -1,9 +1,9 @@
-//! A box of pixels in an image, and whether it lies inside.
+//! A box of pixels in an image.
 
 use std::fmt;
 
 use super::shape::ImageShape;
-use crate::{error::OpenClError, sys::pixels::PixelBox};
+use crate::sys::pixels::PixelBox;
 
 /// A box of pixels inside an image: where it starts, and how large it is.
 ///
@@ -76,28 +76,6 @@ impl ImageRegion {
             origin: three(origin, 0),
             size: self.size,
         }
-    }
-
-    /// Checks that there is a pixel in it, and that all of it lies inside an image of that shape.
-    ///
-    /// # Errors
-    ///
-    /// [`Image`](OpenClError::Image), also if its end overflows.
-    pub fn check_within(self, shape: ImageShape) -> Result<(), OpenClError> {
-        if self.size.contains(&0) {
-            let problem = format!("a region of {self}: each size has to be at least 1");
-            return Err(OpenClError::Image(problem));
-        }
-        let extent = shape.extent();
-        let ends = self.origin.into_iter().zip(self.size);
-        let is_within = ends.zip(extent).all(|((origin, size), extent)| {
-            origin.checked_add(size).is_some_and(|end| end <= extent)
-        });
-        if is_within {
-            return Ok(());
-        }
-        let problem = format!("{self} do not lie inside a {shape}");
-        Err(OpenClError::Image(problem))
     }
 
     /// Returns whether the two boxes of one image share a pixel.
