@@ -45,6 +45,7 @@ mod allocator;
 mod backend;
 mod checks;
 pub mod contained;
+mod debug_by;
 mod deferred;
 mod error;
 mod event;

@@ -62,19 +62,8 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
-/// Implements `Debug`, with the fields that say something to a program.
-macro_rules! debug_by {
-    ($name:ident $(, |$this:ident| $($field:ident: $value:expr),+)?) => {
-        impl std::fmt::Debug for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                $(let $this = self;)?
-                f.debug_struct(stringify!($name))
-                    $($(.field(stringify!($field), &$value))+)?
-                    .finish_non_exhaustive()
-            }
-        }
-    };
-}
+#[macro_use(debug_by)]
+extern crate binpool_allocators;
 
 mod backend;
 mod block;

@@ -12,7 +12,6 @@ use crate::device::image_limits::ImageLimits;
 use crate::{
     cache::Cache,
     device::info::DeviceInfo,
-    identity::debug_by,
     quirks::{Quirks, dropped_queues},
     registry::Registry,
     sys::{self, ContextHandle, DeviceId, MapShape, Purpose, transfer::DevicePixels},

@@ -6,7 +6,7 @@ use binpool_allocators::{Error, InvalidRequest};
 
 #[cfg(feature = "images")]
 use crate::image::ImageProblem;
-use crate::{device::selector::DeviceSelector, sys::ClError};
+use crate::{device::selector::DeviceSelector, kernel::KernelProblem, sys::ClError};
 
 /// Why a device could not be opened, a program built, a kernel launched, or an image or a sampler used.
 ///
@@ -84,8 +84,8 @@ pub enum OpenClError {
         kernel: String,
         /// The index of the parameter that is wrong, if one is.
         parameter: Option<usize>,
-        /// What is wrong and what to do, worded to follow the name of the kernel.
-        problem: String,
+        /// What is wrong and what to do.
+        problem: KernelProblem,
     },
     /// An image or a sampler cannot be made or used like this.
     #[cfg(feature = "images")]
@@ -104,7 +104,7 @@ impl OpenClError {
     pub(crate) fn kernel(
         kernel: &str,
         parameter: Option<usize>,
-        problem: impl Into<String>,
+        problem: impl Into<KernelProblem>,
     ) -> Self {
         Self::Kernel {
             kernel: kernel.to_owned(),

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use crate::{
     after_use::{drop_after_end, free_what_has_ended},
     context::Context,
-    identity::{debug_by, same_by},
+    identity::same_by,
     order::tracked_command::TrackedCommand,
     queue::ClQueue,
     quirks::dropped_events::WaitedFor,

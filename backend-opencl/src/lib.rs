@@ -126,6 +126,9 @@
 // The pages are written for all features.
 #![cfg_attr(not(feature = "images"), allow(rustdoc::broken_intra_doc_links))]
 
+#[macro_use(debug_by)]
+extern crate binpool_allocators;
+
 mod after_use;
 mod backend;
 mod cache;
@@ -173,8 +176,8 @@ pub use image::{
     ImageFormat, ImageKind, ImagePart, ImageProblem, ImageRegion, ImageShape, SamplerProperties,
 };
 pub use kernel::{
-    Argument, ClKernel, ClProgram, Extent, Launch, LocalMemory, Parameter, ParameterAccess,
-    ParameterKind,
+    Argument, ClKernel, ClProgram, Extent, KernelProblem, Launch, LocalMemory, Parameter,
+    ParameterAccess, ParameterKind,
 };
 pub use map::{HostMap, Map, MapMode, MapMut, PendingMap, Reads, Writes};
 #[cfg(feature = "images")]

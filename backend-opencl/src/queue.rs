@@ -14,7 +14,7 @@ use cl3::error_codes::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
 use crate::{
     after_use::free_what_has_ended,
     context::Context,
-    identity::{debug_by, same_by},
+    identity::same_by,
     order::{
         access_log::{AccessLog, wait_for_commands},
         weak_queue::{QueueCalls, WeakQueue},

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     backend::OpenClBackend,
     context::Context,
-    identity::{debug_by, same_by},
+    identity::same_by,
     kept_memory::LetGo,
     memory::{MemoryKey, info::MemoryInfo, root::Root},
     order::{access_log::AccessLog, memory_use::MemoryUse},

@@ -10,7 +10,7 @@ use crate::{
     event::{ClEvent, ClOn},
     order::memory_use::MemoryUse,
     sys::{self, DeviceBytes, MemHandle, Purpose, transfer::DevicePixels},
-    transfer::parts::enqueue_through_buffer,
+    transfer::{copy::overlap, parts::enqueue_through_buffer},
 };
 
 fn bytes_of(buffer: &MemHandle) -> DevicePixels<'_> {
@@ -253,12 +253,7 @@ impl OpenClBackend {
 /// Checks that source and destination share no bytes of a buffer that images are made over.
 fn check_apart([from, to]: &[MemoryUse<'_>; 2]) -> Result<(), OpenClError> {
     if from.shares_bytes_with(to) {
-        return Err(InvalidRequest::OverlappingCopy {
-            from: from.region.offset,
-            to: to.region.offset,
-            bytes: from.region.bytes,
-        }
-        .into());
+        return Err(overlap(from.region, to.region).into());
     }
     Ok(())
 }

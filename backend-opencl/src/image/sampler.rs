@@ -21,7 +21,7 @@ use crate::{
     context::Context,
     device::info,
     error::OpenClError,
-    identity::{debug_by, same_by},
+    identity::same_by,
     sys::{self, SamplerHandle},
 };
 

@@ -8,7 +8,6 @@ use smallvec::SmallVec;
 use super::{declaration, parameter::Parameter, work_size::LaunchLimits};
 use crate::{
     error::OpenClError,
-    identity::debug_by,
     queue::ClQueue,
     sys::{
         ClResult, DeviceId,

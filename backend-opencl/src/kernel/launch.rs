@@ -8,6 +8,7 @@ use super::{
     argument::{Argument, LocalMemory},
     kernel::ClKernel,
     parameter::ParameterAccess,
+    problem::KernelProblem,
     work_size::Sizes,
 };
 use crate::{
@@ -265,11 +266,12 @@ impl<'a> Launch<'a> {
         let Some(flag) = access.ruled_out_by(flags) else {
             return Ok(());
         };
-        let given = match parameter {
-            Some(_) => format!("is {access}, but was given memory"),
-            None => format!("was given indirect memory that is {access}, and"),
+        let indirect = parameter.is_none();
+        let problem = KernelProblem::Access {
+            access,
+            flag,
+            indirect,
         };
-        let problem = format!("{given} that was made with {flag}: pass memory without that flag");
         Err(self.refused(parameter, problem))
     }
 
@@ -277,7 +279,7 @@ impl<'a> Launch<'a> {
     pub(super) fn refused(
         &self,
         parameter: impl Into<Option<usize>>,
-        problem: impl Into<String>,
+        problem: impl Into<KernelProblem>,
     ) -> OpenClError {
         OpenClError::kernel(self.kernel.name(), parameter.into(), problem)
     }

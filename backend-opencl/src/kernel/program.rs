@@ -11,7 +11,7 @@ use super::{
     kernel::{Built, ClKernel},
     parameter::Parameter,
 };
-use crate::{backend::OpenClBackend, error::OpenClError, identity::debug_by, sys::program};
+use crate::{backend::OpenClBackend, error::OpenClError, sys::program};
 
 /// A program in OpenCL C, built for one device. Clones are the same program.
 ///

@@ -7,6 +7,7 @@ use super::{
     argument::{Argument, LocalMemory},
     launch::Launch,
     parameter::{Extent, Parameter, ParameterAccess, ParameterRole},
+    problem::KernelProblem,
     work_size::WorkSize,
 };
 use crate::{
@@ -71,10 +72,7 @@ impl Launch<'_> {
         let parameter = &self.kernel.parameters()[index];
         let check = |given, needed: Option<usize>| match needed {
             Some(needed) if needed > given => {
-                let problem = format!(
-                    "was given {given} bytes, but this launch touches {needed}: give more, or launch fewer work items"
-                );
-                Err(self.refused(index, problem))
+                Err(self.refused(index, KernelProblem::TooFewBytes { given, needed }))
             }
             needed => Ok(needed.unwrap_or(given)),
         };
@@ -209,10 +207,7 @@ impl Launch<'_> {
         });
         let available = limits.local_bytes;
         if needed > available {
-            let problem = format!(
-                "takes {needed} bytes of local memory in a work group: this device has {available}"
-            );
-            return Err(self.refused(None, problem));
+            return Err(self.refused(None, KernelProblem::LocalMemory { needed, available }));
         }
         Ok(())
     }

@@ -11,7 +11,6 @@ use crate::{
     backend::OpenClBackend,
     context::Context,
     event::ClEvent,
-    identity::debug_by,
     memory::{
         flags::{self, host_flags},
         part::Part,

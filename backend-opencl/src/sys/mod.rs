@@ -61,8 +61,8 @@ pub(crate) use handle::{
     ContextHandle, DeviceId, EventHandle, MemHandle, PlatformId, QueueHandle, WaitList,
 };
 pub(crate) use info::{
-    context_devices, device_number, device_text, devices_of, event_queue, event_queue_address,
-    library_is_available, platform_name_of, platform_text, platforms, queue_info,
+    context_devices, devices_of, event_queue, event_queue_address, library_is_available,
+    platform_name_of, platform_text, platforms, queue_info,
 };
 pub(crate) use map::MapShape;
 pub(crate) use object::{create_context, create_queue};

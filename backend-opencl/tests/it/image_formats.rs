@@ -9,7 +9,7 @@ use binpool_opencl::{
 };
 
 use crate::common::{
-    Bench, Error,
+    Bench,
     picture::{Picture, SHAPES, assert_says},
 };
 
