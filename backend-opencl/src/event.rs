@@ -54,7 +54,7 @@ pub type ClOn<'a> = On<'a, ClQueue, ClEvent>;
 ///
 /// Asking for the [`status`](Event::status) of a command that has not ended flushes its queue, once, so a program that polls it sees the
 /// command end. If the last clone of a user event is dropped before the event is resolved, it is resolved as failed: nothing could resolve
-/// it any more, and commands that wait for it would wait forever.
+/// it then, and commands that wait for it would wait forever.
 ///
 /// ```
 /// use std::slice::from_ref;

@@ -323,7 +323,7 @@ mod tests {
             let remembered = remembered_of(&backend, &queue, &memory, COMMANDS);
             assert!(
                 remembered < 20,
-                "{order:?}, behind a pending one: {remembered} of {COMMANDS}"
+                "{order:?}, after a pending one: {remembered} of {COMMANDS}"
             );
             let last = fill(&queue, &memory, &[]);
             assert!(!pending.has_ended() && !last.has_ended());
@@ -384,12 +384,12 @@ mod tests {
         let fill = |on| backend.enqueue_fill(on, &memory, Region::first(64), &[7_u8]);
         let waiting = fill(one.after(from_ref(&gate))).unwrap();
         // By the bytes that both use.
-        let behind = fill((&other).into()).unwrap();
+        let after = fill((&other).into()).unwrap();
         let has_companion = backend.context().quirks.failed_events_are_fragile;
         assert_eq!(gate.companion().unwrap().is_some(), has_companion);
         let companions = |event: &ClEvent| event.tracked().unwrap().companions([]).unwrap().len();
         let marker = backend.enqueue_marker(&other).unwrap();
-        for event in [&behind, &marker] {
+        for event in [&after, &marker] {
             assert_eq!(companions(event), usize::from(has_companion));
         }
         if has_companion {
@@ -401,7 +401,7 @@ mod tests {
             assert!(!waiting.has_ended());
         }
         let _resolved = backend.resolve_user_event(&gate, Outcome::Complete);
-        for event in [waiting, behind, marker] {
+        for event in [waiting, after, marker] {
             event.wait().unwrap();
         }
         assert_eq!(companions(&backend.enqueue_marker(&one).unwrap()), 0);

@@ -170,8 +170,8 @@ impl ClKernel {
 
     /// Calls `run`, alone, with the runtime's kernel, to set those arguments.
     ///
-    /// If an argument was an address last time and is none now, the runtime's kernel is made anew: NVIDIA's driver does not
-    /// take a buffer there any more.
+    /// If an argument was an address last time and is none now, the runtime's kernel is made anew: NVIDIA's driver no longer
+    /// takes a buffer there.
     pub(super) fn with_handle<R>(
         &self,
         values: &[ArgumentValue<'_>],

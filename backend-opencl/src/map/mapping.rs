@@ -398,7 +398,7 @@ impl<'m> Mapping<'m> {
         )?;
         self.ended = true;
         self.mapped.used(self.access).log.forget_map(self.id);
-        if after.is_empty() && self.backend.context().quirks.maps_behind_ends_keep_memory {
+        if after.is_empty() && self.backend.context().quirks.maps_after_ends_keep_memory {
             // Nothing is pending before it.
             let _failed_or_not = sys::wait_until_ended(ended.handle());
         }

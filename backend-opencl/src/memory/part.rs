@@ -14,8 +14,8 @@ use crate::{
 
 /// A part of a buffer.
 ///
-/// fills and maps name the buffer and the place of the part in it. An object of the runtime is made when
-/// something first needs one, which is most often a kernel. So a part costs no call of the runtime before a kernel uses it.
+/// Transfers, fills and maps name the buffer and the place of the part in it. An object of the runtime is made when something first needs
+/// one, most often a kernel, so a part costs no call of the runtime until then.
 #[derive(Debug)]
 pub(crate) struct Part {
     root: Arc<Root>,

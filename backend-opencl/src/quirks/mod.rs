@@ -1,4 +1,4 @@
-//! Remedies for runtimes that do not do what OpenCL says, or that crash; one file for each remedy that has code.
+//! Workarounds for runtimes that crash, or do not do what OpenCL says: one file for each that needs code of its own.
 //!
 //! ```text
 //! dropped_events    PoCL: keeps the events of commands that failed, which the runtime still uses
@@ -48,7 +48,7 @@ pub(crate) struct Quirks {
     /// `PoCL` and Intel's runtime keep the memory of a map that failed until it is unmapped.
     pub(crate) failed_maps_keep_memory: bool,
     /// Intel's runtime never destroys an object if one of its maps is enqueued while the ends of two others are pending.
-    pub(crate) maps_behind_ends_keep_memory: bool,
+    pub(crate) maps_after_ends_keep_memory: bool,
     /// NVIDIA's driver crashes where a migration cannot begin at once: memory stays where it is.
     pub(crate) migration_crashes: bool,
     /// `PoCL`'s migration to the host waits forever where the last command on the memory has failed: memory stays where it is.
@@ -90,7 +90,7 @@ impl Quirks {
             failed_events_are_fragile: is_pocl,
             waits_for_one_event: is_intel,
             failed_maps_keep_memory: !is_nvidia,
-            maps_behind_ends_keep_memory: is_intel,
+            maps_after_ends_keep_memory: is_intel,
             migration_crashes: is_nvidia,
             migration_to_host_hangs: is_pocl,
             rectangles_need_whole_slices: is_nvidia,
@@ -196,7 +196,7 @@ impl Quirks {
         }
     }
 
-    /// Notes that no command is pending on this queue any more.
+    /// Notes that no command is pending on this queue now.
     pub(crate) fn queue_is_idle(&self, queue: QueueId) {
         if self.failed_events_are_fragile {
             dropped_events::queue_is_idle(queue);

@@ -212,7 +212,7 @@ fn parts_of_one_buffer_are_told_apart() {
     let half = 2 * words;
     let memory = kernels.counted(words);
     let (left, right) = (memory.slice(..half).unwrap(), memory.slice(half..).unwrap());
-    // Both parts are passed as one buffer, of which one is written.
+    // Both parts are passed as one buffer, and one of them is written.
     kernels.add(&left, &right).unwrap();
     assert_eq!(kernels.words(&memory), with_sums(words, 0, words / 2));
     let overlap = kernels.add(&left, &memory).unwrap_err();

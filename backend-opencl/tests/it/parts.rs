@@ -57,7 +57,7 @@ impl Parts {
             Parameter::image(ImageKind::D1Buffer, ParameterAccess::Input),
             Parameter::output::<[u32; 4]>(each),
         ];
-        // SAFETY: each work item reads the pixel of its id, of which launches have no more than the image, and writes its colour.
+        // SAFETY: each work item reads the pixel of its id and writes its colour, and launches have at most as many items as the image has pixels.
         let look = unsafe { program.kernel("look", &look) };
         Self {
             plain: plain.unwrap(),

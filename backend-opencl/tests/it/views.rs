@@ -44,7 +44,7 @@ fn filled(
     block
 }
 
-/// Drops a block of which something was made, has others come and go, and then drops what was made of it on another thread.
+/// Drops a block after something was made of it, makes and drops others, and then drops what was made of it on another thread.
 ///
 /// `read` looks at the bytes of what was made.
 fn outlives_its_block<V: Send>(
