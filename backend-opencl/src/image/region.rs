@@ -11,7 +11,7 @@ use crate::sys::pixels::PixelBox;
 /// section 5.3.3).
 ///
 /// ```
-/// use binpool_opencl::{ImageRegion, ImageShape, OpenClError};
+/// use binpool_opencl::{ImageProblem, ImageRegion, ImageShape};
 ///
 /// let picture = ImageShape::d2(100, 60);
 /// assert_eq!(ImageRegion::all(picture).pixels(), Some(6000));
@@ -22,10 +22,10 @@ use crate::sys::pixels::PixelBox;
 /// assert!(!next.overlaps(tile));
 /// next.check_within(picture)?;
 ///
-/// let beyond = tile.moved_to([51, 0]);
-/// let refused = beyond.check_within(picture);
-/// assert!(matches!(refused, Err(OpenClError::Image(_))));
-/// # Ok::<(), OpenClError>(())
+/// let region = tile.moved_to([51, 0]);
+/// let beyond = ImageProblem::OutOfBounds { region, shape: picture };
+/// assert_eq!(region.check_within(picture), Err(beyond));
+/// # Ok::<(), ImageProblem>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ImageRegion {

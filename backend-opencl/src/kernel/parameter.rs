@@ -142,7 +142,7 @@ pub enum ParameterAccess {
 ///
 /// ```
 /// use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder};
-/// use binpool_opencl::{ClProgram, Extent, OpenClBackend, OpenClError, Parameter};
+/// use binpool_opencl::{ClProgram, Extent, KernelProblem, OpenClBackend, OpenClError, Parameter};
 ///
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
@@ -171,7 +171,7 @@ pub enum ParameterAccess {
 /// let Err(OpenClError::Kernel { parameter: Some(1), problem, .. }) = launch(4) else {
 ///     panic!("there are three pairs")
 /// };
-/// assert!(problem.starts_with("was given 24 bytes, but this launch touches 32"));
+/// assert_eq!(problem, KernelProblem::TooFewBytes { given: 24, needed: 32 });
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

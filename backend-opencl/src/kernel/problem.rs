@@ -7,7 +7,7 @@ use super::parameter::ParameterAccess;
 /// What is wrong with a kernel or a launch, in a form that programs can act on. Printed after the name of the kernel, it says what to do.
 ///
 /// ```
-/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder};
 /// # use binpool_opencl::{ClProgram, Extent, OpenClBackend, Parameter};
 /// use binpool_opencl::{KernelProblem, OpenClError};
 ///
@@ -18,14 +18,14 @@ use super::parameter::ParameterAccess;
 /// # // SAFETY: each work item writes the float of its id, and touches nothing else.
 /// # let clear = unsafe { program.kernel("clear", &[Parameter::output::<f32>(Extent::PerItem(1))]) }?;
 /// let memory = backend.create_buffer(400, MemoryFlags::empty())?;
-/// let mut items = 1000;
-/// while let Err(error) = clear.launch(&queue, &[items]).memory(&memory).enqueue() {
-///     match error {
-///         OpenClError::Kernel { problem: KernelProblem::TooFewBytes { given, .. }, .. } => items = given / 4,
-///         error => return Err(error.into()),
-///     }
-/// }
-/// assert_eq!(items, 100);
+/// let launch = |items| clear.launch(&queue, &[items]).memory(&memory).enqueue();
+/// let launched = match launch(1000) {
+///     // As many items as there is room for.
+///     Err(OpenClError::Kernel { problem: KernelProblem::TooFewBytes { given, .. }, .. }) => launch(given / 4),
+///     launched => launched,
+/// };
+/// launched?.wait()?;
+/// assert_eq!(*backend.map::<f32>(&queue, &memory, ..)?, [0.0; 100]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
