@@ -2,7 +2,6 @@
 //! for.
 
 use binpool_allocators::{InvalidRequest, ObjectKind, QueueOrder, Result};
-use cl3::error_codes::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
 use smallvec::{SmallVec, smallvec};
 
 use crate::{
@@ -209,33 +208,10 @@ impl OpenClBackend {
         wait_for: &[ClEvent],
         enqueue: impl FnOnce(&WaitList<'_>) -> ClResult<EventHandle>,
     ) -> Result<()> {
-        let named = Self::named(wait_for);
-        let mut admission = CommandAdmission::of_command(queue, uses, OrderRole::Command, named)?;
-        let (enqueueing, awaited) = self.ready(queue, purpose, &admission, wait_for)?;
-        let Some(awaited) = awaited else {
-            let error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
-            return Err(ClError::new("clWaitForEvents", error).into_error(purpose));
-        };
-        let wait = awaited.named.and(&awaited.events);
-        let handle = enqueue(&wait).map_err(|error| error.into_error(purpose))?;
-        let command = EndedOnPanic::new(&handle);
-        let stand_in = Self::stand_in(queue, uses, &handle);
-        let event = stand_in.as_ref().unwrap_or(&handle);
-        let tracked = admission.command().cloned();
-        admission.enqueued(event, queue.number_command(), !wait.is_empty());
-        kept_memory::note(queue, tracked.as_ref());
-        // The lock is not held during the wait: otherwise no thread could make an event fail that the command waits for.
-        drop(enqueueing);
-        let ended = command.wait();
-        if ended.is_ok() {
-            if let Some(command) = &tracked {
-                command.gone();
-            }
-            return Ok(());
-        }
-        // The event of the failed command, which this value keeps as long as the runtime may use it.
-        ClEvent::tracked_command(queue, handle, purpose, tracked.as_ref(), awaited.kept)
-            .waited(ended)
+        let event = self.submit(queue, purpose, uses, wait_for, enqueue)?;
+        // Until the command has ended, even if a wait fails before.
+        let ended = EndedOnPanic::new(event.handle()).wait();
+        event.waited(ended)
     }
 }
 
