@@ -478,6 +478,25 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
 
     /// Enqueues a copy of the region `from` of `source` to `destination`, from offset `to` on.
     ///
+    /// The region says how much is copied: `..` is all of the source, and an error if the destination is smaller. To copy what both have room
+    /// for, as `PyOpenCL` does if it is given no `byte_count`, say so:
+    ///
+    /// ```
+    /// use binpool_allocators::{AsMemory, Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let [large, small] = [(8, 1_u8), (4, 0)].map(|(bytes, byte)| {
+    ///     let memory = backend.create_buffer(bytes, MemoryFlags::empty()).unwrap();
+    ///     backend.enqueue_fill(&queue, &memory, .., &[byte]).unwrap();
+    ///     memory
+    /// });
+    /// assert!(backend.enqueue_copy(&queue, &large, .., &small, 0).is_err());
+    /// backend.enqueue_copy(&queue, &large, ..large.size().min(small.size()), &small, 0)?;
+    /// assert_eq!(backend.enqueue_read(&queue, &small, ..)?.wait()?, [1; 4]);
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Those of [`enqueue_fill`](Self::enqueue_fill), except for the pattern's, and

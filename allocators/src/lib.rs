@@ -24,7 +24,7 @@
 //! - *Memory* is anything that is [`AsMemory`]: a block of the backend or a view of one, a pooled block, typed elements. No
 //!   command goes beyond its requested size.
 //! - *Offsets and regions* count bytes from the start of the memory that is passed. A region is a range, whose ends may be left
-//!   open, or a [`Region`] ([`IntoRegion`]). The methods of typed elements (`Elements` of `binpool_opencl`) count elements.
+//!   open, or a [`Region`] ([`IntoRegion`]). The methods of a [`Slice`] count elements.
 //! - *The host's side* is a slice of any plain type, taken as bytes. So a literal needs its type: `&[1_u8]` is one byte, but
 //!   `&[1]` is an `i32`, four bytes an element, and so is `vec![0; n]` unless something else gives it a type. Data that a command keeps (`Arc<[u8]>`) or returns
 //!   ([`PendingRead`]) are bytes.
@@ -46,6 +46,7 @@ mod backend;
 mod checks;
 #[doc(hidden)]
 pub mod contained;
+mod debug_by;
 mod deferred;
 mod error;
 mod event;
@@ -63,6 +64,7 @@ mod region;
     reason = "calls of a runtime, whose arguments the core has checked"
 )]
 pub mod runtime;
+mod slice;
 mod svm;
 mod svm_allocator;
 mod svm_grain;
@@ -90,6 +92,7 @@ pub use memory::{Memory, MemoryKind};
 pub use pending_read::PendingRead;
 pub use queue::{On, Queue, QueueOrder};
 pub use region::{IntoRegion, Region};
+pub use slice::{Slice, SliceMemory};
 pub use svm::SvmBackend;
 pub use svm_allocator::SvmAllocator;
 pub use svm_grain::{SvmGrain, SvmSupport};

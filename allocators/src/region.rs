@@ -61,7 +61,7 @@ impl Region {
         range.into_region(size)
     }
 
-    fn of_range(range: &impl RangeBounds<usize>, size: usize) -> Result<Self, Error> {
+    pub(crate) fn of_range(range: &impl RangeBounds<usize>, size: usize) -> Result<Self, Error> {
         let after = |place: &usize| place.checked_add(1);
         let start = match range.start_bound() {
             Bound::Included(start) => Some(*start),

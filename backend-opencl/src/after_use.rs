@@ -45,7 +45,7 @@ pub(crate) struct PendingUses {
 }
 
 impl PendingUses {
-    /// Returns what has to end before no command uses `region` any more.
+    /// Returns what has to end before commands no longer use `region`.
     pub(crate) fn of(log: &AccessLog, region: Region) -> ClResult<Self> {
         let mut uses = Self {
             commands: log.commands_on(region),

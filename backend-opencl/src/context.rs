@@ -1,16 +1,20 @@
 //! The part that all objects of one backend share.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use binpool_allocators::{DeviceLimits, Error, Result};
+use binpool_allocators::{DeviceLimits, Error, Result, debug_by};
 
+#[cfg(feature = "images")]
+use std::sync::OnceLock;
+
+#[cfg(feature = "images")]
+use crate::device::image_limits::ImageLimits;
 use crate::{
     cache::Cache,
-    device::{image_limits::ImageLimits, info::DeviceInfo},
-    identity::debug_by,
+    device::info::DeviceInfo,
     quirks::{Quirks, dropped_queues},
     registry::Registry,
-    sys::{self, ClResult, ContextHandle, DeviceId, MapShape, Purpose, transfer::DevicePixels},
+    sys::{self, ContextHandle, DeviceId, MapShape, Purpose, transfer::DevicePixels},
 };
 
 /// The contexts, by the addresses of the runtime's context and of one of its devices.
@@ -27,6 +31,7 @@ pub(crate) struct Context {
     /// The values that the program has had built for this context.
     pub(crate) cache: Cache,
     /// The limits of images on the device, which are asked for when first needed.
+    #[cfg(feature = "images")]
     image_limits: OnceLock<ImageLimits>,
 }
 
@@ -41,6 +46,7 @@ impl Context {
             device: device.id(),
             limits: device.limits().clone(),
             version: device.version(),
+            #[cfg(feature = "images")]
             image_limits: OnceLock::new(),
         }
     }
@@ -87,7 +93,8 @@ impl Context {
     }
 
     /// Returns the limits of images on the device.
-    pub(crate) fn image_limits(&self) -> ClResult<&ImageLimits> {
+    #[cfg(feature = "images")]
+    pub(crate) fn image_limits(&self) -> sys::ClResult<&ImageLimits> {
         if let Some(limits) = self.image_limits.get() {
             return Ok(limits);
         }
@@ -97,6 +104,7 @@ impl Context {
 
     /// Returns the limits of images on the device, for a test to change.
     #[cfg(test)]
+    #[cfg(feature = "images")]
     pub(crate) fn image_limits_mut(&mut self) -> &mut ImageLimits {
         self.image_limits().unwrap();
         self.image_limits.get_mut().unwrap()

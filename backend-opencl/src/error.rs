@@ -4,7 +4,9 @@ use std::{error::Error as StdError, fmt};
 
 use binpool_allocators::{Error, InvalidRequest};
 
-use crate::{device::selector::DeviceSelector, sys::ClError};
+#[cfg(feature = "images")]
+use crate::image::ImageProblem;
+use crate::{device::selector::DeviceSelector, kernel::KernelProblem, sys::ClError};
 
 /// Why a device could not be opened, a program built, a kernel launched, or an image or a sampler used.
 ///
@@ -82,12 +84,13 @@ pub enum OpenClError {
         kernel: String,
         /// The index of the parameter that is wrong, if one is.
         parameter: Option<usize>,
-        /// What is wrong and what to do, worded to follow the name of the kernel.
-        problem: String,
+        /// What is wrong and what to do.
+        problem: KernelProblem,
     },
-    /// An image or a sampler cannot be made or used like this on any device.
-    #[error("{0}")]
-    Image(String),
+    /// An image or a sampler cannot be made or used like this.
+    #[cfg(feature = "images")]
+    #[error(transparent)]
+    Image(#[from] ImageProblem),
     /// A command failed, or the device lacks a feature ([`Unsupported`](binpool_allocators::Error::Unsupported)).
     #[error(transparent)]
     Device(#[from] Error),
@@ -101,7 +104,7 @@ impl OpenClError {
     pub(crate) fn kernel(
         kernel: &str,
         parameter: Option<usize>,
-        problem: impl Into<String>,
+        problem: impl Into<KernelProblem>,
     ) -> Self {
         Self::Kernel {
             kernel: kernel.to_owned(),
@@ -119,6 +122,11 @@ impl From<OpenClError> for Error {
             OpenClError::Build { .. } | OpenClError::Kernel { .. } => {
                 "building or launching a kernel"
             }
+            #[cfg(feature = "images")]
+            OpenClError::Image(
+                problem @ (ImageProblem::TooLarge { .. } | ImageProblem::Format { .. }),
+            ) => return Self::unsupported(problem.to_string()),
+            #[cfg(feature = "images")]
             OpenClError::Image(_) => "using an image or a sampler",
             _ => "opening a device",
         };
@@ -257,7 +265,9 @@ mod tests {
             (Box::new(OpenClError::NoPlatform), 1),
             (Box::new(kernel(None)), 1),
             (
-                Box::new(OpenClError::Image("a region without pixels".into())),
+                Box::new(OpenClError::Image(ImageProblem::Other(
+                    "a region without pixels".into(),
+                ))),
                 1,
             ),
             (Box::new(OpenClError::Device(refused())), 1),
@@ -280,7 +290,7 @@ mod tests {
 
     #[test]
     fn errors_of_every_kind_become_one_with_the_original_as_its_source() {
-        let image = OpenClError::Image("a region without pixels".into());
+        let image = OpenClError::Image(ImageProblem::Other("a region without pixels".into()));
         for error in [OpenClError::NoPlatform, kernel(Some(0)), image] {
             let text = error.to_string();
             assert_eq!(told_once(&Error::from(error))[1..], [text]);

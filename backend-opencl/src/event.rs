@@ -11,7 +11,7 @@ use std::{
 };
 
 use binpool_allocators::{
-    Error, Event, EventId, EventStatus, InvalidRequest, On, Outcome, Queue, Result,
+    Error, Event, EventId, EventStatus, InvalidRequest, On, Outcome, Queue, Result, debug_by,
 };
 use cl3::error_codes::{CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, CL_INVALID_OPERATION};
 use parking_lot::Mutex;
@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use crate::{
     after_use::{drop_after_end, free_what_has_ended},
     context::Context,
-    identity::{debug_by, same_by},
+    identity::same_by,
     order::tracked_command::TrackedCommand,
     queue::ClQueue,
     quirks::dropped_events::WaitedFor,
@@ -54,7 +54,7 @@ pub type ClOn<'a> = On<'a, ClQueue, ClEvent>;
 ///
 /// Asking for the [`status`](Event::status) of a command that has not ended flushes its queue, once, so a program that polls it sees the
 /// command end. If the last clone of a user event is dropped before the event is resolved, it is resolved as failed: nothing could resolve
-/// it any more, and commands that wait for it would wait forever.
+/// it then, and commands that wait for it would wait forever.
 ///
 /// ```
 /// use std::slice::from_ref;

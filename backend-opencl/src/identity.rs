@@ -1,4 +1,4 @@
-//! Equality, hash and `{:?}` of values that stand for an object of the runtime.
+//! Equality and hash of values that stand for an object of the runtime.
 
 /// Implements equality and hash by a key.
 macro_rules! same_by {
@@ -21,18 +21,4 @@ macro_rules! same_by {
     };
 }
 
-/// Implements `Debug` with some fields, so that a value is printed in a line.
-macro_rules! debug_by {
-    ($name:ident, |$this:ident| $($field:ident: $value:expr),+) => {
-        impl std::fmt::Debug for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                let $this = self;
-                f.debug_struct(stringify!($name))
-                    $(.field(stringify!($field), &$value))+
-                    .finish_non_exhaustive()
-            }
-        }
-    };
-}
-
-pub(crate) use {debug_by, same_by};
+pub(crate) use same_by;

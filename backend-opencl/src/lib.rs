@@ -16,7 +16,7 @@
 //! ```
 //!
 //! The calls of OpenCL's memory runtime are methods of [`OpenClBackend`], after `PyOpenCL`'s page on memory: buffers from
-//! and over host memory, typed [`Elements`], rectangular and scoped transfers, maps as slices ([`Map`], [`MapMut`]), shared
+//! and over host memory, typed [slices](binpool_allocators::Slice), rectangular and scoped transfers, maps as slices ([`Map`], [`MapMut`]), shared
 //! virtual memory in all its styles ([`SvmPointer`]), [images](ClImage), [samplers](ClSampler), [pipes](ClPipe),
 //! [kernels](ClKernel). They take memory of this crate and blocks of a pool alike
 //! ([`AsMemory`](binpool_allocators::AsMemory)). The README has a table of all of it by `PyOpenCL`'s names.
@@ -24,14 +24,14 @@
 //! # Arguments
 //!
 //! Every command first takes its queue, `&queue` or `queue.after(&events)` ([`ClOn`]), then memory of any kind: a
-//! [`ClMemory`], a pooled block, [`Elements`], whole or a part. Offsets and regions are in bytes, and the host's
-//! side is a slice of any plain type; methods of [`Elements`] count elements. (See `binpool_allocators`,
+//! [`ClMemory`], a pooled block, a typed slice, whole or a part. Offsets and regions are in bytes, and the host's
+//! side is a slice of any plain type; methods of a [`Slice`](binpool_allocators::Slice) count elements. (See `binpool_allocators`,
 //! "Arguments of commands".)
 //!
 //! ```
 //! use binpool::{ImmediateAllocator, MemoryPool};
 //! use binpool_allocators::{Backend, MemoryFlags, Queue, QueueOrder};
-//! use binpool_opencl::{Elements, OpenClBackend};
+//! use binpool_opencl::OpenClBackend;
 //!
 //! let backend = OpenClBackend::open(&"any".parse()?)?;
 //! let [upload, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
@@ -40,8 +40,8 @@
 //! let written = backend.enqueue_fill(&upload, &block, .., &[0.5_f32])?; // All of it.
 //!
 //! let buffer = backend.create_buffer(4096, MemoryFlags::empty())?;
-//! let halves = Elements::<f32, _>::new(&backend, &block)?;
-//! let tail = halves.slice(990..)?; // Ten elements, from byte 3960 on.
+//! let floats = block.into_slice::<f32>()?;
+//! let tail = floats.slice(990..)?; // Ten elements, from byte 3960 on.
 //! backend.enqueue_copy(compute.after(&[written]), &tail, 8..16, &buffer, 100)?;
 //! let mut seen = [0.0_f32; 2];
 //! backend.read(&compute, &buffer, 100, &mut seen)?;
@@ -106,7 +106,8 @@
 //!
 //! # Features
 //!
-//! - `ndarray`: maps as shaped views, and images from arrays.
+//! - `images`: images, samplers and pipes.
+//! - `ndarray`: maps as shaped views and, with `images`, images from arrays.
 //!
 //! Both are off by default. Element types are always those of `bytemuck`.
 //!
@@ -122,6 +123,8 @@
 // Says of each item on docs.rs which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
+// The pages are written for all features.
+#![cfg_attr(not(feature = "images"), allow(rustdoc::broken_intra_doc_links))]
 
 mod after_use;
 mod backend;
@@ -129,10 +132,10 @@ mod cache;
 mod commands;
 mod context;
 mod device;
-mod elements;
 mod error;
 mod event;
 mod identity;
+#[cfg(feature = "images")]
 mod image;
 #[allow(unsafe_code)]
 mod interop;
@@ -142,6 +145,7 @@ mod map;
 mod memory;
 mod opencl3_objects;
 mod order;
+#[cfg(feature = "images")]
 mod pipe;
 mod queue;
 mod quirks;
@@ -159,22 +163,25 @@ pub use device::{
     Characterization, DeviceInfo, DeviceKind, DeviceSelector, ImageLimits, MemoryChoice,
     list_devices,
 };
-pub use elements::Elements;
 pub use error::{AvailableDevices, OpenClError, Refused};
 pub use event::{ClEvent, ClOn};
-#[cfg(feature = "ndarray")]
+#[cfg(all(feature = "images", feature = "ndarray"))]
 pub use image::ChannelValue;
+#[cfg(feature = "images")]
 pub use image::{
     Addressing, ChannelOrder, ChannelType, ClImage, ClSampler, Filter, HostPitches, ImageColor,
-    ImageFormat, ImageKind, ImagePart, ImageRegion, ImageShape, SamplerProperties,
+    ImageFormat, ImageKind, ImagePart, ImageProblem, ImageRegion, ImageShape, SamplerProperties,
 };
 pub use kernel::{
-    Argument, ClKernel, ClProgram, Extent, Launch, LocalMemory, Parameter, ParameterAccess,
-    ParameterKind,
+    Argument, ClKernel, ClProgram, Extent, KernelProblem, Launch, LocalMemory, Parameter,
+    ParameterAccess, ParameterKind,
 };
-pub use map::{HostMap, ImageMap, ImageMapMut, Map, MapMode, MapMut, PendingMap, Reads, Writes};
+pub use map::{HostMap, Map, MapMode, MapMut, PendingMap, Reads, Writes};
+#[cfg(feature = "images")]
+pub use map::{ImageMap, ImageMapMut};
 pub use memory::{ClMemory, HostMemory, MemoryInfo, MemoryKey};
 pub use opencl3;
+#[cfg(feature = "images")]
 pub use pipe::ClPipe;
 pub use queue::ClQueue;
 pub use raw_memory::{LentMemory, RawMemory};

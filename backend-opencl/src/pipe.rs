@@ -2,7 +2,7 @@
 
 use std::{ffi::c_void, sync::Arc};
 
-use binpool_allocators::{InvalidRequest, ObjectKind, Region, Result, runtime::Access};
+use binpool_allocators::{InvalidRequest, ObjectKind, Region, Result, debug_by, runtime::Access};
 use cl3::{
     device::{CL_DEVICE_PIPE_MAX_PACKET_SIZE, CL_DEVICE_PIPE_SUPPORT},
     error_codes::CL_INVALID_MEM_OBJECT,
@@ -14,7 +14,7 @@ use cl3::{
 use crate::{
     backend::OpenClBackend,
     context::Context,
-    identity::{debug_by, same_by},
+    identity::same_by,
     order::{access_log::AccessLog, memory_use::MemoryUse},
     sys::{self, ClError, ClResult, MemHandle, Purpose},
 };
@@ -70,7 +70,7 @@ impl ClPipe {
         if packet_bytes == 0 || max_packets == 0 {
             return Err(InvalidRequest::ZeroSize.into());
         }
-        let largest = sys::device_number(device, CL_DEVICE_PIPE_MAX_PACKET_SIZE)?;
+        let largest = device.info(CL_DEVICE_PIPE_MAX_PACKET_SIZE)?.number()?;
         if u64::from(packet_bytes) > largest {
             let in_bytes = |number| usize::try_from(number).unwrap_or(usize::MAX);
             return Err(InvalidRequest::TooLarge {
@@ -191,7 +191,7 @@ impl ClPipe {
 fn has_pipes(context: &Context) -> ClResult<bool> {
     match context.version {
         (2, _) => Ok(true),
-        (3.., _) => Ok(sys::device_number(context.device, CL_DEVICE_PIPE_SUPPORT)? != 0),
+        (3.., _) => Ok(context.device.info(CL_DEVICE_PIPE_SUPPORT)?.number()? != 0),
         _ => Ok(false),
     }
 }

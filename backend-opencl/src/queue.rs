@@ -8,13 +8,13 @@ use std::{
     },
 };
 
-use binpool_allocators::{Error, Queue, QueueId, QueueOrder, Result};
+use binpool_allocators::{Error, Queue, QueueId, QueueOrder, Result, debug_by};
 use cl3::error_codes::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
 
 use crate::{
     after_use::free_what_has_ended,
     context::Context,
-    identity::{debug_by, same_by},
+    identity::same_by,
     order::{
         access_log::{AccessLog, wait_for_commands},
         weak_queue::{QueueCalls, WeakQueue},
@@ -278,7 +278,7 @@ impl Queue for ClQueue {
         let last = self.inner.enqueued.load(Ordering::Relaxed);
         let commands = self.order_log().commands();
         let quirks = &self.inner.context.quirks;
-        let behind_all = quirks
+        let after_all = quirks
             .finish_returns_early
             .then(|| sys::enqueue_marker(self.handle(), &WaitList::none()))
             .transpose()?;
@@ -289,7 +289,7 @@ impl Queue for ClQueue {
         };
         // Where a command has failed, a runtime may return while others still run.
         let finished = finished.and_then(|()| wait_for_commands(self.inner.id, commands));
-        if let Some(marker) = behind_all {
+        if let Some(marker) = after_all {
             // It may have failed.
             let _ended = sys::wait_until_ended(&marker);
         }

@@ -2,7 +2,6 @@
 //! for.
 
 use binpool_allocators::{InvalidRequest, ObjectKind, QueueOrder, Result};
-use cl3::error_codes::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
 use smallvec::{SmallVec, smallvec};
 
 use crate::{
@@ -209,33 +208,10 @@ impl OpenClBackend {
         wait_for: &[ClEvent],
         enqueue: impl FnOnce(&WaitList<'_>) -> ClResult<EventHandle>,
     ) -> Result<()> {
-        let named = Self::named(wait_for);
-        let mut admission = CommandAdmission::of_command(queue, uses, OrderRole::Command, named)?;
-        let (enqueueing, awaited) = self.ready(queue, purpose, &admission, wait_for)?;
-        let Some(awaited) = awaited else {
-            let error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
-            return Err(ClError::new("clWaitForEvents", error).into_error(purpose));
-        };
-        let wait = awaited.named.and(&awaited.events);
-        let handle = enqueue(&wait).map_err(|error| error.into_error(purpose))?;
-        let command = EndedOnPanic::new(&handle);
-        let stand_in = Self::stand_in(queue, uses, &handle);
-        let event = stand_in.as_ref().unwrap_or(&handle);
-        let tracked = admission.command().cloned();
-        admission.enqueued(event, queue.number_command(), !wait.is_empty());
-        kept_memory::note(queue, tracked.as_ref());
-        // The lock is not held during the wait: otherwise no thread could make an event fail that the command waits for.
-        drop(enqueueing);
-        let ended = command.wait();
-        if ended.is_ok() {
-            if let Some(command) = &tracked {
-                command.gone();
-            }
-            return Ok(());
-        }
-        // The event of the failed command, which this value keeps as long as the runtime may use it.
-        ClEvent::tracked_command(queue, handle, purpose, tracked.as_ref(), awaited.kept)
-            .waited(ended)
+        let event = self.submit(queue, purpose, uses, wait_for, enqueue)?;
+        // Until the command has ended, even if a wait fails before.
+        let ended = EndedOnPanic::new(event.handle()).wait();
+        event.waited(ended)
     }
 }
 
@@ -323,7 +299,7 @@ mod tests {
             let remembered = remembered_of(&backend, &queue, &memory, COMMANDS);
             assert!(
                 remembered < 20,
-                "{order:?}, behind a pending one: {remembered} of {COMMANDS}"
+                "{order:?}, after a pending one: {remembered} of {COMMANDS}"
             );
             let last = fill(&queue, &memory, &[]);
             assert!(!pending.has_ended() && !last.has_ended());
@@ -384,12 +360,12 @@ mod tests {
         let fill = |on| backend.enqueue_fill(on, &memory, Region::first(64), &[7_u8]);
         let waiting = fill(one.after(from_ref(&gate))).unwrap();
         // By the bytes that both use.
-        let behind = fill((&other).into()).unwrap();
+        let after = fill((&other).into()).unwrap();
         let has_companion = backend.context().quirks.failed_events_are_fragile;
         assert_eq!(gate.companion().unwrap().is_some(), has_companion);
         let companions = |event: &ClEvent| event.tracked().unwrap().companions([]).unwrap().len();
         let marker = backend.enqueue_marker(&other).unwrap();
-        for event in [&behind, &marker] {
+        for event in [&after, &marker] {
             assert_eq!(companions(event), usize::from(has_companion));
         }
         if has_companion {
@@ -401,7 +377,7 @@ mod tests {
             assert!(!waiting.has_ended());
         }
         let _resolved = backend.resolve_user_event(&gate, Outcome::Complete);
-        for event in [waiting, behind, marker] {
+        for event in [waiting, after, marker] {
             event.wait().unwrap();
         }
         assert_eq!(companions(&backend.enqueue_marker(&one).unwrap()), 0);

@@ -32,7 +32,7 @@
 //! | [`MemoryPool::new`] | makes a pool over an allocator such as [`ImmediateAllocator`]; [`PoolOptions::build`] does so with settings |
 //! | [`MemoryPool::allocate`] | returns a block of at least this many bytes, a [`PooledBuffer`], for the pool's own queue |
 //! | [`MemoryPool::allocate_on`] | the same for another queue |
-//! | [`MemoryPool::allocate_of`] | returns room for elements of a type, a [`PooledSlice`] |
+//! | [`MemoryPool::allocate_of`] | returns room for elements of a type, a [`Slice`] |
 //! | [`PooledBuffer::write`], [`read`](PooledBuffer::read) | move bytes to the device and back |
 //! | [`PooledBuffer::memory_on`] | returns the memory for a kernel on a queue, and remembers the use |
 //! | [`PooledBuffer::order_before`] | makes a queue wait for what uses the block |
@@ -158,7 +158,7 @@ pub use addressed::AddressedPool;
 pub use binpool_allocators::{
     Allocator, AsMemory, Backend, DeferredAllocator, Error, Event, EventStatus, ImmediateAllocator,
     InvalidRequest, Memory, MemoryFlags, MemoryId, Outcome, PendingRead, Queue, QueueId,
-    QueueOrder, Region, Result, SvmAllocator, SvmBackend, SvmGrain, VirtualMemoryAllocator,
+    QueueOrder, Region, Result, Slice, SvmAllocator, SvmBackend, SvmGrain, VirtualMemoryAllocator,
     adaptors::{self, Budget},
 };
 pub use binpool_lock::per_thread::leave_pools;
@@ -189,7 +189,6 @@ pub use reuse_policy::ReusePolicy;
 pub use scrub_policy::ScrubPolicy;
 
 pub use size_classes::{LeadingBits, SizeClasses};
-pub use slice::{KeepsBlock, PooledSlice};
 pub use statistics::PoolStatistics;
 pub use sweeper::Sweeper;
 pub use track::recording_summary::RecordingSummary;

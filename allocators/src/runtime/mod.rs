@@ -53,19 +53,3 @@ pub use self::{
     traits::Runtime,
     uses::Access,
 };
-
-/// Implements `Debug` for a type of a backend, with the fields that say something to a program.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! debug_by {
-    ($name:ident $(, |$this:ident| $($field:ident: $value:expr),+)?) => {
-        impl std::fmt::Debug for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                $(let $this = self;)?
-                f.debug_struct(stringify!($name))
-                    $($(.field(stringify!($field), &$value))+)?
-                    .finish_non_exhaustive()
-            }
-        }
-    };
-}

@@ -19,7 +19,7 @@ use crate::{
         kind::DeviceKind,
     },
     error::OpenClError,
-    sys::{self, ClResult},
+    sys::ClResult,
     transfer::p2p,
 };
 
@@ -118,19 +118,19 @@ impl Characterization {
 
     fn query(device: &DeviceInfo) -> ClResult<Self> {
         let id = device.id();
-        let number = |what| sys::device_number(id, what);
+        let number = |what| id.info(what)?.number();
         let size = |what| Ok(usize::try_from(number(what)?).unwrap_or(usize::MAX));
         // Devices do not answer questions of later versions, or of extensions that they do not have.
         let answers_yes = |what| number(what).unwrap_or(0) != 0;
-        let extensions = sys::device_text(id, CL_DEVICE_EXTENSIONS)?;
+        let extensions = id.info(CL_DEVICE_EXTENSIONS)?.text();
         let extensions: Vec<String> = extensions.split_whitespace().map(str::to_owned).collect();
         let has = |name| extensions.iter().any(|own| own == name);
         Ok(Self {
             kind: device.kind(),
             platform: device.platform().to_owned(),
-            driver: sys::device_text(id, CL_DRIVER_VERSION)?,
+            driver: id.info(CL_DRIVER_VERSION)?.text(),
             version: device.version(),
-            c_version: c_version(&sys::device_text(id, CL_DEVICE_OPENCL_C_VERSION)?),
+            c_version: c_version(&id.info(CL_DEVICE_OPENCL_C_VERSION)?.text()),
             limits: device.limits().clone(),
             unified_memory: answers_yes(CL_DEVICE_HOST_UNIFIED_MEMORY),
             cache_bytes: number(CL_DEVICE_GLOBAL_MEM_CACHE_SIZE)?,

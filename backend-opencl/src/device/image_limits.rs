@@ -68,7 +68,7 @@ impl ImageLimits {
     /// Asks the device for the limits.
     pub(crate) fn query(device: DeviceId) -> ClResult<Self> {
         let number = |what| {
-            let number = sys::device_number(device, what)?;
+            let number = device.info(what)?.number()?;
             Ok(usize::try_from(number).unwrap_or(usize::MAX))
         };
         // Devices do not answer questions of later versions.

@@ -8,7 +8,7 @@ use cl3::device::{
     CL_DEVICE_SVM_FINE_GRAIN_SYSTEM,
 };
 
-use crate::sys::{self, ClResult, DeviceId};
+use crate::sys::{ClResult, DeviceId};
 
 /// `CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE` among the properties that queues of a device can have.
 const OUT_OF_ORDER: u64 = cl3::command_queue::CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE;
@@ -28,9 +28,9 @@ pub(crate) const POCL: &str = "Portable Computing Language";
 
 /// Asks the device for its limits.
 pub(crate) fn query(device: DeviceId) -> ClResult<DeviceLimits> {
-    let number = |what| sys::device_number(device, what);
+    let number = |what| device.info(what)?.number();
     let mut limits = DeviceLimits::new(
-        sys::device_text(device, CL_DEVICE_NAME)?,
+        device.info(CL_DEVICE_NAME)?.text(),
         number(CL_DEVICE_GLOBAL_MEM_SIZE)?,
         saturate(number(CL_DEVICE_MAX_MEM_ALLOC_SIZE)?),
         alignment(number(CL_DEVICE_MEM_BASE_ADDR_ALIGN)?),

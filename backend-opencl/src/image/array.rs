@@ -8,6 +8,7 @@ use super::{
     cl_image::ClImage,
     format::{ChannelOrder, ChannelType, ImageFormat},
     layout::HostPitches,
+    problem::ImageProblem,
     region::ImageRegion,
     shape::{ImageKind, ImageShape},
     transfer::ImagePart,
@@ -102,14 +103,14 @@ impl OpenClBackend {
         normalized: bool,
     ) -> Result<ClImage, OpenClError> {
         let Some(elements) = array.as_slice() else {
-            return Err(OpenClError::Image(format!(
+            return Err(other(format!(
                 "an array of shape {:?} with strides {:?} is not in C order without gaps: copy it with `as_standard_layout`",
                 array.shape(),
                 array.strides()
             )));
         };
         let order = ChannelOrder::first_of_rgba(channels).ok_or_else(|| {
-            OpenClError::Image(format!(
+            other(format!(
                 "pixels of {channels} channels: 1 to 4 are possible"
             ))
         })?;
@@ -155,7 +156,7 @@ impl OpenClBackend {
     ) -> Result<ArrayD<T>, OpenClError> {
         let format = image.format();
         if format.data != T::DATA && Some(format.data) != T::NORMALIZED {
-            return Err(OpenClError::Image(format!(
+            return Err(other(format!(
                 "pixels of {format} into an array of {}: read the bytes with `read_part` instead",
                 std::any::type_name::<T>()
             )));
@@ -163,7 +164,7 @@ impl OpenClBackend {
         // Checked before the elements are allocated: a region that is too large must not be reported as a lack of host
         // memory.
         region.check_within(image.shape())?;
-        let bytes = image.region_bytes(region)?;
+        let bytes = image.region_bytes(region);
         let mut elements = zeroed(bytes / size_of::<T>()).map_err(Error::from)?;
         self.read_part(on, ImagePart::new(image, region), &mut elements)?;
         let channels = format.channel_count();
@@ -178,7 +179,7 @@ fn data_type<T: ChannelValue>(normalized: bool) -> Result<ChannelType, OpenClErr
     }
     T::NORMALIZED.ok_or_else(|| {
         let element = std::any::type_name::<T>();
-        OpenClError::Image(format!(
+        other(format!(
             "normalized {element}: only integers of 8 and 16 bits can be normalized"
         ))
     })
@@ -190,7 +191,7 @@ fn image_shape(array: &[usize], channels: usize) -> Result<ImageShape, OpenClErr
         _ if channels == 1 => array,
         Some((&last, pixels)) if last == channels => pixels,
         _ => {
-            return Err(OpenClError::Image(format!(
+            return Err(other(format!(
                 "an array of shape {array:?}: its last dimension has to be the {channels} channels"
             )));
         }
@@ -202,8 +203,12 @@ fn image_shape(array: &[usize], channels: usize) -> Result<ImageShape, OpenClErr
     }
 }
 
+fn other(problem: String) -> OpenClError {
+    ImageProblem::Other(problem).into()
+}
+
 fn dimensions(array: &[usize], channels: usize) -> OpenClError {
-    OpenClError::Image(format!(
+    other(format!(
         "an array of shape {array:?} with {channels} channels: 2 or 3 dimensions are needed besides the channels"
     ))
 }

@@ -3,23 +3,22 @@
 use std::{ffi::c_void, sync::Arc};
 
 use binpool_allocators::{
-    CountedView, MemoryFlags, MemoryKind, ObjectKind, Region, Result, runtime::Access,
+    CountedView, MemoryFlags, MemoryKind, ObjectKind, Region, Result, debug_by, runtime::Access,
 };
 use cl3::memory::{CL_IMAGE_ROW_PITCH, CL_IMAGE_SLICE_PITCH, CL_MEM_SIZE};
 
 use super::{
     format::ImageFormat,
-    layout::overflow,
     region::ImageRegion,
     shape::{ImageKind, ImageShape},
+    view::View,
 };
 use crate::{
     backend::OpenClBackend,
     context::Context,
-    error::OpenClError,
-    identity::{debug_by, same_by},
+    identity::same_by,
     kept_memory::LetGo,
-    memory::{MemoryKey, info::MemoryInfo, part::View, root::Root},
+    memory::{MemoryKey, info::MemoryInfo, root::Root},
     order::{access_log::AccessLog, memory_use::MemoryUse},
     sys::{self, DeviceBytes, MapShape, MemHandle, transfer::DevicePixels},
 };
@@ -309,24 +308,17 @@ impl ClImage {
     /// Returns the size of a map of a region.
     pub(crate) fn map_shape(&self, region: ImageRegion) -> MapShape {
         MapShape {
-            bytes: self.region_bytes(region).unwrap_or(usize::MAX),
+            bytes: self.region_bytes(region),
             item: self.item_bytes(),
             rows_are_layers: self.shape().kind() == ImageKind::D1Array,
         }
     }
 
-    /// Returns the size of the pixels of a region, in bytes.
-    pub(super) fn region_bytes(&self, region: ImageRegion) -> Result<usize, OpenClError> {
-        let (shape, item) = (self.shape(), self.item_bytes());
-        let bytes = region.pixels().and_then(|pixels| pixels.checked_mul(item));
-        bytes.ok_or_else(|| overflow(shape, item))
-    }
-
-    /// Returns the size of all pixels, in bytes.
-    fn all_bytes(&self) -> usize {
-        let all = ImageRegion::all(self.shape());
-        // There is an image of that size.
-        self.region_bytes(all).unwrap_or(usize::MAX)
+    /// Returns the size of the pixels of a region of this image, in bytes.
+    pub(super) fn region_bytes(&self, region: ImageRegion) -> usize {
+        // A region of an image that exists: its bytes were counted when the image was made.
+        let pixels = region.pixels().unwrap_or(usize::MAX);
+        pixels.saturating_mul(self.item_bytes())
     }
 
     /// Describes a use of the whole image. The use of a part cannot be told apart, since only the device knows where its
@@ -335,7 +327,7 @@ impl ClImage {
         match &self.inner.pixels {
             Pixels::Own { log, .. } => MemoryUse {
                 log,
-                region: Region::first(self.all_bytes()),
+                region: Region::first(self.region_bytes(ImageRegion::all(self.shape()))),
                 access,
                 is_svm: false,
             },

@@ -3,14 +3,14 @@
 use binpool_allocators::{AsMemory, InvalidRequest, On, Region, Result, runtime::Access};
 use cl3::error_codes::CL_MEM_COPY_OVERLAP;
 
-use super::{cl_image::ClImage, region::ImageRegion, shape::ImageKind};
+use super::{cl_image::ClImage, problem::ImageProblem, region::ImageRegion, shape::ImageKind};
 use crate::{
     backend::OpenClBackend,
     error::OpenClError,
     event::{ClEvent, ClOn},
     order::memory_use::MemoryUse,
     sys::{self, DeviceBytes, MemHandle, Purpose, transfer::DevicePixels},
-    transfer::parts::enqueue_through_buffer,
+    transfer::{copy::overlap, parts::enqueue_through_buffer},
 };
 
 fn bytes_of(buffer: &MemHandle) -> DevicePixels<'_> {
@@ -67,18 +67,16 @@ impl OpenClBackend {
         self.check_image(queue, source, from)?;
         self.check_image(queue, destination, into)?;
         if source.format() != destination.format() {
-            return Err(OpenClError::Image(format!(
-                "a copy from pixels of {} to pixels of {}: copies cannot change the format, use a kernel",
-                source.format(),
-                destination.format()
-            )));
+            return Err(ImageProblem::FormatsDiffer {
+                from: source.format(),
+                to: destination.format(),
+            }
+            .into());
         }
         let uses = [source.used(Access::Read), destination.used(Access::Write)];
         if source == destination {
             if from.overlaps(into) {
-                return Err(OpenClError::Image(format!(
-                    "a copy of {from} to {to:?} of the same image: the two regions overlap"
-                )));
+                return Err(ImageProblem::Overlap { from, to }.into());
             }
         } else {
             check_apart(&uses)?;
@@ -88,23 +86,29 @@ impl OpenClBackend {
         if arrays[0] != arrays[1] || within_layers {
             self.check_layer_copies()?;
         }
-        let bytes = source.region_bytes(from)?;
+        let bytes = source.region_bytes(from);
         let purpose = Purpose::Memory(bytes);
         let ends = (source.device_pixels(from), destination.device_pixels(into));
         let (from, to) = ends;
         let event = self.submit(queue, purpose, &uses, wait_for, |wait| {
             let handle = queue.handle();
-            match sys::enqueue_copy_pixels(handle, from, to, bytes, wait) {
+            match sys::image::enqueue_copy_pixels(handle, from, to, bytes, wait) {
                 // They do not overlap. Intel's runtime takes all layers of an array for the same one.
                 Err(error) if error.code == CL_MEM_COPY_OVERLAP => enqueue_through_buffer(
                     queue,
                     bytes,
                     wait,
                     |between, wait| {
-                        sys::enqueue_copy_pixels(handle, from, bytes_of(between), bytes, wait)
+                        sys::image::enqueue_copy_pixels(
+                            handle,
+                            from,
+                            bytes_of(between),
+                            bytes,
+                            wait,
+                        )
                     },
                     |between, wait| {
-                        sys::enqueue_copy_pixels(handle, bytes_of(between), to, bytes, wait)
+                        sys::image::enqueue_copy_pixels(handle, bytes_of(between), to, bytes, wait)
                     },
                 ),
                 copied => copied,
@@ -226,7 +230,7 @@ impl OpenClBackend {
         if image.shape().kind() == ImageKind::D1Array {
             self.check_layer_copies()?;
         }
-        let bytes = Region::new(offset, image.region_bytes(region)?);
+        let bytes = Region::new(offset, image.region_bytes(region));
         // There are bytes to copy, so the memory is not the block of 0 bytes.
         let found = self.bytes_on(queue, memory, bytes)?;
         let (memory, bytes) = found.ok_or(InvalidRequest::ZeroSize)?;
@@ -240,7 +244,7 @@ impl OpenClBackend {
             Access::Read => (linear, pixels),
         };
         let event = self.submit(queue, purpose, &uses, wait_for, |wait| {
-            sys::enqueue_copy_pixels(queue.handle(), from, to, bytes.bytes, wait)
+            sys::image::enqueue_copy_pixels(queue.handle(), from, to, bytes.bytes, wait)
         })?;
         Ok(event)
     }
@@ -249,12 +253,7 @@ impl OpenClBackend {
 /// Checks that source and destination share no bytes of a buffer that images are made over.
 fn check_apart([from, to]: &[MemoryUse<'_>; 2]) -> Result<(), OpenClError> {
     if from.shares_bytes_with(to) {
-        return Err(InvalidRequest::OverlappingCopy {
-            from: from.region.offset,
-            to: to.region.offset,
-            bytes: from.region.bytes,
-        }
-        .into());
+        return Err(overlap(from.region, to.region).into());
     }
     Ok(())
 }

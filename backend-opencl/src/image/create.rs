@@ -10,18 +10,20 @@ use cl3::{
 use super::{
     cl_image::{ClImage, Pixels},
     format::ImageFormat,
-    layout::{HostPitches, check_pitch, overflow},
+    layout::{HostPitches, check_pitch},
+    problem::ImageProblem,
     shape::{ImageKind, ImageShape},
+    view::View,
 };
 use crate::{
     backend::OpenClBackend,
     device::image_limits::ImageLimits,
     error::OpenClError,
     kept_memory,
-    memory::{flags::to_cl, part::View},
+    memory::flags::to_cl,
     order::access_log::AccessLog,
     queue::ClQueue,
-    sys::{self, MemHandle, Purpose, image::Source, transfer::HostLayout},
+    sys::{self, MemHandle, Purpose, image::Source, pixels::HostLayout},
 };
 
 /// The creation of images.
@@ -107,9 +109,9 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](Error::Unsupported) for a device without images, or without such a format or size;
-    /// [`Image`](OpenClError::Image) for a shape without pixels, or of an image over a buffer; contradictory
-    /// flags, more bytes than the device's largest block, or exhausted memory.
+    /// [`Unsupported`](Error::Unsupported) for a device without images; [`Image`](OpenClError::Image) for a format or a size that the device
+    /// does not have, and for a shape without pixels, or of an image over a buffer; contradictory flags, more bytes than the device's
+    /// largest block, or exhausted memory.
     pub fn create_image(
         &self,
         flags: MemoryFlags,
@@ -205,9 +207,10 @@ impl OpenClBackend {
     ) -> Result<ClImage, OpenClError> {
         let kind = shape.kind();
         if !matches!(kind, ImageKind::D1Buffer | ImageKind::D2) {
-            return Err(OpenClError::Image(format!(
+            return Err(ImageProblem::Other(format!(
                 "a {kind} over a buffer: only 1D buffer images and 2D images can be made so, copy the bytes instead"
-            )));
+            ))
+            .into());
         }
         let bytes = self.bytes_on(queue, memory, ..)?;
         let (buffer, bytes) = bytes.ok_or(InvalidRequest::ZeroSize)?;
@@ -286,13 +289,13 @@ impl OpenClBackend {
         let kind = shape.kind();
         if kind == ImageKind::D1Buffer {
             let problem = format!("a {kind} is made over a buffer: use `create_image_over`");
-            return Err(OpenClError::Image(problem));
+            return Err(ImageProblem::Other(problem).into());
         }
         self.limits_for(shape)?;
         let tight = HostPitches::TIGHT.layout(shape, format.item_bytes())?;
         self.device_limits().check_block(tight.bytes)?;
         self.check_format(flags, format, kind)?;
-        pitches.layout(shape, format.item_bytes())
+        Ok(pitches.layout(shape, format.item_bytes())?)
     }
 
     fn check_format(
@@ -305,11 +308,12 @@ impl OpenClBackend {
         if supported.contains(&format) {
             return Ok(());
         }
-        Err(Error::unsupported(format!(
-            "a {kind} of {format}: the device has {} formats for such images and flags, but not this one; see \
-             `supported_image_formats`",
-            supported.len()
-        ))
+        let others = supported.len();
+        Err(ImageProblem::Format {
+            kind,
+            format,
+            others,
+        }
         .into())
     }
 
@@ -382,7 +386,7 @@ pub(super) fn check_plane_over(
     let item = format.item_bytes();
     let bytes = |pixels: usize| {
         let bytes = pixels.max(1).checked_mul(item);
-        bytes.ok_or_else(|| overflow(shape, item))
+        bytes.ok_or(ImageProblem::Overflow { shape, item })
     };
     let (pitch, _) = layout.pitches;
     let [width, ..] = shape.extent();

@@ -2,8 +2,11 @@
 
 use binpool_allocators::InvalidRequest;
 
-use super::shape::{ImageKind, ImageShape};
-use crate::{error::OpenClError, sys::transfer::HostLayout};
+use super::{
+    problem::ImageProblem,
+    shape::{ImageKind, ImageShape},
+};
+use crate::{error::OpenClError, sys::pixels::HostLayout};
 
 /// The distances of rows and of slices in the host's memory, in bytes (`pitches` of `PyOpenCL`).
 ///
@@ -93,18 +96,18 @@ impl HostPitches {
     }
 
     /// Returns the layout of `shape`, which may be that of a region, with pixels of `item` bytes.
-    pub(crate) fn layout(self, shape: ImageShape, item: usize) -> Result<HostLayout, OpenClError> {
+    pub(crate) fn layout(self, shape: ImageShape, item: usize) -> Result<HostLayout, ImageProblem> {
         let [width, height, depth] = shape.extent();
-        let overflow = || overflow(shape, item);
-        let tight_row = width.checked_mul(item).ok_or_else(overflow)?;
+        let overflow = ImageProblem::Overflow { shape, item };
+        let tight_row = width.checked_mul(item).ok_or(overflow.clone())?;
         let row = self.row.unwrap_or(tight_row);
         check_pitch("row", row, tight_row, item)?;
-        let tight_slice = row.checked_mul(height).ok_or_else(overflow)?;
+        let tight_slice = row.checked_mul(height).ok_or(overflow.clone())?;
         let slice = self.slice.unwrap_or(tight_slice);
         check_pitch("slice", slice, tight_slice, row)?;
         let has_slices = matches!(shape.kind(), ImageKind::D2Array | ImageKind::D3);
         if !has_slices && slice != tight_slice {
-            return Err(OpenClError::Image(format!(
+            return Err(ImageProblem::Other(format!(
                 "a slice pitch of {slice} bytes for a {}, which has no slices: leave it out",
                 shape.kind()
             )));
@@ -119,30 +122,26 @@ impl HostPitches {
         };
         Ok(HostLayout {
             pitches,
-            bytes: slice.checked_mul(depth).ok_or_else(overflow)?,
+            bytes: slice.checked_mul(depth).ok_or(overflow)?,
         })
     }
 }
 
 pub(super) fn check_pitch(
-    of: &str,
+    of: &'static str,
     pitch: usize,
     least: usize,
-    unit: usize,
-) -> Result<(), OpenClError> {
-    if pitch < least || !pitch.is_multiple_of(unit) {
-        return Err(OpenClError::Image(format!(
-            "a {of} pitch of {pitch} bytes: at least {least} are needed, and a multiple of {unit}"
-        )));
+    multiple_of: usize,
+) -> Result<(), ImageProblem> {
+    if pitch < least || !pitch.is_multiple_of(multiple_of) {
+        return Err(ImageProblem::Pitch {
+            of,
+            pitch,
+            least,
+            multiple_of,
+        });
     }
     Ok(())
-}
-
-/// Returns the error of an image, or a part of one, with pixels of `item` bytes.
-pub(super) fn overflow(shape: ImageShape, item: usize) -> OpenClError {
-    OpenClError::Image(format!(
-        "a {shape} with pixels of {item} bytes: its size in bytes overflows"
-    ))
 }
 
 impl HostLayout {
@@ -163,7 +162,7 @@ mod tests {
     const PLANE: ImageShape = ImageShape::d2(5, 3);
     const VOLUME: ImageShape = ImageShape::d3(5, 3, 2);
 
-    fn bytes(pitches: HostPitches, shape: ImageShape) -> Result<usize, OpenClError> {
+    fn bytes(pitches: HostPitches, shape: ImageShape) -> Result<usize, ImageProblem> {
         pitches.layout(shape, 4).map(|layout| layout.bytes)
     }
 

@@ -1,21 +1,20 @@
 //! What a device's limits say of a shape.
 
-use binpool_allocators::Error;
-
-use super::shape::{ImageKind, ImageShape};
-use crate::{device::image_limits::ImageLimits, error::OpenClError};
+use super::{
+    problem::ImageProblem,
+    shape::{ImageKind, ImageShape},
+};
+use crate::device::image_limits::ImageLimits;
 
 impl ImageLimits {
     /// Checks that the device can hold an image of that shape.
     ///
     /// # Errors
     ///
-    /// [`Image`](OpenClError::Image) for a shape without pixels, and [`Unsupported`](Error::Unsupported) for one that is larger
-    /// than the device's largest.
-    pub fn check(&self, shape: ImageShape) -> Result<(), OpenClError> {
+    /// [`NoPixels`](ImageProblem::NoPixels), or [`TooLarge`](ImageProblem::TooLarge).
+    pub fn check(&self, shape: ImageShape) -> Result<(), ImageProblem> {
         if shape.extent().contains(&0) {
-            let problem = format!("a {shape} has no pixels: each size has to be at least 1");
-            return Err(OpenClError::Image(problem));
+            return Err(ImageProblem::NoPixels { shape });
         }
         let kind = shape.kind();
         let largest = match kind {
@@ -39,10 +38,12 @@ impl ImageLimits {
             .find(|(_, (asked, largest))| asked > largest)
         {
             None => Ok(()),
-            Some((size, (asked, largest))) => Err(Error::unsupported(format!(
-                "a {shape}: its {size} is {asked}, and this device's largest is {largest}"
-            ))
-            .into()),
+            Some((size, (requested, largest))) => Err(ImageProblem::TooLarge {
+                shape,
+                size,
+                requested,
+                largest,
+            }),
         }
     }
 }

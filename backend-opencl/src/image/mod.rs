@@ -9,7 +9,9 @@
 
 #[cfg(feature = "ndarray")]
 mod array;
+mod bounds;
 mod cl_image;
+mod color;
 mod copy;
 mod create;
 mod fill;
@@ -17,6 +19,7 @@ mod format;
 mod host_image;
 mod layout;
 mod limits;
+mod problem;
 mod raw;
 mod region;
 mod sampler;
@@ -24,13 +27,15 @@ mod shape;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod view;
 
 #[cfg(feature = "ndarray")]
 pub use array::ChannelValue;
 pub use cl_image::ClImage;
-pub use fill::ImageColor;
+pub use color::ImageColor;
 pub use format::{ChannelOrder, ChannelType, ImageFormat};
 pub use layout::HostPitches;
+pub use problem::ImageProblem;
 pub use region::ImageRegion;
 pub use sampler::{Addressing, ClSampler, Filter, SamplerProperties};
 pub use shape::{ImageKind, ImageShape};

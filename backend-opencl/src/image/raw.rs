@@ -13,13 +13,15 @@ use super::{
     create::check_item_bytes,
     format::ImageFormat,
     layout::HostPitches,
+    problem::ImageProblem,
     shape::{ImageKind, ImageShape},
+    view::View,
 };
 use crate::{
     backend::OpenClBackend,
     context::Context,
     error::OpenClError,
-    memory::{flags::from_cl, part::View, root::Root},
+    memory::{flags::from_cl, root::Root},
     order::access_log::AccessLog,
     sys::{self, ClError, MemHandle},
 };
@@ -73,7 +75,7 @@ impl OpenClBackend {
         self.check_context(handle.info(CL_MEM_CONTEXT)?.value()?, ObjectKind::Memory)?;
         let code = handle.info(CL_MEM_TYPE)?.value()?;
         let kind = ImageKind::from_code(code).ok_or_else(|| {
-            OpenClError::Image(format!(
+            ImageProblem::Other(format!(
                 "the handle is not an image, but an object of kind {code:#x}"
             ))
         })?;

@@ -1,9 +1,9 @@
-//! A box of pixels in an image, and whether it lies inside.
+//! A box of pixels in an image.
 
 use std::fmt;
 
 use super::shape::ImageShape;
-use crate::{error::OpenClError, sys::transfer::PixelBox};
+use crate::sys::pixels::PixelBox;
 
 /// A box of pixels inside an image: where it starts, and how large it is.
 ///
@@ -11,7 +11,7 @@ use crate::{error::OpenClError, sys::transfer::PixelBox};
 /// section 5.3.3).
 ///
 /// ```
-/// use binpool_opencl::{ImageRegion, ImageShape, OpenClError};
+/// use binpool_opencl::{ImageProblem, ImageRegion, ImageShape};
 ///
 /// let picture = ImageShape::d2(100, 60);
 /// assert_eq!(ImageRegion::all(picture).pixels(), Some(6000));
@@ -22,10 +22,10 @@ use crate::{error::OpenClError, sys::transfer::PixelBox};
 /// assert!(!next.overlaps(tile));
 /// next.check_within(picture)?;
 ///
-/// let beyond = tile.moved_to([51, 0]);
-/// let refused = beyond.check_within(picture);
-/// assert!(matches!(refused, Err(OpenClError::Image(_))));
-/// # Ok::<(), OpenClError>(())
+/// let region = tile.moved_to([51, 0]);
+/// let beyond = ImageProblem::OutOfBounds { region, shape: picture };
+/// assert_eq!(region.check_within(picture), Err(beyond));
+/// # Ok::<(), ImageProblem>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ImageRegion {
@@ -76,28 +76,6 @@ impl ImageRegion {
             origin: three(origin, 0),
             size: self.size,
         }
-    }
-
-    /// Checks that there is a pixel in it, and that all of it lies inside an image of that shape.
-    ///
-    /// # Errors
-    ///
-    /// [`Image`](OpenClError::Image), also if its end overflows.
-    pub fn check_within(self, shape: ImageShape) -> Result<(), OpenClError> {
-        if self.size.contains(&0) {
-            let problem = format!("a region of {self}: each size has to be at least 1");
-            return Err(OpenClError::Image(problem));
-        }
-        let extent = shape.extent();
-        let ends = self.origin.into_iter().zip(self.size);
-        let is_within = ends.zip(extent).all(|((origin, size), extent)| {
-            origin.checked_add(size).is_some_and(|end| end <= extent)
-        });
-        if is_within {
-            return Ok(());
-        }
-        let problem = format!("{self} do not lie inside a {shape}");
-        Err(OpenClError::Image(problem))
     }
 
     /// Returns whether the two boxes of one image share a pixel.

@@ -2,7 +2,7 @@
 
 use std::{ffi::c_void, num::NonZeroU64, sync::Arc};
 
-use binpool_allocators::{ObjectKind, Result};
+use binpool_allocators::{ObjectKind, Result, debug_by};
 use cl3::{
     memory::{
         CL_ADDRESS_CLAMP, CL_ADDRESS_CLAMP_TO_EDGE, CL_ADDRESS_MIRRORED_REPEAT, CL_ADDRESS_NONE,
@@ -15,12 +15,13 @@ use cl3::{
     },
 };
 
+use super::problem::ImageProblem;
 use crate::{
     backend::OpenClBackend,
     context::Context,
     device::info,
     error::OpenClError,
-    identity::{debug_by, same_by},
+    identity::same_by,
     sys::{self, SamplerHandle},
 };
 
@@ -257,7 +258,7 @@ impl ClSampler {
         for (at, &(key, _)) in list.iter().enumerate() {
             if list[..at].iter().any(|&(before, _)| before == key) {
                 let problem = format!("the property {key:#x} is given twice");
-                return Err(OpenClError::Image(problem));
+                return Err(ImageProblem::Other(problem).into());
             }
         }
         let handle = sys::create_sampler_with_properties(&context.handle, &list);
@@ -390,9 +391,10 @@ impl ClSampler {
         let value = self.number(key)?;
         let found = all.into_iter().find(|&it| number(it) == value);
         found.ok_or_else(|| {
-            OpenClError::Image(format!(
+            ImageProblem::Other(format!(
                 "the sampler's property {key:#x} is {value:#x}, which is unknown"
             ))
+            .into()
         })
     }
 
@@ -425,9 +427,10 @@ fn check_images(backend: &OpenClBackend) -> Result<()> {
 fn check_repeats(normalized: bool, addressing: Addressing) -> Result<(), OpenClError> {
     match addressing {
         Addressing::Repeat | Addressing::MirroredRepeat if !normalized => {
-            Err(OpenClError::Image(format!(
+            Err(ImageProblem::Other(format!(
                 "{addressing:?} with coordinates in pixels: it is for normalized coordinates only"
-            )))
+            ))
+            .into())
         }
         _ => Ok(()),
     }

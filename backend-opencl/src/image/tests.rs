@@ -4,10 +4,11 @@ use binpool_allocators::{Backend, Error, MemoryFlags, QueueOrder};
 
 use super::{
     cl_image::ClImage,
+    color::ImageColor,
     create::{check_item_bytes, check_plane_over, kernel_flags},
-    fill::ImageColor,
     format::{ChannelOrder, ChannelType, ImageFormat},
     layout::HostPitches,
+    problem::ImageProblem,
     region::ImageRegion,
     sampler::{Addressing, ClSampler, Filter},
     shape::{ImageKind, ImageShape},
@@ -169,4 +170,49 @@ fn the_row_pitch_of_a_plane_over_a_buffer_is_checked_before_the_runtime_sees_it(
     let shape = ImageShape::d2(6, 2);
     let over = backend.create_image_over(&queue(&backend), &buffer, RGBA8, shape, Some(28));
     assert!(matches!(over, Err(OpenClError::Image(_))));
+}
+
+#[test]
+fn what_a_program_can_do_about_an_image_is_in_the_error() {
+    let backend = open_as(|context| context.image_limits_mut().plane_width = 8);
+    let queue = queue(&backend);
+    let problem = |error: OpenClError| match error {
+        OpenClError::Image(problem) => problem,
+        error => panic!("not about an image: {error}"),
+    };
+    let shape = ImageShape::d2(9, 4);
+    let wide = backend.create_image(ANY, RGBA8, shape).unwrap_err();
+    let too_large = ImageProblem::TooLarge {
+        shape,
+        size: "width",
+        requested: 9,
+        largest: 8,
+    };
+    assert_eq!(problem(wide), too_large);
+    let generic = Error::from(OpenClError::Image(too_large));
+    assert!(matches!(generic, Error::Unsupported { .. }), "{generic}");
+
+    let plane = image(&backend, ImageShape::d2(8, 4));
+    let row = ImageRegion::new([0, 0], [4, 1]);
+    let onto = backend.enqueue_copy_image(&queue, &plane, row, &plane, [1, 0, 0]);
+    let (from, to) = (row, [1, 0, 0]);
+    assert_eq!(
+        problem(onto.unwrap_err()),
+        ImageProblem::Overlap { from, to }
+    );
+    let floats = ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float);
+    let other = backend.create_image(ANY, floats, plane.shape()).unwrap();
+    let copied = backend.enqueue_copy_image(&queue, &plane, row, &other, [0; 3]);
+    let (from, to) = (RGBA8, floats);
+    assert_eq!(
+        problem(copied.unwrap_err()),
+        ImageProblem::FormatsDiffer { from, to }
+    );
+    let region = ImageRegion::new([6, 0], [4, 1]);
+    let beyond = backend.enqueue_fill_image(&queue, &plane, region, ImageColor::Unsigned([0; 4]));
+    let shape = plane.shape();
+    assert_eq!(
+        problem(beyond.unwrap_err()),
+        ImageProblem::OutOfBounds { region, shape }
+    );
 }

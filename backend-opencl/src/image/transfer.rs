@@ -25,7 +25,7 @@ impl OpenClBackend {
     ) -> Result<(), OpenClError> {
         self.check_own_queue(queue)?;
         self.check_own_image(image)?;
-        region.check_within(image.shape())
+        Ok(region.check_within(image.shape())?)
     }
 }
 

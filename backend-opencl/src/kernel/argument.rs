@@ -7,7 +7,12 @@ use bytemuck::Pod;
 use smallvec::SmallVec;
 
 use super::parameter::ParameterKind;
-use crate::{backend::OpenClBackend, image::ClImage, image::ClSampler, pipe::ClPipe};
+use crate::backend::OpenClBackend;
+#[cfg(feature = "images")]
+use crate::{
+    image::{ClImage, ClSampler},
+    pipe::ClPipe,
+};
 
 /// The value that a launch passes for one parameter.
 ///
@@ -112,10 +117,13 @@ pub enum Argument<'a> {
     /// Local memory.
     Local(LocalMemory),
     /// An image.
+    #[cfg(feature = "images")]
     Image(&'a ClImage),
     /// A sampler.
+    #[cfg(feature = "images")]
     Sampler(&'a ClSampler),
     /// A pipe.
+    #[cfg(feature = "images")]
     Pipe(&'a ClPipe),
 }
 
@@ -142,8 +150,11 @@ impl Argument<'_> {
             Self::Memory(_) => ParameterKind::Memory,
             Self::Value(_) => ParameterKind::Value,
             Self::Local(_) => ParameterKind::Local,
+            #[cfg(feature = "images")]
             Self::Image(_) => ParameterKind::Image,
+            #[cfg(feature = "images")]
             Self::Sampler(_) => ParameterKind::Sampler,
+            #[cfg(feature = "images")]
             Self::Pipe(_) => ParameterKind::Pipe,
         }
     }
@@ -151,17 +162,7 @@ impl Argument<'_> {
 
 impl fmt::Debug for Argument<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("Argument");
-        debug.field("kind", &self.kind());
-        match self {
-            Self::Memory(memory) => debug.field("bytes", &memory.size()),
-            Self::Value(value) => debug.field("bytes", &value.0.len()),
-            Self::Local(local) => debug.field("local", local),
-            Self::Image(image) => debug.field("image", image),
-            Self::Sampler(sampler) => debug.field("sampler", sampler),
-            Self::Pipe(pipe) => debug.field("pipe", pipe),
-        };
-        debug.finish()
+        f.debug_tuple("Argument").field(&self.kind()).finish()
     }
 }
 

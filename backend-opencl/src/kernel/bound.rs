@@ -4,7 +4,8 @@ use binpool_allocators::{Error, InvalidRequest, ObjectKind, runtime::Access};
 use smallvec::SmallVec;
 
 use super::{
-    argument::Argument, kernel::ClKernel, launch::Launch, taken::Taken, work_size::WorkSize,
+    argument::Argument, kernel::ClKernel, launch::Launch, problem::KernelProblem, taken::Taken,
+    work_size::WorkSize,
 };
 use crate::{
     backend::OpenClBackend,
@@ -46,11 +47,8 @@ impl<'a> Bound<'a> {
             for first in &self.uses[..index] {
                 let is_written = [first.used.access, second.used.access].contains(&Access::Write);
                 if is_written && first.used.shares_bytes_with(&second.used) {
-                    let other = second.parameter.map(|index| format!("parameter {index}"));
-                    let problem = format!(
-                        "shares bytes with {}, and one of them is written: pass the memory once, as read and written",
-                        other.as_deref().unwrap_or("indirect memory")
-                    );
+                    let other = second.parameter;
+                    let problem = KernelProblem::Overlap { other };
                     return Err(OpenClError::kernel(kernel.name(), first.parameter, problem));
                 }
             }
@@ -154,7 +152,7 @@ impl Launch<'_> {
         }
         let (offset, local) = (self.offset.as_ref(), self.local.as_ref());
         let work = WorkSize::new(self.kernel.limits(), &self.global, offset, local)
-            .map_err(|problem| self.refused(None, format!("cannot be launched with {problem}")))?;
+            .map_err(|problem| self.refused(None, problem))?;
         let taken = self.taken(&work)?;
         let bound = self.bound(&taken)?;
         bound.check_overlaps(self.kernel)?;

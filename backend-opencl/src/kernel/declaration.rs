@@ -1,15 +1,13 @@
 //! The check of a kernel against its declaration.
 
 use cl3::kernel::{
-    CL_KERNEL_ARG_ACCESS_NONE, CL_KERNEL_ARG_ACCESS_READ_ONLY, CL_KERNEL_ARG_ACCESS_WRITE_ONLY,
-    CL_KERNEL_ARG_ADDRESS_CONSTANT, CL_KERNEL_ARG_ADDRESS_GLOBAL, CL_KERNEL_ARG_ADDRESS_LOCAL,
-    CL_KERNEL_ARG_TYPE_CONST, CL_KERNEL_ARG_TYPE_PIPE,
+    CL_KERNEL_ARG_ACCESS_NONE, CL_KERNEL_ARG_ADDRESS_CONSTANT, CL_KERNEL_ARG_ADDRESS_GLOBAL,
+    CL_KERNEL_ARG_ADDRESS_LOCAL, CL_KERNEL_ARG_TYPE_CONST, CL_KERNEL_ARG_TYPE_PIPE,
 };
 
 use super::parameter::{Parameter, ParameterAccess, ParameterKind, ParameterRole};
 use crate::{
     error::OpenClError,
-    image::ImageKind,
     sys::kernel::{self, ArgumentInfo, KernelHandle},
 };
 
@@ -65,12 +63,8 @@ fn check_one(parameter: &Parameter, info: &ArgumentInfo) -> Result<(), String> {
         return Err(format!("is {actual}, but is declared as {declared}"));
     }
     check_access(parameter, info)?;
-    if let (ParameterRole::Image { kind: other, .. }, Some(actual)) =
-        (parameter.0, image_kind(&info.type_name))
-        && other != actual
-    {
-        return Err(format!("is a {actual}, but {other} was declared"));
-    }
+    #[cfg(feature = "images")]
+    super::object_types::check(parameter, info)?;
     let type_name = element_type(&info.type_name);
     let declared = parameter.element_bytes();
     match size_of_type(type_name) {
@@ -81,25 +75,14 @@ fn check_one(parameter: &Parameter, info: &ArgumentInfo) -> Result<(), String> {
     }
 }
 
+/// Checks that the kernel can write memory that it is declared to write. A pointer that is not const may still be only read.
 fn check_access(parameter: &Parameter, info: &ArgumentInfo) -> Result<(), String> {
-    let (declared, actual) = match parameter.0 {
-        // A pointer that is not const may still be only read.
-        ParameterRole::Memory { access, .. }
-            if access != ParameterAccess::Input && is_constant(info) =>
-        {
-            (access, ParameterAccess::Input)
+    match parameter.0 {
+        ParameterRole::Memory { access, .. } if is_constant(info) => {
+            access.check_is(ParameterAccess::Input)
         }
-        ParameterRole::Image { access, .. } | ParameterRole::Pipe { access, .. } => {
-            (access, access_of(info))
-        }
-        _ => return Ok(()),
-    };
-    if declared == actual {
-        return Ok(());
+        _ => Ok(()),
     }
-    Err(format!(
-        "is declared as {declared}, but its type is {actual}"
-    ))
 }
 
 fn kind_of(info: &ArgumentInfo) -> ParameterKind {
@@ -126,29 +109,6 @@ fn kind_of(info: &ArgumentInfo) -> ParameterKind {
 fn is_constant(info: &ArgumentInfo) -> bool {
     info.address == u64::from(CL_KERNEL_ARG_ADDRESS_CONSTANT)
         || info.qualifiers & u64::from(CL_KERNEL_ARG_TYPE_CONST) != 0
-}
-
-fn access_of(info: &ArgumentInfo) -> ParameterAccess {
-    if info.access == u64::from(CL_KERNEL_ARG_ACCESS_READ_ONLY) {
-        ParameterAccess::Input
-    } else if info.access == u64::from(CL_KERNEL_ARG_ACCESS_WRITE_ONLY) {
-        ParameterAccess::Output
-    } else {
-        ParameterAccess::InOut
-    }
-}
-
-/// Returns the kind of an image type; `None` for a type that no image of this crate has.
-fn image_kind(name: &str) -> Option<ImageKind> {
-    Some(match name.strip_suffix("_t")? {
-        "image1d" => ImageKind::D1,
-        "image1d_buffer" => ImageKind::D1Buffer,
-        "image1d_array" => ImageKind::D1Array,
-        "image2d" | "image2d_depth" => ImageKind::D2,
-        "image2d_array" | "image2d_array_depth" => ImageKind::D2Array,
-        "image3d" => ImageKind::D3,
-        _ => return None,
-    })
 }
 
 /// Returns the type that a pointer of type `name` points to; the type itself if it is not a pointer.
@@ -215,7 +175,7 @@ mod tests {
         let none = CL_KERNEL_ARG_ACCESS_NONE;
         let global = CL_KERNEL_ARG_ADDRESS_GLOBAL;
         let private = cl3::kernel::CL_KERNEL_ARG_ADDRESS_PRIVATE;
-        let read = CL_KERNEL_ARG_ACCESS_READ_ONLY;
+        let read = cl3::kernel::CL_KERNEL_ARG_ACCESS_READ_ONLY;
         for (info, kind) in [
             (info(global, none, 0, "float*"), ParameterKind::Memory),
             (

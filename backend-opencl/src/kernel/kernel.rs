@@ -5,10 +5,11 @@ use std::{ffi::CString, sync::Arc};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
+use binpool_allocators::debug_by;
+
 use super::{declaration, parameter::Parameter, work_size::LaunchLimits};
 use crate::{
     error::OpenClError,
-    identity::debug_by,
     queue::ClQueue,
     sys::{
         ClResult, DeviceId,
@@ -171,8 +172,8 @@ impl ClKernel {
 
     /// Calls `run`, alone, with the runtime's kernel, to set those arguments.
     ///
-    /// If an argument was an address last time and is none now, the runtime's kernel is made anew: NVIDIA's driver does not
-    /// take a buffer there any more.
+    /// If an argument was an address last time and is none now, the runtime's kernel is made anew: NVIDIA's driver no longer
+    /// takes a buffer there.
     pub(super) fn with_handle<R>(
         &self,
         values: &[ArgumentValue<'_>],

@@ -8,15 +8,13 @@ use super::{
     argument::{Argument, LocalMemory},
     kernel::ClKernel,
     parameter::ParameterAccess,
+    problem::KernelProblem,
     work_size::Sizes,
 };
 use crate::{
     backend::OpenClBackend,
     error::OpenClError,
     event::{ClEvent, ClOn},
-    image::ClImage,
-    image::ClSampler,
-    pipe::ClPipe,
     queue::ClQueue,
 };
 
@@ -168,126 +166,6 @@ impl<'a> Launch<'a> {
         self.argument(Argument::Local(local))
     }
 
-    /// Passes an image for the next parameter.
-    ///
-    /// ```
-    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # use binpool_opencl::ImagePart;
-    /// # use binpool_opencl::{
-    /// #     ChannelOrder, ChannelType, ClProgram, HostPitches, ImageFormat, ImageKind, ImageRegion, ImageShape, OpenClBackend,
-    /// #     Parameter, ParameterAccess,
-    /// # };
-    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnsignedInt8);
-    /// # let shape = ImageShape::d2(2, 1);
-    /// # let flags = MemoryFlags::empty();
-    /// # let dark =
-    /// #     backend.create_image_with_data(flags, format, shape, &[[10_u8; 4], [20; 4]], HostPitches::TIGHT)?;
-    /// let source = "kernel void brighten(read_only image2d_t from, write_only image2d_t to)
-    ///     {
-    ///         int2 at = (int2)(get_global_id(0), get_global_id(1));
-    ///         if (all(at < get_image_dim(from)) && all(at < get_image_dim(to)))
-    ///             write_imageui(to, at, read_imageui(from, at) * 2u);
-    ///     }";
-    /// # let program = ClProgram::build(&backend, source, "")?;
-    /// let accesses = [ParameterAccess::Input, ParameterAccess::Output];
-    /// let parameters = accesses.map(|access| Parameter::image(ImageKind::D2, access));
-    /// // SAFETY: it touches pixels of the two images only, each work item those at its ids.
-    /// let brighten = unsafe { program.kernel("brighten", &parameters)?.in_dimensions(2) };
-    /// let bright = backend.create_image(flags, format, shape)?;
-    /// let launch = brighten.launch(&queue, &[2, 1]).image(&dark);
-    /// launch.image(&bright).enqueue()?;
-    ///
-    /// let mut pixels = [[0_u8; 4]; 2];
-    /// let all = ImageRegion::all(shape);
-    /// backend.read_part(&queue, ImagePart::new(&bright, all), &mut pixels)?;
-    /// assert_eq!(pixels, [[20; 4], [40; 4]]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn image(self, image: &'a ClImage) -> Self {
-        self.argument(Argument::Image(image))
-    }
-
-    /// Passes a sampler for the next parameter.
-    ///
-    /// The kernel names the coordinates, and the sampler decides which value is read there:
-    ///
-    /// ```
-    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # use binpool_opencl::{
-    /// #     Addressing, ChannelOrder, ChannelType, ClProgram, ClSampler, Extent, Filter, HostPitches, ImageFormat, ImageKind,
-    /// #     ImageShape, OpenClBackend, Parameter, ParameterAccess,
-    /// # };
-    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// # let source = "kernel void look_up(read_only image2d_t picture, sampler_t sampler, float2 at, global float4 *color)
-    /// #     { color[get_global_id(0)] = read_imagef(picture, sampler, at); }";
-    /// # let program = ClProgram::build(&backend, source, "")?;
-    /// # let parameters = [
-    /// #     Parameter::image(ImageKind::D2, ParameterAccess::Input),
-    /// #     Parameter::sampler(),
-    /// #     Parameter::value::<[f32; 2]>(),
-    /// #     Parameter::output::<[f32; 4]>(Extent::PerItem(1)),
-    /// # ];
-    /// # // SAFETY: each work item writes the colour of its id, and reads the image through a sampler that says what is beyond.
-    /// # let look_up = unsafe { program.kernel("look_up", &parameters) }?;
-    /// # let image = backend.create_image_with_data(
-    /// #     MemoryFlags::READ_ONLY,
-    /// #     ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float),
-    /// #     ImageShape::d2(2, 1),
-    /// #     &[[0.25_f32; 4], [0.75; 4]],
-    /// #     HostPitches::TIGHT,
-    /// # )?;
-    /// # let color = backend.create_buffer(16, MemoryFlags::empty())?;
-    /// // A picture of two pixels, 0.25 and 0.75. In coordinates from 0.0 to 1.0, the second one is from 0.5 on.
-    /// let sampler = ClSampler::new(&backend, true, Addressing::ClampToEdge, Filter::Nearest)?;
-    /// let launch = look_up.launch(&queue, &[1]).image(&image).sampler(&sampler);
-    /// launch.value(&[0.6_f32, 0.5]).memory(&color).enqueue()?;
-    /// assert_eq!(*backend.map::<f32>(&queue, &color, 0..16)?, [0.75; 4]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn sampler(self, sampler: &'a ClSampler) -> Self {
-        self.argument(Argument::Sampler(sampler))
-    }
-
-    /// Passes a pipe for the next parameter.
-    ///
-    /// One kernel puts packets in, and another takes them out. The launches run one after the other, on any queues:
-    ///
-    /// ```no_run
-    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # use binpool_opencl::{ClPipe, ClProgram, Extent, OpenClBackend, Parameter, ParameterAccess};
-    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// let source = "
-    /// kernel void put(global const uint *words, write_only pipe uint packets)
-    /// { write_pipe(packets, &words[get_global_id(0)]); }
-    /// kernel void take(read_only pipe uint packets, global uint *words)
-    /// { read_pipe(packets, &words[get_global_id(0)]); }";
-    /// let program = ClProgram::build(&backend, source, "-cl-std=CL2.0")?;
-    /// let words = Parameter::input::<u32>(Extent::PerItem(1));
-    /// let put = [words, Parameter::pipe::<u32>(ParameterAccess::Output)];
-    /// // SAFETY: each work item reads the word of its id, and nothing else.
-    /// let put = unsafe { program.kernel("put", &put) }?;
-    /// # let taken = Parameter::output::<u32>(Extent::PerItem(1));
-    /// # let take = [Parameter::pipe::<u32>(ParameterAccess::Input), taken];
-    /// # // SAFETY: each work item writes the word of its id, and nothing else.
-    /// # let take = unsafe { program.kernel("take", &take) }?;
-    ///
-    /// let pipe = ClPipe::new(&backend, 4, 16)?; // 16 packets of 4 bytes
-    /// # let words = backend.create_buffer_from(&[7_u32; 16], MemoryFlags::empty())?;
-    /// # let taken = backend.create_buffer(64, MemoryFlags::empty())?;
-    /// let launch = put.launch(&queue, &[16]).memory(&words);
-    /// launch.pipe(&pipe).enqueue()?;
-    /// let launch = take.launch(&queue, &[16]).pipe(&pipe);
-    /// launch.memory(&taken).enqueue()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn pipe(self, pipe: &'a ClPipe) -> Self {
-        self.argument(Argument::Pipe(pipe))
-    }
-
     /// Passes an argument of any kind for the next parameter.
     ///
     /// For code that passes on arguments without knowing their kinds:
@@ -354,7 +232,8 @@ impl<'a> Launch<'a> {
     /// # ];
     /// // SAFETY: it follows addresses of words in blocks that the launch names, and no others.
     /// let follow = unsafe { program.kernel("follow", &parameters) }?;
-    /// let seven = backend.svm_empty::<u32>(1, &SvmOptions::coarse())?.fill_all(&queue, 7)?;
+    /// let seven = backend.svm_empty::<u32>(1, &SvmOptions::coarse())?;
+    /// seven.write(&queue, 0, &[7])?;
     /// let address = seven.address()?.addr().get() as u64;
     /// let addresses = backend.create_buffer_from(&[address; 2], MemoryFlags::empty())?;
     /// let words = backend.create_buffer(8, MemoryFlags::empty())?;
@@ -387,11 +266,12 @@ impl<'a> Launch<'a> {
         let Some(flag) = access.ruled_out_by(flags) else {
             return Ok(());
         };
-        let given = match parameter {
-            Some(_) => format!("is {access}, but was given memory"),
-            None => format!("was given indirect memory that is {access}, and"),
+        let indirect = parameter.is_none();
+        let problem = KernelProblem::Access {
+            access,
+            flag,
+            indirect,
         };
-        let problem = format!("{given} that was made with {flag}: pass memory without that flag");
         Err(self.refused(parameter, problem))
     }
 
@@ -399,7 +279,7 @@ impl<'a> Launch<'a> {
     pub(super) fn refused(
         &self,
         parameter: impl Into<Option<usize>>,
-        problem: impl Into<String>,
+        problem: impl Into<KernelProblem>,
     ) -> OpenClError {
         OpenClError::kernel(self.kernel.name(), parameter.into(), problem)
     }

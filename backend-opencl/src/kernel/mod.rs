@@ -9,7 +9,12 @@ mod declaration;
 )]
 mod kernel;
 mod launch;
+#[cfg(feature = "images")]
+mod object_types;
+#[cfg(feature = "images")]
+mod objects;
 mod parameter;
+mod problem;
 mod program;
 mod taken;
 mod work_size;
@@ -18,4 +23,5 @@ pub use argument::{Argument, LocalMemory};
 pub use kernel::ClKernel;
 pub use launch::Launch;
 pub use parameter::{Extent, Parameter, ParameterAccess, ParameterKind};
+pub use problem::KernelProblem;
 pub use program::ClProgram;

@@ -5,7 +5,9 @@ use std::fmt;
 use binpool_allocators::MemoryFlags;
 use bytemuck::Pod;
 
-use crate::{image::ImageKind, sys::host::LARGEST_ALIGNMENT};
+#[cfg(feature = "images")]
+use crate::image::ImageKind;
+use crate::sys::host::LARGEST_ALIGNMENT;
 
 /// The declaration of a parameter of a kernel: the kind of its argument, and the bytes that the kernel touches there.
 ///
@@ -86,11 +88,14 @@ pub(super) enum ParameterRole {
         element: usize,
         extent: Extent,
     },
+    #[cfg(feature = "images")]
     Image {
         kind: ImageKind,
         access: ParameterAccess,
     },
+    #[cfg(feature = "images")]
     Sampler,
+    #[cfg(feature = "images")]
     Pipe {
         access: ParameterAccess,
         /// The bytes of a packet.
@@ -137,7 +142,7 @@ pub enum ParameterAccess {
 ///
 /// ```
 /// use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder};
-/// use binpool_opencl::{ClProgram, Extent, OpenClBackend, OpenClError, Parameter};
+/// use binpool_opencl::{ClProgram, Extent, KernelProblem, OpenClBackend, OpenClError, Parameter};
 ///
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
@@ -166,7 +171,7 @@ pub enum ParameterAccess {
 /// let Err(OpenClError::Kernel { parameter: Some(1), problem, .. }) = launch(4) else {
 ///     panic!("there are three pairs")
 /// };
-/// assert!(problem.starts_with("was given 24 bytes, but this launch touches 32"));
+/// assert_eq!(problem, KernelProblem::TooFewBytes { given: 24, needed: 32 });
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -300,24 +305,6 @@ impl Parameter {
         })
     }
 
-    /// An image, with the kind and the access of its type in the kernel.
-    pub const fn image(kind: ImageKind, access: ParameterAccess) -> Self {
-        Self(ParameterRole::Image { kind, access })
-    }
-
-    /// A sampler.
-    pub const fn sampler() -> Self {
-        Self(ParameterRole::Sampler)
-    }
-
-    /// A pipe of such packets, with the access of its type in the kernel.
-    pub const fn pipe<T: Pod>(access: ParameterAccess) -> Self {
-        Self(ParameterRole::Pipe {
-            access,
-            packet: size_of::<T>(),
-        })
-    }
-
     /// The kind of its argument.
     pub const fn kind(&self) -> ParameterKind {
         match self.0 {
@@ -326,8 +313,11 @@ impl Parameter {
             | ParameterRole::Length { .. }
             | ParameterRole::Offset { .. } => ParameterKind::Value,
             ParameterRole::Local { .. } => ParameterKind::Local,
+            #[cfg(feature = "images")]
             ParameterRole::Image { .. } => ParameterKind::Image,
+            #[cfg(feature = "images")]
             ParameterRole::Sampler => ParameterKind::Sampler,
+            #[cfg(feature = "images")]
             ParameterRole::Pipe { .. } => ParameterKind::Pipe,
         }
     }
@@ -345,7 +335,9 @@ impl Parameter {
             ParameterRole::Memory { element, .. } | ParameterRole::Local { element, .. } => element,
             ParameterRole::Value { bytes } | ParameterRole::Length { bytes, .. } => bytes,
             ParameterRole::Offset { .. } => size_of::<u64>(),
+            #[cfg(feature = "images")]
             ParameterRole::Pipe { packet, .. } => packet,
+            #[cfg(feature = "images")]
             ParameterRole::Image { .. } | ParameterRole::Sampler => 0,
         }
     }
@@ -369,6 +361,14 @@ impl Parameter {
 }
 
 impl ParameterAccess {
+    /// Checks that a parameter which is declared with this access has this one by its type.
+    pub(super) fn check_is(self, actual: Self) -> Result<(), String> {
+        if self == actual {
+            return Ok(());
+        }
+        Err(format!("is declared as {self}, but its type is {actual}"))
+    }
+
     /// Returns the flag among `flags` that forbids this access.
     pub(super) fn ruled_out_by(self, flags: MemoryFlags) -> Option<MemoryFlags> {
         let against = match self {

@@ -2,7 +2,7 @@
 
 use std::{ffi::CString, sync::Arc};
 
-use binpool_allocators::Backend;
+use binpool_allocators::{Backend, debug_by};
 use cl3::error_codes::{
     CL_BUILD_PROGRAM_FAILURE, CL_COMPILE_PROGRAM_FAILURE, CL_INVALID_BUILD_OPTIONS,
 };
@@ -11,7 +11,7 @@ use super::{
     kernel::{Built, ClKernel},
     parameter::Parameter,
 };
-use crate::{backend::OpenClBackend, error::OpenClError, identity::debug_by, sys::program};
+use crate::{backend::OpenClBackend, error::OpenClError, sys::program};
 
 /// A program in OpenCL C, built for one device. Clones are the same program.
 ///

@@ -1,16 +1,17 @@
 //! What the kernel takes for each parameter of a launch, which is checked against the declarations here.
 
-use binpool_allocators::{AsMemory, InvalidRequest, ObjectKind, Region, runtime::Access};
+use binpool_allocators::{AsMemory, Region, runtime::Access};
 use smallvec::SmallVec;
 
 use super::{
     argument::{Argument, LocalMemory},
     launch::Launch,
     parameter::{Extent, Parameter, ParameterAccess, ParameterRole},
+    problem::KernelProblem,
     work_size::WorkSize,
 };
 use crate::{
-    backend::OpenClBackend, context::Context, error::OpenClError, memory::cl_memory::ClMemory,
+    backend::OpenClBackend, error::OpenClError, memory::cl_memory::ClMemory,
     order::memory_use::MemoryUse, sys::kernel::ArgumentValue,
 };
 
@@ -71,10 +72,7 @@ impl Launch<'_> {
         let parameter = &self.kernel.parameters()[index];
         let check = |given, needed: Option<usize>| match needed {
             Some(needed) if needed > given => {
-                let problem = format!(
-                    "was given {given} bytes, but this launch touches {needed}: give more, or launch fewer work items"
-                );
-                Err(self.refused(index, problem))
+                Err(self.refused(index, KernelProblem::TooFewBytes { given, needed }))
             }
             needed => Ok(needed.unwrap_or(given)),
         };
@@ -124,30 +122,9 @@ impl Launch<'_> {
                 check(size, Some(needed.unwrap_or(1).max(1)))?;
                 Ok(Taken::Value(ArgumentValue::Local(size), None))
             }
-            (ParameterRole::Image { kind, access }, Argument::Image(image)) => {
-                let given = image.shape().kind();
-                if given != kind {
-                    return Err(
-                        self.refused(index, format!("is a {kind}, but a {given} was given"))
-                    );
-                }
-                self.check_flags(Some(index), access, image.flags())?;
-                let value = ArgumentValue::Memory(image.handle());
-                self.object(value, image.context(), Some(image.used(access.into())))
-            }
-            (ParameterRole::Sampler, Argument::Sampler(sampler)) => {
-                let value = ArgumentValue::Sampler(sampler.handle());
-                self.object(value, sampler.context(), None)
-            }
-            (ParameterRole::Pipe { packet, .. }, Argument::Pipe(pipe)) => {
-                let given = usize::try_from(pipe.packet_bytes()?).unwrap_or(usize::MAX);
-                if given != packet {
-                    let problem = format!("takes packets of {packet} bytes, but was given {given}");
-                    return Err(self.refused(index, problem));
-                }
-                // A kernel that reads packets takes them out, which is a write.
-                let value = ArgumentValue::Memory(pipe.handle());
-                self.object(value, pipe.context(), Some(pipe.used(Access::Write)))
+            #[cfg(feature = "images")]
+            (role, argument) if parameter.kind() == argument.kind() => {
+                self.taken_object(index, role, argument)
             }
             _ => {
                 let (expected, given) = (parameter.kind(), argument.kind());
@@ -221,20 +198,6 @@ impl Launch<'_> {
         Ok(Some(memory.view(region)?))
     }
 
-    /// Returns an image, a sampler or a pipe.
-    fn object<'s>(
-        &self,
-        value: ArgumentValue<'s>,
-        context: &Context,
-        used: Option<MemoryUse<'s>>,
-    ) -> Result<Taken<'s>, OpenClError> {
-        if context.is_same(self.queue.context()) {
-            return Ok(Taken::Value(value, used));
-        }
-        let kind = ObjectKind::Memory;
-        Err(InvalidRequest::ForeignObject { kind }.into())
-    }
-
     fn check_local_memory(&self, taken: &[Taken<'_>]) -> Result<(), OpenClError> {
         let limits = self.kernel.limits();
         let own = limits.own_local_bytes;
@@ -244,10 +207,7 @@ impl Launch<'_> {
         });
         let available = limits.local_bytes;
         if needed > available {
-            let problem = format!(
-                "takes {needed} bytes of local memory in a work group: this device has {available}"
-            );
-            return Err(self.refused(None, problem));
+            return Err(self.refused(None, KernelProblem::LocalMemory { needed, available }));
         }
         Ok(())
     }

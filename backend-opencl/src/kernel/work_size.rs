@@ -12,10 +12,11 @@ use cl3::{
 };
 use smallvec::SmallVec;
 
+use super::problem::KernelProblem;
 use crate::{
     device::info::version_of,
     sys::{
-        self, ClResult, DeviceId,
+        ClResult, DeviceId,
         kernel::{self, KernelHandle, WorkItems},
     },
 };
@@ -79,7 +80,10 @@ fn has_uneven_groups(device: DeviceId) -> ClResult<bool> {
     Ok(match version_of(device)? {
         (0 | 1, _) => false,
         (2, _) => true,
-        _ => sys::device_number(device, CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT).unwrap_or(0) != 0,
+        _ => {
+            let answer = device.info(CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT);
+            answer.is_ok_and(|answer| matches!(answer.number(), Ok(1..)))
+        }
     })
 }
 
@@ -115,18 +119,20 @@ impl WorkSize {
         global: &Sizes,
         offset: Option<&Sizes>,
         local: Option<&Sizes>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, KernelProblem> {
         let dimensions = global.len();
         if dimensions == 0 || dimensions > limits.dimensions {
             let largest = limits.dimensions;
-            return Err(format!("{dimensions} dimensions: use 1 to {largest}"));
+            return Err(KernelProblem::WorkSize(format!(
+                "{dimensions} dimensions: use 1 to {largest}"
+            )));
         }
         let promised = limits.promised_dimensions;
         if dimensions > promised {
-            return Err(format!(
+            return Err(KernelProblem::WorkSize(format!(
                 "{dimensions} dimensions of a kernel for {promised}: make it with `ClKernel::in_dimensions({dimensions})` \
                  if it is for as many"
-            ));
+            )));
         }
         check_no_zero("global size", global)?;
         let none = || SmallVec::from_elem(0, dimensions);
@@ -135,9 +141,9 @@ impl WorkSize {
         for (dimension, (&size, &offset)) in global.iter().zip(&offset).enumerate() {
             let largest = limits.ids;
             if size.checked_add(offset).is_none_or(|end| end > largest) {
-                return Err(format!(
+                return Err(KernelProblem::WorkSize(format!(
                     "global size {size} at offset {offset} in dimension {dimension}: this device counts to {largest}"
-                ));
+                )));
             }
         }
         let work = Self {
@@ -149,29 +155,29 @@ impl WorkSize {
         Ok(work)
     }
 
-    fn check_local(&self, limits: &LaunchLimits) -> Result<(), String> {
+    fn check_local(&self, limits: &LaunchLimits) -> Result<(), KernelProblem> {
         let Some(local) = &self.local else {
             return Ok(());
         };
         for (dimension, (&given, &largest)) in local.iter().zip(&limits.local).enumerate() {
             if given > largest {
-                return Err(format!(
-                    "a local size of {given} in dimension {dimension}: this device allows up to {largest}"
-                ));
+                return Err(KernelProblem::LocalSize {
+                    dimension,
+                    given,
+                    largest,
+                });
             }
         }
         let (given, largest) = (product(local.iter().copied()), limits.group);
         if given > largest {
-            return Err(format!(
-                "{given} work items in a group: this kernel can have {largest} on this device"
-            ));
+            return Err(KernelProblem::GroupSize { given, largest });
         }
         for (dimension, (&global, &local)) in self.global.iter().zip(local).enumerate() {
             if !limits.uneven && !global.is_multiple_of(local) {
-                return Err(format!(
+                return Err(KernelProblem::WorkSize(format!(
                     "global size {global} and local size {local} in dimension {dimension}: it has to be a multiple on this \
                      device, or for programs that are not built with -cl-std=CL2.0 or later"
-                ));
+                )));
             }
         }
         Ok(())
@@ -213,7 +219,7 @@ impl LaunchLimits {
         &self,
         dimensions: usize,
         local: Option<&Sizes>,
-    ) -> Result<Option<Sizes>, String> {
+    ) -> Result<Option<Sizes>, KernelProblem> {
         if let Some(local) = local {
             check_dimensions("the local size", local, dimensions)?;
             check_no_zero("local size", local)?;
@@ -226,23 +232,28 @@ impl LaunchLimits {
         // The required size has three dimensions; those that a launch does not have are of size 1.
         let size_in = |sizes: &Sizes, dimension| sizes.get(dimension).copied().unwrap_or(1);
         if (0..3).any(|dimension| size_in(&given, dimension) != size_in(required, dimension)) {
-            return Err(format!(
+            return Err(KernelProblem::WorkSize(format!(
                 "local size {given:?}: the kernel is compiled for {required:?}"
-            ));
+            )));
         }
         Ok(Some(given))
     }
 }
 
-fn check_dimensions(what: &str, sizes: &Sizes, expected: usize) -> Result<(), String> {
+fn check_dimensions(what: &str, sizes: &Sizes, expected: usize) -> Result<(), KernelProblem> {
     let given = sizes.len();
-    let problem = || format!("{given} dimensions of {what} and {expected} of the global size");
+    let problem = || {
+        let text = format!("{given} dimensions of {what} and {expected} of the global size");
+        KernelProblem::WorkSize(text)
+    };
     (given == expected).then_some(()).ok_or_else(problem)
 }
 
-fn check_no_zero(what: &str, sizes: &Sizes) -> Result<(), String> {
+fn check_no_zero(what: &str, sizes: &Sizes) -> Result<(), KernelProblem> {
     match sizes.iter().position(|&size| size == 0) {
-        Some(dimension) => Err(format!("a {what} of 0 in dimension {dimension}")),
+        Some(dimension) => Err(KernelProblem::WorkSize(format!(
+            "a {what} of 0 in dimension {dimension}"
+        ))),
         None => Ok(()),
     }
 }
@@ -280,7 +291,8 @@ mod tests {
         local: Option<&[usize]>,
     ) -> Result<WorkSize, String> {
         let [offset, local] = [offset, local].map(|sizes| sizes.map(Sizes::from));
-        WorkSize::new(limits, &global.into(), offset.as_ref(), local.as_ref())
+        let work = WorkSize::new(limits, &global.into(), offset.as_ref(), local.as_ref());
+        work.map_err(|problem| problem.to_string())
     }
 
     #[test]

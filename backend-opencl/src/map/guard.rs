@@ -98,6 +98,10 @@ pub type MapMut<'m, T> = HostMap<'m, T, Writes>;
 pub struct HostMap<'m, T, A, L = ()> {
     pub(super) mapping: Mapping<'m>,
     /// Where the rows of an image are.
+    #[cfg_attr(
+        not(feature = "images"),
+        expect(dead_code, reason = "only images have rows")
+    )]
     pub(super) layout: L,
     elements: PhantomData<(&'m [T], A)>,
 }

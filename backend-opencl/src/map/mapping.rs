@@ -8,10 +8,11 @@ use binpool_allocators::{
 };
 use cl3::error_codes::CL_INVALID_VALUE;
 
+#[cfg(feature = "images")]
+use crate::image::{ClImage, ImageRegion};
 use crate::{
     backend::OpenClBackend,
     event::ClEvent,
-    image::{ClImage, ImageRegion},
     memory::cl_memory::ClMemory,
     order::{
         access_log::{MapId, wait_for},
@@ -32,6 +33,7 @@ pub(crate) enum Mapped<'m> {
     /// Bytes of a buffer or of shared virtual memory.
     Memory(&'m ClMemory, Region),
     /// Pixels of an image.
+    #[cfg(feature = "images")]
     Image(&'m ClImage, ImageRegion),
 }
 
@@ -115,13 +117,19 @@ impl<'m> Mapped<'m> {
     fn used(&self, access: Access) -> MemoryUse<'m> {
         match *self {
             Self::Memory(memory, region) => memory.used(region, access),
+            #[cfg(feature = "images")]
             Self::Image(image, _) => image.used(access),
         }
     }
 
+    #[cfg_attr(
+        not(feature = "images"),
+        expect(clippy::unnecessary_wraps, reason = "images may count none")
+    )]
     fn count_view(&self) -> Option<CountedView> {
         match self {
             Self::Memory(memory, _) => Some(memory.count_view()),
+            #[cfg(feature = "images")]
             Self::Image(image, _) => image.count_view(),
         }
     }
@@ -133,6 +141,7 @@ impl<'m> Mapped<'m> {
                 item: 1,
                 rows_are_layers: false,
             },
+            #[cfg(feature = "images")]
             Self::Image(image, region) => image.map_shape(region),
         }
     }
@@ -145,6 +154,7 @@ impl<'m> Mapped<'m> {
     fn on_device(&self) -> DevicePixels<'m> {
         match *self {
             Self::Memory(memory, region) => DevicePixels::Bytes(memory.bytes_to_map(region)),
+            #[cfg(feature = "images")]
             Self::Image(image, region) => image.pixels_to_map(region),
         }
     }
@@ -221,9 +231,11 @@ impl<'m> Mapping<'m> {
 
     /// Returns the number of mapped pixels along each coordinate, and the size of a pixel in bytes; zeros if no image is
     /// mapped.
+    #[cfg(feature = "images")]
     pub(crate) fn pixels(&self) -> ([usize; 3], usize) {
         match self.mapped {
             Mapped::Memory(..) => ([0; 3], 0),
+            #[cfg(feature = "images")]
             Mapped::Image(image, region) => (region.size, image.item_bytes()),
         }
     }
@@ -386,7 +398,7 @@ impl<'m> Mapping<'m> {
         )?;
         self.ended = true;
         self.mapped.used(self.access).log.forget_map(self.id);
-        if after.is_empty() && self.backend.context().quirks.maps_behind_ends_keep_memory {
+        if after.is_empty() && self.backend.context().quirks.maps_after_ends_keep_memory {
             // Nothing is pending before it.
             let _failed_or_not = sys::wait_until_ended(ended.handle());
         }

@@ -12,10 +12,12 @@
 //! forgotten (`mem::forget`), such commands are refused forever.
 
 mod guard;
+#[cfg(feature = "images")]
 mod image;
 mod mapping;
 mod memory;
 
 pub use guard::{HostMap, Map, MapMut, PendingMap, Reads, Writes};
+#[cfg(feature = "images")]
 pub use image::{ImageMap, ImageMapMut};
 pub use mapping::MapMode;

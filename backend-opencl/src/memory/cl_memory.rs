@@ -4,14 +4,13 @@ use std::{ffi::c_void, ops::RangeBounds, ptr::NonNull, sync::Arc};
 
 use binpool_allocators::{
     CountedView, Error, InvalidRequest, Memory, MemoryFlags, MemoryId, MemoryKind, Region, Result,
-    ViewCount, runtime::Access,
+    SliceMemory, ViewCount, debug_by, runtime::Access,
 };
 
 use crate::{
     backend::OpenClBackend,
     context::Context,
     event::ClEvent,
-    identity::debug_by,
     memory::{
         flags::{self, host_flags},
         part::Part,
@@ -50,7 +49,7 @@ pub struct ClMemory {
     id: MemoryId,
     bytes: usize,
     flags: MemoryFlags,
-    context: Arc<Context>,
+    backend: OpenClBackend,
     body: MemoryBody,
     /// The last field: a view is counted until its object of the runtime has been released.
     views: ViewCount,
@@ -85,7 +84,7 @@ impl ClMemory {
             id: MemoryId::fresh(),
             bytes,
             flags,
-            context: Arc::clone(context),
+            backend: OpenClBackend::of_context(context),
             body,
             views: ViewCount::default(),
         }
@@ -237,12 +236,12 @@ impl ClMemory {
     pub fn raw_view(&self) -> Result<*mut c_void> {
         self.exposed_root().ok_or_else(no_handle)?;
         match &self.body {
-            MemoryBody::Part(_) if self.context.quirks.used_views_are_fragile => {
+            MemoryBody::Part(_) if self.context().quirks.used_views_are_fragile => {
                 Err(Error::unsupported(
                     "a handle of a part of a buffer, on NVIDIA's OpenCL: give the pool whole buffers (`PoolOptions::segments(false)`)",
                 ))
             }
-            MemoryBody::Part(part) => Ok(part.object(&self.context)?.raw()),
+            MemoryBody::Part(part) => Ok(part.object(self.context())?.raw()),
             MemoryBody::Buffer(root) => Ok(root.handle.raw()),
             MemoryBody::Svm { .. } => Err(no_handle()),
         }
@@ -330,8 +329,8 @@ impl ClMemory {
     /// assert_eq!(another(&memory)?.backend().raw_context(), backend.raw_context());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn backend(&self) -> OpenClBackend {
-        OpenClBackend::of_context(&self.context)
+    pub fn backend(&self) -> &OpenClBackend {
+        &self.backend
     }
 
     /// Checks that a view, an image, a map or a kernel's argument may keep it. Nothing may keep memory that is lent for a
@@ -348,8 +347,8 @@ impl ClMemory {
         Ok(())
     }
 
-    pub(crate) const fn context(&self) -> &Arc<Context> {
-        &self.context
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        self.backend.context()
     }
 
     pub(crate) const fn body(&self) -> &MemoryBody {
@@ -360,7 +359,7 @@ impl ClMemory {
     pub(crate) fn object(&self) -> Result<Option<&MemHandle>> {
         match &self.body {
             MemoryBody::Buffer(root) => Ok(Some(&root.handle)),
-            MemoryBody::Part(part) => part.object(&self.context).map(Some),
+            MemoryBody::Part(part) => part.object(self.context()).map(Some),
             MemoryBody::Svm { .. } => Ok(None),
         }
     }
@@ -370,8 +369,8 @@ impl ClMemory {
     pub(crate) fn prepare_for_kernels(&self, start: usize) -> Result<()> {
         let is_part = start > 0 || matches!(self.body, MemoryBody::Part(_));
         match self.root() {
-            Some((root, _)) if is_part && self.context.quirks.used_views_are_fragile => {
-                root.starts.commit(&self.context, &root.handle)
+            Some((root, _)) if is_part && self.context().quirks.used_views_are_fragile => {
+                root.starts.commit(self.context(), &root.handle)
             }
             _ => Ok(()),
         }
@@ -381,7 +380,7 @@ impl ClMemory {
     pub(crate) fn for_kernels(&self) -> Result<Option<&MemHandle>> {
         match &self.body {
             MemoryBody::Buffer(root) => Ok(Some(&root.handle)),
-            MemoryBody::Part(part) => part.for_kernels(&self.context).map(Some),
+            MemoryBody::Part(part) => part.for_kernels(self.context()).map(Some),
             MemoryBody::Svm { .. } => Ok(None),
         }
     }
@@ -477,14 +476,14 @@ impl ClMemory {
         }
         region.check_within(self.bytes)?;
         let Region { offset, bytes } = self.in_whole(region);
-        let alignment = self.context.limits.alignment;
+        let alignment = self.context().limits.alignment;
         if !alignment.divides(offset) {
             return Err(InvalidRequest::Misaligned { offset, alignment }.into());
         }
         let body = match self.whole() {
             Whole::Buffer(root) => {
                 let region = Region::new(offset, bytes);
-                let part = Part::new(&self.context, root, region, host_flags(flags));
+                let part = Part::new(self.context(), root, region, host_flags(flags));
                 MemoryBody::Part(Box::new(part))
             }
             Whole::Svm(block) => MemoryBody::Svm {
@@ -492,7 +491,7 @@ impl ClMemory {
                 offset,
             },
         };
-        let view = Self::new(&self.context, bytes, flags, body);
+        let view = Self::new(self.context(), bytes, flags, body);
         Ok(view.into_view_of(self))
     }
 
@@ -571,6 +570,19 @@ debug_by!(
     ClMemory,
     |this| id: this.id, bytes: this.bytes, offset: this.offset(), kind: this.kind(), flags: this.flags
 );
+
+impl SliceMemory for ClMemory {
+    type Backend = OpenClBackend;
+    type Part<'a> = &'a Self;
+
+    fn backend(&self) -> &OpenClBackend {
+        &self.backend
+    }
+
+    fn part(&self) -> &Self {
+        self
+    }
+}
 
 impl Memory for ClMemory {
     fn id(&self) -> MemoryId {

@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// A vector of the host, and the memory or the image that lies over it. The vector comes back by
-/// [`into_host`](Self::into_host); if not, it is freed when nothing uses it any more.
+/// [`into_host`](Self::into_host); if not, it is freed when nothing uses it.
 ///
 /// Made by [`create_host_buffer`](OpenClBackend::create_host_buffer), [`system_svm`](OpenClBackend::system_svm) and
 /// [`create_host_image`](OpenClBackend::create_host_image). Commands take a buffer or shared virtual memory like any memory,
@@ -76,7 +76,7 @@ impl<T: Pod + Send, M> HostMemory<T, M> {
         &self.memory
     }
 
-    /// Gives the elements back, once the memory has been destroyed. `settle` waits until no command uses it any more, and
+    /// Gives the elements back, once the memory has been destroyed. `settle` waits until commands no longer use it, and
     /// brings the results into the elements.
     pub(crate) fn returned(
         self,

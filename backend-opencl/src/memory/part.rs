@@ -1,12 +1,9 @@
 //! A sub-buffer, which stands for a part of a buffer.
 
-use std::{
-    ops::Deref,
-    sync::{Arc, OnceLock},
-};
+use std::sync::{Arc, OnceLock};
 
 use binpool_allocators::{Region, Result};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use crate::{
     after_use::{PendingUses, drop_after_use},
@@ -17,8 +14,8 @@ use crate::{
 
 /// A part of a buffer.
 ///
-/// fills and maps name the buffer and the place of the part in it. An object of the runtime is made when
-/// something first needs one, which is most often a kernel. So a part costs no call of the runtime before a kernel uses it.
+/// Transfers, fills and maps name the buffer and the place of the part in it. An object of the runtime is made when something first needs
+/// one, most often a kernel, so a part costs no call of the runtime until then.
 #[derive(Debug)]
 pub(crate) struct Part {
     root: Arc<Root>,
@@ -109,68 +106,18 @@ impl Drop for Part {
     }
 }
 
-/// An image over a part of a buffer, or the object that one was made over.
-#[derive(Debug)]
-pub(crate) struct View {
-    handle: Arc<ViewHandle>,
-    root: Arc<Root>,
-    region: Region,
-    /// Set if it is released only after the commands that use its bytes.
-    is_fragile: bool,
-}
-
 /// Releases objects over the bytes `region` of `root` after the commands that use these bytes: NVIDIA's driver hangs or crashes
 /// where it is a command that has the last reference to one.
-fn release_after_use(objects: SmallVec<[Arc<ViewHandle>; 2]>, root: &Root, region: Region) {
+pub(crate) fn release_after_use(
+    objects: SmallVec<[Arc<ViewHandle>; 2]>,
+    root: &Root,
+    region: Region,
+) {
     match PendingUses::of(root.log(), region) {
         Ok(uses) => drop_after_use(objects, uses),
         Err(error) => {
             tracing::error!(%error, "a view was leaked: could not wait for its commands");
             std::mem::forget(objects);
-        }
-    }
-}
-
-impl View {
-    /// Returns `handle`, an object over the bytes `region` of `root`, as a view.
-    pub(crate) fn new(
-        context: &Context,
-        handle: MemHandle,
-        root: &Arc<Root>,
-        region: Region,
-    ) -> Self {
-        Self {
-            handle: Arc::new(ViewHandle::new(handle, context.quirks.view_lock)),
-            root: Arc::clone(root),
-            region,
-            is_fragile: context.quirks.used_views_are_fragile,
-        }
-    }
-
-    /// The buffer that it is a part of.
-    pub(crate) const fn root(&self) -> &Arc<Root> {
-        &self.root
-    }
-
-    /// Its bytes in the buffer.
-    pub(crate) const fn region(&self) -> Region {
-        self.region
-    }
-}
-
-impl Deref for View {
-    type Target = MemHandle;
-
-    fn deref(&self) -> &MemHandle {
-        &self.handle
-    }
-}
-
-impl Drop for View {
-    fn drop(&mut self) {
-        if self.is_fragile {
-            let handle = Arc::clone(&self.handle);
-            release_after_use(smallvec![handle], &self.root, self.region);
         }
     }
 }

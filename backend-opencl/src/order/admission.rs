@@ -17,8 +17,8 @@ use crate::{
     sys::{ClError, EventHandle, Purpose},
 };
 
-/// A tracked command that is in the logs of the objects that it uses and is about to be enqueued. If this value is dropped first, it never
-/// will be.
+/// A tracked command that is in the logs of the objects that it uses and is about to be enqueued. If this value is dropped
+/// before that, it is never enqueued.
 ///
 /// All logs are locked while it enters, so all logs have their commands in one order. A thread waits only for threads whose commands
 /// entered before its own, and holds no lock meanwhile, so threads cannot wait for each other in a circle.
@@ -122,7 +122,7 @@ impl<'a> CommandAdmission<'a> {
         let mut before = Earlier::new();
         let (by_event, by_runtime) = (&mut admission.by_event, &mut admission.by_runtime);
         role.collect_conflicting(is_in_order, logs.of(own_log), by_event, by_runtime);
-        // The runtime does not know of those.
+        // The runtime does not know of commands that run elsewhere.
         by_event.extend(by_runtime.iter().filter(|it| it.runs_elsewhere()).cloned());
         by_runtime.retain(|command| !command.runs_elsewhere());
         let all = [&admission.earlier, by_event, by_runtime];

@@ -1,4 +1,4 @@
-//! A companion of each user event: a second one, which completes when the first has ended, whichever way.
+//! A companion of each user event: a second event, which completes when the first has completed or failed.
 //!
 //! `PoCL` (3.1 to 5.0) makes a command fail in two steps: it takes the failed event out of the list that the command waits for, and
 //! then marks the command. A thread of `PoCL`'s that takes the last other event out in between finds the list empty, and runs a

@@ -1,8 +1,8 @@
-//! The commands that failed commands were to come after.
+//! The commands that failed commands should have come after.
 //!
-//! A failed command says nothing about those commands, so a command after it comes after those, too. They may have failed themselves, and
-//! so on: a chain of failed commands as long as the program has run. What has ended stays ended, so each look at such a chain keeps only
-//! its pending commands. The next look is then as short as if none had failed.
+//! A failed command does not tell whether those have ended, so a command after it comes after those, too. They may have failed as well, and
+//! so on: a chain of failed commands may reach back to the start of the program. A command that has ended stays ended, so each look at such a
+//! chain keeps only the pending ones, and the next look takes no longer than if none had failed.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -17,7 +17,7 @@ struct Seen(HashMap<*const TrackedCommand, Arc<TrackedCommand>>);
 
 impl Seen {
     fn is_new(&mut self, command: &Arc<TrackedCommand>) -> bool {
-        // The share keeps the address from being another command's during the walk.
+        // While this reference lives, no other command can have the address.
         let former = self.0.insert(Arc::as_ptr(command), Arc::clone(command));
         former.is_none()
     }

@@ -1,4 +1,4 @@
-//! The part of a command in the order of its queue, for runtimes that forget that order after a command that fails early.
+//! How a command takes part in the order of its queue, on runtimes that forget that order after a command that fails early.
 //!
 //! The log of a queue has two bytes. Every command of an in-order queue writes the first byte, and so waits for the event
 //! of the one before. A command of an out-of-order queue reads the first byte, so that later markers and barriers find it.
@@ -13,7 +13,7 @@ use crate::order::{
     tracked_command::{Earlier, TrackedCommand},
 };
 
-/// The part of a command in the order of its queue.
+/// How a command takes part in the order of its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OrderRole {
     /// It takes its turn, like any command.

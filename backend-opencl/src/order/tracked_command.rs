@@ -1,4 +1,4 @@
-//! Commands as the logs track them.
+//! Commands in the form in which logs track them.
 
 use std::{
     collections::HashSet,
@@ -30,8 +30,8 @@ pub(crate) struct TrackedCommand {
     home: QueueId,
     state: Mutex<CommandState>,
     decided: Condvar,
-    /// The commands that it comes after, for a thread that finds that it has failed early. Empty once it has completed. Once it was found
-    /// to have failed, only those that were pending at the [last look](crate::order::failures).
+    /// The commands that it comes after, for a thread that finds that it has failed early: none once it has completed, and only those that
+    /// were pending at the [last look](crate::order::failures) once it was found to have failed.
     before: Mutex<Earlier>,
     /// The companions of the user events that it comes after.
     companions: Mutex<Companions>,
@@ -39,7 +39,7 @@ pub(crate) struct TrackedCommand {
     depth: AtomicUsize,
 }
 
-/// The number of commands of a chain after which those that have completed are looked for.
+/// How many commands a chain grows by until those that have completed are looked for.
 const CHAIN_SWEEP_INTERVAL: usize = 64;
 
 #[derive(Debug)]
@@ -97,8 +97,7 @@ impl TrackedCommand {
         }
     }
 
-    /// Returns the companions that this command has to wait for: `own`, those of its wait list, and those of the commands that it comes
-    /// after.
+    /// Returns the companions that this command has to wait for: `own`, which are those of its wait list, and those of the commands before it.
     pub(crate) fn companions<'e>(
         &self,
         own: impl IntoIterator<Item = &'e EventHandle>,
@@ -340,8 +339,8 @@ impl TrackedCommand {
         matches!(self.standing(), Ok(Standing::Failed | Standing::Over))
     }
 
-    /// Returns what a command has to wait for that is enqueued now and must come after this one. This one is enqueued, or was given up. Flushes this
-    /// command if it has to be waited for.
+    /// Returns what a command that is enqueued now has to wait for, to come after this one, which is enqueued or was given up. Flushes
+    /// this command if it has to be waited for.
     ///
     /// If `queue` is the in-order queue of this command, the queue's order puts this one first, unless it has failed early.
     pub(crate) fn dependency(&self, queue: Option<QueueId>) -> ClResult<Dependency> {

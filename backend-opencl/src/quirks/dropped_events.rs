@@ -1,6 +1,6 @@
 //! Events of commands that the program has dropped, kept until the runtime is done with them.
 //!
-//! `PoCL` 3.1 uses the event of a command that fails where the program holds no reference to it any more: when the failure
+//! `PoCL` 3.1 uses the event of a command that fails even after the program has dropped its last reference to it: when the failure
 //! spreads, and again when anything ends that the failed command waited for. It sets the status of what ends before it
 //! goes through the events that waited for that, and nothing tells when it is through. So those are kept for a
 //! [while](GRACE) longer.
@@ -92,7 +92,7 @@ pub(super) fn keep(event: &EventHandle, waited_for: WaitedFor, until_idle: Optio
     drop(done);
 }
 
-/// Notes that no command is pending on this queue any more.
+/// Notes that no command is pending on this queue now.
 pub(super) fn queue_is_idle(queue: QueueId) {
     for kept in &mut DROPPED.lock().events {
         kept.until_idle.take_if(|waiting| *waiting == queue);

@@ -1,4 +1,4 @@
-//! Remedies for runtimes that do not do what OpenCL says, or that crash; one file for each remedy that has code.
+//! Workarounds for runtimes that crash, or do not do what OpenCL says: one file for each that needs code of its own.
 //!
 //! ```text
 //! dropped_events    PoCL: keeps the events of commands that failed, which the runtime still uses
@@ -48,7 +48,7 @@ pub(crate) struct Quirks {
     /// `PoCL` and Intel's runtime keep the memory of a map that failed until it is unmapped.
     pub(crate) failed_maps_keep_memory: bool,
     /// Intel's runtime never destroys an object if one of its maps is enqueued while the ends of two others are pending.
-    pub(crate) maps_behind_ends_keep_memory: bool,
+    pub(crate) maps_after_ends_keep_memory: bool,
     /// NVIDIA's driver crashes where a migration cannot begin at once: memory stays where it is.
     pub(crate) migration_crashes: bool,
     /// `PoCL`'s migration to the host waits forever where the last command on the memory has failed: memory stays where it is.
@@ -66,9 +66,10 @@ pub(crate) struct Quirks {
     /// Intel's runtime must not find out by itself that a queue is idle ([`dropped_queues`]).
     pub(crate) keeps_dropped_queues: bool,
     /// NVIDIA's driver enqueues no fill of a 3D image before the commands ahead of it have ended.
+    #[cfg(feature = "images")]
     pub(crate) fills_of_volumes_block: bool,
     /// NVIDIA's driver crashes after kernels have used views that share bytes, and hangs or crashes where a command has the last
-    /// reference to a view ([`View`](crate::memory::part::View)).
+    /// reference to a view ([`Part`](crate::memory::part::Part)).
     pub(crate) used_views_are_fragile: bool,
     /// NVIDIA's `clFinish` returns before all commands have ended, if one of them has failed. They end in their order.
     pub(crate) finish_returns_early: bool,
@@ -89,7 +90,7 @@ impl Quirks {
             failed_events_are_fragile: is_pocl,
             waits_for_one_event: is_intel,
             failed_maps_keep_memory: !is_nvidia,
-            maps_behind_ends_keep_memory: is_intel,
+            maps_after_ends_keep_memory: is_intel,
             migration_crashes: is_nvidia,
             migration_to_host_hangs: is_pocl,
             rectangles_need_whole_slices: is_nvidia,
@@ -97,6 +98,7 @@ impl Quirks {
             events_keep_memory: is_intel,
             out_of_order_queues_crash: is_intel,
             keeps_dropped_queues: is_intel,
+            #[cfg(feature = "images")]
             fills_of_volumes_block: is_nvidia,
             used_views_are_fragile: is_nvidia,
             finish_returns_early: is_nvidia,
@@ -194,7 +196,7 @@ impl Quirks {
         }
     }
 
-    /// Notes that no command is pending on this queue any more.
+    /// Notes that no command is pending on this queue now.
     pub(crate) fn queue_is_idle(&self, queue: QueueId) {
         if self.failed_events_are_fragile {
             dropped_events::queue_is_idle(queue);

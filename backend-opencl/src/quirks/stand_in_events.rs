@@ -18,6 +18,6 @@ pub(crate) fn stand_in(queue: &QueueHandle, event: &EventHandle) -> Option<Event
 
 /// The event of a marker after `event`.
 pub(crate) fn marker(queue: &QueueHandle, event: &EventHandle) -> ClResult<EventHandle> {
-    let behind = WaitList::from_iter([event]);
-    sys::enqueue_marker(queue, &behind)
+    let after = WaitList::from_iter([event]);
+    sys::enqueue_marker(queue, &after)
 }

@@ -4,7 +4,7 @@ use std::{ptr::NonNull, sync::Arc};
 
 use binpool_allocators::{
     Align, Backend, Error, InvalidRequest, MemoryFlags, OutOfMemory, Queue, QueueOrder, Result,
-    Scope, SvmBackend, SvmGrain,
+    Scope, Slice, SvmBackend, SvmGrain,
 };
 use bytemuck::Pod;
 use cl3::memory::{CL_MEM_READ_WRITE, CL_MEM_SVM_ATOMICS, CL_MEM_SVM_FINE_GRAIN_BUFFER};
@@ -12,7 +12,6 @@ use cl3::memory::{CL_MEM_READ_WRITE, CL_MEM_SVM_ATOMICS, CL_MEM_SVM_FINE_GRAIN_B
 use crate::{
     after_use::free_what_has_ended,
     backend::OpenClBackend,
-    elements::Elements,
     kept_memory,
     memory::{
         cl_memory::{ClMemory, MemoryBody},
@@ -59,7 +58,7 @@ use crate::{
 /// # let clear = unsafe { program.kernel("clear", &[Parameter::output::<f32>(Extent::PerItem(1))]) }?;
 /// let flags = MemoryFlags::READ_ONLY;
 /// let table = backend.svm_empty::<f32>(100, &SvmOptions { flags, ..SvmOptions::coarse() })?;
-/// let table = table.fill_all(&queue, 1.0)?;
+/// table.enqueue_fill(&queue, .., &[1.0])?;
 /// let refused = clear.launch(&queue, &[100]).memory(&table).enqueue().unwrap_err();
 /// assert!(refused.to_string().contains(&flags.to_string()));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -220,9 +219,10 @@ impl OpenClBackend {
 ///
 /// let backend = OpenClBackend::open(&"any".parse()?)?;
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
-/// let numbers = backend.svm_empty::<f32>(12, &SvmOptions::coarse())?.fill_all(&queue, 17.0)?;
-/// numbers.map_mut(&queue)?[3] = 18.0; // unmapped at the end of the statement
-/// let elements = numbers.map(&queue)?;
+/// let numbers = backend.svm_empty::<f32>(12, &SvmOptions::coarse())?;
+/// numbers.enqueue_fill(&queue, .., &[17.0])?;
+/// backend.map_mut::<f32>(&queue, &numbers, ..)?[3] = 18.0; // unmapped at the end of the statement
+/// let elements = backend.map::<f32>(&queue, &numbers, ..)?;
 /// assert_eq!(elements[2..4], [17.0, 18.0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -239,8 +239,8 @@ impl OpenClBackend {
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let counted = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
 /// let numbers = backend.svm_empty::<u32>(12, &SvmOptions::coarse())?;
-/// let numbers = numbers.write_all(&queue, &counted)?;
-/// let map = numbers.map(&queue)?;
+/// numbers.write(&queue, 0, &counted)?;
+/// let map = backend.map::<u32>(&queue, &numbers, ..)?;
 /// assert_eq!(map.shaped((3, 4))?[[2, 1]], 9);
 /// assert_eq!(map.shaped((3, 4).f())?[[2, 1]], 5); // column by column
 /// # }
@@ -273,14 +273,14 @@ impl OpenClBackend {
         &self,
         length: usize,
         options: &SvmOptions,
-    ) -> Result<Elements<T, ClMemory>> {
+    ) -> Result<Slice<T, ClMemory>> {
         let element = size_of::<T>();
         if element == 0 {
             return Err(InvalidRequest::NotWholeElements { bytes: 0, element }.into());
         }
         // A product that saturates is larger than any block.
         let bytes = length.saturating_mul(element);
-        Elements::new(self, self.allocate(bytes, options)?)
+        Slice::new(self.allocate(bytes, options)?)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! ClMemory over SVM       opaque: bytes, an address, and the queue that it is freed on (see SvmInfo)
-//! Elements over SVM       wrapped: elements of one type, mapped as slices
+//! Slice over SVM          wrapped: elements of one type, mapped as slices
 //! HostMemory over SVM     wrapped: a vector of the program's own, where the device shares all memory of the host
 //! with_system_svm         opaque: a slice of the program's own, lent for a call, on the same devices
 //! ```

@@ -2,12 +2,13 @@
 
 use std::{ptr::NonNull, sync::Arc};
 
-use binpool_allocators::{AsMemory, Error, InvalidRequest, Memory, MemoryFlags, Region, Result};
+use binpool_allocators::{
+    AsMemory, Error, InvalidRequest, Memory, MemoryFlags, Region, Result, Slice,
+};
 use bytemuck::Pod;
 
 use crate::{
     backend::OpenClBackend,
-    elements::Elements,
     memory::{
         cl_memory::{ClMemory, MemoryBody},
         flags::{self, host_flags},
@@ -17,7 +18,7 @@ use crate::{
     sys::{ClError, Purpose},
 };
 
-/// Memory with an address that is valid for host and device, opaque ([`ClMemory`]) or of one type ([`Elements`](crate::Elements),
+/// Memory with an address that is valid for host and device, opaque ([`ClMemory`]) or of one type ([`Slice`],
 /// [`HostMemory`](crate::HostMemory)): `PyOpenCL`'s `SVMPointer`.
 ///
 /// It is memory that every command takes: transfers, fills, copies, migrations, maps, and arguments of kernels. Its
@@ -31,7 +32,7 @@ use crate::{
 /// let backend = OpenClBackend::open(&"any".parse()?)?;
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let numbers = backend.svm_empty::<f32>(1000, &SvmOptions::coarse())?;
-/// let numbers = numbers.fill_all(&queue, 17.0)?;
+/// numbers.enqueue_fill(&queue, .., &[17.0])?;
 /// assert_eq!(numbers.size(), 4000);
 /// let opaque = numbers.svm_memory()?;
 /// assert_eq!(opaque.address()?, numbers.address()?);
@@ -39,7 +40,7 @@ use crate::{
 /// // For a library that knows buffers only: the same bytes.
 /// let buffer = numbers.as_buffer(MemoryFlags::empty(), None)?;
 /// backend.write(&queue, &buffer, 4, bytemuck::bytes_of(&18.0_f32))?;
-/// assert_eq!(numbers.map(&queue)?[..3], [17.0, 18.0, 17.0]);
+/// assert_eq!(backend.map::<f32>(&queue, &numbers, ..)?[..3], [17.0, 18.0, 17.0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -74,9 +75,10 @@ use crate::{
 /// let buffer = memory.as_buffer(MemoryFlags::empty(), Some(block.size()))?;
 /// assert_eq!(backend.map::<u8>(&queue, &buffer, ..)?[..], [7; 4096]);
 ///
-/// let numbers = backend.svm_empty::<f32>(1000, &SvmOptions::coarse())?.fill_all(&queue, 17.0)?;
+/// let numbers = backend.svm_empty::<f32>(1000, &SvmOptions::coarse())?;
+/// numbers.enqueue_fill(&queue, .., &[17.0])?;
 /// let part = numbers.slice(128..256)?;
-/// assert_eq!(part.map(&queue)?[..], [17.0; 128]);
+/// assert_eq!(backend.map::<f32>(&queue, &part, ..)?[..], [17.0; 128]);
 /// let opaque = numbers.memory().slice(512..1024)?; // in bytes
 /// assert_eq!(opaque.address()?.addr().get() - numbers.address()?.addr().get(), 512);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -131,7 +133,7 @@ impl SvmPointer for ClMemory {
     }
 }
 
-impl<T: Pod> SvmPointer for Elements<T, ClMemory> {
+impl<T: Pod> SvmPointer for Slice<T, ClMemory> {
     fn svm_memory(&self) -> Result<&ClMemory> {
         self.memory().svm_memory()
     }

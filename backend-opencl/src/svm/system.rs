@@ -61,8 +61,8 @@ impl OpenClBackend {
     ///         assert!(matches!(refused.error, Error::Unsupported { .. }));
     ///         let numbers = refused.value;
     ///         let copy = backend.svm_empty(numbers.len(), &SvmOptions::coarse())?;
-    ///         let copy = copy.write_all(&queue, &numbers)?;
-    ///         assert_eq!(*copy.map(&queue)?, [1.0, 2.0, 3.0]);
+    ///         copy.write(&queue, 0, &numbers)?;
+    ///         assert_eq!(copy.read_to_vec(&queue)?, [1.0, 2.0, 3.0]);
     ///     }
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())

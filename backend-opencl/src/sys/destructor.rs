@@ -7,7 +7,7 @@ use binpool_allocators::contained;
 use super::MemHandle;
 use super::{ClError, ClResult};
 
-/// Calls `call` once, when the runtime has destroyed the object, and no command uses it any more. Of several, the last one
+/// Calls `call` once, when the runtime has destroyed the object, which no command uses then. Of several, the last one
 /// set is called first.
 ///
 /// # Errors

@@ -89,7 +89,7 @@ pub(crate) fn wait_for_event(event: &EventHandle) -> ClResult<()> {
 /// Waits until the command has ended, even if a wait fails before.
 ///
 /// A wait may fail while the command still runs, and host bytes that the command works on must stay until it has ended.
-/// Only if the runtime does not know the event any more does the command count as ended.
+/// If the runtime no longer knows the event, the command counts as ended.
 pub(crate) fn wait_until_ended(event: &EventHandle) -> ClResult<()> {
     let waited = wait_for_event(event);
     if waited.is_err() {

@@ -4,14 +4,14 @@ use std::{ffi::c_void, fmt, marker::PhantomData, mem::ManuallyDrop, ptr::NonNull
 
 use cl3::error_codes::{
     CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT, CL_INVALID_EVENT, CL_INVALID_KERNEL,
-    CL_INVALID_MEM_OBJECT, CL_INVALID_PROGRAM, CL_INVALID_SAMPLER,
+    CL_INVALID_MEM_OBJECT, CL_INVALID_PROGRAM,
 };
 use smallvec::SmallVec;
 
 use super::{ClError, ClResult, answer::Answer};
 
-type Call = unsafe fn(*mut c_void) -> Result<(), i32>;
-type Question = fn(*mut c_void, u32) -> Result<Vec<u8>, i32>;
+pub(super) type Call = unsafe fn(*mut c_void) -> Result<(), i32>;
+pub(super) type Question = fn(*mut c_void, u32) -> Result<Vec<u8>, i32>;
 
 /// A kind of objects, with the calls that count references to them.
 pub(crate) trait Kind {
@@ -145,6 +145,8 @@ macro_rules! handles {
         }
     )+};
 }
+#[cfg(feature = "images")]
+pub(super) use handles;
 
 handles! {
     /// A context.
@@ -163,9 +165,6 @@ handles! {
         program::{retain_program, release_program, get_program_data}, CL_INVALID_PROGRAM;
     /// A kernel, and the arguments that were set last. The runtime keeps it for every command enqueued with it.
     KernelHandle of Kernel: "Kernel", kernel::{retain_kernel, release_kernel, get_kernel_data}, CL_INVALID_KERNEL;
-    /// A sampler.
-    SamplerHandle of Sampler: "Sampler",
-        sampler::{retain_sampler, release_sampler, get_sampler_data}, CL_INVALID_SAMPLER;
 }
 
 macro_rules! id {

@@ -114,7 +114,7 @@ impl<T> HostVec<T> {
         let mut elements = std::mem::take(&mut *self.elements.lock());
         let first = start_of(elements.as_mut_ptr());
         if first != self.start && !elements.is_empty() {
-            // SAFETY: `aligned` moved the elements to `start`, in the memory of this vector, and no command uses them any more.
+            // SAFETY: `aligned` moved the elements to `start`, in the memory of this vector, and commands no longer use them.
             unsafe { self.start.copy_to(first, self.bytes) };
         }
         elements

@@ -1,4 +1,4 @@
-//! Calls of OpenCL that make images and describe them.
+//! Calls of OpenCL on images.
 
 use std::ptr;
 
@@ -15,7 +15,8 @@ use super::{
     destructor::when_destroyed,
     enqueue::enqueue,
     host::Loan,
-    transfer::{HostLayout, PixelBox},
+    pixels::{HostLayout, PixelBox},
+    transfer::{DevicePixels, enqueue_copy},
 };
 
 /// The runtime's number for a kind of images, the width, height and depth, and the number of layers, 0 for images without layers.
@@ -178,4 +179,41 @@ pub(crate) fn enqueue_fill(
         queue.raw(), image.raw(), color.as_ptr().cast(), region.origin.as_ptr(),
         region.size.as_ptr()
     ))
+}
+
+/// Enqueues a copy of pixels, which lie without gaps where they are bytes. The runtime checks bounds and formats.
+pub(crate) fn enqueue_copy_pixels(
+    queue: &QueueHandle,
+    from: DevicePixels<'_>,
+    to: DevicePixels<'_>,
+    bytes: usize,
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    match (from, to) {
+        (DevicePixels::Image(source, from), DevicePixels::Image(destination, to)) => {
+            // SAFETY: (1) queue, images and events are kept alive by their handles; (2) origins and size have three numbers.
+            enqueue!(wait; "clEnqueueCopyImage", unsafe enqueue_copy_image(
+                queue.raw(), source.raw(), destination.raw(), from.origin.as_ptr(), to.origin.as_ptr(), from.size.as_ptr()
+            ))
+        }
+        (DevicePixels::Image(source, from), DevicePixels::Bytes(destination)) => {
+            destination.on_buffer(|buffer, offset| {
+                // SAFETY: As above, of a buffer.
+                enqueue!(wait; "clEnqueueCopyImageToBuffer", unsafe enqueue_copy_image_to_buffer(
+                    queue.raw(), source.raw(), buffer.raw(), from.origin.as_ptr(), from.size.as_ptr(), offset
+                ))
+            })
+        }
+        (DevicePixels::Bytes(source), DevicePixels::Image(destination, to)) => {
+            source.on_buffer(|buffer, offset| {
+                // SAFETY: As above, of a buffer.
+                enqueue!(wait; "clEnqueueCopyBufferToImage", unsafe enqueue_copy_buffer_to_image(
+                    queue.raw(), buffer.raw(), destination.raw(), offset, to.origin.as_ptr(), to.size.as_ptr()
+                ))
+            })
+        }
+        (DevicePixels::Bytes(source), DevicePixels::Bytes(destination)) => {
+            enqueue_copy(queue, source, destination, bytes, wait)
+        }
+    }
 }

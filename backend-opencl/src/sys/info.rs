@@ -68,16 +68,6 @@ impl DeviceId {
     }
 }
 
-/// Returns a text about a device.
-pub(crate) fn device_text(device: DeviceId, what: u32) -> ClResult<String> {
-    Ok(device.info(what)?.text())
-}
-
-/// Returns a number about a device.
-pub(crate) fn device_number(device: DeviceId, what: u32) -> ClResult<u64> {
-    device.info(what)?.number()
-}
-
 /// Returns the name of a device's platform.
 pub(crate) fn platform_name_of(device: DeviceId) -> ClResult<String> {
     let raw = with_exposed_provenance_mut(device.info(CL_DEVICE_PLATFORM)?.value()?);

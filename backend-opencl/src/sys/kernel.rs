@@ -11,10 +11,12 @@ use cl3::{
 };
 use smallvec::SmallVec;
 
+#[cfg(feature = "images")]
+use super::SamplerHandle;
 pub(crate) use super::handle::KernelHandle;
 use super::{
-    ClError, ClResult, DeviceId, EventHandle, MemHandle, QueueHandle, SamplerHandle, SvmRange,
-    WaitList, answer::Answer, enqueue::enqueue, program::ProgramHandle,
+    ClError, ClResult, DeviceId, EventHandle, MemHandle, QueueHandle, SvmRange, WaitList,
+    answer::Answer, enqueue::enqueue, program::ProgramHandle,
 };
 
 /// A kernel of a program that was built, with no argument set.
@@ -85,6 +87,7 @@ pub(crate) enum ArgumentValue<'a> {
     /// That many bytes of local memory.
     Local(usize),
     /// A sampler.
+    #[cfg(feature = "images")]
     Sampler(&'a SamplerHandle),
 }
 
@@ -97,6 +100,7 @@ pub(crate) fn set_argument(
 ) -> ClResult<()> {
     let object = match value {
         ArgumentValue::Memory(memory) => memory.raw(),
+        #[cfg(feature = "images")]
         ArgumentValue::Sampler(sampler) => sampler.raw(),
         _ => ptr::null_mut(),
     };
@@ -110,11 +114,10 @@ pub(crate) fn set_argument(
             }
             .map_err(|code| ClError::new("clSetKernelArgSVMPointer", code));
         }
-        ArgumentValue::Memory(_) | ArgumentValue::Sampler(_) | ArgumentValue::NoMemory => {
-            (size_of_val(&object), (&raw const object).cast())
-        }
         ArgumentValue::Bytes(bytes) => (bytes.len(), bytes.as_ptr().cast()),
         ArgumentValue::Local(bytes) => (bytes, ptr::null()),
+        // An object, by its handle, which is null for no memory.
+        _ => (size_of_val(&object), (&raw const object).cast()),
     };
     // SAFETY: (1) the kernel is alive and borrowed exclusively; (2) during the call, `pointer` is readable for `bytes`
     // bytes, or null for local memory; (3) the runtime refuses a size that is not the argument's, and an object that is not

@@ -9,11 +9,11 @@ use std::{
 
 use cl3::{error_codes::CL_INVALID_VALUE, memory::CL_MAP_READ, types::CL_FALSE};
 
+#[cfg(feature = "images")]
+use super::pixels::PixelBox;
 use super::{
     ClError, ClResult, DeviceBytes, EventHandle, MemHandle, QueueHandle, SvmRange, WaitList,
-    enqueue::enqueue,
-    event::wait_until_ended,
-    transfer::{DevicePixels, PixelBox},
+    enqueue::enqueue, event::wait_until_ended, transfer::DevicePixels,
 };
 
 /// Bytes that the host has mapped.
@@ -25,6 +25,10 @@ pub(crate) struct HostView {
     start: NonNull<u8>,
     bytes: usize,
     /// The distances of rows and of slices of an image, in bytes.
+    #[cfg_attr(
+        not(feature = "images"),
+        expect(dead_code, reason = "only images have rows")
+    )]
     pitches: [usize; 2],
 }
 
@@ -58,6 +62,7 @@ impl HostView {
     }
 
     /// Returns the distances of rows and of slices of an image, in bytes; 0 if there are none.
+    #[cfg(feature = "images")]
     pub(crate) const fn pitches(&self) -> [usize; 2] {
         self.pitches
     }
@@ -87,12 +92,17 @@ pub(crate) fn enqueue_map(
         DevicePixels::Bytes(DeviceBytes::Buffer(memory, offset)) => {
             buffer(queue, (memory, offset), shape.bytes, flags, wait)
         }
+        #[cfg(feature = "images")]
         DevicePixels::Image(memory, region) => image(queue, (memory, region), shape, flags, wait),
     }
 }
 
 /// The size of what is mapped.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(
+    not(feature = "images"),
+    expect(dead_code, reason = "only images have pixels")
+)]
 pub(crate) struct MapShape {
     pub(crate) bytes: usize,
     /// The size of a pixel in bytes.
@@ -120,6 +130,7 @@ fn buffer(
     }
 }
 
+#[cfg(feature = "images")]
 fn image(
     queue: &QueueHandle,
     (image, region): (&MemHandle, PixelBox),
@@ -179,16 +190,27 @@ pub(crate) fn enqueue_unmap(
         DevicePixels::Bytes(DeviceBytes::Svm(_)) => enqueue!(
             wait; "clEnqueueSVMUnmap", unsafe enqueue_svm_unmap(queue.raw(), view.raw())
         ),
-        // SAFETY: (1) queue, object and events are kept alive by their handles; (2) the address is one that a map of this
-        // object gave.
-        DevicePixels::Bytes(DeviceBytes::Buffer(object, _)) | DevicePixels::Image(object, _) => {
-            enqueue!(
-                wait; "clEnqueueUnmapMemObject", unsafe enqueue_unmap_mem_object(
-                    queue.raw(), object.raw(), view.raw()
-                )
-            )
+        DevicePixels::Bytes(DeviceBytes::Buffer(object, _)) => {
+            unmap_object(queue, object, view, wait)
         }
+        #[cfg(feature = "images")]
+        DevicePixels::Image(object, _) => unmap_object(queue, object, view, wait),
     }
+}
+
+fn unmap_object(
+    queue: &QueueHandle,
+    object: &MemHandle,
+    view: &HostView,
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    // SAFETY: (1) queue, object and events are kept alive by their handles; (2) the address is one that a map of this object
+    // gave.
+    enqueue!(
+        wait; "clEnqueueUnmapMemObject", unsafe enqueue_unmap_mem_object(
+            queue.raw(), object.raw(), view.raw()
+        )
+    )
 }
 
 /// Brings what the device has written to an object over memory of the host into that memory, by way of a map (OpenCL 3.0,

@@ -29,13 +29,20 @@ mod enqueue;
 mod event;
 mod handle;
 pub(crate) mod host;
+#[cfg(feature = "images")]
 pub(crate) mod image;
 mod info;
 pub(crate) mod kernel;
 pub(crate) mod map;
 mod object;
 pub(crate) mod p2p;
+#[cfg(feature = "images")]
+mod pipe;
+#[cfg(feature = "images")]
+pub(crate) mod pixels;
 pub(crate) mod program;
+#[cfg(feature = "images")]
+mod sampler;
 mod svm;
 pub(crate) mod transfer;
 mod view;
@@ -51,18 +58,18 @@ pub(crate) use event::{
     wait_for_event, wait_until_ended,
 };
 pub(crate) use handle::{
-    ContextHandle, DeviceId, EventHandle, MemHandle, PlatformId, QueueHandle, SamplerHandle,
-    WaitList,
+    ContextHandle, DeviceId, EventHandle, MemHandle, PlatformId, QueueHandle, WaitList,
 };
 pub(crate) use info::{
-    context_devices, device_number, device_text, devices_of, event_queue, event_queue_address,
-    library_is_available, platform_name_of, platform_text, platforms, queue_info,
+    context_devices, devices_of, event_queue, event_queue_address, library_is_available,
+    platform_name_of, platform_text, platforms, queue_info,
 };
 pub(crate) use map::MapShape;
-pub(crate) use object::{
-    create_context, create_pipe, create_queue, create_sampler, create_sampler_with_properties,
-    pipe_number,
-};
+pub(crate) use object::{create_context, create_queue};
+#[cfg(feature = "images")]
+pub(crate) use pipe::{create_pipe, pipe_number};
+#[cfg(feature = "images")]
+pub(crate) use sampler::{SamplerHandle, create_sampler, create_sampler_with_properties};
 pub(crate) use svm::{SvmAllocation, SvmRange, Threads, enqueue_svm_migrate};
-pub(crate) use transfer::{DeviceBytes, enqueue_copy, enqueue_copy_pixels, enqueue_fill};
+pub(crate) use transfer::{DeviceBytes, enqueue_copy, enqueue_fill};
 pub(crate) use view::{ViewHandle, ViewLock};

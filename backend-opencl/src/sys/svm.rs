@@ -14,7 +14,7 @@ use super::{
     destructor::contained, enqueue::enqueue, host::Loan,
 };
 
-/// A block of shared virtual memory. Dropping it frees it at once, so no command may use it any more (rule 1 of `sys`).
+/// A block of shared virtual memory. Dropping it frees it at once, so commands must no longer use it (rule 1 of `sys`).
 #[derive(Debug)]
 pub(crate) struct SvmAllocation {
     context: ContextHandle,
@@ -219,7 +219,7 @@ impl Drop for SvmAllocation {
 fn free_now(context: *mut c_void, base: NonNull<u8>, threads: Threads) {
     let _guard = threads.guard();
     // SAFETY: (1) `base` came from `clSVMAlloc` with this context, and only `drop` or the failed constructor frees it,
-    // once; (2) no command uses it any more (rule 1 of `sys`).
+    // once; (2) commands no longer use it (rule 1 of `sys`).
     if let Err(code) = unsafe { cl3::memory::svm_free(context, base.as_ptr().cast()) } {
         let error = ClError::new("clSVMFree", code);
         tracing::error!(%error, "shared virtual memory was leaked");

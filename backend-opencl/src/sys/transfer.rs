@@ -1,11 +1,13 @@
-//! Transfers between the host and the device, and copies on the device: of runs of bytes, of rectangles, and of pixels.
+//! Transfers between the host and the device, and copies on the device: of runs of bytes and of rectangles.
 
 use std::ffi::c_void;
 
-use cl3::{error_codes::CL_INVALID_HOST_PTR, types::CL_FALSE as NOT_BLOCKING};
+use cl3::types::CL_FALSE as NOT_BLOCKING;
 
+#[cfg(feature = "images")]
+use super::pixels::{HostLayout, PixelBox, enqueue_pixels};
 use super::{
-    ClError, ClResult, EventHandle, MemHandle, QueueHandle, SvmRange, WaitList,
+    ClResult, EventHandle, MemHandle, QueueHandle, SvmRange, WaitList,
     enqueue::{enqueue, enqueue_copy_buffer},
     host::HostSide,
 };
@@ -70,35 +72,14 @@ pub(crate) struct HostRect<'a> {
     pub(crate) region: [usize; 3],
 }
 
-/// A box of pixels of an image.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PixelBox {
-    /// The first pixel.
-    pub(crate) origin: [usize; 3],
-    /// The number of pixels along each coordinate.
-    pub(crate) size: [usize; 3],
-}
-
 /// Pixels on the device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum DevicePixels<'a> {
     /// A box of pixels of an image.
+    #[cfg(feature = "images")]
     Image(&'a MemHandle, PixelBox),
     /// Bytes, without gaps.
     Bytes(DeviceBytes<'a>),
-}
-
-/// How the pixels of one box lie in the host's memory.
-///
-/// # Invariants
-///
-/// I1: a command on the box with these pitches touches at most `bytes` bytes of the host. `HostPitches::layout`, which makes
-/// all layouts, computes `bytes` from the box and the pitches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct HostLayout {
-    /// From row to row and from slice to slice, as the runtime takes them for an image of this kind.
-    pub(crate) pitches: (usize, usize),
-    pub(crate) bytes: usize,
 }
 
 /// The device's side of a transfer, which is checked.
@@ -108,6 +89,7 @@ pub(crate) enum DeviceSide<'a> {
     Bytes(DeviceBytes<'a>),
     Rect(HostRect<'a>),
     /// Pixels, and the layout of the host's bytes.
+    #[cfg(feature = "images")]
     Image(&'a MemHandle, PixelBox, HostLayout),
 }
 
@@ -121,8 +103,9 @@ pub(crate) fn enqueue_transfer(
     match device {
         DeviceSide::Bytes(device) => bytes(queue, device, host, wait),
         DeviceSide::Rect(rect) => rectangle(queue, &rect, host, wait),
+        #[cfg(feature = "images")]
         DeviceSide::Image(object, region, layout) => {
-            image(queue, (object, region), layout, host, wait)
+            enqueue_pixels(queue, (object, region), layout, host, wait)
         }
     }
 }
@@ -195,35 +178,6 @@ fn rectangle(
     })
 }
 
-/// Enqueues a transfer between pixels of an image and the host's bytes, which lie as `layout`, the layout of these pixels,
-/// says.
-fn image(
-    queue: &QueueHandle,
-    (image, region): (&MemHandle, PixelBox),
-    layout: HostLayout,
-    host: &HostSide<'_>,
-    wait: &WaitList<'_>,
-) -> ClResult<EventHandle> {
-    if host.bytes() != layout.bytes {
-        return Err(ClError::new("clEnqueueReadImage", CL_INVALID_HOST_PTR));
-    }
-    let (origin, size) = (region.origin.as_ptr(), region.size.as_ptr());
-    let (row, slice) = layout.pitches;
-    if host.is_target() {
-        // SAFETY: (1) queue, image and events are kept alive by their handles; (2) origin and size have three numbers; (3)
-        // the command touches at most as many bytes as the layout has (I1), which are all of the host's, as was
-        // checked; (4) these can be written (I1 of `HostSide`), and are kept until the command has ended (rule 3 of `sys`).
-        enqueue!(wait; "clEnqueueReadImage", unsafe enqueue_read_image(
-            queue.raw(), image.raw(), NOT_BLOCKING, origin, size, row, slice, host.start()
-        ))
-    } else {
-        // SAFETY: As above, but that the host's bytes are read.
-        enqueue!(wait; "clEnqueueWriteImage", unsafe enqueue_write_image(
-            queue.raw(), image.raw(), NOT_BLOCKING, origin, size, row, slice, host.start()
-        ))
-    }
-}
-
 /// Enqueues a copy of `bytes` bytes on the device. The runtime checks the bounds.
 pub(crate) fn enqueue_copy(
     queue: &QueueHandle,
@@ -249,43 +203,6 @@ pub(crate) fn enqueue_copy(
             enqueue_copy_buffer(queue, (source, from), (destination, to), bytes, wait)
         })
     })
-}
-
-/// Enqueues a copy of pixels, which lie without gaps where they are bytes. The runtime checks bounds and formats.
-pub(crate) fn enqueue_copy_pixels(
-    queue: &QueueHandle,
-    from: DevicePixels<'_>,
-    to: DevicePixels<'_>,
-    bytes: usize,
-    wait: &WaitList<'_>,
-) -> ClResult<EventHandle> {
-    match (from, to) {
-        (DevicePixels::Image(source, from), DevicePixels::Image(destination, to)) => {
-            // SAFETY: (1) queue, images and events are kept alive by their handles; (2) origins and size have three numbers.
-            enqueue!(wait; "clEnqueueCopyImage", unsafe enqueue_copy_image(
-                queue.raw(), source.raw(), destination.raw(), from.origin.as_ptr(), to.origin.as_ptr(), from.size.as_ptr()
-            ))
-        }
-        (DevicePixels::Image(source, from), DevicePixels::Bytes(destination)) => {
-            destination.on_buffer(|buffer, offset| {
-                // SAFETY: As above, of a buffer.
-                enqueue!(wait; "clEnqueueCopyImageToBuffer", unsafe enqueue_copy_image_to_buffer(
-                    queue.raw(), source.raw(), buffer.raw(), from.origin.as_ptr(), from.size.as_ptr(), offset
-                ))
-            })
-        }
-        (DevicePixels::Bytes(source), DevicePixels::Image(destination, to)) => {
-            source.on_buffer(|buffer, offset| {
-                // SAFETY: As above, of a buffer.
-                enqueue!(wait; "clEnqueueCopyBufferToImage", unsafe enqueue_copy_buffer_to_image(
-                    queue.raw(), buffer.raw(), destination.raw(), offset, to.origin.as_ptr(), to.size.as_ptr()
-                ))
-            })
-        }
-        (DevicePixels::Bytes(source), DevicePixels::Bytes(destination)) => {
-            enqueue_copy(queue, source, destination, bytes, wait)
-        }
-    }
 }
 
 /// Enqueues a fill. The runtime copies `pattern` before it returns, and checks the bounds of buffers.

@@ -9,7 +9,7 @@ use crate::{
     sys::{self, Purpose},
 };
 
-pub(super) const fn overlap(from: Region, into: Region) -> InvalidRequest {
+pub(crate) const fn overlap(from: Region, into: Region) -> InvalidRequest {
     InvalidRequest::OverlappingCopy {
         from: from.offset,
         to: into.offset,

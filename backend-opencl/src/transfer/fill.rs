@@ -55,8 +55,8 @@ fn copies(
     let mut done = first.len();
     while done < bytes {
         let next = done.min(bytes - done);
-        last = parts::enqueue_behind(queue, &last, |behind| {
-            copy((buffer, offset), done, next, behind)
+        last = parts::enqueue_after(queue, &last, |after| {
+            copy((buffer, offset), done, next, after)
         })?;
         done += next;
     }

@@ -172,7 +172,7 @@ pub(crate) fn migrate(
             if blocks.is_empty() {
                 return Ok(first);
             }
-            parts::enqueue_behind(queue, &first, shared)
+            parts::enqueue_after(queue, &first, shared)
         }
     }
 }

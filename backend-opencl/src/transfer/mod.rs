@@ -1,7 +1,7 @@
 //! Commands that move bytes between the host and the device, or between any two kinds of memory, as runs of bytes or
 //! rectangles; and commands that only order others.
 
-mod copy;
+pub(crate) mod copy;
 pub(crate) mod fill;
 pub(crate) mod host;
 mod linear;

@@ -1,7 +1,7 @@
 //! Copies between two devices without the host between them.
 
 use binpool_allocators::{
-    AsMemory, Error, Event, InvalidRequest, Memory, On, Region, Result, runtime::Access,
+    AsMemory, Error, InvalidRequest, Memory, On, Region, Result, runtime::Access,
 };
 
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
         tracked_command::Earlier,
     },
     queue::ClQueue,
-    sys::{self, Purpose, p2p::P2p},
+    sys::{Purpose, p2p::P2p},
 };
 
 /// The name of the extension that has the call.
@@ -89,16 +89,11 @@ impl OpenClBackend {
         into.log.wait_until_unused()?;
         let uses = [source.used(taken, Access::Read)];
         let purpose = Purpose::Memory(bytes);
-        let copied = self.submit(queue, purpose, &uses, wait_for, |wait| {
+        let copied = self.submit_and_wait(queue, purpose, &uses, wait_for, |wait| {
             call.enqueue(queue.handle(), (from, taken.offset), (to, 0), bytes, wait)
-        })?;
-        let ended = copied.wait();
-        // A wait may fail while the command still runs, and no command may use the destination before its end.
-        if let Err(error) = sys::wait_until_ended(copied.handle()) {
-            tracing::debug!(%error, "a copy between devices has failed");
-        }
+        });
         drop(kept_out);
-        ended
+        copied
     }
 
     /// Returns the extension's call, if it copies from this device to `other`.

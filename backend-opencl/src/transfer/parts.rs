@@ -23,12 +23,12 @@ pub(crate) fn enqueue_through_buffer(
     // The runtime keeps this buffer until the second copy has ended.
     let between = kept_memory::allocate(|| sys::create_buffer(&context.handle, flags, bytes))?;
     let first = first(&between, wait)?;
-    enqueue_behind(queue, &first, |behind| second(&between, behind))
+    enqueue_after(queue, &first, |after| second(&between, after))
 }
 
 /// Enqueues the next part of a command, after the part `before`. If it cannot be enqueued, this waits until `before` has
 /// ended.
-pub(super) fn enqueue_behind(
+pub(super) fn enqueue_after(
     queue: &ClQueue,
     before: &EventHandle,
     enqueue: impl FnOnce(&WaitList<'_>) -> ClResult<EventHandle>,

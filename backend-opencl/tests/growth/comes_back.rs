@@ -182,7 +182,7 @@ fn memory_of_an_allocator_comes_back() {
 const LARGE: usize = 1 << 30;
 const CHILD: &str = "BINPOOL_TEST_LITTLE_ROOM";
 
-/// In a process that has room for one of the blocks, the second of which is a little larger.
+/// In a process that has room for one of the two blocks. The second is a little larger.
 #[test]
 fn a_block_can_be_allocated_in_the_place_of_one_that_was_dropped() {
     if !Bench::new().is_intel() {

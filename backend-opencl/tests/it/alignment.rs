@@ -1,10 +1,10 @@
 //! Kernels get no address that their types cannot have: the compiler assumes that there is none.
 
 use binpool::{ImmediateAllocator, MemoryPool, SvmAllocator};
-use binpool_allocators::{AsMemory, Backend, Event, MemoryFlags, SvmBackend, SvmGrain};
+use binpool_allocators::{AsMemory, Backend, Event, MemoryFlags, Slice, SvmBackend, SvmGrain};
 use binpool_opencl::{
-    ClKernel, ClMemory, ClProgram, Elements, Extent, OpenClBackend, OpenClError, Parameter,
-    SvmOptions, SvmPointer,
+    ClKernel, ClMemory, ClProgram, Extent, OpenClBackend, OpenClError, Parameter, SvmOptions,
+    SvmPointer,
 };
 use bytemuck::Pod;
 
@@ -147,7 +147,7 @@ fn parts_of_shared_virtual_memory_are_passed_to_kernels_of_types_that_fit_their_
         .unwrap();
     let typed_address = typed.address().unwrap().addr().get();
     let buffer = typed.as_buffer(MemoryFlags::empty(), None).unwrap();
-    let buffer = Elements::<u32, _>::new(&bench.backend, buffer).unwrap();
+    let buffer = Slice::<u32, _>::new((&bench.backend, buffer)).unwrap();
     for each in types(&bench.backend) {
         for start in STARTS {
             let range = start / 4..start / 4 + 2048;
@@ -165,7 +165,7 @@ fn parts_of_shared_virtual_memory_are_passed_to_kernels_of_types_that_fit_their_
         .backend
         .allocate_svm(64, None, SvmGrain::Coarse, None)
         .unwrap();
-    let bytes = Elements::<u8, _>::new(&bench.backend, bytes).unwrap();
+    let bytes = Slice::<u8, _>::new((&bench.backend, bytes)).unwrap();
     let odd = bytes.slice(3..35).unwrap();
     types(&bench.backend)[0].launch(&bench, &odd).unwrap_err();
 }

@@ -206,7 +206,7 @@ fn a_map_that_is_dropped_while_it_is_pending_ends_after_it_was_made() {
     }
 }
 
-/// Who comes later waits for the end of the map alone, which stands for the map and all before it.
+/// Later commands wait for the end of the map alone, which stands for the map and everything before it.
 #[test]
 fn the_end_of_a_dropped_map_that_fails_comes_after_what_the_map_was_to_come_after() {
     let bench = Bench::new();

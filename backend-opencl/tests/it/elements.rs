@@ -5,11 +5,11 @@ use std::{mem, slice::from_ref};
 use binpool::{DeferredAllocator, MemoryPool};
 use binpool_allocators::{
     AsMemory, Backend, Event, EventStatus, HostUse, InvalidRequest, MemoryFlags, Queue, Region,
-    SvmBackend, SvmGrain,
+    Slice, SvmBackend, SvmGrain,
 };
-use binpool_opencl::{Elements, OpenClBackend, SvmOptions};
+use binpool_opencl::{ClMemory, OpenClBackend, SvmOptions};
 
-use crate::common::{Bench, refusal};
+use crate::common::{Bench, Filled, refusal};
 
 /// Elements that tell their places apart.
 fn counted(count: u32) -> Vec<u32> {
@@ -19,15 +19,17 @@ fn counted(count: u32) -> Vec<u32> {
 }
 
 impl Bench {
-    fn uninit<T: bytemuck::Pod, M: AsMemory<OpenClBackend>>(&self, memory: M) -> Elements<T, M> {
-        Elements::new(&self.backend, memory).unwrap()
+    fn uninit<T: bytemuck::Pod, M: AsMemory<OpenClBackend>>(
+        &self,
+        memory: M,
+    ) -> Slice<T, (&OpenClBackend, M)> {
+        Slice::new((&self.backend, memory)).unwrap()
     }
 
     /// Elements in a buffer of their own.
-    fn elements(&self, data: &[u32]) -> Elements<u32, binpool_opencl::ClMemory> {
+    fn elements(&self, data: &[u32]) -> Slice<u32, ClMemory> {
         let memory = self.buffer(size_of_val(data));
-        let elements = self.uninit(memory);
-        elements.write_all(&self.queue, data).unwrap()
+        Slice::new(memory).unwrap().holding(&self.queue, data)
     }
 
     fn pool(&self) -> MemoryPool<OpenClBackend> {
@@ -42,7 +44,7 @@ fn hundred_elements_keep_their_promises(bench: &Bench, memory: &impl AsMemory<Op
     assert_eq!(memory.size(), 400);
     let fresh = bench.uninit::<u32, _>(memory);
     assert_eq!((fresh.len(), fresh.is_empty()), (100, false));
-    let elements = fresh.write_all(queue, &counted(100)).unwrap();
+    let elements = fresh.holding(queue, &counted(100));
     assert_eq!(elements.read_to_vec(queue).unwrap(), counted(100));
 
     let mut some = [0; 3];
@@ -50,15 +52,14 @@ fn hundred_elements_keep_their_promises(bench: &Bench, memory: &impl AsMemory<Op
     assert_eq!(some, counted(100)[97..]);
     elements.write(queue, 1, &[7, 8]).unwrap();
     let written = elements.enqueue_write(queue, 3, &[9]).unwrap();
-    let pending = elements
-        .enqueue_read(queue.after(from_ref(&written)))
-        .unwrap();
-    pending.event().wait().unwrap();
     let mut expected = counted(100);
     expected[1..4].copy_from_slice(&[7, 8, 9]);
-    assert_eq!(pending.wait().unwrap(), expected);
+    let all = elements.read_to_vec(queue.after(from_ref(&written)));
+    assert_eq!(all.unwrap(), expected);
 
-    elements.enqueue_fill(queue, 10..20, 0xdead_beef).unwrap();
+    elements
+        .enqueue_fill(queue, 10..20, &[0xdead_beef])
+        .unwrap();
     expected[10..20].fill(0xdead_beef);
     // Places that no device lets a sub-buffer start at.
     let middle = elements.slice(5..=20).unwrap();
@@ -68,28 +69,27 @@ fn hundred_elements_keep_their_promises(bench: &Bench, memory: &impl AsMemory<Op
     let inner = middle.slice(1..).unwrap();
     let inner = inner.slice(..2).unwrap();
     inner.write(queue, 1, &[1]).unwrap();
-    inner.enqueue_fill(queue, ..1, 2).unwrap();
+    inner.enqueue_fill(queue, ..1, &[2]).unwrap();
     expected[6..8].copy_from_slice(&[2, 1]);
     assert_eq!(elements.read_to_vec(queue).unwrap(), expected);
 
     let front = elements.slice(..50).unwrap();
     let back = elements.slice(50..).unwrap();
-    back.enqueue_copy_from(queue, 10, &front.slice(10..30).unwrap())
-        .unwrap();
+    let (from, to) = (front.slice(10..30).unwrap(), back.slice(10..).unwrap());
+    from.enqueue_copy_to(queue, &to).unwrap();
     expected.copy_within(10..30, 60);
     assert_eq!(elements.read_to_vec(queue).unwrap(), expected);
 
-    let other = bench.uninit(bench.buffer(400));
-    other.enqueue_copy_from(queue, 0, &elements).unwrap();
+    let other = bench.uninit::<u32, _>(bench.buffer(400));
+    elements.enqueue_copy_to(queue, &other).unwrap();
     assert_eq!(other.read_to_vec(queue).unwrap(), expected);
-    elements
-        .enqueue_copy_from(queue, 98, &other.slice(1..3).unwrap())
-        .unwrap();
+    let (from, to) = (other.slice(1..3).unwrap(), elements.slice(98..).unwrap());
+    from.enqueue_copy_to(queue, &to).unwrap();
     expected.copy_within(1..3, 98);
     assert_eq!(elements.read_to_vec(queue).unwrap(), expected);
 
-    let filled = bench.uninit::<u64, _>(memory).fill_all(queue, 5);
-    assert_eq!(filled.unwrap().read_to_vec(queue).unwrap(), [5; 50]);
+    let filled = bench.uninit::<u64, _>(memory).filled(queue, 5);
+    assert_eq!(filled.read_to_vec(queue).unwrap(), [5; 50]);
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn elements_may_own_their_memory_and_give_it_back() {
     );
     let uninit = bench.uninit::<[u16; 2], _>(memory);
     assert_eq!(uninit.memory().size(), 40);
-    let elements = bench.uninit::<u32, _>(uninit.into_memory());
+    let elements = uninit.cast::<u32>().unwrap();
     assert_eq!(elements.read_to_vec(&bench.queue).unwrap(), counted(10));
 }
 
@@ -149,15 +149,15 @@ fn memory_that_is_no_whole_number_of_elements_is_refused() {
         let refused = |element| InvalidRequest::NotWholeElements { bytes: 10, element };
         let backend = &bench.backend;
         assert_eq!(
-            refusal(Elements::<u32, _>::new(backend, memory).map(drop)),
+            refusal(Slice::<u32, _>::new((backend, memory)).map(drop)),
             refused(4)
         );
         assert_eq!(
-            refusal(Elements::<[u8; 11], _>::new(backend, memory).map(drop)),
+            refusal(Slice::<[u8; 11], _>::new((backend, memory)).map(drop)),
             refused(11)
         );
         assert_eq!(
-            refusal(Elements::<(), _>::new(backend, memory).map(drop)),
+            refusal(Slice::<(), _>::new((backend, memory)).map(drop)),
             refused(0)
         );
         assert_eq!(bench.uninit::<u16, _>(memory).len(), 5);
@@ -170,16 +170,15 @@ fn no_elements_are_ordered_like_any_other() {
     let pool = bench.pool();
     let (empty, none): (_, [u32; 0]) = (pool.allocate(0).unwrap(), []);
     let elements = bench.uninit::<u32, _>(&empty);
-    let elements = elements.write_all(&bench.queue, &none).unwrap();
+    let elements = elements.holding(&bench.queue, &none);
     assert_eq!((elements.len(), elements.is_empty()), (0, true));
     let gate = bench.gate();
     let queue = &bench.queue;
     let write = elements.enqueue_write(queue.after(from_ref(&gate)), 0, &none);
     let events = [
         write.unwrap(),
-        elements.enqueue_fill(queue, .., 1).unwrap(),
-        elements.enqueue_copy_from(queue, 0, &elements).unwrap(),
-        elements.enqueue_read(queue).unwrap().event().clone(),
+        elements.enqueue_fill(queue, .., &[1]).unwrap(),
+        elements.enqueue_copy_to(queue, &elements).unwrap(),
     ];
     queue.flush().unwrap();
     for event in &events {
@@ -222,14 +221,13 @@ fn places_outside_the_elements_are_refused_in_bytes() {
         assert_eq!(refusal(small.write(queue, first, &data)), refused);
         assert_eq!(refusal(small.enqueue_write(queue, first, &data)), refused);
         assert_eq!(refusal(small.read(queue, first, &mut data)), refused);
-        let source = elements.slice(..count).unwrap();
-        let copy = small.enqueue_copy_from(queue, first, &source);
-        assert_eq!(refusal(copy), refused);
         if first < usize::MAX {
             assert_eq!(refusal(small.slice(range.clone())), refused);
-            assert_eq!(refusal(small.enqueue_fill(queue, range, 1)), refused);
+            assert_eq!(refusal(small.enqueue_fill(queue, range, &[1])), refused);
         }
     }
+    let copy = elements.slice(..5).unwrap().enqueue_copy_to(queue, &small);
+    assert_eq!(refusal(copy), beyond(0, 20));
     let everything = refusal(small.slice(..usize::MAX));
     assert_eq!(everything, beyond(0, usize::MAX));
     refusal(small.slice(usize::MAX..));
@@ -238,33 +236,17 @@ fn places_outside_the_elements_are_refused_in_bytes() {
 }
 
 #[test]
-fn a_write_of_all_elements_is_of_all_elements() {
-    let bench = Bench::new();
-    let memory = bench.buffer(40);
-    for actual in [0, 36, 44] {
-        let elements = bench.uninit::<u32, _>(&memory);
-        let data = vec![0; actual / 4];
-        let refused = refusal(elements.write_all(&bench.queue, &data));
-        let mismatch = InvalidRequest::LengthMismatch {
-            expected: 40,
-            actual,
-        };
-        assert_eq!(refused, mismatch);
-    }
-}
-
-#[test]
 fn elements_of_any_size_are_filled() {
     let bench = Bench::new();
     let memory = bench.buffer(96);
     let odd = bench.uninit::<[f32; 3], _>(&memory);
-    let odd = odd.fill_all(&bench.queue, [1.0, 2.0, 3.0]).unwrap();
-    odd.enqueue_fill(&bench.queue, 2..5, [0.0; 3]).unwrap();
+    let odd = odd.filled(&bench.queue, [1.0, 2.0, 3.0]);
+    odd.enqueue_fill(&bench.queue, 2..5, &[[0.0; 3]]).unwrap();
     let mut expected = [[1.0, 2.0, 3.0]; 8];
     expected[2..5].fill([0.0; 3]);
     assert_eq!(odd.read_to_vec(&bench.queue).unwrap(), expected);
     let wide = bench.uninit::<[f64; 4], _>(&memory);
-    let wide = wide.fill_all(&bench.queue, [0.5; 4]).unwrap();
+    let wide = wide.filled(&bench.queue, [0.5; 4]);
     assert_eq!(wide.read_to_vec(&bench.queue).unwrap(), [[0.5; 4]; 3]);
 }
 
@@ -286,8 +268,12 @@ fn a_fill_with_elements_of_any_size_is_one_command_to_others() {
     for memory in [Some(view), shared].into_iter().flatten() {
         let odd = bench.uninit::<[f32; 3], _>(&memory);
         let gate = bench.gate();
-        let fill = odd.enqueue_fill(bench.queue.after(from_ref(&gate)), .., [1.0, 2.0, 3.0]);
-        let read = odd.enqueue_read(&bench.another_queue()).unwrap();
+        let on = bench.queue.after(from_ref(&gate));
+        let fill = odd.enqueue_fill(on, .., &[[1.0, 2.0, 3.0]]);
+        let data = vec![[0.0_f32; 3]; count];
+        let other = bench.another_queue();
+        let read = bench.backend.enqueue_read_owned(&other, (&odd, 0), data);
+        let read = read.unwrap();
         assert_eq!(read.event().status().unwrap(), EventStatus::Pending);
         bench.open_gate(&gate);
         fill.unwrap().wait().unwrap();
@@ -300,7 +286,7 @@ fn copies_onto_themselves_are_refused() {
     let bench = Bench::new();
     let elements = bench.elements(&counted(10));
     let source = elements.slice(2..6).unwrap();
-    let copy = elements.enqueue_copy_from(&bench.queue, 4, &source);
+    let copy = source.enqueue_copy_to(&bench.queue, &elements.slice(4..).unwrap());
     let overlap = InvalidRequest::OverlappingCopy {
         from: 8,
         to: 16,
@@ -315,12 +301,13 @@ fn the_flags_of_the_memory_hold_for_its_elements() {
     let flags = MemoryFlags::HOST_WRITE_ONLY;
     let memory = bench.backend.create_buffer(40, flags).unwrap();
     let elements = bench.uninit::<u32, _>(&memory);
-    let elements = elements.write_all(&bench.queue, &counted(10)).unwrap();
+    let elements = elements.holding(&bench.queue, &counted(10));
     let way = HostUse::Read;
     let refused = InvalidRequest::HostAccess { way, flags };
     let read = elements.read_to_vec(&bench.queue);
     assert_eq!(refusal(read), refused);
-    assert_eq!(refusal(elements.enqueue_read(&bench.queue)), refused);
+    let bytes = elements.cast::<u8>().unwrap();
+    assert_eq!(refusal(bytes.enqueue_read(&bench.queue, ..)), refused);
 }
 
 #[test]
@@ -331,9 +318,9 @@ fn elements_of_another_context_are_refused() {
     let refused = InvalidRequest::ForeignObject { kind };
     let read = elements.read_to_vec(&stranger.queue);
     assert_eq!(refusal(read), refused);
-    let fill = elements.enqueue_fill(&stranger.queue, .., 1);
+    let fill = elements.enqueue_fill(&stranger.queue, .., &[1]);
     assert_eq!(refusal(fill), refused);
-    let foreign = Elements::<u32, _>::new(&stranger.backend, elements.into_memory()).unwrap();
+    let foreign = Slice::<u32, _>::new((&stranger.backend, elements)).unwrap();
     let kind = binpool_allocators::ObjectKind::Memory;
     let refused = InvalidRequest::ForeignObject { kind };
     let write = foreign.write(&stranger.queue, 0, &[1]);
@@ -346,9 +333,10 @@ fn elements_and_reads_may_be_forgotten() {
     for _ in 0..10 {
         let gate = bench.gate();
         let elements = bench.elements(&counted(10_000));
-        let read = elements
-            .enqueue_read(bench.queue.after(from_ref(&gate)))
-            .unwrap();
+        let on = bench.queue.after(from_ref(&gate));
+        let data = vec![0_u32; 10_000];
+        let read = bench.backend.enqueue_read_owned(on, (&elements, 0), data);
+        let read = read.unwrap();
         let event = read.event().clone();
         mem::forget((elements, read));
         let strangers: Vec<_> = (0..8).map(|_| vec![1_u32; 10_000]).collect();

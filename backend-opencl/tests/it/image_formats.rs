@@ -4,11 +4,12 @@ use std::collections::HashSet;
 
 use binpool_allocators::MemoryFlags;
 use binpool_opencl::{
-    ChannelOrder, ChannelType, HostPitches, ImageFormat, ImageKind, ImageShape, OpenClError,
+    ChannelOrder, ChannelType, HostPitches, ImageFormat, ImageKind, ImageProblem, ImageShape,
+    OpenClError,
 };
 
 use crate::common::{
-    Bench, Error,
+    Bench,
     picture::{Picture, SHAPES, assert_says},
 };
 
@@ -173,10 +174,13 @@ fn a_format_that_is_not_listed_is_refused_before_the_runtime_is_asked() {
         .backend
         .create_image(flags, format, shape)
         .unwrap_err();
-    assert!(matches!(
-        error,
-        OpenClError::Device(Error::Unsupported { .. })
-    ));
+    let others = listed.len();
+    let expected = ImageProblem::Format {
+        kind,
+        format,
+        others,
+    };
+    assert!(matches!(&error, OpenClError::Image(problem) if *problem == expected));
     let says = format!(
         "a {kind} of RGB of UNSIGNED_INT32: the device has {} formats",
         listed.len()

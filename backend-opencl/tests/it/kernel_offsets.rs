@@ -1,6 +1,6 @@
 //! Kernels that take a whole buffer and an offset: they touch their part and nothing beside it, wherever it starts.
 
-use binpool::{ImmediateAllocator, PoolOptions, PooledBuffer, PooledSlice};
+use binpool::{ImmediateAllocator, PoolOptions, PooledBuffer, Slice};
 use binpool_allocators::{AsMemory, Backend, Event, EventStatus, Memory, Queue};
 use binpool_opencl::{
     ClKernel, ClMemory, ClProgram, ClQueue, Extent, OpenClBackend, OpenClError, Parameter,
@@ -143,7 +143,7 @@ fn a_part_of_a_pooled_block_may_start_at_any_element() {
         for each in [&before, &block, &after] {
             each.write(queue, 0, &bytes_from(0, 3 * WORDS)).unwrap();
         }
-        let words = PooledSlice::<u32, _>::new(&block).unwrap();
+        let words = Slice::<u32, _>::new(&block).unwrap();
         let part = words.slice(7..7 + WORDS).unwrap();
         kernels.add(&after, &part).unwrap();
         let read = |block: &PooledBuffer<_>| {
@@ -212,7 +212,7 @@ fn parts_of_one_buffer_are_told_apart() {
     let half = 2 * words;
     let memory = kernels.counted(words);
     let (left, right) = (memory.slice(..half).unwrap(), memory.slice(half..).unwrap());
-    // Both parts are passed as one buffer, of which one is written.
+    // Both parts are passed as one buffer, and one of them is written.
     kernels.add(&left, &right).unwrap();
     assert_eq!(kernels.words(&memory), with_sums(words, 0, words / 2));
     let overlap = kernels.add(&left, &memory).unwrap_err();

@@ -27,7 +27,7 @@ macro_rules! refused {
             panic!("not about a kernel: {error}");
         };
         assert_eq!(*parameter, $parameter, "{error}");
-        assert!(problem.contains($text), "{error}");
+        assert!(problem.to_string().contains($text), "{error}");
     }};
 }
 

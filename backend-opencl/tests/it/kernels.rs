@@ -1,4 +1,4 @@
-//! Programs and kernels.
+//! Programs, kernels and their launches.
 
 use std::slice::from_ref;
 

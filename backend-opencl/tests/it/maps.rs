@@ -562,7 +562,7 @@ fn a_map_has_shapes_orders_and_strides() {
     assert_eq!(map[3], 40);
 }
 
-/// `PoCL` and Intel's runtime keep memory of which a map has failed until that is unmapped, too.
+/// `PoCL` and Intel's runtime keep memory after a map of it has failed, until that map is unmapped, too.
 #[test]
 fn memory_of_which_a_map_has_failed_can_go() {
     let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! Buffers and sub-buffers.
+//! Buffers and sub-buffers: how they are made, and how long they live.
 
 use std::slice::from_ref;
 

@@ -1,14 +1,14 @@
 //! What commands take for memory: anything, within its own bounds.
 
 use binpool::{ImmediateAllocator, MemoryPool, SvmAllocator, SvmGrain};
-use binpool_allocators::{AsMemory, Backend, Error, Event, InvalidRequest, MemoryFlags};
+use binpool_allocators::{AsMemory, Backend, Error, Event, InvalidRequest, MemoryFlags, Slice};
 use binpool_opencl::{
-    ChannelOrder, ChannelType, ClMemory, ClQueue, Elements, HostPitches, ImageFormat, ImageRegion,
+    ChannelOrder, ChannelType, ClMemory, ClQueue, HostPitches, ImageFormat, ImageRegion,
     ImageShape, OpenClBackend, OpenClError, Rect, RectPart, SvmOptions,
 };
 
 use crate::common::{
-    Bench,
+    Bench, Filled,
     launches::{Kernels, SCALE, SUM, parameter_refusal},
     numbered, refusal,
 };
@@ -47,7 +47,7 @@ fn with_every_kind(bench: &Bench, test: impl Fn(&[(&str, &dyn AsMemory<OpenClBac
     let [block, whole] = [SIZE, step + SIZE].map(|bytes| pool.allocate(bytes).unwrap());
     let region = whole.view(step..).unwrap();
     let large = bench.buffer(SIZE + 100);
-    let elements = Elements::<u32, _>::new(backend, &large).unwrap();
+    let elements = Slice::<u32, _>::new((backend, &large)).unwrap();
     let elements = elements.slice(3..3 + SIZE / 4).unwrap();
     let buffer = bench.buffer(SIZE);
     let other = bench.buffer(SIZE + 100);
@@ -173,7 +173,7 @@ fn memory_that_tells_a_wrong_size_is_bounded_by_what_it_has() {
         let shared = backend
             .svm_empty::<u8>(8192, &SvmOptions::coarse())
             .unwrap();
-        blocks.push(shared.fill_all(queue, 1).unwrap().into_memory());
+        blocks.push(shared.filled(queue, 1).into_memory());
     }
     let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnsignedInt8);
     let shape = ImageShape::d2(32, 32);
@@ -262,7 +262,7 @@ fn a_kernel_works_on_the_elements_that_it_is_given() {
         .unwrap();
     let mut expected = ones.clone();
     expected[first..first + 10].fill(3.0);
-    let elements = Elements::<f32, _>::new(backend, &buffer).unwrap();
+    let elements = Slice::<f32, _>::new((backend, &buffer)).unwrap();
     let part = elements.slice(first..first + 10).unwrap();
     let launched = scale
         .launch(queue, &[10])
@@ -311,11 +311,10 @@ fn a_kernel_works_on_the_elements_that_it_is_given() {
     let shared = backend
         .svm_empty::<u32>(40, &SvmOptions::coarse())
         .unwrap()
-        .fill_all(queue, 1)
-        .unwrap();
+        .filled(queue, 1);
     let shared = shared.into_memory();
-    let words = Elements::<u32, _>::new(backend, &shared).unwrap();
-    words.enqueue_fill(queue, 3..8, 10).unwrap();
+    let words = Slice::<u32, _>::new((backend, &shared)).unwrap();
+    words.enqueue_fill(queue, 3..8, &[10]).unwrap();
     let sums = kernels.bench.buffer(4);
     let part = words.slice(3..9).unwrap();
     sum.launch(queue, &[4])

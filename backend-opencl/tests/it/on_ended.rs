@@ -12,7 +12,7 @@ use binpool_opencl::ClEvent;
 
 use crate::common::Bench;
 
-/// Has the end of `event` told. What is told once and no more leaves the channel closed.
+/// Has the end of `event` told. If it is told only once, the channel is closed afterwards.
 fn told(event: &ClEvent) -> Receiver<(Outcome, ThreadId)> {
     let (tell, told) = channel();
     let call = move |outcome| tell.send((outcome, thread::current().id())).unwrap();

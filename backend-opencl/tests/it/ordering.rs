@@ -1,4 +1,4 @@
-//! Queues and events.
+//! What queues and events say about the order of commands.
 
 use std::slice::from_ref;
 

@@ -206,7 +206,7 @@ fn copy_within_one_buffer(bench: &Bench, from: Rect, to: Rect, region: [usize; 3
     }
 }
 
-/// `PoCL` takes some of them for overlapping ones, of which the rows touch or lie between each other.
+/// `PoCL` takes some of them for overlapping ones: those whose rows touch or lie between each other.
 #[test]
 fn a_rectangle_is_copied_beside_itself_in_the_same_buffer() {
     let bench = Bench::new();

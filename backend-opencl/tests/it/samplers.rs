@@ -1,4 +1,4 @@
-//! Samplers.
+//! Samplers: how they are made, and what they say about themselves.
 
 use std::{collections::HashSet, num::NonZeroU64};
 

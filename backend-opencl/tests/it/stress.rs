@@ -42,7 +42,7 @@ fn from_environment(name: &str, default: u64) -> u64 {
     value.map_or(default, |value| value.parse().expect(name))
 }
 
-/// One of these, of which there is at least one.
+/// One of these; there is at least one.
 fn pick<'a, T>(random: &mut Random, among: &'a [T]) -> &'a T {
     &among[random.below(among.len())]
 }

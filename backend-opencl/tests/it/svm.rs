@@ -1,4 +1,4 @@
-//! Shared virtual memory.
+//! Shared virtual memory: its allocation, its release, and the commands on it.
 
 use std::{
     slice::from_ref,

@@ -4,15 +4,15 @@ use std::ptr::NonNull;
 
 use binpool_allocators::{
     Align, AsMemory, Backend, Error, Event, InvalidRequest, Memory, MemoryFlags, MemoryKind, Queue,
-    Region, SvmBackend, SvmGrain,
+    Region, Slice, SvmBackend, SvmGrain,
 };
 use binpool_opencl::{
-    ClMemory, Elements, ImageRegion, ImageShape, MigrationFlags, OpenClBackend, OpenClError,
+    ClMemory, ImageRegion, ImageShape, MapMode, MigrationFlags, OpenClBackend, OpenClError,
     SvmOptions, SvmPointer,
 };
 
 use crate::common::{
-    Bench,
+    Bench, Filled,
     launches::{ADD, Kernels, SCALE},
     numbered,
     picture::RGBA8,
@@ -35,12 +35,12 @@ impl Bench {
         grains.map(SvmOptions::new).collect()
     }
 
-    fn zeros(&self, length: usize) -> Elements<u32, ClMemory> {
+    fn zeros(&self, length: usize) -> Slice<u32, ClMemory> {
         let empty = self
             .backend
             .svm_empty(length, &SvmOptions::coarse())
             .unwrap();
-        empty.fill_all(&self.queue, 0).unwrap()
+        empty.filled(&self.queue, 0)
     }
 }
 
@@ -170,17 +170,6 @@ fn no_elements_elements_of_no_bytes_and_too_many_are_refused() {
             }
         );
     }
-    let wrong = backend
-        .svm_empty::<u32>(3, &SvmOptions::coarse())
-        .unwrap()
-        .write_all(&bench.queue, &[1, 2]);
-    assert_eq!(
-        refusal(wrong),
-        InvalidRequest::LengthMismatch {
-            expected: 12,
-            actual: 8
-        }
-    );
 }
 
 #[test]
@@ -189,11 +178,11 @@ fn elements_are_filled_written_and_mapped() {
     let (backend, queue) = (&bench.backend, &bench.queue);
     for options in bench.options() {
         let empty = || backend.svm_empty::<u32>(5, &options).unwrap();
-        let filled = empty().fill_all(queue, 7).unwrap();
-        assert_eq!(*filled.map(queue).unwrap(), [7; 5]);
-        let written = empty().write_all(queue, &[1, 2, 3, 4, 5]).unwrap();
+        let filled = empty().filled(queue, 7);
+        assert_eq!(*backend.map::<u32>(queue, &filled, ..).unwrap(), [7; 5]);
+        let written = empty().holding(queue, &[1, 2, 3, 4, 5]);
         {
-            let mut map = written.map_mut(queue).unwrap();
+            let mut map = backend.map_mut::<u32>(queue, &written, ..).unwrap();
             assert_eq!(*map, [1, 2, 3, 4, 5]);
             map[2] = 9;
         }
@@ -202,11 +191,11 @@ fn elements_are_filled_written_and_mapped() {
         backend.read(queue, memory, 0, &mut bytes).unwrap();
         assert_eq!(*bytemuck::cast_slice::<u8, u32>(&bytes), [1, 2, 9, 4, 5]);
         let drawn = empty();
-        drawn
-            .map_overwrite(queue)
-            .unwrap()
-            .copy_from_slice(&[5, 4, 3, 2, 1]);
-        assert_eq!(*drawn.map(queue).unwrap(), [5, 4, 3, 2, 1]);
+        let pending = backend.enqueue_map_mut::<u32>(queue, &drawn, .., MapMode::Overwrite);
+        let mut map = pending.unwrap().wait().unwrap();
+        map.copy_from_slice(&[5, 4, 3, 2, 1]);
+        drop(map);
+        assert_eq!(drawn.read_to_vec(queue).unwrap(), [5, 4, 3, 2, 1]);
     }
 }
 
@@ -216,8 +205,8 @@ fn a_map_keeps_commands_away_whatever_the_grain() {
     let (backend, queue) = (&bench.backend, &bench.queue);
     for options in bench.options() {
         let elements = backend.svm_empty::<u32>(5, &options).unwrap();
-        let elements = elements.fill_all(queue, 7).unwrap();
-        let map = elements.map(queue).unwrap();
+        let elements = elements.filled(queue, 7);
+        let map = backend.map::<u32>(queue, &elements, ..).unwrap();
         let memory = elements.svm_memory().unwrap();
         let refused = backend.enqueue_fill(queue, memory, Region::first(4), &[1_u8]);
         assert!(matches!(refusal(refused), InvalidRequest::Mapped { .. }));
@@ -232,14 +221,17 @@ fn a_fill_goes_as_far_as_it_is_told() {
     let bench = Bench::new();
     for options in bench.options() {
         let elements = bench.backend.svm_empty::<u8>(1000, &options).unwrap();
-        let elements = elements.fill_all(&bench.queue, 1).unwrap();
+        let elements = elements.filled(&bench.queue, 1);
         let memory = elements.svm_memory().unwrap();
         let region = Region::new(100, 60);
         bench
             .backend
             .enqueue_fill(&bench.queue, memory, region, &[2_u8, 3])
             .unwrap();
-        let map = elements.map(&bench.queue).unwrap();
+        let map = bench
+            .backend
+            .map::<u8>(&bench.queue, &elements, ..)
+            .unwrap();
         assert!(map[..100].iter().all(|&byte| byte == 1));
         assert_eq!(map[100..160], [2, 3].repeat(30));
         assert!(map[160..].iter().all(|&byte| byte == 1));
@@ -266,7 +258,11 @@ fn both_styles_migrate() {
             assert!(is_unsupported(&migrated));
         }
     }
-    assert_eq!(*numbers.map(&bench.queue).unwrap(), [0; 100]);
+    let map = bench
+        .backend
+        .map::<u32>(&bench.queue, &numbers, ..)
+        .unwrap();
+    assert_eq!(*map, [0; 100]);
 }
 
 #[test]
@@ -274,7 +270,7 @@ fn a_buffer_over_svm_has_the_same_bytes() {
     let bench = Bench::new();
     for options in bench.options() {
         let elements = bench.backend.svm_empty::<u8>(1000, &options).unwrap();
-        let elements = elements.fill_all(&bench.queue, 5).unwrap();
+        let elements = elements.filled(&bench.queue, 5);
         let buffer = elements.as_buffer(MemoryFlags::empty(), None).unwrap();
         assert_eq!((buffer.bytes(), buffer.kind()), (1000, MemoryKind::Buffer));
         assert!(buffer.raw().is_some());
@@ -282,14 +278,20 @@ fn a_buffer_over_svm_has_the_same_bytes() {
         assert!(info.has_host_pointer && info.uses_svm_pointer, "{info:?}");
         assert_eq!(bench.read(&buffer), [5; 1000]);
         bench.write(&buffer, &numbered(1000));
-        assert_eq!(*elements.map(&bench.queue).unwrap(), numbered(1000));
+        let all = || {
+            bench
+                .backend
+                .map::<u8>(&bench.queue, &elements, ..)
+                .unwrap()
+        };
+        assert_eq!(*all(), numbered(1000));
         bench.fill(&bench.queue, &buffer, 6, &[]);
         assert_eq!(bench.read(elements.svm_memory().unwrap()), [6; 1000]);
         {
             let mut map = buffer_map(&bench, &buffer);
             map[10] = 7;
         }
-        assert_eq!(elements.map(&bench.queue).unwrap()[9..12], [6, 7, 6]);
+        assert_eq!(all()[9..12], [6, 7, 6]);
     }
 }
 
@@ -380,14 +382,17 @@ fn a_map_of_svm_is_one_of_the_buffers_over_it() {
     let bench = Bench::new();
     let numbers = bench.zeros(100);
     let buffer = numbers.as_buffer(MemoryFlags::empty(), None).unwrap();
-    let map = numbers.map_mut(&bench.queue).unwrap();
+    let map = bench
+        .backend
+        .map_mut::<u32>(&bench.queue, &numbers, ..)
+        .unwrap();
     let fill = bench
         .backend
         .enqueue_fill(&bench.queue, &buffer, Region::first(4), &[1_u8]);
     assert!(matches!(refusal(fill), InvalidRequest::Mapped { .. }));
     drop(map);
     let map = buffer_map(&bench, &buffer);
-    let refused = numbers.map(&bench.queue);
+    let refused = bench.backend.map::<u32>(&bench.queue, &numbers, ..);
     assert!(matches!(refusal(refused), InvalidRequest::Mapped { .. }));
     drop(map);
 }
@@ -616,14 +621,19 @@ fn kernels_work_on_either_style_and_on_buffers_over_them() {
         .backend
         .svm_empty::<f32>(100, &SvmOptions::coarse())
         .unwrap();
-    let elements = elements.fill_all(&bench.queue, 1.0).unwrap();
+    let elements = elements.filled(&bench.queue, 1.0);
     by(&elements, 2.0);
     by(elements.svm_memory().unwrap(), 3.0);
     by(
         &elements.as_buffer(MemoryFlags::empty(), None).unwrap(),
         5.0,
     );
-    assert_eq!(*elements.map(&bench.queue).unwrap(), [30.0; 100]);
+    let map = bench
+        .backend
+        .map::<f32>(&bench.queue, &elements, ..)
+        .unwrap();
+    assert_eq!(*map, [30.0; 100]);
+    drop(map);
     if bench.backend.limits().svm.system {
         let vector = bench.backend.system_svm(vec![1.0_f32; 100]).unwrap();
         by(&vector, 2.0);
@@ -668,8 +678,11 @@ fn elements_have_a_shape_and_an_order_where_they_are_mapped() {
         .svm_empty::<u32>(12, &SvmOptions::coarse())
         .unwrap();
     let numbers: Vec<u32> = (0..12).collect();
-    let elements = elements.write_all(&bench.queue, &numbers).unwrap();
-    let map = elements.map(&bench.queue).unwrap();
+    let elements = elements.holding(&bench.queue, &numbers);
+    let map = bench
+        .backend
+        .map::<u32>(&bench.queue, &elements, ..)
+        .unwrap();
     assert_eq!(map.shaped((3, 4)).unwrap()[[2, 1]], 9);
     assert_eq!(map.shaped((3, 4).f()).unwrap()[[2, 1]], 5);
 }
@@ -685,8 +698,8 @@ fn shared_memory_that_kernels_only_read_or_write_is_the_hosts_all_the_same() {
         flags: MemoryFlags::READ_ONLY,
         ..SvmOptions::coarse()
     });
-    let input = input.write_all(queue, &[1.0, 2.0, 3.0, 4.0]).unwrap();
-    input.map_mut(queue).unwrap()[0] = 10.0;
+    let input = input.holding(queue, &[1.0, 2.0, 3.0, 4.0]);
+    backend.map_mut::<f32>(queue, &input, ..).unwrap()[0] = 10.0;
     let output = empty(&SvmOptions {
         flags: MemoryFlags::WRITE_ONLY,
         ..SvmOptions::coarse()

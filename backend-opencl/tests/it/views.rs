@@ -5,10 +5,10 @@ use std::thread;
 use binpool::{
     Allocator, ImmediateAllocator, MemoryPool, PoolOptions, PooledBuffer, SvmAllocator, SvmGrain,
 };
-use binpool_allocators::{Backend, Memory, MemoryFlags, Region};
+use binpool_allocators::{Backend, Memory, MemoryFlags, Region, Slice};
 use binpool_opencl::{
-    ChannelOrder, ChannelType, ClImage, ClMemory, ClQueue, Elements, HostPitches, ImageFormat,
-    ImagePart, ImageRegion, ImageShape, OpenClBackend, OpenClError, SvmPointer,
+    ChannelOrder, ChannelType, ClImage, ClMemory, ClQueue, HostPitches, ImageFormat, ImagePart,
+    ImageRegion, ImageShape, OpenClBackend, OpenClError, SvmPointer,
 };
 
 use crate::common::{Bench, contents};
@@ -44,7 +44,7 @@ fn filled(
     block
 }
 
-/// Drops a block of which something was made, has others come and go, and then drops what was made of it on another thread.
+/// Drops a block after something was made of it, makes and drops others, and then drops what was made of it on another thread.
 ///
 /// `read` looks at the bytes of what was made.
 fn outlives_its_block<V: Send>(
@@ -88,7 +88,7 @@ fn regions_outlive_blocks(bench: &Bench, pool: &MemoryPool<OpenClBackend>) {
 
     let block = filled(bench, pool, 7);
     let slice = memory(&block, &bench.queue).slice(..256).unwrap();
-    let elements = Elements::<u8, _>::new(&bench.backend, slice).unwrap();
+    let elements = Slice::<u8, _>::new((&bench.backend, slice)).unwrap();
     outlives_its_block(bench, pool, block, elements, |elements| {
         elements.read_to_vec(&bench.queue).unwrap()
     });

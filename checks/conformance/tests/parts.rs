@@ -37,18 +37,6 @@ const PASSED: &[(&str, &[&str])] = &[
     (
         "backend-opencl/tests/it/parts.rs",
         &[
-            "Elements::enqueue_copy_from",
-            "Elements::enqueue_fill",
-            "Elements::enqueue_read",
-            "Elements::enqueue_write",
-            "Elements::fill_all",
-            "Elements::map",
-            "Elements::map_mut",
-            "Elements::map_overwrite",
-            "Elements::read",
-            "Elements::read_to_vec",
-            "Elements::write",
-            "Elements::write_all",
             "Launch::indirect",
             "Launch::memory",
             "OpenClBackend::create_image_over",
@@ -89,13 +77,13 @@ const PASSED: &[(&str, &[&str])] = &[
             "PooledBuffer::enqueue_copy_region_from",
             "PooledBuffer::enqueue_copy_region_to",
             "PooledBuffer::enqueue_copy_to",
-            "PooledSlice::enqueue_copy_to",
-            "PooledSlice::enqueue_fill",
-            "PooledSlice::enqueue_read",
-            "PooledSlice::enqueue_write",
-            "PooledSlice::read",
-            "PooledSlice::read_to_vec",
-            "PooledSlice::write",
+            "Slice::enqueue_copy_to",
+            "Slice::enqueue_fill",
+            "Slice::enqueue_read",
+            "Slice::enqueue_write",
+            "Slice::read",
+            "Slice::read_to_vec",
+            "Slice::write",
         ],
     ),
 ];
@@ -125,7 +113,7 @@ fn calls(api: &str) -> BTreeSet<String> {
         let [.., owner, name] = path[..] else {
             return None;
         };
-        let is_part = ["Elements", "PooledSlice"].contains(&owner);
+        let is_part = owner == "Slice";
         let takes_memory = function.contains("AsMemory<") || function.contains("TransferPart");
         // The trait's methods are listed a second time for the core of backends.
         (owner != "R" && (takes_memory || is_part && function.contains("On<'q")))
@@ -181,13 +169,13 @@ fn calls_are_found_among_all_functions() {
     let api =
         "pub fn a::B::c<'q, T: x::Y<u8>>(&self, &impl m::AsMemory<Self> + ?Sized) -> a::Result<T>
 pub unsafe fn a::B<T>::d<P: m::TransferPart>(&self, P)
-pub fn a::PooledSlice<T, K>::write<'q>(&self, impl Into<a::On<'q, Q>>)
-pub fn a::PooledSlice<T, K>::len(&self) -> usize
+pub fn a::Slice<T, M>::write<'q>(&self, impl Into<a::On<'q, Q>>)
+pub fn a::Slice<T, M>::len(&self) -> usize
 pub fn R::c<'q>(&self, &impl m::AsMemory<Self>)
-impl<B> m::AsMemory<B> for a::PooledSlice<T, K>";
+impl<B> m::AsMemory<B> for a::Slice<T, M>";
     let found = calls(api);
     assert_eq!(
         found.into_iter().collect::<Vec<_>>(),
-        ["B::c", "B::d", "PooledSlice::write"]
+        ["B::c", "B::d", "Slice::write"]
     );
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use binpool::{
     AsMemory, Backend, DeferredAllocator, Error, InvalidRequest, Memory, MemoryFlags, MemoryId,
-    MemoryPool, PoolOptions, PooledBuffer, PooledSlice, Queue, QueueOrder, Region, Verdict,
+    MemoryPool, PoolOptions, PooledBuffer, Queue, QueueOrder, Region, Slice, Verdict,
 };
 use binpool_allocators::Align;
 use binpool_conformance::{part_of, transfers_keep_to};
@@ -108,7 +108,7 @@ fn commands_of_slices_and_copies_with_them_count_from_the_slice() {
         rig.pool.allocate_of::<u32>(400).unwrap(),
         rig.pool.allocate_of(300).unwrap(),
     ] {
-        let block = typed.block();
+        let block = typed.memory();
         for first in [0, 1, 3, 7] {
             let words = typed.slice(first..first + 200).unwrap();
             transfers_keep_to(backend, queue, (block, 4 * first), &words);
@@ -303,7 +303,7 @@ fn a_shared_slice_keeps_its_block_and_may_start_at_any_byte() {
     let rig = Rig::with_capacity(MIB);
     let block = rig.pool.allocate(1000).unwrap();
     block.write(&rig.queue, 0, &[1_u8; 1000]).unwrap();
-    let all = PooledSlice::<u8, _>::new(Arc::new(block)).unwrap();
+    let all = Slice::<u8, _>::new(Arc::new(block)).unwrap();
     let slice = all.slice(3..600).unwrap();
     drop(all);
     assert_eq!((slice.start(), slice.size()), (3, 597));
@@ -312,10 +312,10 @@ fn a_shared_slice_keeps_its_block_and_may_start_at_any_byte() {
     assert_eq!((part.start(), part.size()), (10, 3));
     part.write(&rig.queue, 0, &[2_u8; 3]).unwrap();
     let mut bytes = [0_u8; 5];
-    let around = part.block().slice(9..14).unwrap();
+    let around = part.memory().slice(9..14).unwrap();
     around.read(&rig.queue, 0, &mut bytes).unwrap();
     assert_eq!(bytes, [1, 2, 2, 2, 1]);
-    let block = part.clone().into_block();
+    let block = part.clone().into_memory();
     drop(part);
     assert_eq!(rig.pool.active_blocks(), 1);
     drop(block);
@@ -388,23 +388,23 @@ fn typed_slices_count_elements() {
     let queue = &rig.queue;
     let numbers = rig.pool.allocate_of::<u32>(100).unwrap();
     assert_eq!((numbers.len(), numbers.size()), (100, 400));
-    assert_eq!(numbers.block().size(), 400);
+    assert_eq!(numbers.memory().size(), 400);
     let counted: Vec<u32> = (0..100).collect();
     numbers.write(queue, 0, &counted).unwrap();
     let some = numbers.slice(10..20).unwrap();
-    assert_eq!((some.len(), some.offset()), (10, 10));
+    assert_eq!((some.len(), some.region().offset), (10, 40));
     assert_eq!((some.start(), some.size()), (40, 40));
     assert_eq!(some.read_to_vec(queue).unwrap(), counted[10..20]);
     // Slices of slices, and indices in transfers, count from the first element of the slice.
     let fewer = some.slice(2..=3).unwrap();
-    assert_eq!((fewer.len(), fewer.offset()), (2, 12));
+    assert_eq!((fewer.len(), fewer.region().offset), (2, 48));
     some.write(queue, 9, &[7]).unwrap();
     some.enqueue_fill(queue, ..2, &[8, 9]).unwrap();
     let mut read = [0; 3];
     some.read(queue, 1, &mut read).unwrap();
     assert_eq!(read, [9, 12, 13]);
     let mut bytes = [0_u32; 2];
-    numbers.block().read(queue, 4 * 19, &mut bytes).unwrap();
+    numbers.memory().read(queue, 4 * 19, &mut bytes).unwrap();
     assert_eq!(bytes, [7, 20]);
     // A copy has the length of its source, wherever the slice of the destination starts.
     let copy = rig.pool.allocate_of::<u32>(12).unwrap();
@@ -452,14 +452,14 @@ fn a_slice_is_of_whole_elements() {
     let rig = Rig::with_capacity(MIB);
     let block = rig.pool.allocate(103).unwrap();
     let whole = |bytes, element| InvalidRequest::NotWholeElements { bytes, element };
-    assert_eq!(refusal(PooledSlice::<u32, _>::new(&block)), whole(103, 4));
+    assert_eq!(refusal(Slice::<u32, _>::new(&block)), whole(103, 4));
     let cast = |range: std::ops::Range<usize>| block.slice(range).unwrap().cast::<u32>();
     assert_eq!(refusal(cast(2..6)), whole(2, 4));
     assert_eq!(refusal(cast(4..6)), whole(2, 4));
     let one = cast(4..8).unwrap();
-    assert_eq!((one.len(), one.offset()), (1, 1));
+    assert_eq!((one.len(), one.region().offset), (1, 4));
     let bytes = one.cast::<u8>().unwrap();
-    assert_eq!((bytes.len(), bytes.offset()), (4, 4));
+    assert_eq!((bytes.len(), bytes.region().offset), (4, 4));
 }
 
 #[test]
@@ -495,7 +495,10 @@ fn no_elements_are_no_memory() {
     nothing.write(&rig.queue, 0, &[]).unwrap();
     assert_eq!(nothing.read_to_vec(&rig.queue).unwrap(), [0; 0]);
     nothing.enqueue_fill(&rig.queue, .., &[1]).unwrap();
-    assert_eq!(refusal(nothing.view()), InvalidRequest::ZeroSize);
+    assert_eq!(
+        refusal(nothing.memory().view(nothing.region())),
+        InvalidRequest::ZeroSize
+    );
 }
 
 #[test]
@@ -503,11 +506,11 @@ fn a_slice_has_a_view_where_the_device_lets_memory_start() {
     let rig = Rig::with_capacity(MIB);
     let numbers = rig.pool.allocate_of::<u32>(1000).unwrap();
     let from_64 = numbers.slice(64..).unwrap();
-    let view = from_64.view().unwrap();
+    let view = from_64.memory().view(from_64.region()).unwrap();
     assert_eq!(view.size(), 4 * 936);
     let from_63 = numbers.slice(63..).unwrap();
     assert!(matches!(
-        refusal(from_63.view()),
+        refusal(from_63.memory().view(from_63.region())),
         InvalidRequest::Misaligned { offset: 252, .. }
     ));
 }
@@ -517,7 +520,7 @@ fn a_typed_block_is_for_the_queue_that_it_was_asked_for() {
     let rig = Rig::with_capacity(MIB);
     let other = rig.another_queue(QueueOrder::InOrder);
     let numbers = rig.pool.allocate_of_on::<u16>(&other, 10).unwrap();
-    assert_eq!(numbers.block().queue_id(), Some(other.id()));
+    assert_eq!(numbers.memory().queue_id(), Some(other.id()));
     let shared = numbers.into_shared();
     let part = shared.slice(3..5).unwrap();
     drop(shared);

@@ -82,7 +82,7 @@ impl DeviceInfo {
         Ok(Self {
             index,
             platform: sys::platform_name_of(id)?,
-            kind: DeviceKind::of_type(sys::device_number(id, CL_DEVICE_TYPE)?),
+            kind: DeviceKind::of_type(id.info(CL_DEVICE_TYPE)?.number()?),
             version: version_of(id)?,
             limits: limits::query(id)?,
             id,
@@ -238,12 +238,12 @@ pub(crate) fn check_library() -> Result<(), OpenClError> {
 
 /// Returns the OpenCL version of a device, major and minor.
 pub(crate) fn version_of(device: DeviceId) -> ClResult<(u32, u32)> {
-    Ok(parse_version(&sys::device_text(device, CL_DEVICE_VERSION)?))
+    Ok(parse_version(&device.info(CL_DEVICE_VERSION)?.text()))
 }
 
 /// Returns whether a device has an extension.
 pub(crate) fn has_extension(device: DeviceId, name: &str) -> ClResult<bool> {
-    let extensions = sys::device_text(device, CL_DEVICE_EXTENSIONS)?;
+    let extensions = device.info(CL_DEVICE_EXTENSIONS)?.text();
     Ok(extensions.split_whitespace().any(|own| own == name))
 }
 

@@ -117,7 +117,7 @@ struct MapCommand {
     command: Arc<TrackedCommand>,
 }
 
-/// Refuses what a map stands against.
+/// Returns the error of what conflicts with `map`, if anything does.
 fn refuse(map: Option<&MapRecord>) -> Result<()> {
     map.map_or(Ok(()), |map| {
         let Region { offset, bytes } = map.region;
@@ -144,7 +144,7 @@ impl AccessLog {
         self.end_is_awaited.load(Ordering::Relaxed)
     }
 
-    /// Forgets the map `id`, so that it refuses no command any more.
+    /// Forgets the map `id`, so that it no longer refuses commands.
     pub(crate) fn forget_map(&self, id: MapId) {
         self.record.lock().maps.retain(|map| map.id != id);
     }
@@ -166,7 +166,7 @@ impl AccessLog {
         self.record.lock().check_maps(all, Access::Write, None)
     }
 
-    /// Waits, on the host, until no command uses the object any more. It does not matter whether they succeeded.
+    /// Waits, on the host, until commands no longer use the object, whether or not they succeeded.
     pub(crate) fn wait_until_unused(&self) -> ClResult<()> {
         while wait_for(self.commands())? {}
         Ok(())
@@ -332,7 +332,7 @@ impl Record {
             next = piece.end;
             piece.add(&entry);
             if piece.entries.len() > piece.limit {
-                // Perhaps nothing looks at what lies here before many more commands have entered.
+                // Many more commands may enter before anything looks at these bytes.
                 piece.tidy(&mut discarded);
             }
         }
@@ -390,7 +390,7 @@ impl Record {
         self.pieces.insert(offset, second);
     }
 
-    /// Forgets commands that nothing has to come after any more, and joins neighbouring pieces that the same commands use.
+    /// Forgets commands that nothing has to come after now, and joins neighbouring pieces that the same commands use.
     fn sweep(&mut self) {
         let mut swept = BTreeMap::<usize, Piece>::new();
         for (start, mut piece) in std::mem::take(&mut self.pieces) {
@@ -431,8 +431,8 @@ impl Piece {
         }
     }
 
-    /// Forgets commands that nothing has to come after any more. In the place of a failed one come those that it was to come after,
-    /// each once however many have failed.
+    /// Forgets commands that nothing has to come after now. A failed one is replaced by those that it should have come after, each of them
+    /// once, however many have failed.
     fn forget_what_is_over(&mut self, discarded: &mut Vec<Arc<TrackedCommand>>) {
         self.retain(discarded, |entry| !entry.command.is_over());
         for entry in std::mem::take(&mut self.entries) {

@@ -153,7 +153,7 @@ pub(crate) fn parameter_refusal<T: std::fmt::Debug>(
             parameter: Some(index),
             problem,
             ..
-        } => (index, problem),
+        } => (index, problem.to_string()),
         error => panic!("not about a parameter: {error}"),
     }
 }

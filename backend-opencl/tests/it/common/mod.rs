@@ -15,8 +15,8 @@ use std::{
 };
 
 use binpool_allocators::{
-    Backend, Event, InvalidRequest, Memory, MemoryFlags, Outcome, Queue, QueueOrder, Region,
-    SvmBackend, SvmGrain,
+    Backend, Event, InvalidRequest, Memory, MemoryFlags, Outcome, Queue, QueueOrder, Region, Slice,
+    SliceMemory, SvmBackend, SvmGrain,
 };
 use binpool_opencl::{ClEvent, ClMemory, ClQueue, DeviceSelector, OpenClBackend};
 
@@ -150,6 +150,26 @@ impl Bench {
         self.backend
             .resolve_user_event(gate, Outcome::Failed)
             .unwrap();
+    }
+}
+
+/// Slices that get their contents where they are made.
+pub(crate) trait Filled<T> {
+    fn filled(self, queue: &ClQueue, value: T) -> Self;
+
+    fn holding(self, queue: &ClQueue, data: &[T]) -> Self;
+}
+
+impl<T: bytemuck::Pod, M: SliceMemory<Backend = OpenClBackend>> Filled<T> for Slice<T, M> {
+    fn filled(self, queue: &ClQueue, value: T) -> Self {
+        self.enqueue_fill(queue, .., &[value]).unwrap();
+        self
+    }
+
+    fn holding(self, queue: &ClQueue, data: &[T]) -> Self {
+        assert_eq!(self.len(), data.len());
+        self.write(queue, 0, data).unwrap();
+        self
     }
 }
 

@@ -1,4 +1,4 @@
-//! The bytes behind memory objects: views, images over buffers and buffers over shared memory have those of their root.
+//! The bytes of memory objects: views, images over buffers and buffers over shared memory have those of their root.
 
 use super::{cells::Cell, commands::Gates};
 

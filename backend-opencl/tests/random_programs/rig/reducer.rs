@@ -20,7 +20,7 @@ fn fails((seed, outcome): (u64, &Outcome), keep: &[usize], limit: Option<Duratio
     (0..TRIES).any(|_| process::run(&job).outcome.kind() == outcome.kind())
 }
 
-/// The steps of a program, which has so many, that are enough for it to fail as it did.
+/// The steps of a program, which has this many, that are enough for it to fail as it did.
 pub(crate) fn reduce(
     program: (u64, &Outcome),
     steps: usize,

@@ -1,4 +1,4 @@
-//! Memory is made.
+//! Steps that make memory: buffers, views, pooled blocks and shared virtual memory.
 
 use std::sync::Arc;
 

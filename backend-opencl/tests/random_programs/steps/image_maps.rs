@@ -143,7 +143,7 @@ impl OpenMap<'_> {
             "write row {row} of slice {slice} of the map of {}",
             self.picture.name
         ));
-        // Arrays of one dimension, of which rows are the layers, are not among the pictures.
+        // Arrays of one dimension, whose rows are the layers, are not among the pictures.
         map.row_mut(row, slice)
             .expect("the row is in the map")
             .copy_from_slice(&data);

@@ -1,4 +1,4 @@
-//! Launches of kernels.
+//! Steps that launch kernels, with arguments of every kind.
 
 use std::sync::Arc;
 

@@ -1,8 +1,7 @@
 //! Memory as elements of a type.
 
-use binpool_allocators::Queue;
+use binpool_allocators::{Queue, Slice};
 use binpool_conformance::Random;
-use binpool_opencl::Elements;
 
 use super::pick;
 use crate::rig::worker::Worker;
@@ -18,7 +17,7 @@ pub(crate) fn elements(worker: &mut Worker<'_>, random: &mut Random) {
     let (slot, wait) = (worker.any_queue(random), worker.wait_list(random));
     let queue = worker.queue(slot);
     let mapped = worker.may_be_mapped(&[object.place]);
-    let elements = Elements::<u32, _>::new(worker.backend(), object.memory());
+    let elements = Slice::<u32, _>::new((worker.backend(), object.memory()));
     let Some(elements) = worker.accepted("elements", elements, false) else {
         return;
     };
@@ -29,7 +28,7 @@ pub(crate) fn elements(worker: &mut Worker<'_>, random: &mut Random) {
         "fill elements {range:?} of {} with {value} on queue {slot}, {wait:?}",
         object.name
     ));
-    let filled = elements.enqueue_fill(queue.after(&wait.events), range.clone(), value);
+    let filled = elements.enqueue_fill(queue.after(&wait.events), range.clone(), &[value]);
     if let Some(event) = worker.accepted("fill elements", filled, mapped) {
         let command = worker.enqueued(slot, &wait, &[object.place], event);
         let bytes = value.to_ne_bytes().repeat(region.bytes);
