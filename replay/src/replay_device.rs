@@ -6,7 +6,7 @@ use binpool::{
     Allocator, Backend, DeferredAllocator, DeviceLimits, Error, ImmediateAllocator, SvmAllocator,
     SvmBackend, SvmGrain, VirtualMemory, VirtualMemoryAllocator,
 };
-use binpool_cuda::{CudaBackend, DriverPoolAllocator};
+use binpool_cuda::CudaBackend;
 use binpool_opencl::{DeviceSelector, OpenClBackend, OpenClError};
 use binpool_vulkan::VulkanBackend;
 
@@ -19,9 +19,8 @@ use crate::{
     mock_kernels::{MockKernels, MockUse, time_of},
     opencl_kernels::OpenClKernels,
     opencl_use::OpenClUse,
-    replay::{NewCommands, Run, replay_with},
+    replay::{NewCommands, replay_with},
     rounds::DeviceGauges,
-    stream_ordered::replay_in_stream_order,
     touch::Fill,
     transfer_commands::TransferCommands,
     watermark::Watermark,
@@ -166,7 +165,7 @@ impl Device {
         };
         match self {
             Self::Mock(profile) => {
-                let has_pages = settings.allocator == AllocatorChoice::Pages;
+                let has_pages = settings.allocator == AllocatorChoice::VirtualMemory;
                 let device =
                     profile.mock(trace, has_pages, settings.capacity_bytes, settings.behind);
                 let backend = device.backend();
@@ -317,11 +316,8 @@ impl<B: SvmBackend> On<'_, B> {
             AllocatorChoice::Deferred => self.with(DeferredAllocator::new(self.backend)),
             AllocatorChoice::Svm => self.with(svm(SvmGrain::Coarse)?),
             AllocatorChoice::SvmFine => self.with(svm(SvmGrain::Fine)?),
-            AllocatorChoice::Pages => {
+            AllocatorChoice::VirtualMemory => {
                 Err(self.lacks("virtual memory", "replay on the mock or on CUDA"))
-            }
-            AllocatorChoice::DriverPool | AllocatorChoice::StreamOrdered => {
-                Err(self.lacks("the pool of CUDA's driver", "replay with `--backend cuda`"))
             }
         }
     }
@@ -332,14 +328,7 @@ impl On<'_, CudaBackend> {
     fn replay_on_cuda(&self) -> Result<Outcome, Failure> {
         match self.settings.allocator {
             AllocatorChoice::Immediate => self.with(self.immediate()?),
-            AllocatorChoice::Pages => self.with(VirtualMemoryAllocator::new(self.backend)),
-            AllocatorChoice::DriverPool => {
-                self.with(DriverPoolAllocator::new(self.backend).map_err(Failure::setup)?)
-            }
-            AllocatorChoice::StreamOrdered => self.with_commands(|commands, device| {
-                let run = Run::new(self.trace, self.backend, self.settings, commands)?;
-                replay_in_stream_order(self.trace, self.backend, &run, device, self.progress)
-            }),
+            AllocatorChoice::VirtualMemory => self.with(VirtualMemoryAllocator::new(self.backend)),
             AllocatorChoice::Deferred => Err(self.lacks(
                 "deferred memory",
                 "CUDA commits memory when it allocates it, use `--allocator immediate`",
@@ -357,15 +346,15 @@ impl On<'_, VulkanBackend> {
     fn replay_on_vulkan(&self) -> Result<Outcome, Failure> {
         match self.settings.allocator {
             AllocatorChoice::Immediate => self.with(self.immediate()?),
-            AllocatorChoice::Pages if self.backend.page_bytes() > 0 => {
+            AllocatorChoice::VirtualMemory if self.backend.page_bytes() > 0 => {
                 self.with(VirtualMemoryAllocator::new(self.backend))
             }
-            AllocatorChoice::Pages => {
+            AllocatorChoice::VirtualMemory => {
                 Err(self.lacks("virtual memory", "use `--allocator immediate`"))
             }
             _ => Err(self.lacks(
                 "this allocator",
-                "use `--allocator immediate`, or `pages` where the device has sparse binding",
+                "use `--allocator immediate`, or `virtual-memory` where the device has sparse binding",
             )),
         }
     }
@@ -377,24 +366,14 @@ impl<B: Backend> On<'_, B> {
     }
 
     fn with<A: Allocator<Backend = B> + Clone>(&self, allocator: A) -> Result<Outcome, Failure> {
-        self.with_commands(|commands, device| {
-            let (settings, progress) = (self.settings, self.progress);
-            replay_with(self.trace, allocator, settings, commands, device, progress)
-        })
-    }
-
-    /// Calls `body` with the commands on each block, and what the device shows.
-    fn with_commands<R>(
-        &self,
-        body: impl FnOnce(Option<NewCommands<'_, B>>, DeviceGauges<'_>) -> R,
-    ) -> R {
-        let commands: Option<NewCommands<'_, B>> = match self.settings.touch {
+        let (trace, settings, progress) = (self.trace, self.settings, self.progress);
+        let commands: Option<NewCommands<'_, B>> = match settings.touch {
             Touch::Nothing => None,
             Touch::Fill => Some(&|_| Ok(Box::new(Fill))),
             Touch::Kernels => Some(self.kernels),
         };
-        let Some(time) = self.settings.behind else {
-            return body(commands, self.device);
+        let Some(time) = settings.behind else {
+            return replay_with(trace, allocator, settings, commands, self.device, progress);
         };
         // The bytes that were freed and that commands use.
         let pending: Arc<Watermark> = Arc::default();
@@ -409,7 +388,7 @@ impl<B: Backend> On<'_, B> {
             pending: Some(&pending),
             ..self.device
         };
-        body(Some(behind), device)
+        replay_with(trace, allocator, settings, Some(behind), device, progress)
     }
 
     /// The failure where the device lacks something.

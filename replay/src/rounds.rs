@@ -28,8 +28,8 @@ pub struct Round {
     pub device_time: Duration,
     /// The most bytes that were live at once, as requested.
     pub peak_live_bytes: u64,
-    /// The most bytes that were taken from the device at once; `None` if that is not counted.
-    pub peak_reserved_bytes: Option<u64>,
+    /// The most bytes that were taken from the device at once.
+    pub peak_reserved_bytes: u64,
     /// The work that the device had not finished; `None` if it is not behind ([`ReplaySettings::behind`](crate::ReplaySettings::behind)).
     pub pending: Option<Pending>,
 }
@@ -124,8 +124,8 @@ impl Warm {
 pub(crate) struct Gauges<'a> {
     /// The calls so far.
     pub(crate) reading: &'a dyn Fn() -> AllocatorStatistics,
-    /// The bytes that are taken; `None` if they are not counted.
-    pub(crate) reserved: Option<&'a Watermark>,
+    /// The bytes that are taken.
+    pub(crate) reserved: &'a Watermark,
     pub(crate) device: DeviceGauges<'a>,
 }
 
@@ -185,7 +185,7 @@ impl<'a> Ledger<'a> {
             unmaps: now.calls.unmaps - before.calls.unmaps,
             device_time: now.device_time.saturating_sub(before.device_time),
             peak_live_bytes: self.live.restart(),
-            peak_reserved_bytes: self.gauges.reserved.map(Watermark::restart),
+            peak_reserved_bytes: self.gauges.reserved.restart(),
             pending: pending_since(self.gauges, before.waited),
         });
         self.ends.push(Instant::now());
@@ -242,7 +242,7 @@ mod tests {
             device_allocations: calls,
             maps: 3 * calls,
             device_time: Duration::from_micros(calls),
-            peak_reserved_bytes: Some(reserved),
+            peak_reserved_bytes: reserved,
             ..Round::default()
         }
     }
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(warm.rounds, 2);
         assert!((warm.mean(warm.sum.device_calls()) - 14.0).abs() < 1e-9);
         assert_eq!(warm.sum.moves(), 14);
-        assert_eq!(warm.sum.peak_reserved_bytes, Some(60));
+        assert_eq!(warm.sum.peak_reserved_bytes, 60);
         assert_eq!(
             warm.mean_time(warm.sum.device_time),
             Duration::from_nanos(3500)

@@ -30,7 +30,7 @@ const JUDGED_ROUNDS: usize = 60;
 /// What pools carve blocks from.
 const SOURCES: [(&str, AllocatorChoice); 2] = [
     ("segments", AllocatorChoice::Immediate),
-    ("pages", AllocatorChoice::Pages),
+    ("pages", AllocatorChoice::VirtualMemory),
 ];
 
 /// The figures of each policy, source and program.
@@ -198,7 +198,7 @@ fn taken(
     let (warm_reserved, warm_calls) = Warm::of(&rounds[skipped..]).map_or(nothing, |warm| {
         let sum = &warm.sum;
         let calls = match allocator {
-            AllocatorChoice::Pages => sum.maps,
+            AllocatorChoice::VirtualMemory => sum.maps,
             _ => sum.device_allocations,
         };
         let reserved = over_live(sum.peak_reserved_bytes, sum.peak_live_bytes);

@@ -238,7 +238,7 @@ fn table<T: Total, const TITLES: usize, const CELLS: usize>(
 /// What a pool would save; `None` if it would save less than half of the requests to the driver, which is not worth one.
 fn forecast(trace: &Trace) -> Option<String> {
     let allocator = if trace.is_of_cuda() {
-        AllocatorChoice::Pages
+        AllocatorChoice::VirtualMemory
     } else {
         AllocatorChoice::Immediate
     };
