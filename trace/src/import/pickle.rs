@@ -1,4 +1,4 @@
-//! Reads Python's pickles of plain data.
+//! Reads Python's pickles of plain data, of protocol 2 and later.
 //!
 //! A pickle is a program for a stack machine. This one performs the steps that make numbers, texts, lists, tuples and
 //! dictionaries, and refuses those that name classes or call functions. Crates for pickles build nested values instead:
@@ -84,7 +84,6 @@ impl<R: BufRead> Machine<R> {
                 self.push_long(length)?;
             }
             b'X' | 0x8c | 0x8d => self.push_text(opcode)?,
-            b'I' | b'L' | b'F' | b'V' | b'S' => self.push_line(opcode)?,
             // BINBYTES and its variants.
             b'C' | b'B' => {
                 let length = self.argument(opcode)?;
@@ -92,10 +91,6 @@ impl<R: BufRead> Machine<R> {
             }
             b']' => self.push(Object::List(Vec::new())),
             b'}' => self.push(Object::Dict(Vec::new())),
-            b'l' => {
-                let items = self.pop_to_mark()?;
-                self.push(Object::List(items));
-            }
             b't' => {
                 self.pop_to_mark()?;
                 self.push(Object::Other);
@@ -106,19 +101,14 @@ impl<R: BufRead> Machine<R> {
                 }
                 self.push(Object::Other);
             }
-            b'd' => {
-                let items = self.pop_to_mark()?;
-                let pairs = self.pairs(&items)?;
-                self.push(Object::Dict(pairs));
-            }
             b'a' | b'e' => self.append(opcode)?,
             b's' | b'u' => self.set_items(opcode)?,
-            b'p' | b'q' | b'r' | 0x94 => {
+            b'q' | b'r' | 0x94 => {
                 let key = self.key(opcode)?;
                 let top = self.top()?;
                 self.memo.insert(key, top);
             }
-            b'g' | b'h' | b'j' => {
+            b'h' | b'j' => {
                 let key = self.key(opcode)?;
                 let id = self.memo.get(&key).copied();
                 let id = id.ok_or_else(|| self.missing("an object made before"))?;
@@ -146,41 +136,6 @@ impl<R: BufRead> Machine<R> {
         let id = self.objects.add_text(text);
         self.stack.push(id);
         Ok(())
-    }
-
-    /// Pushes a value of protocol 0, which is the rest of a line.
-    fn push_line(&mut self, opcode: u8) -> Result<(), TraceError> {
-        let line = self.line()?;
-        match opcode {
-            b'V' => {
-                let id = self.objects.add_text(unescaped(&line));
-                self.stack.push(id);
-            }
-            b'S' => {
-                let quoted = line.trim_end();
-                let inner = quoted.get(1..quoted.len().saturating_sub(1));
-                let id = self.objects.add_text(unescaped(inner.unwrap_or_default()));
-                self.stack.push(id);
-            }
-            b'F' => self.push(Object::Other),
-            _ => {
-                let number = line.trim_end().trim_end_matches('L').parse();
-                self.push(number.map_or(Object::Other, Object::Integer));
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads the rest of a line, whose bytes are letters of Latin 1.
-    fn line(&mut self) -> Result<String, TraceError> {
-        let mut line = Vec::new();
-        let mut limited = (&mut self.reader).take(LONGEST_KEPT);
-        let read = limited.read_until(b'\n', &mut line)?;
-        self.read += read as u64;
-        match line.pop() {
-            Some(b'\n') => Ok(line.into_iter().map(char::from).collect()),
-            _ => Err(self.error(TraceError::truncated())),
-        }
     }
 
     /// Pushes a number of `length` bytes, lowest first.
@@ -259,10 +214,6 @@ impl<R: BufRead> Machine<R> {
     /// Reads the key of the memo that a step names: `PUT`, `GET` and their variants. `MEMOIZE` names none.
     fn key(&mut self, opcode: u8) -> Result<u32, TraceError> {
         match opcode {
-            b'p' | b'g' => {
-                let key = self.line()?.trim_end().parse();
-                key.map_err(|_| self.missing("a number"))
-            }
             0x94 => Ok(u32::try_from(self.memo.len()).unwrap_or(u32::MAX)),
             _ => Ok(u32::try_from(self.argument(opcode)?).unwrap_or(u32::MAX)),
         }
@@ -345,36 +296,6 @@ impl<R: BufRead> Machine<R> {
     }
 }
 
-/// The text of protocol 0, in which other letters than those of Latin 1, `\\` and line ends are written as `\uXXXX` or `\xXX`.
-fn unescaped(text: &str) -> String {
-    let mut parts = text.split('\\');
-    let mut all = parts.next().unwrap_or_default().to_owned();
-    while let Some(part) = parts.next() {
-        let digits = match part.as_bytes().first() {
-            Some(b'u') => 5,
-            Some(b'U') => 9,
-            Some(b'x') => 3,
-            _ => 1,
-        };
-        let code = part
-            .get(1..digits)
-            .map(|code| u32::from_str_radix(code, 16));
-        match (part, code) {
-            // Two of them stand for one.
-            ("", _) => {
-                all.push('\\');
-                all.push_str(parts.next().unwrap_or_default());
-            }
-            (_, Some(Ok(code))) => {
-                all.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
-                all.push_str(part.get(digits..).unwrap_or_default());
-            }
-            (_, _) => all.push_str(part),
-        }
-    }
-    all
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failing test panics")]
 mod tests {
@@ -411,17 +332,7 @@ mod tests {
         let list = objects.root().unwrap().as_list().unwrap();
         let numbers: Vec<Option<i64>> = list.iter().map(Node::as_integer).collect();
         assert_eq!(numbers, [Some(5), Some(5)]);
-        for (boolean, is) in [
-            (&b"\x88."[..], 1),
-            (b"\x89.", 0),
-            (b"I01\n.", 1),
-            (b"I00\n.", 0),
-        ] {
-            assert_eq!(number(boolean), Some(is));
-        }
-        // A fraction and a number of protocol 0.
-        assert_eq!(number(b"F7\n."), None);
-        assert_eq!(number(b"I7\n."), Some(7));
+        assert_eq!((number(b"\x88."), number(b"\x89.")), (Some(1), Some(0)));
     }
 
     #[test]
@@ -431,28 +342,11 @@ mod tests {
             (b"\x80\x04\x8a\x03ab", 6),
             (b"\x80\x04C\x03ab", 6),
             (b"\x80\x04J\0\0", 3),
-            (b"\x80\x04I12", 5),
         ] {
             let error = read(file).err().unwrap();
             assert_eq!(error.kind(), TraceErrorKind::Malformed, "{file:?}");
             assert!(error.message().contains("ends here"), "{}", error.message());
             assert_eq!(error.place(), format!("byte {end}"), "{file:?}");
-        }
-    }
-
-    #[test]
-    fn a_text_of_protocol_0_has_the_letters_that_its_escapes_name() {
-        for (written, text) in [
-            (r"caf\xe9", "café"),
-            (r"\u65e5 and \U0001d6fc.", "日 and 𝛼."),
-            (r"C:\\new\\\\x41", r"C:\new\\x41"),
-            (r"\\", r"\"),
-            (r"\n", "n"),
-            (r"\x4", "x4"),
-            (r"\ud800", "\u{fffd}"),
-            ("", ""),
-        ] {
-            assert_eq!(unescaped(written), text, "{written}");
         }
     }
 

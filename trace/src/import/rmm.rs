@@ -4,8 +4,7 @@
 //! start again at midnight. RMM's guide has seconds instead, and the action `deallocate`; both are accepted. RMM quotes no
 //! field, so commas alone separate the columns.
 //!
-//! The header names the columns. Old versions have no threads, and `rmm.csv_log()`, which is older, has other names, and the line of the
-//! program that asked. Logs are also met without a header, cut, one after the other, and within other output of a program: any line
+//! The header names the columns. Old versions have no threads. Logs are also met without a header, cut, one after the other, and within other output of a program: any line
 //! that is an event is taken, and the others are counted.
 
 use std::io::{self, BufRead};
@@ -16,15 +15,11 @@ use super::{
 };
 use crate::{
     Trace, TraceError,
-    name::cut,
     text_lines::{TextLine, TextLines, too_long},
 };
 
 const NS_PER_S: u64 = 1_000_000_000;
 const DAY: u64 = 24 * 3600 * NS_PER_S;
-
-/// The most characters of a location that count.
-const LONGEST_LOCATION: usize = 240;
 
 /// The most bytes that are read of a text to find the first line of a log.
 const SEARCHED: usize = 1 << 20;
@@ -87,26 +82,20 @@ struct Columns {
     pointer: usize,
     size: usize,
     stream: usize,
-    /// The line of the program that asked.
-    location: Option<usize>,
 }
 
 impl Columns {
     /// Reads a header; `None` for any other line.
     fn named_by(line: &str) -> Option<Self> {
         let names: Vec<&str> = line.split(',').map(str::trim).collect();
-        let place = |of: &[&str]| {
-            let is_it = |name: &&str| of.iter().any(|own| name.eq_ignore_ascii_case(own));
-            names.iter().position(is_it)
-        };
+        let place = |of: &str| names.iter().position(|name| name.eq_ignore_ascii_case(of));
         Some(Self {
             count: names.len(),
-            time: place(&["Time", "Start"])?,
-            action: place(&["Action", "Event Type"])?,
-            pointer: place(&["Pointer", "Address"])?,
-            size: place(&["Size", "Size (bytes)"])?,
-            stream: place(&["Stream"])?,
-            location: place(&["Location"]),
+            time: place("Time")?,
+            action: place("Action")?,
+            pointer: place("Pointer")?,
+            size: place("Size")?,
+            stream: place("Stream")?,
         })
     }
 
@@ -123,7 +112,6 @@ impl Columns {
             pointer: action + 1,
             size: action + 2,
             stream: action + 3,
-            location: None,
         }
     }
 }
@@ -138,8 +126,8 @@ enum Action {
 impl Action {
     fn named(name: &str) -> Option<Self> {
         match name {
-            "allocate" | "Alloc" | "Realloc" => Some(Self::Allocate),
-            "free" | "deallocate" | "Free" => Some(Self::Free),
+            "allocate" => Some(Self::Allocate),
+            "free" | "deallocate" => Some(Self::Free),
             "allocate failure" => Some(Self::Fail),
             _ => None,
         }
@@ -213,13 +201,6 @@ impl Log {
         let bytes = bytes.map_err(|_| field("Size", "a number of bytes"))?;
         let stream = parse_pointer(fields[columns.stream])
             .ok_or_else(|| field("Stream", "a hexadecimal number"))?;
-        let location = columns.location.map(|column| fields[column]);
-        let location = location.filter(|_| action != Action::Free);
-        let group = location.filter(|name| !name.is_empty()).map(|name| {
-            let name = name.replace(char::is_control, " ");
-            self.blocks
-                .group(cut(name.trim(), LONGEST_LOCATION).into_owned())
-        });
         self.last = Moment {
             time: Some(self.clock.read(time)),
             line: line.number,
@@ -228,7 +209,7 @@ impl Log {
             address,
             bytes,
             stream: stream.into(),
-            group,
+            group: None,
             stack: None,
         };
         self.events += 1;
@@ -296,10 +277,6 @@ fn parse_time(text: &str) -> Option<u64> {
         let are_digits = text.len() <= digits && text.bytes().all(|byte| byte.is_ascii_digit());
         are_digits.then(|| text.parse::<u64>().ok()).flatten()
     };
-    if text.contains("e-") {
-        // Of a log that has just begun.
-        return parse_small(text);
-    }
     let (whole, part) = text.rsplit_once(['.', ':'])?;
     let nanos = number(&format!("{part:0<9}"), 9)?;
     let parts: Vec<u64> = whole
@@ -312,19 +289,6 @@ fn parse_time(text: &str) -> Option<u64> {
         _ => return None,
     };
     seconds.checked_mul(NS_PER_S)?.checked_add(nanos)
-}
-
-/// A time of less than a second, as C++ prints it: `8.1e-05`.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "from 0 to 1 000 000 000"
-)]
-fn parse_small(text: &str) -> Option<u64> {
-    let seconds = text.parse::<f64>().ok()?;
-    (0.0..1.0)
-        .contains(&seconds)
-        .then_some((seconds * 1e9) as u64)
 }
 
 /// A clock that starts again at midnight.

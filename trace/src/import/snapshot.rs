@@ -65,7 +65,7 @@ impl<'o> Snapshot<'o> {
         let bare = bare.filter(|list| list.get(0).is_some_and(is_segment));
         let (traces, listed) = (list("device_traces"), list("segments").or(bare));
         if traces.is_none() && listed.is_none_or(List::is_empty) {
-            return Err(foreign_document(objects).at("the whole file"));
+            return Err(foreign_document().at("the whole file"));
         }
         let mut segments: BTreeMap<usize, Vec<(usize, Node<'_>)>> = BTreeMap::new();
         for (number, segment) in (1..).zip(listed.into_iter().flat_map(List::iter)) {

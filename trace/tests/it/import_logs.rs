@@ -189,22 +189,6 @@ fn the_header_names_the_columns_whatever_their_order() {
     assert_eq!(trace.to_string(), PROGRAM);
 }
 
-/// What `rmm.csv_log()` returned.
-#[test]
-fn the_first_logs_of_rmm_have_groups() {
-    let log = "\
-Event Type,Device ID,Address,Stream,Size (bytes),Free Memory,Total Memory,Current Allocs,Start,End,Elapsed,Location
-Alloc,0,0x7fae06600000,0,80,0,0,1,8.1e-05,0.0074,0.00191666,/numba/cuda/driver.py:683
-Alloc,0,0x7fae06700000,0,99,0,0,2,1.10649,1.1074,0.00191666,<path>/numba/utils.py:6
-Free,0,0x7fae06600000,0,0,0,0,1,1.10798,1.10921,0.00122238,/numba/utils.py:678
-";
-    assert_eq!(
-        read(log).to_string(),
-        "g 0 /numba/cuda/driver.py:683\ng 1 <path>/numba/utils.py:6\n\
-         a 140385407991808 80 0 0 0\na 140385409040384 99 0 1106409000 1\nf 140385407991808 1107899000\n"
-    );
-}
-
 #[test]
 fn a_trace_cut_in_its_last_line_is_read_up_to_there() {
     let trace = read("a 0 4096 0 1\nf 0 2\na 1 40");
