@@ -51,7 +51,7 @@ pub(crate) fn show_devices(options: &Devices) -> Result<bool, Box<dyn Error>> {
         write_file(path, serde_json::to_string_pretty(profile)? + "\n")?;
     }
     if options.json {
-        print(&devices_json(&opencl, &cuda, &vulkan)?)?;
+        print(&devices_json(&opencl, &cuda, &vulkan))?;
     } else {
         print_report(&devices_text(&opencl, &cuda, &vulkan))?;
         for line in absent {

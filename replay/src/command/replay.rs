@@ -74,7 +74,7 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
         settings,
     };
     if options.json {
-        print(&json(&header, &rows)?)?;
+        print(&json(&header, &rows))?;
     } else if !rows.is_empty() {
         print_report(&table(&header, &rows))?;
         if options.behind.is_some() {

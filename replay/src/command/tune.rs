@@ -51,7 +51,7 @@ pub(crate) fn tune_all(options: &Tune) -> Result<bool, Box<dyn Error>> {
     };
     let overall = tuned.overall();
     if options.json {
-        print(&tuned.json()?)?;
+        print(&tuned.json())?;
     } else if !tuned.trials.is_empty() {
         print_report(&format!("{}\n", tuned.tables()))?;
         print_report(&tuned.verdict(&overall))?;

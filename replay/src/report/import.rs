@@ -6,12 +6,8 @@ use binpool::words::bytes;
 use binpool_trace::Trace;
 
 /// Returns the figures of a trace as a JSON object.
-///
-/// # Errors
-///
-/// None that can happen: every value has a JSON form.
-pub fn import_json(trace: &Trace) -> serde_json::Result<String> {
-    serde_json::to_string_pretty(&json!({
+pub fn import_json(trace: &Trace) -> String {
+    let object = json!({
         "recording": trace.name(),
         "allocations": trace.allocations(),
         "frees": trace.frees(),
@@ -22,7 +18,8 @@ pub fn import_json(trace: &Trace) -> serde_json::Result<String> {
         "peak_live_bytes": trace.peak_live_bytes(),
         "largest_block_bytes": trace.largest_block_bytes(),
         "remarks": trace.remarks(),
-    }))
+    });
+    format!("{object:#}")
 }
 
 /// Returns the figures of a trace in a line.

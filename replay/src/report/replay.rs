@@ -16,13 +16,9 @@ use crate::{
 };
 
 /// Returns the report as a JSON array with an object for each trace.
-///
-/// # Errors
-///
-/// None that can happen: every value has a JSON form.
-pub fn json(header: &Header, rows: &[Row]) -> serde_json::Result<String> {
+pub fn json(header: &Header, rows: &[Row]) -> String {
     let objects: Vec<Value> = rows.iter().map(|row| object(header, row)).collect();
-    serde_json::to_string_pretty(&objects)
+    format!("{:#}", Value::from(objects))
 }
 
 /// The part of the time in which pages moved, in percent.

@@ -149,7 +149,7 @@ fn the_table_names_the_settings_and_has_each_figure_in_its_column() {
 #[test]
 fn each_figure_of_the_report_stands_under_its_name() {
     let (header, mut row) = (header(), row());
-    let report: Value = serde_json::from_str(&json(&header, &[row.clone()]).unwrap()).unwrap();
+    let report: Value = serde_json::from_str(&json(&header, &[row.clone()])).unwrap();
     let mut expected = json!([{
         "trace": "a trace", "backend": "mock", "device": "a device", "allocator": "deferred", "pool": true, "scale": 3, "touch": "fill", "threads": 2,
         "capacity_bytes": 9000, "allocations": 50, "hits": 30, "device_allocations": 20, "views": 5, "peak_live_bytes": 1000,
@@ -159,7 +159,7 @@ fn each_figure_of_the_report_stands_under_its_name() {
     }]);
     assert_eq!(report, expected);
     row.need_bytes = None;
-    let report: Value = serde_json::from_str(&json(&header, &[row.clone()]).unwrap()).unwrap();
+    let report: Value = serde_json::from_str(&json(&header, &[row.clone()])).unwrap();
     let object = expected[0].as_object_mut().unwrap();
     object.retain(|name, _| !name.starts_with("need"));
     assert_eq!(report, expected);
@@ -175,7 +175,7 @@ fn each_figure_of_the_report_stands_under_its_name() {
         reserved_bytes: 30,
         trimmed_bytes: 20,
     };
-    let report: Value = serde_json::from_str(&json(&of_pages, &[row]).unwrap()).unwrap();
+    let report: Value = serde_json::from_str(&json(&of_pages, &[row])).unwrap();
     let more = json!({
         "maps": 3, "unmaps": 2, "remap_time_us": 2.5, "move_time_us": 0.5, "move_percent": 2.0,
         "at_end": { "live_bytes": 10, "reserved_bytes": 30, "trimmed_bytes": 20 },

@@ -92,7 +92,7 @@ fn the_figures_are_those_of_a_replay_with_the_settings_of_the_name() {
                 scale,
                 settings,
             };
-            serde_json::from_str::<Value>(&report::json(&header, &[row]).unwrap()).unwrap()
+            serde_json::from_str::<Value>(&report::json(&header, &[row])).unwrap()
         };
         let by_command = |settings: &[&str]| {
             json(&[&["replay", "--rounds", "16"], common, settings, &[path]].concat())

@@ -476,9 +476,7 @@ fn the_blocks_that_would_have_to_end_are_listed_and_framed() {
 #[test]
 fn a_menu_chooses_one_of_several_histories() {
     let [small, large] = ["a 0 4096 0\n", &tagged()].map(history_of);
-    let page = |histories: &[(&str, &History)]| {
-        Page::new(page_of_histories(histories, By::Group).unwrap())
-    };
+    let page = |histories: &[(&str, &History)]| Page::new(page_of_histories(histories, By::Group));
     let there = page(&[("device 0", &small), ("device 1", &large)]).run(
         "",
         "const seen = { names: all('#history option').map(option => option.textContent), first: figures() };

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::{
     BlockState, Snapshot, SnapshotBlock,
-    view::{By, History, Numbers, SnapshotNumbers, snapshot_numbers::all_blocks},
+    view::{By, History, SnapshotNumbers, numbers::Numbers, snapshot_numbers::all_blocks},
 };
 
 /// Two recordings, or two snapshots of pools, side by side. Sizes are in bytes.

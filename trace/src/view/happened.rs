@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::{
     Event, PoolEvent, PoolStep, Trace, What,
-    view::{EventRow, History, Life, Lives, Origin, Segment},
+    view::{History, Life, Lives, Origin, Segment, history::EventRow},
 };
 
 /// An ID without these bits is the number of its block.

@@ -5,7 +5,10 @@ use serde::Serialize;
 use crate::{
     Shortage, ShortageReport, Trace, Use,
     view::{
-        By, FreeMemory, Life, Lives, Neighbour, Segment, grouping::Grouping, neighbours::Stretch,
+        By, Life, Lives, Segment,
+        free_memory::FreeMemory,
+        grouping::Grouping,
+        neighbours::{Neighbour, Stretch},
     },
 };
 
@@ -169,7 +172,7 @@ impl History {
         is_mostly_idle(&self.times)
     }
 
-    /// Returns the group of a block, as the index of its row among those of [`Numbers::by`](crate::view::Numbers::by).
+    /// Returns the group of a block, as the index of its row among those of `Numbers::by`.
     #[must_use]
     pub fn group_of(&self, by: By, block: usize) -> usize {
         self.groupings[by as usize].numbers[block] as usize

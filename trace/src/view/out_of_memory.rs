@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::{
     Shortage, ShortageReport, Snapshot, SnapshotShortage,
-    view::{FailedRequest, Neighbours},
+    view::{FailedRequest, neighbours::Neighbours},
 };
 
 /// The cause of an out-of-memory failure in a replay, a recording or a snapshot. Sizes are in bytes.

@@ -6,7 +6,11 @@ use serde::Serialize;
 
 use crate::{
     BlockState, Snapshot, SnapshotBlock,
-    view::{FreeMemory, LargestGroup, Neighbour, Neighbours, OutOfMemory, neighbours::Stretch},
+    view::{
+        free_memory::FreeMemory,
+        neighbours::{Neighbour, Neighbours, Stretch},
+        out_of_memory::{LargestGroup, OutOfMemory},
+    },
 };
 
 /// The figures of a snapshot, which its page shows. Sizes are in bytes, times in nanoseconds.
