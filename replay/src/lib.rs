@@ -11,7 +11,6 @@ mod capacity_search;
     unsafe_code,
     reason = "a kernel is what its declaration says, which only its author can know"
 )]
-mod cuda_use;
 pub mod devices;
 mod figures;
 mod history;
@@ -26,7 +25,6 @@ mod opencl_kernels;
     unsafe_code,
     reason = "a kernel is what its declaration says, which only its author can know"
 )]
-mod opencl_use;
 mod parts;
 mod replay;
 mod replay_device;
