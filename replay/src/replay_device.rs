@@ -100,11 +100,15 @@ impl Device {
     /// The device's name, for display.
     #[must_use]
     pub fn name(&self) -> String {
+        self.limits().device_name
+    }
+
+    fn limits(&self) -> DeviceLimits {
         match self {
-            Self::Mock(profile) => profile.device().limits.device_name,
-            Self::OpenCl(backend) => backend.limits().device_name.clone(),
-            Self::Cuda(backend) => backend.limits().device_name.clone(),
-            Self::Vulkan(backend) => backend.limits().device_name.clone(),
+            Self::Mock(profile) => profile.device().limits,
+            Self::OpenCl(backend) => backend.limits().clone(),
+            Self::Cuda(backend) => backend.limits().clone(),
+            Self::Vulkan(backend) => backend.limits().clone(),
         }
     }
 
@@ -112,13 +116,9 @@ impl Device {
     /// fit.
     #[must_use]
     pub fn too_small_for(&self, trace: &Trace, capacity_bytes: Option<u64>) -> Option<String> {
-        let (all, largest) = match self {
-            Self::Mock(profile) => most_of(&profile.device().limits),
-            Self::OpenCl(backend) => most_of(backend.limits()),
-            Self::Cuda(backend) => most_of(backend.limits()),
-            Self::Vulkan(backend) => most_of(backend.limits()),
-        };
-        let capacity = capacity_bytes.unwrap_or(all);
+        let limits = self.limits();
+        let largest = limits.largest_block_bytes;
+        let capacity = capacity_bytes.unwrap_or(limits.capacity_bytes);
         let (peak, block) = (trace.peak_live_bytes(), trace.largest_block_bytes());
         let name = trace.name();
         if peak > capacity {
@@ -194,7 +194,7 @@ impl Device {
                     }),
                     device: DeviceGauges::default(),
                 };
-                on.replay_on_cuda().map(Measured::of_calls)
+                on.replay_with_pages().map(Measured::of_calls)
             }
             Self::Vulkan(backend) => {
                 let on = On {
@@ -207,7 +207,7 @@ impl Device {
                     }),
                     device: DeviceGauges::default(),
                 };
-                on.replay_on_vulkan().map(Measured::of_calls)
+                on.replay_with_pages().map(Measured::of_calls)
             }
         }
     }
@@ -241,11 +241,6 @@ impl Device {
             },
         )
     }
-}
-
-/// The capacity and the largest block of a device, in bytes.
-fn most_of(limits: &DeviceLimits) -> (u64, usize) {
-    (limits.capacity_bytes, limits.largest_block_bytes)
 }
 
 /// Replays a trace on a mock device with this profile.
@@ -353,38 +348,17 @@ impl<B: SvmBackend> On<'_, B> {
     }
 }
 
-impl On<'_, CudaBackend> {
-    /// Replays with the chosen allocator.
-    fn replay_on_cuda(&self) -> Result<Outcome, Failure> {
-        match self.settings.allocator {
-            AllocatorChoice::Immediate => self.with(self.immediate()?),
-            AllocatorChoice::VirtualMemory => self.with(VirtualMemoryAllocator::new(self.backend)),
-            AllocatorChoice::Deferred => Err(self.lacks(
-                "deferred memory",
-                "CUDA commits memory when it allocates it, use `--allocator immediate`",
-            )),
-            AllocatorChoice::Svm | AllocatorChoice::SvmFine => Err(self.lacks(
-                "OpenCL's shared virtual memory",
-                "use `--backend opencl`, or `--allocator immediate`",
-            )),
-        }
-    }
-}
-
-impl On<'_, VulkanBackend> {
-    /// Replays with the chosen allocator.
-    fn replay_on_vulkan(&self) -> Result<Outcome, Failure> {
+impl<B: VirtualMemory> On<'_, B> {
+    /// Replays with the chosen allocator, on a backend without shared virtual memory.
+    fn replay_with_pages(&self) -> Result<Outcome, Failure> {
         match self.settings.allocator {
             AllocatorChoice::Immediate => self.with(self.immediate()?),
             AllocatorChoice::VirtualMemory if self.backend.page_bytes() > 0 => {
                 self.with(VirtualMemoryAllocator::new(self.backend))
             }
-            AllocatorChoice::VirtualMemory => {
-                Err(self.lacks("virtual memory", "use `--allocator immediate`"))
-            }
-            _ => Err(self.lacks(
-                "this allocator",
-                "use `--allocator immediate`, or `virtual-memory` where the device has sparse binding",
+            other => Err(self.lacks(
+                &format!("the allocator {other}"),
+                "use `--allocator immediate`, or `--backend opencl`",
             )),
         }
     }

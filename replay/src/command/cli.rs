@@ -16,7 +16,7 @@ use clap_complete::Shell;
 #[cfg(all(target_os = "linux", feature = "run"))]
 use crate::command::run::Run;
 use crate::command::{
-    values::{allocator_of_mock, at_least_one, ratio, retain, size, time},
+    values::{allocator_of_mock, at_least_one, growth, ratio, retain, size, time},
     view_options::View,
 };
 
@@ -298,15 +298,9 @@ pub(crate) struct Replay {
     /// Allocate each block from the device separately, instead of carving blocks from segments.
     #[arg(help_heading = "Pool", long)]
     pub(crate) no_segments: bool,
-    /// What to save when segments grow: calls to the device, or memory.
-    #[arg(
-        help_heading = "Pool",
-        long,
-        value_enum,
-        default_value_t,
-        conflicts_with = "no_segments"
-    )]
-    pub(crate) growth: Growth,
+    /// What to save when segments grow: balanced takes little memory and few calls to the device, dense the least memory.
+    #[arg(help_heading = "Pool", long, default_value = "balanced", value_parser = growth(), conflicts_with = "no_segments")]
+    pub(crate) growth: GrowthPolicy,
     /// How much free memory the pool keeps, as `Retain` of the library, and show what it has at the end of the trace, and after a trim:
     /// unused-for-allocations=N (release what N allocations did not use), at-most=SIZE (release what is free while the pool has more),
     /// percent-of-peak=PERCENT of the peak in use (only without segments; default: 125), or all. Several with commas between them.
@@ -431,24 +425,6 @@ pub(crate) enum DeviceBackend {
     Vulkan,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Growth {
-    /// Little memory for few calls.
-    #[default]
-    Balanced,
-    /// Least memory.
-    Dense,
-}
-
-impl From<Growth> for GrowthPolicy {
-    fn from(growth: Growth) -> Self {
-        match growth {
-            Growth::Balanced => Self::Balanced,
-            Growth::Dense => Self::Dense,
-        }
-    }
-}
-
 impl Replay {
     /// Where the memory comes from.
     pub(crate) fn backend(&self) -> BackendChoice {
@@ -497,7 +473,7 @@ impl Replay {
     pub(crate) fn pool(&self) -> Option<PoolOptions> {
         let options = PoolOptions::new()
             .retain(self.retain.unwrap_or_default())
-            .growth(self.growth.into())
+            .growth(self.growth)
             .segments(!self.no_segments);
         (!self.no_pool).then_some(options)
     }

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsStr, path::PathBuf, time::Duration};
 
-use binpool::Retain;
+use binpool::{GrowthPolicy, Retain};
 use binpool_replay::AllocatorChoice;
 use binpool_trace::view::By;
 use bytesize::ByteSize;
@@ -26,6 +26,14 @@ pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
 pub(crate) fn allocator_of_mock() -> impl TypedValueParser<Value = AllocatorChoice> {
     let names = PossibleValuesParser::new(["immediate", "svm", "svm-fine", "virtual-memory"]);
     names.map(|name| AllocatorChoice::from_str(&name, false).unwrap_or_default())
+}
+
+/// A parser of a growth policy.
+pub(crate) fn growth() -> impl TypedValueParser<Value = GrowthPolicy> {
+    PossibleValuesParser::new(["balanced", "dense"]).map(|name| match &*name {
+        "dense" => GrowthPolicy::Dense,
+        _ => GrowthPolicy::Balanced,
+    })
 }
 
 /// Reads how much free memory a pool keeps, such as `at-most=1GiB,unused-for-allocations=1000`.

@@ -138,7 +138,7 @@ fn a_profile_is_for_the_mock_alone() {
 fn what_a_backend_does_not_have_is_an_error_that_says_what_to_use() {
     for (backend, allocator, text) in [
         ("cuda", "deferred", "use `--allocator immediate`"),
-        ("cuda", "svm", "use `--backend opencl`"),
+        ("cuda", "svm", "or `--backend opencl`"),
     ] {
         let allocator = ["--allocator", allocator, TRACE];
         let ran = on_cuda(&[&["replay", "--backend", backend], &allocator[..]].concat());
