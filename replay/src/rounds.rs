@@ -154,7 +154,7 @@ struct Totals {
     waited: Duration,
 }
 
-/// Takes down the rounds of a replay as they end.
+/// Records the rounds of a replay as they end.
 pub(crate) struct Ledger<'a> {
     gauges: &'a Gauges<'a>,
     /// The bytes that are live, as they were asked for.
@@ -176,7 +176,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Takes down a round that has ended on all threads, with the allocations and hits since the replay began.
+    /// Records a round that has ended on all threads, with the allocations and hits since the replay began.
     pub(crate) fn end_round(&mut self, allocations: u64, hits: u64) {
         let now = Totals::of(self.gauges, allocations, hits);
         let before = std::mem::replace(&mut self.before, now);
@@ -202,7 +202,7 @@ impl<'a> Ledger<'a> {
         time.checked_div(u32::try_from(warm.len()).ok()?)
     }
 
-    /// What the device has not ended in the whole replay, in which this has taken down all rounds or, where there is one, none.
+    /// The work that the device had not finished in the whole replay, of which all rounds were recorded, or none if there is only one.
     pub(crate) fn pending(&self) -> Option<Pending> {
         let of_rounds = self.rounds.iter().map(|round| round.pending);
         let sum = of_rounds.reduce(|one, other| Some(one?.and(other?)));
@@ -210,7 +210,7 @@ impl<'a> Ledger<'a> {
     }
 }
 
-/// What the device has not ended since this was asked last, when the host had waited so long.
+/// The work that the device had not finished since the last call, before which the host had waited this long.
 fn pending_since(gauges: &Gauges<'_>, waited_before: Duration) -> Option<Pending> {
     let behind = gauges.device.behind?;
     Some(Pending {

@@ -360,8 +360,6 @@ pub(crate) struct Replay {
 ///
 /// `no pool` is for comparison, and never the best. For several traces, a table for all has the geometric mean of reserved / live and the sum
 /// of the device times, and the same rule. A setting that runs out of memory on one trace cannot be the best for all.
-///
-/// In the tables, `*` marks a setting that no other beats in both memory and time.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Exit status: 0 when there is a best setting for all traces; 1 when every setting of the pool runs out of memory on \

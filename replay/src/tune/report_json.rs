@@ -78,7 +78,6 @@ impl TuneReport {
             json!({
                 "name": candidate.name,
                 "code": candidate.code,
-                "pareto": comparison.is_on_front(index),
                 "best": comparison.is_best(index),
             })
         })

@@ -6,7 +6,7 @@ use binpool::PoolOptions;
 use binpool_replay::{
     AtEnd, Device, Measured, Outcome, Profile, ReplaySettings, Round, report,
     report::{Header, Row},
-    tune::{Best, Comparison, Cost, Trial, TuneReport, best, candidates, pareto_front},
+    tune::{Best, Comparison, Cost, Trial, TuneReport, best, candidates},
 };
 use binpool_trace::Trace;
 use proptest::prelude::*;
@@ -210,7 +210,6 @@ fn each_trace_has_a_table_and_there_is_one_over_all_and_the_line_to_paste() {
         for candidate in comparison["candidates"].as_array().unwrap() {
             let name = candidate["name"].as_str().unwrap();
             let row = table.lines().find(|line| line.contains(name)).unwrap();
-            assert_eq!(row.contains('*'), candidate["pareto"] == true, "{row}");
             assert_eq!(row.contains("<-- best"), candidate["best"] == true, "{row}");
             assert_eq!(comparison["best"] == name, candidate["best"] == true);
         }
@@ -351,20 +350,14 @@ fn the_tables_name_the_settings_and_have_each_figure_in_its_column() {
     let rows = tables.lines().filter(|line| line.contains("bins "));
     let rows: Vec<_> = rows.map(cells).collect();
     let of_trace = [
-        ["bins 0", "1000 B", "1.000", "2.00 ms", "1", "0.0 %", "*"],
+        ["bins 0", "1000 B", "1.000", "2.00 ms", "1", "0.0 %", ""],
         [
-            "bins 1",
-            "1001 B",
-            "1.001",
-            "1.00 ms",
-            "1",
-            "0.0 %",
-            "* <-- best",
+            "bins 1", "1001 B", "1.001", "1.00 ms", "1", "0.0 %", "<-- best",
         ],
     ];
     let of_all = [
-        ["bins 0", "1.000", "4.00 ms", "*"],
-        ["bins 1", "1.001", "2.00 ms", "* <-- best"],
+        ["bins 0", "1.000", "4.00 ms", ""],
+        ["bins 1", "1.001", "2.00 ms", "<-- best"],
     ];
     assert_eq!(rows[..2], of_trace);
     assert_eq!(rows[2..4], of_trace);
@@ -589,13 +582,7 @@ fn candidates_are_judged_by_the_rounds_from_the_third_on() {
     ];
     assert_eq!(cells(lines[0]), titles);
     let row = [
-        "bins 0",
-        "1000 B",
-        "1.000",
-        "5.00 ms",
-        "4.0",
-        "99",
-        "* <-- best",
+        "bins 0", "1000 B", "1.000", "5.00 ms", "4.0", "99", "<-- best",
     ];
     assert_eq!(cells(lines[2]), row);
     // The allocations of a verdict are those of the program, however often it was replayed.
@@ -644,7 +631,6 @@ fn running_out_of_memory_is_a_row() {
         event.contains("varying.trace, line 2: allocating 585.9 KiB"),
         "{event}"
     );
-    assert_eq!(coarse["pareto"], false);
     assert!(coarse.get("peak_reserved_bytes").is_none());
     let ran = binpool(&arguments);
     assert_eq!(ran.status, 0, "{}", ran.errors);
@@ -783,27 +769,7 @@ fn any_costs() -> impl Strategy<Value = Vec<Option<Cost>>> {
     proptest::collection::vec(proptest::option::weighted(0.9, cost), 0..12)
 }
 
-fn beats(one: Cost, other: Cost) -> bool {
-    one.reserved_over_live <= other.reserved_over_live
-        && one.device_time <= other.device_time
-        && one != other
-}
-
 proptest! {
-    #[test]
-    fn the_front_is_what_no_other_beats(costs in any_costs()) {
-        let front = pareto_front(&costs);
-        for (place, cost) in costs.iter().enumerate() {
-            let unbeaten = cost.is_some_and(|cost| {
-                !costs.iter().flatten().any(|other| beats(*other, cost))
-            });
-            let times = front.iter().filter(|found| **found == place).count();
-            prop_assert_eq!(times, usize::from(unbeaten));
-        }
-        let reserved: Vec<f64> = front.iter().map(|place| costs[*place].unwrap().reserved_over_live).collect();
-        prop_assert!(reserved.is_sorted());
-    }
-
     #[test]
     fn the_best_is_the_fastest_of_those_that_keep_the_limit_or_takes_less_than_half(
         costs in any_costs(),

@@ -100,8 +100,8 @@ fn entries_of(trace: Node<'_>) -> usize {
     trace.as_list().map_or(0, List::len)
 }
 
-/// Reads the trace of each device of a snapshot that allocates something, in their order, with its number; the error of the device
-/// of which most is known where there is none. `beyond` are the packages that groups are named beyond.
+/// Reads the trace of each device of a snapshot that allocates something, in their order, with its number. If none does,
+/// returns the error of the device that most is known about. `beyond` are the packages that groups are named beyond.
 pub(crate) fn import_all(
     objects: &Objects,
     name: &str,
