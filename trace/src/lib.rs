@@ -37,7 +37,7 @@ mod writer;
 
 pub use error::{TraceError, TraceErrorKind};
 pub use line::{Line, Request};
-pub use name::{cut, shown};
+pub use name::{counted, cut, shown};
 pub use pool_event::{PoolEvent, What};
 pub use shortage_report::ShortageReport;
 #[cfg(feature = "snapshot")]

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{figures::ratio, report::markdown_table::MarkdownTable};
 use binpool::words::bytes;
+use binpool_trace::counted;
 
 /// The characters of a row's title, and of its value.
 const TITLE: usize = 24;
@@ -276,14 +277,9 @@ fn costs(profile: &DeviceProfile) -> String {
     format!(
         "{}\n\n{of_pages}{}\n\n{single}\n",
         points_table("us for blocks of", &by_size, bytes),
-        points_table(
-            "us for a view of a block with",
-            &by_views,
-            |views| match views {
-                1 => "1 view".into(),
-                views => format!("{views} views"),
-            }
-        ),
+        points_table("us for a view of a block with", &by_views, |views| counted(
+            views, "view"
+        )),
     )
 }
 

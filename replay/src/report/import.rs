@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use binpool::words::bytes;
-use binpool_trace::Trace;
+use binpool_trace::{Trace, counted};
 
 /// Returns the figures of a trace as a JSON object.
 pub fn import_json(trace: &Trace) -> String {
@@ -32,10 +32,7 @@ pub fn import_summary(trace: &Trace) -> String {
         (trace.streams().len(), "stream"),
         (trace.groups().len(), "group"),
     ];
-    let counts = counts.map(|(count, what)| match count {
-        1 => format!("1 {what}"),
-        count => format!("{count} {what}s"),
-    });
+    let counts = counts.map(|(count, what)| counted(count as u64, what));
     let live = bytes(trace.peak_live_bytes());
     format!("{}; up to {live} live", counts.join(", "))
 }

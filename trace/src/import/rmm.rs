@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     Trace, TraceError,
+    name::counted,
     text_lines::{TextLine, TextLines, too_long},
 };
 
@@ -234,23 +235,19 @@ impl Log {
         let trace = self.blocks.into_trace(name, "line", None);
         let mut trace =
             trace.ok_or_else(|| TraceError::no_allocation(advice).at("the whole file"))?;
-        let lines = |count| match count {
-            1 => "1 line".to_owned(),
-            count => format!("{count} lines"),
-        };
         if self.without_address > 0 {
-            let lines = lines(self.without_address);
+            let lines = counted(self.without_address as u64, "line");
             trace.push_remark(format!("{lines} without an address: left out"));
         }
         if self.others > 0 {
-            let lines = lines(self.others);
+            let lines = counted(self.others as u64, "line");
             trace.push_remark(format!("{lines} without an event of RMM: left out"));
         }
         if let Some(what) = self.cut {
             trace.push_remark(format!("{what} is cut off: what comes before it is used"));
         }
         if let (ended @ 1.., live) = self.ended {
-            let (runs, live) = (ended + 1, super::blocks::blocks(live));
+            let (runs, live) = (ended + 1, counted(live as u64, "block"));
             trace.push_remark(format!(
                 "{runs} logs, one after the other: {live}, live at the end of one that is not the last, freed there"
             ));

@@ -9,7 +9,7 @@ use binpool::{
     PoolOptions,
     words::{blocks, bytes},
 };
-use binpool_trace::{Trace, shown};
+use binpool_trace::{Trace, counted, shown};
 
 pub use self::caller::{caller, named_beyond};
 use self::figures::{Blocks, Calls, Figures, Refused, Rows, Sum, Total};
@@ -258,10 +258,8 @@ fn forecast(trace: &Trace) -> Option<String> {
         }
     };
     // Releases are on neither side: some of the program's, and those of the pool's last memory, come after the recording.
-    let (with, without) = (
-        outcome.device_allocations + outcome.maps,
-        trace.allocations() as u64,
-    );
+    let with = outcome.device_allocations + outcome.maps;
+    let without = trace.allocations() as u64;
     let (reserved, live) = (outcome.peak_reserved_bytes, trace.peak_live_bytes());
     (with <= without / 2).then(|| {
         format!(
@@ -272,11 +270,4 @@ fn forecast(trace: &Trace) -> Option<String> {
             ratio(reserved, live),
         )
     })
-}
-
-fn counted(count: u64, what: &str) -> String {
-    match count {
-        1 => format!("1 {what}"),
-        count => format!("{count} {what}s"),
-    }
 }
