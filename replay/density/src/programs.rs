@@ -189,9 +189,7 @@ fn taken(
     };
     let measured = Device::Mock(Profile::H200).replay(trace, &settings, &|_| {})?;
     let rounds = &measured.outcome.rounds;
-    let over_live = |reserved: Option<u64>, live: u64| {
-        reserved.map_or(f64::NAN, |reserved| reserved as f64 / live as f64)
-    };
+    let over_live = |reserved: u64, live: u64| reserved as f64 / live as f64;
     let nothing = (f64::NAN, f64::NAN);
     // Warm are those from the third on of these.
     let skipped = rounds.len() / JUDGED_ROUNDS * (JUDGED_ROUNDS / 2 - 2);
@@ -210,7 +208,7 @@ fn taken(
         }),
         warm_reserved,
         most_reserved: over_live(
-            Some(measured.outcome.peak_reserved_bytes),
+            measured.outcome.peak_reserved_bytes,
             measured.outcome.peak_live_bytes,
         ),
         warm_calls,
