@@ -1,79 +1,126 @@
-//! A mock device that lags behind the host: each freed block stays in use for a while.
+//! A device that lags behind the host: each freed block stays in use for a while.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use binpool::{Error, Memory};
-use binpool_mock::{MockBackend, MockDevice, MockQueue};
+use binpool::{Backend, Error, Memory};
 use parking_lot::Mutex;
 
 use crate::{
-    mock_kernels::OPERATION,
     touch::{Commands, InUse},
     watermark::Watermark,
 };
 
-/// Commands on each block, and a last one before it is freed, which ends `time` later.
-pub(crate) struct Behind {
-    inner: Option<Box<dyn Commands<MockBackend>>>,
-    device: MockDevice,
+/// What the last use of a block is on a kind of device, and what the time is there.
+pub(crate) trait LastUse<B: Backend>: Sync {
+    /// The time by the clock of the host.
+    fn now(&self) -> Duration;
+
+    /// Lets the time pass that the program takes for itself between two requests.
+    fn work(&self) {}
+
+    /// Enqueues a command on the block that takes so long if it begins when its queue has ended all before it.
+    fn enqueue(&self, block: &InUse<'_, B>, takes: Duration) -> Result<(), Error>;
+}
+
+/// The clock of a real device's host.
+pub(crate) struct HostClock(Instant);
+
+impl HostClock {
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+/// Commands on each block, and a last one before it is freed that ends so long after it was enqueued.
+pub(crate) struct Behind<B: Backend> {
+    inner: Option<Box<dyn Commands<B>>>,
+    last_use: Box<dyn LastUse<B>>,
     time: Duration,
-    /// When the last uses that have not ended will end, and the bytes of their blocks, in order.
-    pending: Mutex<VecDeque<(Duration, u64)>>,
+    pending: Mutex<Pending>,
     /// The bytes that were freed and are in use.
     bytes: Arc<Watermark>,
 }
 
-impl Behind {
-    /// Adds last uses to the commands on each block. `bytes` counts the bytes that were freed and are in use.
+#[derive(Default)]
+struct Pending {
+    /// When the last uses end that have not ended, and the bytes of their blocks, in order.
+    uses: VecDeque<(Duration, u64)>,
+    /// When the last use of each queue ends.
+    queues: Vec<Duration>,
+}
+
+impl<B: Backend> Behind<B> {
+    /// Adds last uses to the commands on each block, for this many queues. `bytes` counts the bytes that were freed and are in use.
     pub(crate) fn new(
-        inner: Option<Box<dyn Commands<MockBackend>>>,
-        device: MockDevice,
+        inner: Option<Box<dyn Commands<B>>>,
+        last_use: Box<dyn LastUse<B>>,
         time: Duration,
+        queues: usize,
         bytes: Arc<Watermark>,
     ) -> Self {
+        let pending = Pending {
+            queues: vec![Duration::ZERO; queues],
+            ..Pending::default()
+        };
         Self {
             inner,
-            device,
+            last_use,
             time,
-            pending: Mutex::default(),
+            pending: Mutex::new(pending),
             bytes,
+        }
+    }
+
+    /// Counts what has ended as no longer in use.
+    fn settle(&self, pending: &mut Pending, now: Duration) {
+        while let Some((end, bytes)) = pending.uses.front().copied()
+            && end <= now
+        {
+            pending.uses.pop_front();
+            self.bytes.remove(bytes);
         }
     }
 }
 
-impl Commands<MockBackend> for Behind {
-    fn begin(&self, block: &InUse<'_, MockBackend>) -> Result<(), Error> {
+impl<B: Backend> Commands<B> for Behind<B> {
+    fn begin(&self, block: &InUse<'_, B>) -> Result<(), Error> {
         if let Some(inner) = &self.inner {
             inner.begin(block)?;
         }
-        // What the program takes for itself between two requests.
-        self.device.pass(OPERATION);
+        self.last_use.work();
         Ok(())
     }
 
-    fn end(&self, block: &InUse<'_, MockBackend>) -> Result<(), Error> {
+    fn end(&self, block: &InUse<'_, B>) -> Result<(), Error> {
         if let Some(inner) = &self.inner {
             inner.end(block)?;
         }
         let mut pending = self.pending.lock();
-        let now = self.device.now();
-        while let Some((end, bytes)) = pending.front().copied()
-            && end <= now
-        {
-            pending.pop_front();
-            self.bytes.remove(bytes);
-        }
-        block.backend.enqueue_use(block.queue, block.memory)?;
+        let now = self.last_use.now();
+        self.settle(&mut pending, now);
+        let end = now + self.time;
+        let before = &mut pending.queues[block.queue_number];
+        let takes = end.saturating_sub(now.max(*before));
+        *before = end;
+        self.last_use.enqueue(block, takes)?;
         let bytes = block.memory.bytes() as u64;
-        pending.push_back((now + self.time, bytes));
+        pending.uses.push_back((end, bytes));
         self.bytes.add(bytes);
         Ok(())
     }
 
     fn wrong_blocks(
         &self,
-        backend: &MockBackend,
-        queue: &MockQueue,
+        backend: &B,
+        queue: &B::Queue,
         queue_number: usize,
     ) -> Result<u32, Error> {
         match &self.inner {
@@ -86,44 +133,62 @@ impl Commands<MockBackend> for Behind {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failing test panics")]
 mod tests {
-    use binpool::{Backend, MemoryFlags, QueueOrder};
-    use binpool_mock::Completion;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use binpool::{MemoryFlags, QueueOrder};
+    use binpool_mock::{MockBackend, MockDevice};
 
     use super::*;
 
+    /// A clock that the test sets, in microseconds, and how long the uses take.
+    #[derive(Default)]
+    struct Noted {
+        now: AtomicU64,
+        takes: Mutex<Vec<u64>>,
+    }
+
+    impl LastUse<MockBackend> for Arc<Noted> {
+        fn now(&self) -> Duration {
+            Duration::from_micros(self.now.load(Ordering::Relaxed))
+        }
+
+        fn enqueue(&self, _: &InUse<'_, MockBackend>, takes: Duration) -> Result<(), Error> {
+            self.takes
+                .lock()
+                .push(u64::try_from(takes.as_micros()).unwrap());
+            Ok(())
+        }
+    }
+
     #[test]
-    fn a_freed_block_is_pending_for_the_time() {
-        let time = Duration::from_millis(1);
-        let completion = Completion::Behind {
-            commands: time,
-            markers: time,
-        };
-        let device = MockDevice::builder().completion(completion).build();
-        let backend = device.backend();
+    fn a_use_takes_what_is_left_of_its_time_and_is_pending_so_long() {
+        let backend = MockDevice::new().backend();
         let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
         let memory = backend.create_buffer(100, MemoryFlags::empty()).unwrap();
-        let bytes = Arc::new(Watermark::default());
-        let behind = Behind::new(None, device.clone(), time, Arc::clone(&bytes));
-        // Returns how many are pending at most since the last one.
-        let freed_after = |micros| {
-            device.pass(Duration::from_micros(micros));
+        let (noted, bytes) = (Arc::new(Noted::default()), Arc::new(Watermark::default()));
+        let time = Duration::from_micros(10);
+        let last_use = Box::new(Arc::clone(&noted));
+        let behind = Behind::new(None, last_use, time, 2, Arc::clone(&bytes));
+        let freed = |at: u64, queue_number| {
+            noted.now.store(at, Ordering::Relaxed);
             let block = InUse {
                 backend: &backend,
                 queue: &queue,
-                queue_number: 0,
+                queue_number,
                 memory: &memory,
                 number: 0,
             };
             behind.begin(&block).unwrap();
             behind.end(&block).unwrap();
-            bytes.restart() / 100
+            (noted.takes.lock().pop().unwrap(), bytes.restart() / 100)
         };
-        assert_eq!(freed_after(0), 1);
-        assert_eq!(freed_after(400), 2);
-        assert_eq!(freed_after(100), 3);
-        // The first has ended.
-        assert_eq!(freed_after(500), 3);
-        assert_eq!(freed_after(5000), 3);
-        assert_eq!(freed_after(100), 2);
+        // By time and queue: what the use takes, and how many are pending at most since the last one.
+        assert_eq!(freed(0, 0), (10, 1));
+        // It begins when the first ends, at 10, and ends at 14.
+        assert_eq!(freed(4, 0), (4, 2));
+        assert_eq!(freed(5, 1), (10, 3));
+        assert_eq!(freed(14, 0), (10, 3));
+        assert_eq!(freed(40, 0), (10, 2));
+        assert_eq!(freed(50, 1), (10, 1));
     }
 }

@@ -11,6 +11,7 @@ mod capacity_search;
     unsafe_code,
     reason = "a kernel is what its declaration says, which only its author can know"
 )]
+mod cuda_use;
 pub mod devices;
 mod figures;
 mod history;
@@ -25,6 +26,7 @@ mod opencl_kernels;
     unsafe_code,
     reason = "a kernel is what its declaration says, which only its author can know"
 )]
+mod opencl_use;
 mod parts;
 mod replay;
 mod replay_device;

@@ -9,13 +9,16 @@ use std::{
 };
 
 use binpool::Error;
-use binpool_mock::{MockBackend, MockQueue};
+use binpool_mock::{MockBackend, MockDevice, MockQueue};
 use binpool_trace::Trace;
 
-use crate::touch::{Commands, InUse};
+use crate::{
+    behind::LastUse,
+    touch::{Commands, InUse},
+};
 
 /// What a program takes on the host for an operation, such as to launch a kernel from Python.
-pub(crate) const OPERATION: Duration = Duration::from_micros(10);
+const OPERATION: Duration = Duration::from_micros(10);
 
 /// The time at which the program had done this many events, in all rounds of a trace: as it was recorded, or by what operations take.
 pub(crate) fn time_of(trace: &Trace, events: usize) -> Duration {
@@ -24,6 +27,24 @@ pub(crate) fn time_of(trace: &Trace, events: usize) -> Duration {
     match trace.time_of(event).zip(trace.time_of(of_round - 1)) {
         Some((now, whole @ 1..)) => Duration::from_nanos(whole * round as u64 + now),
         _ => OPERATION * u32::try_from(events).unwrap_or(u32::MAX),
+    }
+}
+
+/// Last uses on a mock device, which itself is behind.
+pub(crate) struct MockUse(pub(crate) MockDevice);
+
+impl LastUse<MockBackend> for MockUse {
+    fn now(&self) -> Duration {
+        self.0.now()
+    }
+
+    fn work(&self) {
+        self.0.pass(OPERATION);
+    }
+
+    fn enqueue(&self, block: &InUse<'_, MockBackend>, _: Duration) -> Result<(), Error> {
+        let used = block.backend.enqueue_use(block.queue, block.memory);
+        used.map(drop)
     }
 }
 

@@ -12,13 +12,15 @@ use binpool_vulkan::VulkanBackend;
 
 use crate::{
     AllocatorChoice, Failure, Outcome, Profile, ReplaySettings, Touch,
-    behind::Behind,
+    behind::{Behind, LastUse},
     capacity_search::smallest_capacity,
+    cuda_use::CudaUse,
     devices::{open_cuda, open_vulkan},
-    mock_kernels::{MockKernels, time_of},
+    mock_kernels::{MockKernels, MockUse, time_of},
     opencl_kernels::OpenClKernels,
+    opencl_use::OpenClUse,
     replay::{NewCommands, replay_with},
-    rounds::{BehindGauges, DeviceGauges},
+    rounds::DeviceGauges,
     touch::Fill,
     transfer_commands::TransferCommands,
     watermark::Watermark,
@@ -157,28 +159,67 @@ impl Device {
         settings: &ReplaySettings,
         progress: &dyn Fn(usize),
     ) -> Result<Measured, Failure> {
-        if settings.behind.is_some() && !matches!(self, Self::Mock(_)) {
-            return Err(Failure::setup(
-                "only the mock's time is simulated: leave out `--behind`, or `--backend` and `--device`",
-            ));
-        }
+        let limited = |capacity_bytes| ReplaySettings {
+            capacity_bytes,
+            ..settings.clone()
+        };
         match self {
-            Self::Mock(profile) => replay_on_mock(profile, trace, settings, progress),
+            Self::Mock(profile) => {
+                let has_pages = settings.allocator == AllocatorChoice::VirtualMemory;
+                let device =
+                    profile.mock(trace, has_pages, settings.capacity_bytes, settings.behind);
+                let backend = device.backend();
+                let before = device.device_time();
+                let clock = || device.device_time();
+                let waited = || device.statistics().waited;
+                let passed = Cell::new(Duration::ZERO);
+                let progress = |events| {
+                    // A device that is behind has a clock that each operation moves.
+                    if settings.behind.is_none() {
+                        let now = time_of(trace, events);
+                        device.pass(now.saturating_sub(passed.replace(now)));
+                    }
+                    progress(events);
+                };
+                let on = On {
+                    backend: &backend,
+                    trace,
+                    // The device itself has the capacity.
+                    settings: &limited(None),
+                    progress: &progress,
+                    kernels: &|queues| Ok(Box::new(MockKernels::new(queues))),
+                    last_use: &|| Ok(Box::new(MockUse(device.clone()))),
+                    device: DeviceGauges {
+                        device_time: Some(&clock),
+                        waited: Some(&waited),
+                        pending: None,
+                    },
+                };
+                let outcome = if has_pages {
+                    let mut outcome = on.with(VirtualMemoryAllocator::new(&backend))?;
+                    // The mock's own time is not the device's.
+                    outcome.remap_time = profile.remap_time(outcome.maps, outcome.unmaps);
+                    outcome
+                } else {
+                    on.replay()?
+                };
+                let device_time = clock().saturating_sub(before);
+                Ok(Measured {
+                    outcome,
+                    device_time,
+                })
+            }
             Self::OpenCl(backend) => {
                 // Neither PoCL nor NVIDIA's OpenCL enforces its own capacity.
                 let capacity = settings.capacity_bytes;
                 let capacity = capacity.or(Some(backend.limits().capacity_bytes));
-                let kernels: NewCommands<'_, _> =
-                    &|queues| Ok(Box::new(OpenClKernels::new(backend, queues)?));
                 let on = On {
                     backend,
                     trace,
-                    settings: &ReplaySettings {
-                        capacity_bytes: capacity,
-                        ..settings.clone()
-                    },
+                    settings: &limited(capacity),
                     progress,
-                    commands: commands_of(settings.touch, kernels),
+                    kernels: &|queues| Ok(Box::new(OpenClKernels::new(backend, queues)?)),
+                    last_use: &|| Ok(Box::new(OpenClUse::new(backend)?)),
                     device: DeviceGauges::default(),
                 };
                 on.replay().map(Measured::of_calls)
@@ -189,9 +230,8 @@ impl Device {
                     trace,
                     settings,
                     progress,
-                    commands: commands_of(settings.touch, &|queues| {
-                        Ok(Box::new(TransferCommands::new(queues)))
-                    }),
+                    kernels: &|queues| Ok(Box::new(TransferCommands::new(queues))),
+                    last_use: &|| Ok(Box::new(CudaUse::new(backend)?)),
                     device: DeviceGauges::default(),
                 };
                 on.replay_with_pages().map(Measured::of_calls)
@@ -202,9 +242,12 @@ impl Device {
                     trace,
                     settings,
                     progress,
-                    commands: commands_of(settings.touch, &|queues| {
-                        Ok(Box::new(TransferCommands::new(queues)))
-                    }),
+                    kernels: &|queues| Ok(Box::new(TransferCommands::new(queues))),
+                    last_use: &|| {
+                        Err(Error::unsupported(
+                            "a kernel that takes a given time, on Vulkan: use `--behind` on the mock, OpenCL or CUDA",
+                        ))
+                    },
                     device: DeviceGauges::default(),
                 };
                 on.replay_with_pages().map(Measured::of_calls)
@@ -243,92 +286,19 @@ impl Device {
     }
 }
 
-/// Replays a trace on a mock device with this profile.
-fn replay_on_mock(
-    profile: &Profile,
-    trace: &Trace,
-    settings: &ReplaySettings,
-    progress: &dyn Fn(usize),
-) -> Result<Measured, Failure> {
-    let has_pages = settings.allocator == AllocatorChoice::VirtualMemory;
-    let device = profile.mock(trace, has_pages, settings.capacity_bytes, settings.behind);
-    let backend = device.backend();
-    let before = device.device_time();
-    let clock = || device.device_time();
-    let waited = || device.statistics().waited;
-    let passed = Cell::new(Duration::ZERO);
-    let progress = |events| {
-        // A device that is behind has a clock that each operation moves.
-        if settings.behind.is_none() {
-            let now = time_of(trace, events);
-            device.pass(now.saturating_sub(passed.replace(now)));
-        }
-        progress(events);
-    };
-    let kernels: NewCommands<'_, _> = &|queues| Ok(Box::new(MockKernels::new(queues)));
-    let touch = commands_of(settings.touch, kernels);
-    // The bytes that were freed and that commands use.
-    let pending: Arc<Watermark> = Arc::default();
-    let behind: NewCommands<'_, _> = &|queues| {
-        let inner = touch.map(|new| new(queues)).transpose()?;
-        let time = settings.behind.unwrap_or_default();
-        let pending = Arc::clone(&pending);
-        Ok(Box::new(Behind::new(inner, device.clone(), time, pending)))
-    };
-    let is_behind = settings.behind.is_some();
-    let on = On {
-        backend: &backend,
-        trace,
-        // The device itself has the capacity.
-        settings: &ReplaySettings {
-            capacity_bytes: None,
-            ..settings.clone()
-        },
-        progress: &progress,
-        commands: if is_behind { Some(behind) } else { touch },
-        device: DeviceGauges {
-            device_time: Some(&clock),
-            behind: is_behind.then_some(BehindGauges {
-                waited: &waited,
-                bytes: &pending,
-            }),
-        },
-    };
-    let outcome = if has_pages {
-        let mut outcome = on.with(VirtualMemoryAllocator::new(&backend))?;
-        // The mock's own time is not the device's.
-        outcome.remap_time = profile.remap_time(outcome.maps, outcome.unmaps);
-        outcome
-    } else {
-        on.replay()?
-    };
-    let device_time = clock().saturating_sub(before);
-    Ok(Measured {
-        outcome,
-        device_time,
-    })
-}
+/// Makes the last uses of blocks on a device that is behind.
+type NewLastUse<'a, B> = &'a dyn Fn() -> Result<Box<dyn LastUse<B>>, Error>;
 
-/// Returns what makes the commands on each block.
-fn commands_of<B: Backend>(
-    touch: Touch,
-    kernels: NewCommands<'_, B>,
-) -> Option<NewCommands<'_, B>> {
-    match touch {
-        Touch::Nothing => None,
-        Touch::Fill => Some(&|_| Ok(Box::new(Fill))),
-        Touch::Kernels => Some(kernels),
-    }
-}
-
-/// A replay on a backend.
+/// A replay on a backend, and the kernels for it.
 struct On<'a, B: Backend> {
     backend: &'a B,
     trace: &'a Trace,
     /// The settings, with the capacity that the pool has to keep to.
     settings: &'a ReplaySettings,
     progress: &'a dyn Fn(usize),
-    commands: Option<NewCommands<'a, B>>,
+    kernels: NewCommands<'a, B>,
+    /// Makes the last uses of blocks.
+    last_use: NewLastUse<'a, B>,
     device: DeviceGauges<'a>,
 }
 
@@ -370,15 +340,29 @@ impl<B: Backend> On<'_, B> {
     }
 
     fn with<A: Allocator<Backend = B> + Clone>(&self, allocator: A) -> Result<Outcome, Failure> {
-        let Self {
-            trace,
-            settings,
-            progress,
-            commands,
-            device,
-            ..
-        } = *self;
-        replay_with(trace, allocator, settings, commands, device, progress)
+        let (trace, settings, progress) = (self.trace, self.settings, self.progress);
+        let commands: Option<NewCommands<'_, B>> = match settings.touch {
+            Touch::Nothing => None,
+            Touch::Fill => Some(&|_| Ok(Box::new(Fill))),
+            Touch::Kernels => Some(self.kernels),
+        };
+        let Some(time) = settings.behind else {
+            return replay_with(trace, allocator, settings, commands, self.device, progress);
+        };
+        // The bytes that were freed and that commands use.
+        let pending: Arc<Watermark> = Arc::default();
+        let behind: NewCommands<'_, B> = &|queues| {
+            let inner = commands.map(|new| new(queues)).transpose()?;
+            let (last_use, pending) = ((self.last_use)()?, Arc::clone(&pending));
+            Ok(Box::new(Behind::new(
+                inner, last_use, time, queues, pending,
+            )))
+        };
+        let device = DeviceGauges {
+            pending: Some(&pending),
+            ..self.device
+        };
+        replay_with(trace, allocator, settings, Some(behind), device, progress)
     }
 
     /// The failure where the device lacks something.

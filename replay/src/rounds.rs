@@ -35,13 +35,13 @@ pub struct Round {
 }
 
 /// The work that a device lagging behind the host had not finished.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pending {
     /// The peak of bytes that the program had freed while a command still used them. Bytes that were reused on the same queue meanwhile
     /// count each time.
     pub peak_bytes: u64,
-    /// The time that the host waited for commands.
-    pub waited: Duration,
+    /// The time that the host waited for commands; `None` on a real device, where it is not counted.
+    pub waited: Option<Duration>,
 }
 
 impl Pending {
@@ -49,7 +49,10 @@ impl Pending {
     pub(crate) fn and(self, other: Self) -> Self {
         Self {
             peak_bytes: self.peak_bytes.max(other.peak_bytes),
-            waited: self.waited.saturating_add(other.waited),
+            waited: self
+                .waited
+                .zip(other.waited)
+                .map(|(one, other)| one.saturating_add(other)),
         }
     }
 }
@@ -131,17 +134,10 @@ pub(crate) struct Gauges<'a> {
 pub(crate) struct DeviceGauges<'a> {
     /// The time of the device's calls so far, where the device has a clock of it; `None` for that which the calls took.
     pub(crate) device_time: Option<&'a dyn Fn() -> Duration>,
-    /// `None` if the device is not behind.
-    pub(crate) behind: Option<BehindGauges<'a>>,
-}
-
-/// What a device shows that lags behind the host.
-#[derive(Clone, Copy)]
-pub(crate) struct BehindGauges<'a> {
-    /// The time that the host has waited for commands.
-    pub(crate) waited: &'a dyn Fn() -> Duration,
-    /// The bytes that were freed and that commands use.
-    pub(crate) bytes: &'a Watermark,
+    /// The time that the host has waited for commands; `None` if that is not counted.
+    pub(crate) waited: Option<&'a dyn Fn() -> Duration>,
+    /// The bytes that were freed and that commands use; `None` if the device is not behind.
+    pub(crate) pending: Option<&'a Watermark>,
 }
 
 /// The figures of a replay so far.
@@ -151,7 +147,7 @@ struct Totals {
     hits: u64,
     calls: AllocatorStatistics,
     device_time: Duration,
-    waited: Duration,
+    waited: Option<Duration>,
 }
 
 /// Records the rounds of a replay as they end.
@@ -210,12 +206,13 @@ impl<'a> Ledger<'a> {
     }
 }
 
-/// The work that the device had not finished since the last call, before which the host had waited this long.
-fn pending_since(gauges: &Gauges<'_>, waited_before: Duration) -> Option<Pending> {
-    let behind = gauges.device.behind?;
+/// What the device has not ended since this was asked last, when the host had waited so long.
+fn pending_since(gauges: &Gauges<'_>, waited_before: Option<Duration>) -> Option<Pending> {
+    let waited = gauges.device.waited.map(|waited| waited());
+    let waited = waited.zip(waited_before);
     Some(Pending {
-        peak_bytes: behind.bytes.restart(),
-        waited: (behind.waited)().saturating_sub(waited_before),
+        peak_bytes: gauges.device.pending?.restart(),
+        waited: waited.map(|(now, before)| now.saturating_sub(before)),
     })
 }
 
@@ -230,10 +227,7 @@ impl Totals {
                 .device
                 .device_time
                 .map_or(calls.time, |clock| clock()),
-            waited: gauges
-                .device
-                .behind
-                .map_or(Duration::ZERO, |behind| (behind.waited)()),
+            waited: gauges.device.waited.map(|waited| waited()),
         }
     }
 }

@@ -47,9 +47,10 @@ pub struct ReplaySettings {
     /// How many times in a row the trace is replayed, in one pool. Blocks that it never frees are allocated in the first round alone, and
     /// live on.
     pub rounds: usize,
-    /// How far the mock lags behind the host: before a block is freed, a command is enqueued on it that ends this much later by the mock's
-    /// own clock. An operation of the program takes 10 us of that, and a call of the device as long as the profile says, so that each replay is the
-    /// same. With `None`, commands end at once. A real device takes its own time, and refuses this.
+    /// How far the device lags behind the host: before a block is freed, a command is enqueued on it that ends this much later, and not
+    /// before those before it on its queue. On the mock, this is time of its own clock, by which an operation of the program takes 10 us
+    /// and a call of the device as long as the profile says, so that each replay is the same. With `None`, commands end at once on the
+    /// mock, and when they really end on a real device.
     pub behind: Option<Duration>,
 }
 

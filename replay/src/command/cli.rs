@@ -334,12 +334,13 @@ pub(crate) struct Replay {
     /// the means of the third and all later ones.
     #[arg(help_heading = "Replay", long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
     pub(crate) rounds: usize,
-    /// Let the mock lag behind the host by this time, such as 2ms: before a block is freed, a command that uses it is enqueued and ends
+    /// Let the device lag behind the host by this time, such as 2ms: before a block is freed, a command that uses it is enqueued and ends
     /// this much later.
     ///
-    /// Programs run ahead of a GPU by milliseconds, and freed memory stays in use until its commands have ended. Time is simulated, and each
-    /// replay is the same: an operation of the program takes 10 us of the host's time, and a call of the device as long as the profile says.
-    /// The report gives the most bytes that were freed but still in use, and the time that the host waited.
+    /// Programs run ahead of a GPU by milliseconds, and freed memory stays in use until its commands have ended. On the mock, time is
+    /// simulated, and each replay is the same: an operation of the program takes 10 us of the host's time, and a call of the device as long
+    /// as the profile says. The report gives the most bytes that were freed but still in use, and on the mock the time that the host
+    /// waited.
     #[arg(help_heading = "Replay", long, value_name = "TIME", value_parser = time)]
     pub(crate) behind: Option<Duration>,
     /// Print JSON: an array with one object per trace.

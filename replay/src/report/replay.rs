@@ -107,7 +107,7 @@ pub fn behind_table(rows: &[Row]) -> String {
     let mut table = MarkdownTable::new(titles, 1..);
     for row in rows {
         let mut cells = vec![short_name(row, rows).to_owned()];
-        cells.extend(pending_cells(row.outcome.pending.unwrap_or_default()));
+        cells.extend(pending_cells(row.outcome.pending));
         table.add_row(cells);
     }
     table.to_string()

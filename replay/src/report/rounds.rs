@@ -73,7 +73,9 @@ fn warm_json(warm: &Warm, ns_per_pair: Option<f64>, has_pages: bool) -> Value {
     }
     if let Some(pending) = sum.pending {
         object["peak_pending_bytes"] = pending.peak_bytes.into();
-        object["wait_time_us_a_round"] = micros(warm.mean_time(pending.waited)).into();
+        if let Some(waited) = pending.waited {
+            object["wait_time_us_a_round"] = micros(warm.mean_time(waited)).into();
+        }
     }
     object
 }
@@ -122,11 +124,11 @@ fn table(header: &Header, row: &Row) -> String {
         cells.extend([live, reserved].map(bytes));
         cells.push(format!("{:.3}", ratio(reserved, live)));
         if is_behind {
-            let pending = round.pending.unwrap_or_default();
-            cells.extend(pending_cells(Pending {
-                waited: mean_time(pending.waited),
+            let pending = round.pending.map(|pending| Pending {
+                waited: pending.waited.map(mean_time),
                 ..pending
-            }));
+            });
+            cells.extend(pending_cells(pending));
         }
         table.add_row(cells);
     };

@@ -58,11 +58,16 @@ pub(crate) fn short_name<'r>(row: &'r Row, rows: &[Row]) -> &'r str {
 pub(crate) fn pending_json(pending: Pending) -> Value {
     json!({
         "peak_pending_bytes": pending.peak_bytes,
-        "wait_time_us": micros(pending.waited),
+        "wait_time_us": pending.waited.map(micros),
     })
 }
 
 /// The cells of what a device had not ended: bytes, and the time that the host waited.
-pub(crate) fn pending_cells(pending: Pending) -> [String; 2] {
-    [bytes(pending.peak_bytes), millis_text(pending.waited)]
+pub(crate) fn pending_cells(pending: Option<Pending>) -> [String; 2] {
+    let not_counted = || "not counted".to_owned();
+    let waited = pending.and_then(|pending| pending.waited);
+    [
+        pending.map_or_else(not_counted, |pending| bytes(pending.peak_bytes)),
+        waited.map_or_else(not_counted, millis_text),
+    ]
 }

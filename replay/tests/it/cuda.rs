@@ -127,6 +127,24 @@ fn commands_on_more_blocks_than_a_part_of_their_log_has_find_their_numbers() {
 }
 
 #[test]
+fn a_device_may_be_behind_with_every_allocator() {
+    for more in [
+        &["--touch", "kernels"][..],
+        &["--allocator", "immediate"],
+        &["--no-pool"],
+        &["--rounds", "2", "--threads", "2"],
+    ] {
+        let object = replay(TWO_STREAMS, &[&["--behind", "200us"], more].concat());
+        assert_eq!(object["behind_us"], 200.0);
+        assert!(
+            object["peak_pending_bytes"].as_u64().unwrap() > 0,
+            "{more:?}"
+        );
+        assert_eq!(object["wait_time_us"], Value::Null);
+    }
+}
+
+#[test]
 fn a_profile_is_for_the_mock_alone() {
     let ran = binpool(&["replay", "--backend", "cuda", TRACE, "--profile", "h200"]);
     assert_eq!(ran.status, 2);
