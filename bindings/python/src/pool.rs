@@ -131,7 +131,7 @@ impl Pool {
         py.detach(|| {
             let json = of_backend!(&self.any, pool => pool.snapshot().to_json()).map_err(raised)?;
             let snapshot = Snapshot::from_json(&json).map_err(unreadable)?;
-            page.write(&SnapshotNumbers::new("pool", &snapshot).page(&snapshot)?)
+            page.write(&SnapshotNumbers::new("pool", &snapshot).page(&snapshot))
         })
     }
 

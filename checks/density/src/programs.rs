@@ -31,7 +31,7 @@ const JUDGED_ROUNDS: usize = 60;
 /// What pools carve blocks from.
 const SOURCES: [(&str, AllocatorChoice); 2] = [
     ("segments", AllocatorChoice::Immediate),
-    ("pages", AllocatorChoice::Pages),
+    ("pages", AllocatorChoice::VirtualMemory),
 ];
 
 /// The figures of each policy, source and program.
@@ -190,16 +190,14 @@ fn taken(
     };
     let measured = Device::Mock(Profile::H200).replay(trace, &settings, &|_| {})?;
     let rounds = &measured.outcome.rounds;
-    let over_live = |reserved: Option<u64>, live: u64| {
-        reserved.map_or(f64::NAN, |reserved| reserved as f64 / live as f64)
-    };
+    let over_live = |reserved: u64, live: u64| reserved as f64 / live as f64;
     let nothing = (f64::NAN, f64::NAN);
     // Warm are those from the third on of these.
     let skipped = rounds.len() / JUDGED_ROUNDS * (JUDGED_ROUNDS / 2 - 2);
     let (warm_reserved, warm_calls) = Warm::of(&rounds[skipped..]).map_or(nothing, |warm| {
         let sum = &warm.sum;
         let calls = match allocator {
-            AllocatorChoice::Pages => sum.maps,
+            AllocatorChoice::VirtualMemory => sum.maps,
             _ => sum.device_allocations,
         };
         let reserved = over_live(sum.peak_reserved_bytes, sum.peak_live_bytes);
@@ -211,7 +209,7 @@ fn taken(
         }),
         warm_reserved,
         most_reserved: over_live(
-            Some(measured.outcome.peak_reserved_bytes),
+            measured.outcome.peak_reserved_bytes,
             measured.outcome.peak_live_bytes,
         ),
         warm_calls,

@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// The report of a request that failed for lack of memory, as the pool wrote it. Sizes in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShortageReport {
     /// The cause.
     pub verdict: Verdict,
@@ -44,22 +44,10 @@ const DEVICE_FREE: &str = "device_free_bytes";
 impl ShortageReport {
     /// Returns a report with this verdict, all of whose numbers are 0.
     #[must_use]
-    pub const fn new(verdict: Verdict) -> Self {
+    pub fn new(verdict: Verdict) -> Self {
         Self {
             verdict,
-            class_bytes: 0,
-            active_bytes: 0,
-            active_blocks: 0,
-            viewed_bytes: 0,
-            managed_bytes: 0,
-            held_bytes: 0,
-            pending_bytes: 0,
-            largest_held_bytes: 0,
-            released_bytes: 0,
-            largest_block_bytes: 0,
-            capacity_bytes: 0,
-            device_bytes: 0,
-            device_free_bytes: None,
+            ..Self::default()
         }
     }
 
@@ -95,7 +83,7 @@ impl ShortageReport {
 
     /// Reads words of the form `KEY=VALUE`. Unknown keys are ignored.
     pub(crate) fn read(words: &mut Words<'_>) -> Result<Self, TraceError> {
-        let mut report = Self::new(Verdict::DeviceFull);
+        let mut report = Self::default();
         while let Some(word) = words.next() {
             let (key, value) = word.split_once('=').ok_or_else(form)?;
             if key == VERDICT {

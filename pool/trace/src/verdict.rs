@@ -10,7 +10,7 @@ use std::fmt;
 /// let found = Verdict::ALL.into_iter().find(|it| it.name() == "limited"); // As in a recording.
 /// assert_eq!(found, Some(Verdict::Limited));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Verdict {
     /// The block is larger than the largest block of the device, or than the whole device.
@@ -24,6 +24,7 @@ pub enum Verdict {
     /// The program has dropped enough blocks, but still has views of them.
     Viewed,
     /// Active blocks of this pool, or other memory, fill the device.
+    #[default]
     DeviceFull,
 }
 

@@ -52,7 +52,7 @@ impl PoolFigures {
     }
 }
 
-/// The place of a figure in the file: those above in their order, and what the pools and the program have now.
+/// The index of a figure in the file: the fields of [`PoolFigures`] in their order, and what the pools and the program have now.
 #[derive(Clone, Copy, Debug)]
 enum Figure {
     Requests,

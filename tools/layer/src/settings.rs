@@ -22,7 +22,7 @@ impl Settings {
         if self.is_pooled
             && let Some(path) = &self.pooled
         {
-            // Without it, the command says what is not so. That is not worth a message in the program.
+            // If that fails, the command reports that there was no pool, which is not worth a message in the program.
             let _ = File::create(path);
         }
         self.is_pooled

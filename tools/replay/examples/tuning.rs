@@ -50,8 +50,8 @@ fn show(trace: &Trace) -> Result<(), Box<dyn Error>> {
 
     println!("{}, on {}", trace.name(), device.name());
     for (place, (candidate, cost)) in candidates.iter().zip(&comparison.costs).enumerate() {
-        let mark = if comparison.is_on_front(place) {
-            "*"
+        let mark = if comparison.is_best(place) {
+            "<-- best"
         } else {
             ""
         };

@@ -35,7 +35,6 @@ mod reserved;
 mod rounds;
 mod segment_record;
 mod settings;
-mod stream_ordered;
 mod touch;
 mod transfer_commands;
 pub mod tune;

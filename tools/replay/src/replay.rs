@@ -67,8 +67,8 @@ pub struct Outcome {
     pub move_time: Duration,
     /// The time that passed on the clock of the device: with the mock, what was recorded, or 10 us an event, and what its calls cost.
     pub passed_time: Duration,
-    /// What was taken from the device at the trace's end; `None` if that is not counted.
-    pub at_end: Option<AtEnd>,
+    /// What was taken from the device at the trace's end.
+    pub at_end: AtEnd,
     /// The figures of each round; empty if the trace is replayed once.
     pub rounds: Vec<Round>,
     /// The work that the device had not finished; `None` if it is not behind ([`ReplaySettings::behind`](crate::ReplaySettings::behind)).
@@ -76,7 +76,7 @@ pub struct Outcome {
 }
 
 /// What is live at the end of a trace, and what is still taken from the device then: the rest is what a pool keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct AtEnd {
     /// The live bytes of the program, as requested.
     pub live_bytes: u64,
@@ -199,7 +199,7 @@ pub(crate) fn replay_with<A: Allocator + Clone>(
     let reserved = watched.bytes();
     let gauges = Gauges {
         reading: &|| counted.reading(),
-        reserved: Some(&reserved),
+        reserved: &reserved,
         device,
     };
     match &settings.pool {
@@ -382,7 +382,7 @@ impl<'a, B: Backend> Run<'a, B> {
             remap_time: device.map_time,
             move_time: source.move_time(),
             passed_time,
-            at_end: Some(at_end),
+            at_end,
             rounds,
             pending,
         })
@@ -755,7 +755,7 @@ mod tests {
         let source = Miscounting(Unpooled(DeferredAllocator::new(&backend)));
         let gauges = Gauges {
             reading: &AllocatorStatistics::default,
-            reserved: None,
+            reserved: &Watermark::default(),
             device: DeviceGauges::default(),
         };
         let failure = run.with(&source, &gauges, &|_| {}).unwrap_err();

@@ -7,7 +7,7 @@ use binpool::{
     SvmGrain, VirtualMemoryAllocator,
 };
 use binpool_allocators::{DeviceLimits, VirtualMemory};
-use binpool_cuda::{CudaBackend, DriverPoolAllocator};
+use binpool_cuda::CudaBackend;
 use binpool_opencl::{DeviceSelector, OpenClBackend, OpenClError};
 use binpool_vulkan::VulkanBackend;
 
@@ -20,9 +20,8 @@ use crate::{
     mock_kernels::{MockKernels, MockUse, time_of},
     opencl_kernels::OpenClKernels,
     opencl_use::OpenClUse,
-    replay::{NewCommands, Run, replay_with},
+    replay::{NewCommands, replay_with},
     rounds::DeviceGauges,
-    stream_ordered::replay_in_stream_order,
     touch::Fill,
     transfer_commands::TransferCommands,
     watermark::Watermark,
@@ -104,11 +103,15 @@ impl Device {
     /// The device's name, for display.
     #[must_use]
     pub fn name(&self) -> String {
+        self.limits().device_name
+    }
+
+    fn limits(&self) -> DeviceLimits {
         match self {
-            Self::Mock(profile) => profile.device().limits.device_name,
-            Self::OpenCl(backend) => backend.limits().device_name.clone(),
-            Self::Cuda(backend) => backend.limits().device_name.clone(),
-            Self::Vulkan(backend) => backend.limits().device_name.clone(),
+            Self::Mock(profile) => profile.device().limits,
+            Self::OpenCl(backend) => backend.limits().clone(),
+            Self::Cuda(backend) => backend.limits().clone(),
+            Self::Vulkan(backend) => backend.limits().clone(),
         }
     }
 
@@ -116,13 +119,9 @@ impl Device {
     /// fit.
     #[must_use]
     pub fn too_small_for(&self, trace: &Trace, capacity_bytes: Option<u64>) -> Option<String> {
-        let (all, largest) = match self {
-            Self::Mock(profile) => most_of(&profile.device().limits),
-            Self::OpenCl(backend) => most_of(backend.limits()),
-            Self::Cuda(backend) => most_of(backend.limits()),
-            Self::Vulkan(backend) => most_of(backend.limits()),
-        };
-        let capacity = capacity_bytes.unwrap_or(all);
+        let limits = self.limits();
+        let largest = limits.largest_block_bytes;
+        let capacity = capacity_bytes.unwrap_or(limits.capacity_bytes);
         let (peak, block) = (trace.peak_live_bytes(), trace.largest_block_bytes());
         let name = trace.name();
         if peak > capacity {
@@ -167,7 +166,7 @@ impl Device {
         };
         match self {
             Self::Mock(profile) => {
-                let has_pages = settings.allocator == AllocatorChoice::Pages;
+                let has_pages = settings.allocator == AllocatorChoice::VirtualMemory;
                 let device =
                     profile.mock(trace, has_pages, settings.capacity_bytes, settings.behind);
                 let backend = device.backend();
@@ -236,7 +235,7 @@ impl Device {
                     last_use: &|| Ok(Box::new(CudaUse::new(backend)?)),
                     device: DeviceGauges::default(),
                 };
-                on.replay_on_cuda().map(Measured::of_calls)
+                on.replay_with_pages().map(Measured::of_calls)
             }
             Self::Vulkan(backend) => {
                 let on = On {
@@ -252,7 +251,7 @@ impl Device {
                     },
                     device: DeviceGauges::default(),
                 };
-                on.replay_on_vulkan().map(Measured::of_calls)
+                on.replay_with_pages().map(Measured::of_calls)
             }
         }
     }
@@ -288,11 +287,6 @@ impl Device {
     }
 }
 
-/// The capacity and the largest block of a device, in bytes.
-fn most_of(limits: &DeviceLimits) -> (u64, usize) {
-    (limits.capacity_bytes, limits.largest_block_bytes)
-}
-
 /// Makes the last uses of blocks on a device that is behind.
 type NewLastUse<'a, B> = &'a dyn Fn() -> Result<Box<dyn LastUse<B>>, Error>;
 
@@ -318,55 +312,24 @@ impl<B: SvmBackend> On<'_, B> {
             AllocatorChoice::Deferred => self.with(DeferredAllocator::new(self.backend)),
             AllocatorChoice::Svm => self.with(svm(SvmGrain::Coarse)?),
             AllocatorChoice::SvmFine => self.with(svm(SvmGrain::Fine)?),
-            AllocatorChoice::Pages => {
+            AllocatorChoice::VirtualMemory => {
                 Err(self.lacks("virtual memory", "replay on the mock or on CUDA"))
             }
-            AllocatorChoice::DriverPool | AllocatorChoice::StreamOrdered => {
-                Err(self.lacks("the pool of CUDA's driver", "replay with `--backend cuda`"))
-            }
         }
     }
 }
 
-impl On<'_, CudaBackend> {
-    /// Replays with the chosen allocator.
-    fn replay_on_cuda(&self) -> Result<Outcome, Failure> {
+impl<B: VirtualMemory> On<'_, B> {
+    /// Replays with the chosen allocator, on a backend without shared virtual memory.
+    fn replay_with_pages(&self) -> Result<Outcome, Failure> {
         match self.settings.allocator {
             AllocatorChoice::Immediate => self.with(self.immediate()?),
-            AllocatorChoice::Pages => self.with(VirtualMemoryAllocator::new(self.backend)),
-            AllocatorChoice::DriverPool => {
-                self.with(DriverPoolAllocator::new(self.backend).map_err(Failure::setup)?)
-            }
-            AllocatorChoice::StreamOrdered => self.with_commands(|commands, device| {
-                let run = Run::new(self.trace, self.backend, self.settings, commands)?;
-                replay_in_stream_order(self.trace, self.backend, &run, device, self.progress)
-            }),
-            AllocatorChoice::Deferred => Err(self.lacks(
-                "deferred memory",
-                "CUDA commits memory when it allocates it, use `--allocator immediate`",
-            )),
-            AllocatorChoice::Svm | AllocatorChoice::SvmFine => Err(self.lacks(
-                "OpenCL's shared virtual memory",
-                "use `--backend opencl`, or `--allocator immediate`",
-            )),
-        }
-    }
-}
-
-impl On<'_, VulkanBackend> {
-    /// Replays with the chosen allocator.
-    fn replay_on_vulkan(&self) -> Result<Outcome, Failure> {
-        match self.settings.allocator {
-            AllocatorChoice::Immediate => self.with(self.immediate()?),
-            AllocatorChoice::Pages if self.backend.page_bytes() > 0 => {
+            AllocatorChoice::VirtualMemory if self.backend.page_bytes() > 0 => {
                 self.with(VirtualMemoryAllocator::new(self.backend))
             }
-            AllocatorChoice::Pages => {
-                Err(self.lacks("virtual memory", "use `--allocator immediate`"))
-            }
-            _ => Err(self.lacks(
-                "this allocator",
-                "use `--allocator immediate`, or `pages` where the device has sparse binding",
+            other => Err(self.lacks(
+                &format!("the allocator {other}"),
+                "use `--allocator immediate`, or `--backend opencl`",
             )),
         }
     }
@@ -378,24 +341,14 @@ impl<B: Backend> On<'_, B> {
     }
 
     fn with<A: Allocator<Backend = B> + Clone>(&self, allocator: A) -> Result<Outcome, Failure> {
-        self.with_commands(|commands, device| {
-            let (settings, progress) = (self.settings, self.progress);
-            replay_with(self.trace, allocator, settings, commands, device, progress)
-        })
-    }
-
-    /// Calls `body` with the commands on each block, and what the device shows.
-    fn with_commands<R>(
-        &self,
-        body: impl FnOnce(Option<NewCommands<'_, B>>, DeviceGauges<'_>) -> R,
-    ) -> R {
-        let commands: Option<NewCommands<'_, B>> = match self.settings.touch {
+        let (trace, settings, progress) = (self.trace, self.settings, self.progress);
+        let commands: Option<NewCommands<'_, B>> = match settings.touch {
             Touch::Nothing => None,
             Touch::Fill => Some(&|_| Ok(Box::new(Fill))),
             Touch::Kernels => Some(self.kernels),
         };
-        let Some(time) = self.settings.behind else {
-            return body(commands, self.device);
+        let Some(time) = settings.behind else {
+            return replay_with(trace, allocator, settings, commands, self.device, progress);
         };
         // The bytes that were freed and that commands use.
         let pending: Arc<Watermark> = Arc::default();
@@ -410,7 +363,7 @@ impl<B: Backend> On<'_, B> {
             pending: Some(&pending),
             ..self.device
         };
-        body(Some(behind), device)
+        replay_with(trace, allocator, settings, Some(behind), device, progress)
     }
 
     /// The failure where the device lacks something.

@@ -28,8 +28,8 @@ pub struct Round {
     pub device_time: Duration,
     /// The most bytes that were live at once, as requested.
     pub peak_live_bytes: u64,
-    /// The most bytes that were taken from the device at once; `None` if that is not counted.
-    pub peak_reserved_bytes: Option<u64>,
+    /// The most bytes that were taken from the device at once.
+    pub peak_reserved_bytes: u64,
     /// The work that the device had not finished; `None` if it is not behind ([`ReplaySettings::behind`](crate::ReplaySettings::behind)).
     pub pending: Option<Pending>,
 }
@@ -124,8 +124,8 @@ impl Warm {
 pub(crate) struct Gauges<'a> {
     /// The calls so far.
     pub(crate) reading: &'a dyn Fn() -> AllocatorStatistics,
-    /// The bytes that are taken; `None` if they are not counted.
-    pub(crate) reserved: Option<&'a Watermark>,
+    /// The bytes that are taken.
+    pub(crate) reserved: &'a Watermark,
     pub(crate) device: DeviceGauges<'a>,
 }
 
@@ -150,7 +150,7 @@ struct Totals {
     waited: Option<Duration>,
 }
 
-/// Takes down the rounds of a replay as they end.
+/// Records the rounds of a replay as they end.
 pub(crate) struct Ledger<'a> {
     gauges: &'a Gauges<'a>,
     /// The bytes that are live, as they were asked for.
@@ -172,7 +172,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Takes down a round that has ended on all threads, with the allocations and hits since the replay began.
+    /// Records a round that has ended on all threads, with the allocations and hits since the replay began.
     pub(crate) fn end_round(&mut self, allocations: u64, hits: u64) {
         let now = Totals::of(self.gauges, allocations, hits);
         let before = std::mem::replace(&mut self.before, now);
@@ -185,7 +185,7 @@ impl<'a> Ledger<'a> {
             unmaps: now.calls.unmaps - before.calls.unmaps,
             device_time: now.device_time.saturating_sub(before.device_time),
             peak_live_bytes: self.live.restart(),
-            peak_reserved_bytes: self.gauges.reserved.map(Watermark::restart),
+            peak_reserved_bytes: self.gauges.reserved.restart(),
             pending: pending_since(self.gauges, before.waited),
         });
         self.ends.push(Instant::now());
@@ -198,7 +198,7 @@ impl<'a> Ledger<'a> {
         time.checked_div(u32::try_from(warm.len()).ok()?)
     }
 
-    /// What the device has not ended in the whole replay, in which this has taken down all rounds or, where there is one, none.
+    /// The work that the device had not finished in the whole replay, of which all rounds were recorded, or none if there is only one.
     pub(crate) fn pending(&self) -> Option<Pending> {
         let of_rounds = self.rounds.iter().map(|round| round.pending);
         let sum = of_rounds.reduce(|one, other| Some(one?.and(other?)));
@@ -242,7 +242,7 @@ mod tests {
             device_allocations: calls,
             maps: 3 * calls,
             device_time: Duration::from_micros(calls),
-            peak_reserved_bytes: Some(reserved),
+            peak_reserved_bytes: reserved,
             ..Round::default()
         }
     }
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(warm.rounds, 2);
         assert!((warm.mean(warm.sum.device_calls()) - 14.0).abs() < 1e-9);
         assert_eq!(warm.sum.moves(), 14);
-        assert_eq!(warm.sum.peak_reserved_bytes, Some(60));
+        assert_eq!(warm.sum.peak_reserved_bytes, 60);
         assert_eq!(
             warm.mean_time(warm.sum.device_time),
             Duration::from_nanos(3500)

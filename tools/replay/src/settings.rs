@@ -19,20 +19,14 @@ pub enum AllocatorChoice {
     Svm,
     /// Fine-grained shared virtual memory.
     SvmFine,
-    /// A memory pool of CUDA's driver. Each allocation waits until the memory is there for every queue.
-    DriverPool,
-    /// A memory pool of CUDA's driver as programs use it by themselves, to compare with: every block is allocated and freed on its own
-    /// stream (cuMemAllocFromPoolAsync, cuMemFreeAsync), and the driver keeps free memory (only with `--no-pool`).
-    StreamOrdered,
-    /// Pages that are mapped where they are needed (`--virtual-memory`), on the mock and CUDA, not on OpenCL.
-    #[value(skip)]
-    Pages,
+    /// Pages of virtual memory that are mapped where they are needed, on the mock, CUDA and Vulkan.
+    VirtualMemory,
 }
 
 impl fmt::Display for AllocatorChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = self.to_possible_value();
-        f.write_str(value.as_ref().map_or("virtual-memory", |it| it.get_name()))
+        f.write_str(value.as_ref().map_or("", |it| it.get_name()))
     }
 }
 

@@ -1,19 +1,20 @@
 //! What a replay enqueues on each block.
 
 use binpool::{Backend, Error, Region};
+use clap::ValueEnum;
 use serde::Serialize;
 
 /// What a replay enqueues on each block, as a program would.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Touch {
     /// Nothing.
     #[default]
     Nothing,
-    /// A fill of one byte, so that deferred memory is committed.
+    /// A fill of one byte, so that deferred memory becomes real.
     Fill,
-    /// A kernel that writes the block's number into its first and its last word; and one before the block is freed, which checks
-    /// that both are still there.
+    /// A kernel that writes the block's number into its first and its last word, and one that checks both before the block is freed; on
+    /// CUDA and Vulkan a fill of the block, and copies of four of its words, which are checked at the end.
     Kernels,
 }
 

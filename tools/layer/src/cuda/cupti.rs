@@ -25,7 +25,7 @@ const WHEELS: &[&str] = &[
 
 /// `CUPTI_CB_DOMAIN_DRIVER_API`.
 const DRIVER: c_int = 1;
-/// `CUPTI_ERROR_INVALID_PARAMETER`: of a version whose parameters are not these.
+/// `CUPTI_ERROR_INVALID_PARAMETER`: what a version with other parameters answers.
 const INVALID_PARAMETER: c_int = 1;
 /// `CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`.
 const ANOTHER: c_int = 39;

@@ -79,7 +79,7 @@ struct Held {
 pub(super) enum Served {
     /// A pool, by a block at this address.
     Block(usize),
-    /// Neither, for lack of memory.
+    /// Neither the pool nor the driver, for lack of memory.
     Refused,
     /// The driver, for this reason.
     Passed(&'static str),
@@ -228,7 +228,7 @@ impl Pooling {
                     return Some(code);
                 }
             }
-            // As the driver has it: all uses are done, or come before on the block's own stream.
+            // As for the driver: all uses have ended, or come earlier on the block's own stream.
             _ => {}
         }
         if held.stream.is_none() {

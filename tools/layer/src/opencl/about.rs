@@ -12,7 +12,7 @@ use opencl_sys::{
 use super::{driver::ask, objects::Handle};
 use crate::recording::Device;
 
-/// Asks the driver for a property, whose value begins as `$nothing`; that where the driver does not answer.
+/// Asks the driver for a property. The answer is `$nothing` if the driver gives none.
 macro_rules! property {
     ($function:ident($object:expr, $name:expr), $nothing:expr) => {{
         let mut value = $nothing;
@@ -96,7 +96,7 @@ pub(super) fn context_of(queue: Handle) -> Option<Handle> {
 /// Returns whether a queue runs its commands in order.
 pub(super) fn is_in_order(queue: Handle) -> bool {
     let queue = queue as cl_command_queue;
-    // One that does not say is taken not to.
+    // A queue that does not say counts as out of order.
     let properties = property!(
         clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES),
         CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE

@@ -503,7 +503,7 @@ impl Layer {
         self.end_pools(context);
     }
 
-    /// Ends the pools of a context that the program does not have any more.
+    /// Ends the pools of a context that the program no longer has.
     fn end_pools(&self, context: Handle) {
         let mut state = lock(&self.state);
         if state.objects.has_context(context) {
@@ -552,9 +552,9 @@ impl Layer {
         self.end_pools(ended.context);
     }
 
-    /// Ends what pools know of a queue.
+    /// Has the pools forget a queue.
     fn close(&self, queue: &ProgramQueue) {
-        // A stream that no pool has heard of has nothing to come after.
+        // No pool knows this stream, so nothing has to wait for it.
         if Arc::strong_count(&queue.stream) == 1 {
             return;
         }

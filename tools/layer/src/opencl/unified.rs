@@ -61,7 +61,7 @@ static FREE: Driver<FreeFunction> = Driver::new("clMemFreeINTEL");
 static BLOCKING_FREE: Driver<FreeFunction> = Driver::new("clMemBlockingFreeINTEL");
 static SET_ARGUMENT: Driver<SetArgumentFunction> = Driver::new("clSetKernelArgMemPointerINTEL");
 
-/// What the host cannot write while a kernel waits for that.
+/// Memory that the host cannot write to while a kernel waits for it.
 const DEVICE_MEMORY: &str = "unified device memory";
 
 /// Returns the layer's function in the place of one that the driver has under this name.

@@ -1,4 +1,4 @@
-//! What a process that forks must not leave locked in its child.
+//! Locks that a fork must not leave locked in the child.
 
 use std::{
     cell::RefCell,
@@ -8,7 +8,7 @@ use std::{
 
 use super::process_mark::ProcessMark;
 
-/// Whose lock it is, in the order in which they are locked.
+/// The locks, in the order in which they are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lock {
     OpenCl,
@@ -17,17 +17,17 @@ pub(crate) enum Lock {
     Recording,
 }
 
-/// Unlocks after a fork, in the child if that is true.
+/// Unlocks after a fork. The argument says whether this is the child.
 type LetGo = Box<dyn FnOnce(bool)>;
 /// Locks before a fork.
 type Hold = Box<dyn Fn() -> LetGo + Send + Sync>;
 
 static LOCKS: [OnceLock<Hold>; 4] = [const { OnceLock::new() }; 4];
 
-/// The locks that a thread has while it forks.
+/// The locks that a thread holds while it forks.
 struct Held {
     locks: Vec<LetGo>,
-    /// Of the parent. Without it, this is taken for the parent.
+    /// The mark of the parent. If there is none, this process counts as the parent.
     mark: Option<ProcessMark>,
 }
 
@@ -39,11 +39,11 @@ impl Held {
 }
 
 thread_local! {
-    /// Only a thread that forks has any. There is nothing to drop, so that threads may come here while they end.
+    /// Set only while the thread forks. Nothing has to be dropped, so threads may come here while they end.
     static HELD: ManuallyDrop<RefCell<Option<Held>>> = const { ManuallyDrop::new(RefCell::new(None)) };
 }
 
-/// Locks. A panic while it was locked before is a fault that was contained.
+/// Locks a mutex. A panic while it was locked was a fault that was contained.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -69,7 +69,7 @@ pub(crate) fn hold_over_fork<T: Send>(which: Lock, mutex: &'static Mutex<T>, in_
     let _ = LOCKS[which as usize].set(Box::new(hold));
 }
 
-/// Calls `action` without the locks that this thread has if it forks now: functions of the program for `pthread_atfork` may come here.
+/// Calls `action` without the locks that this thread holds if it is forking: the program's own functions for `pthread_atfork` may call the layer.
 pub(super) fn without_locks<T>(action: impl FnOnce() -> T) -> T {
     let is_child = HELD.with(|held| held.borrow().as_ref().map(Held::is_in_child));
     if let Some(is_child) = is_child {

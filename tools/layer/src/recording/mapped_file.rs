@@ -16,7 +16,7 @@ use rustix::{
 /// The part of the file that is mapped first: a multiple of every page size. Each further part is twice as large as the one before.
 const FIRST_WINDOW: usize = 1 << 20;
 
-/// The most of the file that is mapped at a time. A program may come to where it cannot open the file any more, such as after `chroot`.
+/// The largest part of the file that is mapped at a time. A program may no longer be able to open the file later on, such as after `chroot`.
 const LARGEST_WINDOW: usize = 16 << 20;
 
 /// A new file, to which bytes are appended. Until it is [cut](Self::cut), zeros follow them.
@@ -126,7 +126,7 @@ impl MappedFile {
     }
 }
 
-/// Maps a part of the file, which becomes as large.
+/// Maps a part of the file, which is extended to the end of that part.
 pub(crate) fn map(file: &File, begin: usize, bytes: usize) -> io::Result<MmapMut> {
     let end = (begin + bytes) as u64;
     let largest = getrlimit(Resource::Fsize).current;
@@ -150,7 +150,7 @@ pub(crate) fn map(file: &File, begin: usize, bytes: usize) -> io::Result<MmapMut
             .map_mut(file)?
     };
     if !can_allocate {
-        // Where the file system cannot say so before, a full disk is an error here.
+        // If the file system could not reserve the blocks, a full disk is an error here.
         map.advise(Advice::PopulateWrite)?;
     }
     // A child of a fork has a recording of its own.
@@ -158,7 +158,7 @@ pub(crate) fn map(file: &File, begin: usize, bytes: usize) -> io::Result<MmapMut
     Ok(map)
 }
 
-/// Returns whether an error may be over by the next line: the program has as many open files as it may have.
+/// Returns whether the next line may succeed: the program has as many open files as it may have.
 pub(super) fn is_temporary(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }

@@ -19,7 +19,7 @@ struct Module {
 
 /// Returns the frames of a stack as `FILE+0xADDRESS`, by the numbering of the file, without the innermost ones, which are the layer's.
 pub(super) fn frames(addresses: &[usize]) -> Vec<String> {
-    // Each time, since the program loads and unloads files. A stack is new only once.
+    // They are listed each time, since the program loads and unloads files. A stack is new only once.
     let modules = loaded();
     let find = |address| {
         modules

@@ -1,10 +1,10 @@
-//! Which process this is, for children that no function is told of.
+//! A mark that tells a process from its forked children.
 
 use std::io;
 
 use memmap2::MmapMut;
 
-/// A mark that a child of a fork does not have, also of one that does not call the functions of `pthread_atfork`.
+/// A mark that a forked child does not have, even if the fork calls no functions of `pthread_atfork`.
 #[derive(Debug)]
 pub(crate) struct ProcessMark(MmapMut);
 

@@ -30,7 +30,7 @@ pub(super) fn begin() {
 
 /// The numbers of the file that standard error is, and of its device.
 fn standard_error() -> Option<(u64, u64)> {
-    // SAFETY: it is not closed here, and this is no longer than a call.
+    // SAFETY: it is not closed here, and the value lives no longer than this call.
     let file = ManuallyDrop::new(unsafe { File::from_raw_fd(2) });
     let file = file.metadata().ok()?;
     Some((file.ino(), file.dev()))

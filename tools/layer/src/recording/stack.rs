@@ -36,7 +36,7 @@ impl Stack {
 
 /// A stack that was walked, and where its return addresses lie.
 ///
-/// To walk a stack by its tables takes microseconds. When the same call comes again from the same place, all of these words are as they were.
+/// To walk a stack by its tables takes microseconds. When the same call comes again from the same place, none of these words has changed.
 #[derive(Debug)]
 struct Walked {
     /// The address of a frame below all places.
@@ -54,7 +54,7 @@ struct Remembered {
     oldest: usize,
 }
 
-/// The number of a thread, which goes to another one when it ends.
+/// The number of a thread, which another thread gets once this one has ended.
 struct ThreadNumber(u32);
 
 thread_local! {
@@ -99,11 +99,11 @@ fn own_stack() -> Range<usize> {
         return 0..0;
     }
     let (mut begin, mut bytes) = (std::ptr::null_mut(), 0);
-    // SAFETY: the call before has filled the attributes in.
+    // SAFETY: the previous call has filled in the attributes.
     let is_known =
         unsafe { libc::pthread_attr_getstack(attributes.as_ptr(), &raw mut begin, &raw mut bytes) }
             == 0;
-    // SAFETY: as above; nothing uses them any more.
+    // SAFETY: as above; nothing uses them from here on.
     unsafe { libc::pthread_attr_destroy(attributes.as_mut_ptr()) };
     if is_known {
         begin.addr()..begin.addr() + bytes
@@ -118,7 +118,7 @@ pub(super) fn here() -> Stack {
     if !frames.is_empty() {
         return Stack::Python(frames);
     }
-    // A thread that ends has no memory of its stacks any more.
+    // A thread that is ending no longer remembers its stacks.
     let remembered =
         REMEMBERED.try_with(|sets| sets.try_borrow_mut().ok().map(|mut sets| native(&mut sets)));
     let addresses = remembered.ok().flatten();
@@ -179,7 +179,7 @@ fn walk(lowest: usize) -> Walked {
     // SAFETY: what has to be synchronized is the lookup of names, and there is none. The lock for it, in `trace`, would be a trap for the child of a fork while
     // another thread has it.
     unsafe { backtrace::trace_unsynchronized(step) };
-    // How long other stacks are there, such as those of coroutines, is not known.
+    // It is not known how long other stacks exist, such as those of coroutines.
     let own = OWN_STACK.try_with(Range::clone).unwrap_or(0..0);
     let is_known = |(place, address): (&usize, &usize)| {
         // SAFETY: the unwinder has just read this frame, in the stack that this thread was started with.

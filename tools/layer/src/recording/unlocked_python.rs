@@ -20,16 +20,17 @@ pub(super) const MAX_FRAMES: usize = 32;
 /// The most characters of a name.
 const MAX_CHARACTERS: usize = 4096;
 
-/// Where an object has the number of its bytes or characters; where a text has its state, and bits of that; where an object of bytes has these.
+/// Offsets: of an object's number of bytes or characters; of a text's state, with the bits that stand for compact ASCII; of the contents of a
+/// bytes object.
 const LENGTH: usize = 16;
 const STATE: usize = 32;
 const COMPACT_ASCII: u32 = 0b110_0000;
 const BYTES: usize = 32;
 
-/// Where a type has what is read of it, in bytes.
+/// Offsets, in bytes, of what is read of each type.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
-    /// From the state of a thread to its frame: a place in that, and maybe one in what is there.
+    /// The way from a thread's state to its frame: an offset in the state, and maybe another in what that points to.
     frame_of_thread: &'static [usize],
     /// Of a frame.
     code: usize,

@@ -46,7 +46,7 @@ pub(crate) struct Device {
 /// Writes the lines of this process.
 #[derive(Debug)]
 pub(super) struct Writer {
-    /// The file that was asked for, which the first process has that records.
+    /// The requested file. The first process that records gets it.
     first: PathBuf,
     /// The file of this process, once there is one.
     path: PathBuf,
@@ -224,7 +224,7 @@ impl Writer {
         }
     }
 
-    /// Makes the file of this process: that which was asked for, or one beside it if another process has that.
+    /// Makes the file of this process: the requested one, or one next to it if another process has that.
     fn open(&mut self) {
         self.state = State::Ended;
         let program = program_name();

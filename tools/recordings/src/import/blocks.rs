@@ -8,6 +8,8 @@ use std::{
     rc::Rc,
 };
 
+use binpool_allocators::words;
+
 use super::{
     places::Change,
     placing::{Placing, Source},
@@ -265,7 +267,7 @@ impl Blocks {
         ];
         for (count, what) in remarks {
             if count > 0 {
-                trace.push_remark(format!("{}: {what}", blocks(count)));
+                trace.push_remark(format!("{}: {what}", words::blocks(count as u64)));
             }
         }
         (trace.allocations() > 0).then_some(trace)
@@ -295,13 +297,5 @@ impl Blocks {
             Step::Memory(change) => Some(*change),
             _ => None,
         })
-    }
-}
-
-/// A number of blocks, in words.
-pub(crate) fn blocks(count: usize) -> String {
-    match count {
-        1 => "1 block".into(),
-        count => format!("{count} blocks"),
     }
 }

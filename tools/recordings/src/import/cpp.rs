@@ -5,78 +5,19 @@
 
 use super::owner::Owner;
 
-/// What records a stack, and what allocates.
-const UNWINDER: [&str; 7] = [
-    "torch::unwind",
-    "torch::CapturedTraceback",
-    "torch::cuda::gather",
-    "torch::cuda::CUDAPluggableAllocator",
-    "c10::cuda::CUDACachingAllocator",
-    "DeviceCachingAllocator",
-    "NativeCachingAllocator",
-];
+/// The beginnings of the names of what records a stack, and of what allocates.
+const UNWINDER: &str = "torch::unwind torch::CapturedTraceback torch::cuda::gather torch::cuda::CUDAPluggableAllocator \
+     c10::cuda::CUDACachingAllocator DeviceCachingAllocator NativeCachingAllocator";
 
-/// What leads from one function to another, in PyTorch, in C++'s library and in the interpreter.
-const MACHINERY: [&str; 58] = [
-    "??",
-    "c10::",
-    "at::detail::",
-    "at::empty",
-    "at::_ops::empty",
-    "at::native::empty",
-    "at::_ops::resize",
-    "at::native::resize",
-    "at::wrapper_",
-    "at::create_out",
-    "at::structured_",
-    "at::meta::",
-    "at::TensorIterator",
-    "at::functionalization",
-    "torch::ADInplaceOrView::",
-    "torch::autograd::Engine::",
-    "torch::autograd::Node::",
-    "torch::autograd::PyNode::",
-    "torch::autograd::python::",
-    "torch::autograd::THP",
-    "torch::detail::",
-    "torch::dynamo::",
-    "torch::jit::",
-    "THP",
-    "pybind11::",
-    "std::",
-    "operator ",
-    "execute_native_thread_routine",
-    "start_thread",
-    "clone",
-    "_start",
-    "__",
-    "_dl_",
-    "Py",
-    "_Py",
-    "pymain",
-    "pyrun",
-    "run_mod",
-    "run_eval_code_obj",
-    "builtin_",
-    "bounded_lru_cache_wrapper",
-    "call_function",
-    "cfunction_",
-    "classmethod_",
-    "context_run",
-    "do_call_core",
-    "function_code_fastcall",
-    "gen_",
-    "instancemethod_",
-    "lru_cache",
-    "method_",
-    "object_vacall",
-    "partial_",
-    "slot_tp_",
-    "thread_run",
-    "trampoline",
-    "type_call",
-    "vectorcall",
-];
+/// The same of what leads from one function to another, in PyTorch, in C++'s library and in the interpreter.
+const MACHINERY: &str = "?? c10:: at::detail:: at::empty at::_ops::empty at::native::empty at::_ops::resize at::native::resize \
+     at::wrapper_ at::create_out at::structured_ at::meta:: at::TensorIterator at::functionalization \
+     torch::ADInplaceOrView:: torch::autograd::Engine:: torch::autograd::Node:: torch::autograd::PyNode:: \
+     torch::autograd::python:: torch::autograd::THP torch::detail:: torch::dynamo:: torch::jit:: THP pybind11:: \
+     std:: execute_native_thread_routine start_thread clone _start __ _dl_ Py _Py pymain pyrun run_mod \
+     run_eval_code_obj builtin_ bounded_lru_cache_wrapper call_function cfunction_ classmethod_ context_run \
+     do_call_core function_code_fastcall gen_ instancemethod_ lru_cache method_ object_vacall partial_ slot_tp_ \
+     thread_run trampoline type_call vectorcall";
 
 /// A function of C++.
 #[derive(Debug)]
@@ -90,15 +31,15 @@ impl Function {
     /// A function with this demangled name. Those of the namespaces `beyond` count as machinery.
     pub(crate) fn new(demangled: &str, beyond: &[String]) -> Self {
         let name = bare(demangled);
-        let begins = |with: &&str| name.starts_with(with);
+        let begins = |table: &str| table.split(' ').any(|with| name.starts_with(with));
         let is_beyond = |space: &String| name.split("::").next() == Some(space.as_str());
-        if UNWINDER.iter().any(begins) {
+        if begins(UNWINDER) {
             return Self {
                 name,
                 owner: Owner::Unwinder,
             };
         }
-        if MACHINERY.iter().any(begins) || beyond.iter().any(is_beyond) {
+        if begins(MACHINERY) || name.starts_with("operator ") || beyond.iter().any(is_beyond) {
             return Self {
                 name,
                 owner: Owner::Machinery,

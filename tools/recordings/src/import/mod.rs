@@ -141,15 +141,15 @@ impl Trace {
     }
 }
 
-/// Imports a pickle or JSON, which is held in memory as a whole, with the packages that groups are named beyond. What is damaged or no
-/// snapshot is named by its first bytes.
+/// Imports a pickle or JSON, which is held in memory as a whole, with the packages that groups are named beyond. The first bytes say what it is
+/// if it is damaged or no snapshot.
 fn import_document<T>(
     kind: Kind,
     content: Content<'_>,
     import: impl FnOnce(&Objects, &[String]) -> Result<T, TraceError>,
 ) -> Result<T, TraceError> {
     let (start, beyond) = (content.start().to_vec(), content.packages().to_vec());
-    let named = |error: TraceError| match kinds::foreign_text(&start) {
+    let named = |error: TraceError| match kinds::known_foreign(&start) {
         Some(foreign) if error.kind() != TraceErrorKind::Io => foreign.at("the whole file"),
         _ => error,
     };

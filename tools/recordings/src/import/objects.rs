@@ -40,7 +40,7 @@ pub(crate) struct Objects {
 impl Objects {
     /// Adds an object.
     pub(crate) fn add(&mut self, object: Object) -> Id {
-        // A file with so many objects does not fit into memory.
+        // A file with more objects does not fit into memory.
         let id = Id(u32::try_from(self.all.len()).unwrap_or(u32::MAX));
         self.all.push(object);
         id

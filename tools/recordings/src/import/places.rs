@@ -264,21 +264,17 @@ impl Places {
             Verdict::DeviceFull
         };
         ShortageReport {
-            verdict,
             class_bytes,
             active_bytes: self.requested,
             active_blocks: self.live.len() as u64,
-            viewed_bytes: 0,
             managed_bytes: self.reserved,
             held_bytes,
-            // The allocator has waited for all streams by then.
-            pending_bytes: 0,
             largest_held_bytes: self.free.last_key_value().map_or(0, |(bytes, _)| *bytes),
             released_bytes: self.released,
-            largest_block_bytes: 0,
             capacity_bytes,
-            device_bytes: 0,
             device_free_bytes: device_free,
+            // The allocator has waited for all streams by then: nothing is pending.
+            ..ShortageReport::new(verdict)
         }
     }
 

@@ -10,7 +10,7 @@
 
 use std::io::{self, BufRead};
 
-use binpool_trace::{TraceError, cut};
+use binpool_trace::{TraceError, counted, cut};
 
 use super::{
     blocks::{Block, Blocks, Moment},
@@ -251,23 +251,19 @@ impl Log {
             "the adaptor that wrote the log has to be the one that the program allocates from";
         let trace = self.blocks.into_trace(name, "line", None);
         let mut trace = trace.ok_or_else(|| error::no_allocation(advice).at("the whole file"))?;
-        let lines = |count| match count {
-            1 => "1 line".to_owned(),
-            count => format!("{count} lines"),
-        };
         if self.without_address > 0 {
-            let lines = lines(self.without_address);
+            let lines = counted(self.without_address as u64, "line");
             trace.push_remark(format!("{lines} without an address: left out"));
         }
         if self.others > 0 {
-            let lines = lines(self.others);
+            let lines = counted(self.others as u64, "line");
             trace.push_remark(format!("{lines} without an event of RMM: left out"));
         }
         if let Some(what) = self.cut {
             trace.push_remark(format!("{what} is cut off: what comes before it is used"));
         }
         if let (ended @ 1.., live) = self.ended {
-            let (runs, live) = (ended + 1, super::blocks::blocks(live));
+            let (runs, live) = (ended + 1, counted(live as u64, "block"));
             trace.push_remark(format!(
                 "{runs} logs, one after the other: {live}, live at the end of one that is not the last, freed there"
             ));

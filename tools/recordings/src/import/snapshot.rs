@@ -67,7 +67,7 @@ impl<'o> Snapshot<'o> {
         let bare = bare.filter(|list| list.get(0).is_some_and(is_segment));
         let (traces, listed) = (list("device_traces"), list("segments").or(bare));
         if traces.is_none() && listed.is_none_or(List::is_empty) {
-            return Err(foreign_document(objects).at("the whole file"));
+            return Err(foreign_document().at("the whole file"));
         }
         let mut segments: BTreeMap<usize, Vec<(usize, Node<'_>)>> = BTreeMap::new();
         for (number, segment) in (1..).zip(listed.into_iter().flat_map(List::iter)) {
@@ -102,8 +102,8 @@ fn entries_of(trace: Node<'_>) -> usize {
     trace.as_list().map_or(0, List::len)
 }
 
-/// Reads the trace of each device of a snapshot that allocates something, in their order, with its number; the error of the device
-/// of which most is known where there is none. `beyond` are the packages that groups are named beyond.
+/// Reads the trace of each device of a snapshot that allocates something, in their order, with its number. If none does,
+/// returns the error of the device that most is known about. `beyond` are the packages that groups are named beyond.
 pub(crate) fn import_all(
     objects: &Objects,
     name: &str,

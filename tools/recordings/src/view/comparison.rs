@@ -9,10 +9,7 @@ use serde::Serialize;
 
 use binpool_trace::{BlockState, Snapshot, SnapshotBlock};
 
-use crate::{
-    view::By, view::History, view::Numbers, view::SnapshotNumbers,
-    view::snapshot_numbers::all_blocks,
-};
+use crate::view::{By, History, SnapshotNumbers, numbers::Numbers, snapshot_numbers::all_blocks};
 
 /// Two recordings, or two snapshots of pools, side by side. Sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

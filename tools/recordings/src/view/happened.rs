@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use binpool_trace::{PoolEvent, What};
 
 use crate::{
-    Event, PoolStep, Trace, view::EventRow, view::History, view::Life, view::Lives, view::Origin,
-    view::Segment,
+    Event, PoolStep, Trace,
+    view::{History, Life, Lives, Origin, Segment, history::EventRow},
 };
 
 /// An ID without these bits is the number of its block.

@@ -5,8 +5,13 @@ use serde::Serialize;
 use binpool_trace::ShortageReport;
 
 use crate::{
-    Shortage, Trace, Use, view::By, view::FreeMemory, view::Life, view::Lives, view::Neighbour,
-    view::Segment, view::grouping::Grouping, view::neighbours::Stretch,
+    Shortage, Trace, Use,
+    view::{
+        By, Life, Lives, Segment,
+        free_memory::FreeMemory,
+        grouping::Grouping,
+        neighbours::{Neighbour, Stretch},
+    },
 };
 
 /// A program's memory, from its first event to its last.
@@ -169,7 +174,7 @@ impl History {
         is_mostly_idle(&self.times)
     }
 
-    /// Returns the group of a block, as the index of its row among those of [`Numbers::by`](crate::view::Numbers::by).
+    /// Returns the group of a block, as the index of its row among those of `Numbers::by`.
     #[must_use]
     pub fn group_of(&self, by: By, block: usize) -> usize {
         self.groupings[by as usize].numbers[block] as usize

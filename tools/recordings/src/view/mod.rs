@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A page is one file with all of its data, scripts and styles in it. Figures over the whole program are computed
-//! here ([`Numbers`]); the page only draws them.
+//! here ([`History::numbers`], [`SnapshotNumbers`]); the page only draws them.
 
 mod comparison;
 mod free_memory;
@@ -23,14 +23,9 @@ mod page_data;
 mod series;
 mod snapshot_numbers;
 
-pub use comparison::{Change, ChangeRow, ChangeTable, Comparison, Figure};
-pub use free_memory::FreeMemory;
+pub use comparison::{Change, ChangeTable, Comparison};
 pub use grouping::By;
-pub use history::{EventRow, FailedRequest, History, Origin};
+pub use history::{FailedRequest, History, Origin};
 pub use lives::{Life, Lives, Segment};
-pub use neighbours::{Neighbour, Neighbours};
-pub use numbers::{At, GroupRow, Numbers, ShortageRow, StackRow};
-pub use out_of_memory::{LargestGroup, OutOfMemory};
 pub use page::page_of;
-pub use series::{SERIES, series};
-pub use snapshot_numbers::{SnapshotNumbers, SnapshotRow};
+pub use snapshot_numbers::SnapshotNumbers;

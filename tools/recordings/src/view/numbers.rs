@@ -5,8 +5,12 @@ use serde::Serialize;
 use crate::{
     Shortage,
     view::{
-        By, EventRow, FreeMemory, History, LargestGroup, Neighbours, Origin, OutOfMemory,
+        By, History, Origin,
+        free_memory::FreeMemory,
         grouping::Grouping,
+        history::EventRow,
+        neighbours::Neighbours,
+        out_of_memory::{LargestGroup, OutOfMemory},
     },
 };
 

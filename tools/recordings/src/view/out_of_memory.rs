@@ -4,10 +4,10 @@ use serde::Serialize;
 
 use binpool_trace::{ShortageReport, Snapshot, SnapshotShortage};
 
-use crate::{Shortage, view::FailedRequest, view::Neighbours};
+use crate::{Shortage, view::FailedRequest, view::neighbours::Neighbours};
 
 /// The cause of an out-of-memory failure in a replay, a recording or a snapshot. Sizes are in bytes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct OutOfMemory {
     /// The event of the trace that requested the block.
@@ -109,7 +109,6 @@ impl OutOfMemory {
 
     fn of_report(requested_bytes: usize, report: &ShortageReport) -> Self {
         Self {
-            event: None,
             requested_bytes: requested_bytes as u64,
             class_bytes: report.class_bytes,
             active_bytes: report.active_bytes,
@@ -124,10 +123,7 @@ impl OutOfMemory {
             verdict: report.verdict.name().into(),
             reason: report.verdict.to_string(),
             advice: report.verdict.advice().into(),
-            group: None,
-            stream: None,
-            holds_most: None,
-            cheapest: None,
+            ..Self::default()
         }
     }
 
@@ -140,7 +136,6 @@ impl OutOfMemory {
     ) -> Self {
         let settings = &snapshot.settings;
         Self {
-            event: None,
             requested_bytes: shortage.requested_bytes,
             class_bytes: shortage.class_bytes,
             active_bytes: snapshot.counter("active_bytes"),
@@ -150,15 +145,14 @@ impl OutOfMemory {
             largest_held_bytes: shortage.largest_held_bytes,
             released_bytes: shortage.released_bytes,
             largest_block_bytes: settings.largest_block_bytes,
-            device_free_bytes: None,
             capacity_bytes: settings.capacity_bytes,
             verdict: shortage.verdict.clone(),
             reason: shortage.reason.clone(),
             advice: shortage.advice.clone(),
             group: shortage.tag.clone().or_else(|| shortage.call_site.clone()),
-            stream: None,
             holds_most,
             cheapest,
+            ..Self::default()
         }
     }
 }

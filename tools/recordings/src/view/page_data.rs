@@ -82,11 +82,13 @@ impl PageData {
     }
 
     /// Returns `about` and the tables as text without characters that have a meaning in HTML.
-    ///
-    /// # Errors
-    ///
-    /// None that can happen: all values have a JSON form, and writing to memory succeeds.
-    pub(crate) fn pack(&self, about: &impl Serialize) -> io::Result<String> {
+    pub(crate) fn pack(&self, about: &impl Serialize) -> String {
+        // All values have a JSON form, and writing to memory succeeds.
+        let packed = self.compressed(about).unwrap_or_default();
+        BASE64_STANDARD.encode(packed)
+    }
+
+    fn compressed(&self, about: &impl Serialize) -> io::Result<Vec<u8>> {
         let tables = &self.tables;
         let json = serde_json::to_vec(&Packed { about, tables })?;
         let length = u32::try_from(json.len()).map_err(io::Error::other)?;
@@ -94,7 +96,7 @@ impl PageData {
         packed.write_all(&length.to_le_bytes())?;
         packed.write_all(&json)?;
         packed.write_all(&self.numbers)?;
-        Ok(BASE64_STANDARD.encode(packed.finish()?))
+        packed.finish()
     }
 }
 
@@ -115,7 +117,7 @@ mod tests {
         data.push("plain", [0, 127, 128, 300]);
         data.begin_table();
         data.push_rising("rising", [5, 5, 7]);
-        let text = data.pack(&json!({"name": "</script>"})).unwrap();
+        let text = data.pack(&json!({"name": "</script>"}));
         assert!(!text.contains(['<', '>', '&']));
         let mut bytes = Vec::new();
         let packed = BASE64_STANDARD.decode(text).unwrap();

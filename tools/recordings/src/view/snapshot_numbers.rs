@@ -6,9 +6,10 @@ use serde::Serialize;
 
 use binpool_trace::{BlockState, Snapshot, SnapshotBlock};
 
-use crate::{
-    view::FreeMemory, view::LargestGroup, view::Neighbour, view::Neighbours, view::OutOfMemory,
-    view::neighbours::Stretch,
+use crate::view::{
+    free_memory::FreeMemory,
+    neighbours::{Neighbour, Neighbours, Stretch},
+    out_of_memory::{LargestGroup, OutOfMemory},
 };
 
 /// The figures of a snapshot, which its page shows. Sizes are in bytes, times in nanoseconds.

@@ -16,7 +16,7 @@ use clap_complete::Shell;
 #[cfg(all(target_os = "linux", feature = "run"))]
 use crate::command::run::Run;
 use crate::command::{
-    values::{allocator_of_mock, at_least_one, high_water, leading_bits, ratio, size, time},
+    values::{allocator_of_mock, at_least_one, growth, ratio, retain, size, time},
     view_options::View,
 };
 
@@ -269,11 +269,10 @@ Exit status: 0 when every trace was replayed to its end; 1 when one could not be
 Examples:
   binpool replay tools/traces/*.trace.gz
   binpool replay --no-pool --profile pocl tools/traces/eager_arrays.trace.gz
-  binpool replay --rounds 4 --behind 2ms --virtual-memory TRACE
+  binpool replay --rounds 4 --behind 2ms --allocator virtual-memory TRACE
   binpool replay --device nvidia --need TRACE
-  binpool replay --release-threshold 1GiB TRACE
+  binpool replay --retain at-most=1GiB TRACE
   binpool replay --backend cuda TRACE
-  binpool replay --backend cuda --no-pool --allocator stream-ordered TRACE
   binpool replay --backend opencl --scale 64 --capacity 1GiB TRACE")]
 pub(crate) struct Replay {
     /// The traces, or other tools' recordings; `-` is standard input.
@@ -290,51 +289,23 @@ pub(crate) struct Replay {
     /// --measure -o FILE.json` wrote. For recordings of programs on CUDA, h200 has CUDA's limits instead of OpenCL's. Default: h200.
     #[arg(help_heading = "Device", long, value_name = "NAME|FILE")]
     pub(crate) profile: Option<Profile>,
-    /// The way of getting memory. Default: immediate; for a pool on CUDA, pages of virtual memory.
+    /// The way of getting memory. Default: immediate; for a pool on CUDA, virtual-memory.
     #[arg(help_heading = "Device", long, value_enum)]
     pub(crate) allocator: Option<AllocatorChoice>,
-    /// Map pages where they are needed, instead of allocating segments: the default on CUDA.
-    #[arg(help_heading = "Pool", long, conflicts_with_all = ["allocator", "no_pool", "no_segments"])]
-    pub(crate) virtual_memory: bool,
     /// Allocate every block from the device and free it there, for comparison.
-    #[arg(help_heading = "Pool", long, conflicts_with_all = ["leading_bits", "no_segments", "growth"])]
+    #[arg(help_heading = "Pool", long, conflicts_with_all = ["no_segments", "growth", "retain"])]
     pub(crate) no_pool: bool,
     /// Allocate each block from the device separately, instead of carving blocks from segments.
     #[arg(help_heading = "Pool", long)]
     pub(crate) no_segments: bool,
-    /// What to save when segments grow: calls to the device, or memory.
-    #[arg(
-        help_heading = "Pool",
-        long,
-        value_enum,
-        default_value_t,
-        conflicts_with = "no_segments"
-    )]
-    pub(crate) growth: Growth,
-    /// How much memory a pool without segments may have, in percent of the peak in use (64 MiB are always allowed), or all. Free blocks above it
-    /// are released.
-    #[arg(
-        help_heading = "Pool",
-        long,
-        value_name = "PERCENT|all",
-        default_value = "125",
-        value_parser = high_water,
-        requires = "no_segments"
-    )]
-    pub(crate) high_water: Retain,
-    /// How many leading bits of a size distinguish size classes: blocks are at most 1/2^BITS too large. Default: 8, or 4 without segments.
-    #[arg(help_heading = "Pool", long, value_name = "BITS", value_parser = leading_bits())]
-    pub(crate) leading_bits: Option<u32>,
-    /// After this many allocations, release the free memory that none of them used. Default: keep it.
-    #[arg(help_heading = "Pool", long, value_name = "ALLOCATIONS", value_parser = at_least_one, conflicts_with = "no_pool")]
-    pub(crate) decay: Option<usize>,
-    /// Release free memory while the pool has more than this, such as 1GiB. Default: keep it.
-    #[arg(help_heading = "Pool", long, value_name = "SIZE", value_parser = size, conflicts_with = "no_pool")]
-    pub(crate) release_threshold: Option<ByteSize>,
-    /// Show what is live and reserved at the end of the trace, and what the pool keeps after a trim. `--decay` and `--release-threshold`
-    /// also show it.
-    #[arg(help_heading = "Pool", long)]
-    pub(crate) trim: bool,
+    /// What to save when segments grow: balanced takes little memory and few calls to the device, dense the least memory.
+    #[arg(help_heading = "Pool", long, default_value = "balanced", value_parser = growth(), conflicts_with = "no_segments")]
+    pub(crate) growth: GrowthPolicy,
+    /// How much free memory the pool keeps, as `Retain` of the library, and show what it has at the end of the trace, and after a trim:
+    /// unused-for-allocations=N (release what N allocations did not use), at-most=SIZE (release what is free while the pool has more),
+    /// percent-of-peak=PERCENT of the peak in use (only without segments; default: 125), or all. Several with commas between them.
+    #[arg(help_heading = "Pool", long, value_name = "RULES", value_parser = retain)]
+    pub(crate) retain: Option<Retain>,
     /// The most memory that may be taken from the device, such as 12GiB. Default: all of it.
     #[arg(help_heading = "Device", long, value_name = "SIZE", value_parser = size)]
     pub(crate) capacity: Option<ByteSize>,
@@ -344,16 +315,12 @@ pub(crate) struct Replay {
     /// Divide every size by this.
     #[arg(help_heading = "Replay", long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
     pub(crate) scale: usize,
-    /// Enqueue a small fill on each block, as a program would, so that deferred memory becomes real.
+    /// What to enqueue on each block, as a program would.
     ///
     /// On the mock, this can take as much memory of this machine as the trace takes of the device, above all with `--need` or `--no-pool`:
     /// use `--scale` if that is too much.
-    #[arg(help_heading = "Replay", long)]
-    pub(crate) touch: bool,
-    /// Run kernels on each block: one writes a number, and another checks it before the block is freed. On CUDA, fill the block, and copy
-    /// four of its words; the copies are checked at the end.
-    #[arg(help_heading = "Replay", long, conflicts_with = "touch")]
-    pub(crate) kernels: bool,
+    #[arg(help_heading = "Replay", long, value_enum, default_value_t)]
+    pub(crate) touch: Touch,
     /// Replay on this many threads over one pool: the streams of the trace are distributed over them, or, with fewer streams than threads,
     /// each replays a copy of the trace.
     ///
@@ -376,9 +343,6 @@ pub(crate) struct Replay {
     /// waited.
     #[arg(help_heading = "Replay", long, value_name = "TIME", value_parser = time)]
     pub(crate) behind: Option<Duration>,
-    /// Replay each trace this many times, each time in a fresh pool, and report median times.
-    #[arg(help_heading = "Replay", long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
-    pub(crate) repeat: usize,
     /// Print JSON: an array with one object per trace.
     #[arg(long)]
     pub(crate) json: bool,
@@ -397,8 +361,6 @@ pub(crate) struct Replay {
 ///
 /// `no pool` is for comparison, and never the best. For several traces, a table for all has the geometric mean of reserved / live and the sum
 /// of the device times, and the same rule. A setting that runs out of memory on one trace cannot be the best for all.
-///
-/// In the tables, `*` marks a setting that no other beats in both memory and time.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Exit status: 0 when there is a best setting for all traces; 1 when every setting of the pool runs out of memory on \
@@ -416,12 +378,10 @@ pub(crate) struct Tune {
     /// `binpool devices --measure -o FILE.json` wrote.
     #[arg(long, value_name = "NAME|FILE", default_value = "h200")]
     pub(crate) profile: Profile,
-    /// The way of getting memory.
+    /// The way of getting memory. With virtual-memory, for devices that have it, such as CUDA's, pools of pages are tried besides those of
+    /// immediate.
     #[arg(long, value_name = "ALLOCATOR", default_value_t, value_parser = allocator_of_mock())]
     pub(crate) allocator: AllocatorChoice,
-    /// Also try pools of pages of virtual memory, for devices that support it, such as CUDA's.
-    #[arg(long)]
-    pub(crate) virtual_memory: bool,
     /// The most memory that may be taken from the device, such as 12GiB. Default: all of it.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) capacity: Option<ByteSize>,
@@ -464,24 +424,6 @@ pub(crate) enum DeviceBackend {
     Vulkan,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Growth {
-    /// Little memory for few calls.
-    #[default]
-    Balanced,
-    /// Least memory.
-    Dense,
-}
-
-impl From<Growth> for GrowthPolicy {
-    fn from(growth: Growth) -> Self {
-        match growth {
-            Growth::Balanced => Self::Balanced,
-            Growth::Dense => Self::Dense,
-        }
-    }
-}
-
 impl Replay {
     /// Where the memory comes from.
     pub(crate) fn backend(&self) -> BackendChoice {
@@ -510,32 +452,8 @@ impl Replay {
                     "`--profile` is for the mock: leave out `--backend` and `--device`, or the profile",
                 )
             }
-            _ if self.allocator() == AllocatorChoice::StreamOrdered && !self.no_pool => Some(
-                "`--allocator stream-ordered` is the driver's pool by itself, to compare with: add `--no-pool`",
-            ),
-            _ if self.allocator() == AllocatorChoice::StreamOrdered
-                && (self.need || self.capacity.is_some()) =>
-            {
-                Some(
-                    "`--allocator stream-ordered` has no limit but the driver's: leave out `--need` and `--capacity`",
-                )
-            }
             _ => None,
         }
-    }
-
-    /// What is enqueued on each block.
-    pub(crate) fn touched_by(&self) -> Touch {
-        match (self.touch, self.kernels) {
-            (_, true) => Touch::Kernels,
-            (true, false) => Touch::Fill,
-            (false, false) => Touch::Nothing,
-        }
-    }
-
-    /// Whether to show what the pool keeps at the end.
-    pub(crate) fn gives_back(&self) -> bool {
-        self.trim || self.decay.is_some() || self.release_threshold.is_some()
     }
 
     /// The way of getting memory.
@@ -543,8 +461,9 @@ impl Replay {
         let carves = !self.no_pool && !self.no_segments;
         match self.allocator {
             Some(allocator) => allocator,
-            None if self.virtual_memory => AllocatorChoice::Pages,
-            None if self.backend() == BackendChoice::Cuda && carves => AllocatorChoice::Pages,
+            None if self.backend() == BackendChoice::Cuda && carves => {
+                AllocatorChoice::VirtualMemory
+            }
             None => AllocatorChoice::Immediate,
         }
     }
@@ -552,25 +471,10 @@ impl Replay {
     /// The pool's settings; `None` for no pool.
     pub(crate) fn pool(&self) -> Option<PoolOptions> {
         let options = PoolOptions::new()
-            .retain(self.retain())
-            .growth(self.growth.into())
+            .retain(self.retain.unwrap_or_default())
+            .growth(self.growth)
             .segments(!self.no_segments);
-        let options = match self.leading_bits {
-            Some(bits) => options.leading_bits(bits),
-            None => options,
-        };
         (!self.no_pool).then_some(options)
-    }
-
-    fn retain(&self) -> Retain {
-        let mut retain = self.high_water;
-        if let Some(every) = self.decay {
-            retain = retain.unused_for_allocations(every as u64);
-        }
-        if let Some(threshold) = self.release_threshold {
-            retain = retain.at_most(threshold.as_u64());
-        }
-        retain
     }
 }
 

@@ -11,8 +11,8 @@ use binpool_cuda::CudaDevice;
 use binpool_mock::DeviceProfile;
 use binpool_opencl::{DeviceInfo, DeviceSelector, OpenClBackend, list_devices};
 use binpool_replay::devices::{
-    COST_STEPS, CostEffort, CudaEntry, DeviceEntry, VulkanEntry, device_costs,
-    device_costs_with_pages, devices_json, devices_text, select_device,
+    COST_STEPS, CostEffort, DeviceEntry, Selectable, device_costs, device_costs_with_pages,
+    devices_json, devices_text, select_device,
 };
 use binpool_vulkan::VulkanDevice;
 
@@ -26,34 +26,32 @@ use crate::command::{
 /// Prints the requested devices, and measures one of them. Returns `true`: failures are errors.
 pub(crate) fn show_devices(options: &Devices) -> Result<bool, Box<dyn Error>> {
     let is_one = options.device.is_some() || options.measure;
-    let (mut opencl, mut cuda, mut vulkan) = (Vec::new(), Vec::new(), Vec::new());
     let mut absent = Vec::new();
-    match options.backend {
-        Some(DeviceBackend::Cuda) => cuda = cuda_devices(options)?,
-        Some(DeviceBackend::Vulkan) => vulkan = vulkan_devices(options)?,
-        Some(DeviceBackend::Opencl) => opencl = opencl_devices(options)?,
-        None if is_one => opencl = opencl_devices(options)?,
+    let devices = match options.backend {
+        Some(DeviceBackend::Cuda) => cuda_devices(options)?,
+        Some(DeviceBackend::Vulkan) => vulkan_devices(options)?,
+        Some(DeviceBackend::Opencl) => opencl_devices(options)?,
+        None if is_one => opencl_devices(options)?,
         None => {
-            let of_opencl = opencl_devices(options);
-            cuda = or_none("CUDA", cuda_devices(options), &mut absent);
-            vulkan = or_none("Vulkan", vulkan_devices(options), &mut absent);
-            opencl = if cuda.is_empty() && vulkan.is_empty() {
-                of_opencl?
+            let opencl = opencl_devices(options);
+            let cuda = or_none("CUDA", cuda_devices(options), &mut absent);
+            let vulkan = or_none("Vulkan", vulkan_devices(options), &mut absent);
+            let opencl = if cuda.is_empty() && vulkan.is_empty() {
+                opencl?
             } else {
-                or_none("OpenCL", of_opencl, &mut absent)
+                or_none("OpenCL", opencl, &mut absent)
             };
+            [opencl, cuda, vulkan].concat()
         }
-    }
-    let profiles = opencl.iter().map(|entry| entry.profile.as_ref());
-    let profiles = profiles.chain(cuda.iter().map(|entry| entry.profile.as_ref()));
-    let profiles = profiles.chain(vulkan.iter().map(|entry| entry.profile.as_ref()));
-    if let Some((path, profile)) = options.output.as_ref().zip(profiles.flatten().next()) {
+    };
+    let profile = devices.iter().find_map(|entry| entry.profile.as_ref());
+    if let Some((path, profile)) = options.output.as_ref().zip(profile) {
         write_file(path, serde_json::to_string_pretty(profile)? + "\n")?;
     }
     if options.json {
-        print(&devices_json(&opencl, &cuda, &vulkan)?)?;
+        print(&devices_json(&devices))?;
     } else {
-        print_report(&devices_text(&opencl, &cuda, &vulkan))?;
+        print_report(&devices_text(&devices))?;
         for line in absent {
             print(&line)?;
         }
@@ -91,7 +89,7 @@ fn opencl_devices(options: &Devices) -> Result<Vec<DeviceEntry>, Box<dyn Error>>
     };
     let mut entries = Vec::new();
     for device in chosen {
-        let mut entry = DeviceEntry::query(device)?;
+        let mut entry = DeviceEntry::opencl(device)?;
         if options.measure {
             let backend = OpenClBackend::open(&DeviceSelector::Index(device.index()))?;
             entry.profile = Some(measure(&backend, options, device_costs)?);
@@ -102,51 +100,47 @@ fn opencl_devices(options: &Devices) -> Result<Vec<DeviceEntry>, Box<dyn Error>>
 }
 
 /// Returns the requested CUDA devices. There is at least one.
-fn cuda_devices(options: &Devices) -> Result<Vec<CudaEntry>, Box<dyn Error>> {
+fn cuda_devices(options: &Devices) -> Result<Vec<DeviceEntry>, Box<dyn Error>> {
     let devices = CudaDevice::all()?;
-    let selector = options.device.as_ref().unwrap_or(&DeviceSelector::Any);
-    // It fails with the error that lists the devices.
-    let chosen = select_device(selector, &devices)?;
-    if options.measure {
-        let backend = chosen.backend()?;
-        let profile = Some(measure(&backend, options, device_costs_with_pages)?);
-        let device = chosen.clone();
-        return Ok(vec![CudaEntry { device, profile }]);
-    }
-    let chosen = match &options.device {
-        Some(_) => vec![chosen.clone()],
-        None => devices,
-    };
-    let entry = |device| CudaEntry {
-        device,
-        profile: None,
-    };
-    Ok(chosen.into_iter().map(entry).collect())
+    let entries = chosen(options, &devices)?.into_iter();
+    let entries = entries.map(|(number, device)| {
+        let mut entry = DeviceEntry::cuda(number, device);
+        if options.measure {
+            let backend = device.backend()?;
+            entry.profile = Some(measure(&backend, options, device_costs_with_pages)?);
+        }
+        Ok(entry)
+    });
+    entries.collect()
 }
 
 /// Returns the requested Vulkan devices. There is at least one.
-fn vulkan_devices(options: &Devices) -> Result<Vec<VulkanEntry>, Box<dyn Error>> {
+fn vulkan_devices(options: &Devices) -> Result<Vec<DeviceEntry>, Box<dyn Error>> {
     let devices = VulkanDevice::all()?;
-    let selector = options.device.as_ref().unwrap_or(&DeviceSelector::Any);
-    // It fails with the error that lists the devices.
-    let chosen = select_device(selector, &devices)?;
-    let all = options.device.is_none() && !options.measure;
-    let is_chosen = |device: &VulkanDevice| all || ptr::eq(device, chosen);
-    let entries = (0..).zip(&devices).filter(|(_, device)| is_chosen(device));
+    let entries = chosen(options, &devices)?.into_iter();
     let entries = entries.map(|(number, device)| {
-        let profile = if options.measure {
-            Some(measure(&device.open()?, options, device_costs_with_pages)?)
-        } else {
-            None
-        };
-        let device = device.clone();
-        Ok(VulkanEntry {
-            number,
-            device,
-            profile,
-        })
+        let mut entry = DeviceEntry::vulkan(number, device);
+        if options.measure {
+            let backend = device.open()?;
+            entry.profile = Some(measure(&backend, options, device_costs_with_pages)?);
+        }
+        Ok(entry)
     });
     entries.collect()
+}
+
+/// Returns the requested ones of these devices, with their numbers: all, or one.
+fn chosen<'d, D: Selectable>(
+    options: &Devices,
+    devices: &'d [D],
+) -> Result<Vec<(usize, &'d D)>, binpool::Error> {
+    let selector = options.device.as_ref().unwrap_or(&DeviceSelector::Any);
+    // It fails with the error that lists the devices.
+    let one = select_device(selector, devices)?;
+    let all = options.device.is_none() && !options.measure;
+    let numbered = devices.iter().enumerate();
+    let chosen = numbered.filter(|(_, device)| all || ptr::eq(*device, one));
+    Ok(chosen.collect())
 }
 
 /// Measures the costs of a device by one of the functions for that.

@@ -32,7 +32,7 @@ pub(crate) fn import_one(options: &Import) -> Result<bool, Box<dyn Error>> {
     };
     write_trace(&trace, path)?;
     if options.json {
-        print(&import_json(&trace)?)?;
+        print(&import_json(&trace))?;
     } else {
         let path = shown(path.display());
         print(&format!("{path}: {}", import_summary(&trace)))?;

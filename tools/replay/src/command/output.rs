@@ -202,8 +202,8 @@ best: the least device time among pools that reserve at most 1.15 times the live
 
 | a | b |
 |---|---|
-| 1 | * <-- best |
-| 2 | * |
+| 1 | <-- best |
+| 2 |  |
 
 best: segments 6
 [0] a device (cpu, x)

@@ -5,7 +5,7 @@ use std::error::Error;
 use binpool_opencl::DeviceSelector;
 use binpool_recordings::Trace;
 use binpool_replay::{
-    AllocatorChoice, Device, Failure, Measured, ReplaySettings,
+    AllocatorChoice, Device, Failure, Measured, ReplaySettings, Touch,
     report::{Header, Row, behind_table, end_table, json, rounds_tables, table},
 };
 
@@ -19,11 +19,11 @@ use crate::command::{
 pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
     if options.need
         && options.allocator() == AllocatorChoice::Deferred
-        && !options.touch
-        && !options.kernels
+        && options.touch == Touch::Nothing
     {
         return Err(
-            "deferred memory that is never touched fits any device: use --touch with --need".into(),
+            "deferred memory that is never touched fits any device: use --touch fill with --need"
+                .into(),
         );
     }
     let device = match options.backend() {
@@ -42,7 +42,7 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
         allocator: options.allocator(),
         pool: options.pool(),
         capacity_bytes: options.capacity.map(|size| size.as_u64()),
-        touch: options.touched_by(),
+        touch: options.touch,
         threads: options.threads,
         rounds: options.rounds,
         behind: options.behind,
@@ -74,7 +74,7 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
         settings,
     };
     if options.json {
-        print(&json(&header, &rows)?)?;
+        print(&json(&header, &rows))?;
     } else if !rows.is_empty() {
         print_report(&table(&header, &rows))?;
         if options.behind.is_some() {
@@ -84,7 +84,7 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
             let tables = format!("\n{}", rounds_tables(&header, &rows));
             print_report(&tables)?;
         }
-        if options.gives_back() {
+        if options.retain.is_some() {
             print_report(&format!("\n{}", end_table(&rows)))?;
         }
     }
@@ -99,19 +99,10 @@ fn replay_one(
 ) -> Result<Row, Failure> {
     let bar = bar(trace.events().len() * settings.rounds, trace.name());
     let progress = |events: usize| bar.set_position(events as u64);
-    let mut first = device.replay(trace, settings, &progress)?;
-    if !options.gives_back() {
-        first.outcome.at_end = None;
-    }
-    let figures = |run: &Measured| {
-        let device_time_us = run.device_time.as_secs_f64() * 1e6;
-        (run.outcome.ns_per_pair(), device_time_us)
-    };
-    let mut times = vec![figures(&first)];
-    for _ in 1..options.repeat {
-        times.push(figures(&device.replay(trace, settings, &progress)?));
-    }
-    let (ns_per_pair, device_time_us) = times.into_iter().unzip();
+    let Measured {
+        outcome,
+        device_time,
+    } = device.replay(trace, settings, &progress)?;
     let need_bytes = if options.need {
         bar.set_message(format!("{}: looking for the smallest device", trace.name()));
         Some(device.need(trace, settings, &progress)?)
@@ -121,21 +112,14 @@ fn replay_one(
     Ok(Row {
         trace: trace.name().to_owned(),
         peak_live_bytes: if settings.threads > 1 {
-            first.outcome.peak_live_bytes
+            outcome.peak_live_bytes
         } else {
-            let rounds = first.outcome.rounds.iter();
+            let rounds = outcome.rounds.iter();
             let of_rounds = rounds.map(|round| round.peak_live_bytes).max();
             of_rounds.unwrap_or_else(|| trace.peak_live_bytes())
         },
-        outcome: first.outcome,
-        ns_per_pair: median(ns_per_pair),
-        device_time_us: median(device_time_us),
+        device_time,
+        outcome,
         need_bytes,
     })
-}
-
-/// Returns the median of the figures. There must be at least one.
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
 }

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use binpool_recordings::Trace;
 use binpool_replay::{
-    Device, ReplaySettings,
+    AllocatorChoice, Device, ReplaySettings,
     tune::{Candidate, Trial, TuneReport, candidates, page_candidates, tune},
 };
 
@@ -19,11 +19,13 @@ use crate::command::{
 pub(crate) fn tune_all(options: &Tune) -> Result<bool, Box<dyn Error>> {
     let device = Device::Mock(options.profile.clone());
     let mut candidates = candidates();
-    if options.virtual_memory {
+    let mut allocator = options.allocator;
+    if allocator == AllocatorChoice::VirtualMemory {
         candidates.extend(page_candidates());
+        allocator = AllocatorChoice::Immediate;
     }
     let settings = ReplaySettings {
-        allocator: options.allocator,
+        allocator,
         capacity_bytes: options.capacity.map(|size| size.as_u64()),
         rounds: options.rounds,
         ..ReplaySettings::default()
@@ -49,7 +51,7 @@ pub(crate) fn tune_all(options: &Tune) -> Result<bool, Box<dyn Error>> {
     };
     let overall = tuned.overall();
     if options.json {
-        print(&tuned.json()?)?;
+        print(&tuned.json())?;
     } else if !tuned.trials.is_empty() {
         print_report(&format!("{}\n", tuned.tables()))?;
         print_report(&tuned.verdict(&overall))?;

@@ -2,14 +2,13 @@
 
 use std::{ffi::OsStr, path::PathBuf, time::Duration};
 
-use binpool::{LeadingBits, Retain};
+use binpool::{GrowthPolicy, Retain};
 use binpool_recordings::view::By;
 use binpool_replay::AllocatorChoice;
 use bytesize::ByteSize;
 use clap::{
     ValueEnum,
     builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser},
-    value_parser,
 };
 
 /// The longest time that a device may be behind.
@@ -25,19 +24,39 @@ pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
 
 /// The allocators that a trial of settings can use: those of the mock, except for memory that is taken only when it is touched.
 pub(crate) fn allocator_of_mock() -> impl TypedValueParser<Value = AllocatorChoice> {
-    let names = PossibleValuesParser::new(["immediate", "svm", "svm-fine"]);
+    let names = PossibleValuesParser::new(["immediate", "svm", "svm-fine", "virtual-memory"]);
     names.map(|name| AllocatorChoice::from_str(&name, false).unwrap_or_default())
 }
 
-pub(crate) fn high_water(text: &str) -> Result<Retain, String> {
-    if text == "all" {
-        return Ok(Retain::new().at_least(u64::MAX));
-    }
-    match text.parse() {
-        Ok(percent) if percent >= 100 => Ok(Retain::new().percent_of_peak(percent)),
-        Ok(_) => Err("must be at least 100, or all".into()),
-        Err(error) => Err(format!("{error}; expected a percentage, or all")),
-    }
+/// A parser of a growth policy.
+pub(crate) fn growth() -> impl TypedValueParser<Value = GrowthPolicy> {
+    PossibleValuesParser::new(["balanced", "dense"]).map(|name| match &*name {
+        "dense" => GrowthPolicy::Dense,
+        _ => GrowthPolicy::Balanced,
+    })
+}
+
+/// Reads how much free memory a pool keeps, such as `at-most=1GiB,unused-for-allocations=1000`.
+pub(crate) fn retain(text: &str) -> Result<Retain, String> {
+    text.split(',').try_fold(Retain::new(), |retain, rule| {
+        let (name, value) = rule.split_once('=').unwrap_or((rule, ""));
+        match name {
+            "all" => Ok(retain.at_least(u64::MAX)),
+            "unused-for-allocations" => {
+                let allocations = at_least_one(value)?;
+                Ok(retain.unused_for_allocations(allocations as u64))
+            }
+            "at-most" => Ok(retain.at_most(size(value)?.as_u64())),
+            "percent-of-peak" => match value.parse() {
+                Ok(percent) if percent >= 100 => Ok(retain.percent_of_peak(percent)),
+                _ => Err("expected at least 100 percent, such as percent-of-peak=150".into()),
+            },
+            _ => Err(
+                "expected all, unused-for-allocations=N, at-most=SIZE or percent-of-peak=PERCENT"
+                    .into(),
+            ),
+        }
+    })
 }
 
 pub(crate) fn ratio(text: &str) -> Result<f64, String> {
@@ -65,11 +84,6 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
 pub(crate) fn size(text: &str) -> Result<ByteSize, String> {
     let expected = |_| "expected a size, such as 12GiB, 512MiB or 1000000".to_owned();
     text.parse().map_err(expected)
-}
-
-/// A parser of how many leading bits of a size tell size classes apart.
-pub(crate) fn leading_bits() -> impl TypedValueParser<Value = u32> {
-    value_parser!(u32).range(0..=i64::from(LeadingBits::LARGEST))
 }
 
 /// A parser of the property that blocks are grouped by.

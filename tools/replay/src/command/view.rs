@@ -88,14 +88,11 @@ pub(crate) fn view(options: &View) -> Result<bool, Box<dyn Error>> {
 )]
 struct NotComparable(String, String);
 
-fn write_comparison(
-    options: &View,
-    page: impl FnOnce() -> io::Result<String>,
-) -> Result<(), Box<dyn Error>> {
+fn write_comparison(options: &View, page: impl FnOnce() -> String) -> Result<(), Box<dyn Error>> {
     let Some(path) = options.page() else {
         return Ok(());
     };
-    write_page(options, &path, &page()?)
+    write_page(options, &path, &page())
 }
 
 /// Opens a file, and reads it if it is a snapshot.
@@ -162,7 +159,7 @@ fn view_trace(options: &View, content: Content<'_>) -> Result<(), Box<dyn Error>
         return Ok(());
     };
     let named: Vec<_> = all.iter().map(|(name, of)| (name.as_str(), of)).collect();
-    write_page(options, &path, &page_of(&named, by)?)
+    write_page(options, &path, &page_of(&named, by))
 }
 
 fn view_snapshot(options: &View, snapshot: &Snapshot) -> Result<(), Box<dyn Error>> {
@@ -173,7 +170,7 @@ fn view_snapshot(options: &View, snapshot: &Snapshot) -> Result<(), Box<dyn Erro
     let Some(path) = options.page() else {
         return Ok(());
     };
-    write_page(options, &path, &numbers.page(snapshot)?)
+    write_page(options, &path, &numbers.page(snapshot))
 }
 
 /// The page was written, but no browser opened it.

@@ -10,7 +10,7 @@ use clap::{Args, builder::NonEmptyStringValueParser};
 
 use crate::command::{
     output::is_standard_input,
-    values::{at_least_one, by, leading_bits, page_name, size},
+    values::{at_least_one, by, page_name, size},
 };
 
 /// Show a program's memory as a page for the browser: what uses it, why it ran out, and what is leaked or only cached.
@@ -81,9 +81,6 @@ pub(crate) struct View {
     /// Allocate each block from the device separately, instead of carving blocks from segments.
     #[arg(long)]
     pub(crate) no_segments: bool,
-    /// How many leading bits of a size distinguish size classes. Default: 8, or 4 without segments.
-    #[arg(long, value_name = "BITS", value_parser = leading_bits())]
-    pub(crate) leading_bits: Option<u32>,
     /// Divide every size by this.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
     pub(crate) scale: usize,
@@ -96,7 +93,6 @@ impl View {
             || self.profile.is_some()
             || self.capacity.is_some()
             || self.no_segments
-            || self.leading_bits.is_some()
             || self.scale > 1
     }
 
@@ -127,10 +123,6 @@ impl View {
     }
 
     pub(crate) fn pool(&self) -> PoolOptions {
-        let options = PoolOptions::new().segments(!self.no_segments);
-        match self.leading_bits {
-            Some(bits) => options.leading_bits(bits),
-            None => options,
-        }
+        PoolOptions::new().segments(!self.no_segments)
     }
 }

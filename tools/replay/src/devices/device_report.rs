@@ -1,7 +1,5 @@
 //! The report on the devices of a machine, as text and as JSON.
 
-use std::fmt::Write as _;
-
 use binpool_cuda::CudaDevice;
 use binpool_mock::{CostTable, DeviceProfile};
 use binpool_opencl::{Characterization, DeviceInfo, DeviceSelector, OpenClBackend, OpenClError};
@@ -10,34 +8,29 @@ use serde_json::{Value, json};
 
 use crate::{figures::ratio, report::markdown_table::MarkdownTable};
 use binpool_allocators::words::bytes;
+use binpool_trace::counted;
 
 /// The characters of a row's title, and of its value.
 const TITLE: usize = 24;
 const VALUE: usize = 73;
 
-/// The report's data about a device.
+/// A device as the report shows it.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct DeviceEntry {
-    /// Its index among all devices.
-    pub index: usize,
-    /// Its own description of its capabilities.
-    pub device: Characterization,
-    /// The kind of memory that suits a pool there, or why there is none, as text.
-    pub for_a_pool: String,
-    /// What it lacks, in words.
-    pub limitations: Vec<String>,
+    title: String,
+    rows: Vec<(String, String)>,
+    object: Value,
     /// Its limits and costs, if they were measured.
     pub profile: Option<DeviceProfile>,
 }
 
 impl DeviceEntry {
-    /// Queries the capabilities of a device.
+    /// An OpenCL device, by its own description of its capabilities.
     ///
     /// # Errors
     ///
     /// A failure of the runtime.
-    pub fn query(info: &DeviceInfo) -> Result<Self, OpenClError> {
+    pub fn opencl(info: &DeviceInfo) -> Result<Self, OpenClError> {
         let device = info.characterize()?;
         let for_a_pool = match OpenClBackend::open(&DeviceSelector::Index(info.index())) {
             Ok(backend) => backend
@@ -45,34 +38,103 @@ impl DeviceEntry {
                 .map_or_else(|error| error.to_string(), |choice| choice.to_string()),
             Err(error) => error.to_string(),
         };
+        let limitations = limitations(&device);
+        let described = device.to_string();
+        let described = described.lines().map(|line| {
+            let (title, value) = line.split_at_checked(TITLE).unwrap_or((line, ""));
+            (title.to_owned(), value.to_owned())
+        });
+        let lacks = limitations.iter().enumerate().map(|(index, limitation)| {
+            let title = if index == 0 { "limitations" } else { "" };
+            (title.to_owned(), limitation.clone())
+        });
+        let suits = ("for a pool".to_owned(), for_a_pool.clone());
+        let name = &device.limits.device_name;
         Ok(Self {
-            index: info.index(),
-            limitations: limitations(&device),
-            device,
-            for_a_pool,
+            title: format!(
+                "[{}] {name} ({}, {})",
+                info.index(),
+                device.kind,
+                device.platform
+            ),
+            rows: described.chain([suits]).chain(lacks).collect(),
+            object: opencl_object(info.index(), &device, &for_a_pool, &limitations),
             profile: None,
         })
     }
+
+    /// The CUDA device with this number.
+    #[must_use]
+    pub fn cuda(number: usize, device: &CudaDevice) -> Self {
+        let bytes = device.total_bytes() as u64;
+        Self::with_memory("cuda", number, device.name(), "CUDA", bytes)
+    }
+
+    /// The Vulkan device with this number.
+    #[must_use]
+    pub fn vulkan(number: usize, device: &VulkanDevice) -> Self {
+        let has_pages = device.has_virtual_memory();
+        let kind = if has_pages {
+            "Vulkan, sparse binding"
+        } else {
+            "Vulkan"
+        };
+        let mut entry =
+            Self::with_memory("vulkan", number, device.name(), kind, device.total_bytes());
+        entry.object["virtual_memory"] = has_pages.into();
+        entry
+    }
+
+    fn with_memory(backend: &str, number: usize, name: &str, kind: &str, all: u64) -> Self {
+        Self {
+            title: format!("[{number}] {name} ({kind})"),
+            rows: vec![("memory".to_owned(), bytes(all))],
+            object: json!({
+                "backend": backend,
+                "index": number,
+                "name": name,
+                "capacity_bytes": all,
+            }),
+            profile: None,
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = self.title.clone() + "\n";
+        for (title, value) in &self.rows {
+            for (index, line) in wrapped(value).iter().enumerate() {
+                let title = if index == 0 { title } else { "" };
+                let row = format!("   {title:<TITLE$}{line}");
+                text += row.trim_end();
+                text += "\n";
+            }
+        }
+        if let Some(profile) = &self.profile {
+            text += "\n";
+            text += &costs(profile);
+        }
+        text
+    }
 }
 
-/// The report's data about a CUDA device.
-#[derive(Clone, Debug)]
-pub struct CudaEntry {
-    /// The device.
-    pub device: CudaDevice,
-    /// Its limits and costs, if they were measured.
-    pub profile: Option<DeviceProfile>,
+/// Returns the devices as a JSON array with an object for each.
+#[must_use]
+pub fn devices_json(entries: &[DeviceEntry]) -> String {
+    let objects = entries.iter().map(|entry| {
+        let mut object = entry.object.clone();
+        if let Some(profile) = &entry.profile {
+            object["profile"] = json!(profile);
+        }
+        object
+    });
+    format!("{:#}", objects.collect::<Value>())
 }
 
-/// The report's data about a Vulkan device.
-#[derive(Clone, Debug)]
-pub struct VulkanEntry {
-    /// The number, counted from 0.
-    pub number: usize,
-    /// The device.
-    pub device: VulkanDevice,
-    /// Its limits and costs, if they were measured.
-    pub profile: Option<DeviceProfile>,
+/// Returns the devices as text.
+#[must_use]
+pub fn devices_text(entries: &[DeviceEntry]) -> String {
+    let texts: Vec<String> = entries.iter().map(DeviceEntry::text).collect();
+    texts.join("\n")
 }
 
 fn limitations(device: &Characterization) -> Vec<String> {
@@ -113,47 +175,18 @@ fn limitations(device: &Characterization) -> Vec<String> {
     found
 }
 
-/// Returns the devices as a JSON array with an object for each: OpenCL's, then CUDA's, then Vulkan's.
-///
-/// # Errors
-///
-/// None that can happen: every value has a JSON form.
-pub fn devices_json(
-    entries: &[DeviceEntry],
-    cuda: &[CudaEntry],
-    vulkan: &[VulkanEntry],
-) -> serde_json::Result<String> {
-    let of_cuda = cuda.iter().map(|entry| {
-        let object = json!({
-            "backend": "cuda",
-            "index": entry.device.ordinal(),
-            "name": entry.device.name(),
-            "capacity_bytes": entry.device.total_bytes(),
-        });
-        with_profile(object, entry.profile.as_ref())
-    });
-    let of_vulkan = vulkan.iter().map(|entry| {
-        let object = json!({
-            "backend": "vulkan",
-            "index": entry.number,
-            "name": entry.device.name(),
-            "capacity_bytes": entry.device.total_bytes(),
-            "virtual_memory": entry.device.has_virtual_memory(),
-        });
-        with_profile(object, entry.profile.as_ref())
-    });
-    let all = entries.iter().map(object).chain(of_cuda).chain(of_vulkan);
-    let all: Vec<Value> = all.collect();
-    serde_json::to_string_pretty(&all)
-}
-
-/// One object of the JSON report, of an OpenCL device.
-fn object(entry: &DeviceEntry) -> Value {
-    let (device, limits) = (&entry.device, &entry.device.limits);
+/// The object of an OpenCL device in the JSON report.
+fn opencl_object(
+    index: usize,
+    device: &Characterization,
+    for_a_pool: &str,
+    limitations: &[String],
+) -> Value {
+    let limits = &device.limits;
     let version = |(major, minor): (u32, u32)| format!("{major}.{minor}");
-    let object = json!({
+    json!({
         "backend": "opencl",
-        "index": entry.index,
+        "index": index,
         "name": limits.device_name,
         "platform": device.platform,
         "kind": device.kind.to_string(),
@@ -181,80 +214,9 @@ fn object(entry: &DeviceEntry) -> Value {
         "doubles": device.doubles,
         "halves": device.halves,
         "extensions": device.extensions,
-        "for_a_pool": entry.for_a_pool,
-        "limitations": entry.limitations,
-    });
-    with_profile(object, entry.profile.as_ref())
-}
-
-fn with_profile(mut object: Value, profile: Option<&DeviceProfile>) -> Value {
-    if let Some(profile) = profile {
-        object["profile"] = json!(profile);
-    }
-    object
-}
-
-/// Returns the devices as text: OpenCL's, then CUDA's, then Vulkan's.
-#[must_use]
-pub fn devices_text(entries: &[DeviceEntry], cuda: &[CudaEntry], vulkan: &[VulkanEntry]) -> String {
-    let texts = entries.iter().map(text).chain(cuda.iter().map(cuda_text));
-    let texts = texts.chain(vulkan.iter().map(vulkan_text));
-    texts.collect::<Vec<_>>().join("\n")
-}
-
-fn cuda_text(entry: &CudaEntry) -> String {
-    let device = &entry.device;
-    let title = format!("[{}] {} (CUDA)", device.ordinal(), device.name());
-    short_text(&title, device.total_bytes() as u64, entry.profile.as_ref())
-}
-
-fn vulkan_text(entry: &VulkanEntry) -> String {
-    let device = &entry.device;
-    let pages = if device.has_virtual_memory() {
-        ", sparse binding"
-    } else {
-        ""
-    };
-    let title = format!("[{}] {} (Vulkan{pages})", entry.number, device.name());
-    short_text(&title, device.total_bytes(), entry.profile.as_ref())
-}
-
-fn short_text(title: &str, memory: u64, profile: Option<&DeviceProfile>) -> String {
-    let mut text = format!("{title}\n   {:<TITLE$}{}\n", "memory", bytes(memory));
-    if let Some(profile) = profile {
-        text.push('\n');
-        text.push_str(&costs(profile));
-    }
-    text
-}
-
-fn text(entry: &DeviceEntry) -> String {
-    let device = &entry.device;
-    let mut text = format!(
-        "[{}] {} ({}, {})\n",
-        entry.index, device.limits.device_name, device.kind, device.platform
-    );
-    let mut row = |title: &str, value: &str| {
-        for (index, line) in wrapped(value).iter().enumerate() {
-            let title = if index == 0 { title } else { "" };
-            let row = format!("   {title:<TITLE$}{line}");
-            // Writing to a string does not fail.
-            let _ = writeln!(text, "{}", row.trim_end());
-        }
-    };
-    for line in device.to_string().lines() {
-        let (title, value) = line.split_at_checked(TITLE).unwrap_or((line, ""));
-        row(title, value);
-    }
-    row("for a pool", &entry.for_a_pool);
-    for (index, limitation) in entry.limitations.iter().enumerate() {
-        row(if index == 0 { "limitations" } else { "" }, limitation);
-    }
-    if let Some(profile) = &entry.profile {
-        text.push('\n');
-        text.push_str(&costs(profile));
-    }
-    text
+        "for_a_pool": for_a_pool,
+        "limitations": limitations,
+    })
 }
 
 /// Breaks a text into lines that fit beside their title. There is at least one.
@@ -315,14 +277,9 @@ fn costs(profile: &DeviceProfile) -> String {
     format!(
         "{}\n\n{of_pages}{}\n\n{single}\n",
         points_table("us for blocks of", &by_size, bytes),
-        points_table(
-            "us for a view of a block with",
-            &by_views,
-            |views| match views {
-                1 => "1 view".into(),
-                views => format!("{views} views"),
-            }
-        ),
+        points_table("us for a view of a block with", &by_views, |views| counted(
+            views, "view"
+        )),
     )
 }
 

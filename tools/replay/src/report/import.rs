@@ -4,14 +4,11 @@ use serde_json::json;
 
 use binpool_allocators::words::bytes;
 use binpool_recordings::Trace;
+use binpool_trace::counted;
 
 /// Returns the figures of a trace as a JSON object.
-///
-/// # Errors
-///
-/// None that can happen: every value has a JSON form.
-pub fn import_json(trace: &Trace) -> serde_json::Result<String> {
-    serde_json::to_string_pretty(&json!({
+pub fn import_json(trace: &Trace) -> String {
+    let object = json!({
         "recording": trace.name(),
         "allocations": trace.allocations(),
         "frees": trace.frees(),
@@ -22,7 +19,8 @@ pub fn import_json(trace: &Trace) -> serde_json::Result<String> {
         "peak_live_bytes": trace.peak_live_bytes(),
         "largest_block_bytes": trace.largest_block_bytes(),
         "remarks": trace.remarks(),
-    }))
+    });
+    format!("{object:#}")
 }
 
 /// Returns the figures of a trace in a line.
@@ -35,10 +33,7 @@ pub fn import_summary(trace: &Trace) -> String {
         (trace.streams().len(), "stream"),
         (trace.groups().len(), "group"),
     ];
-    let counts = counts.map(|(count, what)| match count {
-        1 => format!("1 {what}"),
-        count => format!("{count} {what}s"),
-    });
+    let counts = counts.map(|(count, what)| counted(count as u64, what));
     let live = bytes(trace.peak_live_bytes());
     format!("{}; up to {live} live", counts.join(", "))
 }

@@ -6,8 +6,7 @@ use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Wi
 use terminal_size::terminal_size_of;
 
 /// A table of text. It fits the terminal, or the columns that the variable `COLUMNS` states: titles take several lines, then the
-/// [dispensable](Self::or_without) columns go, the first of them first, then long names take several lines, and at last each row is a list of
-/// its own.
+/// [dispensable](Self::or_without) columns go, the first of them first, and then long names take several lines.
 pub(crate) struct MarkdownTable {
     titles: Vec<String>,
     /// Whether each column is aligned to the right.
@@ -64,7 +63,11 @@ impl MarkdownTable {
             let cells = columns.iter().map(|it| row[*it].clone());
             cells.collect::<Vec<_>>()
         };
-        let mut table = empty_table(width);
+        let mut table = Table::new();
+        table
+            .load_preset(presets::ASCII_MARKDOWN)
+            .set_content_arrangement(ContentArrangement::Dynamic)
+            .set_width(width);
         table.set_header(cells(&self.titles));
         table.add_rows(self.rows.iter().map(|row| cells(row)));
         for (column, drawn) in columns.iter().zip(table.column_iter_mut()) {
@@ -87,46 +90,23 @@ impl MarkdownTable {
         longest.map_or(0, |longest| u16::try_from(longest).unwrap_or(u16::MAX))
     }
 
-    /// Returns the text of the table at this width.
+    /// Returns the text of the table at this width, or at the least one that it can have.
     fn fitted(&self, width: u16) -> String {
         let all = self.dispensable.len();
-        let tries = (0..=all).map(|count| (count, false));
-        for (count, wraps_names) in tries.chain([(all, true)]) {
-            let left_out = &self.dispensable[..count];
-            let text = self.table(left_out, width, wraps_names).to_string();
+        let mut tries = (0..=all).map(|count| (&self.dispensable[..count], false));
+        let fits = |(left_out, wraps_names): &(&[&str], bool)| {
+            let text = self.table(left_out, width, *wraps_names).to_string();
             let mut lines = text.lines();
-            if lines.all(|line| line.chars().count() <= width.into()) {
-                let others = match left_out {
-                    [] => String::new(),
-                    _ => format!("\n(a wider terminal also has: {})", left_out.join(", ")),
-                };
-                return text + &others;
-            }
-        }
-        let lists = self.rows.iter().map(|row| self.list(row, width));
-        lists.collect::<Vec<_>>().join("\n\n")
+            lines.all(|line| line.chars().count() <= width.into())
+        };
+        let (left_out, wraps_names) = tries.find(fits).unwrap_or((self.dispensable, true));
+        let text = self.table(left_out, width, wraps_names).to_string();
+        let others = match left_out {
+            [] => String::new(),
+            _ => format!("\n(a wider terminal also has: {})", left_out.join(", ")),
+        };
+        text + &others
     }
-
-    /// Returns a row as a line with its name and, below that, a line for each other cell.
-    fn list(&self, row: &[String], width: u16) -> String {
-        let cells = self.titles.iter().zip(row).skip(1);
-        let cells = cells.filter(|(_, cell)| !cell.is_empty());
-        let mut table = empty_table(width);
-        table.add_rows(cells.map(|(title, cell)| [title, cell]));
-        if let Some(cells) = table.column_mut(1) {
-            cells.set_cell_alignment(CellAlignment::Right);
-        }
-        format!("{}: {}\n{table}", self.titles[0], row[0])
-    }
-}
-
-/// Returns a table of this width, to be filled.
-fn empty_table(width: u16) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::ASCII_MARKDOWN);
-    table.set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_width(width);
-    table
 }
 
 impl fmt::Display for MarkdownTable {
@@ -177,35 +157,14 @@ mod tests {
     }
 
     #[test]
-    fn dispensable_columns_go_before_rows_are_lists() {
+    fn dispensable_columns_go_where_titles_of_several_lines_are_not_enough() {
         let narrow = table().fitted(22);
         assert!(narrow.contains("(a wider terminal also has: peak reserved)"));
         assert!(!narrow.contains("12"), "{narrow}");
     }
 
     #[test]
-    fn each_row_of_a_table_that_does_not_fit_is_a_list() {
-        let mut table = MarkdownTable::new(["trace", "reserved / live", "time", ""], 1..=2);
-        for row in [
-            ["first", "1.04", "12.00 ms", ""],
-            ["second", "1.10", "2.00 ms", "<-- best"],
-        ] {
-            table.add_row(row.map(str::to_owned));
-        }
-        let lists = "\
-trace: first
-| reserved / live |     1.04 |
-| time            | 12.00 ms |
-
-trace: second
-| reserved / live |     1.10 |
-| time            |  2.00 ms |
-|                 | <-- best |";
-        assert_eq!(table.fitted(30), lists);
-    }
-
-    #[test]
-    fn names_take_several_lines_before_rows_are_lists() {
+    fn names_take_several_lines_when_nothing_else_helps() {
         let mut table = table();
         let name = ["a name of several words", "5 MiB", "5.0 %"];
         table.add_row(name.map(str::to_owned));
@@ -217,10 +176,12 @@ trace: second
             assert!(narrow.contains(word), "{narrow}");
         }
         assert!(table.fitted(40).contains(name[0]));
+        let least = table.fitted(1);
         assert!(
-            table
-                .fitted(19)
-                .contains("trace: a name of several words\n")
+            least
+                .lines()
+                .all(|line| line.len() <= 24 || line.starts_with('(')),
+            "{least}"
         );
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     AllocatorChoice, AtEnd, Outcome, Touch,
-    figures::{extend, micros, ratio, unusual},
+    figures::{extend, micros, millis_text, ratio, unusual},
     report::{
         markdown_table::MarkdownTable,
         rounds::rounds_json,
@@ -16,13 +16,9 @@ use crate::{
 };
 
 /// Returns the report as a JSON array with an object for each trace.
-///
-/// # Errors
-///
-/// None that can happen: every value has a JSON form.
-pub fn json(header: &Header, rows: &[Row]) -> serde_json::Result<String> {
+pub fn json(header: &Header, rows: &[Row]) -> String {
     let objects: Vec<Value> = rows.iter().map(|row| object(header, row)).collect();
-    serde_json::to_string_pretty(&objects)
+    format!("{:#}", Value::from(objects))
 }
 
 /// The part of the time in which pages moved, in percent.
@@ -51,13 +47,14 @@ fn object(header: &Header, row: &Row) -> Value {
         "peak_live_bytes": row.peak_live_bytes,
         "peak_reserved_bytes": outcome.peak_reserved_bytes,
         "reserved_over_live": ratio(outcome.peak_reserved_bytes, row.peak_live_bytes),
-        "ns_per_pair": row.ns_per_pair,
-        "device_time_us": row.device_time_us,
+        "ns_per_pair": outcome.ns_per_pair(),
+        "device_time_us": micros(row.device_time),
         // The part of the host's time that views took.
         "view_time_us": micros(outcome.view_time),
+        "at_end": outcome.at_end,
     });
     let mut add = |more| extend(&mut object, more);
-    if settings.allocator == AllocatorChoice::Pages {
+    if settings.allocator == AllocatorChoice::VirtualMemory {
         add(json!({
             "maps": outcome.maps,
             "unmaps": outcome.unmaps,
@@ -65,9 +62,6 @@ fn object(header: &Header, row: &Row) -> Value {
             "move_time_us": micros(outcome.move_time),
             "move_percent": move_percent(outcome),
         }));
-    }
-    if let Some(at_end) = outcome.at_end {
-        add(json!({ "at_end": at_end }));
     }
     if let Some(behind) = settings.behind {
         add(json!({ "behind_us": micros(behind) }));
@@ -94,16 +88,13 @@ pub fn end_table(rows: &[Row]) -> String {
     ];
     let mut table = MarkdownTable::new(titles, 1..);
     for row in rows {
-        let known = row.outcome.at_end.map(|at_end| {
-            let AtEnd {
-                live_bytes,
-                reserved_bytes,
-                trimmed_bytes,
-            } = at_end;
-            [live_bytes, reserved_bytes, trimmed_bytes].map(bytes)
-        });
+        let AtEnd {
+            live_bytes,
+            reserved_bytes,
+            trimmed_bytes,
+        } = row.outcome.at_end;
         let mut cells = vec![short_name(row, rows).to_owned()];
-        cells.extend(known.unwrap_or_else(|| [(); 3].map(|()| "not counted".to_owned())));
+        cells.extend([live_bytes, reserved_bytes, trimmed_bytes].map(bytes));
         table.add_row(cells);
     }
     table.to_string()
@@ -144,7 +135,7 @@ pub fn table(header: &Header, rows: &[Row]) -> String {
     .map(String::from)
     .into();
     titles.push(format!("device time, {measured}"));
-    let has_pages = settings.allocator == AllocatorChoice::Pages;
+    let has_pages = settings.allocator == AllocatorChoice::VirtualMemory;
     if has_pages {
         titles.push("pages moved for".to_owned());
     }
@@ -166,8 +157,8 @@ pub fn table(header: &Header, rows: &[Row]) -> String {
                 "{:.2}",
                 ratio(outcome.peak_reserved_bytes, row.peak_live_bytes)
             ),
-            format!("{:.0}", row.ns_per_pair),
-            format!("{:.2} ms", row.device_time_us / 1000.0),
+            format!("{:.0}", outcome.ns_per_pair()),
+            millis_text(row.device_time),
         ];
         if has_pages {
             let (ms, percent) = (micros(outcome.move_time) / 1000.0, move_percent(outcome));

@@ -18,7 +18,7 @@ const DISPENSABLE: &[&str] = &["peak reserved", "peak live", "releases"];
 
 /// Returns the rounds of a replay as JSON, and the means over those from the third on with the peaks of all of them.
 pub(crate) fn rounds_json(header: &Header, outcome: &Outcome) -> Value {
-    let has_pages = header.settings.allocator == AllocatorChoice::Pages;
+    let has_pages = header.settings.allocator == AllocatorChoice::VirtualMemory;
     let rounds = outcome.rounds.iter().enumerate();
     let rounds: Vec<Value> = rounds
         .map(|(index, round)| round_json(index + 1, round, has_pages))
@@ -53,7 +53,6 @@ fn round_json(number: usize, round: &Round, has_pages: bool) -> Value {
 
 fn warm_json(warm: &Warm, ns_per_pair: Option<f64>, has_pages: bool) -> Value {
     let sum = &warm.sum;
-    let over_live = |reserved| ratio(reserved, sum.peak_live_bytes);
     let mut object = json!({
         "first_round": FIRST_WARM,
         "rounds": warm.rounds,
@@ -65,7 +64,7 @@ fn warm_json(warm: &Warm, ns_per_pair: Option<f64>, has_pages: bool) -> Value {
         "device_time_us_a_round": micros(warm.mean_time(sum.device_time)),
         "peak_live_bytes": sum.peak_live_bytes,
         "peak_reserved_bytes": sum.peak_reserved_bytes,
-        "reserved_over_live": sum.peak_reserved_bytes.map(over_live),
+        "reserved_over_live": ratio(sum.peak_reserved_bytes, sum.peak_live_bytes),
     });
     if has_pages {
         object["maps_a_round"] = warm.mean(sum.maps).into();
@@ -92,7 +91,7 @@ pub fn rounds_tables(header: &Header, rows: &[Row]) -> String {
 }
 
 fn table(header: &Header, row: &Row) -> String {
-    let has_pages = header.settings.allocator == AllocatorChoice::Pages;
+    let has_pages = header.settings.allocator == AllocatorChoice::VirtualMemory;
     let mut titles = vec!["round", "hit rate", "device allocations", "releases"];
     if has_pages {
         titles.extend(["maps", "of these moves", "unmaps"]);
@@ -121,14 +120,9 @@ fn table(header: &Header, row: &Row) -> String {
         }
         let mean_time = |time: Duration| time.div_f64(ratio(rounds as u64, 1));
         cells.push(millis_text(mean_time(round.device_time)));
-        cells.push(bytes(round.peak_live_bytes));
-        cells.extend(match round.peak_reserved_bytes {
-            Some(reserved) => [
-                bytes(reserved),
-                format!("{:.3}", ratio(reserved, round.peak_live_bytes)),
-            ],
-            None => [(); 2].map(|()| "not counted".to_owned()),
-        });
+        let (live, reserved) = (round.peak_live_bytes, round.peak_reserved_bytes);
+        cells.extend([live, reserved].map(bytes));
+        cells.push(format!("{:.3}", ratio(reserved, live)));
         if is_behind {
             let pending = round.pending.map(|pending| Pending {
                 waited: pending.waited.map(mean_time),

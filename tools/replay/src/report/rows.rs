@@ -1,5 +1,7 @@
 //! The rows of a report on replays.
 
+use std::time::Duration;
+
 use binpool_allocators::words::bytes;
 use serde_json::{Value, json};
 
@@ -28,12 +30,10 @@ pub struct Row {
     pub trace: String,
     /// The most bytes that were live at once.
     pub peak_live_bytes: u64,
-    /// The result of the replay, the first of several.
+    /// The result of the replay.
     pub outcome: Outcome,
-    /// The host's time for a pair, in nanoseconds, the median of several.
-    pub ns_per_pair: f64,
-    /// The device's time in microseconds, the median of several.
-    pub device_time_us: f64,
+    /// The time of the device's calls.
+    pub device_time: Duration,
     /// The smallest capacity in bytes, if it was searched.
     pub need_bytes: Option<u64>,
 }

@@ -85,7 +85,7 @@ pub fn candidates() -> Vec<Candidate> {
     ]
 }
 
-/// Pools of pages of virtual memory, over a `VirtualMemoryAllocator`: candidates of `binpool tune --virtual-memory` besides the
+/// Pools of pages of virtual memory, over a `VirtualMemoryAllocator`: candidates of `binpool tune --allocator virtual-memory` besides the
 /// [others](candidates).
 ///
 /// ```
@@ -99,7 +99,7 @@ pub fn page_candidates() -> [Candidate; 2] {
         pool!("pages dense", .growth(GrowthPolicy::Dense)),
     ];
     candidates.map(|candidate| Candidate {
-        allocator: Some(AllocatorChoice::Pages),
+        allocator: Some(AllocatorChoice::VirtualMemory),
         ..candidate
     })
 }

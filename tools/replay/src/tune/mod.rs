@@ -12,7 +12,7 @@ use binpool_recordings::Trace;
 pub use candidates::{Candidate, candidates, page_candidates};
 use parking_lot::Mutex;
 pub use report::TuneReport;
-pub use trade_off::{Best, Cost, best, pareto_front};
+pub use trade_off::{Best, Cost, best};
 
 use crate::{
     Device, Failure, Measured, ReplaySettings, Warm,
@@ -31,13 +31,11 @@ pub struct Trial {
     pub results: Vec<Result<Measured, Failure>>,
 }
 
-/// The costs of all candidates, and which of them are on the Pareto front.
+/// The costs of all candidates, and which of them are the best.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     /// The cost of each candidate, in their order; `None` if it ran out of memory.
     pub costs: Vec<Option<Cost>>,
-    /// The candidates on the Pareto front ([`pareto_front`]).
-    pub front: Vec<usize>,
     /// The [`best`] of the candidates with a pool; of equals, the one that is nearest to the default. Times that differ by 20 us, or 1 % of the
     /// longest, which is that without a pool, are equal. `None` if all ran out of memory.
     pub best: Option<usize>,
@@ -147,17 +145,10 @@ impl Comparison {
         let odd = |index| oddness(index, candidates);
         let best = best(&pools, reserve, nothing(&costs), odd);
         Self {
-            front: pareto_front(&costs),
             best: best.map(|best| best.index),
             with_less_memory: best.and_then(|best| best.with_less_memory),
             costs,
         }
-    }
-
-    /// Returns whether the candidate at this index is on the Pareto front.
-    #[must_use]
-    pub fn is_on_front(&self, index: usize) -> bool {
-        self.front.contains(&index)
     }
 
     /// Returns whether the candidate at this index is the best.

@@ -1,5 +1,7 @@
 //! The report on a trial of settings.
 
+use binpool_trace::counted;
+
 use crate::{
     ReplaySettings,
     figures::millis_text,
@@ -76,9 +78,9 @@ impl TuneReport {
             String::new()
         };
         let few = match self.allocations() {
-            1 => "\n(from 1 allocation: a longer recording may give another result)".into(),
             few if few < FEW => {
-                format!("\n(from {few} allocations: a longer recording may give another result)")
+                let few = counted(few, "allocation");
+                format!("\n(from {few}: a longer recording may give another result)")
             }
             _ => String::new(),
         };

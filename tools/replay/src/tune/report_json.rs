@@ -10,13 +10,9 @@ use crate::{
 
 impl TuneReport {
     /// Returns the report as a JSON object: the device and settings, `traces`, and `overall` for all of them together.
-    ///
-    /// # Errors
-    ///
-    /// None that can happen: every value has a JSON form.
-    pub fn json(&self) -> serde_json::Result<String> {
+    pub fn json(&self) -> String {
         let traces: Vec<Value> = self.trials.iter().map(|it| self.of_trace(it)).collect();
-        serde_json::to_string_pretty(&json!({
+        let object = json!({
             "backend": "mock",
             "device": self.device,
             "allocator": self.settings.allocator.to_string(),
@@ -26,7 +22,8 @@ impl TuneReport {
             "reserve_ratio": self.reserve,
             "traces": traces,
             "overall": self.of_all(),
-        }))
+        });
+        format!("{object:#}")
     }
 
     /// The candidates on one trace, without figures where they ran out of memory.
@@ -81,7 +78,6 @@ impl TuneReport {
             json!({
                 "name": candidate.name,
                 "code": candidate.code,
-                "pareto": comparison.is_on_front(index),
                 "best": comparison.is_best(index),
             })
         })

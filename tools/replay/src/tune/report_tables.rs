@@ -20,7 +20,6 @@ const DISPENSABLE: &[&str] = &[
 
 impl TuneReport {
     /// Returns the lines that name the device and the settings, a table for each trace, and one over all where there are several.
-    /// `*` marks a setting that no other beats in both respects.
     #[must_use]
     pub fn tables(&self) -> String {
         let mut parts = vec![self.heading()];
@@ -131,7 +130,7 @@ impl TuneReport {
 }
 
 /// A table with a row for each candidate: its name, the cells below `titles` (a row may have fewer),
-/// and a mark for the Pareto front and the best.
+/// and a mark for the best.
 fn table(
     candidates: &[Candidate],
     comparison: &Comparison,
@@ -142,11 +141,10 @@ fn table(
     let mut table = MarkdownTable::new(all_titles, 1..=titles.len()).or_without(DISPENSABLE);
     for (index, (candidate, mut cells)) in candidates.iter().zip(rows).enumerate() {
         cells.resize(titles.len(), String::new());
-        let mark = match (comparison.is_on_front(index), comparison.is_best(index)) {
-            (true, true) => "* <-- best",
-            (false, true) => "<-- best",
-            (true, false) => "*",
-            (false, false) => "",
+        let mark = if comparison.is_best(index) {
+            "<-- best"
+        } else {
+            ""
         };
         let name = [candidate.name.to_owned()];
         table.add_row(name.into_iter().chain(cells).chain([mark.to_owned()]));

@@ -1,6 +1,6 @@
-//! The trade-off of memory against time: the Pareto front of settings, and the best one.
+//! The trade-off of memory against time: the best setting.
 
-use std::{cmp::Ordering, time::Duration};
+use std::time::Duration;
 
 /// The cost of a setting.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,43 +30,6 @@ impl Cost {
         one.max(other_one) <= one.min(other_one) * ABOUT
             && self.device_time.abs_diff(other.device_time) <= nothing
     }
-
-    fn by_reserved(&self, other: &Self) -> Ordering {
-        (self.reserved_over_live.total_cmp(&other.reserved_over_live))
-            .then(self.device_time.cmp(&other.device_time))
-    }
-}
-
-/// Returns the indices of the costs that no other beats: none is as low in both respects and lower in one. They are in the
-/// order of the reserved bytes. `None` stands for a setting that failed.
-///
-/// ```
-/// use std::time::Duration;
-///
-/// use binpool_replay::{tune::{Cost, pareto_front}};
-///
-/// let cost = |reserved_over_live, ms| {
-///     Some(Cost { reserved_over_live, device_time: Duration::from_millis(ms) })
-/// };
-/// // The third costs more memory than the first, and no less time.
-/// let costs = [cost(1.1, 30), cost(1.0, 90), cost(1.2, 30), None];
-/// assert_eq!(pareto_front(&costs), [1, 0]);
-/// ```
-#[must_use]
-pub fn pareto_front(costs: &[Option<Cost>]) -> Vec<usize> {
-    let mut sorted: Vec<(usize, Cost)> = present(costs).collect();
-    sorted.sort_by(|(_, one), (_, other)| one.by_reserved(other));
-    let mut front: Vec<(usize, Cost)> = Vec::new();
-    for (index, cost) in sorted {
-        // Every cost before this one reserves no more.
-        let unbeaten = front
-            .last()
-            .is_none_or(|(_, last)| cost.device_time < last.device_time || cost == *last);
-        if unbeaten {
-            front.push((index, cost));
-        }
-    }
-    front.into_iter().map(|(index, _)| index).collect()
 }
 
 /// The best settings of several.

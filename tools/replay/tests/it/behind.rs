@@ -68,7 +68,7 @@ fn where_the_pool_waits_the_report_says_how_long() {
 
 #[test]
 fn the_same_replay_gives_the_same_figures_in_every_round() {
-    for allocator in [AllocatorChoice::Immediate, AllocatorChoice::Pages] {
+    for allocator in [AllocatorChoice::Immediate, AllocatorChoice::VirtualMemory] {
         let settings = ReplaySettings {
             allocator,
             rounds: 3,
@@ -103,7 +103,7 @@ fn kernels_find_every_block_whole_on_a_device_that_is_behind() {
         for (allocator, segments) in [
             (AllocatorChoice::Immediate, true),
             (AllocatorChoice::Immediate, false),
-            (AllocatorChoice::Pages, true),
+            (AllocatorChoice::VirtualMemory, true),
         ] {
             let settings = ReplaySettings {
                 allocator,
@@ -181,7 +181,8 @@ fn on_an_opencl_device_kernels_take_the_time() {
         "opencl",
         "--scale",
         "1024",
-        "--kernels",
+        "--touch",
+        "kernels",
         "--behind",
         "100us",
         "eager_arrays.trace.gz",

@@ -57,7 +57,7 @@ fn a_replay_on_cuda_has_the_figures_of_one_on_a_mock_device_with_the_same_limits
     fs::write(&file, serde_json::to_string(&profile).unwrap()).unwrap();
     for more in [
         &["--allocator", "immediate"][..],
-        &["--virtual-memory"],
+        &["--allocator", "virtual-memory"],
         &["--no-segments"],
         &["--no-pool"],
         &["--allocator", "immediate", "--growth", "dense"],
@@ -93,7 +93,6 @@ fn a_pool_on_cuda_maps_pages_unless_it_is_told_otherwise() {
         (&["--growth", "dense"], "virtual-memory"),
         (&["--no-segments"], "immediate"),
         (&["--no-pool"], "immediate"),
-        (&["--allocator", "driver-pool"], "driver-pool"),
     ] {
         assert_eq!(replay(TRACE, more)["allocator"], allocator, "{more:?}");
     }
@@ -103,15 +102,12 @@ fn a_pool_on_cuda_maps_pages_unless_it_is_told_otherwise() {
 #[test]
 fn commands_on_each_block_find_their_numbers_with_every_allocator() {
     for more in [
-        &["--kernels"][..],
-        &["--kernels", "--allocator", "immediate"],
-        &["--kernels", "--no-segments"],
-        &["--kernels", "--no-pool"],
-        &["--kernels", "--allocator", "driver-pool"],
-        &["--kernels", "--allocator", "driver-pool", "--no-pool"],
-        &["--kernels", "--allocator", "stream-ordered", "--no-pool"],
-        &["--kernels", "--virtual-memory", "--threads", "4"],
-        &["--touch", "--repeat", "2"],
+        &["--touch", "kernels"][..],
+        &["--touch", "kernels", "--allocator", "immediate"],
+        &["--touch", "kernels", "--no-segments"],
+        &["--touch", "kernels", "--no-pool"],
+        &["--touch", "kernels", "--threads", "4"],
+        &["--touch", "fill", "--rounds", "2"],
     ] {
         let object = replay(TWO_STREAMS, more);
         assert!(object["allocations"].as_u64().unwrap() > 0, "{more:?}");
@@ -126,17 +122,16 @@ fn commands_on_more_blocks_than_a_part_of_their_log_has_find_their_numbers() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("many.trace");
     fs::write(&file, trace).unwrap();
-    let object = replay(file.to_str().unwrap(), &["--kernels"]);
+    let object = replay(file.to_str().unwrap(), &["--touch", "kernels"]);
     assert_eq!(object["allocations"], BLOCKS);
 }
 
 #[test]
 fn a_device_may_be_behind_with_every_allocator() {
     for more in [
-        &["--kernels"][..],
+        &["--touch", "kernels"][..],
         &["--allocator", "immediate"],
-        &["--allocator", "driver-pool"],
-        &["--allocator", "stream-ordered", "--no-pool"],
+        &["--no-pool"],
         &["--rounds", "2", "--threads", "2"],
     ] {
         let object = replay(TWO_STREAMS, &[&["--behind", "200us"], more].concat());
@@ -150,41 +145,18 @@ fn a_device_may_be_behind_with_every_allocator() {
 }
 
 #[test]
-fn stream_ordered_memory_is_asked_of_the_driver_each_time_and_its_pool_says_what_it_reserved() {
-    let whole = ["--allocator", "stream-ordered", "--no-pool"];
-    for trace in [TRACE, TWO_STREAMS] {
-        let object = replay(trace, &whole);
-        assert_eq!(object["allocator"], "stream-ordered");
-        assert_eq!(object["device_allocations"], object["allocations"]);
-        assert_eq!(
-            (&object["hits"], &object["pool"]),
-            (&json!(0), &json!(false))
-        );
-        // The stand-in reserves what is used.
-        assert_eq!(object["peak_reserved_bytes"], object["peak_live_bytes"]);
-    }
-    for (wrong, text) in [
-        (&["--allocator", "stream-ordered"][..], "add `--no-pool`"),
-        (&[&whole[..], &["--need"]].concat(), "leave out `--need`"),
-        (
-            &[&whole[..], &["--capacity", "1GiB"]].concat(),
-            "`--capacity`",
-        ),
-        (&["--profile", "h200"], "`--profile` is for the mock"),
-    ] {
-        let replay = ["replay", "--backend", "cuda", TRACE];
-        let ran = binpool(&[&replay[..], wrong].concat());
-        assert_eq!(ran.status, 2, "{wrong:?}");
-        assert!(ran.errors.contains(text), "{}", ran.errors);
-    }
+fn a_profile_is_for_the_mock_alone() {
+    let ran = binpool(&["replay", "--backend", "cuda", TRACE, "--profile", "h200"]);
+    assert_eq!(ran.status, 2);
+    let text = "`--profile` is for the mock";
+    assert!(ran.errors.contains(text), "{}", ran.errors);
 }
 
 #[test]
 fn what_a_backend_does_not_have_is_an_error_that_says_what_to_use() {
     for (backend, allocator, text) in [
         ("cuda", "deferred", "use `--allocator immediate`"),
-        ("cuda", "svm", "use `--backend opencl`"),
-        ("mock", "driver-pool", "replay with `--backend cuda`"),
+        ("cuda", "svm", "or `--backend opencl`"),
     ] {
         let allocator = ["--allocator", allocator, TRACE];
         let ran = on_cuda(&[&["replay", "--backend", backend], &allocator[..]].concat());
@@ -283,7 +255,8 @@ fn what_is_measured_has_the_calls_of_virtual_memory() {
         "replay",
         "--profile",
         file,
-        "--virtual-memory",
+        "--allocator",
+        "virtual-memory",
         "--scale",
         "256",
         TRACE,

@@ -171,7 +171,7 @@ proptest! {
             places.sort_unstable();
             prop_assert!(places.windows(2).all(|pair| pair[0].0 < pair[1].0 || pair[0].1 + pair[0].2 <= pair[1].1));
         }
-        prop_assert!(history.page(By::Size).unwrap().len() > 1000);
+        prop_assert!(history.page(By::Size).len() > 1000);
         prop_assert_eq!(trace.to_string().into_bytes().len(), Trace::parse("again", trace.to_string().as_bytes()).unwrap().to_string().len());
     }
 }
@@ -309,7 +309,7 @@ fn adjoining_pages_are_one_segment_and_a_gap_is_not_free() {
     let free = numbers.at_end.free;
     // 0 to 3 and 8 to 10 of the second, and the spare ones.
     assert_eq!((free.bytes, free.ranges, free.largest_bytes), (8, 3, 3));
-    let page = Page::new(history.page(By::Size).unwrap());
+    let page = Page::new(history.page(By::Size));
     let there = page.run("at=3", "return figures();");
     for (part, expected) in [
         ("reserved", 13),

@@ -164,12 +164,12 @@ fn every_command_says_the_same_of_a_file_that_is_no_recording() {
         let ran = binpool(&[command, path]);
         assert_eq!(ran.status, 1, "{command}");
         assert!(
-            ran.errors.contains("this is an SQLite database"),
+            ran.errors.contains("this is a trace of a profiler"),
             "{}",
             ran.errors
         );
         assert!(
-            ran.errors.contains("`binpool record` says how"),
+            ran.errors.contains("A memory snapshot does"),
             "{}",
             ran.errors
         );

@@ -58,8 +58,8 @@ fn every_field_of_a_replay_is_explained() {
     let with = |options: &'static [&'static str]| [&replay[..], options].concat();
     let commands = [
         with(&["--need"]),
-        with(&["--rounds", "3", "--behind", "1ms", "--trim"]),
-        with(&["--virtual-memory"]),
+        with(&["--rounds", "3", "--behind", "1ms"]),
+        with(&["--allocator", "virtual-memory"]),
     ];
     let commands: Vec<&[&str]> = commands.iter().map(|it| &**it).collect();
     assert_eq!(printed(&commands), explained("replay"));

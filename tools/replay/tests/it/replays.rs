@@ -67,7 +67,7 @@ fn outcome() -> Outcome {
         remap_time: Duration::ZERO,
         move_time: Duration::ZERO,
         passed_time: Duration::ZERO,
-        at_end: None,
+        at_end: AtEnd::default(),
         rounds: Vec::new(),
         pending: None,
     }
@@ -95,8 +95,7 @@ fn row() -> Row {
         trace: "a trace".into(),
         peak_live_bytes: 1000,
         outcome: outcome(),
-        ns_per_pair: 123.0,
-        device_time_us: 45_500.0,
+        device_time: Duration::from_micros(45_500),
         need_bytes: Some(1250),
     }
 }
@@ -118,7 +117,7 @@ fn the_table_names_the_settings_and_has_each_figure_in_its_column() {
         ("peak live", "1000 B"),
         ("peak reserved", "1.5 KiB"),
         ("reserved / live", "1.50"),
-        ("ns a pair", "123"),
+        ("ns a pair", "200"),
         ("device time, predicted", "45.50 ms"),
         ("need", "1.2 KiB"),
         ("need / live", "1.25"),
@@ -150,32 +149,33 @@ fn the_table_names_the_settings_and_has_each_figure_in_its_column() {
 #[test]
 fn each_figure_of_the_report_stands_under_its_name() {
     let (header, mut row) = (header(), row());
-    let report: Value = serde_json::from_str(&json(&header, &[row.clone()]).unwrap()).unwrap();
+    let report: Value = serde_json::from_str(&json(&header, &[row.clone()])).unwrap();
     let mut expected = json!([{
         "trace": "a trace", "backend": "mock", "device": "a device", "allocator": "deferred", "pool": true, "scale": 3, "touch": "fill", "threads": 2,
         "capacity_bytes": 9000, "allocations": 50, "hits": 30, "device_allocations": 20, "views": 5, "peak_live_bytes": 1000,
-        "peak_reserved_bytes": 1500, "reserved_over_live": 1.5, "ns_per_pair": 123.0, "device_time_us": 45_500.0, "view_time_us": 6.5,
+        "peak_reserved_bytes": 1500, "reserved_over_live": 1.5, "ns_per_pair": 200.0, "device_time_us": 45_500.0, "view_time_us": 6.5,
+        "at_end": { "live_bytes": 0, "reserved_bytes": 0, "trimmed_bytes": 0 },
         "need_bytes": 1250, "need_over_live": 1.25,
     }]);
     assert_eq!(report, expected);
     row.need_bytes = None;
-    let report: Value = serde_json::from_str(&json(&header, &[row.clone()]).unwrap()).unwrap();
+    let report: Value = serde_json::from_str(&json(&header, &[row.clone()])).unwrap();
     let object = expected[0].as_object_mut().unwrap();
     object.retain(|name, _| !name.starts_with("need"));
     assert_eq!(report, expected);
     let mut of_pages = header;
-    of_pages.settings.allocator = AllocatorChoice::Pages;
+    of_pages.settings.allocator = AllocatorChoice::VirtualMemory;
     row.outcome.maps = 3;
     row.outcome.unmaps = 2;
     row.outcome.remap_time = Duration::from_nanos(2500);
     row.outcome.move_time = Duration::from_nanos(500);
     row.outcome.passed_time = Duration::from_micros(25);
-    row.outcome.at_end = Some(AtEnd {
+    row.outcome.at_end = AtEnd {
         live_bytes: 10,
         reserved_bytes: 30,
         trimmed_bytes: 20,
-    });
-    let report: Value = serde_json::from_str(&json(&of_pages, &[row]).unwrap()).unwrap();
+    };
+    let report: Value = serde_json::from_str(&json(&of_pages, &[row])).unwrap();
     let more = json!({
         "maps": 3, "unmaps": 2, "remap_time_us": 2.5, "move_time_us": 0.5, "move_percent": 2.0,
         "at_end": { "live_bytes": 10, "reserved_bytes": 30, "trimmed_bytes": 20 },
@@ -430,7 +430,11 @@ fn replayed(arguments: &[&str]) -> (Value, String) {
 
 #[test]
 fn the_time_of_mapping_is_what_the_devices_calls_cost() {
-    let (report, _) = replayed(&["--virtual-memory", "gpt2_varlen_train.trace.gz"]);
+    let (report, _) = replayed(&[
+        "--allocator",
+        "virtual-memory",
+        "gpt2_varlen_train.trace.gz",
+    ]);
     let costs = DeviceProfile::h200().costs;
     let figure = |name: &str| report[name].as_f64().unwrap();
     let expected = figure("maps") * costs.map.micros_at(2 << 20)
@@ -463,7 +467,7 @@ fn a_block_of_half_the_device_is_given_as_cuda_gives_it() {
         let path = path.to_str().unwrap();
         for more in [
             &["--need"][..],
-            &["--virtual-memory", "--need"],
+            &["--allocator", "virtual-memory", "--need"],
             &["--no-pool"],
             &["--profile", "none"],
             &["--no-segments", "--capacity", "70GiB"],
@@ -480,7 +484,7 @@ fn a_block_of_half_the_device_is_given_as_cuda_gives_it() {
             let is_said = errors.contains("replayed with the limits of CUDA");
             assert_eq!(is_said, name == "a.trace", "{errors}");
         }
-        let ran = binpool(&["tune", "--json", "--virtual-memory", path]);
+        let ran = binpool(&["tune", "--json", "--allocator", "virtual-memory", path]);
         let tuned: Value = serde_json::from_str(&ran.output).unwrap();
         for candidate in tuned["traces"][0]["candidates"].as_array().unwrap() {
             assert_eq!(candidate["out_of_memory"], Value::Null, "{candidate}");
@@ -512,14 +516,21 @@ fn what_a_pool_keeps_after_one_large_input_is_told_for_each_way_of_giving_back()
         assert!(report["peak_reserved_bytes"].as_u64().unwrap() >= 8 << 30);
         ["reserved_bytes", "trimmed_bytes"].map(|name| report["at_end"][name].as_u64().unwrap())
     };
-    let [all, trimmed] = kept(&["--trim"]);
+    let [all, trimmed] = kept(&[]);
     assert!(all >= 8 << 30, "{all}");
     for (more, most) in [
-        (&["--release-threshold", "1GiB"][..], 1 << 30),
-        (&["--decay", "100"], 512 << 20),
-        (&["--decay", "100", "--no-segments"], 512 << 20),
+        (&["--retain", "at-most=1GiB"][..], 1 << 30),
+        (&["--retain", "unused-for-allocations=100"], 512 << 20),
         (
-            &["--release-threshold", "1GiB", "--virtual-memory"],
+            &["--retain", "unused-for-allocations=100", "--no-segments"],
+            512 << 20,
+        ),
+        (
+            &["--retain", "at-most=1GiB,unused-for-allocations=100"],
+            512 << 20,
+        ),
+        (
+            &["--retain", "at-most=1GiB", "--allocator", "virtual-memory"],
             1 << 30,
         ),
     ] {
@@ -528,14 +539,12 @@ fn what_a_pool_keeps_after_one_large_input_is_told_for_each_way_of_giving_back()
     }
     // A segment of the large input may have some of the small ones.
     assert!(trimmed <= all, "{trimmed}");
-    let [_, trimmed] = kept(&["--trim", "--virtual-memory"]);
+    let [_, trimmed] = kept(&["--allocator", "virtual-memory"]);
     assert!(trimmed < 512 << 20, "{trimmed}");
-    let ran = binpool(&["replay", "--trim", path]);
+    let ran = binpool(&["replay", "--retain", "all", path]);
     assert!(ran.output.contains("| after a trim |"), "{}", ran.output);
     let ran = binpool(&["replay", path]);
     assert!(!ran.output.contains("after a trim"), "{}", ran.output);
-    assert_eq!(
-        binpool(&["replay", "--no-pool", "--decay", "9", path]).status,
-        2
-    );
+    let ran = binpool(&["replay", "--no-pool", "--retain", "all", path]);
+    assert_eq!(ran.status, 2);
 }

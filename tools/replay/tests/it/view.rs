@@ -33,7 +33,6 @@ fn the_numbers_are_those_of_a_replay() {
     for settings in [
         &[][..],
         &["--no-segments"],
-        &["--leading-bits", "5"],
         &["--scale", "3", "--profile", "pocl"],
     ] {
         for trace in ["eager_arrays.trace.gz", "resnet50_train.trace.gz"] {

@@ -204,7 +204,7 @@ fn a_click_on_a_block_pins_it_with_its_whole_name_as_text() {
 /// Colours of groups in this picture would be read as groups.
 #[test]
 fn segments_are_grey_and_the_legend_beside_them_has_no_groups() {
-    let (_, page, _) = page_of(&tagged(), &["--no-segments", "--leading-bits", "1"]);
+    let (_, page, _) = page_of(&tagged(), &["--no-segments"]);
     for theme in ["light", "dark"] {
         let there = page.run(
             &format!("mode=segments&clock=events&theme={theme}"),
@@ -245,7 +245,7 @@ fn segments_are_grey_and_the_legend_beside_them_has_no_groups() {
     reason = "pixels"
 )]
 fn each_segment_is_drawn_over_the_time_in_which_it_is_reserved() {
-    let (history, page, numbers) = page_of(&tagged(), &["--no-segments", "--leading-bits", "1"]);
+    let (history, page, numbers) = page_of(&tagged(), &["--no-segments"]);
     assert_ne!(history.segments.len(), 0);
     let there = page.run(
         "mode=segments&clock=events",
@@ -476,9 +476,7 @@ fn the_blocks_that_would_have_to_end_are_listed_and_framed() {
 #[test]
 fn a_menu_chooses_one_of_several_histories() {
     let [small, large] = ["a 0 4096 0\n", &tagged()].map(history_of);
-    let page = |histories: &[(&str, &History)]| {
-        Page::new(page_of_histories(histories, By::Group).unwrap())
-    };
+    let page = |histories: &[(&str, &History)]| Page::new(page_of_histories(histories, By::Group));
     let there = page(&[("device 0", &small), ("device 1", &large)]).run(
         "",
         "const seen = { names: all('#history option').map(option => option.textContent), first: figures() };

@@ -39,7 +39,7 @@ fn compared() -> (Comparison, Page) {
     let sides = [&before, &after];
     let comparison = Comparison::of_histories(sides);
     let page = comparison.clone().page_of_histories(sides, By::Group);
-    (comparison, Page::new(page.unwrap()))
+    (comparison, Page::new(page))
 }
 
 fn table<'c>(comparison: &'c Comparison, by: &str, at: &str) -> &'c ChangeTable {
@@ -254,7 +254,7 @@ fn two_snapshots_are_compared_by_tag_and_by_call_site() {
             .iter()
             .any(|row| row.change == Change::Gone || row.change == Change::Shrunk)
     );
-    let page = Page::new(comparison.page_of_snapshots().unwrap());
+    let page = Page::new(comparison.page_of_snapshots());
     let seen = page.run("", &format!("{SEEN} return seen;"));
     assert_rows(&seen, tags);
     assert_eq!(seen["figures"][0][0], "in use");
@@ -337,7 +337,7 @@ fn a_line_that_an_edit_moved_is_marked_and_keeps_its_place_in_both_pictures() {
     ];
     let comparison = Comparison::of_histories([&sides[0], &sides[1]]);
     let page = comparison.page_of_histories([&sides[0], &sides[1]], By::Group);
-    let page = Page::new(page.unwrap());
+    let page = Page::new(page);
     let there = page.run("", &format!("{SEEN} return seen;"));
     let rows = there["rows"].as_array().unwrap();
     let row = rows.iter().find(|row| row[0] == "a.py:36 fmoved").unwrap();
@@ -361,7 +361,7 @@ fn a_figure_that_is_the_same_is_neither_green_nor_red() {
     let page = comparison.page_of_histories([&sides[0], &sides[1]], By::Group);
     let script = "return all('.answer').map(card => [card.querySelector('strong').textContent,
          getComputedStyle(card.querySelector('strong')).color, getComputedStyle(card).borderTopColor]);";
-    let same = Page::new(page.unwrap()).run("theme=light", script);
+    let same = Page::new(page).run("theme=light", script);
     let (ink, line) = ("rgb(28, 33, 39)", "rgb(195, 201, 209)");
     assert_eq!(same, json!(vec![["±0 B", ink, line]; 4]));
 
@@ -379,7 +379,7 @@ fn the_menu_is_as_wide_as_its_text_and_long_names_stay_on_the_page() {
     let sides = ["before.trace", long].map(|name| history(name, &tagged()));
     let comparison = Comparison::of_histories([&sides[0], &sides[1]]);
     let page = comparison.page_of_histories([&sides[0], &sides[1]], By::Group);
-    let page = Page::new(page.unwrap());
+    let page = Page::new(page);
     // No window is narrower than 500.
     for width in [1400, 1000, 500, 360] {
         let narrow = if width < 500 {
@@ -415,7 +415,7 @@ fn the_second_is_a_line_over_the_first_and_stretched_to_its_length() {
     let sides = [history("before", &first), history("after", &second)];
     let comparison = Comparison::of_histories([&sides[0], &sides[1]]);
     let page = comparison.page_of_histories([&sides[0], &sides[1]], By::Size);
-    let page = Page::new(page.unwrap());
+    let page = Page::new(page);
     let script = "const c = one('#side-1 .chart'); const ground = c.height - 28; const x = part => Math.round(66 + part * (c.width - 80));
          /** The lines in a column of pixels: how far above the ground, in pixels. */
          const lines = part => [...Array(ground).keys()].filter(y => pixel(c, x(part), y) === '31,95,191,255').map(y => ground - y);

@@ -2,10 +2,7 @@
 
 use std::fmt::Write;
 
-use binpool_recordings::{
-    Trace,
-    view::{Life, SERIES},
-};
+use binpool_recordings::{Trace, view::Life};
 use serde_json::{Value, json};
 
 use crate::view_page::{number, page_of, shown, snapshot, snapshot_page, tagged, tagged_page};
@@ -13,6 +10,9 @@ use crate::view_page::{number, page_of, shown, snapshot, snapshot_page, tagged, 
 const MIB: u64 = 1 << 20;
 
 /// Whether a filter leaves a block, with its number.
+/// The number of colours in palette.js.
+const SERIES: usize = 11;
+
 type Fits<'a> = &'a dyn Fn(usize, &Life) -> bool;
 
 #[test]

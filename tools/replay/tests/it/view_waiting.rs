@@ -69,7 +69,7 @@ fn a_block_waits_from_its_first_free_to_its_second_unless_nothing_lies_between()
 #[test]
 fn the_map_marks_it_and_the_figures_count_it() {
     let history = history();
-    let page = Page::new(history.page(By::Size).unwrap());
+    let page = Page::new(history.page(By::Size));
     let there = page.run(
         "clock=events",
         "const seen = [];

@@ -157,14 +157,14 @@ impl<B: Clone> Objects<B> {
         self.memory.insert(handle, memory);
     }
 
-    /// Counts a reference of the program more.
+    /// Counts one more reference of the program.
     pub(super) fn retain(&mut self, handle: Handle) {
         if let Some(memory) = self.memory.get_mut(&handle) {
             memory.references += 1;
         }
     }
 
-    /// Counts a reference of the program less. Returns the memory that has ended by it: this, and what it was the last part of, in this order.
+    /// Counts one reference of the program less. Returns the memory that ends with it: this, and what it was the last part of, in this order.
     pub(super) fn release(&mut self, handle: Handle) -> SmallVec<[(Handle, Memory<B>); 1]> {
         if let Some(memory) = self.memory.get_mut(&handle) {
             memory.references = memory.references.saturating_sub(1);
@@ -334,12 +334,12 @@ impl<B: Clone> Objects<B> {
         })
     }
 
-    /// Counts a reference to a context more.
+    /// Counts one more reference to a context.
     pub(super) fn retain_context(&mut self, context: Handle) {
         self.context(context).references += 1;
     }
 
-    /// Counts a reference to a context less.
+    /// Counts one reference to a context less.
     pub(super) fn release_context(&mut self, context: Handle) {
         let state = self.context(context);
         state.references = state.references.saturating_sub(1);
@@ -375,7 +375,7 @@ impl<B: Clone> Objects<B> {
         self.context(context).queues += references;
     }
 
-    /// Counts a reference to a queue less. Returns what was known of it if that was the last.
+    /// Counts one reference to a queue less. Returns what was known of the queue if that was the last.
     pub(super) fn release_queue(&mut self, queue: Handle) -> Option<QueueState> {
         let state = self.queues.get_mut(&queue)?;
         if state.references > 1 {

@@ -108,7 +108,7 @@ impl ContextPool {
         })
     }
 
-    /// Releases what is too much, once the pool has grown.
+    /// Releases what exceeds the bound, once the pool has grown.
     fn keep_within_bounds(&self) {
         if !self.runtime.has_grown() {
             return;

@@ -28,7 +28,7 @@ use crate::{
     recording::{Lock, hold_over_fork, lock},
 };
 
-/// What a pool's memory is.
+/// The kind of a pool's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Buffer {
@@ -79,7 +79,7 @@ pub(crate) fn is_pools(handle: Handle) -> bool {
     lock(&BLOCKS).contains(&handle)
 }
 
-/// A queue of the program, or none: what is ordered by none is ordered by being over.
+/// A queue of the program, or none. Work without a queue is in order only once it has ended.
 #[derive(Debug)]
 pub(crate) struct Stream {
     /// `None` for no queue.
@@ -437,7 +437,7 @@ impl Runtime for ContextRuntime {
         if is_marker {
             return marker(queue, &pending);
         }
-        // Where there is nothing to wait for, a barrier is nothing: no caller looks at the event of one.
+        // With nothing to wait for, no barrier is needed: no caller looks at its event.
         if !pending.is_empty() {
             barrier(queue, &pending)?;
         }

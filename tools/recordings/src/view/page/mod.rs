@@ -1,56 +1,34 @@
 //! The page: one file with everything that it needs.
 
-use std::io;
-
 use serde::Serialize;
 
 use binpool_trace::Snapshot;
 
-use crate::{
-    view::By, view::Comparison, view::GroupRow, view::History, view::Numbers,
-    view::SnapshotNumbers, view::page_data::PageData, view::series::series,
+use crate::view::{
+    By, Comparison, History, SnapshotNumbers,
+    numbers::{GroupRow, Numbers},
+    page_data::PageData,
+    series::series,
 };
 
 const SHELL: &str = include_str!("shell.html");
 
-/// The scripts in their order. They share one scope, and each uses only names that earlier ones define.
 const STYLE: &str = include_str!("style.css");
-const SCRIPTS: [&str; 34] = [
-    include_str!("data.js"),
-    include_str!("format.js"),
-    include_str!("dom.js"),
-    include_str!("palette.js"),
-    include_str!("peaks.js"),
-    include_str!("blocks_in_use.js"),
-    include_str!("program.js"),
-    include_str!("filter.js"),
-    include_str!("state.js"),
-    include_str!("block_picture.js"),
-    include_str!("timeline.js"),
-    include_str!("map.js"),
-    include_str!("table.js"),
-    include_str!("answers.js"),
-    include_str!("shortage.js"),
-    include_str!("frame.js"),
-    include_str!("legend.js"),
-    include_str!("block_list.js"),
-    include_str!("stack_tree.js"),
-    include_str!("flame_graph.js"),
-    include_str!("stack_list.js"),
-    include_str!("stack_panel.js"),
-    include_str!("block_panel.js"),
-    include_str!("event_list.js"),
-    include_str!("filter_bar.js"),
-    include_str!("find_bar.js"),
-    include_str!("selection.js"),
-    include_str!("trace_events.js"),
-    include_str!("counterpart.js"),
-    include_str!("trace_page.js"),
-    include_str!("snapshot_page.js"),
-    include_str!("comparison_page.js"),
-    include_str!("open_files.js"),
-    include_str!("main.js"),
-];
+
+macro_rules! scripts {
+    ($($name:literal)*) => {
+        [$(include_str!(concat!($name, ".js"))),*]
+    };
+}
+
+/// The scripts in their order. They share one scope, and each uses only names that earlier ones define.
+const SCRIPTS: [&str; 34] = scripts! {
+    "data" "format" "dom" "palette" "peaks" "blocks_in_use" "program" "filter" "state"
+    "block_picture" "timeline" "map" "table" "answers" "shortage" "frame" "legend" "block_list"
+    "stack_tree" "flame_graph" "stack_list" "stack_panel" "block_panel" "event_list"
+    "filter_bar" "find_bar" "selection" "trace_events" "counterpart" "trace_page"
+    "snapshot_page" "comparison_page" "open_files" "main"
+};
 
 /// The data of a page, beside the tables of histories.
 #[derive(Default, Serialize)]
@@ -87,19 +65,12 @@ struct OfGrouping {
 /// Returns the page that shows these histories, each with its name, as HTML: a menu on it chooses one of several. If the history after that
 /// of another tool's recording is a replay of the same requests, a button leads from each to the other. `by` is the property that blocks
 /// are grouped by at first.
-///
-/// # Errors
-///
-/// None that can happen: all values have a JSON form, and writing to memory succeeds.
-pub fn page_of(histories: &[(&str, &History)], by: By) -> io::Result<String> {
+#[must_use]
+pub fn page_of(histories: &[(&str, &History)], by: By) -> String {
     page_with(histories, by, None)
 }
 
-fn page_with(
-    histories: &[(&str, &History)],
-    by: By,
-    comparison: Option<&Comparison>,
-) -> io::Result<String> {
+fn page_with(histories: &[(&str, &History)], by: By, comparison: Option<&Comparison>) -> String {
     let mut tables = PageData::new();
     let histories = histories.iter().map(|(name, history)| {
         history.push_table(&mut tables);
@@ -127,43 +98,34 @@ fn page_with(
         comparison,
         ..About::default()
     };
-    Ok(page(&tables.pack(&about)?))
+    page(&tables.pack(&about))
 }
 
 impl Comparison {
     /// Returns the page that shows this comparison of two histories, as HTML, with the page of each behind a menu. `by` is the property
     /// that blocks are grouped by at first.
-    ///
-    /// # Errors
-    ///
-    /// None that can happen: all values have a JSON form, and writing to memory succeeds.
-    pub fn page_of_histories(&self, histories: [&History; 2], by: By) -> io::Result<String> {
+    #[must_use]
+    pub fn page_of_histories(&self, histories: [&History; 2], by: By) -> String {
         let named = histories.map(|history| (history.name.as_str(), history));
         page_with(&named, by, Some(self))
     }
 
     /// Returns the page that shows this comparison of two snapshots, as HTML.
-    ///
-    /// # Errors
-    ///
-    /// None that can happen: all values have a JSON form, and writing to memory succeeds.
-    pub fn page_of_snapshots(&self) -> io::Result<String> {
+    #[must_use]
+    pub fn page_of_snapshots(&self) -> String {
         let about = About {
             kind: "snapshots",
             comparison: Some(self),
             ..About::default()
         };
-        Ok(page(&PageData::new().pack(&about)?))
+        page(&PageData::new().pack(&about))
     }
 }
 
 impl History {
     /// Returns the page that shows the history, as HTML. `by` is the property that its blocks are grouped by at first.
-    ///
-    /// # Errors
-    ///
-    /// None that can happen: all values have a JSON form, and writing to memory succeeds.
-    pub fn page(&self, by: By) -> io::Result<String> {
+    #[must_use]
+    pub fn page(&self, by: By) -> String {
         page_of(&[(&self.name, self)], by)
     }
 
@@ -218,18 +180,15 @@ impl History {
 
 impl SnapshotNumbers {
     /// Returns the page that shows the figures and the snapshot, as HTML.
-    ///
-    /// # Errors
-    ///
-    /// None that can happen: all values have a JSON form, and writing to memory succeeds.
-    pub fn page(&self, snapshot: &Snapshot) -> io::Result<String> {
+    #[must_use]
+    pub fn page(&self, snapshot: &Snapshot) -> String {
         let about = About {
             kind: "snapshot",
             numbers: Some(self),
             snapshot: Some(snapshot),
             ..About::default()
         };
-        Ok(page(&PageData::new().pack(&about)?))
+        page(&PageData::new().pack(&about))
     }
 }
 

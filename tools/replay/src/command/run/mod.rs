@@ -12,7 +12,7 @@ use std::{error::Error, ffi::OsStr, fs, io::Write, path::PathBuf, process::ExitC
 
 use binpool_recordings::Trace;
 use binpool_replay::report::memory_report;
-use binpool_trace::shown;
+use binpool_trace::{counted, shown};
 
 use self::{
     environment::{Environment, POOLS_CUDA},
@@ -139,11 +139,10 @@ fn where_it_is(recorded: &Recorded) -> String {
         ..
     } = recorded;
     let path = shown(recorded.path.display());
-    let allocations = match allocations {
-        0 => return format!("{program} (process {process}) allocated nothing: {path}"),
-        1 => "1 allocation".to_owned(),
-        allocations => format!("{allocations} allocations"),
-    };
+    if *allocations == 0 {
+        return format!("{program} (process {process}) allocated nothing: {path}");
+    }
+    let allocations = counted(*allocations, "allocation");
     let more = if recorded.goes_on {
         ", and goes on"
     } else {

@@ -7,40 +7,17 @@ use binpool_trace::cut;
 const LONGEST: usize = 64;
 
 /// The folders of what is not the program's own.
-const SYSTEM: [&str; 8] = [
-    "/usr/lib",
-    "/lib",
-    "/usr/include/",
-    "/usr/src/",
-    "/usr/local/cuda",
-    "/opt/cuda",
-    "/rustc/",
-    "<",
-];
+const SYSTEM: &str = "/usr/lib /lib /usr/include/ /usr/src/ /usr/local/cuda /opt/cuda /rustc/ <";
 
 /// Parts of the paths of packages: of Python's, also of its own, and of Rust's.
-const PACKAGES: [&str; 5] = [
-    "/site-packages/",
-    "/dist-packages/",
-    "/lib/python3",
-    "/.cargo/registry/",
-    "/.cargo/git/",
-];
+const PACKAGES: &str =
+    "/site-packages/ /dist-packages/ /lib/python3 /.cargo/registry/ /.cargo/git/";
 
 /// The beginnings of the names of libraries of OpenCL and CUDA, wherever they are.
-const RUNTIMES: [&str; 8] = [
-    "libOpenCL",
-    "libcuda",
-    "libcudart",
-    "libcupti",
-    "libnvidia",
-    "libpocl",
-    "libamdocl",
-    "libigdrcl",
-];
+const RUNTIMES: &str = "libOpenCL libcuda libcudart libcupti libnvidia libpocl libamdocl libigdrcl";
 
 /// Code that was written into a program, or typed.
-const TYPED: [&str; 3] = ["<stdin>", "<string>", "<ipython-input"];
+const TYPED: &str = "<stdin> <string> <ipython-input";
 
 /// Returns the caller that a stack shows: its innermost frame that is neither of the system, nor of a package, nor of OpenCL or CUDA. Its
 /// innermost frame, if there is no such one.
@@ -145,11 +122,11 @@ fn is_own(frame: &str) -> bool {
         return false;
     };
     let (_, name) = file.rsplit_once('/').unwrap_or(("", file));
-    let begins = |starts: &[&str], text: &str| starts.iter().any(|start| text.starts_with(start));
-    begins(&TYPED, file)
-        || !begins(&SYSTEM, file)
-            && !begins(&RUNTIMES, name)
-            && !PACKAGES.iter().any(|package| file.contains(package))
+    let begins = |table: &str, text: &str| table.split(' ').any(|start| text.starts_with(start));
+    begins(TYPED, file)
+        || !begins(SYSTEM, file)
+            && !begins(RUNTIMES, name)
+            && !PACKAGES.split(' ').any(|package| file.contains(package))
 }
 
 /// Returns whether a frame is in a package: in a folder or a module of Python of this name, or in a namespace or crate.

@@ -8,7 +8,7 @@ use std::{cmp::Reverse, fmt::Write, iter};
 use binpool::PoolOptions;
 use binpool_allocators::words::{blocks, bytes};
 use binpool_recordings::Trace;
-use binpool_trace::shown;
+use binpool_trace::{counted, shown};
 
 pub use self::caller::{caller, named_beyond};
 use self::figures::{Blocks, Calls, Figures, Refused, Rows, Sum, Total};
@@ -237,7 +237,7 @@ fn table<T: Total, const TITLES: usize, const CELLS: usize>(
 /// What a pool would save; `None` if it would save less than half of the requests to the driver, which is not worth one.
 fn forecast(trace: &Trace) -> Option<String> {
     let allocator = if trace.is_of_cuda() {
-        AllocatorChoice::Pages
+        AllocatorChoice::VirtualMemory
     } else {
         AllocatorChoice::Immediate
     };
@@ -257,10 +257,8 @@ fn forecast(trace: &Trace) -> Option<String> {
         }
     };
     // Releases are on neither side: some of the program's, and those of the pool's last memory, come after the recording.
-    let (with, without) = (
-        outcome.device_allocations + outcome.maps,
-        trace.allocations() as u64,
-    );
+    let with = outcome.device_allocations + outcome.maps;
+    let without = trace.allocations() as u64;
     let (reserved, live) = (outcome.peak_reserved_bytes, trace.peak_live_bytes());
     (with <= without / 2).then(|| {
         format!(
@@ -271,11 +269,4 @@ fn forecast(trace: &Trace) -> Option<String> {
             ratio(reserved, live),
         )
     })
-}
-
-fn counted(count: u64, what: &str) -> String {
-    match count {
-        1 => format!("1 {what}"),
-        count => format!("{count} {what}s"),
-    }
 }
