@@ -121,7 +121,7 @@ constants! {
     ///
     /// // Two bytes too, but for all three channels of a pixel.
     /// let packed = ChannelType::UnormShort565;
-    /// assert_eq!(packed.bytes(), 2); // Of all channels together.
+    /// assert_eq!(packed.bytes(), 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ChannelType {
