@@ -5,7 +5,9 @@
 use std::sync::OnceLock;
 
 use arbitrary::Arbitrary;
-use binpool::{Backend, DeferredAllocator, LeadingBits, PoolError, PoolOptions, QueueOrder, SizeClasses};
+use binpool::{
+    Backend, DeferredAllocator, LeadingBits, PoolError, PoolOptions, QueueOrder, SizeClasses,
+};
 use binpool_allocators::Align;
 use binpool_mock::{MockBackend, MockDevice, MockQueue};
 use libfuzzer_sys::fuzz_target;

@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use arbitrary::Arbitrary;
-use binpool::{Allocator, DeferredAllocator, ImmediateAllocator, PoolOptions, QueueOrder, Retain, ReusePolicy, ScrubPolicy, SvmAllocator, SvmGrain, VirtualMemoryAllocator, adaptors::{Budget, Fallback, Limit, Statistics}};
+use binpool::{
+    Allocator, DeferredAllocator, ImmediateAllocator, PoolOptions, QueueOrder, Retain, ReusePolicy,
+    ScrubPolicy, SvmAllocator, SvmGrain, VirtualMemoryAllocator,
+    adaptors::{Budget, Fallback, Limit, Statistics},
+};
 use binpool_allocators::Align;
 use binpool_mock::{Completion, Failures, MockBackend, MockDevice, MockQueue};
 
