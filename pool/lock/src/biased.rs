@@ -1,6 +1,6 @@
 //! A biased lock: its owner enters for nearly nothing, and the other threads pay for both sides.
 //!
-//! Each [`BiasedLock`] guards one value of one thread, its *owner*. The owner uses the value all the time; other threads
+//! Each lock guards one value of one thread, its *owner*. The owner uses the value all the time; other threads
 //! *visit* it rarely. A mutex would cost the owner an atomic exchange each time. Here the owner only stores and loads.
 //!
 //! Two flags keep the owner and a visitor apart. Each side sets its own flag, then looks at the other side's:
