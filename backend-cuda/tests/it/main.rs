@@ -1,4 +1,4 @@
-//! Tests over the stand-in for the driver. `examples/check.rs` runs the conformance suite on a real device.
+//! Tests over the stand-in for the driver. `examples/check` runs the conformance suite on a real device.
 
 #![allow(
     clippy::unwrap_used,

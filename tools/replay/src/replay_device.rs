@@ -1,22 +1,18 @@
 //! The device that a trace is replayed on, and the kind of its memory.
 
-use std::{cell::Cell, sync::Arc, time::Duration};
+use std::{cell::Cell, fmt, sync::Arc, time::Duration};
 
 use binpool::{
     Allocator, Backend, DeferredAllocator, Error, ImmediateAllocator, SvmAllocator, SvmBackend,
     SvmGrain, VirtualMemoryAllocator,
 };
 use binpool_allocators::{DeviceLimits, VirtualMemory};
-use binpool_cuda::CudaBackend;
 use binpool_opencl::{DeviceSelector, OpenClBackend, OpenClError};
-use binpool_vulkan::VulkanBackend;
 
 use crate::{
     AllocatorChoice, Failure, Outcome, Profile, ReplaySettings, Touch,
     behind::{Behind, LastUse},
     capacity_search::smallest_capacity,
-    cuda_use::CudaUse,
-    devices::{open_cuda, open_vulkan},
     mock_kernels::{MockKernels, MockUse, time_of},
     opencl_kernels::OpenClKernels,
     opencl_use::OpenClUse,
@@ -36,10 +32,72 @@ pub enum Device {
     Mock(Profile),
     /// An OpenCL device.
     OpenCl(OpenClBackend),
-    /// A CUDA device.
-    Cuda(CudaBackend),
-    /// A Vulkan device.
-    Vulkan(VulkanBackend),
+    /// A device of a backend with pages.
+    #[doc(hidden)]
+    Pages(Arc<dyn OnPages>),
+}
+
+/// A device of a backend with pages.
+pub trait OnPages: fmt::Debug + Send + Sync {
+    /// The name of its backend.
+    fn backend_name(&self) -> &'static str;
+    /// Its limits.
+    fn limits(&self) -> &DeviceLimits;
+    /// Replays a trace.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Device::replay`].
+    fn replay(
+        &self,
+        trace: &Trace,
+        settings: &ReplaySettings,
+        progress: &dyn Fn(usize),
+    ) -> Result<Measured, Failure>;
+}
+
+/// Makes what uses a block last, where the device is behind.
+type LastUseOn<B> = fn(&B) -> Result<Box<dyn LastUse<B>>, Error>;
+
+/// A backend with pages, and what makes the last uses of its blocks.
+struct Pages<B> {
+    name: &'static str,
+    backend: B,
+    last_use: LastUseOn<B>,
+}
+
+impl<B: VirtualMemory> OnPages for Pages<B> {
+    fn backend_name(&self) -> &'static str {
+        self.name
+    }
+
+    fn limits(&self) -> &DeviceLimits {
+        self.backend.limits()
+    }
+
+    fn replay(
+        &self,
+        trace: &Trace,
+        settings: &ReplaySettings,
+        progress: &dyn Fn(usize),
+    ) -> Result<Measured, Failure> {
+        let on = On {
+            backend: &self.backend,
+            trace,
+            settings,
+            progress,
+            kernels: &|queues| Ok(Box::new(TransferCommands::new(queues))),
+            last_use: &|| (self.last_use)(&self.backend),
+            device: DeviceGauges::default(),
+        };
+        on.replay_with_pages().map(Measured::of_calls)
+    }
+}
+
+impl<B: fmt::Debug> fmt::Debug for Pages<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.backend.fmt(f)
+    }
 }
 
 /// A replay, and the time that the device's calls took.
@@ -71,22 +129,17 @@ impl Device {
         OpenClBackend::open(selector).map(Self::OpenCl)
     }
 
-    /// Opens a CUDA device.
-    ///
-    /// # Errors
-    ///
-    /// The device does not exist, or there is no driver.
-    pub fn cuda(selector: &DeviceSelector) -> Result<Self, Error> {
-        open_cuda(selector).map(Self::Cuda)
-    }
-
-    /// Opens a Vulkan device.
-    ///
-    /// # Errors
-    ///
-    /// The device does not exist, or there is no loader or driver.
-    pub fn vulkan(selector: &DeviceSelector) -> Result<Self, Error> {
-        open_vulkan(selector).map(Self::Vulkan)
+    /// A device of a backend with pages, with what makes the last uses of its blocks.
+    pub(crate) fn with_pages<B: VirtualMemory>(
+        name: &'static str,
+        backend: B,
+        last_use: LastUseOn<B>,
+    ) -> Self {
+        Self::Pages(Arc::new(Pages {
+            name,
+            backend,
+            last_use,
+        }))
     }
 
     /// `mock`, `opencl`, `cuda` or `vulkan`.
@@ -95,8 +148,7 @@ impl Device {
         match self {
             Self::Mock(_) => "mock",
             Self::OpenCl(_) => "opencl",
-            Self::Cuda(_) => "cuda",
-            Self::Vulkan(_) => "vulkan",
+            Self::Pages(device) => device.backend_name(),
         }
     }
 
@@ -110,8 +162,7 @@ impl Device {
         match self {
             Self::Mock(profile) => profile.device().limits,
             Self::OpenCl(backend) => backend.limits().clone(),
-            Self::Cuda(backend) => backend.limits().clone(),
-            Self::Vulkan(backend) => backend.limits().clone(),
+            Self::Pages(device) => device.limits().clone(),
         }
     }
 
@@ -225,34 +276,7 @@ impl Device {
                 };
                 on.replay().map(Measured::of_calls)
             }
-            Self::Cuda(backend) => {
-                let on = On {
-                    backend,
-                    trace,
-                    settings,
-                    progress,
-                    kernels: &|queues| Ok(Box::new(TransferCommands::new(queues))),
-                    last_use: &|| Ok(Box::new(CudaUse::new(backend)?)),
-                    device: DeviceGauges::default(),
-                };
-                on.replay_with_pages().map(Measured::of_calls)
-            }
-            Self::Vulkan(backend) => {
-                let on = On {
-                    backend,
-                    trace,
-                    settings,
-                    progress,
-                    kernels: &|queues| Ok(Box::new(TransferCommands::new(queues))),
-                    last_use: &|| {
-                        Err(Error::unsupported(
-                            "a kernel that takes a given time, on Vulkan: use `--behind` on the mock, OpenCL or CUDA",
-                        ))
-                    },
-                    device: DeviceGauges::default(),
-                };
-                on.replay_with_pages().map(Measured::of_calls)
-            }
+            Self::Pages(device) => device.replay(trace, settings, progress),
         }
     }
 

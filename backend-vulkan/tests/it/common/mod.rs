@@ -75,7 +75,7 @@ pub(crate) fn instance() -> &'static ash::Instance {
     static INSTANCE: OnceLock<ash::Instance> = OnceLock::new();
     INSTANCE.get_or_init(|| {
         // SAFETY: Loading it does no harm, and it is never unloaded.
-        let entry = unsafe { ash::Entry::load() }.expect("scripts/vulkan installs it");
+        let entry = unsafe { ash::Entry::load() }.expect("scripts/platform installs it");
         let layers = [c"VK_LAYER_KHRONOS_validation".as_ptr()];
         let layers = &layers[..usize::from(is_validated())];
         let extensions = [ext::debug_utils::NAME.as_ptr()];
@@ -94,7 +94,7 @@ pub(crate) fn instance() -> &'static ash::Instance {
             .push_next(&mut messenger);
         // SAFETY: The structs live during the call.
         let instance = unsafe { entry.create_instance(&info, None) }
-            .expect("scripts/vulkan installs the validation layer");
+            .expect("scripts/platform installs the validation layer");
         let debug = ext::debug_utils::Instance::new(&entry, &instance);
         messenger.p_next = std::ptr::null();
         // SAFETY: The function lives as long as the program.

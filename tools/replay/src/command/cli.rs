@@ -7,7 +7,7 @@ use binpool_opencl::DeviceSelector;
 use binpool_replay::{AllocatorChoice, Profile, Touch, devices::CostEffort};
 use bytesize::ByteSize;
 use clap::{
-    Args, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum,
+    Args, ColorChoice, CommandFactory, Parser, Subcommand,
     builder::NonEmptyStringValueParser,
     error::{ContextKind, ContextValue, ErrorKind},
 };
@@ -16,6 +16,7 @@ use clap_complete::Shell;
 #[cfg(all(target_os = "linux", feature = "run"))]
 use crate::command::run::Run;
 use crate::command::{
+    backends::{BackendChoice, DeviceBackend},
     values::{allocator_of_mock, at_least_one, growth, ratio, retain, size, time},
     view_options::View,
 };
@@ -400,30 +401,6 @@ pub(crate) struct Tune {
     pub(crate) json: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum BackendChoice {
-    /// A simulated device in this process.
-    #[default]
-    Mock,
-    /// An OpenCL device of this machine.
-    Opencl,
-    /// A CUDA device of this machine.
-    Cuda,
-    /// A Vulkan device of this machine.
-    Vulkan,
-}
-
-/// The backends whose devices can be listed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DeviceBackend {
-    /// OpenCL.
-    Opencl,
-    /// NVIDIA's driver.
-    Cuda,
-    /// Vulkan.
-    Vulkan,
-}
-
 impl Replay {
     /// Where the memory comes from.
     pub(crate) fn backend(&self) -> BackendChoice {
@@ -445,13 +422,9 @@ impl Replay {
             BackendChoice::Mock if self.device.is_some() => Some(
                 "`--device` names an OpenCL device, but `--backend mock` is simulated: leave one of them out",
             ),
-            BackendChoice::Opencl | BackendChoice::Cuda | BackendChoice::Vulkan
-                if self.profile.is_some() =>
-            {
-                Some(
-                    "`--profile` is for the mock: leave out `--backend` and `--device`, or the profile",
-                )
-            }
+            backend if backend != BackendChoice::Mock && self.profile.is_some() => Some(
+                "`--profile` is for the mock: leave out `--backend` and `--device`, or the profile",
+            ),
             _ => None,
         }
     }

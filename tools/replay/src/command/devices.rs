@@ -11,13 +11,14 @@ use binpool_cuda::CudaDevice;
 use binpool_mock::DeviceProfile;
 use binpool_opencl::{DeviceInfo, DeviceSelector, OpenClBackend, list_devices};
 use binpool_replay::devices::{
-    COST_STEPS, CostEffort, DeviceEntry, Selectable, device_costs, device_costs_with_pages,
+    COST_STEPS, CostEffort, DeviceEntry, PageDevice, device_costs, device_costs_with_pages,
     devices_json, devices_text, select_device,
 };
 use binpool_vulkan::VulkanDevice;
 
 use crate::command::{
-    cli::{DeviceBackend, Devices},
+    backends::DeviceBackend,
+    cli::Devices,
     output::{print, print_report},
     progress_bar::bar,
     whole_file::write_file,
@@ -28,20 +29,22 @@ pub(crate) fn show_devices(options: &Devices) -> Result<bool, Box<dyn Error>> {
     let is_one = options.device.is_some() || options.measure;
     let mut absent = Vec::new();
     let devices = match options.backend {
-        Some(DeviceBackend::Cuda) => cuda_devices(options)?,
-        Some(DeviceBackend::Vulkan) => vulkan_devices(options)?,
-        Some(DeviceBackend::Opencl) => opencl_devices(options)?,
+        Some(backend) => devices_of(backend, options)?,
         None if is_one => opencl_devices(options)?,
         None => {
             let opencl = opencl_devices(options);
-            let cuda = or_none("CUDA", cuda_devices(options), &mut absent);
-            let vulkan = or_none("Vulkan", vulkan_devices(options), &mut absent);
-            let opencl = if cuda.is_empty() && vulkan.is_empty() {
+            let others: Vec<_> = DeviceBackend::OTHERS
+                .into_iter()
+                .flat_map(|backend| {
+                    or_none(backend.name(), devices_of(backend, options), &mut absent)
+                })
+                .collect();
+            let opencl = if others.is_empty() {
                 opencl?
             } else {
                 or_none("OpenCL", opencl, &mut absent)
             };
-            [opencl, cuda, vulkan].concat()
+            [opencl, others].concat()
         }
     };
     let profile = devices.iter().find_map(|entry| entry.profile.as_ref());
@@ -57,6 +60,18 @@ pub(crate) fn show_devices(options: &Devices) -> Result<bool, Box<dyn Error>> {
         }
     }
     Ok(true)
+}
+
+/// Returns the requested devices of a backend. There is at least one.
+fn devices_of(
+    backend: DeviceBackend,
+    options: &Devices,
+) -> Result<Vec<DeviceEntry>, Box<dyn Error>> {
+    match backend {
+        DeviceBackend::Opencl => opencl_devices(options),
+        DeviceBackend::Cuda => devices_with_pages::<CudaDevice>(options),
+        DeviceBackend::Vulkan => devices_with_pages::<VulkanDevice>(options),
+    }
 }
 
 /// Returns the devices that were found. Where that failed, adds to `absent` why.
@@ -99,27 +114,14 @@ fn opencl_devices(options: &Devices) -> Result<Vec<DeviceEntry>, Box<dyn Error>>
     Ok(entries)
 }
 
-/// Returns the requested CUDA devices. There is at least one.
-fn cuda_devices(options: &Devices) -> Result<Vec<DeviceEntry>, Box<dyn Error>> {
-    let devices = CudaDevice::all()?;
+/// Returns the requested devices of a backend with pages. There is at least one.
+fn devices_with_pages<D: PageDevice>(
+    options: &Devices,
+) -> Result<Vec<DeviceEntry>, Box<dyn Error>> {
+    let devices = D::all()?;
     let entries = chosen(options, &devices)?.into_iter();
     let entries = entries.map(|(number, device)| {
-        let mut entry = DeviceEntry::cuda(number, device);
-        if options.measure {
-            let backend = device.backend()?;
-            entry.profile = Some(measure(&backend, options, device_costs_with_pages)?);
-        }
-        Ok(entry)
-    });
-    entries.collect()
-}
-
-/// Returns the requested Vulkan devices. There is at least one.
-fn vulkan_devices(options: &Devices) -> Result<Vec<DeviceEntry>, Box<dyn Error>> {
-    let devices = VulkanDevice::all()?;
-    let entries = chosen(options, &devices)?.into_iter();
-    let entries = entries.map(|(number, device)| {
-        let mut entry = DeviceEntry::vulkan(number, device);
+        let mut entry = DeviceEntry::with_pages(number, device);
         if options.measure {
             let backend = device.open()?;
             entry.profile = Some(measure(&backend, options, device_costs_with_pages)?);
@@ -130,7 +132,7 @@ fn vulkan_devices(options: &Devices) -> Result<Vec<DeviceEntry>, Box<dyn Error>>
 }
 
 /// Returns the requested ones of these devices, with their numbers: all, or one.
-fn chosen<'d, D: Selectable>(
+fn chosen<'d, D: PageDevice>(
     options: &Devices,
     devices: &'d [D],
 ) -> Result<Vec<(usize, &'d D)>, binpool::Error> {

@@ -1,5 +1,6 @@
 //! The commands, one file each, and what they share.
 
+pub(crate) mod backends;
 pub(crate) mod cli;
 pub(crate) mod devices;
 pub(crate) mod documents;

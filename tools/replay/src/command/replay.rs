@@ -10,7 +10,7 @@ use binpool_replay::{
 };
 
 use crate::command::{
-    cli::{BackendChoice, Replay},
+    cli::Replay,
     output::{open_trace, print, print_report, remark, report, report_short_of},
     progress_bar::bar,
 };
@@ -26,18 +26,8 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
                 .into(),
         );
     }
-    let device = match options.backend() {
-        BackendChoice::Mock => Device::Mock(options.profile()),
-        BackendChoice::Opencl => {
-            Device::opencl(options.device.as_ref().unwrap_or(&DeviceSelector::Any))?
-        }
-        BackendChoice::Cuda => {
-            Device::cuda(options.device.as_ref().unwrap_or(&DeviceSelector::Any))?
-        }
-        BackendChoice::Vulkan => {
-            Device::vulkan(options.device.as_ref().unwrap_or(&DeviceSelector::Any))?
-        }
-    };
+    let selector = options.device.as_ref().unwrap_or(&DeviceSelector::Any);
+    let device = options.backend().open(selector, options.profile())?;
     let settings = ReplaySettings {
         allocator: options.allocator(),
         pool: options.pool(),

@@ -1,12 +1,10 @@
 //! The report on the devices of a machine, as text and as JSON.
 
-use binpool_cuda::CudaDevice;
 use binpool_mock::{CostTable, DeviceProfile};
 use binpool_opencl::{Characterization, DeviceInfo, DeviceSelector, OpenClBackend, OpenClError};
-use binpool_vulkan::VulkanDevice;
 use serde_json::{Value, json};
 
-use crate::{figures::ratio, report::markdown_table::MarkdownTable};
+use crate::{devices::PageDevice, figures::ratio, report::markdown_table::MarkdownTable};
 use binpool_allocators::words::bytes;
 use binpool_trace::counted;
 
@@ -63,38 +61,28 @@ impl DeviceEntry {
         })
     }
 
-    /// The CUDA device with this number.
+    /// The device with this number of a backend with pages.
     #[must_use]
-    pub fn cuda(number: usize, device: &CudaDevice) -> Self {
-        let bytes = device.total_bytes() as u64;
-        Self::with_memory("cuda", number, device.name(), "CUDA", bytes)
-    }
-
-    /// The Vulkan device with this number.
-    #[must_use]
-    pub fn vulkan(number: usize, device: &VulkanDevice) -> Self {
-        let has_pages = device.has_virtual_memory();
-        let kind = if has_pages {
-            "Vulkan, sparse binding"
+    pub fn with_pages<D: PageDevice>(number: usize, device: &D) -> Self {
+        let (name, all) = (device.name(), device.total_bytes());
+        let sparse = if device.has_pages() == Some(true) {
+            ", sparse binding"
         } else {
-            "Vulkan"
+            ""
         };
-        let mut entry =
-            Self::with_memory("vulkan", number, device.name(), kind, device.total_bytes());
-        entry.object["virtual_memory"] = has_pages.into();
-        entry
-    }
-
-    fn with_memory(backend: &str, number: usize, name: &str, kind: &str, all: u64) -> Self {
+        let mut object = json!({
+            "backend": D::BACKEND,
+            "index": number,
+            "name": name,
+            "capacity_bytes": all,
+        });
+        if let Some(has_pages) = device.has_pages() {
+            object["virtual_memory"] = has_pages.into();
+        }
         Self {
-            title: format!("[{number}] {name} ({kind})"),
+            title: format!("[{number}] {name} ({}{sparse})", D::OF),
             rows: vec![("memory".to_owned(), bytes(all))],
-            object: json!({
-                "backend": backend,
-                "index": number,
-                "name": name,
-                "capacity_bytes": all,
-            }),
+            object,
             profile: None,
         }
     }

@@ -1,62 +1,60 @@
-//! The CUDA or Vulkan device that a selector names.
+//! The devices of backends with pages, and the one that a selector names.
 
 use binpool::Error;
-use binpool_cuda::{CudaBackend, CudaDevice};
+use binpool_allocators::VirtualMemory;
 use binpool_opencl::{DeviceKind, DeviceSelector};
-use binpool_vulkan::{VulkanBackend, VulkanDevice};
 
-/// A device that a selector may name.
-pub trait Selectable {
+use crate::Device;
+
+/// A device of a backend with pages, as the command lists, measures and uses it. A new backend implements this in a file beside.
+pub trait PageDevice: Sized {
+    /// What opening it returns.
+    type Backend: VirtualMemory;
+
+    /// The name of the backend in options and in JSON, such as `cuda`.
+    const BACKEND: &'static str;
+
     /// What it is a device of, as in "a CUDA device".
     const OF: &'static str;
+
+    /// Returns all devices of the machine.
+    ///
+    /// # Errors
+    ///
+    /// There is no driver.
+    fn all() -> Result<Vec<Self>, Error>;
 
     /// The name, for display.
     fn name(&self) -> &str;
 
     /// Returns whether it is a GPU.
     fn is_gpu(&self) -> bool;
+
+    /// The memory, in bytes.
+    fn total_bytes(&self) -> u64;
+
+    /// Returns whether it has pages; `None` if all devices of the backend have them.
+    fn has_pages(&self) -> Option<bool>;
+
+    /// Opens it.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the driver.
+    fn open(&self) -> Result<Self::Backend, Error>;
+
+    /// Returns the device that a replay uses.
+    fn for_replays(backend: Self::Backend) -> Device;
 }
 
-impl Selectable for CudaDevice {
-    const OF: &'static str = "CUDA";
-
-    fn name(&self) -> &str {
-        self.name()
-    }
-
-    fn is_gpu(&self) -> bool {
-        true
-    }
-}
-
-impl Selectable for VulkanDevice {
-    const OF: &'static str = "Vulkan";
-
-    fn name(&self) -> &str {
-        self.name()
-    }
-
-    fn is_gpu(&self) -> bool {
-        self.is_gpu()
-    }
-}
-
-/// Opens the CUDA device that `selector` names.
+/// Opens the device that `selector` names, for replays.
 ///
 /// # Errors
 ///
 /// The device does not exist, and the error lists those that do, or there is no driver.
-pub(crate) fn open_cuda(selector: &DeviceSelector) -> Result<CudaBackend, Error> {
-    select_device(selector, &CudaDevice::all()?)?.backend()
-}
-
-/// Opens the Vulkan device that `selector` names.
-///
-/// # Errors
-///
-/// The device does not exist, and the error lists those that do, or there is no loader or driver.
-pub(crate) fn open_vulkan(selector: &DeviceSelector) -> Result<VulkanBackend, Error> {
-    select_device(selector, &VulkanDevice::all()?)?.open()
+pub fn open_for_replays<D: PageDevice>(selector: &DeviceSelector) -> Result<Device, Error> {
+    let backend = select_device(selector, &D::all()?)?.open()?;
+    Ok(D::for_replays(backend))
 }
 
 /// Returns the device of `devices` that `selector` names.
@@ -64,7 +62,7 @@ pub(crate) fn open_vulkan(selector: &DeviceSelector) -> Result<VulkanBackend, Er
 /// # Errors
 ///
 /// It does not exist, and the error lists those that do.
-pub fn select_device<'d, D: Selectable>(
+pub fn select_device<'d, D: PageDevice>(
     selector: &DeviceSelector,
     devices: &'d [D],
 ) -> Result<&'d D, Error> {
