@@ -129,6 +129,15 @@ pub trait SliceMemory: AsMemory<<Self as SliceMemory>::Backend> {
     fn backend(&self) -> &Self::Backend;
 
     /// Returns what a slice of this keeps.
+    ///
+    /// ```
+    /// use binpool_allocators::SliceMemory;
+    ///
+    /// fn has_the_same_rule<M: SliceMemory>(memory: &M) -> bool {
+    ///     // A part is memory of the same backend, with the same rule for elements.
+    ///     memory.part().element_alignment() == memory.element_alignment()
+    /// }
+    /// ```
     fn part(&self) -> Self::Part<'_>;
 
     /// The largest alignment that elements may have; `None` if any may be asked for, and the commands that care check it.
@@ -332,6 +341,16 @@ impl<T, M> Slice<T, M> {
     }
 
     /// The whole memory, or what keeps it.
+    ///
+    /// ```
+    /// # use binpool_allocators::{AsMemory, Backend, MemoryFlags, Slice};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// let memory = backend.create_buffer(400, MemoryFlags::empty())?;
+    /// let numbers = Slice::<f32, _>::new((&backend, memory))?;
+    /// assert_eq!(numbers.slice(10..14)?.memory().size(), 400);
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     pub const fn memory(&self) -> &M {
         &self.memory
     }
@@ -355,6 +374,18 @@ impl<T, M> Slice<T, M> {
     }
 
     /// Returns the same elements, of memory that slices and clones of this share.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, Slice};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// let memory = backend.create_buffer(400, MemoryFlags::empty())?;
+    /// let numbers = Slice::<f32, _>::new((&backend, memory))?.into_shared();
+    /// let tail = numbers.slice(90..)?;
+    /// drop(numbers); // The tail keeps the memory.
+    /// assert_eq!(tail.len(), 10);
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     pub fn into_shared(self) -> Slice<T, Arc<M>> {
         Slice {
             memory: Arc::new(self.memory),
