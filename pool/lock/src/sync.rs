@@ -66,6 +66,7 @@ pub struct UnsafeCell<T> {
 
 #[cfg(shuttle)]
 impl<T> UnsafeCell<T> {
+    /// Wraps a value.
     pub fn new(value: T) -> Self {
         Self {
             value: std::cell::UnsafeCell::new(value),
@@ -73,6 +74,11 @@ impl<T> UnsafeCell<T> {
         }
     }
 
+    /// Calls `visit` with the address of the value.
+    ///
+    /// # Panics
+    ///
+    /// During another visit.
     pub fn with_mut<R>(&self, visit: impl FnOnce(*mut T) -> R) -> R {
         let is_visited = self.is_visited.swap(true, Ordering::SeqCst);
         assert!(!is_visited, "two visits at the same time");
@@ -81,6 +87,7 @@ impl<T> UnsafeCell<T> {
         result
     }
 
+    /// Returns the value.
     pub fn into_inner(self) -> T {
         self.value.into_inner()
     }
