@@ -179,7 +179,6 @@ pub use inspect::record::PoolRecording;
 pub use inspect::snapshot::Snapshot;
 pub use kept_addresses::KeptAddresses;
 pub use live_group::LiveGroup;
-
 pub use options::PoolOptions;
 pub use place::Place;
 pub use pool::MemoryPool;
@@ -187,7 +186,6 @@ pub use report::{OutOfMemoryReport, Verdict};
 pub use retain::Retain;
 pub use reuse_policy::ReusePolicy;
 pub use scrub_policy::ScrubPolicy;
-
 pub use size_classes::{LeadingBits, SizeClasses};
 pub use statistics::PoolStatistics;
 pub use sweeper::Sweeper;
