@@ -76,9 +76,21 @@ pub fn write_with_causes(f: &mut fmt::Formatter<'_>, error: &dyn Error) -> fmt::
 /// ```
 #[must_use]
 pub fn blocks(blocks: u64) -> String {
-    match blocks {
-        1 => "1 block".into(),
-        blocks => format!("{blocks} blocks"),
+    counted(blocks, "block")
+}
+
+/// Returns a number with its noun, which has an `s` in the plural.
+///
+/// ```
+/// use binpool_allocators::words::counted;
+///
+/// assert_eq!((counted(1, "block"), counted(2, "block")), ("1 block".into(), "2 blocks".into()));
+/// ```
+#[must_use]
+pub fn counted(count: u64, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        count => format!("{count} {noun}s"),
     }
 }
 

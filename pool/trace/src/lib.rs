@@ -22,7 +22,7 @@ mod words;
 
 pub use error::{TraceError, TraceErrorKind};
 pub use line::{Line, Request};
-pub use name::{LONGEST_NAME, counted, cut, shown};
+pub use name::{LONGEST_NAME, cut, shown};
 pub use pool_event::{PoolEvent, What};
 pub use shortage_report::ShortageReport;
 #[cfg(feature = "snapshot")]

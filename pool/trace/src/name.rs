@@ -16,21 +16,6 @@ pub fn cut(text: &str, longest: usize) -> Cow<'_, str> {
     Cow::Owned(kept.chain(['…']).collect())
 }
 
-/// Returns a number with its noun, which has an `s` in the plural.
-///
-/// ```
-/// use binpool_trace::counted;
-///
-/// assert_eq!((counted(1, "block"), counted(2, "block")), ("1 block".into(), "2 blocks".into()));
-/// ```
-#[must_use]
-pub fn counted(count: u64, noun: &str) -> String {
-    match count {
-        1 => format!("1 {noun}"),
-        count => format!("{count} {noun}s"),
-    }
-}
-
 /// Returns a name in one line for display. Control characters, and those that change the order of the text, are replaced by
 /// their escapes, since a terminal would obey them.
 ///

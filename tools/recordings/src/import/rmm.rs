@@ -10,7 +10,8 @@
 
 use std::io::{self, BufRead};
 
-use binpool_trace::{TraceError, counted, cut};
+use binpool_allocators::words::{blocks, counted};
+use binpool_trace::{TraceError, cut};
 
 use super::{
     blocks::{Block, Blocks, Moment},
@@ -263,7 +264,7 @@ impl Log {
             trace.push_remark(format!("{what} is cut off: what comes before it is used"));
         }
         if let (ended @ 1.., live) = self.ended {
-            let (runs, live) = (ended + 1, counted(live as u64, "block"));
+            let (runs, live) = (ended + 1, blocks(live as u64));
             trace.push_remark(format!(
                 "{runs} logs, one after the other: {live}, live at the end of one that is not the last, freed there"
             ));

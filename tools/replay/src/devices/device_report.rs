@@ -5,8 +5,7 @@ use binpool_opencl::{Characterization, DeviceInfo, DeviceSelector, OpenClBackend
 use serde_json::{Value, json};
 
 use crate::{devices::PageDevice, figures::ratio, report::markdown_table::MarkdownTable};
-use binpool_allocators::words::bytes;
-use binpool_trace::counted;
+use binpool_allocators::words::{bytes, counted};
 
 /// The characters of a row's title, and of its value.
 const TITLE: usize = 24;

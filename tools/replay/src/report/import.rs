@@ -2,9 +2,8 @@
 
 use serde_json::json;
 
-use binpool_allocators::words::bytes;
+use binpool_allocators::words::{bytes, counted};
 use binpool_recordings::Trace;
-use binpool_trace::counted;
 
 /// Returns the figures of a trace as a JSON object.
 pub fn import_json(trace: &Trace) -> String {

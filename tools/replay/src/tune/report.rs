@@ -1,6 +1,6 @@
 //! The report on a trial of settings.
 
-use binpool_trace::counted;
+use binpool_allocators::words::counted;
 
 use crate::{
     ReplaySettings,

@@ -10,9 +10,10 @@ mod recordings;
 
 use std::{error::Error, ffi::OsStr, fs, io::Write, path::PathBuf, process::ExitCode};
 
+use binpool_allocators::words::counted;
 use binpool_recordings::Trace;
 use binpool_replay::report::memory_report;
-use binpool_trace::{counted, shown};
+use binpool_trace::shown;
 
 use self::{
     environment::{Environment, POOLS_CUDA},

@@ -6,9 +6,9 @@ mod figures;
 use std::{cmp::Reverse, fmt::Write, iter};
 
 use binpool::PoolOptions;
-use binpool_allocators::words::{blocks, bytes};
+use binpool_allocators::words::{blocks, bytes, counted};
 use binpool_recordings::Trace;
-use binpool_trace::{counted, shown};
+use binpool_trace::shown;
 
 pub use self::caller::{caller, named_beyond};
 use self::figures::{Blocks, Calls, Figures, Refused, Rows, Sum, Total};
