@@ -48,7 +48,8 @@ def docstrings():
 
 def texts():
     """Yield each piece of code, with where it is from."""
-    for path in ["README.md", "bindings/python/README.md", "pool/guide/python.md", "pool/guide/from_pyopencl.md", "pool/guide/first_array_crate.md"]:
+    chapters = [f"pool/guide/{chapter}.md" for chapter in ("python", "from_pyopencl", "first_array_crate")]
+    for path in ["README.md", "bindings/python/README.md", *chapters]:
         for code in fenced((ROOT / path).read_text()):
             yield path, code
     for code in printed_by_record():
