@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import sys
 import sysconfig
 
@@ -11,9 +12,12 @@ _FOLDERS = [sysconfig.get_path("scripts"), sysconfig.get_path("scripts", f"{os.n
 
 def main() -> None:
     """Become the command."""
-    for folder in _FOLDERS:
-        command = pathlib.Path(folder) / "binpool"
-        if command.exists():
+    # For programs under `binpool run` whose own Python has no such package.
+    os.environ["BINPOOL_PACKAGE"] = str(pathlib.Path(__file__).absolute().parent.parent)
+    here = (str(pathlib.Path(folder) / "binpool") for folder in _FOLDERS)
+    elsewhere = shutil.which("binpool") or str(pathlib.Path("~/.cargo/bin/binpool").expanduser())
+    for command in (*here, elsewhere):
+        if os.access(command, os.X_OK):
             os.execv(command, ["binpool", *sys.argv[1:]])
     sys.exit("binpool: the command is a separate package: pip install binpool-command")
 

@@ -1,4 +1,4 @@
-"""Builds the folder ``torch_allocator`` against the installed PyTorch, once for each version of both."""
+"""Builds the folders ``torch_allocator`` and ``torch_tracker`` against the installed PyTorch, once for each version of both."""
 
 import hashlib
 import os
@@ -10,24 +10,29 @@ import subprocess
 import tempfile
 
 import torch
-from torch.utils import cpp_extension
 
-SOURCES = pathlib.Path(__file__).with_name("torch_allocator")
-FLAGS = ["-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden"]
+FLAGS = ["-O2", "-fPIC", "-shared", "-fvisibility=hidden"]
+
+# The versions whose allocator the one here has the functions of.
+ALLOCATOR_VERSIONS = ((2, 9), (2, 11))
 
 
 class BuildError(RuntimeError):
     """Why there is no library."""
 
 
-def library() -> pathlib.Path:
-    """Return the built library, from the cache if it is there."""
-    facts = [source.read_text() for source in sorted(SOURCES.iterdir())]
+def library(name: str) -> pathlib.Path:
+    """Return the library that is built of the folder of this name, from the cache if it is there."""
+    if name == "torch_allocator" and not ALLOCATOR_VERSIONS[0] <= _version() <= ALLOCATOR_VERSIONS[1]:
+        first, last = (".".join(map(str, version)) for version in ALLOCATOR_VERSIONS)
+        raise BuildError(f"binpool knows PyTorch {first} to {last}, and this is {torch.__version__}")
+    (source,) = pathlib.Path(__file__).with_name(name).glob("*.cpp")
+    facts = [file.read_text() for file in sorted(source.parent.iterdir())]
     facts += [torch.__version__, str(torch.version.git_version), str(torch.version.cuda), platform.machine(), *_definitions(), *FLAGS]
     digest = hashlib.sha256("\0".join(facts).encode()).hexdigest()
-    name = f"torch_allocator-{torch.__version__}-{digest[:16]}.so"
+    file = f"{name}-{torch.__version__}-{digest[:16]}.so"
     folder = _cache()
-    built = folder / name
+    built = folder / file
     if built.exists():  # Also in a folder that others have filled, and that this process cannot write.
         return built
     try:
@@ -37,8 +42,8 @@ def library() -> pathlib.Path:
     except OSError as error:
         raise BuildError(f"{folder} cannot be written ({error.strerror}): set BINPOOL_CACHE_DIR to another folder") from error
     with own:
-        _compile(pathlib.Path(own.name) / name)
-        os.replace(pathlib.Path(own.name) / name, built)
+        _compile(source, pathlib.Path(own.name) / file)
+        os.replace(pathlib.Path(own.name) / file, built)
     return built
 
 
@@ -53,14 +58,17 @@ def _cache() -> pathlib.Path:
         raise BuildError("there is no home folder for the built library: set BINPOOL_CACHE_DIR to a folder") from error
 
 
-def _compile(to: pathlib.Path) -> None:
+def _compile(source: pathlib.Path, to: pathlib.Path) -> None:
+    from torch.utils import cpp_extension  # It takes a while, and what is built needs it no more.
+
     compiler = shlex.split(os.environ.get("CXX", "")) or ["c++"]
     if not shutil.which(compiler[0]):
         raise BuildError(f"there is no C++ compiler `{compiler[0]}`: install one, or name it by the variable CXX")
     torch_folder = pathlib.Path(torch.__file__).parent
-    includes = [flag for folder in [*cpp_extension.include_paths(), *_cuda_headers()] for flag in ("-isystem", str(folder))]
+    folders = [*cpp_extension.include_paths(), *_cuda_headers(cpp_extension.CUDA_HOME)]
+    includes = [flag for folder in folders for flag in ("-isystem", str(folder))]
     libraries = [f"-L{torch_folder / 'lib'}", "-lc10", "-lc10_cuda", *_loaded()]
-    command = [*compiler, *FLAGS, *_definitions(), *includes, str(SOURCES / "allocator.cpp"), "-o", str(to), *libraries]
+    command = [*compiler, *FLAGS, *_definitions(), *includes, str(source), "-o", str(to), *libraries]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()
@@ -68,16 +76,23 @@ def _compile(to: pathlib.Path) -> None:
 
 
 def _definitions() -> list[str]:
+    major, minor = _version()
+    # Later headers need it.
+    standard = "c++17" if (major, minor) <= (2, 11) else "c++20"
+    return [f"-std={standard}", f"-DBINPOOL_TORCH={major * 100 + minor}", f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}"]
+
+
+def _version() -> tuple[int, int]:
     major, minor = (int(part) for part in torch.__version__.split(".")[:2])
-    return [f"-DBINPOOL_TORCH={major * 100 + minor}", f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}"]
+    return major, minor
 
 
-def _cuda_headers() -> list[pathlib.Path]:
+def _cuda_headers(home: str | None) -> list[pathlib.Path]:
     """Return the folders that may have CUDA's headers. The wheels of PyTorch's dependencies lack some, which Triton has."""
     site = pathlib.Path(torch.__file__).parent.parent
     folders = [*sorted(site.glob("nvidia/cu*/include"), reverse=True), site / "nvidia" / "cuda_runtime" / "include"]
-    if cpp_extension.CUDA_HOME:
-        folders.append(pathlib.Path(cpp_extension.CUDA_HOME) / "include")
+    if home:
+        folders.append(pathlib.Path(home) / "include")
     folders.append(site / "triton" / "backends" / "nvidia" / "include")
     return [folder for folder in folders if folder.is_dir()]
 

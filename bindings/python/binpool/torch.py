@@ -10,6 +10,7 @@ PyTorch's streams are honoured: a tensor that is freed goes to its next user onl
 
 import ctypes
 import functools
+import pathlib
 import warnings
 from typing import Any, NoReturn
 
@@ -57,7 +58,7 @@ def _use_instead() -> None:
 def _built() -> bool:
     """Install the allocator that is built against PyTorch, and return whether that worked; if not, warn."""
     try:
-        library = ctypes.CDLL(str(_torch_build.library()))
+        _install(_torch_build.library("torch_allocator"))
     except (_torch_build.BuildError, OSError) as error:
         warnings.warn(
             f"binpool could not build its allocator for PyTorch: {error}. It uses CUDAPluggableAllocator instead, without torch.cuda's "
@@ -66,11 +67,15 @@ def _built() -> bool:
             stacklevel=4,
         )
         return False
-    install = library.binpool_torch_install
-    install.restype = ctypes.c_char_p
-    if failure := install(_binpool.__file__.encode()):
-        raise RuntimeError(f"binpool cannot be PyTorch's allocator: {failure.decode(errors='replace')}")
     return True
+
+
+def _install(library: pathlib.Path) -> None:
+    """Install the allocator of this library, which is built against PyTorch. ``RuntimeError`` says why PyTorch cannot have it."""
+    function = ctypes.CDLL(str(library)).binpool_torch_install
+    function.restype = ctypes.c_char_p
+    if failure := function(_binpool.__file__.encode()):
+        raise RuntimeError(f"binpool cannot be PyTorch's allocator: {failure.decode(errors='replace')}")
 
 
 def _pluggable(allocate: str, free: str) -> torch.cuda.memory.CUDAPluggableAllocator:

@@ -233,12 +233,12 @@ def environment(**variables: str | None) -> Iterator[None]:
 
 
 def a_library_that_was_built_is_used_from_a_folder_that_cannot_be_written() -> None:
-    built = _torch_build.library()
+    built = _torch_build.library("torch_allocator")
     access = os.access
     os.access = lambda *_, **__: False  # As for a user who is not root.
     try:
         with environment(CXX="false"):
-            assert _torch_build.library() == built
+            assert _torch_build.library("torch_allocator") == built
     finally:
         os.access = access
 
@@ -247,7 +247,7 @@ def without_a_folder_the_error_says_what_to_set() -> None:
     home = pathlib.Path.home
     pathlib.Path.home = classmethod(lambda _: no_home())  # type: ignore[assignment,method-assign]
     try:
-        assert _torch_build.library().exists()  # In the folder of BINPOOL_CACHE_DIR.
+        assert _torch_build.library("torch_allocator").exists()  # In the folder of BINPOOL_CACHE_DIR.
         with environment(BINPOOL_CACHE_DIR=None, XDG_CACHE_HOME=None):
             assert "set BINPOOL_CACHE_DIR" in why_not_built()
     finally:
@@ -262,7 +262,7 @@ def no_home() -> pathlib.Path:
 
 def why_not_built() -> str:
     try:
-        _torch_build.library()
+        _torch_build.library("torch_allocator")
     except _torch_build.BuildError as error:
         return str(error)
     raise AssertionError("built")

@@ -21,6 +21,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <set>
 #include <shared_mutex>
 #include <thread>
@@ -61,6 +62,14 @@ class Binpool final : public Forwarding {
         sharing_(functions_) {}
 
   static Binpool* instance;
+
+  // Returns what a block takes; 0 for one of a private pool.
+  uint64_t granted(uint64_t address) {
+    uint64_t bytes = 0;
+    // NOLINTNEXTLINE(performance-no-int-to-ptr)
+    blocks_.with(reinterpret_cast<void*>(address), [&](const Block& block) { bytes = block.bytes; });
+    return bytes;
+  }
 
   void init(int device_count) override {
     native_->init(device_count);
@@ -496,10 +505,10 @@ class Binpool final : public Forwarding {
     device.blocks.increase(1);
     device.bytes.increase(static_cast<int64_t>(granted.bytes));
     device.asked.increase(static_cast<int64_t>(bytes));
+    blocks_.insert(granted.address, {index, false, stream, bytes, granted.bytes, context});
     if (history_.is_observed()) {
       history_.record(TraceEntry::ALLOC, reinterpret_cast<size_t>(granted.address), bytes, stream, index, context);
     }
-    blocks_.insert(granted.address, {index, false, stream, bytes, granted.bytes, std::move(context)});
     report_to_profiler(granted.address, static_cast<int64_t>(granted.bytes), index);
     if (const c10::impl::PyInterpreter* trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr)) {
       (*trace)->trace_gpu_memory_allocation(
@@ -508,9 +517,14 @@ class Binpool final : public Forwarding {
     return granted.address;
   }
 
-  // Sets the limit of the environment before the first request.
+  // Sets the limits of the environment before the first request.
   void begin(DeviceIndex index) {
     devices_[index]->has_begun = true;
+    // Of `binpool run --limit`.
+    if (const char* limit = std::getenv("BINPOOL_LIMIT"); limit && *limit) {
+      devices_[index]->allowed = std::strtoull(limit, nullptr, 10);
+      functions_.check(functions_.set_limit(index, devices_[index]->allowed));
+    }
 #if BINPOOL_TORCH >= 210
     const double fraction = CUDAAllocatorConfig::per_process_memory_fraction();
     if (fraction < 1.0 && devices_[index]->allowed == Device::kNoLimit) {
@@ -815,4 +829,10 @@ extern "C" __attribute__((visibility("default"))) const char* binpool_torch_inst
     failure = error.what();
     return failure.c_str();
   }
+}
+
+// Returns the bytes that a block takes; 0 for one of a private pool, and for one of PyTorch's own.
+extern "C" __attribute__((visibility("default"))) uint64_t binpool_torch_granted(uint64_t address) {
+  using binpool::Binpool;
+  return Binpool::instance ? Binpool::instance->granted(address) : 0;
 }

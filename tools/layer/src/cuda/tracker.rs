@@ -9,7 +9,10 @@ use super::{
     handle_numbers::Numbers,
     live::{Live, Taken},
 };
-use crate::recording::{Device, Group, Lock, Recording, hold_over_fork, lock, recording};
+use crate::{
+    framework,
+    recording::{Device, Group, Lock, Recording, hold_over_fork, lock, recording},
+};
 
 /// Notes in the recording what the program does.
 #[derive(Debug)]
@@ -63,6 +66,9 @@ pub(super) fn tracker() -> Option<&'static Tracker> {
 impl Tracker {
     /// Notes a block that the program has at an address, or by a handle.
     pub(super) fn allocated(&self, space: Space, handle: usize, request: Request) {
+        if framework::tells() {
+            return;
+        }
         let (group, stream) = self.group(request);
         let id = self.recording.allocated(group, request.bytes, stream);
         let block = Block { id, stream };
@@ -76,6 +82,9 @@ impl Tracker {
 
     /// Notes a request that was refused for lack of memory.
     pub(super) fn refused(&self, request: Request) {
+        if framework::tells() {
+            return;
+        }
         let (group, stream) = self.group(request);
         self.recording.refused(group, request.bytes, stream);
     }

@@ -11,6 +11,7 @@ use super::process_mark::ProcessMark;
 /// The locks, in the order in which they are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lock {
+    Frameworks,
     OpenCl,
     Cuda,
     PooledMemory,
@@ -22,7 +23,7 @@ type LetGo = Box<dyn FnOnce(bool)>;
 /// Locks before a fork.
 type Hold = Box<dyn Fn() -> LetGo + Send + Sync>;
 
-static LOCKS: [OnceLock<Hold>; 4] = [const { OnceLock::new() }; 4];
+static LOCKS: [OnceLock<Hold>; 5] = [const { OnceLock::new() }; 5];
 
 /// The locks that a thread holds while it forks.
 struct Held {

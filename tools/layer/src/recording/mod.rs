@@ -71,6 +71,14 @@ impl Recording {
         })
     }
 
+    /// Notes a block as [`allocated`](Self::allocated) does, with an ID that no live block has.
+    pub(crate) fn allocated_as(&self, id: u64, group: Group, bytes: usize, stream: u32) {
+        self.request(group, bytes, stream, |_, request| Line::Allocated {
+            id,
+            request,
+        });
+    }
+
     /// Notes a request that was refused for lack of memory.
     pub(crate) fn refused(&self, group: Group, bytes: usize, stream: u32) {
         self.request(group, bytes, stream, |_, request| Line::Refused { request });
@@ -131,7 +139,11 @@ impl Recording {
 
     /// Notes anything else: `what` is a word.
     pub(crate) fn note(&self, what: &str, bytes: u64, text: &str) {
-        let event = PoolEvent::did(What::of(what), bytes, text);
+        self.pool(PoolEvent::did(What::of(what), bytes, text));
+    }
+
+    /// Notes what an allocator did.
+    pub(crate) fn pool(&self, event: PoolEvent) {
         let mut writer = self.writer();
         let time = Some(self.time());
         let event = Cow::Owned(event);

@@ -3,7 +3,7 @@
 use std::{
     env,
     ffi::{OsStr, OsString},
-    io,
+    fs, io,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
@@ -30,6 +30,12 @@ const DRIVER_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 /// Set if the layer can be in front of CUDA's driver: how it passes calls on is written for one kind of processor.
 pub(super) const POOLS_CUDA: bool = cfg!(target_arch = "x86_64");
 
+/// What each Python of the program loads first: the file, and its text.
+const HOOK: (&str, &str) = (
+    "sitecustomize.py",
+    include_str!("../../../hook/sitecustomize.py"),
+);
+
 /// What the program is run with. Temporary files are removed when it is dropped.
 #[derive(Debug)]
 pub(super) struct Environment {
@@ -37,12 +43,9 @@ pub(super) struct Environment {
     variables: Vec<(&'static str, Option<OsString>)>,
     /// The recording of the first process, as the user names it.
     recording: Option<PathBuf>,
-    /// The folder of a recording that only the report needs.
-    _recordings: Option<TempDir>,
-    /// The folder with the names of CUDA's driver.
-    driver: Option<TempDir>,
-    /// The folder for the files of processes that have a pool.
-    pool: Option<TempDir>,
+    /// The files of this run.
+    folder: TempDir,
+    is_pooled: bool,
 }
 
 /// There is no shared object to load into the program.
@@ -65,42 +68,59 @@ struct NoFolder(#[source] io::Error);
 impl Environment {
     pub(super) fn new(options: &Run) -> Result<Self, Box<dyn std::error::Error>> {
         let layer = layer()?;
-        let recordings = (options.reports() && options.record.is_none())
-            .then(folder)
-            .transpose()?;
-        let in_folder = |folder: &TempDir| folder.path().join("recording.trace");
-        let recording = options.record.clone();
-        let recording = recording.or_else(|| recordings.as_ref().map(in_folder));
-        let driver = in_front_of_driver(&layer)?;
-        let pool = options.pool.then(folder).transpose()?;
+        let folder = tempfile::Builder::new().prefix("binpool-").tempdir();
+        let folder = folder.map_err(NoFolder)?;
+        let part = |name: &str| {
+            let path = folder.path().join(name);
+            fs::create_dir(&path).map_err(NoFolder)?;
+            Ok::<_, NoFolder>(path)
+        };
+        let mut recording = options.record.clone();
+        if recording.is_none() && options.reports() {
+            recording = Some(part("recordings")?.join("recording.trace"));
+        }
+        let python = part("python")?;
+        let (name, text) = HOOK;
+        fs::write(python.join(name), text).map_err(NoFolder)?;
 
         // A variable that is not for this run may come from another one, which this command is part of.
         let flag = |is_set: bool| is_set.then(|| "1".into());
         let limit = options.limit.map(|size| size.as_u64().to_string().into());
         let absolute = recording.as_deref().map(std::path::absolute).transpose()?;
+        let pooled = options.pool.then(|| part("pools")).transpose()?;
         let mut variables = vec![
             ("BINPOOL_RECORD", absolute.map(PathBuf::into_os_string)),
             ("BINPOOL_POOL", flag(options.pool)),
             ("BINPOOL_LIMIT", limit),
             (
                 "BINPOOL_POOLED",
-                pool.as_ref().map(|folder| folder.path().join(SIGN).into()),
+                pooled.map(|folder| folder.join(SIGN).into()),
             ),
+            ("BINPOOL_RUN", Some(folder.path().into())),
+            (LAYER_VARIABLE, Some(layer.clone().into())),
             ("OPENCL_LAYERS", Some(with_layer(&layer))),
+            (
+                "PYTHONPATH",
+                Some(before(&python, env::var_os("PYTHONPATH"))),
+            ),
         ];
         if recording.is_some() {
             variables.push(injection(&layer));
         }
-        if let Some(folder) = &driver {
-            let path = before(folder.path(), env::var_os("LD_LIBRARY_PATH"));
+        // Without a driver, programs are to find none.
+        if POOLS_CUDA && binpool_layer::cuda_driver().is_some() {
+            let driver = part("driver")?;
+            for name in DRIVER_NAMES {
+                symlink(&layer, driver.join(name)).map_err(NoFolder)?;
+            }
+            let path = before(&driver, env::var_os("LD_LIBRARY_PATH"));
             variables.push(("LD_LIBRARY_PATH", Some(path)));
         }
         Ok(Self {
             variables,
             recording,
-            _recordings: recordings,
-            driver,
-            pool,
+            folder,
+            is_pooled: options.pool,
         })
     }
 
@@ -119,18 +139,11 @@ impl Environment {
         }
     }
 
-    /// Removes what only a program that runs needs. Returns what is known of pools; `None` if none was asked for.
-    pub(super) fn end_pool(&mut self) -> Option<Pools> {
-        self.driver = None;
-        self.pool.take().map(|folder| Pools::in_folder(&folder))
+    /// Returns what is known of pools, after the program has ended; `None` if none was asked for.
+    pub(super) fn pools(&self) -> Option<Pools> {
+        let folder = self.folder.path().join("pools");
+        self.is_pooled.then(|| Pools::in_folder(&folder))
     }
-}
-
-fn folder() -> Result<TempDir, NoFolder> {
-    tempfile::Builder::new()
-        .prefix("binpool-")
-        .tempdir()
-        .map_err(NoFolder)
 }
 
 /// Returns the path of the shared object.
@@ -143,18 +156,6 @@ fn layer() -> Result<PathBuf, Box<dyn std::error::Error>> {
         return Ok(path);
     }
     Err(NoLayer(path).into())
-}
-
-/// Makes a folder in which the names of CUDA's driver are the layer. `None` if there is no driver, so that programs find none.
-fn in_front_of_driver(layer: &Path) -> Result<Option<TempDir>, NoFolder> {
-    if !POOLS_CUDA || binpool_layer::cuda_driver().is_none() {
-        return Ok(None);
-    }
-    let folder = folder()?;
-    for name in DRIVER_NAMES {
-        symlink(layer, folder.path().join(name)).map_err(NoFolder)?;
-    }
-    Ok(Some(folder))
 }
 
 /// Returns the layers of OpenCL with this one as the last, which is the one that the program calls.

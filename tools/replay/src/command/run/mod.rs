@@ -42,12 +42,12 @@ pub(crate) fn run(options: &Run) -> ExitCode {
 }
 
 fn watch(options: &Run) -> Result<Ended, Box<dyn Error>> {
-    let mut environment = Environment::new(options)?;
+    let environment = Environment::new(options)?;
     let recordings = environment.recording().map(Recordings::at).transpose()?;
     let started = program::start(&options.program, &environment)?;
     let recordings = recordings.map(Recordings::replace_older);
     let ended = started.wait()?;
-    let pools = environment.end_pool();
+    let pools = environment.pools();
     // Whatever fails from here on, the program has ended as it did.
     let mut lacking = Vec::new();
     if let Some(recordings) = recordings {

@@ -21,7 +21,7 @@ pub(super) struct Pools {
 
 impl Pools {
     /// Reads what processes left in this folder.
-    pub(super) fn in_folder(folder: &tempfile::TempDir) -> Self {
+    pub(super) fn in_folder(folder: &Path) -> Self {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         let mut figures: Vec<_> = entries
             .filter_map(|entry| {
@@ -33,7 +33,7 @@ impl Pools {
             .collect();
         figures.sort_by_key(|(process, _)| process.clone());
         Self {
-            has_any: Path::new(&folder.path().join(SIGN)).exists(),
+            has_any: folder.join(SIGN).exists(),
             figures,
         }
     }

@@ -1,0 +1,217 @@
+"""What ``binpool run`` has done in a program of Python: PyTorch and CuPy pooled, and their tensors and arrays recorded.
+
+Its settings are variables of the environment, as ``pool/guide/any_program.md`` has them.
+"""
+
+import atexit
+import ctypes
+import functools
+import os
+import pathlib
+import threading
+from collections.abc import Callable
+from typing import Any
+
+_Say = Callable[[str], None]
+
+
+def imported(name: str, say: _Say) -> None:
+    """Pool and record a framework that was imported just now, and say what does not work."""
+    {"torch": _torch, "cupy": _cupy}[name](say)
+
+
+def _is_set(name: str) -> bool:
+    return os.environ.get(name, "0") not in ("", "0")
+
+
+def _pools() -> bool:
+    return _is_set("BINPOOL_POOL")
+
+
+def _records() -> bool:
+    return bool(os.environ.get("BINPOOL_RECORD")) and _layer() is not None
+
+
+def _note_pool() -> None:
+    """Let ``binpool run`` know that there is a pool."""
+    if place := os.environ.get("BINPOOL_POOLED"):
+        try:
+            pathlib.Path(place).touch()
+        except OSError:
+            pass
+
+
+# PyTorch.
+
+
+def _torch(say: _Say) -> None:
+    import torch
+
+    if torch.version.cuda is None:
+        return say("PyTorch is left alone: this one is built without CUDA")
+    if _pools():
+        _pool_torch(say)
+    if _records():
+        # Before that, PyTorch's allocator knows no device.
+        torch.cuda._lazy_call(lambda: _record_torch(say))
+
+
+def _pool_torch(say: _Say) -> None:
+    from binpool import _torch_build
+    from binpool import torch as own
+
+    try:
+        own._install(_library("torch_allocator"))
+    except (_torch_build.BuildError, OSError, RuntimeError) as error:
+        return say(f"PyTorch has its own allocator, not binpool's: {error}")
+    _note_pool()
+    atexit.register(_tell_of_torch, say)
+
+
+def _record_torch(say: _Say) -> None:
+    """Attach the tracker. PyTorch calls this in the middle of its own beginning, which an exception would end."""
+    import torch
+
+    try:
+        backend = torch.cuda.get_allocator_backend()
+        if backend not in ("native", "binpool"):
+            return say(f"tensors are not recorded one by one: the program has chosen the allocator {backend!r}")
+        tracker = ctypes.CDLL(str(_library("torch_tracker")))
+        granted = None
+        if backend == "binpool":
+            granted = ctypes.cast(ctypes.CDLL(str(_library("torch_allocator"))).binpool_torch_granted, ctypes.c_void_p)
+        layer = _layer()
+        for number in range(torch.cuda.device_count()):
+            device = torch.cuda.get_device_properties(number)
+            layer.binpool_run_device(number, device.name.encode(), ctypes.c_uint64(device.total_memory))
+        name = b"PyTorch's caching allocator" if backend == "native" else b"binpool in PyTorch"
+        layer.binpool_run_attach(True, name)
+        tracker.binpool_tracker_attach.restype = ctypes.c_char_p
+        if failure := tracker.binpool_tracker_attach(ctypes.cast(layer.binpool_run_event, ctypes.c_void_p), granted):
+            say(f"tensors are not recorded: {failure.decode(errors='replace')}")
+    except Exception as error:
+        say(f"tensors are not recorded one by one: {error}")
+
+
+def _library(name: str) -> pathlib.Path:
+    """Return a library that is built against PyTorch. Where the first process of a run cannot build it, the others do not try."""
+    from binpool import _torch_build
+
+    run = os.environ.get("BINPOOL_RUN")
+    failed = pathlib.Path(run, f"{name}.failed") if run else None
+    if failed and failed.exists():
+        raise _torch_build.BuildError(failed.read_text())
+    try:
+        return _torch_build.library(name)
+    except _torch_build.BuildError as error:
+        if failed and failed.parent.is_dir():
+            failed.write_text(str(error))
+        raise
+
+
+def _tell_of_torch(say: _Say) -> None:
+    import torch
+
+    if not torch.cuda.is_initialized() or torch.cuda.get_allocator_backend() != "binpool":
+        return
+    for number in range(torch.cuda.device_count()):
+        stats = torch.cuda.memory_stats(number)
+        requests = stats.get("allocation.all.allocated", 0)
+        if requests:
+            reserved, live = stats["reserved_bytes.all.peak"], stats["allocated_bytes.all.peak"]
+            of = f" of process {os.getpid()} on device {number}"
+            say(f"PyTorch's pool{of} served {requests} requests and reserved {_size(reserved)} at most, where {_size(live)} was live at most")
+
+
+def _size(size: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.1f} {unit}" if unit != "B" else f"{size} B"
+        size /= 1024
+    return f"{size:.1f} GiB"
+
+
+# CuPy.
+
+
+def _cupy(say: _Say) -> None:
+    if _pools():
+        import binpool.cupy
+
+        binpool.cupy.use()
+        _note_pool()
+    if _records():
+        _record_cupy()
+
+
+def _record_cupy() -> None:
+    """Enter a memory hook in this thread, and in each that begins later: CuPy has hooks for each thread."""
+    hook = _hook()
+    hook.__enter__()
+    begin = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
+
+    @functools.wraps(begin)
+    def begin_hooked(thread: threading.Thread) -> None:
+        hook.__enter__()
+        begin(thread)
+
+    threading.Thread._bootstrap_inner = begin_hooked  # type: ignore[attr-defined]
+
+
+def _hook() -> Any:
+    import cupy
+
+    layer = _layer()
+
+    class Hook(cupy.cuda.memory_hook.MemoryHook):  # type: ignore[misc]
+        """Tells the recording of each array."""
+
+        name = "binpool run"
+        devices: set[int] = set()
+
+        def __enter__(self) -> "Hook":
+            if self.name not in cupy.cuda.memory_hook.get_memory_hooks():
+                super().__enter__()
+            return self
+
+        def malloc_preprocess(self, *, device_id: int, **_: Any) -> None:
+            if device_id in self.devices:
+                return
+            self.devices.add(device_id)
+            properties = cupy.cuda.runtime.getDeviceProperties(device_id)
+            layer.binpool_run_device(device_id, properties["name"], ctypes.c_uint64(properties["totalGlobalMem"]))
+            layer.binpool_run_attach(False, b"CuPy's memory pool")
+
+        def malloc_postprocess(self, *, device_id: int, size: int, mem_size: int, mem_ptr: int, **_: Any) -> None:
+            what = _ALLOCATED if mem_ptr else _REFUSED
+            stream = cupy.cuda.get_current_stream().ptr
+            layer.binpool_run_event(ctypes.byref(_Event(what, device_id, mem_ptr, size, mem_size, stream)))
+
+        # Afterwards, another thread may have the memory.
+        def free_preprocess(self, *, device_id: int, mem_ptr: int, **_: Any) -> None:
+            layer.binpool_run_event(ctypes.byref(_Event(_FREED, device_id, mem_ptr, 0, 0, 0)))
+
+    return Hook()
+
+
+# The layer, which writes the recording: tools/layer/src/framework.rs.
+
+_ALLOCATED, _FREED, _REFUSED = 0, 2, 7
+
+
+class _Event(ctypes.Structure):
+    _fields_ = [
+        ("what", ctypes.c_uint32),
+        ("device", ctypes.c_int32),
+        ("address", ctypes.c_uint64),
+        ("bytes", ctypes.c_uint64),
+        ("granted", ctypes.c_uint64),
+        ("stream", ctypes.c_uint64),
+    ]
+
+
+@functools.cache
+def _layer() -> Any:
+    """Return the library that ``binpool run`` loads into programs, or None where there is none."""
+    path = os.environ.get("BINPOOL_LAYER")
+    return ctypes.CDLL(path) if path else None

@@ -1,0 +1,283 @@
+//! What an array framework says of its own allocator: the tensors of PyTorch and the arrays of CuPy, and the segments that they lie in.
+//!
+//! Such an allocator takes large segments from the driver and divides them, so the driver's calls say nothing of the blocks in them. The part
+//! of the Python package that `binpool run` loads into a program calls the functions here.
+
+use std::{
+    collections::{HashMap, HashSet},
+    ffi::{CStr, c_char, c_int},
+    sync::{
+        Mutex, Once, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use binpool_trace::PoolEvent;
+
+use crate::recording::{
+    Device, Group, Lock, Recording, contained, hold_over_fork, lock, recording,
+};
+
+/// What happened to memory. The numbers are those of the functions' callers.
+#[derive(Clone, Copy, Debug)]
+enum What {
+    /// The program has allocated a block.
+    Allocated,
+    /// The program has freed a block that commands of another stream still use.
+    Waiting,
+    /// A block is free for others.
+    Freed,
+    /// The allocator has got a segment from the driver.
+    Taken,
+    /// A segment went back to the driver.
+    GivenBack,
+    /// Pages were mapped.
+    Mapped,
+    /// Pages were unmapped.
+    Unmapped,
+    /// A request failed for lack of memory.
+    Refused,
+}
+
+impl What {
+    const ALL: [Self; 8] = [
+        Self::Allocated,
+        Self::Waiting,
+        Self::Freed,
+        Self::Taken,
+        Self::GivenBack,
+        Self::Mapped,
+        Self::Unmapped,
+        Self::Refused,
+    ];
+}
+
+/// Set once a framework tells of its memory.
+static TELLS: AtomicBool = AtomicBool::new(false);
+
+/// Returns whether a framework tells of its memory. What it has from the driver is then not recorded as blocks of the program.
+pub(crate) fn tells() -> bool {
+    TELLS.load(Ordering::Relaxed)
+}
+
+/// An event, with sizes in bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Event {
+    /// The index of a [`What`].
+    what: u32,
+    device: c_int,
+    /// That of the block, the segment or the pages. Of a request that failed, the bytes that the device had free.
+    address: u64,
+    bytes: u64,
+    /// What the block takes; 0 where that is not known.
+    granted: u64,
+    /// The handle of the stream.
+    stream: u64,
+}
+
+/// The frameworks of this process, and their recording.
+#[derive(Debug)]
+struct Frameworks {
+    recording: &'static Recording,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// What blocks are called: `tensor` or `array`.
+    kind: &'static str,
+    devices: HashMap<c_int, Known>,
+    /// The numbers of streams, by device and handle.
+    streams: HashMap<(c_int, u64), u32>,
+    /// The addresses of live blocks.
+    live: HashSet<u64>,
+    /// What the last block at each address took.
+    granted: HashMap<u64, u64>,
+}
+
+/// A device.
+#[derive(Debug, Default)]
+struct Known {
+    device: Device,
+    is_recorded: bool,
+}
+
+/// Returns the frameworks of this process; `None` where nothing is recorded.
+fn frameworks() -> Option<&'static Frameworks> {
+    static FRAMEWORKS: OnceLock<Option<Frameworks>> = OnceLock::new();
+    static WATCHES: Once = Once::new();
+    let made = FRAMEWORKS.get_or_init(|| {
+        let recording = recording("CUDA")?;
+        Some(Frameworks {
+            recording,
+            state: Mutex::default(),
+        })
+    });
+    let frameworks = made.as_ref()?;
+    WATCHES.call_once(|| {
+        // The recording of a child has the blocks of the child.
+        hold_over_fork(Lock::Frameworks, &frameworks.state, |state| {
+            state.live.clear();
+            state.granted.clear();
+            for known in state.devices.values_mut() {
+                known.is_recorded = false;
+            }
+        });
+    });
+    Some(frameworks)
+}
+
+impl Frameworks {
+    fn happened(&self, event: Event) {
+        let Event { address, bytes, .. } = event;
+        let write = |event| self.recording.pool(event);
+        match What::ALL.get(event.what as usize) {
+            Some(What::Allocated) => self.allocated(event),
+            Some(What::Refused) => {
+                let (group, stream) = self.place(event);
+                self.recording.note("free", address, "");
+                self.recording.refused(group, clamped(bytes), stream);
+            }
+            Some(What::Waiting) if lock(&self.state).live.contains(&address) => {
+                let block = number_of(address);
+                write(PoolEvent::Waiting { block });
+            }
+            Some(What::Freed) if lock(&self.state).live.remove(&address) => {
+                self.recording.freed(address);
+            }
+            Some(What::Taken) => write(PoolEvent::Taken {
+                memory: address,
+                bytes,
+            }),
+            Some(What::GivenBack) => write(PoolEvent::GivenBack { memory: address }),
+            Some(What::Mapped) => write(PoolEvent::Mapped {
+                reservation: 0,
+                offset: address,
+                bytes,
+            }),
+            Some(What::Unmapped) => write(PoolEvent::Unmapped {
+                reservation: 0,
+                offset: address,
+                bytes,
+            }),
+            // Blocks from before the recording, and what a later version may say.
+            Some(What::Waiting | What::Freed) | None => {}
+        }
+    }
+
+    fn allocated(&self, event: Event) {
+        let Event {
+            address, granted, ..
+        } = event;
+        let (group, stream) = self.place(event);
+        let mut state = lock(&self.state);
+        let was_live = !state.live.insert(address);
+        let is_known = granted == 0 || state.granted.insert(address, granted) == Some(granted);
+        drop(state);
+        if was_live {
+            self.recording.freed(address);
+        }
+        if !is_known {
+            self.recording.pool(PoolEvent::Placed {
+                block: number_of(address),
+                memory: 0,
+                offset: address,
+                bytes: granted,
+            });
+        }
+        let bytes = clamped(event.bytes);
+        self.recording.allocated_as(address, group, bytes, stream);
+    }
+
+    /// Returns the group of a block, and the number of its stream: 0 for the default stream of the first device.
+    fn place(&self, event: Event) -> (Group, u32) {
+        let mut state = lock(&self.state);
+        let known = state.devices.entry(event.device).or_default();
+        let new = (!known.is_recorded).then(|| known.device.clone());
+        known.is_recorded = true;
+        let next = u32::try_from(state.streams.len() + 1).unwrap_or(u32::MAX);
+        let stream = match (event.device, event.stream) {
+            (0, 0) => 0,
+            stream => *state.streams.entry(stream).or_insert(next),
+        };
+        let group = Group {
+            kind: state.kind,
+            // Numbered from 1 on.
+            context: u32::try_from(event.device).map_or(0, |device| device + 1),
+        };
+        drop(state);
+        if let Some(device) = new {
+            self.recording.context(group.context, &[device]);
+        }
+        (group, stream)
+    }
+}
+
+/// Returns the number of the block at an address, as the format wants it: all of a block's IDs are 256 times that, and less than 256.
+const fn number_of(address: u64) -> u64 {
+    address >> 8
+}
+
+fn clamped(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+/// Begins to record the blocks of a framework, which are called `kind`, from this allocator. Returns 1 if this process is recorded, 0 otherwise.
+///
+/// # Safety
+///
+/// `allocator` is a text that ends with a zero.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn binpool_run_attach(
+    are_tensors: c_int,
+    allocator: *const c_char,
+) -> c_int {
+    contained(|| {
+        let Some(frameworks) = frameworks() else {
+            return 0;
+        };
+        // SAFETY: the caller's.
+        let allocator = unsafe { CStr::from_ptr(allocator) }.to_string_lossy();
+        lock(&frameworks.state).kind = if are_tensors != 0 { "tensor" } else { "array" };
+        frameworks.recording.note("allocator", 0, &allocator);
+        TELLS.store(true, Ordering::Relaxed);
+        1
+    })
+}
+
+/// Names a device, and the bytes of its memory.
+///
+/// # Safety
+///
+/// `name` is a text that ends with a zero.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn binpool_run_device(number: c_int, name: *const c_char, bytes: u64) {
+    contained(|| {
+        let Some(frameworks) = frameworks() else {
+            return;
+        };
+        // SAFETY: the caller's.
+        let name = unsafe { CStr::from_ptr(name) }
+            .to_string_lossy()
+            .into_owned();
+        let mut state = lock(&frameworks.state);
+        state.devices.entry(number).or_default().device = Device { name, bytes };
+    });
+}
+
+/// Records what happened to memory.
+///
+/// # Safety
+///
+/// `event` points to an event.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn binpool_run_event(event: *const Event) {
+    contained(|| {
+        // SAFETY: the caller's.
+        let event = unsafe { event.as_ref() };
+        if let (Some(frameworks), Some(event)) = (frameworks(), event) {
+            frameworks.happened(*event);
+        }
+    });
+}
