@@ -32,13 +32,10 @@ def _records() -> bool:
     return bool(os.environ.get("BINPOOL_RECORD")) and _layer() is not None
 
 
-def _note_pool() -> None:
-    """Let ``binpool run`` know that there is a pool."""
-    if place := os.environ.get("BINPOOL_POOLED"):
-        try:
-            pathlib.Path(place).touch()
-        except OSError:
-            pass
+def _note_pool(requests: int = 0, reserved: int = 0, live: int = 0) -> None:
+    """Let ``binpool run`` know that there is a pool, and what it has done."""
+    if layer := _layer():
+        layer.binpool_run_pool(*map(ctypes.c_uint64, (requests, reserved, max(reserved - live, 0))))
 
 
 # PyTorch.
@@ -65,7 +62,7 @@ def _pool_torch(say: _Say) -> None:
     except (_torch_build.BuildError, OSError, RuntimeError) as error:
         return say(f"PyTorch has its own allocator, not binpool's: {error}")
     _note_pool()
-    atexit.register(_tell_of_torch, say)
+    atexit.register(_tell_of_torch)
 
 
 def _record_torch(say: _Say) -> None:
@@ -109,26 +106,15 @@ def _library(name: str) -> pathlib.Path:
         raise
 
 
-def _tell_of_torch(say: _Say) -> None:
+def _tell_of_torch() -> None:
     import torch
 
     if not torch.cuda.is_initialized() or torch.cuda.get_allocator_backend() != "binpool":
         return
     for number in range(torch.cuda.device_count()):
         stats = torch.cuda.memory_stats(number)
-        requests = stats.get("allocation.all.allocated", 0)
-        if requests:
-            reserved, live = stats["reserved_bytes.all.peak"], stats["allocated_bytes.all.peak"]
-            of = f" of process {os.getpid()} on device {number}"
-            say(f"PyTorch's pool{of} served {requests} requests and reserved {_size(reserved)} at most, where {_size(live)} was live at most")
-
-
-def _size(size: float) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.1f} {unit}" if unit != "B" else f"{size} B"
-        size /= 1024
-    return f"{size:.1f} GiB"
+        if requests := stats.get("allocation.all.allocated"):
+            _note_pool(requests, stats["reserved_bytes.all.peak"], stats["allocated_bytes.all.peak"])
 
 
 # CuPy.

@@ -14,8 +14,10 @@ use std::{
 
 use binpool_trace::PoolEvent;
 
-use crate::recording::{
-    Device, Group, Lock, Recording, contained, hold_over_fork, lock, recording,
+use crate::{
+    pool_figures::count_of_framework,
+    recording::{Device, Group, Lock, Recording, contained, hold_over_fork, lock, recording},
+    settings::settings,
 };
 
 /// What happened to memory. The numbers are those of the functions' callers.
@@ -58,6 +60,14 @@ static TELLS: AtomicBool = AtomicBool::new(false);
 /// Returns whether a framework tells of its memory. What it has from the driver is then not recorded as blocks of the program.
 pub(crate) fn tells() -> bool {
     TELLS.load(Ordering::Relaxed)
+}
+
+/// Set once a framework has a pool of binpool.
+static IS_POOLED: AtomicBool = AtomicBool::new(false);
+
+/// Returns whether a framework has a pool of binpool, which takes its pages from the driver as any program does.
+pub(crate) fn is_pooled() -> bool {
+    IS_POOLED.load(Ordering::Relaxed)
 }
 
 /// An event, with sizes in bytes.
@@ -278,6 +288,18 @@ pub(crate) unsafe extern "C" fn binpool_run_event(event: *const Event) {
         let event = unsafe { event.as_ref() };
         if let (Some(frameworks), Some(event)) = (frameworks(), event) {
             frameworks.happened(*event);
+        }
+    });
+}
+
+/// Notes that a framework has a pool of binpool, and what that has done since this was called last: how many requests it has served, the most
+/// bytes that it had from the driver, and how many of these the program did not have then.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn binpool_run_pool(requests: u64, reserved: u64, held: u64) {
+    contained(|| {
+        if settings().begin_pool() {
+            IS_POOLED.store(true, Ordering::Relaxed);
+            count_of_framework(requests, reserved, held);
         }
     });
 }

@@ -112,6 +112,16 @@ pub(crate) fn count_request(is_served: bool) {
     add(Figure::Served, is_served.into());
 }
 
+/// Counts the requests that the pool of a framework has served, and the most bytes that it had, with what it kept of these then.
+pub(crate) fn count_of_framework(requests: u64, reserved: u64, held: u64) {
+    add(Figure::Requests, requests);
+    add(Figure::Served, requests);
+    if let Some(all) = figures() {
+        all[Figure::MostReserved as usize].fetch_add(reserved, Ordering::Relaxed);
+        all[Figure::HeldThen as usize].fetch_add(held, Ordering::Relaxed);
+    }
+}
+
 /// Counts a request that the limit has refused, which leaves this much.
 pub(crate) fn note_refusal(bytes: usize, left: u64) {
     add(Figure::RefusedByLimit, 1);

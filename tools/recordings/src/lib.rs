@@ -3,7 +3,9 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod followed;
 mod import;
+mod places;
 mod reader;
 mod text_lines;
 mod trace;

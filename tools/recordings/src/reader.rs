@@ -10,7 +10,12 @@ use binpool_trace::{
     LONGEST_NAME, Line, PoolEvent, Request, TraceError, TraceErrorKind, cut, number,
 };
 
-use crate::{Event, Trace, error, text_lines::TextLines, text_lines::too_long, trace::Asked};
+use crate::{
+    Event, Trace, error,
+    followed::{self, Followed},
+    text_lines::{TextLines, too_long},
+    trace::Asked,
+};
 
 /// The newest version of the format that this crate knows.
 const VERSION: u64 = 3;
@@ -45,6 +50,8 @@ struct Reader {
     /// The time of the line before.
     time: u64,
     has_times: bool,
+    /// Set where the memory of an allocator is recorded.
+    followed: Option<Followed>,
 }
 
 impl Trace {
@@ -98,6 +105,9 @@ impl Reader {
             let advice = "expected lines like \"a 0 4096 0\" and \"f 0\"";
             return Err(error::no_allocation(advice).in_file(self.trace.name));
         }
+        if let Some(followed) = self.followed {
+            followed.end(&mut self.trace);
+        }
         if !self.has_times {
             self.trace.forget_times();
         }
@@ -123,6 +133,9 @@ impl Reader {
                 let time = self.advance(time)?;
                 self.live.remove(&id);
                 self.without_stream.remove(&block);
+                if let Some(followed) = &mut self.followed {
+                    followed.free(id);
+                }
                 self.trace.push_free(block, time, number);
             }
             Line::Used { id, stream, time } => {
@@ -135,7 +148,9 @@ impl Reader {
             }
             Line::Refused { request } => {
                 let asked = self.asked(request)?;
-                self.trace.push_shortage(asked, None);
+                let followed = self.followed.as_mut();
+                let report = followed.and_then(|followed| followed.report(asked.bytes));
+                self.trace.push_shortage(asked, report);
             }
             Line::Pool { event, time } => self.push_pool_event(event, time)?,
             Line::Frame { stack, frame } => {
@@ -201,6 +216,9 @@ impl Reader {
                 "block {id} is allocated already, in line {since}: expected an ID that no live block has"
             )));
         }
+        if let Some(followed) = &mut self.followed {
+            followed.place(id, asked.bytes, asked.time, &mut self.trace);
+        }
         let event = self.trace.events.len();
         let block = self.trace.push_allocation(id, asked, line);
         if self.has_uses && asked.stream == 0 {
@@ -224,7 +242,16 @@ impl Reader {
     ) -> Result<(), TraceError> {
         let PoolEvent::Report(report) = &*event else {
             let time = self.advance(time)?;
-            self.trace.push_step(event.into_owned(), time);
+            match (followed::allocator(&event), &mut self.followed) {
+                (Some(_), Some(_)) => {}
+                (Some(allocator), None) => {
+                    self.followed = Some(Followed::new(allocator, &mut self.trace));
+                }
+                (None, Some(followed)) => {
+                    followed.take(event.into_owned(), time, &mut self.trace);
+                }
+                (None, None) => self.trace.push_step(event.into_owned(), time),
+            }
             return Ok(());
         };
         let shortage = self.trace.shortages.last_mut();

@@ -9,7 +9,7 @@ use super::{
     pooling::{Pooling, Served},
     tracker::Tracker,
 };
-use crate::{pool_figures::count_request, recording::contained};
+use crate::{framework, pool_figures::count_request, recording::contained};
 
 /// `CU_POINTER_ATTRIBUTE_RANGE_START_ADDR`.
 const RANGE_START: usize = 11;
@@ -64,7 +64,9 @@ impl Pooling {
                 _ => Served::Passed(function.name),
             })
         });
-        if has_place {
+        // The pool of a framework has its memory from here: what is served are its blocks.
+        let is_of_pool = framework::is_pooled() && allocates.space == Space::Pages;
+        if has_place && !is_of_pool {
             count_request(matches!(served, Some(Served::Block(_))));
         }
         let why = match served.unwrap_or(Served::Passed("the pool failed")) {
@@ -100,7 +102,7 @@ impl Pooling {
                 let context = own(|| self.driver.current());
                 self.unpooled.keep(allocates.space, handle, context, bytes);
             }
-            if let Some(tracker) = tracker {
+            if let Some(tracker) = tracker.filter(|_| !is_of_pool) {
                 contained(|| tracker.passed(bytes, why));
             }
         }

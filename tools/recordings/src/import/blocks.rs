@@ -11,11 +11,10 @@ use std::{
 use binpool_allocators::words;
 
 use super::{
-    places::Change,
     placing::{Placing, Source},
     stacks::Stacks,
 };
-use crate::{Trace, trace::Asked};
+use crate::{Trace, places::Change, trace::Asked};
 
 /// A block of a recording.
 #[derive(Clone, Debug)]

@@ -12,7 +12,6 @@ mod notes;
 mod objects;
 mod owner;
 mod pickle;
-mod places;
 mod placing;
 mod rmm;
 mod snapshot;

@@ -4,9 +4,10 @@ use std::mem;
 
 use binpool_trace::{PoolEvent, ShortageReport, What};
 
-use super::places::{Change, Places, Told, Unplaced, number_of};
-
-use crate::Trace;
+use crate::{
+    Trace,
+    places::{Change, Places, Takes, Told, Unplaced, number_of},
+};
 
 /// The recording of another tool that says where its blocks lay.
 #[derive(Debug)]
@@ -64,7 +65,8 @@ impl Placing {
         }
     }
 
-    /// Writes where the block lies that is allocated next. `lasts` and `is_before` are those of [`Places::place`].
+    /// Writes where the block lies that is allocated next. `lasts` is set for the one that the snapshot
+    /// lists at its end, and `is_before` for one from before the recording.
     pub(crate) fn place(
         &mut self,
         (address, bytes): (u64, usize),
@@ -73,7 +75,15 @@ impl Placing {
         trace: &mut Trace,
     ) {
         let bytes = bytes as u64;
-        let place = self.with(|places| places.place(address, bytes, lasts, is_before));
+        let place = self.with(|places| {
+            let at_end = places.at_end(address).filter(|_| lasts);
+            let otherwise = if is_before {
+                Takes::Rounded
+            } else {
+                Takes::Split
+            };
+            places.place(address, bytes, at_end.map_or(otherwise, Takes::Known))
+        });
         if let Some(action) = place.flatten() {
             trace.push_step(action, time);
         }

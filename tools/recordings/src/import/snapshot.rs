@@ -25,11 +25,14 @@ use super::{
     kinds::foreign_document,
     notes::{Notes, note_text},
     objects::{Id, List, Node, Objects},
-    places::{Change, Told},
     placing::Source,
 };
 
-use crate::{Trace, error, trace::SNAPSHOT_OF_PYTORCH};
+use crate::{
+    Trace, error,
+    places::{Change, Told},
+    trace::SNAPSHOT_OF_PYTORCH,
+};
 
 /// The most other devices that a remark names.
 const OTHERS_NAMED: usize = 8;

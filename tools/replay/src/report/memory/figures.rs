@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use binpool_recordings::{Event, Trace};
+use binpool_recordings::{Event, Trace, view::History};
 use binpool_trace::{PoolEvent, What, shown};
 
 use super::caller::{caller, parts_of_group};
@@ -69,8 +69,11 @@ pub(super) struct Figures {
 #[derive(Clone, Copy, Debug, Default)]
 struct Block {
     bytes: u64,
+    /// The event that allocated it.
+    from: usize,
+    /// The event that freed it.
+    to: Option<usize>,
     is_at_peak: bool,
-    is_left: bool,
 }
 
 impl Total for Sum {
@@ -112,14 +115,15 @@ impl Blocks {
         Self {
             peak: if_so(block.is_at_peak),
             all: one,
-            left: if_so(block.is_left),
+            left: if_so(block.to.is_none()),
         }
     }
 }
 
 impl Figures {
-    pub(super) fn of<'t>(trace: &'t Trace) -> Self {
-        let (peak, blocks) = blocks_of(trace);
+    /// Returns the figures of a trace, and of its history if its program has an allocator of its own.
+    pub(super) fn of<'t>(trace: &'t Trace, history: Option<&History>) -> Self {
+        let (peak, blocks) = blocks_of(trace, history);
         let mut figures = Self {
             peak_time: peak.and_then(|event| trace.time_of(event)),
             ..Self::default()
@@ -194,32 +198,40 @@ impl Figures {
     }
 }
 
-/// Returns the event after which the most bytes are live first, and the blocks.
-fn blocks_of(trace: &Trace) -> (Option<usize>, Vec<Block>) {
+/// Returns the event after which the most bytes are live first, and the blocks. Where the program's allocator says what each block takes, and
+/// which blocks only commands of other streams still use, these count as in its own figures.
+fn blocks_of(trace: &Trace, history: Option<&History>) -> (Option<usize>, Vec<Block>) {
     let mut blocks = vec![Block::default(); trace.allocations()];
-    let (mut live, mut most, mut peak) = (0_u64, 0, None);
     for (index, event) in trace.events().iter().enumerate() {
         match *event {
             Event::Allocate { block, bytes, .. } => {
-                blocks[block].bytes = bytes as u64;
-                blocks[block].is_left = true;
-                live = live.saturating_add(bytes as u64);
-                if live > most {
-                    (most, peak) = (live, Some(index));
-                }
+                (blocks[block].bytes, blocks[block].from) = (bytes as u64, index);
             }
-            Event::Free { block } => {
-                blocks[block].is_left = false;
-                live = live.saturating_sub(blocks[block].bytes);
-            }
+            Event::Free { block } => blocks[block].to = Some(index),
         }
     }
-    let up_to_peak = peak.map_or(0, |peak| peak + 1);
-    for event in &trace.events()[..up_to_peak] {
-        match *event {
-            Event::Allocate { block, .. } => blocks[block].is_at_peak = true,
-            Event::Free { block } => blocks[block].is_at_peak = false,
+    let lives = history.into_iter().flat_map(|history| &history.blocks);
+    for (block, life) in blocks.iter_mut().zip(lives) {
+        block.bytes = life.class_bytes;
+        block.to = life.waiting.or(block.to);
+    }
+    let ends = blocks.iter().filter_map(|it| Some((it.to?, it.bytes)));
+    let mut ends: Vec<(usize, u64)> = ends.collect();
+    ends.sort_unstable();
+    let mut ends = ends.into_iter().peekable();
+    let (mut live, mut most, mut peak) = (0_u64, 0, None);
+    for block in &blocks {
+        while let Some((_, bytes)) = ends.next_if(|(moment, _)| *moment <= block.from) {
+            live = live.saturating_sub(bytes);
         }
+        live = live.saturating_add(block.bytes);
+        if live > most {
+            (most, peak) = (live, Some(block.from));
+        }
+    }
+    for block in &mut blocks {
+        let lives = |peak| block.from <= peak && block.to.is_none_or(|to| to > peak);
+        block.is_at_peak = peak.is_some_and(lives);
     }
     (peak, blocks)
 }

@@ -2,21 +2,22 @@
 
 mod caller;
 mod figures;
+mod forecast;
+mod reserved;
 
 use std::{cmp::Reverse, fmt::Write, iter};
 
-use binpool::PoolOptions;
 use binpool_allocators::words::{blocks, bytes, counted};
-use binpool_recordings::Trace;
+use binpool_recordings::{Trace, view::History};
 use binpool_trace::shown;
 
 pub use self::caller::{caller, named_beyond};
-use self::figures::{Blocks, Calls, Figures, Refused, Rows, Sum, Total};
-use crate::{
-    AllocatorChoice, Device, Profile, ReplaySettings,
-    figures::{ratio, time_text},
-    report::markdown_table::MarkdownTable,
+use self::{
+    figures::{Blocks, Calls, Figures, Refused, Rows, Sum, Total},
+    forecast::{forecast, forecast_instead},
+    reserved::reserved,
 };
+use crate::{figures::time_text, report::markdown_table::MarkdownTable};
 
 /// The most rows of a table. One more sums up the others.
 const MOST_ROWS: usize = 12;
@@ -41,8 +42,15 @@ const MOST_ROWS: usize = 12;
 #[must_use]
 pub fn memory_report(trace: &Trace) -> String {
     let is_pooled = trace.header_value("pooled").is_some();
-    let figures = Figures::of(trace);
+    // Other recordings of pools have pages for this.
+    let history = trace.is_of_program().then(|| History::happened(trace));
+    let history = history.flatten();
+    let figures = Figures::of(trace, history.as_ref());
     let mut text = heading(trace, &figures);
+    // The pages of binpool's pools may be mapped twice, and the pools have figures of their own.
+    if history.is_some() && !is_pooled {
+        text.push_str(&reserved(trace, figures.all.peak.bytes));
+    }
     let tables = [
         callers(&figures.callers),
         leaks(&figures.callers),
@@ -55,10 +63,15 @@ pub fn memory_report(trace: &Trace) -> String {
     for table in tables.into_iter().flatten() {
         let _ = write!(text, "\n\n{}", table.or_for_errors());
     }
-    // A program that has a pool already gains nothing by another one.
-    if !trace.is_of_pool()
-        && let Some(forecast) = forecast(trace)
-    {
+    let forecast = match &history {
+        // One that has binpool already has what it would gain.
+        Some(_) if is_pooled => None,
+        Some(_) => Some(forecast_instead(trace)),
+        // A program that has a pool already gains nothing by another one below it.
+        None if trace.is_of_pool() => None,
+        None => forecast(trace),
+    };
+    if let Some(forecast) = forecast {
         let _ = write!(text, "\n\n{forecast}");
     }
     text
@@ -232,41 +245,4 @@ fn table<T: Total, const TITLES: usize, const CELLS: usize>(
         add_row(&counted(others.len() as u64, "other"), &sum);
     }
     Some(table)
-}
-
-/// What a pool would save; `None` if it would save less than half of the requests to the driver, which is not worth one.
-fn forecast(trace: &Trace) -> Option<String> {
-    let allocator = if trace.is_of_cuda() {
-        AllocatorChoice::VirtualMemory
-    } else {
-        AllocatorChoice::Immediate
-    };
-    let settings = ReplaySettings {
-        allocator,
-        pool: Some(PoolOptions::new().segments(true)),
-        ..ReplaySettings::default()
-    };
-    let device = Device::Mock(Profile::default());
-    let outcome = match device.replay(trace, &settings, &|_| {}) {
-        Ok(measured) => measured.outcome,
-        Err(failure) => {
-            let cause = shown(&failure.source);
-            return Some(format!(
-                "could not tell what a pool would save: {failure}: {cause}"
-            ));
-        }
-    };
-    // Releases are on neither side: some of the program's, and those of the pool's last memory, come after the recording.
-    let with = outcome.device_allocations + outcome.maps;
-    let without = trace.allocations() as u64;
-    let (reserved, live) = (outcome.peak_reserved_bytes, trace.peak_live_bytes());
-    (with <= without / 2).then(|| {
-        format!(
-            "with a pool, the driver would be asked for memory {} instead of {without}, and {} would be reserved, {:.2} times the most \
-             that was live (`binpool run --pool`)",
-            counted(with, "time"),
-            bytes(reserved),
-            ratio(reserved, live),
-        )
-    })
 }

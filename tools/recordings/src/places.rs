@@ -1,6 +1,6 @@
-//! Where the blocks of a snapshot lay, and how many bytes each took.
+//! Where the blocks of PyTorch's allocator lay, and how many bytes each took.
 //!
-//! An entry of PyTorch's recording has the address and the requested size of a block, but not the bytes that the block took. The
+//! An entry of PyTorch's own recordings, and of those of its programs, has the address and the requested size of a block, but not the bytes that the block took. The
 //! caching allocator takes a free block at that address, rounds the request up, and splits the rest off unless it is
 //! too small; a block that is freed joins its free neighbours. So the free room after an address tells the bytes. The snapshot lists the blocks
 //! of its end with their bytes.
@@ -59,6 +59,19 @@ struct Memory {
     bytes: u64,
     /// How many memories were taken before it.
     number: u64,
+    /// Set for pages: those that adjoin are one memory for blocks.
+    are_pages: bool,
+}
+
+/// How the bytes are known that a block takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Takes {
+    /// By how PyTorch splits the free block that it takes.
+    Split,
+    /// As little as it can be: what is free around the block is not known.
+    Rounded,
+    /// Its allocator says so.
+    Known(u64),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -157,7 +170,24 @@ impl Places {
         }
     }
 
+    /// Adds a segment.
     pub(crate) fn take(&mut self, address: u64, bytes: u64) -> Result<PoolEvent, Unplaced> {
+        self.add(address, bytes, false)
+    }
+
+    /// Removes a segment.
+    pub(crate) fn give_back_all(&mut self, address: u64) -> Result<PoolEvent, Unplaced> {
+        let memory = self.memories.get(&address);
+        let memory = memory.ok_or(Unplaced::GivenBack(address))?;
+        self.give_back(address, memory.bytes)
+    }
+
+    /// Adds pages.
+    pub(crate) fn map(&mut self, address: u64, bytes: u64) -> Result<PoolEvent, Unplaced> {
+        self.add(address, bytes, true)
+    }
+
+    fn add(&mut self, address: u64, bytes: u64, are_pages: bool) -> Result<PoolEvent, Unplaced> {
         let wrong = Unplaced::Memories(address);
         let end = address.checked_add(bytes).ok_or(wrong)?;
         let is_free = |(start, memory): (&u64, &Memory)| start + memory.bytes <= address;
@@ -167,8 +197,16 @@ impl Places {
         self.reserved = self.reserved.checked_add(bytes).ok_or(wrong)?;
         let number = self.taken;
         self.taken += 1;
-        self.memories.insert(address, Memory { bytes, number });
-        self.add_free(bytes);
+        let memory = Memory {
+            bytes,
+            number,
+            are_pages,
+        };
+        self.memories.insert(address, memory);
+        let (from, to) = self.free_around(address)?;
+        self.remove_free(address - from);
+        self.remove_free(to - end);
+        self.add_free(to - from);
         Ok(PoolEvent::Taken {
             memory: address,
             bytes,
@@ -189,25 +227,73 @@ impl Places {
         Ok(PoolEvent::GivenBack { memory: address })
     }
 
-    /// Places a block, which is the one that the snapshot lists at its end where `lasts`. Returns what the trace has to say, unless it
-    /// is what it said last of that number.
+    /// Removes pages, which may be parts of those that were mapped at a time. Returns what the trace has to say: what leaves, and of that what
+    /// stays after all.
+    pub(crate) fn unmap(&mut self, address: u64, bytes: u64) -> Result<Vec<PoolEvent>, Unplaced> {
+        let wrong = Unplaced::GivenBack(address);
+        let end = address.checked_add(bytes).ok_or(wrong)?;
+        let (from, to) = self.free_around(address)?;
+        let overlaps =
+            |(start, memory): &(&u64, &Memory)| memory.are_pages && *start + memory.bytes > address;
+        let pages = self.memories.range(..end).rev().take_while(overlaps);
+        let pages: Vec<(u64, Memory)> = pages.map(|(start, memory)| (*start, *memory)).collect();
+        let lowest = pages.last().is_some_and(|(start, _)| *start <= address);
+        if from > address || to < end || !lowest {
+            return Err(wrong);
+        }
+        self.remove_free(to - from);
+        self.add_free(address - from);
+        self.add_free(to - end);
+        self.reserved -= bytes;
+        self.released += bytes;
+        let mut events = Vec::new();
+        for (start, memory) in pages {
+            self.memories.remove(&start);
+            events.push(PoolEvent::GivenBack { memory: start });
+            let parts = [(start, address), (end, start + memory.bytes)];
+            for (start, end) in parts.into_iter().filter(|(start, end)| start < end) {
+                let bytes = end - start;
+                let number = self.taken;
+                self.taken += 1;
+                let memory = Memory {
+                    bytes,
+                    number,
+                    ..memory
+                };
+                self.memories.insert(start, memory);
+                events.push(PoolEvent::Taken {
+                    memory: start,
+                    bytes,
+                });
+            }
+        }
+        Ok(events)
+    }
+
+    /// Returns the bytes of the block that the snapshot lists at its end at an address.
+    pub(crate) fn at_end(&self, address: u64) -> Option<u64> {
+        self.told.blocks.get(&address).copied()
+    }
+
+    /// Places a block. Returns what the trace has to say, unless it is what it said last of that number.
     pub(crate) fn place(
         &mut self,
         address: u64,
         requested: u64,
-        lasts: bool,
-        is_before: bool,
+        takes: Takes,
     ) -> Result<Option<PoolEvent>, Unplaced> {
         let (start, memory) = self.memory(address)?;
-        let (from, room) = self.room(address, start, memory)?;
+        let (from, to) = self.free_around(address)?;
+        if from > address || to == address {
+            return Err(Unplaced::Overlap(address));
+        }
+        let room = to - address;
         let rounded = requested.max(1).checked_next_multiple_of(ROUNDED_TO);
-        let rounded = rounded.unwrap_or(u64::MAX);
-        let at_end = self.told.blocks.get(&address).filter(|_| lasts);
-        let bytes = match at_end {
-            Some(bytes) => *bytes,
-            // What is free around it is not known then.
-            None if is_before => rounded.min(room),
-            None => self.split(rounded.min(room), room),
+        let rounded = rounded.unwrap_or(u64::MAX).min(room);
+        let bytes = match takes {
+            Takes::Known(bytes) => bytes,
+            Takes::Rounded => rounded,
+            Takes::Split => self.split(rounded, room, memory.are_pages),
         };
         if bytes < requested || bytes > room {
             return Err(Unplaced::Across(address));
@@ -235,11 +321,10 @@ impl Places {
     pub(crate) fn free(&mut self, address: u64) -> Result<(), Unplaced> {
         let wrong = Unplaced::NoMemory(address);
         let live = self.live.remove(&address).ok_or(wrong)?;
-        let (start, memory) = self.memory(address)?;
-        let (from, room) = self.room(address, start, memory)?;
+        let (from, to) = self.free_around(address)?;
         self.remove_free(address - from);
-        self.remove_free(room - live.bytes);
-        self.add_free(address - from + room);
+        self.remove_free(to - address - live.bytes);
+        self.add_free(to - from);
         self.in_blocks -= live.bytes;
         self.requested -= live.requested;
         self.released = 0;
@@ -284,9 +369,9 @@ impl Places {
     }
 
     /// Returns the bytes of a block of `rounded` bytes from a free block of `room` bytes: `should_split` of `CUDACachingAllocator.cpp`.
-    fn split(&self, rounded: u64, room: u64) -> u64 {
+    fn split(&self, rounded: u64, room: u64, are_pages: bool) -> u64 {
         let rest = room - rounded;
-        let is_split = if self.told.expandable || rounded <= SMALL {
+        let is_split = if self.told.expandable || are_pages || rounded <= SMALL {
             rest >= ROUNDED_TO
         } else {
             rest > SMALL && self.told.never_split.is_none_or(|most| rounded < most)
@@ -301,17 +386,31 @@ impl Places {
         Ok((*start, *memory))
     }
 
-    /// Returns where the free range before an address begins, and how many bytes there are from the address to the next block.
-    fn room(&self, address: u64, start: u64, memory: Memory) -> Result<(u64, u64), Unplaced> {
-        let before = self.live.range(start..address).next_back();
-        let from = before.map_or(start, |(place, live)| place + live.bytes);
-        let end = start + memory.bytes;
-        let next = self.live.range(address..end).next();
-        let end = next.map_or(end, |(place, _)| *place);
-        if from > address || end == address {
-            return Err(Unplaced::Overlap(address));
+    /// Returns where the free range around an address begins and ends, if no block were at that address.
+    fn free_around(&self, address: u64) -> Result<(u64, u64), Unplaced> {
+        let (mut start, memory) = self.memory(address)?;
+        let mut end = start + memory.bytes;
+        let before = self.live.range(..address).next_back();
+        let before = before.map_or(0, |(place, live)| place + live.bytes);
+        let next = self.live.range(address..).next();
+        let next = next.map_or(u64::MAX, |(place, _)| *place);
+        if memory.are_pages {
+            // No further than to the next blocks: there may be many pages.
+            for (other, memory) in self.memories.range(..start).rev() {
+                let adjoins = memory.are_pages && other + memory.bytes == start;
+                if !adjoins || start <= before {
+                    break;
+                }
+                start = *other;
+            }
+            for (other, memory) in self.memories.range(end..) {
+                if !memory.are_pages || *other != end || end >= next {
+                    break;
+                }
+                end += memory.bytes;
+            }
         }
-        Ok((from, end - address))
+        Ok((start.max(before), end.min(next)))
     }
 
     fn add_free(&mut self, bytes: u64) {
@@ -405,7 +504,7 @@ mod tests {
     fn memory_goes_back_as_it_was_taken_and_without_blocks() {
         let mut places = Places::default();
         places.take(4096, 4096).unwrap();
-        places.place(4096, 512, false, false).unwrap();
+        places.place(4096, 512, Takes::Split).unwrap();
         for (address, bytes) in [(4096, 4096), (8192, 4096)] {
             let error = places.give_back(address, bytes).unwrap_err();
             assert_eq!(error, Unplaced::GivenBack(address));
@@ -431,7 +530,7 @@ mod tests {
             if *is_free {
                 places.free(address).unwrap();
             } else {
-                places.place(address, 1, false, false).unwrap();
+                places.place(address, 1, Takes::Split).unwrap();
             }
             places.report(1, None).largest_held_bytes / ROUNDED_TO
         });
@@ -456,7 +555,7 @@ mod tests {
     fn taken(requested: u64, room: u64, told: Told) -> u64 {
         let mut places = Places::new(told);
         places.take(0, room).unwrap();
-        match places.place(0, requested, false, false) {
+        match places.place(0, requested, Takes::Split) {
             Ok(Some(PoolEvent::Placed { bytes, .. })) => bytes,
             other => unreachable!("{other:?}"),
         }
@@ -485,10 +584,47 @@ mod tests {
     }
 
     #[test]
+    fn pages_that_adjoin_are_one_memory_and_leave_in_other_parts_than_they_came() {
+        let mut places = Places::default();
+        places.map(4096, 4096).unwrap();
+        places.map(12288, 4096).unwrap();
+        places.map(8192, 4096).unwrap();
+        let largest = |places: &mut Places| places.report(1, None).largest_held_bytes;
+        assert_eq!(largest(&mut places), 12288);
+        let across = places.place(6144, 4096, Takes::Split);
+        let expected = PoolEvent::Placed {
+            block: 24,
+            memory: 4096,
+            offset: 2048,
+            bytes: 4096,
+        };
+        assert_eq!(across, Ok(Some(expected)));
+        assert_eq!(largest(&mut places), 6144);
+        assert_eq!(places.unmap(8192, 4096), Err(Unplaced::GivenBack(8192)));
+        let taken = |memory, bytes| PoolEvent::Taken { memory, bytes };
+        let given_back = |memory| PoolEvent::GivenBack { memory };
+        // The middle of the free rest, which is of two maps.
+        let left = places.unmap(11264, 2048).unwrap();
+        let expected = [
+            given_back(12288),
+            taken(13312, 3072),
+            given_back(8192),
+            taken(8192, 3072),
+        ];
+        assert_eq!(left, expected);
+        assert_eq!(largest(&mut places), 3072);
+        places.free(6144).unwrap();
+        assert_eq!(largest(&mut places), 7168);
+        assert_eq!(places.unmap(4096, 7169), Err(Unplaced::GivenBack(4096)));
+        assert_eq!(places.unmap(4096, 7168).unwrap().len(), 2);
+        assert_eq!(largest(&mut places), 3072);
+    }
+
+    #[test]
     fn a_block_lies_in_a_memory_and_on_no_other_block() {
         let mut places = Places::default();
         places.take(4096, 4096).unwrap();
-        let mut place = |address, bytes| places.place(address, bytes, false, false).map(drop);
+        let mut place = |address, bytes| places.place(address, bytes, Takes::Split).map(drop);
         assert_eq!(place(8192, 1), Err(Unplaced::NoMemory(8192)));
         assert_eq!(place(4095, 1), Err(Unplaced::NoMemory(4095)));
         assert_eq!(place(4096, 4097), Err(Unplaced::Across(4096)));
