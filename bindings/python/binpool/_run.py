@@ -55,10 +55,12 @@ def _torch(say: _Say) -> None:
 
 def _pool_torch(say: _Say) -> None:
     from binpool import _torch_build
-    from binpool import torch as own
 
     try:
-        own._install(_library("torch_allocator"))
+        library = _library("torch_allocator")
+        from binpool import torch as own  # It names what only known versions of PyTorch have.
+
+        own._install(library)
     except (_torch_build.BuildError, OSError, RuntimeError) as error:
         return say(f"PyTorch has its own allocator, not binpool's: {error}")
     _note_pool()

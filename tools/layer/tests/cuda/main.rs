@@ -18,6 +18,7 @@ mod captures;
 mod child;
 mod devices;
 mod failures;
+mod framework;
 mod front;
 mod injected;
 mod kept;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a failing test panics")]
 
+mod allocators;
 mod content;
 mod import;
 mod import_foreign;

@@ -10,6 +10,7 @@ mod common;
 mod cuda;
 mod device_costs;
 mod devices;
+mod framework_reports;
 mod happened;
 mod hostile;
 mod import;

@@ -44,6 +44,9 @@ pub(crate) fn run(options: &Run) -> ExitCode {
 fn watch(options: &Run) -> Result<Ended, Box<dyn Error>> {
     let environment = Environment::new(options)?;
     let recordings = environment.recording().map(Recordings::at).transpose()?;
+    if let Some(why) = program::python_without_hook(&options.program) {
+        remark(&why);
+    }
     let started = program::start(&options.program, &environment)?;
     let recordings = recordings.map(Recordings::replace_older);
     let ended = started.wait()?;

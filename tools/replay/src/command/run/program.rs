@@ -130,6 +130,37 @@ fn hint(program: &Path) -> Option<String> {
     }
 }
 
+/// Returns why the Python that is to be started does not load what pools and records PyTorch and CuPy; `None` if it may.
+pub(super) fn python_without_hook(words: &[OsString]) -> Option<String> {
+    let mut words = words.iter().map(|word| word.to_string_lossy());
+    let program = words.next()?;
+    let name = program.rsplit('/').next()?;
+    let version = name.strip_prefix("python")?;
+    if !version
+        .chars()
+        .all(|letter| letter.is_ascii_digit() || letter == '.')
+    {
+        return None;
+    }
+    // Options of one letter, which may be written together: the rest of a word after `c`, `m`, `W` and `X` is not for Python's own options.
+    let options = words.take_while(|word| word.starts_with('-') && !word.starts_with("--"));
+    for option in options {
+        for letter in option.chars().skip(1) {
+            match letter {
+                'I' | 'S' | 'E' => {
+                    return Some(format!(
+                        "{name} -{letter} loads nothing from outside: PyTorch and CuPy are left alone, neither pooled nor recorded one by one"
+                    ));
+                }
+                'c' | 'm' => return None,
+                'W' | 'X' => break,
+                _ => {}
+            }
+        }
+    }
+    None
+}
+
 impl Started {
     /// Waits for the program's end.
     pub(super) fn wait(mut self) -> io::Result<Ended> {
@@ -177,4 +208,37 @@ fn signals_that(field: &str) -> Vec<i32> {
     (1..=64)
         .filter(|signal| mask >> (signal - 1) & 1 == 1)
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(words: &str) -> Option<String> {
+        let words: Vec<OsString> = words.split(' ').map(OsString::from).collect();
+        python_without_hook(&words)
+    }
+
+    #[test]
+    fn a_python_that_loads_nothing_from_outside_is_known_by_its_options() {
+        for isolated in [
+            "python -I a.py",
+            "/usr/bin/python3.11 -uS a.py",
+            "python3 -u -E -m a",
+        ] {
+            assert!(of(isolated).is_some(), "{isolated}");
+        }
+        for other in [
+            "python a.py -I",
+            "python -m a -S",
+            "python -mES",
+            "python -c I",
+            "python -WI a.py",
+            "python -X importtime -B a.py",
+            "pythonic -I",
+            "torchrun -I",
+        ] {
+            assert_eq!(of(other), None, "{other}");
+        }
+    }
 }

@@ -1,0 +1,210 @@
+"""The hook of ``binpool run``: each way to start Python loads it, and the program notices nothing else.
+
+PyTorch is a stand-in here, and in some tests that of Debian, which is without CUDA. That tensors come from the pool is tested over PyTorch with CUDA:
+``scripts/torch``.
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+import sysconfig
+import textwrap
+
+import pytest
+from conftest import HERE
+
+STAND_IN = HERE / "torch_stand_in"
+
+# Says whether the hook has told the package of PyTorch in this process.
+ASK = "import sys, torch; print('told' if 'binpool._run' in sys.modules else 'not told')"
+
+WITHOUT_CUDA = "binpool: PyTorch is left alone: this one is built without CUDA\n"
+
+
+def run(*command, option="--pool", path=STAND_IN, **variables):
+    """Run a command under ``binpool run``, and return its output and what was said."""
+    folders = [str(path), os.environ.get("PYTHONPATH", "")] if path else [os.environ.get("PYTHONPATH", "")]
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, folders)), **variables)
+    words = [sys.executable, "-m", "binpool", "run", option, "--", *map(str, command)]
+    ran = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout, ran.stderr
+
+
+def program(folder, source, name="program.py"):
+    file = folder / name
+    file.write_text(textwrap.dedent(source))
+    return file
+
+
+def test_a_script_a_module_and_a_command_are_told_of(tmp_path):
+    script = program(tmp_path, ASK)
+    for words in [[script], ["-m", "program"], ["-c", ASK], ["-u", "-B", script]]:
+        told, said = run(sys.executable, *words, path=f"{STAND_IN}{os.pathsep}{tmp_path}")
+        assert told == "told\n", words
+        assert WITHOUT_CUDA in said
+
+
+def test_a_program_that_imports_neither_is_not_touched():
+    told, said = run(sys.executable, "-c", "import sys; print('binpool' in sys.modules, 'importlib.util' in sys.modules)")
+    plain = subprocess.check_output([sys.executable, "-c", "import sys; print('binpool' in sys.modules, 'importlib.util' in sys.modules)"], text=True)
+    assert told == plain
+    assert "left alone" not in said
+
+
+def test_modules_are_found_as_they_are_without_the_hook():
+    ask = """
+    import importlib.util, sys
+    spec = importlib.util.find_spec("torch")
+    print(spec.origin, type(spec.loader).__name__, [folder for folder in sys.path if "binpool-" in folder])
+    import torch
+    print(torch.__spec__.loader is torch.__loader__, importlib.reload(torch) is torch, importlib.util.find_spec("nothing"))
+    """
+    told, _ = run(sys.executable, "-c", textwrap.dedent(ask))
+    environment = dict(os.environ, PYTHONPATH=str(STAND_IN))
+    plain = subprocess.check_output([sys.executable, "-c", textwrap.dedent(ask)], env=environment, text=True)
+    assert told == plain
+
+
+def test_the_sitecustomize_of_the_program_is_run_first(tmp_path):
+    program(tmp_path, "import builtins, sys\nbuiltins.seen = 'torch' in sys.modules", "sitecustomize.py")
+    ask = "import sitecustomize; print(seen, sitecustomize.__file__);" + ASK
+    told, _ = run(sys.executable, "-c", ask, path=f"{STAND_IN}{os.pathsep}{tmp_path}")
+    assert told == f"False {tmp_path}/sitecustomize.py\ntold\n"
+
+
+def test_one_that_fails_says_so_and_the_hook_works(tmp_path):
+    program(tmp_path, "1 / 0", "sitecustomize.py")
+    told, said = run(sys.executable, "-c", ASK, path=f"{STAND_IN}{os.pathsep}{tmp_path}")
+    assert told == "told\n"
+    assert "ZeroDivisionError" in said
+
+
+def test_one_that_imports_torch_itself_is_told_of(tmp_path):
+    program(tmp_path, "import torch", "sitecustomize.py")
+    told, _ = run(sys.executable, "-c", "import sys; print(sys.modules['torch'].__name__)", path=f"{STAND_IN}{os.pathsep}{tmp_path}")
+    assert told == "torch\n"
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_processes_of_multiprocessing_are_told_of(tmp_path, method):
+    script = program(
+        tmp_path,
+        f"""
+        import multiprocessing
+
+        def ask(_):
+            {ASK}
+
+        if __name__ == "__main__":
+            with multiprocessing.get_context("{method}").Pool(2) as pool:
+                pool.map(ask, range(1))
+        """,
+    )
+    told, said = run(sys.executable, "-u", script)
+    assert told == "told\n"
+    assert said.count(WITHOUT_CUDA) == 1
+
+
+def test_a_virtual_environment_without_the_package_has_that_of_the_command(tmp_path):
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "environment"], check=True)
+    told, said = run(tmp_path / "environment/bin/python", "-c", ASK + "; import binpool; print(binpool.__file__)")
+    assert told == f"told\n{sysconfig.get_path('platlib')}/binpool/__init__.py\n"
+    assert WITHOUT_CUDA in said
+
+
+def test_without_the_package_the_program_runs_and_a_line_says_why(tmp_path):
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "environment"], check=True)
+    python = tmp_path / "environment/bin/python"
+    command = pathlib.Path(sysconfig.get_path("scripts")) / "binpool"
+    environment = dict(os.environ, PYTHONPATH=str(STAND_IN))
+    words = [command, "run", "--pool", "--", python, "-c", ASK]
+    ran = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+    assert ran.stdout == "not told\n"
+    assert f"PyTorch is left alone: {python} has no package binpool (pip install binpool)" in ran.stderr
+
+
+def test_a_python_that_is_isolated_is_left_alone_and_a_line_says_so():
+    for option in ["-I", "-E", "-S"]:
+        told, said = run(sys.executable, option, "-c", "import sys; print(len([f for f in sys.path if 'binpool-' in f]) - (sys.flags.no_site))")
+        assert told == "0\n", option
+        assert f"{option} loads nothing from outside: PyTorch and CuPy are left alone" in said
+
+
+def test_what_pytorch_cannot_have_is_said_in_a_line(tmp_path):
+    for variables, expected in [
+        ({"STAND_IN_VERSION": "2.30.1"}, "PyTorch has its own allocator, not binpool's: binpool knows PyTorch 2.9 to 2.11, and this is 2.30.1\n"),
+        ({"CXX": "no-compiler"}, "not binpool's: there is no C++ compiler `no-compiler`: install one, or name it by the variable CXX\n"),
+        ({"CXX": "false"}, "not binpool's: the compiler says:"),
+    ]:
+        script = program(tmp_path, f"import subprocess, sys\n{ASK}\nsubprocess.run([sys.executable, '-c', 'import torch'], check=True)")
+        told, said = run(sys.executable, script, STAND_IN_CUDA="13.0", BINPOOL_CACHE_DIR=str(tmp_path / "cache"), **variables)
+        assert told == "told\n"
+        assert said.count(expected) == 1, said
+
+
+def test_a_run_within_a_run_is_one():
+    command = pathlib.Path(sysconfig.get_path("scripts")) / "binpool"
+    told, said = run(command, "run", "--pool", "--", sys.executable, "-c", ASK + "; print([type(it).__name__ for it in sys.meta_path].count('Waiting'))")
+    assert told == "told\n1\n"
+
+
+def test_a_kernel_of_jupyter_is_told_of(tmp_path):
+    script = program(
+        tmp_path,
+        f"""
+        from jupyter_client.manager import start_new_kernel
+
+        manager, client = start_new_kernel(kernel_name="python3")
+        client.execute_interactive("{ASK}")
+        client.stop_channels()
+        manager.shutdown_kernel()
+        """,
+    )
+    told, _ = run(sys.executable, script)
+    assert told == "told\n"
+
+
+# Of Debian: PyTorch for CPU, in another Python than the package's.
+CPU = "/usr/bin/python3"
+
+
+def test_real_pytorch_is_told_of_once_it_is_whole():
+    told, said = run(CPU, "-c", ASK + "; print(float((torch.ones(3) * 2).sum()))", path=None)
+    assert told == "told\n6.0\n"
+    assert WITHOUT_CUDA in said
+
+
+def test_workers_of_a_dataloader_are_told_of(tmp_path):
+    script = program(
+        tmp_path,
+        """
+        import sys
+        import torch
+
+        class Numbers(torch.utils.data.Dataset):
+            def __len__(self):
+                return 4
+            def __getitem__(self, index):
+                assert "binpool._run" in sys.modules
+                return torch.tensor(index)
+
+        if __name__ == "__main__":
+            for method in ["fork", "spawn"]:
+                loader = torch.utils.data.DataLoader(Numbers(), num_workers=2, multiprocessing_context=method)
+                print(sum(loader).item())
+        """,
+    )
+    told, said = run(CPU, script, path=None)
+    assert told == "6\n6\n"
+    assert said.count(WITHOUT_CUDA) == 1
+
+
+def test_processes_of_torchrun_are_told_of(tmp_path):
+    script = program(tmp_path, f"import os; assert os.environ['WORLD_SIZE'] == '2'\n{ASK}")
+    # Without its own default, which Debian's version does not understand.
+    options = ["--nproc_per_node", 2, "--redirects", "0:1,1:1", "--tee", "0:1,1:1", "--log_dir", tmp_path / "logs"]
+    told, said = run(CPU, "-m", "torch.distributed.run", *options, script, path=None)
+    assert sorted(told.splitlines()) == ["[default0]:told", "[default1]:told"]
+    assert said.count(WITHOUT_CUDA) == 1
