@@ -7,6 +7,8 @@ use std::{fs::File, path::PathBuf, sync::OnceLock};
 pub(crate) struct Settings {
     /// `BINPOOL_RECORD`: the file for the recording of the first process that uses a device.
     pub(crate) record: Option<PathBuf>,
+    /// Whether requests are recorded with their call stacks: unless `BINPOOL_NO_STACKS` is set.
+    pub(crate) has_stacks: bool,
     /// `BINPOOL_POOL`: set where memory comes from a pool.
     pub(crate) is_pooled: bool,
     /// `BINPOOL_LIMIT`: the most bytes of device memory that the process may have.
@@ -34,10 +36,12 @@ pub(crate) fn settings() -> &'static Settings {
     static SETTINGS: OnceLock<Settings> = OnceLock::new();
     SETTINGS.get_or_init(|| {
         let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let is_on = |name| set(name).is_some_and(|value| value != "0");
         let limit = set("BINPOOL_LIMIT").and_then(|value| value.to_str()?.parse().ok());
         Settings {
             record: set("BINPOOL_RECORD").map(PathBuf::from),
-            is_pooled: set("BINPOOL_POOL").is_some_and(|value| value != "0"),
+            has_stacks: !is_on("BINPOOL_NO_STACKS"),
+            is_pooled: is_on("BINPOOL_POOL"),
             limit,
             pooled: set("BINPOOL_POOLED").map(PathBuf::from),
         }

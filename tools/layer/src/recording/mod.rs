@@ -91,18 +91,20 @@ impl Recording {
         stream: u32,
         line: impl FnOnce(u64, Request) -> Line<'static>,
     ) -> u64 {
-        let stack = stack::here();
+        let stack = settings().has_stacks.then(stack::here);
         let thread = stack::thread_number();
         let mut writer = self.writer();
-        let stack = if let Some(number) = writer.stack_number(&stack) {
-            number
-        } else {
-            drop(writer);
-            // Python may run any code of the program for this, which may come here again.
-            let texts = stack.texts();
-            writer = self.writer();
-            writer.number_stack(&stack, texts)
-        };
+        let mut number = None;
+        if let Some(stack) = &stack {
+            number = writer.stack_number(stack);
+            if number.is_none() {
+                drop(writer);
+                // Python may run any code of the program for this, which may come here again.
+                let texts = stack.texts();
+                writer = self.writer();
+                number = Some(writer.number_stack(stack, texts));
+            }
+        }
         let group = writer.group_number(group, thread);
         let id = writer.next_id();
         let request = Request {
@@ -110,7 +112,7 @@ impl Recording {
             stream,
             time: Some(self.time()),
             group: Some(group),
-            stack: Some(stack),
+            stack: number,
         };
         writer.write(&line(id, request));
         id

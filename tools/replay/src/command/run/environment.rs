@@ -90,6 +90,7 @@ impl Environment {
         let pooled = options.pool.then(|| part("pools")).transpose()?;
         let mut variables = vec![
             ("BINPOOL_RECORD", absolute.map(PathBuf::into_os_string)),
+            ("BINPOOL_NO_STACKS", flag(options.no_stacks)),
             ("BINPOOL_POOL", flag(options.pool)),
             ("BINPOOL_LIMIT", limit),
             (

@@ -36,6 +36,9 @@ pub(crate) struct Run {
     /// to it, named after the program and its process ID: `out.python3-1234.trace` next to `out.trace`.
     #[arg(long, value_name = "FILE", value_parser = recording_name())]
     pub(crate) record: Option<PathBuf>,
+    /// Record without call stacks, which take most of the time of a recording.
+    #[arg(long)]
+    pub(crate) no_stacks: bool,
     /// Serve the program's allocations from a pool, which keeps and reuses the memory that the program releases.
     #[arg(long)]
     pub(crate) pool: bool,
