@@ -88,6 +88,10 @@ def _record_torch(say: _Say) -> None:
         tracker.binpool_tracker_attach.restype = ctypes.c_char_p
         if failure := tracker.binpool_tracker_attach(ctypes.cast(layer.binpool_run_event, ctypes.c_void_p), granted):
             say(f"tensors are not recorded: {failure.decode(errors='replace')}")
+        elif _is_set("BINPOOL_MODULES"):
+            from binpool import _modules
+
+            _modules.Places(layer).begin()
     except Exception as error:
         say(f"tensors are not recorded one by one: {error}")
 
@@ -173,11 +177,11 @@ def _hook() -> Any:
         def malloc_postprocess(self, *, device_id: int, size: int, mem_size: int, mem_ptr: int, **_: Any) -> None:
             what = _ALLOCATED if mem_ptr else _REFUSED
             stream = cupy.cuda.get_current_stream().ptr
-            layer.binpool_run_event(ctypes.byref(_Event(what, device_id, mem_ptr, size, mem_size, stream)))
+            layer.binpool_run_event(ctypes.byref(_Event(what, device_id, mem_ptr, size, mem_size, stream, None)))
 
         # Afterwards, another thread may have the memory.
         def free_preprocess(self, *, device_id: int, mem_ptr: int, **_: Any) -> None:
-            layer.binpool_run_event(ctypes.byref(_Event(_FREED, device_id, mem_ptr, 0, 0, 0)))
+            layer.binpool_run_event(ctypes.byref(_Event(_FREED, device_id, mem_ptr, 0, 0, 0, None)))
 
     return Hook()
 
@@ -195,6 +199,7 @@ class _Event(ctypes.Structure):
         ("bytes", ctypes.c_uint64),
         ("granted", ctypes.c_uint64),
         ("stream", ctypes.c_uint64),
+        ("note", ctypes.c_char_p),
     ]
 
 

@@ -198,6 +198,87 @@ def a_limit_is_that_of_the_pool() -> None:
     assert ran.out == "True\n", ran.out
 
 
+# Nothing is computed, for which the stand-in would need kernels.
+MODEL = """
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+MIB = 1 << 20
+
+class Make(torch.autograd.Function):
+    @staticmethod
+    def forward(context, given, size):
+        context.save_for_backward(given)
+        return torch.empty(size, device="cuda")
+    @staticmethod
+    def backward(context, gradient):
+        return torch.empty(context.saved_tensors[0].numel(), device="cuda"), None
+
+class Makes(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.size = size
+    def forward(self, given):
+        return Make.apply(given, self.size)
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mlp = nn.Sequential(Makes(MIB), Makes(2 * MIB))
+        self.last = Makes(3 * MIB)
+    def forward(self, given):
+        return self.last(self.mlp(given))
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([Block(), Block()])
+        self.head = Makes(7 * MIB)
+    def forward(self, given):
+        given = self.layers[0](given)
+        return self.head(checkpoint(self.layers[1], given, use_reentrant=False))
+
+class Optimizer(torch.optim.Optimizer):
+    def step(self):
+        return torch.empty(11 * MIB, device="cuda")
+
+net = Net()
+given = torch.empty(5 * MIB, device="cuda", requires_grad=True)
+optimizer = Optimizer([given], {})
+for _ in range(2):
+    made = net(given)
+    made.backward(torch.empty(7 * MIB, device="cuda"))
+    optimizer.step()
+"""
+
+
+def modules_are_named() -> None:
+    ran = Ran("--record", "TRACE", "--modules", source=MODEL)
+    groups = dict(line.split(" ", 2)[1:] for line in ran.trace.read_text().splitlines() if line.startswith("g "))
+    found: dict[str, set[int]] = {}
+    for line in ran.trace.read_text().splitlines():
+        if line.startswith("a "):
+            words = line.split(" ")
+            found.setdefault(groups[words[5]].split(" (tensor")[0], set()).add(int(words[2]) >> 22)
+    expected = {
+        "layers.0.mlp.0, forward": {1},
+        "layers.0.mlp.1, forward": {2},
+        "layers.0.last, forward": {3},
+        "layers.1.mlp.1, forward": {2},
+        "layers.1.mlp.0, recomputed": {1},
+        "layers.1.last, recomputed": {3},
+        "head, forward": {7},
+        # What the gradient of its input takes.
+        "head, backward": {3},
+        "layers.1.last, backward": {2},
+        "layers.0.mlp.0, backward": {5},
+        "optimizer": {11},
+    }
+    assert {name: found.get(name) for name in expected} == expected, found
+    assert "layers.0.last, forward" in ran.report()
+
+
 if __name__ == "__main__":
     checks = Checks("under_run")
     for check in [
@@ -211,6 +292,7 @@ if __name__ == "__main__":
         processes_of_torchrun_are_pooled,
         an_allocator_of_the_program_stays,
         a_limit_is_that_of_the_pool,
+        modules_are_named,
         # The stand-in has no driver behind its runtime for it.
         *([tensors_are_recorded_in_expandable_segments] if "gpu" in sys.argv else []),
     ]:

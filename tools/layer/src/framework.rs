@@ -4,6 +4,7 @@
 //! of the Python package that `binpool run` loads into a program calls the functions here.
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, HashSet},
     ffi::{CStr, c_char, c_int},
     sync::{
@@ -16,7 +17,9 @@ use binpool_trace::PoolEvent;
 
 use crate::{
     pool_figures::count_of_framework,
-    recording::{Device, Group, Lock, Recording, contained, hold_over_fork, lock, recording},
+    recording::{
+        Device, Group, Lock, Place, Recording, contained, hold_over_fork, lock, recording,
+    },
     settings::settings,
 };
 
@@ -84,6 +87,8 @@ pub(crate) struct Event {
     granted: u64,
     /// The handle of the stream.
     stream: u64,
+    /// What the framework has noted of the part of the program that allocates, as a text that ends with a zero; or null.
+    note: *const c_char,
 }
 
 /// The frameworks of this process, and their recording.
@@ -197,7 +202,13 @@ impl Frameworks {
             });
         }
         let bytes = clamped(event.bytes);
+        let outer = event
+            .note()
+            .map(|note| self.recording.place_within(&note).enter());
         self.recording.allocated_as(address, group, bytes, stream);
+        if let Some(outer) = outer {
+            outer.enter();
+        }
     }
 
     /// Returns the group of a block, and the number of its stream: 0 for the default stream of the first device.
@@ -221,6 +232,16 @@ impl Frameworks {
             self.recording.context(group.context, &[device]);
         }
         (group, stream)
+    }
+}
+
+impl Event {
+    fn note(&self) -> Option<Cow<'_, str>> {
+        if self.note.is_null() {
+            return None;
+        }
+        // SAFETY: a text that ends with a zero, which lives as long as the event.
+        Some(unsafe { CStr::from_ptr(self.note) }.to_string_lossy())
     }
 }
 
@@ -280,7 +301,7 @@ pub(crate) unsafe extern "C" fn binpool_run_device(number: c_int, name: *const c
 ///
 /// # Safety
 ///
-/// `event` points to an event.
+/// `event` is null, or points to an event.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn binpool_run_event(event: *const Event) {
     contained(|| {
@@ -290,6 +311,26 @@ pub(crate) unsafe extern "C" fn binpool_run_event(event: *const Event) {
             frameworks.happened(*event);
         }
     });
+}
+
+/// Returns the number of the place of the program with these frames, a line for each, innermost first; 0 where nothing is recorded.
+///
+/// # Safety
+///
+/// `frames` is a text that ends with a zero.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn binpool_run_place(frames: *const c_char) -> u32 {
+    contained(|| {
+        // SAFETY: the caller's.
+        let frames = unsafe { CStr::from_ptr(frames) }.to_string_lossy();
+        frameworks().map_or(0, |frameworks| frameworks.recording.place(&frames).0)
+    })
+}
+
+/// Has this thread be at the place of this number. Returns where it was; 0 is nowhere.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn binpool_run_enter(place: u32) -> u32 {
+    Place(place).enter().0
 }
 
 /// Notes that a framework has a pool of binpool, and what that has done since this was called last: how many requests it has served, the most

@@ -19,6 +19,7 @@ struct Event {
   uint32_t what;
   int32_t device;
   uint64_t address, bytes, granted, stream;
+  const char* note;
 };
 
 enum What : uint32_t { ALLOCATED, WAITING, FREED, TAKEN, GIVEN_BACK, MAPPED, UNMAPPED, REFUSED };
@@ -33,8 +34,23 @@ uint64_t (*granted)(uint64_t address) = nullptr;
 // The last free of each device, until it is known whether commands of another stream still use the block. PyTorch locks each device.
 std::array<Event, 128> freed;
 
+// Returns what the program, or its compiler, says of the allocation, as a line for each: innermost first.
+std::string note_of(const TraceEntry& entry) {
+  std::string note;
+#if BINPOOL_TORCH >= 210
+  if (!entry.user_metadata_.empty()) {
+    note += "note " + entry.user_metadata_ + "\n";
+  }
+#endif
+  if (!entry.compile_context_.empty() && entry.compile_context_ != "N/A") {
+    note += "compiled " + entry.compile_context_ + "\n";
+  }
+  return note;
+}
+
 void see(const TraceEntry& entry) {
   Event event{};
+  std::string note;
   event.device = entry.device_;
   event.address = static_cast<uint64_t>(entry.addr_);
   event.bytes = entry.size_;
@@ -49,6 +65,8 @@ void see(const TraceEntry& entry) {
     case TraceEntry::ALLOC:
       event.what = ALLOCATED;
       event.granted = granted ? granted(event.address) : 0;
+      note = note_of(entry);
+      event.note = note.empty() ? nullptr : note.c_str();
       break;
     case TraceEntry::FREE_REQUESTED:
       event.what = WAITING;

@@ -5,6 +5,7 @@ mod contained;
 mod fork;
 mod mapped_file;
 mod modules;
+mod place;
 mod process_mark;
 mod python;
 mod report_once;
@@ -25,6 +26,7 @@ pub(crate) use contained::contained;
 pub(crate) use fork::{Lock, hold_over_fork, lock};
 pub(crate) use mapped_file::map;
 pub(crate) use modules::loaded_files;
+pub(crate) use place::Place;
 pub(crate) use process_mark::ProcessMark;
 pub(crate) use report_once::{report_once, say};
 use writer::Writer;
@@ -94,15 +96,16 @@ impl Recording {
         let stack = settings().has_stacks.then(stack::here);
         let thread = stack::thread_number();
         let mut writer = self.writer();
+        let place = Place::here();
         let mut number = None;
         if let Some(stack) = &stack {
-            number = writer.stack_number(stack);
+            number = writer.stack_number(stack, place);
             if number.is_none() {
                 drop(writer);
                 // Python may run any code of the program for this, which may come here again.
                 let texts = stack.texts();
                 writer = self.writer();
-                number = Some(writer.number_stack(stack, texts));
+                number = Some(writer.number_stack(stack, place, texts));
             }
         }
         let group = writer.group_number(group, thread);
@@ -130,6 +133,16 @@ impl Recording {
         let mut writer = self.writer();
         let time = Some(self.time());
         writer.write_of(id, &Line::Used { id, stream, time });
+    }
+
+    /// Returns the place of the program with these frames, a line for each, innermost first.
+    pub(crate) fn place(&self, frames: &str) -> Place {
+        self.writer().place(frames)
+    }
+
+    /// Returns the place with these frames within that where this thread is.
+    pub(crate) fn place_within(&self, frames: &str) -> Place {
+        self.writer().place_within(frames, Place::here())
     }
 
     /// Notes a context of the program, which has this number, and these devices.

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     ffi::OsString,
-    io,
+    io, mem,
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -14,6 +14,7 @@ use super::{
     calls,
     mapped_file::{MappedFile, is_temporary},
     modules,
+    place::{Place, Places},
     process_mark::ProcessMark,
     python,
     report_once::report_once,
@@ -60,7 +61,10 @@ pub(super) struct Writer {
     first_id: u64,
     /// The number of each group and thread.
     groups: HashMap<(Group, u32), u64>,
-    stacks: HashMap<Stack, u64>,
+    /// The number of each stack, by where the program was.
+    stacks: HashMap<Place, HashMap<Stack, u64>>,
+    stack_count: u64,
+    places: Places,
     /// Lines that are not in the file yet: the one that is being written, and those before it for which the file could not be opened.
     lines: Vec<u8>,
 }
@@ -86,6 +90,8 @@ impl Writer {
             first_id: 1,
             groups: HashMap::new(),
             stacks: HashMap::new(),
+            stack_count: 0,
+            places: Places::default(),
             lines: Vec::new(),
         }
     }
@@ -106,6 +112,7 @@ impl Writer {
         *self = Self {
             next_id: first_id,
             first_id,
+            places: mem::take(&mut self.places),
             ..Self::new(&self.first, self.source)
         };
     }
@@ -150,30 +157,51 @@ impl Writer {
     }
 
     /// Returns the number of a stack, if it has one.
-    pub(super) fn stack_number(&self, stack: &Stack) -> Option<u64> {
-        self.stacks.get(stack).copied()
+    pub(super) fn stack_number(&self, stack: &Stack, place: Place) -> Option<u64> {
+        self.stacks.get(&place)?.get(stack).copied()
+    }
+
+    /// Returns the place with these frames, a line for each, innermost first.
+    pub(super) fn place(&mut self, frames: &str) -> Place {
+        self.places.named(frames)
+    }
+
+    /// Returns the place with these frames within another one.
+    pub(super) fn place_within(&mut self, frames: &str, outer: Place) -> Place {
+        let inner = frames.lines();
+        let all: Vec<&str> = inner.chain(self.places.frames_of(outer)).collect();
+        let all = all.join("\n");
+        self.place(&all)
     }
 
     /// Returns the number of a stack, whose frames are written if it is new. Without `texts`, the frames are addresses.
-    pub(super) fn number_stack(&mut self, stack: &Stack, texts: Option<Vec<String>>) -> u64 {
-        if let Some(number) = self.stack_number(stack) {
+    pub(super) fn number_stack(
+        &mut self,
+        stack: &Stack,
+        place: Place,
+        texts: Option<Vec<String>>,
+    ) -> u64 {
+        if let Some(number) = self.stack_number(stack, place) {
             return number;
         }
-        let number = self.stacks.len() as u64;
-        let frames = match (stack, texts) {
+        let number = self.stack_count;
+        self.stack_count += 1;
+        let mut frames = match (stack, texts) {
             (Stack::Native(addresses), None) => {
                 python::look_again();
                 modules::frames(addresses)
             }
             (_, texts) => texts.unwrap_or_default(),
         };
+        frames.extend(self.places.frames_of(place).map(str::to_owned));
         for frame in &frames {
             self.write(&Line::Frame {
                 stack: number,
                 frame,
             });
         }
-        self.stacks.insert(stack.clone(), number);
+        let of_place = self.stacks.entry(place).or_default();
+        of_place.insert(stack.clone(), number);
         number
     }
 

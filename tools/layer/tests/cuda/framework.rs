@@ -16,6 +16,7 @@ struct Event {
     bytes: u64,
     granted: u64,
     stream: u64,
+    note: *const c_char,
 }
 
 unsafe extern "C" {
@@ -47,6 +48,7 @@ fn tell(what: u32, address: u64, bytes: u64, stream: u64) {
         bytes,
         granted: 0,
         stream,
+        note: std::ptr::null(),
     });
 }
 
@@ -156,6 +158,7 @@ fn what_a_block_takes_is_said_where_it_changes() {
                 bytes: 100,
                 granted,
                 stream: 0,
+                note: std::ptr::null(),
             });
             tell(FREED, 4096, 100, 0);
         }

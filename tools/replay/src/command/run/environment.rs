@@ -91,6 +91,7 @@ impl Environment {
         let mut variables = vec![
             ("BINPOOL_RECORD", absolute.map(PathBuf::into_os_string)),
             ("BINPOOL_NO_STACKS", flag(options.no_stacks)),
+            ("BINPOOL_MODULES", flag(options.modules)),
             ("BINPOOL_POOL", flag(options.pool)),
             ("BINPOOL_LIMIT", limit),
             (

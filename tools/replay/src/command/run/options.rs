@@ -39,6 +39,10 @@ pub(crate) struct Run {
     /// Record without call stacks, which take most of the time of a recording.
     #[arg(long)]
     pub(crate) no_stacks: bool,
+    /// Group the tensors of a program on PyTorch by the modules of its models (`layers.3.mlp`) and by the parts of a step: forward, backward,
+    /// optimizer.
+    #[arg(long)]
+    pub(crate) modules: bool,
     /// Serve the program's allocations from a pool, which keeps and reuses the memory that the program releases.
     #[arg(long)]
     pub(crate) pool: bool,

@@ -19,7 +19,7 @@ const RUNTIMES: &str = "libOpenCL libcuda libcudart libcupti libnvidia libpocl l
 /// Code that was written into a program, or typed.
 const TYPED: &str = "<stdin> <string> <ipython-input";
 
-/// Returns the caller that a stack shows: its innermost frame that is neither of the system, nor of a package, nor of OpenCL or CUDA. Its
+/// Returns the caller that a stack shows: the module of a model that it is in, if it says so, or else its innermost frame that is neither of the system, nor of a package, nor of OpenCL or CUDA. Its
 /// innermost frame, if there is no such one.
 ///
 /// ```
@@ -30,7 +30,19 @@ const TYPED: &str = "<stdin> <string> <ipython-input";
 /// ```
 #[must_use]
 pub fn caller(frames: &[String]) -> String {
-    caller_beyond(frames, &[])
+    module_of(frames).unwrap_or_else(|| caller_beyond(frames, &[]))
+}
+
+/// What frames begin with that say where a program was, as it says itself: the modules of a model, and the part of a step.
+const MODULE: &str = "module ";
+const PHASE: &str = "phase ";
+
+/// Returns the innermost module that a stack was in, or else the part of a step: `layers.3.mlp, forward`.
+fn module_of(frames: &[String]) -> Option<String> {
+    let mut outer = frames.iter().rev();
+    let phase = outer.next()?.strip_prefix(PHASE)?;
+    let module = frames.iter().find_map(|frame| frame.strip_prefix(MODULE));
+    Some(module.map_or_else(|| phase.to_owned(), |module| format!("{module}, {phase}")))
 }
 
 /// As [`caller`], where these packages are not the program's own either.
